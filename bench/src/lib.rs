@@ -1,0 +1,1 @@
+//! Workloads and peers of the bench command.

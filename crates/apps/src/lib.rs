@@ -1,0 +1,1 @@
+//! Applications on the data path: the router.

@@ -1,0 +1,1 @@
+//! Cells, columns, verdicts, drop reasons and the layout of jobs.

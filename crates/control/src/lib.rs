@@ -1,0 +1,1 @@
+//! Configuration, RIB, rtnetlink mirror, API and metrics.

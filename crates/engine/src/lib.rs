@@ -1,0 +1,1 @@
+//! Stages, segments, workers, masters, order and counters.

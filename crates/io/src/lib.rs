@@ -1,0 +1,1 @@
+//! Packet queues: captures, memory, generator, AF_PACKET, AF_XDP, TAP.

@@ -1,0 +1,1 @@
+//! Packet builders, namespaces and golden cases for tests.
