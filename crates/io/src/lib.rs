@@ -1,1 +1,97 @@
-//! Packet queues: captures, memory, generator, AF_PACKET, AF_XDP, TAP.
+//! Packet queues: where frames come from and where they go.
+//!
+//! One pair of traits, [`RxQueue`] and [`TxQueue`], and behind it memory, generator and sink,
+//! capture files, `AF_PACKET`, `AF_XDP` and TAP. A queue belongs to one worker (PacketShader §4.4:
+//! queues and their counters are never shared between cores); its counters are read by others.
+//!
+//! Threads: a queue is used by the thread that owns it, and may be moved to another one before.
+
+use std::os::fd::RawFd;
+
+use chunk::{Packet, Pool};
+
+/// Where frames come from.
+pub trait RxQueue: Send {
+    /// Appends at most `max` packets to `out`, in order of arrival, without waiting; returns how
+    /// many. Sets each packet's `time_ns` if the source has a time. Frames that must be left (no
+    /// free cell, longer than all cells) are counted, never half delivered.
+    fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize;
+
+    /// The descriptor that becomes readable when packets are there, for a worker that blocks.
+    /// `None` for a queue that is never empty for long or says nothing.
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    /// Called before blocking on [`RxQueue::fd`]: arms the wake-up. `false` if packets have come in
+    /// meanwhile and the worker must not block.
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    /// Whether no packet will ever come again: the end of a capture, a finished generator.
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    /// Why the queue failed, once: the interface vanished, the capture is corrupt. The queue gives
+    /// no packets then, and may recover.
+    fn take_error(&mut self) -> Option<String> {
+        None
+    }
+
+    /// What was received so far.
+    fn stats(&self) -> QueueStats;
+}
+
+/// Where frames go.
+pub trait TxQueue: Send {
+    /// Takes packets from the front of `packets` and sends or queues them; those that do not fit
+    /// stay. Sent packets' cells go back to `pool`, at once or when the kernel is done with them.
+    /// Packets that can never be sent (too long, port gone) are taken, freed and counted.
+    fn send(&mut self, pool: &mut Pool, packets: &mut Vec<Packet>);
+
+    /// Makes sure that what was taken leaves (a kick of the kernel), and collects cells of frames
+    /// that have left. Called once after the sends of a turn.
+    fn flush(&mut self, pool: &mut Pool);
+
+    /// Whether everything that was taken has left.
+    fn is_drained(&self) -> bool {
+        true
+    }
+
+    /// The descriptor that becomes writable when there is room again.
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    /// Why the queue failed, once.
+    fn take_error(&mut self) -> Option<String> {
+        None
+    }
+
+    /// What was sent so far.
+    fn stats(&self) -> QueueStats;
+}
+
+/// Counters of one queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Packets received or sent.
+    pub packets: u64,
+    /// Their bytes, without preamble, frame check sequence and gap.
+    pub bytes: u64,
+    /// Packets lost: full rings, no cell, too long.
+    pub dropped: u64,
+    /// Failed calls and broken descriptors.
+    pub errors: u64,
+}
+
+impl std::ops::AddAssign for QueueStats {
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+        self.errors += other.errors;
+    }
+}

@@ -1,0 +1,218 @@
+//! What a stage decides about a packet, as one 32-bit column value.
+//!
+//! ```text
+//!   31      24 23                     0
+//!  ┌──────────┬───────────────────────┐
+//!  │ kind     │ argument              │   argument: port index (forward, host), drop reason (drop)
+//!  └──────────┴───────────────────────┘
+//! ```
+
+use std::fmt;
+
+/// A verdict; see the module for its encoding. Zero is [`Verdict::NEXT`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(transparent)]
+pub struct Verdict(pub u32);
+
+/// The kind of a [`Verdict`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum VerdictKind {
+    /// Goes to the next stage.
+    Next = 0,
+    /// Leaves by a port.
+    Forward = 1,
+    /// Is dropped, for a reason.
+    Drop = 2,
+    /// Goes to the Linux twin of a port.
+    Host = 3,
+    /// Goes to the capture sink and nowhere else.
+    Dump = 4,
+    /// Was taken over by a stage, which answers for it.
+    Taken = 5,
+}
+
+impl Verdict {
+    /// To the next stage.
+    pub const NEXT: Verdict = Verdict(0);
+    /// Taken over by a stage.
+    pub const TAKEN: Verdict = Verdict((VerdictKind::Taken as u32) << 24);
+    /// To the capture sink.
+    pub const DUMP: Verdict = Verdict((VerdictKind::Dump as u32) << 24);
+
+    /// Out of port `port`.
+    pub const fn forward(port: u16) -> Self {
+        Verdict((VerdictKind::Forward as u32) << 24 | port as u32)
+    }
+
+    /// To the Linux twin of `port`.
+    pub const fn host(port: u16) -> Self {
+        Verdict((VerdictKind::Host as u32) << 24 | port as u32)
+    }
+
+    /// Dropped for `reason`.
+    pub const fn drop(reason: DropReason) -> Self {
+        Verdict((VerdictKind::Drop as u32) << 24 | reason as u32)
+    }
+
+    /// Its kind. An unknown code, which only a broken kernel could write, reads as a drop.
+    pub const fn kind(self) -> VerdictKind {
+        match self.0 >> 24 {
+            0 => VerdictKind::Next,
+            1 => VerdictKind::Forward,
+            3 => VerdictKind::Host,
+            4 => VerdictKind::Dump,
+            5 => VerdictKind::Taken,
+            _ => VerdictKind::Drop,
+        }
+    }
+
+    /// The port of a forward or host verdict.
+    pub const fn port(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// The reason of a drop; [`DropReason::Unknown`] for a code that is none.
+    pub fn reason(self) -> DropReason {
+        DropReason::from_code((self.0 & 0xff_ffff) as u16)
+    }
+
+    /// Whether the next stage sees the packet.
+    pub const fn is_next(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl fmt::Debug for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind() {
+            VerdictKind::Next => f.write_str("next"),
+            VerdictKind::Forward => write!(f, "forward(port {})", self.port()),
+            VerdictKind::Drop => write!(f, "drop({})", self.reason().name()),
+            VerdictKind::Host => write!(f, "host(port {})", self.port()),
+            VerdictKind::Dump => f.write_str("dump"),
+            VerdictKind::Taken => f.write_str("taken"),
+        }
+    }
+}
+
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $text:literal;)*) => {
+        /// Why a packet was dropped. The one list of the whole program: names appear in counters,
+        /// in Prometheus labels and in `dropped.pcapng`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u16)]
+        pub enum DropReason {
+            $(#[doc = $text] $(#[$doc])* $variant,)*
+        }
+
+        /// Every reason, in order of its code.
+        pub const DROP_REASONS: &[DropReason] = &[$(DropReason::$variant,)*];
+
+        impl DropReason {
+            /// Its name in counters: lower case, words joined by `_`.
+            pub const fn name(self) -> &'static str {
+                match self { $(DropReason::$variant => $name,)* }
+            }
+
+            /// One sentence for people.
+            pub const fn text(self) -> &'static str {
+                match self { $(DropReason::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    Unknown = "unknown", "a stage gave a verdict that does not exist";
+    NoVerdict = "no_verdict", "the last stage passed the packet on, and there was no next one";
+    // Receive and transmit
+    RxOversize = "rx_oversize", "the frame is longer than the cells that were free";
+    RxNoCells = "rx_no_cells", "no cell was free at receive";
+    TxFull = "tx_full", "the transmit queue was full";
+    TxOversize = "tx_oversize", "the frame is longer than the port can send";
+    TxPortDown = "tx_port_down", "the port is down or gone";
+    TxNoPort = "tx_no_port", "the verdict names a port that does not exist";
+    HostUnreachable = "host_absent", "for the host, and the port has no twin";
+    RingFull = "ring_full", "the ring to another worker was full";
+    NoCells = "no_cells", "no cell was free for a packet that a stage had to make";
+    FaultInjected = "fault_injected", "dropped on purpose by fault injection";
+    // Link layer
+    Truncated = "truncated", "the frame ends within a header";
+    NotForUs = "not_for_us", "the destination MAC address is not the port's";
+    VlanUnknown = "vlan_unknown", "the VLAN tag belongs to no subinterface";
+    VlanTruncated = "vlan_truncated", "the frame ends within a VLAN tag";
+    EtherTypeUnknown = "ethertype_unknown", "neither IPv4, IPv6 nor ARP, and there is no host to take it";
+    ArpMalformed = "arp_malformed", "the ARP packet is malformed";
+    NdMalformed = "nd_malformed", "the neighbour discovery packet is malformed";
+    // IP header, RFC 1812 section 5.2.2
+    IpBadVersion = "ip_bad_version", "the IP version contradicts the EtherType";
+    IpBadHeaderLength = "ip_bad_header_length", "the IPv4 header length is below 20 bytes or beyond the packet";
+    IpBadTotalLength = "ip_bad_total_length", "the IP total length is below the header's or beyond the frame";
+    IpBadChecksum = "ip_bad_checksum", "the IPv4 header checksum is wrong";
+    IpMartianSource = "ip_martian_source", "the source address must not appear on the wire";
+    IpMartianDestination = "ip_martian_destination", "the destination address must not be forwarded";
+    Ip6ExtensionHeaders = "ip6_extension_headers", "the IPv6 extension headers are malformed, loop or are too many";
+    IpZeroLengthFragment = "ip_zero_length_fragment", "a fragment without payload";
+    IpOverlongFragment = "ip_overlong_fragment", "a fragment that ends beyond 65,535 bytes";
+    // Forwarding
+    TtlExpired = "ttl_expired", "the TTL or hop limit ran out";
+    NoRoute = "no_route", "no route to the destination";
+    Blackhole = "blackhole", "the route is a blackhole";
+    Unreachable = "unreachable", "the route is marked unreachable";
+    ReversePath = "reverse_path", "the reverse-path check failed";
+    MulticastNotForwarded = "multicast_not_forwarded", "multicast is not forwarded";
+    BroadcastNotForwarded = "broadcast_not_forwarded", "a link-layer broadcast or multicast is not forwarded";
+    LinkLocalNotForwarded = "link_local_not_forwarded", "a link-local address is not forwarded";
+    FragmentationNeeded = "fragmentation_needed", "larger than the MTU, and fragmentation is not allowed";
+    TooBig = "too_big", "larger than the MTU of the next link (IPv6)";
+    SourceRoute = "source_route", "source routing is not honoured";
+    NeighbourQueueFull = "neighbour_queue_full", "too many packets wait for this neighbour";
+    NeighbourFailed = "neighbour_failed", "the neighbour did not answer";
+    IcmpRateLimited = "icmp_rate_limited", "an ICMP message was withheld by the rate limit";
+    Consumed = "consumed", "control traffic that the router itself answered or learnt from";
+    NotMine = "not_mine", "an ARP or neighbour question about somebody else's address";
+    HostLimited = "host_limited", "too many packets for the host";
+    Filtered = "filtered", "dropped by a rule";
+    BadLookup = "bad_lookup", "a table entry out of range";
+    Test = "test", "dropped by a test stage";
+}
+
+impl DropReason {
+    /// How many reasons there are.
+    pub const COUNT: usize = DROP_REASONS.len();
+
+    /// The reason of code `code`, [`DropReason::Unknown`] where there is none.
+    pub fn from_code(code: u16) -> Self {
+        DROP_REASONS.get(code as usize).copied().unwrap_or(DropReason::Unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_keep_their_codes_and_have_distinct_names() {
+        let mut names: Vec<_> = DROP_REASONS.iter().map(|r| r.name()).collect();
+        for (code, &reason) in DROP_REASONS.iter().enumerate() {
+            assert_eq!(reason as usize, code);
+            assert_eq!(Verdict::drop(reason).reason(), reason);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), DropReason::COUNT);
+    }
+
+    #[test]
+    fn an_unknown_code_is_a_drop() {
+        assert_eq!(Verdict(0xff00_0000).kind(), VerdictKind::Drop);
+        assert_eq!(Verdict(0x02ff_ffff).reason(), DropReason::Unknown);
+    }
+}
