@@ -1,0 +1,375 @@
+//! The suites of `cargo xtask test`, and the counts that close it.
+//!
+//! They stand in the order in which failures show soonest. Test programs are built once by cargo and then run
+//! one by one from here, so that each suite gets its own, with a time limit, in the folder that cargo would
+//! use.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use crate::exec::Log;
+use crate::libtest::{self, Counts, TestProgram};
+use crate::{fuzz, peers, setup, skip_rule, tidy, tree};
+
+/// A named part of the tests.
+pub(crate) struct Suite {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    run: fn(&Path) -> Report,
+}
+
+/// All of them, in order.
+pub(crate) const SUITES: &[Suite] = &[
+    Suite { name: "tidy", about: "the rules of the tree", run: tidy::run },
+    Suite { name: "lint", about: "rustfmt, clippy without warnings", run: lint },
+    Suite { name: "unit", about: "unit and integration tests of all crates", run: unit },
+    Suite {
+        name: "docs",
+        about: "examples in the docs; the docs build without warnings",
+        run: docs,
+    },
+    Suite {
+        name: "golden",
+        about: "a folder per case: capture in, expectation out; scapy as oracle",
+        run: golden,
+    },
+    Suite { name: "quickstart", about: "the demo, as a newcomer runs it", run: quickstart },
+    Suite { name: "net", about: "the router among real programs, in network namespaces", run: net },
+    Suite { name: "peers", about: "the rivals of the benches build", run: peers::run },
+    Suite { name: "loom", about: "all interleavings of the lock-free parts", run: loom },
+    Suite { name: "fuzz", about: "each fuzz target, a few seconds", run: fuzz_smoke },
+    Suite { name: "asan", about: "crates with unsafe code under AddressSanitizer", run: asan },
+];
+
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+const BUILD_LIMIT: Duration = Duration::from_secs(1500);
+const PROGRAM_LIMIT: Duration = Duration::from_secs(900);
+const FUZZ_SMOKE: Duration = Duration::from_secs(5);
+
+/// Crates whose unsafe code AddressSanitizer watches.
+const ASAN_CRATES: &[&str] = &["chunk", "io", "device", "lookup"];
+
+/// What one suite found.
+pub(crate) struct Report {
+    name: &'static str,
+    pub(crate) counts: Counts,
+    pub(crate) in_ci: bool,
+    seconds: f64,
+    begun: Instant,
+    log: Log,
+    path: String,
+}
+
+impl Report {
+    pub(crate) fn begin(root: &Path, name: &'static str) -> Report {
+        println!("== {name}");
+        Report {
+            name,
+            counts: Counts::default(),
+            in_ci: skip_rule::in_ci(),
+            seconds: 0.0,
+            begun: Instant::now(),
+            log: Log::create(root, name),
+            path: tree::search_path(root),
+        }
+    }
+
+    /// Runs a command that is one test by itself: passed where it exits with 0.
+    pub(crate) fn run_one(
+        &mut self,
+        label: &str,
+        command: &mut Command,
+        limit: Duration,
+    ) -> String {
+        let outcome = self.log.run(command.env("PATH", &self.path), limit);
+        match outcome.ok {
+            true => self.counts.pass(),
+            false => {
+                self.counts.fail(format!("{label}: {}", outcome.end));
+                print!("{}", outcome.output);
+            }
+        }
+        outcome.output
+    }
+
+    /// Runs a build step: no test of its own, but a failure where it fails.
+    pub(crate) fn build(&mut self, label: &str, command: &mut Command, limit: Duration) -> bool {
+        let outcome = self.log.run(command.env("PATH", &self.path), limit);
+        if !outcome.ok {
+            self.counts.fail(format!("{label}: {}", outcome.end));
+            print!("{}", outcome.output);
+        }
+        outcome.ok
+    }
+
+    /// Runs a command that prints what Rust's harness prints.
+    fn run_harness(&mut self, label: &str, command: &mut Command, limit: Duration) {
+        let begun = Instant::now();
+        let outcome = self.log.run(command.env("PATH", &self.path), limit);
+        let mut counts = Counts::default();
+        counts.read(label, &outcome.output, outcome.ok, &outcome.end, self.in_ci);
+        if !counts.failures.is_empty() {
+            print!("{}", outcome.output);
+        }
+        if counts != Counts::default() {
+            let (passed, failed, skipped) =
+                (counts.passed, counts.failures.len(), counts.skipped.len());
+            let seconds = begun.elapsed().as_secs_f64();
+            println!(
+                "   {label:<28} {passed:>4} passed {failed:>3} failed {skipped:>3} skipped {seconds:>7.1} s"
+            );
+        }
+        self.counts.add(counts);
+    }
+
+    /// Builds test programs and returns those that this suite wants.
+    fn test_programs(
+        &mut self,
+        cargo: &mut Command,
+        wanted: impl Fn(&TestProgram) -> bool,
+    ) -> Vec<TestProgram> {
+        cargo.args(["--no-run", "--message-format=json-render-diagnostics"]);
+        let (outcome, json) = self.log.run_split(cargo.env("PATH", &self.path), BUILD_LIMIT);
+        if !outcome.ok {
+            self.counts.fail(format!("build: {}", outcome.end));
+            print!("{}", outcome.output);
+            return Vec::new();
+        }
+        libtest::test_programs(&json).into_iter().filter(wanted).collect()
+    }
+
+    /// Runs the programs one after another.
+    fn run_programs(&mut self, programs: &[TestProgram], args: &[&str], env: &[(&str, String)]) {
+        for program in programs {
+            let mut command = Command::new(&program.executable);
+            command.current_dir(&program.dir).env("CARGO_MANIFEST_DIR", &program.dir);
+            command.envs(env.iter().map(|(k, v)| (k, v))).arg("--show-output").args(args);
+            self.run_harness(&program.label(), &mut command, PROGRAM_LIMIT);
+        }
+    }
+
+    pub(crate) fn end(mut self) -> Report {
+        self.seconds = self.begun.elapsed().as_secs_f64();
+        for line in &self.counts.failures {
+            self.log.note(&format!("failed: {line}"));
+        }
+        let Counts { passed, failures, skipped } = &self.counts;
+        println!("   {passed} passed, {} failed, {} skipped", failures.len(), skipped.len());
+        self
+    }
+}
+
+/// The suites named; all for none.
+pub(crate) fn parse_names(args: &[String]) -> Result<Vec<&'static str>, String> {
+    let known = |name: &String| SUITES.iter().find(|s| s.name == name).map(|s| s.name);
+    if args.is_empty() {
+        return Ok(SUITES.iter().map(|s| s.name).collect());
+    }
+    args.iter().map(|a| known(a).ok_or_else(|| format!("no such suite: {a}"))).collect()
+}
+
+/// Installs, runs, counts.
+pub(crate) fn test(root: &Path, chosen: &[&str]) -> ExitCode {
+    // What stays missing is named there, and again by each test that skips or fails for it.
+    let _ = setup::ensure(root, chosen);
+    let suites = SUITES.iter().filter(|s| chosen.contains(&s.name));
+    finish(suites.map(|s| (s.run)(root)).collect())
+}
+
+/// One suite, without installing.
+pub(crate) fn only(root: &Path, name: &str) -> ExitCode {
+    finish(SUITES.iter().filter(|s| s.name == name).map(|s| (s.run)(root)).collect())
+}
+
+/// Prints the table and the last line; failure where any test failed or none ran.
+pub(crate) fn finish(reports: Vec<Report>) -> ExitCode {
+    let mut total = Counts::default();
+    let mut seconds = 0.0;
+    println!("\n{:<12} {:>7} {:>7} {:>8} {:>9}", "suite", "passed", "failed", "skipped", "seconds");
+    for report in &reports {
+        let Counts { passed, failures, skipped } = &report.counts;
+        let (failed, skipped) = (failures.len(), skipped.len());
+        println!(
+            "{:<12} {passed:>7} {failed:>7} {skipped:>8} {:>9.1}",
+            report.name, report.seconds
+        );
+        total.add(report.counts.clone());
+        seconds += report.seconds;
+    }
+    println!(
+        "{:<12} {:>7} {:>7} {:>8} {seconds:>9.1}",
+        "all",
+        total.passed,
+        total.failures.len(),
+        total.skipped.len()
+    );
+    for line in &total.skipped {
+        println!("skipped: {line}");
+    }
+    for line in &total.failures {
+        println!("failed: {line}");
+    }
+    println!();
+    println!(
+        "{} passed, {} failed, {} skipped",
+        total.passed,
+        total.failures.len(),
+        total.skipped.len()
+    );
+    match total.failures.is_empty() && total.passed > 0 {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn cargo(root: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root).args(args);
+    command
+}
+
+/// Tests in namespaces and whole-program cases have suites of their own.
+fn is_net(program: &TestProgram) -> bool {
+    program.target.starts_with("net_")
+}
+
+fn is_golden(program: &TestProgram) -> bool {
+    program.target.starts_with("golden")
+}
+
+fn lint(root: &Path) -> Report {
+    let mut report = Report::begin(root, "lint");
+    report.run_one("rustfmt", &mut cargo(root, &["fmt", "--all", "--check"]), BUILD_LIMIT);
+    let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    report.run_one("clippy", &mut cargo(root, &clippy), BUILD_LIMIT);
+    report.end()
+}
+
+fn unit(root: &Path) -> Report {
+    let mut report = Report::begin(root, "unit");
+    let mut build = cargo(root, &["test", "--workspace"]);
+    let programs = report.test_programs(&mut build, |p| !is_net(p) && !is_golden(p));
+    report.run_programs(&programs, &[], &[]);
+    report.end()
+}
+
+fn docs(root: &Path) -> Report {
+    let mut report = Report::begin(root, "docs");
+    let mut examples = cargo(root, &["test", "--workspace", "--doc", "--", "--show-output"]);
+    report.run_harness("examples", &mut examples, BUILD_LIMIT);
+    let mut build = cargo(root, &["doc", "--quiet", "--workspace", "--no-deps"]);
+    report.run_one("docs", build.env("RUSTDOCFLAGS", "-D warnings"), BUILD_LIMIT);
+    report.end()
+}
+
+/// The program as users run it; the suites that need it share the build.
+fn release_program(root: &Path, report: &mut Report) -> Option<Vec<(&'static str, String)>> {
+    let mut build = cargo(root, &["build", "--release", "-p", "shadeline"]);
+    report.build("build", &mut build, BUILD_LIMIT).then(|| {
+        let program = tree::target_dir(root).join("release/shadeline");
+        vec![("SHADELINE_BIN", program.display().to_string())]
+    })
+}
+
+fn golden(root: &Path) -> Report {
+    let mut report = Report::begin(root, "golden");
+    if let Some(env) = release_program(root, &mut report) {
+        let programs = report.test_programs(&mut cargo(root, &["test", "--workspace"]), is_golden);
+        report.run_programs(&programs, &[], &env);
+    }
+    report.end()
+}
+
+fn net(root: &Path) -> Report {
+    let mut report = Report::begin(root, "net");
+    if let Some(env) = release_program(root, &mut report) {
+        let programs = report.test_programs(&mut cargo(root, &["test", "--workspace"]), is_net);
+        // One at a time: they measure loss and rates, and two cores are few.
+        report.run_programs(&programs, &["--test-threads=1"], &env);
+    }
+    report.end()
+}
+
+/// What the demo must speak of.
+const DEMO_WORDS: &[&str] = &["port", "drop", "stage", "packets", "pps"];
+const DEMO_LIMIT: Duration = Duration::from_secs(5);
+
+fn quickstart(root: &Path) -> Report {
+    let mut report = Report::begin(root, "quickstart");
+    if release_program(root, &mut report).is_none() {
+        return report.end();
+    }
+    let mut quickest = Duration::MAX;
+    // A busy machine may spoil one run; a slow program spoils all three.
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let mut demo = cargo(root, &["run", "--release", "--quiet", "--", "demo"]);
+        let output = report.run_one("demo", &mut demo, Duration::from_secs(60)).to_lowercase();
+        quickest = quickest.min(begun.elapsed());
+        for word in DEMO_WORDS.iter().filter(|w| !output.contains(**w)) {
+            report.counts.fail(format!("demo: says nothing of {word}"));
+        }
+        if quickest < DEMO_LIMIT || !report.counts.failures.is_empty() {
+            break;
+        }
+    }
+    println!("   demo: {:.1} s", quickest.as_secs_f64());
+    if quickest >= DEMO_LIMIT {
+        report.counts.fail(format!("demo: took {:.1} s", quickest.as_secs_f64()));
+    }
+    report.end()
+}
+
+fn loom(root: &Path) -> Report {
+    let mut report = Report::begin(root, "loom");
+    for name in crates_with_loom(root) {
+        let mut build = cargo(root, &["test", "--release", "-p", &name, "--lib", "--tests"]);
+        build
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_TARGET_DIR", tree::target_dir(root).join("loom"));
+        let programs = report.test_programs(&mut build, |_| true);
+        let before = report.counts.passed;
+        // Outside of its models loom's types panic, so only tests with `loom` in their path run.
+        report.run_programs(&programs, &["loom"], &[("LOOM_MAX_PREEMPTIONS", "3".to_string())]);
+        if report.counts.passed == before {
+            report.counts.fail(format!("{name}: mentions cfg(loom) but no test named loom ran"));
+        }
+    }
+    report.end()
+}
+
+fn crates_with_loom(root: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for file in tree::tracked_files(root) {
+        let parts: Vec<_> = file.iter().map(|p| p.to_string_lossy()).collect();
+        if parts.first().is_none_or(|p| p != "crates") || file.extension().is_none_or(|e| e != "rs")
+        {
+            continue;
+        }
+        let Ok(text) = std::fs::read_to_string(root.join(&file)) else { continue };
+        let name = parts[1].to_string();
+        if text.contains("loom::model") && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn fuzz_smoke(root: &Path) -> Report {
+    fuzz::run(root, FUZZ_SMOKE, &[])
+}
+
+fn asan(root: &Path) -> Report {
+    let mut report = Report::begin(root, "asan");
+    let mut build = cargo(root, &["test", "--target", TRIPLE, "--lib", "--tests"]);
+    for name in ASAN_CRATES {
+        build.args(["-p", name]);
+    }
+    build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
+    build.env("CARGO_TARGET_DIR", tree::target_dir(root).join("asan"));
+    let programs = report.test_programs(&mut build, |p| !is_net(p));
+    // The random cases ran in full already; here the memory accesses count.
+    report.run_programs(&programs, &[], &[("PROPTEST_CASES", "32".to_string())]);
+    report.end()
+}
