@@ -1,0 +1,152 @@
+//! What an application is made of: stages (PacketShader calls the three steps pre-shading, shading
+//! and post-shading, §5.1; GASPP calls a stage a module, §4).
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use chunk::{Chunk, ColumnSet, DropReason, Packet, Pool, Rows, Verdict};
+
+/// Where the versions of all tables come from. One per worker. The engine knows nothing of what is
+/// in the tables.
+pub trait Versions: Send + 'static {
+    /// All tables of an application, seen as one.
+    type Tables: Sync + 'static;
+    /// Keeps one version as it is for as long as it lives; it travels with its chunk.
+    type Pin: Deref<Target = Self::Tables> + Send + 'static;
+    /// Pins the newest version. Never blocks.
+    fn pin(&mut self) -> Self::Pin;
+    /// The number of a pinned version; it grows with each change.
+    fn number(pin: &Self::Pin) -> u64;
+}
+
+/// The step that a device can take: a pure function of the columns that it reads and one version of
+/// the tables, over a whole batch.
+///
+/// It looks at the rows whose verdict is [`Verdict::NEXT`] and no others, may change their verdict,
+/// and writes only columns that it does not read. So it can be done again.
+pub trait Shade<T>: Send + Sync {
+    /// Shades `rows`.
+    fn shade(&self, rows: &mut Rows, tables: &T);
+}
+
+/// A stage of a pipeline, one instance per worker.
+pub trait Stage<T>: Send {
+    /// Its name, as in `[pipeline.NAME] stages = […]`.
+    fn name(&self) -> &'static str;
+
+    /// Columns that its shade reads.
+    fn reads(&self) -> ColumnSet {
+        ColumnSet::EMPTY
+    }
+
+    /// Columns that its shade writes; none of those that it reads.
+    fn writes(&self) -> ColumnSet {
+        ColumnSet::EMPTY
+    }
+
+    /// Whether stages after it must see the packets as its `post_shade` leaves them, so that a
+    /// segment cannot go on behind it.
+    fn ends_segment(&self) -> bool {
+        false
+    }
+
+    /// Fills columns from packets and settles odd packets by their verdict.
+    fn pre_shade(&mut self, _chunk: &mut Chunk, _cx: &mut Context<'_, T>) {}
+
+    /// The step that a device can take; `None` for a stage that has none.
+    fn shader(&self) -> Option<Arc<dyn Shade<T>>> {
+        None
+    }
+
+    /// Applies the results to the packets. Only rows still at [`Verdict::NEXT`] and rows that this
+    /// stage itself decided concern it.
+    fn post_shade(&mut self, _chunk: &mut Chunk, _cx: &mut Context<'_, T>) {}
+
+    /// Housekeeping, off the packets' way: timeouts, packets that waited for something. Called when
+    /// a worker is idle, when the tables have changed, and at least every 10 ms.
+    fn tick(&mut self, _cx: &mut Context<'_, T>) {}
+
+    /// When `tick` has something to do at the latest, in nanoseconds since 1970; `None` for nothing.
+    fn next_tick_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Packets that the stage holds (waiting for a neighbour): they are in nobody else's count.
+    fn held(&self) -> usize {
+        0
+    }
+
+    /// What the stage made of row `row`, for `ctl trace`.
+    fn describe(&self, _chunk: &mut Chunk, _row: usize, _tables: &T) -> String {
+        String::new()
+    }
+}
+
+/// What a stage may use while it works on a chunk.
+pub struct Context<'a, T> {
+    /// The worker's cells.
+    pub pool: &'a mut Pool,
+    /// The version of the tables that the chunk holds.
+    pub tables: &'a T,
+    /// Number of that version.
+    pub version: u64,
+    /// The chunk's time, or now in `tick`, in nanoseconds since 1970.
+    pub now_ns: u64,
+    /// Index of the worker.
+    pub worker: u16,
+    pub(crate) dropped: &'a mut Vec<(Packet, DropReason)>,
+    pub(crate) released: &'a mut Vec<(Packet, Verdict)>,
+}
+
+impl<'a, T> Context<'a, T> {
+    /// A context apart from any worker, for tests of a stage: what it drops goes to `dropped`,
+    /// what it releases to `released`.
+    pub fn detached(
+        pool: &'a mut Pool,
+        tables: &'a T,
+        now_ns: u64,
+        dropped: &'a mut Vec<(Packet, DropReason)>,
+        released: &'a mut Vec<(Packet, Verdict)>,
+    ) -> Self {
+        Self { pool, tables, version: 0, now_ns, worker: 0, dropped, released }
+    }
+
+    /// Ends a packet that the stage holds, counted. Packets still in the chunk are dropped by their
+    /// verdict.
+    pub fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
+        self.dropped.push((packet, reason));
+    }
+
+    /// Sends off a packet that the stage held or made, in `tick` (in `post_shade` use
+    /// [`Chunk::emit`], which keeps it behind its cause).
+    pub fn release(&mut self, packet: Packet, verdict: Verdict) {
+        self.released.push((packet, verdict));
+    }
+}
+
+/// Consecutive stages that are shaded together, between one pre-shade and one post-shade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First stage.
+    pub first: usize,
+    /// One past the last stage.
+    pub end: usize,
+    /// Whether a device can shade it.
+    pub on_device: bool,
+}
+
+/// Cuts a pipeline into segments: stages with a device form that follow one another go together,
+/// until one needs the packets rewritten; every other stage stands alone.
+pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut open = false;
+    for (i, stage) in stages.iter().enumerate() {
+        let on_device = stage.shader().is_some();
+        match segments.last_mut() {
+            Some(last) if open && on_device => last.end = i + 1,
+            _ => segments.push(Segment { first: i, end: i + 1, on_device }),
+        }
+        open = on_device && !stage.ends_segment();
+    }
+    segments
+}

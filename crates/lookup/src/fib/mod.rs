@@ -1,0 +1,20 @@
+//! The forwarding information base: all tables of a router, seen as one version.
+//!
+//! Longest-prefix match gives the number of a *next hop*; the record of that number says what to do:
+//!
+//! ```text
+//!  address ─▶ DIR-24-8 │ binary search on lengths ─▶ NextHop ┬ adjacency ─▶ Adjacency (rewrite, port)
+//!                                                            ├ group ─▶ members by flow hash ─▶ Adjacency
+//!                                                            ├ connected ─▶ neighbour still to be found
+//!                                                            └ local, blackhole, unreachable, no route
+//!  (port, tags) ─▶ Interface (addresses, MAC, MTU, checks)
+//! ```
+//!
+//! Adjacencies are numbers, not pointers: a neighbour that changes its MAC is one record changed,
+//! however many routes lead there (the idea of VPP's adjacencies).
+//!
+//! Threads: the data side reads a pinned version; only `FibBuilder`'s patches change one.
+
+mod records;
+
+pub use records::{Adjacency, Interface, NextHop, NextHopKind, ReversePath};
