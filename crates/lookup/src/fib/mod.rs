@@ -17,4 +17,4 @@
 
 mod records;
 
-pub use records::{Adjacency, Interface, NextHop, NextHopKind, ReversePath};
+pub use records::{Adjacency, Interface, NeighbourEvent, NextHop, NextHopKind, ReversePath};

@@ -102,3 +102,27 @@ pub struct Interface {
     /// neighbour discovery and echo requests itself.
     pub twin: bool,
 }
+
+/// What the data path tells the neighbour resolver on the control side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeighbourEvent {
+    /// Packets wait for this neighbour, or one that is in use should be confirmed.
+    Wanted {
+        /// The interface it is on.
+        interface: u16,
+        /// Its address.
+        address: std::net::IpAddr,
+    },
+    /// An ARP or neighbour discovery packet said where an address is.
+    Seen {
+        /// The interface it came in by.
+        interface: u16,
+        /// The address.
+        address: std::net::IpAddr,
+        /// Its MAC address.
+        mac: [u8; 6],
+        /// Whether it answers a question (ARP reply, solicited advertisement) or only mentions
+        /// itself (a request's sender).
+        solicited: bool,
+    },
+}
