@@ -15,15 +15,15 @@ pub trait Address: Copy + Ord + Hash + fmt::Debug + Send + Sync + 'static {
     /// The std type that prints and parses it.
     type Ip: fmt::Display + FromStr;
     /// Width in bits: 32 or 128.
-    const BITS: u8;
+    const WIDTH: u8;
     /// The address of all zeros.
     const ZERO: Self;
 
-    /// The address with its bits below the first `len` cleared; `len` ≤ `BITS`.
+    /// The address with its bits below the first `len` cleared; `len` ≤ `WIDTH`.
     fn truncate(self, len: u8) -> Self;
     /// The address with its bits below the first `len` set: the last one under a prefix.
     fn fill(self, len: u8) -> Self;
-    /// How many leading bits both have in common: 0..=`BITS`.
+    /// How many leading bits both have in common: 0..=`WIDTH`.
     fn common_len(self, other: Self) -> u8;
     /// Bit `index` counted from the most significant, which is 0.
     fn bit(self, index: u8) -> bool;
@@ -42,21 +42,21 @@ macro_rules! address {
         impl Address for $int {
             type Key = $key;
             type Ip = $ip;
-            const BITS: u8 = <$int>::BITS as u8;
+            const WIDTH: u8 = <$int>::BITS as u8;
             const ZERO: Self = 0;
 
             #[inline]
             fn truncate(self, len: u8) -> Self {
-                debug_assert!(len <= Self::BITS);
+                debug_assert!(len <= Self::WIDTH);
                 if len == 0 {
                     return 0;
                 }
-                self & (<$int>::MAX << (Self::BITS - len))
+                self & (<$int>::MAX << (Self::WIDTH - len))
             }
             #[inline]
             fn fill(self, len: u8) -> Self {
-                debug_assert!(len <= Self::BITS);
-                if len == Self::BITS {
+                debug_assert!(len <= Self::WIDTH);
+                if len == Self::WIDTH {
                     return self;
                 }
                 self | (<$int>::MAX >> len)
@@ -67,8 +67,8 @@ macro_rules! address {
             }
             #[inline]
             fn bit(self, index: u8) -> bool {
-                debug_assert!(index < Self::BITS);
-                self >> (Self::BITS - 1 - index) & 1 == 1
+                debug_assert!(index < Self::WIDTH);
+                self >> (Self::WIDTH - 1 - index) & 1 == 1
             }
             #[inline]
             fn to_key(self) -> Self::Key {
@@ -124,8 +124,8 @@ pub enum PrefixError {
 impl<A: Address> Prefix<A> {
     /// A prefix; an error when `len` is too long or a bit below it is set.
     pub fn new(addr: A, len: u8) -> Result<Self, PrefixError> {
-        if len > A::BITS {
-            return Err(PrefixError::Length { max: A::BITS });
+        if len > A::WIDTH {
+            return Err(PrefixError::Length { max: A::WIDTH });
         }
         if addr.truncate(len) != addr {
             return Err(PrefixError::HostBits { len });
@@ -135,7 +135,7 @@ impl<A: Address> Prefix<A> {
 
     /// The prefix of length `len` that covers `addr`; a `len` beyond the family's width counts as it.
     pub fn masked(addr: A, len: u8) -> Self {
-        let len = len.min(A::BITS);
+        let len = len.min(A::WIDTH);
         Self { addr: addr.truncate(len), len }
     }
 
@@ -150,7 +150,7 @@ impl<A: Address> Prefix<A> {
         self.addr
     }
 
-    /// Length in bits, 0..=`A::BITS`.
+    /// Length in bits, 0..=`A::WIDTH`.
     #[inline]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(self) -> u8 {
@@ -197,9 +197,9 @@ impl<A: Address> FromStr for Prefix<A> {
             Some((addr, len)) => {
                 let digits = !len.is_empty() && len.bytes().all(|b| b.is_ascii_digit());
                 let len = len.parse().ok().filter(|_| digits);
-                (addr, len.ok_or(PrefixError::Length { max: A::BITS })?)
+                (addr, len.ok_or(PrefixError::Length { max: A::WIDTH })?)
             }
-            None => (text, A::BITS),
+            None => (text, A::WIDTH),
         };
         let addr = addr.parse().map_err(|_| PrefixError::Address)?;
         Self::new(A::from_ip(addr), len)

@@ -30,6 +30,7 @@ mod arch;
 pub mod blob;
 pub mod bspl;
 pub mod dir24_8;
+pub mod fib;
 pub mod rib;
 pub mod routes;
 pub mod trie;

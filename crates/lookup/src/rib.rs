@@ -41,7 +41,7 @@ impl<A: Address> Rib<A> {
 
     /// The longest prefix that covers `addr`.
     pub fn longest_match(&self, addr: A) -> Option<(Prefix<A>, NextHopId)> {
-        self.longest_match_up_to(addr, A::BITS)
+        self.longest_match_up_to(addr, A::WIDTH)
     }
 
     /// The longest prefix of at most `len` bits that covers `addr`.
@@ -69,7 +69,7 @@ impl<A: Address> Rib<A> {
         &self,
         prefix: Prefix<A>,
     ) -> impl Iterator<Item = (Prefix<A>, NextHopId)> + '_ {
-        let last = Prefix::masked(prefix.last(), A::BITS);
+        let last = Prefix::masked(prefix.last(), A::WIDTH);
         let range = if prefix == last {
             self.map.range(prefix..prefix)
         } else {

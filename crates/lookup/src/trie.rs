@@ -69,7 +69,7 @@ impl<A: Address> Trie<A> {
         let addr = A::from_key(key);
         let mut node = self.nodes[0];
         let mut best = node.next_hop;
-        for index in 0..A::BITS {
+        for index in 0..A::WIDTH {
             let child = node.children[usize::from(addr.bit(index))] as usize;
             if child == 0 {
                 break;
