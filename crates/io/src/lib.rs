@@ -6,6 +6,9 @@
 //!
 //! Threads: a queue is used by the thread that owns it, and may be moved to another one before.
 
+pub mod capture;
+pub mod memory;
+
 use std::os::fd::RawFd;
 
 use chunk::{Packet, Pool};
@@ -32,6 +35,17 @@ pub trait RxQueue: Send {
     /// Whether no packet will ever come again: the end of a capture, a finished generator.
     fn is_finished(&self) -> bool {
         false
+    }
+
+    /// When the next packet was received, in nanoseconds since 1970, if the source knows it ahead:
+    /// so that several captures can be merged by time. `None` when it does not or has no more.
+    fn peek_time_ns(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Bytes read and bytes in all, of a source that ends.
+    fn progress(&self) -> Option<(u64, u64)> {
+        None
     }
 
     /// Why the queue failed, once: the interface vanished, the capture is corrupt. The queue gives
@@ -93,5 +107,14 @@ impl std::ops::AddAssign for QueueStats {
         self.bytes += other.bytes;
         self.dropped += other.dropped;
         self.errors += other.errors;
+    }
+}
+
+impl QueueStats {
+    /// Counts one packet of `bytes`.
+    #[inline]
+    fn count(&mut self, bytes: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
     }
 }

@@ -1,0 +1,263 @@
+//! Capture files as a receive queue.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chunk::{Packet, Pool};
+use flate2::read::MultiGzDecoder;
+
+use super::{CaptureError, CaptureFault, CaptureReader, LinkType};
+use crate::{QueueStats, RxQueue};
+
+/// A packet that finds too few cells is tried again so many times before it is given up: a frame
+/// that is longer than all cells that can ever be free must not stop the capture for good.
+const TRIES_MAX: u32 = 10_000;
+
+/// The most errors that are kept for [`RxQueue::take_error`].
+const ERRORS_MAX: usize = 64;
+
+/// Receives the packets of one capture after the other.
+///
+/// Packets of link layers that only name a protocol get an Ethernet header in front; captures of
+/// other layers are refused. What is wrong with a capture comes out of [`RxQueue::take_error`] when
+/// the packets before that place have been received; then it goes on with the next file.
+#[derive(Debug)]
+pub struct CaptureRx {
+    files: VecDeque<PathBuf>,
+    open: Option<(PathBuf, CaptureReader<Input>)>,
+    /// Whether the open capture stands at a record that was not delivered yet.
+    pending: bool,
+    /// Link types that were complained about in the open capture.
+    refused: Vec<LinkType>,
+    /// Destination and source of the Ethernet headers that are put in front.
+    macs: [u8; 12],
+    /// A frame that is made from one without an Ethernet header.
+    made: Vec<u8>,
+    tries: u32,
+    bytes_done: Arc<AtomicU64>,
+    bytes_total: u64,
+    errors: VecDeque<String>,
+    stats: QueueStats,
+}
+
+type Input = Box<dyn Read + Send>;
+
+impl CaptureRx {
+    /// The captures at `paths` in this order; a folder stands for the captures in it (`.pcap`,
+    /// `.pcapng`, `.cap`, and these with `.gz`) in the order of their names.
+    ///
+    /// # Errors
+    /// If one of them cannot be opened, or is no capture, or one that holds no Ethernet.
+    pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Self, CaptureError> {
+        let mut files = VecDeque::new();
+        for path in paths {
+            let path = path.as_ref();
+            let found = captures(path).map_err(|error| io_error(path, error))?;
+            files.extend(found);
+        }
+        let mut bytes_total = 0;
+        for path in &files {
+            // Opened only to see that they are what they should be; there may be thousands.
+            let reader = open(path, Arc::default())?;
+            if let Some(link_type) = reader.link_type().filter(|t| !t.is_convertible()) {
+                let fault = CaptureFault::LinkType(link_type);
+                return Err(CaptureError { path: Some(path.clone()), offset: 20, fault });
+            }
+            bytes_total += path.metadata().map_err(|error| io_error(path, error))?.len();
+        }
+        Ok(Self {
+            files,
+            open: None,
+            pending: false,
+            refused: Vec::new(),
+            macs: [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2],
+            made: Vec::new(),
+            tries: 0,
+            bytes_done: Arc::default(),
+            bytes_total,
+            errors: VecDeque::new(),
+            stats: QueueStats::default(),
+        })
+    }
+
+    /// Sets the MAC addresses of the Ethernet headers that packets of other link layers get.
+    pub fn set_macs(&mut self, destination: [u8; 6], source: [u8; 6]) {
+        self.macs[..6].copy_from_slice(&destination);
+        self.macs[6..].copy_from_slice(&source);
+    }
+
+    /// Goes to the next record that can be delivered; `false` when there is none any more.
+    fn advance(&mut self) -> bool {
+        while !self.pending {
+            let Some((path, reader)) = &mut self.open else {
+                let Some(path) = self.files.pop_front() else { return false };
+                match open(&path, self.bytes_done.clone()) {
+                    Ok(reader) => self.open = Some((path, reader)),
+                    Err(error) => self.fail(&error),
+                }
+                continue;
+            };
+            match reader.advance() {
+                Ok(true) => {
+                    let link_type = reader.record().map_or(LinkType::ETHERNET, |r| r.link_type);
+                    self.pending = link_type.is_convertible();
+                    if !self.pending {
+                        self.stats.dropped += 1;
+                        if !self.refused.contains(&link_type) {
+                            self.refused.push(link_type);
+                            let (path, offset) = (Some(path.clone()), reader.offset());
+                            let fault = CaptureFault::LinkType(link_type);
+                            self.fail(&CaptureError { path, offset, fault });
+                        }
+                    }
+                }
+                Ok(false) => self.close(),
+                Err(mut error) => {
+                    error.path = Some(path.clone());
+                    self.fail(&error);
+                    self.close();
+                }
+            }
+        }
+        true
+    }
+
+    fn close(&mut self) {
+        self.open = None;
+        self.refused.clear();
+    }
+
+    fn fail(&mut self, error: &CaptureError) {
+        self.stats.errors += 1;
+        if self.errors.len() < ERRORS_MAX {
+            self.errors.push_back(error.to_string());
+        }
+    }
+
+    /// The pending record as a packet; `None` if there are too few cells.
+    fn packet(&mut self, pool: &mut Pool) -> Option<Packet> {
+        let record = self.open.as_ref()?.1.record()?;
+        let mut bytes = record.data;
+        if record.link_type != LinkType::ETHERNET {
+            // A protocol that has no EtherType gets one that no stage knows.
+            let (skip, ethertype) = record.link_type.to_ethertype(bytes).unwrap_or((0, 0xffff));
+            self.made.clear();
+            self.made.extend_from_slice(&self.macs);
+            self.made.extend_from_slice(&ethertype.to_be_bytes());
+            self.made.extend_from_slice(&bytes[skip..]);
+            bytes = &self.made;
+        }
+        let mut packet = Packet::copy_from(pool, bytes)?;
+        packet.time_ns = record.time_ns;
+        Some(packet)
+    }
+}
+
+impl RxQueue for CaptureRx {
+    fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
+        let mut n = 0;
+        while n < max && self.advance() {
+            match self.packet(pool) {
+                Some(packet) => {
+                    self.stats.count(packet.frame_len() as u64);
+                    out.push(packet);
+                    n += 1;
+                }
+                None if n == 0 && self.tries >= TRIES_MAX => self.stats.dropped += 1,
+                None => {
+                    self.tries += u32::from(n == 0);
+                    return n;
+                }
+            }
+            self.tries = 0;
+            self.pending = false;
+        }
+        n
+    }
+
+    fn is_finished(&self) -> bool {
+        !self.pending && self.open.is_none() && self.files.is_empty()
+    }
+
+    fn peek_time_ns(&mut self) -> Option<u64> {
+        if !self.advance() {
+            return None;
+        }
+        self.open.as_ref()?.1.record().map(|record| record.time_ns)
+    }
+
+    fn progress(&self) -> Option<(u64, u64)> {
+        Some((self.bytes_done.load(Ordering::Relaxed), self.bytes_total))
+    }
+
+    fn take_error(&mut self) -> Option<String> {
+        self.errors.pop_front()
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}
+
+fn io_error(path: &Path, error: io::Error) -> CaptureError {
+    CaptureError { path: Some(path.to_path_buf()), offset: 0, fault: CaptureFault::Io(error) }
+}
+
+/// `path` itself, or the captures in the folder that it is.
+fn captures(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let mut files = Vec::new();
+    for entry in path.read_dir()? {
+        let path = entry?.path();
+        let name = path.to_string_lossy();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        if [".pcap", ".pcapng", ".cap"].iter().any(|end| name.ends_with(end)) && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The capture at `path`, decompressed if it begins as gzip does.
+fn open(path: &Path, bytes_done: Arc<AtomicU64>) -> Result<CaptureReader<Input>, CaptureError> {
+    let reader = || -> io::Result<Input> {
+        let mut file = Counting { file: File::open(path)?, bytes_done };
+        let mut magic = [0; 2];
+        let mut have = 0;
+        while have < magic.len() {
+            match file.read(&mut magic[have..])? {
+                0 => break,
+                n => have += n,
+            }
+        }
+        let whole = io::Cursor::new(magic).take(have as u64).chain(file);
+        Ok(match magic {
+            [0x1f, 0x8b] => Box::new(MultiGzDecoder::new(io::BufReader::new(whole))),
+            _ => Box::new(whole),
+        })
+    };
+    let input = reader().map_err(|error| io_error(path, error))?;
+    CaptureReader::new(input)
+        .map_err(|error| CaptureError { path: Some(path.to_path_buf()), ..error })
+}
+
+/// A file that counts what was read of it, for the progress.
+struct Counting {
+    file: File,
+    bytes_done: Arc<AtomicU64>,
+}
+
+impl Read for Counting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read(buffer)?;
+        self.bytes_done.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}

@@ -1,0 +1,109 @@
+//! A capture file as a transmit queue.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use chunk::{Packet, Pool};
+
+use super::{CaptureWriter, Format};
+use crate::{QueueStats, TxQueue};
+
+/// Writes what it is sent to a capture, at the packets' own times.
+///
+/// The file is written when some hundred kilobytes have come together, at a [`TxQueue::flush`]
+/// without a packet since the one before, and when dropped. After a failed write packets are
+/// dropped and counted.
+#[derive(Debug)]
+pub struct CaptureTx {
+    writer: CaptureWriter<BufWriter<File>>,
+    path: PathBuf,
+    failed: bool,
+    error: Option<String>,
+    /// Packets at the last flush.
+    flushed: u64,
+    stats: QueueStats,
+}
+
+impl CaptureTx {
+    /// Makes the file at `path`, replacing one that is there.
+    ///
+    /// # Errors
+    /// If it cannot be made or its header not be written.
+    pub fn create(path: impl AsRef<Path>, format: Format) -> io::Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        let output = BufWriter::with_capacity(256 << 10, File::create(&path)?);
+        Ok(Self {
+            writer: CaptureWriter::new(output, format)?,
+            path,
+            failed: false,
+            error: None,
+            flushed: 0,
+            stats: QueueStats::default(),
+        })
+    }
+
+    /// Writes one packet with a comment (why it was dropped) and leaves it to the caller.
+    pub fn write_with_comment(&mut self, packet: &Packet, time_ns: u64, comment: Option<&str>) {
+        if self.failed {
+            self.stats.dropped += 1;
+            return;
+        }
+        match self.writer.write_with_comment(packet, time_ns, comment) {
+            Ok(()) => self.stats.count(packet.frame_len() as u64),
+            Err(error) => {
+                self.stats.dropped += 1;
+                self.fail(&error);
+            }
+        }
+    }
+
+    /// Writes everything out.
+    ///
+    /// # Errors
+    /// The first one that came up, now or before; it names the file.
+    pub fn finish(mut self) -> Result<QueueStats, String> {
+        if let Err(error) = self.writer.flush() {
+            self.fail(&error);
+        }
+        self.error.take().map_or(Ok(self.stats), Err)
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.stats.errors += 1;
+        if !std::mem::replace(&mut self.failed, true) {
+            self.error = Some(format!("{}: {error}", self.path.display()));
+        }
+    }
+}
+
+impl TxQueue for CaptureTx {
+    fn send(&mut self, pool: &mut Pool, packets: &mut Vec<Packet>) {
+        for packet in packets.drain(..) {
+            self.write_with_comment(&packet, packet.time_ns, None);
+            packet.free(pool);
+        }
+    }
+
+    fn flush(&mut self, _pool: &mut Pool) {
+        if self.flushed == self.stats.packets
+            && !self.failed
+            && let Err(error) = self.writer.flush()
+        {
+            self.fail(&error);
+        }
+        self.flushed = self.stats.packets;
+    }
+
+    fn is_drained(&self) -> bool {
+        self.failed || self.writer.get_ref().buffer().is_empty()
+    }
+
+    fn take_error(&mut self) -> Option<String> {
+        self.error.take()
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}
