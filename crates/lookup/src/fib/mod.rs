@@ -16,5 +16,9 @@
 //! Threads: the data side reads a pinned version; only `FibBuilder`'s patches change one.
 
 mod records;
+mod tables;
 
-pub use records::{Adjacency, Interface, NeighbourEvent, NextHop, NextHopKind, ReversePath};
+pub use records::{
+    Adjacency, Interface, NeighbourEvent, NextHop, NextHopKind, Options, ReversePath,
+};
+pub use tables::{Fib, FibPatch, Resolved};

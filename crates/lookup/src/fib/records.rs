@@ -56,13 +56,30 @@ pub struct Adjacency {
     pub tx_port: u16,
     /// Largest IP packet of the link, bytes.
     pub mtu: u16,
-    /// 4 or 6: the family of `address`.
+    /// 4 or 6: the family of `address`. 0: no neighbour of its own, the packet's destination is
+    /// the neighbour (a port as a member of a group).
     pub family: u16,
     /// The neighbour's address: IPv6 as `[high, low]`, IPv4 as `[0, address]`.
     pub address: [u64; 2],
 }
 
 const _: () = assert!(size_of::<Adjacency>() == 64);
+
+impl Default for Adjacency {
+    /// A hole in the table: on no interface that exists.
+    fn default() -> Self {
+        Self {
+            rewrite: [0; 22],
+            rewrite_len: 14,
+            resolved: 0,
+            interface: u16::MAX,
+            tx_port: u16::MAX,
+            mtu: 0,
+            family: 0,
+            address: [0; 2],
+        }
+    }
+}
 
 /// Reverse-path check of an interface (RFC 3704).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -101,6 +118,43 @@ pub struct Interface {
     /// Whether a Linux twin takes what is for the host. Without one the router answers ARP,
     /// neighbour discovery and echo requests itself.
     pub twin: bool,
+}
+
+/// What of the configuration the data path needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Offline: a neighbour that is not known gets the MAC that is derived from its address, and
+    /// no packet ever waits for one.
+    pub derive_neighbours: bool,
+    /// TTL and hop limit of packets that the router makes.
+    pub ttl: u8,
+    /// Fragment IPv4 packets that are too long and may be fragmented.
+    pub fragment: bool,
+    /// ICMP and ICMPv6 errors per second, over all interfaces; 0: none.
+    pub icmp_rate: u32,
+    /// ICMP errors that may leave at once.
+    pub icmp_burst: u32,
+    /// Packets that wait for one neighbour.
+    pub neighbour_queue_packets: u32,
+    /// Packets that wait for neighbours in all, per worker.
+    pub neighbour_queue_total_packets: u32,
+    /// How long a packet waits for a neighbour, nanoseconds.
+    pub neighbour_wait_ns: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            derive_neighbours: false,
+            ttl: 64,
+            fragment: true,
+            icmp_rate: 100,
+            icmp_burst: 20,
+            neighbour_queue_packets: 32,
+            neighbour_queue_total_packets: 4096,
+            neighbour_wait_ns: 3_000_000_000,
+        }
+    }
 }
 
 /// What the data path tells the neighbour resolver on the control side.
