@@ -22,6 +22,7 @@
 
 use crate::bytes::{be16, be32, be64};
 use crate::checksum::{internet_checksum, sum20};
+use crate::ipv6::extension_len;
 use crate::{EtherType, IpProtocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -591,11 +592,7 @@ fn walk_extensions(d: &mut Decoded, l3: &[u8]) -> Anomaly {
         let Some(h) = l3.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
             return Anomaly::TooManyExtensionHeaders; // it is there, but not in this cell
         };
-        let length = match d.protocol {
-            IpProtocol::IPV6_FRAGMENT => 8,
-            IpProtocol::AH => (usize::from(h[1]) + 2) * 4, // RFC 4302 §2.2
-            _ => (usize::from(h[1]) + 1) * 8,
-        };
+        let length = extension_len(d.protocol, h);
         if at + length > total_len {
             return Anomaly::BadExtensionHeader;
         }
@@ -636,6 +633,12 @@ static L4: [u8; 256] = {
     table
 };
 const PORTS: u8 = 0x80;
+
+/// Whether the upper layer starts with two ports.
+#[inline(always)]
+pub(crate) fn has_ports(protocol: IpProtocol) -> bool {
+    L4[usize::from(protocol.0)] & PORTS != 0
+}
 
 #[inline(always)]
 fn decode_l4(d: &mut Decoded, l3: &[u8], header_len: usize, total_len: usize) {

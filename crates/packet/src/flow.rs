@@ -6,7 +6,8 @@
 //!
 //! Pure functions: any thread.
 
-use crate::decode::{Decoded, Kind};
+use crate::bytes::{be16, be32, be64};
+use crate::decode::{Decoded, Kind, decode, has_ports};
 use crate::{EtherType, IpProtocol};
 
 /// A 5-tuple. Addresses as in [`Decoded`]; ports are 0 where the packet has none or is a fragment.
@@ -65,7 +66,7 @@ impl FlowKey {
     pub fn hash32(&self) -> u32 {
         let end_a = fold_end(self.src, self.src_port);
         let end_b = fold_end(self.dst, self.dst_port);
-        mix(end_a, end_b, self.protocol.0)
+        mix(end_a, end_b, self.protocol)
     }
 }
 
@@ -76,25 +77,86 @@ pub fn flow_hash(d: &Decoded) -> u32 {
 }
 
 /// [`flow_hash`] for frames that nobody has decoded yet, without checking them: it spreads
-/// received packets over workers. Equal to [`flow_hash`] wherever decoding finds no anomaly.
+/// received packets over workers. Equal to [`flow_hash`] wherever decoding finds no anomaly;
+/// `frame` may be only the first cell.
+#[inline]
 pub fn flow_hash_of_frame(frame: &[u8]) -> u32 {
-    let _ = (frame, EtherType::IPV4);
-    todo!()
+    hash_plain(frame).unwrap_or_else(|| hash_odd(frame))
 }
 
-/// One end of a flow in 64 bits.
+/// Untagged or tagged, IPv4, or IPv6 without extension headers. `None` for all else.
+#[inline(always)]
+fn hash_plain(frame: &[u8]) -> Option<u32> {
+    let mut at = 12;
+    let mut ethertype = ethertype_at(frame, at)?;
+    for _ in 0..2 {
+        if ethertype.is_vlan() {
+            at += 4;
+            ethertype = ethertype_at(frame, at)?;
+        }
+    }
+    let l3 = frame.get(at + 2..)?;
+    if ethertype == EtherType::IPV4 {
+        let h = l3.first_chunk::<20>()?;
+        let is_fragment = be16(h, 6) & 0x3fff != 0;
+        let header_len = usize::from(h[0] & 0xf) * 4;
+        let l4_len = usize::from(be16(h, 2)).wrapping_sub(header_len);
+        let protocol = IpProtocol(h[9]);
+        let (mut src_port, mut dst_port) = (0, 0);
+        if !is_fragment && has_ports(protocol) && l4_len >= 4 {
+            (src_port, dst_port) = ports_at(l3, header_len);
+        }
+        let src = fold_end([0, u64::from(be32(h, 12))], src_port);
+        let dst = fold_end([0, u64::from(be32(h, 16))], dst_port);
+        return Some(mix(src, dst, protocol));
+    }
+    if ethertype == EtherType::IPV6 {
+        let h = l3.first_chunk::<40>()?;
+        let protocol = IpProtocol(h[6]);
+        if protocol.is_extension_header() {
+            return None;
+        }
+        let (mut src_port, mut dst_port) = (0, 0);
+        if has_ports(protocol) && be16(h, 4) >= 4 {
+            (src_port, dst_port) = ports_at(l3, 40);
+        }
+        let src = fold_end([be64(h, 8), be64(h, 16)], src_port);
+        let dst = fold_end([be64(h, 24), be64(h, 32)], dst_port);
+        return Some(mix(src, dst, protocol));
+    }
+    None
+}
+
+#[cold]
+fn hash_odd(frame: &[u8]) -> u32 {
+    flow_hash(&decode(frame, usize::MAX))
+}
+
+#[inline(always)]
+fn ethertype_at(frame: &[u8], at: usize) -> Option<EtherType> {
+    let bytes = frame.get(at..)?.first_chunk::<2>()?;
+    Some(EtherType(u16::from_be_bytes(*bytes)))
+}
+
+#[inline(always)]
+fn ports_at(l3: &[u8], at: usize) -> (u16, u16) {
+    let Some(ports) = l3.get(at..).and_then(|l4| l4.first_chunk::<4>()) else { return (0, 0) };
+    (be16(ports, 0), be16(ports, 2))
+}
+
+/// One end of a flow in 64 well mixed bits. Mixing before the ends are joined keeps pairs apart
+/// that only swap parts of their addresses, or the ports between the same two hosts.
 #[inline(always)]
 fn fold_end(address: [u64; 2], port: u16) -> u64 {
-    let a = address[0].wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32) ^ address[1];
-    a ^ (u64::from(port) << 40)
+    let x = address[0].wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32) ^ address[1];
+    let x = (x ^ (u64::from(port) << 40)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^ (x >> 32)
 }
 
-/// Sum and exclusive or of the ends are symmetric, and together they determine the pair.
+/// The sum does not know which end was which.
 #[inline(always)]
-fn mix(a: u64, b: u64, protocol: u8) -> u32 {
-    let mut x = a.wrapping_add(b) ^ u64::from(protocol);
-    x = (x ^ (x >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x ^= a ^ b;
-    x = (x ^ (x >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((x ^ (x >> 32)) >> 16) as u32
+fn mix(a: u64, b: u64, protocol: IpProtocol) -> u32 {
+    let x = a.wrapping_add(b).wrapping_add(u64::from(protocol.0));
+    let x = (x ^ (x >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x >> 32) as u32
 }
