@@ -175,8 +175,13 @@ pub enum NeighbourEvent {
         address: std::net::IpAddr,
         /// Its MAC address.
         mac: [u8; 6],
-        /// Whether it answers a question (ARP reply, solicited advertisement) or only mentions
-        /// itself (a request's sender).
+        /// Whether it answers a question: an ARP reply to us, a solicited advertisement.
         solicited: bool,
+        /// Whether it may replace another MAC address: the override flag of an advertisement
+        /// (RFC 4861 section 4.4); always so for ARP and for the sender of a solicitation.
+        overrides: bool,
+        /// Whether it asks for an address of ours: such a sender expects an answer, so it is kept
+        /// even if nobody asked for it (RFC 826 "merge"; RFC 4861 section 7.2.3).
+        asks_us: bool,
     },
 }
