@@ -1,1 +1,8 @@
 //! Configuration, RIB, rtnetlink mirror, API and metrics.
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod config;
+pub mod kernel;
+pub mod metrics;
+pub mod netlink;

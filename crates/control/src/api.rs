@@ -1,0 +1,35 @@
+//! The control socket: how `shadeline ctl` and programs talk to a running router.
+//!
+//! A Unix stream socket, mode 0660. One JSON object a line: the client writes a [`Request`], the
+//! server answers with any number of [`Response`]s, of which the last is `end` or `error`. Then
+//! the next request may follow. Long tables come in pieces of [`ROWS_PER_RESPONSE`] rows, so that
+//! neither side holds a million routes as one text; a capture is a stream of frames that the
+//! client ends by hanging up.
+//!
+//! ```text
+//! > {"request":"show","what":"neighbours"}
+//! < {"response":"neighbours","rows":[{"address":"192.0.2.1","port":"lan",…}]}
+//! < {"response":"end"}
+//! ```
+//!
+//! Thread rule: one thread accepts, one thread per connection (at most
+//! [`server::Limits::connections`]) reads, calls the handler and writes. The handler is shared and
+//! must not block for long on the data path. A client that does not read is hung up after
+//! [`server::Limits::write_timeout`].
+
+mod client;
+mod message;
+pub mod rows;
+pub mod server;
+pub mod table;
+
+pub use client::{Client, ClientError};
+pub use message::{CaptureAt, ErrorKind, Frame, Request, Response, Show, TraceStep};
+pub use rows::*;
+pub use server::{BindError, Responder, Server};
+
+/// Rows of a table in one response at most.
+pub const ROWS_PER_RESPONSE: usize = 1024;
+
+#[cfg(test)]
+mod tests;

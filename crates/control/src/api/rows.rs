@@ -1,0 +1,223 @@
+//! Rows of the tables that `show` prints, `--json` writes and the metrics count.
+//!
+//! Counters are totals since the start or the last `clear counters`; rates are per second over the
+//! last interval that the program measured.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::config::NextHop;
+
+/// One port.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InterfaceRow {
+    /// As in the configuration.
+    pub name: String,
+    /// Of the port in this process.
+    pub index: u32,
+    /// Back end as it runs: `af_packet`, `af_xdp zero-copy`, `tap`, `vlan 100 on lan`.
+    pub kind: String,
+    /// `aa:bb:cc:dd:ee:ff`.
+    pub mac: String,
+    /// Bytes of layer 3.
+    pub mtu: u32,
+    /// `up`, `down`, or `gone` (the interface vanished).
+    pub state: String,
+    /// With their subnets' lengths.
+    pub addresses: Vec<IpNet>,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received, from the Ethernet header on.
+    pub rx_bytes: u64,
+    /// Frames that the interface or back end refused.
+    pub rx_errors: u64,
+    /// Frames lost because a ring or pool was full.
+    pub rx_drops: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Frames that the interface or back end refused.
+    pub tx_errors: u64,
+    /// Frames lost because a ring was full.
+    pub tx_drops: u64,
+    /// Packets received per second.
+    pub rx_rate_pps: f64,
+    /// Packets sent per second.
+    pub tx_rate_pps: f64,
+}
+
+/// One queue of a port.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueRow {
+    /// Port's name.
+    pub port: String,
+    /// From 0.
+    pub queue: u32,
+    /// Worker that owns it.
+    pub worker: u32,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Frames lost because a ring or pool was full.
+    pub rx_drops: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Frames lost because a ring was full.
+    pub tx_drops: u64,
+}
+
+/// Who told of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteSource {
+    /// A port's own address or subnet.
+    Connected,
+    /// `[[route]]`.
+    Static,
+    /// `[[routes]]`.
+    File,
+    /// The kernel's tables.
+    Kernel,
+    /// The control socket.
+    Api,
+}
+
+/// One route.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RouteRow {
+    /// Destinations.
+    pub prefix: IpNet,
+    /// Where to, as its source says.
+    pub next_hop: NextHop,
+    /// Ports that it resolves to, one per member of the next hop; empty: does not resolve.
+    pub ports: Vec<String>,
+    /// Who told.
+    pub source: RouteSource,
+    /// Smaller wins.
+    pub metric: u32,
+    /// It is the one in use among those of its prefix.
+    pub active: bool,
+}
+
+/// One neighbour.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NeighbourRow {
+    /// Its address.
+    pub address: IpAddr,
+    /// Port's name.
+    pub port: String,
+    /// `None` while unresolved.
+    pub mac: Option<String>,
+    /// RFC 4861's words (`incomplete`, `reachable`, `stale`, `probe`), `failed`, or `static`.
+    pub state: String,
+    /// Since it was last confirmed; `None`: never, or static.
+    pub age_s: Option<f64>,
+    /// Packets that wait for it.
+    pub queued_packets: u64,
+}
+
+/// One stage.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StageRow {
+    /// Its name.
+    pub name: String,
+    /// `pre_shade`, `shade` or `post_shade`; empty where they are summed.
+    pub phase: String,
+    /// Calls, one a batch.
+    pub calls: u64,
+    /// Rows of these calls.
+    pub packets: u64,
+    /// Mean rows of a call.
+    pub packets_per_call: f64,
+    /// Mean time of a row.
+    pub ns_per_packet: f64,
+}
+
+/// One drop reason that occurred.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DropRow {
+    /// Its counter's name.
+    pub reason: String,
+    /// What it means.
+    pub text: String,
+    /// Packets.
+    pub packets: u64,
+}
+
+/// The process.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Runtime {
+    /// Of the program.
+    pub version: String,
+    /// Pipeline's name.
+    pub mode: String,
+    /// Since start.
+    pub uptime_s: f64,
+    /// Worker threads.
+    pub workers: Vec<WorkerRow>,
+    /// Masters of devices.
+    pub masters: Vec<MasterRow>,
+    /// Version of the tables that new packets see.
+    pub table_version: u64,
+    /// Routes in the forwarding tables.
+    pub routes_v4: u64,
+    /// Routes in the forwarding tables.
+    pub routes_v6: u64,
+    /// Neighbours known.
+    pub neighbours: u64,
+    /// Bytes of the forwarding tables, both copies.
+    pub table_bytes: u64,
+    /// Bytes of cells and arenas.
+    pub pool_bytes: u64,
+    /// Resident memory of the process.
+    pub resident_bytes: u64,
+}
+
+/// One worker.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerRow {
+    /// From 0.
+    pub id: u32,
+    /// CPU that it is pinned to.
+    pub cpu: Option<u32>,
+    /// Packets received.
+    pub packets: u64,
+    /// Share of its time with packets in hand, 0 to 100, over the last interval.
+    pub busy_percent: f64,
+    /// Polls of its queues that found nothing.
+    pub empty_polls: u64,
+    /// Returns from waiting.
+    pub wakeups: u64,
+    /// Cells free in its pool.
+    pub cells_free: u64,
+    /// Cells of its pool.
+    pub cells: u64,
+}
+
+/// One master.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MasterRow {
+    /// Of the device.
+    pub device: String,
+    /// Jobs retired.
+    pub jobs: u64,
+    /// Rows of these jobs.
+    pub packets: u64,
+    /// Jobs in flight now.
+    pub jobs_in_flight: u64,
+    /// Jobs that failed and were done again on a worker.
+    pub jobs_failed: u64,
+}

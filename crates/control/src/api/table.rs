@@ -1,0 +1,312 @@
+//! Tables for people: columns as wide as they must be, numbers right-aligned with thousands.
+
+use super::message::Response;
+use super::rows::*;
+
+/// A row that can be printed.
+pub trait Row {
+    /// Titles; columns of numbers start with `>` and align right.
+    const COLUMNS: &'static [&'static str];
+
+    /// One text per column.
+    fn cells(&self) -> Vec<String>;
+}
+
+/// Rows under their titles, `-` for empty cells, a newline at each line's end.
+pub fn table<R: Row>(rows: &[R]) -> String {
+    let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
+    print(R::COLUMNS, &cells)
+}
+
+/// The table of a response's rows; `None` for responses without a table.
+pub fn response(response: &Response) -> Option<String> {
+    Some(match response {
+        Response::Interfaces { rows } => table(rows),
+        Response::Queues { rows } => table(rows),
+        Response::Routes { rows } => table(rows),
+        Response::Neighbours { rows } => table(rows),
+        Response::Stages { rows } => table(rows),
+        Response::Drops { rows } => table(rows),
+        Response::Runtime(runtime) => self::runtime(runtime),
+        _ => return None,
+    })
+}
+
+/// The process in a few lines, then its workers and masters.
+pub fn runtime(runtime: &Runtime) -> String {
+    let r = runtime;
+    let mut pairs = vec![
+        ["version".to_owned(), r.version.clone()],
+        ["mode".to_owned(), r.mode.clone()],
+        ["uptime".to_owned(), time(r.uptime_s)],
+        ["table version".to_owned(), thousands(r.table_version)],
+        [
+            "routes".to_owned(),
+            format!("{} v4, {} v6", thousands(r.routes_v4), thousands(r.routes_v6)),
+        ],
+        ["neighbours".to_owned(), thousands(r.neighbours)],
+    ];
+    for (name, bytes) in
+        [("tables", r.table_bytes), ("pools", r.pool_bytes), ("resident", r.resident_bytes)]
+    {
+        pairs.push([name.to_owned(), bytes_text(bytes)]);
+    }
+    let width = pairs.iter().map(|[name, _]| name.len()).max().unwrap_or(0);
+    let mut out = String::new();
+    for [name, value] in &pairs {
+        out.push_str(&format!("{name:width$}  {value}\n"));
+    }
+    if !r.workers.is_empty() {
+        out.push('\n');
+        out.push_str(&table(&r.workers));
+    }
+    if !r.masters.is_empty() {
+        out.push('\n');
+        out.push_str(&table(&r.masters));
+    }
+    out
+}
+
+/// `1234567` as `1,234,567`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn print(columns: &[&str], rows: &[Vec<String>]) -> String {
+    let titles: Vec<String> =
+        columns.iter().map(|column| column.trim_start_matches('>').to_owned()).collect();
+    let width = |i: usize| {
+        let cells = rows.iter().map(|row| row.get(i).map_or(0, |cell| cell.chars().count()));
+        cells.chain([titles[i].chars().count(), 1]).max().unwrap_or(1)
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let mut out = String::new();
+    for row in std::iter::once(&titles).chain(rows) {
+        let mut line = String::new();
+        for (i, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            let cell = if cell.is_empty() { "-" } else { cell };
+            if i > 0 {
+                line.push_str("  ");
+            }
+            if columns[i].starts_with('>') {
+                line.push_str(&format!("{cell:>width$}"));
+            } else {
+                line.push_str(&format!("{cell:width$}"));
+            }
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn rate(per_second: f64) -> String {
+    match per_second {
+        r if r >= 1e6 => format!("{:.2} M/s", r / 1e6),
+        r if r >= 1e3 => format!("{:.1} k/s", r / 1e3),
+        r => format!("{r:.0} /s"),
+    }
+}
+
+fn time(seconds: f64) -> String {
+    let whole = seconds.max(0.0) as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, _) => format!("{seconds:.1} s"),
+        (0, minutes, s) => format!("{minutes} min {s} s"),
+        (hours, minutes, _) => format!("{} h {minutes} min", thousands(hours)),
+    }
+}
+
+fn bytes_text(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 30 => format!("{:.2} GiB", b as f64 / (1u64 << 30) as f64),
+        b if b >= 1 << 20 => format!("{:.1} MiB", b as f64 / (1u64 << 20) as f64),
+        b if b >= 1 << 10 => format!("{:.1} KiB", b as f64 / 1024.0),
+        b => format!("{b} B"),
+    }
+}
+
+impl Row for InterfaceRow {
+    const COLUMNS: &'static [&'static str] = &[
+        ">#",
+        "name",
+        "kind",
+        "state",
+        "mac",
+        ">mtu",
+        "addresses",
+        ">rx packets",
+        ">rx bytes",
+        ">rx errors",
+        ">rx drops",
+        ">rx rate",
+        ">tx packets",
+        ">tx bytes",
+        ">tx errors",
+        ">tx drops",
+        ">tx rate",
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.index.to_string(),
+            self.name.clone(),
+            self.kind.clone(),
+            self.state.clone(),
+            self.mac.clone(),
+            self.mtu.to_string(),
+            list(&self.addresses),
+            thousands(self.rx_packets),
+            thousands(self.rx_bytes),
+            thousands(self.rx_errors),
+            thousands(self.rx_drops),
+            rate(self.rx_rate_pps),
+            thousands(self.tx_packets),
+            thousands(self.tx_bytes),
+            thousands(self.tx_errors),
+            thousands(self.tx_drops),
+            rate(self.tx_rate_pps),
+        ]
+    }
+}
+
+impl Row for QueueRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "port",
+        ">queue",
+        ">worker",
+        ">rx packets",
+        ">rx bytes",
+        ">rx drops",
+        ">tx packets",
+        ">tx bytes",
+        ">tx drops",
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let counters = [
+            self.rx_packets,
+            self.rx_bytes,
+            self.rx_drops,
+            self.tx_packets,
+            self.tx_bytes,
+            self.tx_drops,
+        ];
+        let mut cells = vec![self.port.clone(), self.queue.to_string(), self.worker.to_string()];
+        cells.extend(counters.map(thousands));
+        cells
+    }
+}
+
+impl Row for RouteRow {
+    const COLUMNS: &'static [&'static str] =
+        &["", "prefix", "next hop", "port", "source", ">metric"];
+
+    fn cells(&self) -> Vec<String> {
+        let source = match self.source {
+            RouteSource::Connected => "connected",
+            RouteSource::Static => "static",
+            RouteSource::File => "file",
+            RouteSource::Kernel => "kernel",
+            RouteSource::Api => "api",
+        };
+        vec![
+            if self.active { "*" } else { "-" }.to_owned(),
+            self.prefix.to_string(),
+            self.next_hop.to_string(),
+            list(&self.ports),
+            source.to_owned(),
+            self.metric.to_string(),
+        ]
+    }
+}
+
+impl Row for NeighbourRow {
+    const COLUMNS: &'static [&'static str] =
+        &["address", "port", "mac", "state", ">age", ">queued"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.address.to_string(),
+            self.port.clone(),
+            self.mac.clone().unwrap_or_default(),
+            self.state.clone(),
+            self.age_s.map(time).unwrap_or_default(),
+            thousands(self.queued_packets),
+        ]
+    }
+}
+
+impl Row for StageRow {
+    const COLUMNS: &'static [&'static str] =
+        &["stage", "phase", ">calls", ">packets", ">packets/call", ">ns/packet"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            self.phase.clone(),
+            thousands(self.calls),
+            thousands(self.packets),
+            format!("{:.1}", self.packets_per_call),
+            format!("{:.1}", self.ns_per_packet),
+        ]
+    }
+}
+
+impl Row for DropRow {
+    const COLUMNS: &'static [&'static str] = &["reason", ">packets", "meaning"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![self.reason.clone(), thousands(self.packets), self.text.clone()]
+    }
+}
+
+impl Row for WorkerRow {
+    const COLUMNS: &'static [&'static str] = &[
+        ">worker",
+        ">cpu",
+        ">packets",
+        ">busy %",
+        ">empty polls",
+        ">wakeups",
+        ">cells free",
+        ">cells",
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.id.to_string(),
+            self.cpu.map(|cpu| cpu.to_string()).unwrap_or_default(),
+            thousands(self.packets),
+            format!("{:.1}", self.busy_percent),
+            thousands(self.empty_polls),
+            thousands(self.wakeups),
+            thousands(self.cells_free),
+            thousands(self.cells),
+        ]
+    }
+}
+
+impl Row for MasterRow {
+    const COLUMNS: &'static [&'static str] =
+        &["device", ">jobs", ">packets", ">in flight", ">failed"];
+
+    fn cells(&self) -> Vec<String> {
+        let counters = [self.jobs, self.packets, self.jobs_in_flight, self.jobs_failed];
+        let mut cells = vec![self.device.clone()];
+        cells.extend(counters.map(thousands));
+        cells
+    }
+}

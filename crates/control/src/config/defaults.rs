@@ -1,0 +1,81 @@
+//! Every default of the configuration file, in one place.
+
+use std::time::Duration;
+
+use super::types::*;
+
+/// Where the control socket is unless the file says otherwise; `shadeline ctl` looks here.
+pub const SOCKET: &str = "/run/shadeline.sock";
+
+/// `[system]` on a machine with `cores` usable CPUs.
+pub(super) fn system(cores: usize) -> System {
+    System {
+        workers: cores.max(1),
+        cpus: Vec::new(),
+        cells: 16_384,
+        huge_pages: HugePages::Auto,
+        log: LogLevel::Info,
+        log_format: LogFormat::Text,
+        socket: SOCKET.into(),
+        metrics: None,
+    }
+}
+
+/// `[router]`. Rates as RFC 1812 §4.3.2.8 and RFC 4443 §2.4 ask for, timers as RFC 4861 §10.
+pub(super) fn router() -> Router {
+    Router {
+        kernel: true,
+        ttl: 64,
+        fragment: true,
+        icmp_rate: 100,
+        icmp_burst: 20,
+        arp_queue_packets: 32,
+        arp_queue_total_packets: 4096,
+        neighbours_max: 16_384,
+        neighbour_reachable: Duration::from_secs(30),
+        neighbour_retry: Duration::from_secs(1),
+        neighbour_attempts: 3,
+    }
+}
+
+/// `[engine]`. 200 µs is about what PacketShader's batches add at low load (§6.4).
+pub(super) fn engine() -> Engine {
+    Engine {
+        backend: EngineBackend::Cpu,
+        chunk: 256,
+        max_delay: Duration::from_micros(200),
+        jobs_in_flight: 4,
+        sim: SimCost { launch: Duration::from_micros(20), packet: Duration::from_nanos(10) },
+    }
+}
+
+/// A physical port; `interface` is the port's name.
+pub(super) fn physical(interface: &str) -> Physical {
+    Physical {
+        interface: interface.to_owned(),
+        backend: Backend::Auto,
+        xdp: XdpMode::Auto,
+        zero_copy: ZeroCopy::Auto,
+        queues: None,
+        promiscuous: false,
+        read: None,
+        write: None,
+        fault: None,
+    }
+}
+
+/// No faults.
+pub(super) fn fault() -> Fault {
+    Fault { loss: 0.0, duplicate: 0.0, reorder: 0.0, corrupt: 0.0, seed: 1 }
+}
+
+/// The twin of a port is called so unless the file names it.
+pub(super) fn twin(port: &str) -> String {
+    format!("sl-{port}")
+}
+
+/// Whether a port with this back end has a twin unless the file says otherwise: where there is a
+/// kernel interface to stand in for.
+pub(super) fn has_twin(backend: Backend) -> bool {
+    matches!(backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp)
+}

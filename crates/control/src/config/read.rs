@@ -1,0 +1,290 @@
+//! Tables of the file become typed values: keys, kinds and ranges, each on its own.
+
+mod ports;
+mod routes;
+mod values;
+
+use std::ops::Range;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use super::types::*;
+use super::walk::{Place, Section, Walk};
+use super::{KnownStages, defaults};
+use values::*;
+
+/// Where things stand, beside the [`Config`]: vectors match its vectors.
+#[derive(Debug, Default)]
+pub(super) struct Spans {
+    pub(super) file: Place,
+    pub(super) system: Place,
+    pub(super) router: Place,
+    pub(super) ports: Vec<PortSpans>,
+    pub(super) routes: Vec<RouteSpans>,
+    pub(super) route_files: Vec<RouteSpans>,
+    pub(super) neighbours: Vec<Place>,
+    pub(super) engine: Place,
+}
+
+/// Of a port.
+#[derive(Debug)]
+pub(super) struct PortSpans {
+    pub(super) keys: Place,
+    pub(super) addresses: Vec<Range<usize>>,
+}
+
+/// Of a route or routes file.
+#[derive(Debug)]
+pub(super) struct RouteSpans {
+    pub(super) keys: Place,
+    /// Where each next hop stands: several members may stand in one text.
+    pub(super) next_hops: Vec<(super::NextHop, Range<usize>)>,
+}
+
+/// Reads the whole file. `folder`: where relative paths start; `None`: paths are not looked at.
+pub(super) fn config(
+    table: &DeTable<'_>,
+    known: &KnownStages,
+    folder: Option<&Path>,
+    walk: &mut Walk<'_>,
+) -> (Config, Spans) {
+    let mut file = Section::new(table, "", 0..0);
+    let mut spans = Spans { file: file.place(), ..Spans::default() };
+    let cores = match known.cores {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        cores => cores,
+    };
+
+    let mut system = defaults::system(cores);
+    if let Some(mut section) = section(&mut file, walk, "system") {
+        spans.system = section.place();
+        read_system(&mut section, walk, &mut system);
+        section.finish(walk);
+    }
+    let mut router = defaults::router();
+    if let Some(mut section) = section(&mut file, walk, "router") {
+        spans.router = section.place();
+        read_router(&mut section, walk, &mut router);
+        section.finish(walk);
+    }
+    let mut engine = defaults::engine();
+    if let Some(mut section) = section(&mut file, walk, "engine") {
+        spans.engine = section.place();
+        read_engine(&mut section, walk, &mut engine);
+        section.finish(walk);
+    }
+    let mut ports = Vec::new();
+    if let Some(section) = section(&mut file, walk, "port") {
+        for (name, span, value) in section.entries() {
+            if let Some((port, place)) = ports::port(walk, name, span, value) {
+                ports.push(port);
+                spans.ports.push(place);
+            }
+        }
+    }
+    let mut routes = Vec::new();
+    for section in sections(&mut file, walk, "route") {
+        if let Some((route, place)) = routes::route(section, walk) {
+            routes.push(route);
+            spans.routes.push(place);
+        }
+    }
+    let mut route_files = Vec::new();
+    for section in sections(&mut file, walk, "routes") {
+        if let Some((routes, place)) = routes::route_file(section, walk, folder) {
+            route_files.push(routes);
+            spans.route_files.push(place);
+        }
+    }
+    let mut neighbours = Vec::new();
+    for mut section in sections(&mut file, walk, "neighbour") {
+        let place = section.place();
+        let port = section.need(walk, "port", "\"lan\"", string);
+        let address = section.need(walk, "address", "\"192.0.2.7\"", address);
+        let mac = section.need(walk, "mac", "\"02:00:5e:10:00:07\"", unicast_mac);
+        section.finish(walk);
+        if let (Some(port), Some(address), Some(mac)) = (port, address, mac) {
+            neighbours.push(Neighbour { port: port.to_owned(), address, mac });
+            spans.neighbours.push(place);
+        }
+    }
+    let mut pipelines = Vec::new();
+    if let Some(section) = section(&mut file, walk, "pipeline") {
+        for (name, _, value) in section.entries() {
+            pipelines.extend(pipeline(walk, name, value, known));
+        }
+    }
+    let pipeline = mode(&mut file, walk, &pipelines, known);
+    file.finish(walk);
+    let config = Config {
+        pipeline,
+        system,
+        ports,
+        router,
+        routes,
+        route_files,
+        neighbours,
+        engine,
+        pipelines,
+    };
+    (config, spans)
+}
+
+fn section<'t, 'i>(
+    file: &mut Section<'t, 'i>,
+    walk: &mut Walk<'_>,
+    name: &'static str,
+) -> Option<Section<'t, 'i>> {
+    let value = file.get(walk, name)?;
+    Section::of(walk, value, name)
+}
+
+/// Elements of `[[name]]`.
+fn sections<'t, 'i>(
+    file: &mut Section<'t, 'i>,
+    walk: &mut Walk<'_>,
+    name: &'static str,
+) -> Vec<Section<'t, 'i>> {
+    let title = format!("[[{name}]]");
+    let Some(value) = file.get(walk, name) else { return Vec::new() };
+    let Some(array) = value.get_ref().as_array() else {
+        let message = format!("`{name}` is one value");
+        walk.error(value.span(), message).expected(format!("{title}, as often as needed"));
+        return Vec::new();
+    };
+    let sections = walk.elements(array, |walk, value| Section::of(walk, value, &title));
+    sections.into_iter().map(|(section, _)| section).collect()
+}
+
+fn read_system(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, system: &mut System) {
+    section.set(walk, "workers", &mut system.workers, integer(1..=1024));
+    section.set(walk, "cpus", &mut system.cpus, |walk, value| {
+        let cpus = array(walk, value, "an array of CPU numbers")?;
+        let cpus = walk.elements(cpus, integer(0..=65_535));
+        Some(cpus.into_iter().map(|(cpu, _)| cpu).collect())
+    });
+    section.set(walk, "cells", &mut system.cells, integer(256..=16_777_216));
+    section.set(walk, "huge_pages", &mut system.huge_pages, word);
+    section.set(walk, "log", &mut system.log, word);
+    section.set(walk, "log_format", &mut system.log_format, word);
+    section.set(walk, "socket", &mut system.socket, |walk, value| {
+        let text = string(walk, value)?;
+        // sockaddr_un holds 108 bytes; some are for the name under which the socket is made.
+        if text.is_empty() || text.len() > 96 || text.contains('\0') {
+            walk.error(value.span(), "`socket` cannot name a Unix socket")
+                .expected("a path of 1 to 96 bytes");
+            return None;
+        }
+        Some(text.into())
+    });
+    section.set(walk, "metrics", &mut system.metrics, |walk, value| match string(walk, value)? {
+        "off" => Some(None),
+        text => text.parse().map(Some).ok().or_else(|| {
+            walk.error(value.span(), format!("`metrics` is `{text}`"))
+                .expected("ADDRESS:PORT such as \"127.0.0.1:9101\" or \"[::1]:9101\", or \"off\"");
+            None
+        }),
+    });
+}
+
+fn read_router(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, router: &mut Router) {
+    section.set(walk, "kernel", &mut router.kernel, boolean);
+    section.set(walk, "ttl", &mut router.ttl, integer(1..=255));
+    section.set(walk, "fragment", &mut router.fragment, boolean);
+    section.set(walk, "icmp_rate", &mut router.icmp_rate, rate(0..=10_000_000));
+    section.set(walk, "icmp_burst", &mut router.icmp_burst, integer(1..=1_000_000));
+    section.set(walk, "arp_queue_packets", &mut router.arp_queue_packets, integer(0..=4096));
+    section.set(
+        walk,
+        "arp_queue_total_packets",
+        &mut router.arp_queue_total_packets,
+        integer(0..=1_048_576),
+    );
+    section.set(walk, "neighbours_max", &mut router.neighbours_max, integer(16..=1_048_576));
+    let range = (1, 86_400);
+    section.set(walk, "neighbour_reachable", &mut router.neighbour_reachable, seconds(range));
+    section.set(walk, "neighbour_attempts", &mut router.neighbour_attempts, integer(1..=100));
+    section.set(walk, "neighbour_retry", &mut router.neighbour_retry, |walk, value| {
+        duration(walk, value, 10_000_000, 3_600_000_000_000)
+    });
+}
+
+/// A duration of whole seconds from and to.
+fn seconds<'t, 'i, 'a>(
+    (from, to): (u64, u64),
+) -> impl FnOnce(&mut Walk<'a>, &'t super::walk::Value<'i>) -> Option<std::time::Duration> {
+    move |walk, value| duration(walk, value, from * 1_000_000_000, to * 1_000_000_000)
+}
+
+fn read_engine(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, engine: &mut Engine) {
+    section.set(walk, "backend", &mut engine.backend, word);
+    section.set(walk, "chunk", &mut engine.chunk, integer(1..=1024));
+    section.set(walk, "max_delay", &mut engine.max_delay, |walk, value| {
+        duration(walk, value, 0, 1_000_000_000)
+    });
+    section.set(walk, "jobs_in_flight", &mut engine.jobs_in_flight, integer(1..=64));
+    let sim = section.take(walk, "sim", |walk, value| Section::of(walk, value, "engine.sim"));
+    if let Some(mut sim) = sim {
+        let cost = &mut engine.sim;
+        let second = 1_000_000_000;
+        sim.set(walk, "launch", &mut cost.launch, |walk, value| duration(walk, value, 0, second));
+        sim.set(walk, "packet", &mut cost.packet, |walk, value| duration(walk, value, 0, second));
+        sim.finish(walk);
+    }
+}
+
+fn pipeline(
+    walk: &mut Walk<'_>,
+    name: &str,
+    value: &super::walk::Value<'_>,
+    known: &KnownStages,
+) -> Option<Pipeline> {
+    let mut section = Section::of(walk, value, &format!("pipeline.{name}"))?;
+    let stages = section.need(walk, "stages", "[\"…\"]", |walk, value| {
+        let stages = array(walk, value, "an array of names of stages")?;
+        if stages.is_empty() {
+            walk.error(value.span(), "`stages` is empty").expected("at least one stage");
+        }
+        let names = || known.stages.iter().map(String::as_str);
+        let stages = walk.elements(stages, |walk, value| {
+            let stage = string(walk, value)?;
+            if !known.stages.iter().any(|other| other == stage) {
+                let expected = format!("one of {}", names().collect::<Vec<_>>().join(", "));
+                walk.error(value.span(), format!("unknown stage `{stage}`"))
+                    .nearest(stage, names())
+                    .expected(expected);
+            }
+            Some(stage.to_owned())
+        });
+        Some(stages.into_iter().map(|(stage, _)| stage).collect())
+    });
+    section.finish(walk);
+    Some(Pipeline { name: name.to_owned(), stages: stages.unwrap_or_default() })
+}
+
+/// The pipeline that `mode` names: one of the file, else a shipped one.
+fn mode(
+    file: &mut Section<'_, '_>,
+    walk: &mut Walk<'_>,
+    pipelines: &[Pipeline],
+    known: &KnownStages,
+) -> Pipeline {
+    let all = || pipelines.iter().chain(&known.modes);
+    let fallback = || known.modes.iter().chain(pipelines).next().cloned();
+    let chosen = file.take(walk, "mode", |walk, value| {
+        let name = string(walk, value)?;
+        let pipeline = all().find(|pipeline| pipeline.name == name);
+        if pipeline.is_none() && walk.is_whole() {
+            let names: Vec<&str> = all().map(|pipeline| pipeline.name.as_str()).collect();
+            walk.error(value.span(), format!("unknown pipeline `{name}`"))
+                .nearest(name, names.iter().copied())
+                .expected(format!("one of {}", names.join(", ")))
+                .help(format!("define it: [pipeline.{name}] stages = […]"));
+        }
+        pipeline.cloned()
+    });
+    chosen
+        .or_else(fallback)
+        .unwrap_or_else(|| Pipeline { name: "none".to_owned(), stages: Vec::new() })
+}

@@ -1,0 +1,351 @@
+//! What a configuration file says, as plain owned values with every default filled in.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use packet::MacAddr;
+
+use super::next_hop::NextHop;
+
+/// A checked configuration. Names resolve, ranges hold, defaults are filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The pipeline that `mode` chose: a shipped one or one of `pipelines`.
+    pub pipeline: Pipeline,
+    /// `[system]`.
+    pub system: System,
+    /// `[port.NAME]`, physical ports and VLAN subinterfaces, in the file's order.
+    pub ports: Vec<Port>,
+    /// `[router]`.
+    pub router: Router,
+    /// `[[route]]`, in the file's order.
+    pub routes: Vec<Route>,
+    /// `[[routes]]`, in the file's order.
+    pub route_files: Vec<RouteFile>,
+    /// `[[neighbour]]`, in the file's order.
+    pub neighbours: Vec<Neighbour>,
+    /// `[engine]`.
+    pub engine: Engine,
+    /// `[pipeline.NAME]`, in the file's order, chosen or not.
+    pub pipelines: Vec<Pipeline>,
+}
+
+impl Config {
+    /// The port of that name.
+    pub fn port(&self, name: &str) -> Option<&Port> {
+        self.ports.iter().find(|port| port.name == name)
+    }
+
+    /// Ports with queues of their own, in the file's order; the first is the default input of
+    /// captures.
+    pub fn physical_ports(&self) -> impl Iterator<Item = (&Port, &Physical)> {
+        self.ports.iter().filter_map(|port| match &port.kind {
+            PortKind::Physical(physical) => Some((port, physical)),
+            PortKind::Vlan { .. } => None,
+        })
+    }
+}
+
+/// Stages in order, under a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pipeline {
+    /// What `mode` calls it.
+    pub name: String,
+    /// Names of stages, at least one.
+    pub stages: Vec<String>,
+}
+
+/// `[system]`: threads, memory, and the doors to the outside.
+#[derive(Debug, Clone, PartialEq)]
+pub struct System {
+    /// Worker threads.
+    pub workers: usize,
+    /// CPU of each worker; empty: worker `i` goes to the `i`-th CPU that the process may use.
+    pub cpus: Vec<usize>,
+    /// Cells (2,048 bytes each) in each worker's pool.
+    pub cells: usize,
+    /// Pages behind cells and tables.
+    pub huge_pages: HugePages,
+    /// What is logged.
+    pub log: LogLevel,
+    /// How it is written.
+    pub log_format: LogFormat,
+    /// Path of the control socket.
+    pub socket: PathBuf,
+    /// Where Prometheus text is served; `None`: nowhere.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// `system.huge_pages`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HugePages {
+    /// `madvise`: the kernel gives 2 MB pages where it can.
+    Auto,
+    /// 4 KB pages.
+    Off,
+    /// Reserved 2 MB pages (`hugetlbfs`) first, else as `Auto`.
+    Try,
+}
+
+/// `system.log`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names of the levels say it")]
+pub enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// `system.log_format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `[port.NAME]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Port {
+    /// The name in routes, tables and counters.
+    pub name: String,
+    /// Where its packets come from.
+    pub kind: PortKind,
+    /// Longest layer-3 packet in bytes; `None`: as the interface says (a subinterface: as its
+    /// parent).
+    pub mtu: Option<u32>,
+    /// `None`: as the interface says, or derived from the name where there is none.
+    pub mac: Option<MacAddr>,
+    /// The router's addresses here, each with the length of its subnet; host bits kept.
+    pub addresses: Vec<IpNet>,
+    /// Reverse-path check of sources.
+    pub rpf: Rpf,
+    /// The TAP twin's name; `None`: no twin.
+    pub twin: Option<String>,
+}
+
+/// Queues of its own, or a tag on another port.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PortKind {
+    /// Has queues.
+    Physical(Physical),
+    /// A VLAN subinterface.
+    Vlan {
+        /// The physical port that carries it.
+        parent: String,
+        /// Its tags.
+        tag: VlanTag,
+    },
+}
+
+/// The tags that make a frame belong to a subinterface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VlanTag {
+    /// One 802.1Q tag.
+    Single(u16),
+    /// QinQ: an outer and an inner tag.
+    Double(u16, u16),
+}
+
+/// How a physical port does its I/O.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Physical {
+    /// The kernel's name of the interface (`backend = "tap"`: of the TAP device); the port's own
+    /// name where the file names none. Unused by `memory` and `pcap`.
+    pub interface: String,
+    /// Back end.
+    pub backend: Backend,
+    /// Where the XDP program is attached.
+    pub xdp: XdpMode,
+    /// AF_XDP without copies.
+    pub zero_copy: ZeroCopy,
+    /// Receive queues; `None`: as many as the interface and the workers allow.
+    pub queues: Option<usize>,
+    /// Receive frames for other stations too.
+    pub promiscuous: bool,
+    /// `backend = "pcap"`: the capture that is read.
+    pub read: Option<PathBuf>,
+    /// `backend = "pcap"`: the capture that is written.
+    pub write: Option<PathBuf>,
+    /// Test middleware.
+    pub fault: Option<Fault>,
+}
+
+/// `port.backend`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// AF_XDP where the interface does it natively, else AF_PACKET.
+    Auto,
+    /// TPACKET_V3.
+    AfPacket,
+    /// AF_XDP sockets.
+    AfXdp,
+    /// In-process rings.
+    Memory,
+    /// A TAP device.
+    Tap,
+    /// Capture files.
+    Pcap,
+}
+
+/// `port.xdp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpMode {
+    /// Native, else SKB.
+    Auto,
+    /// In the driver.
+    Native,
+    /// In the stack (generic).
+    Skb,
+}
+
+/// `port.zero_copy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZeroCopy {
+    /// Where the driver has it.
+    Auto,
+    /// Or fail.
+    On,
+    /// Copy.
+    Off,
+}
+
+/// Reverse-path check (RFC 3704).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rpf {
+    /// None.
+    Off,
+    /// The route to the source leaves by the port that received.
+    Strict,
+    /// There is a route to the source.
+    Loose,
+}
+
+/// Seeded faults on receive. Rates are probabilities per frame, 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fault {
+    /// Frames lost.
+    pub loss: f64,
+    /// Frames doubled.
+    pub duplicate: f64,
+    /// Frames swapped with a later one.
+    pub reorder: f64,
+    /// Frames with one bit flipped.
+    pub corrupt: f64,
+    /// Of the pseudo-random sequence.
+    pub seed: u64,
+}
+
+/// `[router]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Router {
+    /// Mirror the kernel's links, addresses, neighbours, routes and next-hop objects.
+    pub kernel: bool,
+    /// TTL and hop limit of packets the router makes.
+    pub ttl: u8,
+    /// Fragment IPv4 packets that are too long and may be fragmented.
+    pub fragment: bool,
+    /// ICMP and ICMPv6 errors per second, over all ports; 0: none.
+    pub icmp_rate: u32,
+    /// ICMP errors that may leave at once.
+    pub icmp_burst: u32,
+    /// Packets that wait for one unresolved neighbour.
+    pub arp_queue_packets: usize,
+    /// Packets that wait for unresolved neighbours, per worker.
+    pub arp_queue_total_packets: usize,
+    /// Neighbours kept.
+    pub neighbours_max: usize,
+    /// A neighbour is asked again when it was confirmed this long ago.
+    pub neighbour_reachable: Duration,
+    /// Time between two requests.
+    pub neighbour_retry: Duration,
+    /// Requests without an answer after which a neighbour has failed.
+    pub neighbour_attempts: u32,
+}
+
+/// `[[route]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// No host bits set.
+    pub prefix: IpNet,
+    /// Where to.
+    pub next_hop: NextHop,
+    /// Among routes of the same prefix the smallest wins.
+    pub metric: u32,
+}
+
+/// `[[routes]]`: a file with a prefix (and perhaps a next hop) a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteFile {
+    /// Relative paths start at the configuration's folder once [`super::load`] read it.
+    pub file: PathBuf,
+    /// Who gets a prefix.
+    pub next_hops: FileNextHops,
+    /// Of all its routes.
+    pub metric: u32,
+}
+
+/// Next hops of a routes file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileNextHops {
+    /// The file's own tokens, in [`NextHop`]'s text form.
+    Tokens,
+    /// One of these by hash of the prefix ([`FileNextHops::get`]). An empty family: its prefixes
+    /// are skipped and counted.
+    Spread {
+        /// For IPv4 prefixes.
+        v4: Vec<NextHop>,
+        /// For IPv6 prefixes.
+        v6: Vec<NextHop>,
+    },
+}
+
+/// `[[neighbour]]`: a static entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Name of the port.
+    pub port: String,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC.
+    pub mac: MacAddr,
+}
+
+/// `[engine]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Engine {
+    /// Who shades.
+    pub backend: EngineBackend,
+    /// Packets in a chunk at most.
+    pub chunk: usize,
+    /// Longest that a packet waits for its job to fill.
+    pub max_delay: Duration,
+    /// Jobs in flight on a device.
+    pub jobs_in_flight: usize,
+    /// Cost of the simulated device.
+    pub sim: SimCost,
+}
+
+/// `engine.backend`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineBackend {
+    /// The workers.
+    Cpu,
+    /// The simulated device.
+    Sim,
+}
+
+/// `engine.sim`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SimCost {
+    /// Of a launch.
+    pub launch: Duration,
+    /// Of a packet.
+    pub packet: Duration,
+}

@@ -1,0 +1,417 @@
+//! A walk over a table with spans that collects diagnostics and never stops.
+//!
+//! A [`Section`] is a table under reading: every key that is asked for becomes a known key, so
+//! that the list of keys for "did you mean" is the code that reads them. [`Section::finish`]
+//! reports what is left.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Error};
+
+use super::diagnostic::{Diagnostic, Severity};
+
+/// A value and where it stands.
+pub(super) type Value<'i> = Spanned<DeValue<'i>>;
+
+/// An enum whose values are words in the file.
+pub(super) trait Word: Copy + PartialEq + 'static {
+    /// Every word with its value; the first of a value is the one written.
+    const WORDS: &'static [(&'static str, Self)];
+
+    /// The value's word.
+    fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
+    }
+}
+
+/// The text, and what was found in it so far.
+pub(super) struct Walk<'a> {
+    text: &'a str,
+    /// Offset of each line's first byte.
+    line_starts: Vec<usize>,
+    found: Vec<(usize, Diagnostic)>,
+    /// Lines with a syntax error: what else is wrong there follows from it.
+    broken_lines: Vec<usize>,
+    /// No part of the text was lost to syntax errors.
+    whole: bool,
+    /// What the value at hand is called: "`mtu`", "element 2 of `addresses`".
+    subject: String,
+    /// Stands in for a diagnostic that is not kept.
+    scratch: Diagnostic,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(text: &'a str, syntax: &[Error]) -> Walk<'a> {
+        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let line_starts = std::iter::once(0).chain(newlines.map(|(i, _)| i + 1)).collect();
+        let scratch = Diagnostic {
+            severity: Severity::Warning,
+            line: 0,
+            column: 0,
+            len: 0,
+            message: String::new(),
+            expected: None,
+            help: None,
+        };
+        let mut walk = Walk {
+            text,
+            line_starts,
+            found: Vec::new(),
+            broken_lines: Vec::new(),
+            whole: true,
+            subject: String::new(),
+            scratch,
+        };
+        for error in syntax {
+            walk.syntax_error(error);
+        }
+        walk.broken_lines = walk.found.iter().map(|(_, d)| d.line).collect();
+        walk
+    }
+
+    fn syntax_error(&mut self, error: &Error) {
+        let mut span = error.span().unwrap_or(0..0);
+        let (message, expected) = match error.message().split_once(", expected ") {
+            Some((message, expected)) => (message, Some(expected)),
+            None => (error.message(), None),
+        };
+        // The parser seeks the `]` of a table's header over the lines that follow.
+        if message.starts_with("unclosed table")
+            && let Some(end) = self.unclosed_header(span.start)
+        {
+            span = end..end;
+        }
+        let duplicate = message.starts_with("duplicate key");
+        self.whole &= duplicate;
+        let message = if duplicate {
+            format!("duplicate key `{}`", self.text.get(span.clone()).unwrap_or_default())
+        } else {
+            message.to_owned()
+        };
+        let diagnostic = self.error(span, message);
+        if let Some(expected) = expected {
+            diagnostic.expected(expected);
+        }
+    }
+
+    /// End of the last line up to `offset` that opens a table's header and does not close it.
+    fn unclosed_header(&self, offset: usize) -> Option<usize> {
+        let last = self.line_of(offset.min(self.text.len()));
+        (0..=last).rev().find_map(|line| {
+            let start = self.line_starts[line];
+            let line = self.text[start..].split('\n').next()?.trim_end();
+            let open = line.trim_start().starts_with('[') && !line.contains(']');
+            open.then_some(start + line.len())
+        })
+    }
+
+    /// Whether names and missing keys can be judged: not after a syntax error, which may have
+    /// hidden anything.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// What the value at hand is called in messages.
+    pub(super) fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// Reads elements of an array one by one, under names of their own.
+    pub(super) fn elements<'t, 'i, T>(
+        &mut self,
+        values: &'t toml::de::DeArray<'i>,
+        mut read: impl FnMut(&mut Walk<'a>, &'t Value<'i>) -> Option<T>,
+    ) -> Vec<(T, Range<usize>)> {
+        let array = std::mem::take(&mut self.subject);
+        let mut items = Vec::with_capacity(values.len());
+        for (i, value) in values.iter().enumerate() {
+            self.subject = format!("element {} of {array}", i + 1);
+            if let Some(item) = read(self, value) {
+                items.push((item, value.span()));
+            }
+        }
+        self.subject = array;
+        items
+    }
+
+    pub(super) fn error(
+        &mut self,
+        span: Range<usize>,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.report(Severity::Error, span, message.into())
+    }
+
+    pub(super) fn warning(
+        &mut self,
+        span: Range<usize>,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.report(Severity::Warning, span, message.into())
+    }
+
+    fn report(
+        &mut self,
+        severity: Severity,
+        span: Range<usize>,
+        message: String,
+    ) -> &mut Diagnostic {
+        let start = self.floor_boundary(span.start);
+        let index = self.line_of(start);
+        let line_start = self.line_starts[index];
+        let line_end = self.line_starts.get(index + 1).map_or(self.text.len(), |next| next - 1);
+        let end = self.floor_boundary(span.end).clamp(start, line_end.max(start));
+        let diagnostic = Diagnostic {
+            severity,
+            line: index + 1,
+            column: 1 + self.text[line_start..start].chars().count(),
+            len: self.text[start..end].trim_end().chars().count().max(1),
+            message,
+            expected: None,
+            help: None,
+        };
+        if self.broken_lines.contains(&diagnostic.line) {
+            self.scratch = diagnostic;
+            return &mut self.scratch;
+        }
+        let at = self.found.len();
+        self.found.push((start, diagnostic));
+        &mut self.found[at].1
+    }
+
+    fn line_of(&self, offset: usize) -> usize {
+        self.line_starts.partition_point(|start| *start <= offset).saturating_sub(1)
+    }
+
+    fn floor_boundary(&self, offset: usize) -> usize {
+        self.text.floor_char_boundary(offset.min(self.text.len()))
+    }
+
+    /// In the text's order.
+    pub(super) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+        self.found.sort_by_key(|(offset, _)| *offset);
+        self.found.into_iter().map(|(_, diagnostic)| diagnostic).collect()
+    }
+}
+
+impl Diagnostic {
+    pub(super) fn expected(&mut self, expected: impl Into<String>) -> &mut Diagnostic {
+        self.expected = Some(expected.into());
+        self
+    }
+
+    pub(super) fn help(&mut self, help: impl Into<String>) -> &mut Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds "did you mean" where one of `known` is near to `name`.
+    pub(super) fn nearest<'k>(
+        &mut self,
+        name: &str,
+        known: impl IntoIterator<Item = &'k str>,
+    ) -> &mut Diagnostic {
+        if let Some(near) = nearest(name, known) {
+            self.message.push_str(&format!(", did you mean `{near}`?"));
+        }
+        self
+    }
+}
+
+/// Where a table and its keys' values stand.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Place {
+    header: Range<usize>,
+    values: Vec<(String, Range<usize>)>,
+}
+
+impl Place {
+    /// The value of `key`, or the table's header where it has none.
+    pub(super) fn at(&self, key: &str) -> Range<usize> {
+        let value = self.values.iter().find(|(name, _)| name == key);
+        value.map_or_else(|| self.header.clone(), |(_, span)| span.clone())
+    }
+
+    /// Whether the file gives `key`.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.values.iter().any(|(name, _)| name == key)
+    }
+}
+
+/// A table under reading.
+pub(super) struct Section<'t, 'i> {
+    table: &'t DeTable<'i>,
+    name: String,
+    header: Range<usize>,
+    asked: Vec<&'static str>,
+}
+
+impl<'t, 'i> Section<'t, 'i> {
+    /// `name` as in the file: `port.lan`; empty for the whole file.
+    pub(super) fn new(table: &'t DeTable<'i>, name: &str, header: Range<usize>) -> Section<'t, 'i> {
+        Section { table, name: name.to_owned(), header, asked: Vec::new() }
+    }
+
+    /// The section of a table value, or a diagnostic.
+    pub(super) fn of(
+        walk: &mut Walk<'_>,
+        value: &'t Value<'i>,
+        name: &str,
+    ) -> Option<Section<'t, 'i>> {
+        match value.get_ref() {
+            DeValue::Table(table) => Some(Section::new(table, name, value.span())),
+            _ => wrong_kind(walk, value, "a table"),
+        }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        let values = self.table.iter();
+        Place {
+            header: self.header.clone(),
+            values: values.map(|(key, value)| (key.get_ref().to_string(), value.span())).collect(),
+        }
+    }
+
+    pub(super) fn header(&self) -> Range<usize> {
+        self.header.clone()
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// The value of an optional key.
+    pub(super) fn get(&mut self, walk: &mut Walk<'_>, key: &'static str) -> Option<&'t Value<'i>> {
+        self.asked.push(key);
+        walk.subject = format!("`{key}`");
+        self.table.get(key)
+    }
+
+    /// The value of an optional key, read.
+    pub(super) fn take<'a, T>(
+        &mut self,
+        walk: &mut Walk<'a>,
+        key: &'static str,
+        read: impl FnOnce(&mut Walk<'a>, &'t Value<'i>) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.get(walk, key)?;
+        read(walk, value)
+    }
+
+    /// Overwrites a default with the value of an optional key.
+    pub(super) fn set<'a, T>(
+        &mut self,
+        walk: &mut Walk<'a>,
+        key: &'static str,
+        target: &mut T,
+        read: impl FnOnce(&mut Walk<'a>, &'t Value<'i>) -> Option<T>,
+    ) {
+        if let Some(value) = self.take(walk, key, read) {
+            *target = value;
+        }
+    }
+
+    /// The value of a key that must be there, read.
+    pub(super) fn need<'a, T>(
+        &mut self,
+        walk: &mut Walk<'a>,
+        key: &'static str,
+        example: &str,
+        read: impl FnOnce(&mut Walk<'a>, &'t Value<'i>) -> Option<T>,
+    ) -> Option<T> {
+        if !self.has(key) && walk.is_whole() {
+            let message = format!("missing key `{key}` in {}", self.title());
+            walk.error(self.header.clone(), message).expected(format!("{key} = {example}"));
+        }
+        self.take(walk, key, read)
+    }
+
+    /// Entries of a table of named tables, in the file's order.
+    pub(super) fn entries(&self) -> Vec<(&'t str, Range<usize>, &'t Value<'i>)> {
+        let mut entries: Vec<_> = self
+            .table
+            .iter()
+            .map(|(key, value)| (key.get_ref().as_ref(), key.span(), value))
+            .collect();
+        entries.sort_by_key(|(_, span, _)| span.start);
+        entries
+    }
+
+    /// Every key that was not asked for is unknown.
+    pub(super) fn finish(self, walk: &mut Walk<'_>) {
+        for (key, span, _) in self.entries() {
+            if self.asked.contains(&key) {
+                continue;
+            }
+            let what = if self.name.is_empty() { "section or key" } else { "key" };
+            let place =
+                if self.name.is_empty() { String::new() } else { format!(" in {}", self.title()) };
+            let mut known = self.asked.clone();
+            known.sort_unstable();
+            let expected = format!("one of {}", known.join(", "));
+            walk.error(span, format!("unknown {what} `{key}`{place}"))
+                .nearest(key, self.asked.iter().copied())
+                .expected(expected);
+        }
+    }
+
+    fn title(&self) -> String {
+        match self.name.as_str() {
+            "" => "the file".to_owned(),
+            // Elements of arrays come with their brackets.
+            name if name.starts_with('[') => name.to_owned(),
+            name => format!("[{name}]"),
+        }
+    }
+}
+
+/// Says that a value has the wrong type.
+pub(super) fn wrong_kind<T>(walk: &mut Walk<'_>, value: &Value<'_>, expected: &str) -> Option<T> {
+    let found = match value.get_ref() {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a float",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    };
+    let message = format!("{} is {found}", walk.subject());
+    walk.error(value.span(), message).expected(expected);
+    None
+}
+
+/// The nearest of `known`, if it is near enough to be meant.
+fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let most = (name.chars().count() / 3).clamp(1, 3);
+    known
+        .into_iter()
+        .map(|other| (distance(name, other), other))
+        .filter(|(distance, _)| *distance <= most)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, other)| other)
+}
+
+/// Edits (insert, delete, change, swap of neighbours) from `a` to `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    if a.len().abs_diff(b.len()) > 3 {
+        return usize::MAX;
+    }
+    let mut before = vec![0; b.len() + 1];
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 0..a.len() {
+        let mut row = vec![i + 1];
+        for j in 0..b.len() {
+            let mut edits =
+                (last[j] + usize::from(a[i] != b[j])).min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                edits = edits.min(before[j - 1] + 1);
+            }
+            row.push(edits);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
