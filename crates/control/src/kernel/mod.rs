@@ -1,0 +1,24 @@
+//! The kernel beside the router: mirrored, adjusted, and kept off the wire.
+//!
+//! Each physical port has a TAP twin in the kernel. The twin carries the port's MAC, MTU,
+//! addresses and routes; iproute2, FRR and BIRD act on it unmodified. This module
+//!
+//! - [`Mirror`]: turns the kernel's links, addresses, neighbours, next-hop objects and routes
+//!   into a stream of [`Event`]s;
+//! - [`links`]: reads and sets interfaces;
+//! - [`offloads`]: switches off offloads that hand us frames no wire would carry;
+//! - [`close`]: keeps the kernel from answering on the physical port.
+//!
+//! All of it acts in the network namespace of the calling thread.
+
+pub mod close;
+mod decode;
+mod event;
+mod fib;
+pub mod links;
+mod mirror;
+mod model;
+pub mod offloads;
+
+pub use event::{Event, Leg, Link, NeighbourState, NextHop, Route, Target};
+pub use mirror::{Mirror, Options, Stats};
