@@ -270,6 +270,30 @@ impl Rows {
         self.split(self.shared.layout.columns).column::<u32>()
     }
 
+    /// Copies every column of `from`, and its length.
+    ///
+    /// # Panics
+    /// If `from` is laid out differently or longer than what was reserved here.
+    pub fn copy_from(&mut self, from: &mut Rows) {
+        self.set_len(from.len());
+        let layout = self.shared.layout.columns;
+        assert_eq!(layout, from.shared.layout.columns);
+        for (i, column) in layout.iter().enumerate() {
+            let at = |rows: &Rows| {
+                rows.shared.layout.offsets[i] as usize + rows.start as usize * column.width
+            };
+            // SAFETY: both ranges lie within their arenas and are their holders' alone (see
+            // `Split::column`); two `Rows` never overlap.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    from.shared.base().add(at(from)),
+                    self.shared.base().add(at(self)),
+                    column.width * self.len as usize,
+                );
+            }
+        }
+    }
+
     /// Starts the walk over the columns of `columns`, for [`columns!`](crate::columns!).
     ///
     /// # Panics

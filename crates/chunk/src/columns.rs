@@ -240,9 +240,16 @@ mod tests {
         v.verdict.fill(7);
         v.context.fill(8);
         let v = Every::view(&mut first);
-        assert_eq!((v.a.to_vec(), v.e.to_vec()), (a, e));
+        assert_eq!((v.a.to_vec(), v.e.to_vec()), (a.clone(), e.clone()));
         assert!(v.verdict.iter().all(|&x| x == 3));
         assert_eq!((v.b.len(), v.c.len(), v.d.len()), (100, 100, 100));
+        let mut third = Arena::new(Layout::new(Every::COLUMNS, 150)).reserve(150).unwrap();
+        third.copy_from(&mut first);
+        assert_eq!(third.len(), 100);
+        assert_eq!(
+            (Every::view(&mut third).a.to_vec(), Every::view(&mut third).e.to_vec()),
+            (a, e)
+        );
         let v = Every::view(&mut second);
         assert_eq!((v.a[199], v.b[0], v.c[199], v.d[0], v.e[199]), (1, 2, 3, 4, [5, 6]));
         assert!(v.context.iter().all(|&x| x == 8));

@@ -148,6 +148,9 @@ drop_reasons! {
     NotForUs = "not_for_us", "the destination MAC address is not the port's";
     VlanUnknown = "vlan_unknown", "the VLAN tag belongs to no subinterface";
     VlanTruncated = "vlan_truncated", "the frame ends within a VLAN tag";
+    VlanTooMany = "vlan_too_many", "more than two VLAN tags";
+    SourceMacGroup = "source_mac_group", "the source MAC address is a group's, which no station may use";
+    InterfaceDown = "interface_down", "the interface is down, or there is none on this port";
     EtherTypeUnknown = "ethertype_unknown", "neither IPv4, IPv6 nor ARP, and there is no host to take it";
     ArpMalformed = "arp_malformed", "the ARP packet is malformed";
     NdMalformed = "nd_malformed", "the neighbour discovery packet is malformed";
@@ -158,7 +161,10 @@ drop_reasons! {
     IpBadChecksum = "ip_bad_checksum", "the IPv4 header checksum is wrong";
     IpMartianSource = "ip_martian_source", "the source address must not appear on the wire";
     IpMartianDestination = "ip_martian_destination", "the destination address must not be forwarded";
-    Ip6ExtensionHeaders = "ip6_extension_headers", "the IPv6 extension headers are malformed, loop or are too many";
+    IpBadOptions = "ip_bad_options", "an IPv4 option is longer than the header, or has no length";
+    Ip6ExtensionHeaders = "ip6_extension_headers", "an IPv6 extension header runs over the end of the packet";
+    Ip6ExtensionLoop = "ip6_extension_loop", "an IPv6 extension header more often than it may occur, or hop-by-hop options not first";
+    Ip6ExtensionsTooMany = "ip6_extensions_too_many", "more IPv6 extension headers than are followed";
     IpZeroLengthFragment = "ip_zero_length_fragment", "a fragment without payload";
     IpOverlongFragment = "ip_overlong_fragment", "a fragment that ends beyond 65,535 bytes";
     // Forwarding

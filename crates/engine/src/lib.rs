@@ -1,1 +1,35 @@
-//! Stages, segments, workers, masters, order and counters.
+//! The engine: carries chunks from receive queues through stages to transmit queues, on CPU cores
+//! and on devices. It knows no protocol and no table.
+//!
+//! ```text
+//!  RxQueue ─burst→ chunk ─→ pre_shade ─→ [ shade · shade ] ─→ post_shade ─→ TxQueue
+//!                                           │        ▲
+//!                                    worker's core   or a job, by way of a master
+//! ```
+//!
+//! An application is a list of [`Stage`]s. [`Engine::start`] gives each [`WorkerSpec`] a thread; a
+//! chunk stays with its worker from receipt to retirement, and chunks retire in order of receipt,
+//! whichever side shaded them (PacketShader §5.3: packets of a flow are not reordered).
+//!
+//! Nothing is allocated per packet after the start.
+
+#![forbid(unsafe_code)]
+
+mod balance;
+mod counters;
+mod engine;
+mod flight;
+mod hooks;
+mod master;
+mod ring;
+mod stage;
+mod worker;
+
+pub use balance::Policy;
+pub use counters::{Counter, QueueCounters, StageCounters, WorkerCounters};
+pub use engine::{
+    Engine, EngineError, EngineSpec, EngineView, MasterView, SimulatedSpec, StageTotals, WorkerSpec,
+};
+pub use hooks::{Capture, CapturePoint, CapturedFrame, FrameFilter, HookGuard, Hooks, Trace};
+pub use stage::{Context, Segment, Shade, Stage, Versions, segments};
+pub use worker::{DropSink, ErrorSink, MARK_FROM_HOST, RxSlot, SpreadHash, TxSlot};

@@ -25,7 +25,7 @@ pub(crate) enum Passed {
 
 /// Wakes a worker or a master that blocks. Ringing costs a system call only if it sleeps.
 #[derive(Clone, Debug)]
-pub struct Bell(Arc<Inner>);
+pub(crate) struct Bell(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -38,14 +38,14 @@ impl Bell {
     ///
     /// # Errors
     /// When the process has no descriptor left.
-    pub fn new() -> std::io::Result<Self> {
+    pub(crate) fn new() -> std::io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self(Arc::new(Inner { asleep: AtomicBool::new(false), event })))
     }
 
     /// Wakes the listener, if it sleeps.
     #[inline]
-    pub fn ring(&self) {
+    pub(crate) fn ring(&self) {
         // Pairs with the fence in `about_to_sleep`: either the ringer sees that the listener
         // sleeps, or the listener sees what the ringer left before it looked for the last time.
         std::sync::atomic::fence(Ordering::SeqCst);
@@ -56,20 +56,20 @@ impl Bell {
     }
 
     /// The listener says that it will block; it must look for work once more after this.
-    pub fn about_to_sleep(&self) {
+    pub(crate) fn about_to_sleep(&self) {
         self.0.asleep.store(true, Ordering::Relaxed);
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
     /// The listener is awake again.
-    pub fn awake(&self) {
+    pub(crate) fn awake(&self) {
         self.0.asleep.store(false, Ordering::Relaxed);
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.0.event, &mut count);
     }
 
     /// Becomes readable when the bell is rung.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
     }
 }

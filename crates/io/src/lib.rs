@@ -7,9 +7,11 @@
 //! Threads: a queue is used by the thread that owns it, and may be moved to another one before.
 
 pub mod capture;
+pub mod link;
 pub mod memory;
+mod sys;
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 use chunk::{Packet, Pool};
 
@@ -22,7 +24,7 @@ pub trait RxQueue: Send {
 
     /// The descriptor that becomes readable when packets are there, for a worker that blocks.
     /// `None` for a queue that is never empty for long or says nothing.
-    fn fd(&self) -> Option<RawFd> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
@@ -75,7 +77,7 @@ pub trait TxQueue: Send {
     }
 
     /// The descriptor that becomes writable when there is room again.
-    fn fd(&self) -> Option<RawFd> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

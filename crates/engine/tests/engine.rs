@@ -1,0 +1,349 @@
+//! Order, conservation and recovery of the whole engine, with a stage that counts and one that
+//! chooses ports. A packet is 64 bytes: a flow number and a sequence number.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use chunk::{
+    Chunk, ColumnSet, Columns, DropReason, HugePages, Layout, Packet, Pool, Region, Rows, Verdict,
+};
+use device::{Cost, FaultPlan};
+use engine::{
+    Capture, CapturePoint, Context, Engine, EngineSpec, Policy, QueueCounters, RxSlot, Shade,
+    SimulatedSpec, Stage, Trace, TxSlot, Versions, WorkerSpec,
+};
+use io::memory::{Collect, Script, pair};
+
+chunk::columns! {
+    /// What the test stages need.
+    pub struct TestColumns / TestView {
+        /// The flow of the packet.
+        pub flow: u32,
+        /// The port that the first stage chose.
+        pub out: u32,
+        /// The port that the second stage made of it.
+        pub port: u32,
+    }
+}
+
+/// "Tables" that are a number, changed at will: the version.
+#[derive(Clone)]
+struct Numbered(Arc<AtomicU64>);
+
+struct Number(u64);
+
+impl Deref for Number {
+    type Target = u64;
+    fn deref(&self) -> &u64 {
+        &self.0
+    }
+}
+
+impl Versions for Numbered {
+    type Tables = u64;
+    type Pin = Number;
+    fn pin(&mut self) -> Number {
+        Number(self.0.load(Ordering::Relaxed))
+    }
+    fn number(pin: &Number) -> u64 {
+        pin.0
+    }
+}
+
+/// Reads the flow in pre-shade; its shade sends odd flows to the next stage with `out` set and drops
+/// flow 13.
+struct First;
+impl Stage<u64> for First {
+    fn name(&self) -> &'static str {
+        "first"
+    }
+    fn reads(&self) -> ColumnSet {
+        ColumnSet::of(&[TestColumns::FLOW])
+    }
+    fn writes(&self) -> ColumnSet {
+        ColumnSet::of(&[TestColumns::OUT])
+    }
+    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        let view = TestColumns::view(&mut chunk.rows);
+        for (flow, packet) in view.flow.iter_mut().zip(&chunk.packets) {
+            *flow = u32::from(packet.data()[0]);
+        }
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
+        Some(Arc::new(First))
+    }
+    fn ends_segment(&self) -> bool {
+        true
+    }
+    fn describe(&self, chunk: &mut Chunk, row: usize, _: &u64) -> String {
+        format!("flow {}", TestColumns::view(&mut chunk.rows).flow[row])
+    }
+}
+impl Shade<u64> for First {
+    fn shade(&self, rows: &mut Rows, _: &u64) {
+        let view = TestColumns::view(rows);
+        for i in 0..view.flow.len() {
+            if !Verdict(view.verdict[i]).is_next() {
+                continue;
+            }
+            view.out[i] = view.flow[i] % 2;
+            if view.flow[i] == 13 {
+                view.verdict[i] = Verdict::drop(DropReason::Test).0;
+            }
+        }
+    }
+}
+
+/// Sends each packet to the port in `out`; every 100th packet makes a copy for port 0 behind it.
+struct Second(u64);
+impl Stage<u64> for Second {
+    fn name(&self) -> &'static str {
+        "second"
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
+        Some(Arc::new(Second(0)))
+    }
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, u64>) {
+        for row in 0..chunk.len() {
+            self.0 += 1;
+            if self.0.is_multiple_of(100)
+                && let Some(mut copy) = chunk.packets[row].duplicate(cx.pool)
+            {
+                copy.data_mut()[0] = 200;
+                chunk.emit(row, Verdict::forward(0), copy);
+            }
+        }
+    }
+}
+impl Shade<u64> for Second {
+    fn shade(&self, rows: &mut Rows, _: &u64) {
+        let view = TestColumns::view(rows);
+        for i in 0..view.out.len() {
+            if Verdict(view.verdict[i]).is_next() {
+                view.port[i] = view.out[i];
+                view.verdict[i] = Verdict::forward(view.out[i] as u16).0;
+            }
+        }
+    }
+}
+
+fn frames(flows: u8, each: u32) -> Vec<Vec<u8>> {
+    (0..each)
+        .flat_map(|seq| {
+            (0..flows).map(move |flow| {
+                let mut frame = vec![flow; 64];
+                frame[4..8].copy_from_slice(&seq.to_be_bytes());
+                frame
+            })
+        })
+        .collect()
+}
+
+fn flow_hash(frame: &[u8]) -> u32 {
+    u32::from(frame[0]).wrapping_mul(0x9e37_79b9)
+}
+
+fn simulated(policy: Policy, faults: FaultPlan) -> SimulatedSpec {
+    let cost = Cost { launch: Duration::from_micros(30), row: Duration::from_nanos(200) };
+    SimulatedSpec { slots: 8, rows: 2048, cost, faults, policy }
+}
+
+struct Run {
+    out: Vec<Vec<Vec<u8>>>,
+    drops: u64,
+    emitted: u64,
+    master: Option<engine::MasterView>,
+    version: Arc<AtomicU64>,
+}
+
+/// Sends `input` through two workers: the first owns the receive queue and port 0, the second port 1.
+fn run(input: Vec<Vec<u8>>, simulated: Option<SimulatedSpec>) -> Run {
+    let (_, depot) = Region::new(100_000, HugePages::Off).unwrap();
+    let version = Arc::new(AtomicU64::new(0));
+    let outs = [Collect::new(), Collect::new()];
+    let frames_out: Vec<_> = outs.iter().map(Collect::frames).collect();
+    let counters = || Arc::new(QueueCounters::default());
+    let mut outs = outs.into_iter();
+    let mut workers: Vec<_> = (0..2)
+        .map(|_| WorkerSpec {
+            cpu: None,
+            versions: Numbered(version.clone()),
+            stages: vec![Box::new(First) as Box<dyn Stage<u64>>, Box::new(Second(0))],
+            rx: Vec::new(),
+            tx: Vec::new(),
+            host: Vec::new(),
+            on_drop: None,
+        })
+        .collect();
+    let own = |q: Option<Collect>| TxSlot::Own(Box::new(q.unwrap()), counters());
+    workers[0].tx = vec![own(outs.next()), TxSlot::Worker(1)];
+    workers[1].tx = vec![TxSlot::Worker(0), own(outs.next())];
+    workers[0].rx.push(RxSlot {
+        port: 0,
+        mark: 0,
+        queue: Box::new(Script::untimed(input)),
+        spread: Some(flow_hash),
+        counters: counters(),
+    });
+    let engine = Engine::start(EngineSpec {
+        workers,
+        layout: Layout::new(TestColumns::COLUMNS, 1),
+        depot: depot.clone(),
+        chunk_packets: 64,
+        chunks: 32,
+        simulated,
+        packet_time: false,
+        until_finished: true,
+        lossless: false,
+        on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
+        on_device_error: Box::new(|_| {}),
+    })
+    .unwrap();
+    let view = engine.view().clone();
+    while !engine.is_finished() {
+        version.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    engine.join().unwrap();
+    let drops = chunk::DROP_REASONS.iter().map(|&r| view.drops(r)).sum();
+    let emitted = view.workers.iter().map(|w| w.emitted.get()).sum();
+    // Every cell is back: those of packets sent were freed by the collecting queues.
+    assert_eq!(depot.available(), 100_000, "cells leaked");
+    let out = frames_out.iter().map(|f| f.lock().unwrap().iter().map(|(_, b)| b.clone()).collect());
+    Run { out: out.collect(), drops, emitted, master: view.master(), version }
+}
+
+fn check_order_and_count(run: &Run, flows: u8, each: u32) {
+    let ring_full = run.drops - if flows > 13 { u64::from(each) } else { 0 };
+    let total: usize = run.out.iter().map(Vec::len).sum();
+    assert_eq!(
+        total as u64 + run.drops,
+        u64::from(flows) * u64::from(each) + run.emitted,
+        "every packet has one fate"
+    );
+    assert!(ring_full < u64::from(flows) * u64::from(each), "something must get through");
+    let mut last = vec![None; 256];
+    for (port, frames) in run.out.iter().enumerate() {
+        for frame in frames.iter().filter(|f| f[0] != 200) {
+            let flow = usize::from(frame[0]);
+            let seq = u32::from_be_bytes(frame[4..8].try_into().unwrap());
+            assert_eq!(flow % 2, port, "flow {flow} left by the wrong port");
+            assert!(
+                last[flow].is_none_or(|l| l < seq),
+                "flow {flow}: {seq} after {:?}",
+                last[flow]
+            );
+            last[flow] = Some(seq);
+        }
+    }
+    assert!(run.version.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn cpu_keeps_order_over_two_workers() {
+    check_order_and_count(&run(frames(20, 2000), None), 20, 2000);
+}
+
+#[test]
+fn eight_jobs_in_flight_keep_order() {
+    for policy in
+        [Policy::Device, Policy::Share { device: 1, of: 2 }, Policy::Share { device: 3, of: 4 }]
+    {
+        let run = run(frames(20, 2000), Some(simulated(policy, FaultPlan::default())));
+        check_order_and_count(&run, 20, 2000);
+        let master = run.master.unwrap();
+        assert!(master.jobs > 0 && master.packets > 0 && master.failed == 0, "{master:?}");
+    }
+}
+
+#[test]
+fn jobs_that_fail_are_done_by_the_cpu() {
+    let faults = FaultPlan { failing: (0..1000).step_by(3).collect(), lost_from: None };
+    let failing = run(frames(10, 2000), Some(simulated(Policy::Device, faults)));
+    check_order_and_count(&failing, 10, 2000);
+    assert!(failing.master.unwrap().failed > 0);
+    let faults = FaultPlan { failing: [].into(), lost_from: Some(3) };
+    let lost = run(frames(10, 2000), Some(simulated(Policy::Device, faults)));
+    check_order_and_count(&lost, 10, 2000);
+    let master = lost.master.unwrap();
+    assert!(master.failed + 3 >= master.jobs, "{master:?}");
+}
+
+#[test]
+fn stopping_loses_nothing_that_was_received() {
+    let (_, depot) = Region::new(4096, HugePages::Off).unwrap();
+    let mut pool = Pool::new(depot.clone(), 64);
+    let (mut feed, rx) = pair(2048);
+    let out = Collect::new();
+    let frames_out = out.frames();
+    let (captured_in, captured) = mpsc::sync_channel(64);
+    let (lines_in, lines) = mpsc::sync_channel(4);
+    let counters = Arc::new(QueueCounters::default());
+    let engine = Engine::start(EngineSpec {
+        workers: vec![WorkerSpec {
+            cpu: None,
+            versions: Numbered(Arc::default()),
+            stages: vec![Box::new(First) as Box<dyn Stage<u64>>, Box::new(Second(0))],
+            rx: vec![RxSlot {
+                port: 7,
+                mark: 0,
+                queue: Box::new(rx),
+                spread: None,
+                counters: counters.clone(),
+            }],
+            tx: vec![TxSlot::Own(Box::new(out), Arc::default()), TxSlot::Absent],
+            host: Vec::new(),
+            on_drop: None,
+        }],
+        layout: Layout::new(TestColumns::COLUMNS, 1),
+        depot: depot.clone(),
+        chunk_packets: 32,
+        chunks: 16,
+        simulated: Some(simulated(Policy::Device, FaultPlan::default())),
+        packet_time: false,
+        until_finished: false,
+        lossless: false,
+        on_error: Arc::new(|_, _| {}),
+        on_device_error: Box::new(|_| {}),
+    })
+    .unwrap();
+    let view = engine.view().clone();
+    let _capture = view.hooks.capture(Capture {
+        point: CapturePoint::Drops,
+        filter: None,
+        sender: captured_in,
+        lost: AtomicU64::new(0),
+    });
+    let _trace =
+        view.hooks.trace(Trace { filter: None, left: AtomicU64::new(1), sender: lines_in });
+    let sent = 1500u64;
+    for frame in frames(3, sent as u32 / 3) {
+        feed.push(Packet::copy_from(&mut pool, &frame).unwrap()).unwrap();
+    }
+    while view.workers[0].rx_packets.get() == 0 {
+        std::thread::yield_now();
+    }
+    let begin = Instant::now();
+    engine.stop(Duration::from_secs(5)).unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(4), "nothing had to be given up");
+    let received = view.workers[0].rx_packets.get();
+    let emitted = view.workers[0].emitted.get();
+    let forwarded = frames_out.lock().unwrap().len() as u64;
+    assert_eq!(forwarded + view.drops(DropReason::TxNoPort), received + emitted);
+    assert_eq!(counters.get().packets, received);
+    let dropped = captured.try_recv().expect("flow 1 goes to a port that is not there");
+    assert_eq!((dropped.reason, dropped.bytes[0]), (Some(DropReason::TxNoPort), 1));
+    let report = lines.try_recv().expect("the first packet was traced");
+    assert_eq!(report[0], "rx: port 7, 64 bytes");
+    assert_eq!(report[1], "first: flow 0 → next");
+    assert_eq!(report.last().unwrap(), "end: forward(port 0)");
+    let stage = view.stage(0);
+    assert_eq!(stage.packets, received);
+    view.clear();
+    assert_eq!((view.stage(0).packets, view.drops(DropReason::TxNoPort)), (0, 0));
+    // Those not received are still in the pair.
+    drop((feed, pool));
+    assert_eq!(depot.available() as u64, 4096 - (sent - received));
+}
