@@ -20,7 +20,7 @@
 //!
 //! Pure functions without state: any thread.
 
-use crate::bytes::{be16, be32, be64};
+use crate::bytes::{array, be16, be32, be64};
 use crate::checksum::{internet_checksum, sum20};
 use crate::ipv6::extension_len;
 use crate::{EtherType, IpProtocol};
@@ -320,9 +320,81 @@ const fn ip(kind: Kind, words: [u64; 2]) -> Option<IpAddr> {
 #[inline]
 pub fn decode(frame: &[u8], frame_len: usize) -> Decoded {
     let mut d = Decoded::default();
+    decode_into(frame, frame_len, &mut d);
+    d
+}
+
+/// [`decode`] straight into a row of a burst, whatever stood there. A copy of a record that has
+/// just been written field by field stalls until all the small stores are done.
+#[inline]
+pub fn decode_into(frame: &[u8], frame_len: usize, d: &mut Decoded) {
+    if let Some(plain) = decode_plain_ipv4(frame, frame_len) {
+        *d = plain;
+    } else {
+        decode_any(frame, frame_len, d);
+    }
+}
+
+/// The bulk of what a router sees, untagged IPv4 without options or fragmentation and with
+/// nothing wrong, in one expression: half the time of [`decode_any`], which finds the same. `None`
+/// for anything else, also where it only might be odd.
+#[inline(always)]
+fn decode_plain_ipv4(frame: &[u8], frame_len: usize) -> Option<Decoded> {
+    // Ethernet, IPv4 and the four bytes behind it.
+    let start = frame.first_chunk::<38>()?;
+    if be16(start, 12) != EtherType::IPV4.0 {
+        return None;
+    }
+    let (h, word) = (&array::<20, 38>(start, 14), be32(start, 34));
+    let total_len = usize::from(be16(h, 2));
+    let (src, dst) = (be32(h, 12), be32(h, 16));
+    let fragment = be16(h, 6);
+    let protocol = IpProtocol(h[9]);
+    let shape = L4[usize::from(protocol.0)];
+    let (src_top, dst_top) = ((src >> 24) as u8, (dst >> 24) as u8);
+    let odd = (h[0] != 0x45)
+        | (total_len < 20 + usize::from((shape & !PORTS).max(4)))
+        | (total_len > frame_len.max(frame.len()) - 14)
+        | (sum20(h) != 0xffff)
+        | (fragment & 0x3fff != 0)
+        | (start[0] & 1 != 0)
+        | (start[6] & 1 != 0)
+        | (src_top.wrapping_sub(1) >= 223)
+        | (src_top == 127)
+        | (dst_top.wrapping_sub(1) >= 223)
+        | (dst_top == 127);
+    if odd {
+        return None;
+    }
+    Some(Decoded {
+        src: [0, u64::from(src)],
+        dst: [0, u64::from(dst)],
+        ip_total_len: total_len as u32,
+        l4_word: word,
+        ethertype: EtherType::IPV4,
+        vlan_tci: [0, 0],
+        l3_offset: 14,
+        l4_offset: 34,
+        ip_header_len: 20,
+        fragment_offset: 0,
+        flags: ((fragment >> 14) & 1) << Decoded::DONT_FRAGMENT.trailing_zeros()
+            | u16::from(shape & PORTS != 0) << Decoded::HAS_PORTS.trailing_zeros(),
+        kind: Kind::Ipv4,
+        protocol,
+        ttl: h[8],
+        traffic_class: h[1],
+        vlan_count: 0,
+        dst_mac: MacClass::Unicast,
+        anomaly: Anomaly::None,
+        extension_count: 0,
+    })
+}
+
+fn decode_any(frame: &[u8], frame_len: usize, d: &mut Decoded) {
+    *d = Decoded::default();
     let Some(ethernet) = frame.first_chunk::<14>() else {
         d.anomaly = Anomaly::Truncated;
-        return d;
+        return;
     };
     let dst_high = be32(ethernet, 0);
     if dst_high & 0x0100_0000 != 0 {
@@ -333,21 +405,20 @@ pub fn decode(frame: &[u8], frame_len: usize) -> Decoded {
     d.ethertype = EtherType(be16(ethernet, 12));
     d.l3_offset = 14;
     if d.ethertype.is_vlan() {
-        decode_tags(&mut d, frame);
+        decode_tags(d, frame);
         if d.anomaly != Anomaly::None {
-            return d;
+            return;
         }
     }
     let offset = usize::from(d.l3_offset);
     let l3 = frame.get(offset..).unwrap_or_default();
     let room = frame_len.max(frame.len()) - offset;
     match d.ethertype {
-        EtherType::IPV4 => decode_ipv4(&mut d, l3, room),
-        EtherType::IPV6 => decode_ipv6(&mut d, l3, room),
-        EtherType::ARP => decode_arp(&mut d, l3),
+        EtherType::IPV4 => decode_ipv4(d, l3, room),
+        EtherType::IPV6 => decode_ipv6(d, l3, room),
+        EtherType::ARP => decode_arp(d, l3),
         _ => d.anomaly = Anomaly::NonIp,
     }
-    d
 }
 
 fn decode_tags(d: &mut Decoded, frame: &[u8]) {

@@ -36,5 +36,5 @@ pub mod udp;
 pub mod vlan;
 
 pub use addr::{MacAddr, ParseMacError};
-pub use decode::{Anomaly, Decoded, Kind, MacClass, decode};
+pub use decode::{Anomaly, Decoded, Kind, MacClass, decode, decode_into};
 pub use types::{EtherType, IpProtocol};
