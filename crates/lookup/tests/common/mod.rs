@@ -8,13 +8,13 @@ use lookup::{Address, Lpm, NO_ROUTE, NextHopId, Prefix};
 use proptest::prelude::*;
 
 /// The longest covering prefix by a scan over all.
-pub fn scan<A: Address>(routes: &[(Prefix<A>, NextHopId)], addr: A) -> NextHopId {
+pub(crate) fn scan<A: Address>(routes: &[(Prefix<A>, NextHopId)], addr: A) -> NextHopId {
     let covering = routes.iter().filter(|(prefix, _)| prefix.contains(addr));
     covering.max_by_key(|(prefix, _)| prefix.len()).map_or(NO_ROUTE, |(_, next_hop)| *next_hop)
 }
 
 /// Asks a table for all addresses in one batch.
-pub fn ask<A: Address>(table: &impl Lpm<A::Key>, addrs: &[A]) -> Vec<NextHopId> {
+pub(crate) fn ask<A: Address>(table: &impl Lpm<A::Key>, addrs: &[A]) -> Vec<NextHopId> {
     let keys: Vec<A::Key> = addrs.iter().map(|a| a.to_key()).collect();
     let mut out = vec![0xdead_beef; keys.len()];
     table.lookup(&keys, &mut out);
@@ -22,7 +22,7 @@ pub fn ask<A: Address>(table: &impl Lpm<A::Key>, addrs: &[A]) -> Vec<NextHopId> 
 }
 
 /// Where answers change: the ends of each prefix and their neighbours.
-pub fn edges<A: Address>(
+pub(crate) fn edges<A: Address>(
     prefixes: impl IntoIterator<Item = Prefix<A>>,
     step: impl Fn(A) -> [A; 2],
 ) -> Vec<A> {
@@ -37,17 +37,17 @@ pub fn edges<A: Address>(
 }
 
 /// One below and one above.
-pub fn around4(addr: u32) -> [u32; 2] {
+pub(crate) fn around4(addr: u32) -> [u32; 2] {
     [addr.wrapping_sub(1), addr.wrapping_add(1)]
 }
 
 /// One below and one above.
-pub fn around6(addr: u128) -> [u128; 2] {
+pub(crate) fn around6(addr: u128) -> [u128; 2] {
     [addr.wrapping_sub(1), addr.wrapping_add(1)]
 }
 
 /// IPv4 prefixes that nest and crowd: few distinct high bits, all lengths.
-pub fn prefix4() -> impl Strategy<Value = Prefix<u32>> + Clone {
+pub(crate) fn prefix4() -> impl Strategy<Value = Prefix<u32>> + Clone {
     let crowded = (0..4_u32, 0..4_u32, 0..4_u32, any::<u8>())
         .prop_map(|(a, b, c, d)| a << 30 | b << 22 | c << 8 | u32::from(d));
     let addr = prop_oneof![3 => crowded, 1 => any::<u32>()];
@@ -56,7 +56,7 @@ pub fn prefix4() -> impl Strategy<Value = Prefix<u32>> + Clone {
 }
 
 /// IPv6 prefixes that nest and crowd.
-pub fn prefix6() -> impl Strategy<Value = Prefix<u128>> + Clone {
+pub(crate) fn prefix6() -> impl Strategy<Value = Prefix<u128>> + Clone {
     let crowded =
         (0..3_u128, 0..3_u128, 0..3_u128, 0..3_u128, any::<u8>()).prop_map(|(a, b, c, d, e)| {
             a << 126 | 0x2000 << 112 | b << 108 | c << 94 | d << 62 | u128::from(e) << 40 | b
@@ -71,14 +71,14 @@ pub fn prefix6() -> impl Strategy<Value = Prefix<u128>> + Clone {
 
 /// One change of a table; of `Remove`, the index is into what was inserted so far.
 #[derive(Debug, Clone)]
-pub enum Change<A: Address> {
+pub(crate) enum Change<A: Address> {
     Insert(Prefix<A>, NextHopId),
     Remove(prop::sample::Index),
     RemoveExactly(Prefix<A>),
 }
 
 /// Changes, about as many removals as insertions.
-pub fn changes<A: Address>(
+pub(crate) fn changes<A: Address>(
     prefix: impl Strategy<Value = Prefix<A>> + Clone + 'static,
     count: usize,
 ) -> impl Strategy<Value = Vec<Change<A>>> {
@@ -92,7 +92,7 @@ pub fn changes<A: Address>(
 }
 
 /// A file of the shared data, or `None` with a line that says so.
-pub fn shared(path: &str) -> Option<PathBuf> {
+pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(path);
     if !path.exists() {
         println!("skipped: ../shared/data is absent ({})", path.display());
@@ -102,21 +102,21 @@ pub fn shared(path: &str) -> Option<PathBuf> {
 }
 
 /// A small generator of reproducible numbers (splitmix64).
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^ x >> 31
     }
 
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    pub fn next128(&mut self) -> u128 {
+    pub(crate) fn next128(&mut self) -> u128 {
         u128::from(self.next()) << 64 | u128::from(self.next())
     }
 }
