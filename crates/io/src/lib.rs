@@ -6,6 +6,7 @@
 //!
 //! Threads: a queue is used by the thread that owns it, and may be moved to another one before.
 
+pub mod af_packet;
 pub mod capture;
 pub mod link;
 pub mod memory;

@@ -1,0 +1,150 @@
+//! Transmit: one `sendmmsg` for a batch of frames, from their cells.
+//!
+//! PACKET_QDISC_BYPASS hands a frame to the driver at once. A full driver or socket buffer says
+//! ENOBUFS or EAGAIN; the packets stay with the caller then.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use chunk::{Packet, Pool};
+
+use super::{bind, error};
+use crate::link::LinkError;
+use crate::{QueueStats, TxQueue, sys};
+
+/// Frames of one call.
+const BATCH: usize = 64;
+
+/// Pieces (cells) of one call.
+const PIECES: usize = 128;
+
+/// Bytes that may wait in the socket: what the receiving end of a veth pair has not yet taken
+/// counts, too.
+const SEND_BUFFER_BYTES: libc::c_int = 8 << 20;
+
+/// The sending half of a pair of queues.
+#[derive(Debug)]
+pub struct Tx {
+    socket: OwnedFd,
+    interface: String,
+    is_gone: bool,
+    error: Option<String>,
+    stats: QueueStats,
+}
+
+impl Tx {
+    pub(super) fn open(interface: &str, index: u32) -> Result<Self, LinkError> {
+        let at = |what| move |source| error(interface, what, source);
+        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)
+            .map_err(at("opening a packet socket"))?;
+        sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)
+            .map_err(at("passing by the queueing discipline"))?;
+        // Above the system's limit with CAP_NET_ADMIN only; without, the limit will do.
+        if sys::setsockopt(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES)
+            .is_err()
+        {
+            let _ = sys::setsockopt(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER_BYTES);
+        }
+        // Bound without a protocol it receives nothing.
+        bind(&socket, index, 0).map_err(at("binding to it"))?;
+        let stats = QueueStats::default();
+        Ok(Self { socket, interface: interface.to_owned(), is_gone: false, error: None, stats })
+    }
+
+    /// Sends packets from the front of `packets`, at most a batch; returns how many it sent.
+    fn send_batch(&self, packets: &[Packet]) -> io::Result<usize> {
+        let mut pieces = [const { MaybeUninit::<libc::iovec>::uninit() }; PIECES];
+        let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+        let pieces = pieces.as_mut_ptr().cast::<libc::iovec>();
+        let (mut n, mut used) = (0, 0);
+        for packet in packets.iter().take(BATCH) {
+            if used + packet.cells() > PIECES {
+                break;
+            }
+            let first = used;
+            for segment in packet.segments() {
+                let piece = libc::iovec {
+                    iov_base: segment.as_ptr().cast_mut().cast(),
+                    iov_len: segment.len(),
+                };
+                // SAFETY: a packet has as many segments as cells, so `used` is below `PIECES`.
+                unsafe { pieces.add(used).write(piece) };
+                used += 1;
+            }
+            // SAFETY: zero is a value of every field.
+            let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            message.msg_hdr.msg_iov = pieces.wrapping_add(first);
+            message.msg_hdr.msg_iovlen = (used - first) as _;
+            messages[n].write(message);
+            n += 1;
+        }
+        if n == 0 {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+        // SAFETY: the first `n` messages are written, each with its pieces, which point into cells
+        // that `packets` holds; the kernel reads them during the call, and writes nothing but the
+        // messages' lengths.
+        let sent = unsafe {
+            libc::sendmmsg(
+                self.socket.as_raw_fd(),
+                messages.as_mut_ptr().cast(),
+                n as libc::c_uint,
+                libc::MSG_DONTWAIT,
+            )
+        };
+        sys::check(sent).map(|sent| sent as usize)
+    }
+
+    /// Counts what was sent and gives its cells back.
+    fn sent(&mut self, pool: &mut Pool, packets: std::vec::Drain<'_, Packet>) {
+        for packet in packets {
+            self.stats.count(packet.frame_len() as u64);
+            packet.free(pool);
+        }
+    }
+}
+
+impl TxQueue for Tx {
+    fn send(&mut self, pool: &mut Pool, packets: &mut Vec<Packet>) {
+        let mut done = 0;
+        while done < packets.len() {
+            match self.send_batch(&packets[done..]) {
+                Ok(n) => {
+                    self.is_gone = false;
+                    done += n;
+                }
+                Err(error) if sys::is_busy(&error) => break,
+                Err(error) => {
+                    // What the first packet met; those before it have left.
+                    self.sent(pool, packets.drain(..done));
+                    done = 0;
+                    let lost = if sys::is_gone(&error) { packets.len() } else { 1 };
+                    self.stats.dropped += lost as u64;
+                    packets.drain(..lost).for_each(|packet| packet.free(pool));
+                    if error.raw_os_error() != Some(libc::EMSGSIZE) {
+                        self.stats.errors += 1;
+                    }
+                    if sys::is_gone(&error) && !std::mem::replace(&mut self.is_gone, true) {
+                        self.error = Some(format!("{}: sending: {error}", self.interface));
+                    }
+                }
+            }
+        }
+        self.sent(pool, packets.drain(..done));
+    }
+
+    fn flush(&mut self, _pool: &mut Pool) {}
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn take_error(&mut self) -> Option<String> {
+        self.error.take()
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}

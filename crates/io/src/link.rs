@@ -1,0 +1,395 @@
+//! Questions and orders to one network interface, by `ioctl`.
+//!
+//! Only what the queues need before they can open: index, addresses, MTU, up and down, how many
+//! queues, and switching off what the kernel would do to frames behind our back. Everything else
+//! about interfaces comes over rtnetlink, elsewhere.
+//!
+//! Threads: a [`Link`] acts in the network namespace of the thread that opened it.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::sys;
+
+/// What could not be done with which interface.
+#[derive(Debug, thiserror::Error)]
+#[error("{interface}: {what}: {source}{hint}", hint = hint(.source, .needs))]
+pub struct LinkError {
+    /// The interface.
+    pub interface: String,
+    /// What was tried, as "setting the MTU".
+    pub what: &'static str,
+    /// The capability that it needs, if it needs one.
+    pub needs: Option<&'static str>,
+    /// Why it failed.
+    pub source: io::Error,
+}
+
+fn hint(source: &io::Error, needs: &Option<&'static str>) -> String {
+    match needs {
+        Some(needs) if source.kind() == io::ErrorKind::PermissionDenied => {
+            format!(" (needs {needs})")
+        }
+        _ => String::new(),
+    }
+}
+
+/// One interface of the namespace.
+#[derive(Debug)]
+pub struct Link {
+    name: String,
+    socket: OwnedFd,
+}
+
+/// How many queues an interface uses. `combined` ones serve both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Channels {
+    /// Receive queues.
+    pub rx: u32,
+    /// Transmit queues.
+    pub tx: u32,
+    /// Queues that do both.
+    pub combined: u32,
+}
+
+/// Offloads that were switched off, to be switched on again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    changed: Vec<Feature>,
+    flags: u32,
+}
+
+impl Offloads {
+    /// Names of what was changed, as `ethtool -k` has them.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let flags = FLAGS.iter().filter(|(bit, _)| self.flags & bit != 0).map(|(_, name)| *name);
+        self.changed.iter().map(|feature| feature.name).chain(flags)
+    }
+
+    /// Whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.flags == 0
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Feature {
+    name: &'static str,
+    get: u32,
+    set: u32,
+}
+
+/// In the order in which they are switched off: the later ones depend on none of the earlier.
+const FEATURES: [Feature; 5] = [
+    Feature { name: "tcp-segmentation-offload", get: 0x1e, set: 0x1f },
+    Feature { name: "generic-segmentation-offload", get: 0x23, set: 0x24 },
+    Feature { name: "generic-receive-offload", get: 0x2b, set: 0x2c },
+    Feature { name: "scatter-gather", get: 0x18, set: 0x19 },
+    Feature { name: "tx-checksumming", get: 0x16, set: 0x17 },
+];
+
+/// Bits of ETHTOOL_GFLAGS: what changes frames at receive.
+const FLAGS: [(u32, &str); 2] = [(1 << 8, "rx-vlan-offload"), (1 << 15, "large-receive-offload")];
+
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_SCHANNELS: u32 = 0x3d;
+const SIOCETHTOOL: u32 = 0x8946;
+
+/// `struct ifreq`: a name and a union of 24 bytes, of which each request uses some.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    data: [u8; 24],
+}
+
+const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    value: u32,
+}
+
+/// `struct ethtool_channels`: the most and the current number of rx, tx, other and combined.
+#[repr(C)]
+#[derive(Default)]
+struct EthtoolChannels {
+    command: u32,
+    max: [u32; 4],
+    current: [u32; 4],
+}
+
+impl Link {
+    /// The interface `name`.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn open(name: &str) -> Result<Self, LinkError> {
+        let error = |source| LinkError {
+            interface: name.to_owned(),
+            what: "opening the interface",
+            needs: None,
+            source,
+        };
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['\0', '/']) {
+            let text = "not an interface name: 1 to 15 bytes expected";
+            return Err(error(io::Error::new(io::ErrorKind::InvalidInput, text)));
+        }
+        let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).map_err(error)?;
+        let link = Self { name: name.to_owned(), socket };
+        link.index()?;
+        Ok(link)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its index.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn index(&self) -> Result<u32, LinkError> {
+        let data = self.get(libc::SIOCGIFINDEX as u32, "looking it up")?;
+        Ok(u32::from_ne_bytes([data[0], data[1], data[2], data[3]]))
+    }
+
+    /// Its MAC address.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn mac(&self) -> Result<[u8; 6], LinkError> {
+        let data = self.get(libc::SIOCGIFHWADDR as u32, "reading the MAC address")?;
+        Ok([data[2], data[3], data[4], data[5], data[6], data[7]])
+    }
+
+    /// Gives it a MAC address.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, or for an address that it does not take.
+    pub fn set_mac(&self, mac: [u8; 6]) -> Result<(), LinkError> {
+        let mut data = [0; 24];
+        data[..2].copy_from_slice(&libc::ARPHRD_ETHER.to_ne_bytes());
+        data[2..8].copy_from_slice(&mac);
+        self.set(libc::SIOCSIFHWADDR as u32, data, "setting the MAC address")
+    }
+
+    /// Its MTU in bytes: the longest frame without Ethernet header and tags.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn mtu(&self) -> Result<u32, LinkError> {
+        let data = self.get(libc::SIOCGIFMTU as u32, "reading the MTU")?;
+        Ok(u32::from_ne_bytes([data[0], data[1], data[2], data[3]]))
+    }
+
+    /// Gives it an MTU.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, or for one that it does not take.
+    pub fn set_mtu(&self, mtu: u32) -> Result<(), LinkError> {
+        let mut data = [0; 24];
+        data[..4].copy_from_slice(&mtu.to_ne_bytes());
+        self.set(libc::SIOCSIFMTU as u32, data, "setting the MTU")
+    }
+
+    fn flags(&self) -> Result<i16, LinkError> {
+        let data = self.get(libc::SIOCGIFFLAGS as u32, "reading its state")?;
+        Ok(i16::from_ne_bytes([data[0], data[1]]))
+    }
+
+    /// Whether it is up (by the operator; the link itself may have no carrier).
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn is_up(&self) -> Result<bool, LinkError> {
+        Ok(i32::from(self.flags()?) & libc::IFF_UP != 0)
+    }
+
+    /// Whether it is up and has a carrier.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn is_running(&self) -> Result<bool, LinkError> {
+        let both = libc::IFF_UP | libc::IFF_RUNNING;
+        Ok(i32::from(self.flags()?) & both == both)
+    }
+
+    /// Takes it up or down.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN.
+    pub fn set_up(&self, up: bool) -> Result<(), LinkError> {
+        let flags = i32::from(self.flags()?) & !libc::IFF_UP | if up { libc::IFF_UP } else { 0 };
+        let mut data = [0; 24];
+        data[..2].copy_from_slice(&(flags as i16).to_ne_bytes());
+        self.set(libc::SIOCSIFFLAGS as u32, data, "taking it up or down")
+    }
+
+    /// How many queues it uses now. Interfaces that do not say have one.
+    pub fn channels(&self) -> Channels {
+        let mut channels =
+            EthtoolChannels { command: ETHTOOL_GCHANNELS, ..EthtoolChannels::default() };
+        let [rx, tx, _, combined] = match self.ethtool(&mut channels) {
+            Ok(()) => channels.current,
+            Err(_) => [1, 1, 0, 0],
+        };
+        Channels { rx, tx, combined }
+    }
+
+    /// Number of its receive queues, at least one.
+    pub fn rx_queues(&self) -> u32 {
+        let channels = self.channels();
+        (channels.rx + channels.combined).max(1)
+    }
+
+    /// Makes it use `n` receive and transmit queues.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, or if it has not so many.
+    pub fn set_queues(&self, n: u32) -> Result<(), LinkError> {
+        let mut channels =
+            EthtoolChannels { command: ETHTOOL_GCHANNELS, ..EthtoolChannels::default() };
+        let error = |source| self.error("setting the number of queues", source);
+        self.ethtool(&mut channels).map_err(error)?;
+        channels.command = ETHTOOL_SCHANNELS;
+        if channels.max[3] > 0 {
+            channels.current[3] = n;
+        } else {
+            channels.current[..2].fill(n);
+        }
+        self.ethtool(&mut channels).map_err(error)
+    }
+
+    /// Switches off what changes frames or leaves them unfinished: segmentation and its reversal,
+    /// unfinished checksums, tags taken out of the frame. Returns what was on; what the interface
+    /// has not, or does not let go, is passed over.
+    ///
+    /// On veth the other end counts as well: what it sends is finished only if *its* offloads are
+    /// off.
+    pub fn set_offloads_off(&self) -> Offloads {
+        let mut offloads = Offloads::default();
+        for feature in FEATURES {
+            let mut value = EthtoolValue { command: feature.get, value: 0 };
+            if self.ethtool(&mut value).is_ok() && value.value != 0 {
+                value = EthtoolValue { command: feature.set, value: 0 };
+                if self.ethtool(&mut value).is_ok() {
+                    offloads.changed.push(feature);
+                }
+            }
+        }
+        let mut value = EthtoolValue { command: ETHTOOL_GFLAGS, value: 0 };
+        if self.ethtool(&mut value).is_ok() {
+            let bits = value.value & FLAGS.iter().fold(0, |bits, (bit, _)| bits | bit);
+            value = EthtoolValue { command: ETHTOOL_SFLAGS, value: value.value & !bits };
+            if bits != 0 && self.ethtool(&mut value).is_ok() {
+                offloads.flags = bits;
+            }
+        }
+        offloads
+    }
+
+    /// Switches on again what [`Link::set_offloads_off`] switched off; what cannot be is passed over.
+    pub fn restore_offloads(&self, offloads: &Offloads) {
+        for feature in offloads.changed.iter().rev() {
+            let _ = self.ethtool(&mut EthtoolValue { command: feature.set, value: 1 });
+        }
+        let mut value = EthtoolValue { command: ETHTOOL_GFLAGS, value: 0 };
+        if offloads.flags != 0 && self.ethtool(&mut value).is_ok() {
+            let value = value.value | offloads.flags;
+            let _ = self.ethtool(&mut EthtoolValue { command: ETHTOOL_SFLAGS, value });
+        }
+    }
+
+    pub(crate) fn error(&self, what: &'static str, source: io::Error) -> LinkError {
+        let needs = Some("CAP_NET_ADMIN");
+        LinkError { interface: self.name.clone(), what, needs, source }
+    }
+
+    fn request(&self) -> Request {
+        let mut name = [0; libc::IFNAMSIZ];
+        name[..self.name.len()].copy_from_slice(self.name.as_bytes());
+        Request { name, data: [0; 24] }
+    }
+
+    fn get(&self, code: u32, what: &'static str) -> Result<[u8; 24], LinkError> {
+        let mut request = self.request();
+        self.ioctl(code, &mut request).map_err(|source| self.error(what, source))?;
+        Ok(request.data)
+    }
+
+    fn set(&self, code: u32, data: [u8; 24], what: &'static str) -> Result<(), LinkError> {
+        let mut request = Request { data, ..self.request() };
+        self.ioctl(code, &mut request).map_err(|source| self.error(what, source))
+    }
+
+    /// An `ioctl` that reads and writes the request itself; none with a pointer in its data.
+    fn ioctl(&self, code: u32, request: &mut Request) -> io::Result<()> {
+        debug_assert_ne!(code, SIOCETHTOOL);
+        // SAFETY: interface requests take a `struct ifreq`, which `Request` is laid out as.
+        sys::check(unsafe {
+            libc::ioctl(self.socket.as_raw_fd(), code as _, std::ptr::from_mut(request))
+        })
+        .map(drop)
+    }
+
+    /// An ethtool request; `T` is the structure that its command, the first word, stands for.
+    fn ethtool<T: EthtoolRequest>(&self, value: &mut T) -> io::Result<()> {
+        let mut request = self.request();
+        let address = std::ptr::from_mut(value) as usize;
+        request.data[..size_of::<usize>()].copy_from_slice(&address.to_ne_bytes());
+        // SAFETY: SIOCETHTOOL takes a `struct ifreq` whose data is a pointer to the command's own
+        // structure (`EthtoolRequest`), here `value`, alive and ours for the whole call.
+        sys::check(unsafe {
+            libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, std::ptr::from_mut(&mut request))
+        })
+        .map(drop)
+    }
+}
+
+/// Structures that the kernel reads and writes whole for the commands they are used with here.
+trait EthtoolRequest {}
+impl EthtoolRequest for EthtoolValue {}
+impl EthtoolRequest for EthtoolChannels {}
+
+/// Index of the interface `name`, if there is one.
+pub fn index_of(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a string that ends in NUL, alive during the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_interface_is_named_in_the_error() {
+        let error = Link::open("sl-none0").unwrap_err();
+        assert_eq!(error.to_string(), "sl-none0: looking it up: No such device (os error 19)");
+        for name in ["", "a-name-that-is-too-long", "a/b", "a\0b"] {
+            assert!(Link::open(name).unwrap_err().to_string().contains("not an interface name"));
+        }
+        assert_eq!(index_of("sl-none0"), None);
+    }
+
+    #[test]
+    fn loopback_says_what_it_is() {
+        let Some(index) = index_of("lo") else {
+            println!("skipped: no loopback interface");
+            return;
+        };
+        let link = Link::open("lo").unwrap();
+        assert_eq!(link.index().unwrap(), index);
+        assert_eq!(link.mac().unwrap(), [0; 6]);
+        assert!(link.mtu().unwrap() >= 1280);
+        assert_eq!(link.rx_queues(), 1);
+    }
+}
