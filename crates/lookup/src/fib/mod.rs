@@ -15,9 +15,19 @@
 //!
 //! Threads: the data side reads a pinned version; only `FibBuilder`'s patches change one.
 
+mod adjacency;
+mod builder;
+mod family;
+mod group;
+mod hops;
 mod records;
 mod tables;
+#[cfg(test)]
+mod tests;
 
+pub use builder::{Family, FibBuilder};
+pub use group::{GROUP_MEMBERS, GROUP_PATHS_MAX};
+pub use hops::{Path, RouteTarget};
 pub use records::{
     Adjacency, Interface, NeighbourEvent, NextHop, NextHopKind, Options, ReversePath,
 };
