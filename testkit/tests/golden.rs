@@ -1,0 +1,418 @@
+//! End to end, a folder per case: captures in, expectation out.
+//!
+//! `tests/golden/CASE/case.toml` names the command and what it must say; `expected/` holds what it must write. A
+//! capture is expected as text, `NAME.txt`: a line a packet with time, interface, length, a hash of the bytes, what
+//! the packet is and its comment, so that a change shows as a readable difference. `UPDATE_GOLDEN=1` writes the
+//! expectation anew.
+//!
+//! Each command runs twice: the same input gives the same bytes. Cases with `oracle = true` are judged by
+//! `tests/oracle/router.py` besides, which computes from the configuration and the input what a router must do.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use serde::Deserialize;
+use testkit::{Scratch, repository};
+
+/// `case.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    /// What the case shows.
+    about: String,
+    /// Arguments of the program, run in the case's folder. `{data}` is `tests/data`, `{out}` an empty folder.
+    command: Vec<String>,
+    /// Frames of the captures for one station are addressed to this MAC instead, as if the router had been their
+    /// gateway: a router does not look at what is for others.
+    addressed_to: Option<String>,
+    /// Exit status.
+    #[serde(default)]
+    status: i32,
+    /// What standard output and error must mention.
+    #[serde(default)]
+    says: Vec<String>,
+    /// Whether the oracle judges, too.
+    #[serde(default)]
+    oracle: bool,
+}
+
+/// A test for each case.
+macro_rules! cases {
+    ($($name:ident)*) => {
+        $(#[test] fn $name() { output_is_as_expected(stringify!($name)); })*
+
+        mod oracle {
+            $(#[test] fn $name() { super::oracle_agrees(stringify!($name)); })*
+        }
+
+        #[test]
+        fn every_folder_is_a_test() {
+            let listed: Vec<&str> = vec![$(stringify!($name)),*];
+            let mut folders = Vec::new();
+            for entry in std::fs::read_dir(golden()).expect("tests/golden").flatten() {
+                if entry.path().join("case.toml").exists() {
+                    folders.push(entry.file_name().to_string_lossy().into_owned());
+                }
+            }
+            folders.sort();
+            assert_eq!(folders, listed, "tests/golden and the list in golden.rs differ");
+        }
+    };
+}
+
+cases! {
+    arp
+    bad_addresses
+    bad_ipv4
+    bad_ttl
+    extension_headers
+    fragmentation
+    icmp_rate
+    ipv6_esp
+    ipv6_fragments
+    jumbo
+    jumbo_too_big
+    martians
+    mpls
+    pcapng
+    pppoe
+    q_in_q
+    reordered
+    reverse_path
+    routes
+    services
+    smtp
+    ssh
+    tcp_options
+    tcp_urgent
+    vlan_collisions
+    vlans
+    web
+    wikipedia
+}
+
+fn golden() -> PathBuf {
+    repository().join("tests/golden")
+}
+
+fn read_case(name: &str) -> Case {
+    let path = golden().join(name).join("case.toml");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// A case made ready: its arguments with places filled in but for `{out}`, and the folder that holds its inputs.
+struct Ready {
+    dir: PathBuf,
+    arguments: Vec<String>,
+    _inputs: Scratch,
+}
+
+fn prepare(name: &str, case: &Case) -> Ready {
+    let inputs = Scratch::new();
+    let data = repository().join("tests/data");
+    let dir = golden().join(name);
+    let mut arguments = Vec::new();
+    for argument in &case.command {
+        let mut filled = argument.replace("{data}", &data.display().to_string());
+        if let (Some(mac), true) = (&case.addressed_to, argument.contains("{data}/")) {
+            let (port, path) =
+                filled.rsplit_once('=').map_or(("", filled.as_str()), |(port, path)| (port, path));
+            let copy = inputs.join(path.rsplit('/').next().unwrap_or("in.pcap"));
+            let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{path}: {e}"));
+            std::fs::write(&copy, addressed_to(bytes, mac)).expect("a copy of a capture");
+            let equals = if port.is_empty() { "" } else { "=" };
+            filled = format!("{port}{equals}{}", copy.display());
+        }
+        arguments.push(filled);
+    }
+    Ready { dir, arguments, _inputs: inputs }
+}
+
+impl Ready {
+    fn filled(&self, out: &Path) -> impl Iterator<Item = String> {
+        let out = out.display().to_string();
+        self.arguments.iter().map(move |argument| argument.replace("{out}", &out))
+    }
+
+    fn run(&self, program: &Path, out: &Path) -> Output {
+        std::fs::create_dir_all(out).expect("an output folder");
+        let mut command = Command::new(program);
+        command.current_dir(&self.dir).args(self.filled(out));
+        command.output().unwrap_or_else(|e| panic!("{}: {e}", program.display()))
+    }
+}
+
+/// The capture with the destination of each frame for one station replaced, else byte for byte the same.
+fn addressed_to(mut capture: Vec<u8>, mac: &str) -> Vec<u8> {
+    let mac: Vec<u8> =
+        mac.split(':').map(|part| u8::from_str_radix(part, 16).expect("a MAC address")).collect();
+    let is_pcapng = capture.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]);
+    let little = match is_pcapng {
+        true => capture[8] == 0x4d,
+        false => matches!(capture[0], 0xd4 | 0x4d),
+    };
+    let number = |bytes: &[u8]| -> usize {
+        let bytes: [u8; 4] = bytes.try_into().expect("four bytes");
+        (if little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) }) as usize
+    };
+    let mut at = if is_pcapng { 0 } else { 24 };
+    while at + 16 <= capture.len() {
+        let (frame, next) = match is_pcapng {
+            // Enhanced packet block: type, length, interface, time in two words, two lengths, data.
+            true if number(&capture[at..at + 4]) == 6 => {
+                (Some(at + 28), number(&capture[at + 4..at + 8]))
+            }
+            true => (None, number(&capture[at + 4..at + 8])),
+            false => (Some(at + 16), 16 + number(&capture[at + 8..at + 12])),
+        };
+        if let Some(frame) = frame.filter(|frame| capture[*frame] & 1 == 0) {
+            capture[frame..frame + 6].copy_from_slice(&mac);
+        }
+        at += next;
+    }
+    capture
+}
+
+fn output_is_as_expected(name: &str) {
+    let Some(program) = testkit::shadeline_bin() else { return };
+    let case = read_case(name);
+    let scratch = Scratch::new();
+    let ready = prepare(name, &case);
+    let (first, second) = (scratch.join("first"), scratch.join("second"));
+    let output = ready.run(&program, &first);
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said += &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(case.status), "{}\n{said}", case.about);
+    for word in &case.says {
+        assert!(said.contains(word), "{}: says nothing of {word:?}\n{said}", case.about);
+    }
+    ready.run(&program, &second);
+    let files = list(&first);
+    assert_eq!(files, list(&second), "two runs wrote different files");
+    let mut written = BTreeMap::new();
+    for file in &files {
+        let (path, again) = (first.join(file), second.join(file));
+        let (file, text) = render(file, &path);
+        assert!(text == render(&file, &again).1, "two runs wrote different bytes to {file}");
+        written.insert(file, text);
+    }
+    compare(&golden().join(name).join("expected"), &written);
+}
+
+/// Compares what was written with the expectation, or writes that.
+fn compare(expected: &Path, written: &BTreeMap<String, String>) {
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        // Missing the first time.
+        let _ = std::fs::remove_dir_all(expected);
+        std::fs::create_dir_all(expected).expect("the folder of expectations");
+        for (file, text) in written {
+            std::fs::write(expected.join(file), text).expect("an expectation");
+        }
+        return;
+    }
+    let names: Vec<&String> = written.keys().collect();
+    assert_eq!(list(expected).iter().collect::<Vec<_>>(), names, "other files than expected");
+    for (file, text) in written {
+        let wanted = std::fs::read_to_string(expected.join(file)).expect("an expectation");
+        if let Some(at) = first_difference(&wanted, text) {
+            let line = |t: &str| t.lines().nth(at).unwrap_or("(the end)").to_string();
+            panic!(
+                "{file}, line {}:\n  expected {}\n  written  {}",
+                at + 1,
+                line(&wanted),
+                line(text)
+            );
+        }
+    }
+}
+
+fn first_difference(a: &str, b: &str) -> Option<usize> {
+    if a == b {
+        return None;
+    }
+    let (mut a, mut b, mut at) = (a.lines(), b.lines(), 0);
+    loop {
+        match (a.next(), b.next()) {
+            (None, None) => return Some(at),
+            (one, other) if one != other => return Some(at),
+            _ => at += 1,
+        }
+    }
+}
+
+/// File names in a folder, sorted; none where it is missing.
+fn list(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The file's name and text as expectations hold them.
+fn render(name: &str, path: &Path) -> (String, String) {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("pcap" | "pcapng") => (format!("{name}.txt"), capture_text(path)),
+        Some("json") => (name.to_string(), stable_json(path)),
+        _ => (name.to_string(), std::fs::read_to_string(path).expect("a text file")),
+    }
+}
+
+fn capture_text(path: &Path) -> String {
+    let mut text = String::new();
+    for record in testkit::pcap::read(path) {
+        let (seconds, nanos) = (record.time_ns / 1_000_000_000, record.time_ns % 1_000_000_000);
+        let hash = fnv(&record.data);
+        let _ = write!(text, "{seconds}.{nanos:09} {} {} ", record.interface, record.data.len());
+        let _ = write!(text, "{hash:016x} {}", summary(&record.data));
+        let _ = match &record.comment {
+            Some(comment) => writeln!(text, " # {comment}"),
+            None => writeln!(text),
+        };
+    }
+    text
+}
+
+/// Fowler–Noll–Vo 1a, 64 bits.
+fn fnv(data: &[u8]) -> u64 {
+    data.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+/// What people look for first.
+fn summary(frame: &[u8]) -> String {
+    let Ok(packet) = SlicedPacket::from_ethernet(frame) else {
+        return "unparsed".to_string();
+    };
+    let mut text = String::new();
+    for tag in packet.vlan_ids() {
+        let _ = write!(text, "vlan {} ", tag.value());
+    }
+    match &packet.net {
+        Some(NetSlice::Ipv4(ip)) => {
+            let header = ip.header();
+            let _ = write!(
+                text,
+                "{}>{} ttl {}",
+                header.source_addr(),
+                header.destination_addr(),
+                header.ttl()
+            );
+            if header.is_fragmenting_payload() {
+                let offset = header.fragments_offset().byte_offset();
+                let more = if header.more_fragments() { "+" } else { "" };
+                let _ = write!(text, " fragment {offset}{more}");
+            }
+        }
+        Some(NetSlice::Ipv6(ip)) => {
+            let header = ip.header();
+            let _ = write!(text, "{}>{}", header.source_addr(), header.destination_addr());
+            let _ = write!(text, " hops {}", header.hop_limit());
+        }
+        Some(_) => text += "arp",
+        None => text += "not ip",
+    }
+    match &packet.transport {
+        Some(TransportSlice::Udp(udp)) => {
+            let _ = write!(text, " udp {}>{}", udp.source_port(), udp.destination_port());
+        }
+        Some(TransportSlice::Tcp(tcp)) => {
+            let _ = write!(text, " tcp {}>{}", tcp.source_port(), tcp.destination_port());
+        }
+        Some(TransportSlice::Icmpv4(icmp)) => {
+            let _ = write!(text, " icmp {}/{}", icmp.type_u8(), icmp.code_u8());
+        }
+        Some(TransportSlice::Icmpv6(icmp)) => {
+            let _ = write!(text, " icmpv6 {}/{}", icmp.type_u8(), icmp.code_u8());
+        }
+        _ => {}
+    }
+    text
+}
+
+/// JSON without what differs from run to run: costs, durations, rates, the build.
+fn stable_json(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).expect("a text file");
+    let mut value: serde_json::Value =
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    drop_volatile(&mut value);
+    serde_json::to_string_pretty(&value).expect("JSON") + "\n"
+}
+
+fn drop_volatile(value: &mut serde_json::Value) {
+    const WORDS: &[&str] =
+        &["seconds", "_ns", "ns_", "cycles", "rate", "pps", "bps", "version", "elapsed", "chunk"];
+    match value {
+        serde_json::Value::Object(map) => {
+            map.retain(|key, _| !WORDS.iter().any(|word| key.contains(word)));
+            map.values_mut().for_each(drop_volatile);
+        }
+        serde_json::Value::Array(list) => list.iter_mut().for_each(drop_volatile),
+        _ => {}
+    }
+}
+
+fn oracle_agrees(name: &str) {
+    let case = read_case(name);
+    if !case.oracle {
+        return;
+    }
+    let Some(program) = testkit::shadeline_bin() else { return };
+    let Some(python) = testkit::require_python("scapy") else { return };
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let ready = prepare(name, &case);
+    let output = ready.run(&program, &out);
+    assert_eq!(
+        output.status.code(),
+        Some(case.status),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let mut oracle = Command::new(python);
+    oracle
+        .arg(repository().join("tests/oracle/router.py"))
+        .current_dir(golden().join(name))
+        .arg(&out);
+    // The oracle reads the command as the program does.
+    oracle.args(ready.filled(&out));
+    let output = oracle.output().expect("Python");
+    let (said, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{said}{errors}", case.about);
+    println!("{said}");
+}
+
+#[test]
+fn frames_are_addressed_in_both_formats() {
+    let mac = "02:00:00:00:01:01";
+    for name in ["web.pcap", "http-on-irc-port-missing-syn.pcapng"] {
+        let scratch = Scratch::new();
+        let original = repository().join("tests/data").join(name);
+        let copy = scratch.join(name);
+        std::fs::write(&copy, addressed_to(std::fs::read(&original).unwrap(), mac)).unwrap();
+        let (before, after) = (testkit::pcap::read(&original), testkit::pcap::read(&copy));
+        assert_eq!(before.len(), after.len());
+        for (before, after) in before.iter().zip(&after) {
+            assert_eq!(after.data[..6], [2, 0, 0, 0, 1, 1]);
+            assert_eq!(before.data[6..], after.data[6..]);
+        }
+    }
+}
+
+#[test]
+fn the_runner_sees_differences() {
+    assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+    assert_eq!(first_difference("a\nb\n", "a\nc\n"), Some(1));
+    assert_eq!(first_difference("a\n", "a\nb\n"), Some(1));
+    assert_ne!(fnv(&[0]), fnv(&[0, 0]));
+    let mut json =
+        serde_json::json!({"packets": 3, "seconds": 0.1, "stages": [{"cost_ns": 7, "calls": 1}]});
+    drop_volatile(&mut json);
+    assert_eq!(json, serde_json::json!({"packets": 3, "stages": [{"calls": 1}]}));
+}
