@@ -1,2 +1,57 @@
-//! The program.
-fn main() {}
+//! The program: commands over the libraries. What a packet lives through is wired in [`wiring`].
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod cli;
+mod ctl;
+mod demo;
+mod failure;
+mod gen_packets;
+mod live;
+mod log;
+mod lpm;
+mod measure;
+mod offline;
+mod plane;
+mod report;
+mod traffic;
+mod wiring;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use cli::{Cli, Command, GenCommand};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    // A closed pipe (`| head`) ends the program quietly instead of by a panic in `println!`.
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Run(args) if args.read.is_empty() => live::run(&args),
+        Command::Run(args) => offline::run(&args),
+        Command::Check { config, json } => check::run(&config, json),
+        Command::Ctl(args) => ctl::run(&args),
+        Command::Lpm(args) => lpm::run(&args),
+        Command::Gen(GenCommand::Packets(args)) => gen_packets::run(&args),
+        Command::Measure(args) => measure::run(&args),
+        Command::Bench(args) => bench::run(args).map_err(Failure::other),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "shadeline", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Man { folder } => {
+            std::fs::create_dir_all(&folder)
+                .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
+                .map_err(|error| Failure::file(&folder, error))
+        }
+    }
+}

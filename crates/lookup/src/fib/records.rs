@@ -115,6 +115,9 @@ pub struct Interface {
     pub addresses6: Vec<([u64; 2], u8)>,
     /// Reverse-path check.
     pub reverse_path: ReversePath,
+    /// Whether packets are taken whatever unicast MAC they are for: captures that were recorded
+    /// elsewhere, or a port that is configured `promiscuous`.
+    pub any_mac: bool,
     /// Whether a Linux twin takes what is for the host. Without one the router answers ARP,
     /// neighbour discovery and echo requests itself.
     pub twin: bool,

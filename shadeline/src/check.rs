@@ -1,0 +1,83 @@
+//! `shadeline check`, and how every command reads its configuration.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use control::config::{Config, Diagnostic, KnownStages, LoadError, Pipeline, Report, Severity};
+
+use crate::failure::Failure;
+
+/// The stages and pipelines that this program knows.
+pub(crate) fn known_stages() -> KnownStages {
+    let names = |stages: &[&str]| stages.iter().map(|s| (*s).to_owned()).collect();
+    KnownStages {
+        stages: names(apps::router::KNOWN_STAGES),
+        modes: vec![Pipeline { name: "router".into(), stages: names(apps::router::KNOWN_STAGES) }],
+        cores: 0,
+    }
+}
+
+/// Reads a configuration; warnings go to standard error.
+pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
+    match control::config::load(path, &known_stages()) {
+        Ok((config, report)) => {
+            if !report.diagnostics.is_empty() {
+                eprint!("{}", render(&report));
+            }
+            Ok(config)
+        }
+        Err(LoadError::Invalid(report)) => {
+            eprint!("{}", render(&report));
+            eprintln!("{}: {}", path.display(), summary(&report.diagnostics));
+            Err(Failure::told())
+        }
+        Err(error) => Err(Failure::other(error)),
+    }
+}
+
+/// `shadeline check CONFIG`.
+pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
+    let (report, good) = match control::config::load(path, &known_stages()) {
+        Ok((_, report)) => (report, true),
+        Err(LoadError::Invalid(report)) => (report, false),
+        Err(error) => return Err(Failure::other(error)),
+    };
+    if json {
+        println!("{}", as_json(&report));
+    } else {
+        print!("{}", render(&report));
+        println!("{}: {}", path.display(), summary(&report.diagnostics));
+    }
+    if good { Ok(()) } else { Err(Failure::told()) }
+}
+
+fn render(report: &Report) -> String {
+    let color = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
+    control::config::render(&report.diagnostics, &report.file, &report.source, color)
+}
+
+fn as_json(report: &Report) -> serde_json::Value {
+    let row = |d: &Diagnostic| {
+        serde_json::json!({
+            "severity": if d.severity == Severity::Error { "error" } else { "warning" },
+            "file": report.file,
+            "line": d.line,
+            "column": d.column,
+            "message": d.message,
+            "expected": d.expected,
+            "help": d.help,
+        })
+    };
+    serde_json::Value::Array(report.diagnostics.iter().map(row).collect())
+}
+
+fn summary(diagnostics: &[Diagnostic]) -> String {
+    let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    match (errors, diagnostics.len() - errors) {
+        (0, 0) => "no errors".into(),
+        (0, warnings) => format!("no errors, {}", count(warnings, "warning")),
+        (errors, 0) => count(errors, "error"),
+        (errors, warnings) => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),
+    }
+}

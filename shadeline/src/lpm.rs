@@ -1,0 +1,258 @@
+//! `shadeline lpm`: longest-prefix match from files, with the tables of the data path.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use control::api::table::thousands;
+use lookup::bspl::{Bspl, BsplBuilder};
+use lookup::dir24_8::{Dir24_8, Dir24_8Builder};
+use lookup::rib::Rib;
+use lookup::routes::{RoutesFile, parse_address, read_file};
+use lookup::trie::Trie;
+use lookup::{Address, Blob, Key6, Lpm, NextHopId, Prefix};
+use serde::Serialize;
+
+use crate::cli::{Algorithm, LpmArgs};
+use crate::failure::Failure;
+
+/// Addresses looked up in one call: a burst.
+const BATCH: usize = 256;
+
+/// Bad addresses that are shown.
+const SHOWN: usize = 10;
+
+/// A table of one family, whichever algorithm made it.
+struct Table<K> {
+    algorithm: &'static str,
+    bytes: usize,
+    routes: usize,
+    build: Duration,
+    lookup: Box<dyn Fn(&[K], &mut [NextHopId])>,
+}
+
+#[derive(Serialize)]
+struct FamilyFigures {
+    algorithm: &'static str,
+    routes: usize,
+    build_s: f64,
+    table_bytes: usize,
+    lookups: usize,
+    lookup_rate_mps: f64,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    read_s: f64,
+    problems: u64,
+    ipv4: FamilyFigures,
+    ipv6: FamilyFigures,
+    peak_memory_bytes: u64,
+}
+
+pub(crate) fn run(args: &LpmArgs) -> Result<(), Failure> {
+    let begin = Instant::now();
+    let routes = read_file(&args.routes).map_err(Failure::other)?;
+    let read = begin.elapsed();
+    tell_problems(args, &routes);
+    let (keys4, keys6, families) = read_addresses(args)?;
+    let table4 = match args.algorithm {
+        Algorithm::Trie => trie(rib(&routes.v4)),
+        _ => dir24_8(rib(&routes.v4))?,
+    };
+    let table6 = match args.algorithm {
+        Algorithm::Trie => trie(rib(&routes.v6)),
+        _ => bspl(rib(&routes.v6))?,
+    };
+    let (out4, time4) = lookup_all(&table4, &keys4);
+    let (out6, time6) = lookup_all(&table6, &keys6);
+    write_results(args, &families, &out4, &out6, &routes)?;
+    let figures = Figures {
+        read_s: read.as_secs_f64(),
+        problems: routes.problems.count,
+        ipv4: figures(&table4, keys4.len(), time4),
+        ipv6: figures(&table6, keys6.len(), time6),
+        peak_memory_bytes: peak_memory_bytes(),
+    };
+    print(&figures, args.json)
+}
+
+fn tell_problems(args: &LpmArgs, routes: &RoutesFile) {
+    for problem in &routes.problems.first {
+        eprintln!("warning: {}: {problem}", args.routes.display());
+    }
+    let more = routes.problems.count.saturating_sub(routes.problems.first.len() as u64);
+    if more > 0 {
+        eprintln!("warning: {}: and {more} more", args.routes.display());
+    }
+}
+
+/// The addresses of both families, and of which each line is.
+fn read_addresses(args: &LpmArgs) -> Result<(Vec<u32>, Vec<Key6>, Vec<bool>), Failure> {
+    let failed = |error| Failure::file(&args.addresses, error);
+    let mut input = BufReader::new(File::open(&args.addresses).map_err(failed)?);
+    let (mut keys4, mut keys6, mut is_v4) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut line, mut number, mut bad) = (Vec::new(), 0u64, Vec::new());
+    let mut bad_count = 0usize;
+    loop {
+        line.clear();
+        if input.read_until(b'\n', &mut line).map_err(failed)? == 0 {
+            break;
+        }
+        number += 1;
+        match parse_address(line.trim_ascii()) {
+            Some(IpAddr::V4(address)) => {
+                keys4.push(address.to_bits());
+                is_v4.push(true);
+            }
+            Some(IpAddr::V6(address)) => {
+                keys6.push(address.to_bits().key());
+                is_v4.push(false);
+            }
+            None => {
+                bad_count += 1;
+                if bad.len() < SHOWN {
+                    let text = String::from_utf8_lossy(line.trim_ascii());
+                    let text: String = text.chars().take(48).collect();
+                    bad.push(format!("line {number}: expected an address, found `{text}`"));
+                }
+            }
+        }
+    }
+    if bad_count > 0 {
+        let more = bad_count - bad.len();
+        let more = if more > 0 { format!("\n(and {more} more)") } else { String::new() };
+        return Err(Failure::file(&args.addresses, bad.join("\n") + &more));
+    }
+    Ok((keys4, keys6, is_v4))
+}
+
+fn rib<A: Address>(routes: &[(Prefix<A>, NextHopId)]) -> Rib<A> {
+    let mut rib = Rib::new();
+    for &(prefix, next_hop) in routes {
+        rib.insert(prefix, next_hop);
+    }
+    rib
+}
+
+fn dir24_8(routes: Rib<u32>) -> Result<Table<u32>, Failure> {
+    let (n, begin) = (routes.len(), Instant::now());
+    let limits = lookup::dir24_8::Limits::default();
+    let (_, blob) = Dir24_8Builder::build(routes, limits).map_err(Failure::other)?;
+    Ok(table("dir24-8", n, blob, begin, |blob, keys, out| match Dir24_8::new(blob) {
+        Some(table) => table.lookup(keys, out),
+        None => out.fill(lookup::NO_ROUTE),
+    }))
+}
+
+fn bspl(routes: Rib<u128>) -> Result<Table<Key6>, Failure> {
+    let (n, begin) = (routes.len(), Instant::now());
+    let (_, blob) = BsplBuilder::build(routes).map_err(Failure::other)?;
+    Ok(table("bspl", n, blob, begin, |blob, keys, out| match Bspl::new(blob) {
+        Some(table) => table.lookup(keys, out),
+        None => out.fill(lookup::NO_ROUTE),
+    }))
+}
+
+fn table<K: 'static>(
+    algorithm: &'static str,
+    routes: usize,
+    blob: Blob,
+    begin: Instant,
+    lookup: fn(&Blob, &[K], &mut [NextHopId]),
+) -> Table<K> {
+    Table {
+        algorithm,
+        bytes: blob.len_bytes(),
+        routes,
+        build: begin.elapsed(),
+        lookup: Box::new(move |keys, out| lookup(&blob, keys, out)),
+    }
+}
+
+fn trie<A: Address>(routes: Rib<A>) -> Table<A::Key>
+where
+    Trie<A>: Lpm<A::Key>,
+{
+    let begin = Instant::now();
+    let trie = Trie::build(&routes);
+    Table {
+        algorithm: "trie",
+        bytes: trie.len_bytes(),
+        routes: routes.len(),
+        build: begin.elapsed(),
+        lookup: Box::new(move |keys, out| trie.lookup(keys, out)),
+    }
+}
+
+fn lookup_all<K>(table: &Table<K>, keys: &[K]) -> (Vec<NextHopId>, Duration) {
+    let mut out = vec![0; keys.len()];
+    let begin = Instant::now();
+    for (keys, out) in keys.chunks(BATCH).zip(out.chunks_mut(BATCH)) {
+        (table.lookup)(keys, out);
+    }
+    (out, begin.elapsed())
+}
+
+fn write_results(
+    args: &LpmArgs,
+    is_v4: &[bool],
+    out4: &[NextHopId],
+    out6: &[NextHopId],
+    routes: &RoutesFile,
+) -> Result<(), Failure> {
+    let failed = |error| Failure::file(&args.results, error);
+    let mut file = BufWriter::new(File::create(&args.results).map_err(failed)?);
+    let (mut out4, mut out6) = (out4.iter(), out6.iter());
+    for &v4 in is_v4 {
+        let next_hop = if v4 { out4.next() } else { out6.next() };
+        match next_hop.copied().unwrap_or(lookup::NO_ROUTE) {
+            lookup::NO_ROUTE => writeln!(file, "-"),
+            next_hop => writeln!(file, "{}", routes.token(next_hop)),
+        }
+        .map_err(failed)?;
+    }
+    file.flush().map_err(failed)
+}
+
+fn figures<K>(table: &Table<K>, lookups: usize, time: Duration) -> FamilyFigures {
+    let seconds = time.as_secs_f64();
+    FamilyFigures {
+        algorithm: table.algorithm,
+        routes: table.routes,
+        build_s: table.build.as_secs_f64(),
+        table_bytes: table.bytes,
+        lookups,
+        lookup_rate_mps: if lookups == 0 { 0.0 } else { lookups as f64 / seconds / 1e6 },
+    }
+}
+
+fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(figures).map_err(Failure::other)?);
+        return Ok(());
+    }
+    println!("routes read in    {:.3} s", figures.read_s);
+    for (family, f) in [("IPv4", &figures.ipv4), ("IPv6", &figures.ipv6)] {
+        println!(
+            "{family} {:<8} {:>10} routes, built in {:.3} s, {} bytes; {} lookups, {:.1} Mlookups/s",
+            f.algorithm,
+            thousands(f.routes as u64),
+            f.build_s,
+            thousands(f.table_bytes as u64),
+            thousands(f.lookups as u64),
+            f.lookup_rate_mps,
+        );
+    }
+    println!("peak memory       {} bytes", thousands(figures.peak_memory_bytes));
+    Ok(())
+}
+
+/// The most memory this process has used, from the system's count; 0 where it has none.
+pub(crate) fn peak_memory_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
