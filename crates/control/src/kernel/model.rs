@@ -222,7 +222,8 @@ impl Model {
                 let key = decode::address(payload)?;
                 self.addresses.insert(key);
                 self.mark_address(key);
-                false
+                // The first address of an interface brings its dead IPv4 legs back to life.
+                key.1.addr().is_ipv4() && self.has_dead_leg_over(key.0)
             }
             rtm::DELADDR => {
                 let key = decode::address(payload)?;
@@ -414,6 +415,11 @@ impl Model {
                 |entry| matches!(entry.target, RawTarget::Object(id) if gone.contains(&id)),
             );
         }
+    }
+
+    fn has_dead_leg_over(&self, ifindex: u32) -> bool {
+        let dead = |raw: &RawLeg| raw.unusable && raw.leg.ifindex == ifindex;
+        self.raw_sets.0.iter().any(|set| set.iter().any(dead))
     }
 
     fn mark_link(&mut self, ifindex: u32) {

@@ -1,1 +1,215 @@
+//! Switching offloads off on interfaces whose peer is software.
+//!
+//! On a veth pair the kernel hands over frames whose checksums were never computed and segments
+//! larger than any wire carries, because it assumes that a network card or the other stack will
+//! finish them. A router that takes such frames off with AF_PACKET or AF_XDP would forward them
+//! as they are. So checksum, scatter-gather, segmentation and receive-merging offloads go off,
+//! as `ethtool -K IF tx off sg off tso off gso off gro off lro off` does.
+//!
+//! Done over the `ethtool` family of generic netlink (Linux 5.7 and later), which needs no ioctl
+//! and so no unsafe code. Features that the driver holds fixed are left alone.
 
+use netlink_packet_core::NLM_F_ACK;
+use netlink_sys::protocols::NETLINK_GENERIC;
+
+use crate::netlink::{Attributes, Client, Error, attributes};
+
+const GENL_ID_CTRL: u16 = 16;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+
+const ETHTOOL_MSG_FEATURES_GET: u8 = 11;
+const ETHTOOL_MSG_FEATURES_SET: u8 = 12;
+const FEATURES_HEADER: u16 = 1;
+const FEATURES_WANTED: u16 = 3;
+const FEATURES_ACTIVE: u16 = 4;
+const FEATURES_NOCHANGE: u16 = 5;
+const HEADER_DEV_NAME: u16 = 2;
+const BITSET_BITS: u16 = 3;
+const BITS_BIT: u16 = 1;
+const BIT_NAME: u16 = 2;
+const BIT_VALUE: u16 = 3;
+
+/// Features that were switched off while this exists; dropping it switches them on again.
+#[derive(Debug)]
+pub struct OffloadsOff {
+    name: String,
+    changed: Vec<String>,
+    restore: bool,
+}
+
+/// Whether a feature (by the kernel's name, `ethtool -k`) makes frames that no wire would carry
+/// or leaves work to a card.
+fn harmful(feature: &str) -> bool {
+    let sends = feature.starts_with("tx-")
+        && (feature.contains("checksum")
+            || feature.contains("segmentation")
+            || feature.contains("scatter-gather")
+            || feature.contains("gso"));
+    let merges = feature.starts_with("rx-") && (feature.contains("gro") || feature.contains("lro"));
+    sends || merges
+}
+
+/// Switches off what [`self`] is about on the interface of this name.
+///
+/// # Errors
+///
+/// If the interface does not exist, the kernel has no `ethtool` family, or refuses.
+pub fn set_offloads_off(name: &str) -> Result<OffloadsOff, Error> {
+    let mut ethtool = Ethtool::open()?;
+    let (active, fixed) = ethtool.features(name)?;
+    let changed: Vec<String> =
+        active.into_iter().filter(|feature| harmful(feature) && !fixed.contains(feature)).collect();
+    let off = OffloadsOff { name: name.to_owned(), changed, restore: true };
+    if !off.changed.is_empty() {
+        ethtool.set(name, &off.changed, false)?;
+    }
+    Ok(off)
+}
+
+impl OffloadsOff {
+    /// The features that were on, by the kernel's names.
+    pub fn changed(&self) -> &[String] {
+        &self.changed
+    }
+
+    /// Leaves them off for good.
+    pub fn keep(mut self) {
+        self.restore = false;
+    }
+
+    /// Switches them on again and says whether that worked.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_offloads_off`].
+    pub fn restore(mut self) -> Result<(), Error> {
+        self.restore = false;
+        self.switch_on()
+    }
+
+    fn switch_on(&self) -> Result<(), Error> {
+        if self.changed.is_empty() {
+            return Ok(());
+        }
+        Ethtool::open()?.set(&self.name, &self.changed, true)
+    }
+}
+
+impl Drop for OffloadsOff {
+    fn drop(&mut self) {
+        if self.restore {
+            let _ = self.switch_on(); // the interface may be gone
+        }
+    }
+}
+
+struct Ethtool {
+    client: Client,
+    family: u16,
+}
+
+fn genl(command: u8, attributes: &Attributes) -> Vec<u8> {
+    let mut body = vec![command, 1, 0, 0];
+    body.extend_from_slice(attributes.as_bytes());
+    body
+}
+
+impl Ethtool {
+    fn open() -> Result<Ethtool, Error> {
+        let what = "looking for the kernel's ethtool family";
+        let mut client = Client::new(NETLINK_GENERIC)?;
+        let mut asked = Attributes::new();
+        asked.text(CTRL_ATTR_FAMILY_NAME, "ethtool");
+        let mut family = None;
+        client.get(what, GENL_ID_CTRL, &genl(CTRL_CMD_GETFAMILY, &asked), |message| {
+            family = attributes(message.payload.get(4..).unwrap_or(&[]))
+                .find(|(kind, _)| *kind == CTRL_ATTR_FAMILY_ID)
+                .and_then(|(_, value)| value.try_into().ok())
+                .map(u16::from_ne_bytes);
+        })?;
+        let family = family.ok_or_else(|| Error::malformed(what, "no family number in it"))?;
+        Ok(Ethtool { client, family })
+    }
+
+    /// The features that are active, and those that cannot be changed.
+    fn features(&mut self, name: &str) -> Result<(Vec<String>, Vec<String>), Error> {
+        let mut asked = Attributes::new();
+        asked.nest(FEATURES_HEADER, |header| _ = header.text(HEADER_DEV_NAME, name));
+        let (mut active, mut fixed) = (Vec::new(), Vec::new());
+        let body = genl(ETHTOOL_MSG_FEATURES_GET, &asked);
+        let what = format!("reading the offloads of {name}");
+        self.client.get(&what, self.family, &body, |message| {
+            for (kind, value) in attributes(message.payload.get(4..).unwrap_or(&[])) {
+                match kind {
+                    FEATURES_ACTIVE => active = bit_names(value),
+                    FEATURES_NOCHANGE => fixed = bit_names(value),
+                    _ => {}
+                }
+            }
+        })?;
+        Ok((active, fixed))
+    }
+
+    fn set(&mut self, name: &str, features: &[String], on: bool) -> Result<(), Error> {
+        let mut asked = Attributes::new();
+        asked.nest(FEATURES_HEADER, |header| _ = header.text(HEADER_DEV_NAME, name));
+        asked.nest(FEATURES_WANTED, |bitset| {
+            bitset.nest(BITSET_BITS, |bits| {
+                for feature in features {
+                    bits.nest(BITS_BIT, |bit| {
+                        bit.text(BIT_NAME, feature);
+                        if on {
+                            bit.put(BIT_VALUE, &[]);
+                        }
+                    });
+                }
+            });
+        });
+        let body = genl(ETHTOOL_MSG_FEATURES_SET, &asked);
+        let verb = if on { "on" } else { "off" };
+        let what = format!("switching offloads of {name} {verb}");
+        self.client.change(&what, self.family, NLM_F_ACK, &body)
+    }
+}
+
+/// The names in a bitset that lists set bits (one with a mask lists clear ones without a value).
+fn bit_names(bitset: &[u8]) -> Vec<String> {
+    let has_mask = attributes(bitset).all(|(kind, _)| kind != 1); // ETHTOOL_A_BITSET_NOMASK
+    attributes(bitset)
+        .filter(|(kind, _)| *kind == BITSET_BITS)
+        .flat_map(|(_, bits)| attributes(bits))
+        .filter(|(kind, _)| *kind == BITS_BIT)
+        .filter(|(_, bit)| !has_mask || attributes(bit).any(|(kind, _)| kind == BIT_VALUE))
+        .filter_map(|(_, bit)| attributes(bit).find(|(kind, _)| *kind == BIT_NAME))
+        .map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmful;
+
+    #[test]
+    fn only_what_makes_odd_frames_is_switched_off() {
+        for name in [
+            "tx-checksum-ip-generic",
+            "tx-scatter-gather",
+            "tx-tcp-segmentation",
+            "tx-generic-segmentation",
+            "tx-gso-list",
+            "rx-gro",
+            "rx-gro-hw",
+            "rx-lro",
+            "rx-udp-gro-forwarding",
+        ] {
+            assert!(harmful(name), "{name}");
+        }
+        for name in
+            ["rx-vlan-hw-parse", "tx-vlan-hw-insert", "highdma", "rx-checksum", "rx-hashing"]
+        {
+            assert!(!harmful(name), "{name}");
+        }
+    }
+}
