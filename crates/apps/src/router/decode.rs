@@ -1,0 +1,295 @@
+//! Stage `decode`: one look at each packet, and the end of all that is not plain transit.
+//!
+//! | | |
+//! | --- | --- |
+//! | reads | the packets |
+//! | writes | `flags`, `l3`, `interface`, `flow_hash`, `dst4` or `dst6`; `src4` or `src6` for `rpf` |
+//! | next | `rpf` or `route` for transit and for what may be ours; `rewrite` for what the router answers |
+//! | forward | packets of the host, tagged, out of the interface's port |
+//! | host | ARP, neighbour discovery, link-local groups, broadcasts, unknown EtherTypes: where there is a twin |
+//! | drop | every anomaly under its own reason; not for us; multicast; source routes |
+//!
+//! Almost all packets are plain: whole, untagged or on a known subinterface, to our MAC, unicast,
+//! without options. They take one straight line; one branch sends everything else to the cold
+//! half in [`control`](super::control).
+//!
+//! The first line of a frame comes from memory, which takes longer than all the work on it: it is
+//! asked for [`AHEAD`] packets ahead.
+
+use chunk::{Chunk, Columns, DropReason, Packet, Verdict};
+use engine::{Context, MARK_FROM_HOST, Stage};
+use lookup::fib::{Fib, Interface};
+use packet::{Anomaly, Decoded, IpProtocol, Kind};
+
+use super::PipelineOptions;
+use super::columns::{Answer, RouterColumns, flags, is_live};
+use super::events::Events;
+use super::frames;
+
+/// Packets whose first line is on its way while one is decoded. Measured with `examples/cost.rs`.
+const AHEAD: usize = 16;
+
+/// Flags of a packet that is not plain.
+const ODD: u16 =
+    Decoded::HAS_OPTIONS | Decoded::SRC_MAC_GROUP | Decoded::DST_MULTICAST | Decoded::DST_BROADCAST;
+
+/// The stage.
+pub struct Decode {
+    with_source: bool,
+    pub(super) events: Events,
+}
+
+/// What the cold half found.
+pub(super) enum Outcome {
+    /// Goes on to the route, with these flags.
+    Route(u16),
+    /// The router answers it.
+    Answer(Answer),
+    /// For the twin of the interface it came in by.
+    Host,
+    /// Ends here.
+    Drop(DropReason),
+}
+
+impl Decode {
+    /// `with_source`: whether a later stage reads the source columns.
+    pub fn new(with_source: bool, options: &PipelineOptions) -> Self {
+        let events = Events::new(options.events.clone(), options.counters.clone());
+        Self { with_source, events }
+    }
+}
+
+/// The interface of the packet before, which is mostly that of the next one too.
+struct Known {
+    port: u16,
+    /// A frame is for us by this interface if its destination MAC, under the mask, is `mac`.
+    mask: u64,
+    mac: u64,
+}
+
+/// The group bit of a MAC address as a number.
+const GROUP: u64 = 1 << 40;
+
+impl Known {
+    fn new(fib: &Fib, port: u16) -> Option<Self> {
+        let interface = fib.interface(port).filter(|interface| interface.up)?;
+        let (mask, mac) = unicast_to(interface);
+        Some(Known { port, mask, mac })
+    }
+}
+
+/// Mask and value of unicast MAC addresses that `interface` takes packets for.
+fn unicast_to(interface: &Interface) -> (u64, u64) {
+    let [a, b, c, d, e, f] = interface.mac;
+    let mac = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+    if interface.any_mac { (GROUP, 0) } else { ((1 << 48) - 1, mac) }
+}
+
+/// The destination MAC of a frame as a number.
+#[inline(always)]
+fn destination_mac(frame: &[u8]) -> u64 {
+    frame.first_chunk().map_or(0, |first| u64::from_be_bytes(*first) >> 16)
+}
+
+/// The drop reason of an anomaly.
+pub const fn reason(anomaly: Anomaly) -> DropReason {
+    match anomaly {
+        Anomaly::None => DropReason::Unknown,
+        Anomaly::Truncated => DropReason::Truncated,
+        Anomaly::VlanTruncated => DropReason::VlanTruncated,
+        Anomaly::TooManyVlanTags => DropReason::VlanTooMany,
+        Anomaly::NonIp => DropReason::EtherTypeUnknown,
+        Anomaly::BadArp => DropReason::ArpMalformed,
+        Anomaly::BadVersion => DropReason::IpBadVersion,
+        Anomaly::BadHeaderLength => DropReason::IpBadHeaderLength,
+        Anomaly::BadTotalLength => DropReason::IpBadTotalLength,
+        Anomaly::BadChecksum => DropReason::IpBadChecksum,
+        Anomaly::MartianSource => DropReason::IpMartianSource,
+        Anomaly::MartianDestination => DropReason::IpMartianDestination,
+        Anomaly::ZeroLengthFragment => DropReason::IpZeroLengthFragment,
+        Anomaly::OverlongFragment => DropReason::IpOverlongFragment,
+        Anomaly::BadExtensionHeader => DropReason::Ip6ExtensionHeaders,
+        Anomaly::ExtensionHeaderLoop => DropReason::Ip6ExtensionLoop,
+        Anomaly::TooManyExtensionHeaders => DropReason::Ip6ExtensionsTooMany,
+    }
+}
+
+/// fe80::/10 by the high half of an address.
+#[inline(always)]
+pub(super) const fn is_link_local(high: u64) -> bool {
+    high >> 54 == 0xfe80 >> 6
+}
+
+/// Whether a decoded IPv6 packet needs the cold half: link-local addresses, neighbour discovery.
+#[inline(always)]
+fn is_special_v6(d: &Decoded) -> bool {
+    is_link_local(d.src[0])
+        | is_link_local(d.dst[0])
+        | (d.protocol == IpProtocol::ICMPV6 && (133..=137).contains(&(d.l4_word >> 24)))
+}
+
+impl Stage<Fib> for Decode {
+    fn name(&self) -> &'static str {
+        "decode"
+    }
+
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Fib>) {
+        let view = RouterColumns::view(&mut chunk.rows);
+        let packets = &mut chunk.packets[..];
+        for packet in packets.iter().take(AHEAD) {
+            packet.prefetch();
+        }
+        let mut known = packets.first().and_then(|packet| Known::new(cx.tables, packet.port));
+        for row in 0..packets.len() {
+            if let Some(ahead) = packets.get(row + AHEAD) {
+                ahead.prefetch();
+            }
+            if !is_live(view.verdict[row]) {
+                continue;
+            }
+            let packet = &packets[row];
+            let frame = packet.data();
+            let d = packet::decode(frame, packet.frame_len());
+            let family = match d.kind {
+                Kind::Ipv4 => flags::IPV4,
+                Kind::Ipv6 => flags::IPV6,
+                Kind::Arp | Kind::Other => 0,
+            };
+            let plain_at = match &known {
+                Some(known) => {
+                    (known.port == packet.port)
+                        & (destination_mac(frame) & known.mask == known.mac)
+                        & (d.vlan_count == 0)
+                        & (d.anomaly == Anomaly::None)
+                        & (d.flags & ODD == 0)
+                        & (packet.mark & MARK_FROM_HOST == 0)
+                        & (family != 0)
+                }
+                None => false,
+            };
+            let (found, interface) = match &known {
+                Some(known) if plain_at && (family == flags::IPV4 || !is_special_v6(&d)) => {
+                    (family, known.port)
+                }
+                _ => {
+                    let settled = self.settle(&mut packets[row], &d, cx);
+                    match settled {
+                        Ok(fill) => fill,
+                        Err(verdict) => {
+                            view.verdict[row] = verdict.0;
+                            // The next packet is likely to come from here too.
+                            if known.as_ref().is_none_or(|k| k.port != packets[row].port) {
+                                known = Known::new(cx.tables, packets[row].port);
+                            }
+                            continue;
+                        }
+                    }
+                }
+            };
+            view.flags[row] = found;
+            view.l3[row] = d.l3_offset as u8;
+            view.interface[row] = interface;
+            view.flow_hash[row] = packet::flow::flow_hash(&d);
+            if family == flags::IPV4 {
+                view.dst4[row] = d.dst_v4();
+                if self.with_source {
+                    view.src4[row] = d.src_v4();
+                }
+            } else {
+                view.dst6[row] = d.dst;
+                if self.with_source {
+                    view.src6[row] = d.src;
+                }
+            }
+        }
+    }
+
+    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &Fib) -> String {
+        let packet = &chunk.packets[row];
+        let d = packet::decode(packet.data(), packet.frame_len());
+        let port = packet.port;
+        let interface = tables
+            .classify(port, d.vlan_count, d.vlan_tci)
+            .and_then(|index| tables.interface(index))
+            .map_or_else(|| format!("port {port}"), |interface| interface.name.clone());
+        let mut text = match (d.src_ip(), d.dst_ip()) {
+            (Some(src), Some(dst)) => {
+                let (protocol, ttl, len) = (d.protocol, d.ttl, d.ip_total_len);
+                format!("{src} > {dst} {protocol} ttl {ttl} length {len} in by {interface}")
+            }
+            _ => format!("{} in by {interface}", d.ethertype),
+        };
+        if d.anomaly != Anomaly::None {
+            text = format!("{text}: {}", d.anomaly.name());
+        }
+        text
+    }
+}
+
+impl Decode {
+    /// A packet that is not plain: its flags and interface, or its verdict.
+    #[cold]
+    #[inline(never)]
+    fn settle(
+        &mut self,
+        packet: &mut Packet,
+        d: &Decoded,
+        cx: &Context<'_, Fib>,
+    ) -> Result<(u16, u16), Verdict> {
+        let drop = |reason| Err(Verdict::drop(reason));
+        if packet.mark & MARK_FROM_HOST != 0 {
+            return Err(from_host(packet, cx.tables));
+        }
+        // The link layer comes first: what is not for us is not judged.
+        let unreadable = packet.data().len() < frames::ETHERNET_LEN
+            || matches!(d.anomaly, Anomaly::VlanTruncated | Anomaly::TooManyVlanTags);
+        if unreadable {
+            return drop(reason(d.anomaly));
+        }
+        let Some(index) = cx.tables.classify(packet.port, d.vlan_count, d.vlan_tci) else {
+            return drop(if d.vlan_count > 0 {
+                DropReason::VlanUnknown
+            } else {
+                DropReason::InterfaceDown
+            });
+        };
+        let Some(interface) = cx.tables.interface(index).filter(|interface| interface.up) else {
+            return drop(DropReason::InterfaceDown);
+        };
+        if d.has(Decoded::SRC_MAC_GROUP) {
+            return drop(DropReason::SourceMacGroup);
+        }
+        let to = destination_mac(packet.data());
+        let (mask, mac) = unicast_to(interface);
+        if to & GROUP == 0 && to & mask != mac {
+            return drop(DropReason::NotForUs);
+        }
+        match self.judge(packet, d, index, interface, cx) {
+            Outcome::Route(flags) => Ok((flags, index)),
+            Outcome::Answer(answer) => Ok((answer.encode(), index)),
+            Outcome::Host => {
+                frames::strip_tags(packet, usize::from(d.l3_offset));
+                Err(Verdict::host(index))
+            }
+            Outcome::Drop(reason) => drop(reason),
+        }
+    }
+}
+
+/// A frame that the twin of an interface sent: tagged, and out.
+fn from_host(packet: &mut Packet, fib: &Fib) -> Verdict {
+    match fib.interface(packet.port) {
+        None => Verdict::drop(DropReason::TxNoPort),
+        Some(interface) if !interface.up => Verdict::drop(DropReason::TxPortDown),
+        Some(_) if packet.data().len() < frames::ETHERNET_LEN => {
+            Verdict::drop(DropReason::Truncated)
+        }
+        Some(interface) => {
+            if frames::push_tags(packet, &interface.tags) {
+                Verdict::forward(interface.port)
+            } else {
+                Verdict::drop(DropReason::NoCells)
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! ICMP and ICMPv6 errors: which one, from which address, whereto, how many.
+//!
+//! An error has the address of the interface by which the packet came in (RFC 1812 §4.3.2.4,
+//! RFC 4443 §2.2), another interface's where that has none. It is routed like any packet to the
+//! offender's source; where the route gives no finished link header it goes straight back to the
+//! station that the packet came from. A token bucket per worker bounds them (RFC 1812 §4.3.2.8,
+//! RFC 4443 §2.4 f).
+
+use chunk::{Packet, Verdict};
+use engine::Context;
+use lookup::fib::{Fib, Interface, Options};
+use packet::checksum::update_u16;
+use packet::icmp_error::{
+    Icmpv4Error, Icmpv6Error, build_icmpv4_error, build_icmpv6_error, may_send_icmpv4_error,
+    may_send_icmpv6_error,
+};
+use packet::{icmpv4, icmpv6};
+
+use super::columns::Decision;
+use super::control::{ethertype, ipv4, ipv6};
+use super::decode::is_link_local;
+use super::frames::{self, Link};
+use super::rewrite::{Rewrite, Transit, derived, ip_address};
+use super::route::decide;
+
+/// Why a packet cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Problem {
+    /// TTL or hop limit 0 or 1.
+    TtlExceeded,
+    /// No route.
+    NoRoute,
+    /// A route that says unreachable.
+    Unreachable,
+    /// The neighbour did not answer.
+    NeighbourFailed,
+    /// Longer than the next link's MTU (bytes), and not to be fragmented.
+    TooBig(u16),
+    /// A link-local source with a destination beyond the link.
+    BeyondScope,
+    /// A malformed IPv4 option at this offset.
+    BadOption(u8),
+}
+
+impl Problem {
+    /// RFC 792, RFC 1812 §4.3.3 and §5.2.7.1.
+    const fn icmpv4(self) -> Icmpv4Error {
+        match self {
+            Problem::TtlExceeded => Icmpv4Error::TtlExceeded,
+            Problem::NoRoute => Icmpv4Error::Unreachable(icmpv4::unreachable::NET),
+            Problem::Unreachable | Problem::NeighbourFailed | Problem::BeyondScope => {
+                Icmpv4Error::Unreachable(icmpv4::unreachable::HOST)
+            }
+            Problem::TooBig(mtu) => Icmpv4Error::FragmentationNeeded { mtu },
+            Problem::BadOption(pointer) => Icmpv4Error::ParameterProblem { pointer },
+        }
+    }
+
+    /// RFC 4443 §3.
+    const fn icmpv6(self) -> Icmpv6Error {
+        match self {
+            Problem::TtlExceeded => Icmpv6Error::HopLimitExceeded,
+            Problem::NoRoute => Icmpv6Error::Unreachable(icmpv6::unreachable::NO_ROUTE),
+            Problem::Unreachable | Problem::NeighbourFailed => {
+                Icmpv6Error::Unreachable(icmpv6::unreachable::ADDRESS)
+            }
+            Problem::BeyondScope => Icmpv6Error::Unreachable(icmpv6::unreachable::BEYOND_SCOPE),
+            Problem::TooBig(mtu) => Icmpv6Error::PacketTooBig { mtu: mtu as u32 },
+            Problem::BadOption(pointer) => {
+                Icmpv6Error::ParameterProblem { code: 0, pointer: pointer as u32 }
+            }
+        }
+    }
+}
+
+/// A token bucket whose tokens are counted in nanoseconds of waiting.
+pub(super) struct Limit {
+    credit_ns: u64,
+    seen_ns: Option<u64>,
+}
+
+impl Limit {
+    pub(super) const fn new() -> Self {
+        Self { credit_ns: 0, seen_ns: None }
+    }
+
+    /// Takes a token. The bucket starts full; time that runs backwards fills nothing.
+    pub(super) fn take(&mut self, options: &Options, now_ns: u64) -> bool {
+        if options.icmp_rate == 0 {
+            return false;
+        }
+        let token_ns = (1_000_000_000 / u64::from(options.icmp_rate)).max(1);
+        let full_ns = token_ns.saturating_mul(u64::from(options.icmp_burst.max(1)));
+        let passed_ns = self.seen_ns.map_or(full_ns, |seen| now_ns.saturating_sub(seen));
+        self.seen_ns = Some(now_ns.max(self.seen_ns.unwrap_or(0)));
+        self.credit_ns = self.credit_ns.saturating_add(passed_ns).min(full_ns);
+        let granted = self.credit_ns >= token_ns;
+        if granted {
+            self.credit_ns -= token_ns;
+        }
+        granted
+    }
+}
+
+impl Rewrite {
+    /// Makes the error about `packet`, if one may be sent now.
+    pub(super) fn report(
+        &mut self,
+        packet: &Packet,
+        transit: Transit,
+        problem: Problem,
+        cx: &mut Context<'_, Fib>,
+    ) {
+        let is_v4 = transit.is_v4();
+        let original = transit.ip(packet);
+        let to_group = packet.data().first().is_none_or(|first| first & 1 != 0);
+        let allowed = if is_v4 {
+            may_send_icmpv4_error(original, to_group)
+        } else {
+            may_send_icmpv6_error(original, problem.icmpv6(), to_group)
+        };
+        if !allowed {
+            return;
+        }
+        let Some(link) = reply_link(packet, transit, cx.tables) else { return };
+        let to = transit.addresses(packet).0;
+        let Some(source) = own_address(cx.tables, transit.interface, is_v4, to) else { return };
+        if !self.limit.take(cx.tables.options(), cx.now_ns) {
+            self.counters.icmp_errors_withheld.add(1);
+            return;
+        }
+        let start = link.header().len();
+        let out = &mut self.piece[start..];
+        let len = if is_v4 {
+            build_icmpv4_error(original, problem.icmpv4(), ipv4(source), out)
+        } else {
+            build_icmpv6_error(original, problem.icmpv6(), ipv6(source), out)
+        };
+        let Some(len) = len else { return };
+        if self.emit_piece(&link, len, is_v4, packet.time_ns, cx) {
+            self.counters.icmp_errors_sent.add(1);
+        }
+    }
+
+    /// Turns the `len` bytes of an IP packet behind the link header's place in `piece` into a frame.
+    /// `false` when no cell is free: there is nothing to be done about an answer then.
+    pub(super) fn emit_piece(
+        &mut self,
+        link: &Link,
+        len: usize,
+        is_v4: bool,
+        time_ns: u64,
+        cx: &mut Context<'_, Fib>,
+    ) -> bool {
+        let start = link.header().len();
+        self.piece[..start].copy_from_slice(link.header());
+        set_ttl(&mut self.piece[start..start + len], is_v4, cx.tables.options().ttl);
+        let Some(mut frame) = Packet::copy_from(cx.pool, &self.piece[..start + len]) else {
+            return false;
+        };
+        frame.time_ns = time_ns;
+        self.made.push((frame, Verdict::forward(link.port)));
+        true
+    }
+}
+
+/// Sets the TTL of a packet of ours.
+fn set_ttl(ip: &mut [u8], is_v4: bool, ttl: u8) {
+    if is_v4 {
+        let Some(header) = ip.first_chunk_mut::<20>() else { return };
+        let old = u16::from_be_bytes([header[8], header[9]]);
+        let new = u16::from_be_bytes([ttl, header[9]]);
+        let checksum = u16::from_be_bytes([header[10], header[11]]);
+        header[8] = ttl;
+        [header[10], header[11]] = update_u16(checksum, old, new).to_be_bytes();
+    } else if let Some(hop_limit) = ip.get_mut(7) {
+        *hop_limit = ttl;
+    }
+}
+
+/// The link by which something is sent to the source of `packet`: as the route says; straight back
+/// where the route has no finished header. `None` if nothing is to be sent there.
+pub(super) fn reply_link(packet: &Packet, transit: Transit, fib: &Fib) -> Option<Link> {
+    let is_v4 = transit.is_v4();
+    let to = transit.addresses(packet).0;
+    let ethertype = ethertype(is_v4);
+    let back = || {
+        let mac = frames::source_mac(packet.data());
+        let interface = fib.interface(transit.interface)?;
+        mac.is_unicast().then(|| Link::new(interface, mac, ethertype))
+    };
+    if !is_v4 && is_link_local(to[0]) {
+        return back();
+    }
+    let address = ip_address(is_v4, to);
+    let (known, interface, neighbour) =
+        match decide(fib, fib.lookup_one(address), transit.flow_hash).ok()? {
+            Decision::Adjacency(index) => {
+                let adjacency = fib.adjacency(index)?;
+                let neighbour = ip_address(adjacency.family != 6, adjacency.address);
+                (Some(adjacency), adjacency.interface, neighbour)
+            }
+            Decision::Connected(interface) => {
+                (fib.neighbour(interface, address).map(|(a, _)| a), interface, address)
+            }
+            Decision::NoRoute => return back(),
+            // Nobody is there, or we ourselves.
+            Decision::Unreachable | Decision::Local(_) | Decision::Broadcast(_) => return None,
+        };
+    match known {
+        Some(adjacency) if adjacency.resolved != 0 => Link::of(adjacency, ethertype),
+        _ if fib.options().derive_neighbours => derived(fib, interface, neighbour, ethertype),
+        _ => back(),
+    }
+}
+
+/// The address of ours that stands in what is sent to `to` about a packet from `interface`.
+fn own_address(fib: &Fib, interface: u16, is_v4: bool, to: [u64; 2]) -> Option<[u64; 2]> {
+    let of = |record: &Interface| {
+        if is_v4 {
+            return record.addresses4.first().map(|own| [0, u64::from(own.0)]);
+        }
+        // An address of the scope of the one that it is sent to.
+        let near = is_link_local(to[0]);
+        let fits = |own: &&([u64; 2], u8)| is_link_local(own.0[0]) == near;
+        record.addresses6.iter().find(fits).map(|own| own.0)
+    };
+    let own = fib.interface(interface).and_then(of);
+    own.or_else(|| fib.interfaces().find_map(|(_, record)| of(record)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bucket_gives_a_burst_and_then_the_rate() {
+        let options = Options { icmp_rate: 10, icmp_burst: 3, ..Options::default() };
+        let mut limit = Limit::new();
+        let start = 1_700_000_000_000_000_000;
+        let granted =
+            |limit: &mut Limit, at: u64| (0..10).filter(|_| limit.take(&options, at)).count();
+        assert_eq!(granted(&mut limit, start), 3);
+        assert_eq!(granted(&mut limit, start + 99_999_999), 0);
+        assert_eq!(granted(&mut limit, start + 100_000_000), 1);
+        assert_eq!(granted(&mut limit, start), 0, "time that runs back fills nothing");
+        assert_eq!(granted(&mut limit, start + 60_000_000_000), 3, "no more than the burst");
+        assert!(!limit.take(&Options { icmp_rate: 0, ..options }, start + 90_000_000_000));
+    }
+}

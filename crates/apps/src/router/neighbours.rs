@@ -1,0 +1,240 @@
+//! Packets that wait for a neighbour's MAC address.
+//!
+//! A queue for each (interface, address), first in first out, bounded each and in total by the
+//! options: a scan of a connected network must not eat the cells. All queues lie in one slab of
+//! slots, linked by number, which grows to the bound once and is recycled.
+//!
+//! ```text
+//!  index: (interface, address) ─▶ place in queues
+//!  queues: [ key, head, tail, count ]      slots: [ packet, next ] …      free ─▶ slot ─▶ slot
+//! ```
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use chunk::Packet;
+use lookup::fib::Options;
+
+use super::rewrite::Transit;
+
+/// A neighbour: its interface and its address.
+pub(super) type Key = (u16, IpAddr);
+
+const NONE: u32 = u32::MAX;
+
+/// All packets that wait at one worker.
+pub(super) struct Waiting {
+    slots: Vec<Slot>,
+    free: u32,
+    queues: Vec<Queue>,
+    index: HashMap<Key, u32>,
+    len: usize,
+    wait_ns: u64,
+}
+
+struct Slot {
+    held: Option<(Packet, Transit)>,
+    next: u32,
+}
+
+/// The packets of one neighbour.
+pub(super) struct Queue {
+    key: Key,
+    head: u32,
+    tail: u32,
+    len: u32,
+    /// Whether the resolver was told.
+    told: bool,
+}
+
+impl Waiting {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: NONE,
+            queues: Vec::new(),
+            index: HashMap::new(),
+            len: 0,
+            wait_ns: Options::default().neighbour_wait_ns,
+        }
+    }
+
+    /// Packets that wait.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// When the first of them has waited long enough.
+    pub(super) fn expires_ns(&self) -> Option<u64> {
+        let since = self.queues.iter().filter_map(|q| {
+            self.slots[q.head as usize].held.as_ref().map(|(_, transit)| transit.since_ns)
+        });
+        since.min().map(|since| since.saturating_add(self.wait_ns))
+    }
+
+    pub(super) fn set_wait_ns(&mut self, wait_ns: u64) {
+        self.wait_ns = wait_ns;
+    }
+
+    /// Takes `packet` over, leaving an empty one; the place of its queue. An error, and nothing
+    /// taken, when the queue or all of them are full.
+    pub(super) fn push(
+        &mut self,
+        key: Key,
+        packet: &mut Packet,
+        transit: Transit,
+        options: &Options,
+    ) -> Result<usize, ()> {
+        let total = options.neighbour_queue_total_packets as usize;
+        if self.len >= total {
+            return Err(());
+        }
+        if self.slots.capacity() < total {
+            // Once, at the first miss, or when the options allow more. Room for twice as many
+            // keys as can be: then the map cleans up after removals without growing.
+            self.slots.reserve_exact(total - self.slots.len());
+            self.queues.reserve_exact(total - self.queues.len());
+            self.index.reserve(2 * total);
+        }
+        let place = match self.index.get(&key) {
+            Some(&place) => place as usize,
+            None => {
+                self.index.insert(key, self.queues.len() as u32);
+                self.queues.push(Queue { key, head: NONE, tail: NONE, len: 0, told: false });
+                self.queues.len() - 1
+            }
+        };
+        if self.queues[place].len >= options.neighbour_queue_packets {
+            if self.queues[place].len == 0 {
+                self.take(place); // a bound of zero: leave no empty queue behind
+            }
+            return Err(());
+        }
+        let held = Some((std::mem::replace(packet, Packet::empty()), transit));
+        let slot = Slot { held, next: NONE };
+        let number = if self.free == NONE {
+            self.slots.push(slot);
+            self.slots.len() as u32 - 1
+        } else {
+            let number = self.free;
+            self.free = std::mem::replace(&mut self.slots[number as usize], slot).next;
+            number
+        };
+        let queue = &mut self.queues[place];
+        if queue.tail == NONE {
+            queue.head = number;
+        } else {
+            self.slots[queue.tail as usize].next = number;
+        }
+        queue.tail = number;
+        queue.len += 1;
+        self.len += 1;
+        Ok(place)
+    }
+
+    /// Key and first packet of the queue at `place`; `None` behind the last one.
+    pub(super) fn first(&self, place: usize) -> Option<(Key, &(Packet, Transit))> {
+        let queue = self.queues.get(place)?;
+        Some((queue.key, self.slots[queue.head as usize].held.as_ref()?))
+    }
+
+    /// Tells the resolver about the queue at `place`, if it has not been told: `tell` says whether
+    /// that worked.
+    pub(super) fn tell(&mut self, place: usize, tell: impl FnOnce() -> bool) {
+        if let Some(queue) = self.queues.get_mut(place)
+            && !queue.told
+        {
+            queue.told = tell();
+        }
+    }
+
+    /// Takes the queue at `place` out of the order; the last one moves there. Its packets still
+    /// count until they are popped.
+    pub(super) fn take(&mut self, place: usize) -> Queue {
+        let queue = self.queues.swap_remove(place);
+        self.index.remove(&queue.key);
+        if let Some(moved) = self.queues.get(place) {
+            self.index.insert(moved.key, place as u32);
+        }
+        queue
+    }
+
+    /// The next packet of a queue that was taken.
+    pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<(Packet, Transit)> {
+        let slot = self.slots.get_mut(queue.head as usize)?;
+        let number = std::mem::replace(&mut queue.head, slot.next);
+        slot.next = self.free;
+        self.free = number;
+        self.len -= 1;
+        slot.held.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chunk::{HugePages, Pool, Region};
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, VecDeque};
+
+    fn key(n: u8) -> Key {
+        (u16::from(n % 2), IpAddr::from([10, 0, 0, n]))
+    }
+
+    fn transit(n: u32) -> Transit {
+        Transit { flags: 1, l3: 14, interface: 0, flow_hash: n, since_ns: n.into() }
+    }
+
+    proptest! {
+        /// Against a map of deques: bounds, order, counts.
+        #[test]
+        fn queues_are_bounded_and_in_order(steps in prop::collection::vec((any::<bool>(), 0u8..12), 0..400)) {
+            let (_, depot) = Region::new(64, HugePages::Off).unwrap();
+            let mut pool = Pool::new(depot.clone(), 8);
+            let options = Options {
+                neighbour_queue_packets: 4,
+                neighbour_queue_total_packets: 20,
+                ..Options::default()
+            };
+            let mut waiting = Waiting::new();
+            let mut twin: BTreeMap<Key, VecDeque<u32>> = BTreeMap::new();
+            for (serial, (push, n)) in (0u32..).zip(steps) {
+                let total: usize = twin.values().map(VecDeque::len).sum();
+                prop_assert_eq!(waiting.len(), total);
+                let first = twin.values().filter_map(|q| q.front()).min();
+                prop_assert_eq!(
+                    waiting.expires_ns(),
+                    first.map(|&s| u64::from(s) + options.neighbour_wait_ns)
+                );
+                if push {
+                    let mut packet = Packet::copy_from(&mut pool, &[n]).unwrap();
+                    let fits = total < 20 && twin.get(&key(n)).map_or(0, VecDeque::len) < 4;
+                    let pushed = waiting.push(key(n), &mut packet, transit(serial), &options);
+                    prop_assert_eq!(pushed.is_ok(), fits);
+                    prop_assert_eq!(packet.is_empty(), fits);
+                    packet.free(&mut pool);
+                    if fits {
+                        twin.entry(key(n)).or_default().push_back(serial);
+                    }
+                } else if let Some((found, _)) = waiting.first(n.into()) {
+                    let mut queue = waiting.take(n.into());
+                    for serial in twin.remove(&found).unwrap() {
+                        let (packet, transit) = waiting.pop(&mut queue).unwrap();
+                        prop_assert_eq!(transit.flow_hash, serial);
+                        packet.free(&mut pool);
+                    }
+                    prop_assert!(waiting.pop(&mut queue).is_none());
+                }
+            }
+            while waiting.first(0).is_some() {
+                let mut queue = waiting.take(0);
+                while let Some((packet, _)) = waiting.pop(&mut queue) {
+                    packet.free(&mut pool);
+                }
+            }
+            prop_assert_eq!(waiting.len(), 0);
+            drop(pool);
+            prop_assert_eq!(depot.available(), 64);
+        }
+    }
+}

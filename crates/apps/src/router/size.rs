@@ -1,0 +1,125 @@
+//! Packets that are longer than the next link takes.
+//!
+//! What counts is the IP packet's length, not the frame's: bytes behind the packet (padding, or
+//! the rest of a captured 1 MB frame, which no total length can express) are cut off where the
+//! frame does not fit with them.
+//!
+//! IPv4 packets without DF leave in fragments (RFC 791 §3.2), in order and all or none. Others cause
+//! fragmentation needed (RFC 1191) or packet too big (RFC 8201).
+
+use chunk::{DropReason, Packet, Verdict};
+use engine::Context;
+use lookup::fib::Fib;
+use packet::checksum::ipv4_decrement_ttl;
+use packet::fragment::Fragmenter;
+
+use super::errors::Problem;
+use super::frames::Link;
+use super::rewrite::{Rewrite, Transit};
+
+impl Rewrite {
+    /// Makes `packet` fit the MTU of `link`. `Err` is its verdict: it left in fragments or is
+    /// dropped.
+    pub(super) fn fit(
+        &mut self,
+        packet: &mut Packet,
+        transit: Transit,
+        link: &Link,
+        cx: &mut Context<'_, Fib>,
+    ) -> Result<(), Verdict> {
+        let len = transit.ip_len(packet);
+        if len <= usize::from(link.mtu) {
+            return self.trim(packet, transit.l3(), len, cx);
+        }
+        const DONT_FRAGMENT: u8 = 0x40;
+        let may_fragment = transit.is_v4()
+            && cx.tables.options().fragment
+            && transit.ip(packet).get(6).is_some_and(|byte| byte & DONT_FRAGMENT == 0);
+        if !may_fragment {
+            self.report(packet, transit, Problem::TooBig(link.mtu), cx);
+            return Err(Verdict::drop(if transit.is_v4() {
+                DropReason::FragmentationNeeded
+            } else {
+                DropReason::TooBig
+            }));
+        }
+        Err(self.fragment(packet, transit, link, cx))
+    }
+
+    /// Cuts off what stands behind an IP packet of `len` bytes.
+    fn trim(
+        &mut self,
+        packet: &mut Packet,
+        l3: usize,
+        len: usize,
+        cx: &mut Context<'_, Fib>,
+    ) -> Result<(), Verdict> {
+        if packet.truncate(l3 + len) {
+            return Ok(());
+        }
+        // A chain cannot be cut: the part that counts moves to cells of its own.
+        gather(packet, 0, l3 + len, &mut self.linear);
+        let Some(mut short) = Packet::copy_from(cx.pool, &self.linear) else {
+            return Err(Verdict::drop(DropReason::NoCells));
+        };
+        (short.time_ns, short.port, short.mark) = (packet.time_ns, packet.port, packet.mark);
+        std::mem::replace(packet, short).free(cx.pool);
+        Ok(())
+    }
+
+    fn fragment(
+        &mut self,
+        packet: &mut Packet,
+        transit: Transit,
+        link: &Link,
+        cx: &mut Context<'_, Fib>,
+    ) -> Verdict {
+        let l3 = transit.l3();
+        gather(packet, l3, transit.ip_len(packet), &mut self.linear);
+        ipv4_decrement_ttl(&mut self.linear);
+        let Some(fragments) = Fragmenter::new(&self.linear, link.mtu) else {
+            // Only an MTU with no room behind the header is left as a cause.
+            self.report(packet, transit, Problem::TooBig(link.mtu), cx);
+            return Verdict::drop(DropReason::FragmentationNeeded);
+        };
+        let first = self.made.len();
+        for fragment in fragments {
+            let (link_header, ip_header) = (link.header(), fragment.header());
+            let payload = self.linear.get(fragment.payload.clone()).unwrap_or_default();
+            let mut len = 0;
+            for part in [link_header, ip_header, payload] {
+                self.piece[len..len + part.len()].copy_from_slice(part);
+                len += part.len();
+            }
+            let Some(mut frame) = Packet::copy_from(cx.pool, &self.piece[..len]) else {
+                for (frame, _) in self.made.drain(first..) {
+                    frame.free(cx.pool);
+                }
+                return Verdict::drop(DropReason::NoCells);
+            };
+            frame.time_ns = packet.time_ns;
+            self.made.push((frame, Verdict::forward(link.port)));
+        }
+        self.counters.fragmented.add(1);
+        self.counters.fragments_made.add((self.made.len() - first) as u64);
+        std::mem::replace(packet, Packet::empty()).free(cx.pool);
+        Verdict::TAKEN
+    }
+}
+
+/// Copies `len` bytes of a frame from `from` on, over all its cells, to `out`.
+pub(super) fn gather(packet: &Packet, from: usize, len: usize, out: &mut Vec<u8>) {
+    out.clear();
+    let (mut skip, mut left) = (from, len);
+    for segment in packet.segments() {
+        let start = skip.min(segment.len());
+        skip -= start;
+        let part = &segment[start..];
+        let part = &part[..part.len().min(left)];
+        out.extend_from_slice(part);
+        left -= part.len();
+        if left == 0 {
+            break;
+        }
+    }
+}
