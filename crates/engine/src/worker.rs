@@ -33,7 +33,7 @@ use crate::ring::{Bell, Passed};
 use crate::stage::{Context, Segment, Shade, Stage, Versions};
 
 /// Set in [`Packet::mark`] of packets that come from a twin: the host sends them.
-pub const MARK_FROM_HOST: u32 = 1;
+pub const MARK_FROM_HOST: u32 = 1 << 31;
 
 /// How often `tick` is called at least, while a worker is awake.
 const TICK: Duration = Duration::from_millis(10);
@@ -309,7 +309,7 @@ impl<V: Versions> Worker<V> {
             let slot = &mut self.rx[i];
             let n = slot.queue.recv(&mut self.pool, &mut self.inbox, self.chunk_packets);
             if n == 0 {
-                if let Some(error) = slot.queue.take_error() {
+                while let Some(error) = slot.queue.take_error() {
                     (self.on_error)(slot.port, &error);
                 }
                 continue;
