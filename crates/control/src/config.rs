@@ -123,9 +123,13 @@ fn parse_in(
 ) -> Result<(Config, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (table, syntax) = toml::de::DeTable::parse_recoverable(text);
     let mut walk = walk::Walk::new(text, &syntax);
-    let (config, spans) = read::config(table.get_ref(), known, folder, &mut walk);
+    let cores = match known.cores {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        cores => cores,
+    };
+    let (config, spans) = read::config(table.get_ref(), known, cores, folder, &mut walk);
     if walk.is_whole() {
-        check::check(&config, &spans, known, &mut walk);
+        check::check(&config, &spans, cores, &mut walk);
     }
     let diagnostics = walk.into_diagnostics();
     if diagnostics.iter().any(|d| d.severity == Severity::Error) {

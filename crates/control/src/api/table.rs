@@ -89,10 +89,10 @@ fn print(columns: &[&str], rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut out = String::new();
-    for row in std::iter::once(&titles).chain(rows) {
+    for (n, row) in std::iter::once(&titles).chain(rows).enumerate() {
         let mut line = String::new();
         for (i, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-            let cell = if cell.is_empty() { "-" } else { cell };
+            let cell = if cell.is_empty() && n > 0 { "-" } else { cell };
             if i > 0 {
                 line.push_str("  ");
             }

@@ -1,5 +1,51 @@
+//! Comparisons between parts of a file whose values are each right on their own.
+
+mod addresses;
+mod ports;
+mod routes;
+
 use super::read::Spans;
 use super::types::*;
 use super::walk::Walk;
-use super::*;
-pub(super) fn check(_c: &Config, _s: &Spans, _k: &KnownStages, _w: &mut Walk<'_>) {}
+
+/// Runs every check. `cores`: CPUs that the process may use.
+pub(super) fn check(config: &Config, spans: &Spans, cores: usize, walk: &mut Walk<'_>) {
+    system(config, spans, cores, walk);
+    ports::check(config, spans, walk);
+    addresses::check(config, spans, walk);
+    routes::check(config, spans, walk);
+}
+
+fn system(config: &Config, spans: &Spans, cores: usize, walk: &mut Walk<'_>) {
+    let System { workers, cpus, cells, .. } = &config.system;
+    let place = &spans.system;
+    if place.has("workers") && *workers > cores {
+        let message = format!("{workers} workers, but the process may use {cores} CPUs");
+        walk.warning(place.at("workers"), message)
+            .expected(format!("at most {cores}"))
+            .help("workers that share a CPU wait for each other");
+    }
+    if !cpus.is_empty() && cpus.len() < *workers {
+        let message = format!("`cpus` has {}, `workers` is {workers}", cpus.len());
+        walk.error(place.at("cpus"), message).expected("one CPU for each worker");
+    }
+    let mut sorted = cpus.clone();
+    sorted.sort_unstable();
+    if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        walk.error(place.at("cpus"), format!("CPU {} stands twice in `cpus`", pair[0]))
+            .expected("each CPU once");
+    }
+    // One chunk at receive, one under shade, one at transmit, one in refill.
+    let least = 4 * config.engine.chunk;
+    if *cells < least {
+        let span = if place.has("cells") { place.at("cells") } else { spans.engine.at("chunk") };
+        let message = format!("{cells} cells for chunks of {}", config.engine.chunk);
+        walk.error(span, message).expected(format!("at least {least} cells, four chunks"));
+    }
+    let Router { arp_queue_packets, arp_queue_total_packets, .. } = config.router;
+    if arp_queue_packets > arp_queue_total_packets {
+        let span = spans.router.at("arp_queue_packets");
+        walk.error(span, "the queue of one neighbour is longer than all together")
+            .expected(format!("at most `arp_queue_total_packets`, {arp_queue_total_packets}"));
+    }
+}

@@ -1,7 +1,8 @@
 //! What a reload has to do: the difference between two configurations.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
+use std::hash::Hash;
 
 use super::Config;
 use super::types::*;
@@ -302,7 +303,10 @@ fn compare<T: ToString>(changes: &mut Vec<Change>, key: &str, old: T, new: T) ->
 }
 
 /// What only `old` and what only `new` has, each in its own order.
-fn set_difference<T: Clone + PartialEq>(old: &[T], new: &[T]) -> (Vec<T>, Vec<T>) {
-    let only = |a: &[T], b: &[T]| a.iter().filter(|x| !b.contains(x)).cloned().collect();
+fn set_difference<T: Clone + Eq + Hash>(old: &[T], new: &[T]) -> (Vec<T>, Vec<T>) {
+    let only = |a: &[T], b: &[T]| {
+        let b: HashSet<&T> = b.iter().collect();
+        a.iter().filter(|x| !b.contains(x)).cloned().collect()
+    };
     (only(old, new), only(new, old))
 }

@@ -21,6 +21,8 @@ pub(super) struct Spans {
     pub(super) system: Place,
     pub(super) router: Place,
     pub(super) ports: Vec<PortSpans>,
+    /// Something under `port` is no table, so that a port is missing here.
+    pub(super) has_lost_ports: bool,
     pub(super) routes: Vec<RouteSpans>,
     pub(super) route_files: Vec<RouteSpans>,
     pub(super) neighbours: Vec<Place>,
@@ -46,15 +48,12 @@ pub(super) struct RouteSpans {
 pub(super) fn config(
     table: &DeTable<'_>,
     known: &KnownStages,
+    cores: usize,
     folder: Option<&Path>,
     walk: &mut Walk<'_>,
 ) -> (Config, Spans) {
     let mut file = Section::new(table, "", 0..0);
     let mut spans = Spans { file: file.place(), ..Spans::default() };
-    let cores = match known.cores {
-        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
-        cores => cores,
-    };
 
     let mut system = defaults::system(cores);
     if let Some(mut section) = section(&mut file, walk, "system") {
@@ -75,11 +74,15 @@ pub(super) fn config(
         section.finish(walk);
     }
     let mut ports = Vec::new();
-    if let Some(section) = section(&mut file, walk, "port") {
+    let section_of_ports = section(&mut file, walk, "port");
+    spans.has_lost_ports = section_of_ports.is_none() && file.has("port");
+    if let Some(section) = section_of_ports {
         for (name, span, value) in section.entries() {
             if let Some((port, place)) = ports::port(walk, name, span, value) {
                 ports.push(port);
                 spans.ports.push(place);
+            } else {
+                spans.has_lost_ports = true;
             }
         }
     }

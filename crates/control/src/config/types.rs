@@ -270,7 +270,7 @@ pub struct Router {
 }
 
 /// `[[route]]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Route {
     /// No host bits set.
     pub prefix: IpNet,
@@ -281,7 +281,7 @@ pub struct Route {
 }
 
 /// `[[routes]]`: a file with a prefix (and perhaps a next hop) a line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RouteFile {
     /// Relative paths start at the configuration's folder once [`super::load`] read it.
     pub file: PathBuf,
@@ -292,7 +292,7 @@ pub struct RouteFile {
 }
 
 /// Next hops of a routes file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FileNextHops {
     /// The file's own tokens, in [`NextHop`]'s text form.
     Tokens,
@@ -307,7 +307,7 @@ pub enum FileNextHops {
 }
 
 /// `[[neighbour]]`: a static entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Neighbour {
     /// Name of the port.
     pub port: String,

@@ -4,6 +4,7 @@
 //! that the list of keys for "did you mean" is the code that reads them. [`Section::finish`]
 //! reports what is left.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -32,7 +33,7 @@ pub(super) struct Walk<'a> {
     line_starts: Vec<usize>,
     found: Vec<(usize, Diagnostic)>,
     /// Lines with a syntax error: what else is wrong there follows from it.
-    broken_lines: Vec<usize>,
+    broken_lines: HashSet<usize>,
     /// No part of the text was lost to syntax errors.
     whole: bool,
     /// What the value at hand is called: "`mtu`", "element 2 of `addresses`".
@@ -58,7 +59,7 @@ impl<'a> Walk<'a> {
             text,
             line_starts,
             found: Vec::new(),
-            broken_lines: Vec::new(),
+            broken_lines: HashSet::new(),
             whole: true,
             subject: String::new(),
             scratch,
@@ -178,6 +179,11 @@ impl<'a> Walk<'a> {
         let at = self.found.len();
         self.found.push((start, diagnostic));
         &mut self.found[at].1
+    }
+
+    /// Line of an offset, from 1.
+    pub(super) fn line(&self, offset: usize) -> usize {
+        self.line_of(offset) + 1
     }
 
     fn line_of(&self, offset: usize) -> usize {

@@ -1,1 +1,146 @@
+//! The text, judged by a small parser of ours, and by Prometheus' own where it is installed.
 
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::api::{DropRow, MasterRow, Runtime, StageRow, WorkerRow};
+use crate::metrics::serve;
+
+fn snapshot(packets: u64) -> Snapshot {
+    let lan = InterfaceRow {
+        name: "lan".into(),
+        kind: "odd \"kind\"\\\nhere".into(),
+        state: "up".into(),
+        rx_packets: packets,
+        ..InterfaceRow::default()
+    };
+    let wan = InterfaceRow { name: "wan".into(), ..lan.clone() };
+    Snapshot {
+        interfaces: vec![lan, wan],
+        queues: vec![QueueRow { port: "lan".into(), ..QueueRow::default() }],
+        stages: vec![StageRow {
+            name: "ip_lookup".into(),
+            phase: "shade".into(),
+            packets: 2_000_000_000,
+            ns_per_packet: 12.5,
+            ..StageRow::default()
+        }],
+        drops: vec![DropRow { reason: "no_route".into(), packets: 7, ..DropRow::default() }],
+        routes: vec![(RouteSource::Static, 3), (RouteSource::Kernel, 9)],
+        runtime: Runtime {
+            version: "0.1.0".into(),
+            workers: vec![WorkerRow { busy_percent: 50.0, ..WorkerRow::default() }],
+            masters: vec![MasterRow { device: "sim".into(), ..MasterRow::default() }],
+            ..Runtime::default()
+        },
+    }
+}
+
+#[test]
+fn counters_are_written() {
+    let text = encode(&snapshot(123_456_789_012));
+    for line in [
+        "# TYPE shadeline_interface_receive_packets_total counter",
+        "shadeline_interface_receive_packets_total{interface=\"lan\"} 123456789012",
+        "shadeline_interface_up{interface=\"wan\"} 1",
+        "shadeline_stage_seconds_total{stage=\"ip_lookup\",phase=\"shade\"} 25",
+        "shadeline_drop_packets_total{reason=\"no_route\"} 7",
+        "shadeline_routes{source=\"kernel\"} 9",
+        "shadeline_worker_busy_ratio{worker=\"0\"} 0.5",
+        "shadeline_uptime_seconds 0",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}\nnot in\n{text}");
+    }
+    assert!(text.contains(r#"kind="odd \"kind\"\\\nhere""#), "{text}");
+}
+
+/// Each family stands once, help and type before its samples, and each sample once.
+#[test]
+fn families_are_whole() {
+    let text = encode(&snapshot(1));
+    let (mut families, mut samples) = (HashSet::new(), HashSet::new());
+    let mut family = "";
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, help) = help.split_once(' ').unwrap();
+            family = name;
+            assert!(help.ends_with('.') || help.ends_with("always 1."), "{help}");
+            assert!(families.insert(family), "{family} twice");
+            let kind = lines.next().unwrap().strip_prefix("# TYPE ").unwrap();
+            let (typed, kind) = kind.split_once(' ').unwrap();
+            assert_eq!(typed, family);
+            assert_eq!(kind == "counter", family.ends_with("_total"), "{family} is a {kind}");
+            continue;
+        }
+        let (key, value) = line.rsplit_once(' ').unwrap();
+        assert_eq!(key.split('{').next().unwrap(), family);
+        assert!(samples.insert(key), "{key} twice");
+        assert!(value.parse::<f64>().unwrap() >= 0.0);
+    }
+    assert!(families.len() > 30);
+    // A snapshot of nothing has no empty families.
+    let nothing = encode(&Snapshot::default());
+    assert!(!nothing.contains("interface"), "{nothing}");
+}
+
+#[test]
+fn promtool_accepts_it() {
+    for snapshot in [snapshot(5), Snapshot::default()] {
+        let started = Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let Ok(mut child) = started else {
+            return skip("promtool is not installed (Debian package prometheus)");
+        };
+        child.stdin.take().unwrap().write_all(encode(&snapshot).as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said, "");
+    }
+}
+
+fn skip(why: &str) {
+    println!("skipped: {why}");
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "skipped under CI: {why}");
+}
+
+#[test]
+fn served_over_http_as_of_the_scrape() {
+    let packets = Arc::new(AtomicU64::new(0));
+    let source = packets.clone();
+    let source = Arc::new(move || snapshot(source.fetch_add(1, Ordering::Relaxed)));
+    let serving = serve("127.0.0.1:0".parse().unwrap(), source).unwrap();
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(serving.address()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for n in 0..3 {
+        let answer = get("/metrics");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+        let line = format!("shadeline_interface_receive_packets_total{{interface=\"lan\"}} {n}\n");
+        assert!(answer.contains(&line), "{answer}");
+    }
+    assert!(get("/nowhere").starts_with("HTTP/1.1 404 "));
+    assert_eq!(packets.load(Ordering::Relaxed), 3);
+    let taken = serve(serving.address(), Arc::new(Snapshot::default)).unwrap_err();
+    assert!(taken.to_string().contains("system.metrics"));
+    // A connection that stays open does not keep the server.
+    let _open = TcpStream::connect(serving.address()).unwrap();
+    let address = serving.address();
+    drop(serving);
+    assert!(TcpStream::connect(address).is_err());
+}

@@ -1,0 +1,110 @@
+//! Ports beside each other: interfaces, twins, VLANs, MTUs, and keys without effect.
+
+use std::collections::HashMap;
+
+use crate::config::read::Spans;
+use crate::config::types::*;
+use crate::config::walk::{Place, Walk, Word};
+
+pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    if config.physical_ports().next().is_none() && !spans.has_lost_ports {
+        walk.error(spans.file.at("port"), "no port").expected("at least one [port.NAME]");
+    }
+    let mut interfaces: HashMap<&str, &str> = HashMap::new();
+    let mut tags: HashMap<(&str, VlanTag), &str> = HashMap::new();
+    for (port, spans) in config.ports.iter().zip(&spans.ports) {
+        match &port.kind {
+            PortKind::Physical(physical) => {
+                effects(physical, &spans.keys, walk);
+                let is_kernels = !matches!(physical.backend, Backend::Memory | Backend::Pcap);
+                let other = is_kernels
+                    .then(|| interfaces.insert(&physical.interface, &port.name))
+                    .flatten();
+                if let Some(other) = other {
+                    let message = format!("interface `{}` is port `{other}`'s", physical.interface);
+                    walk.error(spans.keys.at("interface"), message)
+                        .expected("an interface of its own for each port");
+                }
+            }
+            PortKind::Vlan { parent, tag } => {
+                vlan(config, port, parent, &spans.keys, walk);
+                let known = *tag != VlanTag::Single(0) && !parent.is_empty();
+                let other = known.then(|| tags.insert((parent, *tag), &port.name)).flatten();
+                if let Some(other) = other {
+                    walk.error(spans.keys.at("vlan"), format!("port `{other}` has this VLAN too"))
+                        .expected(format!("each VLAN of `{parent}` once"));
+                }
+            }
+        }
+        let has_v6 = port.addresses.iter().any(|net| net.addr().is_ipv6());
+        if let Some(mtu) = port.mtu.filter(|mtu| *mtu < 1280 && has_v6) {
+            walk.error(spans.keys.at("mtu"), format!("an MTU of {mtu} with an IPv6 address"))
+                .expected("at least 1280 (RFC 8200 §5)");
+        }
+    }
+    twins(config, spans, &interfaces, walk);
+}
+
+/// Keys that this back end does not read.
+fn effects(physical: &Physical, keys: &Place, walk: &mut Walk<'_>) {
+    let backend = physical.backend;
+    let xdp = matches!(backend, Backend::Auto | Backend::AfXdp);
+    let kernels = !matches!(backend, Backend::Memory | Backend::Pcap);
+    let pcap = backend == Backend::Pcap;
+    for (key, used, by) in [
+        ("xdp", xdp, "backend = \"af_xdp\" or \"auto\""),
+        ("zero_copy", xdp, "backend = \"af_xdp\" or \"auto\""),
+        ("interface", kernels, "a back end with a kernel interface"),
+        ("promiscuous", kernels, "a back end with a kernel interface"),
+        ("read", pcap, "backend = \"pcap\""),
+        ("write", pcap, "backend = \"pcap\""),
+    ] {
+        if keys.has(key) && !used {
+            let message = format!("`{key}` has no effect with backend = \"{}\"", backend.word());
+            walk.warning(keys.at(key), message).expected(by);
+        }
+    }
+    if pcap && !keys.has("read") && !keys.has("write") {
+        walk.error(keys.at("backend"), "a pcap port that reads and writes nothing")
+            .expected("`read = \"in.pcap\"`, `write = \"out.pcap\"` or both");
+    }
+}
+
+fn vlan(config: &Config, port: &Port, parent: &str, keys: &Place, walk: &mut Walk<'_>) {
+    if parent.is_empty() {
+        return; // Missing, and told.
+    }
+    match config.port(parent) {
+        None => {
+            let known = config.physical_ports().map(|(port, _)| port.name.as_str());
+            walk.error(keys.at("parent"), format!("unknown port `{parent}`"))
+                .nearest(parent, known)
+                .expected("the name of a [port.NAME] with an interface");
+        }
+        Some(Port { kind: PortKind::Vlan { .. }, .. }) => {
+            walk.error(keys.at("parent"), format!("port `{parent}` is itself a VLAN"))
+                .expected("a port with an interface")
+                .help("for two tags: vlan = [OUTER, INNER] on that port");
+        }
+        Some(Port { mtu: Some(most), .. }) if port.mtu.is_some_and(|mtu| mtu > *most) => {
+            walk.error(keys.at("mtu"), "an MTU above the parent's")
+                .expected(format!("at most {most}, as `{parent}` has it"));
+        }
+        Some(_) => {}
+    }
+}
+
+/// Twins are interfaces of the kernel, beside those that ports stand on.
+fn twins(config: &Config, spans: &Spans, interfaces: &HashMap<&str, &str>, walk: &mut Walk<'_>) {
+    let mut twins: HashMap<&str, &str> = HashMap::new();
+    for (port, spans) in config.ports.iter().zip(&spans.ports) {
+        let Some(twin) = &port.twin else { continue };
+        let other = twins.insert(twin, &port.name).map(|other| format!("port `{other}`'s twin"));
+        let other = other
+            .or_else(|| interfaces.get(twin.as_str()).map(|o| format!("port `{o}`'s interface")));
+        if let Some(other) = other {
+            walk.error(spans.keys.at("twin"), format!("`{twin}` is {other}"))
+                .expected("a name of its own: twin = \"NAME\"");
+        }
+    }
+}
