@@ -11,6 +11,7 @@ pub mod capture;
 pub mod link;
 pub mod memory;
 mod sys;
+pub mod tap;
 
 use std::os::fd::BorrowedFd;
 

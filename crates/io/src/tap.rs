@@ -1,0 +1,283 @@
+//! TAP: an interface of the kernel whose wire is this process.
+//!
+//! The Linux twin of a port: what is written appears to the kernel as received on the interface, what
+//! the kernel sends comes out of a read. The interface goes when the last of its queues is dropped,
+//! also after a crash.
+//!
+//! One frame costs one system call; a twin carries control traffic only.
+//!
+//! See Linux, Documentation/networking/tuntap.rst.
+//!
+//! Threads: [`Tap::rx`] belongs to one thread; each worker that writes takes a [`Tx`] of its own.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use chunk::{CELL_BYTES, HEADROOM_BYTES, Packet, Pool};
+
+use crate::link::{Link, LinkError};
+use crate::{QueueStats, RxQueue, TxQueue, sys};
+
+const ROOM: usize = CELL_BYTES - HEADROOM_BYTES;
+
+/// The longest frame: the greatest MTU with Ethernet header and two tags.
+const FRAME_BYTES_MAX: usize = 65_535 + 22;
+
+/// How to make the interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Its name; with `%d` in it, the kernel puts the first free number there.
+    pub name: String,
+    /// Its MAC address; the kernel chooses one if there is none.
+    pub mac: Option<[u8; 6]>,
+    /// Its MTU in bytes; 1500 if there is none.
+    pub mtu: Option<u32>,
+}
+
+/// A TAP interface and its receiving queue.
+#[derive(Debug)]
+pub struct Tap {
+    /// The name that it got.
+    pub name: String,
+    /// What the kernel sends.
+    pub rx: Rx,
+    file: Arc<OwnedFd>,
+}
+
+impl Tap {
+    /// Makes the interface and takes it up.
+    ///
+    /// # Errors
+    /// Without `/dev/net/tun` or CAP_NET_ADMIN, if the name is taken, or for an address or MTU that
+    /// cannot be.
+    pub fn open(options: &Options) -> Result<Self, LinkError> {
+        let error = |what| {
+            let interface = options.name.clone();
+            move |source| LinkError { interface, what, needs: Some("CAP_NET_ADMIN"), source }
+        };
+        let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        // SAFETY: a string that ends in NUL.
+        let fd = sys::check(unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) })
+            .map_err(error("opening /dev/net/tun"))?;
+        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        let name = create(&file, &options.name).map_err(error("making the interface"))?;
+        // Whole frames with finished checksums only. Off is the default; old kernels refuse.
+        // SAFETY: takes a number.
+        unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, 0) };
+        let link = Link::open(&name)?;
+        if let Some(mac) = options.mac {
+            link.set_mac(mac)?;
+        }
+        if let Some(mtu) = options.mtu {
+            link.set_mtu(mtu)?;
+        }
+        link.set_up(true)?;
+        let file = Arc::new(file);
+        let rx = Rx {
+            file: file.clone(),
+            name: name.clone(),
+            overflow: vec![0; FRAME_BYTES_MAX - ROOM],
+            is_gone: false,
+            error: None,
+            stats: QueueStats::default(),
+        };
+        Ok(Self { name, rx, file })
+    }
+
+    /// A queue to the kernel; several may be used at once.
+    pub fn tx(&self) -> Tx {
+        Tx {
+            file: self.file.clone(),
+            name: self.name.clone(),
+            is_gone: false,
+            error: None,
+            stats: QueueStats::default(),
+        }
+    }
+
+    /// Takes the receiving queue out.
+    pub fn into_rx(self) -> Rx {
+        self.rx
+    }
+}
+
+/// Makes the interface of `file`; returns the name that the kernel gave it.
+fn create(file: &OwnedFd, name: &str) -> io::Result<String> {
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['\0', '/']) {
+        let text = "not an interface name: 1 to 15 bytes expected";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    // SAFETY: zero is a value of every field.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | IFF_TUN_EXCL;
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes a `struct ifreq`.
+    sys::check(unsafe {
+        libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, std::ptr::from_mut(&mut request))
+    })?;
+    let name = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8);
+    Ok(String::from_utf8_lossy(&name.collect::<Vec<_>>()).into_owned())
+}
+
+/// Refuses to attach to an interface that is there.
+const IFF_TUN_EXCL: libc::c_int = 0x8000;
+
+/// Receives what the kernel sends on the interface.
+#[derive(Debug)]
+pub struct Rx {
+    file: Arc<OwnedFd>,
+    name: String,
+    /// What of a frame does not fit in a cell.
+    overflow: Vec<u8>,
+    is_gone: bool,
+    error: Option<String>,
+    stats: QueueStats,
+}
+
+impl Rx {
+    /// Reads one frame into `cell` and what follows; returns its length.
+    fn read(&mut self, cell: &mut chunk::Cell) -> io::Result<usize> {
+        let first = &mut cell.bytes_mut()[HEADROOM_BYTES..];
+        let pieces = [
+            libc::iovec { iov_base: first.as_mut_ptr().cast(), iov_len: first.len() },
+            libc::iovec {
+                iov_base: self.overflow.as_mut_ptr().cast(),
+                iov_len: self.overflow.len(),
+            },
+        ];
+        // SAFETY: both pieces are ours alone and writable for their lengths.
+        let n = unsafe { libc::readv(self.file.as_raw_fd(), pieces.as_ptr(), 2) };
+        usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+impl RxQueue for Rx {
+    fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
+        for n in 0..max {
+            if self.is_gone {
+                return n;
+            }
+            let Some(mut cell) = pool.get() else { return n };
+            let len = match self.read(&mut cell) {
+                Ok(len) => len,
+                Err(error) => {
+                    pool.put(cell);
+                    if !sys::is_busy(&error) {
+                        self.stats.errors += 1;
+                        self.is_gone = true;
+                        self.error = Some(format!("{}: reading: {error}", self.name));
+                    }
+                    return n;
+                }
+            };
+            let packet = if len <= ROOM {
+                Some(Packet::from_cell(cell, HEADROOM_BYTES, len))
+            } else {
+                let rest = &self.overflow[..len - ROOM];
+                let whole = [&cell.bytes()[HEADROOM_BYTES..], rest].concat();
+                pool.put(cell);
+                Packet::copy_from(pool, &whole)
+            };
+            match packet {
+                Some(packet) => {
+                    self.stats.count(len as u64);
+                    out.push(packet);
+                }
+                None => {
+                    self.stats.dropped += 1;
+                    return n;
+                }
+            }
+        }
+        max
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        // A descriptor whose interface is gone is readable for ever.
+        (!self.is_gone).then(|| self.file.as_fd())
+    }
+
+    fn take_error(&mut self) -> Option<String> {
+        self.error.take()
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}
+
+/// Sends to the kernel.
+#[derive(Debug)]
+pub struct Tx {
+    file: Arc<OwnedFd>,
+    name: String,
+    is_gone: bool,
+    error: Option<String>,
+    stats: QueueStats,
+}
+
+impl Tx {
+    fn write(&self, packet: &Packet) -> io::Result<usize> {
+        const PIECES: usize = FRAME_BYTES_MAX / ROOM + 2;
+        let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let mut pieces = [empty; PIECES];
+        if packet.cells() > PIECES {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+        for (piece, segment) in pieces.iter_mut().zip(packet.segments()) {
+            *piece = libc::iovec {
+                iov_base: segment.as_ptr().cast_mut().cast(),
+                iov_len: segment.len(),
+            };
+        }
+        let n = packet.cells() as libc::c_int;
+        // SAFETY: the first `n` pieces point into cells that `packet` holds; they are only read.
+        let written = unsafe { libc::writev(self.file.as_raw_fd(), pieces.as_ptr(), n) };
+        usize::try_from(written).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+impl TxQueue for Tx {
+    fn send(&mut self, pool: &mut Pool, packets: &mut Vec<Packet>) {
+        let mut done = 0;
+        for packet in packets.iter() {
+            match self.write(packet) {
+                Ok(_) => {
+                    self.is_gone = false;
+                    self.stats.count(packet.frame_len() as u64);
+                }
+                Err(error) if sys::is_busy(&error) => break,
+                Err(error) => {
+                    self.stats.dropped += 1;
+                    self.stats.errors += 1;
+                    // EIO: the interface is down. EINVAL: this frame is no Ethernet.
+                    let is_gone = sys::is_gone(&error) || error.raw_os_error() == Some(libc::EIO);
+                    if is_gone && !std::mem::replace(&mut self.is_gone, true) {
+                        self.error = Some(format!("{}: writing: {error}", self.name));
+                    }
+                }
+            }
+            done += 1;
+        }
+        packets.drain(..done).for_each(|packet| packet.free(pool));
+    }
+
+    fn flush(&mut self, _pool: &mut Pool) {}
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+
+    fn take_error(&mut self) -> Option<String> {
+        self.error.take()
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}

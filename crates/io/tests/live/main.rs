@@ -1,0 +1,411 @@
+//! The queues of live interfaces, over veth pairs in namespaces. One suite for all back ends.
+
+mod fixture;
+
+use std::time::Duration;
+
+use chunk::Packet;
+use fixture::{BACKENDS, Backend, Bench, RawSocket, frame, poll, set_up};
+use io::{RxQueue, TxQueue};
+use testkit::netns::{Netns, veth};
+
+/// Runs `test` for each back end that works here.
+fn for_each_backend(purpose: &str, mtu: u32, test: impl Fn(&mut Bench)) {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    for backend in BACKENDS {
+        if let Some(mut bench) = set_up(purpose, *backend, mtu) {
+            println!("{backend:?}");
+            test(&mut bench);
+            bench.finish();
+        }
+    }
+}
+
+#[test]
+fn frames_of_every_length_are_received_in_order() {
+    for_each_backend("io-rx", 1500, |bench| {
+        for len in 14..=1514 {
+            bench.outside.send(&frame(len, len as u8));
+            if len % 100 == 0 || len == 1514 {
+                bench.receive_until((len - 13) as u64);
+            }
+        }
+        for (i, (time_ns, bytes)) in bench.received.iter().enumerate() {
+            assert!(*bytes == frame(i + 14, (i + 14) as u8), "frame of {} bytes", i + 14);
+            assert!(bench.backend != Backend::AfPacket || *time_ns > 1_600_000_000_000_000_000);
+        }
+        let stats = bench.rx.stats();
+        assert_eq!((stats.packets, stats.dropped, stats.errors), (1501, 0, 0));
+    });
+}
+
+#[test]
+fn frames_of_every_length_are_sent_in_order() {
+    for_each_backend("io-tx", 1500, |bench| {
+        let mut len = 14;
+        while len <= 1514 {
+            let lens: Vec<_> = (len..=1514).take(100).collect();
+            let mut packets: Vec<_> = lens.iter().map(|&l| bench.packet(&frame(l, 3))).collect();
+            bench.send_all(&mut packets);
+            for &l in &lens {
+                assert!(bench.outside.recv().as_deref() == Some(&frame(l, 3)), "{l} bytes");
+            }
+            len += lens.len();
+        }
+        let stats = bench.tx.stats();
+        assert_eq!((stats.packets, stats.dropped, stats.errors), (1501, 0, 0));
+    });
+}
+
+#[test]
+fn vlan_tags_stay_in_the_frame() {
+    for_each_backend("io-vlan", 1500, |bench| {
+        let tagged = |tags: &[[u8; 4]], len| {
+            let plain = frame(len, 9);
+            [&plain[..12], &tags.concat(), &plain[12..]].concat()
+        };
+        let frames: Vec<_> = [60, 61, 1506]
+            .iter()
+            .flat_map(|&len| {
+                [
+                    tagged(&[[0x81, 0, 0x20, 7]], len),
+                    tagged(&[[0x88, 0xa8, 0, 7]], len),
+                    tagged(&[[0x88, 0xa8, 0, 7], [0x81, 0, 0xff, 0xff]], len),
+                ]
+            })
+            .collect();
+        for (i, frame) in frames.iter().enumerate() {
+            bench.outside.send(frame);
+            bench.receive_until(i as u64 + 1);
+            assert!(bench.received[i].1 == *frame, "received frame {i}");
+            let mut packets = vec![bench.packet(frame)];
+            bench.send_all(&mut packets);
+            assert!(bench.outside.recv().as_ref() == Some(frame), "sent frame {i}");
+        }
+    });
+}
+
+#[test]
+fn nothing_is_lost_or_overtaken_at_a_moderate_rate() {
+    for_each_backend("io-rate", 1500, |bench| {
+        const FRAMES: u64 = 50_000;
+        let mut sender = bench.outside.clone();
+        let thread = std::thread::spawn(move || {
+            for i in 0..FRAMES {
+                let mut bytes = frame(64, 0);
+                bytes[20..28].copy_from_slice(&i.to_be_bytes());
+                sender.send(&bytes);
+                if i % 256 == 0 {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
+        });
+        bench.receive_until(FRAMES);
+        thread.join().unwrap();
+        for (i, (_, bytes)) in bench.received.iter().enumerate() {
+            assert_eq!(bytes[20..28], (i as u64).to_be_bytes());
+        }
+        assert_eq!(bench.rx.stats().dropped, 0);
+    });
+}
+
+#[test]
+fn a_worker_that_waits_is_woken() {
+    for_each_backend("io-wake", 1500, |bench| {
+        for i in 0..5 {
+            assert!(bench.arm(), "nothing has come");
+            assert!(!poll(bench.rx.fd().unwrap(), Duration::from_millis(30)), "woken for nothing");
+            bench.outside.send(&frame(100, i));
+            assert!(poll(bench.rx.fd().unwrap(), Duration::from_secs(5)), "not woken");
+            assert!(!bench.rx.arm(), "a packet is there");
+            bench.receive_until(u64::from(i) + 1);
+        }
+    });
+}
+
+#[test]
+fn packets_are_forwarded_from_interface_to_interface_and_no_cell_is_lost() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    for backend in BACKENDS {
+        let Some(mut left) = set_up("io-fwd", *backend, 1500) else { continue };
+        let Some(mut right) = left.second("io-fwd2") else { continue };
+        println!("{backend:?}");
+        let mut packets = Vec::new();
+        for round in 0..200u64 {
+            for i in 0..50 {
+                left.outside.send(&frame(60 + (i * 29) % 1400, round as u8));
+            }
+            let wanted = (round + 1) * 50;
+            fixture::until(|| {
+                left.rx.recv(&mut left.pool, &mut packets, 64);
+                right.tx.send(&mut left.pool, &mut packets);
+                right.tx.flush(&mut left.pool);
+                right.tx.stats().packets == wanted
+            });
+            for i in 0..50 {
+                let sent = frame(60 + (i * 29) % 1400, round as u8);
+                assert!(right.outside.recv() == Some(sent), "round {round}, frame {i}");
+            }
+        }
+        assert!(packets.is_empty());
+        left.finish_with(right);
+    }
+}
+
+#[test]
+fn a_frame_that_cannot_be_sent_is_counted_and_the_others_go() {
+    for_each_backend("io-big", 1500, |bench| {
+        let frames = [frame(60, 1), frame(20_000, 2), frame(61, 3)];
+        let mut packets: Vec<_> = frames.iter().map(|f| bench.packet(f)).collect();
+        bench.send_all(&mut packets);
+        assert_eq!(bench.outside.recv().as_ref(), Some(&frames[0]));
+        assert_eq!(bench.outside.recv().as_ref(), Some(&frames[2]));
+        let stats = bench.tx.stats();
+        assert_eq!((stats.packets, stats.dropped), (2, 1));
+    });
+}
+
+#[test]
+fn an_interface_that_goes_down_is_told_once_and_recovers() {
+    for_each_backend("io-down", 1500, |bench| {
+        bench.inside.ip("link set eth0 down");
+        fixture::until(|| {
+            bench.arm();
+            bench.error().is_some()
+        });
+        let mut packets = vec![bench.packet(&frame(60, 1)), bench.packet(&frame(60, 2))];
+        fixture::until(|| {
+            bench.tx.send(&mut bench.pool, &mut packets);
+            bench.tx.flush(&mut bench.pool);
+            packets.is_empty()
+        });
+        bench.error();
+        for _ in 0..5 {
+            bench.arm();
+            assert_eq!(bench.error(), None, "told again");
+        }
+        bench.inside.ip("link set eth0 up");
+        // Frames that were queued while it was down may still leave.
+        let before = bench.rx.stats().packets;
+        fixture::until(|| {
+            bench.outside.try_send(&frame(77, 7));
+            bench.receive();
+            bench.rx.stats().packets > before
+        });
+        let mut packets = vec![bench.packet(&frame(99, 9))];
+        bench.send_all(&mut packets);
+        fixture::until(|| bench.outside.recv().is_some_and(|f| f == frame(99, 9)));
+    });
+}
+
+#[test]
+fn an_interface_that_vanishes_under_load_is_told_and_no_cell_is_lost() {
+    for_each_backend("io-gone", 1500, |bench| {
+        let mut packets = Vec::new();
+        let mut errors = Vec::new();
+        for round in 0..200 {
+            if round == 100 {
+                bench.inside.ip("link del eth0");
+            }
+            bench.outside.try_send(&frame(60, round as u8));
+            packets.extend(
+                (0..8).map(|i| Packet::copy_from(&mut bench.pool, &frame(60, i))).flatten(),
+            );
+            bench.receive();
+            bench.tx.send(&mut bench.pool, &mut packets);
+            bench.tx.flush(&mut bench.pool);
+            bench.arm();
+            errors.extend(bench.error());
+        }
+        packets.drain(..).for_each(|packet| packet.free(&mut bench.pool));
+        assert!((1..=2).contains(&errors.len()), "{errors:?}");
+        assert!(errors.iter().all(|e| e.contains("eth0")), "{errors:?}");
+    });
+}
+
+#[test]
+fn fan_out_spreads_flows_and_keeps_each_together() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let (inside, outside) = (Netns::new("io-fan"), Netns::new("io-fan"));
+    veth((&inside, "eth0", fixture::MACS[0]), (&outside, "eth0", fixture::MACS[1]), 1500);
+    let options = io::af_packet::Options::default();
+    let mut pairs = fixture::within(&inside, || io::af_packet::open("eth0", 2, &options)).unwrap();
+    let outside = fixture::within(&outside, || RawSocket::open("eth0"));
+    let flows = 64u16;
+    for round in 0..4u16 {
+        for flow in 0..flows {
+            let (a, b) = ("10.0.0.1", "10.0.0.2");
+            let frame = testkit::frames::Frame::new();
+            // Both directions of a flow.
+            let frame = match round % 2 {
+                0 => frame.ipv4(a, b).udp(1000 + flow, 53, &[0; 20]),
+                _ => frame.ipv4(b, a).udp(53, 1000 + flow, &[0; 20]),
+            };
+            outside.send(&frame.bytes());
+        }
+    }
+    let mut pool = fixture::pool(4096).1;
+    let mut queue_of = std::collections::HashMap::new();
+    let mut counts = [0u32; 2];
+    let mut out = Vec::new();
+    fixture::until(|| {
+        for (queue, (rx, _)) in pairs.iter_mut().enumerate() {
+            rx.recv(&mut pool, &mut out, 64);
+            for packet in out.drain(..) {
+                let port =
+                    |at: usize| u16::from_be_bytes([packet.data()[at], packet.data()[at + 1]]);
+                let flow = port(34).max(port(36));
+                if port(12) == 0x0800 {
+                    assert_eq!(*queue_of.entry(flow).or_insert(queue), queue, "{flow} is split");
+                    counts[queue] += 1;
+                }
+                packet.free(&mut pool);
+            }
+        }
+        counts[0] + counts[1] == 4 * u32::from(flows)
+    });
+    assert!(counts[0] > 0 && counts[1] > 0, "all in one queue: {counts:?}");
+}
+
+#[test]
+fn an_unfinished_checksum_is_finished() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let Some(mut bench) = set_up("io-csum", Backend::AfPacket, 1500) else { return };
+    let outside = bench.outside_netns();
+    outside.run("ethtool -K eth0 tx on");
+    outside.address("eth0", "10.9.0.2/24");
+    outside.ip("neigh add 10.9.0.1 lladdr 02:00:00:00:00:01 dev eth0");
+    let socket = fixture::within(outside, || std::net::UdpSocket::bind("10.9.0.2:4000")).unwrap();
+    socket.send_to(b"not yet summed up", "10.9.0.1:5000").unwrap();
+    let mut seen = None;
+    fixture::until(|| {
+        bench.receive();
+        seen = bench.received.drain(..).map(|(_, f)| f).find(|f| f.ends_with(b"summed up"));
+        seen.is_some()
+    });
+    let frame = seen.unwrap();
+    // The sum over pseudo-header and datagram, checksum included, is all ones.
+    let datagram = &frame[34..];
+    let pseudo = [&frame[26..34], &[0, 17], &(datagram.len() as u16).to_be_bytes()].concat();
+    let mut all = [&pseudo, datagram].concat();
+    all.resize(all.len().next_multiple_of(2), 0);
+    let sum: u32 = all.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+    assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+    bench.finish();
+}
+
+#[test]
+fn jumbo_frames_pass_through_af_packet() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let Some(mut bench) = set_up("io-jumbo", Backend::AfPacket, 65_000) else { return };
+    for (i, len) in [1856, 1857, 2048, 9014, 16_450, 65_014].into_iter().enumerate() {
+        bench.outside.send(&frame(len, 5));
+        bench.receive_until(i as u64 + 1);
+        assert!(bench.received[i].1 == frame(len, 5), "received {len} bytes");
+        let mut packets = vec![bench.packet(&frame(len, 6))];
+        bench.send_all(&mut packets);
+        assert!(bench.outside.recv() == Some(frame(len, 6)), "sent {len} bytes");
+    }
+    bench.finish();
+}
+
+#[test]
+fn a_tap_interface_carries_frames_both_ways_and_goes_with_its_queues() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let netns = Netns::new("io-tap");
+    netns.sysctl("net.ipv6.conf.default.disable_ipv6", "1");
+    let (depot, mut pool) = fixture::pool(200);
+    let options = io::tap::Options {
+        name: "sl%d".to_owned(),
+        mac: Some([2, 0, 0, 0, 0, 7]),
+        mtu: Some(9000),
+    };
+    let mut tap = fixture::within(&netns, || io::tap::Tap::open(&options)).unwrap();
+    let taken = io::tap::Options { name: tap.name.clone(), ..options.clone() };
+    let error = fixture::within(&netns, || io::tap::Tap::open(&taken)).unwrap_err();
+    assert!(error.to_string().starts_with("sl0: making the interface: Device or resource busy"));
+    let shown = netns.run("ip link show sl0");
+    assert!(shown.contains("02:00:00:00:00:07") && shown.contains("mtu 9000"), "{shown}");
+    let raw = fixture::within(&netns, || RawSocket::open("sl0"));
+    let mut tx = tap.tx();
+    let mut out = Vec::new();
+    for (i, len) in [14, 60, 1514, 1856, 1857, 3000, 9014].into_iter().enumerate() {
+        raw.send(&frame(len, 1));
+        assert!(poll(tap.rx.fd().unwrap(), Duration::from_secs(5)));
+        fixture::until(|| tap.rx.recv(&mut pool, &mut out, 8) == 1);
+        let bytes = out[0].segments().collect::<Vec<_>>().concat();
+        assert!(bytes == frame(len, 1), "{len} bytes from the kernel");
+        tx.send(&mut pool, &mut out);
+        assert!(raw.recv() == Some(frame(len, 1)), "{len} bytes to the kernel");
+        assert_eq!((tap.rx.stats().packets, tx.stats().packets), (i as u64 + 1, i as u64 + 1));
+    }
+    netns.ip("link set sl0 down");
+    let mut packets: Vec<_> =
+        (0..3).map(|i| Packet::copy_from(&mut pool, &frame(60, i)).unwrap()).collect();
+    tx.send(&mut pool, &mut packets);
+    assert!(packets.is_empty() && tx.stats().dropped == 3);
+    assert!(tx.take_error().is_some_and(|e| e.starts_with("sl0: writing: ")));
+    assert_eq!(tx.take_error(), None);
+    netns.ip("link set sl0 up");
+    packets.push(Packet::copy_from(&mut pool, &frame(61, 1)).unwrap());
+    tx.send(&mut pool, &mut packets);
+    assert_eq!(raw.recv(), Some(frame(61, 1)));
+    drop((tap, tx));
+    assert!(!netns.try_run("ip link show sl0").status.success(), "it is still there");
+
+    let mut tap = fixture::within(&netns, || io::tap::Tap::open(&options)).unwrap();
+    netns.ip("link del sl0");
+    fixture::until(|| {
+        tap.rx.recv(&mut pool, &mut out, 8);
+        tap.rx.take_error().is_some()
+    });
+    assert!(tap.rx.fd().is_none() && tap.rx.take_error().is_none());
+    drop((out, pool));
+    assert_eq!(depot.available(), 200);
+}
+
+#[test]
+fn link_helpers_read_and_change_an_interface() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let (inside, outside) = (Netns::new("io-link"), Netns::new("io-link"));
+    veth((&inside, "eth0", fixture::MACS[0]), (&outside, "eth0", fixture::MACS[1]), 1500);
+    inside.run("ethtool -K eth0 tx on tso on gso on gro on");
+    let before = inside.run("ethtool -k eth0");
+    let link = fixture::within(&inside, || io::link::Link::open("eth0")).unwrap();
+    assert_eq!(link.mac().unwrap(), [2, 0, 0, 0, 0, 1]);
+    link.set_mac([2, 0, 0, 0, 9, 9]).unwrap();
+    link.set_mtu(1400).unwrap();
+    assert_eq!((link.mac().unwrap(), link.mtu().unwrap()), ([2, 0, 0, 0, 9, 9], 1400));
+    assert!(link.set_mtu(7).unwrap_err().to_string().starts_with("eth0: setting the MTU: "));
+    assert!(link.is_up().unwrap() && link.is_running().unwrap());
+    link.set_up(false).unwrap();
+    assert!(!link.is_up().unwrap());
+    link.set_up(true).unwrap();
+
+    let changed = link.set_offloads_off();
+    assert!(changed.names().any(|name| name == "tx-checksumming"), "{changed:?}");
+    let off = inside.run("ethtool -k eth0");
+    for name in changed.names() {
+        // The heading of a group stays "on" for the newest member, which only ethtool's netlink
+        // messages reach and which does nothing without the others.
+        let name = name.replace("tcp-segmentation-offload", "tx-tcp-segmentation");
+        assert!(off.contains(&format!("{name}: off")), "{name}");
+    }
+    assert!(link.set_offloads_off().is_empty());
+    link.restore_offloads(&changed);
+    assert_eq!(inside.run("ethtool -k eth0"), before);
+}
