@@ -1,0 +1,214 @@
+//! DPDK's lookups in a child program (`bench/peers/rte_fib_peer.c`), round by round.
+//!
+//! The peer holds table and keys; each round is one pass over the keys, timed by the peer itself,
+//! so that rounds of it and of ours can alternate. Answers are checked: every round returns their
+//! sum, `check` a hash over them in order ([`hash`] is the same over ours).
+
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use lookup::{Key6, NextHopId, Prefix};
+
+/// Which of the peer's tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// `rte_fib`, DIR24_8, next hops of 4 bytes.
+    V4,
+    /// `rte_fib6`, TRIE, next hops of 4 bytes.
+    V6,
+}
+
+impl Family {
+    fn digit(self) -> u8 {
+        match self {
+            Self::V4 => 4,
+            Self::V6 => 6,
+        }
+    }
+
+    /// The lookup functions that the peer can be told to use. Those that the processor lacks are
+    /// refused by [`Peer::variant`].
+    pub fn variants(self) -> &'static [&'static str] {
+        match self {
+            Self::V4 => &["scalar_macro", "scalar_inline", "scalar_uni", "avx512"],
+            Self::V6 => &["scalar", "avx512"],
+        }
+    }
+}
+
+/// One pass over the keys.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Round {
+    /// Time in seconds.
+    pub seconds: f64,
+    /// Wrapping sum of all answers.
+    pub sum: u64,
+}
+
+/// The child program. Ends with this value.
+#[derive(Debug)]
+pub struct Peer {
+    child: Child,
+    commands: BufWriter<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    version: String,
+    folder: PathBuf, // of the files handed over
+}
+
+impl Peer {
+    /// Starts `binary`, which may use `memory_mb` of memory for its tables.
+    pub fn start(binary: impl AsRef<OsStr>, memory_mb: u32) -> io::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("shadeline-peer-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let mut child = Command::new(binary)
+            .arg(memory_mb.to_string())
+            .env("RUNTIME_DIRECTORY", &folder) // where DPDK puts its own files
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("the peer has no pipes"));
+        };
+        let (commands, answers) = (BufWriter::new(stdin), BufReader::new(stdout));
+        let mut peer = Self { child, commands, answers, version: String::new(), folder };
+        peer.version = peer.answer()?;
+        Ok(peer)
+    }
+
+    /// What the peer says it is, such as `DPDK 22.11.11`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Loads an IPv4 table; every route must be taken. `groups`: extension groups.
+    pub fn load4(
+        &mut self,
+        routes: impl IntoIterator<Item = (Prefix<u32>, NextHopId)>,
+        groups: u32,
+    ) -> io::Result<()> {
+        let records = routes.into_iter().map(|(prefix, next_hop)| {
+            let mut record = [0; 12];
+            record[..4].copy_from_slice(&prefix.addr().to_ne_bytes());
+            record[4..8].copy_from_slice(&u32::from(prefix.len()).to_ne_bytes());
+            record[8..].copy_from_slice(&next_hop.to_ne_bytes());
+            record
+        });
+        self.hand_over("load4", records, &groups.to_string())
+    }
+
+    /// Loads an IPv6 table; every route must be taken. `groups`: extension groups.
+    pub fn load6(
+        &mut self,
+        routes: impl IntoIterator<Item = (Prefix<u128>, NextHopId)>,
+        groups: u32,
+    ) -> io::Result<()> {
+        let records = routes.into_iter().map(|(prefix, next_hop)| {
+            let mut record = [0; 24];
+            record[..16].copy_from_slice(&prefix.addr().to_be_bytes());
+            record[16..20].copy_from_slice(&u32::from(prefix.len()).to_ne_bytes());
+            record[20..].copy_from_slice(&next_hop.to_ne_bytes());
+            record
+        });
+        self.hand_over("load6", records, &groups.to_string())
+    }
+
+    /// Hands over the IPv4 keys of a round.
+    pub fn keys4(&mut self, keys: &[u32]) -> io::Result<()> {
+        self.hand_over("keys4", keys.iter().map(|key| key.to_ne_bytes()), "")
+    }
+
+    /// Hands over the IPv6 keys of a round.
+    pub fn keys6(&mut self, keys: &[Key6]) -> io::Result<()> {
+        let records = keys.iter().map(|key| {
+            let mut record = [0; 16];
+            record[..8].copy_from_slice(&key[0].to_be_bytes());
+            record[8..].copy_from_slice(&key[1].to_be_bytes());
+            record
+        });
+        self.hand_over("keys6", records, "")
+    }
+
+    /// Chooses a lookup function ([`Family::variants`]); an error when the processor lacks it.
+    pub fn variant(&mut self, family: Family, name: &str) -> io::Result<()> {
+        self.ask(&format!("variant{} {name}", family.digit())).map(drop)
+    }
+
+    /// One pass over the keys, `burst` (at most 4,096) at a time.
+    pub fn round(&mut self, family: Family, burst: usize) -> io::Result<Round> {
+        let answer = self.ask(&format!("round{} {burst}", family.digit()))?;
+        let round = answer.split_once(' ').and_then(|(seconds, sum)| {
+            Some(Round { seconds: seconds.parse().ok()?, sum: sum.parse().ok()? })
+        });
+        round.ok_or_else(|| io::Error::other(format!("the peer answered `{answer}`")))
+    }
+
+    /// The [`hash`] over the peer's answers to all keys.
+    pub fn check(&mut self, family: Family) -> io::Result<u64> {
+        let answer = self.ask(&format!("check{}", family.digit()))?;
+        u64::from_str_radix(&answer, 16)
+            .map_err(|_| io::Error::other(format!("the peer answered `{answer}`")))
+    }
+
+    /// Resident memory, and how much of it is on huge pages, both in bytes.
+    pub fn pages(&mut self) -> io::Result<(u64, u64)> {
+        let answer = self.ask("pages")?;
+        let pages = answer.split_once(' ').and_then(|(resident, huge)| {
+            Some((resident.parse::<u64>().ok()? * 1024, huge.parse::<u64>().ok()? * 1024))
+        });
+        pages.ok_or_else(|| io::Error::other(format!("the peer answered `{answer}`")))
+    }
+
+    /// Puts records into a file, has the peer read it, and takes it away.
+    fn hand_over<const N: usize>(
+        &mut self,
+        command: &str,
+        records: impl Iterator<Item = [u8; N]>,
+        more: &str,
+    ) -> io::Result<()> {
+        let path = self.folder.join(command);
+        let mut file = BufWriter::new(std::fs::File::create(&path)?);
+        for record in records {
+            file.write_all(&record)?;
+        }
+        file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let result = self.ask(&format!("{command} {} {more}", path.display()));
+        std::fs::remove_file(&path)?;
+        result.map(drop)
+    }
+
+    fn ask(&mut self, command: &str) -> io::Result<String> {
+        writeln!(self.commands, "{command}")?;
+        self.commands.flush()?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        if self.answers.read_line(&mut line)? == 0 {
+            return Err(io::Error::other("the peer ended"));
+        }
+        match line.trim_end().split_once(' ').unwrap_or((line.trim_end(), "")) {
+            ("ok", rest) => Ok(rest.to_owned()),
+            (_, rest) => Err(io::Error::other(format!("the peer: {rest}"))),
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // What cannot be ended or taken away is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// FNV-1a over answers in order, each as 4 bytes little-endian: what [`Peer::check`] returns.
+pub fn hash(answers: impl IntoIterator<Item = NextHopId>) -> u64 {
+    answers.into_iter().flat_map(u32::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
