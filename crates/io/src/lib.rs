@@ -7,6 +7,7 @@
 //! Threads: a queue is used by the thread that owns it, and may be moved to another one before.
 
 pub mod af_packet;
+pub mod af_xdp;
 pub mod capture;
 pub mod link;
 pub mod memory;

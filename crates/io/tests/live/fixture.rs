@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chunk::{Depot, HugePages, Packet, Pool, Region};
-use io::{RxQueue, TxQueue, af_packet};
+use io::{RxQueue, TxQueue, af_packet, af_xdp};
 use testkit::netns::{Netns, veth};
 
 pub(crate) const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
@@ -15,9 +15,11 @@ const CELLS: u32 = 16_384;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
     AfPacket,
+    XdpNative,
+    XdpSkb,
 }
 
-pub(crate) const BACKENDS: &[Backend] = &[Backend::AfPacket];
+pub(crate) const BACKENDS: &[Backend] = &[Backend::AfPacket, Backend::XdpNative, Backend::XdpSkb];
 
 /// Waits, for at most ten seconds.
 pub(crate) fn until(condition: impl FnMut() -> bool) {
@@ -170,7 +172,7 @@ fn set_up_with(
     backend: Backend,
     mtu: u32,
     depot: Arc<Depot>,
-    mut pool: Pool,
+    pool: Pool,
 ) -> Option<Bench> {
     let (inside, outside_netns) = (Netns::new(purpose), Netns::new(purpose));
     for netns in [&inside, &outside_netns] {
@@ -185,9 +187,21 @@ fn set_up_with(
             let (rx, tx) = pairs.pop().unwrap();
             (Box::new(rx), Box::new(tx))
         }
+        Backend::XdpNative | Backend::XdpSkb => {
+            let native = backend == Backend::XdpNative;
+            let mode = if native { af_xdp::Mode::Native } else { af_xdp::Mode::Skb };
+            let options = af_xdp::Options { mode, ..af_xdp::Options::default() };
+            let opened = within(&inside, || af_xdp::open("eth0", &depot, &options)).unwrap();
+            assert_eq!((opened.mode, opened.queues.len()), (mode, 1));
+            println!(
+                "{backend:?}: zero copy {}, multi-buffer {}",
+                opened.is_zero_copy, opened.is_multi_buffer
+            );
+            let (rx, tx) = opened.queues.into_iter().next().unwrap();
+            (Box::new(rx), Box::new(tx))
+        }
     };
     let outside = within(&outside_netns, || RawSocket::open("eth0"));
-    let _ = &mut pool;
     let received = Vec::new();
     Some(Bench { backend, rx, tx, pool, depot, received, inside, outside_netns, outside })
 }

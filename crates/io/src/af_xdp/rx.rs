@@ -1,0 +1,197 @@
+//! The receiving half: fill ring and receive ring.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use chunk::{CELL_BYTES, Packet, Pool};
+
+use super::ledger::Ledger;
+use super::ring::{Consumer, Producer};
+use super::socket::Socket;
+use crate::{QueueStats, RxQueue, sys};
+
+/// Bytes at the front of a cell where no frame may lie: the link of a chain.
+const LINK_BYTES: u64 = 16;
+
+/// How many calls of `recv` may find nothing before the socket is asked for errors and losses.
+const EMPTY_CALLS_MAX: u32 = 4096;
+
+/// The receiving half of a socket.
+#[derive(Debug)]
+pub struct Rx {
+    interface: String,
+    fill: Producer<u64>,
+    receive: Consumer<libc::xdp_desc>,
+    /// Fill when so many slots are free: often enough to keep the kernel supplied, seldom enough to
+    /// touch its lines rarely.
+    fill_batch: u32,
+    /// `None` only while it is dropped.
+    ledger: Option<Ledger>,
+    /// The pieces so far of a frame in several cells.
+    pieces: Vec<u8>,
+    is_cut: bool,
+    empty_calls: u32,
+    error: Option<String>,
+    lost_before: u64,
+    stats: QueueStats,
+    /// Last: the rings are unmapped before the socket can be closed.
+    socket: Arc<Socket>,
+}
+
+impl Rx {
+    pub(super) fn new(
+        interface: &str,
+        fill: Producer<u64>,
+        receive: Consumer<libc::xdp_desc>,
+        slots: u32,
+        socket: Arc<Socket>,
+    ) -> Self {
+        let ledger = Ledger::new(socket.depot().region());
+        let mut rx = Self {
+            interface: interface.to_owned(),
+            fill,
+            receive,
+            fill_batch: (slots / 8).clamp(1, 64),
+            ledger: Some(ledger),
+            pieces: Vec::new(),
+            is_cut: false,
+            empty_calls: 0,
+            error: None,
+            lost_before: 0,
+            stats: QueueStats::default(),
+            socket,
+        };
+        // Frames may come before the first call of `recv`.
+        let mut pool = Pool::new(rx.socket.depot().clone(), 64);
+        rx.supply(&mut pool);
+        rx
+    }
+
+    /// Gives the kernel free cells.
+    fn supply(&mut self, pool: &mut Pool) {
+        let free = self.fill.free(self.fill_batch);
+        let Some(ledger) = &mut self.ledger else { return };
+        if free < self.fill_batch {
+            return;
+        }
+        for _ in 0..free {
+            let Some(cell) = pool.get() else { break };
+            match ledger.lend(cell) {
+                Ok(offset) => self.fill.push(offset),
+                Err(cell) => {
+                    // A pool of another region: none of its cells will do.
+                    pool.put(cell);
+                    break;
+                }
+            }
+        }
+        self.fill.publish();
+    }
+
+    /// The packet of one descriptor; `None` if it is not whole, or makes no sense.
+    fn packet(&mut self, desc: libc::xdp_desc, pool: &mut Pool) -> Option<Packet> {
+        let (off, len) = (desc.addr % CELL_BYTES as u64, u64::from(desc.len));
+        let is_within = off >= LINK_BYTES && off + len <= CELL_BYTES as u64;
+        // SAFETY: what the kernel puts in the receive ring it is done with.
+        let cell = self.ledger.as_mut().and_then(|ledger| unsafe { ledger.take_back(desc.addr) });
+        let Some(cell) = cell else {
+            self.stats.errors += 1;
+            return None;
+        };
+        if !is_within {
+            pool.put(cell);
+            self.stats.errors += 1;
+            return None;
+        }
+        let packet = Packet::from_cell(cell, off as usize, len as usize);
+        let goes_on = desc.options & libc::XDP_PKT_CONTD != 0;
+        if !goes_on && self.pieces.is_empty() {
+            return Some(packet);
+        }
+        self.pieces.extend_from_slice(packet.data());
+        packet.free(pool);
+        if goes_on {
+            return None;
+        }
+        let whole = Packet::copy_from(pool, &self.pieces);
+        self.pieces.clear();
+        self.stats.dropped += u64::from(whole.is_none());
+        whole
+    }
+
+    /// Asks the socket for its error and for what was lost so far.
+    #[cold]
+    fn inquire(&mut self) {
+        self.empty_calls = 0;
+        match self.socket.kick_receive() {
+            Err(error) if sys::is_gone(&error) => {
+                if !std::mem::replace(&mut self.is_cut, true) {
+                    self.stats.errors += 1;
+                    self.error = Some(format!("{}: receiving: {error}", self.interface));
+                }
+            }
+            _ => self.is_cut = false,
+        }
+        // What waits there would wake the worker for ever, and says no more than the above.
+        sys::take_socket_error(&self.socket.fd());
+        let statistics = sys::getsockopt::<libc::xdp_statistics>(
+            &self.socket.fd(),
+            libc::SOL_XDP,
+            libc::XDP_STATISTICS,
+        );
+        if let Ok(statistics) = statistics {
+            let lost = statistics.rx_dropped + statistics.rx_ring_full;
+            self.stats.dropped += lost.saturating_sub(self.lost_before);
+            self.lost_before = lost;
+        }
+    }
+}
+
+impl RxQueue for Rx {
+    fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
+        let first = out.len();
+        let n = (self.receive.available() as usize).min(max);
+        for _ in 0..n {
+            let desc = self.receive.pop();
+            if let Some(packet) = self.packet(desc, pool) {
+                self.stats.count(packet.frame_len() as u64);
+                out.push(packet);
+            }
+        }
+        self.receive.release();
+        self.supply(pool);
+        if n == 0 {
+            self.empty_calls += 1;
+            if self.empty_calls >= EMPTY_CALLS_MAX {
+                self.inquire();
+            } else if self.fill.needs_wakeup() {
+                // Whether that went well is asked now and then, above.
+                let _ = self.socket.kick_receive();
+            }
+        }
+        out.len() - first
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.fd())
+    }
+
+    fn arm(&mut self) -> bool {
+        self.inquire(); // kicks as well
+        self.receive.available() == 0
+    }
+
+    fn take_error(&mut self) -> Option<String> {
+        self.error.take()
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}
+
+impl Drop for Rx {
+    fn drop(&mut self) {
+        self.ledger.take().into_iter().for_each(|ledger| self.socket.leave(ledger));
+    }
+}
