@@ -6,3 +6,4 @@ pub mod config;
 pub mod kernel;
 pub mod metrics;
 pub mod netlink;
+pub mod rib;

@@ -252,6 +252,18 @@ impl FibBuilder {
         A::half(&self.halves).told_match(address, &self.hops)
     }
 
+    /// The longest route of at most `len` bits for an address.
+    pub fn longest_match_up_to<A: Family>(
+        &self,
+        address: A,
+        len: u8,
+    ) -> Option<(Prefix<A>, NextHopId)> {
+        if len >= A::WIDTH {
+            return self.longest_match(address);
+        }
+        A::half(&self.halves).rib().longest_match_up_to(address, len)
+    }
+
     /// All routes behind `after` in order of (address, length), neighbours' host routes left out.
     pub fn routes<A: Family>(
         &self,
