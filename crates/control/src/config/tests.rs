@@ -87,6 +87,27 @@ fn the_example_has_no_mistakes_and_its_comments_show_the_defaults() {
     assert_eq!(good(&written.join("\n")), config);
 }
 
+/// The keys are those that the reader knows: it lists them when one is unknown.
+#[test]
+fn the_documentation_names_every_key() {
+    let docs = include_str!("../../../../docs/configuration.md");
+    let text = "zz = 1\n[system]\nzz = 1\n[router]\nzz = 1\n[engine]\nzz = 1\nsim.zz = 1\n[port.lan]\n\
+                zz = 1\nfault.zz = 1\n[port.v]\nparent = \"lan\"\nzz = 1\n[[route]]\nzz = 1\n\
+                [[routes]]\nzz = 1\n[[neighbour]]\nzz = 1\n[pipeline.x]\nzz = 1\n";
+    let errors = parse(text, &known()).unwrap_err();
+    let unknown = errors.iter().filter(|d| d.message.starts_with("unknown"));
+    let lists: Vec<&str> = unknown.filter_map(|d| d.expected.as_deref()).collect();
+    assert_eq!(lists.len(), text.matches("zz").count());
+    let keys = lists.iter().flat_map(|list| list.trim_start_matches("one of ").split(", "));
+    // Every second piece stands in backquotes.
+    let code = docs.split('`').skip(1).step_by(2);
+    let words: std::collections::HashSet<&str> = code
+        .flat_map(|code| code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
+        .collect();
+    let missing: Vec<&str> = keys.filter(|key| !words.contains(key)).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
 #[test]
 fn ten_mistakes_are_ten_errors() {
     let text = r#"mode = "ruoter"
