@@ -5,7 +5,7 @@ usage: router.py OUT ARGUMENTS…
 
 ARGUMENTS are those of the program: `run CONFIG -r [PORT=]IN… -w OUT`. The script reads the same configuration and
 captures, applies RFC 1812 and RFC 8200 to one packet after another in the plainest way, and compares, in order:
-OUT/PORT.pcap with the frames that must leave by each port, and OUT/dropped.pcapng with those that must be dropped,
+OUT/PORT.pcapng with the frames that must leave by each port, and OUT/dropped.pcapng with those that must be dropped,
 and why. Nothing of the program is used: captures and checksums are scapy's, addresses Python's.
 
 Where the standards leave freedom the script accepts it: the MAC of a neighbour that the configuration does not name
@@ -419,7 +419,7 @@ class Judge:
         self.macs = dict(router.neighbours)
         self.sent = {}
         for port in router.ports.values():
-            path = out / f"{port.parent}.pcap"
+            path = out / f"{port.parent}.pcapng"
             self.sent[port.parent] = list(frames(path)) if path.exists() else []
         dropped = out / "dropped.pcapng"
         self.dropped = list(comments(dropped)) if dropped.exists() else []

@@ -1,6 +1,7 @@
 //! Builds the rivals of `shadeline bench`: each `bench/peers/NAME.c` becomes `target/peers/NAME`.
 //!
-//! A peer names its libraries itself, in its first line: `// pkg-config: libdpdk`.
+//! A peer names its libraries itself, in its opening comment: `pkg-config: libdpdk`; where it does not, its
+//! includes tell.
 
 use std::path::Path;
 use std::process::Command;
@@ -52,16 +53,21 @@ fn build(report: &mut Report, source: &Path, out: &Path) {
         return report.counts.pass();
     }
     let mut gcc = Command::new("gcc");
-    gcc.args(["-std=gnu11", "-O3", "-march=native", "-Wall", "-o"]).arg(&target).arg(source);
-    gcc.args(flags).args(["-lm", "-lpthread"]);
+    gcc.args(["-std=gnu11", "-O3", "-Wall", "-o"]).arg(&target).arg(source);
+    // Last, since a library may ask for a lesser machine.
+    gcc.args(flags).args(["-lm", "-lpthread", "-march=native"]);
     report.run_one(&name, &mut gcc, LIMIT);
 }
 
-/// The packages in the first line's `pkg-config:`.
+/// The packages after `pkg-config:` in the opening lines, or those whose headers are included.
 fn libraries(text: &str) -> Vec<String> {
-    let first = text.lines().next().unwrap_or_default();
-    let Some((_, list)) = first.split_once("pkg-config:") else { return Vec::new() };
-    list.trim_end_matches("*/").split_whitespace().map(str::to_string).collect()
+    let opening = text.lines().take(40);
+    if let Some((_, list)) = opening.filter_map(|line| line.split_once("pkg-config:")).next() {
+        return list.trim_end_matches("*/").split_whitespace().map(str::to_string).collect();
+    }
+    let known = [("#include <rte_", "libdpdk")];
+    let used = known.iter().filter(|(include, _)| text.contains(include));
+    used.map(|(_, library)| library.to_string()).collect()
 }
 
 fn pkg_config(libraries: &[String]) -> Option<Vec<String>> {
@@ -76,9 +82,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_stand_in_the_first_line() {
+    fn libraries_are_named_or_seen() {
         assert_eq!(libraries("// pkg-config: libdpdk zlib\nint main;"), ["libdpdk", "zlib"]);
-        assert_eq!(libraries("/* pkg-config: libdpdk */\n"), ["libdpdk"]);
-        assert!(libraries("int main;\n// pkg-config: libdpdk").is_empty());
+        assert_eq!(libraries("/*\n * pkg-config: libdpdk */\n"), ["libdpdk"]);
+        assert_eq!(libraries("#include <rte_fib.h>\n"), ["libdpdk"]);
+        assert!(libraries("#include <stdio.h>\n").is_empty());
     }
 }

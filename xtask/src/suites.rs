@@ -324,16 +324,19 @@ fn quickstart(root: &Path) -> Report {
 fn loom(root: &Path) -> Report {
     let mut report = Report::begin(root, "loom");
     for name in crates_with_loom(root) {
-        let mut build = cargo(root, &["test", "--release", "-p", &name, "--lib", "--tests"]);
+        let mut build = cargo(root, &["test", "-p", &name, "--lib"]);
         build
             .env("RUSTFLAGS", "--cfg loom")
             .env("CARGO_TARGET_DIR", tree::target_dir(root).join("loom"));
         let programs = report.test_programs(&mut build, |_| true);
         let before = report.counts.passed;
-        // Outside of its models loom's types panic, so only tests with `loom` in their path run.
-        report.run_programs(&programs, &["loom"], &[("LOOM_MAX_PREEMPTIONS", "3".to_string())]);
-        if report.counts.passed == before {
-            report.counts.fail(format!("{name}: mentions cfg(loom) but no test named loom ran"));
+        // Outside of its models loom's types panic, so only tests that say so in their path run.
+        let preemptions = [("LOOM_MAX_PREEMPTIONS", "3".to_string())];
+        report.run_programs(&programs, &["loom", "model::"], &preemptions);
+        if report.counts.passed == before && report.counts.failures.is_empty() {
+            report
+                .counts
+                .fail(format!("{name}: uses loom::model, but no test called loom or model ran"));
         }
     }
     report.end()
