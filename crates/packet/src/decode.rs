@@ -22,7 +22,7 @@
 
 use crate::bytes::{array, be16, be32, be64};
 use crate::checksum::{internet_checksum, sum20};
-use crate::ipv6::extension_len;
+use crate::ipv6::{extension_len, extension_len_min};
 use crate::{EtherType, IpProtocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -119,6 +119,18 @@ impl Anomaly {
         Anomaly::ExtensionHeaderLoop,
         Anomaly::TooManyExtensionHeaders,
     ];
+
+    /// Nothing is wrong with the lengths, so that the upper layer has been looked at as well: a
+    /// capture of dropped packets can be filtered by port.
+    pub const fn leaves_lengths_right(self) -> bool {
+        matches!(
+            self,
+            Anomaly::None
+                | Anomaly::BadChecksum
+                | Anomaly::MartianSource
+                | Anomaly::MartianDestination
+        )
+    }
 
     /// Name for counters and captures, in snake case.
     pub const fn name(self) -> &'static str {
@@ -497,14 +509,15 @@ fn decode_ipv4(d: &mut Decoded, l3: &[u8], room: usize) {
         | (dst_top == 127);
     if odd {
         d.anomaly = judge_ipv4(d, h, l3, room);
-        if d.anomaly != Anomaly::None || d.fragment_offset != 0 {
+        if !d.anomaly.leaves_lengths_right() || d.fragment_offset != 0 {
             return;
         }
     }
     decode_l4(d, l3, header_len, total_len);
 }
 
-/// The first reason, in the order in which RFC 1812 lists the checks.
+/// The first reason: lengths, because everything else leans on them, then content. RFC 1812
+/// §5.2.2 allows any order.
 #[cold]
 fn judge_ipv4(d: &Decoded, h: &[u8; 20], l3: &[u8], room: usize) -> Anomaly {
     let header_len = usize::from(d.ip_header_len);
@@ -518,14 +531,14 @@ fn judge_ipv4(d: &Decoded, h: &[u8; 20], l3: &[u8], room: usize) -> Anomaly {
     let Some(header) = l3.get(..header_len) else {
         return Anomaly::Truncated;
     };
-    if internet_checksum(header) != 0 {
-        return Anomaly::BadChecksum;
-    }
     if total_len < header_len {
         return Anomaly::BadTotalLength;
     }
     if total_len > room {
         return Anomaly::Truncated;
+    }
+    if internet_checksum(header) != 0 {
+        return Anomaly::BadChecksum;
     }
     let (src, dst) = (d.src_v4(), d.dst_v4());
     if is_martian_source_v4(src, dst) {
@@ -608,7 +621,7 @@ fn decode_ipv6(d: &mut Decoded, l3: &[u8], room: usize) {
         | d.protocol.is_extension_header();
     if odd {
         d.anomaly = judge_ipv6(d, h, l3, room);
-        if d.anomaly != Anomaly::None || d.fragment_offset != 0 {
+        if !d.anomaly.leaves_lengths_right() || d.fragment_offset != 0 {
             return;
         }
     }
@@ -623,16 +636,17 @@ fn judge_ipv6(d: &mut Decoded, h: &[u8; 40], l3: &[u8], room: usize) -> Anomaly 
     if d.ip_total_len as usize > room {
         return Anomaly::Truncated;
     }
+    let broken = walk_extensions(d, l3);
+    if broken != Anomaly::None {
+        return broken;
+    }
     if is_martian_source_v6(d.src, d.dst) {
         return Anomaly::MartianSource;
     }
     if is_martian_destination_v6(d.dst) {
         return Anomaly::MartianDestination;
     }
-    match walk_extensions(d, l3) {
-        Anomaly::None => judge_fragment(d, d.ip_total_len as usize - usize::from(d.ip_header_len)),
-        anomaly => anomaly,
-    }
+    judge_fragment(d, d.ip_total_len as usize - usize::from(d.ip_header_len))
 }
 
 /// Walks at most [`MAX_EXTENSION_HEADERS`] headers; stops behind the header of a later fragment,
@@ -664,7 +678,7 @@ fn walk_extensions(d: &mut Decoded, l3: &[u8]) -> Anomaly {
             return Anomaly::TooManyExtensionHeaders; // it is there, but not in this cell
         };
         let length = extension_len(d.protocol, h);
-        if at + length > total_len {
+        if at + length > total_len || length < extension_len_min(d.protocol) {
             return Anomaly::BadExtensionHeader;
         }
         match d.protocol {
@@ -722,5 +736,65 @@ fn decode_l4(d: &mut Decoded, l3: &[u8], header_len: usize, total_len: usize) {
     {
         d.l4_word = u32::from_be_bytes(*word);
         d.flags |= u16::from(shape & PORTS != 0) << Decoded::HAS_PORTS.trailing_zeros();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ipv4::Ipv4Header;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        /// The quick way is taken where it may be, and finds what the long way finds.
+        #[test]
+        fn plain_agrees_with_any(
+            src: u32,
+            dst: u32,
+            protocol in prop::sample::select(vec![1u8, 6, 17, 50, 58, 89, 132]),
+            payload_len in 0usize..64,
+            padding in 0usize..8,
+            poke in prop::option::of((0usize..34, any::<u8>())),
+            dont_fragment: bool,
+        ) {
+            let mut frame = vec![7; 14 + 20 + payload_len + padding];
+            frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+            let (src, dst) = (Ipv4Addr::from(src), Ipv4Addr::from(dst));
+            Ipv4Header { dont_fragment, ..Ipv4Header::new(src, dst, IpProtocol(protocol)) }
+                .emit(payload_len, &mut frame[14..])
+                .unwrap();
+            if let Some((at, value)) = poke {
+                frame[at] = value;
+            }
+            let mut any = Decoded::default();
+            decode_any(&frame, frame.len(), &mut any);
+            match decode_plain_ipv4(&frame, frame.len()) {
+                Some(plain) => prop_assert_eq!(plain, any),
+                None => prop_assert!(
+                    any.anomaly != Anomaly::None
+                        || any.has(Decoded::FRAGMENT)
+                        || any.has(Decoded::HAS_OPTIONS)
+                        || any.has(Decoded::L4_TRUNCATED)
+                        || any.has(Decoded::SRC_MAC_GROUP)
+                        || any.has(Decoded::DST_MULTICAST)
+                        || any.has(Decoded::DST_BROADCAST)
+                        || any.dst_mac != MacClass::Unicast
+                        || any.vlan_count > 0
+                        || any.kind != Kind::Ipv4
+                        || payload_len < 4
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn anomalies_are_numbered_and_named_apart() {
+        for (number, anomaly) in Anomaly::ALL.into_iter().enumerate() {
+            assert_eq!(anomaly as usize, number);
+        }
+        let names: std::collections::BTreeSet<_> = Anomaly::ALL.iter().map(|a| a.name()).collect();
+        assert_eq!(names.len(), Anomaly::ALL.len());
     }
 }

@@ -145,18 +145,25 @@ fn ports_at(l3: &[u8], at: usize) -> (u16, u16) {
 }
 
 /// One end of a flow in 64 well mixed bits. Mixing before the ends are joined keeps pairs apart
-/// that only swap parts of their addresses, or the ports between the same two hosts.
+/// that only swap parts of their addresses, or the ports between the same two hosts; the high half
+/// of the product makes it more than a sum of address and port.
 #[inline(always)]
 fn fold_end(address: [u64; 2], port: u16) -> u64 {
     let x = address[0].wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32) ^ address[1];
-    let x = (x ^ (u64::from(port) << 40)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x ^ (x >> 32)
+    let port = u64::from(port).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    fold_product(x ^ port ^ 0x5851_f42d_4c95_7f2d, 0xbf58_476d_1ce4_e5b9)
 }
 
 /// The sum does not know which end was which.
 #[inline(always)]
 fn mix(a: u64, b: u64, protocol: IpProtocol) -> u32 {
     let x = a.wrapping_add(b).wrapping_add(u64::from(protocol.0));
-    let x = (x ^ (x >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x >> 32) as u32
+    fold_product(x, 0x94d0_49bb_1331_11eb) as u32
+}
+
+/// High half of the 128-bit product upon the low half.
+#[inline(always)]
+fn fold_product(x: u64, constant: u64) -> u64 {
+    let product = u128::from(x) * u128::from(constant);
+    (product >> 64) as u64 ^ product as u64
 }

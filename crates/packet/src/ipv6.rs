@@ -157,6 +157,9 @@ impl<'a> Iterator for ExtensionHeaders<'a> {
         self.left = self.left.checked_sub(1)?;
         let start = self.rest.first_chunk::<8>()?;
         let len = extension_len(self.next, start);
+        if len < extension_len_min(self.next) {
+            return None;
+        }
         let (bytes, rest) = self.rest.split_at_checked(len)?;
         let header = ExtensionHeader { kind: self.next, bytes };
         self.next = IpProtocol(start[0]);
@@ -173,6 +176,12 @@ pub(crate) fn extension_len(kind: IpProtocol, start: &[u8; 8]) -> usize {
         IpProtocol::AH => (usize::from(start[1]) + 2) * 4, // RFC 4302 §2.2
         _ => (usize::from(start[1]) + 1) * 8,
     }
+}
+
+/// An authentication header ends behind its sequence number at the earliest (RFC 4302 §2).
+#[inline]
+pub(crate) fn extension_len_min(kind: IpProtocol) -> usize {
+    if kind == IpProtocol::AH { 12 } else { 8 }
 }
 
 /// A fixed header to write.
