@@ -165,8 +165,10 @@ impl Tx {
 
 impl TxQueue for Tx {
     fn send(&mut self, pool: &mut Pool, packets: &mut Vec<Packet>) {
+        if self.is_gone {
+            self.kick(); // those that wait show whether it has come back
+        }
         if self.is_gone && self.transmit.waiting() > 0 {
-            // Those that wait will show whether it has come back.
             self.stats.dropped += packets.len() as u64;
             packets.drain(..).for_each(|packet| packet.free(pool));
             return;
