@@ -4,8 +4,8 @@
 //! was expected and a way out. Serde stops at the first and knows no places once values are typed.
 //!
 //! So the file becomes a table with spans (`toml`), which recovers from syntax errors, and three
-//! passes of our own collect [`Diagnostic`]s and never stop: [`read`](self) turns tables into
-//! [`types`](self) and knows keys, kinds and ranges; `check` compares parts with each other (names,
+//! passes of our own collect [`Diagnostic`]s and never stop: `read` turns tables into
+//! `types` and knows keys, kinds and ranges; `check` compares parts with each other (names,
 //! addresses, next hops); [`Diff`] tells a reload what a new file changes.
 //!
 //! Defaults stand in one place, `defaults.rs`; `docs/configuration.md` lists every key. Nothing
