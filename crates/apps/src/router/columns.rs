@@ -45,8 +45,8 @@ pub(super) mod flags {
     /// Not to be routed: the router itself answers, in the way that the argument says
     /// ([`Answer`](super::Answer)).
     pub(in super::super) const ANSWER: u16 = 1 << 2;
-    /// The IPv6 source is link-local: for us at most.
-    pub(in super::super) const LINK_LOCAL_SOURCE: u16 = 1 << 3;
+    /// An address is link-local: for us at most.
+    pub(in super::super) const LINK_LOCAL: u16 = 1 << 3;
     /// The argument's lowest bit.
     pub(in super::super) const ARGUMENT_SHIFT: u32 = 8;
 }

@@ -18,7 +18,7 @@ use packet::nd::{HOP_LIMIT, NdView};
 use packet::{Anomaly, Decoded, EtherType, Kind, MacClass};
 
 use super::columns::{Answer, flags};
-use super::decode::{Decode, Outcome, is_link_local, reason};
+use super::decode::{Decode, Outcome, is_link_local, is_link_local_v4, reason};
 use super::frames;
 
 /// Whether `interface` has the IPv4 address.
@@ -155,7 +155,7 @@ impl Decode {
         } else if to_link {
             Outcome::Drop(DropReason::LinkLocalNotForwarded)
         } else if is_link_local(d.src[0]) {
-            Outcome::Route(flags::IPV6 | flags::LINK_LOCAL_SOURCE)
+            Outcome::Route(flags::IPV6 | flags::LINK_LOCAL)
         } else {
             Outcome::Route(flags::IPV6)
         }
@@ -253,17 +253,20 @@ fn judge4(packet: &Packet, d: &Decoded, interface: &Interface) -> Outcome {
             Outcome::Drop(DropReason::BroadcastNotForwarded)
         };
     }
+    // RFC 3927 §7: such a packet is for us or for nobody beyond the link.
+    let near = is_link_local_v4(dst) || is_link_local_v4(d.src_v4());
+    let family = if near { flags::IPV4 | flags::LINK_LOCAL } else { flags::IPV4 };
     if d.has(Decoded::HAS_OPTIONS) {
         let l3 = usize::from(d.l3_offset);
         let options = packet.data().get(l3 + 20..l3 + usize::from(d.ip_header_len));
-        return judge_options(options.unwrap_or_default());
+        return judge_options(options.unwrap_or_default(), family);
     }
-    Outcome::Route(flags::IPV4)
+    Outcome::Route(family)
 }
 
-/// Source routes end here unless they are used up; malformed options are reported to the sender.
-/// All others, known or not, are left as they are (RFC 1812 §4.2.2.1).
-fn judge_options(options: &[u8]) -> Outcome {
+/// Source routes end here, used up or not (RFC 7126 §4.3, §4.4); malformed options are reported to
+/// the sender. All others, known or not, are left as they are (RFC 1812 §4.2.2.1).
+fn judge_options(options: &[u8], family: u16) -> Outcome {
     let mut at = 0;
     while let Some(&kind) = options.get(at) {
         let len = match kind {
@@ -275,15 +278,11 @@ fn judge_options(options: &[u8]) -> Outcome {
             return Outcome::Answer(Answer::BadOption(20 + at as u8));
         }
         if matches!(kind, 131 | 137) {
-            // The pointer counts from 1 at the option's type; behind the end, no hop is left.
-            let pointer = if len >= 3 { usize::from(options[at + 2]) } else { 0 };
-            if pointer <= len {
-                return Outcome::Drop(DropReason::SourceRoute);
-            }
+            return Outcome::Drop(DropReason::SourceRoute);
         }
         at += len;
     }
-    Outcome::Route(flags::IPV4)
+    Outcome::Route(family)
 }
 
 pub(super) fn ipv6(address: [u64; 2]) -> Ipv6Addr {
@@ -305,20 +304,20 @@ mod tests {
 
     #[test]
     fn options_are_judged_one_by_one() {
-        let fine: [&[u8]; 5] =
-            [&[], &[1, 1, 1, 0], &[148, 4, 0, 0], &[131, 7, 8, 10, 0, 0, 1, 0], &[0, 137, 3, 4]];
+        const V4: u16 = flags::IPV4;
+        let fine: [&[u8]; 4] = [&[], &[1, 1, 1, 0], &[148, 4, 0, 0], &[0, 137, 3, 4]];
         for options in fine {
-            assert!(matches!(judge_options(options), Outcome::Route(_)), "{options:?}");
+            assert!(matches!(judge_options(options, V4), Outcome::Route(V4)), "{options:?}");
         }
         let routed: [&[u8]; 3] = [&[131, 7, 4, 10, 0, 0, 1, 0], &[1, 137, 3, 3], &[131, 2, 0, 0]];
         for options in routed {
-            let judged = judge_options(options);
+            let judged = judge_options(options, V4);
             assert!(matches!(judged, Outcome::Drop(DropReason::SourceRoute)), "{options:?}");
         }
         let broken: [(&[u8], u8); 4] =
             [(&[7, 0, 0, 0], 20), (&[1, 7, 1, 0], 21), (&[1, 1, 7, 40], 22), (&[1, 1, 1, 9], 23)];
         for (options, pointer) in broken {
-            match judge_options(options) {
+            match judge_options(options, V4) {
                 Outcome::Answer(answer) => assert_eq!(answer, Answer::BadOption(pointer)),
                 _ => panic!("{options:?}"),
             }

@@ -120,6 +120,22 @@ pub(super) const fn is_link_local(high: u64) -> bool {
     high >> 54 == 0xfe80 >> 6
 }
 
+/// 169.254/16.
+#[inline(always)]
+pub(super) const fn is_link_local_v4(address: u32) -> bool {
+    address >> 16 == 0xa9fe
+}
+
+/// Whether a decoded packet of a family needs the cold half for its addresses or its type.
+#[inline(always)]
+fn is_special(d: &Decoded, family: u16) -> bool {
+    if family == flags::IPV4 {
+        is_link_local_v4(d.src_v4()) | is_link_local_v4(d.dst_v4())
+    } else {
+        is_special_v6(d)
+    }
+}
+
 /// Whether a decoded IPv6 packet needs the cold half: link-local addresses, neighbour discovery.
 #[inline(always)]
 fn is_special_v6(d: &Decoded) -> bool {
@@ -168,9 +184,7 @@ impl Stage<Fib> for Decode {
                 None => false,
             };
             let (found, interface) = match &known {
-                Some(known) if plain_at && (family == flags::IPV4 || !is_special_v6(&d)) => {
-                    (family, known.port)
-                }
+                Some(known) if plain_at && !is_special(&d, family) => (family, known.port),
                 _ => {
                     let settled = self.settle(&mut packets[row], &d, cx);
                     match settled {

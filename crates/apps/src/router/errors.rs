@@ -2,9 +2,9 @@
 //!
 //! An error has the address of the interface by which the packet came in (RFC 1812 §4.3.2.4,
 //! RFC 4443 §2.2), another interface's where that has none. It is routed like any packet to the
-//! offender's source; where the route gives no finished link header it goes straight back to the
-//! station that the packet came from. A token bucket per worker bounds them (RFC 1812 §4.3.2.8,
-//! RFC 4443 §2.4 f).
+//! offender's source. Where that way's neighbour is not known yet it goes straight back to the
+//! station that the packet came from; without a route there is none. A token bucket per worker bounds
+//! them (RFC 1812 §4.3.2.8, RFC 4443 §2.4 f).
 
 use chunk::{Packet, Verdict};
 use engine::Context;
@@ -179,7 +179,7 @@ fn set_ttl(ip: &mut [u8], is_v4: bool, ttl: u8) {
 }
 
 /// The link by which something is sent to the source of `packet`: as the route says; straight back
-/// where the route has no finished header. `None` if nothing is to be sent there.
+/// where the neighbour is not known. `None` if nothing is to be sent there.
 pub(super) fn reply_link(packet: &Packet, transit: Transit, fib: &Fib) -> Option<Link> {
     let is_v4 = transit.is_v4();
     let to = transit.addresses(packet).0;
@@ -203,9 +203,11 @@ pub(super) fn reply_link(packet: &Packet, transit: Transit, fib: &Fib) -> Option
             Decision::Connected(interface) => {
                 (fib.neighbour(interface, address).map(|(a, _)| a), interface, address)
             }
-            Decision::NoRoute => return back(),
             // Nobody is there, or we ourselves.
-            Decision::Unreachable | Decision::Local(_) | Decision::Broadcast(_) => return None,
+            Decision::NoRoute
+            | Decision::Unreachable
+            | Decision::Local(_)
+            | Decision::Broadcast(_) => return None,
         };
     match known {
         Some(adjacency) if adjacency.resolved != 0 => Link::of(adjacency, ethertype),

@@ -21,11 +21,9 @@
 //! - ICMP redirects. A redirect tells a host about a better first hop, at the price of state per
 //!   host and of a well-known attack; RFC 1812 §5.2.7.2 lets a router leave them out, and operators
 //!   turn them off.
-//! - Source routes. RFC 1812 §5.3.13.4 lets a router discard them; a route that is used up is an
-//!   ordinary packet.
+//! - Source routes: RFC 1812 §5.3.13.4 lets a router discard them, and RFC 7126 §4.3 tells it to.
 //! - Acting on router alert (RFC 2113, RFC 2711): such a packet goes to the host when it is for us
 //!   or for a link-local group, and is forwarded like any other when it is not.
-//! - IPv4's 169.254/16 is forwarded where a route says so: links between routers use it.
 //!
 //! Threads: one instance of each stage per worker; they share nothing but the tables' version and
 //! the bounded channel of [`NeighbourEvent`](lookup::fib::NeighbourEvent)s.

@@ -282,10 +282,14 @@ impl Rewrite {
         cx: &mut Context<'_, Fib>,
     ) -> Verdict {
         let is_v4 = transit.is_v4();
-        let beyond_scope = transit.flags & flags::LINK_LOCAL_SOURCE != 0
-            && !matches!(decision, Decision::Local(_));
-        if beyond_scope {
-            return self.refuse(packet, transit, Problem::BeyondScope, cx);
+        let near = transit.flags & flags::LINK_LOCAL != 0;
+        if near && !matches!(decision, Decision::Local(_)) {
+            // IPv4 has no error for this (RFC 3927 §7).
+            return if is_v4 {
+                Verdict::drop(DropReason::LinkLocalNotForwarded)
+            } else {
+                self.refuse(packet, transit, Problem::BeyondScope, cx)
+            };
         }
         match decision {
             Decision::NoRoute => self.refuse(packet, transit, Problem::NoRoute, cx),

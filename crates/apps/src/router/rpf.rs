@@ -109,7 +109,7 @@ impl Shade<Fib> for Check {
             for row in start..end {
                 let bits = view.flags[row];
                 let checked = is_live(view.verdict[row])
-                    && bits & flags::LINK_LOCAL_SOURCE == 0
+                    && bits & flags::LINK_LOCAL == 0
                     && mode_of(view.interface[row]) != ReversePath::Off;
                 if checked && bits & flags::IPV4 != 0 {
                     (keys4[n4], rows4[n4]) = (view.src4[row], row as u32);
