@@ -1,1 +1,82 @@
-//! Workloads and peers of the bench command.
+//! `shadeline bench`: workloads, beside peers where there are any.
+//!
+//! A benchmark is a list of *cases*; a round runs each of them once, in turn, so that all see the
+//! same machine; a row is the median over the rounds. Absolute figures belong to the machine they
+//! were measured on; ratios within one run are what can be compared. Answers are checked: a case
+//! that computes something wrong fails instead of being quick.
+
+#![forbid(unsafe_code)]
+
+mod against;
+mod forward;
+mod order;
+mod report;
+mod tables;
+
+pub use report::{Machine, Report, Row};
+
+use std::path::PathBuf;
+
+/// The arguments of `shadeline bench`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// The benchmark
+    #[command(subcommand)]
+    pub what: What,
+    /// Rounds; medians need at least five
+    #[arg(long, global = true, default_value_t = 5)]
+    pub rounds: usize,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Run this older build of the program in turn with the present one
+    #[arg(long, global = true, value_name = "OLD_BINARY")]
+    pub against: Option<PathBuf>,
+    /// The routing table: one prefix a line, gzip read as is
+    #[arg(long, global = true, value_name = "FILE", default_value = tables::DEFAULT_ROUTES)]
+    pub routes: PathBuf,
+}
+
+/// The benchmarks.
+#[derive(Debug, Clone, clap::Subcommand)]
+pub enum What {
+    /// Forwarding from memory to memory, one core, the full table, beside the bare loop
+    Forward {
+        /// Seconds a case runs in each round
+        #[arg(long, default_value_t = 1.0)]
+        seconds: f64,
+    },
+    /// Overtakes within a flow, with several jobs in flight: none
+    Order {
+        /// Packets
+        #[arg(long, default_value_t = 2_000_000)]
+        packets: u64,
+    },
+}
+
+/// What a benchmark is given beside its arguments.
+#[derive(Clone, Copy)]
+pub struct Probes {
+    /// Allocations that the process has made so far.
+    pub allocations: fn() -> u64,
+}
+
+/// Runs a benchmark and prints its report.
+///
+/// # Errors
+/// What stood in the way, or which answer was wrong.
+pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
+    let report = match &args.against {
+        Some(old) => against::run(old, args)?,
+        None => match &args.what {
+            What::Forward { seconds } => forward::run(args, *seconds, probes)?,
+            What::Order { packets } => order::run(*packets)?,
+        },
+    };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?);
+    } else {
+        print!("{report}");
+    }
+    report.check()
+}

@@ -41,7 +41,7 @@ impl Family {
 /// One pass over the keys.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
-    /// Time in seconds.
+    /// Time that the thread ran, in seconds (`CLOCK_THREAD_CPUTIME_ID`): measure ours alike.
     pub seconds: f64,
     /// Wrapping sum of all answers.
     pub sum: u64,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use control::config::parse_duration;
+use control::config::units::parse_duration;
 use ipnet::IpNet;
 
 /// A software router and packet-processing system.

@@ -6,6 +6,7 @@ use tracing_subscriber::filter::LevelFilter;
 /// Starts logging; a second call does nothing.
 pub(crate) fn start(level: LogLevel, format: LogFormat) {
     let level = match level {
+        LogLevel::Off => LevelFilter::OFF,
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,

@@ -107,7 +107,7 @@ fn read_addresses(args: &LpmArgs) -> Result<(Vec<u32>, Vec<Key6>, Vec<bool>), Fa
                 is_v4.push(true);
             }
             Some(IpAddr::V6(address)) => {
-                keys6.push(address.to_bits().key());
+                keys6.push(address.to_bits().to_key());
                 is_v4.push(false);
             }
             None => {

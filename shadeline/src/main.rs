@@ -18,11 +18,17 @@ mod report;
 mod traffic;
 mod wiring;
 
+use std::alloc::System;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use cli::{Cli, Command, GenCommand};
 use failure::Failure;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+/// Counts allocations, so that `bench forward` can show that packets need none.
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() -> ExitCode {
     // A closed pipe (`| head`) ends the program quietly instead of by a panic in `println!`.
@@ -43,7 +49,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Lpm(args) => lpm::run(&args),
         Command::Gen(GenCommand::Packets(args)) => gen_packets::run(&args),
         Command::Measure(args) => measure::run(&args),
-        Command::Bench(args) => bench::run(args).map_err(Failure::other),
+        Command::Bench(args) => {
+            let probes = bench::Probes { allocations: || ALLOCATOR.stats().allocations as u64 };
+            bench::run(&args, probes).map_err(Failure::other)
+        }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "shadeline", &mut std::io::stdout());
             Ok(())

@@ -128,8 +128,14 @@ pub(crate) fn interface(
             Rpf::Strict => ReversePath::Strict,
             Rpf::Loose => ReversePath::Loose,
         },
+        any_mac: promiscuous(config, interfaces.name(physical)),
         twin: twins && port.twin.is_some(),
     }
+}
+
+fn promiscuous(config: &Config, port: &str) -> bool {
+    let kind = config.port(port).map(|p| &p.kind);
+    matches!(kind, Some(PortKind::Physical(physical)) if physical.promiscuous)
 }
 
 /// The MAC of a port that nobody gave one, locally administered: captures need some.
@@ -270,7 +276,7 @@ pub(crate) fn start(
 fn place(port: PortIo, workers: &mut [WorkerSpec<FibVersions>]) -> PortCounters {
     let number = usize::from(port.number);
     let spread = (!port.twin && port.queues.len() < workers.len() && workers.len() > 1)
-        .then_some(packet::flow_hash_of_frame as engine::SpreadHash);
+        .then_some(packet::flow::flow_hash_of_frame as engine::SpreadHash);
     // Ports with one queue each are dealt out in turn, so that no worker owns them all.
     let first = if port.twin || port.queues.len() > 1 { 0 } else { number };
     let mut counters = Vec::new();

@@ -1,0 +1,255 @@
+//! `shadeline run CONFIG -r IN -w DIR`: the pipeline over captures.
+//!
+//! One worker, time from the packets, files that wait instead of queues that drop: the same input
+//! gives the same bytes, whoever runs it and wherever.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use chunk::{Packet, Pool};
+use indicatif::{ProgressBar, ProgressStyle};
+use io::capture::{CaptureRx, CaptureTx, Format};
+use io::{QueueStats, RxQueue};
+
+use crate::cli::RunArgs;
+use crate::failure::Failure;
+use crate::report::Report;
+use crate::wiring::{self, Interfaces, Plan, PortIo};
+use crate::{check, plane};
+
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let config = check::load(&args.config)?;
+    let folder = args.write.as_deref().ok_or_else(|| Failure::usage("-r needs -w DIR"))?;
+    let interfaces = Interfaces::of(&config);
+    let inputs = inputs(&args.read, &interfaces)?;
+    std::fs::create_dir_all(folder).map_err(|error| Failure::file(folder, error))?;
+
+    let (merged, progress) = Merged::open(inputs)?;
+    let mut ports = vec![PortIo {
+        number: 0,
+        twin: false,
+        queues: vec![(Some(Box::new(merged)), None)],
+        stamps: true,
+    }];
+    let mut written = Vec::new();
+    for number in 0..interfaces.physical() {
+        let path = folder.join(file_name(interfaces.name(number as u16)));
+        let tx = CaptureTx::create(&path, Format::PcapNg).map_err(|e| Failure::file(&path, e))?;
+        ports.push(PortIo {
+            number: number as u16,
+            twin: false,
+            queues: vec![(None, Some(Box::new(tx)))],
+            stamps: false,
+        });
+        written.push(path);
+    }
+    let path = folder.join("dropped.pcapng");
+    let dropped = CaptureTx::create(&path, Format::PcapNg).map_err(|e| Failure::file(&path, e))?;
+    let dropped = Arc::new(Mutex::new(Some(dropped)));
+    let drop_sink = dropped.clone();
+    let errors: Arc<Mutex<Vec<String>>> = Arc::default();
+    let error_sink = errors.clone();
+
+    let tables = plane::offline_tables(&config, &interfaces)?;
+    let (_, depot) = wiring::cells(&config)?;
+    let begin = Instant::now();
+    let path = wiring::start(
+        &config,
+        &interfaces,
+        depot,
+        &tables.reader,
+        ports,
+        Plan {
+            workers: 1,
+            offline: true,
+            events: None,
+            on_drop: Some(Box::new(move |packet, reason, now_ns| {
+                let time = if packet.time_ns == 0 { now_ns } else { packet.time_ns };
+                let mut sink = drop_sink.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(sink) = sink.as_mut() {
+                    sink.write_with_comment(packet, time, Some(reason.name()));
+                }
+            })),
+            on_error: Arc::new(move |_, error| {
+                error_sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_owned());
+            }),
+        },
+    )?;
+    watch(&path, &progress);
+    let view = path.engine.view().clone();
+    let counters = path.ports.clone();
+    path.engine.join().map_err(Failure::other)?;
+
+    let mut report = Report::of(&view, &counters, &interfaces, None);
+    let received = progress.received.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    report.set_received(&received, &interfaces);
+    let dropped = dropped.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(Err(error)) = dropped.map(CaptureTx::finish) {
+        errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+    }
+    report.errors = std::mem::take(&mut errors.lock().unwrap_or_else(PoisonError::into_inner));
+    finish(&report, folder, args.json, begin.elapsed())
+}
+
+fn finish(report: &Report, folder: &Path, json: bool, time: Duration) -> Result<(), Failure> {
+    let stats = serde_json::to_string_pretty(report).map_err(Failure::other)? + "\n";
+    let path = folder.join("stats.json");
+    std::fs::write(&path, &stats).map_err(|error| Failure::file(&path, error))?;
+    if json {
+        print!("{stats}");
+    } else {
+        print!("{}", report.text());
+        println!(
+            "{:.3} s, {:.2} Mpps; captures and stats.json in {}",
+            time.as_secs_f64(),
+            report.rx_packets as f64 / time.as_secs_f64() / 1e6,
+            folder.display()
+        );
+    }
+    for error in &report.errors {
+        eprintln!("error: {error}");
+    }
+    if report.errors.is_empty() { Ok(()) } else { Err(Failure::told()) }
+}
+
+/// A port's name as a file name.
+fn file_name(port: &str) -> String {
+    let safe = |c: char| if c == '/' || c == '\0' { '_' } else { c };
+    port.chars().map(safe).collect::<String>() + ".pcapng"
+}
+
+/// Which captures go into which port: `PORT=IN`, or `IN` alone into the first port.
+fn inputs(read: &[String], interfaces: &Interfaces) -> Result<Vec<(u16, Vec<PathBuf>)>, Failure> {
+    let mut inputs: Vec<(u16, Vec<PathBuf>)> = Vec::new();
+    for text in read {
+        let named = text.split_once('=').filter(|_| !wiring::is_readable(Path::new(text)));
+        let (port, path) = match named {
+            None => (0, text.as_str()),
+            Some((name, path)) => {
+                let number = interfaces.number(name).filter(|&n| {
+                    usize::from(n) < interfaces.physical()
+                });
+                let ports = &interfaces.names()[..interfaces.physical()];
+                let unknown = || {
+                    Failure::usage(format!(
+                        "-r {text}: there is no port `{name}`: expected one of {}",
+                        ports.join(", ")
+                    ))
+                };
+                (number.ok_or_else(unknown)?, path)
+            }
+        };
+        match inputs.iter_mut().find(|(p, _)| *p == port) {
+            Some((_, paths)) => paths.push(path.into()),
+            None => inputs.push((port, vec![path.into()])),
+        }
+    }
+    Ok(inputs)
+}
+
+/// How far the input is, for the progress bar and the report.
+#[derive(Default)]
+struct Progress {
+    done: AtomicU64,
+    total: AtomicU64,
+    received: Mutex<Vec<(u16, QueueStats)>>,
+}
+
+/// The captures of several ports, merged by time; ports with the same time in their order.
+struct Merged {
+    inputs: Vec<(u16, CaptureRx)>,
+    progress: Arc<Progress>,
+}
+
+impl Merged {
+    fn open(inputs: Vec<(u16, Vec<PathBuf>)>) -> Result<(Self, Arc<Progress>), Failure> {
+        let mut opened = Vec::new();
+        for (port, paths) in inputs {
+            opened.push((port, CaptureRx::open(paths).map_err(Failure::other)?));
+        }
+        let progress = Arc::new(Progress::default());
+        let total = opened.iter().filter_map(|(_, rx)| rx.progress()).map(|(_, total)| total).sum();
+        progress.total.store(total, Ordering::Relaxed);
+        Ok((Self { inputs: opened, progress: progress.clone() }, progress))
+    }
+
+    /// The input with the oldest packet.
+    fn oldest(&mut self) -> Option<usize> {
+        if let [(_, only)] = self.inputs.as_slice() {
+            return (!only.is_finished()).then_some(0);
+        }
+        let times = self.inputs.iter_mut().enumerate();
+        times.filter_map(|(i, (_, rx))| Some((rx.peek_time_ns()?, i))).min().map(|(_, i)| i)
+    }
+}
+
+impl RxQueue for Merged {
+    fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
+        let mut n = 0;
+        while n < max {
+            let Some(i) = self.oldest() else { break };
+            // A single input is read by the burst; several take turns packet by packet.
+            let burst = if self.inputs.len() == 1 { max - n } else { 1 };
+            let (port, rx) = &mut self.inputs[i];
+            let got = rx.recv(pool, out, burst);
+            for packet in out.iter_mut().rev().take(got) {
+                packet.port = *port;
+            }
+            n += got;
+            if got == 0 {
+                break;
+            }
+        }
+        let done = self.inputs.iter().filter_map(|(_, rx)| rx.progress()).map(|(done, _)| done);
+        self.progress.done.store(done.sum(), Ordering::Relaxed);
+        if n == 0 {
+            let stats = self.inputs.iter().map(|(port, rx)| (*port, rx.stats())).collect();
+            *self.progress.received.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+        }
+        n
+    }
+
+    fn is_finished(&self) -> bool {
+        self.inputs.iter().all(|(_, rx)| rx.is_finished())
+    }
+
+    fn take_error(&mut self) -> Option<String> {
+        self.inputs.iter_mut().find_map(|(_, rx)| rx.take_error())
+    }
+
+    fn stats(&self) -> QueueStats {
+        let mut sum = QueueStats::default();
+        self.inputs.iter().for_each(|(_, rx)| sum += rx.stats());
+        sum
+    }
+}
+
+/// Waits for the end, with a bar on a terminal.
+fn watch(path: &wiring::DataPath, progress: &Progress) {
+    let bar = std::io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::new(progress.total.load(Ordering::Relaxed));
+        let style = "{bar:40} {bytes}/{total_bytes}  {msg}  {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        bar
+    });
+    let view = path.engine.view();
+    let (mut last, mut then) = (0, Instant::now());
+    while !path.engine.is_finished() {
+        std::thread::sleep(Duration::from_millis(if bar.is_some() { 100 } else { 2 }));
+        if let Some(bar) = &bar {
+            let packets: u64 = view.workers.iter().map(|w| w.rx_packets.get()).sum();
+            let rate = (packets - last) as f64 / then.elapsed().as_secs_f64();
+            (last, then) = (packets, Instant::now());
+            bar.set_position(progress.done.load(Ordering::Relaxed));
+            bar.set_message(format!("{:.2} Mpackets/s", rate / 1e6));
+        }
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+}
