@@ -20,7 +20,7 @@ use netlink_packet_route::{
 
 use super::{
     event::{Leg, Link, NeighbourState},
-    fib::RawLeg,
+    fib::{RawLeg, settle_weight},
 };
 use crate::netlink::nexthop::{DEAD, GroupMember, NextHopAttribute, NextHopMessage};
 
@@ -257,6 +257,7 @@ pub(super) fn route(payload: &[u8], table: u32) -> Decoded<DecodedRoute> {
                 legs.push(RawLeg { leg, unusable });
             }
             legs.sort_unstable_by_key(|raw| raw.leg);
+            settle_weight(&mut legs, |raw| &mut raw.leg);
             RouteTarget::Legs(legs)
         }
         RouteType::BlackHole => RouteTarget::Blackhole,

@@ -41,7 +41,7 @@ pub struct Leg {
     pub gateway: Option<IpAddr>,
     /// The interface.
     pub ifindex: u32,
-    /// Share among the legs of one route, 1 or more.
+    /// Share among the legs of one route, 1 or more; 1 if there is only one.
     pub weight: u32,
 }
 

@@ -29,6 +29,13 @@ pub(super) struct RawLeg {
     pub(super) unusable: bool,
 }
 
+/// The weight of a single leg means nothing, and the kernel does not always tell it.
+pub(super) fn settle_weight<T>(legs: &mut [T], leg: impl Fn(&mut T) -> &mut Leg) {
+    if let [only] = legs {
+        leg(only).weight = 1;
+    }
+}
+
 /// Where a kernel route leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RawTarget {
@@ -78,8 +85,8 @@ impl Entry {
 pub(super) enum Removal {
     /// Found and done, or there was nothing to do.
     Done,
-    /// Several routes could have been meant; the mirror should look again.
-    Guessed,
+    /// The metric has routes, but not this one: the mirror should look again.
+    Unknown,
 }
 
 /// The kernel's routes of one prefix, lowest metric first, in the kernel's order within one.
@@ -167,7 +174,7 @@ impl Entries {
                 if !known.joins() || !known.legs().unwrap_or(&[]).iter().any(is_gone) {
                     continue;
                 }
-                let left: Vec<RawLeg> = known
+                let mut left: Vec<RawLeg> = known
                     .legs()
                     .unwrap_or(&[])
                     .iter()
@@ -177,18 +184,17 @@ impl Entries {
                 if left.is_empty() {
                     self.0.remove(at);
                 } else {
+                    settle_weight(&mut left, |raw| &mut raw.leg);
                     known.target = RawTarget::Legs(left.into());
                 }
                 return Removal::Done;
             }
         }
-        match group.len() {
-            0 => Removal::Done,
-            1 => {
-                self.0.remove(group.start);
-                Removal::Guessed
-            }
-            _ => Removal::Guessed,
+        // The routes of an object that went were dropped with it already.
+        if group.is_empty() || matches!(entry.target, RawTarget::Object(_)) {
+            Removal::Done
+        } else {
+            Removal::Unknown
         }
     }
 }
@@ -229,7 +235,7 @@ mod tests {
         entries.add(false, NLM_F_REPLACE, via(0, &["10.0.0.4"]));
         assert_eq!(entries.remove(false, &a), Removal::Done);
         assert_eq!(list(&entries), [via(0, &["10.0.0.4"]), b, via(7, &["10.0.0.9"])]);
-        assert_eq!(entries.remove(false, &via(0, &["1.1.1.1"])), Removal::Guessed);
+        assert_eq!(entries.remove(false, &via(0, &["1.1.1.1"])), Removal::Unknown);
         assert_eq!(entries.remove(false, &via(5, &["1.1.1.1"])), Removal::Done);
         assert_eq!(entries.iter().count(), 3);
     }

@@ -115,6 +115,8 @@ pub struct Stats {
     pub audits: u64,
     /// Entries that an audit found wrong and set right. Should stay 0.
     pub audit_mended: u64,
+    /// The first few of the last of them, in words, for a log.
+    pub audit_mended_last: Vec<String>,
     /// Neighbours that an audit found changed.
     pub audit_mended_neighbours: u64,
     /// Messages that could not be decoded.
@@ -453,6 +455,9 @@ impl Worker {
             self.stats.audits += 1;
             self.stats.audit_mended += mended.entries;
             self.stats.audit_mended_neighbours += mended.neighbours;
+            if mended.entries > 0 {
+                self.stats.audit_mended_last.clone_from(&mended.samples);
+            }
         }
         let length = began.elapsed();
         self.stats.dump_ms_last = length.as_millis() as u64;

@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 use super::{
     decode::{self, DecodedRoute, Object, RouteTarget, Skip},
     event::{Event, Leg, Link, NeighbourState, NextHop, Route, Target},
-    fib::{Entries, Entry, RawLeg, RawTarget, Removal},
+    fib::{Entries, Entry, RawLeg, RawTarget, Removal, settle_weight},
 };
 use crate::netlink::{Message, rtm};
 
@@ -85,12 +85,23 @@ pub(super) struct Counts {
 }
 
 /// What a full dump set right.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Mended {
+    /// The first few of them, in words.
+    pub(super) samples: Vec<String>,
     /// Links, addresses, next-hop objects and prefixes that differed.
     pub(super) entries: u64,
     /// Neighbours that differed; they age by themselves.
     pub(super) neighbours: u64,
+}
+
+impl Mended {
+    fn note(&mut self, sample: impl FnOnce() -> String) {
+        self.entries += 1;
+        if self.samples.len() < 8 {
+            self.samples.push(sample());
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -272,7 +283,7 @@ impl Model {
                 let route = decode::route(payload, self.table)?;
                 let (prefix, entry) = self.entry(route);
                 let v6 = matches!(prefix, IpNet::V6(_));
-                self.change_route(prefix, |entries| entries.remove(v6, &entry)) == Removal::Guessed
+                self.change_route(prefix, |entries| entries.remove(v6, &entry)) == Removal::Unknown
             }
             _ => false,
         })
@@ -492,7 +503,7 @@ impl Model {
 
         let differing = differences(&self.links, &fresh.links, &touched.links);
         for (ifindex, link) in differing {
-            mended.entries += 1;
+            mended.note(|| format!("interface {ifindex}"));
             match link {
                 Some(link) => _ = self.links.insert(ifindex, link),
                 None => _ = self.links.remove(&ifindex),
@@ -505,7 +516,7 @@ impl Model {
             if touched.addresses.contains(&key) {
                 continue;
             }
-            mended.entries += 1;
+            mended.note(|| format!("address {} on interface {}", key.1, key.0));
             if !self.addresses.remove(&key) {
                 self.addresses.insert(key);
             }
@@ -522,7 +533,7 @@ impl Model {
             self.mark_neighbour(key);
         }
         for (id, object) in differences(&self.objects, &fresh.objects, &touched.objects) {
-            mended.entries += 1;
+            mended.note(|| format!("next hop {id}: {:?}, now {object:?}", self.objects.get(&id)));
             match object {
                 Some(object) => _ = self.objects.insert(id, object),
                 None => _ = self.objects.remove(&id),
@@ -540,7 +551,7 @@ impl Model {
             .map(|(prefix, _)| *prefix)
             .collect();
         for prefix in gone {
-            mended.entries += 1;
+            mended.note(|| format!("route {prefix}: {:?}, now none", self.routes.get(&prefix)));
             self.change_route(prefix, |entries| *entries = Entries::default());
         }
         for (prefix, slot) in fresh.routes {
@@ -550,7 +561,9 @@ impl Model {
             {
                 continue;
             }
-            mended.entries += 1;
+            mended.note(|| {
+                format!("route {prefix}: {:?}, now {:?}", known.map(|k| &k.entries), slot.entries)
+            });
             self.change_route(prefix, |entries| *entries = slot.entries);
         }
         mended
@@ -753,6 +766,7 @@ impl Model {
             }
         }
         legs.sort_unstable();
+        settle_weight(&mut legs, |leg| leg);
         (!legs.is_empty()).then(|| NextHop::Legs(self.leg_sets.share(&legs)))
     }
 
@@ -768,8 +782,9 @@ impl Model {
                 RawTarget::Object(id) if self.told_objects.contains_key(id) => Target::NextHop(*id),
                 RawTarget::Object(_) => continue,
                 RawTarget::Legs(raw) => {
-                    let legs: SmallVec<[Leg; 8]> =
+                    let mut legs: SmallVec<[Leg; 8]> =
                         raw.iter().filter_map(|raw| self.usable_leg(raw)).collect();
+                    settle_weight(&mut legs, |leg| leg);
                     foreign =
                         raw.iter().filter(|raw| !self.watched.contains(&raw.leg.ifindex)).count();
                     if legs.is_empty() {

@@ -197,7 +197,8 @@ impl Watching {
 
     /// A full comparison finds nothing to mend.
     pub(crate) fn audit_is_clean(&mut self, what: &str) {
-        assert_eq!(self.mirror.audit(), Ok(0), "{what}");
+        let mended = self.mirror.audit();
+        assert_eq!(mended, Ok(0), "{what}: {:#?}", self.mirror.stats().audit_mended_last);
     }
 }
 
@@ -251,8 +252,10 @@ pub(crate) fn kernel_routes(world: &World) -> Routes {
                         None => legs.extend(leg(world, route)),
                     }
                     legs.sort();
-                    if legs.is_empty() {
-                        continue;
+                    match &mut legs[..] {
+                        [] => continue,
+                        [only] => only.weight = 1,
+                        _ => {}
                     }
                     End::Legs(legs)
                 }
