@@ -9,8 +9,11 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod capture;
+pub mod fault;
+pub mod generator;
 pub mod link;
 pub mod memory;
+mod random;
 mod sys;
 pub mod tap;
 

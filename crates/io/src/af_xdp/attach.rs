@@ -7,6 +7,7 @@ use super::Mode;
 
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
+const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_LINK_CREATE: libc::c_long = 28;
 
@@ -95,6 +96,30 @@ impl Attachment {
         };
         // SAFETY: key and value are four bytes each, as the map was made, and alive.
         unsafe { bpf(BPF_MAP_UPDATE_ELEM, &update) }.map(drop)
+    }
+
+    /// Hands the frames of receive queue `queue` to nobody any more, and waits until the kernel has
+    /// finished with those that it is about to hand over.
+    pub(super) fn clear(&self, queue: u32) -> io::Result<()> {
+        let delete = MapUpdate {
+            map_fd: self.map.as_raw_fd() as u32,
+            padding: 0,
+            key: address(&queue),
+            value: 0,
+            flags: 0,
+        };
+        // SAFETY: the key is four bytes, as the map was made, and alive.
+        match unsafe { bpf(BPF_MAP_DELETE_ELEM, &delete) } {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // The global barrier is an RCU grace period; the receive path runs in RCU read sections.
+        const MEMBARRIER_CMD_GLOBAL: libc::c_long = 1;
+        // SAFETY: takes no pointers.
+        match unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 

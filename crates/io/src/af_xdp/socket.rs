@@ -29,7 +29,8 @@ pub(super) struct Socket {
     depot: Arc<Depot>,
     /// The ledgers of halves that are gone.
     ledgers: Mutex<Vec<Ledger>>,
-    _attachment: Arc<Attachment>,
+    attachment: Arc<Attachment>,
+    queue: u32,
 }
 
 /// The rings of a socket that is not yet split.
@@ -86,7 +87,8 @@ pub(super) fn open(
         is_multi_buffer: first.map_or(flags & libc::XDP_USE_SG != 0, |first| first.is_multi_buffer),
         depot: depot.clone(),
         ledgers: Mutex::default(),
-        _attachment: attachment.clone(),
+        attachment: attachment.clone(),
+        queue,
     };
     Ok((Arc::new(socket), rings))
 }
@@ -198,20 +200,21 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Both halves are gone and have unmapped their rings, so this closes the socket for good:
-        // the kernel unbinds it from its queue and waits until nobody uses it any more.
+        // Closing alone does not do: a child process that was just forked may hold the socket open.
+        let is_cut_off = self.attachment.clear(self.queue).is_ok();
         self.fd = None;
-        if self.is_zero_copy {
+        if self.is_zero_copy || !is_cut_off {
             // A driver gives its cells up some time later, and does not say when: they stay lost, at
             // most three rings of them.
             return;
         }
         let ledgers = self.ledgers.get_mut().unwrap_or_else(PoisonError::into_inner);
         for ledger in ledgers.drain(..) {
-            // SAFETY: in copy mode only the socket's own receive and send calls touch cells, under
-            // the lock and grace period that closing went through. (A frame that was sent and is
-            // still on its way may be read once more, if the driver takes pages instead of copies:
-            // it may then carry another frame's bytes, as any frame cut off at the end may.)
+            // SAFETY: in copy mode cells are touched only by the receive path, from which the queue
+            // has been cut off and which has been waited for, and in our own calls to send, of which
+            // there are none any more. (A frame that was sent and is still on its way may be read
+            // once more, if the driver takes pages instead of copies: it may then carry another
+            // frame's bytes, as any frame cut off at the end may.)
             unsafe { ledger.take_all_back(&self.depot) };
         }
     }
