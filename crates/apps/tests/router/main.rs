@@ -1,0 +1,12 @@
+//! The router's stages, run as the engine runs them.
+
+#![allow(unreachable_pub)] // modules of a test binary
+
+mod anomalies;
+mod bench;
+mod local;
+mod neighbours;
+mod random;
+mod scenario;
+mod sizes;
+mod twin;
