@@ -15,10 +15,12 @@
 #![forbid(unsafe_code)]
 
 mod addr;
+mod anomaly;
 pub mod arp;
 mod bytes;
 pub mod checksum;
 pub mod decode;
+mod decoded;
 pub mod esp;
 pub mod ethernet;
 pub mod filter;

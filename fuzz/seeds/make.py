@@ -1,0 +1,100 @@
+"""Writes the seeds: small inputs for each target, made of the same few packets."""
+
+import pathlib
+import struct
+
+HERE = pathlib.Path(__file__).parent
+MACS = bytes.fromhex("020000000001020000000002")
+A6 = bytes.fromhex("20010db8000000000000000000000001")
+B6 = bytes.fromhex("20010db8000000000000000000000002")
+
+
+def checksum(data):
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def ipv4(protocol, payload, options=b"", fragment=0):
+    head = struct.pack(
+        ">BBHHHBBH4s4s", 0x45 + len(options) // 4, 0, 20 + len(options) + len(payload), 7, fragment,
+        64, protocol, 0, bytes([10, 0, 0, 1]), bytes([192, 0, 2, 1]),
+    ) + options
+    return head[:10] + struct.pack(">H", checksum(head)) + head[12:] + payload
+
+
+def ipv6(next_header, payload):
+    return struct.pack(">IHBB", 6 << 28, len(payload), next_header, 64) + A6 + B6 + payload
+
+
+def icmp6(message):
+    pseudo = A6 + B6 + struct.pack(">II", len(message), 58)
+    return message[:2] + struct.pack(">H", checksum(pseudo + message)) + message[4:]
+
+
+def icmp4(message):
+    return message[:2] + struct.pack(">H", checksum(message)) + message[4:]
+
+
+UDP = struct.pack(">HHHH", 4000, 53, 16, 0) + b"shadelin"
+TCP = struct.pack(">HHIIHHHH", 4000, 80, 1, 2, 0x6012, 8192, 0, 0) + bytes([2, 4, 5, 180]) + b"GET /"
+ECHO4 = icmp4(struct.pack(">BBHHH", 8, 0, 0, 1, 2) + b"ping")
+ECHO6 = icmp6(struct.pack(">BBHHH", 128, 0, 0, 1, 2) + b"ping")
+ESP = struct.pack(">II", 0x12345678, 1) + bytes(range(32))
+MAC_OPTION = bytes([1, 1]) + MACS[:6]
+NS = icmp6(bytes([135, 0, 0, 0, 0, 0, 0, 0]) + B6 + MAC_OPTION)
+NA = icmp6(bytes([136, 0, 0, 0, 0xE0, 0, 0, 0]) + B6 + b"\2" + MAC_OPTION[1:])
+RS = icmp6(bytes([133, 0, 0, 0, 0, 0, 0, 0]) + MAC_OPTION)
+RA = icmp6(struct.pack(">BBHBBHII", 134, 0, 0, 64, 0x80, 1800, 0, 0) + MAC_OPTION)
+ARP = bytes.fromhex("0001080006040001") + MACS[6:] + bytes([10, 0, 0, 1]) + bytes(6) + bytes([10, 0, 0, 2])
+HOP = bytes([60, 0, 5, 2, 0, 0, 1, 0])
+OPTIONS = bytes([17, 0, 1, 4, 0, 0, 0, 0])
+FRAGMENT = struct.pack(">BBHI", 17, 0, 1, 9)
+AH = struct.pack(">BBHII", 17, 4, 0, 1, 1) + bytes(12)
+V4 = {
+    "udp": ipv4(17, UDP), "tcp": ipv4(6, TCP), "echo": ipv4(1, ECHO4), "esp": ipv4(50, ESP),
+    "options": ipv4(17, UDP, bytes([148, 4, 0, 0, 7, 7, 4, 0, 0, 0, 0, 1])),
+    "fragment": ipv4(17, UDP, fragment=0x2000), "later": ipv4(17, UDP, fragment=185),
+    "error": ipv4(1, icmp4(bytes([11, 0, 0, 0, 0, 0, 0, 0]) + ipv4(17, UDP))),
+}
+V6 = {
+    "udp": ipv6(17, UDP), "tcp": ipv6(6, TCP), "echo": ipv6(58, ECHO6), "ns": ipv6(58, NS),
+    "options": ipv6(0, HOP + OPTIONS + UDP), "fragment": ipv6(44, FRAGMENT + UDP),
+    "ah": ipv6(51, AH + UDP), "loop": ipv6(0, bytes(64)),
+    "error": ipv6(58, icmp6(bytes([3, 0, 0, 0, 0, 0, 0, 0]) + ipv6(17, UDP))),
+}
+FRAMES = {f"v4-{k}": MACS + b"\x08\x00" + v for k, v in V4.items()}
+FRAMES |= {f"v6-{k}": MACS + b"\x86\xdd" + v for k, v in V6.items()}
+FRAMES |= {
+    "arp": MACS + b"\x08\x06" + ARP,
+    "vlan": MACS + b"\x81\x00\x00\x05\x08\x00" + V4["udp"],
+    "qinq": MACS + b"\x88\xa8\x00\x05\x81\x00\x00\x06\x86\xdd" + V6["udp"],
+}
+TEXTS = [
+    "tcp and dst port 80", "not (udp or icmp) and net 10.0.0.0/8", "ip6 src host 2001:db8::1",
+    "vlan 5 or vlan", "arp || esp && !icmp6", "less 64 or greater 60",
+]
+SEEDS = {
+    "decode": FRAMES,
+    "ipv4": V4,
+    "ipv6": V6,
+    "arp": {"request": ARP},
+    "nd": {"ns": NS, "na": NA, "rs": RS, "ra": RA},
+    "transport": {"udp": UDP, "tcp": TCP, "echo4": ECHO4, "echo6": ECHO6, "esp": ESP},
+    "icmp_error": {f"v4-{k}": v for k, v in V4.items()} | {f"v6-{k}": v for k, v in V6.items()},
+    "filter": {
+        f"{n}": struct.pack(">H", len(text)) + text.encode() + FRAMES["v4-tcp"]
+        for n, text in enumerate(TEXTS)
+    },
+    "fragment": {
+        "options": struct.pack(">H", 68) + ipv4(17, bytes(range(200)), bytes([148, 4, 0, 0, 7, 7, 4, 0, 0, 0, 0, 1])),
+        "plain": struct.pack(">H", 100) + ipv4(17, bytes(range(256))),
+        "again": struct.pack(">H", 60) + ipv4(17, bytes(200), fragment=0x2010),
+    },
+}
+for target, inputs in SEEDS.items():
+    (HERE / target).mkdir(exist_ok=True)
+    for name, data in inputs.items():
+        (HERE / target / name).write_bytes(data)
