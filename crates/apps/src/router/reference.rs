@@ -314,7 +314,8 @@ impl Reference {
             return Err(DropReason::Truncated);
         }
         let bytes_whole = &bytes[..total];
-        let (protocol, header_len, fragment, fragment_header) = extensions(bytes_whole)?;
+        let room = FIRST_CELL - here.l3;
+        let (protocol, header_len, fragment, fragment_header) = extensions(bytes_whole, room)?;
         let address =
             |at: usize| u128::from_be_bytes(bytes[at..at + 16].try_into().unwrap_or_default());
         let (src, dst) = (address(8), address(24));
@@ -636,6 +637,10 @@ impl Reference {
                 Some(kind) if ip.v4 => matches!(kind, 3 | 4 | 5 | 11 | 12),
                 Some(kind) => *kind < 128 || *kind == 137,
             };
+        // RFC 4443 §2.4 e: where it cannot be told what the packet is, there is no error.
+        if here.l3 + ip.header_len > FIRST_CELL {
+            return none;
+        }
         if here.group || ip.is_multicast() || about_error || (ip.v4 && later) || ip.src == 0 {
             return none;
         }
@@ -730,9 +735,12 @@ fn options_fault(options: &[u8]) -> Option<OptionFault> {
 
 type Chain = (u8, usize, Option<(usize, bool)>, bool);
 
-/// Walks the extension headers: upper protocol, length of all headers, fragment, whether there is
+/// Bytes of a frame that are looked at: those in its first cell.
+const FIRST_CELL: usize = chunk::CELL_BYTES - chunk::HEADROOM_BYTES;
+
+/// Walks the extension headers, as far as `room` bytes: upper protocol, length of all headers, fragment, whether there is
 /// a fragment header.
-fn extensions(packet: &[u8]) -> Refused<Chain> {
+fn extensions(packet: &[u8], room: usize) -> Refused<Chain> {
     let (mut kind, mut at, mut seen) = (packet[6], 40, Vec::new());
     let (mut fragment, mut fragment_header) = (None, false);
     while matches!(kind, 0 | 43 | 44 | 51 | 60) {
@@ -746,6 +754,9 @@ fn extensions(packet: &[u8]) -> Refused<Chain> {
         }
         if at + 8 > packet.len() {
             return Err(DropReason::Ip6ExtensionHeaders);
+        }
+        if at + 8 > room {
+            return Err(DropReason::Ip6ExtensionsTooMany);
         }
         let units = usize::from(packet[at + 1]);
         let len = match kind {
@@ -773,7 +784,7 @@ fn extensions(packet: &[u8]) -> Refused<Chain> {
 }
 
 fn has_fragment_header(ip: &Ip<'_>) -> bool {
-    extensions(ip.bytes).is_ok_and(|chain| chain.3)
+    extensions(ip.bytes, usize::MAX).is_ok_and(|chain| chain.3)
 }
 
 fn lower_ttl(ip: &Ip<'_>) -> Vec<u8> {
