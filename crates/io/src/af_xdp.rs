@@ -80,7 +80,8 @@ pub struct Options {
     pub mode: Mode,
     /// Who copies frames.
     pub copy: Copy,
-    /// Slots of each ring, a power of two. A queue holds up to three times as many cells.
+    /// Slots of each ring, a power of two. A queue holds up to so many cells for receiving, and as
+    /// many for sending.
     pub ring_slots: u32,
     /// Whether the kernel may sleep until it is woken (XDP_USE_NEED_WAKEUP).
     pub need_wakeup: bool,
@@ -93,7 +94,7 @@ impl Default for Options {
         Self {
             mode: Mode::Auto,
             copy: Copy::Auto,
-            ring_slots: 2048,
+            ring_slots: 4096,
             need_wakeup: true,
             multi_buffer: true,
         }

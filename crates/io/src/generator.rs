@@ -366,8 +366,9 @@ fn change(
 /// Whether everything of a template lies within its frame.
 fn check(template: &Template) -> Result<(), &'static str> {
     let len = template.frame.len();
-    let is_within =
-        |checksum: &Checksum| checksum.offset.is_multiple_of(2) && checksum.offset.saturating_add(2) <= len;
+    let is_within = |checksum: &Checksum| {
+        checksum.offset.is_multiple_of(2) && checksum.offset.saturating_add(2) <= len
+    };
     for vary in &template.vary {
         let width = vary.values.width();
         if width == 0 {

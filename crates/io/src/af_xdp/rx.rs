@@ -22,8 +22,11 @@ pub struct Rx {
     interface: String,
     fill: Producer<u64>,
     receive: Consumer<libc::xdp_desc>,
-    /// Fill when so many slots are free: often enough to keep the kernel supplied, seldom enough to
-    /// touch its lines rarely.
+    /// Cells that the kernel may still have from us: a ring's worth, in fill and receive ring
+    /// together.
+    lack: u32,
+    /// Fill when so many lack: often enough to keep the kernel supplied, seldom enough to touch its
+    /// lines rarely.
     fill_batch: u32,
     /// `None` only while it is dropped.
     ledger: Option<Ledger>,
@@ -51,6 +54,7 @@ impl Rx {
             interface: interface.to_owned(),
             fill,
             receive,
+            lack: slots,
             fill_batch: (slots / 8).clamp(1, 64),
             ledger: Some(ledger),
             pieces: Vec::new(),
@@ -69,15 +73,18 @@ impl Rx {
 
     /// Gives the kernel free cells.
     fn supply(&mut self, pool: &mut Pool) {
-        let free = self.fill.free(self.fill_batch);
-        let Some(ledger) = &mut self.ledger else { return };
-        if free < self.fill_batch {
+        if self.lack < self.fill_batch {
             return;
         }
-        for _ in 0..free {
+        let room = self.fill.free(self.lack).min(self.lack);
+        let Some(ledger) = &mut self.ledger else { return };
+        for _ in 0..room {
             let Some(cell) = pool.get() else { break };
             match ledger.lend(cell) {
-                Ok(offset) => self.fill.push(offset),
+                Ok(offset) => {
+                    self.fill.push(offset);
+                    self.lack -= 1;
+                }
                 Err(cell) => {
                     // A pool of another region: none of its cells will do.
                     pool.put(cell);
@@ -98,6 +105,7 @@ impl Rx {
             self.stats.errors += 1;
             return None;
         };
+        self.lack += 1;
         if !is_within {
             pool.put(cell);
             self.stats.errors += 1;

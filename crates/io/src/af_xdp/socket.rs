@@ -205,7 +205,7 @@ impl Drop for Socket {
         self.fd = None;
         if self.is_zero_copy || !is_cut_off {
             // A driver gives its cells up some time later, and does not say when: they stay lost, at
-            // most three rings of them.
+            // most two rings of them.
             return;
         }
         let ledgers = self.ledgers.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,144 @@
+//! Bare forwarding over veth: receive here, send there, nothing else. `cargo bench -p io --bench veth`
+//!
+//! ```text
+//!   sender ── veth ── rx │ this loop │ tx ── veth ── nobody (the kernel counts and drops)
+//! ```
+//!
+//! One thread sends, one forwards; both ends of each veth pair are in namespaces of their own.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use chunk::{Depot, HugePages, Pool, Region};
+use io::generator::{Generator, Options, Template};
+use io::{RxQueue, TxQueue, af_packet, af_xdp};
+use testkit::netns::{Netns, veth};
+
+type Queues = (Box<dyn RxQueue>, Box<dyn TxQueue>);
+
+fn main() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let seconds = 2.0;
+    println!(
+        "{:34} {:>10} {:>10} {:>10}",
+        "back end, 60-byte frames", "offered/s", "forward/s", "share"
+    );
+    for round in 0..2 {
+        for (name, open) in BACKENDS {
+            for batch in [64, 256] {
+                let (offered, forwarded) = run(*open, batch, seconds);
+                let share = 100.0 * forwarded / offered;
+                println!(
+                    "{name:22} batch {batch:3} #{round} {offered:10.0} {forwarded:10.0} {share:9.1}%"
+                );
+            }
+        }
+    }
+}
+
+type Open = fn(&str, &Arc<Depot>) -> Queues;
+
+const BACKENDS: &[(&str, Open)] = &[
+    ("af_packet", |interface, _| packet(interface)),
+    ("af_xdp native", |interface, depot| xdp(interface, depot, af_xdp::Mode::Native)),
+    ("af_xdp skb", |interface, depot| xdp(interface, depot, af_xdp::Mode::Skb)),
+    ("packet rx, xdp skb tx", |interface, depot| {
+        let tx = xdp(interface, depot, af_xdp::Mode::Skb).1;
+        (packet(interface).0, tx)
+    }),
+];
+
+fn packet(interface: &str) -> Queues {
+    let options = af_packet::Options::default();
+    let (rx, tx) = af_packet::open(interface, 1, &options).unwrap().remove(0);
+    (Box::new(rx), Box::new(tx))
+}
+
+fn xdp(interface: &str, depot: &Arc<Depot>, mode: af_xdp::Mode) -> Queues {
+    let options = af_xdp::Options { mode, ..af_xdp::Options::default() };
+    let (rx, tx) = af_xdp::open(interface, depot, &options).unwrap().queues.remove(0);
+    (Box::new(rx), Box::new(tx))
+}
+
+/// Packets a second that were sent and that came out.
+fn run(open: Open, batch: usize, seconds: f64) -> (f64, f64) {
+    let [a, r, b] = ["io-a", "io-r", "io-b"].map(Netns::new);
+    for netns in [&a, &r, &b] {
+        netns.sysctl("net.ipv6.conf.default.disable_ipv6", "1");
+    }
+    veth((&a, "out", "02:00:00:00:00:01"), (&r, "left", "02:00:00:00:00:02"), 1500);
+    veth((&r, "right", "02:00:00:00:00:03"), (&b, "in", "02:00:00:00:00:04"), 1500);
+    let (_, depot) = Region::new(32_768, HugePages::Advise).unwrap();
+    let stop = AtomicBool::new(false);
+    let warm = Duration::from_millis(500);
+    std::thread::scope(|scope| {
+        let (stop, depot) = (&stop, &depot);
+        let sender = scope.spawn(|| {
+            pin(0);
+            enter(&a);
+            let mut tx = packet("out").1;
+            let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
+            frame.resize(60, 0);
+            let template = Template { frame, weight: 1, ..Template::default() };
+            let options = Options { templates: vec![template], ..Options::default() };
+            let mut generator = Generator::new(options).unwrap();
+            let mut pool = Pool::new(depot.clone(), 256);
+            let mut packets = Vec::new();
+            let mut at_start = 0;
+            let start = Instant::now();
+            while !stop.load(Ordering::Relaxed) {
+                let room = 64 - packets.len();
+                generator.recv(&mut pool, &mut packets, room);
+                tx.send(&mut pool, &mut packets);
+                if start.elapsed() < warm {
+                    at_start = tx.stats().packets;
+                }
+            }
+            (tx.stats().packets - at_start) as f64 / (start.elapsed() - warm).as_secs_f64()
+        });
+        let forwarder = scope.spawn(|| {
+            pin(1);
+            enter(&r);
+            let mut rx = open("left", depot).0;
+            let mut tx = open("right", depot).1;
+            let mut pool = Pool::new(depot.clone(), 256);
+            let mut packets = Vec::new();
+            let mut at_start = 0;
+            let start = Instant::now();
+            while !stop.load(Ordering::Relaxed) {
+                rx.recv(&mut pool, &mut packets, batch);
+                tx.send(&mut pool, &mut packets);
+                tx.flush(&mut pool);
+                if start.elapsed() < warm {
+                    at_start = tx.stats().packets;
+                }
+            }
+            packets.drain(..).for_each(|p| p.free(&mut pool));
+            rx.arm(); // brings its losses up to date
+            println!("  rx {:?}\n  tx {:?}", rx.stats(), tx.stats());
+            (tx.stats().packets - at_start) as f64 / (start.elapsed() - warm).as_secs_f64()
+        });
+        std::thread::sleep(warm + Duration::from_secs_f64(seconds));
+        stop.store(true, Ordering::Relaxed);
+        (sender.join().unwrap(), forwarder.join().unwrap())
+    })
+}
+
+fn pin(core: usize) {
+    // SAFETY: a zeroed set of processors, of the size that is given.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+fn enter(netns: &Netns) {
+    let file = std::fs::File::open(format!("/run/netns/{}", netns.name())).unwrap();
+    // SAFETY: takes no pointers; it moves this thread only.
+    assert_eq!(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+}
