@@ -5,5 +5,6 @@ pub mod api;
 pub mod config;
 pub mod kernel;
 pub mod metrics;
+pub mod neighbour;
 pub mod netlink;
 pub mod rib;
