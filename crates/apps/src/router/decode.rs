@@ -27,7 +27,7 @@ use super::events::Events;
 use super::frames;
 
 /// Packets whose first line is on its way while one is decoded. Measured with `examples/cost.rs`.
-const AHEAD: usize = 16;
+const AHEAD: usize = 24;
 
 /// Flags of a packet that is not plain.
 const ODD: u16 =
@@ -156,6 +156,7 @@ impl Stage<Fib> for Decode {
             packet.prefetch();
         }
         let mut known = packets.first().and_then(|packet| Known::new(cx.tables, packet.port));
+        let mut d = Decoded::default();
         for row in 0..packets.len() {
             if let Some(ahead) = packets.get(row + AHEAD) {
                 ahead.prefetch();
@@ -165,7 +166,7 @@ impl Stage<Fib> for Decode {
             }
             let packet = &packets[row];
             let frame = packet.data();
-            let d = packet::decode(frame, packet.frame_len());
+            packet::decode::decode_into(frame, packet.frame_len(), &mut d);
             let family = match d.kind {
                 Kind::Ipv4 => flags::IPV4,
                 Kind::Ipv6 => flags::IPV6,

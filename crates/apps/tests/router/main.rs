@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub)] // modules of a test binary
 
+mod allocations;
 mod anomalies;
 mod bench;
 mod local;
