@@ -6,11 +6,16 @@ use common::{Change, Random, around6, ask, changes, edges, prefix6, scan};
 use lookup::bspl::{Bspl, BsplBuilder};
 use lookup::rib::Rib;
 use lookup::trie::Trie;
-use lookup::{Blob, Patch, Prefix, TableError};
+use lookup::{Address, Blob, Patch, Prefix, TableError};
 use proptest::prelude::*;
 
 fn ask_table(blob: &Blob, addrs: &[u128]) -> Vec<u32> {
-    ask(&Bspl::new(blob).unwrap(), addrs)
+    let view = Bspl::new(blob).unwrap();
+    let batch = ask(&view, addrs);
+    for (addr, answer) in addrs.iter().zip(&batch) {
+        assert_eq!(view.lookup_one(addr.to_key()), *answer);
+    }
+    batch
 }
 
 proptest! {

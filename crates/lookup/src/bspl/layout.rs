@@ -125,7 +125,7 @@ pub(super) fn rope_word(wide: bool, index: usize) -> usize {
 }
 
 #[inline(always)]
-pub(super) fn best(line: &Line, index: usize) -> u32 {
+pub(super) fn best_in(line: &Line, index: usize) -> u32 {
     (line[6 + (index >> 1)] >> (32 * (index & 1))) as u32
 }
 

@@ -140,7 +140,7 @@ fn step_narrow(table: &Bspl<'_>, lane: &mut Lane) -> u64 {
         }
     }
     let index = usize::from(one) + 2 * usize::from(two);
-    settle(lane, hit, line[3 + index % 3], best(line, index % 3))
+    settle(lane, hit, line[3 + index % 3], best_in(line, index % 3))
 }
 
 #[inline(always)]
@@ -165,7 +165,7 @@ fn step_wide(table: &Bspl<'_>, lane: &mut Lane) -> u64 {
         }
     }
     let index = usize::from(one);
-    settle(lane, hit, line[4 + index], best(line, index))
+    settle(lane, hit, line[4 + index], best_in(line, index))
 }
 
 #[inline(always)]

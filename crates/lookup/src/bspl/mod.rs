@@ -33,7 +33,7 @@ mod tree;
 
 pub use builder::BsplBuilder;
 
-use crate::{Blob, Key6, Lpm, NextHopId};
+use crate::{Address, Blob, Key6, Lpm, NextHopId, Prefix};
 use layout::*;
 
 /// A view over the blob of a [`BsplBuilder`].
@@ -71,9 +71,42 @@ impl<'a> Bspl<'a> {
 
     /// The next hop of one address, or [`crate::NO_ROUTE`].
     pub fn lookup_one(&self, key: Key6) -> NextHopId {
-        let mut out = [0];
-        self.lookup(&[key], &mut out);
-        out[0]
+        self.walk(key).0
+    }
+
+    /// How many cache lines the search for an address reads, the array's included.
+    pub fn lines_read(&self, key: Key6) -> u32 {
+        self.walk(key).1
+    }
+
+    /// The search as it is defined, one step after the other.
+    fn walk(&self, key: Key6) -> (NextHopId, u32) {
+        let [mut rope, best] = self.cells[(key[0] >> 48) as usize];
+        let mut answer = best as NextHopId;
+        let mut read = 1;
+        while rope as u8 != 0 {
+            let prefix = Prefix::masked(Address::from_key(key), rope as u8);
+            rope >>= 8;
+            let (lines, wide) = match is_wide(prefix.len()) {
+                false => (self.narrow, false),
+                true => (self.wide, true),
+            };
+            let mut bucket = self.shape.bucket(prefix);
+            loop {
+                let line = &lines[bucket as usize];
+                read += 1;
+                if let Some(index) = find_in(line, prefix) {
+                    rope = line[rope_word(wide, index)];
+                    answer = if best_in(line, index) == 0 { answer } else { best_in(line, index) };
+                    break;
+                }
+                if overflow(line) == 0 {
+                    break;
+                }
+                bucket = next_bucket(bucket, lines.len() as u32);
+            }
+        }
+        (if answer == 0 { self.default } else { answer }, read)
     }
 }
 

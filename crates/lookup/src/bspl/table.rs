@@ -185,7 +185,7 @@ impl Table {
     }
 
     pub(super) fn best(&self, slot: Slot) -> u32 {
-        best(self.line(slot.line), slot.index)
+        best_in(self.line(slot.line), slot.index)
     }
 
     pub(super) fn set_best(&mut self, slot: Slot, next_hop: u32) {
