@@ -6,8 +6,7 @@ its family, so that the mix of lengths and regions is that of the full table. Th
 in demo.pcap stays too.
 
 demo.pcap: the packets of several captures one after another. Times are shifted so that each capture begins a
-millisecond after the last one ended and no gap is longer than a millisecond. A frame for one station is addressed to
-ROUTER instead, as if the router had been its gateway; nothing else of the frames is touched.
+millisecond after the last one ended and no gap is longer than a millisecond. The frames are untouched.
 """
 
 import gzip
@@ -36,7 +35,6 @@ CAPTURES = [
     "pcap-l7/zeek/http/proxy.pcap",
 ]
 STEP_US = 1000
-ROUTER = bytes.fromhex("020000000101")
 
 
 def routes(addresses):
@@ -100,8 +98,6 @@ def demo():
             gap = STEP_US if before is None else time - before
             now += max(0, min(gap, STEP_US))
             before = time
-            if not frame[0] & 1:
-                frame = ROUTER + frame[6:]
             out.append(struct.pack("<4I", now // 1_000_000, now % 1_000_000, len(frame), original))
             out.append(frame)
             frames.append(frame)

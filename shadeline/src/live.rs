@@ -1,3 +1,354 @@
-//! (in the making)
+//! `shadeline run CONFIG`: a live router, until a signal, a time or `ctl stop` ends it.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use control::api::{
+    CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep,
+};
+use control::kernel::{Mirror, Options as MirrorOptions};
+use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace};
+use packet::filter::Filter;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::cli::RunArgs;
 use crate::failure::Failure;
-pub(crate) fn run(_: &crate::cli::RunArgs) -> Result<(), Failure> { Err(Failure::other("in the making")) }
+use crate::inject::injector;
+use crate::report::Report;
+use crate::stats::Statistics;
+use crate::steward::{self, Event, Start, Steward};
+use crate::wiring::{self, Interfaces, Plan, PortIo};
+use crate::{check, log, plane, ports};
+
+/// Neighbour events that may wait for the steward; more are told again by later packets.
+const EVENTS: usize = 4096;
+
+/// How long the transmit queues have to get rid of the last packets.
+const DRAIN: Duration = Duration::from_secs(2);
+
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let config = check::load(&args.config)?;
+    log::start(config.system.log, config.system.log_format);
+    let interfaces = Interfaces::of(&config);
+    // Signals first: one that comes while ports are being opened must close them again.
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])
+        .map_err(Failure::other)?;
+    let (_, depot) = wiring::cells(&config)?;
+    let workers = config.system.workers.max(1);
+    let (live, mut io) = ports::open(&config, &interfaces, &depot, workers)?;
+
+    let facts = live.facts.clone();
+    let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
+    let mut rib = plane::rib(&config, &interfaces, fact, true)?;
+    let reader = rib.start().map_err(Failure::other)?;
+    let (injector, injected) = injector(depot.clone()).map_err(Failure::other)?;
+    io.push(PortIo {
+        number: 0,
+        twin: true,
+        queues: vec![(Some(Box::new(injected)), None)],
+        stamps: true,
+    });
+
+    let (events, inbox) = mpsc::sync_channel(EVENTS);
+    let (neighbour_events, neighbour_inbox) = mpsc::sync_channel(EVENTS);
+    let errors = events.clone();
+    let path = wiring::start(
+        &config,
+        &interfaces,
+        depot.clone(),
+        &reader,
+        io,
+        Plan {
+            workers,
+            offline: false,
+            events: Some(neighbour_events),
+            on_drop: None,
+            // A worker never waits: an error that finds the queue full is told again or lost.
+            on_error: Arc::new(move |port, error| {
+                let _ = errors.try_send(Event::PortError(port, error.to_owned()));
+            }),
+        },
+    )?;
+    let view = path.engine.view().clone();
+    let statistics = Arc::new(Statistics::new(
+        view.clone(),
+        path.ports.clone(),
+        interfaces.clone(),
+        live.kinds.clone(),
+        depot,
+        reader,
+        config.pipeline.name.clone(),
+    ));
+
+    let (stop, stopped) = mpsc::channel::<()>();
+    let on_stop = stop.clone();
+    let steward = Steward::new(Start {
+        path: args.config.clone(),
+        interfaces: interfaces.clone(),
+        facts: live.facts.clone(),
+        twins: live.twins.clone(),
+        links: live.links.clone(),
+        rib,
+        injector,
+        view: view.clone(),
+        statistics: statistics.clone(),
+        on_stop: Box::new(move || drop(on_stop.send(()))),
+        config: config.clone(),
+    });
+    let carrier_events = events.clone();
+    spawn("neighbours", move || steward::forward_events(neighbour_inbox, carrier_events))?;
+    let steward = spawn("steward", move || steward.run(&inbox))?;
+
+    let mirror = start_mirror(&config, &live, &events)?;
+    let server = serve(&config, &interfaces, &view, &events)?;
+    let metrics = config.system.metrics.map(|address| {
+        let source = statistics.clone();
+        control::metrics::serve(address, Arc::new(move || source.snapshot()))
+    });
+    let metrics = metrics.transpose().map_err(Failure::other)?;
+
+    let reload = events.clone();
+    let handle = signals.handle();
+    spawn("signals", move || {
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                let _ = reload.send(Event::Reload);
+            } else {
+                let _ = stop.send(());
+            }
+        }
+    })?;
+    tracing::info!("running: {} ports, {workers} workers", interfaces.physical());
+    let begin = Instant::now();
+    wait(&stopped, args.duration, &path.engine)?;
+    tracing::info!("draining");
+
+    // The packets first; then those who change tables; the ports last.
+    let engine = path.engine;
+    let counters = path.ports;
+    let ended = engine.stop(DRAIN);
+    let report = Report::of(&view, &counters, &interfaces, Some(begin.elapsed()));
+    handle.close();
+    drop((server, metrics, mirror));
+    let _ = events.send(Event::Stop);
+    let _ = steward.join();
+    drop(live);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report).map_err(Failure::other)?);
+    } else {
+        print!("{}", report.text());
+    }
+    ended.map_err(|panic| Failure::other(format!("a worker died: {panic}")))
+}
+
+fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<std::thread::JoinHandle<()>, Failure> {
+    std::thread::Builder::new().name(name.into()).spawn(work).map_err(Failure::other)
+}
+
+/// Waits for the end: a signal, `ctl stop`, the time, or a worker that died.
+fn wait(
+    stopped: &mpsc::Receiver<()>,
+    duration: Option<Duration>,
+    engine: &engine::Engine<apps::router::FibVersions>,
+) -> Result<(), Failure> {
+    let deadline = duration.map(|d| Instant::now() + d);
+    loop {
+        let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        let wait = left.unwrap_or(Duration::MAX).min(Duration::from_millis(500));
+        match stopped.recv_timeout(wait) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if left.is_some_and(|left| left.is_zero()) || engine.is_finished() {
+            return Ok(());
+        }
+    }
+}
+
+/// Mirrors the kernel, if the configuration wants that. Links are watched all the same: a port
+/// whose link goes down must lose its routes.
+fn start_mirror(
+    config: &control::config::Config,
+    live: &ports::LivePorts,
+    events: &mpsc::SyncSender<Event>,
+) -> Result<Option<Mirror>, Failure> {
+    let mirrors = config.router.kernel;
+    if !mirrors && live.links.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let twins = live.twins.iter().flatten().map(|twin| twin.ifindex);
+    let watch = if mirrors { twins.collect() } else { Vec::new() };
+    let options = MirrorOptions { watch, ..MirrorOptions::default() };
+    let events = events.clone();
+    let mirror = Mirror::start(options, move |batch| events.send(Event::Kernel(batch)).is_ok());
+    mirror.map(Some).map_err(|error| Failure::other(format!("mirroring the kernel: {error}")))
+}
+
+fn serve(
+    config: &control::config::Config,
+    interfaces: &Interfaces,
+    view: &Arc<EngineView>,
+    events: &mpsc::SyncSender<Event>,
+) -> Result<Server, Failure> {
+    // The sender is not shared by threads: each connection clones it under a lock.
+    let events = Mutex::new(events.clone());
+    let (interfaces, view) = (interfaces.clone(), view.clone());
+    let handler = move |request: Request, responder: &mut dyn Responder| match request {
+        Request::Trace { count, filter, duration_s } => {
+            trace(&view, &interfaces, responder, count, &filter, duration_s);
+        }
+        Request::Capture { at, filter, count, duration_s } => {
+            capture(&view, &interfaces, responder, &at, &filter, count, duration_s);
+        }
+        request => {
+            let events = events.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let (answer, answers) = mpsc::channel();
+            if events.send(Event::Request(request, answer)).is_err() {
+                let gone = Response::error(ErrorKind::Internal, "the router is stopping");
+                let _ = responder.send(gone);
+                return;
+            }
+            for response in answers {
+                if responder.send(response).is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    Server::bind(&config.system.socket, handler).map_err(Failure::other)
+}
+
+/// The filter of a request, or the answer that it is none.
+fn frame_filter(text: &str) -> Result<Option<FrameFilter>, Response> {
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let filter = Filter::parse(text)
+        .map_err(|error| Response::error(ErrorKind::BadRequest, format!("`{text}`: {error}")))?;
+    Ok(Some(Arc::new(move |frame: &[u8]| {
+        filter.matches(&packet::decode::decode(frame, frame.len()), frame)
+    })))
+}
+
+/// How often a stream looks whether its client is still there.
+const LOOK: Duration = Duration::from_millis(100);
+
+fn trace(
+    view: &Arc<EngineView>,
+    interfaces: &Interfaces,
+    responder: &mut dyn Responder,
+    count: u32,
+    filter: &str,
+    duration: Option<Duration>,
+) {
+    let filter = match frame_filter(filter) {
+        Ok(filter) => filter,
+        Err(response) => return drop(responder.send(response)),
+    };
+    let (sender, reports) = mpsc::sync_channel(64);
+    let _guard =
+        view.hooks.trace(Trace { filter, left: AtomicU64::new(count.into()), sender });
+    let deadline = duration.map(|d| Instant::now() + d);
+    let mut left = count;
+    while left > 0 && deadline.is_none_or(|d| Instant::now() < d) {
+        match reports.recv_timeout(LOOK) {
+            Ok(lines) => {
+                left -= 1;
+                let steps = lines.iter().map(|line| step(line, interfaces)).collect();
+                if responder.send(Response::Trace { steps }).is_err() {
+                    return;
+                }
+            }
+            Err(_) if responder.is_closed() => return,
+            Err(_) => {}
+        }
+    }
+}
+
+/// A line of the engine, `stage: detail → verdict`, as a row.
+fn step(line: &str, interfaces: &Interfaces) -> TraceStep {
+    let (stage, rest) = line.split_once(": ").unwrap_or(("", line));
+    let (detail, verdict) = match rest.rsplit_once(" → ") {
+        Some((detail, verdict)) => (detail, verdict),
+        None if stage == "rx" || stage.starts_with("emitted") => (rest, ""),
+        None => ("", rest),
+    };
+    TraceStep {
+        stage: stage.to_owned(),
+        verdict: named(verdict, interfaces),
+        detail: named(detail, interfaces),
+    }
+}
+
+/// Names of ports for their numbers.
+fn named(text: &str, interfaces: &Interfaces) -> String {
+    let Some((before, after)) = text.split_once("port ") else { return text.to_owned() };
+    let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+    match after[..end].parse::<u16>() {
+        Ok(number) => format!("{before}{}{}", interfaces.name(number), &after[end..]),
+        Err(_) => text.to_owned(),
+    }
+}
+
+fn capture(
+    view: &Arc<EngineView>,
+    interfaces: &Interfaces,
+    responder: &mut dyn Responder,
+    at: &CaptureAt,
+    filter: &str,
+    count: Option<u64>,
+    duration: Option<Duration>,
+) {
+    let point = match at {
+        CaptureAt::Drops => Some(CapturePoint::Drops),
+        CaptureAt::Port(name) => interfaces.number(name).map(CapturePoint::Port),
+        CaptureAt::Stage(name) => {
+            view.stages.iter().position(|stage| stage == name).map(CapturePoint::Stage)
+        }
+    };
+    let Some(point) = point else {
+        let message = format!(
+            "there is no such place: expected a port ({}), a stage ({}) or drops",
+            interfaces.names().join(", "),
+            view.stages.join(", ")
+        );
+        return drop(responder.send(Response::error(ErrorKind::NotFound, message)));
+    };
+    let filter = match frame_filter(filter) {
+        Ok(filter) => filter,
+        Err(response) => return drop(responder.send(response)),
+    };
+    let (sender, frames) = mpsc::sync_channel(4096);
+    let guard =
+        view.hooks.capture(Capture { point, filter, sender, lost: AtomicU64::new(0) });
+    let deadline = duration.map(|d| Instant::now() + d);
+    let mut left = count.unwrap_or(u64::MAX);
+    while left > 0 && deadline.is_none_or(|d| Instant::now() < d) {
+        match frames.recv_timeout(LOOK) {
+            Ok(frame) => {
+                left -= 1;
+                let response = Response::Frame(Frame {
+                    time_ns: frame.time_ns,
+                    port: interfaces.name(frame.port).to_owned(),
+                    sent: frame.outgoing,
+                    original_len: frame.bytes.len() as u32,
+                    comment: frame.reason.map(|r| r.name().to_owned()),
+                    bytes: frame.bytes,
+                });
+                if responder.send(response).is_err() {
+                    return;
+                }
+            }
+            Err(_) if responder.is_closed() => return,
+            Err(_) => {}
+        }
+    }
+    if guard.lost() > 0 {
+        tracing::warn!("a capture lost {} frames: its reader is slow", guard.lost());
+    }
+}

@@ -1,0 +1,301 @@
+//! Opening the ports of a live router: back ends, twins, and closing the kernel's door.
+//!
+//! Everything that is changed in the kernel goes away with the process, however it ends: twins, XDP
+//! programs and the table that closes a port are owned by descriptors. Settings that have no owner
+//! (offloads, IPv6 on the port) are put back when [`LivePorts`] is dropped.
+
+use std::sync::Arc;
+
+use chunk::Depot;
+use control::config::{Backend, Config, Physical, PortKind, XdpMode, ZeroCopy};
+use control::kernel::close::Closed;
+use control::kernel::links::{self, Ipv6Off};
+use control::kernel::offloads::{OffloadsOff, set_offloads_off};
+use control::netlink::Client;
+use io::capture::{CaptureRx, CaptureTx, Format};
+use io::fault::Fault;
+use io::link::Link;
+use io::tap::Tap;
+use io::{RxQueue, TxQueue, af_packet, af_xdp};
+
+use crate::failure::Failure;
+use crate::wiring::{Interfaces, PortFacts, PortIo};
+
+type Queues = Vec<(Option<Box<dyn RxQueue>>, Option<Box<dyn TxQueue>>)>;
+
+/// The Linux side of an interface.
+#[derive(Debug, Clone)]
+pub(crate) struct Twin {
+    pub(crate) name: String,
+    pub(crate) ifindex: u32,
+}
+
+/// The ports of a live router and what was changed for them.
+pub(crate) struct LivePorts {
+    /// By physical port.
+    pub(crate) facts: Vec<PortFacts>,
+    /// By interface: the back end as it runs.
+    pub(crate) kinds: Vec<String>,
+    /// By interface.
+    pub(crate) twins: Vec<Option<Twin>>,
+    /// By physical port: the name of its network interface, where it has one.
+    pub(crate) links: Vec<Option<String>>,
+    _closed: Option<Closed>,
+    _offloads: Vec<OffloadsOff>,
+    _ipv6: Vec<Ipv6Off>,
+}
+
+/// Opens every port and twin of the configuration.
+pub(crate) fn open(
+    config: &Config,
+    interfaces: &Interfaces,
+    depot: &Arc<Depot>,
+    workers: usize,
+) -> Result<(LivePorts, Vec<PortIo>), Failure> {
+    let mut live = LivePorts {
+        facts: Vec::new(),
+        kinds: Vec::new(),
+        twins: Vec::new(),
+        links: Vec::new(),
+        _closed: None,
+        _offloads: Vec::new(),
+        _ipv6: Vec::new(),
+    };
+    let mut io = Vec::new();
+    let mut to_close = Vec::new();
+    for number in 0..interfaces.physical() {
+        let name = interfaces.name(number as u16);
+        let Some(port) = config.port(name) else { continue };
+        let PortKind::Physical(physical) = &port.kind else { continue };
+        let failed = |error: &dyn std::fmt::Display| Failure::other(format!("port {name}: {error}"));
+        let on_wire = matches!(
+            physical.backend,
+            Backend::Auto | Backend::AfPacket | Backend::AfXdp
+        );
+        let mut facts = PortFacts::default();
+        if on_wire {
+            facts = prepare(physical, &mut live).map_err(|e| failed(&e))?;
+        }
+        let (queues, kind) = queues(physical, depot, workers, port.mac.map(|m| m.0), port.mtu)
+            .map_err(|e| failed(&e))?;
+        if on_wire && kind.starts_with("af_packet") {
+            to_close.push(physical.interface.as_str());
+        }
+        live.links.push(on_wire.then(|| physical.interface.clone()));
+        live.facts.push(facts);
+        tracing::info!("port {name}: {kind}");
+        live.kinds.push(kind);
+        let queues = match physical.fault {
+            None => queues,
+            Some(fault) => queues.into_iter().map(|(rx, tx)| (rx.map(|q| faulty(q, fault)), tx)).collect(),
+        };
+        io.push(PortIo { number: number as u16, twin: false, queues, stamps: false });
+    }
+    if !to_close.is_empty() {
+        let closed = Closed::with_table(&format!("shadeline-{}", std::process::id()), &to_close);
+        live._closed = Some(closed.map_err(|e| {
+            Failure::other(format!("closing the ports to the kernel (needs CAP_NET_ADMIN): {e}"))
+        })?);
+    }
+    for number in 0..interfaces.names().len() as u16 {
+        if usize::from(number) >= interfaces.physical() {
+            live.kinds.push(subinterface_kind(config, interfaces.name(number)));
+        }
+        let record = crate::wiring::interface(
+            config,
+            interfaces,
+            number,
+            |port| live.facts.get(usize::from(port)).copied().unwrap_or_default(),
+            true,
+        );
+        let twin = config.port(interfaces.name(number)).and_then(|port| port.twin.clone());
+        let Some(name) = twin else {
+            live.twins.push(None);
+            continue;
+        };
+        let (twin, queue) = open_twin(&name, &record).map_err(|e| {
+            Failure::other(format!("the twin of {} (`{name}`): {e}", interfaces.name(number)))
+        })?;
+        live.twins.push(Some(twin));
+        io.push(PortIo { number, twin: true, queues: vec![queue], stamps: false });
+    }
+    Ok((live, io))
+}
+
+/// Makes a network interface fit to be a port, and says what it is.
+fn prepare(physical: &Physical, live: &mut LivePorts) -> Result<PortFacts, String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let link = Link::open(&physical.interface).map_err(|e| text(&e))?;
+    if !link.is_up().map_err(|e| text(&e))? {
+        link.set_up(true).map_err(|e| text(&e))?;
+    }
+    let facts = PortFacts {
+        mac: Some(link.mac().map_err(|e| text(&e))?),
+        mtu: Some(link.mtu().map_err(|e| text(&e))?),
+    };
+    match set_offloads_off(&physical.interface) {
+        Ok(off) => live._offloads.push(off),
+        Err(error) => tracing::warn!("{}: offloads stay on: {error}", physical.interface),
+    }
+    match Ipv6Off::on(&physical.interface) {
+        Ok(off) => live._ipv6.push(off),
+        Err(error) => tracing::warn!("{}: IPv6 stays on: {error}", physical.interface),
+    }
+    let mut client = Client::route().map_err(|e| text(&e))?;
+    let index = link.index().map_err(|e| text(&e))?;
+    let addresses = links::addresses_of(&mut client, index).map_err(|e| text(&e))?;
+    let addresses: Vec<_> = addresses.iter().filter(|a| !links::is_automatic(a)).collect();
+    if !addresses.is_empty() {
+        let list: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        tracing::warn!(
+            "{}: the kernel's addresses {} cannot be reached while the port is ours; \
+             they belong to `addresses` of the port",
+            physical.interface,
+            list.join(", ")
+        );
+    }
+    Ok(facts)
+}
+
+fn queues(
+    physical: &Physical,
+    depot: &Arc<Depot>,
+    workers: usize,
+    mac: Option<[u8; 6]>,
+    mtu: Option<u32>,
+) -> Result<(Queues, String), String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    match physical.backend {
+        Backend::AfPacket => packet_queues(physical, workers),
+        Backend::AfXdp => xdp_queues(physical, depot, None),
+        // Without a copy it is the quickest there is; with one, AF_PACKET receives faster.
+        Backend::Auto => match xdp_queues(physical, depot, Some(af_xdp::Copy::Zero)) {
+            Ok(opened) => Ok(opened),
+            Err(error) => {
+                tracing::debug!("{}: no AF_XDP: {error}", physical.interface);
+                packet_queues(physical, workers)
+            }
+        },
+        Backend::Tap => {
+            let options = io::tap::Options { name: physical.interface.clone(), mac, mtu };
+            let tap = Tap::open(&options).map_err(|e| text(&e))?;
+            let tx = tap.tx();
+            let rx: Box<dyn RxQueue> = Box::new(tap.into_rx());
+            Ok((vec![(Some(rx), Some(Box::new(tx) as Box<dyn TxQueue>))], "tap".into()))
+        }
+        Backend::Pcap => {
+            let rx = physical.read.as_ref().map(|path| CaptureRx::open([path])).transpose();
+            let rx = rx.map_err(|e| text(&e))?.map(|rx| Box::new(rx) as Box<dyn RxQueue>);
+            let tx = physical.write.as_ref().map(|path| CaptureTx::create(path, Format::PcapNg));
+            let tx = tx.transpose().map_err(|e| text(&e))?.map(|tx| Box::new(tx) as Box<dyn TxQueue>);
+            Ok((vec![(rx, tx)], "pcap".into()))
+        }
+        Backend::Memory => {
+            let sink: Box<dyn TxQueue> = Box::new(io::memory::Sink::new());
+            Ok((vec![(None, Some(sink))], "memory".into()))
+        }
+    }
+}
+
+fn packet_queues(physical: &Physical, workers: usize) -> Result<(Queues, String), String> {
+    // Promiscuous even for one's own frames: a twin may be given another MAC later.
+    let options = af_packet::Options::default();
+    let n = physical.queues.unwrap_or(workers).clamp(1, workers);
+    let opened = af_packet::open(&physical.interface, n, &options).map_err(|e| e.to_string())?;
+    let queues = opened.into_iter().map(|(rx, tx)| {
+        (Some(Box::new(rx) as Box<dyn RxQueue>), Some(Box::new(tx) as Box<dyn TxQueue>))
+    });
+    Ok((queues.collect(), "af_packet".into()))
+}
+
+fn xdp_queues(
+    physical: &Physical,
+    depot: &Arc<Depot>,
+    copy: Option<af_xdp::Copy>,
+) -> Result<(Queues, String), String> {
+    if let Some(n) = physical.queues {
+        let link = Link::open(&physical.interface).map_err(|e| e.to_string())?;
+        if link.rx_queues() as usize != n {
+            link.set_queues(n as u32).map_err(|e| e.to_string())?;
+        }
+    }
+    let options = af_xdp::Options {
+        mode: match physical.xdp {
+            XdpMode::Auto => af_xdp::Mode::Auto,
+            XdpMode::Native => af_xdp::Mode::Native,
+            XdpMode::Skb => af_xdp::Mode::Skb,
+        },
+        copy: copy.unwrap_or(match physical.zero_copy {
+            ZeroCopy::Auto => af_xdp::Copy::Auto,
+            ZeroCopy::On => af_xdp::Copy::Zero,
+            ZeroCopy::Off => af_xdp::Copy::Kernel,
+        }),
+        ..af_xdp::Options::default()
+    };
+    let opened =
+        af_xdp::open(&physical.interface, depot, &options).map_err(|e| e.to_string())?;
+    let kind = format!(
+        "af_xdp {} {}",
+        if opened.mode == af_xdp::Mode::Native { "native" } else { "skb" },
+        if opened.is_zero_copy { "zero-copy" } else { "copy" }
+    );
+    let queues = opened.queues.into_iter().map(|(rx, tx)| {
+        (Some(Box::new(rx) as Box<dyn RxQueue>), Some(Box::new(tx) as Box<dyn TxQueue>))
+    });
+    Ok((queues.collect(), kind))
+}
+
+fn faulty(queue: Box<dyn RxQueue>, fault: control::config::Fault) -> Box<dyn RxQueue> {
+    let options = io::fault::Options {
+        seed: fault.seed,
+        loss: fault.loss,
+        duplication: fault.duplicate,
+        reordering: fault.reorder,
+        corruption: fault.corrupt,
+        ..io::fault::Options::default()
+    };
+    Box::new(Fault::new(queue, options))
+}
+
+type Queue = (Option<Box<dyn RxQueue>>, Option<Box<dyn TxQueue>>);
+
+fn open_twin(name: &str, record: &lookup::fib::Interface) -> Result<(Twin, Queue), String> {
+    let options = io::tap::Options {
+        name: name.to_owned(),
+        mac: Some(record.mac),
+        mtu: Some(u32::from(record.mtu)),
+    };
+    let tap = Tap::open(&options).map_err(|e| e.to_string())?;
+    let ifindex = io::link::index_of(&tap.name).ok_or("it vanished")?;
+    let mut client = Client::route().map_err(|e| e.to_string())?;
+    let v4 = record.addresses4.iter().map(|&(a, len)| net(true, [0, u64::from(a)], len));
+    let v6 = record.addresses6.iter().map(|&(a, len)| net(false, a, len));
+    for address in v4.chain(v6).flatten() {
+        links::add_address(&mut client, ifindex, address, false).map_err(|e| e.to_string())?;
+    }
+    let twin = Twin { name: tap.name.clone(), ifindex };
+    let tx: Box<dyn TxQueue> = Box::new(tap.tx());
+    let rx: Box<dyn RxQueue> = Box::new(tap.into_rx());
+    Ok((twin, (Some(rx), Some(tx))))
+}
+
+/// An address of the forwarding tables with its prefix length.
+pub(crate) fn net(v4: bool, bits: [u64; 2], len: u8) -> Option<ipnet::IpNet> {
+    let address: std::net::IpAddr = if v4 {
+        std::net::Ipv4Addr::from_bits(bits[1] as u32).into()
+    } else {
+        std::net::Ipv6Addr::from_bits(u128::from(bits[0]) << 64 | u128::from(bits[1])).into()
+    };
+    ipnet::IpNet::new(address, len).ok()
+}
+
+fn subinterface_kind(config: &Config, name: &str) -> String {
+    use control::config::VlanTag;
+    match config.port(name).map(|port| &port.kind) {
+        Some(PortKind::Vlan { parent, tag: VlanTag::Single(id) }) => format!("vlan {id} on {parent}"),
+        Some(PortKind::Vlan { parent, tag: VlanTag::Double(outer, inner) }) => {
+            format!("vlan {outer}.{inner} on {parent}")
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,669 @@
+//! The steward: the one thread that owns routes, neighbours and the configuration of a live router.
+//!
+//! ```text
+//!  kernel mirror ─┐                     ┌─▶ RibManager ─version─▶ workers
+//!  workers' events ┼─▶ one queue ─▶ steward ─▶ Resolver ─frames─▶ worker 0
+//!  control socket ─┤                     └─▶ answers
+//!  signals ────────┘
+//! ```
+//!
+//! Whatever is in the queue at a time is applied together and seen as one version.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use control::api::{
+    ErrorKind, NeighbourRow, ROWS_PER_RESPONSE, Request, Response, RouteRow, Show,
+};
+use control::config::{Config, LoadError, NextHop};
+use control::kernel::{self, Event as KernelEvent};
+use control::neighbour::{Output, Permanent, Resolver, Settings};
+use control::rib::{Leg, RibChange, RibManager, RouteView, Source, Target};
+use engine::EngineView;
+use ipnet::IpNet;
+use lookup::fib::{Interface, NeighbourEvent};
+
+use crate::inject::Injector;
+use crate::ports::Twin;
+use crate::stats::Statistics;
+use crate::wiring::{self, Interfaces, PortFacts};
+use crate::{check, plane};
+
+/// What the steward is told.
+pub(crate) enum Event {
+    /// By the data path.
+    Neighbour(NeighbourEvent),
+    /// By the kernel.
+    Kernel(Vec<KernelEvent>),
+    /// By a client; the answer goes in pieces through the sender.
+    Request(Request, Sender<Response>),
+    /// A port failed or recovered; the text is for the log.
+    PortError(u16, String),
+    /// Read the configuration again (SIGHUP).
+    Reload,
+    /// End.
+    Stop,
+}
+
+/// How long a version may wait for more changes when they pour in.
+const GATHER: usize = 4096;
+
+pub(crate) struct Steward {
+    pub(crate) config: Config,
+    pub(crate) path: PathBuf,
+    pub(crate) interfaces: Interfaces,
+    pub(crate) facts: Vec<PortFacts>,
+    pub(crate) twins: Vec<Option<Twin>>,
+    pub(crate) links: Vec<Option<String>>,
+    pub(crate) rib: RibManager,
+    pub(crate) resolver: Resolver,
+    pub(crate) injector: Injector,
+    pub(crate) view: Arc<EngineView>,
+    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) on_stop: Box<dyn Fn() + Send>,
+    records: Vec<Interface>,
+    /// By interface: the twin is up; by physical port: the link is up.
+    twin_up: Vec<bool>,
+    link_up: Vec<bool>,
+    output: Output,
+    dirty: bool,
+}
+
+/// What a steward starts with.
+pub(crate) struct Start {
+    pub(crate) config: Config,
+    pub(crate) path: PathBuf,
+    pub(crate) interfaces: Interfaces,
+    pub(crate) facts: Vec<PortFacts>,
+    pub(crate) twins: Vec<Option<Twin>>,
+    pub(crate) links: Vec<Option<String>>,
+    pub(crate) rib: RibManager,
+    pub(crate) injector: Injector,
+    pub(crate) view: Arc<EngineView>,
+    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) on_stop: Box<dyn Fn() + Send>,
+}
+
+/// The resolver's times and bounds, of the configuration.
+fn settings(config: &Config) -> Settings {
+    let router = &config.router;
+    Settings {
+        entries_max: router.neighbours_max,
+        reachable_ns: router.neighbour_reachable.as_nanos() as u64,
+        retry_ns: router.neighbour_retry.as_nanos() as u64,
+        attempts: router.neighbour_attempts,
+        ..Settings::default()
+    }
+}
+
+impl Steward {
+    pub(crate) fn new(start: Start) -> Self {
+        let facts = start.facts.clone();
+        let records: Vec<_> = (0..start.interfaces.names().len() as u16)
+            .map(|n| {
+                let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
+                wiring::interface(&start.config, &start.interfaces, n, fact, true)
+            })
+            .collect();
+        let mut steward = Self {
+            resolver: Resolver::new(settings(&start.config)),
+            twin_up: vec![true; records.len()],
+            link_up: vec![true; start.interfaces.physical()],
+            records,
+            config: start.config,
+            path: start.path,
+            interfaces: start.interfaces,
+            facts: start.facts,
+            twins: start.twins,
+            links: start.links,
+            rib: start.rib,
+            injector: start.injector,
+            view: start.view,
+            statistics: start.statistics,
+            on_stop: start.on_stop,
+            output: Output::default(),
+            dirty: false,
+        };
+        for i in 0..steward.records.len() {
+            let record = &steward.records[i];
+            steward.resolver.set_interface(i as u16, Some(record), &mut steward.output);
+        }
+        steward.set_neighbours(&[]);
+        steward.settle();
+        steward
+    }
+
+    /// Works until told to stop.
+    pub(crate) fn run(mut self, events: &Receiver<Event>) {
+        loop {
+            let now = now_ns();
+            let wait = self
+                .resolver
+                .next_deadline_ns()
+                .map_or(Duration::from_millis(500), |t| Duration::from_nanos(t.saturating_sub(now)))
+                .min(Duration::from_millis(500));
+            match events.recv_timeout(wait) {
+                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(event) => {
+                    self.take(event);
+                    for _ in 0..GATHER {
+                        match events.try_recv() {
+                            Ok(Event::Stop) => return,
+                            Ok(event) => self.take(event),
+                            Err(_) => break,
+                        }
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => self.statistics.sample(),
+            }
+            self.resolver.tick(now_ns(), &mut self.output);
+            self.settle();
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Neighbour(event) => self.resolver.event(event, now_ns(), &mut self.output),
+            Event::Kernel(events) => {
+                for event in events {
+                    self.kernel(event);
+                }
+            }
+            Event::Request(request, answer) => {
+                // What came before the request is part of its answer.
+                self.settle();
+                self.answer(request, &answer);
+            }
+            Event::PortError(port, error) => {
+                tracing::warn!("port {}: {error}", self.interfaces.name(port));
+                self.refresh_links();
+            }
+            Event::Reload => match self.reload() {
+                Ok(message) => tracing::info!("reloaded: {}", message.trim_end()),
+                Err(message) => tracing::error!("not reloaded: {}", message.trim_end()),
+            },
+            Event::Stop => {}
+        }
+    }
+
+    /// Sends what the resolver asks, and makes all changes visible as one version.
+    fn settle(&mut self) {
+        let mut output = std::mem::take(&mut self.output);
+        for (interface, frame) in output.frames.drain(..) {
+            let port = self.records.get(usize::from(interface)).map_or(interface, |r| r.port);
+            self.injector.send(port, &frame);
+        }
+        for change in output.changes.drain(..) {
+            self.change(RibChange::Neighbour {
+                interface: change.interface,
+                address: change.address,
+                mac: change.mac,
+            });
+        }
+        self.output = output;
+        if std::mem::take(&mut self.dirty) {
+            let version = self.rib.commit();
+            let stats = self.rib.stats();
+            self.statistics.tables(version, &stats, self.resolver.len());
+            self.statistics.records(&self.records);
+        }
+        self.rib.tick();
+    }
+
+    fn change(&mut self, change: RibChange) {
+        self.dirty = true;
+        if let Err(error) = self.rib.apply(change) {
+            tracing::debug!("route left out: {error}");
+        }
+    }
+
+    fn kernel(&mut self, event: KernelEvent) {
+        match event {
+            KernelEvent::LinkChanged(link) => {
+                let up = link.up;
+                if let Some(i) = self.twin_of(link.ifindex) {
+                    if self.twin_up[i] != up {
+                        self.twin_up[i] = up;
+                        self.publish_interface(i);
+                    }
+                } else if let Some(port) = self.port_named(&link.name)
+                    && self.link_up[port] != up
+                {
+                    self.link_up[port] = up;
+                    self.port_changed(port);
+                }
+            }
+            KernelEvent::LinkRemoved { name, .. } => {
+                if let Some(port) = self.port_named(&name) {
+                    tracing::warn!("port {}: {name} is gone", self.interfaces.name(port as u16));
+                    self.link_up[port] = false;
+                    self.port_changed(port);
+                }
+            }
+            KernelEvent::AddressAdded { ifindex, address } => self.address(ifindex, address, true),
+            KernelEvent::AddressRemoved { ifindex, address } => {
+                self.address(ifindex, address, false);
+            }
+            KernelEvent::NeighbourChanged { ifindex, ip, mac, state } => {
+                let Some(i) = self.twin_of(ifindex) else { return };
+                if state == kernel::NeighbourState::Permanent {
+                    self.set_permanent(i, ip, Some(mac), Permanent::Kernel);
+                } else {
+                    self.resolver.hint(i as u16, ip, mac, now_ns(), &mut self.output);
+                }
+            }
+            KernelEvent::NeighbourRemoved { ifindex, ip } => {
+                let Some(i) = self.twin_of(ifindex) else { return };
+                self.set_permanent(i, ip, None, Permanent::Kernel);
+            }
+            KernelEvent::NextHopReplaced { id, next_hop } => {
+                let target = match next_hop {
+                    kernel::NextHop::Legs(legs) => self.legs(&legs),
+                    kernel::NextHop::Blackhole => Target::Blackhole,
+                };
+                self.change(RibChange::Object { id, target: Some(target) });
+            }
+            KernelEvent::NextHopRemoved { id } => {
+                self.change(RibChange::Object { id, target: None });
+            }
+            KernelEvent::RouteReplaced { prefix, route } => {
+                let target = match route.target {
+                    kernel::Target::Legs(legs) => self.legs(&legs),
+                    kernel::Target::NextHop(id) => Target::Object(id),
+                    kernel::Target::Blackhole => Target::Blackhole,
+                    kernel::Target::Unreachable | kernel::Target::Prohibit => Target::Unreachable,
+                };
+                let (source, metric) = (Source::Kernel, route.metric);
+                self.change(RibChange::Route { prefix, source, metric, target });
+            }
+            KernelEvent::RouteRemoved { prefix } => {
+                let source = Source::Kernel;
+                self.change(RibChange::RemoveRoute { prefix, source, metric: None });
+            }
+            KernelEvent::Synced => tracing::info!("the kernel's view is mirrored"),
+        }
+    }
+
+    fn legs(&self, legs: &[kernel::Leg]) -> Target {
+        let legs = legs.iter().filter_map(|leg| {
+            let interface = self.twin_of(leg.ifindex)? as u16;
+            Some(Leg { gateway: leg.gateway, interface: Some(interface), weight: leg.weight })
+        });
+        Target::Legs(legs.collect())
+    }
+
+    fn twin_of(&self, ifindex: u32) -> Option<usize> {
+        self.twins.iter().position(|t| t.as_ref().is_some_and(|t| t.ifindex == ifindex))
+    }
+
+    fn port_named(&self, link: &str) -> Option<usize> {
+        self.links.iter().position(|name| name.as_deref() == Some(link))
+    }
+
+    fn address(&mut self, ifindex: u32, address: IpNet, added: bool) {
+        let Some(i) = self.twin_of(ifindex) else { return };
+        let record = &mut self.records[i];
+        match address {
+            IpNet::V4(net) => {
+                let entry = (net.addr().to_bits(), net.prefix_len());
+                set(&mut record.addresses4, entry, added);
+            }
+            IpNet::V6(net) => {
+                let bits = net.addr().to_bits();
+                let entry = ([(bits >> 64) as u64, bits as u64], net.prefix_len());
+                set(&mut record.addresses6, entry, added);
+                // Global addresses first: they are what ICMP errors come from.
+                record.addresses6.sort_by_key(|([high, _], _)| high >> 54 == 0xfe80 >> 6);
+            }
+        }
+        self.publish_interface(i);
+    }
+
+    /// Looks again which ports are up: a queue said that something is wrong.
+    fn refresh_links(&mut self) {
+        for port in 0..self.links.len() {
+            let Some(name) = &self.links[port] else { continue };
+            let up = io::link::Link::open(name).and_then(|l| l.is_up()).unwrap_or(false);
+            if self.link_up[port] != up {
+                self.link_up[port] = up;
+                self.port_changed(port);
+            }
+        }
+    }
+
+    /// A port's link came or went, with all interfaces over it.
+    fn port_changed(&mut self, port: usize) {
+        let state = if self.link_up[port] { "up" } else { "down" };
+        tracing::info!("port {}: {state}", self.interfaces.name(port as u16));
+        for i in 0..self.records.len() {
+            if usize::from(self.records[i].port) == port {
+                self.publish_interface(i);
+            }
+        }
+    }
+
+    fn publish_interface(&mut self, i: usize) {
+        let port = usize::from(self.records[i].port);
+        self.records[i].up = self.twin_up[i] && self.link_up.get(port).copied().unwrap_or(true);
+        let record = self.records[i].clone();
+        self.resolver.set_interface(i as u16, Some(&record), &mut self.output);
+        self.change(RibChange::Interface { index: i as u16, interface: Some(record) });
+    }
+
+    /// Makes the static neighbours those of the configuration; `before` are those there were.
+    fn set_neighbours(&mut self, before: &[control::config::Neighbour]) {
+        let own = Permanent::Configuration;
+        let own_now = self.config.neighbours.clone();
+        for old in before.iter().filter(|n| !own_now.contains(n)) {
+            if let Some(i) = self.interfaces.number(&old.port) {
+                self.set_permanent(usize::from(i), old.address, None, own);
+            }
+        }
+        for new in own_now {
+            if let Some(i) = self.interfaces.number(&new.port) {
+                self.set_permanent(usize::from(i), new.address, Some(new.mac.0), own);
+            }
+        }
+    }
+
+    fn set_permanent(&mut self, i: usize, address: IpAddr, mac: Option<[u8; 6]>, by: Permanent) {
+        let out = &mut self.output;
+        self.resolver.set_permanent(i as u16, address, mac, by, now_ns(), out);
+    }
+
+    /// Reads the configuration again and applies what can change while packets flow, as one
+    /// version.
+    fn reload(&mut self) -> Result<String, String> {
+        let new = match control::config::load(&self.path, &check::known_stages()) {
+            Ok((config, _)) => config,
+            Err(error @ LoadError::Invalid(_)) => return Err(error.to_string()),
+            Err(error) => return Err(error.to_string()),
+        };
+        let diff = Config::diff(&self.config, &new);
+        if Interfaces::of(&new).names() != self.interfaces.names() {
+            return Err(format!("{diff}ports cannot come or go while the router runs: restart it"));
+        }
+        let old = std::mem::replace(&mut self.config, new);
+        self.apply_addresses(&old)?;
+        let routes = plane::static_routes(&self.config, &self.interfaces);
+        self.rib.sync_static(routes).map_err(|e| e.to_string())?;
+        for (number, file) in self.config.route_files.clone().iter().enumerate() {
+            plane::load_file(&mut self.rib, number as u16, file, &self.interfaces)
+                .map_err(|failure| failure.message())?;
+        }
+        for number in self.config.route_files.len()..old.route_files.len() {
+            let gone = self.rib.sync_file(number as u16, 0, Vec::new(), Vec::new(), |_, _| None);
+            gone.map_err(|e| e.to_string())?;
+        }
+        self.set_neighbours(&old.neighbours);
+        self.resolver.set_settings(settings(&self.config));
+        self.change(RibChange::Options(wiring::options(&self.config, false)));
+        self.dirty = true;
+        self.settle();
+        let mut message = diff.to_string();
+        if !diff.restart.is_empty() {
+            let keys: Vec<_> = diff.restart.iter().map(|change| change.key.as_str()).collect();
+            message += &format!("\nonly after a restart: {}", keys.join(", "));
+        }
+        Ok(message)
+    }
+
+    /// Addresses, MTU and checks of the interfaces after a reload. Addresses of a twin go by way of
+    /// the kernel, which may have some of its own.
+    fn apply_addresses(&mut self, old: &Config) -> Result<(), String> {
+        for i in 0..self.records.len() {
+            let name = self.interfaces.name(i as u16).to_owned();
+            let facts = self.facts.clone();
+            let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
+            let fresh =
+                wiring::interface(&self.config, &self.interfaces, i as u16, fact, true);
+            let list = |config: &Config| {
+                config.port(&name).map(|port| port.addresses.clone()).unwrap_or_default()
+            };
+            let (before, after) = (list(old), list(&self.config));
+            if let Some(twin) = self.twins[i].clone() {
+                let mut client =
+                    control::netlink::Client::route().map_err(|error| error.to_string())?;
+                for address in before.iter().filter(|a| !after.contains(a)) {
+                    kernel::links::remove_address(&mut client, twin.ifindex, *address)
+                        .map_err(|error| error.to_string())?;
+                    self.address(twin.ifindex, *address, false);
+                }
+                for address in after.iter().filter(|a| !before.contains(a)) {
+                    kernel::links::add_address(&mut client, twin.ifindex, *address, false)
+                        .map_err(|error| error.to_string())?;
+                    self.address(twin.ifindex, *address, true);
+                }
+                let record = &mut self.records[i];
+                record.mtu = fresh.mtu;
+                record.reverse_path = fresh.reverse_path;
+            } else {
+                self.records[i] = fresh;
+            }
+            self.publish_interface(i);
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, request: Request, answer: &Sender<Response>) {
+        // A client that is gone needs no answer.
+        let send = |response| drop(answer.send(response));
+        let done = |message: &str| Response::Done { message: message.to_owned() };
+        match request {
+            Request::Show { what } => self.show(what, answer),
+            Request::RouteAdd { prefix, next_hop } => {
+                if self.rib.contains(prefix, Source::Api) {
+                    let message = format!("{prefix} was added already: use `ctl route replace`");
+                    return send(Response::error(ErrorKind::Exists, message));
+                }
+                send(self.route(prefix, &next_hop));
+            }
+            Request::RouteReplace { prefix, next_hop } => send(self.route(prefix, &next_hop)),
+            Request::RouteDel { prefix } => {
+                let change =
+                    RibChange::RemoveRoute { prefix, source: Source::Api, metric: None };
+                send(match self.rib.apply(change) {
+                    Ok(()) => {
+                        self.dirty = true;
+                        self.settle();
+                        done("")
+                    }
+                    Err(_) => Response::error(
+                        ErrorKind::NotFound,
+                        format!("{prefix}: no such route was added over this socket"),
+                    ),
+                });
+            }
+            Request::RouteGet { address } => {
+                let rows = self.rib.route_get(address).map(|view| self.route_row(&view));
+                send(Response::Routes { rows: rows.into_iter().collect() });
+            }
+            Request::ClearCounters => {
+                self.view.clear();
+                self.statistics.clear();
+                send(done("counters start at zero"));
+            }
+            Request::Reload => send(match self.reload() {
+                Ok(message) => Response::Done { message },
+                Err(message) => Response::error(ErrorKind::Config, message),
+            }),
+            Request::Stop => {
+                send(done("draining"));
+                (self.on_stop)();
+            }
+            Request::Trace { .. } | Request::Capture { .. } => {
+                send(Response::error(ErrorKind::Internal, "streams are answered elsewhere"));
+            }
+        }
+    }
+
+    fn route(&mut self, prefix: IpNet, next_hop: &NextHop) -> Response {
+        let unknown = next_hop.members().into_iter().find_map(|(member, _)| match member {
+            NextHop::Address { port: Some(port), .. } | NextHop::Port(port) => {
+                self.interfaces.number(port).is_none().then(|| port.clone())
+            }
+            _ => None,
+        });
+        if let Some(port) = unknown {
+            let ports = self.interfaces.names().join(", ");
+            let message = format!("there is no port `{port}`: expected one of {ports}");
+            return Response::error(ErrorKind::NotFound, message);
+        }
+        let target = plane::target(next_hop, &self.interfaces);
+        let change = RibChange::Route { prefix, source: Source::Api, metric: 0, target };
+        if let Err(error) = self.rib.apply(change) {
+            return Response::error(ErrorKind::Full, error);
+        }
+        self.dirty = true;
+        self.settle();
+        let resolves = self
+            .rib
+            .routes(None)
+            .find(|view| view.prefix == prefix && view.source == Source::Api)
+            .is_none_or(|view| view.resolved.is_some());
+        let message = if resolves {
+            String::new()
+        } else {
+            "added, but not in use: no interface leads to its next hop now".into()
+        };
+        Response::Done { message }
+    }
+
+    fn show(&mut self, what: Show, answer: &Sender<Response>) {
+        let send = |response| answer.send(response).is_ok();
+        match what {
+            Show::Routes => {
+                let mut rows = Vec::new();
+                for view in self.rib.routes(None) {
+                    rows.push(self.route_row(&view));
+                    if rows.len() == ROWS_PER_RESPONSE {
+                        let rows = std::mem::take(&mut rows);
+                        if !send(Response::Routes { rows }) {
+                            return;
+                        }
+                    }
+                }
+                send(Response::Routes { rows });
+            }
+            Show::Neighbours => {
+                let now = now_ns();
+                let row = |view: control::neighbour::NeighbourView| NeighbourRow {
+                    address: view.address,
+                    port: self.interfaces.name(view.interface).to_owned(),
+                    mac: view.mac.map(wiring::mac_text),
+                    state: view.state.name().to_owned(),
+                    age_s: view.confirmed_ns.map(|t| now.saturating_sub(t) as f64 / 1e9),
+                    queued_packets: 0,
+                };
+                let rows: Vec<_> = self.resolver.neighbours().map(row).collect();
+                for rows in rows.chunks(ROWS_PER_RESPONSE) {
+                    if !send(Response::Neighbours { rows: rows.to_vec() }) {
+                        return;
+                    }
+                }
+                if rows.is_empty() {
+                    send(Response::Neighbours { rows: Vec::new() });
+                }
+            }
+            Show::Interfaces => {
+                let records = &self.records;
+                send(Response::Interfaces { rows: self.statistics.interfaces(records) });
+            }
+            Show::Queues => {
+                send(Response::Queues { rows: self.statistics.queues() });
+            }
+            Show::Stages => {
+                send(Response::Stages { rows: self.statistics.stages() });
+            }
+            Show::Drops => {
+                send(Response::Drops { rows: self.statistics.drops() });
+            }
+            Show::Runtime => {
+                send(Response::Runtime(self.statistics.runtime()));
+            }
+        }
+    }
+
+    fn route_row(&self, view: &RouteView<'_>) -> RouteRow {
+        use lookup::fib::RouteTarget;
+        let name = |i: u16| self.interfaces.name(i).to_owned();
+        let ports = match view.resolved {
+            Some(RouteTarget::Paths(paths)) => paths.iter().map(|p| name(p.interface)).collect(),
+            Some(RouteTarget::Local(i) | RouteTarget::Broadcast(i)) => vec![name(*i)],
+            _ => Vec::new(),
+        };
+        RouteRow {
+            prefix: view.prefix,
+            next_hop: self.next_hop(view.target, view.resolved),
+            ports,
+            source: view.source.into(),
+            metric: view.metric,
+            active: view.installed,
+        }
+    }
+
+    /// A target in the words of the configuration.
+    fn next_hop(
+        &self,
+        target: &Target,
+        resolved: Option<&lookup::fib::RouteTarget>,
+    ) -> NextHop {
+        use lookup::fib::RouteTarget;
+        let port = |i: u16| self.interfaces.name(i).to_owned();
+        let hop = |gateway: Option<IpAddr>, interface: Option<u16>| match gateway {
+            Some(address) => NextHop::Address { address, port: interface.map(port) },
+            None => NextHop::Port(interface.map(port).unwrap_or_default()),
+        };
+        match target {
+            Target::Legs(legs) => match legs.as_ref() {
+                [leg] => hop(leg.gateway, leg.interface),
+                legs => NextHop::Group(
+                    legs.iter()
+                        .map(|leg| {
+                            let weight = leg.weight.clamp(1, u32::from(u16::MAX)) as u16;
+                            (hop(leg.gateway, leg.interface), weight)
+                        })
+                        .collect(),
+                ),
+            },
+            Target::Object(_) => match resolved {
+                Some(RouteTarget::Paths(paths)) if paths.len() == 1 => {
+                    hop(paths[0].gateway, Some(paths[0].interface))
+                }
+                Some(RouteTarget::Paths(paths)) => NextHop::Group(
+                    paths.iter().map(|p| (hop(p.gateway, Some(p.interface)), 1)).collect(),
+                ),
+                _ => NextHop::Blackhole,
+            },
+            Target::Blackhole => NextHop::Blackhole,
+            Target::Unreachable => NextHop::Unreachable,
+            Target::Local(i) | Target::Broadcast(i) => NextHop::Port(port(*i)),
+        }
+    }
+}
+
+fn set<T: PartialEq>(list: &mut Vec<T>, entry: T, present: bool) {
+    if !present {
+        list.retain(|e| *e != entry);
+    } else if !list.contains(&entry) {
+        list.push(entry);
+    }
+}
+
+pub(crate) fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}
+
+/// Carries the workers' events into the steward's queue.
+pub(crate) fn forward_events(from: Receiver<NeighbourEvent>, to: SyncSender<Event>) {
+    let started = Instant::now();
+    while let Ok(event) = from.recv() {
+        if to.send(Event::Neighbour(event)).is_err() {
+            tracing::debug!("events end after {:?}", started.elapsed());
+            return;
+        }
+    }
+}
