@@ -240,7 +240,11 @@ impl RibManager {
             });
         }
         loaded.routes += routes.len();
-        self.sync(source, routes)
+        let done = self.sync(source, routes);
+        for id in ids.into_values().flatten() {
+            self.drop_if_unused(id); // all its prefixes were repeated with another target
+        }
+        done
     }
 
     /// Makes these the routes of `source`. Their origins may be unused before.
