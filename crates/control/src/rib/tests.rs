@@ -130,6 +130,9 @@ impl Twin {
 
     /// The interface whose subnet holds it; `Err` for what cannot be a gateway.
     fn holder(&self, gateway: IpAddr) -> Result<Option<u16>, ()> {
+        if matches!(gateway, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+            return Err(()); // every link has one
+        }
         let mut found = None;
         for (index, interface) in self.interfaces.iter().filter(|(_, i)| i.up) {
             let v4 =
