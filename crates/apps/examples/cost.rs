@@ -149,11 +149,13 @@ fn routes() -> (Vec<Prefix<u32>>, Vec<Prefix<u128>>) {
 
 fn fib(v4: &[Prefix<u32>], v6: &[Prefix<u128>]) -> Fib {
     let mut builder = FibBuilder::new(Options::default(), Limits::default());
-    for port in 0..PORTS {
+    for port in 0..=PORTS {
+        let tags = if port == PORTS { vec![(0x8100, 7)] } else { Vec::new() };
         let interface = Interface {
             name: format!("port{port}"),
             up: true,
-            port,
+            port: port % PORTS, // the last one is a subinterface of the first
+            tags,
             mac: [2, 0, 0, 0, 0, port as u8],
             mtu: 1500,
             addresses4: vec![(0x0a00_0001 + (u32::from(port) << 16), 16)],

@@ -59,9 +59,13 @@ impl Decode {
     }
 }
 
-/// The interface of the packet before, which is mostly that of the next one too.
+/// Port and tags of the packet before, which are mostly those of the next one too, and their
+/// interface.
 struct Known {
     port: u16,
+    vlan_count: u8,
+    vlan_ids: [u16; 2],
+    interface: u16,
     /// A frame is for us by this interface if its destination MAC, under the mask, is `mac`.
     mask: u64,
     mac: u64,
@@ -71,10 +75,34 @@ struct Known {
 const GROUP: u64 = 1 << 40;
 
 impl Known {
-    fn new(fib: &Fib, port: u16) -> Option<Self> {
-        let interface = fib.interface(port).filter(|interface| interface.up)?;
-        let (mask, mac) = unicast_to(interface);
-        Some(Known { port, mask, mac })
+    /// Takes no packet.
+    const NOBODY: Known = Known {
+        port: chunk::PORT_NONE,
+        vlan_count: u8::MAX,
+        vlan_ids: [0; 2],
+        interface: 0,
+        mask: 0,
+        mac: u64::MAX,
+    };
+
+    /// Brings the interface up to date, if port or tags are not those of the packet before.
+    #[inline(never)]
+    fn update(&mut self, packet: &Packet, d: &Decoded, fib: &Fib) {
+        let vlan_ids = d.vlan_tci.map(|tci| tci & 0xfff);
+        let is_same =
+            (self.port, self.vlan_count, self.vlan_ids) == (packet.port, d.vlan_count, vlan_ids);
+        if is_same {
+            return;
+        }
+        let (port, vlan_count) = (packet.port, d.vlan_count);
+        *self = Known { port, vlan_count, vlan_ids, ..Known::NOBODY };
+        let found = fib.classify(port, vlan_count, d.vlan_tci);
+        if let Some(index) = found
+            && let Some(interface) = fib.interface(index).filter(|interface| interface.up)
+        {
+            self.interface = index;
+            (self.mask, self.mac) = unicast_to(interface);
+        }
     }
 }
 
@@ -155,7 +183,7 @@ impl Stage<Fib> for Decode {
         for packet in packets.iter().take(AHEAD) {
             packet.prefetch();
         }
-        let mut known = packets.first().and_then(|packet| Known::new(cx.tables, packet.port));
+        let mut known = Known::NOBODY;
         let mut d = Decoded::default();
         for row in 0..packets.len() {
             if let Some(ahead) = packets.get(row + AHEAD) {
@@ -172,32 +200,22 @@ impl Stage<Fib> for Decode {
                 Kind::Ipv6 => flags::IPV6,
                 Kind::Arp | Kind::Other => 0,
             };
-            let plain_at = match &known {
-                Some(known) => {
-                    (known.port == packet.port)
-                        & (destination_mac(frame) & known.mask == known.mac)
-                        & (d.vlan_count == 0)
-                        & (d.anomaly == Anomaly::None)
-                        & (d.flags & ODD == 0)
-                        & (packet.mark & MARK_FROM_HOST == 0)
-                        & (family != 0)
-                }
-                None => false,
-            };
-            let (found, interface) = match &known {
-                Some(known) if plain_at && !is_special(&d, family) => (family, known.port),
-                _ => {
-                    let settled = self.settle(&mut packets[row], &d, cx);
-                    match settled {
-                        Ok(fill) => fill,
-                        Err(verdict) => {
-                            view.verdict[row] = verdict.0;
-                            // The next packet is likely to come from here too.
-                            if known.as_ref().is_none_or(|k| k.port != packets[row].port) {
-                                known = Known::new(cx.tables, packets[row].port);
-                            }
-                            continue;
-                        }
+            if (packet.port != known.port) | ((d.vlan_count | known.vlan_count) != 0) {
+                known.update(packet, &d, cx.tables);
+            }
+            let plain = (destination_mac(frame) & known.mask == known.mac)
+                & (d.anomaly == Anomaly::None)
+                & (d.flags & ODD == 0)
+                & (packet.mark & MARK_FROM_HOST == 0)
+                & (family != 0);
+            let (found, interface) = if plain && !is_special(&d, family) {
+                (family, known.interface)
+            } else {
+                match self.settle(&mut packets[row], &d, cx) {
+                    Ok(found) => found,
+                    Err(verdict) => {
+                        view.verdict[row] = verdict.0;
+                        continue;
                     }
                 }
             };

@@ -216,32 +216,51 @@ impl Stage<Fib> for Rewrite {
 }
 
 /// Forwards a plain packet in place; `false`, and nothing changed, if anything about it is not
-/// plain: family, tags, TTL, length, neighbour.
+/// plain: family, TTL, length, neighbour.
 #[inline(always)]
 fn forward_plain(packet: &mut Packet, bits: u16, l3: u8, adjacency: &Adjacency) -> bool {
-    let plain = (usize::from(l3) == ETHERNET_LEN)
-        & (usize::from(adjacency.rewrite_len) == ETHERNET_LEN)
-        & (adjacency.resolved != 0)
-        & (packet.frame_len() <= ETHERNET_LEN + usize::from(adjacency.mtu));
-    if !plain {
+    let l3 = usize::from(l3);
+    let fits = packet.frame_len() <= l3 + usize::from(adjacency.mtu);
+    if !fits | (adjacency.resolved == 0) | ((bits != flags::IPV4) & (bits != flags::IPV6)) {
         return false;
     }
+    if (l3 != ETHERNET_LEN) | (usize::from(adjacency.rewrite_len) != ETHERNET_LEN) {
+        return forward_tagged(packet, bits, l3, adjacency);
+    }
     let Some(head) = packet.data_mut().first_chunk_mut::<34>() else { return false };
-    if bits == flags::IPV4 {
-        if head[ETHERNET_LEN + 8] <= 1 {
-            return false;
-        }
-        ipv4_decrement_ttl(&mut head[ETHERNET_LEN..]);
-    } else if bits == flags::IPV6 {
-        if head[ETHERNET_LEN + 7] <= 1 {
-            return false;
-        }
-        head[ETHERNET_LEN + 7] -= 1;
-    } else {
+    if !lower_ttl(bits, &mut head[ETHERNET_LEN..]) {
         return false;
     }
     // The EtherType stays the packet's own.
     head[..12].copy_from_slice(&adjacency.rewrite[..12]);
+    true
+}
+
+/// The same with tags to be pushed, popped or changed.
+#[inline(never)]
+fn forward_tagged(packet: &mut Packet, bits: u16, l3: usize, adjacency: &Adjacency) -> bool {
+    let Some(link) = Link::of(adjacency, ethertype(bits == flags::IPV4)) else { return false };
+    // Everything is looked at before anything is changed.
+    let ttl_at = l3 + if bits == flags::IPV4 { 8 } else { 7 };
+    let alive = packet.data().get(ttl_at).is_some_and(|&ttl| ttl > 1);
+    if !alive || !frames::replace_link_header(packet, l3, link.header()) {
+        return false;
+    }
+    packet.data_mut().get_mut(link.header().len()..).is_some_and(|ip| lower_ttl(bits, ip))
+}
+
+/// Takes one from TTL or hop limit; `false`, and nothing changed, where that leaves none.
+#[inline(always)]
+fn lower_ttl(bits: u16, ip: &mut [u8]) -> bool {
+    let at = if bits == flags::IPV4 { 8 } else { 7 };
+    if ip.get(at).is_none_or(|&ttl| ttl <= 1) {
+        return false;
+    }
+    if bits == flags::IPV4 {
+        ipv4_decrement_ttl(ip)
+    } else {
+        ip[at] -= 1
+    }
     true
 }
 
