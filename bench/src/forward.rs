@@ -120,8 +120,7 @@ fn measure(
     time: Duration,
     probes: Probes,
 ) -> Result<(), String> {
-    // Cells come back to the depot of the region when the case ends; regions stay mapped, so all
-    // cases share one.
+    // Cells come back to the depot when the case ends; regions stay mapped, so all cases share one.
     let depot = depot()?;
     let mut pool = Pool::new(depot.clone(), 512);
     let frames = case.frames.iter().map(Vec::as_slice);

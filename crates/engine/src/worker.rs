@@ -799,8 +799,11 @@ impl<V: Versions> Worker<V> {
         }
     }
 
-    /// Gives the cells in queues back, for the count of leaks at the end.
+    /// Gives the cells in queues back: the region outlives the engine.
     pub(crate) fn recycle(mut self) {
+        for slot in &mut self.rx {
+            slot.queue.release(&mut self.pool);
+        }
         for side in self.tx.iter_mut().chain(&mut self.host) {
             for packet in side.waiting.drain(..) {
                 packet.free(&mut self.pool);

@@ -62,6 +62,9 @@ pub trait RxQueue: Send {
         None
     }
 
+    /// Gives every cell that it still holds back to `pool`: the end of its use.
+    fn release(&mut self, _pool: &mut Pool) {}
+
     /// What was received so far.
     fn stats(&self) -> QueueStats;
 }

@@ -98,6 +98,12 @@ impl RxQueue for MemoryRx {
         self.consumer.is_abandoned() && self.consumer.is_empty()
     }
 
+    fn release(&mut self, pool: &mut Pool) {
+        while let Some(packet) = self.pop() {
+            packet.free(pool);
+        }
+    }
+
     fn stats(&self) -> QueueStats {
         self.stats
     }

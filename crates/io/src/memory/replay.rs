@@ -95,8 +95,7 @@ impl Replay {
 
     /// Gives all cells back that are not out.
     pub fn free(mut self, pool: &mut Pool) {
-        self.collect(pool);
-        self.slots.drain(..).for_each(|packet| packet.free(pool));
+        self.release(pool);
     }
 
     /// Empties the rings into the slots.
@@ -154,6 +153,11 @@ impl RxQueue for Replay {
             }
         }
         max
+    }
+
+    fn release(&mut self, pool: &mut Pool) {
+        self.collect(pool);
+        self.slots.drain(..).for_each(|packet| packet.free(pool));
     }
 
     fn stats(&self) -> QueueStats {
