@@ -258,9 +258,14 @@ impl RibManager {
             let all = rib.origins.iter().flatten();
             all.filter(|o| o.key.source == source && o.key.v4 == A::V4).any(|o| o.routes > 0)
         };
-        let ids: BTreeSet<NextHopId> = routes.iter().map(|(_, id)| *id).collect();
         // One route a prefix, none of them there yet, and nobody looks on.
-        if matches!(source, Source::File(_)) && self.writer.is_none() && !used(self) {
+        let loads = matches!(source, Source::File(_)) && self.writer.is_none() && !used(self);
+        // Held meanwhile: one may lose its last route before it gets its first new one.
+        let ids: BTreeSet<NextHopId> = routes.iter().map(|(_, id)| *id).collect();
+        for id in &ids {
+            self.count(*id, 1);
+        }
+        if loads {
             self.unsettled |= !self.recursive.is_empty();
             routes.retain(|(prefix, id)| {
                 let alone = self.candidates(*prefix).is_empty() && self.best(&[*id]).is_some();
@@ -271,7 +276,7 @@ impl RibManager {
                 }
                 alone
             });
-            self.fib.load(routes)?;
+            result = result.and(self.fib.load(routes).map_err(RibError::from));
         } else {
             let mut before = self.of_source::<A>(source);
             before.sort_unstable();
@@ -290,6 +295,7 @@ impl RibManager {
             }
         }
         for id in ids {
+            self.count(id, -1);
             self.drop_if_unused(id);
         }
         result

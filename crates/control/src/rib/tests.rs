@@ -777,6 +777,18 @@ fn rib_number(fib: &Fib, address: &str) -> u32 {
 }
 
 #[test]
+fn a_target_may_move_from_one_prefix_to_another() {
+    let mut rib = manager();
+    let (one, other) = (net("172.16.0.0/16"), net("172.16.1.0/24"));
+    rib.sync_static(vec![(one, 0, Target::Unreachable)]).unwrap();
+    rib.sync_static(vec![(one, 0, Target::Blackhole), (other, 0, Target::Unreachable)]).unwrap();
+    assert_eq!(
+        lines(&rib),
+        ["*172.16.0.0/16 Static 0 Blackhole", "*172.16.1.0/24 Static 0 Unreachable"]
+    );
+}
+
+#[test]
 fn equal_cost_static_routes_are_one_group() {
     let mut rib = manager();
     rib.apply(up(0, &["10.0.0.1/24"])).unwrap();
