@@ -29,7 +29,7 @@ enum Part {
 }
 
 /// Sends every packet out by port 0, untouched.
-struct Pass;
+pub(crate) struct Pass;
 
 impl Stage<Fib> for Pass {
     fn name(&self) -> &'static str {
@@ -171,8 +171,7 @@ fn measure(
     let (packets, allocations, begin) = (received(&view), (probes.allocations)(), Instant::now());
     std::thread::sleep(time);
     let elapsed = begin.elapsed();
-    let (packets, allocations) =
-        (received(&view) - packets, (probes.allocations)() - allocations);
+    let (packets, allocations) = (received(&view) - packets, (probes.allocations)() - allocations);
     let sent: u64 = view.workers.iter().map(|w| w.tx_packets.get()).sum();
     let dropped: u64 = chunk::DROP_REASONS.iter().map(|&r| view.drops(r)).sum();
     case.rates.push(packets as f64 / elapsed.as_secs_f64() / 1e6);

@@ -9,9 +9,12 @@
 
 mod against;
 mod forward;
+mod idle;
+mod namespace;
 mod order;
 mod report;
 mod tables;
+mod veth;
 
 pub use report::{Machine, Report, Row};
 
@@ -45,6 +48,28 @@ pub enum What {
         /// Seconds a case runs in each round
         #[arg(long, default_value_t = 1.0)]
         seconds: f64,
+        /// From memory to memory, or between two veth ports (as root)
+        #[arg(long, value_enum, default_value_t = Backend::Memory)]
+        backend: Backend,
+    },
+    /// What a router without traffic costs (as root)
+    Idle {
+        /// Seconds of each round
+        #[arg(long, default_value_t = 3.0)]
+        seconds: f64,
+    },
+    /// The forwarding side of `forward --backend af_packet|af_xdp`
+    #[command(hide = true)]
+    VethChild {
+        /// Which back end
+        #[arg(long, value_enum)]
+        backend: Backend,
+        /// `bare` or `router`
+        #[arg(long)]
+        case: String,
+        /// Seconds of the round
+        #[arg(long)]
+        seconds: f64,
     },
     /// Overtakes within a flow, with several jobs in flight: none
     Order {
@@ -52,6 +77,28 @@ pub enum What {
         #[arg(long, default_value_t = 2_000_000)]
         packets: u64,
     },
+}
+
+/// Where the packets of `bench forward` come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Backend {
+    /// Prepared packets.
+    Memory,
+    /// A veth pair by AF_PACKET.
+    AfPacket,
+    /// A veth pair by AF_XDP.
+    AfXdp,
+}
+
+impl Backend {
+    fn name(self) -> &'static str {
+        match self {
+            Backend::Memory => "memory",
+            Backend::AfPacket => "af_packet",
+            Backend::AfXdp => "af_xdp",
+        }
+    }
 }
 
 /// What a benchmark is given beside its arguments.
@@ -69,7 +116,14 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
     let report = match &args.against {
         Some(old) => against::run(old, args)?,
         None => match &args.what {
-            What::Forward { seconds } => forward::run(args, *seconds, probes)?,
+            What::Forward { seconds, backend: Backend::Memory } => {
+                forward::run(args, *seconds, probes)?
+            }
+            What::Forward { seconds, backend } => veth::run(args, *backend, *seconds)?,
+            What::Idle { seconds } => idle::run(args, *seconds)?,
+            What::VethChild { backend, case, seconds } => {
+                return veth::child(args, *backend, case == "bare", *seconds);
+            }
             What::Order { packets } => order::run(*packets)?,
         },
     };

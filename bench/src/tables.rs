@@ -53,6 +53,25 @@ pub(crate) fn gateway(port: u16, v4: bool) -> IpAddr {
 
 /// The tables of a router with four ports, each route by the gateway of one of them.
 pub(crate) fn fib(routes: &RoutesFile) -> Result<(FibBuilder, Fib), String> {
+    let mut random = Random(1);
+    fib_of(routes, move |ports| random.below(ports))
+}
+
+/// The same with every route, and the benchmark network 198.18.0.0/15 (RFC 2544), by one port.
+pub(crate) fn fib_by_port(routes: &RoutesFile, port: usize) -> Result<(FibBuilder, Fib), String> {
+    let mut routes = routes.clone();
+    let network = Prefix::masked(u32::from_be_bytes([198, 18, 0, 0]), 15);
+    if !routes.v4.iter().any(|(prefix, _)| *prefix == network) {
+        routes.v4.push((network, 1));
+        routes.v4.sort_unstable_by_key(|(prefix, _)| (prefix.addr(), prefix.len()));
+    }
+    fib_of(&routes, move |_| port)
+}
+
+fn fib_of(
+    routes: &RoutesFile,
+    mut choose: impl FnMut(usize) -> usize,
+) -> Result<(FibBuilder, Fib), String> {
     let mut builder = FibBuilder::new(Options::default(), Limits::default());
     for port in 0..PORTS {
         builder.set_interface(
@@ -86,12 +105,11 @@ pub(crate) fn fib(routes: &RoutesFile) -> Result<(FibBuilder, Fib), String> {
             })
             .collect()
     };
-    let mut random = Random(1);
     let hops4 = hops(&mut builder, true).map_err(failed)?;
-    let v4 = routes.v4.iter().map(|(p, _)| (*p, hops4[random.below(hops4.len())])).collect();
+    let v4 = routes.v4.iter().map(|(p, _)| (*p, hops4[choose(hops4.len())])).collect();
     builder.load::<u32>(v4).map_err(failed)?;
     let hops6 = hops(&mut builder, false).map_err(failed)?;
-    let v6 = routes.v6.iter().map(|(p, _)| (*p, hops6[random.below(hops6.len())])).collect();
+    let v6 = routes.v6.iter().map(|(p, _)| (*p, hops6[choose(hops6.len())])).collect();
     builder.load::<u128>(v6).map_err(failed)?;
     let fib = builder.freeze().map_err(failed)?;
     Ok((builder, fib))

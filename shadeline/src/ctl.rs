@@ -154,9 +154,11 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
     let hang_up = client.hang_up_handle().map_err(Failure::other)?;
     let stopped = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let interrupted = stopped.clone();
-    let mut signals =
-        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
-            .map_err(Failure::other)?;
+    let mut signals = signal_hook::iterator::Signals::new([
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+    ])
+    .map_err(Failure::other)?;
     let signal_handle = signals.handle();
     let listener = std::thread::spawn(move || {
         if signals.forever().next().is_some() {

@@ -56,8 +56,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 
     let (_, depot) = wiring::cells(&config)?;
     // First the capture …
-    let script =
-        frames.into_iter().map(|record| (record.time_ns, record.data)).collect::<Vec<_>>();
+    let script = frames.into_iter().map(|record| (record.time_ns, record.data)).collect::<Vec<_>>();
     let rx: Box<dyn RxQueue> = Box::new(Script::new(script));
     let sinks = |_| Box::new(Sink::new()) as Box<dyn TxQueue>;
     let (capture, _) = forward(&config, &interfaces, &depot, &reader, rx, sinks)?;

@@ -1,3 +1,5 @@
 //! (in the making)
 use crate::failure::Failure;
-pub(crate) fn run(_: &crate::cli::GenPacketsArgs) -> Result<(), Failure> { Err(Failure::other("in the making")) }
+pub(crate) fn run(_: &crate::cli::GenPacketsArgs) -> Result<(), Failure> {
+    Err(Failure::other("in the making"))
+}

@@ -5,9 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use control::api::{
-    CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep,
-};
+use control::api::{CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep};
 use control::kernel::{Mirror, Options as MirrorOptions};
 use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace};
 use packet::filter::Filter;
@@ -33,8 +31,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     log::start(config.system.log, config.system.log_format);
     let interfaces = Interfaces::of(&config);
     // Signals first: one that comes while ports are being opened must close them again.
-    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])
-        .map_err(Failure::other)?;
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(Failure::other)?;
     let (_, depot) = wiring::cells(&config)?;
     let workers = config.system.workers.max(1);
     let (live, mut io) = ports::open(&config, &interfaces, &depot, workers)?;
@@ -94,7 +92,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         injector,
         view: view.clone(),
         statistics: statistics.clone(),
-        on_stop: Box::new(move || drop(on_stop.send(()))),
+        on_stop: Box::new(move || {
+            let _ = on_stop.send(());
+        }),
         config: config.clone(),
     });
     let carrier_events = events.clone();
@@ -251,8 +251,7 @@ fn trace(
         Err(response) => return drop(responder.send(response)),
     };
     let (sender, reports) = mpsc::sync_channel(64);
-    let _guard =
-        view.hooks.trace(Trace { filter, left: AtomicU64::new(count.into()), sender });
+    let _guard = view.hooks.trace(Trace { filter, left: AtomicU64::new(count.into()), sender });
     let deadline = duration.map(|d| Instant::now() + d);
     let mut left = count;
     while left > 0 && deadline.is_none_or(|d| Instant::now() < d) {
@@ -324,8 +323,7 @@ fn capture(
         Err(response) => return drop(responder.send(response)),
     };
     let (sender, frames) = mpsc::sync_channel(4096);
-    let guard =
-        view.hooks.capture(Capture { point, filter, sender, lost: AtomicU64::new(0) });
+    let guard = view.hooks.capture(Capture { point, filter, sender, lost: AtomicU64::new(0) });
     let deadline = duration.map(|d| Instant::now() + d);
     let mut left = count.unwrap_or(u64::MAX);
     while left > 0 && deadline.is_none_or(|d| Instant::now() < d) {

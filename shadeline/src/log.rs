@@ -20,8 +20,8 @@ pub(crate) fn start(level: LogLevel, format: LogFormat) {
     // Fails only when logging runs already.
     let _ = match format {
         LogFormat::Json => builder.json().try_init(),
-        LogFormat::Text => builder
-            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-            .try_init(),
+        LogFormat::Text => {
+            builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init()
+        }
     };
 }

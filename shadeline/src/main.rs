@@ -16,9 +16,9 @@ mod measure;
 mod offline;
 mod plane;
 mod ports;
+mod report;
 mod stats;
 mod steward;
-mod report;
 mod traffic;
 mod wiring;
 
@@ -58,13 +58,16 @@ fn run(command: Command) -> Result<(), Failure> {
             bench::run(&args, probes).map_err(Failure::other)
         }
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "shadeline", &mut std::io::stdout());
+            clap_complete::generate(
+                shell,
+                &mut Cli::command(),
+                "shadeline",
+                &mut std::io::stdout(),
+            );
             Ok(())
         }
-        Command::Man { folder } => {
-            std::fs::create_dir_all(&folder)
-                .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
-                .map_err(|error| Failure::file(&folder, error))
-        }
+        Command::Man { folder } => std::fs::create_dir_all(&folder)
+            .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
+            .map_err(|error| Failure::file(&folder, error)),
     }
 }

@@ -129,9 +129,8 @@ fn inputs(read: &[String], interfaces: &Interfaces) -> Result<Vec<(u16, Vec<Path
         let (port, path) = match named {
             None => (0, text.as_str()),
             Some((name, path)) => {
-                let number = interfaces.number(name).filter(|&n| {
-                    usize::from(n) < interfaces.physical()
-                });
+                let number =
+                    interfaces.number(name).filter(|&n| usize::from(n) < interfaces.physical());
                 let ports = &interfaces.names()[..interfaces.physical()];
                 let unknown = || {
                     Failure::usage(format!(

@@ -17,15 +17,15 @@ use crate::wiring::{self, Interfaces, PortFacts};
 /// Tables that nobody changes any more.
 pub(crate) struct Tables {
     pub(crate) reader: Reader<Fib>,
-    /// Holds the writer's side: without it there are no readers.
-    pub(crate) rib: RibManager,
+    /// The writer's side, kept alive with them.
+    _rib: RibManager,
 }
 
 /// The tables of a run over captures: no kernel, no twins, neighbours made up from their addresses.
 pub(crate) fn offline_tables(config: &Config, interfaces: &Interfaces) -> Result<Tables, Failure> {
     let mut rib = rib(config, interfaces, |_| PortFacts::default(), false)?;
     let reader = rib.start().map_err(Failure::other)?;
-    Ok(Tables { reader, rib })
+    Ok(Tables { reader, _rib: rib })
 }
 
 /// A RIB with all that the configuration says, not started yet.
@@ -162,4 +162,3 @@ fn net4(prefix: Prefix<u32>) -> IpNet {
 fn net6(prefix: Prefix<u128>) -> IpNet {
     IpNet::V6(Ipv6Net::new_assert(prefix.addr().into(), prefix.len()))
 }
-

@@ -25,6 +25,7 @@ type Queues = Vec<(Option<Box<dyn RxQueue>>, Option<Box<dyn TxQueue>>)>;
 
 /// The Linux side of an interface.
 #[derive(Debug, Clone)]
+#[allow(dead_code, reason = "shown in debug logs")]
 pub(crate) struct Twin {
     pub(crate) name: String,
     pub(crate) ifindex: u32,
@@ -67,11 +68,10 @@ pub(crate) fn open(
         let name = interfaces.name(number as u16);
         let Some(port) = config.port(name) else { continue };
         let PortKind::Physical(physical) = &port.kind else { continue };
-        let failed = |error: &dyn std::fmt::Display| Failure::other(format!("port {name}: {error}"));
-        let on_wire = matches!(
-            physical.backend,
-            Backend::Auto | Backend::AfPacket | Backend::AfXdp
-        );
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::other(format!("port {name}: {error}"));
+        let on_wire =
+            matches!(physical.backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp);
         let mut facts = PortFacts::default();
         if on_wire {
             facts = prepare(physical, &mut live).map_err(|e| failed(&e))?;
@@ -87,7 +87,9 @@ pub(crate) fn open(
         live.kinds.push(kind);
         let queues = match physical.fault {
             None => queues,
-            Some(fault) => queues.into_iter().map(|(rx, tx)| (rx.map(|q| faulty(q, fault)), tx)).collect(),
+            Some(fault) => {
+                queues.into_iter().map(|(rx, tx)| (rx.map(|q| faulty(q, fault)), tx)).collect()
+            }
         };
         io.push(PortIo { number: number as u16, twin: false, queues, stamps: false });
     }
@@ -187,7 +189,8 @@ fn queues(
             let rx = physical.read.as_ref().map(|path| CaptureRx::open([path])).transpose();
             let rx = rx.map_err(|e| text(&e))?.map(|rx| Box::new(rx) as Box<dyn RxQueue>);
             let tx = physical.write.as_ref().map(|path| CaptureTx::create(path, Format::PcapNg));
-            let tx = tx.transpose().map_err(|e| text(&e))?.map(|tx| Box::new(tx) as Box<dyn TxQueue>);
+            let tx =
+                tx.transpose().map_err(|e| text(&e))?.map(|tx| Box::new(tx) as Box<dyn TxQueue>);
             Ok((vec![(rx, tx)], "pcap".into()))
         }
         Backend::Memory => {
@@ -232,8 +235,7 @@ fn xdp_queues(
         }),
         ..af_xdp::Options::default()
     };
-    let opened =
-        af_xdp::open(&physical.interface, depot, &options).map_err(|e| e.to_string())?;
+    let opened = af_xdp::open(&physical.interface, depot, &options).map_err(|e| e.to_string())?;
     let kind = format!(
         "af_xdp {} {}",
         if opened.mode == af_xdp::Mode::Native { "native" } else { "skb" },
@@ -292,7 +294,9 @@ pub(crate) fn net(v4: bool, bits: [u64; 2], len: u8) -> Option<ipnet::IpNet> {
 fn subinterface_kind(config: &Config, name: &str) -> String {
     use control::config::VlanTag;
     match config.port(name).map(|port| &port.kind) {
-        Some(PortKind::Vlan { parent, tag: VlanTag::Single(id) }) => format!("vlan {id} on {parent}"),
+        Some(PortKind::Vlan { parent, tag: VlanTag::Single(id) }) => {
+            format!("vlan {id} on {parent}")
+        }
         Some(PortKind::Vlan { parent, tag: VlanTag::Double(outer, inner) }) => {
             format!("vlan {outer}.{inner} on {parent}")
         }

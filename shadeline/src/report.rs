@@ -167,7 +167,11 @@ impl Report {
             "stage",
             "calls",
             "packets",
-            if timed { format!(" {:>14} {:>12}", "packets/call", "ns/packet") } else { String::new() }
+            if timed {
+                format!(" {:>14} {:>12}", "packets/call", "ns/packet")
+            } else {
+                String::new()
+            }
         ));
         for s in &self.stages {
             let cost = match (s.packets_per_call, s.ns_per_packet) {

@@ -15,9 +15,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use control::api::{
-    ErrorKind, NeighbourRow, ROWS_PER_RESPONSE, Request, Response, RouteRow, Show,
-};
+use control::api::{ErrorKind, NeighbourRow, ROWS_PER_RESPONSE, Request, Response, RouteRow, Show};
 use control::config::{Config, LoadError, NextHop};
 use control::kernel::{self, Event as KernelEvent};
 use control::neighbour::{Output, Permanent, Resolver, Settings};
@@ -418,8 +416,7 @@ impl Steward {
             let name = self.interfaces.name(i as u16).to_owned();
             let facts = self.facts.clone();
             let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
-            let fresh =
-                wiring::interface(&self.config, &self.interfaces, i as u16, fact, true);
+            let fresh = wiring::interface(&self.config, &self.interfaces, i as u16, fact, true);
             let list = |config: &Config| {
                 config.port(&name).map(|port| port.addresses.clone()).unwrap_or_default()
             };
@@ -463,8 +460,7 @@ impl Steward {
             }
             Request::RouteReplace { prefix, next_hop } => send(self.route(prefix, &next_hop)),
             Request::RouteDel { prefix } => {
-                let change =
-                    RibChange::RemoveRoute { prefix, source: Source::Api, metric: None };
+                let change = RibChange::RemoveRoute { prefix, source: Source::Api, metric: None };
                 send(match self.rib.apply(change) {
                     Ok(()) => {
                         self.dirty = true;
@@ -606,11 +602,7 @@ impl Steward {
     }
 
     /// A target in the words of the configuration.
-    fn next_hop(
-        &self,
-        target: &Target,
-        resolved: Option<&lookup::fib::RouteTarget>,
-    ) -> NextHop {
+    fn next_hop(&self, target: &Target, resolved: Option<&lookup::fib::RouteTarget>) -> NextHop {
         use lookup::fib::RouteTarget;
         let port = |i: u16| self.interfaces.name(i).to_owned();
         let hop = |gateway: Option<IpAddr>, interface: Option<u16>| match gateway {

@@ -220,7 +220,8 @@ pub(crate) fn cells(config: &Config) -> Result<(&'static Region, Arc<Depot>), Fa
         _ => HugePages::Advise,
     };
     let cells = u32::try_from(config.system.cells).unwrap_or(u32::MAX);
-    Region::new(cells, huge).map_err(|error| Failure::other(format!("no memory for cells: {error}")))
+    Region::new(cells, huge)
+        .map_err(|error| Failure::other(format!("no memory for cells: {error}")))
 }
 
 /// Starts the engine over `ports`.
@@ -238,8 +239,7 @@ pub(crate) fn start(
     let mut on_drop = plan.on_drop;
     let mut workers = Vec::with_capacity(n);
     for (i, counters) in router.iter().enumerate() {
-        let options =
-            PipelineOptions { events: plan.events.clone(), counters: counters.clone() };
+        let options = PipelineOptions { events: plan.events.clone(), counters: counters.clone() };
         workers.push(WorkerSpec {
             cpu: if n > 1 || !plan.offline { config.system.cpus.get(i).copied() } else { None },
             versions: FibVersions(reader.clone()),
