@@ -103,7 +103,7 @@ def bad_addresses():
     yield ether(BROADCAST) / v4() / udp()
     yield ether("01:00:5e:00:00:01") / v4() / udp()
     yield ether() / v4("10.0.2.255") / udp()  # a directed broadcast
-    yield ether("02:00:00:00:09:09") / v4() / udp()  # somebody else's frame
+    yield ether("02:00:00:00:09:09") / v4() / udp()  # another station's frame, for a capture's router its own
     yield ether() / v4() / udp()
 
 
@@ -196,17 +196,36 @@ def arp():
     yield ether() / v4() / TCP(sport=1, dport=2, flags="S")
 
 
+def ecmp():
+    for flow in range(32):
+        for _ in range(3):
+            yield ether() / v4("10.9.0.1") / UDP(sport=5000 + flow, dport=53) / b"a flow stays on its path"
+
+
+def not_ethernet():
+    yield bytes(64)
+
+
+def corrupt_capture():
+    yield from bad_ipv4()
+
+
 CASES = [
     bad_ipv4, bad_ttl, bad_addresses, routes, fragmentation, extension_headers, vlans, reverse_path, icmp_rate, arp,
+    ecmp, corrupt_capture, not_ethernet,
 ]
 
 
 def main():
     for case in CASES:
         frames = [bytes(packet) for packet in case()]
-        out = [struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1)]
+        link = 105 if case is not_ethernet else 1
+        out = [struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, link)]
         for number, frame in enumerate(frames):
             out.append(struct.pack("<4I", 1_700_000_000, number * 1000, len(frame), len(frame)) + frame)
+        if case is corrupt_capture:
+            # The eleventh record claims four gigabytes, and the file goes on.
+            out[11] = out[11][:8] + b"\xff\xff\xff\xff" + out[11][12:]
         folder = HERE / case.__name__
         folder.mkdir(exist_ok=True)
         (folder / "in.pcap").write_bytes(b"".join(out))

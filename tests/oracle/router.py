@@ -9,8 +9,8 @@ OUT/PORT.pcapng with the frames that must leave by each port, and OUT/dropped.pc
 and why. Nothing of the program is used: captures and checksums are scapy's, addresses Python's.
 
 Where the standards leave freedom the script accepts it: the MAC of a neighbour that the configuration does not name
-(but one for each address), what exactly an ICMP error quotes beyond the minimum, and which of several fitting
-reasons a drop is counted under.
+(but one for each address), what exactly an ICMP error quotes beyond the minimum, which of several fitting reasons a
+drop is counted under, and what follows the IP packet in the frame (nothing, zeros, or what followed it on arrival).
 """
 
 import ipaddress
@@ -81,6 +81,8 @@ class Router:
         if "via" not in route:
             return ("port", route["port"])
         via = route["via"]
+        if isinstance(via, list):
+            return ("group", [self.next_hop({"via": member}) for member in via])
         if via in self.ports:
             return ("port", via)
         address = ipaddress.ip_address(via)
@@ -121,10 +123,17 @@ class Drop:
 
 
 class Forward:
-    """Leaves by a port towards a neighbour; `packet` is the IP packet."""
+    """Leaves by a port towards a neighbour; `packet` is the IP packet, `trailer` what followed it on arrival."""
 
-    def __init__(self, port, neighbour, packet):
-        self.port, self.neighbour, self.packet = port, neighbour, packet
+    def __init__(self, port, neighbour, packet, trailer=b""):
+        self.port, self.neighbour, self.packet, self.trailer = port, neighbour, packet, trailer
+
+
+class ForwardOnce:
+    """Leaves by one member of an equal-cost group, the same for all packets of a flow."""
+
+    def __init__(self, members, packet, trailer, flow):
+        self.members, self.packet, self.trailer, self.flow = members, packet, trailer, flow
 
 
 class Error:
@@ -156,10 +165,9 @@ def decide(router, name, frame):
         return [Drop("vlan_unknown")]
     if frame[6] & 1:
         return [Drop("source_mac_group")]
-    if not frame[0] & 1 and frame[:6] != inner.mac:
-        return [Drop("not_for_us")]
+    # Over captures a router takes the frames of all stations for its own.
     if ether_type == ETHER_ARP:
-        return [Drop("not_mine", "consumed", "host_absent", "arp_malformed")]
+        return [Drop("not_mine", "consumed", "host_absent", "arp_malformed", "truncated")]
     if ether_type == ETHER_IPV4:
         return ipv4(router, inner, frame[:6], packet)
     if ether_type == ETHER_IPV6:
@@ -180,7 +188,7 @@ def ipv4(router, port, to, packet):
         return [Drop("ip_bad_total_length", "truncated", "ip_bad_header_length")]
     if checksum(packet[:header]) != 0:
         return [Drop("ip_bad_checksum")]
-    packet = packet[:total]  # What follows is Ethernet's padding.
+    packet, trailer = packet[:total], packet[total:]  # Ethernet's padding, perhaps a captured checksum.
     fragment = struct.unpack_from("!H", packet, 6)[0]
     offset, more = (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
     if (offset or more) and total == header:
@@ -213,6 +221,9 @@ def ipv4(router, port, to, packet):
         return [Drop("blackhole")]
     if hop[0] == "unreachable":
         return [Drop("unreachable")] + error(router, 4, 3, 1, packet, source)
+    if hop[0] == "group":
+        members = [router.out_of(member, destination) for member in hop[1]]
+        return [ForwardOnce(members, lower_ttl(packet), trailer, flow_of(packet))]
     out, neighbour = router.out_of(hop, destination)
     if is_directed_broadcast(out, destination):
         return [Drop("broadcast_not_forwarded")]
@@ -220,7 +231,13 @@ def ipv4(router, port, to, packet):
         if fragment & 0x4000 or not router.fragment:
             return [Drop("fragmentation_needed")] + error(router, 4, 3, 4, packet, source, out.mtu)
         return [Forward(out, neighbour, piece) for piece in fragments(lower_ttl(packet), out.mtu)]
-    return [Forward(out, neighbour, lower_ttl(packet))]
+    return [Forward(out, neighbour, lower_ttl(packet), trailer)]
+
+
+def flow_of(packet):
+    """Addresses, protocol and ports of an unfragmented IPv4 packet."""
+    header = (packet[0] & 15) * 4
+    return packet[9:10] + packet[12:20] + packet[header : header + 4]
 
 
 def ipv6(router, port, to, packet):
@@ -231,7 +248,7 @@ def ipv6(router, port, to, packet):
     total = 40 + struct.unpack_from("!H", packet, 4)[0]
     if total > len(packet):
         return [Drop("ip_bad_total_length", "truncated")]
-    packet = packet[:total]
+    packet, trailer = packet[:total], packet[total:]
     refused = extension_headers(packet)
     if refused:
         return [refused]
@@ -264,7 +281,7 @@ def ipv6(router, port, to, packet):
     out, neighbour = router.out_of(hop, destination)
     if total > out.mtu:
         return [Drop("too_big")] + error(router, 6, 2, 0, packet, source, out.mtu)
-    return [Forward(out, neighbour, packet[:7] + bytes([packet[7] - 1]) + packet[8:])]
+    return [Forward(out, neighbour, packet[:7] + bytes([packet[7] - 1]) + packet[8:], trailer)]
 
 
 def martian4(source, destination):
@@ -426,6 +443,7 @@ class Judge:
         self.at = {name: 0 for name in self.sent}
         self.at_dropped = 0
         self.forwarded = self.errors = 0
+        self.flows = {}
 
     def take(self, port, what):
         number = self.at[port.parent]
@@ -454,15 +472,28 @@ class Judge:
         number, frame = self.take(event.port, f"{origin} forwarded to {event.neighbour}")
         ether_type, packet = self.payload(event.port, event.neighbour, number, frame)
         wanted = ETHER_IPV4 if event.packet[0] >> 4 == 4 else ETHER_IPV6
-        # Short frames may be padded.
-        padding = packet[len(event.packet) :]
-        if ether_type != wanted or packet[: len(event.packet)] != event.packet or any(padding):
+        # Anything else behind the packet would be somebody's memory.
+        trailer = packet[len(event.packet) :]
+        stray = any(trailer) and trailer != event.trailer
+        if ether_type != wanted or packet[: len(event.packet)] != event.packet or stray:
             at = next((i for i, (a, b) in enumerate(zip(packet, event.packet)) if a != b), len(event.packet))
             raise Mismatch(
                 f"{event.port.parent}: frame {number + 1} is not {origin} forwarded: differs at byte {at} of the "
                 f"packet\n  expected {event.packet[:60].hex()}\n  written  {packet[:60].hex()}"
             )
         self.forwarded += 1
+
+    def forward_once(self, event, origin):
+        """The member is the one of the flow, or else the one whose next frame goes to it."""
+        chosen = self.flows.get(event.flow)
+        for port, neighbour in event.members if chosen is None else [chosen]:
+            at, sent = self.at[port.parent], self.sent[port.parent]
+            if at < len(sent) and sent[at][:6] == self.macs.get((port.name, neighbour)):
+                chosen = (port, neighbour)
+        if chosen is None:
+            raise Mismatch(f"{origin} leaves by no member of its group")
+        self.flows[event.flow] = chosen
+        self.forward(Forward(*chosen, event.packet, event.trailer), origin)
 
     def error(self, event, origin):
         number, frame = self.take(event.port, f"an ICMP error {event.kind}/{event.code} about {origin}")
@@ -524,6 +555,8 @@ class Judge:
             raise Mismatch(f"dropped: {origin} for {comment!r}, not for {' or '.join(event.reasons)}")
 
     def finish(self):
+        if len(self.flows) > 16 and len({neighbour for _, neighbour in self.flows.values()}) < 2:
+            raise Mismatch(f"{len(self.flows)} flows of a group take one path")
         for name, sent in self.sent.items():
             if self.at[name] != len(sent):
                 raise Mismatch(f"{name}: {len(sent) - self.at[name]} frames too many, the first {sent[self.at[name]][:60].hex()}")
@@ -535,7 +568,10 @@ def frames(path):
     with open(path, "rb") as file:
         ng = file.read(4) == b"\x0a\x0d\x0d\x0a"
     reader = RawPcapNgReader(str(path)) if ng else RawPcapReader(str(path))
-    for data, _ in reader:
+    for data, meta in reader:
+        # A record that claims more than the file holds is the end of what can be read.
+        if not ng and len(data) < meta.caplen:
+            return
         yield data
 
 
@@ -568,6 +604,8 @@ def main():
             for event in decide(router, name, frame):
                 if isinstance(event, Forward):
                     judge.forward(event, origin)
+                elif isinstance(event, ForwardOnce):
+                    judge.forward_once(event, origin)
                 elif isinstance(event, Error):
                     judge.error(event, origin)
                 else:
