@@ -118,8 +118,6 @@ fn run(open: Open, batch: usize, seconds: f64) -> (f64, f64) {
                 }
             }
             packets.drain(..).for_each(|p| p.free(&mut pool));
-            rx.arm(); // brings its losses up to date
-            println!("  rx {:?}\n  tx {:?}", rx.stats(), tx.stats());
             (tx.stats().packets - at_start) as f64 / (start.elapsed() - warm).as_secs_f64()
         });
         std::thread::sleep(warm + Duration::from_secs_f64(seconds));

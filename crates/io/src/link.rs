@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn loopback_says_what_it_is() {
         let Some(index) = index_of("lo") else {
-            println!("skipped: no loopback interface");
+            testkit::skip("no loopback interface");
             return;
         };
         let link = Link::open("lo").unwrap();

@@ -1,5 +1,9 @@
 //! Transmit: one `sendmmsg` for a batch of frames, from their cells.
 //!
+//! A mapped transmit ring (TPACKET_V2) was measured beside it over veth and is no faster: 1.6 to 2.3
+//! against 1.8 to 2.1 million frames a second, 60 and 1514 bytes alike. It would cost a copy of each
+//! frame into the ring.
+//!
 //! PACKET_QDISC_BYPASS hands a frame to the driver at once. A full driver or socket buffer says
 //! ENOBUFS or EAGAIN; the packets stay with the caller then.
 

@@ -530,15 +530,12 @@ fn shared_captures() -> Vec<PathBuf> {
             }
         }
     }
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let Some(data) = testkit::shared_data("") else { return Vec::new() };
     let mut files = Vec::new();
     for folder in ["pcap-mixed", "pcap-tcp", "pcap-l7"] {
         walk(&data.join(folder), &mut files);
     }
     files.sort();
-    if files.is_empty() {
-        println!("skipped: ../shared/data is not there");
-    }
     files
 }
 
@@ -580,19 +577,17 @@ fn real_captures_are_read_as_pcap_file_reads_them() {
 /// tshark knows the resolution of pcapng's times; pcap-file does not.
 #[test]
 fn real_captures_are_read_as_tshark_reads_them() {
+    let Some(program) = testkit::require_tool("tshark") else { return };
     for path in shared_captures() {
         let bytes = contents(&path);
         if !bytes.starts_with(&[0x0a, 0x0d]) && !path.to_string_lossy().contains("pcap-mixed") {
             continue; // a second per file; pcap-file has seen them
         }
         let fields = ["frame.time_epoch", "frame.cap_len", "frame.len"];
-        let mut tshark = Command::new("tshark");
+        let mut tshark = Command::new(&program);
         tshark.args(["-n", "-T", "fields", "-r"]).arg(&path);
         tshark.args(fields.iter().flat_map(|field| ["-e", field]));
-        let Ok(output) = tshark.output() else {
-            println!("skipped: tshark is not installed");
-            return;
-        };
+        let output = tshark.output().unwrap();
         let (records, _) = read_all(&bytes);
         let ours: String = records
             .iter()
