@@ -59,7 +59,7 @@ impl Attributes {
 pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     NlasIterator::new(bytes).map_while(Result::ok).map(|mut attribute: NlaBuffer<&[u8]>| {
         let length = attribute.length() as usize;
-        let whole: &[u8] = *attribute.inner();
+        let whole: &[u8] = attribute.inner();
         (attribute.kind(), &whole[NLA_HEADER_SIZE..length])
     })
 }

@@ -8,16 +8,15 @@ use std::{
 
 use control::kernel::close::Closed;
 
-use crate::namespace::{Namespace, attempt, run, skip};
+use crate::namespace::{Beside, Namespace, attempt, run, skip};
 
 /// `pa` is the physical port here, `va` its neighbour in a namespace of its own.
-fn port_and_neighbour(namespace: &Namespace) -> Option<String> {
+fn port_and_neighbour(namespace: &Namespace) -> Option<Beside> {
     if !attempt("ping -V").0 || !attempt("nft --version").0 || !attempt("tcpdump --version").0 {
         skip("ping, nft or tcpdump is not installed");
         return None;
     }
-    let other = format!("{}-b", namespace.name);
-    run(&format!("ip netns add {other}"));
+    let other = namespace.beside();
     run(&format!("ip link add name pa type veth peer name va netns {other}"));
     run("ip link set pa up");
     run("ip addr add 10.0.0.1/24 dev pa");
@@ -26,7 +25,7 @@ fn port_and_neighbour(namespace: &Namespace) -> Option<String> {
     Some(other)
 }
 
-fn answers(other: &str) -> bool {
+fn answers(other: &Beside) -> bool {
     attempt(&format!("ip netns exec {other} ping -c 1 -W 1 10.0.0.1")).0
 }
 
@@ -52,7 +51,6 @@ fn a_closed_port_is_silent_and_still_seen() {
     drop(closed);
     assert!(answers(&other), "open again");
     assert_eq!(run("nft list tables"), "");
-    run(&format!("ip netns del {other}"));
 }
 
 #[test]
@@ -103,7 +101,6 @@ fn a_killed_router_leaves_nothing() {
         assert!(Instant::now() < limit, "{}", run("nft list tables"));
     }
     assert_eq!(run("nft list tables"), "");
-    run(&format!("ip netns del {other}"));
 }
 
 fn mac(name: &str) -> String {

@@ -3,6 +3,7 @@
 //! iproute2 acts and iproute2 judges: what the mirror told must equal `ip -json`.
 
 mod close;
+mod frr;
 mod links;
 mod mirror;
 mod namespace;

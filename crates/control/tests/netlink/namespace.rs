@@ -44,6 +44,31 @@ impl Namespace {
     }
 }
 
+impl Namespace {
+    /// A second namespace beside this one, entered by nobody.
+    pub(crate) fn beside(&self) -> Beside {
+        let name = format!("{}-b", self.name);
+        run(&format!("ip netns add {name}"));
+        run(&format!("ip -n {name} link set lo up"));
+        Beside(name)
+    }
+}
+
+/// The name of a second namespace; it goes when this does.
+pub(crate) struct Beside(String);
+
+impl std::fmt::Display for Beside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
 impl Drop for Namespace {
     fn drop(&mut self) {
         let network = Some(LinkNameSpaceType::Network);
