@@ -18,7 +18,7 @@ use packet::nd::{HOP_LIMIT, NdView};
 use packet::{Anomaly, Decoded, EtherType, Kind, MacClass};
 
 use super::columns::{Answer, flags};
-use super::decode::{Decode, Outcome, is_link_local, is_link_local_v4, reason};
+use super::decode::{Decode, Outcome, is_link_local, is_link_local_v4, is_mapped_v4, reason};
 use super::frames;
 
 /// Whether `interface` has the IPv4 address.
@@ -129,6 +129,12 @@ impl Decode {
         interface: &Interface,
         now_ns: u64,
     ) -> Outcome {
+        if is_mapped_v4(d.src) {
+            return Outcome::Drop(DropReason::IpMartianSource);
+        }
+        if is_mapped_v4(d.dst) {
+            return Outcome::Drop(DropReason::IpMartianDestination);
+        }
         let own = owns6(interface, d.dst);
         let to_link = if d.has(Decoded::DST_MULTICAST) {
             const LINK_LOCAL_SCOPE: u64 = 2;

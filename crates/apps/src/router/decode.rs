@@ -164,11 +164,19 @@ fn is_special(d: &Decoded, family: u16) -> bool {
     }
 }
 
+/// ::ffff:0:0/96: IPv4 in the form of IPv6, for use within a node alone (RFC 4291 §2.5.5.2, RFC 6890).
+#[inline(always)]
+pub(super) const fn is_mapped_v4(address: [u64; 2]) -> bool {
+    address[0] == 0 && address[1] >> 32 == 0xffff
+}
+
 /// Whether a decoded IPv6 packet needs the cold half: link-local addresses, neighbour discovery.
 #[inline(always)]
 fn is_special_v6(d: &Decoded) -> bool {
     is_link_local(d.src[0])
         | is_link_local(d.dst[0])
+        | (d.src[0] == 0)
+        | (d.dst[0] == 0)
         | (d.protocol == IpProtocol::ICMPV6 && (133..=137).contains(&(d.l4_word >> 24)))
 }
 

@@ -343,6 +343,13 @@ impl Reference {
             protocol,
             fragment,
         };
+        let mapped = |address: u128| address >> 32 == 0xffff;
+        if mapped(src) {
+            return Err(DropReason::IpMartianSource);
+        }
+        if mapped(dst) {
+            return Err(DropReason::IpMartianDestination);
+        }
         let link_local = |address: u128| address >> 118 == 0x3fa;
         if multicast && scope != 2 {
             return Err(DropReason::MulticastNotForwarded);

@@ -51,6 +51,8 @@ fn allocations(fib: &Fib, frames: &[(u16, Vec<u8>)]) -> u64 {
 
 #[test]
 fn plain_packets_allocate_nothing() {
+    let counted = allocation_counter::measure(|| drop(std::hint::black_box(vec![0u8; 100])));
+    assert_eq!(counted.count_total, 1, "the counter counts");
     let fib = fib(&two_ports(unlimited()));
     let plain = frame().ipv4("10.0.1.2", "8.8.8.8").udp(1, 2, &[0; 18]).bytes();
     let frames: Vec<_> = (0..256).map(|_| (0, plain.clone())).collect();

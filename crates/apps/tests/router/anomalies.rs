@@ -128,6 +128,12 @@ const CASES6: &[(&str, DropReason, Fault)] = &[
     }),
     ("no source", DropReason::IpMartianSource, |f| f[22..38].fill(0)),
     ("a group as source", DropReason::IpMartianSource, |f| f[22] = 0xff),
+    ("IPv4 in IPv6's form as source", DropReason::IpMartianSource, |f| {
+        f[22..38].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 1, 2]);
+    }),
+    ("IPv4 in IPv6's form as destination", DropReason::IpMartianDestination, |f| {
+        f[38..54].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 1, 2]);
+    }),
     ("no destination", DropReason::IpMartianDestination, |f| f[38..54].fill(0)),
     ("a group of this node alone", DropReason::IpMartianDestination, |f| {
         f[38..40].copy_from_slice(&[0xff, 1]);

@@ -178,6 +178,7 @@ const SOURCES6: &[&str] = &[
     "::1",
     "ff02::1",
     "2002::1",
+    "::ffff:10.0.1.2",
 ];
 const TARGETS6: &[&str] = &[
     "2001:db8::1",
@@ -200,6 +201,8 @@ const TARGETS6: &[&str] = &[
     "::1",
     "::",
     "2600::1",
+    "::ffff:8.8.8.8",
+    "::9",
 ];
 
 /// A frame for some port of [`reference`].
