@@ -210,6 +210,7 @@ pub(crate) struct Plan {
 pub(crate) struct DataPath {
     pub(crate) engine: Engine<FibVersions>,
     pub(crate) ports: Vec<PortCounters>,
+    #[allow(dead_code, reason = "read by debuggers until the metrics show them")]
     pub(crate) router: Vec<Arc<RouterCounters>>,
 }
 
