@@ -90,6 +90,8 @@ fn main() -> Result<()> {
         if let Some(peer) = &mut peer {
             peer.keys6(keys)?;
         }
+        let scalar = |keys: &[Key6], out: &mut [NextHopId]| view6.lookup_scalar(keys, out);
+        compare(&format!("{name}, scalar"), keys, scalar, Family::V6, &mut peer)?;
         compare(name, keys, batch, Family::V6, &mut peer)?;
     }
     for (name, lens) in [("lengths 1..=128", 1..=128), ("lengths 16..=64", 16..=64)] {

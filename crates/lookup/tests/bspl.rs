@@ -12,6 +12,10 @@ use proptest::prelude::*;
 fn ask_table(blob: &Blob, addrs: &[u128]) -> Vec<u32> {
     let view = Bspl::new(blob).unwrap();
     let batch = ask(&view, addrs);
+    let keys: Vec<_> = addrs.iter().map(|addr| addr.to_key()).collect();
+    let mut scalar = vec![0; keys.len()];
+    view.lookup_scalar(&keys, &mut scalar);
+    assert_eq!(scalar, batch);
     for (addr, answer) in addrs.iter().zip(&batch) {
         assert_eq!(view.lookup_one(addr.to_key()), *answer);
     }

@@ -21,10 +21,13 @@
 //!
 //! The batch keeps some dozens of searches in flight: in each round every search takes one step on
 //! a line that was prefetched in the round before, and finished ones give way to new keys. No
-//! branch depends on hit or miss.
+//! branch depends on hit or miss. Where the processor gathers (AVX-512), eight searches share a
+//! vector (`avx512`).
 //!
 //! Thread rule: the builder has one owner; the view only reads.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod builder;
 mod layout;
 mod lookup;
@@ -74,6 +77,12 @@ impl<'a> Bspl<'a> {
         self.walk(key).0
     }
 
+    /// The portable batch.
+    pub fn lookup_scalar(&self, keys: &[Key6], out: &mut [NextHopId]) {
+        assert_eq!(keys.len(), out.len());
+        lookup::batch(self, keys, out);
+    }
+
     /// How many cache lines the search for an address reads, the array's included.
     pub fn lines_read(&self, key: Key6) -> u32 {
         self.walk(key).1
@@ -113,6 +122,11 @@ impl<'a> Bspl<'a> {
 impl Lpm<Key6> for Bspl<'_> {
     fn lookup(&self, keys: &[Key6], out: &mut [NextHopId]) {
         assert_eq!(keys.len(), out.len());
+        #[cfg(target_arch = "x86_64")]
+        if avx512::available() {
+            // SAFETY: the processor has what the function is compiled for.
+            return unsafe { avx512::batch(self, keys, out) };
+        }
         lookup::batch(self, keys, out);
     }
 }
