@@ -70,6 +70,11 @@ fn tagged(tpids: &[u16], rest: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// The same frame with one tag.
+fn with_tag(frame: &[u8]) -> Vec<u8> {
+    tagged(&[0x8100], &frame[12..])
+}
+
 #[test]
 fn table() {
     let good = v4(|_| {});
@@ -103,6 +108,13 @@ fn table() {
         ("a tag cut in two", MACS.iter().copied().chain([0x81, 0, 0]).collect(), VlanTruncated),
         ("a second tag cut off", tagged(&[0x88a8, 0x8100], &[]), VlanTruncated),
         ("three tags", tagged(&[0x88a8, 0x8100, 0x8100], &[8, 0, 0x45]), TooManyVlanTags),
+        ("tagged IPv4", with_tag(&good), None),
+        ("tagged IPv4, total length one too long", with_tag(&v4(|p| p[3] = 37)), Truncated),
+        (
+            "tagged IPv6, payload one too long",
+            with_tag(&v6_edited(17, &[0; 8], |p| p[5] = 9)),
+            Truncated,
+        ),
         ("tagged IPv4 cut off", tagged(&[0x8100], &[8, 0]), Truncated),
         // IPv4: RFC 1812 §5.2.2.
         ("IPv4", good.clone(), None),

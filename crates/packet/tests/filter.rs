@@ -203,7 +203,6 @@ proptest! {
                 (text, value) = (format!("({text}) and {term}"), value && operand);
             } else {
                 (text, value) = (format!("{term} or ({text})"), value || operand);
-                text = format!("({text})");
             }
         }
         prop_assert_eq!(Filter::parse(&text).unwrap().matches(&d, frame), value, "{}", text);

@@ -12,6 +12,7 @@
 //! * etherparse parses the authentication header of IPv4 as an extension; here it is the protocol.
 //! * etherparse takes a UDP length of 0 for the rest of the slice; here it is invalid (RFC 768
 //!   knows none below 8).
+//! * etherparse forgets IPv4's reserved flag, and so computes another checksum where it is set.
 //! * etherparse verifies no IPv4 checksum and knows no martian addresses.
 
 use etherparse::{
@@ -587,12 +588,14 @@ fn compare_ipv4(bytes: &[u8]) -> Result<(), TestCaseError> {
         prop_assert_eq!(ours.more_fragments(), header.more_fragments());
         prop_assert_eq!(ours.dont_fragment(), header.dont_fragment());
         prop_assert_eq!(ours.identification(), header.identification());
-        let checksum = header.to_header().calc_header_checksum();
-        // A stored ffff stands for 0000 but is never computed.
-        prop_assert_eq!(
-            ours.is_checksum_correct(),
-            ours.checksum() == checksum || (ours.checksum(), checksum) == (0xffff, 0)
-        );
+        if bytes[6] & 0x80 == 0 {
+            let checksum = header.to_header().calc_header_checksum();
+            // A stored ffff stands for 0000 but is never computed.
+            prop_assert_eq!(
+                ours.is_checksum_correct(),
+                ours.checksum() == checksum || (ours.checksum(), checksum) == (0xffff, 0)
+            );
+        }
     }
     Ok(())
 }
