@@ -76,6 +76,10 @@ pub trait Stage<T>: Send {
         0
     }
 
+    /// The worker ends: whatever the stage still holds goes back through the context, each packet
+    /// with its one fate.
+    fn drain(&mut self, _cx: &mut Context<'_, T>) {}
+
     /// What the stage made of row `row`, for `ctl trace`.
     fn describe(&self, _chunk: &mut Chunk, _row: usize, _tables: &T) -> String {
         String::new()

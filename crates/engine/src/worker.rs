@@ -799,8 +799,24 @@ impl<V: Versions> Worker<V> {
         }
     }
 
-    /// Gives the cells in queues back: the region outlives the engine.
+    /// Lets the stages part with what they hold, and gives the cells in queues back: the region
+    /// outlives the engine.
     pub(crate) fn recycle(mut self) {
+        let pin = self.versions.pin();
+        for stage in &mut self.stages {
+            let mut cx = Context {
+                pool: &mut self.pool,
+                tables: &*pin,
+                version: V::number(&pin),
+                now_ns: self.now_ns,
+                worker: self.index,
+                dropped: &mut self.dropped,
+                released: &mut self.released,
+            };
+            stage.drain(&mut cx);
+        }
+        drop(pin);
+        self.settle();
         for slot in &mut self.rx {
             slot.queue.release(&mut self.pool);
         }

@@ -194,6 +194,15 @@ impl Stage<Fib> for Rewrite {
         self.waiting.expires_ns()
     }
 
+    fn drain(&mut self, cx: &mut Context<'_, Fib>) {
+        while self.waiting.first(0).is_some() {
+            let mut queue = self.waiting.take(0);
+            while let Some((packet, _)) = self.waiting.pop(&mut queue) {
+                cx.drop_packet(packet, DropReason::NeighbourFailed);
+            }
+        }
+    }
+
     fn held(&self) -> usize {
         self.waiting.len()
     }
