@@ -22,6 +22,13 @@ fn main() {
     if !testkit::require_namespaces() {
         return;
     }
+    println!("{:34} {:>10} {:>10}", "back end, one frame at a time", "p50 us", "p99 us");
+    for (name, open) in &BACKENDS[..3] {
+        let mut waits = wake(*open);
+        waits.sort_unstable();
+        let at = |share: usize| waits[waits.len() * share / 100].as_nanos() as f64 / 1e3;
+        println!("{name:34} {:10.0} {:10.0}", at(50), at(99));
+    }
     let seconds = 2.0;
     println!(
         "{:34} {:>10} {:>10} {:>10}",
@@ -123,6 +130,48 @@ fn run(open: Open, batch: usize, seconds: f64) -> (f64, f64) {
         std::thread::sleep(warm + Duration::from_secs_f64(seconds));
         stop.store(true, Ordering::Relaxed);
         (sender.join().unwrap(), forwarder.join().unwrap())
+    })
+}
+
+/// From a frame's sending to its receipt by a worker that sleeps.
+fn wake(open: Open) -> Vec<Duration> {
+    let [a, r] = ["io-a", "io-r"].map(Netns::new);
+    for netns in [&a, &r] {
+        netns.sysctl("net.ipv6.conf.default.disable_ipv6", "1");
+    }
+    veth((&a, "out", "02:00:00:00:00:01"), (&r, "left", "02:00:00:00:00:02"), 1500);
+    let (_, depot) = Region::new(16_384, HugePages::Advise).unwrap();
+    let mut pool = Pool::new(depot.clone(), 64);
+    let mut tx = within(&a, || packet("out").1);
+    let mut rx = within(&r, || open("left", &depot).0);
+    let (mut packets, mut waits) = (Vec::new(), Vec::new());
+    for i in 0..300 {
+        std::thread::sleep(Duration::from_micros(2000 + 37 * (i % 50)));
+        packets.push(chunk::Packet::copy_from(&mut pool, &[2; 60]).unwrap());
+        let start = Instant::now();
+        tx.send(&mut pool, &mut packets);
+        while rx.recv(&mut pool, &mut packets, 64) == 0 {
+            if rx.arm() {
+                let fd = rx.fd().unwrap().as_raw_fd();
+                let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+                // SAFETY: one `pollfd`, alive during the call.
+                unsafe { libc::poll(&mut poll, 1, 100) };
+            }
+        }
+        waits.push(start.elapsed());
+        packets.drain(..).for_each(|p| p.free(&mut pool));
+    }
+    waits
+}
+
+/// What `f` returns, run in `netns`.
+fn within<T: Send>(netns: &Netns, f: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            enter(netns);
+            f()
+        });
+        inside.join().unwrap()
     })
 }
 

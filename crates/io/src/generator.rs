@@ -6,10 +6,11 @@
 //! ever parsed here.
 //!
 //! **Sizes.** A frame's length here is what lies in memory: from the destination address to the end
-//! of the payload. "64-byte packets" of PacketShader §6.1 and of Ethernet include the frame check
-//! sequence of 4 bytes and are 60 bytes long here; [`frame_len_of_wire`] converts. On the wire each
-//! frame takes 24 bytes more ([`WIRE_OVERHEAD_BYTES`]): check sequence, preamble and gap, and that is
-//! what [`wire_bits`] counts, as the paper does.
+//! of the payload. Ethernet (and RFC 2544) counts the frame check sequence of 4 bytes too: its
+//! 64-byte frames are 60 bytes long here; [`frame_len_of_wire`] converts. On the wire each frame
+//! takes [`WIRE_OVERHEAD_BYTES`] more: check sequence, preamble and gap, and that is what
+//! [`wire_bits`] counts, as PacketShader does (footnote 1). The paper's own sizes are those in
+//! memory: its 64-byte packets take 88 bytes on the wire (58.4 Mpps are 41.1 Gb/s, §4.6).
 //!
 //! Threads: a generator belongs to one thread.
 
@@ -108,30 +109,32 @@ pub struct StampPlace {
 /// Sequence number and time of sending, in the payload, for measuring loss and latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Number of the packet at its generator, from 0.
+    /// Number of the packet at its generator, from 0; 48 bits of it are sent.
     pub sequence: u64,
     /// [`monotonic_ns`] at sending.
     pub time_ns: u64,
 }
 
 impl Stamp {
-    /// Bytes of a stamp.
-    pub const BYTES: usize = 20;
+    /// Bytes of a stamp: magic 4, sequence 6, time 8, so that it fits in the payload of a 64-byte
+    /// frame with UDP and IPv4.
+    pub const BYTES: usize = 18;
     const MAGIC: [u8; 4] = *b"SLst";
 
     /// The stamp that `bytes` begins with, if it does.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(&Self::MAGIC)?;
-        let sequence = u64::from_be_bytes(*rest.first_chunk()?);
-        let time_ns = u64::from_be_bytes(*rest[8..].first_chunk()?);
+        let (&[a, b, c, d, e, f], rest) = rest.split_first_chunk()?;
+        let sequence = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        let time_ns = u64::from_be_bytes(*rest.first_chunk()?);
         Some(Self { sequence, time_ns })
     }
 
     fn bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&Self::MAGIC);
-        bytes[4..12].copy_from_slice(&self.sequence.to_be_bytes());
-        bytes[12..].copy_from_slice(&self.time_ns.to_be_bytes());
+        bytes[4..10].copy_from_slice(&self.sequence.to_be_bytes()[2..]);
+        bytes[10..].copy_from_slice(&self.time_ns.to_be_bytes());
         bytes
     }
 }

@@ -302,12 +302,27 @@ fn an_unfinished_checksum_is_finished() {
 }
 
 #[test]
-fn jumbo_frames_pass_through_af_packet() {
+fn jumbo_frames_pass_in_both_directions() {
+    for_each_backend("io-jumbo", 9000, |bench| {
+        for (i, len) in [1792, 1793, 1856, 1857, 2048, 4096, 9014].into_iter().enumerate() {
+            bench.outside.send(&frame(len, 5));
+            bench.receive_until(i as u64 + 1);
+            assert!(bench.received[i].1 == frame(len, 5), "received {len} bytes");
+            let mut packets = vec![bench.packet(&frame(len, 6)), bench.packet(&frame(60, 7))];
+            bench.send_all(&mut packets);
+            assert!(bench.outside.recv() == Some(frame(len, 6)), "sent {len} bytes");
+            assert!(bench.outside.recv() == Some(frame(60, 7)));
+        }
+    });
+}
+
+#[test]
+fn the_longest_frames_pass_through_af_packet() {
     if !testkit::require_namespaces() {
         return;
     }
-    let Some(mut bench) = set_up("io-jumbo", Backend::AfPacket, 65_000) else { return };
-    for (i, len) in [1856, 1857, 2048, 9014, 16_450, 65_014].into_iter().enumerate() {
+    let Some(mut bench) = set_up("io-long", Backend::AfPacket, 65_000) else { return };
+    for (i, len) in [16_450, 65_014].into_iter().enumerate() {
         bench.outside.send(&frame(len, 5));
         bench.receive_until(i as u64 + 1);
         assert!(bench.received[i].1 == frame(len, 5), "received {len} bytes");
@@ -316,6 +331,82 @@ fn jumbo_frames_pass_through_af_packet() {
         assert!(bench.outside.recv() == Some(frame(len, 6)), "sent {len} bytes");
     }
     bench.finish();
+}
+
+#[test]
+fn every_queue_of_an_interface_gets_a_socket_over_the_same_cells() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let (inside, outside) = (Netns::new("io-multi"), Netns::new("io-multi"));
+    for netns in [&inside, &outside] {
+        netns.sysctl("net.ipv6.conf.default.disable_ipv6", "1");
+    }
+    let (a, b) = (inside.name(), outside.name());
+    inside.run(&format!(
+        "ip link add name eth0 numrxqueues 2 numtxqueues 2 type veth \
+         peer name eth0 numrxqueues 2 numtxqueues 2 netns {b}"
+    ));
+    for netns in [&inside, &outside] {
+        netns.run("ethtool -K eth0 tx off gso off gro off");
+        netns.ip("link set eth0 up");
+    }
+    fixture::within(&inside, || io::link::Link::open("eth0").unwrap().set_queues(2)).unwrap();
+    fixture::within(&outside, || io::link::Link::open("eth0").unwrap().set_queues(2)).unwrap();
+    let (depot, mut pool) = fixture::pool(16_384);
+    let options = io::af_xdp::Options { ring_slots: 1024, ..io::af_xdp::Options::default() };
+    let opened = fixture::within(&inside, || io::af_xdp::open("eth0", &depot, &options)).expect(a);
+    let mut queues = opened.queues;
+    assert_eq!(queues.len(), 2);
+    let error = fixture::within(&inside, || io::af_xdp::open("eth0", &depot, &options));
+    let error = error.unwrap_err().to_string();
+    assert!(error.ends_with("another XDP program is attached to it"), "{error}");
+
+    // The other end's queue decides ours; past the queueing discipline it follows the processor.
+    let raw = fixture::within(&outside, || RawSocket::open("eth0"));
+    let packet = io::af_packet::Options::default();
+    let mut sender =
+        fixture::within(&outside, || io::af_packet::open("eth0", 1, &packet)).unwrap().remove(0).1;
+    let (mut out, mut counts, mut seen) = (Vec::new(), [0, 0], [false; 100]);
+    for i in 0..100u8 {
+        pin(usize::from(i % 2));
+        let bytes = frame(60 + usize::from(i), i);
+        let mut packets = vec![Packet::copy_from(&mut pool, &bytes).unwrap()];
+        sender.send(&mut pool, &mut packets);
+    }
+    fixture::until(|| {
+        for (queue, (rx, tx)) in queues.iter_mut().enumerate() {
+            rx.recv(&mut pool, &mut out, 64);
+            counts[queue] += out.len();
+            out.iter().for_each(|packet| seen[packet.frame_len() - 60] = true);
+            tx.send(&mut pool, &mut out);
+            tx.flush(&mut pool);
+        }
+        seen.iter().all(|&seen| seen) && queues.iter().all(|(_, tx)| tx.is_drained())
+    });
+    let mut back = [false; 100];
+    for _ in 0..100 {
+        back[raw.recv().unwrap().len() - 60] = true;
+    }
+    assert!(back.iter().all(|&back| back));
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    assert!(processors == 1 || counts == [50, 50], "{counts:?}");
+    // One half of one socket goes first, the others later: the cells come back in the end.
+    let (rx, tx) = queues.remove(0);
+    drop(tx);
+    drop((queues, pool));
+    drop(rx);
+    assert_eq!(depot.available(), 16_384);
+}
+
+fn pin(processor: usize) {
+    // SAFETY: a zeroed set of processors, of the size that is given. Fails where there is only one,
+    // and no harm is done.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
 }
 
 #[test]
