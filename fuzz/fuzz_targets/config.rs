@@ -1,0 +1,21 @@
+//! Any text as a configuration: it is taken, or every error has a place in the text.
+#![no_main]
+
+use control::config::{KnownStages, Pipeline, parse};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let stages = || vec!["decode".to_owned(), "rewrite".to_owned()];
+    let modes = vec![Pipeline { name: "router".into(), stages: stages() }];
+    let known = KnownStages { stages: stages(), modes, cores: 2 };
+    let lines = text.lines().count() + 1;
+    match parse(text, &known) {
+        Ok((config, _)) => assert!(config.system.workers >= 1),
+        Err(diagnostics) => {
+            assert!(!diagnostics.is_empty());
+            for d in &diagnostics {
+                assert!(d.line >= 1 && d.line <= lines && d.column >= 1, "{d:?}");
+            }
+        }
+    }
+});
