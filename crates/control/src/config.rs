@@ -28,7 +28,6 @@ pub use diagnostic::{Diagnostic, Severity, render};
 pub use diff::{Change, Diff};
 pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
 pub use types::*;
-pub use units::parse_duration;
 
 /// What the file may name that this crate does not know: the caller's stages and pipelines.
 #[derive(Debug, Clone, Default)]
