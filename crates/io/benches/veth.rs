@@ -4,6 +4,19 @@
 //!   sender ── veth ── rx │ this loop │ tx ── veth ── nobody (the kernel counts and drops)
 //! ```
 //!
+//! Measured on two cores of a virtual machine, Linux 6.18, in a real-time class (`chrt -r 10`), so that
+//! nothing else ran on them; under load from others, stalls of the loop decide, and the deeper ring of
+//! AF_PACKET wins more clearly:
+//!
+//! | back end             | Mpps forwarded | share of offered | wake-up p50 |
+//! |----------------------|----------------|------------------|-------------|
+//! | AF_PACKET            | 1.95–1.99      | 94–96 %          | 0.5 ms      |
+//! | AF_XDP native        | 1.37–1.49      | 93–94 %          | 9 µs        |
+//! | AF_XDP SKB           | 1.33–1.50      | 94–95 %          | 9 µs        |
+//! | AF_PACKET, AF_XDP tx | 1.86–1.89      | 94–97 %          |             |
+//!
+//! On veth the receiving end's work is done on the sender's core, so the offered rate differs.
+//!
 //! One thread sends, one forwards; both ends of each veth pair are in namespaces of their own.
 
 use std::os::fd::AsRawFd;
