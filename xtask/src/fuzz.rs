@@ -45,7 +45,7 @@ pub(crate) fn run(root: &Path, time: Duration, chosen: &[String]) -> Report {
         .arg(&manifest);
     build.env("CARGO_TARGET_DIR", &target_dir).env("RUSTFLAGS", FLAGS.join(" "));
     build.env("RUSTC_BOOTSTRAP", "1");
-    if !report.build("build", &mut build, BUILD_LIMIT) {
+    if !report.build(&mut build, BUILD_LIMIT) {
         return report.end();
     }
     for name in all.iter().filter(|name| chosen.is_empty() || chosen.contains(name)) {

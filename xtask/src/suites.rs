@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use crate::exec::Log;
+use crate::exec::{Log, Outcome};
 use crate::libtest::{self, Counts, TestProgram};
 use crate::{fuzz, peers, setup, skip_rule, tidy, tree};
 
@@ -94,11 +94,20 @@ impl Report {
     }
 
     /// Runs a build step: no test of its own, but a failure where it fails.
-    pub(crate) fn build(&mut self, label: &str, command: &mut Command, limit: Duration) -> bool {
+    pub(crate) fn build(&mut self, command: &mut Command, limit: Duration) -> bool {
+        let begun = Instant::now();
         let outcome = self.log.run(command.env("PATH", &self.path), limit);
-        if !outcome.ok {
-            self.counts.fail(format!("{label}: {}", outcome.end));
-            print!("{}", outcome.output);
+        self.built(begun, &outcome)
+    }
+
+    /// Says how long a build took, or how it failed.
+    fn built(&mut self, begun: Instant, outcome: &Outcome) -> bool {
+        match outcome.ok {
+            true => println!("   built in {:.1} s", begun.elapsed().as_secs_f64()),
+            false => {
+                self.counts.fail(format!("build: {}", outcome.end));
+                print!("{}", outcome.output);
+            }
         }
         outcome.ok
     }
@@ -130,10 +139,9 @@ impl Report {
         wanted: impl Fn(&TestProgram) -> bool,
     ) -> Vec<TestProgram> {
         cargo.args(["--no-run", "--message-format=json-render-diagnostics"]);
+        let begun = Instant::now();
         let (outcome, json) = self.log.run_split(cargo.env("PATH", &self.path), BUILD_LIMIT);
-        if !outcome.ok {
-            self.counts.fail(format!("build: {}", outcome.end));
-            print!("{}", outcome.output);
+        if !self.built(begun, &outcome) {
             return Vec::new();
         }
         libtest::test_programs(&json).into_iter().filter(wanted).collect()
@@ -151,6 +159,10 @@ impl Report {
 
     pub(crate) fn end(mut self) -> Report {
         self.seconds = self.begun.elapsed().as_secs_f64();
+        // Whatever it was meant to find has moved away.
+        if self.counts == Counts::default() {
+            self.counts.fail(format!("{}: ran no test", self.name));
+        }
         for line in &self.counts.failures {
             self.log.note(&format!("failed: {line}"));
         }
@@ -266,7 +278,7 @@ fn docs(root: &Path) -> Report {
 /// The program as users run it; the suites that need it share the build.
 fn release_program(root: &Path, report: &mut Report) -> Option<Vec<(&'static str, String)>> {
     let mut build = cargo(root, &["build", "--release", "-p", "shadeline"]);
-    report.build("build", &mut build, BUILD_LIMIT).then(|| {
+    report.build(&mut build, BUILD_LIMIT).then(|| {
         let program = tree::target_dir(root).join("release/shadeline");
         vec![("SHADELINE_BIN", program.display().to_string())]
     })
