@@ -3,14 +3,21 @@
 /// Asks for the cache line of `element`; has no effect on the result of anything.
 #[inline(always)]
 pub(crate) fn prefetch<T>(element: &T) {
+    prefetch_at(std::ptr::from_ref(element));
+}
+
+/// As [`prefetch`]; the address may be any.
+#[inline(always)]
+pub(crate) fn prefetch_at<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is part of x86-64, and a prefetch neither faults nor changes memory.
+    // SAFETY: SSE is part of x86-64, and a prefetch neither faults nor changes memory, whatever the
+    // address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(element).cast());
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = element;
+    let _ = address;
 }
 
 /// DIR-24-8 over as many leading keys as the processor has a vector form for; how many that were.

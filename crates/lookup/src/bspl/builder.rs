@@ -7,6 +7,7 @@
 //!   it, 0 when there is none; a cell's is the same of at most 16 bits;
 //! - an entry's rope is the rope over the lengths of the prefixes that have it as a marker; a
 //!   cell's is the rope over all lengths below it;
+//! - a part of a cell is in use exactly when a prefix of more than 16 bits touches it;
 //! - there is no other entry.
 //!
 //! In the RIB's order all prefixes below an entry follow each other, so one walk meets each entry's
@@ -144,6 +145,17 @@ impl BsplBuilder {
         let entry = Prefix::masked(addr, SHORT);
         let rope = self.rope_below(entry, SHORT + 1..=128, self.table.cell_rope(cell));
         self.table.set_cell_rope(cell, rope);
+        let mut parts = self.table.cell_parts(cell);
+        for part in parts_of(prefix) {
+            let entry = Prefix::masked(entry.addr() | (part as u128) << PART_SHIFT, PART_LEN);
+            let around = self.rib.longest_match_up_to(entry.addr(), PART_LEN);
+            if around.is_none_or(|(around, _)| around.len() <= SHORT)
+                && self.rib.more_specifics(entry).next().is_none()
+            {
+                parts &= !(1 << part);
+            }
+        }
+        self.table.set_cell_parts(cell, parts);
     }
 
     /// The rope over the lengths in `range` of the prefixes below `entry`. `before` is the rope over
@@ -248,6 +260,7 @@ fn add_entries(
     let cell = cell_of(addr);
     let rope = table.cell_rope(cell).with(tree, len).ok_or(Stuck::LongRope)?;
     table.set_cell_rope(cell, rope);
+    use_parts(table, prefix);
     Ok(())
 }
 
@@ -320,6 +333,7 @@ fn fill(rib: &Rib<u128>, tree: &Tree, table: &mut Table) -> Result<(), Crowded> 
         }
         let cell = cell_of(addr);
         table.set_cell_rope(cell, with(table.cell_rope(cell), len));
+        use_parts(table, prefix);
     }
     Ok(())
 }
@@ -327,6 +341,22 @@ fn fill(rib: &Rib<u128>, tree: &Tree, table: &mut Table) -> Result<(), Crowded> 
 fn cell_of(addr: u128) -> usize {
     const _: () = assert!(CELLS == 1 << 16);
     (addr >> 112) as usize
+}
+
+/// Parts of a cell are the prefixes of this length.
+const PART_LEN: u8 = SHORT + 5;
+const PART_SHIFT: u8 = 128 - PART_LEN;
+
+/// The parts of its cell that a prefix of more than 16 bits touches.
+fn parts_of(prefix: Prefix<u128>) -> std::ops::RangeInclusive<u32> {
+    let part = |addr: u128| (addr >> PART_SHIFT) as u32 & 31;
+    part(prefix.addr())..=part(prefix.last())
+}
+
+fn use_parts(table: &mut Table, prefix: Prefix<u128>) {
+    let cell = cell_of(prefix.addr());
+    let parts = parts_of(prefix).fold(table.cell_parts(cell), |parts, part| parts | 1 << part);
+    table.set_cell_parts(cell, parts);
 }
 
 /// The last entry met at each length.

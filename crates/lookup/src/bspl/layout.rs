@@ -3,12 +3,15 @@
 //! ```text
 //! line 0           magic, default next hop, bucket counts, seed
 //! line 1…          2^16 cells of two words, by the first 16 bits of the address:
-//!                  rope over the lengths above 16 │ best match of at most 16 bits
+//!                  rope over the lengths above 16 │ best match of at most 16 bits, parts in use
 //! narrow buckets   one line each, entries of at most 63 bits:
 //!                  key 0 │ key 1 │ key 2 │ rope 0 │ rope 1 │ rope 2 │ best 0,1 │ best 2, overflow
 //! wide buckets     one line each, entries of 64 bits and more:
 //!                  key 0 (2 words) │ key 1 (2) │ rope 0 │ rope 1 │ best 0,1 │ lengths, overflow
 //! ```
+//!
+//! A bit of `parts in use` says whether any prefix of more than 16 bits touches that 32nd part of the
+//! cell's addresses (the next five bits): where none does, there is nothing to try.
 //!
 //! A narrow key is the prefix, then a one, then zeros: the length is in the key. Two halves of a
 //! word are named low first. `overflow` counts the entries that found this bucket full and went on
@@ -110,6 +113,18 @@ pub(super) fn wide_key(key: Key6, len: u8) -> Key6 {
 
 pub(super) fn halves(prefix: Prefix<u128>) -> Key6 {
     crate::Address::to_key(prefix.addr())
+}
+
+/// The part of its cell that an address lies in, 0 to 31.
+#[inline(always)]
+pub(super) fn part(high: u64) -> u32 {
+    (high >> 43) as u32 & 31
+}
+
+/// The rope of a cell for an address in it.
+#[inline(always)]
+pub(super) fn cell_rope(cell: &[u64; 2], high: u64) -> u64 {
+    if cell[1] >> (32 + part(high)) & 1 == 1 { cell[0] } else { 0 }
 }
 
 pub(super) fn cell_word(cell: usize) -> usize {

@@ -58,7 +58,8 @@ pub(super) fn batch(table: &Bspl<'_>, keys: &[Key6], out: &mut [NextHopId]) {
             let lane = &mut lanes[*id as usize % LANES];
             let cell = &table.cells[(lane.key[0] >> 48) as usize];
             lane.best = cell[1] as u32;
-            advance(table, lane, cell[0], *id, &mut narrow_next, &mut wide_next, &mut done, out);
+            let rope = cell_rope(cell, lane.key[0]);
+            advance(table, lane, rope, *id, &mut narrow_next, &mut wide_next, &mut done, out);
         }
         for id in &narrow.lanes[..narrow.len] {
             let lane = &mut lanes[*id as usize % LANES];

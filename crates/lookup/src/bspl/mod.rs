@@ -8,7 +8,8 @@
 //! search that follows a marker in vain need not go back.
 //!
 //! Two refinements of the paper (its §4) make most searches short:
-//! - an array by the first 16 bits answers what no longer prefix touches, and says what to try;
+//! - an array by the first 16 bits, with a bit for each 32nd part of those, answers what no longer
+//!   prefix touches, and says what to try;
 //! - each entry carries a rope: the lengths still worth trying below it, in order, in one word.
 //!   A search holds a rope: a miss drops its first length, a hit replaces it, an empty one ends.
 //!
@@ -90,8 +91,9 @@ impl<'a> Bspl<'a> {
 
     /// The search as it is defined, one step after the other.
     fn walk(&self, key: Key6) -> (NextHopId, u32) {
-        let [mut rope, best] = self.cells[(key[0] >> 48) as usize];
-        let mut answer = best as NextHopId;
+        let cell = &self.cells[(key[0] >> 48) as usize];
+        let mut rope = cell_rope(cell, key[0]);
+        let mut answer = cell[1] as NextHopId;
         let mut read = 1;
         while rope as u8 != 0 {
             let prefix = Prefix::masked(Address::from_key(key), rope as u8);

@@ -205,8 +205,21 @@ impl Table {
     }
 
     pub(super) fn set_cell_best(&mut self, cell: usize, next_hop: u32) {
-        if self.blob.words64()[cell_word(cell) + 1] != u64::from(next_hop) {
-            self.set_word(cell_word(cell) + 1, next_hop.into());
+        let word = self.blob.words64()[cell_word(cell) + 1];
+        if word as u32 != next_hop {
+            self.set_word(cell_word(cell) + 1, word & !0xffff_ffff | u64::from(next_hop));
+        }
+    }
+
+    /// The parts of the cell in use, one bit each.
+    pub(super) fn cell_parts(&self, cell: usize) -> u32 {
+        (self.blob.words64()[cell_word(cell) + 1] >> 32) as u32
+    }
+
+    pub(super) fn set_cell_parts(&mut self, cell: usize, parts: u32) {
+        if self.cell_parts(cell) != parts {
+            let word = self.blob.words64()[cell_word(cell) + 1];
+            self.set_word(cell_word(cell) + 1, word & 0xffff_ffff | u64::from(parts) << 32);
         }
     }
 
