@@ -53,47 +53,6 @@ pub struct Channels {
     pub combined: u32,
 }
 
-/// Offloads that were switched off, to be switched on again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Offloads {
-    changed: Vec<Feature>,
-    flags: u32,
-}
-
-impl Offloads {
-    /// Names of what was changed, as `ethtool -k` has them.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
-        let flags = FLAGS.iter().filter(|(bit, _)| self.flags & bit != 0).map(|(_, name)| *name);
-        self.changed.iter().map(|feature| feature.name).chain(flags)
-    }
-
-    /// Whether nothing was changed.
-    pub fn is_empty(&self) -> bool {
-        self.changed.is_empty() && self.flags == 0
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Feature {
-    name: &'static str,
-    get: u32,
-    set: u32,
-}
-
-/// In the order in which they are switched off: the later ones depend on none of the earlier.
-const FEATURES: [Feature; 5] = [
-    Feature { name: "tcp-segmentation-offload", get: 0x1e, set: 0x1f },
-    Feature { name: "generic-segmentation-offload", get: 0x23, set: 0x24 },
-    Feature { name: "generic-receive-offload", get: 0x2b, set: 0x2c },
-    Feature { name: "scatter-gather", get: 0x18, set: 0x19 },
-    Feature { name: "tx-checksumming", get: 0x16, set: 0x17 },
-];
-
-/// Bits of ETHTOOL_GFLAGS: what changes frames at receive.
-const FLAGS: [(u32, &str); 2] = [(1 << 8, "rx-vlan-offload"), (1 << 15, "large-receive-offload")];
-
-const ETHTOOL_GFLAGS: u32 = 0x25;
-const ETHTOOL_SFLAGS: u32 = 0x26;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const SIOCETHTOOL: u32 = 0x8946;
@@ -107,13 +66,6 @@ struct Request {
 }
 
 const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
-
-/// `struct ethtool_value`.
-#[repr(C)]
-struct EthtoolValue {
-    command: u32,
-    value: u32,
-}
 
 /// `struct ethtool_channels`: the most and the current number of rx, tx, other and combined.
 #[repr(C)]
@@ -267,46 +219,6 @@ impl Link {
         self.ethtool(&mut channels).map_err(error)
     }
 
-    /// Switches off what changes frames or leaves them unfinished: segmentation and its reversal,
-    /// unfinished checksums, tags taken out of the frame. Returns what was on; what the interface
-    /// has not, or does not let go, is passed over.
-    ///
-    /// On veth the other end counts as well: what it sends is finished only if *its* offloads are
-    /// off.
-    pub fn set_offloads_off(&self) -> Offloads {
-        let mut offloads = Offloads::default();
-        for feature in FEATURES {
-            let mut value = EthtoolValue { command: feature.get, value: 0 };
-            if self.ethtool(&mut value).is_ok() && value.value != 0 {
-                value = EthtoolValue { command: feature.set, value: 0 };
-                if self.ethtool(&mut value).is_ok() {
-                    offloads.changed.push(feature);
-                }
-            }
-        }
-        let mut value = EthtoolValue { command: ETHTOOL_GFLAGS, value: 0 };
-        if self.ethtool(&mut value).is_ok() {
-            let bits = value.value & FLAGS.iter().fold(0, |bits, (bit, _)| bits | bit);
-            value = EthtoolValue { command: ETHTOOL_SFLAGS, value: value.value & !bits };
-            if bits != 0 && self.ethtool(&mut value).is_ok() {
-                offloads.flags = bits;
-            }
-        }
-        offloads
-    }
-
-    /// Switches on again what [`Link::set_offloads_off`] switched off; what cannot be is passed over.
-    pub fn restore_offloads(&self, offloads: &Offloads) {
-        for feature in offloads.changed.iter().rev() {
-            let _ = self.ethtool(&mut EthtoolValue { command: feature.set, value: 1 });
-        }
-        let mut value = EthtoolValue { command: ETHTOOL_GFLAGS, value: 0 };
-        if offloads.flags != 0 && self.ethtool(&mut value).is_ok() {
-            let value = value.value | offloads.flags;
-            let _ = self.ethtool(&mut EthtoolValue { command: ETHTOOL_SFLAGS, value });
-        }
-    }
-
     pub(crate) fn error(&self, what: &'static str, source: io::Error) -> LinkError {
         let needs = Some("CAP_NET_ADMIN");
         LinkError { interface: self.name.clone(), what, needs, source }
@@ -355,7 +267,6 @@ impl Link {
 
 /// Structures that the kernel reads and writes whole for the commands they are used with here.
 trait EthtoolRequest {}
-impl EthtoolRequest for EthtoolValue {}
 impl EthtoolRequest for EthtoolChannels {}
 
 /// Index of the interface `name`, if there is one.

