@@ -256,8 +256,14 @@ pub(crate) struct MeasureArgs {
     #[arg(long, value_name = "IF")]
     pub(crate) rx: String,
     /// Search for the highest rate with at most this loss, in percent (RFC 2544)
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) max_loss: Option<f64>,
+    /// End the search when the rate is known to so many percent of the highest
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1")]
+    pub(crate) resolution: f64,
+    /// Wait so long for late packets after the last one of a trial (RFC 2544 §23)
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "2s")]
+    pub(crate) wait: Duration,
     /// Print the figures as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -266,4 +272,11 @@ pub(crate) struct MeasureArgs {
 /// A time such as `10s` or `200us`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a time with its unit, such as 10s or 200us".into())
+}
+
+/// A share of 0 to 100.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').parse::<f64>().ok();
+    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    percent.ok_or_else(|| "expected a percentage of 0 to 100".into())
 }
