@@ -22,7 +22,7 @@
 //! Thread rule: builders belong to one control thread; views are `Copy` and read-only; the only
 //! meeting point of the two sides is [`versions`].
 //!
-//! Unsafe code stands in three marked leaves: `blob` (memory mapping), `versions` (the two copies),
+//! Unsafe code stands in marked leaves: `blob` (memory mapping), `versions` (the two copies),
 //! and `arch` and `bspl::avx512` (prefetch and vector gathers).
 
 mod address;
