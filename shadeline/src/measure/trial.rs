@@ -95,8 +95,10 @@ impl Bench<'_> {
         let (rx, rx_pool) = (&mut self.rx, &mut self.rx_pool);
         let (tx, tx_pool) = (&mut self.tx, &mut self.tx_pool);
         let (wait, interrupted) = (self.wait, self.interrupted);
+        // What was sent before belongs to another trial.
+        let begin_ns = monotonic_ns();
         let (sent, received) = std::thread::scope(|scope| {
-            let receiver = scope.spawn(|| receive(rx, rx_pool, &ended));
+            let receiver = scope.spawn(|| receive(rx, rx_pool, begin_ns, &ended));
             let begin = Instant::now();
             let sent = send(&mut generator, tx, tx_pool, pps, BURST, |_| {
                 begin.elapsed() >= duration || interrupted.load(Ordering::Relaxed)
@@ -127,6 +129,7 @@ struct Received {
 fn receive(
     rx: &mut af_packet::Rx,
     pool: &mut Pool,
+    begin_ns: u64,
     ended: &AtomicBool,
 ) -> Result<Received, Failure> {
     let mut received = Received {
@@ -136,8 +139,6 @@ fn receive(
         first_ns: u64::MAX,
         last_ns: 0,
     };
-    // What was sent before belongs to another trial.
-    let begin_ns = monotonic_ns();
     let (mut ahead_ns, mut taken_ns) = (real_time_ahead_ns(), begin_ns);
     let mut packets: Vec<Packet> = Vec::with_capacity(RX_BURST);
     loop {
