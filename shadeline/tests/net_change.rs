@@ -40,7 +40,8 @@ fn a_flapping_table_loses_nothing() {
     }
     loses_nothing(&live, "routes flapped", |i| {
         // A more specific route for the very addresses that are in use, there and away again.
-        let args = if i % 2 == 0 { "route replace 10.0.2.2/32 10.0.2.2" } else { "route del 10.0.2.2/32" };
+        let args =
+            if i % 2 == 0 { "route replace 10.0.2.2/32 10.0.2.2" } else { "route del 10.0.2.2/32" };
         live.ctl(args);
         live.ctl("route replace 0.0.0.0/0 10.0.2.2");
     });
@@ -53,10 +54,7 @@ fn a_reload_loses_nothing() {
         return;
     }
     loses_nothing(&live, "configuration reloaded", |i| {
-        let more = format!(
-            "[[route]]\nprefix = \"172.16.{}.0/24\"\nvia = \"10.0.2.2\"\n",
-            i % 200
-        );
+        let more = format!("[[route]]\nprefix = \"172.16.{}.0/24\"\nvia = \"10.0.2.2\"\n", i % 200);
         live.scratch.write("router.toml", &config(&live.scratch, "af_packet", &more));
         let said = live.ctl("reload");
         assert!(said.contains("172.16."), "{said}");

@@ -15,7 +15,10 @@ fn hosts_reach_each_other_and_the_router() {
         let left = &live.net.left;
         for to in ["10.0.1.1", "10.0.2.1", "10.0.2.2", "fd00:1::1", "fd00:2::1", "fd00:2::2"] {
             // The first answer may wait for a neighbour.
-            assert!(wait_until(Duration::from_secs(5), || ping(left, to, 1) == 1), "{backend}: {to}");
+            assert!(
+                wait_until(Duration::from_secs(5), || ping(left, to, 1) == 1),
+                "{backend}: {to}"
+            );
             assert_eq!(ping(left, to, 10), 10, "{backend}: {to}");
         }
         // No double answers: one echo reply for each request.
@@ -55,7 +58,8 @@ fn tcp_streams_pass() {
             let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
             server.wait_for("listening", Duration::from_secs(10));
             let text = live.net.left.run(&format!("iperf3 -c {to} -n 20M -J"));
-            let bytes = text.split("\"sum_received\"").nth(1).and_then(|t| t.split("\"bytes\":").nth(1));
+            let bytes =
+                text.split("\"sum_received\"").nth(1).and_then(|t| t.split("\"bytes\":").nth(1));
             let bytes = bytes.and_then(|t| t.split([',', '}']).next()?.trim().parse::<u64>().ok());
             assert!(bytes.is_some_and(|b| b >= 19_000_000), "{backend}: {text}");
         }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use testkit::netns::Topology;
 use testkit::Scratch;
+use testkit::netns::Topology;
 use testkit::process::{Process, Stop};
 
 /// Both back ends of real interfaces.
@@ -142,14 +142,22 @@ impl Live {
         let begin = Instant::now();
         let mut sender = self.flood("max", 300_000);
         sender.wait(Duration::from_secs(60));
-        (self.counted_udp() - before) as f64 / begin.elapsed().as_secs_f64()
+        let elapsed = begin.elapsed().as_secs_f64();
+        // What is still on its way must not count for what is sent later.
+        let mut last = self.counted_udp();
+        loop {
+            std::thread::sleep(Duration::from_millis(300));
+            let now = self.counted_udp();
+            if std::mem::replace(&mut last, now) == now {
+                return (now - before) as f64 / elapsed;
+            }
+        }
     }
 }
 
 fn start(net: &Topology, bin: &std::path::Path, scratch: &Scratch) -> Process {
     let config = scratch.join("router.toml");
-    let mut router =
-        net.router.spawn(&format!("{} run {}", bin.display(), config.display()));
+    let mut router = net.router.spawn(&format!("{} run {}", bin.display(), config.display()));
     router.wait_for("running: ", SOON);
     router
 }
