@@ -17,7 +17,7 @@ use crate::tables::{self, PORTS, Spread, keys4, keys6};
 use crate::{Args, Probes, Report, Row};
 
 /// Distinct packets: cells of 2 KB each, 512 MB in all, far more than fits in a cache near a core.
-const PACKETS: usize = 262_144;
+pub(crate) const PACKETS: usize = 262_144;
 
 /// What a case leaves out, so that the cost of each part is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,50 +120,12 @@ fn measure(
     time: Duration,
     probes: Probes,
 ) -> Result<(), String> {
+    let stages = match case.part {
+        Part::Bare => vec![Box::new(Pass) as Box<dyn Stage<Fib>>],
+        Part::Router => router()?,
+    };
     // Cells come back to the depot when the case ends; regions stay mapped, so all cases share one.
-    let depot = depot()?;
-    let mut pool = Pool::new(depot.clone(), 512);
-    let frames = case.frames.iter().map(Vec::as_slice);
-    let mut replay = Replay::new(&mut pool, frames, true).ok_or("too few cells")?;
-    let tx = (0..PORTS)
-        .map(|_| TxSlot::Own(Box::new(replay.recycle(4096)), Arc::<QueueCounters>::default()))
-        .collect();
-    drop(pool);
-    let stages: Vec<Box<dyn Stage<Fib>>> = match case.part {
-        Part::Bare => vec![Box::new(Pass)],
-        Part::Router => {
-            apps::router::pipeline(&["decode", "route", "rewrite"], &PipelineOptions::default())
-                .map_err(|e| e.to_string())?
-        }
-    };
-    let spec = EngineSpec {
-        workers: vec![WorkerSpec {
-            cpu: Some(0),
-            versions: FibVersions(reader.clone()),
-            stages,
-            rx: vec![RxSlot {
-                port: 0,
-                mark: 0,
-                queue: Box::new(replay),
-                spread: None,
-                counters: Arc::default(),
-            }],
-            tx,
-            host: Vec::new(),
-            on_drop: None,
-        }],
-        layout: Layout::new(RouterColumns::COLUMNS, 1),
-        depot,
-        chunk_packets: 256,
-        chunks: 2,
-        simulated: None,
-        packet_time: false,
-        until_finished: false,
-        lossless: false,
-        on_error: Arc::new(|_, _| {}),
-        on_device_error: Box::new(|_| {}),
-    };
-    let engine = Engine::start(spec).map_err(|e| e.to_string())?;
+    let engine = start(&case.frames, stages, reader, depot()?, Some(0))?;
     let view = engine.view().clone();
     // Warm up: caches, page tables, and every vector at its size.
     std::thread::sleep(time / 4);
@@ -191,11 +153,63 @@ fn measure(
     Ok(())
 }
 
-fn received(view: &EngineView) -> u64 {
+/// The stages of a plain router.
+pub(crate) fn router() -> Result<Vec<Box<dyn Stage<Fib>>>, String> {
+    apps::router::pipeline(&["decode", "route", "rewrite"], &PipelineOptions::default())
+        .map_err(|e| e.to_string())
+}
+
+/// One worker that sends `frames` through `stages`, round and round, until it is stopped.
+pub(crate) fn start(
+    frames: &[Vec<u8>],
+    stages: Vec<Box<dyn Stage<Fib>>>,
+    reader: &Reader<Fib>,
+    depot: Arc<chunk::Depot>,
+    cpu: Option<usize>,
+) -> Result<Engine<FibVersions>, String> {
+    let mut pool = Pool::new(depot.clone(), 512);
+    let frames = frames.iter().map(Vec::as_slice);
+    let mut replay = Replay::new(&mut pool, frames, true).ok_or("too few cells")?;
+    let tx = (0..PORTS)
+        .map(|_| TxSlot::Own(Box::new(replay.recycle(4096)), Arc::<QueueCounters>::default()))
+        .collect();
+    drop(pool);
+    let spec = EngineSpec {
+        workers: vec![WorkerSpec {
+            cpu,
+            versions: FibVersions(reader.clone()),
+            stages,
+            rx: vec![RxSlot {
+                port: 0,
+                mark: 0,
+                queue: Box::new(replay),
+                spread: None,
+                counters: Arc::default(),
+            }],
+            tx,
+            host: Vec::new(),
+            on_drop: None,
+        }],
+        layout: Layout::new(RouterColumns::COLUMNS, 1),
+        depot,
+        chunk_packets: 256,
+        chunks: 2,
+        simulated: None,
+        packet_time: false,
+        until_finished: false,
+        lossless: false,
+        on_error: Arc::new(|_, _| {}),
+        on_device_error: Box::new(|_| {}),
+    };
+    Engine::start(spec).map_err(|e| e.to_string())
+}
+
+pub(crate) fn received(view: &EngineView) -> u64 {
     view.workers.iter().map(|w| w.rx_packets.get()).sum()
 }
 
-fn depot() -> Result<Arc<chunk::Depot>, String> {
+/// Cells for [`PACKETS`] frames and those under way, shared by all runs.
+pub(crate) fn depot() -> Result<Arc<chunk::Depot>, String> {
     static DEPOT: std::sync::OnceLock<Arc<chunk::Depot>> = std::sync::OnceLock::new();
     if let Some(depot) = DEPOT.get() {
         return Ok(depot.clone());
@@ -206,7 +220,7 @@ fn depot() -> Result<Arc<chunk::Depot>, String> {
 }
 
 /// UDP packets of 60 bytes to `keys`.
-fn udp4(keys: &[u32]) -> Vec<Vec<u8>> {
+pub(crate) fn udp4(keys: &[u32]) -> Vec<Vec<u8>> {
     let make = |(i, key): (usize, &u32)| {
         let mut f = vec![0u8; 60];
         ethernet(&mut f, 0x0800);
@@ -224,7 +238,7 @@ fn udp4(keys: &[u32]) -> Vec<Vec<u8>> {
 }
 
 /// UDP packets of 62 bytes, the least that IPv6 and UDP need, to `keys`.
-fn udp6(keys: &[lookup::Key6]) -> Vec<Vec<u8>> {
+pub(crate) fn udp6(keys: &[lookup::Key6]) -> Vec<Vec<u8>> {
     let make = |(i, key): (usize, &lookup::Key6)| {
         let mut f = vec![0u8; 62];
         ethernet(&mut f, 0x86dd);

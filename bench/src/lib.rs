@@ -10,10 +10,14 @@
 mod against;
 mod forward;
 mod idle;
+mod lpm;
 mod namespace;
 mod order;
+#[allow(dead_code, unreachable_pub)] // shared with an example of `lookup`
+mod peer;
 mod report;
 mod tables;
+mod update;
 mod veth;
 
 pub use report::{Machine, Report, Row};
@@ -51,6 +55,24 @@ pub enum What {
         /// From memory to memory, or between two veth ports (as root)
         #[arg(long, value_enum, default_value_t = Backend::Memory)]
         backend: Backend,
+    },
+    /// IPv4 lookups, the full table, beside DPDK's rte_fib
+    Lpm4 {
+        /// Addresses
+        #[arg(long, default_value_t = 1 << 22)]
+        keys: usize,
+    },
+    /// IPv6 lookups, 200,000 random routes and the full table, beside DPDK's rte_fib6
+    Lpm6 {
+        /// Addresses
+        #[arg(long, default_value_t = 1 << 22)]
+        keys: usize,
+    },
+    /// Time until a changed route is seen, under full forwarding load
+    Update {
+        /// Changes of each kind in a round
+        #[arg(long, default_value_t = 300)]
+        changes: usize,
     },
     /// What a router without traffic costs (as root)
     Idle {
@@ -120,6 +142,9 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
                 forward::run(args, *seconds, probes)?
             }
             What::Forward { seconds, backend } => veth::run(args, *backend, *seconds)?,
+            What::Lpm4 { keys } => lpm::run4(args, *keys)?,
+            What::Lpm6 { keys } => lpm::run6(args, *keys)?,
+            What::Update { changes } => update::run(args, *changes)?,
             What::Idle { seconds } => idle::run(args, *seconds)?,
             What::VethChild { backend, case, seconds } => {
                 return veth::child(args, *backend, case == "bare", *seconds);

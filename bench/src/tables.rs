@@ -51,6 +51,25 @@ pub(crate) fn gateway(port: u16, v4: bool) -> IpAddr {
     }
 }
 
+/// The MAC of the gateways on port `port`.
+pub(crate) fn gateway_mac(port: u16) -> [u8; 6] {
+    [2, 0, 0, 0, 2, port as u8]
+}
+
+/// The interface of port `port`.
+pub(crate) fn interface(port: u16) -> Interface {
+    Interface {
+        name: format!("p{port}"),
+        up: true,
+        port,
+        mac: port_mac(port),
+        mtu: 1500,
+        addresses4: vec![(u32::from_be_bytes([10, port as u8, 0, 1]), 24)],
+        addresses6: vec![([0xfd00_0000_0000_0000 | u64::from(port) << 32, 1], 64)],
+        ..Interface::default()
+    }
+}
+
 /// The tables of a router with four ports, each route by the gateway of one of them.
 pub(crate) fn fib(routes: &RoutesFile) -> Result<(FibBuilder, Fib), String> {
     let mut random = Random(1);
@@ -74,21 +93,9 @@ fn fib_of(
 ) -> Result<(FibBuilder, Fib), String> {
     let mut builder = FibBuilder::new(Options::default(), Limits::default());
     for port in 0..PORTS {
-        builder.set_interface(
-            port,
-            Some(Interface {
-                name: format!("p{port}"),
-                up: true,
-                port,
-                mac: port_mac(port),
-                mtu: 1500,
-                addresses4: vec![(u32::from_be_bytes([10, port as u8, 0, 1]), 24)],
-                addresses6: vec![([0xfd00_0000_0000_0000 | u64::from(port) << 32, 1], 64)],
-                ..Interface::default()
-            }),
-        );
+        builder.set_interface(port, Some(interface(port)));
         for v4 in [true, false] {
-            builder.set_neighbour(port, gateway(port, v4), Some([2, 0, 0, 0, 2, port as u8]));
+            builder.set_neighbour(port, gateway(port, v4), Some(gateway_mac(port)));
         }
     }
     let failed = |e: lookup::TableError| e.to_string();
