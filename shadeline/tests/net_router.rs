@@ -61,7 +61,8 @@ fn tcp_streams_pass() {
             let bytes =
                 text.split("\"sum_received\"").nth(1).and_then(|t| t.split("\"bytes\":").nth(1));
             let bytes = bytes.and_then(|t| t.split([',', '}']).next()?.trim().parse::<u64>().ok());
-            assert!(bytes.is_some_and(|b| b >= 19_000_000), "{backend}: {text}");
+            // The server stops counting when the client says that all is sent.
+            assert!(bytes.is_some_and(|b| b >= 10 << 20), "{backend}: {text}");
         }
     }
 }
