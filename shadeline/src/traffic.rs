@@ -41,9 +41,9 @@ pub(crate) struct TrafficArgs {
     /// (`64,512,1518`), or `imix` (7 × 64, 4 × 594, 1 × 1518)
     ///
     /// In memory and in a capture a frame is 4 bytes shorter. PacketShader's sizes are those in
-    /// memory: its 64-byte packets are `--size 68`.
-    #[arg(long, value_name = "SIZES", default_value = "64")]
-    pub(crate) size: Sizes,
+    /// memory: its 64-byte packets are `--size 68`. By default 64, or what the headers take.
+    #[arg(long, value_name = "SIZES")]
+    pub(crate) size: Option<Sizes>,
     /// Source addresses: one, a PREFIX to choose from at random, `random`, or @FILE with one address
     /// or prefix a line (gzip read as is)
     ///

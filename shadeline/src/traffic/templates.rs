@@ -65,23 +65,11 @@ pub(super) fn build(
         };
         let (Some(src), Some(dst)) = (of(&src), of(&dst)) else { continue };
         let frame = Frame { args, family, src_mac, src, dst, stamped };
-        for (size, share) in sizes(&args.size) {
-            let size = match args.size {
-                Sizes::Imix => size.max(frame.size_min()),
-                Sizes::List(_) => size,
-            };
+        for (size, share) in frame.sizes() {
             templates.push(frame.template(size, share * weight)?);
         }
     }
     Ok(templates)
-}
-
-/// Sizes with check sequence and how often each comes.
-fn sizes(sizes: &Sizes) -> Vec<(usize, u32)> {
-    match sizes {
-        Sizes::List(sizes) => sizes.iter().map(|size| (*size, 1)).collect(),
-        Sizes::Imix => IMIX.iter().map(|(len, weight)| (len + 4, *weight)).collect(),
-    }
 }
 
 /// What `--src` or `--dst` offers.
@@ -222,6 +210,18 @@ impl Frame<'_> {
     fn size_min(&self) -> usize {
         let stamp = if self.stamped { Stamp::BYTES } else { 0 };
         (self.ethernet().len() + self.ip_len() + self.l4_len() + stamp + 4).max(64)
+    }
+
+    /// Sizes with check sequence and how often each comes. Only a list is taken literally.
+    fn sizes(&self) -> Vec<(usize, u32)> {
+        let size_min = self.size_min();
+        match &self.args.size {
+            None => vec![(size_min, 1)],
+            Some(Sizes::List(sizes)) => sizes.iter().map(|size| (*size, 1)).collect(),
+            Some(Sizes::Imix) => {
+                IMIX.iter().map(|(len, weight)| ((len + 4).max(size_min), *weight)).collect()
+            }
+        }
     }
 
     fn template(&self, size: usize, weight: u32) -> Result<Template, Failure> {
