@@ -23,13 +23,16 @@ const BATCH: usize = 256;
 /// Bad addresses that are shown.
 const SHOWN: usize = 10;
 
+/// Looks keys up, a batch at a time.
+type Lookup<K> = Box<dyn Fn(&[K], &mut [NextHopId])>;
+
 /// A table of one family, whichever algorithm made it.
 struct Table<K> {
     algorithm: &'static str,
     bytes: usize,
     routes: usize,
     build: Duration,
-    lookup: Box<dyn Fn(&[K], &mut [NextHopId])>,
+    lookup: Lookup<K>,
 }
 
 #[derive(Serialize)]
@@ -88,8 +91,10 @@ fn tell_problems(args: &LpmArgs, routes: &RoutesFile) {
     }
 }
 
-/// The addresses of both families, and of which each line is.
-fn read_addresses(args: &LpmArgs) -> Result<(Vec<u32>, Vec<Key6>, Vec<bool>), Failure> {
+/// The addresses of both families, and whether each line is IPv4.
+type Addresses = (Vec<u32>, Vec<Key6>, Vec<bool>);
+
+fn read_addresses(args: &LpmArgs) -> Result<Addresses, Failure> {
     let failed = |error| Failure::file(&args.addresses, error);
     let mut input = BufReader::new(File::open(&args.addresses).map_err(failed)?);
     let (mut keys4, mut keys6, mut is_v4) = (Vec::new(), Vec::new(), Vec::new());

@@ -223,7 +223,7 @@ impl Trial {
         // From the first to the last packet: one less than there are lie between.
         let span = received.last_ns.saturating_sub(received.first_ns) as f64 / 1e9;
         let received_pps = rate(unique.saturating_sub(1), span);
-        let mean_bytes = if unique == 0 { 0 } else { received.bytes / unique };
+        let mean_bytes = received.bytes.checked_div(unique).unwrap_or(0);
         let latency = &received.latency;
         debug_assert_eq!(latency.count(), unique);
         let us = |percent| latency.percentile(percent) as f64 / 1e3;
