@@ -45,12 +45,13 @@ impl FaultPlan {
 }
 
 type Done<J> = (usize, J, Result<(), DeviceError>);
+type Slot<J> = (Option<SyncSender<(u64, J)>>, JoinHandle<()>);
 
 /// See the [crate]. Each slot is a thread, as each stream of a GPU goes its own way: jobs may end in
 /// another order than they were launched in.
 #[derive(Debug)]
 pub struct SimulatedDevice<J> {
-    slots: Vec<(Option<SyncSender<(u64, J)>>, JoinHandle<()>)>,
+    slots: Vec<Slot<J>>,
     idle: Vec<usize>,
     done: Receiver<Done<J>>,
     launched: u64,

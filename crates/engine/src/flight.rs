@@ -4,9 +4,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use chunk::{Chunk, Rows};
+use crossbeam_queue::ArrayQueue;
 use device::Shadeable;
 
 use crate::stage::{Segment, Shade, Versions};
+
+/// The shaders of one segment, in order of its stages.
+pub(crate) type Shaders<T> = Arc<[Arc<dyn Shade<T>>]>;
+
+/// Chunks on their way back from a master to one worker.
+pub(crate) type Returns<V> = Arc<ArrayQueue<Box<Flight<V>>>>;
 
 /// A chunk with what belongs to it while it is worked on.
 pub(crate) struct Flight<V: Versions> {
@@ -66,7 +73,7 @@ impl<V: Versions> Flight<V> {
 pub(crate) struct Job<V: Versions> {
     pub(crate) number: u64,
     pub(crate) flights: Vec<Box<Flight<V>>>,
-    pub(crate) shaders: Arc<[Arc<dyn Shade<V::Tables>>]>,
+    pub(crate) shaders: Shaders<V::Tables>,
 }
 
 impl<V: Versions> Job<V> {

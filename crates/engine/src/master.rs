@@ -20,9 +20,9 @@ use chunk::{Arena, Layout, Rows};
 use crossbeam_queue::ArrayQueue;
 use device::{Device, DeviceError};
 
-use crate::flight::{Flight, Job};
+use crate::flight::{Flight, Job, Returns, Shaders};
 use crate::ring::Bell;
-use crate::stage::{Shade, Versions};
+use crate::stage::Versions;
 
 /// What workers share with a master.
 pub(crate) struct MasterLink<V: Versions> {
@@ -30,7 +30,7 @@ pub(crate) struct MasterLink<V: Versions> {
     open: AtomicUsize,
     pub(crate) submissions: ArrayQueue<Box<Flight<V>>>,
     pub(crate) bell: Bell,
-    pub(crate) returns: Vec<(Arc<ArrayQueue<Box<Flight<V>>>>, Bell)>,
+    pub(crate) returns: Vec<(Returns<V>, Bell)>,
     pub(crate) counters: MasterCounters,
     pub(crate) stop: AtomicBool,
 }
@@ -52,7 +52,7 @@ impl<V: Versions> MasterLink<V> {
     pub(crate) fn new(
         layout: &Layout,
         arenas: usize,
-        returns: Vec<(Arc<ArrayQueue<Box<Flight<V>>>>, Bell)>,
+        returns: Vec<(Returns<V>, Bell)>,
         chunks: usize,
     ) -> std::io::Result<Self> {
         Ok(Self {
@@ -76,7 +76,7 @@ impl<V: Versions> MasterLink<V> {
 pub(crate) struct Master<V: Versions, D> {
     link: Arc<MasterLink<V>>,
     device: D,
-    shaders: Vec<Arc<[Arc<dyn Shade<V::Tables>>]>>,
+    shaders: Vec<Shaders<V::Tables>>,
     /// Chunks that have come in, by arena.
     waiting: Vec<Vec<Box<Flight<V>>>>,
     /// Closed arenas, oldest first, with the rows that were given out of each.
@@ -93,7 +93,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     pub(crate) fn new(
         link: Arc<MasterLink<V>>,
         device: D,
-        shaders: Vec<Arc<[Arc<dyn Shade<V::Tables>>]>>,
+        shaders: Vec<Shaders<V::Tables>>,
         report: Box<dyn FnMut(&DeviceError) + Send>,
     ) -> Self {
         let waiting = link.arenas.iter().map(|_| Vec::new()).collect();

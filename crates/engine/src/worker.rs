@@ -21,16 +21,15 @@ use arrayvec::ArrayVec;
 use chunk::{
     Arena, CHUNK_PACKETS_MAX, Chunk, DropReason, Layout, Packet, Pool, Verdict, VerdictKind,
 };
-use crossbeam_queue::ArrayQueue;
 use io::{RxQueue, TxQueue};
 
 use crate::balance::{Balance, Side};
 use crate::counters::{QueueCounters, WorkerCounters};
-use crate::flight::{Flight, InOrder, Slot, Traced};
+use crate::flight::{Flight, InOrder, Returns, Shaders, Slot, Traced};
 use crate::hooks::{CapturePoint, Hooks};
 use crate::master::MasterLink;
 use crate::ring::{Bell, Passed};
-use crate::stage::{Context, Segment, Shade, Stage, Versions};
+use crate::stage::{Context, Segment, Stage, Versions};
 
 /// Set in [`Packet::mark`] of packets that come from a twin: the host sends them.
 pub const MARK_FROM_HOST: u32 = 1 << 31;
@@ -92,7 +91,7 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) versions: V,
     pub(crate) stages: Vec<Box<dyn Stage<V::Tables>>>,
     pub(crate) segments: Arc<[Segment]>,
-    pub(crate) shaders: Vec<Arc<[Arc<dyn Shade<V::Tables>>]>>,
+    pub(crate) shaders: Vec<Shaders<V::Tables>>,
     pub(crate) rx: Vec<RxSlot>,
     tx: Vec<TxSide>,
     host: Vec<TxSide>,
@@ -101,7 +100,7 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Bell)>>,
     pub(crate) bell: Bell,
     pub(crate) master: Option<Arc<MasterLink<V>>>,
-    pub(crate) returns: Arc<ArrayQueue<Box<Flight<V>>>>,
+    pub(crate) returns: Returns<V>,
     pub(crate) balance: Balance,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) hooks: Arc<Hooks>,
@@ -147,7 +146,7 @@ pub(crate) struct Parts<V: Versions> {
     pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Bell)>>,
     pub(crate) bell: Bell,
     pub(crate) master: Option<Arc<MasterLink<V>>>,
-    pub(crate) returns: Arc<ArrayQueue<Box<Flight<V>>>>,
+    pub(crate) returns: Returns<V>,
     pub(crate) balance: Balance,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) hooks: Arc<Hooks>,
@@ -343,7 +342,7 @@ impl<V: Versions> Worker<V> {
         let workers = self.rings_out.len() as u64;
         let mut inbox = std::mem::take(&mut self.inbox);
         for packet in inbox.drain(..) {
-            let target = (u64::from(hash(packet.data())) * workers >> 32) as usize;
+            let target = ((u64::from(hash(packet.data())) * workers) >> 32) as usize;
             if target == usize::from(self.index) {
                 self.passed.push(packet);
             } else {
@@ -862,7 +861,7 @@ fn end_trace<V: Versions>(flight: &mut Flight<V>) {
 pub(crate) fn segment_shaders<T>(
     stages: &[Box<dyn Stage<T>>],
     segments: &[Segment],
-) -> Vec<Arc<[Arc<dyn Shade<T>>]>> {
+) -> Vec<Shaders<T>> {
     let of = |s: &Segment| stages[s.first..s.end].iter().filter_map(|stage| stage.shader());
     segments.iter().map(|s| of(s).collect()).collect()
 }
