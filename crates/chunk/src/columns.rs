@@ -127,6 +127,7 @@ macro_rules! columns {
         $vis struct $name;
 
         #[doc = concat!("The slices of [`", stringify!($name), "`], one element a row.")]
+        #[allow(dead_code)] // not every user of a declaration reads each column
         #[derive(Debug)]
         $vis struct $view<'a> {
             /// Verdicts; see [`chunk::Verdict`]($crate::Verdict).
