@@ -47,6 +47,8 @@ const CELLS: u32 = 16_384;
 
 #[derive(Debug, Serialize)]
 struct Totals {
+    /// Asked for; `None`: as fast as possible.
+    rate_pps: Option<f64>,
     packets: u64,
     /// In memory, without check sequence.
     bytes: u64,
@@ -59,9 +61,10 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(sent: &Sent) -> Self {
+    fn of(rate_pps: Option<f64>, sent: &Sent) -> Self {
         let per_second = |n: u64| if sent.seconds > 0.0 { n as f64 / sent.seconds } else { 0.0 };
         Self {
+            rate_pps,
             packets: sent.packets,
             bytes: sent.bytes,
             dropped: sent.dropped,
@@ -84,6 +87,9 @@ impl Totals {
             self.pps / 1e6,
             self.gbps
         );
+        if let Some(rate) = self.rate_pps.filter(|rate| self.pps < rate * 0.98) {
+            println!("the sender could not keep up: {:.4} Mpps were asked for", rate / 1e6);
+        }
         if self.dropped > 0 {
             println!("{} more packets could not be sent", thousands(self.dropped));
         }
@@ -127,7 +133,7 @@ fn to_interface(args: &GenPacketsArgs, interface: &str) -> Result<(), Failure> {
         interrupted.load(Ordering::Relaxed) || limit.is_some_and(|limit| begin.elapsed() >= limit)
     });
     progress.end();
-    Totals::of(&sent?).print(args.json)
+    Totals::of(pps, &sent?).print(args.json)
 }
 
 /// The least that a pair of queues needs for receiving.
@@ -150,7 +156,7 @@ fn to_file(args: &GenPacketsArgs, path: &Path) -> Result<(), Failure> {
     let mut sent = sent?;
     tx.finish().map_err(Failure::other)?;
     sent.seconds = sent.packets as f64 / pps;
-    Totals::of(&sent).print(args.json)
+    Totals::of(Some(pps), &sent).print(args.json)
 }
 
 /// Rate of times and number of packets of traffic that no clock paces.
@@ -221,7 +227,8 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
     let report = Report::of(&view, &counters, &interfaces, Some(time));
     let bytes = report.ports.iter().map(|port| port.rx_bytes).sum();
     let packets = report.rx_packets;
-    let totals = Totals::of(&Sent { packets, bytes, dropped: 0, seconds: time.as_secs_f64() });
+    let totals =
+        Totals::of(None, &Sent { packets, bytes, dropped: 0, seconds: time.as_secs_f64() });
     if args.json {
         let both = serde_json::json!({ "generated": totals, "report": report });
         println!("{}", serde_json::to_string_pretty(&both).map_err(Failure::other)?);

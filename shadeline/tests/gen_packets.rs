@@ -452,6 +452,7 @@ fn by_an_interface_as_into_a_file() {
         (&300.into(), &bytes.into(), &0.into())
     );
     // No faster than asked.
+    assert_eq!(json["rate_pps"], 20_000.0);
     assert!(json["pps"].as_f64().unwrap() < 21_000.0, "{json}");
 }
 
