@@ -86,19 +86,28 @@ impl Limit {
 
     /// Takes a token. The bucket starts full; time that runs backwards fills nothing.
     pub(super) fn take(&mut self, options: &Options, now_ns: u64) -> bool {
+        let granted = self.is_ready(options, now_ns);
+        if granted {
+            self.credit_ns -= Self::token_ns(options);
+        }
+        granted
+    }
+
+    fn token_ns(options: &Options) -> u64 {
+        (1_000_000_000 / u64::from(options.icmp_rate.max(1))).max(1)
+    }
+
+    /// Whether there is a token.
+    fn is_ready(&mut self, options: &Options, now_ns: u64) -> bool {
         if options.icmp_rate == 0 {
             return false;
         }
-        let token_ns = (1_000_000_000 / u64::from(options.icmp_rate)).max(1);
+        let token_ns = Self::token_ns(options);
         let full_ns = token_ns.saturating_mul(u64::from(options.icmp_burst.max(1)));
         let passed_ns = self.seen_ns.map_or(full_ns, |seen| now_ns.saturating_sub(seen));
         self.seen_ns = Some(now_ns.max(self.seen_ns.unwrap_or(0)));
         self.credit_ns = self.credit_ns.saturating_add(passed_ns).min(full_ns);
-        let granted = self.credit_ns >= token_ns;
-        if granted {
-            self.credit_ns -= token_ns;
-        }
-        granted
+        self.credit_ns >= token_ns
     }
 }
 
@@ -122,13 +131,16 @@ impl Rewrite {
         if !allowed {
             return;
         }
-        let Some(link) = reply_link(packet, transit, cx.tables) else { return };
-        let to = transit.addresses(packet).0;
-        let Some(source) = own_address(cx.tables, transit.interface, is_v4, to) else { return };
-        if !self.limit.take(cx.tables.options(), cx.now_ns) {
+        // Before anything that costs: a flood of packets without a route must not become one of
+        // lookups for their errors.
+        if !self.limit.is_ready(cx.tables.options(), cx.now_ns) {
             self.counters.icmp_errors_withheld.add(1);
             return;
         }
+        let Some(link) = reply_link(packet, transit, cx.tables) else { return };
+        let to = transit.addresses(packet).0;
+        let Some(source) = own_address(cx.tables, transit.interface, is_v4, to) else { return };
+        self.limit.take(cx.tables.options(), cx.now_ns);
         let start = link.header().len();
         let out = &mut self.piece[start..];
         let len = if is_v4 {
