@@ -384,7 +384,12 @@ fn asan(root: &Path) -> Report {
     build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
     build.env("CARGO_TARGET_DIR", tree::target_dir(root).join("asan"));
     let programs = report.test_programs(&mut build, |p| !is_net(p));
+    let suppressions = root.join("xtask/lsan.supp");
     // The random cases ran in full already; here the memory accesses count.
-    report.run_programs(&programs, &[], &[("PROPTEST_CASES", "32".to_string())]);
+    let env = [
+        ("PROPTEST_CASES", "32".to_string()),
+        ("LSAN_OPTIONS", format!("suppressions={}", suppressions.display())),
+    ];
+    report.run_programs(&programs, &[], &env);
     report.end()
 }
