@@ -28,7 +28,6 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
         }
         Err(LoadError::Invalid(report)) => {
             eprint!("{}", render(&report));
-            eprintln!("{}: {}", path.display(), summary(&report.diagnostics));
             Err(Failure::told())
         }
         Err(error) => Err(Failure::other(error)),
@@ -46,7 +45,9 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
         println!("{}", as_json(&report));
     } else {
         print!("{}", render(&report));
-        println!("{}: {}", path.display(), summary(&report.diagnostics));
+        if report.diagnostics.is_empty() {
+            println!("{}: no errors", path.display());
+        }
     }
     if good { Ok(()) } else { Err(Failure::told()) }
 }
@@ -69,15 +70,4 @@ fn as_json(report: &Report) -> serde_json::Value {
         })
     };
     serde_json::Value::Array(report.diagnostics.iter().map(row).collect())
-}
-
-fn summary(diagnostics: &[Diagnostic]) -> String {
-    let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
-    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    match (errors, diagnostics.len() - errors) {
-        (0, 0) => "no errors".into(),
-        (0, warnings) => format!("no errors, {}", count(warnings, "warning")),
-        (errors, 0) => count(errors, "error"),
-        (errors, warnings) => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),
-    }
 }

@@ -224,12 +224,13 @@ fn serve(
 }
 
 /// The filter of a request, or the answer that it is none.
-fn frame_filter(text: &str) -> Result<Option<FrameFilter>, Response> {
+fn frame_filter(text: &str) -> Result<Option<FrameFilter>, Box<Response>> {
     if text.trim().is_empty() {
         return Ok(None);
     }
     let filter = Filter::parse(text)
-        .map_err(|error| Response::error(ErrorKind::BadRequest, format!("`{text}`: {error}")))?;
+        .map_err(|error| Response::error(ErrorKind::BadRequest, format!("`{text}`: {error}")))
+        .map_err(Box::new)?;
     Ok(Some(Arc::new(move |frame: &[u8]| {
         filter.matches(&packet::decode::decode(frame, frame.len()), frame)
     })))
@@ -248,7 +249,7 @@ fn trace(
 ) {
     let filter = match frame_filter(filter) {
         Ok(filter) => filter,
-        Err(response) => return drop(responder.send(response)),
+        Err(response) => return drop(responder.send(*response)),
     };
     let (sender, reports) = mpsc::sync_channel(64);
     let _guard = view.hooks.trace(Trace { filter, left: AtomicU64::new(count.into()), sender });
@@ -320,7 +321,7 @@ fn capture(
     };
     let filter = match frame_filter(filter) {
         Ok(filter) => filter,
-        Err(response) => return drop(responder.send(response)),
+        Err(response) => return drop(responder.send(*response)),
     };
     let (sender, frames) = mpsc::sync_channel(4096);
     let guard = view.hooks.capture(Capture { point, filter, sender, lost: AtomicU64::new(0) });

@@ -19,9 +19,9 @@ use io::tap::Tap;
 use io::{RxQueue, TxQueue, af_packet, af_xdp};
 
 use crate::failure::Failure;
-use crate::wiring::{Interfaces, PortFacts, PortIo};
+use crate::wiring::{Interfaces, PortFacts, PortIo, Queue};
 
-type Queues = Vec<(Option<Box<dyn RxQueue>>, Option<Box<dyn TxQueue>>)>;
+type Queues = Vec<Queue>;
 
 /// The Linux side of an interface.
 #[derive(Debug, Clone)]
@@ -258,8 +258,6 @@ fn faulty(queue: Box<dyn RxQueue>, fault: control::config::Fault) -> Box<dyn RxQ
     };
     Box::new(Fault::new(queue, options))
 }
-
-type Queue = (Option<Box<dyn RxQueue>>, Option<Box<dyn TxQueue>>);
 
 fn open_twin(name: &str, record: &lookup::fib::Interface) -> Result<(Twin, Queue), String> {
     let options = io::tap::Options {

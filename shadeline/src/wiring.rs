@@ -159,6 +159,9 @@ pub(crate) fn options(config: &Config, offline: bool) -> Options {
     }
 }
 
+/// Both sides of a queue, of which a capture may have only one.
+pub(crate) type Queue = (Option<Box<dyn RxQueue>>, Option<Box<dyn TxQueue>>);
+
 /// Queues of one port (or one twin) as they come from the back end; one worker owns each.
 pub(crate) struct PortIo {
     /// The port, or for a twin its interface.
@@ -166,7 +169,7 @@ pub(crate) struct PortIo {
     /// Whether it is the twin of that interface.
     pub(crate) twin: bool,
     /// One a queue. Receive and transmit side of a queue belong to the same worker.
-    pub(crate) queues: Vec<(Option<Box<dyn RxQueue>>, Option<Box<dyn TxQueue>>)>,
+    pub(crate) queues: Vec<Queue>,
     /// The receive queue stamps packets with their ports itself.
     pub(crate) stamps: bool,
 }
