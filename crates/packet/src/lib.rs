@@ -5,7 +5,7 @@
 //! an error: [`decode::decode`] names the first thing wrong with a frame as an
 //! [`decode::Anomaly`], which the router counts as a drop reason.
 //!
-//! * [`decode`]: one pass over a frame, the router's parser. Everything else is off the hot path
+//! * [`decode`](mod@decode): one pass over a frame, the router's parser. Everything else is off the hot path
 //!   or works on single fields.
 //! * [`ethernet`], [`vlan`], [`arp`], [`ipv4`], [`ipv6`], [`icmpv4`], [`icmpv6`], [`nd`],
 //!   [`tcp`], [`udp`], [`esp`]: views over bytes, and headers that are emitted into bytes.

@@ -11,10 +11,10 @@
 //!
 //! Almost all packets are plain: whole, untagged or on a known subinterface, to our MAC, unicast,
 //! without options. They take one straight line; one branch sends everything else to the cold
-//! half in [`control`](super::control).
+//! half in `control`.
 //!
 //! The first line of a frame comes from memory, which takes longer than all the work on it: it is
-//! asked for [`AHEAD`] packets ahead.
+//! asked for `AHEAD` packets ahead.
 
 use chunk::{Chunk, Columns, DropReason, Packet, Verdict};
 use engine::{Context, MARK_FROM_HOST, Stage};

@@ -26,7 +26,7 @@
 //!   or for a link-local group, and is forwarded like any other when it is not.
 //!
 //! Threads: one instance of each stage per worker; they share nothing but the tables' version and
-//! the bounded channel of [`NeighbourEvent`](lookup::fib::NeighbourEvent)s.
+//! the bounded channel of [`NeighbourEvent`]s.
 
 mod answers;
 mod columns;
