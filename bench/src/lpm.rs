@@ -36,6 +36,8 @@ const SAMPLE: usize = 1 << 17;
 /// Routes of PacketShader's IPv6 table (§6.2.2).
 const RANDOM_ROUTES: usize = 200_000;
 
+const RANDOM_NOTE: &str = "of uniform addresses 24 bits decide nearly all: one read for rte_fib6";
+
 const SPREADS: [(&str, Spread); 2] =
     [("inside prefixes", Spread::Prefixes), ("uniform", Spread::Uniform)];
 
@@ -108,7 +110,7 @@ pub(crate) fn run6(args: &Args, keys: usize) -> Result<Report, String> {
         full.len()
     );
     let mut report = Report::new("lpm6", data);
-    let random = (random_routes(RANDOM_ROUTES), 7 << 18, (0.8, ""));
+    let random = (random_routes(RANDOM_ROUTES), 7 << 18, (0.8, RANDOM_NOTE));
     let full = (full, 1 << 18, (0.4, "a later structure is to do better"));
     for (table_name, (routes, groups, aim)) in [("random", random), ("full table", full)] {
         let mut rival =
@@ -259,7 +261,7 @@ fn memory<A: Address>(
         |of: &str, bytes| report.rows.push(Row::new(format!("{name}: {of}"), "MiB", mib(bytes)));
     row("memory", blob.len_bytes() as u64);
     row("memory of the trie", trie.len_bytes() as u64);
-    row("on huge pages", huge_bytes());
+    row("on huge pages in this process", huge_bytes());
     if let Ok(peer) = &mut rival.peer {
         let (resident, huge) = peer.pages().map_err(text)?;
         row(&format!("resident in {}", rival.name), resident);
