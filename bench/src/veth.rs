@@ -67,6 +67,19 @@ fn pin(command: &mut std::process::Command, cpu: usize) {
     *command = pinned;
 }
 
+/// Opens what the round before may still be giving up: the kernel takes a socket's queue back some
+/// time after its process has ended.
+fn patiently<T, E: std::fmt::Display>(open: impl Fn() -> Result<T, E>) -> Result<T, String> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        match open() {
+            Ok(opened) => return Ok(opened),
+            Err(error) if Instant::now() >= deadline => return Err(error.to_string()),
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
 /// The forwarding side of a round, in the router's namespace: prints Mpps.
 pub(crate) fn child(args: &Args, backend: Backend, bare: bool, seconds: f64) -> Result<(), String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
@@ -76,7 +89,7 @@ pub(crate) fn child(args: &Args, backend: Backend, bare: bool, seconds: f64) -> 
         match backend {
             Backend::AfXdp => {
                 let options = af_xdp::Options::default();
-                let opened = af_xdp::open(interface, &depot, &options).map_err(|e| text(&e))?;
+                let opened = patiently(|| af_xdp::open(interface, &depot, &options))?;
                 let (rx, tx) = opened.queues.into_iter().next().ok_or("no queue")?;
                 Ok((Box::new(rx), Box::new(tx)))
             }
