@@ -5,6 +5,7 @@
 //! (offloads, IPv6 on the port) are put back when [`LivePorts`] is dropped.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use chunk::Depot;
 use control::config::{Backend, Config, Physical, PortKind, XdpMode, ZeroCopy};
@@ -235,7 +236,19 @@ fn xdp_queues(
         }),
         ..af_xdp::Options::default()
     };
-    let opened = af_xdp::open(&physical.interface, depot, &options).map_err(|e| e.to_string())?;
+    // After a crash the kernel takes the queues of the old process back a little later.
+    let deadline = Instant::now() + Duration::from_secs(3);
+    let opened = loop {
+        match af_xdp::open(&physical.interface, depot, &options) {
+            Err(e)
+                if e.source.kind() == std::io::ErrorKind::ResourceBusy
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            opened => break opened.map_err(|e| e.to_string())?,
+        }
+    };
     let kind = format!(
         "af_xdp {} {}",
         if opened.mode == af_xdp::Mode::Native { "native" } else { "skb" },
