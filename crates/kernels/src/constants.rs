@@ -1,0 +1,70 @@
+//! Numbers that host and device share, written out as macros: defined once, in Rust.
+
+use std::fmt::Write;
+
+use chunk::{DROP_REASONS, JobHeader, Verdict};
+
+use crate::{decision, flags, image};
+
+/// Where `first` stands in a job's header, in words of four bytes.
+const JOB_FIRST_WORD: usize = std::mem::offset_of!(JobHeader, first) / 4;
+
+/// All shared constants as `#define` lines.
+pub(crate) fn text() -> String {
+    let mut text = String::new();
+    let mut define = |name: &str, value: u32| {
+        let _ = writeln!(text, "#define {name} {value:#x}u"); // writing to a String cannot fail
+    };
+    define("JOB_FIRST_WORD", JOB_FIRST_WORD as u32);
+    define("IMAGE_MAGIC", image::MAGIC);
+    define("IMAGE_MAGIC_WORD", image::MAGIC_WORD as u32);
+    define("IMAGE_REGIONS_WORD", image::REGIONS_WORD as u32);
+    define("IMAGE_DIRECTORY_WORD", image::DIRECTORY_WORD as u32);
+    define("IMAGE_UNIT_BYTES", image::UNIT_BYTES as u32);
+    for (name, region) in [
+        ("DIR24_8", image::router::DIR24_8),
+        ("BSPL", image::router::BSPL),
+        ("NEXT_HOPS", image::router::NEXT_HOPS),
+        ("GROUP_MEMBERS", image::router::GROUP_MEMBERS),
+        ("ADJACENCIES", image::router::ADJACENCIES),
+        ("REVERSE_PATH", image::router::REVERSE_PATH),
+    ] {
+        define(&format!("REGION_{name}"), region as u32);
+    }
+    define("REVERSE_PATH_OFF", image::router::REVERSE_PATH_OFF);
+    define("REVERSE_PATH_STRICT", image::router::REVERSE_PATH_STRICT);
+    define("REVERSE_PATH_LOOSE", image::router::REVERSE_PATH_LOOSE);
+    define("FLAG_IPV4", flags::IPV4.into());
+    define("FLAG_IPV6", flags::IPV6.into());
+    define("FLAG_LINK_LOCAL", flags::LINK_LOCAL.into());
+    define("DECISION_ADJACENCIES_MAX", decision::ADJACENCIES_MAX);
+    define("DECISION_CONNECTED", decision::CONNECTED);
+    define("DECISION_LOCAL", decision::LOCAL);
+    define("DECISION_BROADCAST", decision::BROADCAST);
+    define("DECISION_NO_ROUTE", decision::NO_ROUTE);
+    define("DECISION_UNREACHABLE", decision::UNREACHABLE);
+    define("VERDICT_NEXT", Verdict::NEXT.0);
+    define("VERDICT_FORWARD", Verdict::forward(0).0);
+    define("VERDICT_HOST", Verdict::host(0).0);
+    define("VERDICT_DUMP", Verdict::DUMP.0);
+    for reason in DROP_REASONS {
+        define(&format!("DROP_{}", reason.name().to_ascii_uppercase()), Verdict::drop(*reason).0);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_device_knows_every_drop_reason_by_name() {
+        let text = super::text();
+        for reason in chunk::DROP_REASONS {
+            let line = format!(
+                "#define DROP_{} {:#x}u\n",
+                reason.name().to_ascii_uppercase(),
+                chunk::Verdict::drop(*reason).0
+            );
+            assert!(text.contains(&line), "{line}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Device sources in one C dialect, and the layout of their arguments.
+//!
+//! A kernel is written once, as a thin wrapper that picks a row, over a core that works on one item.
+//! [`source`] joins the dialect header, the constants that host and device share, the accessors of the
+//! columns (from the one declaration) and the files that are wanted into a text that is CUDA C++ for
+//! NVRTC and OpenCL C 1.2 alike:
+//!
+//! ```text
+//!   dialect.h │ constants │ COL_… of Spec::columns │ lpm.h, hash.h, scan.h │ route.k, decode.k, …
+//!        └── one text ──▶ NVRTC ▶ PTX, cubin      └── the same text ──▶ OpenCL
+//! ```
+//!
+//! Every kernel takes the same five arguments: arena (a job: header and columns, [`job`]), payload (the
+//! packets' bytes), tables (one table image, [`image`]), state (state or scratch) and a job number.
+//!
+//! Threads: plain data, any thread.
+#![forbid(unsafe_code)]
+
+mod columns;
+mod constants;
+pub mod hash;
+pub mod image;
+pub mod job;
+pub mod known;
+pub mod plan;
+mod registry;
+mod source;
+
+pub use columns::{
+    HashColumns, HashView, HeaderColumns, HeaderView, LpmColumns, LpmView, PayloadColumns,
+    PayloadView, RewriteColumns, RewriteView, RouteColumns, RouteView, ScheduleColumns,
+    ScheduleView,
+};
+pub use registry::{ALL, KernelFile, KernelInfo, Launch, info};
+pub use source::{Spec, programs, source};
+
+/// Bits of the router's column `flags` that kernels look at. The router asserts that they are its own.
+pub mod flags {
+    /// IPv4, to be routed.
+    pub const IPV4: u16 = 1 << 0;
+    /// IPv6, to be routed.
+    pub const IPV6: u16 = 1 << 1;
+    /// An address is link-local.
+    pub const LINK_LOCAL: u16 = 1 << 3;
+}
+
+/// Values of the router's column `decision`: a kind in the top four bits, an adjacency (kind 0) or an
+/// interface below. The router asserts that they are its own.
+pub mod decision {
+    /// Adjacencies that the column can name.
+    pub const ADJACENCIES_MAX: u32 = 1 << 28;
+    /// To the destination itself, on the link of an interface.
+    pub const CONNECTED: u32 = 1 << 28;
+    /// To an address of an interface.
+    pub const LOCAL: u32 = 2 << 28;
+    /// To the directed broadcast of an interface.
+    pub const BROADCAST: u32 = 3 << 28;
+    /// No route covers the destination.
+    pub const NO_ROUTE: u32 = 4 << 28;
+    /// The route says unreachable.
+    pub const UNREACHABLE: u32 = 5 << 28;
+}

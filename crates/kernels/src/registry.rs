@@ -1,0 +1,193 @@
+//! Which kernels there are.
+
+use chunk::{ColumnDesc, Columns};
+
+use crate::columns::{
+    HashColumns, HeaderColumns, LpmColumns, PayloadColumns, RewriteColumns, RouteColumns,
+    ScheduleColumns,
+};
+
+/// A file of kernels.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelFile {
+    /// Its name without the ending.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// Texts that it needs before it, in order.
+    pub headers: &'static [&'static str],
+    /// Its kernels, in order.
+    pub kernels: &'static [KernelInfo],
+    /// A declaration of columns that suits it, for self-tests and for compiling it alone.
+    pub columns: &'static [ColumnDesc],
+}
+
+/// A kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// Columns that it reads or writes.
+    pub columns: &'static [&'static str],
+    /// Work items in a group, as it is meant to be launched.
+    pub group_items: u32,
+}
+
+/// One launch of a sequence that does something together, such as a sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The kernel.
+    pub kernel: &'static str,
+    /// Groups.
+    pub groups: u32,
+    /// Work items in each.
+    pub items: u32,
+    /// The job number that it is given.
+    pub job: u32,
+}
+
+/// The kernel of that name, in whatever file.
+pub fn info(kernel: &str) -> Option<&'static KernelInfo> {
+    ALL.iter().flat_map(|file| file.kernels).find(|info| info.name == kernel)
+}
+
+const LPM: &str = include_str!("c/lpm.h");
+const HASH: &str = include_str!("c/hash.h");
+const DECODE: &str = include_str!("c/decode.h");
+const SCAN: &str = include_str!("c/scan.h");
+
+const fn kernel(
+    name: &'static str,
+    columns: &'static [&'static str],
+    group_items: u32,
+) -> KernelInfo {
+    KernelInfo { name, columns, group_items }
+}
+
+/// Every file of kernels.
+pub const ALL: &[KernelFile] = &[
+    KernelFile {
+        name: "empty",
+        columns: &[],
+        text: include_str!("c/empty.k"),
+        headers: &[],
+        kernels: &[kernel("empty", &[], 64)],
+    },
+    KernelFile {
+        name: "lpm",
+        columns: LpmColumns::COLUMNS,
+        text: include_str!("c/lpm.k"),
+        headers: &[LPM],
+        kernels: &[
+            kernel("lpm4", &["dst4", "result"], 256),
+            kernel("lpm6", &["dst6", "result"], 256),
+        ],
+    },
+    KernelFile {
+        name: "route",
+        columns: RouteColumns::COLUMNS,
+        text: include_str!("c/route.k"),
+        headers: &[LPM],
+        kernels: &[
+            kernel("route", &["verdict", "flags", "flow_hash", "dst4", "dst6", "decision"], 256),
+            kernel("rpf", &["verdict", "flags", "interface", "src4", "src6"], 256),
+        ],
+    },
+    KernelFile {
+        name: "patch",
+        columns: &[],
+        text: include_str!("c/patch.k"),
+        headers: &[],
+        kernels: &[kernel("patch", &[], 256)],
+    },
+    KernelFile {
+        name: "decode",
+        columns: HeaderColumns::COLUMNS,
+        text: include_str!("c/decode.k"),
+        headers: &[HASH, DECODE],
+        kernels: &[kernel("decode", DECODE_COLUMNS, 128)],
+    },
+    KernelFile {
+        name: "rewrite",
+        columns: RewriteColumns::COLUMNS,
+        text: include_str!("c/rewrite.k"),
+        headers: &[],
+        kernels: &[kernel("rewrite", REWRITE_COLUMNS, 128)],
+    },
+    KernelFile {
+        name: "select",
+        columns: ScheduleColumns::COLUMNS,
+        text: include_str!("c/select.k"),
+        headers: &[SCAN],
+        kernels: &[
+            kernel("select_count", &["verdict", "context"], 256),
+            kernel("select_scan", &[], 256),
+            kernel("select_write", &["verdict", "context"], 256),
+        ],
+    },
+    KernelFile {
+        name: "sort",
+        columns: ScheduleColumns::COLUMNS,
+        text: include_str!("c/sort.k"),
+        headers: &[SCAN],
+        kernels: &[
+            kernel("sort_keys", &["context", "protocol", "payload_len"], 256),
+            kernel("sort_count", &[], 256),
+            kernel("sort_scan", &[], 256),
+            kernel("sort_scatter", &[], 256),
+        ],
+    },
+    KernelFile {
+        name: "hash",
+        columns: HashColumns::COLUMNS,
+        text: include_str!("c/hash.k"),
+        headers: &[HASH],
+        kernels: &[
+            kernel("hash_flow", &["src", "dst", "ports", "protocol", "flow"], 256),
+            kernel(
+                "hash_words",
+                &["src", "seed", "murmur", "shift", "prime", "fmix32", "fmix64"],
+                256,
+            ),
+            kernel("hash_payload", &["payload_at", "payload_len", "seed", "murmur"], 128),
+        ],
+    },
+    KernelFile {
+        name: "payload",
+        columns: PayloadColumns::COLUMNS,
+        text: include_str!("c/payload.k"),
+        headers: &[],
+        kernels: &[
+            kernel("payload_sum", &["payload_at", "payload_len", "sum"], 128),
+            kernel("payload_xor", &["payload_at", "payload_len", "key"], 128),
+            kernel("flow_count", &["slot"], 128),
+        ],
+    },
+];
+
+const DECODE_COLUMNS: &[&str] = &[
+    "payload_at",
+    "payload_len",
+    "frame_len",
+    "src",
+    "dst",
+    "ip_total_len",
+    "l4_word",
+    "vlan_tci",
+    "flow_hash",
+    "ethertype",
+    "l3_offset",
+    "l4_offset",
+    "ip_header_len",
+    "fragment_offset",
+    "header_flags",
+    "kind",
+    "protocol",
+    "ttl",
+    "traffic_class",
+    "anomaly",
+    "counts",
+];
+
+const REWRITE_COLUMNS: &[&str] =
+    &["verdict", "payload_at", "payload_len", "frame_len", "flags", "l3", "mtu", "tx_port", "macs"];

@@ -1,0 +1,14 @@
+//! Every kernel against its twin on the CPU, on PoCL, over several sizes of groups and numbers of rows.
+
+mod bed;
+mod decode;
+mod frames;
+mod hash;
+mod known;
+mod lpm;
+mod oclgrind;
+mod patch;
+mod payload;
+mod rewrite;
+mod route;
+mod schedule;
