@@ -7,11 +7,32 @@
 //!
 //! Threads: a device belongs to its master.
 
+pub mod accelerator;
+mod backend;
+pub mod cache;
+mod cuda;
+pub mod driver;
+pub mod embedded;
+pub mod faulty;
+pub mod measure;
+pub mod nvrtc;
+mod opencl;
+pub mod probe;
+mod range;
+pub mod selftest;
 mod simulated;
+mod slots;
+pub mod tables;
 
+pub use accelerator::{download_all, upload_all};
+pub use backend::{Backend, BackendError};
+pub use cuda::Cuda;
+pub use opencl::OpenCl;
 pub use simulated::{Cost, FaultPlan, SimulatedDevice};
 
 use std::time::Duration;
+
+use accelerator::Traffic;
 
 /// A job, as a device sees it.
 pub trait Shadeable: Send + 'static {
@@ -24,12 +45,51 @@ pub trait Shadeable: Send + 'static {
 /// Why a device did not do a job. The job itself comes back and its inputs are as they were.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
+    /// No library, no platform, no such device.
+    #[error("no device: {0}")]
+    Absent(String),
+    /// A program did not build; the compiler's log.
+    #[error("the program {name} did not build: {log}")]
+    Build {
+        /// The program.
+        name: String,
+        /// What the compiler said.
+        log: String,
+    },
+    /// There is too little device memory.
+    #[error("no device memory: {0}")]
+    Memory(String),
+    /// A copy failed.
+    #[error("a copy failed: {0}")]
+    Copy(String),
     /// The launch failed.
     #[error("the launch failed: {0}")]
     Launch(String),
+    /// Another call of the library failed, or a number was given that names nothing.
+    #[error("the device's library refused: {0}")]
+    Call(String),
+    /// A job did not end in time.
+    #[error("a job has not ended after {0:?}")]
+    Hang(Duration),
     /// The device's context is gone; no further job will succeed.
     #[error("the device is lost: {0}")]
     Lost(String),
+    /// A kernel ran and left other bytes than it should have: see [`selftest`].
+    #[error(
+        "{kernel}: byte {at} of the {place} is {got:#04x}; the known answer is {expected:#04x}"
+    )]
+    WrongAnswer {
+        /// The kernel, or those that make the answer together.
+        kernel: String,
+        /// Which memory: arena, payload, tables or state.
+        place: &'static str,
+        /// The first byte that differs.
+        at: usize,
+        /// What it should be.
+        expected: u8,
+        /// What it is.
+        got: u8,
+    },
 }
 
 /// Where jobs are shaded.
@@ -38,13 +98,38 @@ pub trait Device<J: Shadeable>: Send {
     fn name(&self) -> String;
     /// How many jobs it takes at a time.
     fn slots(&self) -> usize;
-    /// Starts a job; returns it if all slots are taken.
+    /// Starts a job.
     ///
     /// # Errors
-    /// The job, not started.
-    fn launch(&mut self, job: J) -> Result<(), J>;
+    /// The job, not started and as it was: with what went wrong, or nothing if all slots are taken.
+    fn launch(&mut self, job: J) -> Result<(), (J, Option<DeviceError>)>;
     /// A job that has ended, waiting for one up to `wait`. `None` if none has.
     fn retire(&mut self, wait: Duration) -> Option<(J, Result<(), DeviceError>)>;
     /// Jobs launched and not yet retired.
     fn in_flight(&self) -> usize;
+    /// What travelled to and from it so far.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
+}
+
+impl<J: Shadeable, D: Device<J> + ?Sized> Device<J> for Box<D> {
+    fn name(&self) -> String {
+        (**self).name()
+    }
+    fn slots(&self) -> usize {
+        (**self).slots()
+    }
+    fn launch(&mut self, job: J) -> Result<(), (J, Option<DeviceError>)> {
+        (**self).launch(job)
+    }
+    fn retire(&mut self, wait: Duration) -> Option<(J, Result<(), DeviceError>)> {
+        (**self).retire(wait)
+    }
+    fn in_flight(&self) -> usize {
+        (**self).in_flight()
+    }
+    fn traffic(&self) -> Traffic {
+        (**self).traffic()
+    }
 }

@@ -26,10 +26,16 @@ impl Cost {
 /// Which launches go wrong, by their number from 0.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
+    /// The kernels do not build: there is no device at all.
+    pub no_build: bool,
     /// These fail and leave the device whole.
     pub failing: BTreeSet<u64>,
+    /// A copy of these fails and leaves the device whole.
+    pub failing_copy: BTreeSet<u64>,
     /// From this one on the device is lost.
     pub lost_from: Option<u64>,
+    /// This one does not end; it is given up after so long, and the device with it.
+    pub hangs: Option<(u64, Duration)>,
 }
 
 impl FaultPlan {
@@ -38,6 +44,8 @@ impl FaultPlan {
             Some(DeviceError::Lost("as planned".into()))
         } else if self.failing.contains(&number) {
             Some(DeviceError::Launch("as planned".into()))
+        } else if self.failing_copy.contains(&number) {
+            Some(DeviceError::Copy("as planned".into()))
         } else {
             None
         }
@@ -61,8 +69,13 @@ impl<J: Shadeable> SimulatedDevice<J> {
     /// A device with `slots` jobs in flight at most (at least one).
     ///
     /// # Errors
-    /// When a thread cannot be started.
-    pub fn new(slots: usize, cost: Cost, faults: FaultPlan) -> std::io::Result<Self> {
+    /// When a thread cannot be started, or as planned.
+    pub fn new(slots: usize, cost: Cost, faults: FaultPlan) -> Result<Self, DeviceError> {
+        if faults.no_build {
+            let (name, log) = ("simulated".into(), "as planned".into());
+            return Err(DeviceError::Build { name, log });
+        }
+        let failed = |error: std::io::Error| DeviceError::Absent(error.to_string());
         let (done_in, done) = channel();
         let slots = (0..slots.max(1))
             .map(|slot| {
@@ -70,10 +83,11 @@ impl<J: Shadeable> SimulatedDevice<J> {
                 let (done, faults) = (done_in.clone(), faults.clone());
                 let thread = std::thread::Builder::new()
                     .name(format!("sim-slot-{slot}"))
-                    .spawn(move || serve(slot, &jobs, &done, cost, &faults))?;
+                    .spawn(move || serve(slot, &jobs, &done, cost, &faults))
+                    .map_err(failed)?;
                 Ok((Some(jobs_in), thread))
             })
-            .collect::<std::io::Result<Vec<_>>>()?;
+            .collect::<Result<Vec<_>, DeviceError>>()?;
         Ok(Self { idle: (0..slots.len()).collect(), slots, done, launched: 0 })
     }
 }
@@ -88,14 +102,26 @@ fn serve<J: Shadeable>(
 ) {
     while let Ok((number, mut job)) = jobs.recv() {
         let begin = Instant::now();
-        let result = faults.fault(number).map_or_else(
-            || {
-                job.shade();
-                Ok(())
-            },
-            Err,
-        );
+        let is_hung = faults.hangs.is_some_and(|(hung, _)| number >= hung);
+        let result = if is_hung {
+            Ok(())
+        } else {
+            faults.fault(number).map_or_else(
+                || {
+                    job.shade();
+                    Ok(())
+                },
+                Err,
+            )
+        };
         let cost = cost.of(job.rows());
+        let result = match faults.hangs {
+            Some((hung, patience)) if number >= hung => {
+                std::thread::sleep(if number == hung { patience } else { Duration::ZERO });
+                Err(DeviceError::Hang(patience))
+            }
+            _ => result,
+        };
         if let Some(left) = cost.checked_sub(begin.elapsed()) {
             std::thread::sleep(left);
         }
@@ -114,10 +140,11 @@ impl<J: Shadeable> Device<J> for SimulatedDevice<J> {
         self.slots.len()
     }
 
-    fn launch(&mut self, job: J) -> Result<(), J> {
-        let Some(slot) = self.idle.pop() else { return Err(job) };
-        let Some(jobs) = &self.slots[slot].0 else { return Err(job) };
-        jobs.send((self.launched, job)).map_err(|e| e.0.1)?;
+    fn launch(&mut self, job: J) -> Result<(), (J, Option<DeviceError>)> {
+        let Some(slot) = self.idle.pop() else { return Err((job, None)) };
+        let Some(jobs) = &self.slots[slot].0 else { return Err((job, None)) };
+        jobs.send((self.launched, job))
+            .map_err(|e| (e.0.1, Some(DeviceError::Lost("its thread has ended".into()))))?;
         self.launched += 1;
         Ok(())
     }
@@ -171,7 +198,7 @@ mod tests {
         let mut device = device(FaultPlan::default());
         assert!(device.launch(Add(10, 200)).is_ok());
         assert!(device.launch(Add(20, 1)).is_ok());
-        assert_eq!(device.launch(Add(30, 1)).unwrap_err().0, 30);
+        assert_eq!(device.launch(Add(30, 1)).unwrap_err().0.0, 30);
         assert_eq!(device.in_flight(), 2);
         let (first, _) = device.retire(Duration::from_secs(10)).unwrap();
         let (second, _) = device.retire(Duration::from_secs(10)).unwrap();
@@ -181,10 +208,15 @@ mod tests {
 
     #[test]
     fn a_failing_job_comes_back_as_it_was() {
-        let faults = FaultPlan { failing: [0].into(), lost_from: Some(2) };
+        let faults = FaultPlan {
+            failing: [0].into(),
+            failing_copy: [2].into(),
+            lost_from: Some(4),
+            ..FaultPlan::default()
+        };
         let mut device = device(faults);
-        for expected in [10, 11, 10, 10] {
-            device.launch(Add(10, 1)).map_err(|_| ()).unwrap();
+        for expected in [10, 11, 10, 11, 10, 10] {
+            assert!(device.launch(Add(10, 1)).is_ok());
             let (job, result) = device.retire(Duration::from_secs(10)).unwrap();
             assert_eq!((job.0, result.is_ok()), (expected, expected == 11));
         }

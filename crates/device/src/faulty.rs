@@ -1,0 +1,203 @@
+//! A driver in which things go wrong as planned: for proving that no job is lost.
+//!
+//! It wraps any other. Calls are counted from 0 from the moment when the plan is set, so that opening
+//! a device does not count.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::DeviceError;
+use crate::driver::{Arguments, DeviceInfo, Driver, Event, Kernel, Memory, Program, Queue, Shape};
+
+/// Which call of each kind goes wrong; `None`: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// No program builds.
+    pub build: bool,
+    /// This upload fails.
+    pub upload: Option<u64>,
+    /// This launch fails.
+    pub launch: Option<u64>,
+    /// This download fails.
+    pub download: Option<u64>,
+    /// From this look at an event on the context is gone.
+    pub lost: Option<u64>,
+    /// From this look at an event on nothing is ever done.
+    pub hang: Option<u64>,
+    /// No event is reached earlier than this after it was enqueued: jobs pile up.
+    pub slow: Option<Duration>,
+    /// Calls of each kind before this many do not count: those of setting up.
+    pub after_launches: u64,
+}
+
+/// See the module.
+pub struct Faulty {
+    inner: Box<dyn Driver>,
+    faults: Faults,
+    launches: u64,
+    uploads: u64,
+    downloads: u64,
+    looks: u64,
+    enqueued: HashMap<Event, Instant>,
+}
+
+impl Faulty {
+    /// `inner` with `faults`.
+    pub fn new(inner: Box<dyn Driver>, faults: Faults) -> Self {
+        Self {
+            inner,
+            faults,
+            launches: 0,
+            uploads: 0,
+            downloads: 0,
+            looks: 0,
+            enqueued: HashMap::new(),
+        }
+    }
+
+    /// Whether this call of its kind is the one; none is while the device is being set up.
+    fn strikes(launches: u64, after: u64, count: &mut u64, at: Option<u64>) -> bool {
+        if launches < after {
+            return false;
+        }
+        let number = *count;
+        *count += 1;
+        at == Some(number)
+    }
+}
+
+fn planned() -> String {
+    "as planned".into()
+}
+
+impl Driver for Faulty {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn build(&mut self, program: &Program, names: &[&str]) -> Result<Vec<Kernel>, DeviceError> {
+        if self.faults.build {
+            return Err(DeviceError::Build { name: program.name.clone(), log: planned() });
+        }
+        self.inner.build(program, names)
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<Memory, DeviceError> {
+        self.inner.allocate(bytes)
+    }
+
+    fn free(&mut self, memory: Memory) {
+        self.inner.free(memory);
+    }
+
+    fn queue(&mut self) -> Result<Queue, DeviceError> {
+        self.inner.queue()
+    }
+
+    // SAFETY: the conditions are the trait's; they are passed on.
+    unsafe fn upload(
+        &mut self,
+        queue: Queue,
+        bytes: *const [u8],
+        to: Memory,
+        at: usize,
+    ) -> Result<(), DeviceError> {
+        let faults = self.faults;
+        if Self::strikes(self.launches, faults.after_launches, &mut self.uploads, faults.upload) {
+            return Err(DeviceError::Copy(planned()));
+        }
+        // SAFETY: the caller's.
+        unsafe { self.inner.upload(queue, bytes, to, at) }
+    }
+
+    // SAFETY: as above.
+    unsafe fn download(
+        &mut self,
+        queue: Queue,
+        from: Memory,
+        at: usize,
+        to: *mut [u8],
+    ) -> Result<(), DeviceError> {
+        let faults = self.faults;
+        if Self::strikes(self.launches, faults.after_launches, &mut self.downloads, faults.download)
+        {
+            return Err(DeviceError::Copy(planned()));
+        }
+        // SAFETY: the caller's.
+        unsafe { self.inner.download(queue, from, at, to) }
+    }
+
+    fn copy(
+        &mut self,
+        queue: Queue,
+        from: (Memory, usize),
+        to: (Memory, usize),
+        bytes: usize,
+    ) -> Result<(), DeviceError> {
+        self.inner.copy(queue, from, to, bytes)
+    }
+
+    fn launch(
+        &mut self,
+        queue: Queue,
+        kernel: Kernel,
+        shape: Shape,
+        arguments: &Arguments,
+    ) -> Result<(), DeviceError> {
+        let number = self.launches;
+        self.launches += 1;
+        let after = self.faults.after_launches;
+        if number >= after && self.faults.launch == Some(number - after) {
+            return Err(DeviceError::Launch(planned()));
+        }
+        self.inner.launch(queue, kernel, shape, arguments)
+    }
+
+    fn event(&mut self, queue: Queue) -> Result<Event, DeviceError> {
+        let event = self.inner.event(queue)?;
+        self.enqueued.insert(event, Instant::now());
+        Ok(event)
+    }
+
+    fn is_done(&mut self, event: Event) -> Result<bool, DeviceError> {
+        if self.launches >= self.faults.after_launches {
+            let number = self.looks;
+            self.looks += 1;
+            if self.faults.lost.is_some_and(|at| number >= at) {
+                return Err(DeviceError::Lost(planned()));
+            }
+            if self.faults.hang.is_some_and(|at| number >= at) {
+                return Ok(false);
+            }
+        }
+        let too_early = match (self.faults.slow, self.enqueued.get(&event)) {
+            (Some(slow), Some(since)) => since.elapsed() < slow,
+            _ => false,
+        };
+        let done = !too_early && self.inner.is_done(event)?;
+        if done {
+            self.enqueued.remove(&event);
+        }
+        Ok(done)
+    }
+
+    fn wait_for(&mut self, queue: Queue, event: Event) -> Result<(), DeviceError> {
+        self.inner.wait_for(queue, event)
+    }
+
+    // SAFETY: as above.
+    unsafe fn register(&mut self, memory: *mut [u8]) -> Result<Option<Memory>, DeviceError> {
+        // SAFETY: the caller's.
+        unsafe { self.inner.register(memory) }
+    }
+
+    // SAFETY: as above.
+    unsafe fn share(&mut self, memory: *mut [u8]) -> Result<Option<Memory>, DeviceError> {
+        // SAFETY: the caller's.
+        unsafe { self.inner.share(memory) }
+    }
+
+    fn unregister(&mut self, start: *mut u8) -> Result<(), DeviceError> {
+        self.inner.unregister(start)
+    }
+}

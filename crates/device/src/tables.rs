@@ -1,0 +1,372 @@
+//! One version of all tables on a device, while traffic flows.
+//!
+//! The host keeps two copies of its tables and changes the one that nobody reads (`lookup::versions`).
+//! A device does the same with two images. The first job of a new version finds the image that is not
+//! the newest, lets the device wait until the jobs that use it have ended, and brings it up to date by
+//! the changes since its own version; later jobs of that version use it as it is. A launch gets one
+//! image, so it never mixes versions, and nothing waits on the host.
+//!
+//! The form of an image is [`kernels::image`]'s. A region has slack behind it, to grow in place. Where the changes are no longer known, outgrow the
+//! slack, or are more work than a copy, the whole image is sent.
+//!
+//! Threads: belongs to its accelerator.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use kernels::Spec;
+use kernels::image::{ImageLayout, Patches};
+
+use crate::DeviceError;
+use crate::driver::{Arguments, Driver, Event, Kernel, Memory, Program, Queue, Shape};
+
+/// Words of changes beyond which a whole image is sent: a list of them takes as long then.
+const CHANGED_WORDS_MAX: usize = 8 << 20;
+
+/// A change of one region. Offsets and counts are in words of 4 bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// Sets words from `at` on; beyond the end it lengthens the region.
+    Write {
+        /// First word.
+        at: usize,
+        /// What is written there.
+        words: &'a [u32],
+    },
+    /// Sets `count` words from `at` on to `value`.
+    Fill {
+        /// First word.
+        at: usize,
+        /// Number of words.
+        count: usize,
+        /// What each becomes.
+        value: u32,
+    },
+    /// Lengthens the region to this many words; the new ones are zero.
+    Grow(usize),
+    /// Replaces the region.
+    Replace(&'a [u32]),
+}
+
+/// Where images come from.
+pub trait TableSource<T>: Send {
+    /// All regions of `tables`, at most [`kernels::image::REGIONS_MAX`]; none where kernels need no tables.
+    fn regions<'a>(&self, tables: &'a T) -> Vec<Cow<'a, [u32]>>;
+
+    /// Hands every change between two versions to `change`, by region, in order; `false` if they are
+    /// not known any more (some may have been handed out then).
+    fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool;
+}
+
+/// For kernels without tables.
+#[derive(Clone, Copy, Debug)]
+pub struct NoTables;
+
+impl<T> TableSource<T> for NoTables {
+    fn regions<'a>(&self, _: &'a T) -> Vec<Cow<'a, [u32]>> {
+        Vec::new()
+    }
+    fn changes(&self, _: u64, _: u64, _: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+        false
+    }
+}
+
+struct Image {
+    memory: Memory,
+    /// Bytes of `memory`.
+    bytes: usize,
+    layout: ImageLayout,
+    version: Option<u64>,
+    /// Changes under way, and the list that is read meanwhile.
+    ready: Option<(Event, Vec<u32>)>,
+}
+
+/// Both images.
+pub(crate) struct Images<T> {
+    source: Box<dyn TableSource<T>>,
+    images: [Option<Image>; 2],
+    newest: usize,
+    queue: Queue,
+    /// The kernel that applies a list of changes, and the work items of its groups.
+    patch: (Kernel, u32),
+    /// Where lists of changes go, and how many bytes there is room for.
+    list: Option<(Memory, usize)>,
+    patches: Patches,
+    sent_bytes: u64,
+    sent_images: u64,
+}
+
+impl<T> Images<T> {
+    /// # Errors
+    /// Whatever the driver refuses.
+    pub(crate) fn new(
+        source: Box<dyn TableSource<T>>,
+        driver: &mut dyn Driver,
+    ) -> Result<Self, DeviceError> {
+        let queue = driver.queue()?;
+        let spec = Spec::new("patch", &["patch"], &[]);
+        let program = Program {
+            name: "patch".into(),
+            source: kernels::source(&spec),
+            defines: Vec::new(),
+            ptx: None,
+        };
+        let kernel = driver.build(&program, &["patch"])?[0];
+        Ok(Self {
+            source,
+            images: [None, None],
+            newest: 0,
+            queue,
+            patch: (kernel, spec.group_items),
+            list: None,
+            patches: Patches::new(),
+            sent_bytes: 0,
+            sent_images: 0,
+        })
+    }
+
+    /// Bytes sent, and how often a whole image was.
+    pub(crate) fn sent(&self) -> (u64, u64) {
+        (self.sent_bytes, self.sent_images)
+    }
+
+    pub(crate) fn memory(&self, image: usize) -> Option<Memory> {
+        self.images[image].as_ref().map(|image| image.memory)
+    }
+
+    /// The image of `version`, for a launch on `queue`; `None` where kernels need no tables. `users`
+    /// are the events of the jobs in flight that use an image.
+    pub(crate) fn bring(
+        &mut self,
+        driver: &mut dyn Driver,
+        tables: &T,
+        version: u64,
+        queue: Queue,
+        users: &dyn Fn(usize) -> Vec<Event>,
+        patience: Duration,
+    ) -> Result<Option<usize>, DeviceError> {
+        for image in self.images.iter_mut().flatten() {
+            if let Some((event, _)) = &image.ready
+                && driver.is_done(*event)?
+            {
+                image.ready = None;
+            }
+        }
+        let is_it =
+            |image: &Option<Image>| image.as_ref().is_some_and(|i| i.version == Some(version));
+        let found = match self.images.iter().position(is_it) {
+            Some(found) => found,
+            None => {
+                let regions = self.source.regions(tables);
+                if regions.is_empty() {
+                    return Ok(None);
+                }
+                let other = 1 - self.newest;
+                for event in users(other) {
+                    driver.wait_for(self.queue, event)?;
+                }
+                // What an earlier update still sends must be there before this one.
+                let from = self.images[other].as_ref().and_then(|image| image.version);
+                let is_patched = match from {
+                    Some(from) => self.patch(driver, other, from, version, patience)?,
+                    None => false,
+                };
+                if !is_patched {
+                    self.send_whole(driver, other, &regions, version, patience)?;
+                }
+                self.newest = other;
+                other
+            }
+        };
+        if let Some(Image { ready: Some((event, _)), .. }) = &self.images[found] {
+            driver.wait_for(queue, *event)?;
+        }
+        Ok(Some(found))
+    }
+
+    /// Brings an image from one version to another by the changes; `false` if a copy is better.
+    fn patch(
+        &mut self,
+        driver: &mut dyn Driver,
+        at: usize,
+        from: u64,
+        to: u64,
+        patience: Duration,
+    ) -> Result<bool, DeviceError> {
+        let Some(image) = &mut self.images[at] else { return Ok(false) };
+        let mut layout = image.layout.clone();
+        let patches = &mut self.patches;
+        patches.clear();
+        let mut fits = true;
+        let known = self.source.changes(from, to, &mut |region, change| {
+            fits = fits && region < layout.len() && add(patches, &mut layout, region, &change);
+        });
+        if !known || !fits || patches.list_words() > CHANGED_WORDS_MAX {
+            return Ok(false);
+        }
+        if let Some((event, _)) = &image.ready
+            && !driver.wait(*event, patience)?
+        {
+            return Err(DeviceError::Hang(patience));
+        }
+        image.ready = None;
+        image.version = None; // until all of it is on its way
+        for region in 0..layout.len() {
+            patches.set_len(region, layout.region(region).len_words);
+        }
+        patches.set_version(to);
+        let mut list = Vec::new();
+        patches.list(image.bytes / 4, &mut list);
+        image.layout = layout;
+        let bytes = size_of_val(&*list);
+        let memory = match self.list {
+            Some((memory, room)) if room >= bytes => memory,
+            old => {
+                if let Some((memory, _)) = old {
+                    // The other image's changes may still be read from there.
+                    let event = driver.event(self.queue)?;
+                    if !driver.wait(event, patience)? {
+                        return Err(DeviceError::Hang(patience));
+                    }
+                    driver.free(memory);
+                }
+                let room = bytes.next_power_of_two().max(1 << 16);
+                let memory = driver.allocate(room)?;
+                self.list.insert((memory, room)).0
+            }
+        };
+        let words = as_bytes(&list);
+        let groups = u32::try_from(patches.records()).unwrap_or(u32::MAX).clamp(1, 65_535);
+        let shape = Shape { groups, items: self.patch.1 };
+        let arguments = Arguments {
+            arena: memory,
+            payload: memory,
+            tables: image.memory,
+            state: memory,
+            job: 0,
+        };
+        // SAFETY: the list is kept in `ready` until the event behind the copy is done; if a step in
+        // between fails, it is kept for good.
+        let sent = unsafe { driver.upload(self.queue, &raw const *words, memory, 0) }
+            .and_then(|()| driver.launch(self.queue, self.patch.0, shape, &arguments))
+            .and_then(|()| driver.event(self.queue));
+        self.sent_bytes += bytes as u64;
+        match sent {
+            Ok(event) => image.ready = Some((event, list)),
+            Err(error) => {
+                std::mem::forget(list);
+                return Err(error);
+            }
+        }
+        image.version = Some(to);
+        Ok(true)
+    }
+
+    fn send_whole(
+        &mut self,
+        driver: &mut dyn Driver,
+        at: usize,
+        regions: &[Cow<'_, [u32]>],
+        version: u64,
+        patience: Duration,
+    ) -> Result<(), DeviceError> {
+        // A quarter of slack, and 16 KB at least.
+        let room = |len: usize| len + (len / 4).max(4096);
+        let lens: Vec<_> = regions.iter().map(|r| (r.len(), room(r.len()))).collect();
+        let layout = ImageLayout::new(&lens);
+        let bytes = layout.bytes();
+        let image = match &mut self.images[at] {
+            Some(image) if image.bytes >= bytes => {
+                image.version = None;
+                image
+            }
+            old => {
+                if let Some(image) = old.take() {
+                    // Jobs that use it must be over before it goes.
+                    let event = driver.event(self.queue)?;
+                    if !driver.wait(event, patience)? {
+                        return Err(DeviceError::Hang(patience));
+                    }
+                    driver.free(image.memory);
+                }
+                let memory = driver.allocate(bytes)?;
+                let layout = layout.clone();
+                old.insert(Image { memory, bytes, layout, version: None, ready: None })
+            }
+        };
+        image.layout = layout;
+        let head = image.layout.header(version).to_vec();
+        let places: Vec<_> =
+            (0..regions.len()).map(|i| 4 * image.layout.region(i).offset_words).collect();
+        let parts = places.into_iter().zip(regions).map(|(place, words)| (place, &**words));
+        for (place, words) in std::iter::once((0, &head[..])).chain(parts) {
+            let bytes = as_bytes(words);
+            // SAFETY: this function waits below until the copies are done; where that fails the
+            // device is given up by the caller, whose tables outlive it (they are pinned by its job)
+            // but for `head`, which is forgotten.
+            unsafe { driver.upload(self.queue, &raw const *bytes, image.memory, place) }?;
+            self.sent_bytes += bytes.len() as u64;
+        }
+        let event = driver.event(self.queue)?;
+        if !driver.wait(event, patience)? {
+            std::mem::forget(head);
+            return Err(DeviceError::Hang(patience));
+        }
+        image.version = Some(version);
+        image.ready = None;
+        self.sent_images += 1;
+        Ok(())
+    }
+}
+
+/// Adds the change of a region to the list; `false` if the region has no room for it.
+fn add(
+    patches: &mut Patches,
+    layout: &mut ImageLayout,
+    region: usize,
+    change: &Change<'_>,
+) -> bool {
+    let place = layout.region(region).offset_words;
+    match *change {
+        Change::Write { at, words } => {
+            if !lengthen(patches, layout, region, at + words.len()) {
+                return false;
+            }
+            patches.write(place + at, words);
+        }
+        Change::Fill { at, count, value } => {
+            if !lengthen(patches, layout, region, at + count) {
+                return false;
+            }
+            patches.fill(place + at, count, value);
+        }
+        Change::Grow(len) => return lengthen(patches, layout, region, len.next_multiple_of(16)),
+        Change::Replace(words) => {
+            let len = words.len().next_multiple_of(16).max(16);
+            if !layout.resize(region, len) {
+                return false;
+            }
+            patches.fill(place, len, 0);
+            patches.write(place, words);
+        }
+    }
+    true
+}
+
+/// Makes a region at least `len` words long, the new ones zero.
+fn lengthen(patches: &mut Patches, layout: &mut ImageLayout, region: usize, len: usize) -> bool {
+    let old = layout.region(region);
+    if len <= old.len_words {
+        return true;
+    }
+    if !layout.resize(region, len) {
+        return false;
+    }
+    patches.fill(old.offset_words + old.len_words, len - old.len_words, 0);
+    true
+}
+
+fn as_bytes(words: &[u32]) -> &[u8] {
+    // SAFETY: the words are initialised, and `u8` has no alignment to miss.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}

@@ -1,0 +1,6 @@
+//! The OpenCL driver on PoCL, which runs kernels on the CPU.
+
+mod cache;
+mod driver;
+mod fixture;
+mod measure;
