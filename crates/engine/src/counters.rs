@@ -86,6 +86,14 @@ pub struct WorkerCounters {
     pub chunks: Counter,
     /// Chunks handed to a master.
     pub chunks_to_device: Counter,
+    /// Whether chunks go to the device now, by the balance: 0 or 1.
+    pub on_device: Counter,
+    /// How full bursts are, percent.
+    pub fill_percent: Counter,
+    /// Nanoseconds a row of the shades that a device could do, on this core; 0: not known.
+    pub cpu_row_ns: Counter,
+    /// Times a shard of state moved between this worker and the device.
+    pub shard_moves: Counter,
     /// Turns of the loop that found work.
     pub busy_turns: Counter,
     /// Turns that found none.
@@ -112,6 +120,10 @@ impl WorkerCounters {
             emitted: Counter::default(),
             chunks: Counter::default(),
             chunks_to_device: Counter::default(),
+            on_device: Counter::default(),
+            fill_percent: Counter::default(),
+            cpu_row_ns: Counter::default(),
+            shard_moves: Counter::default(),
             busy_turns: Counter::default(),
             idle_turns: Counter::default(),
             sleeps: Counter::default(),

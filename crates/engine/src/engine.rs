@@ -8,14 +8,18 @@ use std::time::{Duration, Instant};
 
 use chunk::{CHUNK_PACKETS_MAX, Depot, DropReason, Layout, Pool};
 use crossbeam_queue::ArrayQueue;
-use device::{Cost, DeviceError, FaultPlan, SimulatedDevice};
+use device::accelerator::{self, Accelerator, Traffic};
+use device::driver::Driver;
+use device::tables::TableSource;
+use device::{Cost, Device, DeviceError, FaultPlan, SimulatedDevice};
 
 use crate::balance::{Balance, Policy};
 use crate::counters::WorkerCounters;
+use crate::flight::Job;
 use crate::hooks::Hooks;
-use crate::master::{Master, MasterCounters, MasterLink};
+use crate::master::{Master, MasterLink};
 use crate::ring::Bell;
-use crate::stage::{Segment, Stage, Versions, segments};
+use crate::stage::{Segment, Stage, Versions, segment_program, segments};
 use crate::worker::{
     DropSink, ErrorSink, Parts, RING_PACKETS, RxSlot, TxSlot, Worker, segment_shaders,
 };
@@ -38,19 +42,36 @@ pub struct WorkerSpec<V: Versions> {
     pub on_drop: Option<DropSink>,
 }
 
-/// The simulated device and how it is used.
-#[derive(Clone, Debug)]
-pub struct SimulatedSpec {
+/// A device and how it is used.
+pub struct DeviceSpec<T> {
+    /// Which one.
+    pub kind: DeviceKind<T>,
     /// Jobs in flight at most.
     pub slots: usize,
     /// Rows of a job at most.
     pub rows: usize,
-    /// What a job costs.
-    pub cost: Cost,
-    /// Which launches go wrong.
-    pub faults: FaultPlan,
     /// Which chunks go there.
     pub policy: Policy,
+}
+
+/// What stands behind a device.
+pub enum DeviceKind<T> {
+    /// The simulated one: the CPU's shade on threads of its own.
+    Simulated {
+        /// What a job costs.
+        cost: Cost,
+        /// Which launches go wrong.
+        faults: FaultPlan,
+    },
+    /// Kernels on a real one.
+    Driver {
+        /// The device, opened.
+        driver: Box<dyn Driver>,
+        /// Where its copies of the tables come from.
+        tables: Box<dyn TableSource<T>>,
+        /// How it is set up; `slots` is taken from the [`DeviceSpec`].
+        options: accelerator::Options,
+    },
 }
 
 /// What an engine is built from.
@@ -65,8 +86,11 @@ pub struct EngineSpec<V: Versions> {
     pub chunk_packets: usize,
     /// Chunks in flight at each worker at most.
     pub chunks: usize,
-    /// Shade on the simulated device as well.
-    pub simulated: Option<SimulatedSpec>,
+    /// Shade on a device as well.
+    pub device: Option<DeviceSpec<V::Tables>>,
+    /// A chunk waits until it is full, but not so long that a packet would be under way for longer
+    /// than this (GSwitch §5). `None`: a burst leaves at once.
+    pub max_delay: Option<Duration>,
     /// Take time from the packets: offline.
     pub packet_time: bool,
     /// Stop by itself once every source is finished.
@@ -117,17 +141,29 @@ pub struct EngineView {
     master: Option<Box<dyn Fn() -> MasterView + Send + Sync>>,
 }
 
-/// Counters of the master, read at one time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What the master and its device did, read at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MasterView {
+    /// The device's name.
+    pub device: String,
     /// Jobs launched.
     pub jobs: u64,
     /// Packets in them.
     pub packets: u64,
     /// Jobs done again on the CPU.
     pub failed: u64,
+    /// Jobs in flight now.
+    pub in_flight: u64,
     /// Most jobs in flight at a time.
     pub in_flight_max: u64,
+    /// Whether the device is used no more.
+    pub is_lost: bool,
+    /// Nanoseconds a row between the ends of jobs; 0 before the first.
+    pub row_ns: f64,
+    /// How long a chunk is away, nanoseconds; 0 before the first.
+    pub away_ns: u64,
+    /// What travelled.
+    pub traffic: Traffic,
 }
 
 /// Sums over all workers, of one stage.
@@ -212,8 +248,26 @@ impl<V: Versions> Engine<V> {
             return Err(EngineError::Spec("the workers' pipelines differ"));
         }
         let n = spec.workers.len();
-        let segments: Arc<[Segment]> = segments(&first.stages).into();
-        let shaders = segment_shaders(&first.stages, &segments);
+        let mut cut = segments(&first.stages);
+        let mut programs: Vec<_> = cut
+            .iter()
+            .map(|segment| match (&spec.device, segment.on_device) {
+                (Some(DeviceSpec { kind: DeviceKind::Driver { .. }, .. }), true) => {
+                    segment_program(&first.stages, *segment, spec.layout.columns())
+                }
+                _ => None,
+            })
+            .collect();
+        let is_real =
+            matches!(&spec.device, Some(DeviceSpec { kind: DeviceKind::Driver { .. }, .. }));
+        for (segment, program) in cut.iter_mut().zip(&programs) {
+            // The simulated device runs its jobs side by side on the host's own state: it has no order
+            // to keep state in.
+            segment.on_device &= if is_real { program.is_some() } else { !segment.has_state };
+        }
+        let segments: Arc<[Segment]> = cut.into();
+        let of_worker = |w: &WorkerSpec<V>| segment_shaders(&w.stages, &segments);
+        let shaders = spec.workers.iter().map(of_worker).collect();
         let chunks = spec.chunks.max(2);
         let bells = (0..n).map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?;
         let returns: Vec<_> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
@@ -221,21 +275,41 @@ impl<V: Versions> Engine<V> {
         let abort = Arc::new(AtomicBool::new(false));
         let hooks = Arc::new(Hooks::default());
 
-        let master = match &spec.simulated {
-            None => None,
-            Some(sim) => {
-                let layout = Layout::new(spec.layout.columns(), sim.rows.max(CHUNK_PACKETS_MAX));
-                let ends = returns.iter().cloned().zip(bells.iter().cloned()).collect();
-                let link = MasterLink::new(&layout, sim.slots + 2, ends, n * chunks)?;
-                let link = Arc::new(link);
-                let device = SimulatedDevice::new(sim.slots, sim.cost, sim.faults.clone())?;
-                let master = Master::new(link.clone(), device, shaders, spec.on_device_error);
-                let thread = std::thread::Builder::new()
-                    .name("master-sim".into())
-                    .spawn(move || master.run())?;
-                Some((link, thread))
+        let mut report = spec.on_device_error;
+        let policy = spec.device.as_ref().map_or(Policy::Cpu, |device| device.policy);
+        let mut master = None;
+        if let Some(device) = spec.device {
+            let rows = device.rows.max(CHUNK_PACKETS_MAX);
+            let layout = Layout::new(spec.layout.columns(), rows);
+            let ends = returns.iter().cloned().zip(bells.iter().cloned()).collect();
+            let link = MasterLink::new(&layout, device.slots + 2, ends, n * chunks, n)?;
+            let link = Arc::new(link);
+            let opened: Result<Box<dyn Device<Job<V>>>, DeviceError> = match device.kind {
+                DeviceKind::Simulated { cost, faults } => {
+                    SimulatedDevice::new(device.slots, cost, faults).map(|d| Box::new(d) as Box<_>)
+                }
+                DeviceKind::Driver { driver, tables, options } => {
+                    let options = accelerator::Options { slots: device.slots, ..options };
+                    let programs = std::mem::take(&mut programs);
+                    let arenas = link.arenas();
+                    let region = Some(spec.depot.region());
+                    Accelerator::new(driver, layout, programs, tables, arenas, region, options)
+                        .map(|d| Box::new(d) as Box<_>)
+                }
+            };
+            match opened {
+                Ok(device) => {
+                    let name = device.name();
+                    let side = Master::new(link.clone(), device, shaders, segments.clone(), report);
+                    let thread = std::thread::Builder::new()
+                        .name("master".into())
+                        .spawn(move || side.run())?;
+                    master = Some((link, thread, name));
+                }
+                // A device that does not come up is no reason not to start: the CPU shades.
+                Err(error) => report(&error),
             }
-        };
+        }
         let view = Arc::new(EngineView {
             workers: (0..n).map(|_| Arc::new(WorkerCounters::new(names.len()))).collect(),
             stages: names,
@@ -243,9 +317,9 @@ impl<V: Versions> Engine<V> {
             hooks: hooks.clone(),
             cpus: spec.workers.iter().map(|w| w.cpu).collect(),
             base: Mutex::new(Vec::new()),
-            master: master.as_ref().map(|(link, _)| {
-                let link = link.clone();
-                Box::new(move || MasterView::of(&link.counters)) as Box<_>
+            master: master.as_ref().map(|(link, _, name)| {
+                let (link, name) = (link.clone(), name.clone());
+                Box::new(move || MasterView::of(&name, &link)) as Box<_>
             }),
         });
 
@@ -264,7 +338,6 @@ impl<V: Versions> Engine<V> {
             }
         }
         let quiet_workers = Arc::new(AtomicUsize::new(0));
-        let policy = spec.simulated.as_ref().map_or(Policy::Cpu, |sim| sim.policy);
         let mut workers = Vec::new();
         for (i, (worker, (rings_in, rings_out))) in
             spec.workers.into_iter().zip(rings_in.into_iter().zip(rings_out)).enumerate()
@@ -283,9 +356,10 @@ impl<V: Versions> Engine<V> {
                 rings_in,
                 rings_out,
                 bell: bells[i].clone(),
-                master: master.as_ref().map(|(link, _)| link.clone()),
+                master: master.as_ref().map(|(link, ..)| link.clone()),
                 returns: returns[i].clone(),
-                balance: Balance::new(policy),
+                balance: Balance::new(policy, spec.max_delay),
+                max_delay: spec.max_delay.unwrap_or_default(),
                 counters: view.workers[i].clone(),
                 hooks: hooks.clone(),
                 on_drop: worker.on_drop,
@@ -308,6 +382,7 @@ impl<V: Versions> Engine<V> {
                 })?;
             workers.push(thread);
         }
+        let master = master.map(|(link, thread, _)| (link, thread));
         Ok(Self { workers, master, bells, stop, abort, view, depot: spec.depot })
     }
 
@@ -370,12 +445,19 @@ impl<V: Versions> Engine<V> {
 }
 
 impl MasterView {
-    fn of(counters: &MasterCounters) -> Self {
+    fn of<V: Versions>(device: &str, link: &MasterLink<V>) -> Self {
+        let counters = &link.counters;
         Self {
+            device: device.to_owned(),
             jobs: counters.jobs.load(Ordering::Relaxed),
             packets: counters.packets.load(Ordering::Relaxed),
             failed: counters.failed.load(Ordering::Relaxed),
+            in_flight: counters.in_flight.load(Ordering::Relaxed),
             in_flight_max: counters.in_flight_max.load(Ordering::Relaxed),
+            is_lost: link.is_lost.load(Ordering::Relaxed),
+            row_ns: link.cost.row_ns().unwrap_or(0.0),
+            away_ns: link.cost.away().map_or(0, |away| away.as_nanos() as u64),
+            traffic: *counters.traffic.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 }

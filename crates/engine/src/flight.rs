@@ -3,9 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use chunk::{Chunk, Rows};
+use std::time::Instant;
+
+use chunk::{Chunk, Packet, Rows};
 use crossbeam_queue::ArrayQueue;
 use device::Shadeable;
+use device::accelerator::Offload;
 
 use crate::stage::{Segment, Shade, Versions};
 
@@ -25,6 +28,12 @@ pub(crate) struct Flight<V: Versions> {
     pub(crate) pin: Option<V::Pin>,
     /// The segment it is in.
     pub(crate) segment: usize,
+    /// It is the first of its shard since that moved to the device: the state goes along.
+    pub(crate) moves_state: bool,
+    /// When it was begun, where that is measured.
+    pub(crate) begun: Option<Instant>,
+    /// When it was handed to a master.
+    pub(crate) handed: Instant,
     /// The trace that one of its packets has.
     pub(crate) traced: Vec<Traced>,
 }
@@ -44,6 +53,9 @@ impl<V: Versions> Flight<V> {
             before: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             pin: None,
             segment: 0,
+            moves_state: false,
+            begun: None,
+            handed: Instant::now(),
             traced: Vec::new(),
         }
     }
@@ -64,7 +76,7 @@ impl<V: Versions> Flight<V> {
     pub(crate) fn shade(&mut self, shaders: &[Arc<dyn Shade<V::Tables>>]) {
         let Some(pin) = &self.pin else { return };
         for shader in shaders {
-            shader.shade(&mut self.chunk.rows, pin);
+            shader.shade_packets(&mut self.chunk.rows, &mut self.chunk.packets, pin);
         }
     }
 }
@@ -72,11 +84,26 @@ impl<V: Versions> Flight<V> {
 /// Chunks of several workers, in one arena, of one version of the tables, to be shaded by one launch.
 pub(crate) struct Job<V: Versions> {
     pub(crate) number: u64,
+    /// The segment of all its chunks.
+    pub(crate) segment: usize,
+    /// Whose state it works on, where its segment has any.
+    pub(crate) shard: Option<u16>,
+    /// When it was launched.
+    pub(crate) launched: Instant,
     pub(crate) flights: Vec<Box<Flight<V>>>,
     pub(crate) shaders: Shaders<V::Tables>,
 }
 
 impl<V: Versions> Job<V> {
+    /// Tells the shades that their device has done the job.
+    pub(crate) fn retired(&mut self) {
+        for flight in &mut self.flights {
+            for shader in self.shaders.iter() {
+                shader.retired(&mut flight.chunk.rows);
+            }
+        }
+    }
+
     /// Does on this thread what the device failed to do.
     pub(crate) fn redo(&mut self) {
         for flight in &mut self.flights {
@@ -95,6 +122,34 @@ impl<V: Versions> Shadeable for Job<V> {
         for flight in &mut self.flights {
             flight.shade(&self.shaders);
         }
+    }
+}
+
+impl<V: Versions> Offload for Job<V> {
+    type Tables = V::Tables;
+
+    fn segment(&self) -> usize {
+        self.segment
+    }
+
+    fn tables(&self) -> Option<(&V::Tables, u64)> {
+        let pin = self.flights.first()?.pin.as_ref()?;
+        Some((&**pin, V::number(pin)))
+    }
+
+    fn parts(&mut self, part: &mut dyn FnMut(&mut Rows)) {
+        self.flights.iter_mut().for_each(|flight| part(&mut flight.chunk.rows));
+    }
+
+    fn packets(&mut self, packet: &mut dyn FnMut(&mut Packet)) {
+        self.flights.iter_mut().flat_map(|flight| &mut flight.chunk.packets).for_each(packet);
+    }
+
+    fn state(&mut self) -> (usize, Option<Vec<u8>>) {
+        let shard = self.shard.map_or(0, usize::from);
+        let moves = self.flights.iter_mut().any(|f| std::mem::take(&mut f.moves_state));
+        let content = moves.then(|| self.shaders.iter().map(|s| s.state()).find(|s| !s.is_empty()));
+        (shard, content.flatten())
     }
 }
 

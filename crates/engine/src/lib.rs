@@ -25,11 +25,12 @@ mod ring;
 mod stage;
 mod worker;
 
-pub use balance::Policy;
+pub use balance::{Auto, DeviceCost, Policy, Side};
 pub use counters::{Counter, QueueCounters, StageCounters, WorkerCounters};
 pub use engine::{
-    Engine, EngineError, EngineSpec, EngineView, MasterView, SimulatedSpec, StageTotals, WorkerSpec,
+    DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, EngineView, MasterView, StageTotals,
+    WorkerSpec,
 };
 pub use hooks::{Capture, CapturePoint, CapturedFrame, FrameFilter, HookGuard, Hooks, Trace};
-pub use stage::{Context, Segment, Shade, Stage, Versions, segments};
+pub use stage::{Context, KernelForm, Segment, Shade, Stage, Versions, segments};
 pub use worker::{DropSink, ErrorSink, MARK_FROM_HOST, RxSlot, SpreadHash, TxSlot};

@@ -11,18 +11,23 @@
 //!
 //! Threads: one per device. Workers meet it only in arenas and two kinds of queues.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chunk::{Arena, Layout, Rows};
 use crossbeam_queue::ArrayQueue;
+use device::accelerator::Traffic;
 use device::{Device, DeviceError};
 
+use crate::balance::DeviceCost;
 use crate::flight::{Flight, Job, Returns, Shaders};
 use crate::ring::Bell;
-use crate::stage::Versions;
+use crate::stage::{Segment, Versions};
+
+/// Failed jobs after which a device is used no more.
+const FAILURES_MAX: u32 = 64;
 
 /// What workers share with a master.
 pub(crate) struct MasterLink<V: Versions> {
@@ -32,6 +37,12 @@ pub(crate) struct MasterLink<V: Versions> {
     pub(crate) bell: Bell,
     pub(crate) returns: Vec<(Returns<V>, Bell)>,
     pub(crate) counters: MasterCounters,
+    /// What the device costs, for the workers' balance.
+    pub(crate) cost: DeviceCost,
+    /// Whether the device is gone for good.
+    pub(crate) is_lost: AtomicBool,
+    /// By worker: whether the device's copy of its shard is out of step, because a job of it failed.
+    pub(crate) is_stale: Vec<AtomicBool>,
     pub(crate) stop: AtomicBool,
 }
 
@@ -44,6 +55,10 @@ pub(crate) struct MasterCounters {
     pub(crate) packets: AtomicU64,
     /// Jobs that the device did not do and the CPU did.
     pub(crate) failed: AtomicU64,
+    /// What travelled.
+    pub(crate) traffic: Mutex<Traffic>,
+    /// Jobs in flight now.
+    pub(crate) in_flight: AtomicU64,
     /// Most jobs in flight at a time.
     pub(crate) in_flight_max: AtomicU64,
 }
@@ -54,6 +69,7 @@ impl<V: Versions> MasterLink<V> {
         arenas: usize,
         returns: Vec<(Returns<V>, Bell)>,
         chunks: usize,
+        workers: usize,
     ) -> std::io::Result<Self> {
         Ok(Self {
             arenas: (0..arenas.max(2)).map(|_| Arena::new(layout.clone())).collect(),
@@ -62,12 +78,24 @@ impl<V: Versions> MasterLink<V> {
             bell: Bell::new()?,
             returns,
             counters: MasterCounters::default(),
+            cost: DeviceCost::default(),
+            is_lost: AtomicBool::new(false),
+            is_stale: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             stop: AtomicBool::new(false),
         })
     }
 
-    /// Rows in the open arena; `None` when it is full or every arena is at the device.
+    /// Its arenas, for a device to know of.
+    pub(crate) fn arenas(&self) -> Vec<Arena> {
+        self.arenas.clone()
+    }
+
+    /// Rows in the open arena; `None` when it is full, every arena is at the device, or the device is
+    /// gone.
     pub(crate) fn reserve(&self, n: usize) -> Option<Rows> {
+        if self.is_lost.load(Ordering::Relaxed) {
+            return None;
+        }
         self.arenas[self.open.load(Ordering::Acquire)].reserve(n)
     }
 }
@@ -76,16 +104,25 @@ impl<V: Versions> MasterLink<V> {
 pub(crate) struct Master<V: Versions, D> {
     link: Arc<MasterLink<V>>,
     device: D,
-    shaders: Vec<Shaders<V::Tables>>,
+    /// By worker and segment: a stage with state has a shard for each worker.
+    shaders: Vec<Vec<Shaders<V::Tables>>>,
     /// Chunks that have come in, by arena.
     waiting: Vec<Vec<Box<Flight<V>>>>,
     /// Closed arenas, oldest first, with the rows that were given out of each.
     closed: std::collections::VecDeque<(usize, usize)>,
+    last_end: Instant,
     next_number: u64,
     next_retired: u64,
-    early: BTreeMap<u64, Job<V>>,
-    /// The last error, told once.
+    /// Jobs that have ended before an older one, and whether the device did them.
+    early: BTreeMap<u64, (Job<V>, bool)>,
+    segments: Arc<[Segment]>,
+    /// By shard: from this job on up to that one the device worked on stale state.
+    stale: HashMap<u16, (u64, u64)>,
+    /// Why the device is used no more.
     lost: Option<DeviceError>,
+    /// Kinds of errors that were told.
+    told: HashSet<std::mem::Discriminant<DeviceError>>,
+    failures: u32,
     report: Box<dyn FnMut(&DeviceError) + Send>,
 }
 
@@ -93,7 +130,8 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     pub(crate) fn new(
         link: Arc<MasterLink<V>>,
         device: D,
-        shaders: Vec<Shaders<V::Tables>>,
+        shaders: Vec<Vec<Shaders<V::Tables>>>,
+        segments: Arc<[Segment]>,
         report: Box<dyn FnMut(&DeviceError) + Send>,
     ) -> Self {
         let waiting = link.arenas.iter().map(|_| Vec::new()).collect();
@@ -103,10 +141,15 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             shaders,
             waiting,
             closed: std::collections::VecDeque::new(),
+            last_end: Instant::now(),
             next_number: 0,
             next_retired: 0,
             early: BTreeMap::new(),
+            segments,
+            stale: HashMap::new(),
             lost: None,
+            told: HashSet::new(),
+            failures: 0,
             report,
         }
     }
@@ -190,8 +233,12 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         if here < rows {
             return false;
         }
-        // One launch, one version of the tables, one segment.
-        let key = |f: &Flight<V>| (f.pin.as_ref().map_or(0, V::number), f.segment);
+        // One launch, one version of the tables, one segment, one shard of state.
+        let segments = self.segments.clone();
+        let key = |f: &Flight<V>| {
+            let shard = segments[f.segment].has_state.then_some(f.chunk.worker);
+            (f.pin.as_ref().map_or(0, V::number), f.segment, shard)
+        };
         while let Some(first) = self.waiting[arena].first() {
             if self.device.in_flight() >= self.device.slots() {
                 return true;
@@ -203,56 +250,106 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             if let Some((_, left)) = self.closed.front_mut() {
                 *left -= flights.iter().map(|f| f.chunk.rows.reserved()).sum::<usize>();
             }
-            let shaders = self.shaders[wanted.1].clone();
-            let job = Job { number: self.next_number, flights, shaders };
+            let shaders = self.shaders[wanted.2.map_or(0, usize::from)][wanted.1].clone();
+            let (number, launched) = (self.next_number, Instant::now());
+            let (segment, shard) = (wanted.1, wanted.2);
+            let job = Job { number, segment, shard, launched, flights, shaders };
             self.next_number += 1;
             let counters = &self.link.counters;
             counters.jobs.fetch_add(1, Ordering::Relaxed);
             counters.packets.fetch_add(device::Shadeable::rows(&job) as u64, Ordering::Relaxed);
-            if self.lost.is_some() {
+            let is_stale = shard.is_some_and(|shard| {
+                self.link.is_stale[usize::from(shard)].load(Ordering::Acquire)
+            });
+            if self.lost.is_some() || is_stale {
                 self.do_again(job);
-            } else if let Err(job) = self.device.launch(job) {
+            } else if let Err((job, error)) = self.device.launch(job) {
+                if let Some(error) = error {
+                    self.note(error);
+                }
                 self.do_again(job);
             }
             let in_flight = self.device.in_flight() as u64;
+            self.link.counters.in_flight.store(in_flight, Ordering::Relaxed);
             self.link.counters.in_flight_max.fetch_max(in_flight, Ordering::Relaxed);
         }
         self.closed.pop_front();
         true
     }
 
-    fn do_again(&mut self, mut job: Job<V>) {
+    /// Leaves a job to this thread, when its turn comes: state must see jobs in order.
+    fn do_again(&mut self, job: Job<V>) {
         self.link.counters.failed.fetch_add(1, Ordering::Relaxed);
-        job.redo();
-        self.early.insert(job.number, job);
+        if let Some(shard) = job.shard {
+            self.link.is_stale[usize::from(shard)].store(true, Ordering::Release);
+            let until = self.next_number;
+            let (_, last) = self.stale.entry(shard).or_insert((job.number, until));
+            *last = until;
+        }
+        self.early.insert(job.number, (job, false));
         self.give_back();
     }
 
     fn retire(&mut self, wait: Duration) -> bool {
         let Some((job, result)) = self.device.retire(wait) else { return false };
+        *self.link.counters.traffic.lock().unwrap_or_else(PoisonError::into_inner) =
+            self.device.traffic();
+        let in_flight = self.device.in_flight() as u64;
+        self.link.counters.in_flight.store(in_flight, Ordering::Relaxed);
         match result {
             Ok(()) => {
-                self.early.insert(job.number, job);
+                let now = Instant::now();
+                let begin = self.last_end.max(job.launched);
+                let busy_ns = now.duration_since(begin).as_nanos() as u64;
+                self.link.cost.job_ended(device::Shadeable::rows(&job), busy_ns);
+                self.last_end = now;
+                self.early.insert(job.number, (job, true));
                 self.give_back();
             }
             Err(error) => {
-                if self.lost.is_none() {
-                    (self.report)(&error);
-                }
-                if matches!(error, DeviceError::Lost(_)) {
-                    self.lost = Some(error);
-                }
+                self.note(error);
                 self.do_again(job);
             }
         }
         true
     }
 
+    /// Tells of an error: once for a device that is gone, and of each other kind once too.
+    fn note(&mut self, error: DeviceError) {
+        if self.lost.is_some() {
+            return;
+        }
+        if self.told.insert(std::mem::discriminant(&error)) {
+            (self.report)(&error);
+        }
+        self.failures += 1;
+        let is_gone = matches!(error, DeviceError::Lost(_) | DeviceError::Hang(_));
+        if is_gone || self.failures >= FAILURES_MAX {
+            self.lost = Some(error);
+            self.link.is_lost.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Gives the chunks of retired jobs back, in order of launch.
     fn give_back(&mut self) {
-        while let Some(job) = self.early.remove(&self.next_retired) {
+        while let Some((mut job, done)) = self.early.remove(&self.next_retired) {
             self.next_retired += 1;
+            // Jobs of a shard behind one that failed worked on state that lacked it.
+            let stale = job.shard.and_then(|shard| self.stale.get(&shard).copied());
+            let is_stale = stale.is_some_and(|(from, to)| (from..to).contains(&job.number));
+            if let (Some(shard), Some((_, to))) = (job.shard, stale)
+                && job.number >= to
+            {
+                self.stale.remove(&shard);
+            }
+            if done && !is_stale {
+                job.retired()
+            } else {
+                job.redo()
+            }
             for mut flight in job.flights {
+                let away_ns = flight.handed.elapsed().as_nanos() as u64;
+                self.link.cost.chunk_was_away(away_ns);
                 let (returns, bell) = &self.link.returns[usize::from(flight.chunk.worker)];
                 // A worker's queue has room for every chunk it owns.
                 while let Err(back) = returns.push(flight) {

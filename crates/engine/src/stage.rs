@@ -4,7 +4,10 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, DropReason, Packet, Pool, Rows, Verdict};
+use device::accelerator::{PayloadUse, SegmentProgram, Step};
+use device::driver::Program;
+
+use chunk::{Chunk, ColumnDesc, ColumnId, ColumnSet, DropReason, Packet, Pool, Rows, Verdict};
 
 /// Where the versions of all tables come from. One per worker. The engine knows nothing of what is
 /// in the tables.
@@ -27,6 +30,44 @@ pub trait Versions: Send + 'static {
 pub trait Shade<T>: Send + Sync {
     /// Shades `rows`.
     fn shade(&self, rows: &mut Rows, tables: &T);
+
+    /// Shades `rows` and, for a shade that reads or changes payload, the packets' bytes.
+    fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], tables: &T) {
+        let _ = packets;
+        self.shade(rows, tables);
+    }
+
+    /// The kernels that do the same; `None` for a shade that only a CPU can do.
+    fn kernels(&self) -> Option<KernelForm> {
+        None
+    }
+
+    /// For a shade with state: the host's copy of its shard, to be sent when the shard moves to a
+    /// device.
+    fn state(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// For a shade with state: a device has shaded these rows. The records that it touched came back
+    /// in columns; they become the host's copy, row after row.
+    fn retired(&self, _rows: &mut Rows) {}
+}
+
+/// What a device runs in place of a shade: the same columns in, the same bytes out.
+#[derive(Clone, Debug, Default)]
+pub struct KernelForm {
+    /// Names of the files of the crate `kernels` that hold them.
+    pub files: &'static [&'static str],
+    /// A source of the stage's own, in the kernel dialect.
+    pub text: &'static str,
+    /// The kernels, one behind the other, with the work items of a group.
+    pub steps: &'static [(&'static str, u32)],
+    /// How they use packets' bytes.
+    pub payload: Option<PayloadUse>,
+    /// Bytes of a shard's state; 0 for a shade without. Each worker's instance of the stage is one
+    /// shard, for packets of a flow belong to one worker. A shard has one home, its worker or the
+    /// device, and moves as a whole when nothing of it is under way; never does a single job.
+    pub state_bytes: usize,
 }
 
 /// A stage of a pipeline, one instance per worker.
@@ -137,6 +178,44 @@ pub struct Segment {
     pub end: usize,
     /// Whether a device can shade it.
     pub on_device: bool,
+    /// Whether one of its stages keeps state.
+    pub has_state: bool,
+}
+
+/// The segment as a device's driver runs it; `None` if some shade has no kernels.
+pub(crate) fn segment_program<T>(
+    stages: &[Box<dyn Stage<T>>],
+    segment: Segment,
+    columns: &'static [ColumnDesc],
+) -> Option<SegmentProgram> {
+    let stages = &stages[segment.first..segment.end];
+    let mut files: Vec<&'static str> = Vec::new();
+    let mut texts: Vec<&'static str> = Vec::new();
+    // The engine reads the verdicts, kernels look at them and may change them.
+    let verdict = ColumnSet::of(&[ColumnId(0)]);
+    let (mut reads, mut writes) = (verdict, verdict);
+    let (mut steps, mut payload, mut state_bytes) = (Vec::new(), None::<PayloadUse>, 0);
+    for stage in stages {
+        let form = stage.shader()?.kernels()?;
+        files.extend(form.files.iter().filter(|file| !files.contains(file)).collect::<Vec<_>>());
+        if !form.text.is_empty() && !texts.contains(&form.text) {
+            texts.push(form.text);
+        }
+        steps.extend(form.steps.iter().map(|&(kernel, items)| Step { kernel, items }));
+        reads = reads.union(stage.reads().without(writes));
+        writes = writes.union(stage.writes());
+        if let Some(uses) = form.payload {
+            let before = payload.get_or_insert(uses);
+            before.writes |= uses.writes;
+        }
+        state_bytes = state_bytes.max(form.state_bytes);
+    }
+    let spec = kernels::Spec::new("segment", &files, columns);
+    let source = texts.iter().fold(kernels::source(&spec), |text, own| text + own);
+    let name = stages.iter().map(|stage| stage.name()).collect::<Vec<_>>().join("+");
+    let program = Program { name, source, defines: Vec::new(), ptx: None };
+    let fills = ColumnSet::EMPTY;
+    Some(SegmentProgram { program, steps, reads, writes, fills, payload, state_bytes })
 }
 
 /// Cuts a pipeline into segments: stages with a device form that follow one another go together,
@@ -145,10 +224,17 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut open = false;
     for (i, stage) in stages.iter().enumerate() {
-        let on_device = stage.shader().is_some();
+        let shader = stage.shader();
+        let on_device = shader.is_some();
+        let form = shader.and_then(|shader| shader.kernels());
+        let has_state = form.is_some_and(|form| form.state_bytes > 0);
         match segments.last_mut() {
-            Some(last) if open && on_device => last.end = i + 1,
-            _ => segments.push(Segment { first: i, end: i + 1, on_device }),
+            // A segment has at most one stage with state.
+            Some(last) if open && on_device && !(has_state && last.has_state) => {
+                last.end = i + 1;
+                last.has_state |= has_state;
+            }
+            _ => segments.push(Segment { first: i, end: i + 1, on_device, has_state }),
         }
         open = on_device && !stage.ends_segment();
     }

@@ -12,15 +12,16 @@
 //! A turn takes a bounded number of packets from each queue and ends by sending, so an overloaded
 //! worker forwards at its limit and never livelocks (PacketShader §5.2); an idle one blocks.
 
+mod away;
+mod send;
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arrayvec::ArrayVec;
-use chunk::{
-    Arena, CHUNK_PACKETS_MAX, Chunk, DropReason, Layout, Packet, Pool, Verdict, VerdictKind,
-};
+use chunk::{Arena, CHUNK_PACKETS_MAX, Chunk, DropReason, Layout, Packet, Pool, Verdict};
 use io::{RxQueue, TxQueue};
 
 use crate::balance::{Balance, Side};
@@ -117,6 +118,19 @@ pub(crate) struct Worker<V: Versions> {
     /// Wait for a full transmit queue instead of dropping.
     pub(crate) lossless: bool,
     pub(crate) chunk_packets: usize,
+    /// How long a packet may be under way; zero: a burst leaves at once.
+    max_delay: Duration,
+    /// When the chunk in the inbox must leave at the latest.
+    leaves: Option<Instant>,
+    /// What a chunk takes from leaving the inbox to its retirement, a mean.
+    service: Duration,
+    /// By segment: where its shard of state is at home, and chunks that are away.
+    homes: Vec<Side>,
+    /// By segment: whether the device has had the shard's state since it moved there.
+    state_is_there: Vec<bool>,
+    away: Vec<usize>,
+    /// Chunks that came back while a shard was drained.
+    back: Vec<Box<Flight<V>>>,
     free: Vec<Box<Flight<V>>>,
     order: InOrder<V>,
     next_seq: u64,
@@ -127,6 +141,9 @@ pub(crate) struct Worker<V: Versions> {
     last_version: u64,
     last_tick: Instant,
     now_ns: u64,
+    /// Since it was made, by a clock that only goes on.
+    clock_ns: u64,
+    started: Instant,
     rung: Vec<bool>,
     quiet: bool,
 }
@@ -161,6 +178,7 @@ pub(crate) struct Parts<V: Versions> {
     pub(crate) packet_time: bool,
     pub(crate) lossless: bool,
     pub(crate) chunk_packets: usize,
+    pub(crate) max_delay: Duration,
     pub(crate) chunks: usize,
 }
 
@@ -175,6 +193,9 @@ impl<V: Versions> Worker<V> {
         let side = |slot| TxSide { slot, waiting: Vec::with_capacity(4 * CHUNK_PACKETS_MAX) };
         let shaders = segment_shaders(&parts.stages, &parts.segments);
         let peers = parts.rings_out.len();
+        let homes = vec![Side::Cpu; parts.segments.len()];
+        let state_is_there = vec![false; parts.segments.len()];
+        let away = vec![0; parts.segments.len()];
         Self {
             index: parts.index,
             pool: parts.pool,
@@ -203,6 +224,13 @@ impl<V: Versions> Worker<V> {
             packet_time: parts.packet_time,
             lossless: parts.lossless,
             chunk_packets: parts.chunk_packets.clamp(1, CHUNK_PACKETS_MAX),
+            max_delay: parts.max_delay,
+            leaves: None,
+            service: Duration::ZERO,
+            homes,
+            state_is_there,
+            away,
+            back: Vec::new(),
             free,
             order: InOrder::new(parts.chunks),
             next_seq: 0,
@@ -213,6 +241,8 @@ impl<V: Versions> Worker<V> {
             last_version: u64::MAX,
             last_tick: Instant::now(),
             now_ns: 0,
+            clock_ns: 0,
+            started: Instant::now(),
             rung: vec![false; peers],
         }
     }
@@ -222,11 +252,17 @@ impl<V: Versions> Worker<V> {
         let mut empty_turns = 0;
         loop {
             let begin = Instant::now();
+            self.clock_ns = begin.duration_since(self.started).as_nanos() as u64;
             if !self.packet_time {
                 self.now_ns = wall_clock_ns();
             }
             let stopping = self.stop.load(Ordering::Relaxed);
             let mut work = if stopping { 0 } else { self.receive() };
+            if stopping {
+                self.begin_chunk();
+            } else if !self.inbox.is_empty() {
+                self.gather();
+            }
             work += self.take_passed();
             work += self.take_back();
             work += self.advance();
@@ -246,7 +282,7 @@ impl<V: Versions> Worker<V> {
             }
             if self.quiet {
                 std::thread::yield_now(); // the others are about to be
-            } else if empty_turns > SPINS {
+            } else if empty_turns > SPINS && self.inbox.is_empty() {
                 self.block();
             } else {
                 std::hint::spin_loop();
@@ -266,6 +302,7 @@ impl<V: Versions> Worker<V> {
             && self.rings_out.iter().flatten().all(|(ring, _)| ring.slots() == RING_PACKETS);
         let quiet = sources_done
             && rings_empty
+            && self.inbox.is_empty()
             && self.order.len() == 0
             && (self.tx_drained() || self.abort.load(Ordering::Relaxed));
         self.set_quiet(quiet);
@@ -306,7 +343,12 @@ impl<V: Versions> Worker<V> {
                 break; // chunks in flight bound the work in progress
             }
             let slot = &mut self.rx[i];
-            let n = slot.queue.recv(&mut self.pool, &mut self.inbox, self.chunk_packets);
+            let waiting = self.inbox.len();
+            let room = self.chunk_packets - waiting.min(self.chunk_packets - 1);
+            let n = slot.queue.recv(&mut self.pool, &mut self.inbox, room);
+            if self.master.is_some() {
+                self.balance.auto.burst(n, room, self.clock_ns);
+            }
             if n == 0 {
                 while let Some(error) = slot.queue.take_error() {
                     (self.on_error)(slot.port, &error);
@@ -316,32 +358,50 @@ impl<V: Versions> Worker<V> {
             slot.counters.set(slot.queue.stats());
             received += n;
             if slot.port != chunk::PORT_NONE {
-                for packet in &mut self.inbox {
+                for packet in &mut self.inbox[waiting..] {
                     packet.port = slot.port;
                     packet.mark |= slot.mark;
                 }
             }
             self.counters.rx_packets.add(n as u64);
-            if self.hooks.capturing() {
+            // What a twin sent is seen where it leaves.
+            if self.hooks.capturing() && self.rx[i].mark & MARK_FROM_HOST == 0 {
                 let now = self.now_ns;
-                for packet in &self.inbox {
+                for packet in &self.inbox[waiting..] {
                     let point = CapturePoint::Port(packet.port);
                     self.hooks.offer(point, packet, now, packet.port, false, None);
                 }
             }
             if let (Some(hash), true) = (self.rx[i].spread, self.rings_out.len() > 1) {
-                self.spread(hash);
+                self.spread(hash, waiting);
             }
-            self.begin_chunk();
+            self.gather();
         }
         received
     }
 
-    /// Leaves in the inbox what this worker keeps, and passes on the rest.
-    fn spread(&mut self, hash: SpreadHash) {
+    /// Begins a chunk of the inbox when it is full or may wait no longer.
+    fn gather(&mut self) {
+        if self.max_delay.is_zero() || self.inbox.len() >= self.chunk_packets {
+            return self.begin_chunk();
+        }
+        if self.inbox.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        // What the chunk still has before it counts as delay too.
+        let wait = self.max_delay.saturating_sub(self.service);
+        if now >= *self.leaves.get_or_insert(now + wait) {
+            self.begin_chunk();
+        }
+    }
+
+    /// Leaves in the inbox, of the packets from place `first` on, what this worker keeps, and passes on
+    /// the rest.
+    fn spread(&mut self, hash: SpreadHash, first: usize) {
         let workers = self.rings_out.len() as u64;
         let mut inbox = std::mem::take(&mut self.inbox);
-        for packet in inbox.drain(..) {
+        for packet in inbox.drain(first..) {
             let target = ((u64::from(hash(packet.data())) * workers) >> 32) as usize;
             if target == usize::from(self.index) {
                 self.passed.push(packet);
@@ -381,7 +441,7 @@ impl<V: Versions> Worker<V> {
             if !self.rings_in[i].is_empty() {
                 self.set_quiet(false); // before the ring is seen to be empty by its producer
             }
-            for _ in 0..self.chunk_packets {
+            for _ in self.inbox.len()..self.chunk_packets {
                 // A received packet needs a chunk; without one it stays in the ring.
                 if self.free.is_empty() {
                     break;
@@ -394,7 +454,7 @@ impl<V: Versions> Worker<V> {
                     Passed::Host(packet, port) => self.queue_host(packet, port),
                 }
             }
-            self.begin_chunk();
+            self.gather();
         }
         work
     }
@@ -404,10 +464,11 @@ impl<V: Versions> Worker<V> {
         if self.inbox.is_empty() {
             return;
         }
-        let Some(mut flight) = self.free.pop() else {
-            debug_assert!(false, "receive looks for a free chunk first");
-            return;
-        };
+        // Without a free chunk the packets wait for one.
+        let Some(mut flight) = self.free.pop() else { return };
+        if self.leaves.take().is_some() || !self.max_delay.is_zero() {
+            flight.begun = Some(Instant::now());
+        }
         let chunk = &mut flight.chunk;
         std::mem::swap(&mut chunk.packets, &mut self.inbox);
         if self.packet_time {
@@ -435,12 +496,14 @@ impl<V: Versions> Worker<V> {
         let segment = self.segments[flight.segment];
         let mut to_device = false;
         if segment.on_device
-            && let Some(master) = &self.master
-            && self.balance.choose() == Side::Device
-            && let Some(rows) = master.reserve(flight.chunk.len())
+            && let Some(master) = self.master.clone()
+            && self.side(flight.segment, &master) == Side::Device
+            && let Some(rows) = self.reserve(flight.segment, &master, flight.chunk.len())
         {
             // Columns written by earlier segments move with the chunk; the first has none yet.
             let mut rows = rows;
+            flight.moves_state = segment.has_state
+                && !std::mem::replace(&mut self.state_is_there[flight.segment], true);
             if flight.segment > 0 {
                 rows.copy_from(&mut flight.chunk.rows);
             } else {
@@ -456,7 +519,9 @@ impl<V: Versions> Worker<V> {
         }
         if to_device && let Some(master) = self.master.clone() {
             flight.remember();
+            flight.handed = Instant::now();
             let away = flight.segment;
+            self.away[away] += 1;
             self.counters.chunks_to_device.add(1);
             match master.submissions.push(flight) {
                 Ok(()) => {
@@ -464,29 +529,29 @@ impl<V: Versions> Worker<V> {
                     return Slot::Away(away);
                 }
                 // Not possible with room for every chunk there is; shaded here all the same.
-                Err(back) => flight = back,
+                Err(back) => {
+                    self.away[away] -= 1;
+                    flight = back;
+                }
             }
         }
+        let mut shaded_ns = 0;
         if let Some(pin) = &flight.pin {
             // On this side each stage of the segment is timed apart.
             for (i, shader) in self.shaders[flight.segment].iter().enumerate() {
                 let begin = Instant::now();
-                shader.shade(&mut flight.chunk.rows, pin);
+                let chunk = &mut flight.chunk;
+                shader.shade_packets(&mut chunk.rows, &mut chunk.packets, pin);
                 let stage = &self.counters.stages[segment.first + i];
-                stage.busy_ns.add(begin.elapsed().as_nanos() as u64);
+                let ns = begin.elapsed().as_nanos() as u64;
+                stage.busy_ns.add(ns);
+                shaded_ns += ns;
             }
         }
-        Slot::Shaded(flight)
-    }
-
-    /// Chunks that masters have shaded.
-    fn take_back(&mut self) -> usize {
-        let mut work = 0;
-        while let Some(flight) = self.returns.pop() {
-            work += 1;
-            self.order.came_back(flight);
+        if segment.on_device {
+            self.balance.auto.shaded(flight.chunk.len(), shaded_ns);
         }
-        work
+        Slot::Shaded(flight)
     }
 
     /// Post-shades whatever may go on, in order, and retires what is through.
@@ -548,100 +613,6 @@ impl<V: Versions> Worker<V> {
         self.settle();
     }
 
-    /// Sends every packet of a chunk where its verdict says.
-    fn retire(&mut self, mut flight: Box<Flight<V>>) {
-        if !flight.traced.is_empty() {
-            end_trace(&mut flight);
-        }
-        let mut packets = std::mem::take(&mut flight.chunk.packets);
-        let mut emitted = std::mem::take(&mut flight.chunk.emitted);
-        self.counters.emitted.add(emitted.len() as u64);
-        if !emitted.is_sorted_by_key(|e| e.cause) {
-            emitted.sort_by_key(|e| e.cause); // stable: stages' order within a cause
-        }
-        {
-            let mut made = emitted.drain(..).peekable();
-            for (row, packet) in packets.drain(..).enumerate() {
-                let verdict = Verdict(flight.chunk.rows.verdicts()[row]);
-                self.dispose(packet, verdict);
-                while let Some(e) = made.next_if(|e| usize::from(e.cause) <= row) {
-                    self.dispose(e.packet, e.verdict);
-                }
-            }
-            for e in made {
-                self.dispose(e.packet, e.verdict);
-            }
-        }
-        flight.chunk.packets = packets;
-        flight.chunk.emitted = emitted;
-        flight.pin = None;
-        if let Some(rows) = flight.spare.take() {
-            flight.chunk.rows = rows; // the range in the arena is given back here
-        }
-        self.free.push(flight);
-    }
-
-    #[inline]
-    fn dispose(&mut self, packet: Packet, verdict: Verdict) {
-        match verdict.kind() {
-            VerdictKind::Forward => self.queue_tx(packet, verdict.port()),
-            VerdictKind::Drop => self.drop_packet(packet, verdict.reason()),
-            VerdictKind::Host => self.queue_host(packet, verdict.port()),
-            VerdictKind::Next => self.drop_packet(packet, DropReason::NoVerdict),
-            VerdictKind::Dump => packet.free(&mut self.pool),
-            VerdictKind::Taken => {
-                debug_assert!(packet.is_empty(), "a taken packet left its cells behind");
-                packet.free(&mut self.pool);
-            }
-        }
-    }
-
-    #[inline]
-    fn queue_tx(&mut self, packet: Packet, port: u16) {
-        if self.hooks.capturing() {
-            let point = CapturePoint::Port(port);
-            self.hooks.offer(point, &packet, self.now_ns, port, true, None);
-        }
-        match self.tx.get_mut(usize::from(port)) {
-            Some(TxSide { slot: TxSlot::Own(..), waiting }) => waiting.push(packet),
-            Some(TxSide { slot: TxSlot::Worker(w), .. }) => {
-                let target = *w;
-                self.pass(target, Passed::Transmit(packet, port));
-            }
-            _ => self.drop_packet(packet, DropReason::TxNoPort),
-        }
-    }
-
-    fn queue_host(&mut self, packet: Packet, port: u16) {
-        match self.host.get_mut(usize::from(port)) {
-            Some(TxSide { slot: TxSlot::Own(..), waiting }) => waiting.push(packet),
-            Some(TxSide { slot: TxSlot::Worker(w), .. }) => {
-                let target = *w;
-                self.pass(target, Passed::Host(packet, port));
-            }
-            _ => self.drop_packet(packet, DropReason::HostUnreachable),
-        }
-    }
-
-    #[inline]
-    fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
-        self.counters.count_drop(reason);
-        if self.hooks.capturing() {
-            self.hooks.offer(
-                CapturePoint::Drops,
-                &packet,
-                self.now_ns,
-                packet.port,
-                false,
-                Some(reason),
-            );
-        }
-        if let Some(sink) = &mut self.on_drop {
-            sink(&packet, reason, self.now_ns);
-        }
-        packet.free(&mut self.pool);
-    }
-
     /// What stages have dropped or released.
     fn settle(&mut self) {
         if !self.dropped.is_empty() {
@@ -657,50 +628,6 @@ impl<V: Versions> Worker<V> {
                 self.dispose(packet, verdict);
             }
             self.released = released;
-        }
-    }
-
-    /// Sends what waits, and drops what the queues have no room for.
-    fn flush(&mut self) {
-        let lossless = self.lossless;
-        for host in [false, true] {
-            for i in 0..if host { self.host.len() } else { self.tx.len() } {
-                let side = if host { &mut self.host[i] } else { &mut self.tx[i] };
-                let TxSlot::Own(queue, counters) = &mut side.slot else { continue };
-                if side.waiting.is_empty() && queue.is_drained() {
-                    continue;
-                }
-                let n = side.waiting.len();
-                if n > 0 {
-                    queue.send(&mut self.pool, &mut side.waiting);
-                }
-                queue.flush(&mut self.pool);
-                if !side.waiting.is_empty() && !lossless {
-                    // Room may have come by flushing; after that the packets are lost.
-                    queue.send(&mut self.pool, &mut side.waiting);
-                    queue.flush(&mut self.pool);
-                }
-                self.counters.tx_packets.add((n - side.waiting.len()) as u64);
-                counters.set(queue.stats());
-                if let Some(error) = queue.take_error() {
-                    (self.on_error)(i as u16, &error);
-                }
-                if !side.waiting.is_empty() && !lossless {
-                    let mut lost = std::mem::take(&mut side.waiting);
-                    for packet in lost.drain(..) {
-                        self.drop_packet(packet, DropReason::TxFull);
-                    }
-                    let side = if host { &mut self.host[i] } else { &mut self.tx[i] };
-                    side.waiting = lost;
-                }
-            }
-        }
-        for target in 0..self.rung.len() {
-            if std::mem::take(&mut self.rung[target])
-                && let Some(Some((_, bell))) = self.rings_out.get(target)
-            {
-                bell.ring();
-            }
         }
     }
 
@@ -733,6 +660,12 @@ impl<V: Versions> Worker<V> {
         drop(pin);
         self.counters.held.set(held as u64);
         self.counters.in_flight.set(self.order.len() as u64);
+        if self.master.is_some() {
+            let auto = &self.balance.auto;
+            self.counters.on_device.set(u64::from(self.balance.is_on_device()));
+            self.counters.fill_percent.set((auto.fill() * 100.0) as u64);
+            self.counters.cpu_row_ns.set(auto.cpu_row_ns().unwrap_or(0.0) as u64);
+        }
         if due {
             for slot in &mut self.rx {
                 slot.counters.set(slot.queue.stats());

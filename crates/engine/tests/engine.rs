@@ -11,8 +11,8 @@ use chunk::{
 };
 use device::{Cost, FaultPlan};
 use engine::{
-    Capture, CapturePoint, Context, Engine, EngineSpec, Policy, QueueCounters, RxSlot, Shade,
-    SimulatedSpec, Stage, Trace, TxSlot, Versions, WorkerSpec,
+    Capture, CapturePoint, Context, DeviceKind, DeviceSpec, Engine, EngineSpec, Policy,
+    QueueCounters, RxSlot, Shade, Stage, Trace, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Script, pair};
 
@@ -145,9 +145,9 @@ fn flow_hash(frame: &[u8]) -> u32 {
     u32::from(frame[0]).wrapping_mul(0x9e37_79b9)
 }
 
-fn simulated(policy: Policy, faults: FaultPlan) -> SimulatedSpec {
+fn simulated(policy: Policy, faults: FaultPlan) -> DeviceSpec<u64> {
     let cost = Cost { launch: Duration::from_micros(30), row: Duration::from_nanos(200) };
-    SimulatedSpec { slots: 8, rows: 2048, cost, faults, policy }
+    DeviceSpec { kind: DeviceKind::Simulated { cost, faults }, slots: 8, rows: 2048, policy }
 }
 
 struct Run {
@@ -155,13 +155,15 @@ struct Run {
     drops: u64,
     emitted: u64,
     master: Option<engine::MasterView>,
+    device_errors: u64,
     version: Arc<AtomicU64>,
 }
 
 /// Sends `input` through two workers: the first owns the receive queue and port 0, the second port 1.
-fn run(input: Vec<Vec<u8>>, simulated: Option<SimulatedSpec>) -> Run {
+fn run(input: Vec<Vec<u8>>, device: Option<DeviceSpec<u64>>) -> Run {
     let (_, depot) = Region::new(100_000, HugePages::Off).unwrap();
     let version = Arc::new(AtomicU64::new(0));
+    let errors = Arc::new(AtomicU64::new(0));
     let outs = [Collect::new(), Collect::new()];
     let frames_out: Vec<_> = outs.iter().map(Collect::frames).collect();
     let counters = || Arc::new(QueueCounters::default());
@@ -193,12 +195,16 @@ fn run(input: Vec<Vec<u8>>, simulated: Option<SimulatedSpec>) -> Run {
         depot: depot.clone(),
         chunk_packets: 64,
         chunks: 32,
-        simulated,
+        device,
+        max_delay: None,
         packet_time: false,
         until_finished: true,
         lossless: false,
         on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
-        on_device_error: Box::new(|_| {}),
+        on_device_error: {
+            let errors = errors.clone();
+            Box::new(move |_| _ = errors.fetch_add(1, Ordering::Relaxed))
+        },
     })
     .unwrap();
     let view = engine.view().clone();
@@ -212,7 +218,8 @@ fn run(input: Vec<Vec<u8>>, simulated: Option<SimulatedSpec>) -> Run {
     // Every cell is back: those of packets sent were freed by the collecting queues.
     assert_eq!(depot.available(), 100_000, "cells leaked");
     let out = frames_out.iter().map(|f| f.lock().unwrap().iter().map(|(_, b)| b.clone()).collect());
-    Run { out: out.collect(), drops, emitted, master: view.master(), version }
+    let device_errors = errors.load(Ordering::Relaxed);
+    Run { out: out.collect(), drops, emitted, master: view.master(), device_errors, version }
 }
 
 fn check_order_and_count(run: &Run, flows: u8, each: u32) {
@@ -260,11 +267,22 @@ fn eight_jobs_in_flight_keep_order() {
 
 #[test]
 fn jobs_that_fail_are_done_by_the_cpu() {
-    let faults = FaultPlan { failing: (0..1000).step_by(3).collect(), lost_from: None };
+    let faults = FaultPlan { failing: (0..50).step_by(3).collect(), ..FaultPlan::default() };
     let failing = run(frames(10, 2000), Some(simulated(Policy::Device, faults)));
+    let plans = [
+        FaultPlan { failing_copy: (0..3).collect(), ..FaultPlan::default() },
+        FaultPlan { no_build: true, ..FaultPlan::default() },
+        FaultPlan { hangs: Some((2, Duration::from_millis(20))), ..FaultPlan::default() },
+    ];
+    for faults in plans {
+        let named = format!("{faults:?}");
+        let run = run(frames(10, 2000), Some(simulated(Policy::Device, faults)));
+        check_order_and_count(&run, 10, 2000);
+        assert_eq!(run.device_errors, 1, "told once: {named}");
+    }
     check_order_and_count(&failing, 10, 2000);
     assert!(failing.master.unwrap().failed > 0);
-    let faults = FaultPlan { failing: [].into(), lost_from: Some(3) };
+    let faults = FaultPlan { lost_from: Some(3), ..FaultPlan::default() };
     let lost = run(frames(10, 2000), Some(simulated(Policy::Device, faults)));
     check_order_and_count(&lost, 10, 2000);
     let master = lost.master.unwrap();
@@ -301,7 +319,8 @@ fn stopping_loses_nothing_that_was_received() {
         depot: depot.clone(),
         chunk_packets: 32,
         chunks: 16,
-        simulated: Some(simulated(Policy::Device, FaultPlan::default())),
+        device: Some(simulated(Policy::Device, FaultPlan::default())),
+        max_delay: None,
         packet_time: false,
         until_finished: false,
         lossless: false,

@@ -1,0 +1,171 @@
+//! The end of a chunk: every packet goes where its verdict says, and what waits is sent.
+
+use chunk::{DropReason, Packet, Verdict, VerdictKind};
+
+use super::{TxSide, TxSlot, Worker, end_trace};
+use crate::flight::Flight;
+use crate::hooks::CapturePoint;
+use crate::ring::Passed;
+use crate::stage::Versions;
+
+impl<V: Versions> Worker<V> {
+    /// Sends every packet of a chunk where its verdict says.
+    pub(super) fn retire(&mut self, mut flight: Box<Flight<V>>) {
+        if !flight.traced.is_empty() {
+            end_trace(&mut flight);
+        }
+        let mut packets = std::mem::take(&mut flight.chunk.packets);
+        let mut emitted = std::mem::take(&mut flight.chunk.emitted);
+        self.counters.emitted.add(emitted.len() as u64);
+        if !emitted.is_sorted_by_key(|e| e.cause) {
+            emitted.sort_by_key(|e| e.cause); // stable: stages' order within a cause
+        }
+        {
+            let mut made = emitted.drain(..).peekable();
+            for (row, packet) in packets.drain(..).enumerate() {
+                let verdict = Verdict(flight.chunk.rows.verdicts()[row]);
+                self.dispose(packet, verdict);
+                while let Some(e) = made.next_if(|e| usize::from(e.cause) <= row) {
+                    self.dispose(e.packet, e.verdict);
+                }
+            }
+            for e in made {
+                self.dispose(e.packet, e.verdict);
+            }
+        }
+        flight.chunk.packets = packets;
+        flight.chunk.emitted = emitted;
+        flight.pin = None;
+        if let Some(begun) = flight.begun.take() {
+            // Half the bound at most: a slow while must not end all waiting.
+            let service = begun.elapsed().min(self.max_delay / 2);
+            self.service = self.service * 7 / 8 + service / 8;
+        }
+        if let Some(rows) = flight.spare.take() {
+            flight.chunk.rows = rows; // the range in the arena is given back here
+        }
+        self.free.push(flight);
+    }
+
+    /// Sends a packet where its verdict says. Almost all are forwarded: that way is inlined.
+    #[inline(always)]
+    pub(super) fn dispose(&mut self, packet: Packet, verdict: Verdict) {
+        if verdict.kind() == VerdictKind::Forward {
+            self.queue_tx(packet, verdict.port());
+        } else {
+            self.dispose_here(packet, verdict);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn dispose_here(&mut self, packet: Packet, verdict: Verdict) {
+        match verdict.kind() {
+            VerdictKind::Forward => self.queue_tx(packet, verdict.port()),
+            VerdictKind::Drop => self.drop_packet(packet, verdict.reason()),
+            VerdictKind::Host => self.queue_host(packet, verdict.port()),
+            VerdictKind::Next => self.drop_packet(packet, DropReason::NoVerdict),
+            VerdictKind::Dump => packet.free(&mut self.pool),
+            VerdictKind::Taken => {
+                debug_assert!(packet.is_empty(), "a taken packet left its cells behind");
+                packet.free(&mut self.pool);
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn queue_tx(&mut self, packet: Packet, port: u16) {
+        if self.hooks.capturing() {
+            let point = CapturePoint::Port(port);
+            self.hooks.offer(point, &packet, self.now_ns, port, true, None);
+        }
+        match self.tx.get_mut(usize::from(port)) {
+            Some(TxSide { slot: TxSlot::Own(..), waiting }) => waiting.push(packet),
+            _ => self.queue_tx_elsewhere(packet, port),
+        }
+    }
+
+    /// For a port whose queue is another worker's, or that does not exist.
+    #[inline(never)]
+    pub(super) fn queue_tx_elsewhere(&mut self, packet: Packet, port: u16) {
+        match self.tx.get(usize::from(port)) {
+            Some(TxSide { slot: TxSlot::Worker(w), .. }) => {
+                self.pass(*w, Passed::Transmit(packet, port));
+            }
+            _ => self.drop_packet(packet, DropReason::TxNoPort),
+        }
+    }
+
+    pub(super) fn queue_host(&mut self, packet: Packet, port: u16) {
+        match self.host.get_mut(usize::from(port)) {
+            Some(TxSide { slot: TxSlot::Own(..), waiting }) => waiting.push(packet),
+            Some(TxSide { slot: TxSlot::Worker(w), .. }) => {
+                let target = *w;
+                self.pass(target, Passed::Host(packet, port));
+            }
+            _ => self.drop_packet(packet, DropReason::HostUnreachable),
+        }
+    }
+
+    #[inline]
+    pub(super) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
+        self.counters.count_drop(reason);
+        if self.hooks.capturing() {
+            self.hooks.offer(
+                CapturePoint::Drops,
+                &packet,
+                self.now_ns,
+                packet.port,
+                false,
+                Some(reason),
+            );
+        }
+        if let Some(sink) = &mut self.on_drop {
+            sink(&packet, reason, self.now_ns);
+        }
+        packet.free(&mut self.pool);
+    }
+
+    /// Sends what waits, and drops what the queues have no room for.
+    pub(super) fn flush(&mut self) {
+        let lossless = self.lossless;
+        for host in [false, true] {
+            for i in 0..if host { self.host.len() } else { self.tx.len() } {
+                let side = if host { &mut self.host[i] } else { &mut self.tx[i] };
+                let TxSlot::Own(queue, counters) = &mut side.slot else { continue };
+                if side.waiting.is_empty() && queue.is_drained() {
+                    continue;
+                }
+                let n = side.waiting.len();
+                if n > 0 {
+                    queue.send(&mut self.pool, &mut side.waiting);
+                }
+                queue.flush(&mut self.pool);
+                if !side.waiting.is_empty() && !lossless {
+                    // Room may have come by flushing; after that the packets are lost.
+                    queue.send(&mut self.pool, &mut side.waiting);
+                    queue.flush(&mut self.pool);
+                }
+                self.counters.tx_packets.add((n - side.waiting.len()) as u64);
+                counters.set(queue.stats());
+                if let Some(error) = queue.take_error() {
+                    (self.on_error)(i as u16, &error);
+                }
+                if !side.waiting.is_empty() && !lossless {
+                    let mut lost = std::mem::take(&mut side.waiting);
+                    for packet in lost.drain(..) {
+                        self.drop_packet(packet, DropReason::TxFull);
+                    }
+                    let side = if host { &mut self.host[i] } else { &mut self.tx[i] };
+                    side.waiting = lost;
+                }
+            }
+        }
+        for target in 0..self.rung.len() {
+            if std::mem::take(&mut self.rung[target])
+                && let Some(Some((_, bell))) = self.rings_out.get(target)
+            {
+                bell.ring();
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Payload and state on a real driver (PoCL): the same packets as on the CPU, one upload for all stages
+//! of a segment, order with eight jobs in flight, the right counts after a failure in mid-state, and
+//! shards that move. `CI=true` wants an OpenCL platform.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chunk::{Columns, HugePages, Layout, Region};
+use device::accelerator::{Options, Packing};
+use device::driver::Api;
+use device::faulty::{Faults, Faulty};
+use device::tables::NoTables;
+use engine::{
+    DeviceKind, DeviceSpec, Engine, EngineSpec, MasterView, Policy, QueueCounters, RxSlot, Stage,
+    TxSlot, Versions, WorkerSpec,
+};
+use io::memory::{Collect, Script};
+use teststages::{Count, Deliver, SLOTS, Sum, TestColumns, Xor};
+
+struct One;
+struct Unit(u64);
+
+impl Deref for Unit {
+    type Target = u64;
+    fn deref(&self) -> &u64 {
+        &self.0
+    }
+}
+
+impl Versions for One {
+    type Tables = u64;
+    type Pin = Unit;
+    fn pin(&mut self) -> Unit {
+        Unit(1)
+    }
+    fn number(_: &Unit) -> u64 {
+        1
+    }
+}
+
+/// What a run left behind.
+struct Run {
+    frames: Vec<Vec<u8>>,
+    counts: Vec<u32>,
+    master: Option<MasterView>,
+    moves: u64,
+    errors: u64,
+}
+
+struct Setup {
+    policy: Policy,
+    faults: Faults,
+    options: Options,
+    slots: usize,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let options = Options { patience: Duration::from_secs(60), ..Options::default() };
+        Self { policy: Policy::Device, faults: Faults::default(), options, slots: 8 }
+    }
+}
+
+/// Launches of setting up: each kernel of the segment once, over no rows.
+const KERNELS: u64 = 3;
+
+fn run(input: Vec<Vec<u8>>, setup: Option<Setup>) -> Run {
+    let count = Count::new();
+    let counts = count.counts.clone();
+    let stages: Vec<Box<dyn Stage<u64>>> =
+        vec![Box::new(Sum), Box::new(Xor), Box::new(count), Box::new(Deliver)];
+    run_stages(input, setup, stages, counts)
+}
+
+fn run_stages(
+    input: Vec<Vec<u8>>,
+    setup: Option<Setup>,
+    stages: Vec<Box<dyn Stage<u64>>>,
+    counts: Arc<Mutex<Vec<u32>>>,
+) -> Run {
+    let (_, depot) = Region::new(40_000, HugePages::Off).unwrap();
+    let out = Collect::new();
+    let frames = out.frames();
+    let counters = || Arc::new(QueueCounters::default());
+    let errors = Arc::new(AtomicU64::new(0));
+    let errors_in = errors.clone();
+    let device = setup.map(|setup| {
+        let driver = device::probe::open(Api::OpenCl, 0).expect("PoCL");
+        let driver = Box::new(Faulty::new(driver, setup.faults));
+        let kind =
+            DeviceKind::Driver { driver, tables: Box::new(NoTables), options: setup.options };
+        DeviceSpec { kind, slots: setup.slots, rows: 1024, policy: setup.policy }
+    });
+    let engine = Engine::start(EngineSpec {
+        workers: vec![WorkerSpec {
+            cpu: None,
+            versions: One,
+            stages,
+            rx: vec![RxSlot {
+                port: 0,
+                mark: 0,
+                queue: Box::new(Script::untimed(input)),
+                spread: None,
+                counters: counters(),
+            }],
+            tx: vec![TxSlot::Own(Box::new(out), counters())],
+            host: Vec::new(),
+            on_drop: None,
+        }],
+        layout: Layout::new(TestColumns::COLUMNS, 1),
+        depot,
+        chunk_packets: 256,
+        chunks: 128,
+        device,
+        max_delay: None,
+        packet_time: false,
+        until_finished: true,
+        lossless: true,
+        on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
+        on_device_error: Box::new(move |_| _ = errors_in.fetch_add(1, Ordering::Relaxed)),
+    })
+    .unwrap();
+    let view = engine.view().clone();
+    engine.join().unwrap();
+    let counts = counts.lock().unwrap().clone();
+    let frames = frames.lock().unwrap().iter().map(|(_, frame)| frame.clone()).collect();
+    let moves = view.workers[0].shard_moves.get();
+    Run { frames, counts, master: view.master(), moves, errors: errors.load(Ordering::Relaxed) }
+}
+
+/// Frames of many flows and lengths; a long one lies in several cells.
+fn input(packets: usize) -> Vec<Vec<u8>> {
+    let mut seed = 5u64;
+    let mut random = move |n: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % n
+    };
+    (0..packets)
+        .map(|i| {
+            let long = if i == packets / 2 { 5000 } else { 1 + random(600) as usize };
+            let mut frame: Vec<u8> = (0..long).map(|_| random(256) as u8).collect();
+            frame[0] = random(20) as u8;
+            frame
+        })
+        .collect()
+}
+
+fn is_ready() -> bool {
+    // One cache of PoCL's for this process.
+    static CACHE: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
+    let _ = CACHE.get_or_init(|| tempfile::tempdir().expect("a folder"));
+    testkit::require_opencl()
+}
+
+#[test]
+fn a_device_gives_the_same_packets_and_counts_and_one_upload_serves_all_stages() {
+    if !is_ready() {
+        return;
+    }
+    let input = input(20_000);
+    let bytes: u64 = input.iter().map(|frame| frame.len() as u64).sum();
+    let cpu = run(input.clone(), None);
+    assert_eq!(cpu.frames.len(), 20_000);
+    for packing in [Packing::Auto, Packing::Packed, Packing::Cells] {
+        let setup = Setup::default();
+        let options = Options { packing, ..setup.options };
+        let faults = Faults { slow: Some(Duration::from_millis(40)), ..Faults::default() };
+        let device = run(input.clone(), Some(Setup { options, faults, ..setup }));
+        assert!(device.frames == cpu.frames, "{packing:?}: other packets, or another order");
+        assert_eq!(device.counts, cpu.counts, "{packing:?}");
+        let master = device.master.expect("a master");
+        assert_eq!((master.packets, master.failed, device.errors), (20_000, 0, 0), "{packing:?}");
+        assert_eq!(master.in_flight_max, 8, "{packing:?}: {master:?}");
+        let traffic = master.traffic;
+        assert_eq!(traffic.launches, 3 * traffic.jobs, "{packing:?}");
+        assert_eq!(traffic.state_up_bytes, 4 * SLOTS as u64, "the shard moved once");
+        // Two stages use the payload and one changes it: up once, down once. Packed frames start at
+        // multiples of 16; a cell has 2,048 bytes.
+        let up = traffic.payload_up_bytes;
+        match packing {
+            Packing::Cells => assert!(up >= 2048 * 18_000, "{up}"),
+            Packing::Auto | Packing::Packed => assert!((bytes..bytes + 20_000 * 16).contains(&up)),
+        }
+        assert!(traffic.payload_down_bytes <= up && traffic.payload_down_bytes >= bytes);
+    }
+}
+
+#[test]
+fn payload_that_is_only_read_stays_where_it_is() {
+    if !is_ready() {
+        return;
+    }
+    // One cell each: a chain would be packed.
+    let input: Vec<_> = input(5000).into_iter().filter(|frame| frame.len() < 1500).collect();
+    let only_sum = || -> Vec<Box<dyn Stage<u64>>> { vec![Box::new(Sum), Box::new(Deliver)] };
+    let cpu = run_stages(input.clone(), None, only_sum(), Arc::default());
+    let setup = Setup::default();
+    let options = Options { packing: Packing::Cells, ..setup.options };
+    let setup = Setup { options, ..setup };
+    let device = run_stages(input, Some(setup), only_sum(), Arc::default());
+    assert!(device.frames == cpu.frames, "other packets, or another order");
+    let traffic = device.master.expect("a master").traffic;
+    assert!(traffic.jobs > 0 && traffic.payload_in_place == traffic.jobs, "{traffic:?}");
+    assert_eq!((traffic.payload_up_bytes, traffic.payload_down_bytes), (0, 0));
+}
+
+#[test]
+fn a_failure_in_mid_state_leaves_the_right_counts() {
+    if !is_ready() {
+        return;
+    }
+    let input = input(12_000);
+    let cpu = run(input.clone(), None);
+    // The first job's first kernel and what comes before it go well.
+    let after_launches = KERNELS + 1;
+    let base = Faults { after_launches, ..Faults::default() };
+    for faults in [
+        Faults { launch: Some(7), ..base },
+        Faults { upload: Some(9), ..base },
+        Faults { download: Some(3), ..base },
+        Faults { lost: Some(6), ..base },
+        Faults { hang: Some(6), ..base },
+        Faults { build: true, ..base },
+    ] {
+        let setup = Setup::default();
+        let patience = if faults.hang.is_some() { 2 } else { 60 };
+        let options = Options { patience: Duration::from_secs(patience), ..setup.options };
+        let device = run(input.clone(), Some(Setup { faults, options, ..setup }));
+        assert!(device.frames == cpu.frames, "{faults:?}: other packets, or another order");
+        assert_eq!(device.counts, cpu.counts, "{faults:?}");
+        assert_eq!(device.errors, 1, "told once: {faults:?}");
+        match device.master {
+            None => assert!(faults.build),
+            Some(master) => assert!(master.failed > 0, "{faults:?}: {master:?}"),
+        }
+    }
+}
+
+#[test]
+fn shards_move_whole() {
+    if !is_ready() {
+        return;
+    }
+    let input = input(12_000);
+    let cpu = run(input.clone(), None);
+    let policy = Policy::Share { device: 1, of: 3 };
+    let device = run(input, Some(Setup { policy, ..Setup::default() }));
+    assert!(device.frames == cpu.frames, "other packets, or another order");
+    assert_eq!(device.counts, cpu.counts);
+    assert!(device.moves >= 10, "{} moves", device.moves);
+    let master = device.master.expect("a master");
+    assert!(master.packets > 0 && master.packets < 12_000, "both sides worked: {master:?}");
+    assert_eq!(master.traffic.state_up_bytes, device.moves.div_ceil(2) * 4 * SLOTS as u64);
+}
