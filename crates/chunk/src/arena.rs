@@ -46,13 +46,29 @@ pub struct JobHeader {
     pub columns: u32,
     /// Byte offset of each column from the start of the arena.
     pub offsets: [u32; JOB_COLUMNS_MAX],
+    /// First row of the launch: it covers rows `first .. first + count`.
+    pub first: u32,
     /// Zero.
-    pub reserved: [u32; 3],
+    pub reserved: [u32; 2],
 }
 
 const _: () = assert!(size_of::<JobHeader>() == 128);
 
 impl JobHeader {
+    /// Its bytes, as they stand at the start of an arena.
+    pub fn to_bytes(&self) -> [u8; 128] {
+        let mut bytes = [0; 128];
+        let words = [self.count, self.capacity, self.version[0], self.version[1], self.columns]
+            .into_iter()
+            .chain(self.offsets)
+            .chain([self.first])
+            .chain(self.reserved);
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
     /// Index, in 32-bit words, of the first column's offset.
     pub const OFFSETS_WORD: usize = 5;
 }
@@ -95,6 +111,28 @@ impl Layout {
     /// Bytes of an arena, header included.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Byte offset of a column from the start of an arena.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn offset(&self, column: usize) -> usize {
+        assert!(column < self.columns.len());
+        self.offsets[column] as usize
+    }
+
+    /// The header of a launch over rows `first .. first + count`, with this version of the tables.
+    pub fn header(&self, first: u32, count: u32, version: u64) -> JobHeader {
+        JobHeader {
+            count,
+            capacity: self.capacity,
+            version: [version as u32, (version >> 32) as u32],
+            columns: self.columns.len() as u32,
+            offsets: self.offsets,
+            first,
+            reserved: [0; 2],
+        }
     }
 }
 
@@ -143,12 +181,7 @@ impl Arena {
     pub fn new(layout: Layout) -> Self {
         let lines = layout.bytes.div_ceil(64);
         let memory: Box<[Line]> = (0..lines).map(|_| Line(UnsafeCell::new([0; 64]))).collect();
-        let header = JobHeader {
-            capacity: layout.capacity,
-            columns: layout.columns.len() as u32,
-            offsets: layout.offsets,
-            ..JobHeader::default()
-        };
+        let header = layout.header(0, 0, 0);
         let shared =
             Shared { layout, memory, reserved: AtomicU32::new(0), outstanding: AtomicU32::new(0) };
         // SAFETY: the memory is at least a header long, 64-byte aligned and not shared yet.
@@ -203,6 +236,12 @@ impl Arena {
             self.shared.reserved.store(0, Ordering::Release);
         }
         idle
+    }
+
+    /// Where its bytes lie, for registering them with a device. Whoever copies from there reads only
+    /// rows that it holds.
+    pub fn memory(&self) -> *mut [u8] {
+        std::ptr::slice_from_raw_parts_mut(self.shared.base(), self.shared.layout.bytes)
     }
 
     /// Whether `rows` lie in this arena.
@@ -264,6 +303,33 @@ impl Rows {
         &self.shared.layout
     }
 
+    /// The bytes of one column of the rows in use.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn column_bytes(&self, column: usize) -> &[u8] {
+        let (at, len) = self.place(column);
+        // SAFETY: the range lies within the arena and is this holder's alone (see `Split::column`);
+        // `&self` excludes its writers.
+        unsafe { std::slice::from_raw_parts(self.shared.base().add(at), len) }
+    }
+
+    /// As [`Rows::column_bytes`], to write. Every bit pattern is a value ([`Element`]).
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn column_bytes_mut(&mut self, column: usize) -> &mut [u8] {
+        let (at, len) = self.place(column);
+        // SAFETY: as above, and `&mut self` excludes all other borrows.
+        unsafe { std::slice::from_raw_parts_mut(self.shared.base().add(at), len) }
+    }
+
+    /// Byte offset in the arena, and bytes, of one column of the rows in use.
+    fn place(&self, column: usize) -> (usize, usize) {
+        let width = self.shared.layout.columns[column].width;
+        (self.shared.layout.offset(column) + self.start as usize * width, self.len as usize * width)
+    }
+
     /// The verdict column.
     #[inline]
     pub fn verdicts(&mut self) -> &mut [u32] {
@@ -278,19 +344,8 @@ impl Rows {
         self.set_len(from.len());
         let layout = self.shared.layout.columns;
         assert_eq!(layout, from.shared.layout.columns);
-        for (i, column) in layout.iter().enumerate() {
-            let at = |rows: &Rows| {
-                rows.shared.layout.offsets[i] as usize + rows.start as usize * column.width
-            };
-            // SAFETY: both ranges lie within their arenas and are their holders' alone (see
-            // `Split::column`); two `Rows` never overlap.
-            unsafe {
-                std::ptr::copy_nonoverlapping(
-                    from.shared.base().add(at(from)),
-                    self.shared.base().add(at(self)),
-                    column.width * self.len as usize,
-                );
-            }
+        for i in 0..layout.len() {
+            self.column_bytes_mut(i).copy_from_slice(from.column_bytes(i));
         }
     }
 
@@ -379,6 +434,12 @@ mod tests {
         // SAFETY: the header is only written when the arena is made.
         let header = unsafe { arena.shared.base().cast::<JobHeader>().read() };
         assert_eq!((header.capacity, header.columns, header.offsets[0]), (10, 1, 128));
+        assert_eq!(rows.column_bytes(0), [0xff; 40]);
+        let launch = arena.layout().header(3, 4, 5 << 32 | 6);
+        let word = |i: usize| {
+            u32::from_ne_bytes(launch.to_bytes()[4 * i..][..4].try_into().expect("four bytes"))
+        };
+        assert_eq!([0, 1, 2, 3, 4, 5, 29].map(word), [4, 10, 6, 5, 1, 128, 3]);
     }
 }
 

@@ -70,6 +70,11 @@ impl ColumnSet {
         ColumnSet(self.0 | other.0)
     }
 
+    /// Columns in this and not in the other.
+    pub const fn without(self, other: Self) -> Self {
+        ColumnSet(self.0 & !other.0)
+    }
+
     /// Columns in both.
     pub const fn intersection(self, other: Self) -> Self {
         ColumnSet(self.0 & other.0)

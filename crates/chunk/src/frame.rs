@@ -1,6 +1,6 @@
 //! A packet: its metadata, small and fixed, apart from its bytes.
 
-use crate::cell::{CELL_BYTES, Cell, HEADROOM_BYTES, Pool};
+use crate::cell::{CELL_BYTES, Cell, HEADROOM_BYTES, Pool, Region};
 
 /// The receive port of a packet that no port received.
 pub const PORT_NONE: u16 = u16::MAX;
@@ -81,8 +81,9 @@ impl Packet {
                 packet.free(pool);
                 return None;
             };
-            cell.bytes_mut()[HEADROOM_BYTES..][..piece.len()].copy_from_slice(piece);
-            packet.chain_in_front(cell, HEADROOM_BYTES, piece.len());
+            let off = cell.frame_offset(piece.len());
+            cell.bytes_mut()[off..][..piece.len()].copy_from_slice(piece);
+            packet.chain_in_front(cell, off, piece.len());
         }
         Some(packet)
     }
@@ -164,6 +165,28 @@ impl Packet {
         }
     }
 
+    /// Writes the whole frame anew, cell by cell; `bytes` beyond its length are left out.
+    pub fn write_all(&mut self, bytes: &[u8]) {
+        let (mut cell, mut off, mut len) = match &mut self.cell {
+            Some(cell) => (cell, self.off, self.len),
+            None => return,
+        };
+        let mut rest = bytes;
+        for left in (0..self.cells).rev() {
+            let n = usize::from(len).min(rest.len());
+            let (now, later) = rest.split_at(n);
+            cell.bytes_mut()[usize::from(off)..][..n].copy_from_slice(now);
+            rest = later;
+            if left == 0 {
+                return;
+            }
+            // SAFETY: `cells` counts the links, each written by `chain_in_front`; the first 16 bytes
+            // are out of reach of `data_mut` and `push_front`, and of the write above, for `off` is
+            // behind them.
+            (cell, off, len) = unsafe { cell.linked_mut() };
+        }
+    }
+
     /// The frame's bytes, cell by cell.
     pub fn segments(&self) -> Segments<'_> {
         let next = self.cell.as_ref().map(|cell| (cell, self.off, self.len));
@@ -202,6 +225,12 @@ impl Packet {
             self.frame_len = len as u32;
         }
         fits
+    }
+
+    /// Byte offset in `region` of a frame that lies in one cell of it.
+    pub fn offset_in(&self, region: &Region) -> Option<u64> {
+        let cell = self.cell.as_ref().filter(|_| self.cells == 1)?;
+        Some(region.offset_of(cell)? + u64::from(self.off))
     }
 
     /// The cell, its offset and length, of a frame that lies in one; the packet itself for a chain.
@@ -248,7 +277,7 @@ impl<'a> Iterator for Segments<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::{HugePages, Region};
+    use crate::cell::HugePages;
     use proptest::prelude::*;
 
     proptest! {
@@ -262,6 +291,10 @@ mod tests {
             prop_assert!(packet.push_front(head));
             packet.data_mut()[..head].fill(9);
             prop_assert!(packet.pull_front(head));
+            let turned: Vec<u8> = bytes.iter().map(|b| !b).collect();
+            packet.write_all(&turned);
+            prop_assert_eq!(packet.segments().collect::<Vec<_>>().concat(), turned);
+            packet.write_all(&bytes);
             let copy = packet.duplicate(&mut pool).unwrap();
             prop_assert_eq!(copy.segments().collect::<Vec<_>>().concat(), bytes);
             packet.free(&mut pool);
@@ -285,8 +318,10 @@ mod tests {
         let (_, depot) = Region::new(1, HugePages::Off).unwrap();
         let mut pool = Pool::new(depot, 1);
         let mut p = Packet::copy_from(&mut pool, &[1, 2, 3]).unwrap();
-        assert!(!p.push_front(HEADROOM_BYTES - LINK_BYTES + 1));
-        assert!(p.push_front(HEADROOM_BYTES - LINK_BYTES));
+        let headroom = usize::from(p.off) - LINK_BYTES;
+        assert!(headroom >= HEADROOM_BYTES - LINK_BYTES);
+        assert!(!p.push_front(headroom + 1));
+        assert!(p.push_front(headroom));
         assert!(!p.pull_front(1000));
         assert!(p.truncate(4) && !p.truncate(5));
         p.free(&mut pool);

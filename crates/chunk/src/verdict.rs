@@ -133,16 +133,19 @@ drop_reasons! {
     Unknown = "unknown", "a stage gave a verdict that does not exist";
     NoVerdict = "no_verdict", "the last stage passed the packet on, and there was no next one";
     // Receive and transmit
-    RxOversize = "rx_oversize", "the frame is longer than the cells that were free";
+    RxFull = "rx_full", "the kernel's receive queue was full";
     RxNoCells = "rx_no_cells", "no cell was free at receive";
+    RxOversize = "rx_oversize", "the frame is longer than the queue or all cells can hold";
+    RxUnreadable = "rx_unreadable", "the record is no frame that can be read: another link type, a broken descriptor";
     TxFull = "tx_full", "the transmit queue was full";
     TxOversize = "tx_oversize", "the frame is longer than the port can send";
     TxPortDown = "tx_port_down", "the port is down or gone";
+    TxFailed = "tx_failed", "the kernel, the driver or the file refused the frame";
     TxNoPort = "tx_no_port", "the verdict names a port that does not exist";
     HostUnreachable = "host_absent", "for the host, and the port has no twin";
     RingFull = "ring_full", "the ring to another worker was full";
     NoCells = "no_cells", "no cell was free for a packet that a stage had to make";
-    FaultInjected = "fault_injected", "dropped on purpose by fault injection";
+    FaultInjected = "fault_injected", "lost on purpose by a port's `fault`";
     // Link layer
     Truncated = "truncated", "the frame ends within a header";
     NotForUs = "not_for_us", "the destination MAC address is not the port's";
@@ -181,11 +184,8 @@ drop_reasons! {
     SourceRoute = "source_route", "source routing is not honoured";
     NeighbourQueueFull = "neighbour_queue_full", "too many packets wait for this neighbour";
     NeighbourFailed = "neighbour_failed", "the neighbour did not answer";
-    IcmpRateLimited = "icmp_rate_limited", "an ICMP message was withheld by the rate limit";
     Consumed = "consumed", "control traffic that the router itself answered or learnt from";
     NotMine = "not_mine", "an ARP or neighbour question about somebody else's address";
-    HostLimited = "host_limited", "too many packets for the host";
-    Filtered = "filtered", "dropped by a rule";
     BadLookup = "bad_lookup", "a table entry out of range";
     Test = "test", "dropped by a test stage";
 }
