@@ -20,20 +20,20 @@ mod rx;
 mod tx;
 mod writer;
 
+use std::fmt;
 use std::path::PathBuf;
 
 pub use link::LinkType;
 pub use reader::{CaptureReader, Record};
 pub use rx::CaptureRx;
 pub use tx::CaptureTx;
-pub use writer::{CaptureWriter, Format};
+pub use writer::{CaptureWriter, Format, Seen};
 
 /// The longest record that is believed: 64 MiB. Longer ones are corrupt.
 pub const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// What is wrong with a capture, and where.
 #[derive(Debug, thiserror::Error)]
-#[error("{}at byte {offset}: {fault}", .path.as_ref().map(|p| format!("{}: ", p.display())).unwrap_or_default())]
 pub struct CaptureError {
     /// The file, if the capture came from one.
     pub path: Option<PathBuf>,
@@ -41,6 +41,19 @@ pub struct CaptureError {
     pub offset: u64,
     /// What is wrong.
     pub fault: CaptureFault,
+}
+
+impl fmt::Display for CaptureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(f, "{}: ", path.display())?;
+        }
+        match (&self.fault, self.offset) {
+            // It could not even be opened.
+            (CaptureFault::Io(error), 0) => write!(f, "{error}"),
+            (fault, offset) => write!(f, "at byte {offset}: {fault}"),
+        }
+    }
 }
 
 /// What can be wrong with a capture.

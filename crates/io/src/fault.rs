@@ -11,10 +11,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chunk::{Packet, Pool};
+use chunk::{DropReason, Packet, Pool};
 
 use crate::random::Random;
-use crate::{QueueStats, RxQueue};
+use crate::{Losses, QueueStats, RxQueue};
 
 /// Which faults, each with its probability per packet from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -60,6 +60,7 @@ pub struct Fault {
     passed: u64,
     received: Vec<Packet>,
     delivered: QueueStats,
+    losses: Arc<Losses>,
 }
 
 impl std::fmt::Debug for Fault {
@@ -81,6 +82,7 @@ impl Fault {
             passed: 0,
             received: Vec::new(),
             delivered: QueueStats::default(),
+            losses: Arc::default(),
         }
     }
 
@@ -101,6 +103,7 @@ impl Fault {
         let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
         if is_lost {
             count(&self.counters.lost);
+            self.losses.add(DropReason::FaultInjected, 1);
             packet.free(pool);
             return;
         }
@@ -121,11 +124,11 @@ impl Fault {
         }
         self.ready.push_back(packet);
         self.passed += 1;
-        self.release(self.passed);
+        self.let_go(self.passed);
     }
 
     /// Lets those go on that were held until `passed`.
-    fn release(&mut self, passed: u64) {
+    fn let_go(&mut self, passed: u64) {
         let (ready, held) = (&mut self.ready, &mut self.held);
         ready.extend(held.extract_if(.., |(until, _)| *until <= passed).map(|(_, packet)| packet));
     }
@@ -137,7 +140,7 @@ impl RxQueue for Fault {
             let mut received = std::mem::take(&mut self.received);
             self.inner.recv(pool, &mut received, max - self.ready.len());
             if received.is_empty() {
-                self.release(u64::MAX);
+                self.let_go(u64::MAX);
             }
             received.drain(..).for_each(|packet| self.pass(packet, pool));
             self.received = received;
@@ -180,10 +183,27 @@ impl RxQueue for Fault {
         self.inner.take_error()
     }
 
+    fn release(&mut self, pool: &mut Pool) {
+        // The end comes before their turn.
+        let held = self.held.drain(..).map(|(_, packet)| packet);
+        for packet in self.ready.drain(..).chain(held) {
+            self.counters.lost.fetch_add(1, Ordering::Relaxed);
+            self.losses.add(DropReason::FaultInjected, 1);
+            packet.free(pool);
+        }
+        self.inner.release(pool);
+    }
+
     fn stats(&self) -> QueueStats {
         let inner = self.inner.stats();
         let lost = self.counters.lost.load(Ordering::Relaxed);
         QueueStats { dropped: inner.dropped + lost, errors: inner.errors, ..self.delivered }
+    }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        let mut losses = self.inner.losses();
+        losses.push(self.losses.clone());
+        losses
     }
 }
 
@@ -214,6 +234,7 @@ mod tests {
             [&counters.lost, &counters.duplicated, &counters.reordered, &counters.corrupted]
                 .map(|counter| counter.load(Ordering::Relaxed));
         let stats = fault.stats();
+        assert_eq!(crate::lost(&fault.losses(), DropReason::FaultInjected), stats.dropped);
         assert_eq!((stats.packets as usize, stats.dropped), (result.len(), counts[0]));
         drop((fault, pool));
         assert_eq!(depot.available(), 2000);
@@ -275,6 +296,22 @@ mod tests {
             };
             prop_assert_eq!(run(options, a), run(options, b));
         }
+    }
+
+    #[test]
+    fn what_is_held_at_the_end_is_given_back_and_counted() {
+        let (_, depot) = Region::new(100, HugePages::Off).unwrap();
+        let mut pool = Pool::new(depot.clone(), 16);
+        let options = Options { reordering: 1.0, reorder_distance: 9, ..Options::default() };
+        let script = Script::untimed((0..20).map(|_| vec![0; 60]));
+        let mut fault = Fault::new(Box::new(script), options);
+        let mut out = Vec::new();
+        fault.recv(&mut pool, &mut out, 4);
+        fault.release(&mut pool);
+        assert_eq!(out.len() as u64 + crate::lost(&fault.losses(), DropReason::FaultInjected), 4);
+        out.drain(..).for_each(|packet| packet.free(&mut pool));
+        drop((fault, pool));
+        assert_eq!(depot.available(), 100);
     }
 
     #[test]

@@ -12,14 +12,18 @@ pub mod capture;
 pub mod fault;
 pub mod generator;
 pub mod link;
+mod losses;
 pub mod memory;
 mod random;
 mod sys;
 pub mod tap;
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use chunk::{Packet, Pool};
+
+pub use losses::{LOSS_REASONS, Losses, lost};
 
 /// Where frames come from.
 pub trait RxQueue: Send {
@@ -67,6 +71,11 @@ pub trait RxQueue: Send {
 
     /// What was received so far.
     fn stats(&self) -> QueueStats;
+
+    /// Why packets were lost, to be kept and read by others; empty for a queue that loses none.
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        Vec::new()
+    }
 }
 
 /// Where frames go.
@@ -97,6 +106,11 @@ pub trait TxQueue: Send {
 
     /// What was sent so far.
     fn stats(&self) -> QueueStats;
+
+    /// Why packets were lost, to be kept and read by others; empty for a queue that loses none.
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        Vec::new()
+    }
 }
 
 /// Counters of one queue.
@@ -106,7 +120,7 @@ pub struct QueueStats {
     pub packets: u64,
     /// Their bytes, without preamble, frame check sequence and gap.
     pub bytes: u64,
-    /// Packets lost: full rings, no cell, too long.
+    /// Packets lost: full rings, no cell, too long. [`Losses`] says which.
     pub dropped: u64,
     /// Failed calls and broken descriptors.
     pub errors: u64,

@@ -11,9 +11,9 @@ mod replay;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chunk::{Packet, Pool};
+use chunk::{DropReason, Packet, Pool};
 
-use crate::{QueueStats, RxQueue, TxQueue};
+use crate::{Losses, QueueStats, RxQueue, TxQueue};
 
 pub use replay::{Recycle, Replay};
 
@@ -23,7 +23,7 @@ pub use replay::{Recycle, Replay};
 pub fn pair(capacity: usize) -> (MemoryTx, MemoryRx) {
     let (producer, consumer) = rtrb::RingBuffer::new(capacity);
     let (tx, rx) = (QueueStats::default(), QueueStats::default());
-    (MemoryTx { producer, stats: tx }, MemoryRx { consumer, stats: rx })
+    (MemoryTx { producer, stats: tx, losses: Arc::default() }, MemoryRx { consumer, stats: rx })
 }
 
 /// The sending half of [`pair`].
@@ -31,6 +31,7 @@ pub fn pair(capacity: usize) -> (MemoryTx, MemoryRx) {
 pub struct MemoryTx {
     producer: rtrb::Producer<Packet>,
     stats: QueueStats,
+    losses: Arc<Losses>,
 }
 
 impl MemoryTx {
@@ -46,7 +47,8 @@ impl MemoryTx {
 impl TxQueue for MemoryTx {
     fn send(&mut self, pool: &mut Pool, packets: &mut Vec<Packet>) {
         if self.producer.is_abandoned() {
-            self.stats.dropped += packets.len() as u64;
+            let lost = packets.len() as u64;
+            self.losses.count(&mut self.stats, DropReason::TxPortDown, lost);
             packets.drain(..).for_each(|packet| packet.free(pool));
             return;
         }
@@ -63,6 +65,10 @@ impl TxQueue for MemoryTx {
 
     fn stats(&self) -> QueueStats {
         self.stats
+    }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        vec![self.losses.clone()]
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
+use chunk::DropReason;
 use libc::{c_int, c_void};
 
 /// The result of a system call that says -1 when it fails.
@@ -86,6 +87,15 @@ pub(crate) fn take_socket_error(fd: &impl AsRawFd) -> Option<io::Error> {
 /// Whether an error says that the interface is down or gone.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::EBADFD))
+}
+
+/// The reason of a packet that the kernel refused with an error of its own.
+pub(crate) fn refusal(error: &io::Error) -> DropReason {
+    match error.raw_os_error() {
+        _ if is_gone(error) => DropReason::TxPortDown,
+        Some(libc::EMSGSIZE) => DropReason::TxOversize,
+        _ => DropReason::TxFailed,
+    }
 }
 
 /// Whether an error says to try again later.

@@ -14,10 +14,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use chunk::{CELL_BYTES, HEADROOM_BYTES, Packet, Pool};
+use chunk::{CELL_BYTES, DropReason, HEADROOM_BYTES, Packet, Pool};
 
 use crate::link::{Link, LinkError};
-use crate::{QueueStats, RxQueue, TxQueue, sys};
+use crate::{Losses, QueueStats, RxQueue, TxQueue, sys};
 
 const ROOM: usize = CELL_BYTES - HEADROOM_BYTES;
 
@@ -82,6 +82,7 @@ impl Tap {
             is_gone: false,
             error: None,
             stats: QueueStats::default(),
+            losses: Arc::default(),
         };
         Ok(Self { name, rx, file })
     }
@@ -94,6 +95,7 @@ impl Tap {
             is_gone: false,
             error: None,
             stats: QueueStats::default(),
+            losses: Arc::default(),
         }
     }
 
@@ -137,6 +139,7 @@ pub struct Rx {
     is_gone: bool,
     error: Option<String>,
     stats: QueueStats,
+    losses: Arc<Losses>,
 }
 
 impl Rx {
@@ -189,7 +192,7 @@ impl RxQueue for Rx {
                     out.push(packet);
                 }
                 None => {
-                    self.stats.dropped += 1;
+                    self.losses.count(&mut self.stats, DropReason::RxNoCells, 1);
                     return n;
                 }
             }
@@ -209,6 +212,10 @@ impl RxQueue for Rx {
     fn stats(&self) -> QueueStats {
         self.stats
     }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        vec![self.losses.clone()]
+    }
 }
 
 /// Sends to the kernel.
@@ -219,6 +226,7 @@ pub struct Tx {
     is_gone: bool,
     error: Option<String>,
     stats: QueueStats,
+    losses: Arc<Losses>,
 }
 
 impl Tx {
@@ -253,10 +261,12 @@ impl TxQueue for Tx {
                 }
                 Err(error) if sys::is_busy(&error) => break,
                 Err(error) => {
-                    self.stats.dropped += 1;
                     self.stats.errors += 1;
                     // EIO: the interface is down. EINVAL: this frame is no Ethernet.
                     let is_gone = sys::is_gone(&error) || error.raw_os_error() == Some(libc::EIO);
+                    let reason =
+                        if is_gone { DropReason::TxPortDown } else { sys::refusal(&error) };
+                    self.losses.count(&mut self.stats, reason, 1);
                     if is_gone && !std::mem::replace(&mut self.is_gone, true) {
                         self.error = Some(format!("{}: writing: {error}", self.name));
                     }
@@ -279,5 +289,9 @@ impl TxQueue for Tx {
 
     fn stats(&self) -> QueueStats {
         self.stats
+    }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        vec![self.losses.clone()]
     }
 }

@@ -7,14 +7,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use chunk::{CELL_BYTES, HEADROOM_BYTES, Packet, Pool};
+use chunk::{CELL_BYTES, DropReason, HEADROOM_BYTES, Packet, Pool};
 
 use super::{Options, bind, checksum, error};
 use crate::link::LinkError;
 use crate::sys::{self, Mapping};
-use crate::{QueueStats, RxQueue};
+use crate::{Losses, QueueStats, RxQueue};
 
 /// Bytes of a frame that fit in one cell.
 const ROOM: usize = CELL_BYTES - HEADROOM_BYTES;
@@ -41,6 +42,7 @@ pub struct Rx {
     /// Frames that take more than one cell, or a tag.
     whole: Vec<u8>,
     stats: QueueStats,
+    losses: Arc<Losses>,
 }
 
 impl Rx {
@@ -95,6 +97,7 @@ impl Rx {
             error: None,
             whole: Vec::new(),
             stats: QueueStats::default(),
+            losses: Arc::default(),
         })
     }
 
@@ -174,7 +177,8 @@ impl Rx {
             libc::PACKET_STATISTICS,
         );
         // Reading them sets them to zero.
-        self.stats.dropped += stats.map_or(0, |stats| u64::from(stats.tp_drops));
+        let lost = stats.map_or(0, |stats| u64::from(stats.tp_drops));
+        self.losses.count(&mut self.stats, DropReason::RxFull, lost);
     }
 }
 
@@ -233,6 +237,8 @@ impl RxQueue for Rx {
             }
             let Some(frame) = frame(self.block_bytes(), self.at) else {
                 self.stats.errors += 1;
+                let lost = u64::from(self.left);
+                self.losses.count(&mut self.stats, DropReason::RxUnreadable, lost);
                 self.release();
                 continue;
             };
@@ -256,7 +262,11 @@ impl RxQueue for Rx {
                     out.push(packet);
                     self.stats.count(len as u64);
                 }
-                None => self.stats.dropped += 1,
+                None => {
+                    let reason =
+                        if is_cut { DropReason::RxOversize } else { DropReason::RxNoCells };
+                    self.losses.count(&mut self.stats, reason, 1);
+                }
             }
             self.skip(next);
         }
@@ -286,6 +296,10 @@ impl RxQueue for Rx {
 
     fn stats(&self) -> QueueStats {
         self.stats
+    }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        vec![self.losses.clone()]
     }
 }
 

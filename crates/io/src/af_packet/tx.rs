@@ -10,12 +10,13 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use chunk::{Packet, Pool};
 
 use super::{bind, error};
 use crate::link::LinkError;
-use crate::{QueueStats, TxQueue, sys};
+use crate::{Losses, QueueStats, TxQueue, sys};
 
 /// Frames of one call.
 const BATCH: usize = 64;
@@ -35,6 +36,7 @@ pub struct Tx {
     is_gone: bool,
     error: Option<String>,
     stats: QueueStats,
+    losses: Arc<Losses>,
 }
 
 impl Tx {
@@ -52,8 +54,14 @@ impl Tx {
         }
         // Bound without a protocol it receives nothing.
         bind(&socket, index, 0).map_err(at("binding to it"))?;
-        let stats = QueueStats::default();
-        Ok(Self { socket, interface: interface.to_owned(), is_gone: false, error: None, stats })
+        Ok(Self {
+            socket,
+            interface: interface.to_owned(),
+            is_gone: false,
+            error: None,
+            stats: QueueStats::default(),
+            losses: Arc::default(),
+        })
     }
 
     /// Sends packets from the front of `packets`, at most a batch; returns how many it sent.
@@ -124,7 +132,7 @@ impl TxQueue for Tx {
                     self.sent(pool, packets.drain(..done));
                     done = 0;
                     let lost = if sys::is_gone(&error) { packets.len() } else { 1 };
-                    self.stats.dropped += lost as u64;
+                    self.losses.count(&mut self.stats, sys::refusal(&error), lost as u64);
                     packets.drain(..lost).for_each(|packet| packet.free(pool));
                     if error.raw_os_error() != Some(libc::EMSGSIZE) {
                         self.stats.errors += 1;
@@ -150,5 +158,9 @@ impl TxQueue for Tx {
 
     fn stats(&self) -> QueueStats {
         self.stats
+    }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        vec![self.losses.clone()]
     }
 }

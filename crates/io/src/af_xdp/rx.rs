@@ -3,12 +3,12 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use chunk::{CELL_BYTES, Packet, Pool};
+use chunk::{CELL_BYTES, DropReason, Packet, Pool};
 
 use super::ledger::Ledger;
 use super::ring::{Consumer, Producer};
 use super::socket::Socket;
-use crate::{QueueStats, RxQueue, sys};
+use crate::{Losses, QueueStats, RxQueue, sys};
 
 /// Bytes at the front of a cell where no frame may lie: the link of a chain.
 const LINK_BYTES: u64 = 16;
@@ -35,8 +35,10 @@ pub struct Rx {
     is_cut: bool,
     empty_calls: u32,
     error: Option<String>,
-    lost_before: u64,
+    /// What the kernel said last: ring full, no cell or too long, no cell.
+    lost_before: [u64; 3],
     stats: QueueStats,
+    losses: Arc<Losses>,
     /// Last: the rings are unmapped before the socket can be closed.
     socket: Arc<Socket>,
 }
@@ -61,8 +63,9 @@ impl Rx {
             is_cut: false,
             empty_calls: 0,
             error: None,
-            lost_before: 0,
+            lost_before: [0; 3],
             stats: QueueStats::default(),
+            losses: Arc::default(),
             socket,
         };
         // Frames may come before the first call of `recv`.
@@ -103,12 +106,14 @@ impl Rx {
         let cell = self.ledger.as_mut().and_then(|ledger| unsafe { ledger.take_back(desc.addr) });
         let Some(cell) = cell else {
             self.stats.errors += 1;
+            self.losses.count(&mut self.stats, DropReason::RxUnreadable, 1);
             return None;
         };
         self.lack += 1;
         if !is_within {
             pool.put(cell);
             self.stats.errors += 1;
+            self.losses.count(&mut self.stats, DropReason::RxUnreadable, 1);
             return None;
         }
         let packet = Packet::from_cell(cell, off as usize, len as usize);
@@ -123,7 +128,9 @@ impl Rx {
         }
         let whole = Packet::copy_from(pool, &self.pieces);
         self.pieces.clear();
-        self.stats.dropped += u64::from(whole.is_none());
+        if whole.is_none() {
+            self.losses.count(&mut self.stats, DropReason::RxNoCells, 1);
+        }
         whole
     }
 
@@ -148,9 +155,20 @@ impl Rx {
             libc::XDP_STATISTICS,
         );
         if let Ok(statistics) = statistics {
-            let lost = statistics.rx_dropped + statistics.rx_ring_full;
-            self.stats.dropped += lost.saturating_sub(self.lost_before);
-            self.lost_before = lost;
+            let now = [
+                statistics.rx_ring_full,
+                statistics.rx_dropped,
+                statistics.rx_fill_ring_empty_descs,
+            ];
+            let before = std::mem::replace(&mut self.lost_before, now);
+            let [full, dropped, unfilled] =
+                std::array::from_fn(|i| now[i].saturating_sub(before[i]));
+            // A frame that found no cell is in both; a driver may also look for cells in vain
+            // without losing a frame.
+            let no_cells = dropped.min(unfilled);
+            self.losses.count(&mut self.stats, DropReason::RxFull, full);
+            self.losses.count(&mut self.stats, DropReason::RxNoCells, no_cells);
+            self.losses.count(&mut self.stats, DropReason::RxOversize, dropped - no_cells);
         }
     }
 }
@@ -195,6 +213,10 @@ impl RxQueue for Rx {
 
     fn stats(&self) -> QueueStats {
         self.stats
+    }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        vec![self.losses.clone()]
     }
 }
 

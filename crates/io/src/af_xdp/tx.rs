@@ -3,12 +3,12 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use chunk::{CELL_BYTES, Cell, HEADROOM_BYTES, Packet, Pool};
+use chunk::{CELL_BYTES, Cell, DropReason, HEADROOM_BYTES, Packet, Pool};
 
 use super::ledger::Ledger;
 use super::ring::{Consumer, Producer};
 use super::socket::Socket;
-use crate::{QueueStats, TxQueue, sys};
+use crate::{Losses, QueueStats, TxQueue, sys};
 
 /// Bytes of a frame that fit in one cell when it is copied.
 const ROOM: usize = CELL_BYTES - HEADROOM_BYTES;
@@ -34,6 +34,7 @@ pub struct Tx {
     is_gone: bool,
     error: Option<String>,
     stats: QueueStats,
+    losses: Arc<Losses>,
     /// Last: the rings are unmapped before the socket can be closed.
     socket: Arc<Socket>,
 }
@@ -55,6 +56,7 @@ impl Tx {
             is_gone: false,
             error: None,
             stats: QueueStats::default(),
+            losses: Arc::default(),
             socket,
         }
     }
@@ -93,7 +95,8 @@ impl Tx {
         let pieces = len.div_ceil(ROOM).max(1);
         let is_region = std::ptr::eq(pool.region(), self.socket.depot().region());
         if (pieces > 1 && !self.socket.is_multi_buffer) || pieces > PIECES_MAX || !is_region {
-            self.stats.dropped += 1;
+            let reason = if is_region { DropReason::TxOversize } else { DropReason::TxFailed };
+            self.losses.count(&mut self.stats, reason, 1);
             packet.free(pool);
             return Ok(());
         }
@@ -144,7 +147,7 @@ impl Tx {
                 Ok(()) => self.is_gone = false,
                 // The driver refused one frame (too long, or its own ring is full), and it is gone.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                    self.stats.dropped += 1;
+                    self.losses.count(&mut self.stats, DropReason::TxFailed, 1);
                     self.stats.packets -= 1;
                 }
                 Err(error) if sys::is_busy(&error) => self.is_gone = false,
@@ -169,7 +172,8 @@ impl TxQueue for Tx {
             self.kick(); // those that wait show whether it has come back
         }
         if self.is_gone && self.transmit.waiting() > 0 {
-            self.stats.dropped += packets.len() as u64;
+            let lost = packets.len() as u64;
+            self.losses.count(&mut self.stats, DropReason::TxPortDown, lost);
             packets.drain(..).for_each(|packet| packet.free(pool));
             return;
         }
@@ -230,6 +234,10 @@ impl TxQueue for Tx {
 
     fn stats(&self) -> QueueStats {
         self.stats
+    }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        vec![self.losses.clone()]
     }
 }
 

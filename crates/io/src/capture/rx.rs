@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chunk::{Packet, Pool};
+use chunk::{DropReason, Packet, Pool};
 use flate2::read::MultiGzDecoder;
 
 use super::{CaptureError, CaptureFault, CaptureReader, LinkType};
-use crate::{QueueStats, RxQueue};
+use crate::{Losses, QueueStats, RxQueue};
 
 /// A packet that finds too few cells is tried again so many times before it is given up: a frame
 /// that is longer than all cells that can ever be free must not stop the capture for good.
@@ -42,16 +42,18 @@ pub struct CaptureRx {
     bytes_total: u64,
     errors: VecDeque<String>,
     stats: QueueStats,
+    losses: Arc<Losses>,
 }
 
 type Input = Box<dyn Read + Send>;
 
 impl CaptureRx {
-    /// The captures at `paths` in this order; a folder stands for the captures in it (`.pcap`,
-    /// `.pcapng`, `.cap`, and these with `.gz`) in the order of their names.
+    /// The captures at `paths` in this order; a folder stands for the captures in it and in its
+    /// folders (`.pcap`, `.pcapng`, `.cap`, and these with `.gz`) in the order of their paths.
     ///
     /// # Errors
-    /// If one of them cannot be opened, or is no capture, or one that holds no Ethernet.
+    /// If one of them cannot be opened, or is no capture, or one that holds no Ethernet, or a folder
+    /// without captures.
     pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Self, CaptureError> {
         let mut files = VecDeque::new();
         for path in paths {
@@ -81,6 +83,7 @@ impl CaptureRx {
             bytes_total,
             errors: VecDeque::new(),
             stats: QueueStats::default(),
+            losses: Arc::default(),
         })
     }
 
@@ -106,7 +109,7 @@ impl CaptureRx {
                     let link_type = reader.record().map_or(LinkType::ETHERNET, |r| r.link_type);
                     self.pending = link_type.is_convertible();
                     if !self.pending {
-                        self.stats.dropped += 1;
+                        self.losses.count(&mut self.stats, DropReason::RxUnreadable, 1);
                         if !self.refused.contains(&link_type) {
                             self.refused.push(link_type);
                             let (path, offset) = (Some(path.clone()), reader.offset());
@@ -167,7 +170,9 @@ impl RxQueue for CaptureRx {
                     out.push(packet);
                     n += 1;
                 }
-                None if n == 0 && self.tries >= TRIES_MAX => self.stats.dropped += 1,
+                None if n == 0 && self.tries >= TRIES_MAX => {
+                    self.losses.count(&mut self.stats, DropReason::RxOversize, 1);
+                }
                 None => {
                     self.tries += u32::from(n == 0);
                     return n;
@@ -201,25 +206,43 @@ impl RxQueue for CaptureRx {
     fn stats(&self) -> QueueStats {
         self.stats
     }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        vec![self.losses.clone()]
+    }
 }
 
 fn io_error(path: &Path, error: io::Error) -> CaptureError {
     CaptureError { path: Some(path.to_path_buf()), offset: 0, fault: CaptureFault::Io(error) }
 }
 
-/// `path` itself, or the captures in the folder that it is.
+/// `path` itself, or the captures in the folder that it is and in its folders.
 fn captures(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_path_buf()]);
     }
-    let mut files = Vec::new();
-    for entry in path.read_dir()? {
-        let path = entry?.path();
-        let name = path.to_string_lossy();
-        let name = name.strip_suffix(".gz").unwrap_or(&name);
-        if [".pcap", ".pcapng", ".cap"].iter().any(|end| name.ends_with(end)) && path.is_file() {
-            files.push(path);
+    let (mut files, mut folders) = (Vec::new(), vec![path.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir()? {
+            let entry = entry?;
+            let path = entry.path();
+            // Links to folders may lead in circles.
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.to_string_lossy();
+            let name = name.strip_suffix(".gz").unwrap_or(&name);
+            let is_capture = [".pcap", ".pcapng", ".cap"].iter().any(|end| name.ends_with(end));
+            if is_capture && path.is_file() {
+                files.push(path);
+            }
         }
+    }
+    if files.is_empty() {
+        let what =
+            "no capture in this folder: expected .pcap, .pcapng or .cap files, or these with .gz";
+        return Err(io::Error::new(io::ErrorKind::NotFound, what));
     }
     files.sort();
     Ok(files)

@@ -279,7 +279,10 @@ fn a_folder_is_read_in_order_of_names_and_past_corrupt_files() {
         ("a.cap", written(&[frame(0)], Format::Pcap)),
         ("readme.txt", b"not a capture".to_vec()),
         ("d.pcap", written(&[], Format::PcapNg)),
+        ("deep/er/e.pcap", written(&[frame(4)], Format::Pcap)),
     ];
+    std::fs::create_dir_all(folder.path().join("deep/er")).unwrap();
+    std::fs::create_dir_all(folder.path().join("empty/folder")).unwrap();
     for (name, bytes) in files {
         std::fs::write(folder.path().join(name), bytes).unwrap();
     }
@@ -287,7 +290,7 @@ fn a_folder_is_read_in_order_of_names_and_past_corrupt_files() {
     let mut rx = CaptureRx::open([folder.path()]).unwrap();
     assert_eq!(rx.peek_time_ns(), Some(1_000));
     let (frames, errors) = receive_all(&mut rx, &mut pool);
-    assert_eq!(frames, [0, 1, 2, 3].map(frame));
+    assert_eq!(frames, [0, 1, 2, 3, 4].map(frame));
     let expected = format!(
         "{}: at byte 184: ends within a record: 59 bytes left, expected 64",
         folder.path().join("b.pcap").display()
@@ -296,12 +299,14 @@ fn a_folder_is_read_in_order_of_names_and_past_corrupt_files() {
     assert_eq!(rx.peek_time_ns(), None);
     let (done, total) = rx.progress().unwrap();
     assert_eq!(done, total);
-    assert_eq!((rx.stats().packets, rx.stats().bytes, rx.stats().errors), (4, 256, 1));
+    assert_eq!((rx.stats().packets, rx.stats().bytes, rx.stats().errors), (5, 320, 1));
 
     let error = CaptureRx::open([folder.path().join("readme.txt")]).unwrap_err().to_string();
     assert!(error.contains("readme.txt: at byte 0: not a capture: begins with"), "{error}");
     let error = CaptureRx::open([folder.path().join("absent.pcap")]).unwrap_err().to_string();
-    assert!(error.contains("absent.pcap: at byte 0: No such file"), "{error}");
+    assert!(error.contains("absent.pcap: No such file"), "{error}");
+    let error = CaptureRx::open([folder.path().join("empty")]).unwrap_err().to_string();
+    assert!(error.contains("empty: no capture in this folder"), "{error}");
 }
 
 #[test]
@@ -345,6 +350,8 @@ fn other_link_layers_become_ethernet_or_are_refused_by_name() {
     let end = "link type 105 (IEEE 802.11) is not Ethernet, nor one that can be made into it";
     assert!(errors[0].ends_with(end), "{errors:?}");
     assert_eq!(rx.stats().dropped, cases.len() as u64);
+    let unreadable = crate::lost(&rx.losses(), chunk::DropReason::RxUnreadable);
+    assert_eq!(unreadable, cases.len() as u64);
     assert_eq!(frames.len(), cases.len());
     for ((_, frame), (link_type, _, ethertype, rest)) in frames.iter().zip(cases) {
         let macs = [[1; 6], [2; 6]].concat();
@@ -598,4 +605,28 @@ fn real_captures_are_read_as_tshark_reads_them() {
             .collect();
         assert!(ours == String::from_utf8_lossy(&output.stdout), "{}", path.display());
     }
+}
+
+#[test]
+fn interfaces_and_directions_are_written() {
+    let mut writer = CaptureWriter::with_interfaces(Vec::new()).unwrap();
+    for name in ["lan", "wan.100"] {
+        writer.interface(name).unwrap();
+    }
+    let seen = |interface, outgoing| Seen { interface, outgoing };
+    writer.write_from(seen(1, true), &[7; 61], 5, Some("why")).unwrap();
+    writer.write_from(seen(0, false), &[8; 60], 6, None).unwrap();
+    let bytes = writer.into_inner();
+    let (records, error) = read_all(&bytes);
+    assert!(error.is_none(), "{error:?}");
+    let found: Vec<_> = records
+        .iter()
+        .map(|r| (r.interface, r.time_ns, r.data.len(), r.comment.as_deref()))
+        .collect();
+    assert_eq!(found, [(1, 5, 61, Some("why")), (0, 6, 60, None)]);
+    let has = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+    // if_name, and epb_flags of a frame that leaves and of one that comes in.
+    assert!(has(b"\x02\0\x07\0wan.100\0") && has(&[2, 0, 4, 0, 2]) && has(&[2, 0, 4, 0, 1]));
+    assert_eq!(Format::of("a/b.PCAP".as_ref()), Format::Pcap);
+    assert_eq!(Format::of("a.pcap/b".as_ref()), Format::PcapNg);
 }

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use chunk::{Packet, Pool};
+use chunk::{DropReason, Packet, Pool};
 
 use super::{CaptureWriter, Format};
-use crate::{QueueStats, TxQueue};
+use crate::{Losses, QueueStats, TxQueue};
 
 /// Writes what it is sent to a capture, at the packets' own times.
 ///
@@ -23,6 +24,7 @@ pub struct CaptureTx {
     /// Packets at the last flush.
     flushed: u64,
     stats: QueueStats,
+    losses: Arc<Losses>,
 }
 
 impl CaptureTx {
@@ -40,19 +42,20 @@ impl CaptureTx {
             error: None,
             flushed: 0,
             stats: QueueStats::default(),
+            losses: Arc::default(),
         })
     }
 
     /// Writes one packet with a comment (why it was dropped) and leaves it to the caller.
     pub fn write_with_comment(&mut self, packet: &Packet, time_ns: u64, comment: Option<&str>) {
         if self.failed {
-            self.stats.dropped += 1;
+            self.losses.count(&mut self.stats, DropReason::TxFailed, 1);
             return;
         }
         match self.writer.write_with_comment(packet, time_ns, comment) {
             Ok(()) => self.stats.count(packet.frame_len() as u64),
             Err(error) => {
-                self.stats.dropped += 1;
+                self.losses.count(&mut self.stats, DropReason::TxFailed, 1);
                 self.fail(&error);
             }
         }
@@ -105,5 +108,9 @@ impl TxQueue for CaptureTx {
 
     fn stats(&self) -> QueueStats {
         self.stats
+    }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        vec![self.losses.clone()]
     }
 }

@@ -2,6 +2,7 @@
 //! of writing goes in.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use chunk::Packet;
 
@@ -22,6 +23,25 @@ pub struct CaptureWriter<W> {
     format: Format,
 }
 
+impl Format {
+    /// What a file of this name holds: pcap if it ends so, else pcapng.
+    pub fn of(path: &Path) -> Self {
+        match path.extension() {
+            Some(end) if end.eq_ignore_ascii_case("pcap") => Format::Pcap,
+            _ => Format::PcapNg,
+        }
+    }
+}
+
+/// Where a frame was seen, for [`CaptureWriter::write_from`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Number that [`CaptureWriter::interface`] gave.
+    pub interface: u32,
+    /// Leaving, not coming in.
+    pub outgoing: bool,
+}
+
 impl<W: Write> CaptureWriter<W> {
     /// Begins a capture; the header is written at once.
     ///
@@ -38,19 +58,42 @@ impl<W: Write> CaptureWriter<W> {
                 output.write_all(&1u32.to_le_bytes())?; // Ethernet
             }
             Format::PcapNg => {
-                let mut header = Vec::with_capacity(64);
-                // Section header block, of unknown length.
-                for word in [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28u32] {
-                    header.extend_from_slice(&word.to_le_bytes());
-                }
-                // Interface description block: Ethernet, no snap length; if_tsresol 10^-9.
-                for word in [1, 32, 1, 0, 9 | 1 << 16, 9, 0, 32u32] {
-                    header.extend_from_slice(&word.to_le_bytes());
-                }
-                output.write_all(&header)?;
+                output.write_all(&[section(), description("")].concat())?;
             }
         }
         Ok(Self { output, format })
+    }
+
+    /// Begins a pcapng capture whose interfaces are described by [`CaptureWriter::interface`], one
+    /// at least.
+    ///
+    /// # Errors
+    /// Those of `output`.
+    pub fn with_interfaces(mut output: W) -> io::Result<Self> {
+        output.write_all(&section())?;
+        Ok(Self { output, format: Format::PcapNg })
+    }
+
+    /// Describes an interface. The caller counts them: the first one has number 0.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn interface(&mut self, name: &str) -> io::Result<()> {
+        self.output.write_all(&description(name))
+    }
+
+    /// Writes the frame `bytes`, seen at an interface.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write_from(
+        &mut self,
+        seen: Seen,
+        bytes: &[u8],
+        time_ns: u64,
+        comment: Option<&str>,
+    ) -> io::Result<()> {
+        self.write_segments(Some(seen), std::iter::once(bytes), bytes.len(), time_ns, comment)
     }
 
     /// Writes one packet with its own time.
@@ -71,7 +114,7 @@ impl<W: Write> CaptureWriter<W> {
         time_ns: u64,
         comment: Option<&str>,
     ) -> io::Result<()> {
-        self.write_segments(packet.segments(), packet.frame_len(), time_ns, comment)
+        self.write_segments(None, packet.segments(), packet.frame_len(), time_ns, comment)
     }
 
     /// Writes the frame `bytes`.
@@ -84,11 +127,12 @@ impl<W: Write> CaptureWriter<W> {
         time_ns: u64,
         comment: Option<&str>,
     ) -> io::Result<()> {
-        self.write_segments(std::iter::once(bytes), bytes.len(), time_ns, comment)
+        self.write_segments(None, std::iter::once(bytes), bytes.len(), time_ns, comment)
     }
 
     fn write_segments<'a>(
         &mut self,
+        seen: Option<Seen>,
         segments: impl Iterator<Item = &'a [u8]>,
         len: usize,
         time_ns: u64,
@@ -105,10 +149,14 @@ impl<W: Write> CaptureWriter<W> {
                 let padding = frame.next_multiple_of(4) - frame;
                 // An option's length has 16 bits.
                 let comment = comment.map(|text| &text.as_bytes()[..text.len().min(0xffff)]);
-                let options = comment.map_or(0, |c| 4 + c.len().next_multiple_of(4) + 4) as u32;
+                let texts = comment.map_or(0, |c| 4 + c.len().next_multiple_of(4)) as u32;
+                let has_options = comment.is_some() || seen.is_some();
+                let options =
+                    texts + if seen.is_some() { 8 } else { 0 } + u32::from(has_options) * 4;
+                let interface = seen.map_or(0, |seen| seen.interface);
                 let block = 32 + frame + padding + options;
                 let (high, low) = ((time_ns >> 32) as u32, time_ns as u32);
-                self.words(&[6, block, 0, high, low, frame, frame])?;
+                self.words(&[6, block, interface, high, low, frame, frame])?;
                 for segment in segments {
                     self.output.write_all(segment)?;
                 }
@@ -118,6 +166,11 @@ impl<W: Write> CaptureWriter<W> {
                     self.output.write_all(comment)?;
                     let padding = comment.len().next_multiple_of(4) - comment.len();
                     self.output.write_all(&[0; 3][..padding])?;
+                }
+                if let Some(seen) = seen {
+                    self.words(&[2 | 4 << 16, 1 + u32::from(seen.outgoing)])?; // epb_flags
+                }
+                if has_options {
                     self.words(&[0])?; // end of options
                 }
                 self.words(&[block])
@@ -150,4 +203,29 @@ impl<W: Write> CaptureWriter<W> {
     pub fn into_inner(self) -> W {
         self.output
     }
+}
+
+/// Section header block, of unknown length.
+fn section() -> Vec<u8> {
+    let words = [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28u32];
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Interface description block: Ethernet, no snap length; if_name, if_tsresol 10^-9.
+fn description(name: &str) -> Vec<u8> {
+    let name = &name.as_bytes()[..name.len().min(0xffff)];
+    let mut options = Vec::new();
+    if !name.is_empty() {
+        options.extend_from_slice(&(2 | (name.len() as u32) << 16).to_le_bytes());
+        options.extend_from_slice(name);
+        options.resize(options.len().next_multiple_of(4), 0);
+    }
+    for word in [9 | 1 << 16, 9, 0u32] {
+        options.extend_from_slice(&word.to_le_bytes());
+    }
+    let len = 20 + options.len() as u32;
+    let mut block: Vec<u8> = [1, len, 1, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+    block.extend_from_slice(&options);
+    block.extend_from_slice(&len.to_le_bytes());
+    block
 }

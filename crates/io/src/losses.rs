@@ -1,0 +1,76 @@
+//! Why a queue lost packets, for others to read.
+//!
+//! A packet that is lost in a queue never has a verdict, or has one that says it left. So that it has a
+//! counted reason all the same, its queue counts it here, under one of the program's drop reasons.
+//!
+//! Threads: the queue's owner writes, anybody reads. Losses are rare, so a shared line costs nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use chunk::DropReason;
+
+use crate::QueueStats;
+
+/// The reasons that queues have.
+pub const LOSS_REASONS: [DropReason; 8] = [
+    DropReason::RxFull,
+    DropReason::RxNoCells,
+    DropReason::RxOversize,
+    DropReason::RxUnreadable,
+    DropReason::FaultInjected,
+    DropReason::TxOversize,
+    DropReason::TxPortDown,
+    DropReason::TxFailed,
+];
+
+/// Packets that a queue lost since it was opened, by reason. Their sum is [`QueueStats::dropped`].
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Losses([AtomicU64; LOSS_REASONS.len()]);
+
+impl Losses {
+    /// Packets lost for `reason`; 0 for a reason that no queue has.
+    pub fn get(&self, reason: DropReason) -> u64 {
+        place(reason).map_or(0, |place| self.0[place].load(Relaxed))
+    }
+
+    /// Counts `n` packets here and in the statistics of their queue.
+    pub(crate) fn count(&self, stats: &mut QueueStats, reason: DropReason, n: u64) {
+        stats.dropped += n;
+        self.add(reason, n);
+    }
+
+    pub(crate) fn add(&self, reason: DropReason, n: u64) {
+        debug_assert!(place(reason).is_some(), "{reason:?} is none of LOSS_REASONS");
+        if let Some(place) = place(reason) {
+            self.0[place].fetch_add(n, Relaxed);
+        }
+    }
+}
+
+fn place(reason: DropReason) -> Option<usize> {
+    LOSS_REASONS.iter().position(|&known| known == reason)
+}
+
+/// Packets that some queues lost for `reason`.
+pub fn lost(losses: &[Arc<Losses>], reason: DropReason) -> u64 {
+    losses.iter().map(|losses| losses.get(reason)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_what_the_queue_lost() {
+        let (losses, mut stats) = (Arc::new(Losses::default()), QueueStats::default());
+        for (n, reason) in LOSS_REASONS.into_iter().enumerate() {
+            losses.count(&mut stats, reason, n as u64);
+        }
+        let all = [losses];
+        let sum: u64 = chunk::DROP_REASONS.iter().map(|&reason| lost(&all, reason)).sum();
+        assert_eq!((stats.dropped, sum), (28, 28));
+        assert_eq!((lost(&all, DropReason::TxFailed), lost(&all, DropReason::NoRoute)), (7, 0));
+    }
+}
