@@ -22,6 +22,7 @@
 //!
 //! Thread rule: one [`Writer`]; one [`Reader`] per thread (clone it); pins may travel.
 
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -86,8 +87,47 @@ unsafe impl<T: Send + Sync> Send for Shared<T> {}
 /// The only one that changes the tables.
 pub struct Writer<T: Patchable> {
     shared: Arc<Shared<T>>,
-    pending: Vec<T::Patch>, // applied to the active copy, not yet to the idle one
+    pending: std::sync::Arc<[T::Patch]>, // applied to the active copy, not yet to the idle one
     version: u64,
+    log: std::sync::Arc<Log<T::Patch>>,
+}
+
+/// Versions whose patches are kept for those who follow. Whoever is further behind copies the tables.
+const LOG_VERSIONS: usize = 256;
+
+/// The last changes, kept only while somebody follows them.
+struct Log<P>(std::sync::Mutex<VecDeque<Change<P>>>);
+
+/// The patches that made a version.
+type Change<P> = (u64, std::sync::Arc<[P]>);
+
+/// What changed from version to version, for copies of the tables elsewhere: on a device. Nothing is
+/// kept before the first [`Writer::changes`].
+pub struct Changes<P> {
+    log: std::sync::Arc<Log<P>>,
+}
+
+impl<P> Changes<P> {
+    /// The patches that lead from version `from` to version `to`, oldest first; `None` when they are
+    /// no longer (or were never) kept.
+    pub fn between(&self, from: u64, to: u64) -> Option<Vec<std::sync::Arc<[P]>>> {
+        let log = self.log.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let wanted = log.iter().filter(|(version, _)| (from + 1..=to).contains(version));
+        let patches: Vec<_> = wanted.map(|(_, patches)| patches.clone()).collect();
+        (patches.len() as u64 == to.checked_sub(from)?).then_some(patches)
+    }
+}
+
+impl<P> Clone for Changes<P> {
+    fn clone(&self) -> Self {
+        Self { log: self.log.clone() }
+    }
+}
+
+impl<P> std::fmt::Debug for Changes<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Changes").finish_non_exhaustive()
+    }
 }
 
 /// Takes pins for one thread. Clone it for another thread: each clone has its own counter.
@@ -123,7 +163,8 @@ pub fn versions_of<T: Patchable>(left: T, right: T) -> (Writer<T>, Reader<T>) {
         copies: [copy(left), copy(right)],
         readers: Mutex::new(Vec::new()),
     });
-    let writer = Writer { shared, pending: Vec::new(), version: 0 };
+    let log = std::sync::Arc::new(Log(std::sync::Mutex::default()));
+    let writer = Writer { shared, pending: [].into(), version: 0, log };
     let reader = writer.reader();
     (writer, reader)
 }
@@ -177,12 +218,32 @@ impl<T: Patchable> Writer<T> {
         Reader::register(&self.shared)
     }
 
+    /// The changes from now on, for a copy of the tables elsewhere.
+    pub fn changes(&self) -> Changes<T::Patch> {
+        Changes { log: self.log.clone() }
+    }
+
+    /// Keeps the patches of a version for those who follow.
+    fn record(&self, patches: &std::sync::Arc<[T::Patch]>) {
+        let mut log = self.log.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if std::sync::Arc::strong_count(&self.log) == 1 {
+            return log.clear();
+        }
+        if log.len() == LOG_VERSIONS {
+            log.pop_front();
+        }
+        log.push_back((self.version, patches.clone()));
+    }
+
     /// Precondition: the idle copy has no pin.
     fn publish_now(&mut self, patches: Vec<T::Patch>) -> u64 {
         self.catch_up();
+        let patches: std::sync::Arc<[T::Patch]> = patches.into();
         let idle = 1 - self.active();
         self.apply_to_idle(&patches);
         self.version += 1;
+        // Before a reader can see the version.
+        self.record(&patches);
         self.shared.copies[idle].version.store(self.version, Ordering::Relaxed);
         self.shared.active.store(idle, Ordering::Release);
         self.pending = patches;
@@ -191,7 +252,7 @@ impl<T: Patchable> Writer<T> {
 
     /// Precondition: the idle copy has no pin.
     fn catch_up(&mut self) {
-        let pending = std::mem::take(&mut self.pending);
+        let pending = std::mem::replace(&mut self.pending, [].into());
         self.apply_to_idle(&pending);
     }
 
@@ -382,6 +443,28 @@ mod tests {
         writer.settle();
         assert_eq!(writer.publish(Vec::new()), 3);
         assert_eq!(writer.current().0, [2; 256]);
+    }
+
+    #[test]
+    fn changes_are_kept_for_those_who_follow() {
+        let (mut writer, _reader) = versions(Uniform(vec![0; 256]));
+        writer.publish(all(1));
+        let changes = writer.changes();
+        assert!(changes.between(0, 1).is_none(), "nobody followed then");
+        assert_eq!(changes.between(1, 1).map(|list| list.len()), Some(0));
+        for value in 2..=5 {
+            writer.publish(vec![(3, value)]);
+        }
+        let list = changes.between(2, 4).expect("kept");
+        assert_eq!(list.iter().map(|p| p[0]).collect::<Vec<_>>(), [(3, 3), (3, 4)]);
+        assert!(changes.between(2, 6).is_none() && changes.between(3, 2).is_none());
+        for _ in 0..LOG_VERSIONS {
+            writer.publish(Vec::new());
+        }
+        assert!(changes.between(4, 6).is_none(), "too long ago");
+        drop(changes);
+        writer.publish(Vec::new());
+        assert!(writer.log.0.lock().unwrap().is_empty());
     }
 
     #[test]

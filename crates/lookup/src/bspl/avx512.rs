@@ -1,7 +1,10 @@
 //! The batch with eight searches to a vector; leaf of unsafe code.
 //!
+//! First every address is asked at its cell ([`start`]): where nothing longer touches its part of the
+//! cell, that is the answer. What is left waits in a list for a place in one of the vectors.
+//!
 //! Each vector takes one step at a time: gather the lines' keys, compare, and gather rope and best
-//! match where they hit. Lanes that have ended write their answer and take a new key at once, so
+//! match where they hit. Lanes that have ended write their answer and take a new search at once, so
 //! that all lanes stay busy however long the searches are. Several vectors take turns: the lines of
 //! one are on their way while the others step.
 
@@ -27,6 +30,19 @@ struct Lanes {
     index: __m512i, // in the batch
 }
 
+/// Addresses that are asked at their cells before the searches among them begin.
+const BLOCK: usize = 256;
+
+/// Searches that a cell did not end, one behind the other; the first `len` places are in use.
+struct Pending {
+    high: [u64; BLOCK + 8],
+    low: [u64; BLOCK + 8],
+    rope: [u64; BLOCK + 8],
+    best: [u64; BLOCK + 8],
+    index: [u64; BLOCK + 8],
+    len: usize,
+}
+
 /// What a probe found, by lane.
 #[derive(Clone, Copy)]
 struct Found {
@@ -46,26 +62,99 @@ pub(super) fn available() -> bool {
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(super) fn batch(table: &Bspl<'_>, keys: &[Key6], out: &mut [NextHopId]) {
     assert_eq!(keys.len(), out.len());
+    let none = [0; BLOCK + 8];
+    let mut pending =
+        Pending { high: none, low: none, rope: none, best: none, index: none, len: 0 };
+    for (keys, out) in keys.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        start(table, keys, out, &mut pending);
+        search(table, &pending, out);
+    }
+}
+
+/// Asks at most `BLOCK` addresses at their cells: writes the answers known so far to `out`, which is as
+/// long as `keys`, and lists the searches that go on.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn start(table: &Bspl<'_>, keys: &[Key6], out: &mut [NextHopId], pending: &mut Pending) {
+    assert!(keys.len() == out.len() && keys.len() <= BLOCK);
+    let default = _mm512_set1_epi64(i64::from(table.default));
+    let cells = table.cells.as_flattened().as_ptr();
+    let mut index = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+    pending.len = 0;
+    for (keys, out) in keys.chunks(8).zip(out.chunks_mut(8)) {
+        let mask = ((1_u32 << keys.len()) - 1) as __mmask8;
+        let words = keys.as_flattened().as_ptr().cast::<i64>();
+        let word_mask = ((1_u64 << (2 * keys.len())) - 1) as u32;
+        // SAFETY: the masks let through two words for each key, which are there.
+        let (left, right) = unsafe {
+            (
+                _mm512_maskz_loadu_epi64(word_mask as __mmask8, words),
+                _mm512_maskz_loadu_epi64((word_mask >> 8) as __mmask8, words.wrapping_add(8)),
+            )
+        };
+        let even = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
+        let odd = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
+        let high = _mm512_permutex2var_epi64(left, even, right);
+        let low = _mm512_permutex2var_epi64(left, odd, right);
+        let cell = _mm512_slli_epi64::<1>(_mm512_srli_epi64::<48>(high));
+        // SAFETY: 16 bits number one of the 2^16 cells; each has two words.
+        let (rope, rest) =
+            unsafe { (gather::<0>(mask, cell, cells), gather::<1>(mask, cell, cells)) };
+        let best = _mm512_and_si512(rest, _mm512_set1_epi64(0xffff_ffff));
+        let none = _mm512_testn_epi64_mask(best, best);
+        let answer = _mm512_mask_mov_epi64(best, none, default);
+        // SAFETY: the mask lets through one answer for each of `out`, which is as long as `keys`.
+        unsafe { _mm512_mask_cvtepi64_storeu_epi32(out.as_mut_ptr().cast(), mask, answer) };
+        // `layout::cell_rope`
+        let part = _mm512_and_si512(_mm512_srli_epi64::<43>(high), _mm512_set1_epi64(31));
+        let part = _mm512_add_epi64(part, _mm512_set1_epi64(32));
+        let used =
+            _mm512_mask_test_epi64_mask(mask, _mm512_srlv_epi64(rest, part), _mm512_set1_epi64(1));
+        let goes_on = _mm512_mask_test_epi64_mask(used, rope, rope);
+        let at = pending.len;
+        store(&mut pending.high, at, _mm512_maskz_compress_epi64(goes_on, high));
+        store(&mut pending.low, at, _mm512_maskz_compress_epi64(goes_on, low));
+        store(&mut pending.rope, at, _mm512_maskz_compress_epi64(goes_on, rope));
+        store(&mut pending.best, at, _mm512_maskz_compress_epi64(goes_on, best));
+        store(&mut pending.index, at, _mm512_maskz_compress_epi64(goes_on, index));
+        pending.len += goes_on.count_ones() as usize;
+        index = _mm512_add_epi64(index, _mm512_set1_epi64(8));
+    }
+}
+
+/// Stores eight lanes from place `at` on.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn store(list: &mut [u64; BLOCK + 8], at: usize, lanes: __m512i) {
+    let Some(place) = list[at..].first_chunk_mut::<8>() else { return };
+    // SAFETY: eight u64 are 64 bytes; the store needs no alignment.
+    unsafe { _mm512_storeu_si512(place.as_mut_ptr().cast(), lanes) };
+}
+
+/// Ends the searches of `pending`, whose indices are places in `out`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn search(table: &Bspl<'_>, pending: &Pending, out: &mut [NextHopId]) {
     let zero = _mm512_setzero_si512();
     let empty =
         Lanes { live: 0, high: zero, low: zero, rope: zero, bucket: zero, best: zero, index: zero };
     let mut vectors = [empty; VECTORS];
     let mut next = 0;
     let mut live = 0;
-    for lanes in &mut vectors {
-        refill(table, lanes, 0xff, keys, &mut next);
+    for lanes in vectors.iter_mut().take(pending.len.div_ceil(8)) {
+        refill(lanes, 0xff, pending, &mut next);
         aim(table, lanes, 0);
         live += lanes.live.count_ones();
     }
     while live > 0 {
         live = 0;
-        for lanes in &mut vectors {
+        for lanes in vectors.iter_mut().filter(|lanes| lanes.live != 0) {
             let full = step(table, lanes);
             let ended = lanes.live & _mm512_testn_epi64_mask(lanes.rope, lanes.rope);
             if ended != 0 {
                 answer(table, lanes, ended, out);
                 lanes.live &= !ended;
-                refill(table, lanes, ended, keys, &mut next);
+                refill(lanes, ended, pending, &mut next);
             }
             aim(table, lanes, full);
             live += lanes.live.count_ones();
@@ -209,55 +298,36 @@ fn answer(table: &Bspl<'_>, lanes: &Lanes, ended: __mmask8, out: &mut [NextHopId
     let none = _mm512_testn_epi64_mask(lanes.best, lanes.best);
     let default = _mm512_set1_epi64(i64::from(table.default));
     let best = _mm512_mask_mov_epi64(lanes.best, none, default);
-    // SAFETY: `ended` are live lanes; the index of one is below `keys.len()` (`refill`), which is
-    // `out.len()` (`batch`). Lanes outside the mask write nothing.
+    // SAFETY: `ended` are live lanes; the index of one is a place in `out` (`start`). Lanes outside the
+    // mask write nothing.
     unsafe {
         let best = _mm512_cvtepi64_epi32(best);
         _mm512_mask_i64scatter_epi32::<4>(out.as_mut_ptr().cast(), ended, lanes.index, best);
     }
 }
 
-/// Gives the lanes in `ended` the next keys, as far as there are any, and their cells' ropes.
+/// Gives the lanes in `ended` the next searches, as far as there are any.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn refill(table: &Bspl<'_>, lanes: &mut Lanes, ended: __mmask8, keys: &[Key6], next: &mut usize) {
+fn refill(lanes: &mut Lanes, ended: __mmask8, pending: &Pending, next: &mut usize) {
     let mut taken = ended;
-    while taken.count_ones() as usize > keys.len() - *next {
+    while taken.count_ones() as usize > pending.len - *next {
         taken &= taken - 1;
     }
-    let fresh = _mm512_add_epi64(
-        _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7),
-        _mm512_set1_epi64(*next as i64),
-    );
-    lanes.index = _mm512_mask_expand_epi64(lanes.index, taken, fresh);
+    let at = *next;
     *next += taken.count_ones() as usize;
-    let at = _mm512_slli_epi64::<1>(lanes.index);
-    let words = keys.as_flattened().as_ptr();
-    // SAFETY: the indices of the lanes in `taken` count from the old `next` and stay below the new
-    // one, at most `keys.len()`; each key has two words.
-    let (high, low) = unsafe { (gather::<0>(taken, at, words), gather::<1>(taken, at, words)) };
-    lanes.high = _mm512_mask_mov_epi64(lanes.high, taken, high);
-    lanes.low = _mm512_mask_mov_epi64(lanes.low, taken, low);
-    let cell = _mm512_slli_epi64::<1>(_mm512_srli_epi64::<48>(lanes.high));
-    let cells = table.cells.as_flattened().as_ptr();
-    // SAFETY: 16 bits number one of the 2^16 cells; each has two words.
-    let (rope, rest) =
-        unsafe { (gather::<0>(taken, cell, cells), gather::<1>(taken, cell, cells)) };
-    let best = _mm512_and_si512(rest, _mm512_set1_epi64(0xffff_ffff));
-    // `layout::cell_rope`
-    let part = _mm512_and_si512(_mm512_srli_epi64::<43>(lanes.high), _mm512_set1_epi64(31));
-    let part = _mm512_add_epi64(part, _mm512_set1_epi64(32));
-    let used = _mm512_test_epi64_mask(_mm512_srlv_epi64(rest, part), _mm512_set1_epi64(1));
-    let rope = _mm512_maskz_mov_epi64(used, rope);
-    lanes.rope = _mm512_mask_mov_epi64(lanes.rope, taken, rope);
-    lanes.best = _mm512_mask_mov_epi64(lanes.best, taken, best);
+    let take = |old, list: &[u64; BLOCK + 8]| {
+        let from = list[at..].as_ptr().cast();
+        // SAFETY: as many words are read as `taken` has lanes, from place `at` on: no more than are in
+        // use.
+        unsafe { _mm512_mask_expandloadu_epi64(old, taken, from) }
+    };
+    lanes.high = take(lanes.high, &pending.high);
+    lanes.low = take(lanes.low, &pending.low);
+    lanes.rope = take(lanes.rope, &pending.rope);
+    lanes.best = take(lanes.best, &pending.best);
+    lanes.index = take(lanes.index, &pending.index);
     lanes.live |= taken;
-
-    // Lanes end about as fast as keys are taken: the cells of those that come next.
-    let soon = *next + 8..*next + 8 + taken.count_ones() as usize;
-    for key in keys.get(soon).unwrap_or_default() {
-        prefetch_at(&raw const table.cells[(key[0] >> 48) as usize]);
-    }
 }
 
 /// Sets the bucket of each lane's next probe and asks for its line; those in `full` go on to the bucket behind theirs.

@@ -20,6 +20,7 @@ mod builder;
 mod family;
 mod group;
 mod hops;
+pub mod image;
 mod records;
 mod tables;
 #[cfg(test)]

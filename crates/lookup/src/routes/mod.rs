@@ -149,22 +149,30 @@ pub enum ProblemKind {
 /// The longest line that is read, without its end.
 pub const MAX_LINE_BYTES: usize = 4096;
 
-/// A routes file that cannot be read.
+/// A file that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read routes file {}, line {line}: {source}", path.display())]
 pub struct RoutesError {
     /// The file.
     pub path: PathBuf,
-    /// The line that was being read, from 1.
+    /// The line that was being read, from 1; 0: it could not be opened.
     pub line: u64,
     /// What the system or the decompressor said.
     pub source: io::Error,
 }
 
+impl fmt::Display for RoutesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path.display(), self.source),
+            line => write!(f, "{}, line {line}: {}", self.path.display(), self.source),
+        }
+    }
+}
+
 /// Reads a file, gzip or plain.
 pub fn read_file(path: &Path) -> Result<RoutesFile, RoutesError> {
     let fail = |line, source| RoutesError { path: path.to_owned(), line, source };
-    let file = std::fs::File::open(path).map_err(|e| fail(1, e))?;
+    let file = std::fs::File::open(path).map_err(|e| fail(0, e))?;
     let mut lines = Lines::default();
     match lines.read(file) {
         Ok(()) => Ok(lines.finish()),
