@@ -120,8 +120,6 @@ pub struct NeighbourRow {
     pub state: String,
     /// Since it was last confirmed; `None`: never, or static.
     pub age_s: Option<f64>,
-    /// Packets that wait for it.
-    pub queued_packets: u64,
 }
 
 /// One stage.
@@ -130,8 +128,6 @@ pub struct NeighbourRow {
 pub struct StageRow {
     /// Its name.
     pub name: String,
-    /// `pre_shade`, `shade` or `post_shade`; empty where they are summed.
-    pub phase: String,
     /// Calls, one a batch.
     pub calls: u64,
     /// Rows of these calls.
@@ -168,6 +164,8 @@ pub struct Runtime {
     pub workers: Vec<WorkerRow>,
     /// Masters of devices.
     pub masters: Vec<MasterRow>,
+    /// What the router made itself.
+    pub router: RouterTotals,
     /// Version of the tables that new packets see.
     pub table_version: u64,
     /// Routes in the forwarding tables.
@@ -200,10 +198,36 @@ pub struct WorkerRow {
     pub empty_polls: u64,
     /// Returns from waiting.
     pub wakeups: u64,
+    /// Where its chunks are shaded now: `cpu` or `device`.
+    pub side: String,
+    /// Chunks that were handed to a device.
+    pub chunks_to_device: u64,
+    /// How full its bursts are, 0 to 100; only with a device.
+    pub burst_fill_percent: u64,
+    /// What shading a packet costs on its core; only with a device, 0 before it is known.
+    pub shade_ns_per_packet: u64,
+    /// Packets that its stages hold now: those that wait for a neighbour.
+    pub packets_held: u64,
     /// Cells free in its pool.
     pub cells_free: u64,
     /// Cells of its pool.
     pub cells: u64,
+}
+
+/// What the router made beside the packets that it was given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RouterTotals {
+    /// ICMP and ICMPv6 errors sent.
+    pub icmp_errors_sent: u64,
+    /// ICMP and ICMPv6 errors withheld by the rate limit.
+    pub icmp_errors_withheld: u64,
+    /// Answers for its own addresses where there is no twin: ARP, neighbour discovery, echo.
+    pub answers_sent: u64,
+    /// IPv4 packets that were fragmented.
+    pub fragmented: u64,
+    /// Fragments made of them.
+    pub fragments_made: u64,
 }
 
 /// One master.
@@ -220,4 +244,14 @@ pub struct MasterRow {
     pub jobs_in_flight: u64,
     /// Jobs that failed and were done again on a worker.
     pub jobs_failed: u64,
+    /// Whether it is used no more.
+    pub is_lost: bool,
+    /// What a packet of a large job costs; 0 before it is known.
+    pub ns_per_packet: f64,
+    /// How long a chunk is away.
+    pub away_us: f64,
+    /// Bytes that went up: columns, payload, tables.
+    pub up_bytes: u64,
+    /// Bytes that came down.
+    pub down_bytes: u64,
 }

@@ -21,15 +21,22 @@ pub fn table<R: Row>(rows: &[R]) -> String {
 /// The table of a response's rows; `None` for responses without a table.
 pub fn response(response: &Response) -> Option<String> {
     Some(match response {
-        Response::Interfaces { rows } => table(rows),
+        Response::Interfaces { rows } => interfaces(rows),
         Response::Queues { rows } => table(rows),
         Response::Routes { rows } => table(rows),
         Response::Neighbours { rows } => table(rows),
         Response::Stages { rows } => table(rows),
+        Response::Drops { rows } if rows.is_empty() => "no drops\n".to_owned(),
         Response::Drops { rows } => table(rows),
         Response::Runtime(runtime) => self::runtime(runtime),
         _ => return None,
     })
+}
+
+/// What interfaces are, and below what they did: in one table no terminal would hold it.
+pub fn interfaces(rows: &[InterfaceRow]) -> String {
+    let traffic: Vec<Vec<String>> = rows.iter().map(InterfaceRow::traffic).collect();
+    format!("{}\n{}", table(rows), print(InterfaceRow::TRAFFIC, &traffic))
 }
 
 /// The process in a few lines, then its workers and masters.
@@ -51,6 +58,13 @@ pub fn runtime(runtime: &Runtime) -> String {
     {
         pairs.push([name.to_owned(), bytes_text(bytes)]);
     }
+    let made = &r.router;
+    let sent = thousands(made.icmp_errors_sent);
+    let withheld = thousands(made.icmp_errors_withheld);
+    pairs.push(["icmp errors".to_owned(), format!("{sent} sent, {withheld} withheld")]);
+    pairs.push(["answers".to_owned(), thousands(made.answers_sent)]);
+    let (whole, pieces) = (thousands(made.fragmented), thousands(made.fragments_made));
+    pairs.push(["fragmented".to_owned(), format!("{whole} packets, {pieces} fragments")]);
     let width = pairs.iter().map(|[name, _]| name.len()).max().unwrap_or(0);
     let mut out = String::new();
     for [name, value] in &pairs {
@@ -139,25 +153,8 @@ fn bytes_text(bytes: u64) -> String {
 }
 
 impl Row for InterfaceRow {
-    const COLUMNS: &'static [&'static str] = &[
-        ">#",
-        "name",
-        "kind",
-        "state",
-        "mac",
-        ">mtu",
-        "addresses",
-        ">rx packets",
-        ">rx bytes",
-        ">rx errors",
-        ">rx drops",
-        ">rx rate",
-        ">tx packets",
-        ">tx bytes",
-        ">tx errors",
-        ">tx drops",
-        ">tx rate",
-    ];
+    const COLUMNS: &'static [&'static str] =
+        &[">#", "name", "kind", "state", "mac", ">mtu", "addresses"];
 
     fn cells(&self) -> Vec<String> {
         vec![
@@ -168,6 +165,29 @@ impl Row for InterfaceRow {
             self.mac.clone(),
             self.mtu.to_string(),
             list(&self.addresses),
+        ]
+    }
+}
+
+impl InterfaceRow {
+    /// Titles of [`InterfaceRow::traffic`].
+    const TRAFFIC: &'static [&'static str] = &[
+        "name",
+        ">rx packets",
+        ">bytes",
+        ">errors",
+        ">drops",
+        ">rate",
+        ">tx packets",
+        ">bytes",
+        ">errors",
+        ">drops",
+        ">rate",
+    ];
+
+    fn traffic(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
             thousands(self.rx_packets),
             thousands(self.rx_bytes),
             thousands(self.rx_errors),
@@ -234,8 +254,7 @@ impl Row for RouteRow {
 }
 
 impl Row for NeighbourRow {
-    const COLUMNS: &'static [&'static str] =
-        &["address", "port", "mac", "state", ">age", ">queued"];
+    const COLUMNS: &'static [&'static str] = &["address", "port", "mac", "state", ">age"];
 
     fn cells(&self) -> Vec<String> {
         vec![
@@ -244,19 +263,17 @@ impl Row for NeighbourRow {
             self.mac.clone().unwrap_or_default(),
             self.state.clone(),
             self.age_s.map(time).unwrap_or_default(),
-            thousands(self.queued_packets),
         ]
     }
 }
 
 impl Row for StageRow {
     const COLUMNS: &'static [&'static str] =
-        &["stage", "phase", ">calls", ">packets", ">packets/call", ">ns/packet"];
+        &["stage", ">calls", ">packets", ">packets/call", ">ns/packet"];
 
     fn cells(&self) -> Vec<String> {
         vec![
             self.name.clone(),
-            self.phase.clone(),
             thousands(self.calls),
             thousands(self.packets),
             format!("{:.1}", self.packets_per_call),
@@ -281,6 +298,9 @@ impl Row for WorkerRow {
         ">busy %",
         ">empty polls",
         ">wakeups",
+        "side",
+        ">chunks to device",
+        ">held",
         ">cells free",
         ">cells",
     ];
@@ -293,6 +313,9 @@ impl Row for WorkerRow {
             format!("{:.1}", self.busy_percent),
             thousands(self.empty_polls),
             thousands(self.wakeups),
+            self.side.clone(),
+            thousands(self.chunks_to_device),
+            thousands(self.packets_held),
             thousands(self.cells_free),
             thousands(self.cells),
         ]
@@ -300,13 +323,27 @@ impl Row for WorkerRow {
 }
 
 impl Row for MasterRow {
-    const COLUMNS: &'static [&'static str] =
-        &["device", ">jobs", ">packets", ">in flight", ">failed"];
+    const COLUMNS: &'static [&'static str] = &[
+        "device",
+        "state",
+        ">jobs",
+        ">packets",
+        ">in flight",
+        ">failed",
+        ">ns/packet",
+        ">away",
+        ">up",
+        ">down",
+    ];
 
     fn cells(&self) -> Vec<String> {
         let counters = [self.jobs, self.packets, self.jobs_in_flight, self.jobs_failed];
-        let mut cells = vec![self.device.clone()];
+        let state = if self.is_lost { "lost" } else { "up" };
+        let mut cells = vec![self.device.clone(), state.to_owned()];
         cells.extend(counters.map(thousands));
+        cells.push(format!("{:.1}", self.ns_per_packet));
+        cells.push(format!("{:.1} us", self.away_us));
+        cells.extend([self.up_bytes, self.down_bytes].map(bytes_text));
         cells
     }
 }

@@ -303,7 +303,6 @@ fn every_row_has_a_cell_for_each_title() {
         mac: None,
         state: "incomplete".into(),
         age_s: None,
-        queued_packets: 3,
     });
 }
 

@@ -41,7 +41,8 @@ pub(super) fn router() -> Router {
 /// `[engine]`. 200 µs is about what PacketShader's batches add at low load (§6.4).
 pub(super) fn engine() -> Engine {
     Engine {
-        backend: EngineBackend::Cpu,
+        backend: EngineBackend::Auto,
+        offload: None,
         chunk: 256,
         max_delay: Duration::from_micros(200),
         jobs_in_flight: 4,

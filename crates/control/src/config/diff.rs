@@ -110,6 +110,11 @@ impl Diff {
         if old.pipeline.name == new.pipeline.name {
             let key = format!("pipeline.{}.stages", new.pipeline.name);
             compare(restart, &key, stages(&old.pipeline), stages(&new.pipeline));
+            let delay = |p: &Pipeline| {
+                p.max_delay.map_or("default".to_owned(), super::units::format_duration)
+            };
+            let key = format!("pipeline.{}.max_delay", new.pipeline.name);
+            compare(restart, &key, delay(&old.pipeline), delay(&new.pipeline));
         }
         diff.ports(old, new);
         diff.routes(old, new);
@@ -137,7 +142,9 @@ impl Diff {
     fn engine(&mut self, old: &Engine, new: &Engine) {
         let restart = &mut self.restart;
         let time = super::units::format_duration;
-        compare(restart, "engine.backend", old.backend.word(), new.backend.word());
+        compare(restart, "engine.backend", old.backend, new.backend);
+        let offload = |engine: &Engine| engine.offload.map_or("default", |offload| offload.word());
+        compare(restart, "engine.offload", offload(old), offload(new));
         compare(restart, "engine.chunk", old.chunk, new.chunk);
         compare(restart, "engine.max_delay", time(old.max_delay), time(new.max_delay));
         compare(restart, "engine.jobs_in_flight", old.jobs_in_flight, new.jobs_in_flight);

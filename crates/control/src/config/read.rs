@@ -221,7 +221,10 @@ fn seconds<'t, 'i, 'a>(
 }
 
 fn read_engine(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, engine: &mut Engine) {
-    section.set(walk, "backend", &mut engine.backend, word);
+    section.set(walk, "backend", &mut engine.backend, engine_backend);
+    if let Some(offload) = section.take(walk, "offload", word) {
+        engine.offload = Some(offload);
+    }
     section.set(walk, "chunk", &mut engine.chunk, integer(1..=1024));
     section.set(walk, "max_delay", &mut engine.max_delay, |walk, value| {
         duration(walk, value, 0, 1_000_000_000)
@@ -262,8 +265,10 @@ fn pipeline(
         });
         Some(stages.into_iter().map(|(stage, _)| stage).collect())
     });
+    let max_delay =
+        section.take(walk, "max_delay", |walk, value| duration(walk, value, 0, 1_000_000_000));
     section.finish(walk);
-    Some(Pipeline { name: name.to_owned(), stages: stages.unwrap_or_default() })
+    Some(Pipeline { name: name.to_owned(), stages: stages.unwrap_or_default(), max_delay })
 }
 
 /// The pipeline that `mode` names: one of the file, else a shipped one.
@@ -287,7 +292,9 @@ fn mode(
         }
         pipeline.cloned()
     });
-    chosen
-        .or_else(fallback)
-        .unwrap_or_else(|| Pipeline { name: "none".to_owned(), stages: Vec::new() })
+    chosen.or_else(fallback).unwrap_or_else(|| Pipeline {
+        name: "none".to_owned(),
+        stages: Vec::new(),
+        max_delay: None,
+    })
 }

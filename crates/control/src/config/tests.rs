@@ -10,7 +10,7 @@ const EXAMPLE: &str = include_str!("../../../../shadeline/examples/router.toml")
 
 fn known() -> KnownStages {
     let stages = ["ip_check", "ip_lookup", "neighbour"].map(String::from).to_vec();
-    let router = Pipeline { name: "router".into(), stages: stages.clone() };
+    let router = Pipeline { name: "router".into(), stages: stages.clone(), max_delay: None };
     KnownStages { stages, modes: vec![router], cores: 2 }
 }
 
@@ -77,7 +77,7 @@ fn the_example_has_no_mistakes_and_its_comments_show_the_defaults() {
         let line = line.strip_prefix("# ")?;
         let key = line.split_once(" = ")?.0;
         let word = key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-        let nothing = ["mtu", "mac", "spread", "stages"].contains(&key);
+        let nothing = ["mtu", "mac", "spread", "stages", "offload"].contains(&key);
         (word && !nothing).then(|| line.to_owned())
     };
     let written: Vec<String> =
@@ -386,6 +386,12 @@ fn syntax_errors_are_found_with_the_others() {
     assert!(found.iter().any(|f| f.starts_with("2:11 ")), "{found:#?}");
     assert!(found.iter().any(|f| f.starts_with("3:1 unknown key `logg`")), "{found:#?}");
     assert!(found.iter().any(|f| f.starts_with("4:10 unclosed table")), "{found:#?}");
+    // What the parser puts in the place of a value that it could not read is not judged.
+    for text in ["[system]\nworkers = = 3\n", "[port.lan]\nmtu =\n", "#\nmode = = \"router\"\n"] {
+        let found = self::found(text);
+        let elsewhere: Vec<_> = found.iter().filter(|f| !f.starts_with("2:")).collect();
+        assert!(!found.is_empty() && elsewhere.is_empty(), "{text:?}: {found:#?}");
+    }
     // A value given twice does not hide what else is wrong.
     let found = self::found(
         "[port.lan]\nmtu = 1500\nmtu = 1501\n[[route]]\nprefix = \"::/0\"\nport = \"x\"",
@@ -428,6 +434,16 @@ fn values_are_read() {
     let (port, physical) = config.physical_ports().next().unwrap();
     assert_eq!((port.rpf, physical.queues), (Rpf::Strict, Some(4)));
     assert_eq!(config.engine.max_delay, Duration::from_micros(1500));
+    for (text, backend) in [
+        ("auto", EngineBackend::Auto),
+        ("opencl", EngineBackend::OpenCl(0)),
+        ("opencl:3", EngineBackend::OpenCl(3)),
+        ("cuda:1", EngineBackend::Cuda(1)),
+    ] {
+        let lines = format!("[engine]\nbackend = \"{text}\"\noffload = \"always\"");
+        let engine = good(&with_port(&lines)).engine;
+        assert_eq!((engine.backend, engine.offload), (backend, Some(Offload::Always)));
+    }
     assert_eq!(config.engine.sim.packet, Duration::from_nanos(7));
     assert_eq!((config.router.icmp_rate, config.router.kernel), (1000, false));
     let FileNextHops::Spread { v4, v6 } = &config.route_files[0].next_hops else { panic!() };

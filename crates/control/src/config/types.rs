@@ -55,6 +55,8 @@ pub struct Pipeline {
     pub name: String,
     /// Names of stages, at least one.
     pub stages: Vec<String>,
+    /// How long a packet may be under way because chunks wait to fill; `None`: as `[engine]` says.
+    pub max_delay: Option<Duration>,
 }
 
 /// `[system]`: threads, memory, and the doors to the outside.
@@ -322,6 +324,8 @@ pub struct Neighbour {
 pub struct Engine {
     /// Who shades.
     pub backend: EngineBackend,
+    /// Which chunks go to a device; `None`: `Auto` where the backend is, else `Always`.
+    pub offload: Option<Offload>,
     /// Packets in a chunk at most.
     pub chunk: usize,
     /// Longest that a packet waits for its job to fill.
@@ -335,10 +339,37 @@ pub struct Engine {
 /// `engine.backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineBackend {
+    /// A GPU if one answers its self-test, else the workers.
+    Auto,
     /// The workers.
     Cpu,
     /// The simulated device.
     Sim,
+    /// The OpenCL device of this number.
+    OpenCl(u32),
+    /// The CUDA device of this number.
+    Cuda(u32),
+}
+
+impl std::fmt::Display for EngineBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Sim => f.write_str("sim"),
+            Self::OpenCl(number) => write!(f, "opencl:{number}"),
+            Self::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+/// `engine.offload`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offload {
+    /// By load and measured cost.
+    Auto,
+    /// Whenever the device has room.
+    Always,
 }
 
 /// `engine.sim`.

@@ -172,7 +172,9 @@ impl<'a> Walk<'a> {
             expected: None,
             help: None,
         };
-        if self.broken_lines.contains(&diagnostic.line) {
+        // A value that could not be parsed is replaced by one that stands nowhere.
+        let invented = !self.whole && span == (0..0);
+        if invented || self.broken_lines.contains(&diagnostic.line) {
             self.scratch = diagnostic;
             return &mut self.scratch;
         }

@@ -19,16 +19,16 @@ pub fn encode(snapshot: &Snapshot) -> String {
 
     let mut family = out.counter("stage_calls_total", "Calls of a stage, one a batch.");
     for stage in &snapshot.stages {
-        family.sample(&[("stage", &stage.name), ("phase", &stage.phase)], stage.calls);
+        family.sample(&[("stage", &stage.name)], stage.calls);
     }
     let mut family = out.counter("stage_packets_total", "Packets that a stage was called with.");
     for stage in &snapshot.stages {
-        family.sample(&[("stage", &stage.name), ("phase", &stage.phase)], stage.packets);
+        family.sample(&[("stage", &stage.name)], stage.packets);
     }
     let mut family = out.counter("stage_seconds_total", "Time spent in a stage.");
     for stage in &snapshot.stages {
         let seconds = stage.ns_per_packet * stage.packets as f64 / 1e9;
-        family.sample(&[("stage", &stage.name), ("phase", &stage.phase)], seconds);
+        family.sample(&[("stage", &stage.name)], seconds);
     }
     let mut family = out.counter("drop_packets_total", "Packets dropped, by reason.");
     for drop in &snapshot.drops {
@@ -131,10 +131,23 @@ fn runtime(out: &mut Text, snapshot: &Snapshot) {
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.wakeups));
     let mut family = out.gauge("worker_busy_ratio", "Share of time with packets in hand.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.busy_percent / 100.0));
+    let mut family = out.gauge("worker_packets_held", "Packets that wait for a neighbour.");
+    workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.packets_held));
     let mut family = out.gauge("worker_cells_free", "Free cells in a worker's pool.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.cells_free));
     let mut family = out.gauge("worker_cells", "Cells of a worker's pool.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.cells));
+
+    let made = &r.router;
+    out.counter("icmp_errors_sent_total", "ICMP and ICMPv6 errors sent.")
+        .sample(&[], made.icmp_errors_sent);
+    out.counter("icmp_errors_withheld_total", "ICMP and ICMPv6 errors withheld by the rate limit.")
+        .sample(&[], made.icmp_errors_withheld);
+    out.counter("answers_sent_total", "Answers for own addresses where there is no twin.")
+        .sample(&[], made.answers_sent);
+    out.counter("fragmented_packets_total", "IPv4 packets that were fragmented.")
+        .sample(&[], made.fragmented);
+    out.counter("fragments_made_total", "Fragments made.").sample(&[], made.fragments_made);
 
     let mut family = out.counter("device_jobs_total", "Jobs retired by a device.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs));
@@ -142,6 +155,16 @@ fn runtime(out: &mut Text, snapshot: &Snapshot) {
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.packets));
     let mut family = out.counter("device_jobs_failed_total", "Jobs done again on a worker.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs_failed));
+    let mut family = out.gauge("device_up", "Whether a device is still in use.");
+    r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], u64::from(!m.is_lost)));
+    let mut family = out.counter("device_up_bytes_total", "Bytes that went to a device.");
+    r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.up_bytes));
+    let mut family = out.counter("device_down_bytes_total", "Bytes that came from a device.");
+    r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.down_bytes));
+    let mut family = out.gauge("worker_on_device", "Whether a worker's chunks go to a device now.");
+    workers().for_each(|(w, id)| family.sample(&[("worker", id)], u64::from(w.side == "device")));
+    let mut family = out.counter("worker_chunks_to_device_total", "Chunks handed to a device.");
+    workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.chunks_to_device));
     let mut family = out.gauge("device_jobs_in_flight", "Jobs on a device now.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs_in_flight));
 }

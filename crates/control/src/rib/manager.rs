@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use lookup::dir24_8::Limits;
-use lookup::fib::{Fib, FibBuilder, Options, RouteTarget};
-use lookup::versions::{Reader, Writer, versions};
+use lookup::fib::{Fib, FibBuilder, FibPatch, Options, RouteTarget};
+use lookup::versions::{Changes, Reader, Writer, versions};
 use lookup::{NextHopId, Prefix, TableError};
 
 use super::family::{AnyPrefix, Both};
@@ -107,6 +107,12 @@ impl RibManager {
     /// A further reader; `None` before [`RibManager::start`].
     pub fn reader(&self) -> Option<Reader<Fib>> {
         self.writer.as_ref().map(Writer::reader)
+    }
+
+    /// The changes from now on, for a copy of the tables elsewhere; `None` before
+    /// [`RibManager::start`].
+    pub fn changes(&self) -> Option<Changes<FibPatch>> {
+        self.writer.as_ref().map(Writer::changes)
     }
 
     /// Takes one change; nobody sees it before [`RibManager::commit`]. On an error nothing changed.

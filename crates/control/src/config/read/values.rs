@@ -132,6 +132,32 @@ pub(super) fn word<W: Word>(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<W>
     })
 }
 
+/// Where jobs are shaded: a word, for a real device with its number.
+pub(super) fn engine_backend(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<EngineBackend> {
+    const EXPECTED: &str = "auto, cpu, sim, opencl, opencl:N, cuda or cuda:N";
+    let DeValue::String(text) = value.get_ref() else {
+        return wrong_kind(walk, value, EXPECTED);
+    };
+    let (name, number) = text.split_once(':').map_or((text.as_ref(), None), |(n, d)| (n, Some(d)));
+    let digits = number.unwrap_or("0");
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let device = digits.parse().ok().filter(|_| is_number);
+    let found = match (name, number, device) {
+        ("auto", None, _) => Some(EngineBackend::Auto),
+        ("cpu", None, _) => Some(EngineBackend::Cpu),
+        ("sim", None, _) => Some(EngineBackend::Sim),
+        ("opencl", _, Some(device)) => Some(EngineBackend::OpenCl(device)),
+        ("cuda", _, Some(device)) => Some(EngineBackend::Cuda(device)),
+        _ => None,
+    };
+    if found.is_none() {
+        let message = format!("{} is `{text}`", walk.subject());
+        let words = ["auto", "cpu", "sim", "opencl", "cuda"];
+        walk.error(value.span(), message).nearest(name, words).expected(EXPECTED);
+    }
+    found
+}
+
 pub(super) fn address(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<IpAddr> {
     let text = string(walk, value)?;
     text.parse().ok().or_else(|| {
@@ -210,5 +236,5 @@ words! {
     XdpMode { "auto" => Auto, "native" => Native, "skb" => Skb }
     ZeroCopy { "auto" => Auto, "on" => On, "off" => Off }
     Rpf { "off" => Off, "strict" => Strict, "loose" => Loose }
-    EngineBackend { "cpu" => Cpu, "sim" => Sim }
+    Offload { "auto" => Auto, "always" => Always }
 }

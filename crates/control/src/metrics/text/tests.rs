@@ -25,7 +25,6 @@ fn snapshot(packets: u64) -> Snapshot {
         queues: vec![QueueRow { port: "lan".into(), ..QueueRow::default() }],
         stages: vec![StageRow {
             name: "ip_lookup".into(),
-            phase: "shade".into(),
             packets: 2_000_000_000,
             ns_per_packet: 12.5,
             ..StageRow::default()
@@ -48,7 +47,7 @@ fn counters_are_written() {
         "# TYPE shadeline_interface_receive_packets_total counter",
         "shadeline_interface_receive_packets_total{interface=\"lan\"} 123456789012",
         "shadeline_interface_up{interface=\"wan\"} 1",
-        "shadeline_stage_seconds_total{stage=\"ip_lookup\",phase=\"shade\"} 25",
+        "shadeline_stage_seconds_total{stage=\"ip_lookup\"} 25",
         "shadeline_drop_packets_total{reason=\"no_route\"} 7",
         "shadeline_routes{source=\"kernel\"} 9",
         "shadeline_worker_busy_ratio{worker=\"0\"} 0.5",
