@@ -95,7 +95,9 @@ impl Rewrite {
         let Some(request) = ArpView::new_checked(transit.ip(packet)) else {
             return Verdict::drop(DropReason::ArpMalformed);
         };
-        let link = Link::new(interface, request.sender_mac(), EtherType::ARP);
+        let mac = request.sender_mac();
+        let link = Link::new(cx.tables, transit.interface, mac, EtherType::ARP);
+        let Some(link) = link else { return ABSENT };
         let reply = request.header().reply(MacAddr(interface.mac));
         let Some(len) = reply.emit(&mut self.piece[link.header().len()..]) else { return ABSENT };
         self.emit_answer(&link, len, packet.time_ns, cx)
@@ -130,7 +132,8 @@ impl Rewrite {
             solicited: !is_probe,
             overrides: true,
         };
-        let link = Link::new(interface, mac, EtherType::IPV6);
+        let link = Link::new(cx.tables, transit.interface, mac, EtherType::IPV6);
+        let Some(link) = link else { return ABSENT };
         let out = &mut self.piece[link.header().len()..];
         let Some(len) = answer.emit_packet(asked.target(), to, out) else { return ABSENT };
         self.emit_answer(&link, len, packet.time_ns, cx)
@@ -150,7 +153,7 @@ impl Rewrite {
             return Verdict::drop(DropReason::NoCells);
         };
         frame.time_ns = time_ns;
-        self.made.push((frame, Verdict::forward(link.port)));
+        self.make(frame, link);
         self.counters.answers_sent.add(1);
         CONSUMED
     }

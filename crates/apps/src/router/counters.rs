@@ -1,6 +1,9 @@
-//! Counters of what the router makes beside the packets it was given. Every received packet has
-//! its one fate in the engine's counters; an ICMP error that the rate limit withheld is no packet
-//! and stands only here.
+//! Counters of what the router makes beside the packets it was given, and of what passes
+//! subinterfaces. Every received packet has its one fate in the engine's counters; an ICMP error that
+//! the rate limit withheld is no packet and stands only here.
+//!
+//! A port's queues count its packets. A subinterface has no queue, so the stages count what comes in
+//! with its tags and what leaves with them: on their tagged paths alone, the untagged one pays nothing.
 
 use engine::Counter;
 
@@ -20,4 +23,47 @@ pub struct RouterCounters {
     pub fragments_made: Counter,
     /// Neighbour events that found the channel full.
     pub events_lost: Counter,
+    /// By interface.
+    tagged: Box<[TaggedCounters]>,
+}
+
+/// Packets of one interface that have tags.
+#[derive(Debug, Default)]
+pub struct TaggedCounters {
+    /// Packets that came in with its tags.
+    pub rx_packets: Counter,
+    /// Their bytes, tags and link header included.
+    pub rx_bytes: Counter,
+    /// Packets that were handed to its port with its tags.
+    pub tx_packets: Counter,
+    /// Their bytes.
+    pub tx_bytes: Counter,
+}
+
+impl RouterCounters {
+    /// Counters for a router of so many interfaces; with [`RouterCounters::default`] those of
+    /// subinterfaces are not kept.
+    pub fn new(interfaces: usize) -> Self {
+        let tagged = (0..interfaces).map(|_| TaggedCounters::default()).collect();
+        Self { tagged, ..Self::default() }
+    }
+
+    /// The tagged packets of an interface; `None` where they are not kept.
+    pub fn tagged(&self, interface: u16) -> Option<&TaggedCounters> {
+        self.tagged.get(usize::from(interface))
+    }
+
+    pub(super) fn count_tagged_rx(&self, interface: u16, bytes: usize) {
+        if let Some(counters) = self.tagged(interface) {
+            counters.rx_packets.add(1);
+            counters.rx_bytes.add(bytes as u64);
+        }
+    }
+
+    pub(super) fn count_tagged_tx(&self, interface: u16, bytes: usize) {
+        if let Some(counters) = self.tagged(interface) {
+            counters.tx_packets.add(1);
+            counters.tx_bytes.add(bytes as u64);
+        }
+    }
 }

@@ -16,6 +16,8 @@
 //! The first line of a frame comes from memory, which takes longer than all the work on it: it is
 //! asked for `AHEAD` packets ahead.
 
+use std::sync::Arc;
+
 use chunk::{Chunk, Columns, DropReason, Packet, Verdict};
 use engine::{Context, MARK_FROM_HOST, Stage};
 use lookup::fib::{Fib, Interface};
@@ -23,6 +25,7 @@ use packet::{Anomaly, Decoded, IpProtocol, Kind};
 
 use super::PipelineOptions;
 use super::columns::{Answer, RouterColumns, flags, is_live};
+use super::counters::RouterCounters;
 use super::events::Events;
 use super::frames;
 
@@ -37,6 +40,7 @@ const ODD: u16 =
 pub struct Decode {
     with_source: bool,
     pub(super) events: Events,
+    counters: Arc<RouterCounters>,
 }
 
 /// What the cold half found.
@@ -55,7 +59,7 @@ impl Decode {
     /// `with_source`: whether a later stage reads the source columns.
     pub fn new(with_source: bool, options: &PipelineOptions) -> Self {
         let events = Events::new(options.events.clone(), options.counters.clone());
-        Self { with_source, events }
+        Self { with_source, events, counters: options.counters.clone() }
     }
 }
 
@@ -85,15 +89,23 @@ impl Known {
         mac: u64::MAX,
     };
 
-    /// Brings the interface up to date, if port or tags are not those of the packet before.
+    /// Brings the interface up to date, if port or tags are not those of the packet before. Counts
+    /// the packets of subinterfaces.
     #[inline(never)]
-    fn update(&mut self, packet: &Packet, d: &Decoded, fib: &Fib) {
+    fn update(&mut self, packet: &Packet, d: &Decoded, fib: &Fib, counters: &RouterCounters) {
         let vlan_ids = d.vlan_tci.map(|tci| tci & 0xfff);
         let is_same =
             (self.port, self.vlan_count, self.vlan_ids) == (packet.port, d.vlan_count, vlan_ids);
-        if is_same {
-            return;
+        if !is_same {
+            self.look_up(packet, d, vlan_ids, fib);
         }
+        let is_known = self.mac != Known::NOBODY.mac;
+        if d.vlan_count > 0 && is_known && packet.mark & MARK_FROM_HOST == 0 {
+            counters.count_tagged_rx(self.interface, packet.frame_len());
+        }
+    }
+
+    fn look_up(&mut self, packet: &Packet, d: &Decoded, vlan_ids: [u16; 2], fib: &Fib) {
         let (port, vlan_count) = (packet.port, d.vlan_count);
         *self = Known { port, vlan_count, vlan_ids, ..Known::NOBODY };
         let found = fib.classify(port, vlan_count, d.vlan_tci);
@@ -209,7 +221,7 @@ impl Stage<Fib> for Decode {
                 Kind::Arp | Kind::Other => 0,
             };
             if (packet.port != known.port) | ((d.vlan_count | known.vlan_count) != 0) {
-                known.update(packet, &d, cx.tables);
+                known.update(packet, &d, cx.tables, &self.counters);
             }
             let plain = (destination_mac(frame) & known.mask == known.mac)
                 & (d.anomaly == Anomaly::None)
@@ -279,7 +291,7 @@ impl Decode {
     ) -> Result<(u16, u16), Verdict> {
         let drop = |reason| Err(Verdict::drop(reason));
         if packet.mark & MARK_FROM_HOST != 0 {
-            return Err(from_host(packet, cx.tables));
+            return Err(from_host(packet, cx.tables, &self.counters));
         }
         // The link layer comes first: what is not for us is not judged.
         let unreadable = packet.data().len() < frames::ETHERNET_LEN
@@ -318,7 +330,7 @@ impl Decode {
 }
 
 /// A frame that the twin of an interface sent: tagged, and out.
-fn from_host(packet: &mut Packet, fib: &Fib) -> Verdict {
+fn from_host(packet: &mut Packet, fib: &Fib, counters: &RouterCounters) -> Verdict {
     match fib.interface(packet.port) {
         None => Verdict::drop(DropReason::TxNoPort),
         Some(interface) if !interface.up => Verdict::drop(DropReason::TxPortDown),
@@ -327,6 +339,9 @@ fn from_host(packet: &mut Packet, fib: &Fib) -> Verdict {
         }
         Some(interface) => {
             if frames::push_tags(packet, &interface.tags) {
+                if !interface.tags.is_empty() {
+                    counters.count_tagged_tx(packet.port, packet.frame_len());
+                }
                 Verdict::forward(interface.port)
             } else {
                 Verdict::drop(DropReason::NoCells)

@@ -6,7 +6,7 @@
 //! station that the packet came from; without a route there is none. A token bucket per worker bounds
 //! them (RFC 1812 §4.3.2.8, RFC 4443 §2.4 f).
 
-use chunk::{Packet, Verdict};
+use chunk::Packet;
 use engine::Context;
 use lookup::fib::{Fib, Interface, Options};
 use packet::checksum::update_u16;
@@ -86,28 +86,19 @@ impl Limit {
 
     /// Takes a token. The bucket starts full; time that runs backwards fills nothing.
     pub(super) fn take(&mut self, options: &Options, now_ns: u64) -> bool {
-        let granted = self.is_ready(options, now_ns);
-        if granted {
-            self.credit_ns -= Self::token_ns(options);
-        }
-        granted
-    }
-
-    fn token_ns(options: &Options) -> u64 {
-        (1_000_000_000 / u64::from(options.icmp_rate.max(1))).max(1)
-    }
-
-    /// Whether there is a token.
-    fn is_ready(&mut self, options: &Options, now_ns: u64) -> bool {
         if options.icmp_rate == 0 {
             return false;
         }
-        let token_ns = Self::token_ns(options);
+        let token_ns = (1_000_000_000 / u64::from(options.icmp_rate)).max(1);
         let full_ns = token_ns.saturating_mul(u64::from(options.icmp_burst.max(1)));
         let passed_ns = self.seen_ns.map_or(full_ns, |seen| now_ns.saturating_sub(seen));
         self.seen_ns = Some(now_ns.max(self.seen_ns.unwrap_or(0)));
         self.credit_ns = self.credit_ns.saturating_add(passed_ns).min(full_ns);
-        self.credit_ns >= token_ns
+        let granted = self.credit_ns >= token_ns;
+        if granted {
+            self.credit_ns -= token_ns;
+        }
+        granted
     }
 }
 
@@ -131,16 +122,15 @@ impl Rewrite {
         if !allowed {
             return;
         }
-        // Before anything that costs: a flood of packets without a route must not become one of
-        // lookups for their errors.
-        if !self.limit.is_ready(cx.tables.options(), cx.now_ns) {
+        // Before anything that costs, and spent whether or not there is a way back: a flood of
+        // packets without a route must not become one of lookups for their errors.
+        if !self.limit.take(cx.tables.options(), cx.now_ns) {
             self.counters.icmp_errors_withheld.add(1);
             return;
         }
         let Some(link) = reply_link(packet, transit, cx.tables) else { return };
         let to = transit.addresses(packet).0;
         let Some(source) = own_address(cx.tables, transit.interface, is_v4, to) else { return };
-        self.limit.take(cx.tables.options(), cx.now_ns);
         let start = link.header().len();
         let out = &mut self.piece[start..];
         let len = if is_v4 {
@@ -171,7 +161,7 @@ impl Rewrite {
             return false;
         };
         frame.time_ns = time_ns;
-        self.made.push((frame, Verdict::forward(link.port)));
+        self.make(frame, link);
         true
     }
 }
@@ -198,8 +188,7 @@ pub(super) fn reply_link(packet: &Packet, transit: Transit, fib: &Fib) -> Option
     let ethertype = ethertype(is_v4);
     let back = || {
         let mac = frames::source_mac(packet.data());
-        let interface = fib.interface(transit.interface)?;
-        mac.is_unicast().then(|| Link::new(interface, mac, ethertype))
+        Link::new(fib, transit.interface, mac, ethertype).filter(|_| mac.is_unicast())
     };
     if !is_v4 && is_link_local(to[0]) {
         return back();

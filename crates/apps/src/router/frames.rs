@@ -1,7 +1,7 @@
 //! The link layer: headers in front of IP packets, tags on and off.
 
 use chunk::Packet;
-use lookup::fib::{Adjacency, Interface};
+use lookup::fib::{Adjacency, Fib};
 use packet::{EtherType, MacAddr};
 
 /// Bytes of an Ethernet header without tags.
@@ -12,6 +12,8 @@ pub(super) const ETHERNET_LEN: usize = 14;
 pub(super) struct Link {
     header: [u8; 22],
     len: u8,
+    /// The interface whose link it is.
+    pub(super) interface: u16,
     /// Physical port.
     pub(super) port: u16,
     /// Largest IP packet, bytes.
@@ -19,8 +21,9 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// To `dst` on the link of `interface`.
-    pub(super) fn new(interface: &Interface, dst: MacAddr, ethertype: EtherType) -> Self {
+    /// To `dst` on the link of interface `index`; `None` if there is none of that number.
+    pub(super) fn new(fib: &Fib, index: u16, dst: MacAddr, ethertype: EtherType) -> Option<Self> {
+        let interface = fib.interface(index)?;
         let mut header = [0; 22];
         header[..6].copy_from_slice(&dst.0);
         header[6..12].copy_from_slice(&interface.mac);
@@ -31,7 +34,8 @@ impl Link {
             at += 4;
         }
         header[at..at + 2].copy_from_slice(&ethertype.0.to_be_bytes());
-        Link { header, len: at as u8 + 2, port: interface.port, mtu: interface.mtu }
+        let (port, mtu) = (interface.port, interface.mtu);
+        Some(Link { header, len: at as u8 + 2, interface: index, port, mtu })
     }
 
     /// The rewrite of a resolved adjacency, with the packet's own EtherType: an IPv4 route may
@@ -41,8 +45,14 @@ impl Link {
         let len = usize::from(adjacency.rewrite_len);
         let mut header = adjacency.rewrite;
         header.get_mut(len.checked_sub(2)?..len)?.copy_from_slice(&ethertype.0.to_be_bytes());
-        let len = adjacency.rewrite_len;
-        Some(Link { header, len, port: adjacency.tx_port, mtu: adjacency.mtu })
+        let (len, interface) = (adjacency.rewrite_len, adjacency.interface);
+        Some(Link { header, len, interface, port: adjacency.tx_port, mtu: adjacency.mtu })
+    }
+
+    /// Whether frames have tags there.
+    #[inline]
+    pub(super) fn is_tagged(&self) -> bool {
+        usize::from(self.len) > ETHERNET_LEN
     }
 
     /// The header: 14, 18 or 22 bytes.

@@ -51,8 +51,8 @@ use engine::Stage;
 use lookup::fib::{Fib, NeighbourEvent};
 
 pub use columns::{RouterColumns, RouterView};
-pub use counters::RouterCounters;
-pub use versions::FibVersions;
+pub use counters::{RouterCounters, TaggedCounters};
+pub use versions::{FibImages, FibVersions};
 
 /// The names that `[pipeline.NAME] stages` may hold, in the order in which they make sense.
 pub const KNOWN_STAGES: &[&str] = &["decode", "rpf", "route", "rewrite"];

@@ -158,7 +158,7 @@ impl Stage<Fib> for Rewrite {
             }
             let (bits, decision) = (view.flags[row], view.decision[row]);
             if let Some(adjacency) = cx.tables.adjacency(decision)
-                && forward_plain(packet, bits, view.l3[row], adjacency)
+                && forward_plain(packet, bits, view.l3[row], adjacency, &self.counters)
             {
                 view.verdict[row] = Verdict::forward(adjacency.tx_port).0;
                 if let Some(in_use) = self.in_use.get_mut(decision as usize) {
@@ -227,14 +227,20 @@ impl Stage<Fib> for Rewrite {
 /// Forwards a plain packet in place; `false`, and nothing changed, if anything about it is not
 /// plain: family, TTL, length, neighbour.
 #[inline(always)]
-fn forward_plain(packet: &mut Packet, bits: u16, l3: u8, adjacency: &Adjacency) -> bool {
+fn forward_plain(
+    packet: &mut Packet,
+    bits: u16,
+    l3: u8,
+    adjacency: &Adjacency,
+    counters: &RouterCounters,
+) -> bool {
     let l3 = usize::from(l3);
     let fits = packet.frame_len() <= l3 + usize::from(adjacency.mtu);
     if !fits | (adjacency.resolved == 0) | ((bits != flags::IPV4) & (bits != flags::IPV6)) {
         return false;
     }
     if (l3 != ETHERNET_LEN) | (usize::from(adjacency.rewrite_len) != ETHERNET_LEN) {
-        return forward_tagged(packet, bits, l3, adjacency);
+        return forward_tagged(packet, bits, l3, adjacency, counters);
     }
     let Some(head) = packet.data_mut().first_chunk_mut::<34>() else { return false };
     if !lower_ttl(bits, &mut head[ETHERNET_LEN..]) {
@@ -247,13 +253,22 @@ fn forward_plain(packet: &mut Packet, bits: u16, l3: u8, adjacency: &Adjacency) 
 
 /// The same with tags to be pushed, popped or changed.
 #[inline(never)]
-fn forward_tagged(packet: &mut Packet, bits: u16, l3: usize, adjacency: &Adjacency) -> bool {
+fn forward_tagged(
+    packet: &mut Packet,
+    bits: u16,
+    l3: usize,
+    adjacency: &Adjacency,
+    counters: &RouterCounters,
+) -> bool {
     let Some(link) = Link::of(adjacency, ethertype(bits == flags::IPV4)) else { return false };
     // Everything is looked at before anything is changed.
     let ttl_at = l3 + if bits == flags::IPV4 { 8 } else { 7 };
     let alive = packet.data().get(ttl_at).is_some_and(|&ttl| ttl > 1);
     if !alive || !frames::replace_link_header(packet, l3, link.header()) {
         return false;
+    }
+    if link.is_tagged() {
+        counters.count_tagged_tx(link.interface, packet.frame_len());
     }
     packet.data_mut().get_mut(link.header().len()..).is_some_and(|ip| lower_ttl(bits, ip))
 }
@@ -398,10 +413,21 @@ impl Rewrite {
             decrement_hop_limit(ip)
         }
         if frames::replace_link_header(packet, l3, link.header()) {
+            if link.is_tagged() {
+                self.counters.count_tagged_tx(link.interface, packet.frame_len());
+            }
             Verdict::forward(link.port)
         } else {
             Verdict::drop(DropReason::NoCells)
         }
+    }
+
+    /// Lets a packet that was made here follow its cause.
+    pub(super) fn make(&mut self, frame: Packet, link: &Link) {
+        if link.is_tagged() {
+            self.counters.count_tagged_tx(link.interface, frame.frame_len());
+        }
+        self.made.push((frame, Verdict::forward(link.port)));
     }
 
     /// Drops a packet and tells its source why.
@@ -557,5 +583,5 @@ pub(super) fn derived(
     address: IpAddr,
     ethertype: EtherType,
 ) -> Option<Link> {
-    Some(Link::new(fib.interface(interface)?, MacAddr::for_ip(address), ethertype))
+    Link::new(fib, interface, MacAddr::for_ip(address), ethertype)
 }

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, DropReason, Rows, Verdict};
-use engine::{Shade, Stage};
+use engine::{KernelForm, Shade, Stage};
 use lookup::NextHopId;
 use lookup::fib::{Fib, Resolved};
 
@@ -116,6 +116,10 @@ pub(super) fn decide(fib: &Fib, id: NextHopId, flow_hash: u32) -> Result<Decisio
 }
 
 impl Shade<Fib> for Lookup {
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(KernelForm { files: &["route"], steps: &[("route", 256)], ..KernelForm::default() })
+    }
+
     fn shade(&self, rows: &mut Rows, tables: &Fib) {
         let view = RouterColumns::view(rows);
         let len = view.verdict.len();

@@ -12,12 +12,12 @@
 //! count. *Loose*: there is a route back, the default route included, that is neither a blackhole
 //! nor unreachable nor our own address. Link-local sources are of this link by definition.
 //!
-//! A device form would be the same lookup over the source columns.
+//! Its kernel is the same lookup over the source columns.
 
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, DropReason, Rows, Verdict};
-use engine::{Shade, Stage};
+use engine::{KernelForm, Shade, Stage};
 use lookup::NextHopId;
 use lookup::fib::{Fib, NextHopKind, ReversePath};
 
@@ -91,6 +91,10 @@ fn passes(fib: &Fib, id: NextHopId, interface: u16, mode: ReversePath) -> bool {
 }
 
 impl Shade<Fib> for Check {
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(KernelForm { files: &["route"], steps: &[("rpf", 256)], ..KernelForm::default() })
+    }
+
     fn shade(&self, rows: &mut Rows, tables: &Fib) {
         // Off everywhere is the usual case, and costs one look at the interfaces.
         let anywhere =

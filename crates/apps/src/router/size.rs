@@ -100,6 +100,11 @@ impl Rewrite {
             frame.time_ns = packet.time_ns;
             self.made.push((frame, Verdict::forward(link.port)));
         }
+        if link.is_tagged() {
+            for (frame, _) in &self.made[first..] {
+                self.counters.count_tagged_tx(link.interface, frame.frame_len());
+            }
+        }
         self.counters.fragmented.add(1);
         self.counters.fragments_made.add((self.made.len() - first) as u64);
         std::mem::replace(packet, Packet::empty()).free(cx.pool);
