@@ -12,7 +12,11 @@ pub(crate) fn known_stages() -> KnownStages {
     let names = |stages: &[&str]| stages.iter().map(|s| (*s).to_owned()).collect();
     KnownStages {
         stages: names(apps::router::KNOWN_STAGES),
-        modes: vec![Pipeline { name: "router".into(), stages: names(apps::router::KNOWN_STAGES) }],
+        modes: vec![Pipeline {
+            name: "router".into(),
+            stages: names(apps::router::KNOWN_STAGES),
+            max_delay: None,
+        }],
         cores: 0,
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use control::config::units::parse_duration;
+use device::Backend;
 use ipnet::IpNet;
 
 /// A software router and packet-processing system.
@@ -37,15 +38,33 @@ pub(crate) enum Command {
     },
     /// Ask or steer a running router
     Ctl(CtlArgs),
+    /// Show where this machine can shade: memory, self-test, what a launch and a copy cost
+    ///
+    /// Lists every backend: the CPU, each CUDA and OpenCL device, or why a library has none. Each
+    /// device runs every kernel on inputs whose answers are known; then launches and copies in both
+    /// directions are measured, which takes some seconds and wants an idle machine. Says which device
+    /// `--backend auto` takes. The exit status is 1 when a device fails, 0 also without any device.
+    Devices(DevicesArgs),
     /// Look addresses up in a routes file
     Lpm(LpmArgs),
     /// Generate traffic
     #[command(subcommand)]
     Gen(GenCommand),
     /// Measure loss, throughput and latency through a device under test
+    ///
+    /// By default at 10 kpps for 10 s; with --max-loss from the highest rate on, 10 s a trial. Packets
+    /// are numbered over all flows: those that overtake packets of another flow count as reordered,
+    /// too. For one flow give --src, --dst, --sport and --dport a single value each.
     Measure(MeasureArgs),
     /// Run a benchmark
     Bench(bench::Args),
+    /// List the device programs of this build, with the PTX that it brings
+    #[command(hide = true)]
+    Programs {
+        /// Compile them into this file instead
+        #[arg(long, value_name = "FILE")]
+        pack: Option<PathBuf>,
+    },
     /// Print the shell's completions
     Completions {
         /// The shell
@@ -63,6 +82,9 @@ pub(crate) struct DemoArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Where to shade: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N
+    #[arg(long, default_value = "cpu", value_name = "BACKEND")]
+    pub(crate) backend: Backend,
     /// Packets of the generated load
     #[arg(long, default_value_t = 4_000_000, value_name = "N")]
     pub(crate) packets: u64,
@@ -72,12 +94,16 @@ pub(crate) struct DemoArgs {
 pub(crate) struct RunArgs {
     /// The configuration
     pub(crate) config: PathBuf,
-    /// Read packets from a capture or a folder of captures, into PORT (by default the first)
+    /// Read packets from a capture, or from those in a folder and its folders, into PORT (by default
+    /// the first)
     #[arg(short = 'r', long = "read", value_name = "[PORT=]IN", requires = "write")]
     pub(crate) read: Vec<String>,
     /// Write one capture per output port, dropped.pcapng and stats.json into this folder
     #[arg(short = 'w', long = "write", value_name = "DIR", requires = "read")]
     pub(crate) write: Option<PathBuf>,
+    /// Where to shade: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N; by default as the configuration says
+    #[arg(long, value_name = "BACKEND")]
+    pub(crate) backend: Option<Backend>,
     /// Stop after this time (live)
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "read")]
     pub(crate) duration: Option<Duration>,
@@ -116,6 +142,8 @@ pub(crate) enum CtlCommand {
     /// Apply the changed configuration file without losing a packet
     Reload,
     /// Follow some packets, stage by stage
+    ///
+    /// With --json an array of steps a line, one line for each packet.
     Trace {
         /// How many packets
         #[arg(short = 'c', long, default_value_t = 5)]
@@ -172,6 +200,7 @@ pub(crate) enum RouteCommand {
     /// Remove a route that was added here
     Del {
         /// Its prefix
+        #[arg(value_parser = prefix)]
         prefix: IpNet,
     },
     /// Which route an address takes
@@ -184,9 +213,20 @@ pub(crate) enum RouteCommand {
 #[derive(Debug, Args)]
 pub(crate) struct RouteArgs {
     /// Its prefix
+    #[arg(value_parser = prefix)]
     pub(crate) prefix: IpNet,
-    /// An address, `ADDRESS@PORT`, a port, several joined by `,`, `blackhole` or `unreachable`
+    /// An address, `ADDRESS%PORT`, a port, several joined by `,`, `blackhole` or `unreachable`
     pub(crate) next_hop: control::config::NextHop,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DevicesArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Measure nothing
+    #[arg(long)]
+    pub(crate) quick: bool,
 }
 
 #[derive(Debug, Args)]
@@ -194,10 +234,10 @@ pub(crate) struct LpmArgs {
     /// `PREFIX NEXTHOP` a line; either family, `#` and `;` comments, gzip read as is
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: PathBuf,
-    /// One address a line
+    /// One address a line; `#` and `;` comments and blank lines have no result; gzip read as is
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: PathBuf,
-    /// Written: one next hop or `-` a line
+    /// Written: one next hop or `-` a line, one for each address
     #[arg(long, value_name = "FILE")]
     pub(crate) results: PathBuf,
     /// The table; one of one family leaves the other to `auto`
@@ -234,12 +274,16 @@ pub(crate) struct GenPacketsArgs {
     /// Send by this interface (needs CAP_NET_RAW)
     #[arg(long, value_name = "IF", group = "to")]
     pub(crate) interface: Option<String>,
-    /// Write this capture (pcapng)
+    /// Write this capture: pcap if the name ends in .pcap, else pcapng
     #[arg(short = 'w', long, value_name = "FILE", group = "to")]
     pub(crate) write: Option<PathBuf>,
     /// Feed them to the engine with this configuration, into PORT (by default the first)
     #[arg(long, value_name = "[PORT=]CONFIG", group = "to")]
     pub(crate) engine: Option<String>,
+    /// Where the engine shades: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N; by default as the
+    /// configuration says
+    #[arg(long, value_name = "BACKEND", requires = "engine")]
+    pub(crate) backend: Option<Backend>,
     /// Print the totals as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -274,9 +318,46 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a time with its unit, such as 10s or 200us".into())
 }
 
+/// A prefix without host bits, as the configuration wants it.
+fn prefix(text: &str) -> Result<IpNet, String> {
+    let form = || "expected a prefix such as 192.0.2.0/24 or 2001:db8::/32".to_owned();
+    let (address, length) = text.split_once('/').ok_or_else(form)?;
+    let address: IpAddr = address.parse().map_err(|_| form())?;
+    let max = if address.is_ipv4() { 32 } else { 128 };
+    let length = length.parse().ok().filter(|&length| length <= max);
+    let length = length.ok_or_else(|| format!("expected a prefix length of 0 to {max}"))?;
+    let net = IpNet::new(address, length).map_err(|_| form())?;
+    if net == net.trunc() {
+        Ok(net)
+    } else {
+        Err(format!("bits are set beyond the length, expected {}", net.trunc()))
+    }
+}
+
 /// A share of 0 to 100.
 fn percent(text: &str) -> Result<f64, String> {
     let percent = text.trim_end_matches('%').parse::<f64>().ok();
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
     percent.ok_or_else(|| "expected a percentage of 0 to 100".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_judged_as_the_configuration_does() {
+        assert_eq!(prefix("10.0.0.0/8"), Ok("10.0.0.0/8".parse().unwrap()));
+        for (text, expected) in [
+            ("38.0.0.1/8", "expected 38.0.0.0/8"),
+            ("39.0.0.0/33", "prefix length of 0 to 32"),
+            ("2001:db8::/129", "prefix length of 0 to 128"),
+            ("2001:db8::1/64", "expected 2001:db8::/64"),
+            ("10.0.0.0", "expected a prefix such as"),
+            ("ten/8", "expected a prefix such as"),
+        ] {
+            let error = prefix(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
 }

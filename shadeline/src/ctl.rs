@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::api::{CaptureAt, Client, ClientError, Frame, Request, Response, Show, table};
-use io::capture::{CaptureWriter, Format};
+use io::capture::{CaptureWriter, Seen};
 
 use crate::cli::{CtlArgs, CtlCommand, RouteCommand, ShowWhat};
 use crate::failure::Failure;
@@ -150,7 +150,8 @@ fn trace(client: Client, request: &Request, json: bool) -> Result<(), Failure> {
 fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::file(path, error);
     let file = BufWriter::new(File::create(path).map_err(failed)?);
-    let mut writer = CaptureWriter::new(file, Format::PcapNg).map_err(failed)?;
+    let mut writer = CaptureWriter::with_interfaces(file).map_err(failed)?;
+    let mut ports: Vec<String> = Vec::new();
     let hang_up = client.hang_up_handle().map_err(Failure::other)?;
     let stopped = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let interrupted = stopped.clone();
@@ -168,8 +169,18 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
     });
     let (mut frames, mut failure) = (0u64, None);
     let ended = client.stream(&request, |response| {
-        if let Response::Frame(Frame { time_ns, bytes, comment, .. }) = response {
-            match writer.write_bytes(&bytes, time_ns, comment.as_deref()) {
+        if let Response::Frame(Frame { time_ns, port, sent, bytes, comment, .. }) = response {
+            let write = || {
+                let known = ports.iter().position(|known| *known == port);
+                if known.is_none() {
+                    writer.interface(&port)?;
+                    ports.push(port);
+                }
+                let interface = known.unwrap_or(ports.len() - 1) as u32;
+                let seen = Seen { interface, outgoing: sent };
+                writer.write_from(seen, &bytes, time_ns, comment.as_deref())
+            };
+            match write() {
                 Ok(()) => frames += 1,
                 Err(error) => {
                     failure = Some(error);
@@ -181,6 +192,10 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
     });
     signal_handle.close();
     let _ = listener.join();
+    if ports.is_empty() {
+        // A capture of nothing is a capture, too.
+        writer.interface("").map_err(failed)?;
+    }
     writer.flush().map_err(failed)?;
     if let Some(error) = failure {
         return Err(failed(error));

@@ -19,13 +19,13 @@ use crate::cli::DemoArgs;
 use crate::failure::Failure;
 use crate::report::Report;
 use crate::wiring::{self, DataPath, Interfaces, Plan, PortFacts, PortIo};
-use crate::{check, plane};
+use crate::{backend, check, plane};
 
 const CONFIG: &str = include_str!("../data/demo.toml");
 const CAPTURE: &[u8] = include_bytes!("../data/demo.pcap");
 const ROUTES: &[u8] = include_bytes!("../data/routes.txt.gz");
 
-/// The MAC that the capture's packets are addressed to.
+/// The MAC of every port here; the load is addressed to it, the capture is taken whatever its MACs.
 const PORT_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 
 /// Distinct packets of the load: enough to fall out of the nearer caches.
@@ -59,7 +59,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let script = frames.into_iter().map(|record| (record.time_ns, record.data)).collect::<Vec<_>>();
     let rx: Box<dyn RxQueue> = Box::new(Script::new(script));
     let sinks = |_| Box::new(Sink::new()) as Box<dyn TxQueue>;
-    let (capture, _) = forward(&config, &interfaces, &depot, &reader, rx, sinks)?;
+    let device = || backend::open(&config, args.backend, rib.changes());
+    let (capture, _) = forward(&config, &interfaces, &depot, &reader, device()?, rx, sinks)?;
     // … then as many small packets as a machine can, one of each thousand prefixes or so.
     let mut pool = Pool::new(depot.clone(), 512);
     let load = load(&addresses);
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         Some(queue) => Box::new(queue) as Box<dyn TxQueue>,
         None => Box::new(Sink::new()),
     };
-    let (load, _) = forward(&config, &interfaces, &depot, &reader, rx, back)?;
+    let (load, _) = forward(&config, &interfaces, &depot, &reader, device()?, rx, back)?;
     print(args, counts, built, &capture, &load)
 }
 
@@ -125,6 +126,7 @@ fn forward(
     interfaces: &Interfaces,
     depot: &Arc<chunk::Depot>,
     reader: &lookup::versions::Reader<lookup::fib::Fib>,
+    device: Option<engine::DeviceSpec<lookup::fib::Fib>>,
     rx: Box<dyn RxQueue>,
     mut tx: impl FnMut(usize) -> Box<dyn TxQueue>,
 ) -> Result<(Report, Duration), Failure> {
@@ -142,11 +144,12 @@ fn forward(
         offline: true,
         events: None,
         on_drop: None,
+        device,
         on_error: Arc::new(|_, error| tracing::warn!("{error}")),
     };
     let begin = Instant::now();
     let path: DataPath = wiring::start(config, interfaces, depot.clone(), reader, ports, plan)?;
-    let (view, counters) = (path.engine.view().clone(), path.ports.clone());
+    let (view, counters) = (path.engine.view().clone(), path.counters.clone());
     path.engine.join().map_err(Failure::other)?;
     let time = begin.elapsed();
     Ok((Report::of(&view, &counters, interfaces, Some(time)), time))

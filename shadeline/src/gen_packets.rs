@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::report::Report;
 use crate::traffic::{Rate, Sent, TrafficArgs, send, source_mac, wire_bps};
 use crate::wiring::{self, Interfaces, Plan, PortIo};
-use crate::{check, plane};
+use crate::{backend, check, plane, ports};
 
 /// Time of the first packet of a capture: 2000-01-01, in nanoseconds since 1970.
 const START_NS: u64 = 946_684_800_000_000_000;
@@ -79,13 +79,15 @@ impl Totals {
             println!("{}", serde_json::to_string_pretty(self).map_err(Failure::other)?);
             return Ok(());
         }
+        let rate = match self.pps {
+            pps if pps >= 1e5 => format!("{:.3} Mpps, {:.3} Gb/s", pps / 1e6, self.gbps),
+            pps => format!("{pps:.0} pps, {:.3} Mb/s", self.gbps * 1e3),
+        };
         println!(
-            "{} packets, {} bytes in {:.3} s: {:.3} Mpps, {:.3} Gb/s",
+            "{} packets, {} bytes in {:.3} s: {rate}",
             thousands(self.packets),
             thousands(self.bytes),
             self.seconds,
-            self.pps / 1e6,
-            self.gbps
         );
         if let Some(rate) = self.rate_pps.filter(|rate| self.pps < rate * 0.98) {
             println!("the sender could not keep up: {:.4} Mpps were asked for", rate / 1e6);
@@ -146,7 +148,7 @@ fn to_file(args: &GenPacketsArgs, path: &Path) -> Result<(), Failure> {
     let mut generator =
         traffic.generator(Pace::Stamped { start_ns: START_NS, pps }, Some(count))?;
     let mut pool = Pool::new(depot()?, 256);
-    let mut tx = CaptureTx::create(path, Format::PcapNg).map_err(|e| Failure::file(path, e))?;
+    let mut tx = CaptureTx::create(path, Format::of(path)).map_err(|e| Failure::file(path, e))?;
     let mut progress = Progress::new(&args.traffic, Some(count));
     let sent = send(&mut generator, &mut tx, &mut pool, None, BURST, |packets| {
         progress.show(packets);
@@ -194,28 +196,32 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
         }
     };
     let mut generator = Some(generator);
-    let ports = (0..interfaces.physical()).map(|port| PortIo {
+    let io = (0..interfaces.physical()).map(|port| PortIo {
         number: port as u16,
         twin: false,
         queues: vec![(
-            generator.take_if(|_| port == number).map(|g| Box::new(g) as _),
+            generator
+                .take_if(|_| port == number)
+                .map(|g| ports::with_faults(&config, interfaces.name(port as u16), Box::new(g))),
             Some(Box::new(Sink::new()) as _),
         )],
         stamps: false,
     });
-    let ports = ports.collect();
+    let io = io.collect();
     let tables = plane::offline_tables(&config, &interfaces)?;
     let (_, depot) = wiring::cells(&config)?;
+    let wanted = backend::chosen(&config, args.backend);
     let plan = Plan {
         workers: 1,
         offline: true,
         events: None,
         on_drop: None,
+        device: backend::open(&config, wanted, tables.changes.clone())?,
         on_error: Arc::new(|_, error| eprintln!("error: {error}")),
     };
     let begin = Instant::now();
-    let path = wiring::start(&config, &interfaces, depot, &tables.reader, ports, plan)?;
-    let (view, counters) = (path.engine.view().clone(), path.ports.clone());
+    let path = wiring::start(&config, &interfaces, depot, &tables.reader, io, plan)?;
+    let (view, counters) = (path.engine.view().clone(), path.counters.clone());
     let mut progress = Progress::new(&args.traffic, Some(count));
     while !path.engine.is_finished() {
         std::thread::sleep(Duration::from_millis(1));

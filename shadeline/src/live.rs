@@ -18,7 +18,7 @@ use crate::report::Report;
 use crate::stats::Statistics;
 use crate::steward::{self, Event, Start, Steward};
 use crate::wiring::{self, Interfaces, Plan, PortIo};
-use crate::{check, log, plane, ports};
+use crate::{backend, check, log, plane, ports};
 
 /// Neighbour events that may wait for the steward; more are told again by later packets.
 const EVENTS: usize = 4096;
@@ -33,6 +33,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     // Signals first: one that comes while ports are being opened must close them again.
     let mut signals =
         signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(Failure::other)?;
+    let socket = &config.system.socket;
+    if std::os::unix::net::UnixStream::connect(socket).is_ok() {
+        return Err(Failure::other(format!(
+            "a router is running already: it answers at {} (`shadeline ctl stop` ends it; another \
+             one needs another `socket`)",
+            socket.display()
+        )));
+    }
     let (_, depot) = wiring::cells(&config)?;
     let workers = config.system.workers.max(1);
     let (live, mut io) = ports::open(&config, &interfaces, &depot, workers)?;
@@ -49,6 +57,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         stamps: true,
     });
 
+    let device = backend::open(&config, backend::chosen(&config, args.backend), rib.changes())?;
     let (events, inbox) = mpsc::sync_channel(EVENTS);
     let (neighbour_events, neighbour_inbox) = mpsc::sync_channel(EVENTS);
     let errors = events.clone();
@@ -63,6 +72,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             offline: false,
             events: Some(neighbour_events),
             on_drop: None,
+            device,
             // A worker never waits: an error that finds the queue full is told again or lost.
             on_error: Arc::new(move |port, error| {
                 let _ = errors.try_send(Event::PortError(port, error.to_owned()));
@@ -72,7 +82,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let view = path.engine.view().clone();
     let statistics = Arc::new(Statistics::new(
         view.clone(),
-        path.ports.clone(),
+        path.counters.clone(),
         interfaces.clone(),
         live.kinds.clone(),
         depot,
@@ -90,7 +100,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         links: live.links.clone(),
         rib,
         injector,
-        view: view.clone(),
         statistics: statistics.clone(),
         on_stop: Box::new(move || {
             let _ = on_stop.send(());
@@ -127,7 +136,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 
     // The packets first; then those who change tables; the ports last.
     let engine = path.engine;
-    let counters = path.ports;
+    let counters = path.counters;
     let ended = engine.stop(DRAIN);
     let report = Report::of(&view, &counters, &interfaces, Some(begin.elapsed()));
     handle.close();
@@ -236,6 +245,14 @@ fn frame_filter(text: &str) -> Result<Option<FrameFilter>, Box<Response>> {
     })))
 }
 
+/// Whether a frame has these VLANs and no others. A priority tag in front (VLAN 0) does not count.
+fn has_tags(frame: &[u8], vlans: &[u16]) -> bool {
+    let d = packet::decode::decode(frame, frame.len());
+    let ids = d.vlan_tci.map(|tci| tci & 0xfff);
+    let own = &ids[..ids.len().min(d.vlan_count.into())];
+    own == vlans || own.strip_prefix(&[0]) == Some(vlans)
+}
+
 /// How often a stream looks whether its client is still there.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -304,9 +321,14 @@ fn capture(
     count: Option<u64>,
     duration: Option<Duration>,
 ) {
+    let mut tagged = None;
     let point = match at {
         CaptureAt::Drops => Some(CapturePoint::Drops),
-        CaptureAt::Port(name) => interfaces.number(name).map(CapturePoint::Port),
+        // A subinterface's packets pass its port, with its tags.
+        CaptureAt::Port(name) => interfaces.number(name).map(|number| {
+            tagged = interfaces.tagged(number).map(|(port, vlans)| (number, port, vlans.to_vec()));
+            CapturePoint::Port(tagged.as_ref().map_or(number, |(_, port, _)| *port))
+        }),
         CaptureAt::Stage(name) => {
             view.stages.iter().position(|stage| stage == name).map(CapturePoint::Stage)
         }
@@ -323,6 +345,13 @@ fn capture(
         Ok(filter) => filter,
         Err(response) => return drop(responder.send(*response)),
     };
+    let own = tagged.as_ref().map(|(number, ..)| *number);
+    let filter = match tagged {
+        None => filter,
+        Some((.., vlans)) => Some(Arc::new(move |frame: &[u8]| {
+            has_tags(frame, &vlans) && filter.as_ref().is_none_or(|filter| filter(frame))
+        }) as FrameFilter),
+    };
     let (sender, frames) = mpsc::sync_channel(4096);
     let guard = view.hooks.capture(Capture { point, filter, sender, lost: AtomicU64::new(0) });
     let deadline = duration.map(|d| Instant::now() + d);
@@ -333,7 +362,7 @@ fn capture(
                 left -= 1;
                 let response = Response::Frame(Frame {
                     time_ns: frame.time_ns,
-                    port: interfaces.name(frame.port).to_owned(),
+                    port: interfaces.name(own.unwrap_or(frame.port)).to_owned(),
                     sent: frame.outgoing,
                     original_len: frame.bytes.len() as u32,
                     comment: frame.reason.map(|r| r.name().to_owned()),

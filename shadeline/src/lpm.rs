@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use control::api::table::thousands;
+use flate2::bufread::MultiGzDecoder;
 use lookup::bspl::{Bspl, BsplBuilder};
 use lookup::dir24_8::{Dir24_8, Dir24_8Builder};
 use lookup::rib::Rib;
@@ -81,6 +83,15 @@ pub(crate) fn run(args: &LpmArgs) -> Result<(), Failure> {
     print(&figures, args.json)
 }
 
+/// Says that lines of a routes file say what others said already.
+pub(crate) fn repeated(routes: &RoutesFile) -> Option<String> {
+    match routes.problems.repeated {
+        0 => None,
+        1 => Some("1 line repeats an earlier one".into()),
+        n => Some(format!("{} lines repeat earlier ones", thousands(n))),
+    }
+}
+
 fn tell_problems(args: &LpmArgs, routes: &RoutesFile) {
     for problem in &routes.problems.first {
         eprintln!("warning: {}: {problem}", args.routes.display());
@@ -89,6 +100,9 @@ fn tell_problems(args: &LpmArgs, routes: &RoutesFile) {
     if more > 0 {
         eprintln!("warning: {}: and {more} more", args.routes.display());
     }
+    if let Some(text) = repeated(routes) {
+        eprintln!("warning: {}: {text}", args.routes.display());
+    }
 }
 
 /// The addresses of both families, and whether each line is IPv4.
@@ -96,7 +110,7 @@ type Addresses = (Vec<u32>, Vec<Key6>, Vec<bool>);
 
 fn read_addresses(args: &LpmArgs) -> Result<Addresses, Failure> {
     let failed = |error| Failure::file(&args.addresses, error);
-    let mut input = BufReader::new(File::open(&args.addresses).map_err(failed)?);
+    let mut input = open(&args.addresses).map_err(failed)?;
     let (mut keys4, mut keys6, mut is_v4) = (Vec::new(), Vec::new(), Vec::new());
     let (mut line, mut number, mut bad) = (Vec::new(), 0u64, Vec::new());
     let mut bad_count = 0usize;
@@ -106,7 +120,12 @@ fn read_addresses(args: &LpmArgs) -> Result<Addresses, Failure> {
             break;
         }
         number += 1;
-        match parse_address(line.trim_ascii()) {
+        let text = line.split(|byte| matches!(byte, b'#' | b';')).next().unwrap_or_default();
+        let text = text.trim_ascii();
+        if text.is_empty() {
+            continue;
+        }
+        match parse_address(text) {
             Some(IpAddr::V4(address)) => {
                 keys4.push(address.to_bits());
                 is_v4.push(true);
@@ -118,9 +137,9 @@ fn read_addresses(args: &LpmArgs) -> Result<Addresses, Failure> {
             None => {
                 bad_count += 1;
                 if bad.len() < SHOWN {
-                    let text = String::from_utf8_lossy(line.trim_ascii());
-                    let text: String = text.chars().take(48).collect();
-                    bad.push(format!("line {number}: expected an address, found `{text}`"));
+                    let text: String = String::from_utf8_lossy(text).chars().take(48).collect();
+                    let file = args.addresses.display();
+                    bad.push(format!("{file}, line {number}: expected an address, found `{text}`"));
                 }
             }
         }
@@ -128,9 +147,18 @@ fn read_addresses(args: &LpmArgs) -> Result<Addresses, Failure> {
     if bad_count > 0 {
         let more = bad_count - bad.len();
         let more = if more > 0 { format!("\n(and {more} more)") } else { String::new() };
-        return Err(Failure::file(&args.addresses, bad.join("\n") + &more));
+        return Err(Failure::other(bad.join("\n") + &more));
     }
     Ok((keys4, keys6, is_v4))
+}
+
+/// A file, decompressed if it begins as gzip does.
+fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
+    let mut file = BufReader::new(File::open(path)?);
+    Ok(match file.fill_buf()? {
+        [0x1f, 0x8b, ..] => Box::new(BufReader::new(MultiGzDecoder::new(file))),
+        _ => Box::new(file),
+    })
 }
 
 fn rib<A: Address>(routes: &[(Prefix<A>, NextHopId)]) -> Rib<A> {

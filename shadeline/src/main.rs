@@ -2,10 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+mod backend;
 mod check;
 mod cli;
 mod ctl;
 mod demo;
+mod devices;
 mod failure;
 mod gen_packets;
 mod inject;
@@ -16,6 +18,7 @@ mod measure;
 mod offline;
 mod plane;
 mod ports;
+mod programs;
 mod report;
 mod stats;
 mod steward;
@@ -50,6 +53,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Run(args) => offline::run(&args),
         Command::Check { config, json } => check::run(&config, json),
         Command::Ctl(args) => ctl::run(&args),
+        Command::Devices(args) => devices::run(&args),
         Command::Lpm(args) => lpm::run(&args),
         Command::Gen(GenCommand::Packets(args)) => gen_packets::run(&args),
         Command::Measure(args) => measure::run(&args),
@@ -57,6 +61,7 @@ fn run(command: Command) -> Result<(), Failure> {
             let probes = bench::Probes { allocations: || ALLOCATOR.stats().allocations as u64 };
             bench::run(&args, probes).map_err(Failure::other)
         }
+        Command::Programs { pack } => programs::run(pack.as_deref()),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,

@@ -161,10 +161,14 @@ fn show(t: &Trial) {
     println!("{:<12} {:>14} packets", "duplicated", thousands(t.duplicated_packets));
     println!("{:<12} {:>14} packets", "reordered", thousands(t.reordered_packets));
     let l = &t.latency_us;
-    println!(
-        "latency (µs)  min {:.1}  mean {:.1}  50 % {:.1}  90 % {:.1}  99 % {:.1}  99.9 % {:.1}  max {:.1}",
-        l.min, l.mean, l.p50, l.p90, l.p99, l.p99_9, l.max
-    );
+    if t.received_packets == 0 {
+        println!("latency (µs)  -");
+    } else {
+        println!(
+            "latency (µs)  min {:.1}  mean {:.1}  50 % {:.1}  90 % {:.1}  99 % {:.1}  99.9 % {:.1}  max {:.1}",
+            l.min, l.mean, l.p50, l.p90, l.p99, l.p99_9, l.max
+        );
+    }
     if let Some(rate) = t.rate_pps.filter(|rate| t.offered_pps < rate * 0.98) {
         println!("the sender could not keep up: {:.4} Mpps were asked for", rate / 1e6);
     }

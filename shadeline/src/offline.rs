@@ -12,23 +12,25 @@ use std::time::{Duration, Instant};
 use chunk::{Packet, Pool};
 use indicatif::{ProgressBar, ProgressStyle};
 use io::capture::{CaptureRx, CaptureTx, Format};
-use io::{QueueStats, RxQueue};
+use io::{Losses, QueueStats, RxQueue};
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::report::Report;
 use crate::wiring::{self, Interfaces, Plan, PortIo};
-use crate::{check, plane};
+use crate::{backend, check, plane, ports};
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let config = check::load(&args.config)?;
     let folder = args.write.as_deref().ok_or_else(|| Failure::usage("-r needs -w DIR"))?;
     let interfaces = Interfaces::of(&config);
     let inputs = inputs(&args.read, &interfaces)?;
+    let (merged, progress) = Merged::open(inputs, |port, queue| {
+        ports::with_faults(&config, interfaces.name(port), queue)
+    })?;
+    // Not before the input is known to be there.
     std::fs::create_dir_all(folder).map_err(|error| Failure::file(folder, error))?;
-
-    let (merged, progress) = Merged::open(inputs)?;
-    let mut ports = vec![PortIo {
+    let mut io = vec![PortIo {
         number: 0,
         twin: false,
         queues: vec![(Some(Box::new(merged)), None)],
@@ -38,7 +40,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     for number in 0..interfaces.physical() {
         let path = folder.join(file_name(interfaces.name(number as u16)));
         let tx = CaptureTx::create(&path, Format::PcapNg).map_err(|e| Failure::file(&path, e))?;
-        ports.push(PortIo {
+        io.push(PortIo {
             number: number as u16,
             twin: false,
             queues: vec![(None, Some(Box::new(tx)))],
@@ -55,16 +57,19 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 
     let tables = plane::offline_tables(&config, &interfaces)?;
     let (_, depot) = wiring::cells(&config)?;
+    let wanted = backend::chosen(&config, args.backend);
+    let device = backend::open(&config, wanted, tables.changes.clone())?;
     let begin = Instant::now();
     let path = wiring::start(
         &config,
         &interfaces,
         depot,
         &tables.reader,
-        ports,
+        io,
         Plan {
             workers: 1,
             offline: true,
+            device,
             events: None,
             on_drop: Some(Box::new(move |packet, reason, now_ns| {
                 let time = if packet.time_ns == 0 { now_ns } else { packet.time_ns };
@@ -80,7 +85,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     )?;
     watch(&path, &progress);
     let view = path.engine.view().clone();
-    let counters = path.ports.clone();
+    let counters = path.counters.clone();
     path.engine.join().map_err(Failure::other)?;
 
     let mut report = Report::of(&view, &counters, &interfaces, None);
@@ -133,10 +138,18 @@ fn inputs(read: &[String], interfaces: &Interfaces) -> Result<Vec<(u16, Vec<Path
                     interfaces.number(name).filter(|&n| usize::from(n) < interfaces.physical());
                 let ports = &interfaces.names()[..interfaces.physical()];
                 let unknown = || {
-                    Failure::usage(format!(
-                        "-r {text}: there is no port `{name}`: expected one of {}",
-                        ports.join(", ")
-                    ))
+                    let expected = ports.join(", ");
+                    let tagged = interfaces.number(name).and_then(|n| interfaces.tagged(n));
+                    Failure::usage(match tagged {
+                        Some((port, _)) => format!(
+                            "-r {text}: `{name}` is a subinterface: its packets come in by `{}`, \
+                             with their tags",
+                            interfaces.name(port)
+                        ),
+                        None => format!(
+                            "-r {text}: there is no port `{name}`: expected one of {expected}"
+                        ),
+                    })
                 };
                 (number.ok_or_else(unknown)?, path)
             }
@@ -159,15 +172,19 @@ struct Progress {
 
 /// The captures of several ports, merged by time; ports with the same time in their order.
 struct Merged {
-    inputs: Vec<(u16, CaptureRx)>,
+    inputs: Vec<(u16, Box<dyn RxQueue>)>,
     progress: Arc<Progress>,
 }
 
 impl Merged {
-    fn open(inputs: Vec<(u16, Vec<PathBuf>)>) -> Result<(Self, Arc<Progress>), Failure> {
+    fn open(
+        inputs: Vec<(u16, Vec<PathBuf>)>,
+        with_faults: impl Fn(u16, Box<dyn RxQueue>) -> Box<dyn RxQueue>,
+    ) -> Result<(Self, Arc<Progress>), Failure> {
         let mut opened = Vec::new();
         for (port, paths) in inputs {
-            opened.push((port, CaptureRx::open(paths).map_err(Failure::other)?));
+            let captures = CaptureRx::open(paths).map_err(Failure::other)?;
+            opened.push((port, with_faults(port, Box::new(captures))));
         }
         let progress = Arc::new(Progress::default());
         let total = opened.iter().filter_map(|(_, rx)| rx.progress()).map(|(_, total)| total).sum();
@@ -223,6 +240,10 @@ impl RxQueue for Merged {
         let mut sum = QueueStats::default();
         self.inputs.iter().for_each(|(_, rx)| sum += rx.stats());
         sum
+    }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        self.inputs.iter().flat_map(|(_, rx)| rx.losses()).collect()
     }
 }
 

@@ -6,17 +6,20 @@ use std::path::Path;
 use control::config::{Config, FileNextHops, NextHop, RouteFile};
 use control::rib::{Leg, RibChange, RibManager, Target, spread};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use lookup::fib::Fib;
+use lookup::fib::{Fib, FibPatch};
 use lookup::routes::{RoutesFile, Token, read_file};
-use lookup::versions::Reader;
+use lookup::versions::{Changes, Reader};
 use lookup::{NextHopId, Prefix};
 
 use crate::failure::Failure;
+use crate::lpm;
 use crate::wiring::{self, Interfaces, PortFacts};
 
 /// Tables that nobody changes any more.
 pub(crate) struct Tables {
     pub(crate) reader: Reader<Fib>,
+    /// Their changes, for a device.
+    pub(crate) changes: Option<Changes<FibPatch>>,
     /// The writer's side, kept alive with them.
     _rib: RibManager,
 }
@@ -25,7 +28,7 @@ pub(crate) struct Tables {
 pub(crate) fn offline_tables(config: &Config, interfaces: &Interfaces) -> Result<Tables, Failure> {
     let mut rib = rib(config, interfaces, |_| PortFacts::default(), false)?;
     let reader = rib.start().map_err(Failure::other)?;
-    Ok(Tables { reader, _rib: rib })
+    Ok(Tables { reader, changes: rib.changes(), _rib: rib })
 }
 
 /// A RIB with all that the configuration says, not started yet.
@@ -129,11 +132,11 @@ pub(crate) fn load_routes(
     };
     let loaded = loaded.map_err(|error| Failure::file(name, error))?;
     if loaded.skipped > 0 {
-        tracing::warn!(
-            "{}: {} prefixes left out: they have no next hop of their family",
-            name.display(),
-            loaded.skipped
-        );
+        let what = match loaded.skipped {
+            1 => "1 prefix left out: it has no next hop of its family".to_owned(),
+            n => format!("{n} prefixes left out: they have no next hop of their family"),
+        };
+        tracing::warn!("{}: {what}", name.display());
     }
     tracing::info!("{}: {} routes", name.display(), loaded.routes);
     Ok(())
@@ -146,7 +149,11 @@ fn tell_problems(path: &Path, routes: &RoutesFile) {
     }
     let more = routes.problems.count.saturating_sub(SHOWN as u64);
     if more > 0 {
-        tracing::warn!("{}: and {more} more problems", path.display());
+        let problems = if more == 1 { "problem" } else { "problems" };
+        tracing::warn!("{}: and {more} more {problems}", path.display());
+    }
+    if let Some(text) = lpm::repeated(routes) {
+        tracing::warn!("{}: {text}", path.display());
     }
 }
 

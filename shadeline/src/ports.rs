@@ -86,12 +86,9 @@ pub(crate) fn open(
         live.facts.push(facts);
         tracing::info!("port {name}: {kind}");
         live.kinds.push(kind);
-        let queues = match physical.fault {
-            None => queues,
-            Some(fault) => {
-                queues.into_iter().map(|(rx, tx)| (rx.map(|q| faulty(q, fault)), tx)).collect()
-            }
-        };
+        let queues = queues.into_iter();
+        let queues =
+            queues.map(|(rx, tx)| (rx.map(|q| with_faults(config, name, q)), tx)).collect();
         io.push(PortIo { number: number as u16, twin: false, queues, stamps: false });
     }
     if !to_close.is_empty() {
@@ -258,6 +255,18 @@ fn xdp_queues(
         (Some(Box::new(rx) as Box<dyn RxQueue>), Some(Box::new(tx) as Box<dyn TxQueue>))
     });
     Ok((queues.collect(), kind))
+}
+
+/// `queue` with the faults that the configuration asks for at this port.
+pub(crate) fn with_faults(
+    config: &Config,
+    port: &str,
+    queue: Box<dyn RxQueue>,
+) -> Box<dyn RxQueue> {
+    match config.port(port).map(|port| &port.kind) {
+        Some(PortKind::Physical(Physical { fault: Some(fault), .. })) => faulty(queue, *fault),
+        _ => queue,
+    }
 }
 
 fn faulty(queue: Box<dyn RxQueue>, fault: control::config::Fault) -> Box<dyn RxQueue> {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use chunk::DROP_REASONS;
 use control::api::table::thousands;
-use engine::EngineView;
+use engine::{Counter, EngineView, MasterView, StageCounters};
 use io::QueueStats;
 use serde::Serialize;
 
-use crate::wiring::{Interfaces, PortCounters};
+use crate::wiring::{Counters, Interfaces};
 
 /// Totals of a run.
 #[derive(Debug, Serialize)]
@@ -21,8 +21,14 @@ pub(crate) struct Report {
     pub(crate) host_packets: u64,
     pub(crate) made_packets: u64,
     pub(crate) dropped_packets: u64,
+    /// Those of them that were lost at receive and are not among `rx_packets`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) rx_lost_packets: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<f64>,
+    /// Not in the file: how packets fall into jobs differs from run to run.
+    #[serde(skip)]
+    pub(crate) device: Option<MasterView>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) errors: Vec<String>,
 }
@@ -56,55 +62,63 @@ pub(crate) struct StageTotals {
     pub(crate) ns_per_packet: Option<f64>,
 }
 
+/// A field that most runs have no use for.
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 impl Report {
-    /// The totals of `path` now. `timed` adds what depends on the machine; without it the same
-    /// input gives the same report.
+    /// The totals since the start, whatever was cleared meanwhile. `time` adds what depends on the
+    /// machine; without it the same input gives the same report.
     pub(crate) fn of(
         view: &EngineView,
-        counters: &[PortCounters],
+        counters: &Counters,
         interfaces: &Interfaces,
         time: Option<Duration>,
     ) -> Self {
-        let mut ports = Vec::new();
         let mut host_packets = 0;
-        let (mut rx_packets, mut tx_packets) = (0, 0);
-        for port in counters {
+        let (mut rx_packets, mut rx_lost_packets, mut tx_packets) = (0, 0, 0);
+        for port in &counters.ports {
             let (rx, tx) = port.totals();
             rx_packets += rx.packets;
+            rx_lost_packets += rx.dropped;
             if port.twin {
                 host_packets += tx.packets;
                 continue;
             }
             tx_packets += tx.packets;
-            // A port may have its queues in several places (captures: one for input, one for
-            // output).
-            let name = interfaces.name(port.number);
-            let at = ports.iter().position(|p: &PortTotals| p.port == name).unwrap_or_else(|| {
-                ports.push(PortTotals { port: name.to_owned(), ..PortTotals::default() });
-                ports.len() - 1
-            });
-            let totals = &mut ports[at];
-            totals.rx_packets += rx.packets;
-            totals.rx_bytes += rx.bytes;
-            totals.rx_drops += rx.dropped;
-            totals.tx_packets += tx.packets;
-            totals.tx_bytes += tx.bytes;
-            totals.tx_drops += tx.dropped;
         }
+        let ports = counters.interfaces(interfaces).into_iter().zip(interfaces.names());
+        let ports = ports.map(|((rx, tx), name)| PortTotals {
+            port: name.clone(),
+            rx_packets: rx.packets,
+            rx_bytes: rx.bytes,
+            rx_drops: rx.dropped,
+            tx_packets: tx.packets,
+            tx_bytes: tx.bytes,
+            tx_drops: tx.dropped,
+        });
         let drops: Vec<_> = DROP_REASONS
             .iter()
-            .map(|&r| DropTotals { reason: r.name(), text: r.text(), packets: view.drops(r) })
+            .map(|&r| DropTotals {
+                reason: r.name(),
+                text: r.text(),
+                packets: view.workers.iter().map(|w| w.drops(r)).sum::<u64>() + counters.lost(r),
+            })
             .filter(|d| d.packets > 0)
             .collect();
         let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
         let stages = view.stages.iter().enumerate().map(|(i, name)| {
-            let totals = view.stage(i);
+            let sum = |counter: fn(&StageCounters) -> &Counter| {
+                view.workers.iter().map(|w| counter(&w.stages[i]).get()).sum()
+            };
+            let (calls, packets) = (sum(|s| &s.calls), sum(|s| &s.packets));
             StageTotals {
                 stage: (*name).to_owned(),
-                calls: totals.calls,
-                packets: totals.packets,
-                packets_per_call: time.map(|_| ratio(totals.packets, totals.calls)),
-                ns_per_packet: time.map(|_| ratio(totals.busy_ns, totals.packets)),
+                calls,
+                packets,
+                packets_per_call: time.map(|_| ratio(packets, calls)),
+                ns_per_packet: time.map(|_| ratio(sum(|s| &s.busy_ns), packets)),
             }
         });
         Self {
@@ -114,16 +128,18 @@ impl Report {
             host_packets,
             made_packets: view.workers.iter().map(|w| w.emitted.get()).sum(),
             dropped_packets: drops.iter().map(|d| d.packets).sum(),
+            rx_lost_packets,
             seconds: time.map(|t| t.as_secs_f64()),
+            device: view.master(),
             errors: Vec::new(),
-            ports,
+            ports: ports.collect(),
             drops,
         }
     }
 
     /// Says what each port received, where one queue receives for several ports.
     pub(crate) fn set_received(&mut self, received: &[(u16, QueueStats)], interfaces: &Interfaces) {
-        for port in &mut self.ports {
+        for port in self.ports.iter_mut().take(interfaces.physical()) {
             let own = received.iter().find(|(n, _)| interfaces.name(*n) == port.port);
             let rx = own.map_or_else(QueueStats::default, |(_, rx)| *rx);
             (port.rx_packets, port.rx_bytes, port.rx_drops) = (rx.packets, rx.bytes, rx.dropped);
@@ -183,13 +199,26 @@ impl Report {
         }
         line(String::new());
         line(format!(
-            "{} packets in, {} out, {} to the host, {} dropped; {} of those out were made here",
+            "{} packets in, {} out, {} to the host, {} dropped{}; {} of those out were made here",
             thousands(self.rx_packets),
             thousands(self.tx_packets),
             thousands(self.host_packets),
             thousands(self.dropped_packets),
+            match self.rx_lost_packets {
+                0 => String::new(),
+                n => format!(" ({} of them before they came in)", thousands(n)),
+            },
             thousands(self.made_packets),
         ));
+        if let Some(d) = &self.device {
+            line(format!(
+                "device {}: {} jobs, {} packets, {} jobs done again on the CPU",
+                d.device,
+                thousands(d.jobs),
+                thousands(d.packets),
+                thousands(d.failed)
+            ));
+        }
         if let Some(seconds) = self.seconds.filter(|&s| s > 0.0) {
             let rate = self.rx_packets as f64 / seconds / 1e6;
             line(format!("{seconds:.3} s, {rate:.2} Mpps"));

@@ -4,25 +4,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use chunk::{CELL_BYTES, DROP_REASONS, Depot};
+use apps::router::RouterCounters;
+use chunk::{CELL_BYTES, DROP_REASONS, Depot, DropReason};
 use control::api::{
-    DropRow, InterfaceRow, MasterRow, QueueRow, RouteSource, Runtime, StageRow, WorkerRow,
+    DropRow, InterfaceRow, MasterRow, QueueRow, RouteSource, RouterTotals, Runtime, StageRow,
+    WorkerRow,
 };
 use control::metrics::Snapshot;
 use control::rib::RibStats;
-use engine::EngineView;
+use engine::{Counter, EngineView};
 use io::QueueStats;
 use ipnet::IpNet;
 use lookup::fib::Interface;
 use lookup::versions::Reader;
 
 use crate::ports::net;
-use crate::wiring::{self, Interfaces, PortCounters};
+use crate::wiring::{self, Counters, Interfaces};
 
 /// Counters of a running data path and what was noted of the tables.
 pub(crate) struct Statistics {
     view: Arc<EngineView>,
-    ports: Vec<PortCounters>,
+    counters: Counters,
     interfaces: Interfaces,
     kinds: Vec<String>,
     depot: Arc<Depot>,
@@ -32,8 +34,12 @@ pub(crate) struct Statistics {
     version: AtomicU64,
     tables: Mutex<Tables>,
     sampled: Mutex<Sample>,
-    /// What ports had counted when the counters were cleared.
+    /// What interfaces had counted when the counters were cleared.
     base: Mutex<Vec<(QueueStats, QueueStats)>>,
+    /// What their queues had lost then, by reason.
+    lost_base: Mutex<Vec<u64>>,
+    /// What the router had made then.
+    router_base: Mutex<RouterTotals>,
 }
 
 #[derive(Default, Clone)]
@@ -46,7 +52,7 @@ struct Tables {
 /// Counters some time ago, and the rates since the time before.
 struct Sample {
     at: Instant,
-    ports: Vec<(QueueStats, QueueStats)>,
+    interfaces: Vec<(QueueStats, QueueStats)>,
     busy_ns: Vec<u64>,
     rates_pps: Vec<(f64, f64)>,
     busy_percent: Vec<f64>,
@@ -55,25 +61,28 @@ struct Sample {
 impl Statistics {
     pub(crate) fn new(
         view: Arc<EngineView>,
-        ports: Vec<PortCounters>,
+        counters: Counters,
         interfaces: Interfaces,
         kinds: Vec<String>,
         depot: Arc<Depot>,
         reader: Reader<lookup::fib::Fib>,
         mode: String,
     ) -> Self {
+        let n = interfaces.names().len();
         let sample = Sample {
             at: Instant::now(),
-            ports: ports.iter().map(PortCounters::totals).collect(),
+            interfaces: counters.interfaces(&interfaces),
             busy_ns: vec![0; view.workers.len()],
-            rates_pps: vec![(0.0, 0.0); ports.len()],
+            rates_pps: vec![(0.0, 0.0); n],
             busy_percent: vec![0.0; view.workers.len()],
         };
         Self {
-            base: Mutex::new(vec![Default::default(); ports.len()]),
+            base: Mutex::new(vec![Default::default(); n]),
+            lost_base: Mutex::new(vec![0; DROP_REASONS.len()]),
+            router_base: Mutex::default(),
             sampled: Mutex::new(sample),
             view,
-            ports,
+            counters,
             interfaces,
             kinds,
             depot,
@@ -100,25 +109,56 @@ impl Statistics {
         if seconds < 0.5 {
             return;
         }
-        let ports: Vec<_> = self.ports.iter().map(PortCounters::totals).collect();
+        let interfaces = self.counters.interfaces(&self.interfaces);
         let busy_ns: Vec<_> = self.view.workers.iter().map(|w| w.busy_ns.get()).collect();
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
-        sample.rates_pps = ports
+        sample.rates_pps = interfaces
             .iter()
-            .zip(&sample.ports)
+            .zip(&sample.interfaces)
             .map(|((rx, tx), (rx0, tx0))| {
                 (rate(rx.packets, rx0.packets), rate(tx.packets, tx0.packets))
             })
             .collect();
         sample.busy_percent =
             busy_ns.iter().zip(&sample.busy_ns).map(|(n, t)| rate(*n, *t) / 1e7).collect();
-        (sample.ports, sample.busy_ns, sample.at) = (ports, busy_ns, Instant::now());
+        (sample.interfaces, sample.busy_ns, sample.at) = (interfaces, busy_ns, Instant::now());
     }
 
-    /// Ports count from zero from now on.
+    /// Sums over the workers, since the start.
+    fn made(&self) -> RouterTotals {
+        let sum = |counter: fn(&RouterCounters) -> &Counter| {
+            self.counters.router.iter().map(|worker| counter(worker).get()).sum()
+        };
+        RouterTotals {
+            icmp_errors_sent: sum(|c| &c.icmp_errors_sent),
+            icmp_errors_withheld: sum(|c| &c.icmp_errors_withheld),
+            answers_sent: sum(|c| &c.answers_sent),
+            fragmented: sum(|c| &c.fragmented),
+            fragments_made: sum(|c| &c.fragments_made),
+        }
+    }
+
+    /// The same, since the counters were cleared.
+    fn router(&self) -> RouterTotals {
+        let now = self.made();
+        let then = *self.router_base.lock().unwrap_or_else(PoisonError::into_inner);
+        RouterTotals {
+            icmp_errors_sent: now.icmp_errors_sent - then.icmp_errors_sent,
+            icmp_errors_withheld: now.icmp_errors_withheld - then.icmp_errors_withheld,
+            answers_sent: now.answers_sent - then.answers_sent,
+            fragmented: now.fragmented - then.fragmented,
+            fragments_made: now.fragments_made - then.fragments_made,
+        }
+    }
+
+    /// Everything counts from zero from now on.
     pub(crate) fn clear(&self) {
-        let totals = self.ports.iter().map(PortCounters::totals).collect();
-        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+        self.view.clear();
+        let lost = DROP_REASONS.iter().map(|&reason| self.counters.lost(reason)).collect();
+        *self.lost_base.lock().unwrap_or_else(PoisonError::into_inner) = lost;
+        *self.router_base.lock().unwrap_or_else(PoisonError::into_inner) = self.made();
+        *self.base.lock().unwrap_or_else(PoisonError::into_inner) =
+            self.counters.interfaces(&self.interfaces);
     }
 
     /// A row for each interface; `records` as the steward knows them.
@@ -127,6 +167,7 @@ impl Statistics {
         self.sample();
         let sample = self.sampled.lock().unwrap_or_else(PoisonError::into_inner);
         let base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        let totals = self.counters.interfaces(&self.interfaces);
         let row = |(i, record): (usize, &Interface)| {
             let mut row = InterfaceRow {
                 name: self.interfaces.name(i as u16).to_owned(),
@@ -138,21 +179,18 @@ impl Statistics {
                 addresses: addresses(record),
                 ..InterfaceRow::default()
             };
-            // A subinterface has no queues of its own; its port counts its packets.
-            let own = |p: &PortCounters| usize::from(p.number) == i && !p.twin;
-            for (at, port) in self.ports.iter().enumerate().filter(|(_, p)| own(p)) {
-                let (rx, tx) = port.totals();
-                let (rx0, tx0) = base[at];
-                row.rx_packets += rx.packets - rx0.packets;
-                row.rx_bytes += rx.bytes - rx0.bytes;
-                row.rx_errors += rx.errors - rx0.errors;
-                row.rx_drops += rx.dropped - rx0.dropped;
-                row.tx_packets += tx.packets - tx0.packets;
-                row.tx_bytes += tx.bytes - tx0.bytes;
-                row.tx_errors += tx.errors - tx0.errors;
-                row.tx_drops += tx.dropped - tx0.dropped;
-                row.rx_rate_pps += sample.rates_pps[at].0;
-                row.tx_rate_pps += sample.rates_pps[at].1;
+            if let (Some((rx, tx)), Some((rx0, tx0))) = (totals.get(i), base.get(i)) {
+                row.rx_packets = rx.packets - rx0.packets;
+                row.rx_bytes = rx.bytes - rx0.bytes;
+                row.rx_errors = rx.errors - rx0.errors;
+                row.rx_drops = rx.dropped - rx0.dropped;
+                row.tx_packets = tx.packets - tx0.packets;
+                row.tx_bytes = tx.bytes - tx0.bytes;
+                row.tx_errors = tx.errors - tx0.errors;
+                row.tx_drops = tx.dropped - tx0.dropped;
+            }
+            if let Some(&(rx_pps, tx_pps)) = sample.rates_pps.get(i) {
+                (row.rx_rate_pps, row.tx_rate_pps) = (rx_pps, tx_pps);
             }
             row
         };
@@ -162,7 +200,7 @@ impl Statistics {
     /// A row for each queue of each port.
     pub(crate) fn queues(&self) -> Vec<QueueRow> {
         let mut rows = Vec::new();
-        for port in self.ports.iter().filter(|p| !p.twin) {
+        for port in self.counters.ports.iter().filter(|p| !p.twin) {
             for (q, (worker, rx, tx)) in port.queues.iter().enumerate() {
                 let (rx, tx) = (rx.get(), tx.get());
                 rows.push(QueueRow {
@@ -187,7 +225,6 @@ impl Statistics {
             let totals = self.view.stage(i);
             StageRow {
                 name: (*name).to_owned(),
-                phase: String::new(),
                 calls: totals.calls,
                 packets: totals.packets,
                 packets_per_call: ratio(totals.packets, totals.calls),
@@ -197,13 +234,22 @@ impl Statistics {
         self.view.stages.iter().enumerate().map(row).collect()
     }
 
+    /// A row for each reason that occurred.
     pub(crate) fn drops(&self) -> Vec<DropRow> {
-        let row = |r: &chunk::DropReason| DropRow {
-            reason: r.name().to_owned(),
-            text: r.text().to_owned(),
-            packets: self.view.drops(*r),
+        let mut rows = self.all_drops();
+        rows.retain(|row| row.packets > 0);
+        rows
+    }
+
+    /// A row for each reason: what stages and the engine dropped, and what queues lost.
+    fn all_drops(&self) -> Vec<DropRow> {
+        let base = self.lost_base.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = |(&reason, base): (&DropReason, &u64)| DropRow {
+            reason: reason.name().to_owned(),
+            text: reason.text().to_owned(),
+            packets: self.view.drops(reason) + self.counters.lost(reason) - base,
         };
-        DROP_REASONS.iter().map(row).filter(|row| row.packets > 0).collect()
+        DROP_REASONS.iter().zip(base.iter()).map(row).collect()
     }
 
     pub(crate) fn runtime(&self) -> Runtime {
@@ -222,15 +268,25 @@ impl Statistics {
             busy_percent: sample.busy_percent.get(i).copied().unwrap_or(0.0),
             empty_polls: w.idle_turns.get(),
             wakeups: w.sleeps.get(),
+            side: if w.on_device.get() > 0 { "device" } else { "cpu" }.into(),
+            chunks_to_device: w.chunks_to_device.get(),
+            burst_fill_percent: w.fill_percent.get(),
+            shade_ns_per_packet: w.cpu_row_ns.get(),
+            packets_held: w.held.get(),
             cells_free: self.depot.available() as u64,
             cells: cells.into(),
         });
         let masters = self.view.master().map(|m| MasterRow {
-            device: "simulated".into(),
+            device: m.device,
             jobs: m.jobs,
             packets: m.packets,
-            jobs_in_flight: 0,
+            jobs_in_flight: m.in_flight,
             jobs_failed: m.failed,
+            is_lost: m.is_lost,
+            ns_per_packet: m.row_ns,
+            away_us: m.away_ns as f64 / 1e3,
+            up_bytes: m.traffic.up_bytes + m.traffic.payload_up_bytes + m.traffic.table_bytes,
+            down_bytes: m.traffic.down_bytes + m.traffic.payload_down_bytes,
         });
         Runtime {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -238,6 +294,7 @@ impl Statistics {
             uptime_s: self.started.elapsed().as_secs_f64(),
             workers: workers.collect(),
             masters: masters.into_iter().collect(),
+            router: self.router(),
             table_version: self.version.load(Relaxed),
             routes_v4: tables.rib.installed_v4 as u64,
             routes_v6: tables.rib.installed_v6 as u64,
@@ -262,14 +319,7 @@ impl Statistics {
             queues: self.queues(),
             stages: self.stages(),
             // Every reason, so that a counter is there before its first drop.
-            drops: DROP_REASONS
-                .iter()
-                .map(|r| DropRow {
-                    reason: r.name().to_owned(),
-                    text: r.text().to_owned(),
-                    packets: self.view.drops(*r),
-                })
-                .collect(),
+            drops: self.all_drops(),
             routes: vec![
                 (RouteSource::Connected, rib.connected as u64),
                 (RouteSource::Static, rib.static_ as u64),

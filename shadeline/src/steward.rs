@@ -16,19 +16,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use control::api::{ErrorKind, NeighbourRow, ROWS_PER_RESPONSE, Request, Response, RouteRow, Show};
-use control::config::{Config, LoadError, NextHop};
+use control::config::{Config, NextHop};
 use control::kernel::{self, Event as KernelEvent};
 use control::neighbour::{Output, Permanent, Resolver, Settings};
 use control::rib::{Leg, RibChange, RibManager, RouteView, Source, Target};
-use engine::EngineView;
 use ipnet::IpNet;
-use lookup::fib::{Interface, NeighbourEvent};
+use lookup::fib::{Interface, NeighbourEvent, Options};
 
 use crate::inject::Injector;
 use crate::ports::Twin;
 use crate::stats::Statistics;
 use crate::wiring::{self, Interfaces, PortFacts};
-use crate::{check, plane};
+use crate::{check, log, plane};
 
 /// What the steward is told.
 pub(crate) enum Event {
@@ -50,7 +49,9 @@ pub(crate) enum Event {
 const GATHER: usize = 4096;
 
 pub(crate) struct Steward {
+    /// As last read. What only a restart applies still has the values of `started`.
     pub(crate) config: Config,
+    started: Config,
     pub(crate) path: PathBuf,
     pub(crate) interfaces: Interfaces,
     pub(crate) facts: Vec<PortFacts>,
@@ -59,7 +60,6 @@ pub(crate) struct Steward {
     pub(crate) rib: RibManager,
     pub(crate) resolver: Resolver,
     pub(crate) injector: Injector,
-    pub(crate) view: Arc<EngineView>,
     pub(crate) statistics: Arc<Statistics>,
     pub(crate) on_stop: Box<dyn Fn() + Send>,
     records: Vec<Interface>,
@@ -68,6 +68,8 @@ pub(crate) struct Steward {
     link_up: Vec<bool>,
     output: Output,
     dirty: bool,
+    /// The last failure of a port that was told.
+    told: Option<(u16, String)>,
 }
 
 /// What a steward starts with.
@@ -80,7 +82,6 @@ pub(crate) struct Start {
     pub(crate) links: Vec<Option<String>>,
     pub(crate) rib: RibManager,
     pub(crate) injector: Injector,
-    pub(crate) view: Arc<EngineView>,
     pub(crate) statistics: Arc<Statistics>,
     pub(crate) on_stop: Box<dyn Fn() + Send>,
 }
@@ -111,6 +112,7 @@ impl Steward {
             twin_up: vec![true; records.len()],
             link_up: vec![true; start.interfaces.physical()],
             records,
+            started: start.config.clone(),
             config: start.config,
             path: start.path,
             interfaces: start.interfaces,
@@ -119,11 +121,11 @@ impl Steward {
             links: start.links,
             rib: start.rib,
             injector: start.injector,
-            view: start.view,
             statistics: start.statistics,
             on_stop: start.on_stop,
             output: Output::default(),
             dirty: false,
+            told: None,
         };
         for i in 0..steward.records.len() {
             let record = &steward.records[i];
@@ -176,13 +178,18 @@ impl Steward {
                 self.answer(request, &answer);
             }
             Event::PortError(port, error) => {
-                tracing::warn!("port {}: {error}", self.interfaces.name(port));
+                // Both halves of a queue, and every queue of a port, say the same.
+                let name = self.interfaces.name(port);
+                if self.told.as_ref() == Some(&(port, error.clone())) {
+                    tracing::debug!("port {name}: {error}");
+                } else {
+                    tracing::warn!("port {name}: {error}");
+                    self.told = Some((port, error));
+                }
                 self.refresh_links();
             }
-            Event::Reload => match self.reload() {
-                Ok(message) => tracing::info!("reloaded: {}", message.trim_end()),
-                Err(message) => tracing::error!("not reloaded: {}", message.trim_end()),
-            },
+            // The log says how it went.
+            Event::Reload => drop(self.reload()),
             Event::Stop => {}
         }
     }
@@ -227,18 +234,20 @@ impl Steward {
                         self.twin_up[i] = up;
                         self.publish_interface(i);
                     }
-                } else if let Some(port) = self.port_named(&link.name)
-                    && self.link_up[port] != up
-                {
-                    self.link_up[port] = up;
-                    self.port_changed(port);
+                } else if let Some(port) = self.port_named(&link.name) {
+                    self.follow_mtu(port, link.mtu_bytes);
+                    if self.link_up[port] != up {
+                        self.link_up[port] = up;
+                        self.port_changed(port);
+                    }
                 }
             }
             KernelEvent::LinkRemoved { name, .. } => {
                 if let Some(port) = self.port_named(&name) {
                     tracing::warn!("port {}: {name} is gone", self.interfaces.name(port as u16));
-                    self.link_up[port] = false;
-                    self.port_changed(port);
+                    if std::mem::replace(&mut self.link_up[port], false) {
+                        self.port_changed(port);
+                    }
                 }
             }
             KernelEvent::AddressAdded { ifindex, address } => self.address(ifindex, address, true),
@@ -336,11 +345,52 @@ impl Steward {
     fn port_changed(&mut self, port: usize) {
         let state = if self.link_up[port] { "up" } else { "down" };
         tracing::info!("port {}: {state}", self.interfaces.name(port as u16));
+        self.told = None;
         for i in 0..self.records.len() {
             if usize::from(self.records[i].port) == port {
                 self.publish_interface(i);
             }
         }
+    }
+
+    /// The MTU of a port's network interface changed; interfaces whose MTU the configuration leaves
+    /// open have it now.
+    fn follow_mtu(&mut self, port: usize, mtu: u32) {
+        match self.facts.get_mut(port) {
+            Some(facts) if facts.mtu.is_some_and(|before| before != mtu) => facts.mtu = Some(mtu),
+            _ => return,
+        }
+        for i in 0..self.records.len() {
+            let fresh = self.fresh_record(i).mtu;
+            if usize::from(self.records[i].port) == port && self.records[i].mtu != fresh {
+                let name = self.interfaces.name(i as u16);
+                tracing::info!("port {name}: MTU {fresh}");
+                if let Err(error) = self.set_mtu(i, fresh) {
+                    tracing::warn!("port {}: {error}", self.interfaces.name(i as u16));
+                }
+                self.publish_interface(i);
+            }
+        }
+    }
+
+    /// Sets the MTU of an interface and of its twin, whose kernel sends packets of that length.
+    fn set_mtu(&mut self, i: usize, mtu: u16) -> Result<(), String> {
+        if self.records[i].mtu == mtu {
+            return Ok(());
+        }
+        self.records[i].mtu = mtu;
+        let Some(twin) = &self.twins[i] else { return Ok(()) };
+        let set = || {
+            let mut client = control::netlink::Client::route()?;
+            kernel::links::set_mtu(&mut client, twin.ifindex, mtu.into())
+        };
+        set().map_err(|error| format!("the twin {}: {error}", twin.name))
+    }
+
+    /// Interface `i` as configuration and system say, without what the kernel added to its twin.
+    fn fresh_record(&self, i: usize) -> Interface {
+        let fact = |port: u16| self.facts.get(usize::from(port)).copied().unwrap_or_default();
+        wiring::interface(&self.config, &self.interfaces, i as u16, fact, true)
     }
 
     fn publish_interface(&mut self, i: usize) {
@@ -373,16 +423,38 @@ impl Steward {
     }
 
     /// Reads the configuration again and applies what can change while packets flow, as one
-    /// version.
+    /// version. The message is for whoever asked; the log has it in one line.
     fn reload(&mut self) -> Result<String, String> {
+        let result = self.apply_file();
+        match &result {
+            Ok(message) => tracing::info!("reloaded: {}", one_line(message)),
+            Err(message) => tracing::error!("not reloaded: {}", one_line(message)),
+        }
+        result
+    }
+
+    fn apply_file(&mut self) -> Result<String, String> {
         let new = match control::config::load(&self.path, &check::known_stages()) {
             Ok((config, _)) => config,
-            Err(error @ LoadError::Invalid(_)) => return Err(error.to_string()),
             Err(error) => return Err(error.to_string()),
         };
-        let diff = Config::diff(&self.config, &new);
-        if Interfaces::of(&new).names() != self.interfaces.names() {
-            return Err(format!("{diff}ports cannot come or go while the router runs: restart it"));
+        let mut diff = Config::diff(&self.config, &new);
+        // What waits for a restart is told until the restart, or until the file is as it was.
+        diff.restart = Config::diff(&self.started, &new).restart;
+        let interfaces = Interfaces::of(&new);
+        let (names, before) = (interfaces.names(), self.interfaces.names());
+        if names != before {
+            let new = names.iter().filter(|n| !before.contains(n)).map(|n| format!("`{n}` is new"));
+            let gone = before.iter().filter(|n| !names.contains(n));
+            let gone = gone.map(|n| format!("`{n}` is gone"));
+            let mut list: Vec<_> = new.chain(gone).collect();
+            if list.is_empty() {
+                list.push("their order differs".into());
+            }
+            return Err(format!(
+                "ports cannot come or go while the router runs: {}; restart it",
+                list.join(", ")
+            ));
         }
         let old = std::mem::replace(&mut self.config, new);
         self.apply_addresses(&old)?;
@@ -397,16 +469,18 @@ impl Steward {
             gone.map_err(|e| e.to_string())?;
         }
         self.set_neighbours(&old.neighbours);
-        self.resolver.set_settings(settings(&self.config));
-        self.change(RibChange::Options(wiring::options(&self.config, false)));
+        let entries_max = self.started.router.neighbours_max;
+        self.resolver.set_settings(Settings { entries_max, ..settings(&self.config) });
+        let before = wiring::options(&self.started, false);
+        self.change(RibChange::Options(Options {
+            neighbour_queue_packets: before.neighbour_queue_packets,
+            neighbour_queue_total_packets: before.neighbour_queue_total_packets,
+            ..wiring::options(&self.config, false)
+        }));
+        log::set_level(self.config.system.log);
         self.dirty = true;
         self.settle();
-        let mut message = diff.to_string();
-        if !diff.restart.is_empty() {
-            let keys: Vec<_> = diff.restart.iter().map(|change| change.key.as_str()).collect();
-            message += &format!("\nonly after a restart: {}", keys.join(", "));
-        }
-        Ok(message)
+        Ok(diff.to_string())
     }
 
     /// Addresses, MTU and checks of the interfaces after a reload. Addresses of a twin go by way of
@@ -414,9 +488,7 @@ impl Steward {
     fn apply_addresses(&mut self, old: &Config) -> Result<(), String> {
         for i in 0..self.records.len() {
             let name = self.interfaces.name(i as u16).to_owned();
-            let facts = self.facts.clone();
-            let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
-            let fresh = wiring::interface(&self.config, &self.interfaces, i as u16, fact, true);
+            let fresh = self.fresh_record(i);
             let list = |config: &Config| {
                 config.port(&name).map(|port| port.addresses.clone()).unwrap_or_default()
             };
@@ -434,11 +506,15 @@ impl Steward {
                         .map_err(|error| error.to_string())?;
                     self.address(twin.ifindex, *address, true);
                 }
+                self.set_mtu(i, fresh.mtu)?;
+                self.records[i].reverse_path = fresh.reverse_path;
+            } else {
+                // The rest of it is for a restart.
                 let record = &mut self.records[i];
                 record.mtu = fresh.mtu;
+                record.addresses4 = fresh.addresses4;
+                record.addresses6 = fresh.addresses6;
                 record.reverse_path = fresh.reverse_path;
-            } else {
-                self.records[i] = fresh;
             }
             self.publish_interface(i);
         }
@@ -474,11 +550,12 @@ impl Steward {
                 });
             }
             Request::RouteGet { address } => {
-                let rows = self.rib.route_get(address).map(|view| self.route_row(&view));
-                send(Response::Routes { rows: rows.into_iter().collect() });
+                send(match self.rib.route_get(address).map(|view| self.route_row(&view)) {
+                    Some(row) => Response::Routes { rows: vec![row] },
+                    None => Response::error(ErrorKind::NotFound, format!("no route to {address}")),
+                });
             }
             Request::ClearCounters => {
-                self.view.clear();
                 self.statistics.clear();
                 send(done("counters start at zero"));
             }
@@ -497,6 +574,18 @@ impl Steward {
     }
 
     fn route(&mut self, prefix: IpNet, next_hop: &NextHop) -> Response {
+        let bad = |message| Response::error(ErrorKind::BadRequest, message);
+        if prefix != prefix.trunc() {
+            let expected = prefix.trunc();
+            return bad(format!("{prefix}: bits are set beyond the length, expected {expected}"));
+        }
+        for (member, _) in next_hop.members() {
+            if let NextHop::Address { address: IpAddr::V6(address), port: None } = member
+                && address.is_unicast_link_local()
+            {
+                return bad(format!("{address} is link-local: expected {address}%PORT"));
+            }
+        }
         let unknown = next_hop.members().into_iter().find_map(|(member, _)| match member {
             NextHop::Address { port: Some(port), .. } | NextHop::Port(port) => {
                 self.interfaces.number(port).is_none().then(|| port.clone())
@@ -552,7 +641,6 @@ impl Steward {
                     mac: view.mac.map(wiring::mac_text),
                     state: view.state.name().to_owned(),
                     age_s: view.confirmed_ns.map(|t| now.saturating_sub(t) as f64 / 1e9),
-                    queued_packets: 0,
                 };
                 let rows: Vec<_> = self.resolver.neighbours().map(row).collect();
                 for rows in rows.chunks(ROWS_PER_RESPONSE) {
@@ -635,6 +723,11 @@ impl Steward {
             Target::Local(i) | Target::Broadcast(i) => NextHop::Port(port(*i)),
         }
     }
+}
+
+/// A message of several lines as an entry of the log.
+fn one_line(message: &str) -> String {
+    message.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 fn set<T: PartialEq>(list: &mut Vec<T>, entry: T, present: bool) {

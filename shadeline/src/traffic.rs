@@ -29,6 +29,9 @@ use values::{Addresses, Ports, Protocol, Sizes, Tags};
 pub(crate) struct TrafficArgs {
     /// How fast: `10kpps`, `1Mpps`; `100Mbps`, `10Gbps`, with the 24 bytes of check sequence, preamble and
     /// gap that a frame takes beside its own; or `max`
+    ///
+    /// Into a capture or the engine packets go as fast as can be: there it says how far apart their
+    /// times are.
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
     /// End after so many packets

@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use apps::router::{FibVersions, PipelineOptions, RouterColumns, RouterCounters};
-use chunk::{Columns, Depot, HugePages, Layout, Region};
+use chunk::{Columns, Depot, DropReason, HugePages, Layout, Region};
 use control::config::{self, Config, PortKind, Rpf, VlanTag};
-use device::{Cost, DeviceError, FaultPlan};
+use device::DeviceError;
 use engine::{
-    DropSink, Engine, EngineSpec, ErrorSink, MARK_FROM_HOST, Policy, QueueCounters, RxSlot,
-    SimulatedSpec, TxSlot, WorkerSpec,
+    DeviceSpec, DropSink, Engine, EngineSpec, ErrorSink, MARK_FROM_HOST, QueueCounters, RxSlot,
+    TxSlot, WorkerSpec,
 };
-use io::{QueueStats, RxQueue, TxQueue};
+use io::{Losses, QueueStats, RxQueue, TxQueue};
 use lookup::fib::{Fib, Interface, NeighbourEvent, Options, ReversePath};
 use lookup::versions::Reader;
 use packet::MacAddr;
@@ -37,6 +37,8 @@ const TPID_CUSTOMER: u16 = 0x8100;
 pub(crate) struct Interfaces {
     names: Vec<String>,
     physical: usize,
+    /// Of each subinterface: the port that carries it and its VLANs, the outer one first.
+    tagged: Vec<(u16, Vec<u16>)>,
 }
 
 impl Interfaces {
@@ -44,8 +46,18 @@ impl Interfaces {
         let is = |physical: bool| {
             config.ports.iter().filter(move |p| matches!(p.kind, PortKind::Physical(_)) == physical)
         };
-        let names = is(true).chain(is(false)).map(|port| port.name.clone()).collect();
-        Self { names, physical: is(true).count() }
+        let names: Vec<_> = is(true).chain(is(false)).map(|port| port.name.clone()).collect();
+        let tagged = is(false).filter_map(|port| match &port.kind {
+            PortKind::Physical(_) => None,
+            PortKind::Vlan { parent, tag } => {
+                let parent = names.iter().position(|n| n == parent).unwrap_or_default() as u16;
+                Some(match *tag {
+                    VlanTag::Single(id) => (parent, vec![id]),
+                    VlanTag::Double(outer, inner) => (parent, vec![outer, inner]),
+                })
+            }
+        });
+        Self { tagged: tagged.collect(), physical: is(true).count(), names }
     }
 
     /// The number of an interface.
@@ -56,6 +68,12 @@ impl Interfaces {
     /// The name of an interface; `-` for no interface at all.
     pub(crate) fn name(&self, number: u16) -> &str {
         self.names.get(usize::from(number)).map_or("-", String::as_str)
+    }
+
+    /// Of a subinterface: the port that carries it and its VLANs, the outer one first.
+    pub(crate) fn tagged(&self, number: u16) -> Option<(u16, &[u16])> {
+        let (port, vlans) = self.tagged.get(usize::from(number).checked_sub(self.physical)?)?;
+        Some((*port, vlans))
     }
 
     /// All, in order of their numbers.
@@ -181,6 +199,45 @@ pub(crate) struct PortCounters {
     pub(crate) twin: bool,
     /// By queue: the worker, its receive side, its transmit side.
     pub(crate) queues: Vec<(usize, Arc<QueueCounters>, Arc<QueueCounters>)>,
+    /// Why its queues lost packets.
+    pub(crate) losses: Vec<Arc<Losses>>,
+}
+
+/// What may be seen of a data path, also after its end.
+#[derive(Clone)]
+pub(crate) struct Counters {
+    pub(crate) ports: Vec<PortCounters>,
+    /// By worker.
+    pub(crate) router: Vec<Arc<RouterCounters>>,
+}
+
+impl Counters {
+    /// What each interface received and sent. A port's queues count for it; for a subinterface,
+    /// which has none, the router's stages do.
+    pub(crate) fn interfaces(&self, interfaces: &Interfaces) -> Vec<(QueueStats, QueueStats)> {
+        let mut all = vec![<(QueueStats, QueueStats)>::default(); interfaces.names().len()];
+        for port in self.ports.iter().filter(|port| !port.twin) {
+            let (rx, tx) = port.totals();
+            if let Some(sums) = all.get_mut(usize::from(port.number)) {
+                sums.0 += rx;
+                sums.1 += tx;
+            }
+        }
+        for (i, sums) in all.iter_mut().enumerate().skip(interfaces.physical()) {
+            for tagged in self.router.iter().filter_map(|worker| worker.tagged(i as u16)) {
+                sums.0.packets += tagged.rx_packets.get();
+                sums.0.bytes += tagged.rx_bytes.get();
+                sums.1.packets += tagged.tx_packets.get();
+                sums.1.bytes += tagged.tx_bytes.get();
+            }
+        }
+        all
+    }
+
+    /// Packets that queues lost for `reason`: no stage gave them a verdict.
+    pub(crate) fn lost(&self, reason: DropReason) -> u64 {
+        self.ports.iter().map(|port| io::lost(&port.losses, reason)).sum()
+    }
 }
 
 impl PortCounters {
@@ -207,14 +264,14 @@ pub(crate) struct Plan {
     pub(crate) on_drop: Option<DropSink>,
     /// Told of a queue's failure.
     pub(crate) on_error: ErrorSink,
+    /// Where to shade beside the CPU.
+    pub(crate) device: Option<DeviceSpec<Fib>>,
 }
 
 /// A running data path and what may be seen of it.
 pub(crate) struct DataPath {
     pub(crate) engine: Engine<FibVersions>,
-    pub(crate) ports: Vec<PortCounters>,
-    #[allow(dead_code, reason = "read by debuggers until the metrics show them")]
-    pub(crate) router: Vec<Arc<RouterCounters>>,
+    pub(crate) counters: Counters,
 }
 
 /// The cells of the configuration.
@@ -239,13 +296,15 @@ pub(crate) fn start(
 ) -> Result<DataPath, Failure> {
     let n = plan.workers.max(1);
     let count = interfaces.names().len();
-    let router: Vec<_> = (0..n).map(|_| Arc::new(RouterCounters::default())).collect();
+    let router: Vec<_> = (0..n).map(|_| Arc::new(RouterCounters::new(count))).collect();
+    let cpus =
+        if plan.offline { Vec::new() } else { pinned(&config.system.cpus, n, usable_cpus()) };
     let mut on_drop = plan.on_drop;
     let mut workers = Vec::with_capacity(n);
     for (i, counters) in router.iter().enumerate() {
         let options = PipelineOptions { events: plan.events.clone(), counters: counters.clone() };
         workers.push(WorkerSpec {
-            cpu: if n > 1 || !plan.offline { config.system.cpus.get(i).copied() } else { None },
+            cpu: cpus.get(i).copied(),
             versions: FibVersions(reader.clone()),
             stages: apps::router::pipeline(&config.pipeline.stages, &options)
                 .map_err(Failure::other)?,
@@ -255,14 +314,17 @@ pub(crate) fn start(
             on_drop: on_drop.take(),
         });
     }
-    let counters = ports.into_iter().map(|port| place(port, &mut workers)).collect();
+    let ports = ports.into_iter().map(|port| place(port, &mut workers)).collect();
+    let device = plan.device;
+    let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
     let engine = Engine::start(EngineSpec {
         workers,
         layout: Layout::new(RouterColumns::COLUMNS, 1),
         depot,
         chunk_packets: config.engine.chunk,
-        chunks: if simulated(config).is_some() { 64 } else { 8 },
-        simulated: simulated(config),
+        chunks: if device.is_some() { 64 } else { 8 },
+        max_delay: (!plan.offline && device.is_some()).then_some(max_delay),
+        device,
         packet_time: plan.offline,
         until_finished: plan.offline,
         lossless: plan.offline,
@@ -272,7 +334,25 @@ pub(crate) fn start(
         }),
     })
     .map_err(Failure::other)?;
-    Ok(DataPath { engine, ports: counters, router })
+    Ok(DataPath { engine, counters: Counters { ports, router } })
+}
+
+/// The CPUs of `workers` workers: those of the configuration, else the usable ones in order. More
+/// workers than CPUs are left to the scheduler.
+fn pinned(wanted: &[usize], workers: usize, usable: Vec<usize>) -> Vec<usize> {
+    if !wanted.is_empty() {
+        wanted.to_vec()
+    } else if workers <= usable.len() {
+        usable
+    } else {
+        Vec::new()
+    }
+}
+
+/// The CPUs that this process may run on; none where the system does not say.
+fn usable_cpus() -> Vec<usize> {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
 /// Gives each queue of a port to a worker. A worker without a queue of its own sends by the ring to
@@ -283,8 +363,10 @@ fn place(port: PortIo, workers: &mut [WorkerSpec<FibVersions>]) -> PortCounters 
         .then_some(packet::flow::flow_hash_of_frame as engine::SpreadHash);
     // Ports with one queue each are dealt out in turn, so that no worker owns them all.
     let first = if port.twin || port.queues.len() > 1 { 0 } else { number };
-    let mut counters = Vec::new();
+    let (mut counters, mut losses) = (Vec::new(), Vec::new());
     for (q, (rx, tx)) in port.queues.into_iter().enumerate() {
+        losses.extend(rx.iter().flat_map(|rx| rx.losses()));
+        losses.extend(tx.iter().flat_map(|tx| tx.losses()));
         let owner = (first + q) % workers.len();
         let (rx_counters, tx_counters) = (Arc::default(), Arc::default());
         if let Some(queue) = rx {
@@ -315,21 +397,7 @@ fn place(port: PortIo, workers: &mut [WorkerSpec<FibVersions>]) -> PortCounters 
         }
         counters.push((owner, rx_counters, tx_counters));
     }
-    PortCounters { number: port.number, twin: port.twin, queues: counters }
-}
-
-fn simulated(config: &Config) -> Option<SimulatedSpec> {
-    let engine = &config.engine;
-    match engine.backend {
-        config::EngineBackend::Cpu => None,
-        config::EngineBackend::Sim => Some(SimulatedSpec {
-            slots: engine.jobs_in_flight,
-            rows: 8192,
-            cost: Cost { launch: engine.sim.launch, row: engine.sim.packet },
-            faults: FaultPlan::default(),
-            policy: Policy::Device,
-        }),
-    }
+    PortCounters { number: port.number, twin: port.twin, queues: counters, losses }
 }
 
 /// The path of a file that a configuration embedded in the program names.
@@ -340,4 +408,19 @@ pub(crate) fn is_readable(path: &Path) -> bool {
 /// A MAC as the configuration writes it.
 pub(crate) fn mac_text(mac: [u8; 6]) -> String {
     MacAddr(mac).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_have_the_usable_cpus_in_order() {
+        assert_eq!(pinned(&[], 2, vec![1, 3, 5]), [1, 3, 5]);
+        assert_eq!(pinned(&[7, 2], 2, vec![1, 3]), [7, 2]);
+        assert!(pinned(&[], 3, vec![1, 3]).is_empty(), "more workers than CPUs");
+        let n = std::thread::available_parallelism().unwrap().get();
+        // A limit of time may allow fewer than there are.
+        assert!(usable_cpus().len() >= n);
+    }
 }

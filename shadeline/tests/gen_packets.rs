@@ -488,3 +488,14 @@ fn a_signal_ends_it_with_totals_and_a_lost_interface_with_an_error() {
     assert_eq!(status.code(), Some(1), "{output}");
     assert!(output.contains("error: eth0: sending:"), "{output}");
 }
+
+#[test]
+fn the_name_says_the_format() {
+    let scratch = Scratch::new();
+    let magic = |name: &str| {
+        generate(&scratch.join(name), "--count 3");
+        std::fs::read(scratch.join(name)).expect("a capture")[..4].to_vec()
+    };
+    assert_eq!(magic("a.pcap"), 0xa1b2_3c4d_u32.to_le_bytes());
+    assert_eq!(magic("a.pcapng"), 0x0a0d_0d0a_u32.to_le_bytes());
+}

@@ -279,11 +279,10 @@ fn nonsense_addresses_are_named_with_their_lines() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     for expected in [
-        "addresses: line 2: expected an address, found `10.0.0`",
-        "line 3: expected an address, found ``",
-        "line 4: expected an address, found `10.0.0.0/8`",
-        "line 5: expected an address, found `::g`",
-        "(and 24 more)",
+        "addresses, line 2: expected an address, found `10.0.0`",
+        "addresses, line 4: expected an address, found `10.0.0.0/8`",
+        "addresses, line 5: expected an address, found `::g`",
+        "(and 23 more)",
     ] {
         assert!(errors.contains(expected), "no {expected:?} in\n{errors}");
     }
@@ -297,7 +296,7 @@ fn what_is_missing_or_broken_is_named() {
     let none = lpm(&folder, &folder.join("nothing"), &["::".to_owned()], &[]);
     let errors = String::from_utf8_lossy(&none.stderr);
     assert_eq!(none.status.code(), Some(1));
-    assert!(errors.contains("nothing") && errors.contains("No such file"), "{errors}");
+    assert!(errors.contains("nothing: No such file"), "{errors}");
 
     let Some(mut bytes) = gzip(MIXED.repeat(1000).as_bytes()) else { return };
     bytes.truncate(bytes.len() / 2);
@@ -325,4 +324,24 @@ fn an_empty_table_and_no_addresses() {
         ok(&lpm(&folder, &routes, &["10.0.0.1".into(), "::1".into()], &["--algorithm", algorithm]));
         assert_eq!(results(&folder), ["-", "-"]);
     }
+}
+
+#[test]
+fn comments_blank_lines_and_gzip_in_addresses() {
+    let folder = Scratch::new();
+    let routes = folder.write("routes", "10.0.0.0/8 a\n10.0.0.0/8 a\n2001:db8::/32 b\n");
+    let lines = ["# of both families", "10.0.0.1 # one", "", "2001:db8::1;two", "  ", "11.0.0.1"];
+    let addresses = lines.map(str::to_owned);
+    let output = lpm(&folder, &routes, &addresses, &[]);
+    ok(&output);
+    assert_eq!(results(&folder), ["a", "b", "-"], "one line an address");
+    let warnings = String::from_utf8_lossy(&output.stderr);
+    assert!(warnings.contains("routes: 1 line repeats an earlier one"), "{warnings}");
+
+    let Some(bytes) = gzip((addresses.join("\n") + "\n").as_bytes()) else { return };
+    std::fs::write(folder.join("addresses.gz"), bytes).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.arg("lpm").arg("--routes").arg(&routes).arg("--results").arg(folder.join("results"));
+    ok(&command.arg("--addresses").arg(folder.join("addresses.gz")).output().unwrap());
+    assert_eq!(results(&folder), ["a", "b", "-"]);
 }

@@ -16,6 +16,8 @@ fn loses_nothing(live: &Live, what: &str, mut change: impl FnMut(u32)) {
     let rate = live.measured_rate() / 2.0;
     let count = (rate * 3.0) as u64;
     let before = live.counted_udp();
+    // What was lost at full speed says nothing here.
+    live.ctl("clear counters");
     let mut sender = live.flood(&format!("{:.0}pps", rate.max(1.0)), count);
     let mut changes = 0;
     while sender.is_running() {
@@ -33,8 +35,38 @@ fn loses_nothing(live: &Live, what: &str, mut change: impl FnMut(u32)) {
 
 #[test]
 fn a_flapping_table_loses_nothing() {
-    let more = "[[route]]\nprefix = \"172.16.0.0/12\"\nvia = \"10.0.2.2\"\n";
-    let Some(live) = Live::start("flap", "af_packet", more) else { return };
+    // A table of some thousand prefixes of many lengths, the one in use among them, there and away.
+    let more = "[[routes]]\nfile = \"table.txt\"\n";
+    let scratch = testkit::Scratch::new();
+    let table = scratch.join("table.txt");
+    let more = more.replace("table.txt", &table.display().to_string());
+    let mut whole = String::from("10.0.2.2/32 10.0.2.2\n0.0.0.0/0 10.0.2.2\n");
+    for i in 0..8192u32 {
+        let len = 16 + i % 17;
+        let address = (20 << 24 | i << 11) & (u32::MAX << (32 - len));
+        whole += &format!("{}/{len} 10.0.2.2\n", std::net::Ipv4Addr::from_bits(address));
+    }
+    std::fs::write(&table, &whole).expect("a table");
+    let Some(live) = Live::start("flap", "af_packet", &more) else { return };
+    if testkit::require_tool("nft").is_none() {
+        return;
+    }
+    let routes = || live.ctl("show routes").lines().count();
+    let (full, mut least) = (routes(), usize::MAX);
+    assert!(full > 5000, "{full} routes");
+    loses_nothing(&live, "a table flapped", |i| {
+        std::fs::write(&table, if i % 2 == 0 { "# empty\n" } else { &whole }).expect("a table");
+        live.ctl("reload");
+        if i == 0 {
+            least = routes();
+        }
+    });
+    assert!(least < 100, "{least} routes while the table was away");
+}
+
+#[test]
+fn flapping_routes_lose_nothing() {
+    let Some(live) = Live::start("flap1", "af_packet", "") else { return };
     if testkit::require_tool("nft").is_none() {
         return;
     }
@@ -82,14 +114,21 @@ fn a_killed_router_leaves_nothing_and_comes_back() {
             let rules = live.net.router.run("nft list ruleset");
             assert!(rules.trim().is_empty(), "{backend}: {rules}");
         }
-        live.restart();
+        // The clock runs from the start of the program, which has to find its tables and ports.
         let begin = Instant::now();
-        let back = wait_until(Duration::from_secs(1), || {
-            let output = live.net.left.try_run("ping -n -c 1 -W 1 -i 0.1 10.0.2.2");
+        live.restart();
+        let left = Duration::from_secs(1).saturating_sub(begin.elapsed());
+        let back = wait_until(left, || {
+            let output = live.net.left.try_run("ping -n -c 1 -W 1 10.0.2.2");
             output.status.success()
         });
-        assert!(back, "{backend}: not forwarding a second after its restart");
-        println!("{backend}: forwarded again {:?} after its restart", begin.elapsed());
+        let took = begin.elapsed();
+        assert!(
+            back,
+            "{backend}: not forwarding {took:?} after its start\n{}",
+            live.router.output()
+        );
+        println!("{backend}: forwarded again {took:?} after its start");
         drop(load);
         live.stop();
         nothing_stays(&live, backend);
@@ -113,12 +152,78 @@ fn an_interface_that_vanishes_takes_only_its_routes() {
             live.ctl("show interfaces").lines().any(|l| l.contains("right") && l.contains("down"))
         });
         assert!(gone, "{backend}: {}", live.ctl("show interfaces"));
-        assert!(!live.ctl("route get 10.0.2.2").contains("10.0.2.0/24"));
+        assert!(live.try_ctl("route get 10.0.2.2").1.contains("no route to 10.0.2.2"));
         assert_eq!(ping(&live.net.left, "10.0.1.1", 3), 3, "{backend}: the other port works");
         let output = live.net.left.try_run("ping -n -c 1 -W 1 10.0.2.2");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains("Unreachable"), "{backend}: {text}");
         assert!(live.router.is_running());
+        let said = live.stop();
+        assert_eq!(said.matches("port right: down").count(), 1, "{backend}: {said}");
+    }
+}
+
+#[test]
+fn an_mtu_changed_live_is_followed() {
+    for backend in BACKENDS {
+        let Some(mut live) = Live::start("mtu", backend, "") else { return };
+        let left = &live.net.left;
+        assert!(wait_until(Duration::from_secs(5), || ping(left, "10.0.2.2", 1) == 1));
+        let has = |mtu: u32| {
+            let twin = live.net.router.ip("link show sl-right");
+            let rows = live.ctl("show interfaces");
+            let row = rows.lines().find(|l| l.contains(" right ")).unwrap_or_default();
+            twin.contains(&format!("mtu {mtu}")) && row.contains(&format!(" {mtu} "))
+        };
+        // Of the interface, which the configuration leaves open.
+        live.net.right.ip("link set eth0 mtu 1400");
+        live.net.router.ip("link set right mtu 1400");
+        let followed = wait_until(Duration::from_secs(5), || has(1400));
+        assert!(followed, "{backend}: {}", live.ctl("show interfaces"));
+        let _ = left.try_run("ping -n -M do -c 2 -i 0.2 -W 1 -s 1440 10.0.2.2");
+        let route = left.ip("-4 route get 10.0.2.2");
+        assert!(route.contains("mtu 1400"), "{backend}: {route}");
+        // Of the configuration.
+        live.scratch.write("router.toml", &config(&live.scratch, backend, "mtu = 1300\n"));
+        live.ctl("reload");
+        assert!(has(1300), "{backend}: {}", live.ctl("show interfaces"));
         live.stop();
     }
+}
+
+#[test]
+fn a_reload_speaks_of_what_runs() {
+    let Some(mut live) = Live::start("speak", "af_packet", "") else { return };
+    let text = config(&live.scratch, "af_packet", "");
+    let reload = |from: &str, to: &str| {
+        live.scratch.write("router.toml", &text.replace(from, to));
+        live.ctl("reload")
+    };
+    // Told once, and again until the file is as it was.
+    let told = "needs a restart, not applied: system.cells: 16384 -> 8192";
+    for _ in 0..2 {
+        let said = reload("workers = 1\n", "workers = 1\ncells = 8192\n");
+        assert_eq!(said.matches("system.cells").count(), 1, "{said}");
+        assert!(said.contains(told), "{said}");
+    }
+    assert!(reload("", "").contains("nothing changed"));
+    let said = reload("workers = 1\n", "workers = 1\nlog = \"warn\"\n");
+    assert!(said.contains("system.log: info -> warn"), "{said}");
+    live.scratch.write("router.toml", &(text.clone() + "[port.more]\nbackend = \"memory\"\n"));
+    let (ok, said) = live.try_ctl("reload");
+    assert!(!ok && said.contains("`more` is new"), "{said}");
+    let log = live.router.output();
+    assert!(!log.contains("info -> warn"), "logged at the new level: {log}");
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("reloaded: ")).collect();
+    assert_eq!(lines.len(), 4, "one line each: {log}");
+    assert!(lines[0].contains(told), "{log}");
+
+    // A second one on the same configuration.
+    live.scratch.write("router.toml", &text);
+    let path = live.scratch.join("router.toml");
+    let command = format!("{} run {} --duration 1s", live.bin.display(), path.display());
+    let second = live.net.router.try_run(&command);
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(!second.status.success() && said.contains("a router is running already"), "{said}");
+    live.stop();
 }

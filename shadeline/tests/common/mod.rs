@@ -91,13 +91,14 @@ impl Live {
     /// Packets that the router dropped so far, by reason.
     pub(crate) fn drops(&self) -> Vec<(String, u64)> {
         let text = self.ctl("show drops --json");
+        // Each row's keys come in the order of the alphabet: first the number, then the reason.
         let mut drops = Vec::new();
-        let mut reason = String::new();
+        let mut packets = 0;
         for line in text.lines().map(str::trim) {
-            if let Some(rest) = line.strip_prefix("\"reason\": \"") {
-                reason = rest.trim_end_matches(['"', ',']).to_owned();
-            } else if let Some(rest) = line.strip_prefix("\"packets\": ") {
-                drops.push((reason.clone(), rest.trim_end_matches(',').parse().unwrap_or(0)));
+            if let Some(rest) = line.strip_prefix("\"packets\": ") {
+                packets = rest.trim_end_matches(',').parse().unwrap_or(0);
+            } else if let Some(rest) = line.strip_prefix("\"reason\": \"") {
+                drops.push((rest.trim_end_matches(['"', ',']).to_owned(), packets));
             }
         }
         drops

@@ -1,0 +1,140 @@
+//! `shadeline programs`: the device programs that this build can ask for; for `cargo xtask dist`.
+//!
+//! Whatever sets kernels up does so on a driver that only remembers what it is told to build.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use apps::router::{self, PipelineOptions};
+use control::config::Config;
+use device::driver::Program;
+use device::embedded::{self, Recorded};
+use device::tables::NoTables;
+use device::{accelerator, measure, selftest};
+use engine::{DeviceKind, DeviceSpec, Policy};
+
+use crate::failure::Failure;
+use crate::wiring::{self, Interfaces, Plan};
+use crate::{check, plane};
+
+/// Ports to wire a pipeline to; no packet passes.
+const CONFIG: &str = include_str!("../data/demo.toml");
+
+/// Prints each program and whether this build brings its PTX; or compiles them all into a file.
+pub(crate) fn run(pack: Option<&Path>) -> Result<(), Failure> {
+    let programs = all()?;
+    if let Some(path) = pack {
+        let pack = embedded::pack(&programs).map_err(Failure::other)?;
+        println!("{} programs, {} bytes of text and PTX", programs.len(), pack.len());
+        return write_if_changed(path, &pack).map_err(|error| Failure::file(path, error));
+    }
+    let mut missing = 0;
+    for program in &programs {
+        let ptx = embedded::ptx(program);
+        missing += usize::from(ptx.is_none());
+        let found = ptx.map_or("no PTX".to_owned(), |ptx| format!("{} bytes of PTX", ptx.len()));
+        println!("{:<24} {:>6} bytes of source, {found}", program.name, program.source.len());
+    }
+    match missing {
+        0 => Ok(()),
+        missing => Err(Failure::other(format!(
+            "{missing} of {} programs need a compiler on the machine: this is no build of `cargo xtask dist`",
+            programs.len()
+        ))),
+    }
+}
+
+/// Every program: of the self-test, of the measurements and benchmarks, of each pipeline that a configuration
+/// can name, and each file of kernels alone.
+fn all() -> Result<Vec<Program>, Failure> {
+    let recorded = Recorded::default();
+    // The answers are wrong, for nothing runs; the programs are right.
+    selftest::each(&mut recorded.driver());
+    recorded.add(measure::program());
+    bench::programs().into_iter().for_each(|program| recorded.add(program));
+    for spec in kernels::programs() {
+        let (name, source) = (spec.name.to_owned(), kernels::source(&spec));
+        recorded.add(Program { name, source, defines: Vec::new(), ptx: None });
+    }
+    let (mut config, _) = control::config::parse(CONFIG, &check::known_stages())
+        .map_err(|d| Failure::other(control::config::render(&d, "demo.toml", CONFIG, false)))?;
+    for stages in pipelines() {
+        config.pipeline.stages = stages.into_iter().map(str::to_owned).collect();
+        record(&config, &recorded)?;
+    }
+    Ok(recorded.programs())
+}
+
+/// Every list of known stages that makes a pipeline.
+fn pipelines() -> Vec<Vec<&'static str>> {
+    let known = router::KNOWN_STAGES;
+    let subset = |bits: u32| -> Vec<_> {
+        known
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| bits >> i & 1 == 1)
+            .map(|(_, name)| *name)
+            .collect()
+    };
+    let all = (0..1u32 << known.len()).map(subset);
+    all.filter(|stages| router::pipeline(stages, &PipelineOptions::default()).is_ok()).collect()
+}
+
+/// Starts the engine as a capture without packets would, and lets it end.
+fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
+    let interfaces = Interfaces::of(config);
+    let tables = plane::offline_tables(config, &interfaces)?;
+    let (_, depot) = wiring::cells(config)?;
+    let kind = DeviceKind::Driver {
+        driver: Box::new(recorded.driver()),
+        tables: Box::new(NoTables),
+        options: accelerator::Options::default(),
+    };
+    let device = DeviceSpec { kind, slots: 1, rows: 1, policy: Policy::Device };
+    let plan = Plan {
+        workers: 1,
+        offline: true,
+        device: Some(device),
+        events: None,
+        on_drop: None,
+        on_error: Arc::new(|_, _| {}),
+    };
+    let path = wiring::start(config, &interfaces, depot, &tables.reader, Vec::new(), plan)?;
+    path.engine.join().map_err(Failure::other)
+}
+
+/// Leaves a file of the same content alone: what is built from it stays up to date.
+fn write_if_changed(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    if std::fs::read(path).is_ok_and(|old| old == content) {
+        return Ok(());
+    }
+    std::fs::write(path, content)
+}
+
+#[cfg(test)]
+mod tests {
+    use apps::router::RouterColumns;
+    use chunk::Columns;
+
+    use super::*;
+
+    #[test]
+    fn programs_of_every_pipeline_and_of_the_self_test_are_listed() {
+        assert_eq!(
+            pipelines(),
+            [vec!["decode", "route", "rewrite"], vec!["decode", "rpf", "route", "rewrite"]]
+        );
+        let programs = all().unwrap();
+        let kernel =
+            |program: &&Program, name: &str| program.source.contains(&format!("\nKERNEL({name})"));
+        // What the pipelines run, over the router's own columns.
+        let columns = chunk::dialect(RouterColumns::COLUMNS);
+        let of_router: Vec<_> = programs.iter().filter(|p| p.source.contains(&columns)).collect();
+        for name in ["rpf", "route"] {
+            assert!(of_router.iter().any(|p| kernel(p, name)), "{name}: {of_router:?}");
+        }
+        for known in kernels::ALL.iter().flat_map(|file| file.kernels) {
+            assert!(programs.iter().any(|p| kernel(&p, known.name)), "{}", known.name);
+        }
+    }
+}
