@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let stages = || vec!["decode".to_owned(), "rewrite".to_owned()];
-    let modes = vec![Pipeline { name: "router".into(), stages: stages() }];
+    let modes = vec![Pipeline { name: "router".into(), stages: stages(), max_delay: None }];
     let known = KnownStages { stages: stages(), modes, cores: 2 };
     let lines = text.lines().count() + 1;
     match parse(text, &known) {

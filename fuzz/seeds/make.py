@@ -76,6 +76,24 @@ TEXTS = [
     "tcp and dst port 80", "not (udp or icmp) and net 10.0.0.0/8", "ip6 src host 2001:db8::1",
     "vlan 5 or vlan", "arp || esp && !icmp6", "less 64 or greater 60",
 ]
+LINES = [
+    '{"request":"show","what":"routes"}',
+    '{"request":"route_add","prefix":"10.0.0.0/8","next_hop":"192.0.2.1*3,fe80::1%lan"}',
+    '{"request":"trace","count":2,"filter":"icmp","duration_s":1.5}',
+    '{"request":"capture","at":{"port":"lan"},"filter":"","count":6,"duration_s":null}',
+    '{"response":"drops","rows":[{"reason":"no_route","text":"why","packets":7}]}',
+    '{"response":"error","kind":"not_found","message":"no"}',
+]
+
+
+def u32(value):
+    return struct.pack("=I", value)
+
+
+def nla(kind, value):
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
 SEEDS = {
     "decode": FRAMES,
     "ipv4": V4,
@@ -93,6 +111,12 @@ SEEDS = {
         "plain": struct.pack(">H", 100) + ipv4(17, bytes(range(256))),
         "again": struct.pack(">H", 60) + ipv4(17, bytes(200), fragment=0x2010),
     },
+    "nexthop": {
+        "gateway": bytes([2, 0, 4, 0]) + bytes(4) + nla(1, u32(7)) + nla(5, u32(3)) + nla(6, bytes([10, 0, 0, 2])),
+        "group": bytes(8) + nla(1, u32(102)) + nla(3, bytes(2)) + nla(2, u32(1) + bytes(4) + u32(3) + bytes([1, 0, 0, 0])),
+        "blackhole": bytes([10, 0, 4, 0]) + bytes(4) + nla(1, u32(9)) + nla(4, b""),
+    },
+    "request": {f"{n}": line.encode() for n, line in enumerate(LINES)},
 }
 for target, inputs in SEEDS.items():
     (HERE / target).mkdir(exist_ok=True)
