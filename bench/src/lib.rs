@@ -8,11 +8,15 @@
 #![forbid(unsafe_code)]
 
 mod against;
+mod balance;
 mod forward;
 mod idle;
+mod lookup_job;
 mod lpm;
 mod namespace;
+mod on_device;
 mod order;
+mod payload;
 #[allow(dead_code, unreachable_pub)] // shared with an example of `lookup`
 mod peer;
 mod report;
@@ -73,6 +77,24 @@ pub enum What {
         /// Changes of each kind in a round
         #[arg(long, default_value_t = 300)]
         changes: usize,
+        /// A device that follows the changes too: auto, opencl, opencl:N, cuda or cuda:N
+        #[arg(long, value_name = "BACKEND")]
+        backend: Option<device::Backend>,
+    },
+    /// Lookups and payload on a device: kernels, copies, overlap, packing, scheduling
+    Device {
+        /// Which: auto (a GPU if there is one, else the first OpenCL device), opencl, opencl:N, cuda or cuda:N
+        #[arg(long, default_value = "auto", value_name = "BACKEND")]
+        backend: device::Backend,
+        /// Seconds of each variant in each round
+        #[arg(long, default_value_t = 0.5)]
+        seconds: f64,
+    },
+    /// Which side shades, in simulated time against settable costs
+    Balance {
+        /// Packets of each scenario
+        #[arg(long, default_value_t = 10_000_000)]
+        packets: u64,
     },
     /// What a router without traffic costs (as root)
     Idle {
@@ -130,6 +152,11 @@ pub struct Probes {
     pub allocations: fn() -> u64,
 }
 
+/// The device programs that benchmarks build, for `cargo xtask dist`.
+pub fn programs() -> Vec<device::driver::Program> {
+    vec![lookup_job::program(), payload::summing(), payload::sorting()]
+}
+
 /// Runs a benchmark and prints its report.
 ///
 /// # Errors
@@ -144,7 +171,9 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Forward { seconds, backend } => veth::run(args, *backend, *seconds)?,
             What::Lpm4 { keys } => lpm::run4(args, *keys)?,
             What::Lpm6 { keys } => lpm::run6(args, *keys)?,
-            What::Update { changes } => update::run(args, *changes)?,
+            What::Update { changes, backend } => update::run(args, *changes, *backend)?,
+            What::Device { backend, seconds } => on_device::run(args, *backend, *seconds)?,
+            What::Balance { packets } => balance::run(*packets)?,
             What::Idle { seconds } => idle::run(args, *seconds)?,
             What::VethChild { backend, case, seconds } => {
                 return veth::child(args, *backend, case == "bare", *seconds);

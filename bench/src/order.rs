@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use chunk::{Chunk, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdict};
 use device::{Cost, FaultPlan};
 use engine::{
-    Context, Engine, EngineSpec, Policy, RxSlot, Shade, SimulatedSpec, Stage, TxSlot, Versions,
-    WorkerSpec,
+    Context, DeviceKind, DeviceSpec, Engine, EngineSpec, Policy, RxSlot, Shade, Stage, TxSlot,
+    Versions, WorkerSpec,
 };
 use io::{QueueStats, RxQueue, TxQueue};
 
@@ -231,13 +231,13 @@ fn forward(packets: u64, policy: Policy) -> Result<(Seen, u64, Duration), String
         depot,
         chunk_packets: 256,
         chunks: 64,
-        simulated: (policy != Policy::Cpu).then(|| SimulatedSpec {
+        device: (policy != Policy::Cpu).then(|| DeviceSpec {
+            kind: DeviceKind::Simulated { cost, faults: FaultPlan::default() },
             slots: 8,
             rows: 2048,
-            cost,
-            faults: FaultPlan::default(),
             policy,
         }),
+        max_delay: None,
         packet_time: false,
         until_finished: true,
         lossless: false,

@@ -13,17 +13,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use chunk::{Chunk, Depot};
+use apps::router::FibImages;
+use chunk::{Arena, Chunk, Depot};
 use control::rib::{RibChange, RibManager, Source, Target};
+use device::accelerator::{Accelerator, Options as DeviceOptions};
+use device::{Backend, Device, DeviceError};
 use engine::{Context, Stage};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lookup::dir24_8::Limits;
 use lookup::fib::{Family, Fib, FibBuilder, Options, Resolved};
 use lookup::routes::RoutesFile;
-use lookup::versions::Reader;
+use lookup::versions::{Pin, Reader};
 use lookup::{Address, Key6, NextHopId, Prefix};
 
 use crate::forward::{self, PACKETS};
+use crate::lookup_job::{self, Kind, LookupJob};
 use crate::tables::{self, PORTS, Random, Spread, keys4, keys6};
 use crate::{Args, Report, Row};
 
@@ -37,9 +41,120 @@ const OTHER: u32 = u32::MAX - 1;
 
 const SHARED_CORES: &str = "where threads share cores, the tail is the scheduler's";
 
-pub(crate) fn run(args: &Args, changes: usize) -> Result<Report, String> {
+pub(crate) fn run(args: &Args, changes: usize, backend: Option<Backend>) -> Result<Report, String> {
     let routes = tables::routes(&args.routes)?;
-    measure(routes, changes, args.rounds, PACKETS, forward::depot()?, Some(0))
+    measure(routes, changes, args.rounds, PACKETS, forward::depot()?, Some(0), backend)
+}
+
+/// Bound of an IPv4 route's way to the device, milliseconds.
+const DEVICE_BOUND_MS: f64 = 10.0;
+
+/// Rows of the load on the device.
+const LOAD_ROWS: usize = 4096;
+
+/// A device that follows the tables and is asked after each change, with a job of the version before
+/// still in flight.
+struct Follower {
+    device: Accelerator<LookupJob>,
+    arenas: Vec<Arena>,
+    /// Times by family, milliseconds, by round.
+    times: [Vec<Vec<f64>>; 2],
+    random: Random,
+    mixed: usize,
+}
+
+impl Follower {
+    fn new(backend: Backend, rib: &RibManager) -> Result<Self, String> {
+        let changes = rib.changes().ok_or("the tables are not there yet")?;
+        let options = DeviceOptions { slots: 4, ..DeviceOptions::default() };
+        let source = Box::new(FibImages(changes));
+        let driver = crate::on_device::open(backend)?;
+        let (device, arenas) =
+            lookup_job::accelerator(driver, source, LOAD_ROWS, options).map_err(text)?;
+        let times = [Vec::new(), Vec::new()];
+        Ok(Self { device, arenas, times, random: Random(9), mixed: 0 })
+    }
+
+    /// Launches a job of random addresses by the version of `pin`.
+    fn load(&mut self, pin: Pin<Fib>, arena: usize) -> Result<(), String> {
+        let arena = &self.arenas[arena];
+        arena.close();
+        arena.reopen();
+        let keys: Vec<u32> = (0..LOAD_ROWS).map(|_| self.random.next() as u32).collect();
+        let job = lookup_job::job(arena, &Arc::new(pin), Kind::V4, &keys, &[])?;
+        let refused = |(_, error): (_, Option<DeviceError>)| {
+            error.map_or("no slot".into(), |error| error.to_string())
+        };
+        self.device.launch(job).map_err(refused)
+    }
+
+    /// Asks for the answers of `probes` by the version of `pin`; the time is from `begin` until they are
+    /// here. Jobs that were in flight must give the answers of their own version.
+    fn ask(&mut self, pin: Pin<Fib>, probes: &Probes, begin: Instant) -> Result<(), String> {
+        let arena = &self.arenas[1];
+        arena.close();
+        arena.reopen();
+        let pin = Arc::new(pin);
+        let (kind, job) = match probes {
+            Probes::V4(keys) => (Kind::V4, lookup_job::job(arena, &pin, Kind::V4, keys, &[])?),
+            Probes::V6(keys) => (Kind::V6, lookup_job::job(arena, &pin, Kind::V6, &[], keys)?),
+        };
+        self.device
+            .launch(job)
+            .map_err(|(_, e)| e.map_or("no slot".into(), |error| error.to_string()))?;
+        let mut time = None;
+        while self.device.in_flight() > 0 {
+            let (mut job, result) =
+                self.device.retire(Duration::from_secs(20)).ok_or("the device hangs")?;
+            if job.rows.len() == PROBES {
+                time = Some(begin.elapsed());
+            }
+            result.map_err(text)?;
+            if lookup_job::check(&mut job).is_err() {
+                self.mixed += 1;
+            }
+        }
+        let time = time.ok_or("the probes did not come back")?;
+        if let Some(round) = self.times[kind as usize].last_mut() {
+            round.push(time.as_secs_f64() * 1e3);
+        }
+        Ok(())
+    }
+
+    fn report(self, report: &mut Report) {
+        let traffic = self.device.traffic();
+        for (name, bound, mut rounds) in [
+            ("IPv4", Some(DEVICE_BOUND_MS), self.times[0].clone()),
+            ("IPv6", None, self.times[1].clone()),
+        ] {
+            rounds.iter_mut().for_each(|round| round.sort_by(f64::total_cmp));
+            rounds.retain(|round| !round.is_empty());
+            for (what, part) in [("median", 0.5), ("99 %", 0.99), ("most", 1.0)] {
+                let at =
+                    |round: &Vec<f64>| round[((round.len() - 1) as f64 * part).ceil() as usize];
+                let values = rounds.iter().map(at).collect();
+                let row =
+                    Row::new(format!("{name}, until the device answers: {what}"), "ms", values);
+                report.rows.push(match bound {
+                    Some(bound) => row.at_most(bound).note(SHARED_CORES),
+                    None => row,
+                });
+            }
+        }
+        let row = Row::new(
+            "whole images sent to the device",
+            "images",
+            vec![traffic.table_images as f64],
+        );
+        report.rows.push(row.note(format!("{} jobs", traffic.jobs)));
+        let mixed = self.mixed as f64;
+        report.rows.push(
+            Row::new("launches with answers of two versions", "jobs", vec![mixed]).at_most(0.0),
+        );
+        if self.mixed > 0 {
+            report.wrong.push(format!("{} launches mixed two versions", self.mixed));
+        }
+    }
 }
 
 /// What is changed: prefixes of one kind.
@@ -93,6 +208,7 @@ fn measure(
     packets: usize,
     depot: Arc<Depot>,
     cpu: Option<usize>,
+    backend: Option<Backend>,
 ) -> Result<Report, String> {
     if routes.v4.is_empty() || routes.v6.is_empty() || changes == 0 {
         return Err("changes and a table with prefixes of both families are needed".into());
@@ -111,10 +227,14 @@ fn measure(
     let engine = forward::start(&frames(&routes, packets), stages, &reader, depot, cpu)?;
     let view = engine.view().clone();
 
+    let mut follower = backend.map(|backend| Follower::new(backend, &rib)).transpose()?;
     let mut groups = groups();
     let mut random = Random(5);
     let mut rates = Vec::new();
     for _ in 0..rounds.max(1) {
+        if let Some(follower) = &mut follower {
+            follower.times.iter_mut().for_each(|times| times.push(Vec::new()));
+        }
         let (begin, before) = (Instant::now(), forward::received(&view));
         for group in &mut groups {
             let mut times = [Vec::new(), Vec::new()];
@@ -129,7 +249,8 @@ fn measure(
                     continue;
                 };
                 let worker = group.waits.then_some(&*witness);
-                change(&mut rib, &reader, worker, prefix, probes, &mut times)?;
+                let follower = follower.as_mut();
+                change(&mut rib, &reader, worker, follower, prefix, probes, &mut times)?;
             }
             group.rounds.push(times);
         }
@@ -140,6 +261,9 @@ fn measure(
 
     for group in groups {
         report_group(group, &mut report);
+    }
+    if let Some(follower) = follower {
+        follower.report(&mut report);
     }
     let thirds = witness.wrong.load(Ordering::Relaxed);
     let looks = witness.looks.load(Ordering::Relaxed);
@@ -191,6 +315,7 @@ fn change(
     rib: &mut RibManager,
     reader: &Reader<Fib>,
     worker: Option<&Witness>,
+    mut follower: Option<&mut Follower>,
     prefix: IpNet,
     probes: Probes,
     times: &mut [Vec<f64>; 2],
@@ -212,11 +337,17 @@ fn change(
         if let Some(worker) = worker {
             worker.watch(Watch { probes: probes.clone(), old, new, seen: None })?;
         }
+        if let Some(follower) = &mut follower {
+            follower.load(reader.pin(), 0)?;
+        }
         let begin = Instant::now();
         rib.apply(step).map_err(text)?;
         rib.commit();
         let answers = probes.answers(&reader.pin());
         let visible = begin.elapsed();
+        if let Some(follower) = &mut follower {
+            follower.ask(reader.pin(), &probes, begin)?;
+        }
         if answers != [new; PROBES] {
             return Err(format!("{prefix}: answers {answers:?} after the change to {new}"));
         }
@@ -486,7 +617,7 @@ mod tests {
         let text = lines.collect::<Vec<_>>().join("\n");
         let routes = lookup::routes::read(text.as_bytes()).unwrap();
         let (_, depot) = Region::new(16_384 + 1024, HugePages::Off).unwrap();
-        let report = measure(routes, 9, 1, 1024, depot, None).unwrap();
+        let report = measure(routes, 9, 1, 1024, depot, None, None).unwrap();
         assert!(report.wrong.is_empty(), "{:?}", report.wrong);
         let row = |name: &str| report.rows.iter().find(|row| row.name == name).unwrap();
         assert_eq!(row("packets lost").median, 0.0);
