@@ -52,6 +52,17 @@ pub fn require_tool(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// Is there an OpenCL platform (PoCL will do)? Otherwise the test is skipped.
+pub fn require_opencl() -> bool {
+    let vendors = std::fs::read_dir("/etc/OpenCL/vendors").into_iter().flatten().flatten();
+    let there = vendors.into_iter().any(|v| v.path().extension().is_some_and(|e| e == "icd"))
+        || std::env::var_os("OPENCL_DYLIB_PATH").is_some();
+    if !there {
+        skip("no OpenCL platform (`cargo xtask setup`)");
+    }
+    there
+}
+
 fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();

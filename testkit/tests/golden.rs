@@ -47,6 +47,11 @@ macro_rules! cases {
             $(#[test] fn $name() { super::oracle_agrees(stringify!($name)); })*
         }
 
+        /// The same bytes, wherever they are shaded.
+        mod backends {
+            $(#[test] fn $name() { super::backends_agree(stringify!($name)); })*
+        }
+
         #[test]
         fn every_folder_is_a_test() {
             let listed: Vec<&str> = vec![$(stringify!($name)),*];
@@ -124,6 +129,48 @@ fn run(program: &Path, name: &str, case: &Case, out: &Path) -> Output {
     let mut command = Command::new(program);
     command.current_dir(golden().join(name)).args(arguments(case, out));
     command.output().unwrap_or_else(|e| panic!("{}: {e}", program.display()))
+}
+
+/// What `--backend` may say that every machine with the test tools has.
+const BACKENDS: &[&str] = &["sim", "opencl"];
+
+/// A run on another backend writes the same captures.
+fn backends_agree(name: &str) {
+    let case = read_case(name);
+    if case.command.first().is_none_or(|command| command != "run") {
+        return;
+    }
+    let Some(program) = testkit::shadeline_bin() else { return };
+    let scratch = Scratch::new();
+    let plain = scratch.join("cpu");
+    run(&program, name, &case, &plain);
+    for backend in BACKENDS {
+        if *backend == "opencl" && !testkit::require_opencl() {
+            continue;
+        }
+        let out = scratch.join(backend);
+        std::fs::create_dir_all(&out).expect("an output folder");
+        let mut command = Command::new(&program);
+        command.current_dir(golden().join(name)).args(arguments(&case, &out));
+        // One cache for all cases: cold, the self-test of a device takes its time.
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        command.args(["--backend", backend]).env("POCL_CACHE_DIR", cache.join("pocl"));
+        command.env("SHADELINE_CACHE", cache.join("kernels"));
+        let output = command.output().expect("the program");
+        let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+        said += &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(case.status), "{backend}: {}\n{said}", case.about);
+        if case.status == 0 {
+            assert!(said.contains(", 0 jobs done again on the CPU"), "{backend}: {said}");
+            assert!(!said.contains(": 0 jobs, "), "{backend}: {said}");
+        }
+        assert_eq!(list(&plain), list(&out), "{backend}: other files");
+        for file in list(&plain) {
+            let (one, other) =
+                (render(&file, &plain.join(&file)).1, render(&file, &out.join(&file)).1);
+            assert!(one == other, "{backend} wrote something else to {file}");
+        }
+    }
 }
 
 fn output_is_as_expected(name: &str) {

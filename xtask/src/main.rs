@@ -4,8 +4,11 @@
 //! tree tidy. It has no dependency, so it is there seconds after the checkout.
 #![forbid(unsafe_code)]
 
+mod dist;
 mod exec;
 mod fuzz;
+mod gpu;
+mod json;
 mod libtest;
 mod peers;
 mod setup;
@@ -26,6 +29,8 @@ usage: cargo xtask COMMAND
   setup [SUITE…]               only the installing: as root it installs, otherwise it names the commands
   tidy                         the rules of the tree: layers, arguments of safety, data, links
   peers                        build the rivals of `shadeline bench` from bench/peers into target/peers
+  dist                         build the release with PTX inside, for a driver without NVRTC: target/dist/shadeline
+  gpu                          pack all that a machine with a GPU needs to test and measure: target/gpu-kit
   fuzz [--seconds N] [TARGET…] run fuzz targets (60 s each by default)
   help                         this text
 
@@ -49,6 +54,14 @@ fn main() -> ExitCode {
         },
         Some("tidy") => suites::only(&root, "tidy"),
         Some("peers") => suites::only(&root, "peers"),
+        Some("dist") => {
+            setup::ensure(&root, &["dist"]);
+            suites::only(&root, "dist")
+        }
+        Some("gpu") => {
+            setup::ensure(&root, &["dist"]);
+            suites::finish(vec![gpu::kit(&root)])
+        }
         Some("fuzz") => match parse_fuzz(&args[1..]) {
             Ok((seconds, targets)) => suites::finish(vec![fuzz::run(&root, seconds, &targets)]),
             Err(message) => usage(&message),

@@ -28,6 +28,8 @@ struct Component {
 enum Found {
     /// A program on the search path of tests.
     Program(&'static str),
+    /// A file at this place.
+    File(&'static str),
     /// A library that `pkg-config` knows.
     Library(&'static str),
     /// Python with the modules that make a virtual environment.
@@ -46,9 +48,10 @@ enum Source {
     PyPi,
 }
 
-use Found::{Library, Program, Python, PythonVenv};
+use Found::{File, Library, Program, Python, PythonVenv};
 use Source::{Debian, DebianFile, PyPi};
 
+const DEVICE: &[&str] = &["unit", "asan", "golden", "gpu"];
 const NET: &[&str] = &["unit", "asan", "net"];
 
 const COMPONENTS: &[Component] = &[
@@ -122,12 +125,36 @@ const COMPONENTS: &[Component] = &[
         source: Debian("libdpdk-dev"),
         suites: &["peers"],
     },
+    Component {
+        name: "OpenCL",
+        found: File("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1"),
+        source: Debian("ocl-icd-libopencl1"),
+        suites: DEVICE,
+    },
+    Component {
+        name: "PoCL",
+        found: File("/etc/OpenCL/vendors/pocl.icd"),
+        source: Debian("pocl-opencl-icd"),
+        suites: DEVICE,
+    },
+    Component {
+        name: "Oclgrind",
+        found: Program("oclgrind"),
+        source: Debian("oclgrind"),
+        suites: &["unit"],
+    },
+    Component {
+        name: "NVRTC",
+        found: Python("nvidia-cuda-nvrtc", "13.0.88"),
+        source: PyPi,
+        suites: &["unit", "dist", "gpu"],
+    },
     Component { name: "g++", found: Program("g++"), source: Debian("g++"), suites: &["fuzz"] },
     Component {
         name: "Python",
         found: PythonVenv,
         source: Debian("python3-venv"),
-        suites: &["golden"],
+        suites: &["unit", "golden", "dist", "gpu"],
     },
     Component { name: "scapy", found: Python("scapy", "2.6.1"), source: PyPi, suites: &["golden"] },
 ];
@@ -188,6 +215,7 @@ fn is_there(root: &Path, found: &Found) -> bool {
     };
     match found {
         Program(name) => tree::find_program(root, name).is_some(),
+        File(path) => Path::new(path).exists(),
         Library(name) => succeeds(Path::new("pkg-config"), &["--exists", name]),
         PythonVenv => {
             succeeds(&venv_python(root), &["-c", ""])
@@ -204,6 +232,16 @@ fn is_there(root: &Path, found: &Found) -> bool {
 
 fn venv_python(root: &Path) -> PathBuf {
     root.join(".venv/bin/python")
+}
+
+/// NVIDIA's compiler: `SHADELINE_NVRTC`, else the library of the package in `.venv`.
+pub(crate) fn nvrtc(root: &Path) -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("SHADELINE_NVRTC") {
+        return Some(named.into());
+    }
+    let versions = fs::read_dir(root.join(".venv/lib")).ok()?;
+    let file = "site-packages/nvidia/cu13/lib/libnvrtc.so.13";
+    versions.flatten().map(|version| version.path().join(file)).find(|path| path.is_file())
 }
 
 /// The commands that bring the components, in order.
@@ -339,7 +377,8 @@ mod tests {
         assert_eq!(lines[1].matches("frr").count(), 1);
         assert!(!lines[1].contains("prometheus"));
         assert!(lines[2].contains("dpkg -x prometheus_*.deb"));
-        assert!(lines.last().is_some_and(|l| l.ends_with("pip install --quiet scapy==2.6.1")));
+        let packages = "pip install --quiet nvidia-cuda-nvrtc==13.0.88 scapy==2.6.1";
+        assert!(lines.last().is_some_and(|l| l.ends_with(packages)), "{lines:?}");
         std::fs::remove_dir_all(&root).unwrap();
     }
 

@@ -1,0 +1,190 @@
+#!/bin/sh
+# Runs what a machine with a GPU can show, and writes it all into one JSON file.
+#
+#   sh run.sh            on the first CUDA device; the result is out/result.json
+#
+# BACKEND=cuda:1     another device; opencl for the first OpenCL device
+# SHORT=1            few and short measurements, to see that it works
+# OUT=FOLDER         where captures, caches, logs and result.json go
+# LIMIT=SECONDS      for each part; what takes longer is killed and recorded as failed (600)
+#
+# A part that fails is recorded and the rest goes on. The exit status is 0 if none failed.
+# Needs: a POSIX shell, cmp, and the tools of coreutils, sed and awk. No network, no Python, no compiler.
+
+set -u
+kit=$(cd "$(dirname "$0")" && pwd) || exit 1
+backend=${BACKEND:-cuda}
+out=${OUT:-$kit/out}
+limit=${LIMIT:-600}
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
+rm -rf "$out/parts" "$out/captures" "$out/result.json"
+mkdir -p "$out/parts" "$out/captures"
+# Nothing is left in the user's home.
+export SHADELINE_CACHE="$out/kernels" POCL_CACHE_DIR="$out/pocl" CUDA_CACHE_PATH="$out/cuda"
+program=$kit/shadeline
+full=$kit/routes/full.txt.gz
+[ -f "$full" ] || full=$kit/routes/share.txt.gz
+
+if [ -n "${SHORT:-}" ]; then
+    short=true
+    quick=--quick
+    device="--rounds 1 --seconds 0.05 --routes $kit/routes/share.txt.gz"
+    update="--rounds 1 --changes 20 --routes $kit/routes/share.txt.gz"
+else
+    short=false
+    quick=
+    device="--routes $full"
+    update="--routes $full"
+fi
+
+# A file as the inside of a JSON string.
+escaped() {
+    tr -d '\000-\010\013-\037\177' <"$1" |
+        sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/	/\\t/g' | awk 'BEGIN { ORS = "\\n" } { print }'
+}
+
+# A word as a JSON string.
+quoted() {
+    printf '%s' "$1" >"$out/word"
+    printf '"%s"' "$(escaped "$out/word" | sed 's/\\n$//')"
+}
+
+failed=0
+total=0
+
+# note NAME STATUS SECONDS FILE-OF-STDOUT FILE-OF-STDERR COMMAND: adds a part to the result.
+note() {
+    total=$((total + 1))
+    [ "$2" -eq 0 ] || failed=$((failed + 1))
+    printf '%s: %s\n' "$1" "$([ "$2" -eq 0 ] && echo ok || echo "failed ($2)")"
+    {
+        [ "$total" -eq 1 ] || printf ',\n'
+        printf '    {\n      "name": %s,\n      "command": %s,\n' "$(quoted "$1")" "$(quoted "$6")"
+        printf '      "status": %s,\n      "seconds": %s,\n' "$2" "$3"
+        # What succeeded and looks like JSON is JSON; everything else is text.
+        case "$2 $(head -c 1 "$4")" in
+        '0 {' | '0 [')
+            printf '      "json": '
+            sed '2,$s/^/      /' "$4"
+            printf ',\n'
+            ;;
+        *) printf '      "stdout": "%s",\n' "$(escaped "$4")" ;;
+        esac
+        printf '      "stderr": "%s"\n    }' "$(escaped "$5")"
+    } >>"$out/parts.json"
+}
+
+# part NAME ARGUMENTS…: runs the program and notes how it went.
+part() {
+    name=$1
+    shift
+    begun=$(date +%s)
+    timeout -k 10 "$limit" "$program" "$@" >"$out/parts/$name.out" 2>"$out/parts/$name.err"
+    status=$?
+    note "$name" "$status" $(($(date +%s) - begun)) \
+        "$out/parts/$name.out" "$out/parts/$name.err" "shadeline $*"
+}
+
+# differ CASE STATUS ARGUMENTS…: the CPU and the device must write the same bytes.
+differ() {
+    case_name=$1 wanted=$2
+    shift 2
+    log=$out/parts/case-$case_name
+    begun=$(date +%s)
+    bad=0
+    : >"$log.out"
+    : >"$log.err"
+    for side in cpu "$backend"; do
+        folder=$out/captures/$case_name/$(printf '%s' "$side" | tr ':' '-')
+        mkdir -p "$folder"
+        # No argument of a case holds a blank.
+        filled=$(printf '%s\n' "$*" | sed -e "s|{data}|$kit/data|g" -e "s|{out}|$folder|g")
+        # shellcheck disable=SC2086
+        (cd "$kit/cases/$case_name" &&
+            timeout -k 10 "$limit" "$program" $filled --backend "$side") >"$log.run" 2>>"$log.err"
+        status=$?
+        cat "$log.run" >>"$log.out"
+        if [ "$status" -ne "$wanted" ]; then
+            echo "$side: status $status, not $wanted" >>"$log.err"
+            bad=1
+        fi
+    done
+    # Who did it: all of it the device, none of it again on the CPU.
+    if [ "$wanted" -eq 0 ]; then
+        if ! grep -q ', 0 jobs done again on the CPU' "$log.run" || grep -q ': 0 jobs, ' "$log.run"; then
+            echo "the device did not do its jobs" >>"$log.err"
+            bad=1
+        fi
+    fi
+    cpu=$out/captures/$case_name/cpu
+    if [ "$(cd "$cpu" && echo ./*)" != "$(cd "$folder" && echo ./*)" ]; then
+        echo "other files: $(cd "$cpu" && echo ./*) and $(cd "$folder" && echo ./*)" >>"$log.err"
+        bad=1
+    fi
+    files=0
+    for file in "$cpu"/*.pcapng; do
+        [ -e "$file" ] || continue
+        files=$((files + 1))
+        # Differences go to the log with their place.
+        cmp "$file" "$folder/${file##*/}" >>"$log.err" 2>&1 || bad=1
+    done
+    # Only what is refused may write nothing.
+    if [ "$files" -eq 0 ] && [ "$wanted" -eq 0 ]; then
+        echo "no capture was written" >>"$log.err"
+        bad=1
+    fi
+    note "case $case_name" "$bad" $(($(date +%s) - begun)) "$log.out" "$log.err" \
+        "shadeline $* --backend cpu, then $backend; cmp of $files captures"
+}
+
+: >"$out/parts.json"
+date=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+
+# shellcheck disable=SC2086
+part devices devices --json $quick
+case $backend in
+cuda*)
+    # A driver without its compiler: the PTX of this build must do.
+    cache=$SHADELINE_CACHE nvrtc=${SHADELINE_NVRTC:-}
+    export SHADELINE_CACHE= SHADELINE_NVRTC=/nonexistent
+    part devices_without_nvrtc devices --json --quick
+    export SHADELINE_CACHE="$cache" SHADELINE_NVRTC="$nvrtc"
+    ;;
+esac
+while read -r case_name wanted arguments; do
+    # shellcheck disable=SC2086
+    [ -z "$case_name" ] || differ "$case_name" "$wanted" $arguments </dev/null
+done <"$kit/cases/list"
+# shellcheck disable=SC2086
+part bench_device bench device --json --backend "$backend" $device
+# shellcheck disable=SC2086
+part bench_update bench update --json --backend "$backend" $update
+
+# The device's name stands behind its backend's.
+case $backend in
+*:*) numbered=$backend ;;
+*) numbered=$backend:0 ;;
+esac
+below() {
+    sed -n "/\"backend\": \"$numbered\"/,/}/s/^ *\"$1\": \"\(.*\)\",*\$/\1/p" "$out/parts/devices.out" | head -n 1
+}
+nvidia=$(nvidia-smi --query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current \
+    --format=csv,noheader 2>/dev/null | head -n 8)
+cpu_name=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
+{
+    printf '{\n  "format": 1,\n'
+    printf '  "device": %s,\n  "driver": %s,\n' "$(quoted "$(below name)")" "$(quoted "$(below driver)")"
+    printf '  "date": "%s",\n  "commit": %s,\n' "$date" "$(quoted "$(cat "$kit/commit")")"
+    printf '  "backend": %s,\n  "short": %s,\n' "$(quoted "$backend")" "$short"
+    printf '  "machine": {\n    "nvidia_smi": %s,\n    "cpu": %s,\n' "$(quoted "$nvidia")" "$(quoted "$cpu_name")"
+    printf '    "cpus": %s,\n    "kernel": %s\n  },\n' "$(nproc)" "$(quoted "$(uname -sr)")"
+    printf '  "total": %s,\n  "failed": %s,\n  "parts": [\n' "$total" "$failed"
+    cat "$out/parts.json"
+    printf '\n  ]\n}\n'
+} >"$out/result.part"
+mv "$out/result.part" "$out/result.json"
+rm -f "$out/parts.json" "$out/word"
+echo "$((total - failed)) of $total parts passed: $out/result.json"
+named=$(printf '%s' "$(below name)" | tr -cs 'A-Za-z0-9' '_')
+echo "to be kept as bench/results/$named-${date%T*}-$(cat "$kit/commit").json"
+[ "$failed" -eq 0 ]
