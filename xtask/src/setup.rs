@@ -110,7 +110,7 @@ const COMPONENTS: &[Component] = &[
         name: "valgrind",
         found: Program("valgrind"),
         source: Debian("valgrind"),
-        suites: &["unit"],
+        suites: &["unit", "valgrind"],
     },
     Component { name: "gcc", found: Program("gcc"), source: Debian("gcc"), suites: &["peers"] },
     Component {

@@ -46,6 +46,11 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "loom", about: "all interleavings of the lock-free parts", run: loom },
     Suite { name: "fuzz", about: "each fuzz target, a few seconds", run: fuzz_smoke },
     Suite { name: "asan", about: "crates with unsafe code under AddressSanitizer", run: asan },
+    Suite {
+        name: "valgrind",
+        about: "crates whose futures and slots valgrind watches",
+        run: valgrind,
+    },
 ];
 
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
@@ -54,7 +59,10 @@ const PROGRAM_LIMIT: Duration = Duration::from_secs(900);
 const FUZZ_SMOKE: Duration = Duration::from_secs(5);
 
 /// Crates whose unsafe code AddressSanitizer watches.
-const ASAN_CRATES: &[&str] = &["chunk", "io", "device", "lookup"];
+const ASAN_CRATES: &[&str] = &["chunk", "io", "device", "interleave", "lookup"];
+
+/// Crates whose tests valgrind runs too: it sees reads of what was never written, AddressSanitizer does not.
+const VALGRIND_CRATES: &[&str] = &["interleave"];
 
 /// What one suite found.
 pub(crate) struct Report {
@@ -159,6 +167,16 @@ impl Report {
             let mut command = Command::new(&program.executable);
             command.current_dir(&program.dir).env("CARGO_MANIFEST_DIR", &program.dir);
             command.envs(env.iter().map(|(k, v)| (k, v))).arg("--show-output").args(args);
+            self.run_harness(&program.label(), &mut command, PROGRAM_LIMIT);
+        }
+    }
+
+    /// Runs the programs under another, on one thread.
+    fn run_under(&mut self, runner: &str, options: &[&str], programs: &[TestProgram]) {
+        for program in programs {
+            let mut command = Command::new(runner);
+            command.current_dir(&program.dir).args(options).arg(&program.executable);
+            command.args(["--show-output", "--test-threads=1"]);
             self.run_harness(&program.label(), &mut command, PROGRAM_LIMIT);
         }
     }
@@ -407,5 +425,19 @@ fn asan(root: &Path) -> Report {
         programs.into_iter().partition(|program| program.label().starts_with("device"));
     report.run_programs(&others, &[], &env(""));
     report.run_programs(&device, &[], &env(":detect_leaks=0"));
+    report.end()
+}
+
+fn valgrind(root: &Path) -> Report {
+    let mut report = Report::begin(root, "valgrind");
+    let mut build = cargo(root, &["test", "--lib", "--tests"]);
+    for name in VALGRIND_CRATES {
+        build.args(["-p", name]);
+    }
+    let programs = report.test_programs(&mut build, |_| true);
+    // Rust's own record of the main thread counts as possibly lost.
+    let options =
+        ["-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"];
+    report.run_under("valgrind", &options, &programs);
     report.end()
 }

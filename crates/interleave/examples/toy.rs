@@ -20,7 +20,7 @@ struct Toy {
 impl Toy {
     fn slot(&self, key: &u64) -> &u32 {
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        &self.slots[(hash * self.slots.len() as u64 >> 32) as usize]
+        &self.slots[((hash * self.slots.len() as u64) >> 32) as usize]
     }
 
     /// Written once: plain with `Direct`, switched with `Switched`.
@@ -78,6 +78,9 @@ impl Machine for Toy {
     }
 }
 
+/// A form's name, its run over keys and results, and what it measured, in M/s.
+type Form<'a> = (&'static str, &'a dyn Fn(&[u64], &mut [u64]), Vec<f64>);
+
 fn main() {
     let mebibytes: usize = std::env::args().nth(1).map_or(512, |text| match text.parse() {
         Ok(mebibytes @ 1..=65_536) => mebibytes,
@@ -95,7 +98,7 @@ fn main() {
 
     let mut plain = vec![0; keys.len()];
     println!("{mebibytes} MiB, {} lookups a round, median of 7 rounds", keys.len());
-    let mut forms: [(&str, &dyn Fn(&[u64], &mut [u64]), Vec<f64>); 4] = [
+    let mut forms: [Form<'_>; 4] = [
         ("plain", &|keys, out| map_direct(keys, out, |m, key| toy.find(m, key)), Vec::new()),
         ("group", &|keys, out| run_grouped::<64, _>(&toy, keys, out), Vec::new()),
         (
@@ -142,5 +145,5 @@ fn below(state: &mut u64, limit: u64) -> u64 {
     *state ^= *state << 25;
     *state ^= *state >> 27;
     let random = state.wrapping_mul(0x2545_f491_4f6c_dd1d);
-    (u128::from(random) * u128::from(limit) >> 64) as u64
+    ((u128::from(random) * u128::from(limit)) >> 64) as u64
 }
