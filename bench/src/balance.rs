@@ -146,7 +146,7 @@ fn simulate(scenario: &Scenario, packets: u64, with_device: bool) -> Outcome {
         let lost = waiting.saturating_sub(QUEUE);
         dropped += lost;
         let burst = (waiting - lost).min(CHUNK);
-        auto.burst(burst as usize, CHUNK as usize, now);
+        auto.turn_ended(burst as usize, burst as f64 / CHUNK as f64, now);
         if burst == 0 {
             now = (taken + dropped + 1) * scenario.gap_ns;
             continue;

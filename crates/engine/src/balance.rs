@@ -5,7 +5,7 @@
 //! there. What that means is measured while packets flow:
 //!
 //! ```text
-//!  load    on the CPU: how full the bursts are; full ones mean that packets wait already
+//!  load    on the CPU: how full a turn's fullest burst is; full ones mean that packets wait already
 //!          on the device: the rate of packets, against the rate at which the CPU was full
 //!  CPU     nanoseconds a row of the shades on this worker
 //!  device  launch and nanoseconds a row, fitted to its jobs; and how long a chunk is away
@@ -19,6 +19,9 @@
 //! Bursts say nothing once the device shades: a worker that hands its chunks over is soon back for the
 //! next few packets. Nor does the cost of its small jobs: a device that is not full takes what there is.
 //! So the device is judged by what a large job would cost.
+//!
+//! State must not go to and fro with single chunks. A shard moves as a whole ([`Auto::choose_home`]): to a side
+//! whose cost is not known for [`KEEP_CHUNKS`] chunks at least, and after that where it costs less.
 //!
 //! A device that has no room for a chunk leaves it to the CPU, so at the limit both sides work. The
 //! costs of a side that is not in use grow old: now and then a chunk goes there to learn them again.
@@ -166,6 +169,9 @@ const KEEP_CHUNKS: u32 = 64;
 /// Of so many chunks under heavy load, one goes to the side that is not in use, to learn its cost.
 const PROBE_EVERY: u32 = 512;
 
+/// Of so many chunks under heavy load, a shard of state tries the other side once.
+const TRY_EVERY: u32 = 32 * PROBE_EVERY;
+
 /// Chunks by which the device is measured at first.
 const FIRST_PROBES: u32 = 4;
 
@@ -187,6 +193,16 @@ pub struct Auto {
     bound: Option<Duration>,
 }
 
+/// What a comparison of the sides was based on.
+enum Compared {
+    /// Little load: the CPU.
+    Light,
+    /// The cost of a side is not known yet.
+    Unknown,
+    /// Both costs.
+    Known,
+}
+
 impl Auto {
     /// A choice that starts on the CPU. `bound`: how long a packet may be under way at most.
     pub fn new(bound: Option<Duration>) -> Self {
@@ -205,9 +221,11 @@ impl Auto {
         }
     }
 
-    /// A burst of `packets` of at most `most` was received, at `now_ns` by a clock that only goes on.
-    pub fn burst(&mut self, packets: usize, most: usize, now_ns: u64) {
-        self.fill += (packets as f64 / most.max(1) as f64 - self.fill) / 16.0;
+    /// A turn of the worker's loop brought `packets`, its fullest burst being so full (0 to 1), at `now_ns` by
+    /// a clock that only goes on. Queues that brought less do not count: one that is full has packets
+    /// waiting, however many idle ones stand beside it.
+    pub fn turn_ended(&mut self, packets: usize, fullest: f64, now_ns: u64) {
+        self.fill += (fullest - self.fill) / 16.0;
         self.window.0 += packets as u64;
         let passed_ns = now_ns.saturating_sub(self.window.1);
         if passed_ns >= WINDOW_NS {
@@ -248,20 +266,56 @@ impl Auto {
 
     /// The side of the next chunk.
     pub fn choose(&mut self, device: &DeviceCost) -> Side {
+        let other = if self.side == Side::Cpu { Side::Device } else { Side::Cpu };
+        match self.compare(device) {
+            Compared::Light => {}
+            Compared::Unknown => {
+                // On the CPU until its own cost is known, then chunk by chunk to the device.
+                if self.cpu_row_ns.is_some() {
+                    return self.probe(Side::Device);
+                }
+                return Side::Cpu;
+            }
+            Compared::Known => {
+                let is_new = other == Side::Device && self.probes < FIRST_PROBES;
+                if self.side != other && (self.since_probe >= PROBE_EVERY || is_new) {
+                    return self.probe(other);
+                }
+            }
+        }
+        self.side
+    }
+
+    /// The side where a shard of state should be at home, asked for each of its chunks.
+    pub fn choose_home(&mut self, device: &DeviceCost) -> Side {
+        let other = if self.side == Side::Cpu { Side::Device } else { Side::Cpu };
+        match self.compare(device) {
+            Compared::Light => {}
+            Compared::Unknown if self.cpu_row_ns.is_some() => self.turn(Side::Device),
+            Compared::Unknown => self.turn(Side::Cpu),
+            Compared::Known if self.since_probe >= TRY_EVERY => {
+                self.since_probe = 0;
+                self.turn(other);
+            }
+            Compared::Known => {}
+        }
+        self.side
+    }
+
+    /// Turns to the side that the load and what is known of the costs speak for.
+    fn compare(&mut self, device: &DeviceCost) -> Compared {
         self.kept = self.kept.saturating_add(1);
-        self.since_probe += 1;
+        self.since_probe = self.since_probe.saturating_add(1);
         let is_heavy = match self.side {
             Side::Cpu => self.full_rate > 0.0,
             Side::Device => self.rate >= RELIEVED * self.full_rate,
         };
         if !is_heavy {
             self.turn(Side::Cpu);
-            return self.side;
+            return Compared::Light;
         }
         let (Some(cpu), Some(on_device)) = (self.cpu_row_ns, device.row_ns()) else {
-            // One of them is not known yet.
-            let side = if self.cpu_row_ns.is_none() { Side::Cpu } else { Side::Device };
-            return if side == Side::Device { self.probe(side) } else { side };
+            return Compared::Unknown;
         };
         let is_late = match (self.bound, device.away()) {
             (Some(bound), Some(away)) => away > bound,
@@ -272,12 +326,7 @@ impl Auto {
             Side::Device if is_late || cpu < on_device * MARGIN => self.turn(Side::Cpu),
             _ => {}
         }
-        let other = if self.side == Side::Cpu { Side::Device } else { Side::Cpu };
-        if self.since_probe >= PROBE_EVERY || (other == Side::Device && self.probes < FIRST_PROBES)
-        {
-            return self.probe(other);
-        }
-        self.side
+        Compared::Known
     }
 
     fn probe(&mut self, side: Side) -> Side {
@@ -318,10 +367,11 @@ impl Balance {
         }
     }
 
-    pub(crate) fn choose(&mut self, device: &DeviceCost) -> Side {
+    pub(crate) fn choose(&mut self, device: &DeviceCost, has_state: bool) -> Side {
         match self.policy {
             Policy::Cpu => Side::Cpu,
             Policy::Device => Side::Device,
+            Policy::Auto if has_state => self.auto.choose_home(device),
             Policy::Auto => self.auto.choose(device),
             Policy::Share { device, of } => {
                 self.credit += device;
@@ -349,10 +399,26 @@ mod tests {
         cpu: u64,
         dev: u64,
     ) -> u32 {
+        run_by(Auto::choose, auto, cost, chunks, fill, cpu, dev).0
+    }
+
+    /// The same by either way to choose; also how often one chunk's side was not that of the chunk before.
+    fn run_by(
+        choose: fn(&mut Auto, &DeviceCost) -> Side,
+        auto: &mut Auto,
+        cost: &DeviceCost,
+        chunks: u32,
+        fill: usize,
+        cpu: u64,
+        dev: u64,
+    ) -> (u32, u32) {
+        let (mut last, mut moves) = (auto.side(), 0);
         let (mut to_device, start_ns) = (0, auto.window.1 + WINDOW_NS);
         for i in 0..chunks {
-            auto.burst(fill, 256, start_ns + u64::from(i) * 20_000);
-            match auto.choose(cost) {
+            auto.turn_ended(fill, fill as f64 / 256.0, start_ns + u64::from(i) * 20_000);
+            let side = choose(auto, cost);
+            moves += u32::from(std::mem::replace(&mut last, side) != side);
+            match side {
                 Side::Cpu => auto.shaded(fill, cpu * fill as u64),
                 Side::Device => {
                     to_device += 1;
@@ -361,7 +427,21 @@ mod tests {
                 }
             }
         }
-        to_device
+        (to_device, moves)
+    }
+
+    #[test]
+    fn a_shard_moves_for_good_or_for_a_while_but_never_for_a_chunk() {
+        let (mut auto, cost) = (Auto::new(None), DeviceCost::default());
+        let (to_device, moves) = run_by(Auto::choose_home, &mut auto, &cost, 5000, 256, 100, 10);
+        assert!(to_device > 4000 && moves == 1, "{to_device} to the device in {moves} moves");
+        let (mut auto, cost) = (Auto::new(None), DeviceCost::default());
+        let chunks = 3 * TRY_EVERY;
+        let (to_device, moves) = run_by(Auto::choose_home, &mut auto, &cost, chunks, 256, 10, 100);
+        assert!((2..=8).contains(&moves), "{moves} moves");
+        assert!(to_device >= moves / 2 * KEEP_CHUNKS && to_device < chunks / 20, "{to_device}");
+        let (mut auto, cost) = (Auto::new(None), DeviceCost::default());
+        assert_eq!(run_by(Auto::choose_home, &mut auto, &cost, 1000, 16, 100, 10), (0, 0));
     }
 
     #[test]

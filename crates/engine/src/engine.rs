@@ -99,8 +99,17 @@ pub struct EngineSpec<V: Versions> {
     pub lossless: bool,
     /// Told of a queue's failure.
     pub on_error: ErrorSink,
-    /// Told of the device's first failure.
-    pub on_device_error: Box<dyn FnMut(&DeviceError) + Send>,
+    /// Told of the device's failures.
+    pub on_device_error: Box<dyn FnMut(DeviceEvent<'_>) + Send>,
+}
+
+/// What becomes of a device that fails. Its packets are shaded on the CPU either way.
+#[derive(Clone, Copy, Debug)]
+pub enum DeviceEvent<'a> {
+    /// A job failed; told once for each kind of error. Later jobs go to the device again.
+    JobFailed(&'a DeviceError),
+    /// It is used no more, since the start or from now on; told once.
+    GivenUp(&'a DeviceError),
 }
 
 /// Why an engine could not start.
@@ -307,7 +316,7 @@ impl<V: Versions> Engine<V> {
                     master = Some((link, thread, name));
                 }
                 // A device that does not come up is no reason not to start: the CPU shades.
-                Err(error) => report(&error),
+                Err(error) => report(DeviceEvent::GivenUp(&error)),
             }
         }
         let view = Arc::new(EngineView {

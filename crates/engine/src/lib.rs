@@ -28,8 +28,8 @@ mod worker;
 pub use balance::{Auto, DeviceCost, Policy, Side};
 pub use counters::{Counter, QueueCounters, StageCounters, WorkerCounters};
 pub use engine::{
-    DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, EngineView, MasterView, StageTotals,
-    WorkerSpec,
+    DeviceEvent, DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, EngineView, MasterView,
+    StageTotals, WorkerSpec,
 };
 pub use hooks::{Capture, CapturePoint, CapturedFrame, FrameFilter, HookGuard, Hooks, Trace};
 pub use stage::{Context, KernelForm, Segment, Shade, Stage, Versions, segments};

@@ -22,6 +22,7 @@ use device::accelerator::Traffic;
 use device::{Device, DeviceError};
 
 use crate::balance::DeviceCost;
+use crate::engine::DeviceEvent;
 use crate::flight::{Flight, Job, Returns, Shaders};
 use crate::ring::Bell;
 use crate::stage::{Segment, Versions};
@@ -123,7 +124,7 @@ pub(crate) struct Master<V: Versions, D> {
     /// Kinds of errors that were told.
     told: HashSet<std::mem::Discriminant<DeviceError>>,
     failures: u32,
-    report: Box<dyn FnMut(&DeviceError) + Send>,
+    report: Box<dyn FnMut(DeviceEvent<'_>) + Send>,
 }
 
 impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
@@ -132,7 +133,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         device: D,
         shaders: Vec<Vec<Shaders<V::Tables>>>,
         segments: Arc<[Segment]>,
-        report: Box<dyn FnMut(&DeviceError) + Send>,
+        report: Box<dyn FnMut(DeviceEvent<'_>) + Send>,
     ) -> Self {
         let waiting = link.arenas.iter().map(|_| Vec::new()).collect();
         Self {
@@ -314,19 +315,19 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         true
     }
 
-    /// Tells of an error: once for a device that is gone, and of each other kind once too.
+    /// Tells of an error: of each kind once, and once that the device is given up.
     fn note(&mut self, error: DeviceError) {
         if self.lost.is_some() {
             return;
         }
-        if self.told.insert(std::mem::discriminant(&error)) {
-            (self.report)(&error);
-        }
         self.failures += 1;
         let is_gone = matches!(error, DeviceError::Lost(_) | DeviceError::Hang(_));
         if is_gone || self.failures >= FAILURES_MAX {
+            (self.report)(DeviceEvent::GivenUp(&error));
             self.lost = Some(error);
             self.link.is_lost.store(true, Ordering::Relaxed);
+        } else if self.told.insert(std::mem::discriminant(&error)) {
+            (self.report)(DeviceEvent::JobFailed(&error));
         }
     }
 

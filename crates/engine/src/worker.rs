@@ -120,6 +120,9 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) chunk_packets: usize,
     /// How long a packet may be under way; zero: a burst leaves at once.
     max_delay: Duration,
+    /// Packets of the chunks begun in this turn, and how full the fullest of them and of the queues' bursts
+    /// was, 0 to 1.
+    begun: (usize, f64),
     /// When the chunk in the inbox must leave at the latest.
     leaves: Option<Instant>,
     /// What a chunk takes from leaving the inbox to its retirement, a mean.
@@ -225,6 +228,7 @@ impl<V: Versions> Worker<V> {
             lossless: parts.lossless,
             chunk_packets: parts.chunk_packets.clamp(1, CHUNK_PACKETS_MAX),
             max_delay: parts.max_delay,
+            begun: (0, 0.0),
             leaves: None,
             service: Duration::ZERO,
             homes,
@@ -264,6 +268,7 @@ impl<V: Versions> Worker<V> {
                 self.gather();
             }
             work += self.take_passed();
+            self.weigh();
             work += self.take_back();
             work += self.advance();
             work += self.housekeep(begin);
@@ -346,9 +351,6 @@ impl<V: Versions> Worker<V> {
             let waiting = self.inbox.len();
             let room = self.chunk_packets - waiting.min(self.chunk_packets - 1);
             let n = slot.queue.recv(&mut self.pool, &mut self.inbox, room);
-            if self.master.is_some() {
-                self.balance.auto.burst(n, room, self.clock_ns);
-            }
             if n == 0 {
                 while let Some(error) = slot.queue.take_error() {
                     (self.on_error)(slot.port, &error);
@@ -357,6 +359,8 @@ impl<V: Versions> Worker<V> {
             }
             slot.counters.set(slot.queue.stats());
             received += n;
+            // A full queue is one, also where most of its packets are other workers'.
+            self.begun.1 = self.begun.1.max(n as f64 / room as f64);
             if slot.port != chunk::PORT_NONE {
                 for packet in &mut self.inbox[waiting..] {
                     packet.port = slot.port;
@@ -380,9 +384,26 @@ impl<V: Versions> Worker<V> {
         received
     }
 
+    /// Tells the balance what the turn brought. A turn that had no chunk to begin says nothing.
+    fn weigh(&mut self) {
+        let (packets, fullest) = std::mem::take(&mut self.begun);
+        if self.master.is_some() && (packets > 0 || !self.free.is_empty()) {
+            self.balance.auto.turn_ended(packets, fullest, self.clock_ns);
+        }
+    }
+
+    /// Whether chunks wait to fill: a device does many rows cheaply. Where the worker shades, a burst leaves
+    /// at once.
+    fn gathers(&self) -> bool {
+        let there = |master: &Arc<MasterLink<V>>| !master.is_lost.load(Ordering::Relaxed);
+        !self.max_delay.is_zero()
+            && self.balance.is_on_device()
+            && self.master.as_ref().is_some_and(there)
+    }
+
     /// Begins a chunk of the inbox when it is full or may wait no longer.
     fn gather(&mut self) {
-        if self.max_delay.is_zero() || self.inbox.len() >= self.chunk_packets {
+        if self.inbox.len() >= self.chunk_packets || !self.gathers() {
             return self.begin_chunk();
         }
         if self.inbox.is_empty() {
@@ -466,6 +487,8 @@ impl<V: Versions> Worker<V> {
         }
         // Without a free chunk the packets wait for one.
         let Some(mut flight) = self.free.pop() else { return };
+        self.begun.0 += self.inbox.len();
+        self.begun.1 = self.begun.1.max(self.inbox.len() as f64 / self.chunk_packets as f64);
         if self.leaves.take().is_some() || !self.max_delay.is_zero() {
             flight.begun = Some(Instant::now());
         }

@@ -156,11 +156,23 @@ struct Run {
     emitted: u64,
     master: Option<engine::MasterView>,
     device_errors: u64,
+    /// Chunks that came to the first stage.
+    calls: u64,
     version: Arc<AtomicU64>,
 }
 
 /// Sends `input` through two workers: the first owns the receive queue and port 0, the second port 1.
 fn run(input: Vec<Vec<u8>>, device: Option<DeviceSpec<u64>>) -> Run {
+    run_beside(0, None, Box::new(Script::untimed(input)), device)
+}
+
+/// The same from any queue, beside `idle` queues of the first worker on which nothing comes.
+fn run_beside(
+    idle: usize,
+    max_delay: Option<Duration>,
+    input: Box<dyn io::RxQueue>,
+    device: Option<DeviceSpec<u64>>,
+) -> Run {
     let (_, depot) = Region::new(100_000, HugePages::Off).unwrap();
     let version = Arc::new(AtomicU64::new(0));
     let errors = Arc::new(AtomicU64::new(0));
@@ -185,10 +197,17 @@ fn run(input: Vec<Vec<u8>>, device: Option<DeviceSpec<u64>>) -> Run {
     workers[0].rx.push(RxSlot {
         port: 0,
         mark: 0,
-        queue: Box::new(Script::untimed(input)),
+        queue: input,
         spread: Some(flow_hash),
         counters: counters(),
     });
+    workers[0].rx.extend((0..idle).map(|_| RxSlot {
+        port: 1,
+        mark: 0,
+        queue: Box::new(Script::untimed(Vec::new())),
+        spread: None,
+        counters: counters(),
+    }));
     let engine = Engine::start(EngineSpec {
         workers,
         layout: Layout::new(TestColumns::COLUMNS, 1),
@@ -196,7 +215,7 @@ fn run(input: Vec<Vec<u8>>, device: Option<DeviceSpec<u64>>) -> Run {
         chunk_packets: 64,
         chunks: 32,
         device,
-        max_delay: None,
+        max_delay,
         packet_time: false,
         until_finished: true,
         lossless: false,
@@ -219,7 +238,8 @@ fn run(input: Vec<Vec<u8>>, device: Option<DeviceSpec<u64>>) -> Run {
     assert_eq!(depot.available(), 100_000, "cells leaked");
     let out = frames_out.iter().map(|f| f.lock().unwrap().iter().map(|(_, b)| b.clone()).collect());
     let device_errors = errors.load(Ordering::Relaxed);
-    Run { out: out.collect(), drops, emitted, master: view.master(), device_errors, version }
+    let (master, calls) = (view.master(), view.stage(0).calls);
+    Run { out: out.collect(), drops, emitted, master, device_errors, calls, version }
 }
 
 fn check_order_and_count(run: &Run, flows: u8, each: u32) {
@@ -263,6 +283,54 @@ fn eight_jobs_in_flight_keep_order() {
         let master = run.master.unwrap();
         assert!(master.jobs > 0 && master.packets > 0 && master.failed == 0, "{master:?}");
     }
+}
+
+/// A port that is flooded fills its worker, however many idle ports and twins that worker has too.
+#[test]
+fn auto_asks_the_device_under_load_beside_idle_queues() {
+    let input = Box::new(Script::untimed(frames(10, 100_000)));
+    let device = simulated(Policy::Auto, FaultPlan::default());
+    let run = run_beside(7, None, input, Some(device));
+    check_order_and_count(&run, 10, 100_000);
+    let master = run.master.unwrap();
+    assert!(master.jobs > 0, "no chunk went to the device: {master:?}");
+}
+
+/// Packets with pauses between them: none waits for a chunk to fill while the worker shades.
+#[test]
+fn light_load_does_not_wait_for_full_chunks() {
+    struct Slowly(Script, std::time::Instant);
+    impl io::RxQueue for Slowly {
+        fn recv(&mut self, pool: &mut Pool, out: &mut Vec<chunk::Packet>, _: usize) -> usize {
+            if self.1.elapsed() < Duration::from_millis(1) {
+                return 0;
+            }
+            self.1 = std::time::Instant::now();
+            self.0.recv(pool, out, 1)
+        }
+        fn is_finished(&self) -> bool {
+            self.0.is_finished()
+        }
+        fn stats(&self) -> io::QueueStats {
+            self.0.stats()
+        }
+    }
+    let slowly = || Box::new(Slowly(Script::untimed(frames(2, 100)), std::time::Instant::now()));
+    let light = |policy, faults| {
+        let delay = Some(Duration::from_millis(20));
+        let run = run_beside(0, delay, slowly(), Some(simulated(policy, faults)));
+        check_order_and_count(&run, 2, 100);
+        run
+    };
+    let run = light(Policy::Auto, FaultPlan::default());
+    // Each packet by itself, but where a worker was not quick enough.
+    assert_eq!(run.master.unwrap().jobs, 0);
+    assert!(run.calls > 150, "{} chunks of 200 packets", run.calls);
+    // Nor once the device is gone, which the first jobs find out.
+    let run = light(Policy::Device, FaultPlan { lost_from: Some(0), ..FaultPlan::default() });
+    assert!(run.calls > 100, "{} chunks of 200 packets, a lost device", run.calls);
+    let run = light(Policy::Device, FaultPlan::default());
+    assert!(run.calls < 100, "{} chunks of 200 packets for a device", run.calls);
 }
 
 #[test]

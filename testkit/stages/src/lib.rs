@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use chunk::{Chunk, ColumnSet, Columns, Packet, Rows, Verdict};
 use device::accelerator::PayloadUse;
@@ -148,12 +149,19 @@ impl Shade<u64> for Xor {
 pub struct Count {
     /// The host's copy of the shard: packets of each flow.
     pub counts: Arc<Mutex<Vec<u32>>>,
+    /// What a row costs the CPU more than it need.
+    per_row: Duration,
 }
 
 impl Count {
     /// A shard in which nothing was counted.
     pub fn new() -> Self {
-        Self { counts: Arc::new(Mutex::new(vec![0; SLOTS])) }
+        Self { counts: Arc::new(Mutex::new(vec![0; SLOTS])), per_row: Duration::ZERO }
+    }
+
+    /// The same on a CPU that takes so long for each row.
+    pub fn slow(per_row: Duration) -> Self {
+        Self { per_row, ..Self::new() }
     }
 
     fn with<R>(&self, change: impl FnOnce(&mut [u32]) -> R) -> R {
@@ -178,7 +186,11 @@ impl Stage<u64> for Count {
 
 impl Shade<u64> for Count {
     fn shade(&self, rows: &mut Rows, _: &u64) {
+        let begin = Instant::now();
         let view = TestColumns::view(rows);
+        while begin.elapsed() < self.per_row * view.slot.len() as u32 {
+            std::hint::spin_loop();
+        }
         self.with(|counts| {
             for (slot, count) in view.slot.iter().zip(view.count) {
                 counts[*slot as usize % SLOTS] += 1;

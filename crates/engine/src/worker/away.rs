@@ -13,8 +13,9 @@ impl<V: Versions> Worker<V> {
     /// The side of the next chunk of a segment. A shard of state has one home; it moves when nothing of
     /// it is away.
     pub(super) fn side(&mut self, segment: usize, master: &MasterLink<V>) -> Side {
-        let wanted = self.balance.choose(&master.cost);
-        if !self.segments[segment].has_state {
+        let has_state = self.segments[segment].has_state;
+        let wanted = self.balance.choose(&master.cost, has_state);
+        if !has_state {
             return wanted;
         }
         let is_stale = master.is_stale[usize::from(self.index)].load(Ordering::Acquire);
