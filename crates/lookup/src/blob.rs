@@ -52,10 +52,25 @@ pub struct Blob {
 
 const HUGE: usize = 2 << 20;
 
+/// What a table's memory is mapped with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pages {
+    /// Pages of 2 MB, where the system grants them.
+    #[default]
+    Huge,
+    /// Pages of 4 KB, to measure what the others save.
+    Small,
+}
+
 impl Blob {
     /// `len_words` zeroed words, with address space for `reserve_words` in all (memory is used when
     /// touched). Both are rounded up to whole cache lines.
     pub fn zeroed(len_words: usize, reserve_words: usize) -> io::Result<Self> {
+        Self::zeroed_on(Pages::Huge, len_words, reserve_words)
+    }
+
+    /// The same on pages of a kind.
+    pub fn zeroed_on(pages: Pages, len_words: usize, reserve_words: usize) -> io::Result<Self> {
         let len_words = len_words.next_multiple_of(16);
         let reserved_words = reserve_words.max(len_words).max(16).next_multiple_of(16);
         let bytes = reserved_words
@@ -87,9 +102,13 @@ impl Blob {
         // behind it.
         let start = unsafe { base.add(skip) };
         if slack > 0 {
+            let advice = match pages {
+                Pages::Huge => libc::MADV_HUGEPAGE,
+                Pages::Small => libc::MADV_NOHUGEPAGE,
+            };
             // SAFETY: the range is inside the mapping just made. The call is advice: a kernel
             // without huge pages refuses it and nothing else changes.
-            unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
+            unsafe { libc::madvise(start.cast(), bytes, advice) };
         }
         let (Some(base), Some(words)) = (NonNull::new(base), NonNull::new(start.cast::<u32>()))
         else {
@@ -100,7 +119,12 @@ impl Blob {
 
     /// A second copy, with the same reserve.
     pub fn try_clone(&self) -> io::Result<Self> {
-        let mut copy = Self::zeroed(self.len_words, self.reserved_words)?;
+        self.copy_on(Pages::Huge)
+    }
+
+    /// A second copy on pages of a kind, with the same reserve.
+    pub fn copy_on(&self, pages: Pages) -> io::Result<Self> {
+        let mut copy = Self::zeroed_on(pages, self.len_words, self.reserved_words)?;
         copy.words_mut().copy_from_slice(self.words());
         Ok(copy)
     }
@@ -251,6 +275,7 @@ mod tests {
             assert!(blob.words()[..len].iter().all(|w| *w == 7));
             assert!(blob.words()[len..len * 8 - 2].iter().all(|w| *w == 0));
             assert_eq!(blob.clone().words(), blob.words());
+            assert_eq!(blob.copy_on(Pages::Small).unwrap().words(), blob.words());
             blob.apply(&[Patch::Replace(vec![5; 32])]);
             assert_eq!(blob.words(), [5; 32]);
             assert_eq!(blob.words64(), [5 << 32 | 5; 16]);
