@@ -9,8 +9,10 @@
 
 mod against;
 mod balance;
+mod forms;
 mod forward;
 mod idle;
+mod limit;
 mod lookup_job;
 mod lpm;
 mod namespace;
@@ -19,7 +21,9 @@ mod order;
 mod payload;
 #[allow(dead_code, unreachable_pub)] // shared with an example of `lookup`
 mod peer;
+mod plot;
 mod report;
+mod switching;
 mod tables;
 mod update;
 mod veth;
@@ -43,6 +47,9 @@ pub struct Args {
     /// Run this older build of the program in turn with the present one
     #[arg(long, global = true, value_name = "OLD_BINARY")]
     pub against: Option<PathBuf>,
+    /// Draw the figures into this file, SVG
+    #[arg(long, global = true, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
     /// The routing table: one prefix a line, gzip read as is
     #[arg(long, global = true, value_name = "FILE", default_value = tables::DEFAULT_ROUTES)]
     pub routes: PathBuf,
@@ -72,6 +79,17 @@ pub enum What {
         #[arg(long, default_value_t = 1 << 22)]
         keys: usize,
     },
+    /// Lookups plain, grouped, switched and by hand, over a toy table; two lookups in one pipeline
+    Switching {
+        /// Keys of a pass
+        #[arg(long, default_value_t = 1 << 21)]
+        keys: usize,
+        /// Size of the table, MiB
+        #[arg(long, default_value_t = 512, value_name = "MIB")]
+        table: usize,
+    },
+    /// Random cache lines a second by table size, page size and reads in flight: what bounds every lookup
+    Limit,
     /// Time until a changed route is seen, under full forwarding load
     Update {
         /// Changes of each kind in a round
@@ -171,6 +189,8 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Forward { seconds, backend } => veth::run(args, *backend, *seconds)?,
             What::Lpm4 { keys } => lpm::run4(args, *keys)?,
             What::Lpm6 { keys } => lpm::run6(args, *keys)?,
+            What::Switching { keys, table } => switching::run(args, *keys, *table)?,
+            What::Limit => limit::run(args)?,
             What::Update { changes, backend } => update::run(args, *changes, *backend)?,
             What::Device { backend, seconds } => on_device::run(args, *backend, *seconds)?,
             What::Balance { packets } => balance::run(*packets)?,
@@ -181,6 +201,9 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Order { packets } => order::run(*packets)?,
         },
     };
+    if let Some(path) = &args.plot {
+        plot::draw(&report, path)?;
+    }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?);
     } else {

@@ -172,7 +172,7 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     }
 }
 
-fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),

@@ -1,0 +1,122 @@
+//! A report as a picture: a panel for each unit, a bar for each row, as long as the median, with a whisker
+//! from the least to the greatest round and a mark where the aim is.
+
+use std::path::Path;
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::{Report, Row};
+
+const WIDTH: i32 = 1000;
+const ROW: i32 = 20;
+const MARGIN: i32 = 16;
+const HEADER: i32 = 56;
+const PANEL_HEADER: i32 = 34;
+const FONT: i32 = 13;
+
+/// Mean width of a letter of [`FONT`], for columns of text.
+const LETTER: f64 = 6.6;
+
+const INK: RGBColor = RGBColor(30, 34, 40);
+const FAINT: RGBColor = RGBColor(110, 118, 129);
+const OURS: RGBColor = RGBColor(38, 110, 170);
+const PEER: RGBColor = RGBColor(190, 130, 60);
+const AIM: RGBColor = RGBColor(190, 50, 60);
+
+/// Draws `report` into an SVG file.
+pub(crate) fn draw(report: &Report, path: &Path) -> Result<(), String> {
+    let text = svg(report)?;
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn svg(report: &Report) -> Result<String, String> {
+    let panels = panels(&report.rows);
+    let rows: i32 = panels.iter().map(|(_, rows)| rows.len() as i32 * ROW + PANEL_HEADER).sum();
+    let size = (WIDTH as u32, (HEADER + rows + MARGIN) as u32);
+    let mut text = String::new();
+    let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
+    paint(&root, report, &panels).map_err(|error| error.to_string())?;
+    root.present().map_err(|error| error.to_string())?;
+    drop(root);
+    Ok(text)
+}
+
+/// Rows by unit, in the order in which units come first.
+fn panels(rows: &[Row]) -> Vec<(&str, Vec<&Row>)> {
+    let mut panels: Vec<(&str, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        match panels.iter_mut().find(|(unit, _)| *unit == row.unit) {
+            Some((_, rows)) => rows.push(row),
+            None => panels.push((&row.unit, vec![row])),
+        }
+    }
+    panels
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type Painted = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+fn paint(root: &Area<'_>, report: &Report, panels: &[(&str, Vec<&Row>)]) -> Painted {
+    root.fill(&WHITE)?;
+    let style = |size: i32, color: &RGBColor, at: HPos| {
+        ("sans-serif", size).into_font().color(color).pos(Pos::new(at, VPos::Center))
+    };
+    let write = |text: &str, x: i32, y: i32, size: i32, color: &RGBColor, at: HPos| {
+        root.draw(&Text::new(text.to_owned(), (x, y), style(size, color, at)))
+    };
+    let m = &report.machine;
+    let machine = format!("{}; {}, {} cores, Linux {}", report.data, m.cpu, m.cores, m.kernel);
+    write(&format!("bench {}", report.bench), MARGIN, 20, 18, &INK, HPos::Left)?;
+    write(&machine, MARGIN, 42, 11, &FAINT, HPos::Left)?;
+
+    let letters = report.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    let left = MARGIN + (letters as f64 * LETTER) as i32 + 8;
+    let right = WIDTH - MARGIN - 70;
+    let mut y = HEADER;
+    for (unit, rows) in panels {
+        let greatest = |row: &&Row| row.rounds.iter().copied().fold(row.median, f64::max);
+        let most = rows.iter().map(greatest).fold(f64::MIN_POSITIVE, f64::max);
+        let most = rows.iter().filter_map(|row| row.at_least.or(row.at_most)).fold(most, f64::max);
+        let x = |value: f64| left + (value.max(0.0) / most * f64::from(right - left)) as i32;
+        write(unit, left, y + PANEL_HEADER / 2, FONT, &FAINT, HPos::Left)?;
+        y += PANEL_HEADER;
+        for row in rows {
+            let middle = y + ROW / 2;
+            let color = if row.name.contains("rte_") { PEER } else { OURS };
+            write(&row.name, left - 8, middle, FONT, &INK, HPos::Right)?;
+            let bar = [(left, y + 3), (x(row.median), y + ROW - 3)];
+            root.draw(&Rectangle::new(bar, color.mix(0.75).filled()))?;
+            let least = row.rounds.iter().copied().fold(row.median, f64::min);
+            let whisker = vec![(x(least), middle), (x(greatest(row)), middle)];
+            root.draw(&PathElement::new(whisker, INK.mix(0.6)))?;
+            if let Some(aim) = row.at_least.or(row.at_most) {
+                let mark = vec![(x(aim), y + 1), (x(aim), y + ROW - 1)];
+                root.draw(&PathElement::new(mark, AIM.stroke_width(2)))?;
+            }
+            let value = crate::report::figure(row.median);
+            write(&value, x(greatest(row)) + 6, middle, FONT, &FAINT, HPos::Left)?;
+            y += ROW;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_its_bar_and_names_are_escaped() {
+        let mut report = Report::new("toy", "keys < 2 & more");
+        report.rows.push(Row::new("plain", "M/s", vec![1.0, 2.0, 3.0]));
+        report.rows.push(Row::new("a < b", "M/s", vec![4.0]).at_least(5.0));
+        report.rows.push(Row::new("a over b", "ratio", vec![2.0]));
+        let svg = svg(&report).unwrap();
+        for text in ["plain", "a &lt; b", "a over b", "ratio", "keys &lt; 2 &amp; more"] {
+            assert!(svg.contains(text), "{text} is missing in {svg}");
+        }
+        // The paper, three bars.
+        assert_eq!(svg.matches("<rect").count(), 4);
+    }
+}
