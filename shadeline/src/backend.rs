@@ -51,7 +51,8 @@ pub(crate) fn open(
             let Some(changes) = changes else { return Ok(None) };
             let Some(driver) = driver(backend)? else { return Ok(None) };
             tracing::info!("device: {}", driver.info().name);
-            let options = accelerator::Options::default();
+            let patience = engine.device_timeout;
+            let options = accelerator::Options { patience, ..accelerator::Options::default() };
             DeviceKind::Driver { driver, tables: Box::new(FibImages(changes)), options }
         }
     };

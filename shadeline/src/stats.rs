@@ -119,8 +119,11 @@ impl Statistics {
                 (rate(rx.packets, rx0.packets), rate(tx.packets, tx0.packets))
             })
             .collect();
-        sample.busy_percent =
-            busy_ns.iter().zip(&sample.busy_ns).map(|(n, t)| rate(*n, *t) / 1e7).collect();
+        sample.busy_percent = busy_ns
+            .iter()
+            .zip(&sample.busy_ns)
+            .map(|(n, t)| (rate(*n, *t) / 1e7).min(100.0))
+            .collect();
         (sample.interfaces, sample.busy_ns, sample.at) = (interfaces, busy_ns, Instant::now());
     }
 

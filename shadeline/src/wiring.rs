@@ -16,10 +16,9 @@ use std::sync::mpsc::SyncSender;
 use apps::router::{FibVersions, PipelineOptions, RouterColumns, RouterCounters};
 use chunk::{Columns, Depot, DropReason, HugePages, Layout, Region};
 use control::config::{self, Config, PortKind, Rpf, VlanTag};
-use device::DeviceError;
 use engine::{
-    DeviceSpec, DropSink, Engine, EngineSpec, ErrorSink, MARK_FROM_HOST, QueueCounters, RxSlot,
-    TxSlot, WorkerSpec,
+    DeviceEvent, DeviceSpec, DropSink, Engine, EngineSpec, ErrorSink, MARK_FROM_HOST,
+    QueueCounters, RxSlot, TxSlot, WorkerSpec,
 };
 use io::{Losses, QueueStats, RxQueue, TxQueue};
 use lookup::fib::{Fib, Interface, NeighbourEvent, Options, ReversePath};
@@ -329,8 +328,13 @@ pub(crate) fn start(
         until_finished: plan.offline,
         lossless: plan.offline,
         on_error: plan.on_error,
-        on_device_error: Box::new(|error: &DeviceError| {
-            tracing::warn!(%error, "device: its jobs are done on the CPU");
+        on_device_error: Box::new(|event| match event {
+            DeviceEvent::JobFailed(error) => {
+                tracing::warn!(%error, "device: a job failed; the CPU has done it (not told again)");
+            }
+            DeviceEvent::GivenUp(error) => {
+                tracing::warn!(%error, "device: given up; the CPU shades from here on");
+            }
         }),
     })
     .map_err(Failure::other)?;

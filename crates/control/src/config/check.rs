@@ -6,14 +6,36 @@ mod routes;
 
 use super::read::Spans;
 use super::types::*;
-use super::walk::Walk;
+use super::walk::{Place, Walk};
 
 /// Runs every check. `cores`: CPUs that the process may use.
 pub(super) fn check(config: &Config, spans: &Spans, cores: usize, walk: &mut Walk<'_>) {
     system(config, spans, cores, walk);
+    engine(&config.engine, &spans.engine, walk);
     ports::check(config, spans, walk);
     addresses::check(config, spans, walk);
     routes::check(config, spans, walk);
+}
+
+/// Keys of a device that this back end does not have. The command line may still name another one.
+fn engine(engine: &Engine, keys: &Place, walk: &mut Walk<'_>) {
+    let backend = engine.backend;
+    let has_device = backend != EngineBackend::Cpu;
+    let a_device = "a back end with a device: auto, opencl, cuda or sim";
+    for (key, used, by) in [
+        ("offload", has_device, a_device),
+        ("max_delay", has_device, a_device),
+        ("jobs_in_flight", has_device, a_device),
+        ("device_timeout", has_device && backend != EngineBackend::Sim, "auto, opencl or cuda"),
+        ("sim", has_device, a_device),
+    ] {
+        if keys.has(key) && !used {
+            let message = format!("`{key}` has no effect with backend = \"{backend}\"");
+            walk.warning(keys.at(key), message)
+                .expected(by)
+                .help("`--backend` of the command line may still name another back end");
+        }
+    }
 }
 
 fn system(config: &Config, spans: &Spans, cores: usize, walk: &mut Walk<'_>) {

@@ -38,7 +38,8 @@ pub(super) fn router() -> Router {
     }
 }
 
-/// `[engine]`. 200 µs is about what PacketShader's batches add at low load (§6.4).
+/// `[engine]`. 200 µs is about what PacketShader's batches add at low load (§6.4). A job takes far less than half a
+/// second on anything that still works, and while one hangs, packets wait behind it.
 pub(super) fn engine() -> Engine {
     Engine {
         backend: EngineBackend::Auto,
@@ -46,6 +47,7 @@ pub(super) fn engine() -> Engine {
         chunk: 256,
         max_delay: Duration::from_micros(200),
         jobs_in_flight: 4,
+        device_timeout: Duration::from_millis(500),
         sim: SimCost { launch: Duration::from_micros(20), packet: Duration::from_nanos(10) },
     }
 }

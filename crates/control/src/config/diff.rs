@@ -148,6 +148,8 @@ impl Diff {
         compare(restart, "engine.chunk", old.chunk, new.chunk);
         compare(restart, "engine.max_delay", time(old.max_delay), time(new.max_delay));
         compare(restart, "engine.jobs_in_flight", old.jobs_in_flight, new.jobs_in_flight);
+        let times = (time(old.device_timeout), time(new.device_timeout));
+        compare(restart, "engine.device_timeout", times.0, times.1);
         compare(restart, "engine.sim.launch", time(old.sim.launch), time(new.sim.launch));
         compare(restart, "engine.sim.packet", time(old.sim.packet), time(new.sim.packet));
     }

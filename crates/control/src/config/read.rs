@@ -230,6 +230,9 @@ fn read_engine(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, engine: &mut 
         duration(walk, value, 0, 1_000_000_000)
     });
     section.set(walk, "jobs_in_flight", &mut engine.jobs_in_flight, integer(1..=64));
+    section.set(walk, "device_timeout", &mut engine.device_timeout, |walk, value| {
+        duration(walk, value, 1_000_000, 60_000_000_000)
+    });
     let sim = section.take(walk, "sim", |walk, value| Section::of(walk, value, "engine.sim"));
     if let Some(mut sim) = sim {
         let cost = &mut engine.sim;

@@ -174,6 +174,17 @@ fn findings() {
             &["3:13 warning: `zero_copy` has no effect"],
         ),
         (
+            "[engine]\nbackend = \"cpu\"\nmax_delay = \"1ms\"\noffload = \"auto\"\n[port.lan]",
+            &[
+                "3:13 warning: `max_delay` has no effect with backend = \"cpu\"",
+                "4:11 warning: `offload` has no effect with backend = \"cpu\"",
+            ],
+        ),
+        (
+            "[engine]\nbackend = \"sim\"\ndevice_timeout = \"1s\"\nsim.launch = \"1us\"\n[port.lan]",
+            &["3:18 warning: `device_timeout` has no effect with backend = \"sim\""],
+        ),
+        (
             "[port.lan]\nfault = { loss = 2, los = 0.1 }",
             &[
                 "2:18 `loss` is no probability",

@@ -332,6 +332,8 @@ pub struct Engine {
     pub max_delay: Duration,
     /// Jobs in flight on a device.
     pub jobs_in_flight: usize,
+    /// A device whose job takes longer is given up.
+    pub device_timeout: Duration,
     /// Cost of the simulated device.
     pub sim: SimCost,
 }
