@@ -20,6 +20,9 @@ use crate::{Args, Report, Row};
 /// Words of 8 bytes in a record: a cache line.
 const RECORD_WORDS: usize = 8;
 
+/// Records behind the first one at most: as many as a value has bytes to ask.
+const HOPS_MAX: u32 = 8;
+
 /// Packets whose lookups go together in a pipeline.
 const STAGED: usize = 256;
 
@@ -27,7 +30,7 @@ const STAGED: usize = 256;
 struct Toy {
     slots: Blob,
     records: Blob,
-    /// A record sends on as long as the low bits of its value say so: about this share of 256.
+    /// A record sends on as bits of its value say: this share of 256.
     goes_on: u64,
 }
 
@@ -56,9 +59,10 @@ impl Toy {
         &self.records.words64().as_chunks().0[number as usize]
     }
 
-    /// The record after this one, if the walk goes on.
-    fn next(&self, record: &[u64; RECORD_WORDS]) -> Option<u64> {
-        (record[0] & 0xff < self.goes_on).then_some(record[1])
+    /// The record after this one, the `hop`-th, if the walk goes on: each hop asks other bits, so that a walk
+    /// that comes back to a record ends all the same.
+    fn next(&self, record: &[u64; RECORD_WORDS], hop: u32) -> Option<u64> {
+        (hop < HOPS_MAX && record[0] >> (8 * hop) & 0xff < self.goes_on).then_some(record[1])
     }
 
     /// Written once: plain with `Direct`, switched with `Switched`.
@@ -66,21 +70,27 @@ impl Toy {
         let slot = self.slot(key);
         memory.touch(slot).await;
         let mut record = self.record((*slot).into());
+        let mut hop = 0;
         loop {
             memory.touch(record).await;
-            match self.next(record) {
+            match self.next(record, hop) {
                 Some(next) => record = self.record(next),
                 None => return record[0],
             }
+            hop += 1;
         }
     }
 }
 
-/// Where a lookup is: at its slot, or at a record.
+/// Where a lookup is: at its slot (no record yet), or at the record of a hop.
 #[derive(Clone, Copy)]
-struct At(u64);
+struct At {
+    record: u64,
+    hop: u32,
+}
 
-const SLOT: u64 = u64::MAX;
+/// The hop before the first record.
+const SLOT: u32 = u32::MAX;
 
 impl Machine for Toy {
     type Key = u64;
@@ -89,22 +99,21 @@ impl Machine for Toy {
 
     fn begin(&self, key: &u64) -> At {
         prefetch(self.slot(*key));
-        At(SLOT)
+        At { record: 0, hop: SLOT }
     }
 
     fn step(&self, key: &u64, at: &mut At) -> Poll<u64> {
-        let next = match at.0 {
-            SLOT => u64::from(*self.slot(*key)),
-            number => {
-                let record = self.record(number);
-                match self.next(record) {
-                    Some(next) => next,
-                    None => return Poll::Ready(record[0]),
-                }
+        let next = if at.hop == SLOT {
+            u64::from(*self.slot(*key))
+        } else {
+            let record = self.record(at.record);
+            match self.next(record, at.hop) {
+                Some(next) => next,
+                None => return Poll::Ready(record[0]),
             }
         };
         prefetch(self.record(next));
-        *at = At(next);
+        *at = At { record: next, hop: at.hop.wrapping_add(1) };
         Poll::Pending
     }
 }
@@ -123,7 +132,7 @@ impl Walk for Toy {
     }
 
     fn end(&self, _: &u64, at: &At) -> u64 {
-        self.record(at.0)[0]
+        self.record(at.record)[0]
     }
 }
 
@@ -184,7 +193,8 @@ pub(crate) fn run(args: &Args, keys: usize, mebibytes: usize) -> Result<Report, 
         let toy = Toy::new(bytes, pages, goes_on)?;
         let forms = forms(&toy, &keys, burst);
         let rates = rates(&forms, all, args.rounds, threads, &mut report.wrong);
-        let lines = 2.0 + goes_on as f64 / (256 - goes_on) as f64;
+        let share = goes_on as f64 / 256.0;
+        let lines = 2.0 + (1..=HOPS_MAX).map(|hop| share.powi(hop as i32)).sum::<f64>();
         let (prefix, limit) = (format!("{name}, "), limit * threads as f64);
         report.rows.extend(rows(&prefix, &forms, &rates, lines, limit));
         let best = format!("{name}, switched over plain");
