@@ -156,6 +156,19 @@ impl<'a, T> Context<'a, T> {
         Self { pool, tables, version: 0, now_ns, worker: 0, dropped, released }
     }
 
+    /// The same over a part of the tables, for stages that know no other.
+    pub fn over<U: 'a>(&mut self, part: impl FnOnce(&'a T) -> &'a U) -> Context<'_, U> {
+        Context {
+            pool: self.pool,
+            tables: part(self.tables),
+            version: self.version,
+            now_ns: self.now_ns,
+            worker: self.worker,
+            dropped: self.dropped,
+            released: self.released,
+        }
+    }
+
     /// Ends a packet that the stage holds, counted. Packets still in the chunk are dropped by their
     /// verdict.
     pub fn drop_packet(&mut self, packet: Packet, reason: DropReason) {

@@ -192,12 +192,13 @@ fn is_special_v6(d: &Decoded) -> bool {
         | (d.protocol == IpProtocol::ICMPV6 && (133..=137).contains(&(d.l4_word >> 24)))
 }
 
-impl Stage<Fib> for Decode {
+impl<T: AsRef<Fib>> Stage<T> for Decode {
     fn name(&self) -> &'static str {
         "decode"
     }
 
-    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Fib>) {
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
+        let cx = &mut cx.over(T::as_ref);
         let view = RouterColumns::view(&mut chunk.rows);
         let packets = &mut chunk.packets[..];
         for packet in packets.iter().take(AHEAD) {
@@ -257,7 +258,8 @@ impl Stage<Fib> for Decode {
         }
     }
 
-    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &Fib) -> String {
+    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
+        let tables = tables.as_ref();
         let packet = &chunk.packets[row];
         let d = packet::decode(packet.data(), packet.frame_len());
         let port = packet.port;

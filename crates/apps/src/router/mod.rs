@@ -113,17 +113,17 @@ pub fn check<S: AsRef<str>>(names: &[S]) -> Result<(), PipelineError> {
     Ok(())
 }
 
-/// The stages of a router for one worker.
+/// The stages of a router for one worker, over any tables that the forwarding tables are part of.
 ///
 /// # Errors
 /// As [`check`].
-pub fn pipeline<S: AsRef<str>>(
-    names: &[S],
+pub fn pipeline<T: AsRef<Fib> + 'static>(
+    names: &[impl AsRef<str>],
     options: &PipelineOptions,
-) -> Result<Vec<Box<dyn Stage<Fib>>>, PipelineError> {
+) -> Result<Vec<Box<dyn Stage<T>>>, PipelineError> {
     check(names)?;
     let with_source = names.iter().any(|name| name.as_ref() == "rpf");
-    let stages = names.iter().map(|name| -> Box<dyn Stage<Fib>> {
+    let stages = names.iter().map(|name| -> Box<dyn Stage<T>> {
         match name.as_ref() {
             "decode" => Box::new(decode::Decode::new(with_source, options)),
             "rpf" => Box::new(rpf::ReversePathCheck::new()),

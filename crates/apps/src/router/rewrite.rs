@@ -141,12 +141,13 @@ impl Rewrite {
     }
 }
 
-impl Stage<Fib> for Rewrite {
+impl<T: AsRef<Fib>> Stage<T> for Rewrite {
     fn name(&self) -> &'static str {
         "rewrite"
     }
 
-    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Fib>) {
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
+        let cx = &mut cx.over(T::as_ref);
         // Packets that waited go before those that came later.
         if self.waiting.len() > 0 && self.retried_version != cx.version {
             self.retry(cx);
@@ -180,7 +181,8 @@ impl Stage<Fib> for Rewrite {
         }
     }
 
-    fn tick(&mut self, cx: &mut Context<'_, Fib>) {
+    fn tick(&mut self, cx: &mut Context<'_, T>) {
+        let cx = &mut cx.over(T::as_ref);
         if self.waiting.len() > 0 {
             if self.retried_version != cx.version {
                 self.retry(cx);
@@ -194,7 +196,8 @@ impl Stage<Fib> for Rewrite {
         self.waiting.expires_ns()
     }
 
-    fn drain(&mut self, cx: &mut Context<'_, Fib>) {
+    fn drain(&mut self, cx: &mut Context<'_, T>) {
+        let cx = &mut cx.over(T::as_ref);
         while self.waiting.first(0).is_some() {
             let mut queue = self.waiting.take(0);
             while let Some((packet, _)) = self.waiting.pop(&mut queue) {
@@ -207,7 +210,8 @@ impl Stage<Fib> for Rewrite {
         self.waiting.len()
     }
 
-    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &Fib) -> String {
+    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
+        let tables = tables.as_ref();
         let packet = &chunk.packets[row];
         if packet.is_empty() {
             return format!("{} packets wait or left in fragments", self.waiting.len());

@@ -40,7 +40,7 @@ impl Route {
     }
 }
 
-impl Stage<Fib> for Route {
+impl<T: AsRef<Fib>> Stage<T> for Route {
     fn name(&self) -> &'static str {
         "route"
     }
@@ -58,11 +58,12 @@ impl Stage<Fib> for Route {
         ColumnSet::of(&[RouterColumns::DECISION])
     }
 
-    fn shader(&self) -> Option<Arc<dyn Shade<Fib>>> {
+    fn shader(&self) -> Option<Arc<dyn Shade<T>>> {
         Some(self.shade.clone())
     }
 
-    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &Fib) -> String {
+    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
+        let tables = tables.as_ref();
         let view = RouterColumns::view(&mut chunk.rows);
         let destination = match view.flags[row] {
             bits if bits & flags::IPV4 != 0 => ipv4([0, view.dst4[row].into()]).to_string(),
@@ -115,12 +116,13 @@ pub(super) fn decide(fib: &Fib, id: NextHopId, flow_hash: u32) -> Result<Decisio
     }
 }
 
-impl Shade<Fib> for Lookup {
+impl<T: AsRef<Fib>> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm { files: &["route"], steps: &[("route", 256)], ..KernelForm::default() })
     }
 
-    fn shade(&self, rows: &mut Rows, tables: &Fib) {
+    fn shade(&self, rows: &mut Rows, tables: &T) {
+        let tables = tables.as_ref();
         let view = RouterColumns::view(rows);
         let len = view.verdict.len();
         for start in (0..len).step_by(BATCH) {

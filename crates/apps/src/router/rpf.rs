@@ -42,7 +42,7 @@ impl ReversePathCheck {
     }
 }
 
-impl Stage<Fib> for ReversePathCheck {
+impl<T: AsRef<Fib>> Stage<T> for ReversePathCheck {
     fn name(&self) -> &'static str {
         "rpf"
     }
@@ -56,11 +56,12 @@ impl Stage<Fib> for ReversePathCheck {
         ])
     }
 
-    fn shader(&self) -> Option<Arc<dyn Shade<Fib>>> {
+    fn shader(&self) -> Option<Arc<dyn Shade<T>>> {
         Some(self.shade.clone())
     }
 
-    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &Fib) -> String {
+    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
+        let tables = tables.as_ref();
         let view = RouterColumns::view(&mut chunk.rows);
         let mode = tables
             .interface(view.interface[row])
@@ -90,12 +91,13 @@ fn passes(fib: &Fib, id: NextHopId, interface: u16, mode: ReversePath) -> bool {
     }
 }
 
-impl Shade<Fib> for Check {
+impl<T: AsRef<Fib>> Shade<T> for Check {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm { files: &["route"], steps: &[("rpf", 256)], ..KernelForm::default() })
     }
 
-    fn shade(&self, rows: &mut Rows, tables: &Fib) {
+    fn shade(&self, rows: &mut Rows, tables: &T) {
+        let tables = tables.as_ref();
         // Off everywhere is the usual case, and costs one look at the interfaces.
         let anywhere =
             tables.interfaces().any(|(_, interface)| interface.reverse_path != ReversePath::Off);

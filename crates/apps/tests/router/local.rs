@@ -7,7 +7,7 @@ use std::sync::mpsc::sync_channel;
 
 use apps::router::{PipelineError, PipelineOptions, RouterCounters, check, pipeline};
 use chunk::{DropReason, Verdict};
-use lookup::fib::{NeighbourEvent, Options};
+use lookup::fib::{Fib, NeighbourEvent, Options};
 
 use crate::bench::{Bench, Input};
 use crate::scenario::{fib, frame, host_mac, port_mac, two_ports, unlimited};
@@ -154,7 +154,7 @@ fn errors_are_rate_limited_and_the_packets_counted_all_the_same() {
 #[test]
 fn wrong_pipelines_are_named() {
     assert!(check(&["decode", "route", "rewrite"]).is_ok());
-    let text = |names: &[&str]| match pipeline(names, &PipelineOptions::default()) {
+    let text = |names: &[&str]| match pipeline::<Fib>(names, &PipelineOptions::default()) {
         Ok(_) => panic!("{names:?} is no pipeline"),
         Err(error) => error,
     };

@@ -82,6 +82,13 @@ pub enum FibPatch {
     Options(Options),
 }
 
+/// A router that has no other tables.
+impl AsRef<Fib> for Fib {
+    fn as_ref(&self) -> &Fib {
+        self
+    }
+}
+
 impl Fib {
     /// The next hop of each IPv4 address (host order), [`NO_ROUTE`] for none.
     ///
