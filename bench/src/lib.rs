@@ -82,7 +82,7 @@ pub enum What {
     /// Lookups plain, grouped, switched and by hand, over a toy table; two lookups in one pipeline
     Switching {
         /// Keys of a pass
-        #[arg(long, default_value_t = 1 << 20)]
+        #[arg(long, default_value_t = 1 << 22)]
         keys: usize,
         /// Size of the table, MiB
         #[arg(long, default_value_t = 512, value_name = "MIB")]
