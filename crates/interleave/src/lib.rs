@@ -53,6 +53,10 @@
 
 #![no_std]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod grouped;
 mod machine;
 mod memory;
