@@ -101,6 +101,13 @@ pub const ALL: &[KernelFile] = &[
         kernels: &[kernel("patch", &[], 256)],
     },
     KernelFile {
+        name: "gather",
+        columns: &[],
+        text: include_str!("c/gather.k"),
+        headers: &[],
+        kernels: &[kernel("gather", &[], 64)],
+    },
+    KernelFile {
         name: "decode",
         columns: HeaderColumns::COLUMNS,
         text: include_str!("c/decode.k"),

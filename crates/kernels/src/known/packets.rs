@@ -7,7 +7,7 @@ use crate::job::JobBytes;
 use crate::{HeaderColumns as H, PayloadColumns as P, RewriteColumns as R, flags, hash};
 
 pub(super) fn all() -> Vec<Known> {
-    vec![decode(), rewrite(), payload()]
+    vec![decode(), rewrite(), payload(), gather()]
 }
 
 /// 802.1Q, VLAN 7, priority 1; IPv4 10.0.0.1 to 10.0.0.2, TTL 64, do not fragment; UDP 1000 to 53.
@@ -156,4 +156,25 @@ fn payload() -> Known {
     let counts = [0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let known = Known { payload, ..known.job(&job, &after) };
     known.expect(Place::Payload, 0, changed).expect(Place::State, 0, counts.to_vec())
+}
+
+/// Frames from odd places of a region, one in two pieces, to places of a memory: by words, by bytes, and with
+/// neither head nor tail.
+fn gather() -> Known {
+    let region: Vec<u8> = (0..400u32).map(|i| (i * 7 + 1) as u8).collect();
+    // From, to, bytes: the first word shared and not, shorter than a word, nothing, a second piece.
+    let pieces =
+        [(3, 3, 150), (160, 160, 64), (225, 240, 9), (301, 253, 2), (310, 262, 0), (64, 272, 100)];
+    let mut list = vec![pieces.len() as u32, 0, 0, 0];
+    let mut expected = vec![0xaa; 384];
+    for (from, to, len) in pieces {
+        list.extend([from as u32, to as u32, len as u32, 0]);
+        expected[to..to + len].copy_from_slice(&region[from..from + len]);
+    }
+    let mut known = Known::new("gather", &["gather"], &["gather"], &[]);
+    known.launches[0].groups = 2;
+    known.arena = super::bytes_of(&list);
+    known.payload = region;
+    known.state = vec![0xaa; 384];
+    known.expect(Place::State, 0, expected)
 }
