@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use skip::{
-    require_namespaces, require_opencl, require_python, require_root, require_tool, shadeline_bin,
-    shared_data, skip,
+    named_backend, require_namespaces, require_opencl, require_python, require_root, require_tool,
+    shadeline_bin, shared_data, skip,
 };
 
 /// The root of the checkout.

@@ -5,7 +5,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use device::driver::{Api, Arguments, Driver, Kernel, Memory, Program, Queue, Shape};
-use device::{DeviceError, probe};
+use device::{Backend, DeviceError, probe};
 use kernels::{Launch, Spec};
 
 /// Longer than anything here takes; PoCL compiles a kernel at its first launch.
@@ -28,10 +28,19 @@ pub(crate) struct Memories {
     pub(crate) state: Memory,
 }
 
+/// The device that the tests run on: the first of OpenCL, unless another one is named.
+fn device_of_tests() -> (Api, u32) {
+    let named = testkit::named_backend().map(|name| name.parse::<Backend>().expect("a backend"));
+    named.and_then(Backend::device).unwrap_or((Api::OpenCl, 0))
+}
+
 /// PoCL's compiled kernels go into a folder of this test program.
 fn own_cache() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        if std::env::var_os("POCL_CACHE_DIR").is_some() {
+            return;
+        }
         let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/pocl-kernels");
         std::fs::create_dir_all(folder).expect("a folder below the target directory");
         // SAFETY: every test opens its device here, and the once lets none on before it is done; no thread
@@ -44,7 +53,8 @@ impl Bed {
     /// The first OpenCL device; none, and the test is skipped, where there is none.
     pub(crate) fn open() -> Option<Bed> {
         own_cache();
-        match probe::open(Api::OpenCl, 0) {
+        let (api, number) = device_of_tests();
+        match probe::open(api, number) {
             Ok(mut driver) => {
                 let queue = driver.queue().expect("a queue");
                 let nothing = driver.allocate(64).expect("64 bytes");
