@@ -123,6 +123,7 @@ fn packing(args: &Args, backend: Backend, seconds: f64, report: &mut Report) -> 
         ("cells", Packing::Cells, None),
         ("packed", Packing::Packed, None),
         ("cells in place", Packing::Cells, Some(region)),
+        ("gathered by the device", Packing::Auto, Some(region)),
     ];
     let mut devices = Vec::new();
     for (name, packing, region) in kinds {
@@ -137,6 +138,8 @@ fn packing(args: &Args, backend: Backend, seconds: f64, report: &mut Report) -> 
                 len: PayloadColumns::PAYLOAD_LEN,
                 writes: false,
             }),
+            // With one kernel the cells would be read in place.
+            payload_steps: if packing == Packing::Auto { 2 } else { 1 },
             state_bytes: 0,
         };
         let layout = Layout::new(PayloadColumns::COLUMNS, PACKETS);

@@ -5,38 +5,47 @@
 //! each launch.
 //!
 //! ```text
-//!  host rows, chunk by chunk       device, one block a slot
-//!  verdict ░░░░ ░░░  ──┐           │ header │ read only │ read and written │ written only │
-//!  flags   ░░░░ ░░░  ──┼─ upload ─▶│        └───── up ──┴──────────────────┘              │
-//!  dst4    ░░░░ ░░░  ──┘           │                    └──────────── down ───────────────┘
+//!  slot 0  up ─ kernels ─ down                  jobs without state: a queue a slot
+//!  slot 1       up ─ kernels ─ down
+//!
+//!  slot 0  up ──┐          ┌─ down              jobs with state: their kernels on one queue, in order;
+//!  slot 1     up┼──────┐   │      ┌─ down       copies stay on the slots' queues, joined by events
+//!  kernels      └ job 0 ┴───┴ job 1 ┘
 //! ```
 //!
 //! Columns that nobody writes travel up only, columns that nobody reads down only. A small job is packed
-//! into one block and goes up in one copy: a copy costs more to start than a small block to fill. What
-//! comes down lies in one piece on the device and is copied into the rows when the job has ended without
-//! an error: until then the host's rows are untouched, so a job can always be done again.
+//! into one block and goes up, and comes down, in one copy: a copy costs more to start than a small block
+//! to fill. A large one is copied straight between the arenas, which the driver knows, and the device; see
+//! `columns.rs` for which columns may come down so. The host's inputs stay untouched until the job has
+//! ended without an error, so a job can always be done again.
 //!
-//! Payload goes up once for all stages of a segment: as whole cells where most of each cell is in use,
-//! packed back to back where it is not (GASPP §5.1). Where the device reaches the region of the cells (CUDA,
-//! which is told of it; PoCL) and no kernel changes them, whole cells are read in place, without a copy.
+//! Payload goes up once for all stages of a segment: see `payload.rs`.
 //!
 //! Tables are on the device as two images. A job brings the image that nobody uses to its version, by
 //! the changes since that image's own version where they are still known, else as a whole.
 //!
+//! A device that hangs is abandoned: nothing that it knows of is freed, now or at the end, and jobs that it
+//! may still write to move to other rows before they are given back.
+//!
 //! Threads: belongs to its master.
 
+mod columns;
+mod ending;
 mod payload;
+mod staging;
 mod transfer;
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use chunk::{Arena, ColumnId, ColumnSet, JobHeader, Layout, Packet, Region, Rows};
+use chunk::{Arena, ColumnId, ColumnSet, Layout, Packet, Region, Rows};
 
 use crate::driver::{Arguments, Driver, Event, Kernel, Memory, Program, Queue, Shape};
 use crate::tables::{Images, TableSource};
 use crate::{Device, DeviceError, Shadeable};
-use payload::{payload_memory, stage_payload};
+use columns::{HEADER_BYTES, Places, Run, Way, push_run};
+use payload::{Cells, Reach, Source};
+use staging::Staging;
 use transfer::zeroed;
 pub use transfer::{download_all, upload_all};
 
@@ -94,6 +103,8 @@ pub struct SegmentProgram {
     pub fills: ColumnSet,
     /// Whether packets' bytes go along.
     pub payload: Option<PayloadUse>,
+    /// How many of the kernels use them. The only one reads the cells where they are, if it can.
+    pub payload_steps: usize,
     /// Bytes of a shard's state, which stays on the device from job to job, zero at the start. Jobs of a
     /// segment with state run in order.
     pub state_bytes: usize,
@@ -106,6 +117,8 @@ pub struct Options {
     pub slots: usize,
     /// A job that takes longer than this is given up, and the device with it.
     pub patience: Duration,
+    /// The same for the first launches, at which a library may still compile.
+    pub warm_up: Duration,
     /// Whether queues overlap; `false` runs one job after the other, for comparison.
     pub overlap: bool,
     /// How payload travels.
@@ -114,18 +127,24 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { slots: 4, patience: Duration::from_secs(5), overlap: true, packing: Packing::Auto }
+        Self {
+            slots: 4,
+            patience: Duration::from_secs(5),
+            warm_up: Duration::from_secs(120),
+            overlap: true,
+            packing: Packing::Auto,
+        }
     }
 }
 
 /// How payload travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Chosen for each job by how full its cells are.
+    /// By the device itself where it reaches the cells; else chosen for each job by how full they are.
     Auto,
-    /// Each frame in a cell of its own.
+    /// Each frame in a cell of its own; in place where that can be.
     Cells,
-    /// Back to back.
+    /// Back to back, by the host.
     Packed,
 }
 
@@ -142,13 +161,15 @@ pub struct Traffic {
     pub payload_up_bytes: u64,
     /// Jobs whose payload the device read from the cells in place.
     pub payload_in_place: u64,
+    /// Jobs whose payload the device fetched from the cells, without a copy of the host's.
+    pub payload_gathered: u64,
     /// Bytes of payload that came down.
     pub payload_down_bytes: u64,
     /// Bytes of state that moved to the device.
     pub state_up_bytes: u64,
     /// Copies started.
     pub copies: u64,
-    /// Kernels launched.
+    /// Kernels of segments launched.
     pub launches: u64,
     /// Bytes of tables that went up.
     pub table_bytes: u64,
@@ -168,50 +189,17 @@ const CELL_BYTES: usize = chunk::CELL_BYTES;
 /// Frames that are packed start at multiples of this.
 const FRAME_ALIGN: usize = 16;
 
-/// Bytes of the header of a job.
-const HEADER_BYTES: usize = size_of::<JobHeader>();
+/// What comes down in one piece at most; more goes straight to the rows.
+const PACK_DOWN_BYTES: usize = PACK_BYTES;
 
 struct Built {
     steps: Vec<(Kernel, u32)>,
-    /// Columns by how they travel: up only, both ways, down only.
     order: Vec<(usize, Way)>,
     payload: Option<PayloadUse>,
+    reach: Reach,
     state_bytes: usize,
     /// By shard.
     shards: HashMap<usize, Memory>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
-    Up,
-    Both,
-    Down,
-}
-
-impl Way {
-    fn is_up(self) -> bool {
-        self != Way::Down
-    }
-    fn is_down(self) -> bool {
-        self != Way::Up
-    }
-}
-
-/// Host memory that a device copies from and to: never moved, and left alone for good when the device
-/// hangs.
-struct Staging(Box<[u64]>);
-
-impl Staging {
-    fn new(bytes: usize) -> Self {
-        Self(vec![0; bytes.div_ceil(8)].into())
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        let (ptr, len) = (self.0.as_mut_ptr().cast::<u8>(), self.0.len() * 8);
-        // SAFETY: the words are initialised, `u8` has no alignment to miss, and the borrow of `self`
-        // covers the slice.
-        unsafe { std::slice::from_raw_parts_mut(ptr, len) }
-    }
 }
 
 struct Slot<J> {
@@ -221,18 +209,28 @@ struct Slot<J> {
     down: Staging,
     payload: Option<(Memory, usize)>,
     payload_host: Staging,
+    /// The list of the pieces to be gathered: on the device, staged, and to be filled again.
+    list: Option<(Memory, usize)>,
+    list_host: Staging,
+    pieces: Vec<u32>,
     /// State of a shard that moved to the device with the slot's job.
     state_host: Vec<u8>,
+    /// Events between the queues of the slot's job, to be given back when it has ended.
+    joints: Vec<Event>,
     flight: Option<InFlight<J>>,
 }
 
 struct InFlight<J> {
     job: J,
-    event: Event,
     since: Instant,
+    plan: FlightPlan,
+}
+
+struct FlightPlan {
+    event: Event,
     image: Option<usize>,
     segment: usize,
-    /// Byte offset in `down` of each column that comes down, and the column.
+    /// Byte offset in `down` of each column that is staged, and the column.
     results: Vec<(usize, usize)>,
     rows: usize,
     /// Offset in the payload and length of each frame, where payload comes back.
@@ -242,19 +240,22 @@ struct InFlight<J> {
 /// See the module.
 pub struct Accelerator<J: Offload> {
     slots: Vec<Slot<J>>,
+    /// Where kernels of jobs with state run, in order; `None` where all jobs run in order anyway.
+    ordered: Option<Queue>,
     order: VecDeque<usize>,
     segments: Vec<Option<Built>>,
     images: Images<J::Tables>,
     nothing: Memory,
-    /// The region of all cells, and the memory that kernels see it as.
-    cells: Option<(&'static Region, Memory)>,
+    cells: Option<Cells>,
     layout: Layout,
     options: Options,
     traffic: Traffic,
     jobs: u32,
     lost: Option<DeviceError>,
+    /// The device may still touch what it knows of.
+    is_abandoned: bool,
     registered: Vec<Arena>,
-    /// The last field: it goes when nothing is in flight any more.
+    /// Ended first: see `ending.rs`.
     driver: Option<Box<dyn Driver>>,
 }
 
@@ -274,102 +275,118 @@ impl<J: Offload> Accelerator<J> {
         region: Option<&'static Region>,
         options: Options,
     ) -> Result<Self, DeviceError> {
-        let built = segments
-            .into_iter()
-            .map(|segment| segment.map(|s| build(&mut *driver, &layout, s)).transpose())
-            .collect::<Result<Vec<_>, _>>()?;
-        let has_state = built.iter().flatten().any(|segment| segment.state_bytes > 0);
-        let in_order = has_state || !options.overlap;
-        let mut slots = Vec::new();
-        for i in 0..options.slots.max(1) {
-            let queue = match slots.first() {
-                Some(Slot { queue, .. }) if in_order && i > 0 => *queue,
-                _ => driver.queue()?,
-            };
-            let bytes = layout.bytes() + 64 * (layout.columns().len() + 1);
-            slots.push(Slot {
-                queue,
-                arena: driver.allocate(bytes)?,
-                up: Staging::new(bytes),
-                down: Staging::new(bytes),
-                payload: None,
-                payload_host: Staging::new(0),
-                state_host: Vec::new(),
-                flight: None,
-            });
-        }
-        for slot in &mut slots {
-            for staging in [&mut slot.up, &mut slot.down] {
-                // SAFETY: a staging block is not moved, lives as long as the accelerator, whose drop
-                // ends the driver first, and is read and written under the rules of each copy.
-                // Where the driver refuses, copies work all the same.
-                let _ = unsafe { driver.register(staging.bytes()) };
-            }
-        }
-        for arena in &arenas {
-            // SAFETY: `registered` keeps the arena until the driver is gone; kernels are given no
-            // memory that stands for it, and copies read only rows of the jobs in flight.
-            let _ = unsafe { driver.register(arena.memory()) };
-        }
-        let reads = built.iter().flatten().any(|s| s.payload.is_some_and(|p| !p.writes));
-        let cells = region.filter(|_| reads).and_then(|region| {
-            let memory = std::ptr::slice_from_raw_parts_mut(region.base().as_ptr(), region.bytes());
-            // SAFETY: a region stays mapped for the life of the process. Kernels only read it, and only
-            // cells of packets of the jobs in flight, which nobody else holds. Where the driver refuses,
-            // payload is copied.
-            let shared = unsafe { driver.share(memory) }.ok().flatten()?;
-            Some((region, shared))
-        });
-        let nothing = driver.allocate(256)?;
-        let (queue, arena) = (slots[0].queue, slots[0].arena);
-        warm_up(&mut *driver, &layout, &built, queue, arena, nothing)?;
         let images = Images::new(source, &mut *driver)?;
-        Ok(Self {
-            slots,
+        let nothing = driver.allocate(256)?;
+        // From here on whatever fails ends as a whole accelerator does: `drop` knows how.
+        let mut made = Self {
+            slots: Vec::new(),
+            ordered: None,
             order: VecDeque::new(),
-            segments: built,
+            segments: Vec::new(),
             images,
             nothing,
-            cells,
+            cells: None,
             layout,
             options,
             traffic: Traffic::default(),
             jobs: 0,
             lost: None,
+            is_abandoned: false,
             registered: arenas,
             driver: Some(driver),
-        })
+        };
+        match made.set_up(segments, region) {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                made.note(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn set_up(
+        &mut self,
+        segments: Vec<Option<SegmentProgram>>,
+        region: Option<&'static Region>,
+    ) -> Result<(), DeviceError> {
+        let Some(driver) = self.driver.as_deref_mut() else { return Ok(()) };
+        for segment in segments {
+            let built = segment.map(|s| build(driver, &self.layout, s)).transpose()?;
+            self.segments.push(built);
+        }
+        let has_state = self.segments.iter().flatten().any(|segment| segment.state_bytes > 0);
+        for i in 0..self.options.slots.max(1) {
+            let queue = match self.slots.first() {
+                Some(Slot { queue, .. }) if !self.options.overlap && i > 0 => *queue,
+                _ => driver.queue()?,
+            };
+            let bytes = arena_bytes(&self.layout);
+            let staging = "the staging block of columns";
+            self.slots.push(Slot {
+                queue,
+                arena: driver.allocate(bytes)?,
+                up: Staging::new(driver, bytes, staging),
+                down: Staging::new(driver, bytes, staging),
+                payload: None,
+                payload_host: Staging::default(),
+                list: None,
+                list_host: Staging::default(),
+                pieces: Vec::new(),
+                state_host: Vec::new(),
+                joints: Vec::new(),
+                flight: None,
+            });
+        }
+        if has_state && self.options.overlap && self.slots.len() > 1 {
+            self.ordered = Some(driver.queue()?);
+        }
+        for arena in &self.registered {
+            // SAFETY: `registered` keeps the arena until the driver is gone; kernels are given no
+            // memory that stands for it, and copies touch only rows of the jobs in flight.
+            let registered = unsafe { driver.register(arena.memory()) };
+            staging::is_taken(driver, "an arena", registered);
+        }
+        let uses = self.segments.iter().flatten().any(|segment| segment.payload.is_some());
+        if let Some(region) = region.filter(|_| uses) {
+            let memory = std::ptr::slice_from_raw_parts_mut(region.base().as_ptr(), region.bytes());
+            // SAFETY: a region stays mapped for the life of the process. Kernels only read it, and only
+            // cells of packets of the jobs in flight, which nobody else holds. Where the driver refuses,
+            // payload is copied.
+            let shared = unsafe { driver.share(memory) };
+            let shared = match shared {
+                Err(error) => {
+                    staging::is_taken(driver, "the region of all cells", Err::<(), _>(error));
+                    None
+                }
+                Ok(shared) => shared,
+            };
+            self.cells = shared.map(|memory| Cells::new(driver, region, memory)).transpose()?;
+        }
+        let (queue, arena) = (self.slots[0].queue, self.slots[0].arena);
+        let gather = self.cells.as_ref().map(|cells| (cells.gather, cells.items));
+        let kernels = self.segments.iter().flatten().flat_map(|s| &s.steps).copied();
+        let (header, limit) = (self.layout.header(0, 0, 0).to_bytes(), self.options.warm_up);
+        let kernels = kernels.chain(gather);
+        warm_up(driver, queue, (&header[..], kernels), (arena, self.nothing), limit)
     }
 
     /// Starts `job` on slot `slot`, which is free.
     fn start(&mut self, slot: usize, mut job: J) -> Result<(), (J, DeviceError)> {
         match self.enqueue(slot, &mut job) {
-            Ok(flight) => {
-                let FlightPlan { event, image, segment, results, rows, frames } = flight;
+            Ok(plan) => {
                 let since = Instant::now();
-                self.slots[slot].flight =
-                    Some(InFlight { job, event, since, image, segment, results, rows, frames });
+                self.slots[slot].flight = Some(InFlight { job, since, plan });
                 self.order.push_back(slot);
                 Ok(())
             }
             Err(error) => {
+                self.note(&error);
                 // Something of the job may be under way: nothing may touch its rows before it is over.
                 self.settle(slot);
+                let segment = job.segment();
+                self.leave(&mut job, segment);
                 Err((job, error))
             }
-        }
-    }
-
-    /// Waits until nothing on the queue of `slot` is under way; gives the device up if that fails.
-    fn settle(&mut self, slot: usize) {
-        let Some(driver) = &mut self.driver else { return };
-        let queue = self.slots[slot].queue;
-        let patience = self.options.patience;
-        let ended = driver.event(queue).and_then(|event| driver.wait(event, patience));
-        match ended {
-            Ok(true) => {}
-            Ok(false) => self.lost = Some(DeviceError::Hang(patience)),
-            Err(error) => self.lost = Some(DeviceError::Lost(error.to_string())),
         }
     }
 
@@ -386,46 +403,62 @@ impl<J: Offload> Accelerator<J> {
         let (slots, patience) = (&self.slots, self.options.patience);
         let users = |image: usize| {
             let flights = slots.iter().filter_map(|slot| slot.flight.as_ref());
-            flights.filter(|f| f.image == Some(image)).map(|f| f.event).collect()
+            flights.filter(|f| f.plan.image == Some(image)).map(|f| f.plan.event).collect()
         };
         let Some((tables, version)) = job.tables() else {
             return Err(DeviceError::Launch("the job has no rows".into()));
         };
         let queue = self.slots[at].queue;
-        let image = self.images.bring(driver, tables, version, queue, &users, patience)?;
+        // Where its kernels run.
+        let run = self.ordered.filter(|_| built.state_bytes > 0).unwrap_or(queue);
+        let image = self.images.bring(driver, tables, version, run, &users, patience)?;
         let slot = &mut self.slots[at];
+        let traffic = &mut self.traffic;
 
-        let (header, places, up_end, down) = layout_of(&self.layout, &built.order, rows, version);
-        let arena_bytes = self.layout.bytes() + 64 * (self.layout.columns().len() + 1);
-        if down.1 > arena_bytes {
+        let places = Places::new(&self.layout, &built.order, rows, version);
+        if places.end > arena_bytes(&self.layout) {
             return Err(DeviceError::Launch(format!("{rows} rows are more than the arena holds")));
         }
-        slot.up.bytes()[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        slot.up.bytes()[..HEADER_BYTES].copy_from_slice(&places.header.to_bytes());
 
         // Payload first: its places are columns that go up.
         let mut frames = Vec::new();
-        let mut payload = self.nothing;
+        let (mut payload, mut gather) = (self.nothing, None);
         if let Some(uses) = built.payload {
-            let in_place = self.cells.filter(|_| !uses.writes);
-            let plan = stage_payload(slot, job, self.options.packing, in_place.map(|c| c.0));
-            let memory = match in_place {
-                Some((_, memory)) if plan.is_in_place => memory,
-                _ => payload_memory(driver, slot, plan.bytes)?,
+            let region = self.cells.as_ref().map(|cells| cells.region);
+            let packing = self.options.packing;
+            let plan = payload::plan(driver, slot, job, packing, built.reach, region);
+            payload = match (&plan.source, &self.cells) {
+                (Source::InPlace, Some(cells)) => cells.memory,
+                _ => payload::room(driver, &mut slot.payload, plan.bytes)?,
             };
-            self.traffic.payload_in_place += u64::from(plan.is_in_place);
-            let host: *const [u8] = &raw const slot.payload_host.bytes()[..plan.bytes];
-            if plan.bytes > 0 {
-                // SAFETY: the staging block of this slot is written again only when its flight has
-                // ended (`retire`, `settle`); after a hang it is never freed.
-                unsafe { driver.upload(slot.queue, host, memory, 0) }?;
-                self.traffic.copies += 1;
+            match (&plan.source, &self.cells) {
+                (Source::InPlace, _) => traffic.payload_in_place += 1,
+                (&Source::Gathered(pieces), Some(cells)) => {
+                    let bytes = 16 * (pieces + 1);
+                    let list = payload::room(driver, &mut slot.list, bytes)?;
+                    let host: *const [u8] = &raw const slot.list_host.bytes()[..bytes];
+                    // SAFETY: as for the staging block below.
+                    unsafe { driver.upload(queue, host, list, 0) }?;
+                    gather = Some((cells, list, pieces));
+                    traffic.copies += 1;
+                    traffic.payload_gathered += 1;
+                    traffic.payload_up_bytes += plan.bytes as u64;
+                }
+                (&Source::Staged(bytes), _) if bytes > 0 => {
+                    let host: *const [u8] = &raw const slot.payload_host.bytes()[..bytes];
+                    // SAFETY: the staging block of this slot is written again only when its flight has
+                    // ended (`retire`, `settle`); after a hang it is never freed.
+                    unsafe { driver.upload(queue, host, payload, 0) }?;
+                    traffic.copies += 1;
+                    traffic.payload_up_bytes += bytes as u64;
+                }
+                _ => {}
             }
-            self.traffic.payload_up_bytes += plan.bytes as u64;
-            payload = memory;
             frames = plan.frames;
             for (i, (start, len)) in frames.iter().enumerate() {
                 for (column, value) in [(uses.at, *start as u32), (uses.len, *len as u32)] {
-                    if let Some(place) = place_of(&places, column.0.into()) {
+                    if let Some(place) = places.of(column.0.into()) {
                         let to = &mut slot.up.bytes()[place + 4 * i..][..4];
                         to.copy_from_slice(&value.to_ne_bytes());
                     }
@@ -440,40 +473,44 @@ impl<J: Offload> Accelerator<J> {
         let own = |column: usize| {
             built.payload.is_some_and(|p| [p.at.0, p.len.0].map(usize::from).contains(&column))
         };
-        let mut straight: Vec<(*const [u8], usize)> = Vec::new();
-        let is_packed = up_end <= PACK_BYTES;
-        for &(column, place, way) in places.iter().filter(|(_, _, way)| way.is_up()) {
-            let _ = way;
+        let mut straight: Vec<Run> = Vec::new();
+        let is_packed = places.up_end <= PACK_BYTES;
+        for &(column, place, _) in places.columns.iter().filter(|(_, _, way)| way.is_up()) {
             if own(column) {
                 if !is_packed {
                     let width = self.layout.columns()[column].width;
-                    let bytes = &slot.up.bytes()[place..place + rows * width];
-                    straight.push((&raw const *bytes, place));
+                    let bytes = &mut slot.up.bytes()[place..place + rows * width];
+                    straight.push((&raw mut *bytes, place));
                 }
                 continue;
             }
             let mut to = place;
             job.parts(&mut |rows| {
-                let from = rows.column_bytes(column);
+                let from = rows.column_bytes_mut(column);
                 if is_packed {
                     slot.up.bytes()[to..to + from.len()].copy_from_slice(from);
                 } else {
-                    push_run(&mut straight, from, to);
+                    push_run(&mut straight, &raw mut *from, to);
                 }
                 to += from.len();
             });
         }
         let block: *const [u8] =
-            &raw const slot.up.bytes()[..if is_packed { up_end } else { HEADER_BYTES }];
+            &raw const slot.up.bytes()[..if is_packed { places.up_end } else { HEADER_BYTES }];
         // SAFETY: as above.
-        unsafe { driver.upload(slot.queue, block, slot.arena, 0) }?;
-        self.traffic.copies += 1 + straight.len() as u64;
-        self.traffic.up_bytes += block.len() as u64;
+        unsafe { driver.upload(queue, block, slot.arena, 0) }?;
+        traffic.copies += 1 + straight.len() as u64;
+        traffic.up_bytes += block.len() as u64;
         for (bytes, place) in straight {
             // SAFETY: the bytes are rows of the job, which nobody else holds and which is kept
             // unchanged in `flight` until its event is done; its arena is leaked after a hang.
-            unsafe { driver.upload(slot.queue, bytes, slot.arena, place) }?;
-            self.traffic.up_bytes += bytes.len() as u64;
+            unsafe { driver.upload(queue, bytes, slot.arena, place) }?;
+            traffic.up_bytes += bytes.len() as u64;
+        }
+        if run != queue {
+            let up = driver.event(queue)?;
+            slot.joints.push(up);
+            driver.wait_for(run, up)?;
         }
 
         let mut state = self.nothing;
@@ -482,23 +519,29 @@ impl<J: Offload> Accelerator<J> {
             state = match built.shards.get(&shard) {
                 Some(state) => *state,
                 None => {
-                    let memory = zeroed(driver, built.state_bytes)?;
+                    let memory = zeroed(driver, run, built.state_bytes, patience)?;
                     *built.shards.entry(shard).or_insert(memory)
                 }
             };
             if let Some(mut content) = content {
                 content.resize(built.state_bytes, 0);
                 let bytes: *const [u8] = &raw const content[..];
-                self.traffic.copies += 1;
-                self.traffic.state_up_bytes += content.len() as u64;
-                self.slots[at].state_host = content;
+                traffic.copies += 1;
+                traffic.state_up_bytes += content.len() as u64;
+                slot.state_host = content;
                 // SAFETY: the content is kept by its slot, unchanged, until the slot's next job, which
                 // starts when this one has ended; after a hang it is never freed.
-                unsafe { driver.upload(queue, bytes, state, 0) }?;
+                unsafe { driver.upload(run, bytes, state, 0) }?;
             }
         }
-        let slot = &mut self.slots[at];
         self.jobs = self.jobs.wrapping_add(1);
+        if let Some((cells, list, pieces)) = gather {
+            let (source, nothing) = (cells.memory, self.nothing);
+            let arguments =
+                Arguments { arena: list, payload: source, tables: nothing, state: payload, job: 0 };
+            let groups = u32::try_from(pieces).unwrap_or(u32::MAX).clamp(1, 65_535);
+            driver.launch(run, cells.gather, Shape { groups, items: cells.items }, &arguments)?;
+        }
         let arguments = Arguments {
             arena: slot.arena,
             payload,
@@ -507,73 +550,93 @@ impl<J: Offload> Accelerator<J> {
             job: self.jobs,
         };
         for &(kernel, items) in &built.steps {
-            driver.launch(slot.queue, kernel, Shape::of_rows(rows, items), &arguments)?;
+            driver.launch(run, kernel, Shape::of_rows(rows, items), &arguments)?;
         }
-        self.traffic.launches += built.steps.len() as u64;
+        traffic.launches += built.steps.len() as u64;
+        if run != queue {
+            let done = driver.event(run)?;
+            slot.joints.push(done);
+            driver.wait_for(queue, done)?;
+        }
 
-        let (first, end) = down;
-        if end > first {
-            let to: *mut [u8] = &raw mut slot.down.bytes()[..end - first];
+        // Results: in one piece, or straight to the rows but for those that were read.
+        let is_packed = places.end - places.down <= PACK_DOWN_BYTES;
+        let staged_end = if is_packed { places.end } else { places.straight };
+        if staged_end > places.down {
+            let to: *mut [u8] = &raw mut slot.down.bytes()[..staged_end - places.down];
             // SAFETY: the staging block of this slot is read only when its flight has ended; after a
             // hang it is never freed.
-            unsafe { driver.download(slot.queue, slot.arena, first, to) }?;
-            self.traffic.copies += 1;
-            self.traffic.down_bytes += (end - first) as u64;
+            unsafe { driver.download(queue, slot.arena, places.down, to) }?;
+            traffic.copies += 1;
+            traffic.down_bytes += to.len() as u64;
+        }
+        let mut results = Vec::new();
+        let mut straight: Vec<Run> = Vec::new();
+        for &(column, place, _) in places.columns.iter().filter(|(_, _, way)| way.is_down()) {
+            if place < staged_end {
+                results.push((place - places.down, column));
+                continue;
+            }
+            let mut from = place;
+            job.parts(&mut |rows| {
+                let to = rows.column_bytes_mut(column);
+                push_run(&mut straight, &raw mut *to, from);
+                from += to.len();
+            });
+        }
+        for (to, place) in straight {
+            // SAFETY: as for the uploads from there: nobody looks at the rows of the job before its
+            // event is done, or it has left them for good.
+            unsafe { driver.download(queue, slot.arena, place, to) }?;
+            traffic.copies += 1;
+            traffic.down_bytes += to.len() as u64;
         }
         if !frames.is_empty() {
             let bytes = frames.iter().map(|(start, len)| start + len).max().unwrap_or(0);
+            payload::room_down(driver, &mut slot.payload_host, bytes);
             let to: *mut [u8] = &raw mut slot.payload_host.bytes()[..bytes];
             // SAFETY: as above; the upload from the same block comes before it in the same queue.
-            unsafe { driver.download(slot.queue, payload, 0, to) }?;
-            self.traffic.copies += 1;
-            self.traffic.payload_down_bytes += bytes as u64;
+            unsafe { driver.download(queue, payload, 0, to) }?;
+            traffic.copies += 1;
+            traffic.payload_down_bytes += bytes as u64;
         }
-        let event = driver.event(slot.queue)?;
-        let results = places
-            .iter()
-            .filter(|(_, _, way)| way.is_down())
-            .map(|&(column, place, _)| (place - first, column))
-            .collect();
+        let event = driver.event(queue)?;
         Ok(FlightPlan { event, image, segment, results, rows, frames })
     }
 
     /// Brings the results of the flight on `slot` to its rows and packets.
     fn finish(&mut self, slot: usize) -> Option<J> {
+        self.release_joints(slot);
         let slot = &mut self.slots[slot];
-        let mut flight = slot.flight.take()?;
-        debug_assert_eq!(flight.rows, flight.job.rows());
-        for &(place, column) in &flight.results {
+        let InFlight { mut job, plan, .. } = slot.flight.take()?;
+        debug_assert_eq!(plan.rows, job.rows());
+        for &(place, column) in &plan.results {
             let mut from = place;
             let down = slot.down.bytes();
-            flight.job.parts(&mut |rows| {
+            job.parts(&mut |rows| {
                 let to = rows.column_bytes_mut(column);
                 let len = to.len();
                 to.copy_from_slice(&down[from..from + len]);
                 from += len;
             });
         }
-        if !flight.frames.is_empty() {
+        if !plan.frames.is_empty() {
             let payload = slot.payload_host.bytes();
-            let mut frames = flight.frames.iter();
-            flight.job.packets(&mut |packet| {
+            let mut frames = plan.frames.iter();
+            job.packets(&mut |packet| {
                 if let Some(&(start, len)) = frames.next() {
                     packet.write_all(&payload[start..start + len]);
                 }
             });
         }
-        let _ = flight.segment;
         self.traffic.jobs += 1;
-        Some(flight.job)
+        Some(job)
     }
 }
 
-struct FlightPlan {
-    event: Event,
-    image: Option<usize>,
-    segment: usize,
-    results: Vec<(usize, usize)>,
-    rows: usize,
-    frames: Vec<(usize, usize)>,
+/// Bytes of a job of as many rows as there is room for, each column at a multiple of 64.
+fn arena_bytes(layout: &Layout) -> usize {
+    layout.bytes() + 64 * (layout.columns().len() + 1)
 }
 
 fn build(
@@ -584,94 +647,36 @@ fn build(
     let names: Vec<&str> = segment.steps.iter().map(|step| step.kernel).collect();
     let kernels = driver.build(&segment.program, &names)?;
     let steps = kernels.into_iter().zip(segment.steps.iter().map(|step| step.items)).collect();
-    let mut order: Vec<(usize, Way)> = (0..layout.columns().len())
-        .filter_map(|column| {
-            let id = ColumnId(column as u8);
-            let payload = segment.payload.is_some_and(|p| p.at == id || p.len == id);
-            match (segment.reads.contains(id) || payload, segment.writes.contains(id)) {
-                (true, false) => Some((column, Way::Up)),
-                (true, true) => Some((column, Way::Both)),
-                (false, true) if segment.fills.contains(id) => Some((column, Way::Down)),
-                // Written for some rows only: the others keep what they have.
-                (false, true) => Some((column, Way::Both)),
-                (false, false) => None,
-            }
-        })
-        .collect();
-    order.sort_by_key(|(column, way)| (*way, *column));
-    let state_bytes = segment.state_bytes;
-    Ok(Built { steps, order, payload: segment.payload, state_bytes, shards: HashMap::new() })
+    let order = columns::order(layout, &segment);
+    let reach = match segment.payload {
+        None => Reach::None,
+        // Over the bus once for each kernel, and never back.
+        Some(uses) if !uses.writes && segment.payload_steps <= 1 => Reach::InPlace,
+        Some(_) => Reach::Gather,
+    };
+    let (payload, state_bytes) = (segment.payload, segment.state_bytes);
+    Ok(Built { steps, order, payload, reach, state_bytes, shards: HashMap::new() })
 }
 
 /// Launches every kernel once, over no rows: libraries do part of their work at the first launch
 /// (PoCL compiles then), which must not fall on packets.
 fn warm_up(
     driver: &mut dyn Driver,
-    layout: &Layout,
-    built: &[Option<Built>],
     queue: Queue,
-    arena: Memory,
-    nothing: Memory,
+    (header, kernels): (&[u8], impl Iterator<Item = (Kernel, u32)>),
+    (arena, nothing): (Memory, Memory),
+    limit: Duration,
 ) -> Result<(), DeviceError> {
-    const PATIENCE: Duration = Duration::from_secs(120);
-    let header = layout.header(0, 0, 0).to_bytes().to_vec();
-    // SAFETY: the bytes live until the event below is done, or for good.
-    unsafe { driver.upload(queue, &raw const header[..], arena, 0) }?;
-    for segment in built.iter().flatten() {
-        let state = nothing;
-        let arguments = Arguments { arena, payload: nothing, tables: nothing, state, job: 0 };
-        for &(kernel, items) in &segment.steps {
-            driver.launch(queue, kernel, Shape { groups: 1, items }, &arguments)?;
-        }
+    // No rows, and for `gather`, which takes the header for its list, no pieces.
+    upload_all(driver, queue, nothing, &[(&[0; 256], 0)], limit)?;
+    upload_all(driver, queue, arena, &[(header, 0)], limit)?;
+    for (kernel, items) in kernels {
+        let arguments =
+            Arguments { arena, payload: nothing, tables: nothing, state: nothing, job: 0 };
+        driver.launch(queue, kernel, Shape { groups: 1, items }, &arguments)?;
     }
     let event = driver.event(queue)?;
-    if driver.wait(event, PATIENCE)? {
-        return Ok(());
-    }
-    std::mem::forget(header);
-    Err(DeviceError::Hang(PATIENCE))
-}
-
-/// Header and places of the columns for a job of `rows` rows: each column's place in bytes, where what
-/// goes up ends, and the range that comes down.
-#[allow(clippy::type_complexity, reason = "used once, next to its caller")]
-fn layout_of(
-    layout: &Layout,
-    order: &[(usize, Way)],
-    rows: usize,
-    version: u64,
-) -> (JobHeader, Vec<(usize, usize, Way)>, usize, (usize, usize)) {
-    let mut header = layout.header(0, rows as u32, version);
-    let mut at = HEADER_BYTES;
-    let (mut up_end, mut down_first, mut places) = (HEADER_BYTES, None, Vec::new());
-    for &(column, way) in order {
-        header.offsets[column] = at as u32;
-        places.push((column, at, way));
-        if way.is_down() {
-            down_first.get_or_insert(at);
-        }
-        at += (layout.columns()[column].width * rows).next_multiple_of(64);
-        if way.is_up() {
-            up_end = at;
-        }
-    }
-    (header, places, up_end, (down_first.unwrap_or(at), at))
-}
-
-fn place_of(places: &[(usize, usize, Way)], column: usize) -> Option<usize> {
-    places.iter().find(|(c, _, _)| *c == column).map(|(_, place, _)| *place)
-}
-
-/// Adds `bytes` for place `to`, to the run before it where both follow on one another.
-fn push_run(runs: &mut Vec<(*const [u8], usize)>, bytes: &[u8], to: usize) {
-    if let Some((last, place)) = runs.last_mut() {
-        let end = last.cast::<u8>().wrapping_add(last.len());
-        if end == bytes.as_ptr() && *place + last.len() == to {
-            *last = std::ptr::slice_from_raw_parts(last.cast(), last.len() + bytes.len());
-            return;
-        }
-    }
-    runs.push((&raw const *bytes, to));
+    if driver.wait(event, limit)? { Ok(()) } else { Err(DeviceError::Hang(limit)) }
 }
 
 impl<J: Offload> Device<J> for Accelerator<J> {
@@ -696,14 +701,16 @@ impl<J: Offload> Device<J> for Accelerator<J> {
     fn retire(&mut self, wait: Duration) -> Option<(J, Result<(), DeviceError>)> {
         let begin = Instant::now();
         loop {
+            if let Some(lost) = self.lost.clone() {
+                return self.give_up(lost);
+            }
             for i in 0..self.order.len() {
                 let slot = self.order[i];
                 let Some(flight) = &self.slots[slot].flight else { continue };
-                let (event, since) = (flight.event, flight.since);
-                let done = match (&self.lost, &mut self.driver) {
-                    (Some(lost), _) => Err(lost.clone()),
-                    (None, Some(driver)) => driver.is_done(event),
-                    (None, None) => Err(DeviceError::Lost("given up".into())),
+                let (event, since) = (flight.plan.event, flight.since);
+                let done = match &mut self.driver {
+                    Some(driver) => driver.is_done(event),
+                    None => Err(DeviceError::Lost("given up".into())),
                 };
                 match done {
                     Ok(true) => {
@@ -711,22 +718,22 @@ impl<J: Offload> Device<J> for Accelerator<J> {
                         return self.finish(slot).map(|job| (job, Ok(())));
                     }
                     Ok(false) if since.elapsed() < self.options.patience => {}
-                    Ok(false) => {
-                        let error = DeviceError::Hang(self.options.patience);
-                        self.lost = Some(error.clone());
-                        return self.give_up(i, error);
-                    }
+                    Ok(false) => self.note(&DeviceError::Hang(self.options.patience)),
                     Err(error) => {
-                        let error = DeviceError::Lost(error.to_string());
-                        self.lost.get_or_insert(error.clone());
-                        return self.give_up(i, error);
+                        self.note(&DeviceError::Lost(error.to_string()));
+                        self.quiesce();
                     }
                 }
+                if self.lost.is_some() {
+                    break;
+                }
             }
-            if begin.elapsed() >= wait {
-                return None;
+            if self.lost.is_none() {
+                if begin.elapsed() >= wait {
+                    return None;
+                }
+                std::thread::yield_now();
             }
-            std::thread::yield_now();
         }
     }
 
@@ -737,33 +744,5 @@ impl<J: Offload> Device<J> for Accelerator<J> {
     fn traffic(&self) -> Traffic {
         let (bytes, images) = self.images.sent();
         Traffic { table_bytes: bytes, table_images: images, ..self.traffic }
-    }
-}
-
-impl<J: Offload> Accelerator<J> {
-    /// Gives a job back that the device will not end.
-    fn give_up(&mut self, i: usize, error: DeviceError) -> Option<(J, Result<(), DeviceError>)> {
-        let slot = self.order.remove(i)?;
-        let job = self.slots[slot].flight.take()?.job;
-        Some((job, Err(error)))
-    }
-}
-
-impl<J: Offload> Drop for Accelerator<J> {
-    fn drop(&mut self) {
-        for slot in 0..self.slots.len() {
-            if self.lost.is_none() && self.slots[slot].flight.is_some() {
-                self.settle(slot);
-            }
-        }
-        if matches!(self.lost, Some(DeviceError::Hang(_))) {
-            // The device may still read and write: nothing that it knows of is ever freed.
-            std::mem::forget(self.driver.take());
-            for slot in self.slots.drain(..) {
-                std::mem::forget(slot);
-            }
-            std::mem::forget(std::mem::take(&mut self.registered));
-        }
-        self.driver = None;
     }
 }

@@ -13,6 +13,7 @@ mod library;
 
 use std::ffi::{CString, c_void};
 use std::ptr;
+use std::time::Duration;
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUjit_option, CUmodule, CUresult,
@@ -50,8 +51,12 @@ pub struct Cuda {
     /// Events to be recorded again.
     spare: Vec<CUevent>,
     registered: Vec<Registered>,
+    /// Where launches are timed, and events with a time that are in use there.
+    timed_on: Option<Queue>,
+    stamps: Vec<CUevent>,
     cache: Cache,
     lost: Option<String>,
+    is_abandoned: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -117,8 +122,11 @@ impl Cuda {
             events: Slots::new(),
             spare: Vec::new(),
             registered: Vec::new(),
+            timed_on: None,
+            stamps: Vec::new(),
             cache,
             lost: None,
+            is_abandoned: false,
         })
     }
 
@@ -300,7 +308,7 @@ impl Driver for Cuda {
     }
 
     fn free(&mut self, memory: Memory) {
-        if self.buffers.get(memory.0).is_none_or(|buffer| buffer.is_host) {
+        if self.is_abandoned || self.buffers.get(memory.0).is_none_or(|buffer| buffer.is_host) {
             return; // unknown, or the host's: `unregister` ends it
         }
         // Memory of a lost device went with it.
@@ -477,6 +485,56 @@ impl Driver for Cuda {
         self.check(For::Other, "cuStreamWaitEvent", code)
     }
 
+    fn timed(
+        &mut self,
+        launches: &[(Kernel, Shape, Arguments)],
+        limit: Duration,
+    ) -> Result<Option<Duration>, DeviceError> {
+        if !library::has(self.ready, "cuEventElapsedTime_v2") {
+            return Ok(None);
+        }
+        let queue = match self.timed_on {
+            Some(queue) => queue,
+            None => {
+                let queue = self.queue()?;
+                *self.timed_on.insert(queue)
+            }
+        };
+        self.enter()?;
+        let stream = self.stream(queue)?;
+        let mut marks = [ptr::null_mut(); 2];
+        for mark in &mut marks {
+            // SAFETY: room for the event; 0: one that keeps its time.
+            let code = unsafe { sys::cuEventCreate(mark, 0) };
+            self.check(For::Other, "cuEventCreate", code)?;
+            self.stamps.push(*mark);
+        }
+        // SAFETY: an event and a stream of ours, of one context.
+        let code = unsafe { sys::cuEventRecord(marks[0], stream) };
+        self.check(For::Other, "cuEventRecord", code)?;
+        for (kernel, shape, arguments) in launches {
+            self.launch(queue, *kernel, *shape, arguments)?;
+        }
+        // SAFETY: as above.
+        let code = unsafe { sys::cuEventRecord(marks[1], stream) };
+        self.check(For::Other, "cuEventRecord", code)?;
+        let event = self.event(queue)?;
+        if !self.wait(event, limit)? {
+            return Err(DeviceError::Hang(limit));
+        }
+        let mut milliseconds = 0f32;
+        // SAFETY: room for the number; both were recorded and have been reached.
+        let code = unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, marks[0], marks[1]) };
+        self.check(For::Other, "cuEventElapsedTime_v2", code)?;
+        for mark in marks {
+            self.stamps.retain(|stamp| *stamp != mark);
+            // SAFETY: made above, taken out of the list, hence destroyed once. Its code can only say that
+            // the device is lost.
+            let _ = unsafe { sys::cuEventDestroy_v2(mark) };
+        }
+        Ok(Some(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3)))
+    }
+
     unsafe fn register(&mut self, memory: *mut [u8]) -> Result<Option<Memory>, DeviceError> {
         self.enter()?;
         if self.buffers.is_full() {
@@ -497,6 +555,9 @@ impl Driver for Cuda {
     }
 
     fn unregister(&mut self, start: *mut u8) -> Result<(), DeviceError> {
+        if self.is_abandoned {
+            return Ok(());
+        }
         let Some(place) = self.registered.iter().position(|r| r.start == start) else {
             return Err(DeviceError::Call(format!("nothing is registered at {start:p}")));
         };
@@ -509,11 +570,19 @@ impl Driver for Cuda {
         let code = unsafe { sys::cuMemHostUnregister(start.cast()) };
         self.check(For::Memory, "cuMemHostUnregister", code)
     }
+
+    fn abandon(&mut self) {
+        self.is_abandoned = true;
+    }
 }
 
 impl Drop for Cuda {
-    /// Waits for all streams: the host's memory is its owner's again afterwards.
+    /// Waits for all streams: the host's memory is its owner's again afterwards. Does nothing for a
+    /// device that was abandoned.
     fn drop(&mut self) {
+        if self.is_abandoned {
+            return;
+        }
         // The codes of all these calls can only say that the device is lost, and then its owner knows;
         // nothing is left to be done about it.
         //
@@ -524,7 +593,8 @@ impl Drop for Cuda {
             for &stream in &self.streams {
                 let _ = sys::cuStreamSynchronize(stream);
             }
-            for event in self.events.drain().chain(self.spare.drain(..)) {
+            let stamps = self.stamps.drain(..);
+            for event in self.events.drain().chain(self.spare.drain(..)).chain(stamps) {
                 let _ = sys::cuEventDestroy_v2(event);
             }
             for &stream in &self.streams {

@@ -221,6 +221,21 @@ pub trait Driver: Send {
     /// The library's.
     fn wait_for(&mut self, queue: Queue, event: Event) -> Result<(), DeviceError>;
 
+    /// Runs launches one behind the other and waits for them, at most `limit`: the time on the device's own
+    /// clock from the start of the first to the end of the last. `None`, and nothing was launched, where
+    /// the library measures no such thing, or not so many.
+    ///
+    /// # Errors
+    /// As [`Driver::launch`] and [`Driver::is_done`]; [`DeviceError::Hang`].
+    fn timed(
+        &mut self,
+        launches: &[(Kernel, Shape, Arguments)],
+        limit: Duration,
+    ) -> Result<Option<Duration>, DeviceError> {
+        let _ = (launches, limit);
+        Ok(None)
+    }
+
     /// Tells the library of host memory that is copied from and to often, so that copies run by
     /// themselves at full speed (CUDA: page-locked, readable for the CPU). Returns memory that kernels
     /// can use in place of a copy of it, where the device reaches it.
@@ -253,8 +268,14 @@ pub trait Driver: Send {
     /// The library's.
     fn unregister(&mut self, start: *mut u8) -> Result<(), DeviceError>;
 
+    /// Gives the device up because it does not come to an end. From here on nothing is given back to the
+    /// library, also when the driver is dropped: each such call could wait for ever, and the device may
+    /// go on reading and writing. Who owns host memory that it knows of never frees it.
+    fn abandon(&mut self);
+
     /// Waits until an event is reached, at most `limit`; whether it was. Looks again and again: a launch
-    /// takes microseconds.
+    /// takes microseconds. A device that does not end in time is abandoned ([`Driver::abandon`]), so
+    /// that nobody can forget to.
     ///
     /// # Errors
     /// As [`Driver::is_done`].
@@ -265,6 +286,7 @@ pub trait Driver: Send {
                 return Ok(true);
             }
             if begin.elapsed() >= limit {
+                self.abandon();
                 return Ok(false);
             }
             std::thread::yield_now();

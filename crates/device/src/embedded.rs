@@ -218,6 +218,8 @@ impl Driver for Recorder {
     fn unregister(&mut self, _: *mut u8) -> Result<(), DeviceError> {
         Ok(())
     }
+
+    fn abandon(&mut self) {}
 }
 
 #[cfg(test)]

@@ -2,6 +2,11 @@
 //!
 //! It wraps any other. Calls are counted from 0 from the moment when the plan is set, so that opening
 //! a device does not count.
+//!
+//! A hang is as bad as a real one. Whoever then does what would wait for ever (ends the driver, frees or
+//! unregisters memory, without having abandoned the device) gets a panic in place of the wait. Copies to
+//! the host that were under way still come, long after, with bytes that nobody asked for: into memory
+//! that was freed, were it not left alone for good.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -24,6 +29,8 @@ pub struct Faults {
     pub lost: Option<u64>,
     /// From this look at an event on nothing is ever done.
     pub hang: Option<u64>,
+    /// From this upload on nothing is ever done.
+    pub hang_upload: Option<u64>,
     /// No event is reached earlier than this after it was enqueued: jobs pile up.
     pub slow: Option<Duration>,
     /// Calls of each kind before this many do not count: those of setting up.
@@ -38,7 +45,13 @@ pub struct Faulty {
     uploads: u64,
     downloads: u64,
     looks: u64,
-    enqueued: HashMap<Event, Instant>,
+    /// When, where and behind which download each event was enqueued.
+    enqueued: HashMap<Event, (Instant, Queue, u64)>,
+    /// Downloads that may be under way.
+    downloading: Vec<Download>,
+    /// A look was answered by the hang.
+    is_hung: bool,
+    is_abandoned: bool,
 }
 
 impl Faulty {
@@ -52,7 +65,15 @@ impl Faulty {
             downloads: 0,
             looks: 0,
             enqueued: HashMap::new(),
+            downloading: Vec::new(),
+            is_hung: false,
+            is_abandoned: false,
         }
+    }
+
+    /// A call that a real device would not come back from.
+    fn would_wait(&self, call: &str) {
+        assert!(!self.is_hung || self.is_abandoned, "{call} waits for a device that hangs");
     }
 
     /// Whether this call of its kind is the one; none is while the device is being set up.
@@ -65,6 +86,17 @@ impl Faulty {
         at == Some(number)
     }
 }
+
+/// A copy to the host: its queue, the count of its kind, where to, and how many bytes.
+struct Download {
+    queue: Queue,
+    number: u64,
+    to: usize,
+    bytes: usize,
+}
+
+/// When the copies of a device that hangs come after all.
+const LATE: Duration = Duration::from_millis(300);
 
 fn planned() -> String {
     "as planned".into()
@@ -87,6 +119,7 @@ impl Driver for Faulty {
     }
 
     fn free(&mut self, memory: Memory) {
+        self.would_wait("free");
         self.inner.free(memory);
     }
 
@@ -123,6 +156,11 @@ impl Driver for Faulty {
         {
             return Err(DeviceError::Copy(planned()));
         }
+        if self.faults.hang.is_some() {
+            let (number, bytes) = (self.downloads, to.len());
+            let to = to.cast::<u8>().expose_provenance();
+            self.downloading.push(Download { queue, number, to, bytes });
+        }
         // SAFETY: the caller's.
         unsafe { self.inner.download(queue, from, at, to) }
     }
@@ -153,9 +191,17 @@ impl Driver for Faulty {
         self.inner.launch(queue, kernel, shape, arguments)
     }
 
+    fn timed(
+        &mut self,
+        launches: &[(Kernel, Shape, Arguments)],
+        limit: Duration,
+    ) -> Result<Option<Duration>, DeviceError> {
+        self.inner.timed(launches, limit)
+    }
+
     fn event(&mut self, queue: Queue) -> Result<Event, DeviceError> {
         let event = self.inner.event(queue)?;
-        self.enqueued.insert(event, Instant::now());
+        self.enqueued.insert(event, (Instant::now(), queue, self.downloads));
         Ok(event)
     }
 
@@ -166,17 +212,21 @@ impl Driver for Faulty {
             if self.faults.lost.is_some_and(|at| number >= at) {
                 return Err(DeviceError::Lost(planned()));
             }
-            if self.faults.hang.is_some_and(|at| number >= at) {
+            let hangs_at = |at: Option<u64>, count: u64| at.is_some_and(|at| count >= at);
+            if hangs_at(self.faults.hang, number)
+                || hangs_at(self.faults.hang_upload.map(|at| at + 1), self.uploads)
+            {
+                self.is_hung = true;
                 return Ok(false);
             }
         }
         let too_early = match (self.faults.slow, self.enqueued.get(&event)) {
-            (Some(slow), Some(since)) => since.elapsed() < slow,
+            (Some(slow), Some((since, _, _))) => since.elapsed() < slow,
             _ => false,
         };
         let done = !too_early && self.inner.is_done(event)?;
-        if done {
-            self.enqueued.remove(&event);
+        if done && let Some((_, queue, until)) = self.enqueued.remove(&event) {
+            self.downloading.retain(|copy| copy.queue != queue || copy.number > until);
         }
         Ok(done)
     }
@@ -198,6 +248,32 @@ impl Driver for Faulty {
     }
 
     fn unregister(&mut self, start: *mut u8) -> Result<(), DeviceError> {
+        self.would_wait("unregister");
         self.inner.unregister(start)
+    }
+
+    fn abandon(&mut self) {
+        self.inner.abandon();
+        if std::mem::replace(&mut self.is_abandoned, true) || !self.is_hung {
+            return;
+        }
+        let late = std::mem::take(&mut self.downloading);
+        std::thread::spawn(move || {
+            std::thread::sleep(LATE);
+            for Download { to, bytes, .. } in late {
+                let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
+                // SAFETY: `download`'s caller leaves these bytes alone until an event after it is done,
+                // and none was: they are still there, and nobody else's.
+                unsafe { to.write_bytes(0xee, bytes) };
+            }
+        });
+    }
+}
+
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.would_wait("the driver's end");
+        }
     }
 }

@@ -12,6 +12,7 @@ mod library;
 
 use std::ffi::{CString, c_void};
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use opencl_sys::*;
 
@@ -45,8 +46,11 @@ pub struct OpenCl {
     markers: Slots<Marker>,
     /// Emptied lists of commands, to be filled again.
     spare: Vec<Vec<(&'static str, cl_event)>>,
+    /// Where launches are timed.
+    timed_on: Option<Queue>,
     cache: Cache,
     lost: Option<String>,
+    is_abandoned: bool,
 }
 
 /// A queue, and the commands since its last marker: the call's name and its event.
@@ -124,8 +128,10 @@ impl OpenCl {
             kernels: Vec::new(),
             markers: Slots::new(),
             spare: Vec::new(),
+            timed_on: None,
             cache,
             lost: None,
+            is_abandoned: false,
         })
     }
 
@@ -381,6 +387,9 @@ impl Driver for OpenCl {
     }
 
     fn free(&mut self, memory: Memory) {
+        if self.is_abandoned {
+            return;
+        }
         if let Some(buffer) = self.buffers.remove(memory.0) {
             // SAFETY: taken out of the list, hence released once. Its code: see `release_event`.
             let _ = unsafe { (self.cl.clReleaseMemObject)(buffer.handle) };
@@ -388,14 +397,7 @@ impl Driver for OpenCl {
     }
 
     fn queue(&mut self) -> Result<Queue, DeviceError> {
-        self.alive()?;
-        let mut code = CL_SUCCESS;
-        // SAFETY: the context's own device; no properties: in order, no profiling.
-        let queue =
-            unsafe { (self.cl.clCreateCommandQueue)(self.context, self.device, 0, &mut code) };
-        self.check(For::Other, "clCreateCommandQueue", code)?;
-        self.queues.push(Commands { queue, open: Vec::with_capacity(16) });
-        Ok(Queue(self.queues.len() as u32 - 1))
+        self.queue_with(0)
     }
 
     unsafe fn upload(
@@ -570,6 +572,49 @@ impl Driver for OpenCl {
         self.check(For::Other, "clEnqueueBarrierWithWaitList", code)
     }
 
+    fn timed(
+        &mut self,
+        launches: &[(Kernel, Shape, Arguments)],
+        limit: Duration,
+    ) -> Result<Option<Duration>, DeviceError> {
+        if launches.is_empty() || launches.len() > COMMANDS_MAX {
+            return Ok(None);
+        }
+        let queue = match self.timed_on {
+            Some(queue) => queue,
+            None => {
+                let queue = self.queue_with(CL_QUEUE_PROFILING_ENABLE)?;
+                *self.timed_on.insert(queue)
+            }
+        };
+        for (kernel, shape, arguments) in launches {
+            self.launch(queue, *kernel, *shape, arguments)?;
+        }
+        let open = &self.queues[queue.0 as usize].open;
+        let (Some(&(_, first)), Some(&(_, last))) = (open.first(), open.last()) else {
+            return Ok(None);
+        };
+        // SAFETY: a queue of ours.
+        let code = unsafe { (self.cl.clFlush)(self.queues[queue.0 as usize].queue) };
+        self.check(For::Other, "clFlush", code)?;
+        // The last command's own event: the marker below gives all of them back.
+        let begin = Instant::now();
+        while self.status(last)? > CL_COMPLETE {
+            if begin.elapsed() >= limit {
+                self.abandon();
+                return Err(DeviceError::Hang(limit));
+            }
+            std::thread::yield_now();
+        }
+        let start = self.stamp(first, CL_PROFILING_COMMAND_START);
+        let end = self.stamp(last, CL_PROFILING_COMMAND_END);
+        let event = self.event(queue)?;
+        if !self.wait(event, limit)? {
+            return Err(DeviceError::Hang(limit));
+        }
+        Ok(start.zip(end).map(|(start, end)| Duration::from_nanos(end.saturating_sub(start))))
+    }
+
     /// OpenCL 1.2 knows no way to lock pages that it did not allocate, and memory that kernels shared with
     /// the host would have to be mapped and unmapped around each use: nothing is gained.
     unsafe fn register(&mut self, _memory: *mut [u8]) -> Result<Option<Memory>, DeviceError> {
@@ -596,9 +641,40 @@ impl Driver for OpenCl {
     fn unregister(&mut self, _start: *mut u8) -> Result<(), DeviceError> {
         Ok(())
     }
+
+    fn abandon(&mut self) {
+        self.is_abandoned = true;
+    }
 }
 
 impl OpenCl {
+    /// An in-order queue with these properties.
+    fn queue_with(
+        &mut self,
+        properties: cl_command_queue_properties,
+    ) -> Result<Queue, DeviceError> {
+        self.alive()?;
+        let mut code = CL_SUCCESS;
+        // SAFETY: the context's own device; properties of the standard.
+        let queue = unsafe {
+            (self.cl.clCreateCommandQueue)(self.context, self.device, properties, &mut code)
+        };
+        self.check(For::Other, "clCreateCommandQueue", code)?;
+        self.queues.push(Commands { queue, open: Vec::with_capacity(16) });
+        Ok(Queue(self.queues.len() as u32 - 1))
+    }
+
+    /// When a command of a queue that measures started or ended, in nanoseconds of the device's clock.
+    fn stamp(&self, event: cl_event, what: cl_profiling_info) -> Option<u64> {
+        let mut time: cl_ulong = 0;
+        // SAFETY: an event that has not been released; room for the one number asked for.
+        let code = unsafe {
+            let (at, size) = ((&raw mut time).cast::<c_void>(), size_of::<cl_ulong>());
+            (self.cl.clGetEventProfilingInfo)(event, what, size, at, ptr::null_mut())
+        };
+        (code == CL_SUCCESS).then_some(time)
+    }
+
     /// What a finished command's status means.
     fn outcome(&mut self, call: &str, status: cl_int) -> Result<(), DeviceError> {
         let why = match call {
@@ -610,8 +686,12 @@ impl OpenCl {
 }
 
 impl Drop for OpenCl {
-    /// Waits for all queues: the host's memory is its owner's again afterwards.
+    /// Waits for all queues: the host's memory is its owner's again afterwards. Does nothing for a
+    /// device that was abandoned.
     fn drop(&mut self) {
+        if self.is_abandoned {
+            return;
+        }
         // The codes of all these calls can only say that the device is lost; nothing is left to be done
         // about it.
         for entry in &self.queues {

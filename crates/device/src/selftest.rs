@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Memory is given back in any case but one: while the device has not been seen to end, nothing that it
-//! may still touch is freed; the host's part of that is leaked then, the device's goes with the driver.
+//! may still touch is freed: the host's part of that is leaked then, and the driver abandoned.
 //! The queue and the kernels stay with the driver, which cannot give them back.
 //!
 //! Threads: as the driver's.
@@ -138,6 +138,7 @@ impl Bench<'_> {
             && let Err(error) = self.finish()
         {
             std::mem::forget(host); // and the device's memories stay
+            self.driver.abandon();
             self.gone = Some(error.clone());
             return enqueued.and(ended);
         }
@@ -354,6 +355,9 @@ mod tests {
         }
         fn unregister(&mut self, start: *mut u8) -> Result<(), DeviceError> {
             self.inner.unregister(start)
+        }
+        fn abandon(&mut self) {
+            self.inner.abandon();
         }
     }
 

@@ -130,6 +130,18 @@ impl<T> Images<T> {
         (self.sent_bytes, self.sent_images)
     }
 
+    /// Where images are sent.
+    pub(crate) fn queue(&self) -> Queue {
+        self.queue
+    }
+
+    /// Never frees what the device may still read.
+    pub(crate) fn leak(&mut self) {
+        for image in self.images.iter_mut().flatten() {
+            std::mem::forget(image.ready.take());
+        }
+    }
+
     pub(crate) fn memory(&self, image: usize) -> Option<Memory> {
         self.images[image].as_ref().map(|image| image.memory)
     }
@@ -146,10 +158,16 @@ impl<T> Images<T> {
         patience: Duration,
     ) -> Result<Option<usize>, DeviceError> {
         for image in self.images.iter_mut().flatten() {
-            if let Some((event, _)) = &image.ready
-                && driver.is_done(*event)?
-            {
-                image.ready = None;
+            let Some((event, _)) = &image.ready else { continue };
+            match driver.is_done(*event) {
+                Ok(false) => {}
+                Ok(true) => image.ready = None,
+                Err(error) => {
+                    // Whatever the image holds, it is not its version.
+                    image.version = None;
+                    std::mem::forget(image.ready.take());
+                    return Err(error);
+                }
             }
         }
         let is_it =
@@ -296,22 +314,13 @@ impl<T> Images<T> {
         };
         image.layout = layout;
         let head = image.layout.header(version).to_vec();
-        let places: Vec<_> =
-            (0..regions.len()).map(|i| 4 * image.layout.region(i).offset_words).collect();
-        let parts = places.into_iter().zip(regions).map(|(place, words)| (place, &**words));
-        for (place, words) in std::iter::once((0, &head[..])).chain(parts) {
-            let bytes = as_bytes(words);
-            // SAFETY: this function waits below until the copies are done; where that fails the
-            // device is given up by the caller, whose tables outlive it (they are pinned by its job)
-            // but for `head`, which is forgotten.
-            unsafe { driver.upload(self.queue, &raw const *bytes, image.memory, place) }?;
-            self.sent_bytes += bytes.len() as u64;
+        let mut parts = vec![(as_bytes(&head), 0)];
+        for (i, words) in regions.iter().enumerate() {
+            parts.push((as_bytes(words), 4 * image.layout.region(i).offset_words));
         }
-        let event = driver.event(self.queue)?;
-        if !driver.wait(event, patience)? {
-            std::mem::forget(head);
-            return Err(DeviceError::Hang(patience));
-        }
+        // Copies of its own, waited for also where one fails: the tables are their owner's again.
+        crate::upload_all(driver, self.queue, image.memory, &parts, patience)?;
+        self.sent_bytes += parts.iter().map(|(bytes, _)| bytes.len() as u64).sum::<u64>();
         image.version = Some(version);
         image.ready = None;
         self.sent_images += 1;

@@ -208,6 +208,7 @@ pub(crate) fn segment_program<T>(
     let verdict = ColumnSet::of(&[ColumnId(0)]);
     let (mut reads, mut writes) = (verdict, verdict);
     let (mut steps, mut payload, mut state_bytes) = (Vec::new(), None::<PayloadUse>, 0);
+    let mut payload_steps = 0;
     for stage in stages {
         let form = stage.shader()?.kernels()?;
         files.extend(form.files.iter().filter(|file| !files.contains(file)).collect::<Vec<_>>());
@@ -220,6 +221,7 @@ pub(crate) fn segment_program<T>(
         if let Some(uses) = form.payload {
             let before = payload.get_or_insert(uses);
             before.writes |= uses.writes;
+            payload_steps += form.steps.len();
         }
         state_bytes = state_bytes.max(form.state_bytes);
     }
@@ -228,7 +230,16 @@ pub(crate) fn segment_program<T>(
     let name = stages.iter().map(|stage| stage.name()).collect::<Vec<_>>().join("+");
     let program = Program { name, source, defines: Vec::new(), ptx: None };
     let fills = ColumnSet::EMPTY;
-    Some(SegmentProgram { program, steps, reads, writes, fills, payload, state_bytes })
+    Some(SegmentProgram {
+        program,
+        steps,
+        reads,
+        writes,
+        fills,
+        payload,
+        payload_steps,
+        state_bytes,
+    })
 }
 
 /// Cuts a pipeline into segments: stages with a device form that follow one another go together,

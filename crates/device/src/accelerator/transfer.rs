@@ -58,9 +58,13 @@ pub fn download_all(
 }
 
 /// Device memory of zeros.
-pub(super) fn zeroed(driver: &mut dyn Driver, bytes: usize) -> Result<Memory, DeviceError> {
+pub(super) fn zeroed(
+    driver: &mut dyn Driver,
+    queue: Queue,
+    bytes: usize,
+    patience: Duration,
+) -> Result<Memory, DeviceError> {
     let memory = driver.allocate(bytes)?;
-    let queue = driver.queue()?;
-    upload_all(driver, queue, memory, &[(&vec![0; bytes], 0)], Duration::from_secs(10))?;
+    upload_all(driver, queue, memory, &[(&vec![0; bytes], 0)], patience)?;
     Ok(memory)
 }

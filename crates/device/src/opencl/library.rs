@@ -79,6 +79,7 @@ functions! {
     clEnqueueMarkerWithWaitList: clEnqueueMarkerWithWaitList_t,
     clEnqueueBarrierWithWaitList: clEnqueueBarrierWithWaitList_t,
     clGetEventInfo: clGetEventInfo_t,
+    clGetEventProfilingInfo: clGetEventProfilingInfo_t,
     clReleaseEvent: clReleaseEvent_t,
     clFlush: clFlush_t,
     clFinish: clFinish_t,

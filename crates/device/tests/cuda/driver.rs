@@ -124,6 +124,36 @@ cases! {
         assert_eq!(back[0], 6, "the copy was waited for");
     }
 
+    fn launches_are_timed_by_the_device() {
+        let mut driver = cuda();
+        let queue = driver.queue().unwrap();
+        let kernels = driver.build(&program(), &["mix_all"]).unwrap();
+        let memory = words(&mut *driver, queue, &[0; 4]);
+        let launch = (kernels[0], Shape { groups: 1, items: 4 }, all(memory, 1));
+        for _ in 0..2 {
+            let time = driver.timed(&[launch; 7], LIMIT).unwrap();
+            assert_eq!(time, Some(std::time::Duration::from_millis(7)), "one a launch");
+        }
+        drop(driver);
+        assert_eq!(live(), 0);
+    }
+
+    /// The fake's streams stand still until they are synchronised: abandoning must not do that.
+    fn nothing_is_given_back_of_a_device_that_was_abandoned() {
+        let mut driver = cuda();
+        let queue = driver.queue().unwrap();
+        let memory = words(&mut *driver, queue, &[6; 4]);
+        let mut back = [0u8; 16];
+        // SAFETY: `back` outlives the process's use of the library: nothing runs after this.
+        unsafe { driver.download(queue, memory, 0, &raw mut back[..]).unwrap() };
+        let event = driver.event(queue).unwrap();
+        assert!(!driver.wait(event, std::time::Duration::ZERO).unwrap());
+        let before = live();
+        driver.free(memory);
+        drop(driver);
+        assert_eq!((live(), back), (before, [0; 16]), "nothing was waited for");
+    }
+
     fn kernels_reach_registered_memory_where_it_is() {
         let mut driver = cuda();
         let queue = driver.queue().unwrap();

@@ -34,6 +34,21 @@ fn a_kernel_sees_all_five_arguments_and_what_was_uploaded() {
 }
 
 #[test]
+fn launches_are_timed_by_the_device() {
+    let Some(mut driver) = opencl() else { return };
+    let text = "__kernel void spin(ARGUMENTS) { for (uint i = 0; i < 1000; i++) arena[get_global_id(0)] += i ^ job; }";
+    let kernels = driver.build(&program(text), &["spin"]).unwrap();
+    let memory = driver.allocate(4 << 12).unwrap();
+    let launch = (kernels[0], Shape::of_rows(1 << 12, 64), all(memory, 1));
+    for count in [1, 20] {
+        let begin = std::time::Instant::now();
+        let time = driver.timed(&vec![launch; count], LIMIT).unwrap().expect("PoCL measures");
+        assert!(time > std::time::Duration::ZERO && time <= begin.elapsed(), "{time:?}");
+    }
+    assert_eq!(driver.timed(&vec![launch; 1000], LIMIT), Ok(None), "too many");
+}
+
+#[test]
 fn copies_hit_their_range_and_nothing_else() {
     let Some(mut driver) = opencl() else { return };
     let queue = driver.queue().unwrap();

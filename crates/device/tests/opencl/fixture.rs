@@ -7,15 +7,24 @@ use std::time::Duration;
 
 use device::cache::Cache;
 use device::driver::{Api, Arguments, Driver, Memory, Program, Queue};
-use device::{DeviceError, probe};
+use device::{Backend, DeviceError, probe};
 
 /// Longer than anything here takes; PoCL compiles a kernel at its first launch.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+
+/// The device that the tests run on: the first of OpenCL, unless another one is named.
+pub(crate) fn device_of_tests() -> (Api, u32) {
+    let named = testkit::named_backend().map(|name| name.parse::<Backend>().expect("a backend"));
+    named.and_then(Backend::device).unwrap_or((Api::OpenCl, 0))
+}
 
 /// PoCL's compiled kernels go into a folder of this process; those of processes that have ended go away.
 pub(crate) fn own_cache() {
     static MADE: OnceLock<()> = OnceLock::new();
     MADE.get_or_init(|| {
+        if std::env::var_os("POCL_CACHE_DIR").is_some() {
+            return;
+        }
         let base = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pocl");
         let own = base.join(std::process::id().to_string());
         fs::create_dir_all(&own).expect("a folder for PoCL");
@@ -38,7 +47,8 @@ pub(crate) fn opencl() -> Option<Box<dyn Driver>> {
 /// The same with a cache.
 pub(crate) fn opencl_with(cache: Cache) -> Option<Box<dyn Driver>> {
     own_cache();
-    match probe::open_with(Api::OpenCl, 0, cache) {
+    let (api, number) = device_of_tests();
+    match probe::open_with(api, number, cache) {
         Ok(driver) => Some(driver),
         Err(DeviceError::Absent(reason)) => {
             testkit::skip(&format!("no OpenCL platform ({reason})"));

@@ -1,5 +1,6 @@
 //! The OpenCL driver on PoCL, which runs kernels on the CPU.
 
+mod accelerator;
 mod cache;
 mod driver;
 mod fixture;

@@ -45,6 +45,7 @@ struct Stream {
 struct Event {
     recorded: Option<(usize, u64)>,
     asked: bool,
+    keeps_time: bool,
 }
 
 #[derive(Default)]
@@ -282,9 +283,9 @@ call! {
     }
     fn cuEventCreate(event: Out<usize>, flags: u32) {
         let mut w = enter("cuEventCreate")?;
-        if flags != 2 { return Err(INVALID_VALUE); }
+        if flags != 2 && flags != 0 { return Err(INVALID_VALUE); }
         let handle = w.handle();
-        w.events.insert(handle, Event::default());
+        w.events.insert(handle, Event { keeps_time: flags == 0, ..Event::default() });
         *event = handle;
         Ok(OK)
     }
@@ -292,7 +293,8 @@ call! {
         let mut w = enter("cuEventRecord")?;
         let until = w.streams.get(&stream).ok_or(INVALID_HANDLE)?.enqueued;
         let event = w.events.get_mut(&event).ok_or(INVALID_HANDLE)?;
-        *event = Event { recorded: Some((stream, until)), asked: false };
+        event.recorded = Some((stream, until));
+        event.asked = false;
         Ok(OK)
     }
     fn cuEventQuery(event: usize) {
@@ -302,6 +304,19 @@ call! {
         if !std::mem::replace(&mut event.asked, true) { return Ok(NOT_READY); }
         w.run(stream, until);
         Ok(w.fault)
+    }
+    // A millisecond for each command between two events that have been reached.
+    fn cuEventElapsedTime_v2(milliseconds: Out<f32>, from: usize, to: usize) {
+        let w = enter("cuEventElapsedTime_v2")?;
+        let mut places = [0; 2];
+        for (place, event) in places.iter_mut().zip([from, to]) {
+            let event = w.events.get(&event).ok_or(INVALID_HANDLE)?;
+            let (stream, until) = event.recorded.filter(|_| event.keeps_time).ok_or(INVALID_HANDLE)?;
+            if w.streams[&stream].done < until { return Err(NOT_READY); }
+            *place = until;
+        }
+        *milliseconds = (places[1] - places[0]) as f32;
+        Ok(OK)
     }
     fn cuEventDestroy_v2(event: usize) {
         Ok(if world().events.remove(&event).is_some() { OK } else { INVALID_HANDLE })

@@ -1,0 +1,139 @@
+//! How the columns of a job travel, and where they lie on the device.
+//!
+//! ```text
+//!  device │ header │ read only │ read and written │ written, some rows │ written, all rows │
+//!         └───────────────── up ─────────────────────────────────────┘
+//!                              └─ staged, down ─┘ └────── straight to the rows, down ─────┘
+//! ```
+//!
+//! A column that no kernel reads may come down straight into the rows: whatever a failed copy leaves there,
+//! doing the job again writes anew. One that is read and written (the verdict) comes down into the staging
+//! block and is copied when the job has ended well, so that its input is never half overwritten.
+
+use chunk::{Arena, ColumnId, JobHeader, Layout, Rows};
+
+use super::{Offload, SegmentProgram};
+
+/// Bytes of the header of a job.
+pub(super) const HEADER_BYTES: usize = size_of::<JobHeader>();
+
+/// How a column travels.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Way {
+    /// Read only.
+    Up,
+    /// Read and written.
+    Both,
+    /// Written in some rows; the others keep what they have.
+    Some,
+    /// Written in all rows.
+    All,
+}
+
+impl Way {
+    pub(super) fn is_up(self) -> bool {
+        self != Way::All
+    }
+    pub(super) fn is_down(self) -> bool {
+        self != Way::Up
+    }
+    /// Whether the rows' own bytes may be overwritten before the job has ended.
+    pub(super) fn is_straight(self) -> bool {
+        matches!(self, Way::Some | Way::All)
+    }
+}
+
+/// Columns by how they travel, in the order in which they lie on the device.
+pub(super) fn order(layout: &Layout, segment: &SegmentProgram) -> Vec<(usize, Way)> {
+    let mut order: Vec<(usize, Way)> = (0..layout.columns().len())
+        .filter_map(|column| {
+            let id = ColumnId(column as u8);
+            let payload = segment.payload.is_some_and(|p| p.at == id || p.len == id);
+            match (segment.reads.contains(id) || payload, segment.writes.contains(id)) {
+                (true, false) => Some((column, Way::Up)),
+                (true, true) => Some((column, Way::Both)),
+                (false, true) if segment.fills.contains(id) => Some((column, Way::All)),
+                (false, true) => Some((column, Way::Some)),
+                (false, false) => None,
+            }
+        })
+        .collect();
+    order.sort_by_key(|(column, way)| (*way, *column));
+    order
+}
+
+/// Where the columns of one job lie.
+pub(super) struct Places {
+    pub(super) header: JobHeader,
+    /// Column, byte offset, way.
+    pub(super) columns: Vec<(usize, usize, Way)>,
+    /// End of what goes up.
+    pub(super) up_end: usize,
+    /// Start of what comes down.
+    pub(super) down: usize,
+    /// Start of what may come down straight.
+    pub(super) straight: usize,
+    pub(super) end: usize,
+}
+
+impl Places {
+    /// For a job of `rows` rows.
+    pub(super) fn new(layout: &Layout, order: &[(usize, Way)], rows: usize, version: u64) -> Self {
+        let mut header = layout.header(0, rows as u32, version);
+        let mut at = HEADER_BYTES;
+        let (mut up_end, mut down, mut straight) = (HEADER_BYTES, None, None);
+        let mut columns = Vec::with_capacity(order.len());
+        for &(column, way) in order {
+            header.offsets[column] = at as u32;
+            columns.push((column, at, way));
+            if way.is_down() {
+                down.get_or_insert(at);
+            }
+            if way.is_straight() {
+                straight.get_or_insert(at);
+            }
+            at += (layout.columns()[column].width * rows).next_multiple_of(64);
+            if way.is_up() {
+                up_end = at;
+            }
+        }
+        let (down, straight) = (down.unwrap_or(at), straight.unwrap_or(at));
+        Self { header, columns, up_end, down, straight, end: at }
+    }
+
+    pub(super) fn of(&self, column: usize) -> Option<usize> {
+        self.columns.iter().find(|(c, _, _)| *c == column).map(|(_, place, _)| *place)
+    }
+}
+
+/// A run of host bytes, and its place on the device.
+pub(super) type Run = (*mut [u8], usize);
+
+/// Adds `bytes` for place `at`, to the run before it where both follow on one another.
+pub(super) fn push_run(runs: &mut Vec<Run>, bytes: *mut [u8], at: usize) {
+    if let Some((last, place)) = runs.last_mut() {
+        let end = last.cast::<u8>().wrapping_add(last.len());
+        if end == bytes.cast::<u8>() && *place + last.len() == at {
+            *last = std::ptr::slice_from_raw_parts_mut(last.cast(), last.len() + bytes.len());
+            return;
+        }
+    }
+    runs.push((bytes, at));
+}
+
+/// Moves a job's rows to memory that no device knows of: a device that hangs may write its results into
+/// the old ones long after the job was done again. The old rows are never given back. Columns that the
+/// device may write are not taken along.
+pub(super) fn leave<J: Offload>(job: &mut J, order: &[(usize, Way)]) {
+    let written = |column| order.iter().any(|&(c, way)| c == column && way.is_straight());
+    job.parts(&mut |rows: &mut Rows| {
+        let layout = Layout::new(rows.layout().columns(), rows.reserved());
+        // An arena of as many rows has them.
+        let Some(mut own) = Arena::new(layout).reserve(rows.reserved()) else { return };
+        own.set_len(rows.len());
+        for column in (0..rows.layout().columns().len()).filter(|column| !written(*column)) {
+            own.column_bytes_mut(column).copy_from_slice(rows.column_bytes(column));
+        }
+        std::mem::forget(std::mem::replace(rows, own));
+    });
+}

@@ -1,0 +1,76 @@
+//! Host memory that a device copies from and to.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use crate::driver::Driver;
+
+const PAGE_BYTES: usize = 4096;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE_BYTES]);
+
+/// Whole pages of its own, locked for the device where its driver does that: copies from ordinary memory
+/// go through the library's own buffers, and the call may wait for them. Never moved, and left alone for
+/// good when the device hangs.
+#[derive(Default)]
+pub(super) struct Staging {
+    pages: Box<[Page]>,
+    is_registered: bool,
+}
+
+impl Staging {
+    /// Memory of at least `bytes`, zero, known to `driver`. `what` is for the log.
+    pub(super) fn new(driver: &mut dyn Driver, bytes: usize, what: &'static str) -> Self {
+        let mut made = Self {
+            pages: vec![Page([0; PAGE_BYTES]); bytes.div_ceil(PAGE_BYTES)].into(),
+            is_registered: false,
+        };
+        if bytes > 0 {
+            // SAFETY: the pages are not moved, and go when they are unregistered (`grow`) or their
+            // driver has ended; they are read and written under the rules of each copy.
+            let registered = unsafe { driver.register(made.bytes()) };
+            made.is_registered = is_taken(driver, what, registered);
+        }
+        made
+    }
+
+    /// At least `bytes`, their content anything. Nothing under way may use the memory.
+    pub(super) fn grow(&mut self, driver: &mut dyn Driver, bytes: usize, what: &'static str) {
+        if self.pages.len() * PAGE_BYTES >= bytes {
+            return;
+        }
+        if self.is_registered && driver.unregister(self.bytes().as_mut_ptr()).is_err() {
+            // Whatever the library still knows of it stays.
+            std::mem::forget(std::mem::take(self));
+        }
+        *self = Self::new(driver, bytes.next_power_of_two(), what);
+    }
+
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        let (ptr, len) = (self.pages.as_mut_ptr().cast::<u8>(), self.pages.len() * PAGE_BYTES);
+        // SAFETY: pages are bytes without gaps, and the borrow of `self` covers the slice.
+        unsafe { std::slice::from_raw_parts_mut(ptr, len) }
+    }
+}
+
+/// Whether memory was registered. Where the driver refuses, it is said what that costs, once for each `what`
+/// in the life of the process.
+pub(super) fn is_taken<T>(
+    driver: &dyn Driver,
+    what: &'static str,
+    registered: Result<T, crate::DeviceError>,
+) -> bool {
+    static TOLD: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let Err(error) = registered else { return true };
+    if !TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(what) {
+        return false;
+    }
+    tracing::warn!(
+        "{}: {what}: not page-locked ({error}); copies take the way through the driver's own \
+         buffers, about half as fast, and do not overlap with kernels",
+        driver.info().name
+    );
+    false
+}
