@@ -13,7 +13,7 @@ mod forms;
 mod forward;
 mod idle;
 mod limit;
-mod lookup_job;
+pub mod lookup_job;
 mod lpm;
 mod namespace;
 mod on_device;
@@ -28,6 +28,7 @@ mod tables;
 mod update;
 mod veth;
 
+pub use on_device::check_backend;
 pub use report::{Machine, Report, Row};
 
 use std::path::PathBuf;

@@ -15,19 +15,42 @@ use device::driver::{Arguments, Driver, Event, Kernel, Memory, Program, Queue, S
 use device::measure::{self, Costs};
 use device::{Backend, Device, probe};
 use kernels::{LpmColumns, Spec};
-use lookup::Key6;
 use lookup::fib::Fib;
 use lookup::versions::{Pin, versions};
+use lookup::{Key6, Prefix};
 
 use crate::lookup_job::{self, Kind, LookupJob};
 use crate::payload;
 use crate::tables::{self, Spread, keys4, keys6};
-use crate::{Args, Report, Row};
+use crate::{Args, Report, Row, What};
 
 /// Rows of the largest job.
 const ROWS: usize = 1 << 20;
 
+/// Jobs of as many rows that the kernels alone go through in turn: their keys, and the parts of the tables
+/// that they touch, are more than a device's caches hold.
+const BATCHES: usize = 16;
+
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Refuses a backend that a benchmark cannot measure.
+///
+/// # Errors
+/// What is accepted in its place.
+pub fn check_backend(args: &Args) -> Result<(), String> {
+    let (name, backend) = match &args.what {
+        What::Device { backend, .. } => ("device", *backend),
+        What::Update { backend: Some(backend), .. } => ("update", *backend),
+        _ => return Ok(()),
+    };
+    if matches!(backend, Backend::Cpu | Backend::Sim) {
+        return Err(format!(
+            "bench {name} --backend {backend}: there are no kernels to measure; \
+             expected auto, opencl, opencl:N, cuda or cuda:N"
+        ));
+    }
+    Ok(())
+}
 
 /// Opens the device that was asked for; `auto` takes a GPU, else the first OpenCL device there is.
 pub(crate) fn open(backend: Backend) -> Result<Box<dyn Driver>, String> {
@@ -81,7 +104,7 @@ pub(crate) fn run(args: &Args, backend: Backend, seconds: f64) -> Result<Report,
         ("jobs of 1,048,576 rows, 4 in flight", ROWS, 4, true),
     ] {
         let options = Options { slots, overlap, patience: PATIENCE, ..Options::default() };
-        let made = lookup_job::accelerator(open(backend)?, source(), rows, options);
+        let made = lookup_job::accelerator::<Pin<Fib>>(open(backend)?, source(), rows, options);
         let (device, arenas) = made.map_err(text)?;
         variants.push(Variant { name, rows, device, arenas, rates: [Vec::new(), Vec::new()] });
     }
@@ -112,7 +135,7 @@ pub(crate) fn run(args: &Args, backend: Backend, seconds: f64) -> Result<Report,
     }
     latency(&mut variants, &pin, &keys4, args.rounds, info.is_gpu, &mut report)?;
     drop(variants);
-    kernels_alone(args, backend, &pin, &source(), (&keys4, &keys6), &mut report)?;
+    kernels_alone(args, backend, &pin, &source(), (&prefixes4[..], &prefixes6[..]), &mut report)?;
     payload::run(args, backend, seconds, &mut report)?;
     Ok(report)
 }
@@ -225,81 +248,122 @@ fn latency(
     Ok(())
 }
 
-/// The kernels alone: keys and answers stay on the device.
+/// A batch of keys and its answers, on the device.
+struct Batch {
+    arena: Memory,
+    /// Byte offset of the answers.
+    result: usize,
+    first: usize,
+}
+
+/// The kernels alone: keys and answers stay on the device. The launches of a round go through all batches
+/// in turn, twice; the time is the device's own where its library measures it.
 fn kernels_alone(
     args: &Args,
     backend: Backend,
     pin: &Arc<Pin<Fib>>,
     source: &FibImages,
-    keys: (&[u32], &[Key6]),
+    prefixes: (&[Prefix<u32>], &[Prefix<u128>]),
     report: &mut Report,
 ) -> Result<(), String> {
-    const LAUNCHES: usize = 20;
     let mut device = open(backend)?;
     let driver = &mut *device;
     let is_gpu = driver.info().is_gpu;
     let kernels = driver.build(&lookup_job::program(), &["lpm4", "lpm6"]).map_err(text)?;
     let image = Image::send(driver, pin, source)?;
-    let layout = Layout::new(LpmColumns::COLUMNS, ROWS);
-    let arena = driver.allocate(layout.bytes()).map_err(text)?;
     let queue = driver.queue().map_err(text)?;
-    let header = layout.header(0, ROWS as u32, 1).to_bytes();
-    let column = |id: chunk::ColumnId| layout.offset(usize::from(id.0));
-    let keys4: Vec<u8> = keys.0.iter().flat_map(|key| key.to_ne_bytes()).collect();
-    let keys6: Vec<u8> = keys.1.iter().flatten().flat_map(|key| key.to_ne_bytes()).collect();
-    let parts = [
-        (&header[..], 0),
-        (&keys4[..], column(LpmColumns::DST4)),
-        (&keys6[..], column(LpmColumns::DST6)),
-    ];
-    device::upload_all(driver, queue, arena, &parts, PATIENCE).map_err(text)?;
-    let (mut rates, mut wanted) = ([Vec::new(), Vec::new()], vec![0; ROWS]);
-    for _ in 0..args.rounds.max(1) {
-        for (kind, rates) in rates.iter_mut().enumerate() {
+    let n = BATCHES * ROWS;
+    let keys4 = keys4(prefixes.0, n, Spread::Prefixes, 17);
+    let keys6 = keys6(prefixes.1, n, Spread::Prefixes, 18);
+    for (kind, name, aim) in [(0, "IPv4", 10_000.0), (1, "IPv6", 3_000.0)] {
+        let (column, width) =
+            if kind == 0 { (LpmColumns::DST4, 4) } else { (LpmColumns::DST6, 16) };
+        let layout = Layout::new(LpmColumns::COLUMNS, ROWS);
+        // Only the columns that the kernel touches.
+        let mut header = layout.header(0, ROWS as u32, 1);
+        let (key_at, result) = (128, 128 + width * ROWS);
+        header.offsets[usize::from(column.0)] = key_at as u32;
+        header.offsets[usize::from(LpmColumns::RESULT.0)] = result as u32;
+        let mut batches = Vec::new();
+        for first in (0..n).step_by(ROWS) {
+            let keys: Vec<u8> = match kind {
+                0 => keys4[first..][..ROWS].iter().flat_map(|key| key.to_ne_bytes()).collect(),
+                _ => {
+                    let words = keys6[first..][..ROWS].iter().flatten();
+                    words.flat_map(|word| word.to_ne_bytes()).collect()
+                }
+            };
+            let arena = driver.allocate(result + 4 * ROWS).map_err(text)?;
+            let parts = [(&header.to_bytes()[..], 0), (&keys[..], key_at)];
+            device::upload_all(driver, queue, arena, &parts, PATIENCE).map_err(text)?;
+            batches.push(Batch { arena, result, first });
+        }
+        let shape = Shape::of_rows(ROWS, 256);
+        let launch = |batch: &Batch| {
+            let arena = batch.arena;
             let arguments =
                 Arguments { arena, payload: arena, tables: image, state: arena, job: 0 };
-            let shape = Shape::of_rows(ROWS, 256);
-            timed(driver, queue, kernels[kind], shape, &arguments, 1)?;
-            let time = timed(driver, queue, kernels[kind], shape, &arguments, LAUNCHES)?;
-            rates.push((LAUNCHES * ROWS) as f64 / time.as_secs_f64() / 1e6);
-            let mut got = vec![0u8; 4 * ROWS];
-            let place = column(LpmColumns::RESULT);
-            device::download_all(driver, queue, arena, place, &mut got, PATIENCE).map_err(text)?;
-            if kind == 0 {
-                pin.lookup4(keys.0, &mut wanted)
-            } else {
-                pin.lookup6(keys.1, &mut wanted)
-            }
-            let got = got.chunks_exact(4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
-            if !got.eq(wanted.iter().copied()) {
-                return Err(format!("kernel {kind} alone gives other answers than the CPU"));
-            }
+            (kernels[kind], shape, arguments)
+        };
+        let twice: Vec<_> = batches.iter().chain(&batches).map(launch).collect();
+        timed(driver, queue, &twice[..BATCHES])?;
+        for batch in &batches {
+            check_batch(driver, queue, pin, batch, (kind, &keys4[..], &keys6[..]))?;
         }
-    }
-    for (name, rates, aim) in
-        [("IPv4", rates[0].clone(), 10_000.0), ("IPv6", rates[1].clone(), 3_000.0)]
-    {
+        let (mut rates, mut clock) = (Vec::new(), "");
+        for _ in 0..args.rounds.max(1) {
+            let (time, by) = timed(driver, queue, &twice)?;
+            clock = by;
+            rates.push((twice.len() * ROWS) as f64 / time.as_secs_f64() / 1e6);
+        }
+        for batch in &batches {
+            driver.free(batch.arena);
+        }
         let row = Row::new(format!("{name}, kernel alone"), "M/s", rates);
-        report.rows.push(if is_gpu { row.at_least(aim) } else { row });
+        let row = if is_gpu { row.at_least(aim) } else { row };
+        report.rows.push(row.note(format!("{n} keys in turn; {clock}")));
     }
     Ok(())
 }
 
-/// Time of `launches` launches, the last one's end included.
-pub(crate) fn timed(
+/// Compares a batch's answers with the CPU's.
+fn check_batch(
     driver: &mut dyn Driver,
     queue: Queue,
-    kernel: Kernel,
-    shape: Shape,
-    arguments: &Arguments,
-    launches: usize,
-) -> Result<Duration, String> {
+    pin: &Pin<Fib>,
+    batch: &Batch,
+    (kind, keys4, keys6): (usize, &[u32], &[Key6]),
+) -> Result<(), String> {
+    let mut wanted = vec![0; ROWS];
+    match kind {
+        0 => pin.lookup4(&keys4[batch.first..][..ROWS], &mut wanted),
+        _ => pin.lookup6(&keys6[batch.first..][..ROWS], &mut wanted),
+    }
+    let mut got = vec![0u8; 4 * ROWS];
+    device::download_all(driver, queue, batch.arena, batch.result, &mut got, PATIENCE)
+        .map_err(text)?;
+    let got = got.chunks_exact(4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
+    match got.eq(wanted.iter().copied()) {
+        true => Ok(()),
+        false => Err(format!("kernel {kind} alone gives other answers than the CPU")),
+    }
+}
+
+/// Time of launches, the last one's end included, and whose clock it is.
+fn timed(
+    driver: &mut dyn Driver,
+    queue: Queue,
+    launches: &[(Kernel, Shape, Arguments)],
+) -> Result<(Duration, &'static str), String> {
+    if let Some(time) = driver.timed(launches, PATIENCE).map_err(text)? {
+        return Ok((time, "by the device's events"));
+    }
     let begin = Instant::now();
-    for _ in 0..launches {
-        driver.launch(queue, kernel, shape, arguments).map_err(text)?;
+    for (kernel, shape, arguments) in launches {
+        driver.launch(queue, *kernel, *shape, arguments).map_err(text)?;
     }
     finish(driver, queue)?;
-    Ok(begin.elapsed())
+    Ok((begin.elapsed(), "by the host's clock"))
 }
 
 pub(crate) fn finish(driver: &mut dyn Driver, queue: Queue) -> Result<(), String> {

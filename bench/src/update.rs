@@ -70,7 +70,8 @@ impl Follower {
         let source = Box::new(FibImages(changes));
         let driver = crate::on_device::open(backend)?;
         let (device, arenas) =
-            lookup_job::accelerator(driver, source, LOAD_ROWS, options).map_err(text)?;
+            lookup_job::accelerator::<Pin<Fib>>(driver, source, LOAD_ROWS, options)
+                .map_err(text)?;
         let times = [Vec::new(), Vec::new()];
         Ok(Self { device, arenas, times, random: Random(9), mixed: 0 })
     }

@@ -59,6 +59,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Measure(args) => measure::run(&args),
         Command::Bench(args) => {
             let probes = bench::Probes { allocations: || ALLOCATOR.stats().allocations as u64 };
+            bench::check_backend(&args).map_err(Failure::usage)?;
             bench::run(&args, probes).map_err(Failure::other)
         }
         Command::Programs { pack } => programs::run(pack.as_deref()),
