@@ -243,6 +243,9 @@ pub(crate) struct LpmArgs {
     /// The table; one of one family leaves the other to `auto`
     #[arg(long, value_enum, default_value_t = Algorithm::Auto)]
     pub(crate) algorithm: Algorithm,
+    /// Where to look up: auto, cpu, opencl, opencl:N, cuda or cuda:N
+    #[arg(long, default_value = "cpu", value_name = "BACKEND")]
+    pub(crate) backend: Backend,
     /// Print the figures as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,12 +1,17 @@
 //! `shadeline lpm`: longest-prefix match from files, with the tables of the data path.
 
+mod device;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::device::Backend;
 use control::api::table::thousands;
+use control::config::{LogFormat, LogLevel};
 use flate2::bufread::MultiGzDecoder;
 use lookup::bspl::{Bspl, BsplBuilder};
 use lookup::dir24_8::{Dir24_8, Dir24_8Builder};
@@ -35,6 +40,8 @@ struct Table<K> {
     routes: usize,
     build: Duration,
     lookup: Lookup<K>,
+    /// The table itself, where kernels can read it.
+    image: Option<Arc<Blob>>,
 }
 
 #[derive(Serialize)]
@@ -53,6 +60,9 @@ struct Figures {
     problems: u64,
     ipv4: FamilyFigures,
     ipv6: FamilyFigures,
+    /// The device that looked up; none where it was the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     peak_memory_bytes: u64,
 }
 
@@ -70,17 +80,47 @@ pub(crate) fn run(args: &LpmArgs) -> Result<(), Failure> {
         Algorithm::Trie => trie(rib(&routes.v6)),
         _ => bspl(rib(&routes.v6))?,
     };
-    let (out4, time4) = lookup_all(&table4, &keys4);
-    let (out6, time6) = lookup_all(&table6, &keys6);
+    let looked = on_device(args, (&table4, &keys4[..]), (&table6, &keys6[..]))?;
+    let (device, (out4, time4), (out6, time6)) = match looked {
+        Some(looked) => (Some(looked.device), looked.v4, looked.v6),
+        None => (None, lookup_all(&table4, &keys4), lookup_all(&table6, &keys6)),
+    };
     write_results(args, &families, &out4, &out6, &routes)?;
     let figures = Figures {
         read_s: read.as_secs_f64(),
         problems: routes.problems.count,
         ipv4: figures(&table4, keys4.len(), time4),
         ipv6: figures(&table6, keys6.len(), time6),
+        device,
         peak_memory_bytes: peak_memory_bytes(),
     };
     print(&figures, args.json)
+}
+
+/// Looks up on the device that was asked for; `None` where the CPU does.
+fn on_device(
+    args: &LpmArgs,
+    (table4, keys4): (&Table<u32>, &[u32]),
+    (table6, keys6): (&Table<Key6>, &[Key6]),
+) -> Result<Option<device::Looked>, Failure> {
+    match args.backend {
+        Backend::Cpu => return Ok(None),
+        Backend::Sim => {
+            let expected = "expected auto, cpu, opencl, opencl:N, cuda or cuda:N";
+            return Err(Failure::usage(format!("lpm has no --backend sim: {expected}")));
+        }
+        Backend::Auto | Backend::OpenCl(_) | Backend::Cuda(_) => {}
+    }
+    let (Some(v4), Some(v6)) = (table4.image.clone(), table6.image.clone()) else {
+        if args.backend == Backend::Auto {
+            return Ok(None);
+        }
+        let algorithm = if table4.image.is_none() { table4.algorithm } else { table6.algorithm };
+        let problem = format!("--backend {}: --algorithm {algorithm}", args.backend);
+        return Err(Failure::usage(format!("{problem} {}", device::NO_FORM)));
+    };
+    crate::log::start(LogLevel::Warn, LogFormat::Text);
+    device::lookup_all(args.backend, device::Tables { v4, v6 }, keys4, keys6)
 }
 
 /// Says that lines of a routes file say what others said already.
@@ -195,7 +235,9 @@ fn table<K: 'static>(
     begin: Instant,
     lookup: fn(&Blob, &[K], &mut [NextHopId]),
 ) -> Table<K> {
+    let blob = Arc::new(blob);
     Table {
+        image: Some(blob.clone()),
         algorithm,
         bytes: blob.len_bytes(),
         routes,
@@ -211,6 +253,7 @@ where
     let begin = Instant::now();
     let trie = Trie::build(&routes);
     Table {
+        image: None,
         algorithm: "trie",
         bytes: trie.len_bytes(),
         routes: routes.len(),
@@ -277,6 +320,9 @@ fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
             thousands(f.lookups as u64),
             f.lookup_rate_mps,
         );
+    }
+    if let Some(device) = &figures.device {
+        println!("looked up on      {device}");
     }
     println!("peak memory       {} bytes", thousands(figures.peak_memory_bytes));
     Ok(())

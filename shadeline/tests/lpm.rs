@@ -345,3 +345,39 @@ fn comments_blank_lines_and_gzip_in_addresses() {
     ok(&command.arg("--addresses").arg(folder.join("addresses.gz")).output().unwrap());
     assert_eq!(results(&folder), ["a", "b", "-"]);
 }
+
+/// The same results from kernels, the device named in the figures; what has no kernels is refused.
+#[test]
+fn on_a_device() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let routes = scratch.write("routes", MIXED);
+    let addresses: Vec<String> = (0..3000u32)
+        .map(|i| match i % 3 {
+            0 => format!("2001:db8:{:x}::{i:x}", i % 7),
+            1 => format!("10.{}.{}.1", i % 256, i % 11),
+            _ => format!("{}.0.2.{}", i % 224, i % 256),
+        })
+        .collect();
+    let on = |options: &[&str]| lpm(&scratch, &routes, &addresses, options);
+    ok(&on(&[]));
+    let expected = results(&scratch);
+    assert_eq!(expected.len(), 3000);
+    let printed = ok(&on(&["--backend", "opencl", "--json"]));
+    assert_eq!(results(&scratch), expected);
+    let figures: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert!(figures["device"].as_str().is_some_and(|name| !name.is_empty()), "{figures}");
+
+    for (options, said) in [
+        (&["--backend", "opencl", "--algorithm", "trie"][..], "trie has no device form"),
+        (&["--backend", "sim"], "expected auto, cpu, opencl"),
+    ] {
+        let output = on(options);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && errors.contains(said), "{errors}");
+    }
+    let absent = on(&["--backend", "opencl:99"]);
+    assert_eq!(absent.status.code(), Some(1), "{absent:?}");
+}
