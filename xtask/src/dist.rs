@@ -84,7 +84,7 @@ pub(crate) fn build(root: &Path, report: &mut Report) -> bool {
 }
 
 /// Copies a program without the line tables, half of its size; whole where there is no `strip`.
-fn strip(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(crate) fn strip(from: &Path, to: &Path) -> std::io::Result<()> {
     let beside = to.with_extension("new");
     let mut strip = Command::new("strip");
     strip.arg("--strip-debug").arg("-o").arg(&beside).arg(from);

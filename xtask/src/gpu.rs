@@ -11,7 +11,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::json::Json;
-use crate::suites::Report;
+use crate::libtest::TestProgram;
+use crate::suites::{Report, cargo};
 use crate::{dist, tree};
 
 const RUNNER: &str = include_str!("gpu/run.sh");
@@ -19,7 +20,11 @@ const README: &str = include_str!("gpu/README.txt");
 /// What may be carried to such a machine.
 const KIT_BYTES_MAX: u64 = 60 << 20;
 const FULL_TABLE: &str = "../shared/data/bgp/bart-prefixes-v4v6.txt.gz";
-const RUN_LIMIT: Duration = Duration::from_secs(1200);
+const RUN_LIMIT: Duration = Duration::from_secs(1800);
+/// Test programs that go along: package, target, name in the kit. Kernels against their twins on the CPU;
+/// payload, state and failures in the engine; jobs of the accelerator. They compile by NVRTC.
+const PROOFS: [(&str, &str, &str); 3] =
+    [("kernels", "pocl", "kernels"), ("engine", "device", "stages"), ("device", "opencl", "jobs")];
 /// Opens an entry of the cache of compiled kernels; three numbers follow, the first the length of the key.
 const CACHE_MAGIC: &[u8] = b"shadeline kernel 1\n";
 
@@ -109,6 +114,11 @@ fn problems(text: &str, cases: usize) -> Vec<String> {
     if compared != cases || cases == 0 {
         problems.push(format!("{compared} of {cases} cases were compared"));
     }
+    for (_, _, proof) in PROOFS {
+        if !parts.iter().any(|p| name(p) == format!("proof {proof}")) {
+            problems.push(format!("proof {proof} did not run"));
+        }
+    }
     let failed = |part: &&Json| part.get("status").and_then(Json::number) != Some(0);
     for part in parts.iter().filter(failed) {
         let said = part.get("stderr").and_then(Json::text).unwrap_or_default();
@@ -149,7 +159,9 @@ fn pack(root: &Path, report: &mut Report) -> Option<PathBuf> {
         return None;
     }
     let kit = tree::target_dir(root).join("gpu-kit");
-    match fill(root, &kit).and_then(|()| folder_bytes(&kit)) {
+    let proofs = proofs(root, report)?;
+    let filled = fill(root, &kit).and_then(|()| fill_proofs(&proofs, &kit.join("proofs")));
+    match filled.and_then(|()| folder_bytes(&kit)) {
         Ok(bytes) if bytes <= KIT_BYTES_MAX => {
             println!("   {:.1} MiB", bytes as f64 / f64::from(1 << 20));
             report.counts.pass();
@@ -164,6 +176,35 @@ fn pack(root: &Path, report: &mut Report) -> Option<PathBuf> {
             None
         }
     }
+}
+
+/// The test programs of [`PROOFS`], built as the suites build them.
+fn proofs(root: &Path, report: &mut Report) -> Option<Vec<(&'static str, PathBuf)>> {
+    let mut build = cargo(root, &["test"]);
+    for (package, target, _) in PROOFS {
+        build.args(["-p", package, "--test", target]);
+    }
+    let built = report.test_programs(&mut build, |_| true);
+    let mut found = Vec::new();
+    for (package, target, name) in PROOFS {
+        let of = |p: &&TestProgram| p.target == target && p.dir.rsplit('/').next() == Some(package);
+        match built.iter().find(of) {
+            Some(program) => found.push((name, PathBuf::from(&program.executable))),
+            None => {
+                report.counts.fail(format!("{package}/{target} was not built"));
+                return None;
+            }
+        }
+    }
+    Some(found)
+}
+
+fn fill_proofs(proofs: &[(&str, PathBuf)], folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    for (name, program) in proofs {
+        dist::strip(program, &folder.join(name))?;
+    }
+    Ok(())
 }
 
 fn fill(root: &Path, kit: &Path) -> io::Result<()> {
@@ -347,6 +388,13 @@ mod tests {
         fs::write(kit.join("commit"), "abc").unwrap();
         fs::write(kit.join("shadeline"), FAKE).unwrap();
         fs::set_permissions(kit.join("shadeline"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir_all(kit.join("proofs")).unwrap();
+        for (name, status) in [("kernels", 0), ("stages", 101)] {
+            let proof = kit.join("proofs").join(name);
+            let text = format!("#!/bin/sh\necho \"on $SHADELINE_TEST_BACKEND\"; exit {status}\n");
+            fs::write(&proof, text).unwrap();
+            fs::set_permissions(proof, fs::Permissions::from_mode(0o755)).unwrap();
+        }
         let names = ["one", "two", "three", "four", "five", "six", "seven"];
         for name in names {
             fs::create_dir_all(kit.join("cases").join(name)).unwrap();
@@ -358,7 +406,7 @@ mod tests {
         let output = Command::new("sh").arg(kit.join("run.sh")).env("SHORT", "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("5 of 11 parts passed"), "{said}");
+        assert!(said.contains("6 of 13 parts passed"), "{said}");
         assert!(said.contains("bench/results/Fake_1-20"), "{said}");
 
         let text = fs::read_to_string(kit.join("out/result.json")).unwrap();
@@ -378,6 +426,8 @@ mod tests {
             ("case five", 1),
             ("case six", 1),
             ("case seven", 0),
+            ("proof kernels", 0),
+            ("proof stages", 101),
             ("bench_device", 3),
             ("bench_update", 0),
         ] {
@@ -387,9 +437,10 @@ mod tests {
             assert_eq!(json.get(name).and_then(Json::text), Some(expected), "{name}");
         }
         let all = problems(&text, names.len());
-        assert_eq!(all.len(), 7, "six parts failed and one gave no JSON: {all:#?}");
+        assert_eq!(all.len(), 9, "seven parts failed, one gave no JSON, one is missing: {all:#?}");
+        assert!(text.contains("on cuda"), "{text}");
         assert!(all.iter().any(|p| p.contains("no \"such\" device\there")), "{all:#?}");
-        assert_eq!(problems(&text, 8).len(), 8, "a case is missing");
+        assert_eq!(problems(&text, 8).len(), 10, "a case is missing");
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl Report {
     }
 
     /// Builds test programs and returns those that this suite wants.
-    fn test_programs(
+    pub(crate) fn test_programs(
         &mut self,
         cargo: &mut Command,
         wanted: impl Fn(&TestProgram) -> bool,

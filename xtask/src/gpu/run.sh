@@ -155,6 +155,20 @@ while read -r case_name wanted arguments; do
     # shellcheck disable=SC2086
     [ -z "$case_name" ] || differ "$case_name" "$wanted" $arguments </dev/null
 done <"$kit/cases/list"
+# The test programs of kernels and stages, on this device.
+for proof in "$kit"/proofs/*; do
+    [ -x "$proof" ] || continue
+    name=${proof##*/}
+    # Of the jobs' program only what is not of OpenCL alone.
+    [ "$name" = jobs ] && only=accelerator:: || only=
+    log=$out/parts/proof-$name
+    begun=$(date +%s)
+    # shellcheck disable=SC2086
+    (cd "$out" && SHADELINE_TEST_BACKEND=$backend timeout -k 10 "$limit" \
+        "$proof" $only --show-output) >"$log.out" 2>"$log.err"
+    status=$?
+    note "proof $name" "$status" $(($(date +%s) - begun)) "$log.out" "$log.err" "proofs/$name $only"
+done
 # shellcheck disable=SC2086
 part bench_device bench device --json --backend "$backend" $device
 # shellcheck disable=SC2086
