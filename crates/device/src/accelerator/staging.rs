@@ -69,7 +69,7 @@ pub(super) fn is_taken<T>(
     }
     tracing::warn!(
         "{}: {what}: not page-locked ({error}); copies take the way through the driver's own \
-         buffers, about half as fast, and do not overlap with kernels",
+         buffers, slower, and may not overlap with kernels",
         driver.info().name
     );
     false
