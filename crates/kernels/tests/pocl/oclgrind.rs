@@ -97,6 +97,7 @@ fn under_oclgrind(test: &str, bug: &str) -> Option<(String, String)> {
         .arg(std::env::current_exe().expect("this program"))
         .args(["--exact", test, "--nocapture"])
         .env("OPENCL_DYLIB_PATH", library)
+        .env_remove("SHADELINE_TEST_BACKEND")
         .env(BUG, bug)
         .output()
         .expect("oclgrind starts");
