@@ -149,8 +149,8 @@ pub trait Driver: Send {
     /// Enqueues a copy of `bytes` to `at` bytes into `to`.
     ///
     /// # Safety
-    /// The bytes stay where they are and as they are until an event enqueued after this is done (or the
-    /// driver is dropped).
+    /// The bytes stay where they are and as they are until an event enqueued after this is done, or the
+    /// driver is dropped without having been abandoned.
     ///
     /// # Errors
     /// [`DeviceError::Copy`]; a range beyond `to`.
@@ -165,8 +165,8 @@ pub trait Driver: Send {
     /// Enqueues a copy from `at` bytes into `from`.
     ///
     /// # Safety
-    /// The bytes at `to` are nobody else's until an event enqueued after this is done (or the driver is
-    /// dropped).
+    /// The bytes at `to` are nobody else's until an event enqueued after this is done, or the driver is
+    /// dropped without having been abandoned.
     ///
     /// # Errors
     /// As [`Driver::upload`].
