@@ -144,3 +144,18 @@ fn a_device_that_fails_is_named_and_fails_the_command() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("FAILED: ") && text.contains("at most 8 work items"), "{text}");
 }
+
+#[test]
+fn benches_of_kernels_refuse_what_has_none() {
+    for (bench, backend) in
+        [("device", "cpu"), ("device", "sim"), ("update", "cpu"), ("update", "sim")]
+    {
+        let output = Command::new(env!("CARGO_BIN_EXE_shadeline"))
+            .args(["bench", bench, "--backend", backend])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{bench} {backend}: {errors}");
+        assert!(errors.contains("expected auto, opencl, opencl:N, cuda or cuda:N"), "{errors}");
+    }
+}
