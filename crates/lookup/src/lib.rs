@@ -31,8 +31,11 @@ pub mod blob;
 pub mod bspl;
 pub mod dir24_8;
 pub mod fib;
+pub mod mtrie6;
+pub mod poptrie;
 pub mod rib;
 pub mod routes;
+mod shadow;
 pub mod trie;
 pub mod versions;
 

@@ -30,12 +30,14 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod builder;
+mod forms;
 mod layout;
 mod lookup;
 mod table;
 mod tree;
 
 pub use builder::BsplBuilder;
+pub use forms::State;
 
 use crate::{Address, Blob, Key6, Lpm, NextHopId, Prefix};
 use layout::*;
