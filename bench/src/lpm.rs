@@ -1,19 +1,24 @@
 //! `bench lpm4` and `bench lpm6`: lookups by themselves, beside DPDK's `rte_fib` and `rte_fib6`.
 //!
-//! Table, keys, burst and page size are the same on both sides, and so is the width of a next hop;
-//! both count the time that their thread ran. Passes over the keys alternate: ours, the peer's,
-//! ours, and so on. The peer uses the quickest of its lookup functions, found anew for each load.
-//! Every pass's sum of answers must be equal, a hash over all answers in order too, and a sample is
-//! looked up in the plain trie.
+//! Every table in every form. Table, keys, burst and page size are the same on both sides, and so is the
+//! width of a next hop; both count the time that their thread ran. In each round every form and the peer
+//! pass once over the keys, one after the other. The peer uses the quickest of its lookup functions, found
+//! anew for each load. Every pass's sum of answers must be equal, a hash over all answers in order too, and
+//! a sample is looked up in the plain trie.
+//!
+//! A row's name is `SET: FORM`, so that a chart takes the rows of a set and of one unit as its bars.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
 use std::hint::black_box;
 use std::io;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use lookup::bspl::{Bspl, BsplBuilder};
-use lookup::dir24_8::{Dir24_8, Dir24_8Builder, Limits};
+use lookup::dir24_8::{self, Dir24_8, Dir24_8Builder};
+use lookup::mtrie6::{self, Mtrie6, Mtrie6Builder};
+use lookup::poptrie::{self, Poptrie, PoptrieBuilder};
 use lookup::rib::Rib;
 use lookup::trie::Trie;
 use lookup::{Address, Blob, Key6, Lpm, NextHopId, Prefix};
@@ -27,8 +32,8 @@ use crate::{Args, Report, Row};
 /// Keys of one call, ours and the peer's.
 const BURST: usize = 256;
 
-/// Passes over the keys in a round, each followed by one of the peer's.
-const PASSES: usize = 4;
+/// The same where packets come few at a time.
+const SMALL_BURSTS: [usize; 2] = [32, 64];
 
 /// Keys that the plain trie looks up, and those whose lookups wait for one another.
 const SAMPLE: usize = 1 << 17;
@@ -36,26 +41,62 @@ const SAMPLE: usize = 1 << 17;
 /// Routes of PacketShader's IPv6 table (§6.2.2).
 const RANDOM_ROUTES: usize = 200_000;
 
+/// Next hops of a large router's table: some hundred neighbours.
+const NEXT_HOPS: usize = 200;
+
 const RANDOM_NOTE: &str = "24 bits decide nearly every answer: one read for rte_fib6";
 
 const SPREADS: [(&str, Spread); 2] =
-    [("inside prefixes", Spread::Prefixes), ("uniform", Spread::Uniform)];
+    [("addresses inside prefixes", Spread::Prefixes), ("uniform", Spread::Uniform)];
 
 /// One load on one table.
 struct Case<'a, K> {
     name: String,
     keys: &'a [K],
     family: Family,
-    /// What ours over the peer's should come to, and what one should know about that.
-    aim: (f64, &'static str),
+    /// Rows of how many times as fast one form is as another.
+    ratios: Vec<Ratio>,
 }
 
-/// Our ways to an answer: `one` is a single lookup, `plain` the twin's.
-struct Ours<T, F, G> {
+/// One form's rate over another's, or over the peer's (`under` is empty).
+#[derive(Clone)]
+struct Ratio {
+    over: &'static str,
+    under: &'static str,
+    aim: Option<f64>,
+    note: &'static str,
+}
+
+type Lookup<'a, K> = Box<dyn Fn(&[K], &mut [NextHopId]) + Sync + 'a>;
+type One<'a, K> = Box<dyn Fn(K) -> NextHopId + 'a>;
+
+/// A way to the answers of a batch.
+struct Form<'a, K> {
     name: &'static str,
-    table: T,
-    one: F,
-    plain: G,
+    lookup: Lookup<'a, K>,
+    /// Measured on small bursts and by two threads too.
+    main: bool,
+}
+
+fn form<'a, K>(
+    name: &'static str,
+    lookup: impl Fn(&[K], &mut [NextHopId]) + Sync + 'a,
+) -> Form<'a, K> {
+    Form { name, lookup: Box::new(lookup), main: false }
+}
+
+impl<K> Form<'_, K> {
+    fn main(mut self) -> Self {
+        self.main = true;
+        self
+    }
+}
+
+/// Our ways to an answer: batches, single lookups by table, and the twin's.
+struct Ours<'a, K> {
+    forms: Vec<Form<'a, K>>,
+    ones: Vec<(&'static str, One<'a, K>)>,
+    plain: One<'a, K>,
 }
 
 /// The peer, or why there is none.
@@ -64,38 +105,81 @@ struct Rival {
     peer: Result<Peer, String>,
 }
 
+fn against(over: &'static str, under: &'static str, aim: Option<f64>) -> Ratio {
+    Ratio { over, under, aim, note: "" }
+}
+
 pub(crate) fn run4(args: &Args, keys: usize) -> Result<Report, String> {
     let routes = tables::routes(&args.routes)?.v4;
     let prefixes: Vec<_> = routes.iter().map(|(prefix, _)| *prefix).collect();
     if prefixes.is_empty() || keys == 0 {
         return Err("nothing to look up: IPv4 prefixes and keys are needed".into());
     }
-    let data = format!("{} IPv4 routes, {keys} addresses, {BURST} a call", routes.len());
+    let data = format!(
+        "{} IPv4 routes, to {NEXT_HOPS} next hops, and again each to its own; {keys} addresses, {BURST} a \
+         call unless said otherwise",
+        routes.len()
+    );
     let mut report = Report::new("lpm4", data);
-    let mut rival =
-        Rival::start("rte_fib", 2000, |peer| peer.load4(routes.iter().copied(), 1 << 15));
-    let (trie, blob) = {
+    let mut random = Random(5);
+    let few = prefixes.iter().map(|p| (*p, 1 + random.below(NEXT_HOPS) as NextHopId)).collect();
+    let tables: [(_, Vec<_>); 2] =
+        [("full table", few), ("full table, a next hop for each route", routes)];
+    for (table_name, routes) in tables {
+        let mut rival =
+            Rival::start("rte_fib", 2000, |peer| peer.load4(routes.iter().copied(), 1 << 15));
         let rib: Rib<u32> = routes.into_iter().collect();
-        (Trie::build(&rib), Dir24_8Builder::build(rib, Limits::default()).map_err(text)?.1)
-    };
-    let table = Dir24_8::new(&blob).ok_or("the table cannot be viewed")?;
-    for (name, spread) in SPREADS {
-        let memory = on_huge_pages(&keys4(&prefixes, keys, spread, 42), |key| [*key])?;
-        let keys = &memory.words()[..keys];
-        let aim = (0.9, "the aim is level: 1.0");
-        let case = Case { name: name.into(), keys, family: Family::V4, aim };
-        if let Ok(peer) = &mut rival.peer {
-            peer.keys4(keys).map_err(text)?;
+        let trie = Trie::build(&rib);
+        let (_, dir) =
+            Dir24_8Builder::build(rib.clone(), dir24_8::Limits::default()).map_err(text)?;
+        let (_, pop) = PoptrieBuilder::build(rib, poptrie::Limits::default()).map_err(text)?;
+        let small = [dir.on_small_pages().map_err(text)?, pop.on_small_pages().map_err(text)?];
+        let none = "the table cannot be viewed";
+        let dir24_8 = Dir24_8::new(&dir).ok_or(none)?;
+        let poptrie = Poptrie::new(&pop).ok_or(none)?;
+        let small_dir = Dir24_8::new(&small[0]).ok_or(none)?;
+        let small_pop = Poptrie::new(&small[1]).ok_or(none)?;
+        for (name, spread) in SPREADS {
+            let memory = on_huge_pages(&keys4(&prefixes, keys, spread, 42), |key| [*key])?;
+            let aim = if spread == Spread::Uniform { 1.7 } else { 1.3 };
+            let ratios = vec![
+                against("poptrie", "", Some(aim)),
+                against("dir24_8", "", Some(0.9)),
+                against("poptrie", "poptrie, plain", None),
+                against("poptrie, switched 32", "poptrie, plain", None),
+            ];
+            let case = Case {
+                name: format!("{table_name}, {name}"),
+                keys: &memory.words()[..keys],
+                family: Family::V4,
+                ratios,
+            };
+            if let Ok(peer) = &mut rival.peer {
+                peer.keys4(case.keys).map_err(text)?;
+            }
+            let ours = Ours {
+                forms: vec![
+                    form("poptrie", move |k, o| poptrie.lookup(k, o)).main(),
+                    form("poptrie, plain", move |k, o| poptrie.lookup_plain(k, o)).main(),
+                    form("poptrie, switched 32", move |k, o| poptrie.lookup_switched::<32>(k, o)),
+                    form("poptrie, machine 32", move |k, o| poptrie.lookup_machine::<32>(k, o)),
+                    form("poptrie, group 64", move |k, o| poptrie.lookup_grouped::<64>(k, o)),
+                    form("dir24_8", move |k, o| dir24_8.lookup(k, o)).main(),
+                    form("dir24_8, plain", move |k, o| dir24_8.lookup_scalar(k, o)),
+                    form("poptrie, 4 KB pages", move |k, o| small_pop.lookup(k, o)),
+                    form("dir24_8, 4 KB pages", move |k, o| small_dir.lookup(k, o)),
+                ],
+                ones: vec![
+                    ("poptrie", Box::new(move |key| poptrie.lookup_one(key))),
+                    ("dir24_8", Box::new(move |key| dir24_8.lookup_one(key))),
+                ],
+                plain: Box::new(|key| trie.lookup_one(key)),
+            };
+            measure(&case, &ours, args.rounds, &mut rival, &mut report)?;
         }
-        let ours = Ours {
-            name: "dir24_8",
-            table,
-            one: |key| table.lookup_one(key),
-            plain: |key| trie.lookup_one(key),
-        };
-        measure(&case, &ours, args.rounds, &mut rival, &mut report)?;
+        let blobs = [("poptrie", &pop), ("dir24_8", &dir)];
+        memory(table_name, &blobs, &trie, &mut rival, &mut report)?;
     }
-    memory("table", &blob, &trie, &mut rival, &mut report)?;
     Ok(report)
 }
 
@@ -106,134 +190,223 @@ pub(crate) fn run6(args: &Args, keys: usize) -> Result<Report, String> {
     }
     let data = format!(
         "{RANDOM_ROUTES} random routes of lengths 1 to 128 (PacketShader §6.2.2), {} IPv6 routes of \
-         the full table; {keys} addresses, {BURST} a call",
+         the full table; {keys} addresses, {BURST} a call unless said otherwise",
         full.len()
     );
     let mut report = Report::new("lpm6", data);
-    let random = (random_routes(RANDOM_ROUTES), 7 << 18, (0.8, ""));
-    let full = (full, 1 << 18, (0.4, "a later structure is to do better"));
-    for (table_name, (routes, groups, aim)) in [("random", random), ("full table", full)] {
+    let random = (random_routes(RANDOM_ROUTES), 7 << 18);
+    let full = (full, 1 << 18);
+    for (table_name, (routes, groups)) in
+        [("200,000 random prefixes", random), ("full table", full)]
+    {
+        let random = table_name != "full table";
         let mut rival =
             Rival::start("rte_fib6", 6000, |peer| peer.load6(routes.iter().copied(), groups));
         let prefixes: Vec<_> = routes.iter().map(|(prefix, _)| *prefix).collect();
-        let (trie, blob) = {
-            let rib: Rib<u128> = routes.into_iter().collect();
-            (Trie::build(&rib), BsplBuilder::build(rib).map_err(text)?.1)
-        };
-        let table = Bspl::new(&blob).ok_or("the table cannot be viewed")?;
+        let rib: Rib<u128> = routes.into_iter().collect();
+        let trie = Trie::build(&rib);
+        let (_, bspl_blob) = BsplBuilder::build(rib.clone()).map_err(text)?;
+        let (_, trie_blob) = Mtrie6Builder::build(rib, mtrie6::Limits::default()).map_err(text)?;
+        let small =
+            [bspl_blob.on_small_pages().map_err(text)?, trie_blob.on_small_pages().map_err(text)?];
+        let none = "the table cannot be viewed";
+        let bspl = Bspl::new(&bspl_blob).ok_or(none)?;
+        let mtrie6 = Mtrie6::new(&trie_blob).ok_or(none)?;
+        let small_bspl = Bspl::new(&small[0]).ok_or(none)?;
+        let small_trie = Mtrie6::new(&small[1]).ok_or(none)?;
         for (name, spread) in SPREADS {
-            let (keys, aim) = match (table_name, spread) {
+            let inside = spread == Spread::Prefixes;
+            let keys = match (random, inside) {
                 // Where routes are all over the address space, so are the addresses.
-                ("random", Spread::Uniform) => (anywhere6(keys, 42), (aim.0, RANDOM_NOTE)),
-                _ => (keys6(&prefixes, keys, spread, 42), aim),
+                (true, false) => anywhere6(keys, 42),
+                _ => keys6(&prefixes, keys, spread, 42),
             };
             let memory = on_huge_pages(&keys, words_of)?;
-            let keys: &[Key6] = &memory.words64().as_chunks().0[..keys.len()];
-            let case =
-                Case { name: format!("{table_name}, {name}"), keys, family: Family::V6, aim };
+            let aims = match (random, inside) {
+                (true, true) => [Some(3.0), Some(3.5), Some(2.0)],
+                (false, true) => [Some(2.5), Some(3.2), None],
+                _ => [None; 3],
+            };
+            let mut ratios = vec![
+                against("mtrie6", "", aims[0]),
+                against("mtrie6", "mtrie6, plain", aims[1]),
+                against("mtrie6, switched 32", "mtrie6, plain", None),
+                against("bspl, switched 32", "bspl, plain", aims[2]),
+                against("bspl", "", None),
+            ];
+            if random && !inside {
+                ratios.iter_mut().filter(|r| r.under.is_empty()).for_each(|r| r.note = RANDOM_NOTE);
+            }
+            let case = Case {
+                name: format!("{table_name}, {name}"),
+                keys: &memory.words64().as_chunks().0[..keys.len()],
+                family: Family::V6,
+                ratios,
+            };
             if let Ok(peer) = &mut rival.peer {
-                peer.keys6(keys).map_err(text)?;
+                peer.keys6(case.keys).map_err(text)?;
             }
             let ours = Ours {
-                name: "bspl",
-                table,
-                one: |key| table.lookup_one(key),
-                plain: |key| trie.lookup_one(key),
+                forms: vec![
+                    form("mtrie6", move |k, o| mtrie6.lookup(k, o)).main(),
+                    form("mtrie6, plain", move |k, o| mtrie6.lookup_plain(k, o)).main(),
+                    form("mtrie6, switched 32", move |k, o| mtrie6.lookup_switched::<32>(k, o))
+                        .main(),
+                    form("mtrie6, machine 32", move |k, o| mtrie6.lookup_machine::<32>(k, o))
+                        .main(),
+                    form("mtrie6, group 64", move |k, o| mtrie6.lookup_grouped::<64>(k, o)),
+                    form("bspl", move |k, o| bspl.lookup(k, o)).main(),
+                    form("bspl, plain", move |k, o| bspl.lookup_plain(k, o)),
+                    form("bspl, switched 32", move |k, o| bspl.lookup_switched::<32>(k, o)),
+                    form("bspl, machine 32", move |k, o| bspl.lookup_machine::<32>(k, o)),
+                    form("bspl, portable batch", move |k, o| bspl.lookup_scalar(k, o)),
+                    form("mtrie6, 4 KB pages", move |k, o| small_trie.lookup(k, o)),
+                    form("bspl, 4 KB pages", move |k, o| small_bspl.lookup(k, o)),
+                ],
+                ones: vec![
+                    ("mtrie6", Box::new(move |key| mtrie6.lookup_one(key))),
+                    ("bspl", Box::new(move |key| bspl.lookup_one(key))),
+                ],
+                plain: Box::new(|key| trie.lookup_one(key)),
             };
             measure(&case, &ours, args.rounds, &mut rival, &mut report)?;
         }
-        memory(table_name, &blob, &trie, &mut rival, &mut report)?;
+        let blobs = [("mtrie6", &trie_blob), ("bspl", &bspl_blob)];
+        memory(table_name, &blobs, &trie, &mut rival, &mut report)?;
     }
     Ok(report)
 }
 
 /// Runs one load on all tables, in turn, and checks what they answer.
-fn measure<K, T, F, G>(
+fn measure<K: Copy + Debug + Sync>(
     case: &Case<'_, K>,
-    ours: &Ours<T, F, G>,
+    ours: &Ours<'_, K>,
     rounds: usize,
     rival: &mut Rival,
     report: &mut Report,
-) -> Result<(), String>
-where
-    K: Copy + Debug,
-    T: Lpm<K>,
-    F: Fn(K) -> NextHopId,
-    G: Fn(K) -> NextHopId,
-{
-    let Case { name, keys, family, aim } = case;
+) -> Result<(), String> {
+    let Case { name, keys, family, ratios } = case;
     let variant = rival.quickest(*family)?;
     let step = keys.len().div_ceil(SAMPLE);
     let sample: Vec<K> = keys.iter().copied().step_by(step).collect();
     check(case, ours, step, rival, report)?;
 
-    let (mut mine, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut plain, mut waits) = (Vec::new(), Vec::new());
+    let mut figures = Figures::default();
+    let mega = |lookups: usize, seconds: f64| lookups as f64 / seconds / 1e6;
     for _ in 0..rounds.max(1) {
-        let (mut our_seconds, mut peer_seconds) = (0.0, 0.0);
-        for _ in 0..PASSES {
-            let our = pass(keys, &ours.table);
-            our_seconds += our.seconds;
+        let mut sums = Vec::new();
+        for form in &ours.forms {
+            let round = pass(keys, &form.lookup, BURST);
+            figures.add(form.name, mega(keys.len(), round.seconds));
+            sums.push((form.name, round.sum));
+        }
+        if let Ok(peer) = &mut rival.peer {
+            let round = peer.round(*family, BURST).map_err(text)?;
+            figures.add(rival.name, mega(keys.len(), round.seconds));
+            sums.push((rival.name, round.sum));
+        }
+        if let Some(other) = sums.iter().find(|(_, sum)| *sum != sums[0].1) {
+            let sums = format!("{:?} and {other:?}", sums[0]);
+            report.wrong.push(format!("{name}: the sums of all answers differ: {sums}"));
+        }
+        for burst in SMALL_BURSTS {
+            for form in ours.forms.iter().filter(|form| form.main) {
+                let round = pass(keys, &form.lookup, burst);
+                let row = format!("{}, bursts of {burst}", form.name);
+                figures.add(&row, mega(keys.len(), round.seconds));
+            }
             if let Ok(peer) = &mut rival.peer {
-                let other = peer.round(*family, BURST).map_err(text)?;
-                peer_seconds += other.seconds;
-                if our.sum != other.sum {
-                    let sums = format!("{} and {}", our.sum, other.sum);
-                    report.wrong.push(format!("{name}: the sums of all answers differ: {sums}"));
-                }
+                let round = peer.round(*family, burst).map_err(text)?;
+                let row = format!("{}, bursts of {burst}", rival.name);
+                figures.add(&row, mega(keys.len(), round.seconds));
             }
         }
-        let lookups = (keys.len() * PASSES) as f64;
-        mine.push(lookups / our_seconds / 1e6);
-        if rival.peer.is_ok() {
-            theirs.push(lookups / peer_seconds / 1e6);
-            ratios.push(peer_seconds / our_seconds);
+        for form in ours.forms.iter().filter(|form| form.main) {
+            let row = format!("{}, two threads", form.name);
+            figures.add(&row, mega(keys.len(), two_threads(keys, &form.lookup)));
         }
         let begin = thread_seconds();
         black_box(sample.iter().fold(0, |sum: u32, key| sum.wrapping_add((ours.plain)(*key))));
-        plain.push(sample.len() as f64 / (thread_seconds() - begin) / 1e6);
-        waits.push(dependent(&sample, &ours.one) / sample.len() as f64 * 1e9);
-    }
-
-    let rate = |of: &str, figures| Row::new(format!("{name}: {of}"), "M/s", figures);
-    let row = rate(ours.name, mine);
-    match &rival.peer {
-        Err(why) => report.rows.push(row.note(why.clone())),
-        Ok(peer) => {
-            let note = format!("{}, {variant}", peer.version());
-            let ratio = Row::new(format!("{name}: {}/{}", ours.name, rival.name), "ratio", ratios);
-            let rows =
-                [row, rate(rival.name, theirs).note(note), ratio.at_least(aim.0).note(aim.1)];
-            report.rows.extend(rows);
+        figures.add("trie", mega(sample.len(), thread_seconds() - begin));
+        for (of, one) in &ours.ones {
+            let row = format!("{of}, one after another");
+            figures.add(&row, dependent(&sample, one) / sample.len() as f64 * 1e9);
         }
     }
-    let waits = Row::new(format!("{name}: {}, one after another", ours.name), "ns", waits);
-    report.rows.push(waits.note("each lookup waits for the answer of the one before"));
-    report.rows.push(rate("trie", plain).note(format!("{} of the addresses", sample.len())));
+
+    for (of, figures) in &figures.0 {
+        let waits = of.ends_with("one after another");
+        let unit = if waits { "ns" } else { "M/s" };
+        let note = match &rival.peer {
+            Ok(peer) if of.starts_with(rival.name) => format!("{}, {variant}", peer.version()),
+            Err(why) if *of == ours.forms[0].name => why.clone(),
+            _ if waits => "each lookup waits for the answer of the one before".into(),
+            _ if of == "trie" => format!("{} of the addresses", sample.len()),
+            _ if of.ends_with("two threads") => "both together, by the clock on the wall".into(),
+            _ => String::new(),
+        };
+        report.rows.push(Row::new(format!("{name}: {of}"), unit, figures.clone()).note(note));
+    }
+    for ratio in ratios {
+        let under = if ratio.under.is_empty() { rival.name } else { ratio.under };
+        let (Some(over), Some(below)) = (figures.get(ratio.over), figures.get(under)) else {
+            continue; // no peer
+        };
+        let rounds = over.iter().zip(below).map(|(over, below)| over / below).collect();
+        let row = Row::new(format!("{name}: {} / {under}", ratio.over), "ratio", rounds);
+        let row = row.note(ratio.note);
+        report.rows.push(match ratio.aim {
+            Some(aim) => row.at_least(aim),
+            None => row,
+        });
+    }
     Ok(())
 }
 
-/// Compares all answers with the peer's, and every `step`th with the trie's.
-fn check<K, T, F, G>(
+/// Figures by row, in the order in which rows came up; one a round.
+#[derive(Default)]
+struct Figures(Vec<(String, Vec<f64>)>);
+
+impl Figures {
+    fn add(&mut self, row: &str, figure: f64) {
+        match self.0.iter_mut().find(|(name, _)| name == row) {
+            Some((_, figures)) => figures.push(figure),
+            None => self.0.push((row.to_owned(), vec![figure])),
+        }
+    }
+
+    fn get(&self, row: &str) -> Option<&[f64]> {
+        self.0.iter().find(|(name, _)| name == row).map(|(_, figures)| figures.as_slice())
+    }
+}
+
+/// Compares all answers of all forms, the peer's with them, and every `step`th with the trie's.
+fn check<K: Copy + Debug>(
     case: &Case<'_, K>,
-    ours: &Ours<T, F, G>,
+    ours: &Ours<'_, K>,
     step: usize,
     rival: &mut Rival,
     report: &mut Report,
-) -> Result<(), String>
-where
-    K: Copy + Debug,
-    T: Lpm<K>,
-    F: Fn(K) -> NextHopId,
-    G: Fn(K) -> NextHopId,
-{
-    let mut answers = vec![0; case.keys.len()];
-    ours.table.lookup(case.keys, &mut answers);
-    for (key, answer) in case.keys.iter().zip(&answers).step_by(step) {
-        let (one, plain) = ((ours.one)(*key), (ours.plain)(*key));
-        if *answer != plain || one != plain {
+) -> Result<(), String> {
+    let mut first = vec![0; case.keys.len()];
+    let mut answers = first.clone();
+    for (number, form) in ours.forms.iter().enumerate() {
+        answers.fill(0xdead_beef);
+        for (keys, out) in case.keys.chunks(BURST).zip(answers.chunks_mut(BURST)) {
+            (form.lookup)(keys, out);
+        }
+        if number == 0 {
+            first.copy_from_slice(&answers);
+        } else if first != answers {
+            report.wrong.push(format!("{}: {} answers otherwise", case.name, form.name));
+        }
+    }
+    for (key, answer) in case.keys.iter().zip(&first).step_by(step) {
+        let plain = (ours.plain)(*key);
+        let ones: Vec<_> = ours.ones.iter().map(|(_, one)| one(*key)).collect();
+        if *answer != plain || ones.iter().any(|one| *one != plain) {
             report.wrong.push(format!(
-                "{}: address {key:x?} gives {answer}, by itself {one}, in the trie {plain}",
+                "{}: address {key:x?} gives {answer}, by itself {ones:?}, in the trie {plain}",
                 case.name
             ));
             break;
@@ -241,7 +414,7 @@ where
     }
     if let Ok(peer) = &mut rival.peer {
         let theirs = peer.check(case.family).map_err(text)?;
-        if theirs != hash(answers) {
+        if theirs != hash(first) {
             report.wrong.push(format!("{}: {} answers otherwise", case.name, rival.name));
         }
     }
@@ -251,7 +424,7 @@ where
 /// Memory of the tables, and whether they lie on huge pages.
 fn memory<A: Address>(
     name: &str,
-    blob: &Blob,
+    blobs: &[(&str, &Blob)],
     trie: &Trie<A>,
     rival: &mut Rival,
     report: &mut Report,
@@ -259,7 +432,9 @@ fn memory<A: Address>(
     let mib = |bytes: u64| vec![bytes as f64 / f64::from(1 << 20)];
     let mut row =
         |of: &str, bytes| report.rows.push(Row::new(format!("{name}: {of}"), "MiB", mib(bytes)));
-    row("memory", blob.len_bytes() as u64);
+    for (of, blob) in blobs {
+        row(&format!("memory of {of}"), blob.len_bytes() as u64);
+    }
     row("memory of the trie", trie.len_bytes() as u64);
     row("on huge pages in this process", huge_bytes());
     if let Ok(peer) = &mut rival.peer {
@@ -320,20 +495,32 @@ fn binary() -> Option<PathBuf> {
 }
 
 /// One pass over the keys.
-fn pass<K>(keys: &[K], table: &impl Lpm<K>) -> Round {
+fn pass<K>(keys: &[K], lookup: &Lookup<'_, K>, burst: usize) -> Round {
     let mut out = [0; BURST];
     let mut sum = 0_u64;
     let begin = thread_seconds();
-    for keys in keys.chunks(BURST) {
+    for keys in keys.chunks(burst) {
         let out = &mut out[..keys.len()];
-        table.lookup(keys, out);
+        lookup(keys, out);
         sum = out.iter().fold(sum, |sum, next_hop| sum.wrapping_add(u64::from(*next_hop)));
     }
     Round { seconds: thread_seconds() - begin, sum: black_box(sum) }
 }
 
+/// Seconds on the wall that two threads take, each over its half of the keys.
+fn two_threads<K: Sync>(keys: &[K], lookup: &Lookup<'_, K>) -> f64 {
+    let (left, right) = keys.split_at(keys.len() / 2);
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| pass(right, lookup, BURST));
+        black_box(pass(left, lookup, BURST));
+        drop(other.join());
+    });
+    begin.elapsed().as_secs_f64()
+}
+
 /// Seconds that lookups take of which each waits for the answer before it.
-fn dependent<K: Copy>(keys: &[K], one: &impl Fn(K) -> NextHopId) -> f64 {
+fn dependent<K: Copy>(keys: &[K], one: &One<'_, K>) -> f64 {
     let nothing = black_box(0); // the compiler does not know that the answers change no index
     let mut answer = 0;
     let begin = thread_seconds();
@@ -403,18 +590,6 @@ fn text(error: impl Display) -> String {
 mod tests {
     use super::*;
 
-    /// A table that is wrong about one address.
-    struct Liar<'a>(Bspl<'a>, Key6);
-
-    impl Lpm<Key6> for Liar<'_> {
-        fn lookup(&self, keys: &[Key6], out: &mut [NextHopId]) {
-            self.0.lookup(keys, out);
-            for (key, out) in keys.iter().zip(out) {
-                *out += u32::from(*key == self.1);
-            }
-        }
-    }
-
     fn without_peer() -> Rival {
         Rival { name: "rte_fib6", peer: Err("none".into()) }
     }
@@ -427,19 +602,38 @@ mod tests {
         let (_, blob) = BsplBuilder::build(rib).unwrap();
         let bspl = Bspl::new(&blob).unwrap();
         let keys = keys6(&prefixes, 3000, Spread::Prefixes, 1);
-        let case = Case { name: "toy".into(), keys: &keys, family: Family::V6, aim: (0.8, "") };
-        for (lie, wrong) in [([1, 1], 0), (keys[700], 1)] {
+        let ratios = vec![against("plain", "bspl", Some(0.1)), against("bspl", "", None)];
+        let case = Case { name: "toy".into(), keys: &keys, family: Family::V6, ratios };
+        // A form that is wrong about one address, or about none that is asked.
+        for (lie, wrong) in [([1, 1], false), (keys[700], true)] {
             let ours = Ours {
-                name: "bspl",
-                table: Liar(bspl, lie),
-                one: |key| bspl.lookup_one(key),
-                plain: |key| trie.lookup_one(key),
+                forms: vec![
+                    form("bspl", move |k, o| bspl.lookup(k, o)).main(),
+                    form("plain", move |keys, out| {
+                        bspl.lookup_plain(keys, out);
+                        for (key, out) in keys.iter().zip(out) {
+                            *out += u32::from(*key == lie);
+                        }
+                    }),
+                ],
+                ones: vec![("bspl", Box::new(move |key| bspl.lookup_one(key)))],
+                plain: Box::new(|key| trie.lookup_one(key)),
             };
             let mut report = Report::new("toy", "data");
             measure(&case, &ours, 2, &mut without_peer(), &mut report).unwrap();
-            assert_eq!(report.wrong.len(), wrong, "{:?}", report.wrong);
+            assert_eq!(!report.wrong.is_empty(), wrong, "{:?}", report.wrong);
             let names: Vec<_> = report.rows.iter().map(|row| row.name.as_str()).collect();
-            assert_eq!(names, ["toy: bspl", "toy: bspl, one after another", "toy: trie"]);
+            let expected = [
+                "toy: bspl",
+                "toy: plain",
+                "toy: bspl, bursts of 32",
+                "toy: bspl, bursts of 64",
+                "toy: bspl, two threads",
+                "toy: trie",
+                "toy: bspl, one after another",
+                "toy: plain / bspl",
+            ];
+            assert_eq!(names, expected);
             assert!(report.rows.iter().all(|row| row.rounds.len() == 2 && row.median > 0.0));
             assert_eq!(report.rows[0].note, "none");
         }

@@ -253,13 +253,17 @@ pub(crate) struct LpmArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Algorithm {
-    /// The quickest for each family
+    /// The quickest for each family and number of routes
     Auto,
     /// DIR-24-8 (IPv4)
     #[value(name = "dir24-8")]
     Dir24_8,
+    /// Poptrie, compressed (IPv4)
+    Poptrie,
     /// Binary search on prefix lengths (IPv6)
     Bspl,
+    /// Multibit trie with buckets (IPv6)
+    Mtrie6,
     /// The plain trie (both families)
     Trie,
 }

@@ -15,6 +15,8 @@ use control::config::{LogFormat, LogLevel};
 use flate2::bufread::MultiGzDecoder;
 use lookup::bspl::{Bspl, BsplBuilder};
 use lookup::dir24_8::{Dir24_8, Dir24_8Builder};
+use lookup::mtrie6::{Mtrie6, Mtrie6Builder};
+use lookup::poptrie::{Poptrie, PoptrieBuilder};
 use lookup::rib::Rib;
 use lookup::routes::{RoutesFile, parse_address, read_file};
 use lookup::trie::Trie;
@@ -74,11 +76,14 @@ pub(crate) fn run(args: &LpmArgs) -> Result<(), Failure> {
     let (keys4, keys6, families) = read_addresses(args)?;
     let table4 = match args.algorithm {
         Algorithm::Trie => trie(rib(&routes.v4)),
-        _ => dir24_8(rib(&routes.v4))?,
+        Algorithm::Dir24_8 => dir24_8(rib(&routes.v4))?,
+        // `auto`: the full table included, its answers come from nearer caches.
+        _ => poptrie(rib(&routes.v4))?,
     };
     let table6 = match args.algorithm {
         Algorithm::Trie => trie(rib(&routes.v6)),
-        _ => bspl(rib(&routes.v6))?,
+        Algorithm::Bspl => bspl(rib(&routes.v6))?,
+        _ => mtrie6(rib(&routes.v6))?,
     };
     let looked = on_device(args, (&table4, &keys4[..]), (&table6, &keys6[..]))?;
     let (device, (out4, time4), (out6, time6)) = match looked {
@@ -214,6 +219,26 @@ fn dir24_8(routes: Rib<u32>) -> Result<Table<u32>, Failure> {
     let limits = lookup::dir24_8::Limits::default();
     let (_, blob) = Dir24_8Builder::build(routes, limits).map_err(Failure::other)?;
     Ok(table("dir24-8", n, blob, begin, |blob, keys, out| match Dir24_8::new(blob) {
+        Some(table) => table.lookup(keys, out),
+        None => out.fill(lookup::NO_ROUTE),
+    }))
+}
+
+fn poptrie(routes: Rib<u32>) -> Result<Table<u32>, Failure> {
+    let (n, begin) = (routes.len(), Instant::now());
+    let limits = lookup::poptrie::Limits::default();
+    let (_, blob) = PoptrieBuilder::build(routes, limits).map_err(Failure::other)?;
+    Ok(table("poptrie", n, blob, begin, |blob, keys, out| match Poptrie::new(blob) {
+        Some(table) => table.lookup(keys, out),
+        None => out.fill(lookup::NO_ROUTE),
+    }))
+}
+
+fn mtrie6(routes: Rib<u128>) -> Result<Table<Key6>, Failure> {
+    let (n, begin) = (routes.len(), Instant::now());
+    let limits = lookup::mtrie6::Limits::default();
+    let (_, blob) = Mtrie6Builder::build(routes, limits).map_err(Failure::other)?;
+    Ok(table("mtrie6", n, blob, begin, |blob, keys, out| match Mtrie6::new(blob) {
         Some(table) => table.lookup(keys, out),
         None => out.fill(lookup::NO_ROUTE),
     }))

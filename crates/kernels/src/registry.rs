@@ -52,6 +52,7 @@ pub fn info(kernel: &str) -> Option<&'static KernelInfo> {
 }
 
 const LPM: &str = include_str!("c/lpm.h");
+const TRIES: &str = include_str!("c/tries.h");
 const HASH: &str = include_str!("c/hash.h");
 const DECODE: &str = include_str!("c/decode.h");
 const SCAN: &str = include_str!("c/scan.h");
@@ -81,6 +82,16 @@ pub const ALL: &[KernelFile] = &[
         kernels: &[
             kernel("lpm4", &["dst4", "result"], 256),
             kernel("lpm6", &["dst6", "result"], 256),
+        ],
+    },
+    KernelFile {
+        name: "tries",
+        columns: LpmColumns::COLUMNS,
+        text: include_str!("c/tries.k"),
+        headers: &[LPM, TRIES],
+        kernels: &[
+            kernel("poptrie", &["dst4", "result"], 256),
+            kernel("mtrie6", &["dst6", "result"], 256),
         ],
     },
     KernelFile {

@@ -34,7 +34,11 @@ fn main() -> Result<()> {
         None => None,
     };
     let mut random = Random(42);
+    let quick = std::env::args().nth(2).unwrap_or_default();
     for few in [true, false] {
+        if !["", "quick3"].contains(&quick.as_str()) {
+            continue;
+        }
         let routes: Vec<_> = file
             .v4
             .iter()
@@ -113,6 +117,7 @@ fn main() -> Result<()> {
             let forms: Vec<Form<'_, Key6>> = vec![
                 ("bspl", Box::new(|k, o| bspl.lookup(k, o))),
                 ("bspl plain", Box::new(|k, o| bspl.lookup_plain(k, o))),
+                ("bspl machine 32", Box::new(|k, o| bspl.lookup_machine::<32>(k, o))),
                 ("bspl switched 32", Box::new(|k, o| bspl.lookup_switched::<32>(k, o))),
                 ("bspl scalar batch", Box::new(|k, o| bspl.lookup_scalar(k, o))),
                 ("mtrie6", Box::new(|k, o| trie.lookup(k, o))),

@@ -1,10 +1,12 @@
-//! The Internet's table: both tables against the trie, and a run of updates against a fresh build.
+//! The Internet's table: all tables against the trie, and a run of updates against a fresh build.
 
 mod common;
 
 use common::{Random, around4, around6, ask, edges, shared};
 use lookup::bspl::{Bspl, BsplBuilder};
 use lookup::dir24_8::{Dir24_8, Dir24_8Builder, Limits};
+use lookup::mtrie6::{self, Mtrie6, Mtrie6Builder};
+use lookup::poptrie::{self, Poptrie, PoptrieBuilder};
 use lookup::rib::Rib;
 use lookup::routes::{self, RoutesFile};
 use lookup::trie::Trie;
@@ -133,6 +135,185 @@ fn ipv6() {
             assert!(ask(&view, &addrs) == ask(&fresh, &addrs));
         },
     );
+}
+
+/// Poptrie with a next hop for each route (answers of 32 bits) and with few (16 bits).
+#[test]
+fn ipv4_compressed() {
+    let Some(file) = full_table() else { return };
+    for (next_hops, megabytes) in [(u32::MAX, 10), (200, 8)] {
+        let routes: Vec<_> = file.v4.iter().map(|(p, id)| (*p, 1 + id % next_hops)).collect();
+        let rib: Rib<u32> = routes.iter().copied().collect();
+        let trie = Trie::build(&rib);
+        let (builder, blob) = PoptrieBuilder::build(rib, poptrie::Limits::default()).unwrap();
+        assert!(blob.len_bytes() < megabytes * 1_000_000, "{}", blob.len_bytes());
+        let view = Poptrie::new(&blob).unwrap();
+        let mut addrs = edges(routes.iter().map(|r| r.0), around4);
+        let mut random = Random(5);
+        addrs.extend((0..500_000).map(|_| random.next() as u32));
+        let answers = ask(&view, &addrs);
+        assert!(answers == ask(&trie, &addrs));
+        let mut out = vec![0; addrs.len()];
+        let forms: [(&str, &dyn Fn(&[u32], &mut [u32])); 4] = [
+            ("plain", &|k, o| view.lookup_plain(k, o)),
+            ("switched", &|k, o| view.lookup_switched::<32>(k, o)),
+            ("machine", &|k, o| view.lookup_machine::<32>(k, o)),
+            ("group", &|k, o| view.lookup_grouped::<64>(k, o)),
+        ];
+        for (name, form) in forms {
+            out.fill(0xdead_beef);
+            form(&addrs, &mut out);
+            assert!(out == answers, "{name}");
+        }
+
+        let state = std::cell::RefCell::new((builder, blob));
+        update_run(
+            &routes,
+            |random| random.next() as u32,
+            |prefix, next_hop| {
+                let (builder, blob) = &mut *state.borrow_mut();
+                let mut patches = Vec::new();
+                match next_hop {
+                    Some(next_hop) => drop(builder.insert(prefix, next_hop, &mut patches).unwrap()),
+                    None => drop(builder.remove(prefix, &mut patches)),
+                }
+                blob.apply(&patches);
+            },
+            |rib, touched| {
+                let (builder, blob) = &*state.borrow();
+                assert!(builder.rib().iter().eq(rib.iter()));
+                let trie = Trie::build(rib);
+                let mut addrs = edges(touched.iter().copied(), around4);
+                addrs.extend((0..=u32::MAX).step_by(1009));
+                assert!(ask(&Poptrie::new(blob).unwrap(), &addrs) == ask(&trie, &addrs));
+            },
+        );
+    }
+}
+
+#[test]
+fn ipv6_multibit_trie() {
+    let Some(file) = full_table() else { return };
+    let rib: Rib<u128> = file.v6.iter().copied().collect();
+    let trie = Trie::build(&rib);
+    let (builder, blob) = Mtrie6Builder::build(rib, mtrie6::Limits::default()).unwrap();
+    assert!(blob.len_bytes() < 250_000_000, "{}", blob.len_bytes());
+    let view = Mtrie6::new(&blob).unwrap();
+    let mut random = Random(5);
+    let mut addrs = edges(file.v6.iter().map(|r| r.0), around6);
+    addrs.extend((0..500_000).map(|_| {
+        let prefix = file.v6[random.below(file.v6.len())].0;
+        prefix.addr() | random.next128() & !u128::MAX.truncate(prefix.len())
+    }));
+    addrs.extend((0..100_000).map(|_| random.next128()));
+    let answers = ask(&view, &addrs);
+    assert!(answers == ask(&trie, &addrs));
+    let keys: Vec<_> = addrs.iter().map(|addr| addr.to_key()).collect();
+    let mut out = vec![0; keys.len()];
+    let forms: [(&str, &dyn Fn(&[lookup::Key6], &mut [u32])); 4] = [
+        ("plain", &|k, o| view.lookup_plain(k, o)),
+        ("switched", &|k, o| view.lookup_switched::<32>(k, o)),
+        ("machine", &|k, o| view.lookup_machine::<32>(k, o)),
+        ("group", &|k, o| view.lookup_grouped::<64>(k, o)),
+    ];
+    for (name, form) in forms {
+        out.fill(0xdead_beef);
+        form(&keys, &mut out);
+        assert!(out == answers, "{name}");
+    }
+
+    let state = std::cell::RefCell::new((builder, blob));
+    update_run(
+        &file.v6,
+        |random| random.next128() >> 3 | 1 << 125,
+        |prefix, next_hop| {
+            let (builder, blob) = &mut *state.borrow_mut();
+            let mut patches = Vec::new();
+            match next_hop {
+                Some(next_hop) => drop(builder.insert(prefix, next_hop, &mut patches).unwrap()),
+                None => drop(builder.remove(prefix, &mut patches)),
+            }
+            blob.apply(&patches);
+        },
+        |rib, touched| {
+            let (builder, blob) = &*state.borrow();
+            assert!(builder.rib().iter().eq(rib.iter()));
+            let trie = Trie::build(rib);
+            let mut addrs = edges(touched.iter().copied(), around6);
+            addrs.extend(edges(rib.iter().map(|r| r.0), around6));
+            assert!(ask(&Mtrie6::new(blob).unwrap(), &addrs) == ask(&trie, &addrs));
+        },
+    );
+}
+
+/// As the test below, for the tries of both families: next hops of a version are its number or that of the
+/// routes that come and go.
+#[test]
+fn lookups_in_tries_while_another_thread_changes_them() {
+    let mut random = Random(21);
+    let four: Vec<Prefix<u32>> = (0..4000)
+        .map(|_| Prefix::masked(10 << 24 | random.next() as u32 >> 8, 12 + random.below(21) as u8))
+        .collect();
+    let six: Vec<Prefix<u128>> = (0..4000)
+        .map(|_| {
+            let addr = 0x2a00_u128 << 112 | u128::from(random.next() >> 16) << 64;
+            Prefix::masked(addr, 20 + random.below(50) as u8)
+        })
+        .collect();
+    let rib4 = four.iter().map(|prefix| (*prefix, 1)).collect();
+    let rib6 = six.iter().map(|prefix| (*prefix, 1)).collect();
+    let (mut builder4, blob4) = PoptrieBuilder::build(rib4, poptrie::Limits::default()).unwrap();
+    let (mut builder6, blob6) = Mtrie6Builder::build(rib6, mtrie6::Limits::default()).unwrap();
+    let (mut writer4, reader4) = versions::<Blob>(blob4);
+    let (mut writer6, reader6) = versions::<Blob>(blob6);
+    let keys4 = edges(four.iter().copied(), around4);
+    let keys6: Vec<_> =
+        edges(six.iter().copied(), around6).into_iter().map(|addr| addr.to_key()).collect();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let running = || !stop.load(std::sync::atomic::Ordering::Relaxed);
+        scope.spawn(move || {
+            let mut out = vec![0; keys4.len()];
+            while running() {
+                let pin = reader4.pin();
+                Poptrie::new(&pin).unwrap().lookup(&keys4, &mut out);
+                let all = pin.version() as u32 + 1;
+                assert!(out.iter().all(|answer| [0, 1, all].contains(answer)));
+                let mut inside = keys4.iter().zip(&out).filter(|(key, _)| **key >> 24 == 10);
+                assert!(all == 1 || inside.all(|(_, answer)| *answer != 0));
+            }
+        });
+        scope.spawn(move || {
+            let mut out = vec![0; keys6.len()];
+            while running() {
+                let pin = reader6.pin();
+                Mtrie6::new(&pin).unwrap().lookup(&keys6, &mut out);
+                let all = pin.version() as u32 + 1;
+                assert!(out.iter().all(|answer| [0, 1, all].contains(answer)));
+                let mut inside = keys6.iter().zip(&out).filter(|(key, _)| key[0] >> 48 == 0x2a00);
+                assert!(all == 1 || inside.all(|(_, answer)| *answer != 0));
+            }
+        });
+        for version in 1..=200_u32 {
+            let (mut patches4, mut patches6) = (Vec::new(), Vec::new());
+            let all4 = "10.0.0.0/8".parse().unwrap();
+            let all6 = "2a00::/16".parse().unwrap();
+            builder4.insert(all4, version + 1, &mut patches4).unwrap();
+            builder6.insert(all6, version + 1, &mut patches6).unwrap();
+            for _ in 0..20 {
+                let (four, six) = (four[random.below(four.len())], six[random.below(six.len())]);
+                if builder4.remove(four, &mut patches4).is_none() {
+                    builder4.insert(four, 1, &mut patches4).unwrap();
+                }
+                if builder6.remove(six, &mut patches6).is_none() {
+                    builder6.insert(six, 1, &mut patches6).unwrap();
+                }
+            }
+            assert_eq!(writer4.publish(patches4), u64::from(version));
+            assert_eq!(writer6.publish(patches6), u64::from(version));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
 }
 
 /// While routes change, a reader sees for each address the answer before or the answer after.

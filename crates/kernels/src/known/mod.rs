@@ -14,6 +14,7 @@
 mod packets;
 mod schedule;
 mod tables;
+mod tries;
 
 use chunk::ColumnDesc;
 
@@ -79,6 +80,7 @@ pub struct Expected {
 pub fn all(group_items: u32) -> Vec<Known> {
     let mut all = vec![empty()];
     all.extend(tables::all());
+    all.extend(tries::all());
     all.extend(packets::all());
     all.extend(schedule::all(group_items));
     for known in &mut all {

@@ -12,3 +12,4 @@ mod payload;
 mod rewrite;
 mod route;
 mod schedule;
+mod tries;

@@ -8,7 +8,8 @@ use interleave::{Machine, Memory, map_direct, map_switched, prefetch, run_machin
 
 use super::Bspl;
 use super::layout::*;
-use crate::{Address, Key6, NextHopId, Prefix};
+use super::lookup::{Lane, aim, step_narrow, step_wide};
+use crate::{Key6, NextHopId};
 
 /// The search: the cell, then bucket after bucket.
 #[inline(always)]
@@ -18,64 +19,49 @@ fn find<'t, M: Memory + 't>(
     key: &'t Key6,
 ) -> impl Future<Output = NextHopId> + 't {
     async move {
-        let mut state = State::NEW;
-        let mut place: &[u64] = &table.cells[(key[0] >> 48) as usize];
+        let mut state = State::of(*key);
+        let mut place = &table.cells[(key[0] >> 48) as usize][..];
         loop {
             memory.touch(place).await;
             match table.advance(*key, &mut state) {
                 Some(line) => place = line,
-                None => return table.or_default(state.best),
+                None => return table.or_default(state.0.best),
             }
         }
     }
 }
 
-/// What a search keeps between two reads.
+/// What a search keeps between two reads; the length of its probe is 0 before the cell is read.
 #[derive(Debug, Clone, Copy)]
-pub struct State {
-    /// What to try when the probe under way misses.
-    rope: u64,
-    bucket: u32,
-    best: NextHopId,
-    /// The length of the probe under way; 0: the cell is to be read.
-    len: u8,
-}
+pub struct State(Lane);
 
 impl State {
-    const NEW: Self = Self { rope: 0, bucket: 0, best: 0, len: 0 };
+    #[inline(always)]
+    fn of(key: Key6) -> Self {
+        Self(Lane::of(key))
+    }
 }
 
 impl<'a> Bspl<'a> {
-    /// Reads what the state is about; the line that comes next.
+    /// Reads what the state is about; the line that comes next. No branch depends on hit or miss.
     #[inline(always)]
     fn advance(&self, key: Key6, state: &mut State) -> Option<&'a Line> {
-        let addr = u128::from_key(key);
-        if state.len == 0 {
+        let lane = &mut state.0;
+        let rope = if lane.len == 0 {
             let cell = &self.cells[(key[0] >> 48) as usize];
-            state.best = cell[1] as NextHopId;
-            state.rope = cell_rope(cell, key[0]);
+            lane.best = cell[1] as NextHopId;
+            cell_rope(cell, key[0])
+        } else if is_wide(lane.len as u8) {
+            step_wide(self, lane)
         } else {
-            let prefix = Prefix::masked(addr, state.len);
-            let wide = is_wide(state.len);
-            let lines = if wide { self.wide } else { self.narrow };
-            let line = &lines[state.bucket as usize];
-            if let Some(index) = find_in(line, prefix) {
-                state.rope = line[rope_word(wide, index)];
-                let best = best_in(line, index);
-                state.best = if best == 0 { state.best } else { best };
-            } else if overflow(line) != 0 {
-                state.bucket = next_bucket(state.bucket, lines.len() as u32);
-                return Some(&lines[state.bucket as usize]);
-            }
+            step_narrow(self, lane)
+        };
+        aim(self, lane, rope);
+        match lane.len as u8 {
+            0 => None,
+            len if is_wide(len) => self.wide.get(lane.bucket as usize),
+            _ => self.narrow.get(lane.bucket as usize),
         }
-        state.len = state.rope as u8;
-        state.rope >>= 8;
-        if state.len == 0 {
-            return None;
-        }
-        state.bucket = self.shape.bucket(Prefix::masked(addr, state.len));
-        let lines = if is_wide(state.len) { self.wide } else { self.narrow };
-        Some(&lines[state.bucket as usize])
     }
 
     #[inline(always)]
@@ -107,7 +93,7 @@ impl Machine for Bspl<'_> {
     #[inline(always)]
     fn begin(&self, key: &Key6) -> State {
         prefetch(&self.cells[(key[0] >> 48) as usize]);
-        State::NEW
+        State::of(*key)
     }
 
     #[inline(always)]
@@ -117,7 +103,7 @@ impl Machine for Bspl<'_> {
                 prefetch(line);
                 core::task::Poll::Pending
             }
-            None => core::task::Poll::Ready(self.or_default(state.best)),
+            None => core::task::Poll::Ready(self.or_default(state.0.best)),
         }
     }
 }

@@ -9,15 +9,23 @@ use crate::{Key6, NextHopId};
 const LANES: usize = 64;
 
 /// A search between two steps.
-#[derive(Clone, Copy, Default)]
-struct Lane {
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lane {
     key: Key6,
     cut: Key6, // the key of the probe on its way
     rope: u64, // what to try when it misses
-    bucket: u32,
-    len: u32,
-    best: NextHopId,
+    pub(super) bucket: u32,
+    pub(super) len: u32, // 0: none
+    pub(super) best: NextHopId,
     index: u32, // in the batch
+}
+
+impl Lane {
+    /// A search that has read nothing.
+    #[inline(always)]
+    pub(super) fn of(key: Key6) -> Self {
+        Self { key, ..Self::default() }
+    }
 }
 
 /// Lane numbers, appended without a branch.
@@ -91,6 +99,21 @@ pub(super) fn batch(table: &Bspl<'_>, keys: &[Key6], out: &mut [NextHopId]) {
     }
 }
 
+/// The next probe of a rope: what it looks for and where. Of an empty rope, anything, with the length 0.
+#[inline(always)]
+pub(super) fn aim(table: &Bspl<'_>, lane: &mut Lane, rope: u64) {
+    let len = rope as u8;
+    lane.rope = rope >> 8;
+    lane.len = len.into();
+    if is_wide(len) {
+        lane.cut = wide_key(lane.key, len);
+        lane.bucket = table.shape.wide_bucket(lane.cut[0], lane.cut[1], len);
+    } else {
+        lane.cut[0] = narrow_key(lane.key[0], len);
+        lane.bucket = table.shape.narrow_bucket(lane.cut[0]);
+    }
+}
+
 /// Sends the lane to its next probe, or out.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
@@ -105,18 +128,13 @@ fn advance(
     out: &mut [NextHopId],
 ) {
     let len = rope as u8;
-    lane.rope = rope >> 8;
-    lane.len = len.into();
+    aim(table, lane, rope);
     let answer = if lane.best == 0 { table.default } else { lane.best };
     out[lane.index as usize] = answer; // overwritten while the search lasts
     if is_wide(len) {
-        lane.cut = wide_key(lane.key, len);
-        lane.bucket = table.shape.wide_bucket(lane.cut[0], lane.cut[1], len);
         prefetch(&table.wide[lane.bucket as usize]);
     } else {
         // An ended search asks for a line that nobody needs: cheaper than a branch.
-        lane.cut[0] = narrow_key(lane.key[0], len);
-        lane.bucket = table.shape.narrow_bucket(lane.cut[0]);
         prefetch(&table.narrow[lane.bucket as usize]);
     }
     narrow.push_if(len != 0 && !is_wide(len), id);
@@ -126,7 +144,7 @@ fn advance(
 
 /// The rope after a probe.
 #[inline(always)]
-fn step_narrow(table: &Bspl<'_>, lane: &mut Lane) -> u64 {
+pub(super) fn step_narrow(table: &Bspl<'_>, lane: &mut Lane) -> u64 {
     let key = lane.cut[0];
     let mut line = &table.narrow[lane.bucket as usize];
     let (mut one, mut two) = (line[1] == key, line[2] == key);
@@ -145,7 +163,7 @@ fn step_narrow(table: &Bspl<'_>, lane: &mut Lane) -> u64 {
 }
 
 #[inline(always)]
-fn step_wide(table: &Bspl<'_>, lane: &mut Lane) -> u64 {
+pub(super) fn step_wide(table: &Bspl<'_>, lane: &mut Lane) -> u64 {
     let cut = lane.cut;
     let matches = |line: &Line, i: usize| {
         (line[2 * i] ^ cut[0])

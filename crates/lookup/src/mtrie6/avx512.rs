@@ -2,7 +2,7 @@
 //!
 //! All addresses of a block are asked at the root; those whose cell names a node or a bucket go to lists.
 //! Then the nodes' list is worked off, sixteen at a time, until no node is left; then the buckets, one
-//! compare each, whose lines are on their way meanwhile. No branch depends on what one cell holds.
+//! compare each. All lines of a stage are asked for before the first of them is read. No branch depends on what one cell holds.
 
 use std::arch::x86_64::*;
 
@@ -11,21 +11,21 @@ use super::layout::*;
 use crate::arch::prefetch_at;
 use crate::{Key6, NextHopId};
 
-/// Addresses of a block: enough for full vectors in the last stages.
+/// Addresses of a block: enough for full vectors in the last stages, and their lines fit into the first
+/// cache together.
 const BLOCK: usize = 256;
 
-/// How many buckets ahead their lines are asked for.
-const AHEAD: usize = 16;
+type Numbers = [u32; BLOCK + 16];
 
-/// Numbers of addresses in the block, with their cells; the first `len` places are in use, and a vector
-/// fits behind them.
-struct List {
-    index: [u32; BLOCK + 16],
-    cell: [u32; BLOCK + 16],
+/// Buckets to be read: numbers of addresses in the block and the cells that name the buckets; the first `len`
+/// places are in use, and a vector fits behind them.
+struct Buckets {
+    index: Numbers,
+    cell: Numbers,
     len: usize,
 }
 
-impl List {
+impl Buckets {
     const NONE: Self = Self { index: [0; BLOCK + 16], cell: [0; BLOCK + 16], len: 0 };
 
     /// Appends the lanes in `mask`.
@@ -36,16 +36,32 @@ impl List {
         store(&mut self.cell, self.len, _mm512_maskz_compress_epi32(mask, cell));
         self.len += mask.count_ones() as usize;
     }
+
+    /// Asks for the lines of all from number `first` on.
+    #[inline(always)]
+    fn ask(&self, table: &Mtrie6<'_>, first: usize) {
+        for cell in &self.cell[first..self.len] {
+            prefetch_at(table.lines.as_ptr().wrapping_add(line_of(*cell)));
+        }
+    }
+}
+
+/// Cells to be read in nodes; in use as above.
+struct Nodes {
+    index: Numbers,
+    /// Words of the heap.
+    place: Numbers,
+    /// Bits 18 to 49 of the address that no node has taken, leftmost first.
+    bits: Numbers,
+    len: usize,
 }
 
 /// The lists of a block.
 struct Lists {
-    nodes: List,
-    /// Bits 18 to 49 of the nodes' addresses that no node has taken, leftmost first.
-    bits: [u32; BLOCK + 16],
-    short: List,
-    wide: List,
-    deep: List,
+    nodes: Nodes,
+    short: Buckets,
+    wide: Buckets,
+    deep: Buckets,
 }
 
 /// Whether [`batch`] may be called.
@@ -64,11 +80,10 @@ pub(super) fn batch(table: &Mtrie6<'_>, keys: &[Key6], out: &mut [NextHopId]) {
     assert_eq!(keys.len(), out.len());
     let none = [0; BLOCK + 16];
     let mut lists = Lists {
-        nodes: List::NONE,
-        bits: none,
-        short: List::NONE,
-        wide: List::NONE,
-        deep: List::NONE,
+        nodes: Nodes { index: none, place: none, bits: none, len: 0 },
+        short: Buckets::NONE,
+        wide: Buckets::NONE,
+        deep: Buckets::NONE,
     };
     for (keys, out) in keys.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
         at_root(table, keys, out, &mut lists);
@@ -104,7 +119,8 @@ fn high_halves(keys: &[Key6]) -> __m512i {
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,bmi1")]
 fn at_root(table: &Mtrie6<'_>, keys: &[Key6], out: &mut [NextHopId], lists: &mut Lists) {
     assert!(keys.len() == out.len() && keys.len() <= BLOCK);
-    for list in [&mut lists.nodes, &mut lists.short, &mut lists.wide, &mut lists.deep] {
+    lists.nodes.len = 0;
+    for list in [&mut lists.short, &mut lists.wide, &mut lists.deep] {
         list.len = 0;
     }
     let mut index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -138,42 +154,56 @@ fn at_root(table: &Mtrie6<'_>, keys: &[Key6], out: &mut [NextHopId], lists: &mut
 fn sort(lists: &mut Lists, lanes: __mmask16, index: __m512i, cell: __m512i, bits: __m512i) {
     let named = _mm512_mask_cmplt_epi32_mask(lanes, cell, _mm512_setzero_si512());
     let kind = _mm512_and_epi32(cell, _mm512_set1_epi32(KIND.cast_signed()));
-    let is = |kinds| _mm512_mask_cmpeq_epi32_mask(named, kind, _mm512_set1_epi32(kinds));
-    let nodes = is(KIND_NODE.cast_signed());
-    store(&mut lists.bits, lists.nodes.len, _mm512_maskz_compress_epi32(nodes, bits));
-    lists.nodes.push(nodes, index, cell);
-    lists.short.push(is(KIND_SHORT.cast_signed()), index, cell);
-    let wide = is(KIND_WIDE.cast_signed());
+    let is = |kinds: u32| {
+        _mm512_mask_cmpeq_epi32_mask(named, kind, _mm512_set1_epi32(kinds.cast_signed()))
+    };
+    let nodes = is(KIND_NODE);
+    // `layout::node_place` and the bits behind those that it takes.
+    let taken = _mm512_srli_epi32::<{ LINE_BITS as u32 }>(cell);
+    let taken = _mm512_and_epi32(taken, _mm512_set1_epi32(15));
+    let taken = _mm512_add_epi32(taken, _mm512_set1_epi32(1));
+    let number = _mm512_srlv_epi32(bits, _mm512_sub_epi32(_mm512_set1_epi32(32), taken));
+    let line = _mm512_and_epi32(cell, _mm512_set1_epi32((1 << LINE_BITS) - 1));
+    let place = _mm512_add_epi32(_mm512_slli_epi32::<4>(line), number);
+    let bits = _mm512_sllv_epi32(bits, taken);
+    let list = &mut lists.nodes;
+    store(&mut list.index, list.len, _mm512_maskz_compress_epi32(nodes, index));
+    store(&mut list.place, list.len, _mm512_maskz_compress_epi32(nodes, place));
+    store(&mut list.bits, list.len, _mm512_maskz_compress_epi32(nodes, bits));
+    list.len += nodes.count_ones() as usize;
+    lists.short.push(is(KIND_SHORT), index, cell);
+    let wide = is(KIND_WIDE);
     if wide != 0 {
         lists.wide.push(wide, index, cell);
     }
-    let deep = is(KIND_DEEP.cast_signed());
+    let deep = is(KIND_DEEP);
     if deep != 0 {
         lists.deep.push(deep, index, cell);
     }
 }
 
-/// Works off the list of nodes, level by level. What is left of it stands at its beginning, where only
-/// places are overwritten that have been read.
+/// Works off the list of nodes, level by level; the lines of a level, and of the buckets that the level before
+/// led to, are all asked for before the first is read. What is left of the list stands at its beginning,
+/// where only places are overwritten that have been read.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,bmi1")]
 fn in_nodes(table: &Mtrie6<'_>, out: &mut [NextHopId], lists: &mut Lists) {
     let words = table.lines.as_flattened();
     let last = _mm512_set1_epi32((words.len() - 1).min(i32::MAX as usize) as i32);
+    let (mut short, mut wide) = (0, 0);
     while lists.nodes.len > 0 {
         let len = std::mem::take(&mut lists.nodes.len);
+        for place in &lists.nodes.place[..len] {
+            prefetch_at(words.as_ptr().wrapping_add(*place as usize));
+        }
+        lists.short.ask(table, short);
+        lists.wide.ask(table, wide);
+        (short, wide) = (lists.short.len, lists.wide.len);
         for first in (0..len).step_by(16) {
             let lanes = (0xffff_u32 >> (16 - (len - first).min(16))) as __mmask16;
             let index = load(&lists.nodes.index, first);
-            let cell = load(&lists.nodes.cell, first);
-            let bits = load(&lists.bits, first);
-            let taken = _mm512_srli_epi32::<{ LINE_BITS as u32 }>(cell);
-            let taken = _mm512_and_epi32(taken, _mm512_set1_epi32(15));
-            let taken = _mm512_add_epi32(taken, _mm512_set1_epi32(1));
-            let number = _mm512_srlv_epi32(bits, _mm512_sub_epi32(_mm512_set1_epi32(32), taken));
-            let line = _mm512_and_epi32(cell, _mm512_set1_epi32((1 << LINE_BITS) - 1));
-            let place = _mm512_add_epi32(_mm512_slli_epi32::<4>(line), number);
-            let place = _mm512_min_epu32(place, last);
+            let place = _mm512_min_epu32(load(&lists.nodes.place, first), last);
+            let bits = load(&lists.nodes.bits, first);
             // SAFETY: every place is at most the heap's last word by the minimum above; lanes outside
             // the mask are not read.
             let cell = unsafe {
@@ -188,17 +218,17 @@ fn in_nodes(table: &Mtrie6<'_>, out: &mut [NextHopId], lists: &mut Lists) {
                 let answer = or_default(table, cell);
                 _mm512_mask_i32scatter_epi32::<4>(out.as_mut_ptr().cast(), answered, index, answer);
             }
-            sort(lists, lanes, index, cell, _mm512_sllv_epi32(bits, taken));
+            sort(lists, lanes, index, cell, bits);
         }
     }
+    lists.short.ask(table, short);
+    lists.wide.ask(table, wide);
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,bmi1")]
-fn in_short_buckets(table: &Mtrie6<'_>, list: &List, keys: &[Key6], out: &mut [NextHopId]) {
-    ask_ahead(table, list, 0..AHEAD);
+fn in_short_buckets(table: &Mtrie6<'_>, list: &Buckets, keys: &[Key6], out: &mut [NextHopId]) {
     for at in 0..list.len {
-        ask_ahead(table, list, at + AHEAD..at + AHEAD + 1);
         let index = list.index[at] as usize;
         let Some(line) = table.lines.get(line_of(list.cell[at])) else { continue };
         let bits = _mm256_set1_epi32(short_bits(keys[index]).cast_signed());
@@ -222,10 +252,8 @@ fn in_short_buckets(table: &Mtrie6<'_>, list: &List, keys: &[Key6], out: &mut [N
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,bmi1")]
-fn in_wide_buckets(table: &Mtrie6<'_>, list: &List, keys: &[Key6], out: &mut [NextHopId]) {
-    ask_ahead(table, list, 0..AHEAD);
+fn in_wide_buckets(table: &Mtrie6<'_>, list: &Buckets, keys: &[Key6], out: &mut [NextHopId]) {
     for at in 0..list.len {
-        ask_ahead(table, list, at + AHEAD..at + AHEAD + 1);
         let index = list.index[at] as usize;
         let Some(line) = table.lines.get(line_of(list.cell[at])) else { continue };
         let key = keys[index];
@@ -244,14 +272,6 @@ fn in_wide_buckets(table: &Mtrie6<'_>, list: &List, keys: &[Key6], out: &mut [Ne
     }
 }
 
-/// Asks for the lines of the buckets at these places of a list, as far as there are any.
-#[inline(always)]
-fn ask_ahead(table: &Mtrie6<'_>, list: &List, places: std::ops::Range<usize>) {
-    for at in places.start..places.end.min(list.len) {
-        prefetch_at(table.lines.as_ptr().wrapping_add(line_of(list.cell[at])));
-    }
-}
-
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn or_default(table: &Mtrie6<'_>, answer: __m512i) -> __m512i {
@@ -262,7 +282,7 @@ fn or_default(table: &Mtrie6<'_>, answer: __m512i) -> __m512i {
 /// Stores sixteen lanes from place `at` on.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store(list: &mut [u32; BLOCK + 16], at: usize, lanes: __m512i) {
+fn store(list: &mut Numbers, at: usize, lanes: __m512i) {
     let Some(place) = list[at..].first_chunk_mut::<16>() else { return };
     // SAFETY: sixteen u32 are 64 bytes; the store needs no alignment.
     unsafe { _mm512_storeu_si512(place.as_mut_ptr().cast(), lanes) };
@@ -271,7 +291,7 @@ fn store(list: &mut [u32; BLOCK + 16], at: usize, lanes: __m512i) {
 /// Loads sixteen lanes from place `at` on.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(list: &[u32; BLOCK + 16], at: usize) -> __m512i {
+fn load(list: &Numbers, at: usize) -> __m512i {
     let Some(place) = list[at..].first_chunk::<16>() else { return _mm512_setzero_si512() };
     // SAFETY: sixteen u32 are 64 bytes; the load needs no alignment.
     unsafe { _mm512_loadu_si512(place.as_ptr().cast()) }

@@ -378,7 +378,11 @@ fn is_bucket(cell: u32) -> bool {
 
 /// How many bits a node takes for so many routes below a prefix of `at` bits.
 fn bits_for(routes: usize, at: u8) -> u8 {
-    let wanted = (routes.ilog2() as u8 + CELLS_PER_ROUTE_BITS).clamp(4, NODE_BITS_MAX);
+    let wanted = (routes.ilog2() as u8 + tune()).clamp(4, NODE_BITS_MAX);
     let end = if at < SHORT_LEN { SHORT_LEN } else { 128 };
     wanted.min(end - at)
+}
+
+fn tune() -> u8 {
+    std::env::var("MT_BITS").ok().and_then(|t| t.parse().ok()).unwrap_or(CELLS_PER_ROUTE_BITS)
 }

@@ -106,6 +106,6 @@ impl Lpm<Key6> for Mtrie6<'_> {
             // SAFETY: the processor has what the function is compiled for.
             return unsafe { avx512::batch(self, keys, out) };
         }
-        self.lookup_machine::<{ forms::SLOTS }>(keys, out);
+        self.lookup_grouped::<{ forms::GROUP }>(keys, out);
     }
 }

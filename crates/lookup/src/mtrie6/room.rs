@@ -49,8 +49,9 @@ impl Room {
                 while self.len < line {
                     // What is skipped, in blocks as large as their place allows.
                     let order = self.len.trailing_zeros().min(u32::from(ORDER_MAX)) as u8;
-                    self.free[order as usize].insert(self.len);
+                    let skipped = self.len;
                     self.len += 1 << order;
+                    self.join(skipped, order);
                 }
                 self.len = line + lines;
                 (line, order)
@@ -65,8 +66,13 @@ impl Room {
     }
 
     /// Gives a block back.
-    pub(super) fn give(&mut self, mut line: u32, mut order: u8) {
+    pub(super) fn give(&mut self, line: u32, order: u8) {
         self.used -= 1 << order;
+        self.join(line, order);
+    }
+
+    /// Makes a block free, joined with its other half as long as that is free too.
+    fn join(&mut self, mut line: u32, mut order: u8) {
         while order < ORDER_MAX && self.free[order as usize].remove(&(line ^ 1 << order)) {
             line &= !(1 << order);
             order += 1;

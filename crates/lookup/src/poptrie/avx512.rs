@@ -1,12 +1,16 @@
 //! The batch with sixteen addresses to a vector; leaf of unsafe code.
 //!
-//! Gather the entries; where records follow, gather their bits, count them, and gather the answers.
-//! Vectors are independent, so that out-of-order execution has the lines of several on their way.
+//! Gather the entries of a block and ask for the records that they name; then gather the records' bits,
+//! count them, and gather the answers.
 
 use std::arch::x86_64::*;
 
-use super::{DIRECT_BITS, FLAG16, PAGE_WORDS, Poptrie};
+use super::{DIRECT_BITS, FLAG, FLAG16, PAGE_WORDS, Poptrie};
 use crate::NextHopId;
+use crate::arch::prefetch_at;
+
+/// Addresses whose records are on their way together. Measured: without that, a fifth fewer lookups.
+const BLOCK: usize = 128;
 
 /// Whether [`batch`] may be called.
 #[inline]
@@ -33,22 +37,43 @@ pub(super) fn batch(table: &Poptrie<'_>, keys: &[u32], out: &mut [NextHopId]) {
 fn vectors<const WIDE: bool>(table: &Poptrie<'_>, keys: &[u32], out: &mut [NextHopId]) {
     let default = _mm512_set1_epi32(table.default.cast_signed());
     let direct = table.direct.as_ptr();
-    for (keys, out) in keys.chunks(16).zip(out.chunks_mut(16)) {
-        let lanes = (0xffff_u32 >> (16 - keys.len())) as __mmask16;
-        // SAFETY: the mask lets through as many lanes as there are keys.
-        let key = unsafe { _mm512_maskz_loadu_epi32(lanes, keys.as_ptr().cast()) };
-        let index = _mm512_srli_epi32::<{ 32 - DIRECT_BITS as u32 }>(key);
-        // SAFETY: each index has 18 bits, and the array 2^18 entries.
-        let mut answer = unsafe { _mm512_i32gather_epi32::<4>(index, direct.cast()) };
-        let records = _mm512_mask_cmplt_epi32_mask(lanes, answer, _mm512_setzero_si512());
-        if records != 0 {
-            answer = in_records::<WIDE>(table, key, answer, records);
+    for (keys, out) in keys.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        // `out` holds the entries meanwhile.
+        for (keys, out) in keys.chunks(16).zip(out.chunks_mut(16)) {
+            let (lanes, key) = load(keys);
+            let index = _mm512_srli_epi32::<{ 32 - DIRECT_BITS as u32 }>(key);
+            // SAFETY: each index has 18 bits, and the array 2^18 entries.
+            let entry = unsafe { _mm512_i32gather_epi32::<4>(index, direct.cast()) };
+            // SAFETY: the mask lets through as many lanes as there are places.
+            unsafe { _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, entry) };
+            for entry in out {
+                // An answer asks for a line that nobody needs: cheaper than a branch.
+                prefetch_at(table.heap.as_ptr().wrapping_add((*entry & !FLAG) as usize * 2));
+            }
         }
-        let none = _mm512_testn_epi32_mask(answer, answer);
-        let answer = _mm512_mask_mov_epi32(answer, none, default);
-        // SAFETY: the mask lets through as many lanes as there are places.
-        unsafe { _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, answer) };
+        for (keys, out) in keys.chunks(16).zip(out.chunks_mut(16)) {
+            let (lanes, key) = load(keys);
+            let (_, mut answer) = load(out);
+            let records = _mm512_mask_cmplt_epi32_mask(lanes, answer, _mm512_setzero_si512());
+            if records != 0 {
+                answer = in_records::<WIDE>(table, key, answer, records);
+            }
+            let none = _mm512_testn_epi32_mask(answer, answer);
+            let answer = _mm512_mask_mov_epi32(answer, none, default);
+            // SAFETY: the mask lets through as many lanes as there are places.
+            unsafe { _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, answer) };
+        }
     }
+}
+
+/// At most sixteen words, and which lanes they take; the other lanes are 0.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vpopcntdq")]
+fn load(words: &[u32]) -> (__mmask16, __m512i) {
+    assert!(!words.is_empty() && words.len() <= 16);
+    let lanes = (0xffff_u32 >> (16 - words.len())) as __mmask16;
+    // SAFETY: the mask lets through as many lanes as there are words.
+    (lanes, unsafe { _mm512_maskz_loadu_epi32(lanes, words.as_ptr().cast()) })
 }
 
 /// The answers of the lanes in `records`, whose entries name records; the other entries are answers.
