@@ -6,16 +6,18 @@
 //!
 //! ```text
 //!  routes file ─┐
-//!  control ─────┴→ Rib ─→ Dir24_8Builder / BsplBuilder ─→ Blob, later Patch lists
-//!                                                           │ versions: two copies, left-right
-//!                                                           ▼
-//!                                  Dir24_8 / Bspl views: lookup(keys, out)
+//!  control ─────┴→ Rib ─→ builder of one table ─→ Blob, later Patch lists
+//!                                                  │ versions: two copies, left-right
+//!                                                  ▼
+//!                                       view: lookup(keys, out)
 //! ```
 //!
 //! - [`rib`]: the set of prefixes, mutable, on the control side.
-//! - [`dir24_8`] (IPv4) and [`bspl`] (IPv6): builders that freeze a [`rib::Rib`] into a pointer-free
-//!   [`blob::Blob`] and turn each later change into [`blob::Patch`]es; views that look up in it.
-//! - [`trie`]: the plain twin that both are tested against.
+//! - [`dir24_8`] and [`poptrie`] (IPv4), [`bspl`] and [`mtrie6`] (IPv6): builders that freeze a
+//!   [`rib::Rib`] into a pointer-free [`blob::Blob`] and turn each later change into
+//!   [`blob::Patch`]es; views that look up in it, in the forms of the crate `interleave` and, where
+//!   the processor has them, with vectors.
+//! - [`trie`]: the plain twin that all are tested against.
 //! - [`versions`]: readers never block, writers publish a patch list as a whole.
 //! - [`routes`]: reads prefixes and next hops from text.
 //!
@@ -23,7 +25,7 @@
 //! meeting point of the two sides is [`versions`].
 //!
 //! Unsafe code stands in marked leaves: `blob` (memory mapping), `versions` (the two copies),
-//! and `arch` and `bspl::avx512` (prefetch and vector gathers).
+//! and `arch` and the `avx512` modules (prefetch and vector gathers).
 
 mod address;
 mod arch;

@@ -39,7 +39,7 @@ const LINE_STEP: u32 = 1024;
 
 /// A node has about so many cells for each route below it, in bits. Measured: fewer make more steps, more
 /// leave the caches.
-const CELLS_PER_ROUTE_BITS: u8 = 3;
+const CELLS_PER_ROUTE_BITS: u8 = 2;
 
 /// A node is made anew when it has so many times as many routes below it as when it was made, or as few.
 const DRIFT: u32 = 8;
