@@ -13,6 +13,9 @@ use lookup::trie::Trie;
 use lookup::versions::versions;
 use lookup::{Address, Blob, Lpm, NextHopId, Prefix};
 
+/// A form's name and what it does.
+type Form<'a, K> = (&'a str, &'a dyn Fn(&[K], &mut [NextHopId]));
+
 fn full_table() -> Option<RoutesFile> {
     let path = shared("bgp/bart-prefixes-v4v6.txt.gz")?;
     Some(routes::read_file(&path).unwrap())
@@ -154,7 +157,7 @@ fn ipv4_compressed() {
         let answers = ask(&view, &addrs);
         assert!(answers == ask(&trie, &addrs));
         let mut out = vec![0; addrs.len()];
-        let forms: [(&str, &dyn Fn(&[u32], &mut [u32])); 4] = [
+        let forms: [Form<'_, u32>; 4] = [
             ("plain", &|k, o| view.lookup_plain(k, o)),
             ("switched", &|k, o| view.lookup_switched::<32>(k, o)),
             ("machine", &|k, o| view.lookup_machine::<32>(k, o)),
@@ -210,7 +213,7 @@ fn ipv6_multibit_trie() {
     assert!(answers == ask(&trie, &addrs));
     let keys: Vec<_> = addrs.iter().map(|addr| addr.to_key()).collect();
     let mut out = vec![0; keys.len()];
-    let forms: [(&str, &dyn Fn(&[lookup::Key6], &mut [u32])); 4] = [
+    let forms: [Form<'_, lookup::Key6>; 4] = [
         ("plain", &|k, o| view.lookup_plain(k, o)),
         ("switched", &|k, o| view.lookup_switched::<32>(k, o)),
         ("machine", &|k, o| view.lookup_machine::<32>(k, o)),

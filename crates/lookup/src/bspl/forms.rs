@@ -13,6 +13,7 @@ use crate::{Key6, NextHopId};
 
 /// The search: the cell, then bucket after bucket.
 #[inline(always)]
+#[expect(clippy::manual_async_fn, reason = "an async fn moves its arguments once more")]
 fn find<'t, M: Memory + 't>(
     table: &'t Bspl<'_>,
     memory: M,

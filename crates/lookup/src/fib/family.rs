@@ -14,10 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::hops::Hops;
 use crate::bspl::BsplBuilder;
 use crate::dir24_8::Dir24_8Builder;
+use crate::mtrie6::Mtrie6Builder;
+use crate::poptrie::PoptrieBuilder;
 use crate::rib::Rib;
 use crate::{Address, NextHopId, Patch, Prefix, TableError};
 
-/// What both table builders do.
+/// What all table builders do.
 pub(super) trait Builder<A: Address>: Send + std::fmt::Debug {
     fn insert(
         &mut self,
@@ -55,7 +57,9 @@ macro_rules! builder {
 }
 
 builder!(Dir24_8Builder, u32);
+builder!(PoptrieBuilder, u32);
 builder!(BsplBuilder, u128);
+builder!(Mtrie6Builder, u128);
 
 #[derive(Debug)]
 enum Table<A: Address> {

@@ -17,6 +17,7 @@ pub(super) const GROUP: usize = 64;
 
 /// The lookup: cell after cell, then a bucket.
 #[inline(always)]
+#[expect(clippy::manual_async_fn, reason = "an async fn moves its arguments once more")]
 fn find<'t, M: Memory + 't>(
     table: &'t Mtrie6<'_>,
     memory: M,

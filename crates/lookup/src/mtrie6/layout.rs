@@ -96,7 +96,7 @@ pub(super) fn line_of(cell: u32) -> usize {
 #[inline(always)]
 pub(super) fn node_place(key: Key6, cell: u32, at: u8) -> usize {
     let bits =
-        if at < 64 { key[0] << at | key[1] >> 1 >> (63 - at) } else { key[1] << (at - 64 & 63) };
+        if at < 64 { key[0] << at | key[1] >> 1 >> (63 - at) } else { key[1] << ((at - 64) & 63) };
     line_of(cell) * LINE + (bits >> (64 - node_bits(cell))) as usize
 }
 

@@ -356,7 +356,7 @@ fn for_each_chunk(
                 nested.push((number(prefix.last()), next_hop));
                 cells.fill(next_hop);
             }
-            ..=24 => {
+            19..=24 => {
                 let cell = |addr: u32| (addr >> 8) as usize % CELLS;
                 cells[cell(prefix.addr())..=cell(prefix.last())].fill(next_hop);
             }

@@ -15,6 +15,7 @@ pub(super) const GROUP: usize = 64;
 
 /// The lookup: the entry, then the record.
 #[inline(always)]
+#[expect(clippy::manual_async_fn, reason = "an async fn moves its arguments once more")]
 fn find<'t, M: Memory + 't>(
     table: &'t Poptrie<'_>,
     memory: M,
