@@ -34,11 +34,7 @@ fn main() -> Result<()> {
         None => None,
     };
     let mut random = Random(42);
-    let quick = std::env::args().nth(2).unwrap_or_default();
     for few in [true, false] {
-        if !["", "quick3"].contains(&quick.as_str()) {
-            continue;
-        }
         let routes: Vec<_> = file
             .v4
             .iter()
