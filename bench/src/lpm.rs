@@ -15,6 +15,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use lookup::blob::Pages;
 use lookup::bspl::{Bspl, BsplBuilder};
 use lookup::dir24_8::{self, Dir24_8, Dir24_8Builder};
 use lookup::mtrie6::{self, Mtrie6, Mtrie6Builder};
@@ -133,7 +134,8 @@ pub(crate) fn run4(args: &Args, keys: usize) -> Result<Report, String> {
         let (_, dir) =
             Dir24_8Builder::build(rib.clone(), dir24_8::Limits::default()).map_err(text)?;
         let (_, pop) = PoptrieBuilder::build(rib, poptrie::Limits::default()).map_err(text)?;
-        let small = [dir.on_small_pages().map_err(text)?, pop.on_small_pages().map_err(text)?];
+        let small =
+            [dir.copy_on(Pages::Small).map_err(text)?, pop.copy_on(Pages::Small).map_err(text)?];
         let none = "the table cannot be viewed";
         let dir24_8 = Dir24_8::new(&dir).ok_or(none)?;
         let poptrie = Poptrie::new(&pop).ok_or(none)?;
@@ -207,8 +209,10 @@ pub(crate) fn run6(args: &Args, keys: usize) -> Result<Report, String> {
         let trie = Trie::build(&rib);
         let (_, bspl_blob) = BsplBuilder::build(rib.clone()).map_err(text)?;
         let (_, trie_blob) = Mtrie6Builder::build(rib, mtrie6::Limits::default()).map_err(text)?;
-        let small =
-            [bspl_blob.on_small_pages().map_err(text)?, trie_blob.on_small_pages().map_err(text)?];
+        let small = [
+            bspl_blob.copy_on(Pages::Small).map_err(text)?,
+            trie_blob.copy_on(Pages::Small).map_err(text)?,
+        ];
         let none = "the table cannot be viewed";
         let bspl = Bspl::new(&bspl_blob).ok_or(none)?;
         let mtrie6 = Mtrie6::new(&trie_blob).ok_or(none)?;

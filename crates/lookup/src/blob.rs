@@ -129,18 +129,6 @@ impl Blob {
         Ok(copy)
     }
 
-    /// A copy on the system's small pages, for measuring what huge ones gain.
-    pub fn on_small_pages(&self) -> io::Result<Self> {
-        let mut copy = Self::zeroed(self.len_words, self.len_words)?;
-        // SAFETY: the range is inside the copy's own mapping and nothing in it has been touched. The call
-        // is advice: a kernel without huge pages refuses it and nothing else changes.
-        unsafe {
-            libc::madvise(copy.words.as_ptr().cast(), copy.len_bytes(), libc::MADV_NOHUGEPAGE);
-        }
-        copy.words_mut().copy_from_slice(self.words());
-        Ok(copy)
-    }
-
     /// The content as words of 4 bytes in host order.
     #[inline]
     pub fn words(&self) -> &[u32] {
