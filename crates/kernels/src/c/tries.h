@@ -34,11 +34,11 @@ FN uint poptrie_lookup(region_t table, uint key)
             if (answer == LPM_BAD)
                 return LPM_BAD;
         } else {
-            const uint half = 3u + number; // behind four half words of bits, counted from 1
-            const uint word = tries_word(table, record + half / 2u);
+            const uint place = 3u + number; // in half words: behind four of bits, counted from 1
+            const uint word = tries_word(table, record + place / 2u);
             if (word == LPM_BAD)
                 return LPM_BAD;
-            answer = word >> (16u * (half & 1u)) & 0xffffu;
+            answer = word >> (16u * (place & 1u)) & 0xffffu;
             group = answer >> 15;
         }
         if (group) {
