@@ -21,6 +21,7 @@ mod arena;
 mod cell;
 mod columns;
 mod frame;
+pub mod hash;
 mod verdict;
 
 pub use arena::{Arena, JOB_COLUMNS_MAX, JobHeader, Layout, Rows};

@@ -18,7 +18,6 @@
 
 mod columns;
 mod constants;
-pub mod hash;
 pub mod image;
 pub mod job;
 pub mod known;
@@ -26,6 +25,7 @@ pub mod plan;
 mod registry;
 mod source;
 
+pub use chunk::hash;
 pub use columns::{
     HashColumns, HashView, HeaderColumns, HeaderView, LpmColumns, LpmView, PayloadColumns,
     PayloadView, RewriteColumns, RewriteView, RouteColumns, RouteView, ScheduleColumns,

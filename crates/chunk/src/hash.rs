@@ -1,4 +1,4 @@
-//! Hashes that host and device share: the twins of `hash.h`.
+//! Hashes that host and device share: the twins of `hash.h` of the crate `kernels`.
 //!
 //! | hash | for |
 //! | --- | --- |
@@ -9,6 +9,8 @@
 //! | [`Polynomial61`] | universal for keys of any length |
 //!
 //! A universal family gives its bounds for whoever does not know the seed: draw it at random.
+//!
+//! The tables of `lookup` and the kernels must hash alike, so they stand here, below both.
 //!
 //! Pure functions: any thread.
 
