@@ -5,6 +5,7 @@
 //! | [`murmur3_words`], [`murmur3_bytes`] | keys of any length, no promise against an adversary |
 //! | [`flow`] | spreading flows over workers, members of groups, shards |
 //! | [`fmix32`], [`fmix64`] | mixing a number that is a key already |
+//! | [`key64`], [`key128`] | 64 good bits of a key of 8 or 16 bytes: exact match |
 //! | [`MultiplyShift`] | strongly universal, cheapest on 32-bit devices: two multiplications a word |
 //! | [`Polynomial61`] | universal for keys of any length |
 //!
@@ -22,10 +23,23 @@ pub const fn fmix32(h: u32) -> u32 {
 }
 
 /// The finaliser of Murmur3 x64_128: a permutation of 64 bits.
+#[inline(always)]
 pub const fn fmix64(h: u64) -> u64 {
     let h = (h ^ h >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let h = (h ^ h >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     h ^ h >> 33
+}
+
+/// The hash of a key of 8 bytes: for one seed a permutation, so that different keys stay different.
+#[inline(always)]
+pub const fn key64(key: u64, seed: u64) -> u64 {
+    fmix64(key ^ seed)
+}
+
+/// The hash of a key of 16 bytes.
+#[inline(always)]
+pub const fn key128(key: [u64; 2], seed: u64) -> u64 {
+    fmix64(fold_product(key[0] ^ seed, 0x9e37_79b9_7f4a_7c15) ^ key[1])
 }
 
 const fn murmur3_scramble(word: u32) -> u32 {
@@ -74,12 +88,14 @@ const fn flow_end(address: [u64; 2], port: u16) -> u64 {
     fold_product(x ^ spread ^ 0x5851_f42d_4c95_7f2d, 0xbf58_476d_1ce4_e5b9)
 }
 
+#[inline(always)]
 const fn fold_product(x: u64, by: u64) -> u64 {
     let product = x as u128 * by as u128;
     (product >> 64) as u64 ^ product as u64
 }
 
 /// From a 32-bit hash to `0..n` without a division.
+#[inline(always)]
 pub const fn to_range(hash: u32, n: u32) -> u32 {
     ((hash as u64 * n as u64) >> 32) as u32
 }

@@ -1,4 +1,4 @@
-//! Longest-prefix match and versions of tables.
+//! Longest-prefix match, exact match and versions of tables.
 //!
 //! A router asks one question per packet: which of a million prefixes that cover this address is
 //! the longest? This crate answers it in batches: slices of keys in, slices of next-hop numbers
@@ -18,6 +18,7 @@
 //!   [`blob::Patch`]es; views that look up in it, in the forms of the crate `interleave` and, where
 //!   the processor has them, with vectors.
 //! - [`trie`]: the plain twin that all are tested against.
+//! - [`cuckoo`]: exact match of keys of 8 and 16 bytes, with its builder.
 //! - [`versions`]: readers never block, writers publish a patch list as a whole.
 //! - [`routes`]: reads prefixes and next hops from text.
 //!
@@ -31,6 +32,7 @@ mod address;
 mod arch;
 pub mod blob;
 pub mod bspl;
+pub mod cuckoo;
 pub mod dir24_8;
 pub mod fib;
 pub mod mtrie6;
@@ -71,6 +73,9 @@ pub enum TableError {
     /// The next hop is [`NO_ROUTE`] or above [`NEXT_HOP_MAX`].
     #[error("next hop {0} is outside 1..=2147483647")]
     NextHop(NextHopId),
+    /// The value is the one that stands for a miss.
+    #[error("this value stands for a key that is not there, and cannot be stored")]
+    Reserved,
     /// The table has no room.
     #[error("the table is full: {used} of {limit} {what} in use")]
     Full {

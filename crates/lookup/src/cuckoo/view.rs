@@ -1,0 +1,219 @@
+//! The read side: one lookup, in all its forms.
+
+use std::task::Poll;
+
+use interleave::{
+    Machine, Memory, Walk, map_direct, map_switched, prefetch, run_grouped, run_machine,
+};
+
+use super::layout::*;
+use crate::Blob;
+
+/// Lookups in flight. Measured: fewer starve the memory, more add nothing.
+const IN_FLIGHT: usize = 32;
+
+/// Tables below this many bytes stay in the second-level cache, where switching costs more than it hides.
+const SMALL_BYTES: usize = 1 << 20;
+
+/// A table to look up in.
+///
+/// | form | method | for |
+/// | --- | --- | --- |
+/// | best | [`lookup`](Self::lookup) | everything |
+/// | plain | [`lookup_direct`](Self::lookup_direct), [`get`](Self::get) | tables in cache |
+/// | switched | [`lookup_switched`](Self::lookup_switched) | the same source as the plain one |
+/// | machine | [`lookup_machine`](Self::lookup_machine) | the same by hand |
+/// | group | [`lookup_grouped`](Self::lookup_grouped) | both lines of all keys of a group at once |
+#[derive(Clone, Copy, Debug)]
+pub struct Cuckoo<'a, K> {
+    buckets: &'a [Line],
+    stash: &'a [Line],
+    count: u32, // of buckets
+    seed: u64,
+    key: std::marker::PhantomData<K>,
+}
+
+impl<'a, K: CuckooKey> Cuckoo<'a, K> {
+    /// The table in `blob`; `None` if that holds none with keys of this kind.
+    pub fn new(blob: &'a Blob) -> Option<Self> {
+        let (lines, _) = blob.words64().as_chunks::<WORDS_PER_LINE>();
+        let header = lines.first()?;
+        if header[HEADER_MAGIC] != MAGIC || header[HEADER_KEY] != K::WORDS {
+            return None;
+        }
+        let count = u32::try_from(header[HEADER_BUCKETS]).ok().filter(|count| *count > 0)?;
+        let buckets = lines.get(BUCKET_LINE..)?.get(..count as usize)?;
+        let stashed = (header[HEADER_STASH] as usize).div_ceil(K::WAYS).min(STASH_LINES);
+        let stash = lines.get(STASH_LINE..)?.get(..stashed)?;
+        let seed = header[HEADER_SEED];
+        Some(Self { buckets, stash, count, seed, key: std::marker::PhantomData })
+    }
+
+    #[inline(always)]
+    fn lines(&self, key: &K) -> [&'a Line; 2] {
+        buckets_of(key.hash(self.seed), self.count).map(|bucket| &self.buckets[bucket as usize])
+    }
+
+    /// Looks `key` up, over any [`Memory`]. The second line is asked for only when the first says nothing: two
+    /// thirds of the keys stand in their first one, and where memory is the limit half a line less for each
+    /// key counts more than the turn.
+    #[inline(always)]
+    #[allow(clippy::manual_async_fn)] // an `async fn` keeps its arguments twice
+    pub fn find<M: Memory>(&self, memory: M, key: &K) -> impl Future<Output = K::Value> {
+        async move {
+            let [mut line, second] = self.lines(key);
+            let mut last = false;
+            loop {
+                memory.touch(line).await;
+                let value = key.find(line);
+                if value != K::MISS {
+                    return value;
+                }
+                if last {
+                    return self.find_stashed(key);
+                }
+                (line, last) = (second, true);
+            }
+        }
+    }
+
+    /// As [`Cuckoo::find`], with both lines asked for at once.
+    #[inline(always)]
+    #[allow(clippy::manual_async_fn)]
+    pub fn find_both<M: Memory>(&self, memory: M, key: &K) -> impl Future<Output = K::Value> {
+        async move {
+            let [first, second] = self.lines(key);
+            memory.touch_both(first, second).await;
+            let value = key.find(first);
+            if value != K::MISS {
+                return value;
+            }
+            let value = key.find(second);
+            if value != K::MISS { value } else { self.find_stashed(key) }
+        }
+    }
+
+    /// The stash is empty nearly always.
+    #[inline(always)]
+    fn find_stashed(&self, key: &K) -> K::Value {
+        if self.stash.is_empty() {
+            return K::MISS;
+        }
+        self.find_in_stash(key)
+    }
+
+    #[cold]
+    fn find_in_stash(&self, key: &K) -> K::Value {
+        let values = self.stash.iter().map(|line| key.find(line));
+        values.into_iter().find(|value| *value != K::MISS).unwrap_or(K::MISS)
+    }
+
+    /// The value of one key; [`CuckooKey::MISS`] when it is not there.
+    #[inline]
+    pub fn get(&self, key: &K) -> K::Value {
+        let mut out = [K::MISS];
+        self.lookup_direct(std::slice::from_ref(key), &mut out);
+        out[0]
+    }
+
+    /// Writes the value of `keys[i]`, or [`CuckooKey::MISS`], to `out[i]`, in the form that is best for this
+    /// table.
+    ///
+    /// # Panics
+    /// When the slices differ in length; so do all forms.
+    #[inline]
+    pub fn lookup(&self, keys: &[K], out: &mut [K::Value]) {
+        if size_of_val(self.buckets) <= SMALL_BYTES {
+            self.lookup_direct(keys, out);
+        } else {
+            self.lookup_switched::<IN_FLIGHT>(keys, out);
+        }
+    }
+
+    /// One key after the other.
+    #[inline]
+    pub fn lookup_direct(&self, keys: &[K], out: &mut [K::Value]) {
+        map_direct(keys, out, |memory, key| self.find(memory, key));
+    }
+
+    /// `B` keys in turns.
+    #[inline]
+    pub fn lookup_switched<const B: usize>(&self, keys: &[K], out: &mut [K::Value]) {
+        map_switched::<B, _, _, _, _>(keys, out, |memory, key| self.find(memory, key));
+    }
+
+    /// `B` keys in turns, by hand.
+    #[inline]
+    pub fn lookup_machine<const B: usize>(&self, keys: &[K], out: &mut [K::Value]) {
+        run_machine::<B, _>(self, keys, out);
+    }
+
+    /// `G` keys at a time: all lines asked for, then all read.
+    #[inline]
+    pub fn lookup_grouped<const G: usize>(&self, keys: &[K], out: &mut [K::Value]) {
+        run_grouped::<G, _>(self, keys, out);
+    }
+}
+
+/// Which line was asked for, and the one after it.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    line: u32,
+    second: u32,
+    last: bool,
+}
+
+impl<K: CuckooKey> Machine for Cuckoo<'_, K> {
+    type Key = K;
+    type Value = K::Value;
+    type State = Step;
+
+    #[inline(always)]
+    fn begin(&self, key: &K) -> Step {
+        let [line, second] = buckets_of(key.hash(self.seed), self.count);
+        prefetch(&self.buckets[line as usize]);
+        Step { line, second, last: false }
+    }
+
+    #[inline(always)]
+    fn step(&self, key: &K, state: &mut Step) -> Poll<K::Value> {
+        let value = key.find(&self.buckets[state.line as usize]);
+        if value != K::MISS {
+            return Poll::Ready(value);
+        }
+        if state.last {
+            return Poll::Ready(self.find_stashed(key));
+        }
+        prefetch(&self.buckets[state.second as usize]);
+        *state = Step { line: state.second, second: state.second, last: true };
+        Poll::Pending
+    }
+}
+
+impl<K: CuckooKey> Walk for Cuckoo<'_, K> {
+    type Key = K;
+    type Value = K::Value;
+    type State = [u32; 2];
+
+    #[inline(always)]
+    fn begin(&self, key: &K) -> [u32; 2] {
+        let buckets = buckets_of(key.hash(self.seed), self.count);
+        buckets.iter().for_each(|bucket| prefetch(&self.buckets[*bucket as usize]));
+        buckets
+    }
+
+    #[inline(always)]
+    fn level(&self, _: &K, _: &mut [u32; 2]) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn end(&self, key: &K, [first, second]: &[u32; 2]) -> K::Value {
+        let value = key.find(&self.buckets[*first as usize]);
+        if value != K::MISS {
+            return value;
+        }
+        let value = key.find(&self.buckets[*second as usize]);
+        if value != K::MISS { value } else { self.find_stashed(key) }
+    }
+}
