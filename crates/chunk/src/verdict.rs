@@ -187,6 +187,13 @@ drop_reasons! {
     Consumed = "consumed", "control traffic that the router itself answered or learnt from";
     NotMine = "not_mine", "an ARP or neighbour question about somebody else's address";
     BadLookup = "bad_lookup", "a table entry out of range";
+    // Layer-2 switch
+    VlanNotAllowed = "vlan_not_allowed", "the port does not carry this VLAN, or takes no tags";
+    SourceMacZero = "source_mac_zero", "the source MAC address is zero, which no station has";
+    BridgeReserved = "bridge_reserved", "the destination is one of 01:80:c2:00:00:00 to 0f, which no bridge forwards";
+    SamePort = "same_port", "the station is behind the port that the frame came in by";
+    FloodNowhere = "flood_nowhere", "no other port carries the VLAN";
+    StormControl = "storm_control", "more flooded frames than the port may send";
     Test = "test", "dropped by a test stage";
 }
 

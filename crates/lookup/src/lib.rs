@@ -19,6 +19,7 @@
 //!   the processor has them, with vectors.
 //! - [`trie`]: the plain twin that all are tested against.
 //! - [`cuckoo`]: exact match of keys of 8 and 16 bytes, with its builder.
+//! - [`bridge`]: all tables of a layer-2 switch, and the station table that control keeps.
 //! - [`versions`]: readers never block, writers publish a patch list as a whole.
 //! - [`routes`]: reads prefixes and next hops from text.
 //!
@@ -31,6 +32,7 @@
 mod address;
 mod arch;
 pub mod blob;
+pub mod bridge;
 pub mod bspl;
 pub mod cuckoo;
 pub mod dir24_8;

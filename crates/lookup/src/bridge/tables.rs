@@ -1,0 +1,175 @@
+//! One version of all tables of a switch, as the data path reads it, and the patches that make the next one.
+
+use std::sync::Arc;
+
+use chunk::DropReason;
+
+use super::mac::{Seen, Station};
+use super::ports::{BridgePort, VLAN_MAX};
+use super::storm::{FloodKind, StormBuckets};
+use crate::cuckoo::{Cuckoo, CuckooKey};
+use crate::versions::Patchable;
+use crate::{Blob, blob};
+
+/// One version.
+#[derive(Clone, Debug)]
+pub struct SwitchTables {
+    macs: Blob,
+    seen: Seen,
+    ports: Vec<Option<BridgePort>>,
+    /// By VLAN: the ports that frames of it leave by, in order. Made from `ports`.
+    egress: Vec<Arc<[Egress]>>,
+    storm: Arc<[StormBuckets]>,
+    options: SwitchOptions,
+}
+
+/// A port that frames of a VLAN leave by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Egress {
+    /// The port.
+    pub port: u16,
+    /// Whether with a tag.
+    pub tagged: bool,
+}
+
+/// What holds for the whole switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SwitchOptions {
+    /// The station table is full: nobody need tell about a new one.
+    pub is_full: bool,
+}
+
+/// One change of [`SwitchTables`].
+#[derive(Clone, Debug)]
+pub enum SwitchPatch {
+    /// Changes of the station table.
+    Macs(Vec<blob::Patch>),
+    /// Sets a port, or takes it away.
+    Port(u16, Option<BridgePort>),
+    /// Sets the options.
+    Options(SwitchOptions),
+}
+
+/// What a worker saw: a station that is in no table, or stands there with another port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StationEvent {
+    /// Its VLAN.
+    pub vlan: u16,
+    /// Its address.
+    pub mac: [u8; 6],
+    /// The port that its frame came in by.
+    pub port: u16,
+}
+
+impl SwitchTables {
+    /// The tables of a switch with these ports, by number, over a station table ([`super::MacTable::new`]).
+    pub fn new(macs: Blob, seen: Seen, ports: Vec<Option<BridgePort>>) -> Self {
+        let storm = ports.iter().map(|_| StormBuckets::default()).collect();
+        let egress = egress(&ports);
+        Self { macs, seen, ports, egress, storm, options: SwitchOptions::default() }
+    }
+
+    /// A port.
+    #[inline]
+    pub fn port(&self, port: u16) -> Option<&BridgePort> {
+        self.ports.get(usize::from(port))?.as_ref()
+    }
+
+    /// The ports that frames of a VLAN leave by, in order.
+    #[inline]
+    pub fn egress(&self, vlan: u16) -> &[Egress] {
+        self.egress.get(usize::from(vlan)).map_or(&[], |ports| ports)
+    }
+
+    /// The station of each key ([`super::station_key`]); [`Station::NONE`] for one that is not known.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    #[inline]
+    pub fn lookup(&self, keys: &[u64], out: &mut [u64]) {
+        match self.stations() {
+            Some(table) => table.lookup(keys, out),
+            None => out.fill(u64::MISS),
+        }
+    }
+
+    /// The station table, for those who choose a form of lookup themselves.
+    #[inline]
+    pub fn stations(&self) -> Option<Cuckoo<'_, u64>> {
+        Cuckoo::new(&self.macs)
+    }
+
+    /// The station of one key: for tests and traces.
+    pub fn station(&self, key: u64) -> Station {
+        let mut out = [u64::MISS];
+        self.lookup(&[key], &mut out);
+        Station(out[0])
+    }
+
+    /// When the stations of all versions were seen last.
+    #[inline]
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// The options.
+    #[inline]
+    pub fn options(&self) -> &SwitchOptions {
+        &self.options
+    }
+
+    /// Whether a frame that came in by `port` may be flooded.
+    ///
+    /// # Errors
+    /// [`DropReason::StormControl`].
+    #[inline]
+    pub fn may_flood(&self, port: u16, kind: FloodKind, now_ns: u64) -> Result<(), DropReason> {
+        let limit = self.port(port).and_then(|record| record.storm.of(kind));
+        match (limit, self.storm.get(usize::from(port))) {
+            (Some(rate), Some(buckets)) if !buckets.take(kind, rate, now_ns) => {
+                Err(DropReason::StormControl)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The bytes of the station table, for devices.
+    pub fn blob(&self) -> &Blob {
+        &self.macs
+    }
+}
+
+impl AsRef<SwitchTables> for SwitchTables {
+    fn as_ref(&self) -> &SwitchTables {
+        self
+    }
+}
+
+impl Patchable for SwitchTables {
+    type Patch = SwitchPatch;
+
+    /// A port's number must be one of those that the switch was made with; others are left out.
+    fn apply(&mut self, patch: &SwitchPatch) {
+        match patch {
+            SwitchPatch::Macs(patches) => self.macs.apply(patches),
+            SwitchPatch::Port(port, record) => {
+                if let Some(place) = self.ports.get_mut(usize::from(*port)) {
+                    place.clone_from(record);
+                    self.egress = egress(&self.ports);
+                }
+            }
+            SwitchPatch::Options(options) => self.options = *options,
+        }
+    }
+}
+
+/// Who carries which VLAN.
+fn egress(ports: &[Option<BridgePort>]) -> Vec<Arc<[Egress]>> {
+    let of = |vlan: u16| -> Arc<[Egress]> {
+        let ports = (0u16..).zip(ports).filter_map(|(port, record)| {
+            Some(Egress { port, tagged: record.as_ref()?.egress(vlan)? })
+        });
+        ports.collect()
+    };
+    (0..=VLAN_MAX).map(of).collect()
+}
