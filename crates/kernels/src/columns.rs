@@ -14,6 +14,36 @@ chunk::columns! {
 }
 
 chunk::columns! {
+    /// Columns of `exact8` and `exact16`.
+    pub struct ExactColumns / ExactView {
+        /// A key of 8 bytes.
+        pub key8: u64,
+        /// A key of 16 bytes.
+        pub key16: [u64; 2],
+        /// Its value; all ones for a miss.
+        pub value8: u64,
+        /// The value of the other one.
+        pub value16: u32,
+    }
+}
+
+chunk::columns! {
+    /// Columns of `bridge`.
+    pub struct BridgeColumns / BridgeView {
+        /// Bits of [`bridge`](crate::bridge).
+        pub flags: u16,
+        /// VLAN and source address.
+        pub source_key: u64,
+        /// VLAN and destination address.
+        pub destination_key: u64,
+        /// What the station table says of the source; all ones for a miss.
+        pub source: u64,
+        /// The same of the destination.
+        pub destination: u64,
+    }
+}
+
+chunk::columns! {
     /// Columns of `route` and `rpf`.
     pub struct RouteColumns / RouteView {
         /// Family and what is odd: bits of [`flags`](crate::flags).

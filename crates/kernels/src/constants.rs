@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use chunk::{DROP_REASONS, JobHeader, Verdict};
 
-use crate::{decision, flags, image};
+use crate::{bridge, decision, flags, image};
 
 /// Where `first` stands in a job's header, in words of four bytes.
 const JOB_FIRST_WORD: usize = std::mem::offset_of!(JobHeader, first) / 4;
@@ -28,6 +28,7 @@ pub(crate) fn text() -> String {
         ("GROUP_MEMBERS", image::router::GROUP_MEMBERS),
         ("ADJACENCIES", image::router::ADJACENCIES),
         ("REVERSE_PATH", image::router::REVERSE_PATH),
+        ("STATIONS", image::bridge::STATIONS),
     ] {
         define(&format!("REGION_{name}"), region as u32);
     }
@@ -37,6 +38,7 @@ pub(crate) fn text() -> String {
     define("FLAG_IPV4", flags::IPV4.into());
     define("FLAG_IPV6", flags::IPV6.into());
     define("FLAG_LINK_LOCAL", flags::LINK_LOCAL.into());
+    define("BRIDGE_GROUP", bridge::GROUP.into());
     define("DECISION_ADJACENCIES_MAX", decision::ADJACENCIES_MAX);
     define("DECISION_CONNECTED", decision::CONNECTED);
     define("DECISION_LOCAL", decision::LOCAL);

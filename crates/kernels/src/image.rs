@@ -74,6 +74,14 @@ pub mod router {
     }
 }
 
+/// Regions of a switch's image, behind the router's.
+pub mod bridge {
+    /// The blob of `lookup::cuckoo` with the stations.
+    pub const STATIONS: usize = 6;
+    /// How many there are, the router's among them.
+    pub const REGIONS: usize = 7;
+}
+
 /// Where the regions of an image are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageLayout {

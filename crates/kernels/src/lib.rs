@@ -27,9 +27,9 @@ mod source;
 
 pub use chunk::hash;
 pub use columns::{
-    HashColumns, HashView, HeaderColumns, HeaderView, LpmColumns, LpmView, PayloadColumns,
-    PayloadView, RewriteColumns, RewriteView, RouteColumns, RouteView, ScheduleColumns,
-    ScheduleView,
+    BridgeColumns, BridgeView, ExactColumns, ExactView, HashColumns, HashView, HeaderColumns,
+    HeaderView, LpmColumns, LpmView, PayloadColumns, PayloadView, RewriteColumns, RewriteView,
+    RouteColumns, RouteView, ScheduleColumns, ScheduleView,
 };
 pub use registry::{ALL, KernelFile, KernelInfo, Launch, info};
 pub use source::{Spec, programs, source};
@@ -42,6 +42,12 @@ pub mod flags {
     pub const IPV6: u16 = 1 << 1;
     /// An address is link-local.
     pub const LINK_LOCAL: u16 = 1 << 3;
+}
+
+/// Bits of the switch's column `flags` that kernels look at. The switch asserts that they are its own.
+pub mod bridge {
+    /// The destination is a group.
+    pub const GROUP: u16 = 1 << 0;
 }
 
 /// Values of the router's column `decision`: a kind in the top four bits, an adjacency (kind 0) or an

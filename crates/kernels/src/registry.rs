@@ -3,8 +3,8 @@
 use chunk::{ColumnDesc, Columns};
 
 use crate::columns::{
-    HashColumns, HeaderColumns, LpmColumns, PayloadColumns, RewriteColumns, RouteColumns,
-    ScheduleColumns,
+    BridgeColumns, ExactColumns, HashColumns, HeaderColumns, LpmColumns, PayloadColumns,
+    RewriteColumns, RouteColumns, ScheduleColumns,
 };
 
 /// A file of kernels.
@@ -55,6 +55,7 @@ const LPM: &str = include_str!("c/lpm.h");
 const TRIES: &str = include_str!("c/tries.h");
 const HASH: &str = include_str!("c/hash.h");
 const DECODE: &str = include_str!("c/decode.h");
+const CUCKOO: &str = include_str!("c/cuckoo.h");
 const SCAN: &str = include_str!("c/scan.h");
 
 const fn kernel(
@@ -103,6 +104,27 @@ pub const ALL: &[KernelFile] = &[
             kernel("route", &["verdict", "flags", "flow_hash", "dst4", "dst6", "decision"], 256),
             kernel("rpf", &["verdict", "flags", "interface", "src4", "src6"], 256),
         ],
+    },
+    KernelFile {
+        name: "cuckoo",
+        columns: ExactColumns::COLUMNS,
+        text: include_str!("c/cuckoo.k"),
+        headers: &[HASH, CUCKOO],
+        kernels: &[
+            kernel("exact8", &["key8", "value8"], 256),
+            kernel("exact16", &["key16", "value16"], 256),
+        ],
+    },
+    KernelFile {
+        name: "bridge",
+        columns: BridgeColumns::COLUMNS,
+        text: include_str!("c/bridge.k"),
+        headers: &[HASH, CUCKOO],
+        kernels: &[kernel(
+            "bridge",
+            &["verdict", "flags", "source_key", "destination_key", "source", "destination"],
+            256,
+        )],
     },
     KernelFile {
         name: "patch",

@@ -11,6 +11,7 @@
 //!     compare each known.expected
 //! ```
 
+mod exact;
 mod packets;
 mod schedule;
 mod tables;
@@ -81,6 +82,7 @@ pub fn all(group_items: u32) -> Vec<Known> {
     let mut all = vec![empty()];
     all.extend(tables::all());
     all.extend(tries::all());
+    all.extend(exact::all());
     all.extend(packets::all());
     all.extend(schedule::all(group_items));
     for known in &mut all {

@@ -2,6 +2,7 @@
 
 mod bed;
 mod decode;
+mod exact;
 mod frames;
 mod hash;
 mod known;
