@@ -1,7 +1,9 @@
 //! Applications on the data path.
 //!
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
-//! through it. Today there is one: the [`router`].
+//! through it. Today there are two: the [`router`] and the layer-2
+//! [`switch`].
 #![forbid(unsafe_code)]
 
 pub mod router;
+pub mod switch;

@@ -79,7 +79,7 @@ pub(super) fn replace_link_header(packet: &mut Packet, l3: usize, header: &[u8])
 }
 
 /// Puts tags (TPID, VLAN identifier; outer first) behind the addresses of a frame.
-pub(super) fn push_tags(packet: &mut Packet, tags: &[(u16, u16)]) -> bool {
+pub(crate) fn push_tags(packet: &mut Packet, tags: &[(u16, u16)]) -> bool {
     let len = 4 * tags.len();
     if packet.data().len() < ETHERNET_LEN || !packet.push_front(len) {
         return false;
@@ -95,7 +95,7 @@ pub(super) fn push_tags(packet: &mut Packet, tags: &[(u16, u16)]) -> bool {
 
 /// Takes the tags off a frame whose payload starts at `l3`: the host gets frames as they would be
 /// on the interface itself.
-pub(super) fn strip_tags(packet: &mut Packet, l3: usize) {
+pub(crate) fn strip_tags(packet: &mut Packet, l3: usize) {
     let len = l3.saturating_sub(ETHERNET_LEN);
     if len > 0 && packet.data().len() >= l3 {
         packet.data_mut().copy_within(..12, len);

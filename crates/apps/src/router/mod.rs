@@ -35,7 +35,7 @@ mod counters;
 pub mod decode;
 mod errors;
 mod events;
-mod frames;
+pub(crate) mod frames;
 mod neighbours;
 pub mod reference;
 pub mod rewrite;

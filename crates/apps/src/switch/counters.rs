@@ -1,0 +1,19 @@
+//! Counters of what the switch does beside the fates of received frames, which the engine counts.
+
+use engine::Counter;
+
+/// Counters of one worker's switch stages. Written by that worker alone, read by anybody.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct SwitchCounters {
+    /// Frames that were flooded.
+    pub flooded: Counter,
+    /// Copies made of them, beside the frame itself.
+    pub copies: Counter,
+    /// Copies for which no cell was free.
+    pub copies_lost: Counter,
+    /// Station events that found the channel full; the next frame of the station tells again.
+    pub events_lost: Counter,
+    /// Frames of stations that are not known, while the table is full.
+    pub table_full: Counter,
+}

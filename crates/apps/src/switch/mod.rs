@@ -1,0 +1,69 @@
+//! The layer-2 switch: a bridge after IEEE 802.1Q, without spanning tree.
+//!
+//! ```text
+//!            ┌───────────┐     ┌────────┐     ┌────────────┐
+//!  chunk ───▶│ bridge_in │────▶│ bridge │────▶│ bridge_out │───▶ ports, one copy each when it floods
+//!            └─────┬─────┘     └────────┘     └─────┬──────┘
+//!                  │drop                           │drop, StationEvent
+//! ```
+//!
+//! - [`ingress`] (`bridge_in`) reads addresses and tag once, finds the VLAN, settles what no bridge forwards.
+//! - [`forward`] (`bridge`) looks up source and destination of the whole batch in one table, one lookup after
+//!   the other: the pure step, which a device can take (CuckooSwitch, CoNEXT 2013).
+//! - [`egress`] (`bridge_out`) tells of new stations, keeps known ones young, sends each frame out by its port,
+//!   or floods it, with the tag that the port wants.
+//!
+//! The tables are [`SwitchTables`]; every stage is one over any `T: AsRef<SwitchTables>`, so that a program may
+//! keep them beside others.
+//!
+//! # Deliberately absent
+//! - Spanning tree (IEEE 802.1D §17): frames to its group address are dropped as 802.1Q §8.6.3 has it, so a loop
+//!   is broken by storm control alone.
+//! - Snooping of IGMP and MLD: multicast goes to all ports of its VLAN.
+//! - Service tags (802.1ad): a frame tagged with 88a8 is, for the VLANs, a frame without a tag.
+//!
+//! Threads: one instance of each stage per worker; they share the tables' version, the times of stations and
+//! the storm buckets, and the bounded channel of [`StationEvent`]s.
+
+mod columns;
+mod counters;
+pub mod egress;
+pub mod forward;
+pub mod ingress;
+pub mod reference;
+mod stations;
+mod versions;
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use engine::Stage;
+use lookup::bridge::{StationEvent, SwitchTables};
+
+pub use columns::{SwitchColumns, SwitchView};
+pub use counters::SwitchCounters;
+pub use versions::{SwitchImages, SwitchVersions};
+
+/// The stages of a switch, in their order: what `mode = "switch"` stands for.
+pub const DEFAULT_STAGES: &[&str] = &["bridge_in", "bridge", "bridge_out"];
+
+/// What the stages of one worker are given.
+#[derive(Clone, Debug, Default)]
+pub struct SwitchPipeline {
+    /// Where station events go; `None` where nobody learns.
+    pub events: Option<SyncSender<StationEvent>>,
+    /// Counters of this worker's stages.
+    pub counters: Arc<SwitchCounters>,
+}
+
+/// The stages of a switch for one worker.
+pub fn pipeline<T>(options: &SwitchPipeline) -> Vec<Box<dyn Stage<T>>>
+where
+    T: AsRef<SwitchTables> + Send + Sync + 'static,
+{
+    vec![
+        Box::new(ingress::BridgeIn::new()),
+        Box::new(forward::Bridge::new()),
+        Box::new(egress::BridgeOut::new(options)),
+    ]
+}

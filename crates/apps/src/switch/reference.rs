@@ -1,0 +1,144 @@
+//! A plain switch: the twin of the pipeline, one frame at a time, maps and vectors of bytes, no table and no
+//! column in common with it.
+//!
+//! Storm control is left out, for it depends on time; the pipeline's is tested by itself.
+
+use std::collections::HashMap;
+
+use chunk::DropReason;
+use lookup::bridge::{BridgePort, PortMode, StationEvent};
+
+/// A plain switch.
+#[derive(Debug, Clone, Default)]
+pub struct Reference {
+    /// By number.
+    pub ports: Vec<Option<BridgePort>>,
+    /// By VLAN and address: port, and whether it is static.
+    pub stations: HashMap<(u16, [u8; 6]), (u16, bool)>,
+    /// Whether there is room for no station more.
+    pub is_full: bool,
+}
+
+/// What comes of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Ports and bytes that leave, in the order of the ports; or why none does.
+    pub sent: Result<Vec<(u16, Vec<u8>)>, DropReason>,
+    /// What control is told.
+    pub event: Option<StationEvent>,
+}
+
+/// A frame taken apart.
+struct Frame {
+    dst: [u8; 6],
+    src: [u8; 6],
+    /// Tag control information.
+    tag: Option<u16>,
+    /// EtherType and all behind it.
+    rest: Vec<u8>,
+}
+
+impl Reference {
+    /// What comes of `bytes` that come in by `port`.
+    pub fn outcome(&self, port: u16, bytes: &[u8]) -> Outcome {
+        let nothing = |reason| Outcome { sent: Err(reason), event: None };
+        let frame = match take_apart(bytes) {
+            Ok(frame) => frame,
+            Err(reason) => return nothing(reason),
+        };
+        let Some(record) = self.port(port).filter(|record| record.up) else {
+            return nothing(DropReason::InterfaceDown);
+        };
+        let id = frame.tag.map(|tci| tci % 4096).filter(|id| *id > 0);
+        let vlan = match (&record.mode, id) {
+            (PortMode::Access(vlan), None) => *vlan,
+            (PortMode::Trunk { native: Some(vlan), .. }, None) => *vlan,
+            (PortMode::Trunk { allowed, .. }, Some(id)) if allowed.iter().any(|v| v == id) => id,
+            _ => return nothing(DropReason::VlanNotAllowed),
+        };
+        let event = self.event(port, vlan, &frame, record);
+        let priority = frame.tag.unwrap_or(0) / 4096;
+        let tci = priority * 4096 + vlan;
+        let leave = |to: u16| {
+            let tagged = carries(self.port(to)?, vlan)?;
+            Some((to, put_together(&frame, tagged.then_some(tci))))
+        };
+        let sent = match self.stations.get(&(vlan, frame.dst)) {
+            Some((to, _)) if *to == port => Err(DropReason::SamePort),
+            Some((to, _)) => leave(*to).map(|one| vec![one]).ok_or(DropReason::VlanNotAllowed),
+            None => {
+                let others = (0..self.ports.len() as u16).filter(|to| *to != port);
+                let all: Vec<_> = others.filter_map(leave).collect();
+                if all.is_empty() { Err(DropReason::FloodNowhere) } else { Ok(all) }
+            }
+        };
+        Outcome { sent, event }
+    }
+
+    fn event(
+        &self,
+        port: u16,
+        vlan: u16,
+        frame: &Frame,
+        record: &BridgePort,
+    ) -> Option<StationEvent> {
+        let tells = match self.stations.get(&(vlan, frame.src)) {
+            Some((at, is_static)) => *at != port && !is_static,
+            None => !self.is_full,
+        };
+        let event = StationEvent { vlan, mac: frame.src, port };
+        (tells && record.learning).then_some(event)
+    }
+
+    fn port(&self, port: u16) -> Option<&BridgePort> {
+        self.ports.get(usize::from(port))?.as_ref()
+    }
+}
+
+/// Whether a port carries a VLAN, and then whether with a tag.
+fn carries(record: &BridgePort, vlan: u16) -> Option<bool> {
+    if !record.up {
+        return None;
+    }
+    match &record.mode {
+        PortMode::Access(own) if *own == vlan => Some(false),
+        PortMode::Trunk { native: Some(native), .. } if *native == vlan => Some(false),
+        PortMode::Trunk { allowed, .. } if allowed.iter().any(|v| v == vlan) => Some(true),
+        _ => None,
+    }
+}
+
+fn take_apart(bytes: &[u8]) -> Result<Frame, DropReason> {
+    if bytes.len() < 14 {
+        return Err(DropReason::Truncated);
+    }
+    let mac = |at: usize| -> [u8; 6] { std::array::from_fn(|i| bytes[at + i]) };
+    let (dst, src) = (mac(0), mac(6));
+    if src[0] % 2 == 1 {
+        return Err(DropReason::SourceMacGroup);
+    }
+    if src == [0; 6] {
+        return Err(DropReason::SourceMacZero);
+    }
+    if dst[..5] == [0x01, 0x80, 0xc2, 0x00, 0x00] && dst[5] <= 0x0f {
+        return Err(DropReason::BridgeReserved);
+    }
+    if bytes[12..14] != [0x81, 0x00] {
+        return Ok(Frame { dst, src, tag: None, rest: bytes[12..].to_vec() });
+    }
+    if bytes.len() < 18 {
+        return Err(DropReason::VlanTruncated);
+    }
+    let tag = Some(u16::from_be_bytes([bytes[14], bytes[15]]));
+    Ok(Frame { dst, src, tag, rest: bytes[16..].to_vec() })
+}
+
+fn put_together(frame: &Frame, tag: Option<u16>) -> Vec<u8> {
+    let mut bytes = [frame.dst, frame.src].concat();
+    if let Some(tci) = tag {
+        bytes.extend([0x81, 0x00]);
+        bytes.extend(tci.to_be_bytes());
+    }
+    bytes.extend(&frame.rest);
+    bytes
+}

@@ -1,0 +1,124 @@
+//! Random frames on random ports through the pipeline and through the plain switch: the same bytes on the same
+//! ports, the same reasons, and the same events, while stations are learned.
+
+use apps::switch::reference::Reference;
+use lookup::bridge::{BridgePort, Learned, MacLimits, PortMode, StationEvent};
+use proptest::prelude::*;
+
+use crate::bench::{Bench, frame, mac, vlans};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        chunk::hash::fmix64(self.0) % n
+    }
+}
+
+fn port(random: &mut Random, number: usize) -> Option<BridgePort> {
+    let vlan = |random: &mut Random| [1, 1, 2, 3, 4094][random.below(5) as usize];
+    let set = |random: &mut Random| {
+        let all = [1, 2, 3, 4094];
+        vlans(&all.into_iter().filter(|_| random.below(3) > 0).collect::<Vec<_>>())
+    };
+    let native = match random.below(2) {
+        0 => None,
+        _ => Some(vlan(random)),
+    };
+    let mode = match random.below(5) {
+        0 | 1 => PortMode::Access(vlan(random)),
+        _ => PortMode::Trunk { native, allowed: set(random) },
+    };
+    let (up, learning) = (random.below(10) > 0, random.below(10) > 0);
+    let record = BridgePort { up, learning, mode, ..BridgePort::access(format!("p{number}"), 1) };
+    (random.below(12) > 0).then_some(record)
+}
+
+fn random_frame(random: &mut Random) -> Vec<u8> {
+    let address = |random: &mut Random| match random.below(24) {
+        0 => [0; 6],
+        1 => [0xff; 6],
+        2 => [0x01, 0x80, 0xc2, 0, 0, random.below(20) as u8],
+        3 => [0x01, 0, 0x5e, 0, 0, random.below(4) as u8],
+        _ => mac(random.below(12)),
+    };
+    let id = [0, 1, 1, 2, 3, 4094, 4095, 700][random.below(8) as usize];
+    let tag = (random.below(5) < 3).then(|| (random.below(16) as u16) << 12 | id);
+    let dst = address(random);
+    // Bad sources are for the tests, not for most of the frames.
+    let src = if random.below(8) == 0 { address(random) } else { mac(random.below(12)) };
+    let mut bytes = frame(dst, src, tag);
+    match random.below(20) {
+        0 => bytes.truncate(random.below(20) as usize),
+        1 => bytes.truncate(14 + random.below(6) as usize),
+        2 => bytes[13] = random.below(256) as u8,
+        3 => bytes.extend(vec![7; random.below(3000) as usize]), // chains of cells too
+        _ => {}
+    }
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_switch_does_what_the_plain_switch_does(seed: u64) {
+        let mut random = Random(seed);
+        let ports: Vec<_> = (0..2 + random.below(7) as usize).map(|n| port(&mut random, n)).collect();
+        let stations = [3, 30, 1000][random.below(3) as usize];
+        let limits = MacLimits { stations, ageing_s: 300 };
+        let mut bench = Bench::new(ports.clone(), limits, 10_000);
+        let mut reference = Reference { ports, ..Reference::default() };
+        if random.below(2) == 0 {
+            let (vlan, port) = (1, random.below(4) as u16);
+            bench.macs.set_static(vlan, mac(5), port).unwrap();
+            reference.stations.insert((vlan, mac(5)), (port, true));
+            bench.publish();
+        }
+        reference.is_full = bench.macs.is_full();
+        for _ in 0..6 {
+            let inputs: Vec<(u16, Vec<u8>)> = (0..random.below(80))
+                .map(|_| (random.below(10) as u16, random_frame(&mut random)))
+                .collect();
+            let seen = bench.run(&inputs);
+            let mut told: Vec<StationEvent> = Vec::new();
+            for ((port, bytes), seen) in inputs.iter().zip(seen) {
+                let expected = reference.outcome(*port, bytes);
+                prop_assert_eq!(&seen, &expected.sent, "port {} {:02x?}\n{:?}", port, bytes, reference);
+                told.extend(expected.event.filter(|event| !told.contains(event)));
+            }
+            // The same events, told once each, in the same order.
+            let events: Vec<StationEvent> = bench.events.try_iter().collect();
+            prop_assert_eq!(&events, &told);
+            let now_s = bench.now_s();
+            for event in events {
+                let learned = bench.macs.learn(event.vlan, event.mac, event.port, now_s);
+                let key = (event.vlan, event.mac);
+                let known = reference.stations.get(&key).copied();
+                let expected = match known {
+                    Some((_, true)) => Learned::Static,
+                    Some((port, _)) if port == event.port => Learned::Known,
+                    Some(_) => Learned::Moved,
+                    None if reference.stations.len() == stations as usize => Learned::Refused,
+                    None => Learned::New,
+                };
+                prop_assert_eq!(learned, expected);
+                if !matches!(learned, Learned::Refused | Learned::Static) {
+                    reference.stations.insert(key, (event.port, false));
+                }
+            }
+            bench.publish();
+            reference.is_full = bench.macs.is_full();
+            // A port changes; what was learned there stays, and must misdirect nothing.
+            if random.below(3) == 0 && !reference.ports.is_empty() {
+                let number = random.below(reference.ports.len() as u64) as usize;
+                let record = port(&mut random, number);
+                bench.set_port(number as u16, record.clone());
+                reference.ports[number] = record;
+            }
+            bench.now_ns += 1_000_000_000;
+        }
+        bench.finish();
+    }
+}
