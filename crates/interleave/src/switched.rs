@@ -64,21 +64,29 @@ where
         slots.push(lookup(Switched, &keys[next]), next);
         next += 1;
     }
-    // Turns: every slot is in use while there are keys.
+    // Turns: every slot is in use while there are keys; then the last one takes the turn of one that has ended.
     let mut turn = 0;
-    while slots.live > 0 {
+    'turns: while slots.live > 0 {
         if turn >= slots.live {
             turn = 0;
         }
-        if let Poll::Ready(value) = slots.poll(turn, &mut context) {
-            out[slots.key(turn)] = value;
-            if next < keys.len() {
-                slots.replace(turn, lookup(Switched, &keys[next]), next);
+        let place = slots.order[turn];
+        if let Poll::Ready(mut value) = slots.poll_in(place, &mut context) {
+            loop {
+                out[slots.keys[place]] = value;
+                if next == keys.len() {
+                    slots.remove(turn);
+                    continue 'turns;
+                }
+                slots.replace(place, lookup(Switched, &keys[next]), next);
                 next += 1;
-                continue; // the new lookup starts its first load now
+                // The new lookup starts its first load now. A poll of its own, where the compiler knows that the
+                // future is new, and the one above nearly always finds one that has switched: neither guesses.
+                match slots.poll_in(place, &mut context) {
+                    Poll::Ready(another) => value = another,
+                    Poll::Pending => break,
+                }
             }
-            slots.remove(turn);
-            continue; // another slot stands here now
         }
         turn += 1;
     }
@@ -106,12 +114,6 @@ impl<F: Future, const B: usize> Slots<F, B> {
         }
     }
 
-    /// The key that the lookup of a turn is for.
-    #[inline(always)]
-    fn key(&self, turn: usize) -> usize {
-        self.keys[self.order[turn]]
-    }
-
     /// Puts a future into a free place.
     #[inline(always)]
     fn push(&mut self, future: F, key: usize) {
@@ -121,24 +123,26 @@ impl<F: Future, const B: usize> Slots<F, B> {
         self.live += 1;
     }
 
+    /// Polls the future in a place that is in use.
     #[inline(always)]
-    fn poll(&mut self, turn: usize, context: &mut Context<'_>) -> Poll<F::Output> {
-        debug_assert!(turn < self.live);
-        let place = &mut self.places[self.order[turn]];
-        // SAFETY: initialised, as `turn < live` (the invariant). Pinned: a future is written to its place
-        // once, before it is first polled, and leaves it only by being dropped there (`replace`, `remove`,
-        // `Drop`); `Slots` is private, a local of `map_switched`, and never moved after `new`.
-        unsafe { Pin::new_unchecked(place.assume_init_mut()) }.poll(context)
+    fn poll_in(&mut self, place: usize, context: &mut Context<'_>) -> Poll<F::Output> {
+        debug_assert!(self.order[..self.live].contains(&place));
+        let future = &mut self.places[place];
+        // SAFETY: initialised, as `map_switched` names one of `order[..live]` (the invariant). Pinned: a future
+        // is written to its place once, before it is first polled, and leaves it only by being dropped there
+        // (`replace`, `remove`, `Drop`); `Slots` is private, a local of `map_switched`, and never moved after
+        // `new`.
+        unsafe { Pin::new_unchecked(future.assume_init_mut()) }.poll(context)
     }
 
-    /// Drops the future of a turn and puts another into its place.
+    /// Drops the future in a place that is in use and puts another there.
     #[inline(always)]
-    fn replace(&mut self, turn: usize, future: F, key: usize) {
-        debug_assert!(turn < self.live);
-        let place = self.order[turn];
+    fn replace(&mut self, place: usize, future: F, key: usize) {
+        debug_assert!(self.order[..self.live].contains(&place));
         self.keys[place] = key;
-        // SAFETY: initialised, as `turn < live`. The assignment drops the old future where it stands, and
-        // writes the new one also when that drop panics, so that the invariant holds on every way out.
+        // SAFETY: initialised, as `map_switched` names one of `order[..live]`. The assignment drops the old
+        // future where it stands, and writes the new one also when that drop panics, so that the invariant
+        // holds on every way out.
         unsafe { *self.places[place].assume_init_mut() = future };
     }
 
