@@ -10,10 +10,13 @@ use super::layout::*;
 use crate::Blob;
 
 /// Lookups in flight. Measured: fewer starve the memory, more add nothing.
-const IN_FLIGHT: usize = 32;
+const IN_FLIGHT: usize = 24;
 
 /// Tables below this many bytes stay in the second-level cache, where switching costs more than it hides.
 const SMALL_BYTES: usize = 1 << 20;
+
+/// A line on which every key misses.
+static NOWHERE: Line = [u64::MAX; WORDS_PER_LINE];
 
 /// A table to look up in.
 ///
@@ -51,26 +54,31 @@ impl<'a, K: CuckooKey> Cuckoo<'a, K> {
 
     #[inline(always)]
     fn lines(&self, key: &K) -> [&'a Line; 2] {
-        buckets_of(key.hash(self.seed), self.count).map(|bucket| &self.buckets[bucket as usize])
+        buckets_of(key.hash(self.seed), self.count).map(|bucket| self.bucket(bucket))
+    }
+
+    /// A bucket. One out of range cannot be, for `count` is the length; it reads as a miss, because a panic
+    /// would make a lookup's state machine too large to be inlined where it is polled.
+    #[inline(always)]
+    fn bucket(&self, bucket: u32) -> &'a Line {
+        self.buckets.get(bucket as usize).unwrap_or(&NOWHERE)
     }
 
     /// Looks `key` up, over any [`Memory`]. The second line is asked for only when the first says nothing: two
     /// thirds of the keys stand in their first one, and where memory is the limit half a line less for each
     /// key counts more than the turn.
+    ///
+    /// The hash is no part of the future: what is polled is so small that it is inlined there.
     #[inline(always)]
-    #[allow(clippy::manual_async_fn)] // an `async fn` keeps its arguments twice
     pub fn find<M: Memory>(&self, memory: M, key: &K) -> impl Future<Output = K::Value> {
+        let [mut line, second] = self.lines(key);
+        let mut last = false;
         async move {
-            let [mut line, second] = self.lines(key);
-            let mut last = false;
             loop {
                 memory.touch(line).await;
                 let value = key.find(line);
-                if value != K::MISS {
-                    return value;
-                }
-                if last {
-                    return self.find_stashed(key);
+                if value != K::MISS || last {
+                    return self.or_stashed(key, value);
                 }
                 (line, last) = (second, true);
             }
@@ -79,25 +87,21 @@ impl<'a, K: CuckooKey> Cuckoo<'a, K> {
 
     /// As [`Cuckoo::find`], with both lines asked for at once.
     #[inline(always)]
-    #[allow(clippy::manual_async_fn)]
     pub fn find_both<M: Memory>(&self, memory: M, key: &K) -> impl Future<Output = K::Value> {
+        let [first, second] = self.lines(key);
         async move {
-            let [first, second] = self.lines(key);
             memory.touch_both(first, second).await;
             let value = key.find(first);
-            if value != K::MISS {
-                return value;
-            }
-            let value = key.find(second);
-            if value != K::MISS { value } else { self.find_stashed(key) }
+            let value = if value != K::MISS { value } else { key.find(second) };
+            self.or_stashed(key, value)
         }
     }
 
-    /// The stash is empty nearly always.
+    /// What the buckets said, or the stash, which is empty nearly always.
     #[inline(always)]
-    fn find_stashed(&self, key: &K) -> K::Value {
-        if self.stash.is_empty() {
-            return K::MISS;
+    fn or_stashed(&self, key: &K, value: K::Value) -> K::Value {
+        if value != K::MISS || self.stash.is_empty() {
+            return value;
         }
         self.find_in_stash(key)
     }
@@ -171,20 +175,17 @@ impl<K: CuckooKey> Machine for Cuckoo<'_, K> {
     #[inline(always)]
     fn begin(&self, key: &K) -> Step {
         let [line, second] = buckets_of(key.hash(self.seed), self.count);
-        prefetch(&self.buckets[line as usize]);
+        prefetch(self.bucket(line));
         Step { line, second, last: false }
     }
 
     #[inline(always)]
     fn step(&self, key: &K, state: &mut Step) -> Poll<K::Value> {
-        let value = key.find(&self.buckets[state.line as usize]);
-        if value != K::MISS {
-            return Poll::Ready(value);
+        let value = key.find(self.bucket(state.line));
+        if value != K::MISS || state.last {
+            return Poll::Ready(self.or_stashed(key, value));
         }
-        if state.last {
-            return Poll::Ready(self.find_stashed(key));
-        }
-        prefetch(&self.buckets[state.second as usize]);
+        prefetch(self.bucket(state.second));
         *state = Step { line: state.second, second: state.second, last: true };
         Poll::Pending
     }
@@ -198,7 +199,7 @@ impl<K: CuckooKey> Walk for Cuckoo<'_, K> {
     #[inline(always)]
     fn begin(&self, key: &K) -> [u32; 2] {
         let buckets = buckets_of(key.hash(self.seed), self.count);
-        buckets.iter().for_each(|bucket| prefetch(&self.buckets[*bucket as usize]));
+        buckets.iter().for_each(|bucket| prefetch(self.bucket(*bucket)));
         buckets
     }
 
@@ -209,11 +210,8 @@ impl<K: CuckooKey> Walk for Cuckoo<'_, K> {
 
     #[inline(always)]
     fn end(&self, key: &K, [first, second]: &[u32; 2]) -> K::Value {
-        let value = key.find(&self.buckets[*first as usize]);
-        if value != K::MISS {
-            return value;
-        }
-        let value = key.find(&self.buckets[*second as usize]);
-        if value != K::MISS { value } else { self.find_stashed(key) }
+        let value = key.find(self.bucket(*first));
+        let value = if value != K::MISS { value } else { key.find(self.bucket(*second)) };
+        self.or_stashed(key, value)
     }
 }
