@@ -50,7 +50,8 @@ fn as_on_the_cpu() {
         let forward = Spec::new("bridge", &["bridge"], B::COLUMNS).with_group_items(items);
         for rows in ROWS {
             let (blob8, keys8, blob16, keys16) = tables(&mut random);
-            let (table8, table16) = (Cuckoo::new(&blob8).unwrap(), Cuckoo::new(&blob16).unwrap());
+            let table8 = Cuckoo::<u64>::new(&blob8).unwrap();
+            let table16 = Cuckoo::<[u64; 2]>::new(&blob16).unwrap();
             stashes += usize::from(blob8.words64()[4] > 0) + usize::from(blob16.words64()[4] > 0);
             let mut key = |random: &mut Random| match random.below(4) {
                 0 => random.next(),
