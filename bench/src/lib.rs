@@ -11,7 +11,9 @@ mod against;
 mod balance;
 mod forms;
 mod forward;
+mod hash;
 mod idle;
+mod l2;
 mod limit;
 pub mod lookup_job;
 mod lpm;
@@ -88,6 +90,24 @@ pub enum What {
         /// Size of the table, MiB
         #[arg(long, default_value_t = 512, value_name = "MIB")]
         table: usize,
+    },
+    /// Exact match in a cuckoo table, in all its forms, beside DPDK's rte_hash
+    Hash {
+        /// Keys of a pass
+        #[arg(long, default_value_t = 1 << 21)]
+        keys: usize,
+        /// Size of the table, MiB
+        #[arg(long, default_value_t = 512, value_name = "MIB")]
+        table: usize,
+    },
+    /// The layer-2 switch's whole loop: decode, two lookups, out by a port
+    L2 {
+        /// Frames of a pass
+        #[arg(long, default_value_t = 1 << 21)]
+        packets: usize,
+        /// Stations in the table
+        #[arg(long, default_value_t = 16 << 20)]
+        stations: usize,
     },
     /// Random cache lines a second by table size, page size and reads in flight: what bounds every lookup
     Limit,
@@ -191,6 +211,8 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Lpm4 { keys } => lpm::run4(args, *keys)?,
             What::Lpm6 { keys } => lpm::run6(args, *keys)?,
             What::Switching { keys, table } => switching::run(args, *keys, *table)?,
+            What::Hash { keys, table } => hash::run(args, *keys, *table)?,
+            What::L2 { packets, stations } => l2::run(args, *packets, *stations)?,
             What::Limit => limit::run(args)?,
             What::Update { changes, backend } => update::run(args, *changes, *backend)?,
             What::Device { backend, seconds } => on_device::run(args, *backend, *seconds)?,

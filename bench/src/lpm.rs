@@ -457,7 +457,7 @@ impl Rival {
         load: impl FnOnce(&mut Peer) -> io::Result<()>,
     ) -> Self {
         let start = || {
-            let binary = binary().ok_or_else(|| {
+            let binary = binary("rte_fib_peer").ok_or_else(|| {
                 format!("no {name} beside it: `cargo xtask peers` builds it, with libdpdk-dev")
             })?;
             let failed = |e: io::Error| format!("no {name} beside it: {}: {e}", binary.display());
@@ -490,12 +490,12 @@ impl Rival {
 }
 
 /// The peer as `cargo xtask peers` leaves it: in `peers` of the folder that cargo builds in.
-fn binary() -> Option<PathBuf> {
+pub(crate) fn binary(name: &str) -> Option<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let beside = program.ancestors().skip(1).take(3).map(PathBuf::from);
     let cargo = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let mut folders = cargo.into_iter().chain(beside).chain([PathBuf::from("target")]);
-    folders.find_map(|folder| Some(folder.join("peers/rte_fib_peer")).filter(|path| path.is_file()))
+    folders.find_map(|folder| Some(folder.join("peers").join(name)).filter(|path| path.is_file()))
 }
 
 /// One pass over the keys.

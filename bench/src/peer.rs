@@ -1,4 +1,4 @@
-//! DPDK's lookups in a child program (`bench/peers/rte_fib_peer.c`), round by round.
+//! DPDK's lookups in a child program (`bench/peers/rte_fib_peer.c`, `rte_hash_peer.c`), round by round.
 //!
 //! The peer holds table and keys; each round is one pass over the keys, timed by the peer itself,
 //! so that rounds of it and of ours can alternate. Answers are checked: every round returns their
@@ -139,10 +139,7 @@ impl Peer {
     /// One pass over the keys, `burst` (at most 4,096) at a time.
     pub fn round(&mut self, family: Family, burst: usize) -> io::Result<Round> {
         let answer = self.ask(&format!("round{} {burst}", family.digit()))?;
-        let round = answer.split_once(' ').and_then(|(seconds, sum)| {
-            Some(Round { seconds: seconds.parse().ok()?, sum: sum.parse().ok()? })
-        });
-        round.ok_or_else(|| io::Error::other(format!("the peer answered `{answer}`")))
+        parse_round(&answer)
     }
 
     /// The [`hash`] over the peer's answers to all keys.
@@ -159,6 +156,29 @@ impl Peer {
             Some((resident.parse::<u64>().ok()? * 1024, huge.parse::<u64>().ok()? * 1024))
         });
         pages.ok_or_else(|| io::Error::other(format!("the peer answered `{answer}`")))
+    }
+
+    /// Has `rte_hash_peer` fill its table with `count` keys of `bytes` bytes.
+    pub fn hash_table(&mut self, bytes: usize, count: usize, seed: u64) -> io::Result<()> {
+        self.ask(&format!("table {bytes} {count} {seed}")).map(drop)
+    }
+
+    /// Has it choose `count` of them to look up.
+    pub fn hash_keys(&mut self, count: usize, seed: u64) -> io::Result<()> {
+        self.ask(&format!("keys {count} {seed}")).map(drop)
+    }
+
+    /// One pass over them, `burst` (at most 64) at a time.
+    pub fn hash_round(&mut self, burst: usize) -> io::Result<Round> {
+        let answer = self.ask(&format!("round {burst}"))?;
+        parse_round(&answer)
+    }
+
+    /// The [`hash_bytes`] over its answers.
+    pub fn hash_check(&mut self) -> io::Result<u64> {
+        let answer = self.ask("check")?;
+        u64::from_str_radix(&answer, 16)
+            .map_err(|_| io::Error::other(format!("the peer answered `{answer}`")))
     }
 
     /// Puts records into a file, has the peer read it, and takes it away.
@@ -204,6 +224,20 @@ impl Drop for Peer {
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+fn parse_round(answer: &str) -> io::Result<Round> {
+    let round = answer.split_once(' ').and_then(|(seconds, sum)| {
+        Some(Round { seconds: seconds.parse().ok()?, sum: sum.parse().ok()? })
+    });
+    round.ok_or_else(|| io::Error::other(format!("the peer answered `{answer}`")))
+}
+
+/// FNV-1a over answers of 8 bytes, little-endian: what [`Peer::hash_check`] returns.
+pub fn hash_bytes(answers: impl IntoIterator<Item = u64>) -> u64 {
+    answers.into_iter().flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// FNV-1a over answers in order, each as 4 bytes little-endian: what [`Peer::check`] returns.
