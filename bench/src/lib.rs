@@ -94,7 +94,7 @@ pub enum What {
     /// Exact match in a cuckoo table, in all its forms, beside DPDK's rte_hash
     Hash {
         /// Keys of a pass
-        #[arg(long, default_value_t = 1 << 21)]
+        #[arg(long, default_value_t = 1 << 23)]
         keys: usize,
         /// Size of the table, MiB
         #[arg(long, default_value_t = 512, value_name = "MIB")]
@@ -103,7 +103,7 @@ pub enum What {
     /// The layer-2 switch's whole loop: decode, two lookups, out by a port
     L2 {
         /// Frames of a pass
-        #[arg(long, default_value_t = 1 << 21)]
+        #[arg(long, default_value_t = 1 << 22)]
         packets: usize,
         /// Stations in the table
         #[arg(long, default_value_t = 16 << 20)]
