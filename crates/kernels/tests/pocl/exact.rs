@@ -53,7 +53,7 @@ fn as_on_the_cpu() {
             let table8 = Cuckoo::<u64>::new(&blob8).unwrap();
             let table16 = Cuckoo::<[u64; 2]>::new(&blob16).unwrap();
             stashes += usize::from(blob8.words64()[4] > 0) + usize::from(blob16.words64()[4] > 0);
-            let mut key = |random: &mut Random| match random.below(4) {
+            let key = |random: &mut Random| match random.below(4) {
                 0 => random.next(),
                 1 => random.below(9000) as u64,
                 _ if keys8.is_empty() => 0,
