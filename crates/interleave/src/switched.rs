@@ -64,29 +64,39 @@ where
         slots.push(lookup(Switched, &keys[next]), next);
         next += 1;
     }
-    // Turns: every slot is in use while there are keys; then the last one takes the turn of one that has ended.
+    // Turns: every slot is in use while there are keys, and stands in its own place.
     let mut turn = 0;
-    'turns: while slots.live > 0 {
-        if turn >= slots.live {
-            turn = 0;
-        }
-        let place = slots.order[turn];
-        if let Poll::Ready(mut value) = slots.poll_in(place, &mut context) {
+    'turns: while next < keys.len() {
+        for place in 0..B {
+            let Poll::Ready(mut value) = slots.poll_in(place, &mut context) else { continue };
+            // The new lookup starts its first load now. A poll of its own, where the compiler knows that the
+            // future is new; the one above nearly always finds one that has switched: neither guesses.
             loop {
                 out[slots.keys[place]] = value;
                 if next == keys.len() {
-                    slots.remove(turn);
-                    continue 'turns;
+                    slots.remove(place);
+                    turn = place;
+                    break 'turns;
                 }
                 slots.replace(place, lookup(Switched, &keys[next]), next);
                 next += 1;
-                // The new lookup starts its first load now. A poll of its own, where the compiler knows that the
-                // future is new, and the one above nearly always finds one that has switched: neither guesses.
                 match slots.poll_in(place, &mut context) {
                     Poll::Ready(another) => value = another,
                     Poll::Pending => break,
                 }
             }
+        }
+    }
+    // No key is left: the slots end one after the other.
+    while slots.live > 0 {
+        if turn >= slots.live {
+            turn = 0;
+        }
+        let place = slots.order[turn];
+        if let Poll::Ready(value) = slots.poll_in(place, &mut context) {
+            out[slots.keys[place]] = value;
+            slots.remove(turn);
+            continue; // another slot stands here now
         }
         turn += 1;
     }
@@ -128,10 +138,10 @@ impl<F: Future, const B: usize> Slots<F, B> {
     fn poll_in(&mut self, place: usize, context: &mut Context<'_>) -> Poll<F::Output> {
         debug_assert!(self.order[..self.live].contains(&place));
         let future = &mut self.places[place];
-        // SAFETY: initialised, as `map_switched` names one of `order[..live]` (the invariant). Pinned: a future
-        // is written to its place once, before it is first polled, and leaves it only by being dropped there
-        // (`replace`, `remove`, `Drop`); `Slots` is private, a local of `map_switched`, and never moved after
-        // `new`.
+        // SAFETY: initialised, as the callers name places in use: any while all `B` are (the turns), one of
+        // `order[..live]` after that. Pinned: a future is written to its place once, before it is first
+        // polled, and leaves it only by being dropped there (`replace`, `remove`, `Drop`); `Slots` is
+        // private, a local of `map_switched`, and never moved after `new`.
         unsafe { Pin::new_unchecked(future.assume_init_mut()) }.poll(context)
     }
 
@@ -140,9 +150,9 @@ impl<F: Future, const B: usize> Slots<F, B> {
     fn replace(&mut self, place: usize, future: F, key: usize) {
         debug_assert!(self.order[..self.live].contains(&place));
         self.keys[place] = key;
-        // SAFETY: initialised, as `map_switched` names one of `order[..live]`. The assignment drops the old
-        // future where it stands, and writes the new one also when that drop panics, so that the invariant
-        // holds on every way out.
+        // SAFETY: initialised, as the place is in use: `map_switched` replaces only during the turns, when
+        // all `B` are. The assignment drops the old future where it stands, and writes the new one also when
+        // that drop panics, so that the invariant holds on every way out.
         unsafe { *self.places[place].assume_init_mut() = future };
     }
 
