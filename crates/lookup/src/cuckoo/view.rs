@@ -10,9 +10,12 @@ use super::layout::*;
 use crate::Blob;
 
 /// Lookups in flight. Measured: fewer starve the memory, more add nothing.
-const IN_FLIGHT: usize = 24;
+const IN_FLIGHT: usize = 32;
 
-/// Tables below this many bytes stay in the second-level cache, where switching costs more than it hides.
+/// Batches of at most so many keys are one group: turns pay when slots are refilled.
+const FEW_KEYS: usize = 32;
+
+/// Tables of at most so many bytes stay in the second-level cache, where turns cost more than they hide.
 const SMALL_BYTES: usize = 1 << 20;
 
 /// A line on which every key misses.
@@ -23,10 +26,10 @@ static NOWHERE: Line = [u64::MAX; WORDS_PER_LINE];
 /// | form | method | for |
 /// | --- | --- | --- |
 /// | best | [`lookup`](Self::lookup) | everything |
-/// | plain | [`lookup_direct`](Self::lookup_direct), [`get`](Self::get) | tables in cache |
+/// | plain | [`lookup_direct`](Self::lookup_direct), [`get`](Self::get) | single keys |
 /// | switched | [`lookup_switched`](Self::lookup_switched) | the same source as the plain one |
 /// | machine | [`lookup_machine`](Self::lookup_machine) | the same by hand |
-/// | group | [`lookup_grouped`](Self::lookup_grouped) | both lines of all keys of a group at once |
+/// | group | [`lookup_grouped`](Self::lookup_grouped) | small batches, tables in cache: both lines of a group at once |
 #[derive(Clone, Copy, Debug)]
 pub struct Cuckoo<'a, K> {
     buckets: &'a [Line],
@@ -127,10 +130,10 @@ impl<'a, K: CuckooKey> Cuckoo<'a, K> {
     /// When the slices differ in length; so do all forms.
     #[inline]
     pub fn lookup(&self, keys: &[K], out: &mut [K::Value]) {
-        if size_of_val(self.buckets) <= SMALL_BYTES {
-            self.lookup_direct(keys, out);
+        if keys.len() <= FEW_KEYS || size_of_val(self.buckets) <= SMALL_BYTES {
+            self.lookup_grouped::<FEW_KEYS>(keys, out);
         } else {
-            self.lookup_switched::<IN_FLIGHT>(keys, out);
+            self.lookup_machine::<IN_FLIGHT>(keys, out);
         }
     }
 
