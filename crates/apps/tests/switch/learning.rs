@@ -130,7 +130,7 @@ fn a_mac_flood_ends_in_a_counted_reason() {
     let limits = MacLimits { stations: 20_000, ageing_s: 300 };
     let mut bench = Bench::new(four_ports(), limits, 1024);
     for station in 0..10 {
-        let _ = bench.one(1, &frame([0xff; 6], mac(1 << 39 | station), None));
+        let _ = bench.one(1, &frame([0xff; 6], mac((1 << 39) | station), None));
     }
     bench.control();
     let sources = 10_000_000u64;
@@ -148,7 +148,7 @@ fn a_mac_flood_ends_in_a_counted_reason() {
     } {}
     for part in 0..50u64 {
         let inputs: Vec<(u16, Vec<u8>)> = (0..256)
-            .map(|i| (0, frame(mac(1 << 39 | i % 10), mac(sources + part * 256 + i), None)))
+            .map(|i| (0, frame(mac((1 << 39) | (i % 10)), mac(sources + part * 256 + i), None)))
             .collect();
         for sent in bench.run(&inputs) {
             assert_eq!(ports(&sent), [1], "stations that were learned are served");

@@ -30,9 +30,15 @@ fn tables(random: &mut Random) -> (Blob, Vec<u64>, Blob, Vec<[u64; 2]>) {
     let (mut builder8, mut blob8) = CuckooBuilder::with_seed(limits, random.next()).unwrap();
     let (mut builder16, mut blob16) = CuckooBuilder::with_seed(limits, random.next()).unwrap();
     let mut patches = [Vec::new(), Vec::new()];
+    // Every other table is left as soon as its stash has entries; the keys after that are misses.
+    let crowded = random.below(2) == 0;
     for (value, key) in keys8.iter().enumerate() {
-        builder8.insert(*key, value as u64 * 3, &mut patches[0]).unwrap();
-        builder16.insert([key % 77, *key], value as u32 * 5, &mut patches[1]).unwrap();
+        if !(crowded && builder8.stashed() >= 5) {
+            builder8.insert(*key, value as u64 * 3, &mut patches[0]).unwrap();
+        }
+        if !(crowded && builder16.stashed() >= 4) {
+            builder16.insert([key % 77, *key], value as u32 * 5, &mut patches[1]).unwrap();
+        }
     }
     // Nobody calls `step`, so what waits for a larger table waits in the stash.
     blob8.apply(&patches[0]);
