@@ -86,6 +86,17 @@ LINES = [
 ]
 
 
+def tlv(kind, value):
+    number = lambda n: bytes([n]) if n < 253 else b"\xfd" + struct.pack(">H", n)
+    return number(kind) + number(len(value)) + value
+
+
+NAME = tlv(7, tlv(8, b"example") + tlv(8, b"a b") + tlv(54, b"\1"))
+NONCE = tlv(10, bytes([1, 2, 3, 4]))
+INTEREST = tlv(5, NAME + tlv(33, b"") + tlv(18, b"") + NONCE + tlv(12, b"\x0f\xa0") + tlv(34, b"\x40"))
+NDN_DATA = tlv(6, NAME + tlv(20, tlv(25, b"\x0a")) + tlv(21, b"hello") + tlv(22, tlv(27, b"\0")) + tlv(23, bytes(32)))
+
+
 def u32(value):
     return struct.pack("=I", value)
 
@@ -100,6 +111,16 @@ SEEDS = {
     "ipv6": V6,
     "arp": {"request": ARP},
     "nd": {"ns": NS, "na": NA, "rs": RS, "ra": RA},
+    "ndn": {
+        "interest": INTEREST,
+        "data": NDN_DATA,
+        "selectors": tlv(5, NAME + tlv(9, tlv(14, b"\1")) + NONCE),
+        "link": tlv(100, tlv(98, b"token") + tlv(832, b"\1") + tlv(80, INTEREST)),
+        "nack": tlv(100, tlv(800, tlv(801, b"\x96")) + tlv(80, INTEREST)),
+        "fragment": tlv(100, tlv(81, bytes(8)) + tlv(82, b"\0") + tlv(83, b"\2") + tlv(80, INTEREST[:20])),
+        "old": tlv(80, tlv(81, bytes(8)) + tlv(84, INTEREST)),
+        "uri": b"/example/a%20b/54=%01/.../sha256digest=00ff",
+    },
     "transport": {"udp": UDP, "tcp": TCP, "echo4": ECHO4, "echo6": ECHO6, "esp": ESP},
     "icmp_error": {f"v4-{k}": v for k, v in V4.items()} | {f"v6-{k}": v for k, v in V6.items()},
     "filter": {

@@ -9,9 +9,10 @@
 //!   or works on single fields.
 //! * [`ethernet`], [`vlan`], [`arp`], [`ipv4`], [`ipv6`], [`icmpv4`], [`icmpv6`], [`nd`],
 //!   [`tcp`], [`udp`], [`esp`]: views over bytes, and headers that are emitted into bytes.
+//! * [`ndn`]: Interest and Data, their names, and the link packets around them.
 //! * [`checksum`], [`flow`], [`icmp_error`], [`fragment`], [`filter`].
 //!
-//! Nothing here allocates except [`filter::Filter::parse`]; nothing is shared between threads.
+//! Nothing here allocates except [`filter::Filter::parse`] and what makes [`ndn`] names and packets; nothing is shared between threads.
 #![forbid(unsafe_code)]
 
 mod addr;
@@ -32,6 +33,7 @@ pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 pub mod nd;
+pub mod ndn;
 pub mod tcp;
 mod types;
 pub mod udp;
