@@ -39,6 +39,7 @@ pub mod dir24_8;
 pub mod fib;
 pub mod mtrie6;
 pub mod poptrie;
+pub mod names;
 pub mod rib;
 pub mod routes;
 mod shadow;
