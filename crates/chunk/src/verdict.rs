@@ -194,6 +194,20 @@ drop_reasons! {
     SamePort = "same_port", "the station is behind the port that the frame came in by";
     FloodNowhere = "flood_nowhere", "no other port carries the VLAN";
     StormControl = "storm_control", "more flooded frames than the port may send";
+    // Named data
+    NdnMalformed = "ndn_malformed", "not an NDN packet of format 0.3, or a wrong UDP checksum around it";
+    NdnTooLong = "ndn_too_long", "an NDN packet in a frame of more than one cell";
+    NdnFragment = "ndn_fragment", "a fragment of an NDN packet or of the datagram around it";
+    NdnNoFace = "ndn_no_face", "from a neighbour that is no face";
+    NdnHopLimit = "ndn_hop_limit", "the Interest's hop limit ran out";
+    NdnNoNonce = "ndn_no_nonce", "an Interest without a nonce";
+    NdnLoop = "ndn_loop", "the Interest's nonce has been here before";
+    NdnPitFull = "ndn_pit_full", "no room for another pending Interest";
+    NdnAggregated = "ndn_aggregated", "the Interest waits with an earlier one for the same name";
+    NdnUnsolicited = "ndn_unsolicited", "Data that nobody waits for";
+    NdnSatisfied = "ndn_satisfied", "Data whose only asker was the face that it came by, or that no longer waits";
+    NdnNack = "ndn_nack", "an Interest that came back";
+    NdnIdle = "ndn_idle", "a link packet that carries nothing";
     Test = "test", "dropped by a test stage";
 }
 

@@ -1,0 +1,38 @@
+//! The named-data forwarder: Interests go towards Data, Data goes back the way that Interests came.
+//!
+//! What an Interest meets: its hop limit, the nonces that have been here ([`pit`]), others who wait for the same
+//! name ([`pit`]), and the longest prefix of its name ([`lookup::names`]). What Data meets: those who wait.
+//! [`pipeline`] makes the stages; [`NdnTables`] holds prefixes, next hops and faces.
+//!
+//! # Deliberately absent
+//! - A content store: Data is not kept. Forwarding is what this program measures.
+//! - Forwarding hints: an Interest goes by its name (NDN Packet Format §3.3 lets a forwarder ignore hints).
+//! - Digests: an Interest whose last component is a packet's digest is answered by Data of exactly that name, which
+//!   there is none of.
+//! - Putting fragments of link packets together; packets of more than one cell (2 KB).
+//! - Passing Nacks on: one is counted, and the Interest ends with its lifetime.
+//! - VLAN tags.
+//!
+//! Threads: a worker's table is its own.
+
+mod frames;
+pub mod pit;
+mod stages;
+mod tables;
+
+pub use stages::{DATA, INTEREST, NdnColumns, NdnOptions, NdnView, STAGES, pipeline};
+pub use tables::{Face, NdnPatch, NdnTables, UdpEnds};
+
+use lookup::names::{NameHash, NameHasher};
+use packet::ndn::Name;
+
+/// The worker, of `workers`, whose table a name belongs to.
+///
+/// An Interest and the Data that answers it must meet in one table, and the Data may be longer (CanBePrefix).
+/// The first component is in both, so it alone decides; names that all begin with one component stay with one
+/// worker.
+pub fn worker_of(hasher: &NameHasher, name: &Name<'_>, workers: u32) -> u32 {
+    let first = name.encodings().next().unwrap_or_default();
+    let hash = hasher.finish(hasher.absorb(NameHash::new(), first));
+    ((u128::from(hash) * u128::from(workers)) >> 61) as u32
+}

@@ -1,0 +1,356 @@
+//! The stages `ndn_decode`, `name_lookup` and `pit`.
+//!
+//! ```text
+//!            ┌────────────┐     ┌─────────────┐     ┌─────┐
+//!  chunk ───▶│ ndn_decode │────▶│ name_lookup │────▶│ pit │───▶ ports
+//!            └─────┬──────┘     └─────────────┘     └──┬──┘
+//!                  │drop                               │drop, copies of Data
+//! ```
+//!
+//! | stage | reads | writes | drop |
+//! | --- | --- | --- | --- |
+//! | `ndn_decode` | the packets | `kind`, `face`, `at` | `ndn_malformed`, `ndn_fragment`, `ndn_no_face`, `ndn_hop_limit`, `ndn_no_nonce`, `ndn_nack`, `ndn_idle`, and what is wrong with frames |
+//! | `name_lookup` | `kind`, `at`, the packets | `next_hop` | `bad_lookup` |
+//! | `pit` | all columns, the packets | the packets | `no_route`, `ndn_loop`, `ndn_aggregated`, `ndn_pit_full`, `ndn_unsolicited`, `ndn_satisfied`, and what faces refuse |
+//!
+//! Names of a whole chunk are looked up in one call, so that their cache misses overlap. An Interest that waits with
+//! another one is dropped as `ndn_aggregated`: its fate is the other's.
+//!
+//! Written over any tables that hold [`NdnTables`], so that they can stand beside a router's.
+
+use chunk::{Chunk, Columns, DropReason, Emitted, Packet, Verdict};
+use engine::{Context, Stage};
+use lookup::names::{DEPTH_MAX, NameHasher, NameKey, NamePrefixes};
+use lookup::{NO_ROUTE, NextHopId};
+use packet::ndn::{self, Body, LinkHeader, Malformed, Nack};
+
+use super::frames::{find, strip, wrap};
+use super::pit::{Arrival, InRecord, Pit, PitKey, PitLimits};
+use super::tables::NdnTables;
+
+chunk::columns! {
+    /// Columns of the named-data forwarder.
+    pub struct NdnColumns / NdnView {
+        /// [`INTEREST`] or [`DATA`].
+        pub kind: u8,
+        /// The face that it came by.
+        pub face: u16,
+        /// Where the NDN packet, with its link fields, begins; bytes from the frame's start.
+        pub at: u16,
+        /// Next hop of an Interest's name.
+        pub next_hop: u32,
+    }
+}
+
+/// An Interest, in the column `kind`.
+pub const INTEREST: u8 = 0;
+/// Data.
+pub const DATA: u8 = 1;
+
+/// The names of the stages, in order.
+pub const STAGES: &[&str] = &["ndn_decode", "name_lookup", "pit"];
+
+/// What the stages of one worker are given.
+#[derive(Debug, Clone, Copy)]
+pub struct NdnOptions {
+    /// The hash of the worker's own table.
+    pub hasher: NameHasher,
+    /// Room of the table of pending Interests.
+    pub pit: PitLimits,
+    /// Whether an Interest without a route goes back as a Nack.
+    pub nack: bool,
+}
+
+/// The stages of a forwarder for one worker.
+pub fn pipeline<T: AsRef<NdnTables> + 'static>(options: &NdnOptions) -> Vec<Box<dyn Stage<T>>> {
+    vec![
+        Box::new(NdnDecode),
+        Box::new(NameLookup { prefixes: NamePrefixes::new() }),
+        Box::new(PitStage {
+            pit: Pit::new(options.hasher, options.pit),
+            nack: options.nack,
+            waiting: Vec::with_capacity(256),
+        }),
+    ]
+}
+
+#[inline(always)]
+fn is_live(verdict: u32) -> bool {
+    Verdict(verdict).is_next()
+}
+
+/// The drop reason of a packet that is none.
+fn reason(malformed: Malformed) -> DropReason {
+    match malformed {
+        Malformed::Fragment => DropReason::NdnFragment,
+        _ => DropReason::NdnMalformed,
+    }
+}
+
+/// The stage `ndn_decode`.
+struct NdnDecode;
+
+impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
+    fn name(&self) -> &'static str {
+        "ndn_decode"
+    }
+
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
+        let view = NdnColumns::view(&mut chunk.rows);
+        for (row, packet) in chunk.packets.iter().enumerate() {
+            if !is_live(view.verdict[row]) {
+                continue;
+            }
+            match look(packet, cx.tables.as_ref()) {
+                Ok((kind, face, at)) => {
+                    (view.kind[row], view.face[row], view.at[row]) = (kind, face, at);
+                }
+                Err(reason) => view.verdict[row] = Verdict::drop(reason).0,
+            }
+        }
+    }
+}
+
+/// Kind, face and place of a packet that goes on.
+fn look(packet: &Packet, tables: &NdnTables) -> Result<(u8, u16, u16), DropReason> {
+    let (at, arrived) = find(packet)?;
+    let bytes = packet.data().get(at..).unwrap_or_default();
+    let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
+    let face = tables.arrived_by(&arrived).ok_or(DropReason::NdnNoFace)?;
+    if tables.face(face).is_none_or(|face| !face.up) {
+        return Err(DropReason::InterfaceDown);
+    }
+    if read.link.nack.is_some() {
+        return Err(DropReason::NdnNack);
+    }
+    let kind = match &read.body {
+        Body::Idle => return Err(DropReason::NdnIdle),
+        Body::Data(_) => DATA,
+        Body::Interest(interest) => {
+            let fields = interest.fields();
+            if fields.hop_limit.is_some_and(|hops| hops <= 1) {
+                return Err(DropReason::NdnHopLimit);
+            }
+            if fields.nonce.is_none() {
+                return Err(DropReason::NdnNoNonce);
+            }
+            INTEREST
+        }
+    };
+    Ok((kind, face, at as u16)) // a cell has 2,048 bytes
+}
+
+/// The stage `name_lookup`.
+struct NameLookup {
+    prefixes: NamePrefixes,
+}
+
+impl<T: AsRef<NdnTables>> Stage<T> for NameLookup {
+    fn name(&self) -> &'static str {
+        "name_lookup"
+    }
+
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
+        let view = NdnColumns::view(&mut chunk.rows);
+        let fib = cx.tables.as_ref().fib();
+        self.prefixes.clear();
+        let mut rows = [0_u16; chunk::CHUNK_PACKETS_MAX];
+        let mut names = [&[][..]; chunk::CHUNK_PACKETS_MAX];
+        let mut count = 0;
+        for (row, packet) in chunk.packets.iter().enumerate() {
+            if !is_live(view.verdict[row]) || view.kind[row] != INTEREST {
+                continue;
+            }
+            let interest = read_interest(packet, view.at[row]);
+            let (Some(interest), Some(fib)) = (interest, &fib) else {
+                view.verdict[row] = Verdict::drop(DropReason::BadLookup).0;
+                continue;
+            };
+            let name = interest.name();
+            self.prefixes.push_components(fib.hasher(), name.encodings(), DEPTH_MAX);
+            (rows[count], names[count]) = (row as u16, name.value());
+            count += 1;
+        }
+        let Some(fib) = fib else { return };
+        let mut keys = [NameKey::default(); chunk::CHUNK_PACKETS_MAX];
+        for (index, key) in keys[..count].iter_mut().enumerate() {
+            *key = self.prefixes.key_of_bytes(index, names[index]);
+        }
+        let mut found = [NO_ROUTE; chunk::CHUNK_PACKETS_MAX];
+        fib.lookup(&keys[..count], &mut found[..count]);
+        for (row, next_hop) in rows[..count].iter().zip(found) {
+            view.next_hop[usize::from(*row)] = next_hop;
+        }
+    }
+}
+
+fn read_interest(packet: &Packet, at: u16) -> Option<ndn::Interest<'_>> {
+    match ndn::Packet::new_checked(packet.data().get(usize::from(at)..)?).ok()?.body {
+        Body::Interest(interest) => Some(interest),
+        _ => None,
+    }
+}
+
+/// The stage `pit`.
+struct PitStage {
+    pit: Pit,
+    nack: bool,
+    waiting: Vec<InRecord>,
+}
+
+/// What was made of a packet, beside what became of it.
+type Made = Vec<Emitted>;
+
+impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
+    fn name(&self) -> &'static str {
+        "pit"
+    }
+
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
+        let view = NdnColumns::view(&mut chunk.rows);
+        for (row, packet) in chunk.packets.iter_mut().enumerate() {
+            if !is_live(view.verdict[row]) {
+                continue;
+            }
+            let (face, at, cause) = (view.face[row], view.at[row], row as u16);
+            let verdict = match view.kind[row] {
+                INTEREST => self.interest(
+                    packet,
+                    face,
+                    at,
+                    view.next_hop[row],
+                    cause,
+                    &mut chunk.emitted,
+                    cx,
+                ),
+                _ => self.data(packet, face, at, cause, &mut chunk.emitted, cx),
+            };
+            view.verdict[row] = verdict.unwrap_or_else(Verdict::drop).0;
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_, T>) {
+        self.pit.expire(cx.now_ns);
+    }
+
+    fn describe(&self, _: &mut Chunk, _: usize, _: &T) -> String {
+        format!("{} Interests are pending", self.pit.len())
+    }
+}
+
+impl PitStage {
+    #[allow(clippy::too_many_arguments)] // what the columns say of one packet
+    fn interest<T: AsRef<NdnTables>>(
+        &mut self,
+        packet: &mut Packet,
+        from: u16,
+        at: u16,
+        next_hop: NextHopId,
+        cause: u16,
+        made: &mut Made,
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let tables = cx.tables.as_ref();
+        let bytes = packet.data().get(usize::from(at)..).unwrap_or_default();
+        let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
+        let Body::Interest(interest) = &read.body else { return Err(DropReason::NdnMalformed) };
+        let fields = *interest.fields();
+        let key = PitKey {
+            name: interest.name(),
+            can_be_prefix: fields.can_be_prefix,
+            must_be_fresh: fields.must_be_fresh,
+        };
+        let start = interest.bytes().as_ptr() as usize - packet.data().as_ptr() as usize;
+        let (len, hops_at) = (interest.bytes().len(), interest.hop_limit_at());
+        let Some(way) = tables.way(next_hop, from) else {
+            if self.nack {
+                let link = LinkHeader {
+                    nack: Some(Nack::NoRoute),
+                    pit_token: read.link.pit_token,
+                    ..LinkHeader::default()
+                };
+                send_back(packet, start, len, from, &link, cause, made, cx);
+            }
+            return Err(DropReason::NoRoute);
+        };
+        let record = InRecord::new(
+            from,
+            fields.nonce.unwrap_or_default(),
+            cx.now_ns,
+            fields.lifetime_ms,
+            read.link.pit_token,
+        );
+        match self.pit.interest(&key, record, cx.now_ns) {
+            Arrival::Loop => return Err(DropReason::NdnLoop),
+            Arrival::Full => return Err(DropReason::NdnPitFull),
+            Arrival::Aggregated => return Err(DropReason::NdnAggregated),
+            Arrival::Forward(id) => self.pit.sent(id, way),
+        }
+        if let (Some(hops_at), Some(hops)) = (hops_at, fields.hop_limit) {
+            packet.data_mut()[start + hops_at] = hops - 1;
+        }
+        let face = tables.face(way).ok_or(DropReason::BadLookup)?;
+        if !strip(packet, start, len) {
+            return Err(DropReason::NdnMalformed);
+        }
+        Ok(wrap(packet, face, &LinkHeader::default()))
+    }
+
+    fn data<T: AsRef<NdnTables>>(
+        &mut self,
+        packet: &mut Packet,
+        from: u16,
+        at: u16,
+        cause: u16,
+        made: &mut Made,
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let bytes = packet.data().get(usize::from(at)..).unwrap_or_default();
+        let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
+        let Body::Data(data) = &read.body else { return Err(DropReason::NdnMalformed) };
+        let waiting = &mut self.waiting;
+        waiting.clear();
+        if !self.pit.data(&data.name(), from, cx.now_ns, |record| waiting.push(*record)) {
+            return Err(DropReason::NdnUnsolicited);
+        }
+        let start = data.bytes().as_ptr() as usize - packet.data().as_ptr() as usize;
+        let len = data.bytes().len();
+        // A face that asked twice, for a name and for one that begins it, gets one answer each.
+        let (last, others) = waiting.split_last().ok_or(DropReason::NdnSatisfied)?;
+        for record in others {
+            let link = LinkHeader { pit_token: record.token(), ..LinkHeader::default() };
+            send_back(packet, start, len, record.face, &link, cause, made, cx);
+        }
+        if !strip(packet, start, len) {
+            return Err(DropReason::NdnMalformed);
+        }
+        let face = cx.tables.as_ref().face(last.face).ok_or(DropReason::TxNoPort)?;
+        let link = LinkHeader { pit_token: last.token(), ..LinkHeader::default() };
+        Ok(wrap(packet, face, &link))
+    }
+}
+
+/// Sends a copy of a part of a packet to a face; what cannot go is counted.
+#[allow(clippy::too_many_arguments)] // the packet's part, the way, the cause
+fn send_back<T: AsRef<NdnTables>>(
+    packet: &Packet,
+    start: usize,
+    len: usize,
+    face: u16,
+    link: &LinkHeader<'_>,
+    cause: u16,
+    made: &mut Made,
+    cx: &mut Context<'_, T>,
+) {
+    let Some(face) = cx.tables.as_ref().face(face) else { return };
+    let Some(mut copy) = packet.duplicate(cx.pool) else { return };
+    copy.port = chunk::PORT_NONE;
+    if !strip(&mut copy, start, len) {
+        return copy.free(cx.pool);
+    }
+    let verdict = wrap(&mut copy, face, link);
+    match verdict.kind() {
+        chunk::VerdictKind::Forward => made.push(Emitted { cause, verdict, packet: copy }),
+        _ => cx.drop_packet(copy, verdict.reason()),
+    }
+}

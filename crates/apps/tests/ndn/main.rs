@@ -1,0 +1,6 @@
+//! The named-data forwarder's parts against plain twins.
+
+mod list;
+mod pit;
+mod stages;
+mod twin;

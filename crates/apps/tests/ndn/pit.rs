@@ -1,0 +1,204 @@
+//! The pending-interest table against a list of entries, step by step, with little room and much of it.
+
+use apps::ndn::pit::{Arrival, InRecord, Pit, PitKey, PitLimits};
+use apps::ndn::worker_of;
+use lookup::names::NameHasher;
+use packet::ndn::{Name, NameBuf};
+use proptest::prelude::*;
+
+use crate::list::List;
+
+pub(crate) const MS: u64 = 1_000_000;
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_uri(text.as_bytes()).unwrap()
+}
+
+fn key<'a>(name: Name<'a>, flags: u8) -> PitKey<'a> {
+    PitKey { name, can_be_prefix: flags & 1 != 0, must_be_fresh: flags & 2 != 0 }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Interest { name: usize, flags: u8, face: u16, nonce: u32, lifetime: u64, out: u16 },
+    Data { name: usize, from: u16 },
+    Nack { name: usize, flags: u8, from: u16 },
+    Wait(u64),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let lifetime = prop_oneof![Just(0), 1..100_u64, Just(4000), 8_000..30_000_u64];
+    prop_oneof![
+        6 => (0..NAMES.len(), 0..4_u8, 0..4_u16, 0..40_u32, lifetime, 0..4_u16).prop_map(
+            |(name, flags, face, nonce, lifetime, out)| Step::Interest {
+                name, flags, face, nonce, lifetime, out
+            }
+        ),
+        2 => (0..NAMES.len(), 0..4_u16).prop_map(|(name, from)| Step::Data { name, from }),
+        1 => (0..NAMES.len(), 0..4_u8, 0..4_u16)
+            .prop_map(|(name, flags, from)| Step::Nack { name, flags, from }),
+        // Less than the dead nonce list forgets in: the twin never does.
+        2 => prop_oneof![0..20 * MS, 0..200 * MS].prop_map(Step::Wait),
+    ]
+}
+
+const NAMES: [&str; 7] = [
+    "/a",
+    "/a/b",
+    "/a/b/c",
+    "/a/b/c/d",
+    "/b",
+    "/long/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx/1",
+    "/long/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx/2",
+];
+
+pub(crate) fn sorted(mut records: Vec<InRecord>) -> Vec<InRecord> {
+    records.sort_by_key(|r| (r.face, r.nonce, r.expires_ns));
+    records
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_a_list(steps in prop::collection::vec(any_step(), 1..120), seed in any::<u64>()) {
+        let names: Vec<NameBuf> = NAMES.iter().map(|text| name(text)).collect();
+        let limits = PitLimits { dead_nonces: 1 << 16, ..PitLimits::of(64) };
+        let mut pit = Pit::new(NameHasher::new(seed), limits);
+        let mut list = List::default();
+        let start = 1_700_000_000_000 * MS;
+        let mut now = start;
+        for step in steps {
+            match step {
+                Step::Wait(ns) if now + ns < start + 5_000 * MS => now += ns,
+                Step::Wait(_) => {}
+                Step::Interest { name, flags, face, nonce, lifetime, out } => {
+                    let record = InRecord::new(face, nonce, now, lifetime, &[face as u8; 3]);
+                    let key = key(names[name].name(), flags);
+                    let expected = list.interest(&names[name], flags, record, now);
+                    let found = pit.interest(&key, record, now);
+                    match (found, expected) {
+                        (Arrival::Forward(id), Some(true)) => {
+                            pit.sent(id, out);
+                            let entry = list.entries.iter_mut()
+                                .find(|e| e.name == names[name] && e.flags == flags).unwrap();
+                            entry.out_face = Some(out);
+                        }
+                        (Arrival::Aggregated, Some(false)) | (Arrival::Loop, None) => {}
+                        other => prop_assert!(false, "{other:?}"),
+                    }
+                }
+                Step::Data { name, from } => {
+                    let mut sent = Vec::new();
+                    let found = pit.data(&names[name].name(), from, now, |r| sent.push(*r));
+                    let (solicited, expected) = list.data(&names[name], from, now);
+                    prop_assert_eq!(found, solicited);
+                    prop_assert_eq!(sorted(sent), sorted(expected));
+                }
+                Step::Nack { name, flags, from } => {
+                    let mut sent = Vec::new();
+                    let key = key(names[name].name(), flags);
+                    let found = pit.nack(&key, from, now, |r| sent.push(*r));
+                    let expected = list.nack(&names[name], flags, from, now);
+                    prop_assert_eq!(found.then_some(sorted(sent)), expected.map(sorted));
+                }
+            }
+            prop_assert_eq!(pit.len(), list.entries.len());
+        }
+        pit.expire(now + 70_000 * MS);
+        prop_assert!(pit.is_empty());
+    }
+
+    /// Whatever comes, a small table stays within its room, refuses what does not fit, and gives all of it back.
+    #[test]
+    fn a_full_table_refuses(numbers in prop::collection::vec((0..60_u32, 0..6_u16, 0..400_usize), 1..200)) {
+        let limits = PitLimits { entries: 8, in_records: 12, name_blocks: 20, dead_nonces: 64, lifetime_max_ms: 1000 };
+        let mut pit = Pit::new(NameHasher::new(5), limits);
+        let mut refused = false;
+        for (at, (number, face, len)) in numbers.iter().enumerate() {
+            let mut name = NameBuf::new();
+            name.push_generic(&vec![*number as u8; *len]);
+            let record = InRecord::new(*face, at as u32, 9 * MS, 4000, &[]);
+            refused |= pit.interest(&key(name.name(), 0), record, 9 * MS) == Arrival::Full;
+            prop_assert!(pit.len() <= 8);
+        }
+        prop_assert!(refused || pit.len() <= 8);
+        prop_assert!(pit.expire(2_000 * MS) <= 8, "no lifetime is longer than the limit");
+        prop_assert!(pit.is_empty());
+        // All the room is there again: eight names of two blocks, but one.
+        for number in 0..8_u32 {
+            let mut name = NameBuf::new();
+            name.push_generic(&[number as u8; 80]);
+            let record = InRecord::new(0, 1_000_000 + number, 3_000 * MS, 10, &[]);
+            let arrival = pit.interest(&key(name.name(), 0), record, 3_000 * MS);
+            prop_assert!(matches!(arrival, Arrival::Forward(_)), "{number}");
+        }
+    }
+}
+
+#[test]
+fn a_dead_nonce_is_forgotten_in_time() {
+    let mut pit = Pit::new(NameHasher::new(1), PitLimits::of(16));
+    let a = name("/a");
+    let mut ask = |nonce, now| {
+        let record = InRecord::new(1, nonce, now, 10, &[]);
+        pit.interest(&key(a.name(), 0), record, now)
+    };
+    let start = 1_000_000 * MS;
+    assert!(matches!(ask(7, start), Arrival::Forward(_)));
+    assert_eq!(ask(7, start + 100 * MS), Arrival::Loop, "the entry is gone, the nonce is known");
+    assert!(matches!(ask(8, start + 200 * MS), Arrival::Forward(_)));
+    assert!(matches!(ask(7, start + 20_000 * MS), Arrival::Forward(_)));
+}
+
+#[test]
+fn tokens_come_back() {
+    let mut pit = Pit::new(NameHasher::new(1), PitLimits::of(16));
+    let a = name("/a");
+    for face in 0..3 {
+        let record =
+            InRecord::new(face, face.into(), 0, 4000, &vec![face as u8; 16 * face as usize]);
+        pit.interest(&key(a.name(), 0), record, 0);
+    }
+    let mut tokens = Vec::new();
+    assert!(pit.data(&a.name(), 9, 0, |record| tokens.push(record.token().to_vec())));
+    tokens.sort();
+    assert_eq!(tokens, [vec![], vec![1; 16], vec![2; 32]]);
+    assert!(!pit.data(&a.name(), 9, 0, |_| panic!("nobody waits")));
+}
+
+/// Odd names wait and are answered as others are; one of 4,390 components is found by Data one longer.
+#[test]
+fn odd_names_wait() {
+    let limits = PitLimits { name_blocks: 1000, ..PitLimits::of(16) };
+    let mut pit = Pit::new(NameHasher::new(1), limits);
+    let mut huge = NameBuf::new();
+    huge.push_generic(&[9; 8192]);
+    let mut many = NameBuf::new();
+    (0..4_390).for_each(|_| many.push_generic(b""));
+    let mut more = many.clone();
+    more.push_generic(b"");
+    for (asked, flags, given) in [(&huge, 0, &huge), (&many, 1, &more)] {
+        let record = InRecord::new(3, 1, 0, 4000, &[]);
+        let arrival = pit.interest(&key(asked.name(), flags), record, 0);
+        assert!(matches!(arrival, Arrival::Forward(_)));
+        let mut faces = Vec::new();
+        assert!(pit.data(&given.name(), 9, 0, |record| faces.push(record.face)));
+        assert_eq!(faces, [3]);
+    }
+    assert!(!pit.data(&NameBuf::new().name(), 9, 0, |_| {}));
+}
+
+proptest! {
+    /// An Interest and the Data that answers it are one worker's.
+    #[test]
+    fn a_name_and_what_is_longer_are_one_workers(parts in prop::collection::vec(any::<u8>(), 1..6), workers in 1..9_u32, seed in any::<u64>()) {
+        let hasher = NameHasher::new(seed);
+        let mut name = NameBuf::new();
+        name.push_generic(&parts[..1]);
+        let worker = worker_of(&hasher, &name.name(), workers);
+        prop_assert!(worker < workers);
+        for part in &parts[1..] {
+            name.push_generic(&[*part]);
+            prop_assert_eq!(worker_of(&hasher, &name.name(), workers), worker);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The stages against a plain forwarder: the list of those who wait, and a map of prefixes.
+
+use apps::ndn::pit::{InRecord, PitLimits};
+use chunk::DropReason;
+use lookup::names::NaiveNames;
+use packet::ndn::InterestFields;
+use proptest::prelude::*;
+
+use crate::list::List;
+use crate::pit::MS;
+use crate::stages::{Bench, data, frame, interest_with, sent, uri, with_token};
+
+const NAMES: [&str; 8] = ["/a", "/a/x", "/a/b", "/a/b/c", "/a/b/c/d", "/m/1", "/n", "/n/1"];
+
+#[derive(Debug, Clone)]
+enum Event {
+    Interest { from: u16, name: usize, fields: InterestFields, token: Vec<u8> },
+    Data { from: u16, name: usize },
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let token = prop_oneof![Just(vec![]), prop::collection::vec(any::<u8>(), 1..33)];
+    let fields = (any::<bool>(), any::<bool>(), 0..30_u32, 0..4_u8, 0..3000_u64).prop_map(
+        |(can_be_prefix, must_be_fresh, nonce, hops, lifetime_ms)| InterestFields {
+            can_be_prefix,
+            must_be_fresh,
+            nonce: Some(nonce),
+            lifetime_ms,
+            hop_limit: (hops < 3).then(|| hops * 100),
+        },
+    );
+    prop_oneof![
+        3 => (0..5_u16, 0..NAMES.len(), fields, token)
+            .prop_map(|(from, name, fields, token)| Event::Interest { from, name, fields, token }),
+        1 => (0..5_u16, 0..NAMES.len()).prop_map(|(from, name)| Event::Data { from, name }),
+    ]
+}
+
+/// What a packet leads to: where bytes go, in any order, or why it goes nowhere.
+type Outcome = Result<Vec<(u16, Vec<u8>)>, DropReason>;
+
+struct Plain {
+    waiting: List,
+    prefixes: NaiveNames,
+}
+
+impl Plain {
+    /// The same prefixes and faces as the stages' tables have.
+    fn new() -> Self {
+        let mut prefixes = NaiveNames::default();
+        for (text, hop) in [("/a", 1), ("/a/b", 2), ("/m", 3)] {
+            prefixes.insert(uri(text).name().encodings(), hop);
+        }
+        Self { waiting: List::default(), prefixes }
+    }
+
+    fn event(&mut self, event: &Event, now: u64) -> Outcome {
+        match event {
+            Event::Interest { from, name, fields, token } => {
+                if fields.hop_limit.is_some_and(|hops| hops <= 1) {
+                    return Err(DropReason::NdnHopLimit);
+                }
+                let text = NAMES[*name];
+                let ways: &[u16] = match self.prefixes.lookup(uri(text).name().encodings()) {
+                    1 => &[1, 2],
+                    2 => &[3],
+                    3 => &[4],
+                    _ => &[],
+                };
+                let way = ways.iter().find(|way| *way != from).ok_or(DropReason::NoRoute)?;
+                let flags = u8::from(fields.can_be_prefix) | u8::from(fields.must_be_fresh) << 1;
+                let nonce = fields.nonce.unwrap();
+                let record = InRecord::new(*from, nonce, now, fields.lifetime_ms, token);
+                match self.waiting.interest(&uri(text), flags, record, now) {
+                    None => Err(DropReason::NdnLoop),
+                    Some(false) => Err(DropReason::NdnAggregated),
+                    Some(true) => {
+                        let hop_limit = fields.hop_limit.map(|hops| hops - 1);
+                        let out = interest_with(text, InterestFields { hop_limit, ..*fields });
+                        Ok(vec![(*way, out)])
+                    }
+                }
+            }
+            Event::Data { from, name } => {
+                let bytes = data(NAMES[*name]);
+                let (solicited, records) = self.waiting.data(&uri(NAMES[*name]), *from, now);
+                if !solicited {
+                    return Err(DropReason::NdnUnsolicited);
+                }
+                if records.is_empty() {
+                    return Err(DropReason::NdnSatisfied);
+                }
+                Ok(records.iter().map(|r| (r.face, with_token(r.token(), &bytes))).collect())
+            }
+        }
+    }
+}
+
+fn packet(event: &Event) -> (u16, Vec<u8>) {
+    let (from, bytes) = match event {
+        Event::Interest { from, name, fields, token } => {
+            (*from, with_token(token, &interest_with(NAMES[*name], *fields)))
+        }
+        Event::Data { from, name } => (*from, data(NAMES[*name])),
+    };
+    (from, frame(from, &bytes))
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_a_plain_forwarder(
+        chunks in prop::collection::vec(
+            (prop::collection::vec(any_event(), 1..12), 0..300 * MS), 1..10),
+    ) {
+        let limits = PitLimits { dead_nonces: 1 << 16, ..PitLimits::of(256) };
+        let (mut bench, mut plain) = (Bench::new(limits, false), Plain::new());
+        for (events, pause) in chunks {
+            let inputs: Vec<_> = events.iter().map(packet).collect();
+            let fates = bench.run(&inputs);
+            for (event, fate) in events.iter().zip(fates) {
+                let mut expected = plain.event(event, bench.now_ns);
+                let mut found = fate.own.map(|own| {
+                    let all = fate.copies.into_iter().chain([own]);
+                    all.map(|(port, frame)| (port, sent(port, &frame).to_vec())).collect::<Vec<_>>()
+                });
+                expected.iter_mut().for_each(|all| all.sort());
+                found.iter_mut().for_each(|all| all.sort());
+                prop_assert_eq!(found, expected, "{:?}", event);
+            }
+            bench.now_ns += pause;
+        }
+    }
+}
