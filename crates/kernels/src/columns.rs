@@ -193,3 +193,15 @@ chunk::columns! {
         pub slot: u32,
     }
 }
+
+chunk::columns! {
+    /// Columns of the kernel `names`.
+    pub struct NameColumns / NameView {
+        /// Where the name's components start in the payload, bytes.
+        pub payload_at: u32,
+        /// Bytes of them.
+        pub payload_len: u32,
+        /// Next hop, 0 for no route.
+        pub result: u32,
+    }
+}

@@ -30,6 +30,9 @@ pub use columns::{
     BridgeColumns, BridgeView, ExactColumns, ExactView, HashColumns, HashView, HeaderColumns,
     HeaderView, LpmColumns, LpmView, PayloadColumns, PayloadView, RewriteColumns, RewriteView,
     RouteColumns, RouteView, ScheduleColumns, ScheduleView,
+    HashColumns, HashView, HeaderColumns, HeaderView, LpmColumns, LpmView, NameColumns, NameView,
+    PayloadColumns, PayloadView, RewriteColumns, RewriteView, RouteColumns, RouteView,
+    ScheduleColumns, ScheduleView,
 };
 pub use registry::{ALL, KernelFile, KernelInfo, Launch, info};
 pub use source::{Spec, programs, source};

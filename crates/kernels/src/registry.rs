@@ -5,6 +5,8 @@ use chunk::{ColumnDesc, Columns};
 use crate::columns::{
     BridgeColumns, ExactColumns, HashColumns, HeaderColumns, LpmColumns, PayloadColumns,
     RewriteColumns, RouteColumns, ScheduleColumns,
+    HashColumns, HeaderColumns, LpmColumns, NameColumns, PayloadColumns, RewriteColumns,
+    RouteColumns, ScheduleColumns,
 };
 
 /// A file of kernels.
@@ -54,6 +56,7 @@ pub fn info(kernel: &str) -> Option<&'static KernelInfo> {
 const LPM: &str = include_str!("c/lpm.h");
 const TRIES: &str = include_str!("c/tries.h");
 const HASH: &str = include_str!("c/hash.h");
+const NAMES: &str = include_str!("c/names.h");
 const DECODE: &str = include_str!("c/decode.h");
 const CUCKOO: &str = include_str!("c/cuckoo.h");
 const SCAN: &str = include_str!("c/scan.h");
@@ -191,6 +194,13 @@ pub const ALL: &[KernelFile] = &[
             ),
             kernel("hash_payload", &["payload_at", "payload_len", "seed", "murmur"], 128),
         ],
+    },
+    KernelFile {
+        name: "names",
+        columns: NameColumns::COLUMNS,
+        text: include_str!("c/names.k"),
+        headers: &[HASH, NAMES],
+        kernels: &[kernel("names", &["payload_at", "payload_len", "result"], 128)],
     },
     KernelFile {
         name: "payload",

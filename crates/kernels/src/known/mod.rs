@@ -12,6 +12,7 @@
 //! ```
 
 mod exact;
+mod names;
 mod packets;
 mod schedule;
 mod tables;
@@ -83,6 +84,7 @@ pub fn all(group_items: u32) -> Vec<Known> {
     all.extend(tables::all());
     all.extend(tries::all());
     all.extend(exact::all());
+    all.push(names::names());
     all.extend(packets::all());
     all.extend(schedule::all(group_items));
     for known in &mut all {

@@ -7,6 +7,7 @@ mod frames;
 mod hash;
 mod known;
 mod lpm;
+mod names;
 mod oclgrind;
 mod patch;
 mod payload;
