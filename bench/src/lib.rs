@@ -17,7 +17,9 @@ mod l2;
 mod limit;
 pub mod lookup_job;
 mod lpm;
+mod names;
 mod namespace;
+mod ndn;
 mod on_device;
 mod order;
 mod payload;
@@ -111,6 +113,18 @@ pub enum What {
     },
     /// Random cache lines a second by table size, page size and reads in flight: what bounds every lookup
     Limit,
+    /// Longest-prefix match of names: plain, switched and as a machine
+    Ndn {
+        /// Prefixes, the real names among them
+        #[arg(long, default_value_t = 10_000_000)]
+        prefixes: usize,
+        /// Names to look up
+        #[arg(long, default_value_t = 1 << 20)]
+        keys: usize,
+        /// The folder of the lists of URLs and domains
+        #[arg(long, value_name = "FOLDER", default_value = names::DEFAULT_NAMES)]
+        names: PathBuf,
+    },
     /// Time until a changed route is seen, under full forwarding load
     Update {
         /// Changes of each kind in a round
@@ -214,6 +228,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Hash { keys, table } => hash::run(args, *keys, *table)?,
             What::L2 { packets, stations } => l2::run(args, *packets, *stations)?,
             What::Limit => limit::run(args)?,
+            What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,
             What::Update { changes, backend } => update::run(args, *changes, *backend)?,
             What::Device { backend, seconds } => on_device::run(args, *backend, *seconds)?,
             What::Balance { packets } => balance::run(*packets)?,
