@@ -47,6 +47,10 @@ pub(crate) enum Command {
     Devices(DevicesArgs),
     /// Look addresses up in a routes file
     Lpm(LpmArgs),
+    /// Look names up in a file of name prefixes
+    ///
+    /// Names are NDN URIs: `/org/example/a%20b/54=%01`. The longest prefix, component by component, wins.
+    Names(NamesArgs),
     /// Generate traffic
     #[command(subcommand)]
     Gen(GenCommand),
@@ -246,6 +250,22 @@ pub(crate) struct LpmArgs {
     /// Where to look up: auto, cpu, opencl, opencl:N, cuda or cuda:N
     #[arg(long, default_value = "cpu", value_name = "BACKEND")]
     pub(crate) backend: Backend,
+    /// Print the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NamesArgs {
+    /// `NAME NEXTHOP` a line; words that begin with `#` or `;` begin a comment, gzip read as is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) routes: PathBuf,
+    /// One name a line; comments and blank lines have no result; gzip read as is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) names: PathBuf,
+    /// Written: one next hop or `-` a line, one for each name
+    #[arg(long, value_name = "FILE")]
+    pub(crate) results: PathBuf,
     /// Print the figures as JSON
     #[arg(long)]
     pub(crate) json: bool,

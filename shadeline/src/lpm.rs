@@ -130,7 +130,12 @@ fn on_device(
 
 /// Says that lines of a routes file say what others said already.
 pub(crate) fn repeated(routes: &RoutesFile) -> Option<String> {
-    match routes.problems.repeated {
+    repeats(routes.problems.repeated)
+}
+
+/// The same of a count.
+pub(crate) fn repeats(lines: u64) -> Option<String> {
+    match lines {
         0 => None,
         1 => Some("1 line repeats an earlier one".into()),
         n => Some(format!("{} lines repeat earlier ones", thousands(n))),
@@ -198,7 +203,7 @@ fn read_addresses(args: &LpmArgs) -> Result<Addresses, Failure> {
 }
 
 /// A file, decompressed if it begins as gzip does.
-fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
+pub(crate) fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
     let mut file = BufReader::new(File::open(path)?);
     Ok(match file.fill_buf()? {
         [0x1f, 0x8b, ..] => Box::new(BufReader::new(MultiGzDecoder::new(file))),

@@ -15,6 +15,7 @@ mod live;
 mod log;
 mod lpm;
 mod measure;
+mod names;
 mod offline;
 mod plane;
 mod ports;
@@ -55,6 +56,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Ctl(args) => ctl::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Lpm(args) => lpm::run(&args),
+        Command::Names(args) => names::run(&args),
         Command::Gen(GenCommand::Packets(args)) => gen_packets::run(&args),
         Command::Measure(args) => measure::run(&args),
         Command::Bench(args) => {
