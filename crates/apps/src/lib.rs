@@ -1,9 +1,8 @@
 //! Applications on the data path.
 //!
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
-//! through it. Today there are two: the [`router`] and the layer-2
-//! [`switch`].
-//! through it: the [`router`], and the parts of the [`ndn`] forwarder.
+//! through it: the [`router`]. The stages of the layer-2 [`switch`] and of the named-data forwarder [`ndn`] stand
+//! beside it; no configuration asks for them yet.
 #![forbid(unsafe_code)]
 
 pub mod ndn;

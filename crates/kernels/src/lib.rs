@@ -28,11 +28,8 @@ mod source;
 pub use chunk::hash;
 pub use columns::{
     BridgeColumns, BridgeView, ExactColumns, ExactView, HashColumns, HashView, HeaderColumns,
-    HeaderView, LpmColumns, LpmView, PayloadColumns, PayloadView, RewriteColumns, RewriteView,
-    RouteColumns, RouteView, ScheduleColumns, ScheduleView,
-    HashColumns, HashView, HeaderColumns, HeaderView, LpmColumns, LpmView, NameColumns, NameView,
-    PayloadColumns, PayloadView, RewriteColumns, RewriteView, RouteColumns, RouteView,
-    ScheduleColumns, ScheduleView,
+    HeaderView, LpmColumns, LpmView, NameColumns, NameView, PayloadColumns, PayloadView,
+    RewriteColumns, RewriteView, RouteColumns, RouteView, ScheduleColumns, ScheduleView,
 };
 pub use registry::{ALL, KernelFile, KernelInfo, Launch, info};
 pub use source::{Spec, programs, source};

@@ -3,10 +3,8 @@
 use chunk::{ColumnDesc, Columns};
 
 use crate::columns::{
-    BridgeColumns, ExactColumns, HashColumns, HeaderColumns, LpmColumns, PayloadColumns,
-    RewriteColumns, RouteColumns, ScheduleColumns,
-    HashColumns, HeaderColumns, LpmColumns, NameColumns, PayloadColumns, RewriteColumns,
-    RouteColumns, ScheduleColumns,
+    BridgeColumns, ExactColumns, HashColumns, HeaderColumns, LpmColumns, NameColumns,
+    PayloadColumns, RewriteColumns, RouteColumns, ScheduleColumns,
 };
 
 /// A file of kernels.
