@@ -74,15 +74,19 @@ pub(crate) fn run(args: &LpmArgs) -> Result<(), Failure> {
     let read = begin.elapsed();
     tell_problems(args, &routes);
     let (keys4, keys6, families) = read_addresses(args)?;
+    let for_device = args.backend != Backend::Cpu;
     let table4 = match args.algorithm {
         Algorithm::Trie => trie(rib(&routes.v4)),
         Algorithm::Dir24_8 => dir24_8(rib(&routes.v4))?,
+        // What kernels of lookups read.
+        Algorithm::Auto | Algorithm::Bspl if for_device => dir24_8(rib(&routes.v4))?,
         // `auto`: the full table included, its answers come from nearer caches.
         _ => poptrie(rib(&routes.v4))?,
     };
     let table6 = match args.algorithm {
         Algorithm::Trie => trie(rib(&routes.v6)),
         Algorithm::Bspl => bspl(rib(&routes.v6))?,
+        Algorithm::Auto | Algorithm::Dir24_8 if for_device => bspl(rib(&routes.v6))?,
         _ => mtrie6(rib(&routes.v6))?,
     };
     let looked = on_device(args, (&table4, &keys4[..]), (&table6, &keys6[..]))?;
@@ -267,7 +271,8 @@ fn table<K: 'static>(
 ) -> Table<K> {
     let blob = Arc::new(blob);
     Table {
-        image: Some(blob.clone()),
+        // Kernels of lookups read these two and no other.
+        image: matches!(algorithm, "dir24-8" | "bspl").then(|| blob.clone()),
         algorithm,
         bytes: blob.len_bytes(),
         routes,

@@ -376,6 +376,7 @@ fn on_a_device() {
 
     for (options, said) in [
         (&["--backend", "opencl", "--algorithm", "trie"][..], "trie has no device form"),
+        (&["--backend", "opencl", "--algorithm", "poptrie"], "poptrie has no device form"),
         (&["--backend", "sim"], "expected auto, cpu, opencl"),
     ] {
         let output = on(options);
