@@ -88,9 +88,17 @@ proptest! {
                 prop_assert_eq!(&seen, &expected.sent, "port {} {:02x?}\n{:?}", port, bytes, reference);
                 told.extend(expected.event.filter(|event| !told.contains(event)));
             }
-            // The same events, told once each, in the same order.
+            // The same events in the same order. Where two share a place of the memory of what was told, one
+            // may come again.
             let events: Vec<StationEvent> = bench.events.try_iter().collect();
-            prop_assert_eq!(&events, &told);
+            let mut first: Vec<StationEvent> = Vec::new();
+            for event in &events {
+                if !first.contains(event) {
+                    first.push(*event);
+                }
+            }
+            prop_assert_eq!(&first, &told);
+            prop_assert!(events.len() <= 2 * told.len(), "{} events for {}", events.len(), told.len());
             let now_s = bench.now_s();
             for event in events {
                 let learned = bench.macs.learn(event.vlan, event.mac, event.port, now_s);
