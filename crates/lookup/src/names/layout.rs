@@ -11,7 +11,8 @@
 //! found by the whole hash; names that share it share the hint, which then says what is true of either.
 //! An entry is found by its tag, the low half of its hash, and then compared byte by byte. `name` counts
 //! units from the start of the names. A free hint has no depths, a free entry no next hop. `overflow` counts
-//! the entries that found this line full and went on to a later one.
+//! the entries that found this line full and went on to a later one. At least one hint line and one bucket line
+//! has none, so that every search ends.
 
 /// A cache line.
 pub(super) type Line = [u64; 8];

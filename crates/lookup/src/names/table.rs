@@ -26,6 +26,9 @@ pub(super) struct Table {
     dirty: Vec<u32>, // lines
     grown: bool,
     settled: bool, // the blob has been handed out
+    /// Hint lines and bucket lines that nothing overflowed. Invariant: at least one of each, for there a search
+    /// in a ring of lines ends.
+    open: [u32; 2],
 }
 
 /// How large a table is to be.
@@ -41,8 +44,11 @@ impl Table {
     /// An empty table.
     pub(super) fn new(sizes: Sizes, seed: u64, hint_depth: usize) -> Result<Self, TableError> {
         // Three of five places, or of four, in use: one line in ten or so overflows.
-        let lines = |count: usize, of: usize| count.div_ceil(of).clamp(4, 1 << 30) as u32;
-        let shape = Shape { hints: lines(sizes.hints, 3), buckets: lines(sizes.prefixes * 2, 5) };
+        // A prefix must find its place also in the smallest table; a hint need not.
+        let lines =
+            |count: usize, of: usize, least| count.div_ceil(of).clamp(least, 1 << 30) as u32;
+        let shape =
+            Shape { hints: lines(sizes.hints, 3, 4), buckets: lines(sizes.prefixes * 2, 5, 16) };
         let limit = sizes.name_bytes_max.div_ceil(UNIT_BYTES).min(u32::MAX as usize / 2);
         let store = Store::new((limit as u32).next_multiple_of(LINE_UNITS));
         let words = |lines: usize| (shape.name_line() as usize + lines) * 16;
@@ -51,8 +57,15 @@ impl Table {
             Blob::zeroed(words(name_lines), words((store.limit() / LINE_UNITS) as usize)).map_err(
                 |e| TableError::Memory { bytes: words(name_lines) * 4, reason: e.to_string() },
             )?;
-        let mut table =
-            Self { blob, shape, store, dirty: Vec::new(), grown: false, settled: false };
+        let mut table = Self {
+            blob,
+            shape,
+            store,
+            dirty: Vec::new(),
+            grown: false,
+            settled: false,
+            open: [shape.hints, shape.buckets],
+        };
         let header = table.line_mut(0);
         header[HEADER_MAGIC] = MAGIC;
         header[HEADER_SEED] = seed;
@@ -203,7 +216,8 @@ impl Table {
         true
     }
 
-    /// The first free place from line `home` on, and how many full lines stand before it.
+    /// The first free place from line `home` on, and how many full lines stand before it; none when all lines
+    /// of the ring would have overflowed then.
     fn place_for(
         &self,
         home: u32,
@@ -212,10 +226,12 @@ impl Table {
         next: impl Fn(&Shape, u32) -> u32,
     ) -> Option<(Slot, u32)> {
         let mut line = home;
+        let mut open = self.open[self.ring(home)];
         for distance in 0..CHAIN_MAX {
             if let Some(index) = (0..places).find(|index| free(self.line(line), *index)) {
-                return Some((Slot { line, index }, distance));
+                return (open > 0).then_some((Slot { line, index }, distance));
             }
+            open -= u32::from(overflow(self.line(line)) == 0);
             line = next(&self.shape, line);
             if line == home {
                 break;
@@ -224,12 +240,22 @@ impl Table {
         None
     }
 
+    /// Which of the two rings a line is in.
+    fn ring(&self, line: u32) -> usize {
+        usize::from(line >= self.shape.bucket_line())
+    }
+
     /// Counts an entry in or out of the lines that it passed.
     fn pass(&mut self, home: u32, lines: u32, by: i32, next: impl Fn(&Shape, u32) -> u32) {
+        let ring = self.ring(home);
         let mut line = home;
         for _ in 0..lines {
             let words = self.line_mut(line);
-            set_half(words, 15, overflow(words).wrapping_add_signed(by));
+            let before = overflow(words);
+            let after = before.wrapping_add_signed(by);
+            set_half(words, 15, after);
+            self.open[ring] += u32::from(after == 0);
+            self.open[ring] -= u32::from(before == 0);
             line = next(&self.shape, line);
         }
     }
