@@ -560,7 +560,7 @@ impl<J: Offload> Accelerator<J> {
         }
 
         // Results: in one piece, or straight to the rows but for those that were read.
-        let is_packed = places.end - places.down <= PACK_DOWN_BYTES;
+        let is_packed = places.end - places.down < PACK_DOWN_BYTES;
         let staged_end = if is_packed { places.end } else { places.straight };
         if staged_end > places.down {
             let to: *mut [u8] = &raw mut slot.down.bytes()[..staged_end - places.down];
@@ -704,9 +704,18 @@ impl<J: Offload> Device<J> for Accelerator<J> {
             if let Some(lost) = self.lost.clone() {
                 return self.give_up(lost);
             }
+            let mut behind_state = false;
             for i in 0..self.order.len() {
                 let slot = self.order[i];
                 let Some(flight) = &self.slots[slot].flight else { continue };
+                // State is one chain of jobs: when one fails, those behind it are done again, so none of them
+                // may have changed its packets. They end in order.
+                let built = self.segments.get(flight.plan.segment);
+                if built.is_some_and(|built| built.as_ref().is_some_and(|b| b.state_bytes > 0))
+                    && std::mem::replace(&mut behind_state, true)
+                {
+                    continue;
+                }
                 let (event, since) = (flight.plan.event, flight.since);
                 let done = match &mut self.driver {
                     Some(driver) => driver.is_done(event),

@@ -31,6 +31,9 @@ pub struct Faults {
     pub hang: Option<u64>,
     /// From this upload on nothing is ever done.
     pub hang_upload: Option<u64>,
+    /// The first event looked at after this launch is not done for 200 ms, while younger ones are; then the
+    /// context is gone.
+    pub late_then_lost: Option<u64>,
     /// No event is reached earlier than this after it was enqueued: jobs pile up.
     pub slow: Option<Duration>,
     /// Calls of each kind before this many do not count: those of setting up.
@@ -49,6 +52,8 @@ pub struct Faulty {
     enqueued: HashMap<Event, (Instant, Queue, u64)>,
     /// Downloads that may be under way.
     downloading: Vec<Download>,
+    /// The event of `late_then_lost` and since when it is.
+    late: Option<(Event, Instant)>,
     /// A look was answered by the hang.
     is_hung: bool,
     is_abandoned: bool,
@@ -66,6 +71,7 @@ impl Faulty {
             looks: 0,
             enqueued: HashMap::new(),
             downloading: Vec::new(),
+            late: None,
             is_hung: false,
             is_abandoned: false,
         }
@@ -211,6 +217,15 @@ impl Driver for Faulty {
             self.looks += 1;
             if self.faults.lost.is_some_and(|at| number >= at) {
                 return Err(DeviceError::Lost(planned()));
+            }
+            if self.faults.late_then_lost.is_some_and(|at| self.launches > at) {
+                let (late, since) = *self.late.get_or_insert((event, Instant::now()));
+                if since.elapsed() > Duration::from_millis(200) {
+                    return Err(DeviceError::Lost(planned()));
+                }
+                if late == event {
+                    return Ok(false);
+                }
             }
             let hangs_at = |at: Option<u64>, count: u64| at.is_some_and(|at| count >= at);
             if hangs_at(self.faults.hang, number)

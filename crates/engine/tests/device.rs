@@ -235,6 +235,8 @@ fn a_failure_in_mid_state_leaves_the_right_counts() {
         Faults { lost: Some(6), ..base },
         Faults { hang: Some(6), ..base },
         Faults { build: true, ..base },
+        // Jobs that could overtake the one that fails must not have changed packets that are done again.
+        Faults { late_then_lost: Some(after_launches + 8), ..base },
         // It hangs while it is set up: nothing waits for it, and the CPU shades.
         Faults { hang: Some(0), after_launches: 0, ..base },
     ] {
