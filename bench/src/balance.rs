@@ -55,12 +55,20 @@ struct Outcome {
     turns: u64,
 }
 
-fn scenarios() -> [Scenario; 5] {
+fn scenarios() -> [Scenario; 6] {
     [
         // A packet each 2 µs: bursts of one.
         scenario("light load", 2_000, (0.0, 1.0)),
         // A packet each 100 ns: the CPU alone would need 240.
         scenario("heavy load, a cheap device", 100, (90.0, 100.0)),
+        // Single chunks cost 90 ns a packet there, the CPU 60, large jobs 14.
+        Scenario {
+            worker_ns: 20,
+            cpu_ns: 60,
+            device_ns: 12,
+            launch_ns: 20_000,
+            ..scenario("heavy load, a device with a dear launch", 40, (90.0, 100.0))
+        },
         Scenario { device_ns: 400, ..scenario("heavy load, a dear device", 100, (0.0, 3.0)) },
         Scenario {
             bound: Some(Duration::from_micros(15)),

@@ -18,7 +18,8 @@
 //!
 //! Bursts say nothing once the device shades: a worker that hands its chunks over is soon back for the
 //! next few packets. Nor does the cost of its small jobs: a device that is not full takes what there is.
-//! So the device is judged by what a large job would cost.
+//! So the device is judged by what a large job would cost. Probes alone, single chunks, do not tell that: then
+//! the device is tried if it could be cheaper at best, and kept if its larger jobs show that it is.
 //!
 //! State must not go to and fro with single chunks. A shard moves as a whole ([`Auto::choose_home`]): to a side
 //! whose cost is not known for [`KEEP_CHUNKS`] chunks at least, and after that where it costs less.
@@ -29,7 +30,7 @@
 //! [`Auto`] is a function of what it is told alone, so it is tested in simulated time (`shadeline bench
 //! balance`). Threads: each worker has its own; [`DeviceCost`] is written by the master.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ pub struct DeviceCost {
     fit: Mutex<Fit>,
     /// Of a row of a large job, in 1/256 nanoseconds; 0: not known yet.
     row: AtomicU64,
+    /// The jobs so far were of one size: a row of a large one costs this at least.
+    is_guess: AtomicBool,
     /// From a chunk's handing over to its return, nanoseconds; 0: not known yet.
     away_ns: AtomicU64,
 }
@@ -99,17 +102,18 @@ impl Fit {
         }
     }
 
-    /// Nanoseconds a row of a job of `rows`.
-    fn row_ns(&self, rows: f64) -> f64 {
+    /// Nanoseconds a row of a job of `rows`, and whether that is a guess: jobs of one size do not tell what a
+    /// launch costs and what a row. Then a larger job is taken to cost as much as they do, the least it can.
+    fn row_ns(&self, rows: f64) -> (f64, bool) {
         let spread = self.n * self.xx - self.x * self.x;
         let mean = self.y / self.x.max(1.0);
-        // Jobs of one size show no slope.
         if spread <= 1e-3 * self.n * self.xx {
-            return mean;
+            let of_jobs = self.x / self.n.max(1.0);
+            return (mean * (of_jobs / rows).min(1.0), of_jobs < rows);
         }
         let slope = ((self.n * self.xy - self.x * self.y) / spread).clamp(0.0, mean);
         let launch = ((self.y - slope * self.x) / self.n).max(0.0);
-        launch / rows + slope
+        (launch / rows + slope, false)
     }
 }
 
@@ -122,7 +126,8 @@ impl DeviceCost {
         }
         let mut fit = self.fit.lock().unwrap_or_else(PoisonError::into_inner);
         fit.add(rows as f64, busy_ns as f64);
-        let row = fit.row_ns(LARGE_ROWS.max(rows as f64));
+        let (row, is_guess) = fit.row_ns(LARGE_ROWS.max(rows as f64));
+        self.is_guess.store(is_guess, Ordering::Relaxed);
         self.row.store(((row * 256.0) as u64).max(1), Ordering::Relaxed);
     }
 
@@ -135,6 +140,11 @@ impl DeviceCost {
     pub fn row_ns(&self) -> Option<f64> {
         let row = self.row.load(Ordering::Relaxed);
         (row > 0).then_some(row as f64 / 256.0)
+    }
+
+    /// Whether [`DeviceCost::row_ns`] is the least that it can be, larger jobs not being known yet.
+    pub fn is_guess(&self) -> bool {
+        self.is_guess.load(Ordering::Relaxed)
     }
 
     /// How long a chunk is away; `None` before the first came back.
@@ -190,6 +200,8 @@ pub struct Auto {
     full_rate: f64,
     was_full: bool,
     cpu_row_ns: Option<f64>,
+    /// The device is in use on the strength of a guess.
+    is_trial: bool,
     bound: Option<Duration>,
 }
 
@@ -217,6 +229,7 @@ impl Auto {
             full_rate: 0.0,
             was_full: false,
             cpu_row_ns: None,
+            is_trial: false,
             bound,
         }
     }
@@ -321,9 +334,20 @@ impl Auto {
             (Some(bound), Some(away)) => away > bound,
             _ => false,
         };
+        let is_cheaper = on_device < cpu * MARGIN;
         match self.side {
-            Side::Cpu if !is_late && on_device < cpu * MARGIN => self.turn(Side::Device),
+            Side::Cpu if !is_late && is_cheaper => {
+                self.turn(Side::Device);
+                self.is_trial = device.is_guess();
+            }
             Side::Device if is_late || cpu < on_device * MARGIN => self.turn(Side::Cpu),
+            // What it turned for was a guess: now it is known.
+            Side::Device if self.is_trial && !device.is_guess() && self.kept >= KEEP_CHUNKS => {
+                self.is_trial = false;
+                if !is_cheaper {
+                    self.turn(Side::Cpu);
+                }
+            }
             _ => {}
         }
         Compared::Known
@@ -413,7 +437,9 @@ mod tests {
         dev: u64,
     ) -> (u32, u32) {
         let (mut last, mut moves) = (auto.side(), 0);
-        let (mut to_device, start_ns) = (0, auto.window.1 + WINDOW_NS);
+        // Time goes on from the last chunk.
+        let since = auto.window.0 / fill as u64 * 20_000;
+        let (mut to_device, start_ns) = (0, auto.window.1 + since + 20_000);
         for i in 0..chunks {
             auto.turn_ended(fill, fill as f64 / 256.0, start_ns + u64::from(i) * 20_000);
             let side = choose(auto, cost);
@@ -437,7 +463,7 @@ mod tests {
         assert!(to_device > 4000 && moves == 1, "{to_device} to the device in {moves} moves");
         let (mut auto, cost) = (Auto::new(None), DeviceCost::default());
         let chunks = 3 * TRY_EVERY;
-        let (to_device, moves) = run_by(Auto::choose_home, &mut auto, &cost, chunks, 256, 10, 100);
+        let (to_device, moves) = run_by(Auto::choose_home, &mut auto, &cost, chunks, 256, 10, 400);
         assert!((2..=8).contains(&moves), "{moves} moves");
         assert!(to_device >= moves / 2 * KEEP_CHUNKS && to_device < chunks / 20, "{to_device}");
         let (mut auto, cost) = (Auto::new(None), DeviceCost::default());
@@ -457,7 +483,7 @@ mod tests {
     #[test]
     fn a_dearer_device_gets_probes_and_no_more() {
         let (mut auto, cost) = (Auto::new(None), DeviceCost::default());
-        let probes = run(&mut auto, &cost, 10_000, 256, 10, 100);
+        let probes = run(&mut auto, &cost, 10_000, 256, 10, 400);
         assert!((FIRST_PROBES..40).contains(&probes), "{probes}");
     }
 
@@ -477,5 +503,41 @@ mod tests {
         let bound = Some(Duration::from_micros(50));
         let (mut auto, cost) = (Auto::new(bound), DeviceCost::default());
         assert!(run(&mut auto, &cost, 2000, 256, 100, 10) < 20);
+    }
+
+    /// Runs full chunks, one each 20 µs, that a device gathers into jobs of `gathered` chunks while it is in
+    /// use; how many went to it.
+    fn gathering(cpu: u64, launch: u64, row: u64, gathered: u64) -> u32 {
+        let (mut auto, cost) = (Auto::new(None), DeviceCost::default());
+        let (mut to_device, mut waiting) = (0, 0);
+        for i in 0..20_000u64 {
+            auto.turn_ended(256, 1.0, WINDOW_NS + i * 20_000);
+            if auto.choose(&cost) == Side::Cpu {
+                auto.shaded(256, cpu * 256);
+                continue;
+            }
+            (to_device, waiting) = (to_device + 1, waiting + 1);
+            // A probe goes by itself.
+            if auto.side() == Side::Cpu || waiting == gathered {
+                let rows = 256 * waiting;
+                cost.job_ended(rows as usize, launch + row * rows);
+                waiting = 0;
+            }
+            cost.chunk_was_away(30_000);
+        }
+        to_device
+    }
+
+    #[test]
+    fn probes_of_one_chunk_do_not_hide_what_a_large_job_costs() {
+        // 80 ns a row by single chunks, 12 by jobs of eight; the CPU takes 40.
+        let to_device = gathering(40, 20_000, 2, 8);
+        assert!(to_device > 15_000, "{to_device} of 20,000 to the device");
+        // The best that single chunks leave possible is 14 ns a row; larger ones show 82.
+        let to_device = gathering(40, 10_000, 77, 8);
+        assert!((64..1_000).contains(&to_device), "{to_device} of 20,000 to the device");
+        // As dear as the CPU: tried, not kept.
+        let to_device = gathering(40, 1_000, 38, 8);
+        assert!((64..1_000).contains(&to_device), "{to_device} of 20,000 to the device");
     }
 }

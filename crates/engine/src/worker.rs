@@ -397,6 +397,7 @@ impl<V: Versions> Worker<V> {
     fn gathers(&self) -> bool {
         let there = |master: &Arc<MasterLink<V>>| !master.is_lost.load(Ordering::Relaxed);
         !self.max_delay.is_zero()
+            && self.segments.iter().any(|segment| segment.on_device)
             && self.balance.is_on_device()
             && self.master.as_ref().is_some_and(there)
     }
