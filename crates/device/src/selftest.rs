@@ -134,9 +134,12 @@ impl Bench<'_> {
         let enqueued = self.enqueue(&mut host, &mut memories, &built);
         // Also after an error: what was enqueued before it may be under way.
         let ended = self.finish();
-        if ended.is_err()
-            && let Err(error) = self.finish()
-        {
+        let over = match &ended {
+            // Whoever did not come back within that time is not asked again.
+            Ok(()) | Err(DeviceError::Hang(_)) => ended.clone(),
+            Err(_) => self.finish(),
+        };
+        if let Err(error) = over {
             std::mem::forget(host); // and the device's memories stay
             self.driver.abandon();
             self.gone = Some(error.clone());
