@@ -3,6 +3,7 @@
 //! Every backend has its place in the list: the CPU, each device, each library without devices and why.
 //! A device that answers wrongly makes the command fail; a machine without devices does not.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::time::Instant;
 
@@ -373,8 +374,13 @@ impl Row for Entry {
             }
             Entry::Device(found) => {
                 let test = &found.self_test;
-                let passed = test.kernels.iter().filter(|kernel| kernel.passed).count();
-                let result = match (test.passed, test.kernels.len()) {
+                // Some are asked more than once.
+                let count = |failed: bool| {
+                    let kernels = test.kernels.iter().filter(|kernel| !failed || !kernel.passed);
+                    kernels.map(|kernel| &kernel.kernel).collect::<BTreeSet<_>>().len()
+                };
+                let passed = count(false) - count(true);
+                let result = match (test.passed, count(false)) {
                     (true, all) => format!("passed: {all} kernels, {:.2} s", test.time_s),
                     (false, 0) => "FAILED".into(),
                     (false, all) => format!("FAILED: {} of {all} kernels", all - passed),

@@ -27,7 +27,7 @@ fn engine(engine: &Engine, keys: &Place, walk: &mut Walk<'_>) {
         ("max_delay", has_device, a_device),
         ("jobs_in_flight", has_device, a_device),
         ("device_timeout", has_device && backend != EngineBackend::Sim, "auto, opencl or cuda"),
-        ("sim", has_device, a_device),
+        ("sim", matches!(backend, EngineBackend::Auto | EngineBackend::Sim), "backend = \"sim\""),
     ] {
         if keys.has(key) && !used {
             let message = format!("`{key}` has no effect with backend = \"{backend}\"");
