@@ -221,10 +221,28 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             let taken = self.closed.iter().any(|&(c, _)| c == i);
             !taken && self.waiting[i].is_empty() && (arena.reserved() == 0 || arena.reopen())
         });
-        let Some(next) = next else { return };
+        let Some(next) = next else {
+            // A device that hangs keeps arenas for good; what is in the open one needs no launch any more.
+            if self.lost.is_some() && self.closed.is_empty() {
+                self.redo_open(open);
+            }
+            return;
+        };
         self.link.open.store(next, Ordering::Release);
         let rows = self.link.arenas[open].close();
         self.closed.push_back((open, rows));
+    }
+
+    /// Does the chunks of the open arena on the CPU, each as a job of its own.
+    fn redo_open(&mut self, open: usize) {
+        for flight in std::mem::take(&mut self.waiting[open]) {
+            let segment = flight.segment;
+            let shard = self.segments[segment].has_state.then_some(flight.chunk.worker);
+            let shaders = self.shaders[shard.map_or(0, usize::from)][segment].clone();
+            let (number, launched) = (self.next_number, Instant::now());
+            self.next_number += 1;
+            self.do_again(Job { number, segment, shard, launched, flights: vec![flight], shaders });
+        }
     }
 
     /// Launches the oldest closed arena, once all its chunks are here.

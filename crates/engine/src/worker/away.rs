@@ -64,10 +64,17 @@ impl<V: Versions> Worker<V> {
         }
     }
 
-    /// Waits until no chunk of a segment is away.
+    /// Waits until no chunk of a segment is away. Chunks that come back meanwhile retire later; their places in
+    /// the master's arenas are given back now, for the master may need one to go on.
     pub(super) fn drain(&mut self, segment: usize) {
         while self.away[segment] > 0 {
             self.collect();
+            for flight in &mut self.back {
+                if let Some(mut own) = flight.spare.take() {
+                    own.copy_from(&mut flight.chunk.rows);
+                    flight.chunk.rows = own;
+                }
+            }
             std::thread::yield_now();
         }
     }
