@@ -299,12 +299,14 @@ impl<T> Images<T> {
                 image
             }
             old => {
-                if let Some(image) = old.take() {
-                    // Jobs that use it must be over before it goes.
+                if old.is_some() {
+                    // Jobs that use it, and patches on their way to it, must be over before it goes.
                     let event = driver.event(self.queue)?;
                     if !driver.wait(event, patience)? {
                         return Err(DeviceError::Hang(patience));
                     }
+                }
+                if let Some(image) = old.take() {
                     driver.free(image.memory);
                 }
                 let memory = driver.allocate(bytes)?;
