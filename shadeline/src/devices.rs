@@ -321,7 +321,9 @@ fn details(found: &Found) -> String {
     let test = &found.self_test;
     let of = |passed: bool| {
         let of = test.kernels.iter().filter(|kernel| kernel.passed == passed);
-        of.map(|kernel| kernel.kernel).collect::<Vec<_>>()
+        let mut names: Vec<_> = of.map(|kernel| kernel.kernel).collect();
+        names.dedup(); // some are asked more than once
+        names
     };
     for (title, kernels) in [("passed", of(true)), ("failed", of(false))] {
         for (i, line) in wrapped(&kernels).iter().enumerate() {
