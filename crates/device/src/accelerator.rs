@@ -45,7 +45,7 @@ use crate::tables::{Images, TableSource};
 use crate::{Device, DeviceError, Shadeable};
 use columns::{HEADER_BYTES, Places, Run, Way, push_run};
 use payload::{Cells, Reach, Source};
-use staging::Staging;
+use staging::{Quiet, Staging};
 use transfer::zeroed;
 pub use transfer::{download_all, upload_all};
 
@@ -188,6 +188,9 @@ const CELL_BYTES: usize = chunk::CELL_BYTES;
 
 /// Frames that are packed start at multiples of this.
 const FRAME_ALIGN: usize = 16;
+
+/// Room for payload that each slot of a segment with payload begins with: 4,096 packets of 256 bytes.
+const PAYLOAD_BYTES: usize = 1 << 20;
 
 /// What comes down in one piece at most; more goes straight to the rows.
 const PACK_DOWN_BYTES: usize = PACK_BYTES;
@@ -347,6 +350,17 @@ impl<J: Offload> Accelerator<J> {
             staging::is_taken(driver, "an arena", registered);
         }
         let uses = self.segments.iter().flatten().any(|segment| segment.payload.is_some());
+        if uses {
+            // Room for payload of common jobs: growing waits for all that is under way.
+            let quiet = Quiet { queues: Vec::new(), patience: self.options.patience };
+            for slot in &mut self.slots {
+                payload::room(driver, &quiet, &mut slot.payload, PAYLOAD_BYTES)?;
+                payload::room(driver, &quiet, &mut slot.list, PAYLOAD_BYTES / 16)?;
+                let staging = "the staging block of payload";
+                slot.payload_host.grow(driver, &quiet, PAYLOAD_BYTES, staging)?;
+                slot.list_host.grow(driver, &quiet, PAYLOAD_BYTES / 16, staging)?;
+            }
+        }
         if let Some(region) = region.filter(|_| uses) {
             let memory = std::ptr::slice_from_raw_parts_mut(region.base().as_ptr(), region.bytes());
             // SAFETY: a region stays mapped for the life of the process. Kernels only read it, and only
@@ -412,6 +426,8 @@ impl<J: Offload> Accelerator<J> {
         // Where its kernels run.
         let run = self.ordered.filter(|_| built.state_bytes > 0).unwrap_or(queue);
         let image = self.images.bring(driver, tables, version, run, &users, patience)?;
+        let queues = self.slots.iter().map(|slot| slot.queue).chain(self.ordered).collect();
+        let quiet = Quiet { queues, patience };
         let slot = &mut self.slots[at];
         let traffic = &mut self.traffic;
 
@@ -427,16 +443,17 @@ impl<J: Offload> Accelerator<J> {
         if let Some(uses) = built.payload {
             let region = self.cells.as_ref().map(|cells| cells.region);
             let packing = self.options.packing;
-            let plan = payload::plan(driver, slot, job, packing, built.reach, region);
+            let cells = (built.reach, region);
+            let plan = payload::plan(driver, &quiet, slot, job, packing, cells)?;
             payload = match (&plan.source, &self.cells) {
                 (Source::InPlace, Some(cells)) => cells.memory,
-                _ => payload::room(driver, &mut slot.payload, plan.bytes)?,
+                _ => payload::room(driver, &quiet, &mut slot.payload, plan.bytes)?,
             };
             match (&plan.source, &self.cells) {
                 (Source::InPlace, _) => traffic.payload_in_place += 1,
                 (&Source::Gathered(pieces), Some(cells)) => {
                     let bytes = 16 * (pieces + 1);
-                    let list = payload::room(driver, &mut slot.list, bytes)?;
+                    let list = payload::room(driver, &quiet, &mut slot.list, bytes)?;
                     let host: *const [u8] = &raw const slot.list_host.bytes()[..bytes];
                     // SAFETY: as for the staging block below.
                     unsafe { driver.upload(queue, host, list, 0) }?;
@@ -593,7 +610,7 @@ impl<J: Offload> Accelerator<J> {
         }
         if !frames.is_empty() {
             let bytes = frames.iter().map(|(start, len)| start + len).max().unwrap_or(0);
-            payload::room_down(driver, &mut slot.payload_host, bytes);
+            payload::room_down(driver, &quiet, &mut slot.payload_host, bytes)?;
             let to: *mut [u8] = &raw mut slot.payload_host.bytes()[..bytes];
             // SAFETY: as above; the upload from the same block comes before it in the same queue.
             unsafe { driver.download(queue, payload, 0, to) }?;

@@ -14,7 +14,7 @@
 use chunk::Region;
 use kernels::Spec;
 
-use super::staging::Staging;
+use super::staging::{Quiet, Staging};
 use super::{CELL_BYTES, FRAME_ALIGN, Offload, PACKED_BELOW, Packing, Slot};
 use crate::DeviceError;
 use crate::driver::{Driver, Kernel, Memory, Program};
@@ -75,12 +75,12 @@ impl Cells {
 /// Finds the place of each frame of a job, and stages what the device does not reach.
 pub(super) fn plan<J: Offload>(
     driver: &mut dyn Driver,
+    quiet: &Quiet,
     slot: &mut Slot<J>,
     job: &mut J,
     packing: Packing,
-    reach: Reach,
-    region: Option<&Region>,
-) -> PayloadPlan {
+    (reach, region): (Reach, Option<&Region>),
+) -> Result<PayloadPlan, DeviceError> {
     let (mut packets, mut used, mut longest) = (0usize, 0usize, 0);
     job.packets(&mut |packet| {
         packets += 1;
@@ -91,12 +91,12 @@ pub(super) fn plan<J: Offload>(
     if let (Some(region), Reach::InPlace) = (region, reach)
         && let Some(frames) = in_place(job, region, packets)
     {
-        return PayloadPlan { source: Source::InPlace, bytes: 0, frames };
+        return Ok(PayloadPlan { source: Source::InPlace, bytes: 0, frames });
     }
     if let (Some(region), Packing::Auto, Reach::InPlace | Reach::Gather) = (region, packing, reach)
-        && let Some(plan) = gathered(driver, slot, job, region)
+        && let Some(plan) = gathered(driver, quiet, slot, job, region)?
     {
-        return plan;
+        return Ok(plan);
     }
     let is_packed = match packing {
         Packing::Packed => true,
@@ -106,7 +106,7 @@ pub(super) fn plan<J: Offload>(
         Packing::Auto => (used as f64) < PACKED_BELOW * (packets * CELL_BYTES) as f64,
     };
     let bytes_max = if is_packed { used + packets * FRAME_ALIGN } else { packets * CELL_BYTES };
-    slot.payload_host.grow(driver, bytes_max, "the staging block of payload");
+    slot.payload_host.grow(driver, quiet, bytes_max, "the staging block of payload")?;
     let host = slot.payload_host.bytes();
     let (mut at, mut frames) = (0, Vec::with_capacity(packets));
     job.packets(&mut |packet| {
@@ -120,7 +120,7 @@ pub(super) fn plan<J: Offload>(
         at = to.next_multiple_of(FRAME_ALIGN);
     });
     let bytes = if is_packed { at } else { packets * CELL_BYTES };
-    PayloadPlan { source: Source::Staged(bytes), bytes, frames }
+    Ok(PayloadPlan { source: Source::Staged(bytes), bytes, frames })
 }
 
 /// The frames where they lie; `None` if one is a chain or elsewhere.
@@ -140,10 +140,11 @@ fn in_place<J: Offload>(
 /// Writes the list for the kernel `gather`; `None` if a piece lies elsewhere.
 fn gathered<J: Offload>(
     driver: &mut dyn Driver,
+    quiet: &Quiet,
     slot: &mut Slot<J>,
     job: &mut J,
     region: &Region,
-) -> Option<PayloadPlan> {
+) -> Result<Option<PayloadPlan>, DeviceError> {
     let base = region.base().as_ptr().addr();
     let mut list = std::mem::take(&mut slot.pieces);
     list.clear();
@@ -170,19 +171,20 @@ fn gathered<J: Offload>(
     let pieces = list.len() / 4 - 1;
     list[0] = pieces as u32;
     if is_reached {
-        slot.list_host.grow(driver, 4 * list.len(), "the staging block of lists");
+        slot.list_host.grow(driver, quiet, 4 * list.len(), "the staging block of lists")?;
         for (to, word) in slot.list_host.bytes().chunks_exact_mut(4).zip(&list) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
     }
     slot.pieces = list;
     let source = Source::Gathered(pieces);
-    is_reached.then_some(PayloadPlan { source, bytes: at, frames })
+    Ok(is_reached.then_some(PayloadPlan { source, bytes: at, frames }))
 }
 
 /// Memory that is kept from job to job, at least `bytes` long.
 pub(super) fn room(
     driver: &mut dyn Driver,
+    quiet: &Quiet,
     kept: &mut Option<(Memory, usize)>,
     bytes: usize,
 ) -> Result<Memory, DeviceError> {
@@ -190,8 +192,11 @@ pub(super) fn room(
         if room >= bytes {
             return Ok(memory);
         }
+        quiet.wait(driver)?;
         driver.free(memory);
         *kept = None;
+    } else {
+        quiet.wait(driver)?;
     }
     let room = bytes.next_power_of_two().max(1 << 16);
     let memory = driver.allocate(room)?;
@@ -200,6 +205,11 @@ pub(super) fn room(
 }
 
 /// Makes room for what comes down: a gathered job has staged nothing.
-pub(super) fn room_down(driver: &mut dyn Driver, host: &mut Staging, bytes: usize) {
-    host.grow(driver, bytes, "the staging block of payload");
+pub(super) fn room_down(
+    driver: &mut dyn Driver,
+    quiet: &Quiet,
+    host: &mut Staging,
+    bytes: usize,
+) -> Result<(), DeviceError> {
+    host.grow(driver, quiet, bytes, "the staging block of payload")
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::driver::Driver;
+use crate::DeviceError;
+use crate::driver::{Driver, Queue};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -37,21 +39,55 @@ impl Staging {
     }
 
     /// At least `bytes`, their content anything. Nothing under way may use the memory.
-    pub(super) fn grow(&mut self, driver: &mut dyn Driver, bytes: usize, what: &'static str) {
+    ///
+    /// # Errors
+    /// As [`Quiet::wait`].
+    pub(super) fn grow(
+        &mut self,
+        driver: &mut dyn Driver,
+        quiet: &Quiet,
+        bytes: usize,
+        what: &'static str,
+    ) -> Result<(), DeviceError> {
         if self.pages.len() * PAGE_BYTES >= bytes {
-            return;
+            return Ok(());
         }
+        quiet.wait(driver)?;
         if self.is_registered && driver.unregister(self.bytes().as_mut_ptr()).is_err() {
             // Whatever the library still knows of it stays.
             std::mem::forget(std::mem::take(self));
         }
         *self = Self::new(driver, bytes.next_power_of_two(), what);
+        Ok(())
     }
 
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         let (ptr, len) = (self.pages.as_mut_ptr().cast::<u8>(), self.pages.len() * PAGE_BYTES);
         // SAFETY: pages are bytes without gaps, and the borrow of `self` covers the slice.
         unsafe { std::slice::from_raw_parts_mut(ptr, len) }
+    }
+}
+
+/// All queues of an accelerator. Libraries may wait for what is under way before they give memory back, take
+/// more, or lock it, and for ever where that hangs; so all of it is waited for first, with patience.
+pub(super) struct Quiet {
+    pub(super) queues: Vec<Queue>,
+    pub(super) patience: Duration,
+}
+
+impl Quiet {
+    /// Waits until nothing is under way.
+    ///
+    /// # Errors
+    /// A hang, or what the driver says.
+    pub(super) fn wait(&self, driver: &mut dyn Driver) -> Result<(), DeviceError> {
+        for queue in &self.queues {
+            let event = driver.event(*queue)?;
+            if !driver.wait(event, self.patience)? {
+                return Err(DeviceError::Hang(self.patience));
+            }
+        }
+        Ok(())
     }
 }
 
