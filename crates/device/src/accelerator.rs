@@ -189,8 +189,8 @@ const CELL_BYTES: usize = chunk::CELL_BYTES;
 /// Frames that are packed start at multiples of this.
 const FRAME_ALIGN: usize = 16;
 
-/// Room for payload that each slot of a segment with payload begins with: 4,096 packets of 256 bytes.
-const PAYLOAD_BYTES: usize = 1 << 20;
+/// Room for payload that each slot begins with where a segment has payload, at most: more comes when it is needed.
+const PAYLOAD_BYTES: usize = 4 << 20;
 
 /// What comes down in one piece at most; more goes straight to the rows.
 const PACK_DOWN_BYTES: usize = PACK_BYTES;
@@ -353,12 +353,13 @@ impl<J: Offload> Accelerator<J> {
         if uses {
             // Room for payload of common jobs: growing waits for all that is under way.
             let quiet = Quiet { queues: Vec::new(), patience: self.options.patience };
+            let bytes = (self.layout.capacity() * CELL_BYTES).min(PAYLOAD_BYTES);
             for slot in &mut self.slots {
-                payload::room(driver, &quiet, &mut slot.payload, PAYLOAD_BYTES)?;
-                payload::room(driver, &quiet, &mut slot.list, PAYLOAD_BYTES / 16)?;
+                payload::room(driver, &quiet, &mut slot.payload, bytes)?;
+                payload::room(driver, &quiet, &mut slot.list, bytes / 16)?;
                 let staging = "the staging block of payload";
-                slot.payload_host.grow(driver, &quiet, PAYLOAD_BYTES, staging)?;
-                slot.list_host.grow(driver, &quiet, PAYLOAD_BYTES / 16, staging)?;
+                slot.payload_host.grow(driver, &quiet, bytes, staging)?;
+                slot.list_host.grow(driver, &quiet, bytes / 16, staging)?;
             }
         }
         if let Some(region) = region.filter(|_| uses) {
