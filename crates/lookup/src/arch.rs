@@ -20,6 +20,19 @@ pub(crate) fn prefetch_at<T>(address: *const T) {
     let _ = address;
 }
 
+/// Whether one gather beats as many loads. AMD's processors break a gather into dozens of operations, so that
+/// independent loads are nearly twice as fast where a lookup is one load (`bench lpm4` on an EPYC: 115 and 66 M/s).
+#[cfg(target_arch = "x86_64")]
+fn gathers_are_quick() -> bool {
+    static QUICK: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        let is_amd =
+            [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
+        is_x86_feature_detected!("avx512f") && !is_amd
+    });
+    *QUICK
+}
+
 /// DIR-24-8 over as many leading keys as the processor has a vector form for; how many that were.
 #[inline]
 pub(crate) fn dir24_8_lookup(
@@ -30,8 +43,8 @@ pub(crate) fn dir24_8_lookup(
     out: &mut [u32],
 ) -> usize {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the feature was detected just now.
+    if gathers_are_quick() {
+        // SAFETY: the feature was detected with it.
         return unsafe { dir24_8_avx512(tbl24, tbl8, default, keys, out) };
     }
     let _ = (tbl24, tbl8, default, keys, out);
@@ -103,4 +116,41 @@ fn dir24_8_avx512(
 fn sign_bits(cell: std::arch::x86_64::__m512i) -> u16 {
     use std::arch::x86_64::*;
     _mm512_cmplt_epi32_mask(cell, _mm512_setzero_si512())
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    /// Also where `gathers_are_quick` says no.
+    #[test]
+    fn dir24_8_in_vectors_is_dir24_8() {
+        if !is_x86_feature_detected!("avx512f") {
+            return;
+        }
+        let mut tbl24: Box<[u32; 1 << 24]> = vec![0; 1 << 24].try_into().unwrap();
+        let tbl8: Vec<u32> =
+            (0..3 * 256).map(|cell| if cell % 7 == 0 { 0 } else { cell + 1000 }).collect();
+        for (i, cell) in tbl24.iter_mut().enumerate() {
+            *cell = match i % 5 {
+                0 => 0,
+                1 => 1 << 31 | (i % 3) as u32,
+                2 => 1 << 31 | 77, // a group beyond the table: the last cell, never anything outside
+                _ => i as u32 % 9000,
+            };
+        }
+        let keys: Vec<u32> = (0..4099u32).map(|n| n.wrapping_mul(0x9e37_79b1)).collect();
+        let mut out = vec![0; keys.len()];
+        // SAFETY: the feature was detected above.
+        let done = unsafe { dir24_8_avx512(&tbl24, &tbl8, 7, &keys, &mut out) };
+        assert_eq!(done, 4096);
+        for (key, found) in keys.iter().zip(&out).take(done) {
+            let mut cell = tbl24[(key >> 8) as usize];
+            if cell >> 31 == 1 {
+                let index = ((cell & 0x7fff_ffff) << 8 | key & 0xff) as usize;
+                cell = tbl8[index.min(tbl8.len() - 1)];
+            }
+            assert_eq!(*found, if cell == 0 { 7 } else { cell }, "{key:#x}");
+        }
+    }
 }

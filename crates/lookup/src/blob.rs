@@ -43,8 +43,8 @@ pub enum Patch {
 
 /// Zeroed memory for one table, aligned to 64 bytes, readable as words of 4 or 8 bytes.
 pub struct Blob {
-    base: NonNull<u8>, // of the mapping, for munmap
-    mapped_bytes: usize,
+    base: NonNull<u8>,   // of the mapping, for munmap
+    mapped_bytes: usize, // 0: there is no mapping
     words: NonNull<u32>, // aligned to HUGE within the mapping
     len_words: usize,
     reserved_words: usize,
@@ -134,7 +134,7 @@ impl Blob {
     pub fn words(&self) -> &[u32] {
         // SAFETY: `words` starts `reserved_words` mapped, initialised (zeroed by the kernel) and
         // aligned words, of which `len_words` ≤ `reserved_words` are shown; they live as long as
-        // `self`, and `&self` excludes writers.
+        // `self`, and `&self` excludes writers. Without a mapping both are 0 and the pointer is aligned.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len_words) }
     }
 
@@ -234,10 +234,25 @@ unsafe impl Sync for Blob {}
 
 impl Drop for Blob {
     fn drop(&mut self) {
+        if self.mapped_bytes == 0 {
+            return; // made by `default`
+        }
         // SAFETY: `base` and `mapped_bytes` are the mapping made in `zeroed`, unmapped once, here.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.mapped_bytes) };
     }
 }
+
+/// A blob of no words, without a mapping: the table of a part that is not in use.
+impl Default for Blob {
+    fn default() -> Self {
+        let (base, words) = (NonNull::dangling(), NonNull::<Line>::dangling().cast());
+        Self { base, mapped_bytes: 0, words, len_words: 0, reserved_words: 0 }
+    }
+}
+
+/// For its alignment.
+#[repr(align(64))]
+struct Line;
 
 /// As [`Blob::try_clone`].
 ///
@@ -258,6 +273,17 @@ impl std::fmt::Debug for Blob {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_blob_of_nothing_grows_and_is_copied() {
+        let mut blob = Blob::default();
+        assert_eq!((blob.words().len(), blob.words64().len(), blob.len_bytes()), (0, 0, 0));
+        assert_eq!(blob.clone().len_words(), 0);
+        blob.apply(&[Patch::Grow { len_words: 16 }]);
+        assert_eq!(blob.words(), [0; 16]);
+        blob.apply(&[Patch::Replace(vec![3; 16])]);
+        assert_eq!(blob.clone().words(), [3; 16]);
+    }
 
     #[test]
     fn is_zeroed_aligned_and_grows() {

@@ -79,8 +79,9 @@ impl Station {
     }
 }
 
-/// When each station was seen last, in seconds since 1970, wrapping. Shared by all versions.
-#[derive(Debug, Clone)]
+/// When each station was seen last, in seconds since 1970, wrapping. Shared by all versions. The
+/// default keeps none.
+#[derive(Debug, Clone, Default)]
 pub struct Seen(Arc<[AtomicU32]>);
 
 impl Seen {
@@ -255,6 +256,11 @@ impl MacTable {
         }
     }
 
+    /// What is known of a station.
+    pub fn station(&self, vlan: u16, mac: [u8; 6]) -> Station {
+        self.index.get(&station_key(vlan, mac)).map_or(Station::NONE, Station)
+    }
+
     /// Configures a station; what was learned of it gives way.
     ///
     /// # Errors
@@ -306,6 +312,11 @@ impl MacTable {
     /// Forgets the learned stations of a port: it is down, or in other VLANs now; how many.
     pub fn flush_port(&mut self, port: u16) -> usize {
         self.flush(|_, station| station.port() == port)
+    }
+
+    /// Forgets the learned stations of one VLAN of a port; how many.
+    pub fn flush_port_vlan(&mut self, port: u16, vlan: u16) -> usize {
+        self.flush(|key, station| station.port() == port && split_key(key).0 == vlan)
     }
 
     /// Forgets all learned stations; how many.

@@ -113,6 +113,23 @@ impl VlanSet {
     }
 }
 
+/// Ranges in order: `10,20-29`; `none` for no VLAN.
+impl std::fmt::Display for VlanSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut first = 1;
+        let mut comma = "";
+        while let Some(from) = (first..=VLAN_MAX).find(|vlan| self.has(*vlan)) {
+            let to = (from..=VLAN_MAX).take_while(|vlan| self.has(*vlan)).last().unwrap_or(from);
+            write!(f, "{comma}{from}")?;
+            if to > from {
+                write!(f, "-{to}")?;
+            }
+            (first, comma) = (to + 1, ",");
+        }
+        if comma.is_empty() { f.write_str("none") } else { Ok(()) }
+    }
+}
+
 impl FromIterator<u16> for VlanSet {
     fn from_iter<I: IntoIterator<Item = u16>>(vlans: I) -> Self {
         let mut set = Self::none();
@@ -148,6 +165,9 @@ mod tests {
         }
         let out = [0, 1, 2, 3, 4, 4095].map(|vlan| trunk.egress(vlan));
         assert_eq!(out, [None, Some(false), Some(true), Some(true), None, None]);
+        let text = |vlans: &[u16]| vlans.iter().copied().collect::<VlanSet>().to_string();
+        assert_eq!(text(&[1, 2, 3, 7, 20, 21, VLAN_MAX]), "1-3,7,20-21,4094");
+        assert_eq!((text(&[]), VlanSet::all().to_string()), ("none".into(), "1-4094".into()));
         trunk.mode = PortMode::Trunk { native: None, allowed: VlanSet::all() };
         assert_eq!(trunk.ingress(None), Err(DropReason::VlanNotAllowed));
         assert_eq!(trunk.egress(VLAN_MAX), Some(true));

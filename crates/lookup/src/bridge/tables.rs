@@ -11,8 +11,8 @@ use crate::cuckoo::{Cuckoo, CuckooKey};
 use crate::versions::Patchable;
 use crate::{Blob, blob};
 
-/// One version.
-#[derive(Clone, Debug)]
+/// One version. The default is that of a switch without ports.
+#[derive(Clone, Debug, Default)]
 pub struct SwitchTables {
     macs: Blob,
     seen: Seen,

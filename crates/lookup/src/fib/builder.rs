@@ -17,12 +17,15 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use super::choice::{RouteTables, V4Table, V6Table};
 use super::family::Half;
 use super::hops::{Hops, RouteTarget};
 use super::records::{Interface, Options};
 use super::tables::{Fib, FibPatch, vlans};
 use crate::bspl::BsplBuilder;
-use crate::dir24_8::{Dir24_8Builder, Limits};
+use crate::dir24_8::Dir24_8Builder;
+use crate::mtrie6::Mtrie6Builder;
+use crate::poptrie::PoptrieBuilder;
 use crate::{Address, NextHopId, Prefix, TableError};
 
 /// Builds the first [`Fib`] and turns changes into patches.
@@ -30,7 +33,7 @@ use crate::{Address, NextHopId, Prefix, TableError};
 pub struct FibBuilder {
     options: Options,
     options_changed: bool,
-    limits: Limits,
+    tables: RouteTables,
     hops: Hops,
     halves: Halves,
     shared: HashMap<(bool, RouteTarget), (NextHopId, u32)>, // and routes that name it
@@ -76,11 +79,11 @@ impl Family for u128 {
 
 impl FibBuilder {
     /// Without any route, interface or neighbour.
-    pub fn new(options: Options, limits: Limits) -> Self {
+    pub fn new(options: Options, tables: impl Into<RouteTables>) -> Self {
         Self {
             options,
             options_changed: false,
-            limits,
+            tables: tables.into(),
             hops: Hops::new(),
             halves: Halves { v4: Half::new(), v6: Half::new() },
             shared: HashMap::new(),
@@ -92,10 +95,17 @@ impl FibBuilder {
     /// refused, and after an error the builder is of no use.
     pub fn freeze(&mut self) -> Result<Fib, TableError> {
         let again = || TableError::Full { what: "first versions", used: 1, limit: 1 };
-        let limits = self.limits;
-        let v4 = self.halves.v4.freeze(|rib| Dir24_8Builder::build(rib, limits));
+        let (half4, half6) = (&mut self.halves.v4, &mut self.halves.v6);
+        let v4 = match self.tables.v4 {
+            V4Table::Dir24_8(limits) => half4.freeze(|rib| Dir24_8Builder::build(rib, limits)),
+            V4Table::Poptrie(limits) => half4.freeze(|rib| PoptrieBuilder::build(rib, limits)),
+        };
         let v4 = v4.ok_or_else(again)??;
-        let v6 = self.halves.v6.freeze(BsplBuilder::build).ok_or_else(again)??;
+        let v6 = match self.tables.v6 {
+            V6Table::Bspl => half6.freeze(BsplBuilder::build),
+            V6Table::Mtrie6(limits) => half6.freeze(|rib| Mtrie6Builder::build(rib, limits)),
+        };
+        let v6 = v6.ok_or_else(again)??;
         self.take_patches(); // all of it is in the tables that follow
         let interfaces = self.hops.adjacencies.interfaces().to_vec();
         Ok(Fib {

@@ -5,8 +5,8 @@
 //!
 //! | region | words of 4 bytes |
 //! | --- | --- |
-//! | [`V4`] | the blob of [`Dir24_8`](crate::dir24_8::Dir24_8) |
-//! | [`V6`] | the blob of [`Bspl`](crate::bspl::Bspl) |
+//! | [`V4`] | the blob of [`Poptrie`](crate::poptrie::Poptrie) or [`Dir24_8`](crate::dir24_8::Dir24_8) |
+//! | [`V6`] | the blob of [`Mtrie6`](crate::mtrie6::Mtrie6) or [`Bspl`](crate::bspl::Bspl) |
 //! | [`NEXT_HOPS`] | two a next hop: kind and count, first |
 //! | [`GROUP_MEMBERS`] | one a member: the number of an adjacency |
 //! | [`ADJACENCIES`] | one an adjacency: family (upper half), interface |

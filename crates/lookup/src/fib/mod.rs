@@ -3,10 +3,11 @@
 //! Longest-prefix match gives the number of a *next hop*; the record of that number says what to do:
 //!
 //! ```text
-//!  address ─▶ DIR-24-8 │ binary search on lengths ─▶ NextHop ┬ adjacency ─▶ Adjacency (rewrite, port)
-//!                                                            ├ group ─▶ members by flow hash ─▶ Adjacency
-//!                                                            ├ connected ─▶ neighbour still to be found
-//!                                                            └ local, blackhole, unreachable, no route
+//!  address ─▶ Poptrie or DIR-24-8; multibit trie or binary search on lengths
+//!          ─▶ NextHop ┬ adjacency ─▶ Adjacency (rewrite, port)
+//!                     ├ group ─▶ members by flow hash ─▶ Adjacency
+//!                     ├ connected ─▶ neighbour still to be found
+//!                     └ local, blackhole, unreachable, no route
 //!  (port, tags) ─▶ Interface (addresses, MAC, MTU, checks)
 //! ```
 //!
@@ -17,6 +18,7 @@
 
 mod adjacency;
 mod builder;
+mod choice;
 mod family;
 mod group;
 mod hops;
@@ -27,6 +29,7 @@ mod tables;
 mod tests;
 
 pub use builder::{Family, FibBuilder};
+pub use choice::{RouteTables, V4Table, V6Table};
 pub use group::{GROUP_MEMBERS, GROUP_PATHS_MAX};
 pub use hops::{Path, RouteTarget};
 pub use records::{

@@ -17,11 +17,14 @@ use std::net::IpAddr;
 use super::records::{Adjacency, Interface, NextHop, NextHopKind, Options};
 use crate::bspl::Bspl;
 use crate::dir24_8::Dir24_8;
+use crate::mtrie6::Mtrie6;
+use crate::poptrie::Poptrie;
 use crate::versions::Patchable;
 use crate::{Blob, Key6, Lpm, NO_ROUTE, NextHopId, blob};
 
-/// One version of all forwarding tables. Made by [`FibBuilder::freeze`](super::FibBuilder::freeze).
-#[derive(Clone, Debug)]
+/// One version of all forwarding tables. Made by [`FibBuilder::freeze`](super::FibBuilder::freeze); the
+/// default is that of a program that routes nothing.
+#[derive(Clone, Debug, Default)]
 pub struct Fib {
     pub(super) v4: Blob,
     pub(super) v6: Blob,
@@ -96,9 +99,13 @@ impl Fib {
     /// When the slices differ in length.
     #[inline]
     pub fn lookup4(&self, keys: &[u32], out: &mut [NextHopId]) {
-        match Dir24_8::new(&self.v4) {
-            Some(table) => table.lookup(keys, out),
-            None => out.fill(NO_ROUTE),
+        // Each tells its own by the first word; a batch pays once.
+        if let Some(table) = Poptrie::new(&self.v4) {
+            table.lookup(keys, out);
+        } else if let Some(table) = Dir24_8::new(&self.v4) {
+            table.lookup(keys, out);
+        } else {
+            out.fill(NO_ROUTE);
         }
     }
 
@@ -108,9 +115,12 @@ impl Fib {
     /// When the slices differ in length.
     #[inline]
     pub fn lookup6(&self, keys: &[Key6], out: &mut [NextHopId]) {
-        match Bspl::new(&self.v6) {
-            Some(table) => table.lookup(keys, out),
-            None => out.fill(NO_ROUTE),
+        if let Some(table) = Mtrie6::new(&self.v6) {
+            table.lookup(keys, out);
+        } else if let Some(table) = Bspl::new(&self.v6) {
+            table.lookup(keys, out);
+        } else {
+            out.fill(NO_ROUTE);
         }
     }
 

@@ -164,7 +164,12 @@ fn interface(index: u16, mtu: u16) -> Interface {
 }
 
 fn run<A: Universe>(first: Vec<Step>, steps: Vec<Step>) {
-    let mut builder = FibBuilder::new(Options::default(), Limits::default());
+    run_over::<A>(RouteTables::default(), first.clone(), steps.clone());
+    run_over::<A>(Limits::default().into(), first, steps);
+}
+
+fn run_over<A: Universe>(tables: RouteTables, first: Vec<Step>, steps: Vec<Step>) {
+    let mut builder = FibBuilder::new(Options::default(), tables);
     let mut twin: Twin<A> =
         Twin { routes: Vec::new(), neighbours: HashMap::new(), mtus: HashMap::new() };
     for index in 0..INTERFACES {

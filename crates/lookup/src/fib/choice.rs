@@ -1,0 +1,51 @@
+//! Which tables hold the routes.
+
+use crate::{dir24_8, mtrie6, poptrie};
+
+/// The table of each family, and how large it may grow.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RouteTables {
+    /// For IPv4.
+    pub v4: V4Table,
+    /// For IPv6.
+    pub v6: V6Table,
+}
+
+/// A table of IPv4 routes.
+#[derive(Debug, Clone, Copy)]
+pub enum V4Table {
+    /// One access, rarely two, in 64 MB: [`dir24_8`].
+    Dir24_8(dir24_8::Limits),
+    /// Two accesses, rarely three, in 1 MB and what the routes need, 6 MB for the full table: [`poptrie`].
+    Poptrie(poptrie::Limits),
+}
+
+/// A table of IPv6 routes.
+#[derive(Debug, Clone, Copy)]
+pub enum V6Table {
+    /// Binary search on prefix lengths: [`bspl`](crate::bspl).
+    Bspl,
+    /// A multibit trie with buckets: [`mtrie6`].
+    Mtrie6(mtrie6::Limits),
+}
+
+/// The quickest in `shadeline bench lpm4`, at every size.
+impl Default for V4Table {
+    fn default() -> Self {
+        Self::Poptrie(poptrie::Limits::default())
+    }
+}
+
+/// The quickest in `shadeline bench lpm6`, at every size.
+impl Default for V6Table {
+    fn default() -> Self {
+        Self::Mtrie6(mtrie6::Limits::default())
+    }
+}
+
+/// DIR-24-8 of this size, and binary search on lengths.
+impl From<dir24_8::Limits> for RouteTables {
+    fn from(limits: dir24_8::Limits) -> Self {
+        Self { v4: V4Table::Dir24_8(limits), v6: V6Table::Bspl }
+    }
+}
