@@ -139,6 +139,8 @@ pub struct Context<'a, T> {
     pub now_ns: u64,
     /// Index of the worker.
     pub worker: u16,
+    /// Time is the packets' own.
+    pub(crate) packet_time: bool,
     pub(crate) dropped: &'a mut Vec<(Packet, DropReason)>,
     pub(crate) released: &'a mut Vec<(Packet, Verdict)>,
 }
@@ -153,7 +155,14 @@ impl<'a, T> Context<'a, T> {
         dropped: &'a mut Vec<(Packet, DropReason)>,
         released: &'a mut Vec<(Packet, Verdict)>,
     ) -> Self {
-        Self { pool, tables, version: 0, now_ns, worker: 0, dropped, released }
+        Self { pool, tables, version: 0, now_ns, worker: 0, packet_time: false, dropped, released }
+    }
+
+    /// When a packet of the chunk came, nanoseconds since 1970: its own time over captures, where a chunk may span
+    /// hours, and the chunk's where the clock is.
+    #[inline]
+    pub fn arrival_ns(&self, packet: &Packet) -> u64 {
+        if self.packet_time && packet.time_ns != 0 { packet.time_ns } else { self.now_ns }
     }
 
     /// The same over a part of the tables, for stages that know no other.
@@ -164,6 +173,7 @@ impl<'a, T> Context<'a, T> {
             version: self.version,
             now_ns: self.now_ns,
             worker: self.worker,
+            packet_time: self.packet_time,
             dropped: self.dropped,
             released: self.released,
         }

@@ -629,6 +629,7 @@ impl<V: Versions> Worker<V> {
             version: V::number(pin),
             now_ns: flight.chunk.time_ns,
             worker: self.index,
+            packet_time: self.packet_time,
             dropped: &mut self.dropped,
             released: &mut self.released,
         };
@@ -675,6 +676,7 @@ impl<V: Versions> Worker<V> {
                 version: number,
                 now_ns: self.now_ns,
                 worker: self.index,
+                packet_time: self.packet_time,
                 dropped: &mut self.dropped,
                 released: &mut self.released,
             };
@@ -766,6 +768,7 @@ impl<V: Versions> Worker<V> {
                 version: V::number(&pin),
                 now_ns: self.now_ns,
                 worker: self.index,
+                packet_time: self.packet_time,
                 dropped: &mut self.dropped,
                 released: &mut self.released,
             };

@@ -76,6 +76,20 @@ struct EthtoolChannels {
     current: [u32; 4],
 }
 
+/// An interface that receives frames for every station, as long as this lives.
+#[derive(Debug)]
+pub struct Promiscuous {
+    _socket: OwnedFd,
+}
+
+/// Makes an interface receive frames for every station, as long as the packet socket is open.
+pub(crate) fn receive_all(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    let mut membership: libc::packet_mreq = sys::zeroed();
+    membership.mr_ifindex = index as i32;
+    membership.mr_type = libc::PACKET_MR_PROMISC as u16;
+    sys::setsockopt(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+}
+
 impl Link {
     /// The interface `name`.
     ///
@@ -154,6 +168,18 @@ impl Link {
     fn flags(&self) -> Result<i16, LinkError> {
         let data = self.get(libc::SIOCGIFFLAGS as u32, "reading its state")?;
         Ok(i16::from_ne_bytes([data[0], data[1]]))
+    }
+
+    /// Has it receive frames for every station, whoever reads them: AF_XDP sockets cannot ask for that.
+    ///
+    /// # Errors
+    /// If it is gone, or without CAP_NET_RAW.
+    pub fn promiscuous(&self) -> Result<Promiscuous, LinkError> {
+        let what = "receiving promiscuously";
+        let error = |source| LinkError { needs: Some("CAP_NET_RAW"), ..self.error(what, source) };
+        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(error)?;
+        receive_all(&socket, self.index()?).map_err(error)?;
+        Ok(Promiscuous { _socket: socket })
     }
 
     /// Whether it is up (by the operator; the link itself may have no carrier).

@@ -66,8 +66,8 @@ fn data(bytes: &[u8]) -> Data<'_> {
     }
 }
 
-/// Uses every accessor.
-fn touch(packet: &Packet<'_>) {
+/// Uses every accessor of the packet that `bytes` begin with.
+fn touch(packet: &Packet<'_>, bytes: &[u8]) {
     let name = match &packet.body {
         Body::Interest(interest) => {
             if let Some(at) = interest.hop_limit_at() {
@@ -82,6 +82,7 @@ fn touch(packet: &Packet<'_>) {
         }
         Body::Idle => return,
     };
+    assert_eq!(first_component(bytes), name.encodings().next());
     assert_eq!(name.components().count(), name.len());
     assert_eq!(name.encodings().map(<[u8]>::len).sum::<usize>(), name.value().len());
     let text = name.to_string();
@@ -110,7 +111,7 @@ proptest! {
         prop_assert_eq!(read.fields(), &fields);
         prop_assert_eq!(read.parameters(), parameters.as_deref());
         prop_assert_eq!(read.bytes(), &bare);
-        touch(&packet);
+        touch(&packet, &bytes);
     }
 
     #[test]
@@ -126,7 +127,7 @@ proptest! {
         prop_assert_eq!((read.freshness_ms(), read.content_type()), (freshness, 0));
         prop_assert_eq!(read.content(), content);
         prop_assert_eq!(read.signature_value(), [0; 32]);
-        touch(&Packet::new_checked(&bytes).unwrap());
+        touch(&Packet::new_checked(&bytes).unwrap(), &bytes);
     }
 
     /// No prefix of a packet is a packet: the outermost length says how long it is.
@@ -154,8 +155,9 @@ proptest! {
                 *len = rest.len().min(252) as u8;
             }
         }
+        let _ = first_component(&bytes);
         if let Ok(packet) = Packet::new_checked(&bytes) {
-            touch(&packet);
+            touch(&packet, &bytes);
         }
     }
 
@@ -173,8 +175,9 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = value;
         }
+        let _ = first_component(&bytes);
         if let Ok(packet) = Packet::new_checked(&bytes) {
-            touch(&packet);
+            touch(&packet, &bytes);
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use chunk::{CELL_BYTES, DropReason, HEADROOM_BYTES, Packet, Pool};
 
 use super::{Options, bind, checksum, error};
-use crate::link::LinkError;
+use crate::link::{self, LinkError};
 use crate::sys::{self, Mapping};
 use crate::{Losses, QueueStats, RxQueue};
 
@@ -77,12 +77,7 @@ impl Rx {
         sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
             .map_err(at("leaving out what is sent here"))?;
         if options.promiscuous {
-            let mut membership: libc::packet_mreq = sys::zeroed();
-            membership.mr_ifindex = index as i32;
-            membership.mr_type = libc::PACKET_MR_PROMISC as u16;
-            let name = libc::PACKET_ADD_MEMBERSHIP;
-            sys::setsockopt(&socket, libc::SOL_PACKET, name, &membership)
-                .map_err(at("receiving promiscuously"))?;
+            link::receive_all(&socket, index).map_err(at("receiving promiscuously"))?;
         }
         bind(&socket, index, libc::ETH_P_ALL as u16).map_err(at("binding to it"))?;
         Ok(Self {

@@ -94,3 +94,25 @@ impl<'a> Packet<'a> {
         Ok(Packet { link, body })
     }
 }
+
+/// The first component, encoded, of the name of the packet that `bytes` begin with, whole or not: a cheap look for
+/// who spreads packets by name. Wherever [`Packet::new_checked`] finds an Interest or Data, this is its name's first
+/// component; `None` where the name has none, or nothing of the kind is there.
+pub fn first_component(bytes: &[u8]) -> Option<&[u8]> {
+    let (outer, _) = read_tlv(bytes).ok()?;
+    let fragment = match outer.kind {
+        tlv::LP_PACKET => tlv::FRAGMENT,
+        tlv::NDNLP_1 => tlv::OLD_PAYLOAD,
+        _ => return component_of(outer),
+    };
+    let fields = tlv::Elements(outer.value).map_while(Result::ok);
+    let inner = fields.filter(|field| field.kind == fragment).find(|field| !field.value.is_empty());
+    component_of(read_tlv(inner?.value).ok()?.0)
+}
+
+fn component_of(packet: Tlv<'_>) -> Option<&[u8]> {
+    let is_named = matches!(packet.kind, tlv::INTEREST | tlv::DATA);
+    let (name, _) = read_tlv(packet.value).ok().filter(|_| is_named)?;
+    let (component, _) = read_tlv(name.value).ok().filter(|_| name.kind == tlv::NAME)?;
+    Some(component.encoded)
+}
