@@ -22,8 +22,8 @@ pub(crate) fn text() -> String {
     define("IMAGE_DIRECTORY_WORD", image::DIRECTORY_WORD as u32);
     define("IMAGE_UNIT_BYTES", image::UNIT_BYTES as u32);
     for (name, region) in [
-        ("DIR24_8", image::router::DIR24_8),
-        ("BSPL", image::router::BSPL),
+        ("ROUTES4", image::router::ROUTES4),
+        ("ROUTES6", image::router::ROUTES6),
         ("NEXT_HOPS", image::router::NEXT_HOPS),
         ("GROUP_MEMBERS", image::router::GROUP_MEMBERS),
         ("ADJACENCIES", image::router::ADJACENCIES),

@@ -37,10 +37,10 @@ const _: () = assert!((DIRECTORY_WORD + 2 * REGIONS_MAX) * 4 <= HEADER_BYTES);
 
 /// Regions of the router's image.
 pub mod router {
-    /// The blob of `lookup::dir24_8`.
-    pub const DIR24_8: usize = 0;
-    /// The blob of `lookup::bspl`.
-    pub const BSPL: usize = 1;
+    /// The blob of `lookup::dir24_8` or `lookup::poptrie`.
+    pub const ROUTES4: usize = 0;
+    /// The blob of `lookup::bspl` or `lookup::mtrie6`.
+    pub const ROUTES6: usize = 1;
     /// Records of next hops, 8 bytes each, as `lookup::fib::NextHop`: [`next_hop`].
     pub const NEXT_HOPS: usize = 2;
     /// Members of equal-cost groups: numbers of adjacencies.

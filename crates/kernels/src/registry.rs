@@ -100,7 +100,7 @@ pub const ALL: &[KernelFile] = &[
         name: "route",
         columns: RouteColumns::COLUMNS,
         text: include_str!("c/route.k"),
-        headers: &[LPM],
+        headers: &[LPM, TRIES],
         kernels: &[
             kernel("route", &["verdict", "flags", "flow_hash", "dst4", "dst6", "decision"], 256),
             kernel("rpf", &["verdict", "flags", "interface", "src4", "src6"], 256),

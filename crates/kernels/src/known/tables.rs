@@ -113,8 +113,8 @@ fn image() -> Sparse {
     let mut add = |region: usize, at: usize, words: &[u32]| {
         parts.push((4 * (layout.region(region).offset_words + at), bytes_of(words)));
     };
-    dir24_8().iter().for_each(|(at, words)| add(router::DIR24_8, *at, words));
-    bspl().iter().for_each(|(at, words)| add(router::BSPL, *at, words));
+    dir24_8().iter().for_each(|(at, words)| add(router::ROUTES4, *at, words));
+    bspl().iter().for_each(|(at, words)| add(router::ROUTES6, *at, words));
     small.iter().for_each(|(region, words)| add(*region, 0, words));
     Sparse { bytes: layout.bytes(), parts }
 }

@@ -94,7 +94,7 @@ fn poptrie(wide: bool) -> Known {
         after.put(LpmColumns::RESULT, row, *answer);
     }
     let known = Known::new("tries", &["tries"], &["poptrie"], LpmColumns::COLUMNS);
-    let tables = image(router::DIR24_8, &poptrie_table(wide), HEAP + 512);
+    let tables = image(router::ROUTES4, &poptrie_table(wide), HEAP + 512);
     Known { tables, ..known.job(&job, &after) }
 }
 
@@ -122,6 +122,6 @@ fn mtrie6() -> Known {
         after.put(LpmColumns::RESULT, row, *answer);
     }
     let known = Known::new("tries", &["tries"], &["mtrie6"], LpmColumns::COLUMNS);
-    let tables = image(router::BSPL, &mtrie6_table(), HEAP + 16 * 6);
+    let tables = image(router::ROUTES6, &mtrie6_table(), HEAP + 16 * 6);
     Known { tables, ..known.job(&job, &after) }
 }

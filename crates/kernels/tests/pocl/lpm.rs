@@ -35,7 +35,9 @@ impl Random {
 fn image(blobs: [&Blob; 2]) -> Vec<u32> {
     let regions = blobs.map(|blob| (blob.words().len(), blob.words().len()));
     let layout = ImageLayout::new(&regions);
-    assert!(layout.region(router::DIR24_8).offset_words < layout.region(router::BSPL).offset_words);
+    assert!(
+        layout.region(router::ROUTES4).offset_words < layout.region(router::ROUTES6).offset_words
+    );
     layout.write(1, &blobs.map(|blob| blob.words()))
 }
 

@@ -9,7 +9,8 @@ use kernels::{RouteColumns, Spec, decision, flags};
 use lookup::Prefix;
 use lookup::dir24_8::Limits;
 use lookup::fib::{
-    Fib, FibBuilder, Interface, NextHopKind, Options, Path, Resolved, ReversePath, RouteTarget,
+    Fib, FibBuilder, Interface, NextHopKind, Options, Path, Resolved, ReversePath, RouteTables,
+    RouteTarget,
 };
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
@@ -43,7 +44,8 @@ fn target(random: &mut Random, v4: bool) -> RouteTarget {
 }
 
 fn fib(random: &mut Random) -> Fib {
-    let mut builder = FibBuilder::new(Options::default(), Limits::default());
+    let tables = [RouteTables::default(), Limits::default().into()][random.below(2)];
+    let mut builder = FibBuilder::new(Options::default(), tables);
     for index in 0..INTERFACES {
         let reverse_path =
             [ReversePath::Off, ReversePath::Strict, ReversePath::Loose][usize::from(index) % 3];
@@ -239,8 +241,8 @@ fn regions_are_those_of_the_tables() {
     use kernels::image::router;
     use lookup::fib::image as fib;
     let here = [
-        router::DIR24_8,
-        router::BSPL,
+        router::ROUTES4,
+        router::ROUTES6,
         router::NEXT_HOPS,
         router::GROUP_MEMBERS,
         router::ADJACENCIES,
