@@ -1,8 +1,9 @@
-//! NDN packets in frames: found, and put into the frame of a face.
+//! NDN packets in frames: found among others, and put into the frame of a face.
 
 use std::net::IpAddr;
 
 use chunk::{DropReason, Packet, Verdict};
+use engine::MARK_FROM_HOST;
 use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
 use packet::ipv4::Ipv4Header;
 use packet::ipv6::Ipv6Header;
@@ -10,65 +11,116 @@ use packet::ndn::{ETHERTYPE, LinkHeader, MULTICAST_MAC, UDP_PORT, emit_link};
 use packet::udp::{UdpHeader, UdpView};
 use packet::{Anomaly, Decoded, EtherType, IpProtocol, Kind, decode};
 
-use super::tables::{Arrived, Face, UdpEnds};
+use super::tables::{Arrived, Face, NdnPort, NdnTables, UdpEnds};
 use crate::router::decode::reason;
 
 const ETHERNET_LEN: usize = 14;
 const UDP_LEN: usize = 8;
 
-/// Where the NDN packet of a frame begins, and by which face it came.
-pub(super) fn find(packet: &Packet) -> Result<(usize, Arrived), DropReason> {
+/// Where the NDN packet of a frame begins, and the face that it came by; else the frame's fate.
+///
+/// A datagram is the forwarder's where a face has its ends, or where it is for NDN's port and one of our addresses;
+/// any other frame is Linux's, if the port has a twin.
+pub(super) fn find(packet: &Packet, tables: &NdnTables) -> Result<(usize, u16), Verdict> {
+    let drop = |reason| Err(Verdict::drop(reason));
+    let port = tables.port(packet.port);
+    if packet.mark & MARK_FROM_HOST != 0 {
+        return Err(from_host(packet, port));
+    }
     let frame = packet.data();
     let Some((header, _)) = frame.split_first_chunk::<ETHERNET_LEN>() else {
-        return Err(DropReason::Truncated);
+        return drop(DropReason::Truncated);
     };
-    if frame.len() < packet.frame_len() {
-        return Err(DropReason::NdnTooLong);
+    if port.is_some_and(|port| !port.up) {
+        return drop(DropReason::InterfaceDown);
+    }
+    let [to, from] = [&header[..6], &header[6..12]];
+    let group = to[0] & 1 == 1;
+    if !group && port.is_some_and(|port| !port.any_mac && port.mac != to) {
+        return drop(DropReason::NotForUs);
     }
     if header[12..] == ETHERTYPE.0.to_be_bytes() {
-        let [to, from] = [&header[..6], &header[6..12]];
-        let group = to[0] & 1 == 1;
+        if frame.len() < packet.frame_len() {
+            return drop(DropReason::NdnTooLong);
+        }
         let mut mac = MULTICAST_MAC.0;
         if !group {
             mac.copy_from_slice(from);
         }
         if group && to != mac {
-            return Err(DropReason::NotForUs);
+            return drop(DropReason::NotForUs);
         }
-        return Ok((ETHERNET_LEN, Arrived::Ethernet(packet.port, mac)));
+        let face = tables.arrived_by(&Arrived::Ethernet(packet.port, mac));
+        return face.map(|face| (ETHERNET_LEN, face)).ok_or(Verdict::drop(DropReason::NdnNoFace));
     }
     let d = decode(frame, packet.frame_len());
-    if d.anomaly != Anomaly::None {
-        return Err(reason(d.anomaly));
+    if d.vlan_count > 0 {
+        return drop(DropReason::VlanUnknown);
     }
+    if let Some(ends) = ends_of(&d) {
+        let face = tables.arrived_by(&Arrived::Udp(packet.port, ends));
+        let is_for_ndn = match port.filter(|port| port.twin) {
+            Some(port) => ends.ports[0] == UDP_PORT && port.addresses.contains(&ends.addresses[0]),
+            None => ends.ports.contains(&UDP_PORT),
+        };
+        if face.is_some() || is_for_ndn {
+            let at = payload(packet, &d, &ends).map_err(Verdict::drop)?;
+            return face.map(|face| (at, face)).ok_or(Verdict::drop(DropReason::NdnNoFace));
+        }
+    }
+    match d.anomaly {
+        Anomaly::None | Anomaly::NonIp if port.is_some_and(|port| port.twin) => {
+            Err(Verdict::host(packet.port))
+        }
+        Anomaly::None => drop(DropReason::EtherTypeUnknown),
+        anomaly => drop(reason(anomaly)),
+    }
+}
+
+/// A frame that the twin of a port sent: out.
+fn from_host(packet: &Packet, port: Option<&NdnPort>) -> Verdict {
+    match port {
+        None => Verdict::drop(DropReason::TxNoPort),
+        Some(port) if !port.up => Verdict::drop(DropReason::TxPortDown),
+        Some(_) if packet.data().len() < ETHERNET_LEN => Verdict::drop(DropReason::Truncated),
+        Some(_) => Verdict::forward(packet.port),
+    }
+}
+
+/// The ends of a datagram, ours first, if nothing is wrong with its headers.
+fn ends_of(d: &Decoded) -> Option<UdpEnds> {
+    let is_udp = d.protocol == IpProtocol::UDP && matches!(d.kind, Kind::Ipv4 | Kind::Ipv6);
+    let (src, dst) = d.ports().filter(|_| is_udp && d.anomaly == Anomaly::None)?;
+    Some(UdpEnds { addresses: [d.dst_ip()?, d.src_ip()?], ports: [dst, src] })
+}
+
+/// Where the payload of a datagram begins whose checksum is right.
+fn payload(packet: &Packet, d: &Decoded, ends: &UdpEnds) -> Result<usize, DropReason> {
     if d.has(Decoded::FRAGMENT) {
         return Err(DropReason::NdnFragment);
     }
-    let (Some(src), Some(dst), Some([src_port, dst_port])) = (d.src_ip(), d.dst_ip(), ports(&d))
-    else {
-        return Err(DropReason::EtherTypeUnknown);
-    };
+    let frame = packet.data();
+    if frame.len() < packet.frame_len() {
+        return Err(DropReason::NdnTooLong);
+    }
     let l4 = usize::from(d.l4_offset);
     let segment = frame.get(l4..d.l3_end().min(frame.len())).unwrap_or_default();
     let datagram = UdpView::new_checked(segment).ok_or(DropReason::Truncated)?;
-    let pseudo_header = match (src, dst) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => pseudo_header_v4(a, b, IpProtocol::UDP, datagram.len()),
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            pseudo_header_v6(a, b, IpProtocol::UDP, datagram.len().into())
+    let pseudo_header = match ends.addresses {
+        [IpAddr::V4(to), IpAddr::V4(from)] => {
+            pseudo_header_v4(from, to, IpProtocol::UDP, datagram.len())
+        }
+        [IpAddr::V6(to), IpAddr::V6(from)] => {
+            pseudo_header_v6(from, to, IpProtocol::UDP, datagram.len().into())
         }
         _ => return Err(DropReason::EtherTypeUnknown),
     };
-    if !datagram.is_checksum_correct(pseudo_header) {
+    // Over IPv6 there is always one (RFC 8200 §8.1).
+    let has_none = datagram.checksum() == 0 && ends.addresses[0].is_ipv6();
+    if has_none || !datagram.is_checksum_correct(pseudo_header) {
         return Err(DropReason::NdnMalformed);
     }
-    let ends = UdpEnds { addresses: [dst, src], ports: [dst_port, src_port] };
-    Ok((l4 + UDP_LEN, Arrived::Udp(packet.port, ends)))
-}
-
-fn ports(d: &Decoded) -> Option<[u16; 2]> {
-    let is_udp = d.protocol == IpProtocol::UDP && matches!(d.kind, Kind::Ipv4 | Kind::Ipv6);
-    let (src, dst) = d.ports().filter(|_| is_udp)?;
-    (src == UDP_PORT || dst == UDP_PORT).then_some([src, dst])
+    Ok(l4 + UDP_LEN)
 }
 
 /// Bytes of the longest header that is put in front: Ethernet, IPv6, UDP, and link fields with a token and a Nack.
@@ -83,21 +135,30 @@ pub(super) fn wrap(packet: &mut Packet, face: &Face, link: &LinkHeader<'_>) -> V
     }
 }
 
-fn try_wrap(packet: &mut Packet, face: &Face, link: &LinkHeader<'_>) -> Result<(), DropReason> {
+/// Whether a payload of `len` bytes may go to a face: the neighbour's MAC, and the bytes and type of the headers of
+/// layer 3 and 4.
+///
+/// # Errors
+/// Why it may not.
+pub(super) fn fits(face: &Face, len: usize) -> Result<([u8; 6], usize, EtherType), DropReason> {
     if !face.up {
         return Err(DropReason::TxPortDown);
     }
     let neighbour = face.neighbour_mac.ok_or(DropReason::NeighbourFailed)?;
-    let fields = link_fields(link, packet.frame_len());
-    let payload = fields.len() + packet.frame_len();
     let (ip_len, ethertype) = match face.udp.map(|ends| ends.addresses[0]) {
         None => (0, ETHERTYPE),
         Some(IpAddr::V4(_)) => (20 + UDP_LEN, EtherType::IPV4),
         Some(IpAddr::V6(_)) => (40 + UDP_LEN, EtherType::IPV6),
     };
-    if ip_len + payload > usize::from(face.mtu) {
+    if ip_len + len > usize::from(face.mtu) {
         return Err(DropReason::TooBig);
     }
+    Ok((neighbour, ip_len, ethertype))
+}
+
+fn try_wrap(packet: &mut Packet, face: &Face, link: &LinkHeader<'_>) -> Result<(), DropReason> {
+    let fields = link_fields(link, packet.frame_len());
+    let (neighbour, ip_len, ethertype) = fits(face, fields.len() + packet.frame_len())?;
     let header_len = ETHERNET_LEN + ip_len + fields.len();
     debug_assert!(header_len <= HEADER_MAX);
     if packet.data().len() != packet.frame_len() || !packet.push_front(header_len) {

@@ -13,15 +13,21 @@
 //! - Passing Nacks on: one is counted, and the Interest ends with its lifetime.
 //! - VLAN tags.
 //!
+//! Linux stays on the box: what is no NDN packet goes to a port's twin, and what the twin sends goes out.
+//!
 //! Threads: a worker's table is its own.
 
+mod counters;
 mod frames;
 pub mod pit;
+mod spread;
 mod stages;
 mod tables;
 
+pub use counters::{FACES_MAX, FaceCounters, NdnCounters};
+pub use spread::spread_hash;
 pub use stages::{DATA, INTEREST, NdnColumns, NdnOptions, NdnView, STAGES, pipeline};
-pub use tables::{Face, NdnPatch, NdnTables, UdpEnds};
+pub use tables::{Face, NdnPatch, NdnPort, NdnTables, UdpEnds};
 
 use lookup::names::{NameHash, NameHasher};
 use packet::ndn::Name;
@@ -30,9 +36,13 @@ use packet::ndn::Name;
 ///
 /// An Interest and the Data that answers it must meet in one table, and the Data may be longer (CanBePrefix).
 /// The first component is in both, so it alone decides; names that all begin with one component stay with one
-/// worker.
+/// worker. [`spread_hash`] says the same of a frame, in the engine's terms.
 pub fn worker_of(hasher: &NameHasher, name: &Name<'_>, workers: u32) -> u32 {
-    let first = name.encodings().next().unwrap_or_default();
-    let hash = hasher.finish(hasher.absorb(NameHash::new(), first));
-    ((u128::from(hash) * u128::from(workers)) >> 61) as u32
+    let hash = hash_of(hasher, name.encodings().next().unwrap_or_default());
+    ((u64::from(hash) * u64::from(workers)) >> 32) as u32
+}
+
+/// The hash of a first component, its upper 32 bits.
+fn hash_of(hasher: &NameHasher, first: &[u8]) -> u32 {
+    (hasher.finish(hasher.absorb(NameHash::new(), first)) >> 29) as u32
 }

@@ -189,6 +189,7 @@ pub struct Pit {
     wheel: Box<[u32; WHEEL]>,
     tick: u64,          // up to which the wheel has been emptied
     prefixes: Vec<u32>, // entries with CanBePrefix, by depth
+    expired: u64,
     dead: DeadNonces,
 }
 
@@ -230,6 +231,7 @@ impl Pit {
             wheel: Box::new([NONE; WHEEL]),
             tick: 0,
             prefixes: vec![0; DEPTHS + 1],
+            expired: 0,
             dead: DeadNonces::new(limits.dead_nonces),
         }
     }
@@ -242,6 +244,11 @@ impl Pit {
     /// Nobody waits for anything.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Entries whose time ended, since the start.
+    pub fn expired(&self) -> u64 {
+        self.expired
     }
 
     /// An Interest arrives at `now_ns`. Unless it is a loop or there is no room, its face waits from now on.
@@ -366,6 +373,7 @@ impl Pit {
             }
         }
         self.tick = now;
+        self.expired += removed as u64;
         removed
     }
 

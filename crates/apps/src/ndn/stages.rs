@@ -4,7 +4,7 @@
 //!            ┌────────────┐     ┌─────────────┐     ┌─────┐
 //!  chunk ───▶│ ndn_decode │────▶│ name_lookup │────▶│ pit │───▶ ports
 //!            └─────┬──────┘     └─────────────┘     └──┬──┘
-//!                  │drop                               │drop, copies of Data
+//!                  │drop, host                         │drop, copies of Data
 //! ```
 //!
 //! | stage | reads | writes | drop |
@@ -18,13 +18,16 @@
 //!
 //! Written over any tables that hold [`NdnTables`], so that they can stand beside a router's.
 
-use chunk::{Chunk, Columns, DropReason, Emitted, Packet, Verdict};
+use std::sync::Arc;
+
+use chunk::{Chunk, Columns, DropReason, Emitted, Packet, Verdict, VerdictKind};
 use engine::{Context, Stage};
 use lookup::names::{DEPTH_MAX, NameHasher, NameKey, NamePrefixes};
 use lookup::{NO_ROUTE, NextHopId};
 use packet::ndn::{self, Body, LinkHeader, Malformed, Nack};
 
-use super::frames::{find, strip, wrap};
+use super::counters::NdnCounters;
+use super::frames::{find, fits, strip, wrap};
 use super::pit::{Arrival, InRecord, Pit, PitKey, PitLimits};
 use super::tables::NdnTables;
 
@@ -51,7 +54,7 @@ pub const DATA: u8 = 1;
 pub const STAGES: &[&str] = &["ndn_decode", "name_lookup", "pit"];
 
 /// What the stages of one worker are given.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct NdnOptions {
     /// The hash of the worker's own table.
     pub hasher: NameHasher,
@@ -59,16 +62,23 @@ pub struct NdnOptions {
     pub pit: PitLimits,
     /// Whether an Interest without a route goes back as a Nack.
     pub nack: bool,
+    /// Over captures: time is that of each packet, and passes with packets alone, so that nothing depends on how they
+    /// fall into chunks.
+    pub packet_time: bool,
+    /// Counters of this worker's stages.
+    pub counters: Arc<NdnCounters>,
 }
 
 /// The stages of a forwarder for one worker.
 pub fn pipeline<T: AsRef<NdnTables> + 'static>(options: &NdnOptions) -> Vec<Box<dyn Stage<T>>> {
     vec![
-        Box::new(NdnDecode),
+        Box::new(NdnDecode { counters: options.counters.clone() }),
         Box::new(NameLookup { prefixes: NamePrefixes::new() }),
         Box::new(PitStage {
             pit: Pit::new(options.hasher, options.pit),
             nack: options.nack,
+            packet_time: options.packet_time,
+            counters: options.counters.clone(),
             waiting: Vec::with_capacity(256),
         }),
     ]
@@ -88,7 +98,9 @@ fn reason(malformed: Malformed) -> DropReason {
 }
 
 /// The stage `ndn_decode`.
-struct NdnDecode;
+struct NdnDecode {
+    counters: Arc<NdnCounters>,
+}
 
 impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
     fn name(&self) -> &'static str {
@@ -103,29 +115,54 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
             }
             match look(packet, cx.tables.as_ref()) {
                 Ok((kind, face, at)) => {
+                    if let Some(face) = self.counters.face(face) {
+                        let is_interest = kind == INTEREST;
+                        if is_interest { &face.in_interests } else { &face.in_data }.add(1);
+                    }
                     (view.kind[row], view.face[row], view.at[row]) = (kind, face, at);
                 }
-                Err(reason) => view.verdict[row] = Verdict::drop(reason).0,
+                Err(verdict) => view.verdict[row] = verdict.0,
             }
+        }
+    }
+
+    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
+        let (tables, packet) = (tables.as_ref(), &chunk.packets[row]);
+        let Ok((at, face)) = find(packet, tables) else { return "no NDN packet".to_owned() };
+        let name = tables.face(face).map_or("-", |face| face.name.as_str());
+        match ndn::Packet::new_checked(packet.data().get(at..).unwrap_or_default()) {
+            Ok(ndn::Packet { body: Body::Interest(i), .. }) => {
+                format!("Interest {} in by {name}", i.name())
+            }
+            Ok(ndn::Packet { body: Body::Data(data), .. }) => {
+                format!("Data {} in by {name}", data.name())
+            }
+            Ok(_) => format!("a link packet in by {name}"),
+            Err(error) => format!("in by {name}: {error}"),
         }
     }
 }
 
-/// Kind, face and place of a packet that goes on.
-fn look(packet: &Packet, tables: &NdnTables) -> Result<(u8, u16, u16), DropReason> {
-    let (at, arrived) = find(packet)?;
-    let bytes = packet.data().get(at..).unwrap_or_default();
-    let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
-    let face = tables.arrived_by(&arrived).ok_or(DropReason::NdnNoFace)?;
+/// Kind, face and place of a packet that goes on; else its fate.
+fn look(packet: &Packet, tables: &NdnTables) -> Result<(u8, u16, u16), Verdict> {
+    let (at, face) = find(packet, tables)?;
     if tables.face(face).is_none_or(|face| !face.up) {
-        return Err(DropReason::InterfaceDown);
+        return Err(Verdict::drop(DropReason::InterfaceDown));
     }
+    let bytes = packet.data().get(at..).unwrap_or_default();
+    let kind = kind_of(bytes).map_err(Verdict::drop)?;
+    Ok((kind, face, at as u16)) // a cell has 2,048 bytes
+}
+
+/// What an NDN packet is, if it goes on.
+fn kind_of(bytes: &[u8]) -> Result<u8, DropReason> {
+    let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
     if read.link.nack.is_some() {
         return Err(DropReason::NdnNack);
     }
-    let kind = match &read.body {
-        Body::Idle => return Err(DropReason::NdnIdle),
-        Body::Data(_) => DATA,
+    match &read.body {
+        Body::Idle => Err(DropReason::NdnIdle),
+        Body::Data(_) => Ok(DATA),
         Body::Interest(interest) => {
             let fields = interest.fields();
             if fields.hop_limit.is_some_and(|hops| hops <= 1) {
@@ -134,10 +171,9 @@ fn look(packet: &Packet, tables: &NdnTables) -> Result<(u8, u16, u16), DropReaso
             if fields.nonce.is_none() {
                 return Err(DropReason::NdnNoNonce);
             }
-            INTEREST
+            Ok(INTEREST)
         }
-    };
-    Ok((kind, face, at as u16)) // a cell has 2,048 bytes
+    }
 }
 
 /// The stage `name_lookup`.
@@ -195,6 +231,8 @@ fn read_interest(packet: &Packet, at: u16) -> Option<ndn::Interest<'_>> {
 struct PitStage {
     pit: Pit,
     nack: bool,
+    packet_time: bool,
+    counters: Arc<NdnCounters>,
     waiting: Vec<InRecord>,
 }
 
@@ -227,10 +265,14 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
             };
             view.verdict[row] = verdict.unwrap_or_else(Verdict::drop).0;
         }
+        self.count();
     }
 
     fn tick(&mut self, cx: &mut Context<'_, T>) {
-        self.pit.expire(cx.now_ns);
+        if !self.packet_time {
+            self.pit.expire(cx.now_ns);
+        }
+        self.count();
     }
 
     fn describe(&self, _: &mut Chunk, _: usize, _: &T) -> String {
@@ -239,6 +281,15 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
 }
 
 impl PitStage {
+    fn now_ns<T>(&self, packet: &Packet, cx: &Context<'_, T>) -> u64 {
+        if self.packet_time { packet.time_ns } else { cx.now_ns }
+    }
+
+    fn count(&self) {
+        self.counters.pending.set(self.pit.len() as u64);
+        self.counters.expired.set(self.pit.expired());
+    }
+
     #[allow(clippy::too_many_arguments)] // what the columns say of one packet
     fn interest<T: AsRef<NdnTables>>(
         &mut self,
@@ -250,7 +301,7 @@ impl PitStage {
         made: &mut Made,
         cx: &mut Context<'_, T>,
     ) -> Result<Verdict, DropReason> {
-        let tables = cx.tables.as_ref();
+        let (tables, now_ns) = (cx.tables.as_ref(), self.now_ns(packet, cx));
         let bytes = packet.data().get(usize::from(at)..).unwrap_or_default();
         let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
         let Body::Interest(interest) = &read.body else { return Err(DropReason::NdnMalformed) };
@@ -269,18 +320,21 @@ impl PitStage {
                     pit_token: read.link.pit_token,
                     ..LinkHeader::default()
                 };
-                send_back(packet, start, len, from, &link, cause, made, cx);
+                send_back(packet, start, len, from, &link, cause, made, &self.counters, cx);
             }
             return Err(DropReason::NoRoute);
         };
+        let face = tables.face(way).ok_or(DropReason::BadLookup)?;
+        // Before anybody waits for what cannot be sent.
+        fits(face, len)?;
         let record = InRecord::new(
             from,
             fields.nonce.unwrap_or_default(),
-            cx.now_ns,
+            now_ns,
             fields.lifetime_ms,
             read.link.pit_token,
         );
-        match self.pit.interest(&key, record, cx.now_ns) {
+        match self.pit.interest(&key, record, now_ns) {
             Arrival::Loop => return Err(DropReason::NdnLoop),
             Arrival::Full => return Err(DropReason::NdnPitFull),
             Arrival::Aggregated => return Err(DropReason::NdnAggregated),
@@ -289,11 +343,14 @@ impl PitStage {
         if let (Some(hops_at), Some(hops)) = (hops_at, fields.hop_limit) {
             packet.data_mut()[start + hops_at] = hops - 1;
         }
-        let face = tables.face(way).ok_or(DropReason::BadLookup)?;
         if !strip(packet, start, len) {
             return Err(DropReason::NdnMalformed);
         }
-        Ok(wrap(packet, face, &LinkHeader::default()))
+        let verdict = wrap(packet, face, &LinkHeader::default());
+        if let (VerdictKind::Forward, Some(face)) = (verdict.kind(), self.counters.face(way)) {
+            face.out_interests.add(1);
+        }
+        Ok(verdict)
     }
 
     fn data<T: AsRef<NdnTables>>(
@@ -308,9 +365,10 @@ impl PitStage {
         let bytes = packet.data().get(usize::from(at)..).unwrap_or_default();
         let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
         let Body::Data(data) = &read.body else { return Err(DropReason::NdnMalformed) };
+        let now_ns = self.now_ns(packet, cx);
         let waiting = &mut self.waiting;
         waiting.clear();
-        if !self.pit.data(&data.name(), from, cx.now_ns, |record| waiting.push(*record)) {
+        if !self.pit.data(&data.name(), from, now_ns, |record| waiting.push(*record)) {
             return Err(DropReason::NdnUnsolicited);
         }
         let start = data.bytes().as_ptr() as usize - packet.data().as_ptr() as usize;
@@ -319,14 +377,19 @@ impl PitStage {
         let (last, others) = waiting.split_last().ok_or(DropReason::NdnSatisfied)?;
         for record in others {
             let link = LinkHeader { pit_token: record.token(), ..LinkHeader::default() };
-            send_back(packet, start, len, record.face, &link, cause, made, cx);
+            send_back(packet, start, len, record.face, &link, cause, made, &self.counters, cx);
         }
         if !strip(packet, start, len) {
             return Err(DropReason::NdnMalformed);
         }
         let face = cx.tables.as_ref().face(last.face).ok_or(DropReason::TxNoPort)?;
         let link = LinkHeader { pit_token: last.token(), ..LinkHeader::default() };
-        Ok(wrap(packet, face, &link))
+        let verdict = wrap(packet, face, &link);
+        if let (VerdictKind::Forward, Some(face)) = (verdict.kind(), self.counters.face(last.face))
+        {
+            face.out_data.add(1);
+        }
+        Ok(verdict)
     }
 }
 
@@ -340,17 +403,22 @@ fn send_back<T: AsRef<NdnTables>>(
     link: &LinkHeader<'_>,
     cause: u16,
     made: &mut Made,
+    counters: &NdnCounters,
     cx: &mut Context<'_, T>,
 ) {
-    let Some(face) = cx.tables.as_ref().face(face) else { return };
-    let Some(mut copy) = packet.duplicate(cx.pool) else { return };
+    let Some(to) = cx.tables.as_ref().face(face) else { return };
+    let Some(mut copy) = packet.duplicate(cx.pool) else { return counters.copies_lost.add(1) };
     copy.port = chunk::PORT_NONE;
     if !strip(&mut copy, start, len) {
         return copy.free(cx.pool);
     }
-    let verdict = wrap(&mut copy, face, link);
-    match verdict.kind() {
-        chunk::VerdictKind::Forward => made.push(Emitted { cause, verdict, packet: copy }),
-        _ => cx.drop_packet(copy, verdict.reason()),
+    let verdict = wrap(&mut copy, to, link);
+    // One that cannot go was made all the same, and its drop is counted like any other's.
+    let goes = verdict.kind() == VerdictKind::Forward;
+    if goes && link.nack.is_some() {
+        counters.nacks.add(1);
+    } else if goes && let Some(face) = counters.face(face) {
+        face.out_data.add(1);
     }
+    made.push(Emitted { cause, verdict, packet: copy });
 }

@@ -1,4 +1,4 @@
-//! What the forwarder reads: name prefixes, next hops, faces.
+//! What the forwarder reads: name prefixes, next hops, faces, ports.
 //!
 //! A *face* is a way to a neighbour: an Ethernet port with the neighbour's address or the group of all forwarders,
 //! or a pair of UDP addresses. A prefix leads to a next hop, a next hop to faces, best first. An Interest takes the
@@ -39,6 +39,22 @@ pub struct UdpEnds {
     pub ports: [u16; 2],
 }
 
+/// A physical port, as frames meet it that may be no NDN packets. A port that nobody described takes frames for any
+/// station, and has no twin.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NdnPort {
+    /// The link is up, and so is the twin.
+    pub up: bool,
+    /// Its MAC.
+    pub mac: [u8; 6],
+    /// Frames for other stations are taken too.
+    pub any_mac: bool,
+    /// Linux has a twin of it, which takes what is no NDN packet.
+    pub twin: bool,
+    /// Its addresses. Datagrams to them and to NDN's port are the forwarder's, not the twin's.
+    pub addresses: Vec<IpAddr>,
+}
+
 /// How a received frame names its face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Arrived {
@@ -57,12 +73,13 @@ impl Face {
     }
 }
 
-/// All tables of a forwarder.
-#[derive(Debug, Clone)]
+/// All tables of a forwarder. The default is that of one without faces and routes.
+#[derive(Debug, Clone, Default)]
 pub struct NdnTables {
     fib: Blob,
     hops: Vec<Vec<u16>>, // by next hop
     faces: Vec<Option<Face>>,
+    ports: Vec<Option<NdnPort>>,
     by_arrival: HashMap<Arrived, u16>,
 }
 
@@ -75,12 +92,14 @@ pub enum NdnPatch {
     Hop(NextHopId, Vec<u16>),
     /// A face, or none of this number.
     Face(u16, Option<Face>),
+    /// A port, or one that nobody describes.
+    Port(u16, Option<NdnPort>),
 }
 
 impl NdnTables {
     /// The prefixes of a [`lookup::names::NameFibBuilder`], without next hops and faces.
     pub fn new(fib: Blob) -> Self {
-        Self { fib, hops: Vec::new(), faces: Vec::new(), by_arrival: HashMap::new() }
+        Self { fib, ..Self::default() }
     }
 
     /// The prefixes; `None` where the blob is no such table.
@@ -93,6 +112,16 @@ impl NdnTables {
         self.faces.get(usize::from(index))?.as_ref()
     }
 
+    /// A port; `None` where nobody described it.
+    pub fn port(&self, index: u16) -> Option<&NdnPort> {
+        self.ports.get(usize::from(index))?.as_ref()
+    }
+
+    /// Memory of the prefixes, bytes.
+    pub fn len_bytes(&self) -> usize {
+        self.fib.len_bytes()
+    }
+
     /// The faces of a next hop, best first.
     pub fn hop(&self, next_hop: NextHopId) -> &[u16] {
         self.hops.get(next_hop as usize).map_or(&[], Vec::as_slice)
@@ -103,10 +132,17 @@ impl NdnTables {
         self.by_arrival.get(arrived).copied()
     }
 
-    /// The face that an Interest for `next_hop` takes that came by `from`.
+    /// The face that an Interest for `next_hop` takes that came by `from`: the first that is up and whose
+    /// neighbour's MAC is known, else the first that is up.
     pub(super) fn way(&self, next_hop: NextHopId, from: u16) -> Option<u16> {
-        let is_good = |face: &&u16| **face != from && self.face(**face).is_some_and(|face| face.up);
-        self.hop(next_hop).iter().find(is_good).copied()
+        let up = self.hop(next_hop).iter().copied().filter(|face| *face != from);
+        let mut up = up.filter_map(|face| Some((face, self.face(face).filter(|face| face.up)?)));
+        let (first, face) = up.next()?;
+        if face.neighbour_mac.is_some() {
+            return Some(first);
+        }
+        let known = up.find(|(_, face)| face.neighbour_mac.is_some());
+        Some(known.map_or(first, |(face, _)| face))
     }
 }
 
@@ -128,13 +164,22 @@ impl Patchable for NdnTables {
                 if self.faces.len() <= at {
                     self.faces.resize(at + 1, None);
                 }
-                if let Some(arrived) = self.faces[at].as_ref().and_then(Face::arrival) {
-                    self.by_arrival.remove(&arrived);
+                let before = self.faces[at].as_ref().and_then(Face::arrival);
+                // Another face may have taken the place meanwhile.
+                if let Some(before) = before.filter(|b| self.by_arrival.get(b) == Some(index)) {
+                    self.by_arrival.remove(&before);
                 }
                 if let Some(arrived) = face.as_ref().and_then(Face::arrival) {
                     self.by_arrival.insert(arrived, *index);
                 }
                 self.faces[at].clone_from(face);
+            }
+            NdnPatch::Port(index, port) => {
+                let at = usize::from(*index);
+                if self.ports.len() <= at {
+                    self.ports.resize(at + 1, None);
+                }
+                self.ports[at].clone_from(port);
             }
         }
     }

@@ -52,7 +52,7 @@ use lookup::fib::{Fib, NeighbourEvent};
 
 pub use columns::{RouterColumns, RouterView};
 pub use counters::{RouterCounters, TaggedCounters};
-pub use versions::{FibImages, FibVersions};
+pub use versions::FibImages;
 
 /// The names that `[pipeline.NAME] stages` may hold, in the order in which they make sense.
 pub const KNOWN_STAGES: &[&str] = &["decode", "rpf", "route", "rewrite"];

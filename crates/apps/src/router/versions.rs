@@ -1,31 +1,13 @@
-//! The engine's view of the versions of the forwarding tables, and a device's.
+//! A device's view of the versions of the forwarding tables.
 
 use std::borrow::Cow;
 
 use device::tables::{Change, TableSource};
-use engine::Versions;
+use lookup::fib;
 use lookup::fib::{Fib, FibPatch};
-use lookup::versions::{Changes, Pin, Reader};
-use lookup::{Patch, fib};
+use lookup::versions::Changes;
 
-/// One worker's way to the newest version.
-#[derive(Debug)]
-pub struct FibVersions(pub Reader<Fib>);
-
-impl Versions for FibVersions {
-    type Tables = Fib;
-    type Pin = Pin<Fib>;
-
-    #[inline]
-    fn pin(&mut self) -> Pin<Fib> {
-        self.0.pin()
-    }
-
-    #[inline]
-    fn number(pin: &Pin<Fib>) -> u64 {
-        pin.version()
-    }
-}
+use crate::tables::as_change;
 
 /// The forwarding tables as a device copies them and follows their changes.
 #[derive(Debug)]
@@ -39,21 +21,7 @@ impl TableSource<Fib> for FibImages {
     fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
         let Some(versions) = self.0.between(from, to) else { return false };
         for patch in versions.iter().flat_map(|patches| patches.iter()) {
-            patch.regions(&mut |region, patch| {
-                change(
-                    region,
-                    match &*patch {
-                        Patch::Write { offset_words, words } => {
-                            Change::Write { at: *offset_words, words }
-                        }
-                        Patch::Fill { offset_words, count, value } => {
-                            Change::Fill { at: *offset_words, count: *count, value: *value }
-                        }
-                        Patch::Grow { len_words } => Change::Grow(*len_words),
-                        Patch::Replace(words) => Change::Replace(words),
-                    },
-                );
-            });
+            patch.regions(&mut |region, patch| change(region, as_change(&patch)));
         }
         true
     }
@@ -71,7 +39,7 @@ const _: () = {
     assert!(Decision::Broadcast(0).encode() == kernels::decision::BROADCAST);
     assert!(Decision::NoRoute.encode() == kernels::decision::NO_ROUTE);
     assert!(Decision::Unreachable.encode() == kernels::decision::UNREACHABLE);
-    assert!(fib::image::V4 == router::DIR24_8 && fib::image::V6 == router::BSPL);
+    assert!(fib::image::V4 == router::ROUTES4 && fib::image::V6 == router::ROUTES6);
     assert!(fib::image::NEXT_HOPS == router::NEXT_HOPS);
     assert!(fib::image::GROUP_MEMBERS == router::GROUP_MEMBERS);
     assert!(fib::image::ADJACENCIES == router::ADJACENCIES);

@@ -69,6 +69,7 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
                 (now_s, cx.now_ns),
             );
             let destination = Station(view.destination[row]);
+            let arrival_ns = cx.arrival_ns(packet);
             let result = if destination.is_known() {
                 deliver(packet, destination.port(), port, bits, tci, tables)
             } else {
@@ -78,7 +79,7 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
                     _ => FloodKind::Unknown,
                 };
                 let flood = Flood { tables, port, bits, tci };
-                tables.may_flood(port, kind, cx.now_ns).and_then(|()| {
+                tables.may_flood(port, kind, arrival_ns).and_then(|()| {
                     let emitted = &mut chunk.emitted;
                     flood.out(packet, cx.pool, &self.counters, |to, copy| {
                         let verdict = Verdict::forward(to);

@@ -9,7 +9,7 @@
 
 use chunk::{Chunk, Columns, DropReason, Verdict};
 use engine::{Context, MARK_FROM_HOST, Stage};
-use lookup::bridge::{SwitchTables, station_key};
+use lookup::bridge::{SwitchTables, split_key, station_key};
 use packet::ethernet::EthernetView;
 use packet::vlan::VlanView;
 use packet::{EtherType, MacAddr};
@@ -102,6 +102,15 @@ fn read(frame: &[u8], port: u16, tables: &SwitchTables) -> Result<Header, DropRe
         source_key: station_key(vlan, src.0),
         destination_key: station_key(vlan, dst.0),
     })
+}
+
+/// VLAN and address of the station that sent a frame, where a switch learns from it: one that is received by an
+/// accepting port with learning.
+pub fn source_of(frame: &[u8], port: u16, tables: &SwitchTables) -> Option<(u16, [u8; 6])> {
+    let learns = tables.port(port).is_some_and(|record| record.learning);
+    learns
+        .then(|| read(frame, port, tables).ok().map(|header| split_key(header.source_key)))
+        .flatten()
 }
 
 /// The addresses that no bridge forwards (IEEE 802.1Q-2018 table 8-1): spanning tree, pause, LACP, LLDP.

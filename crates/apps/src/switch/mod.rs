@@ -42,7 +42,7 @@ use lookup::bridge::{StationEvent, SwitchTables};
 
 pub use columns::{SwitchColumns, SwitchView};
 pub use counters::SwitchCounters;
-pub use versions::{SwitchImages, SwitchVersions};
+pub use versions::SwitchImages;
 
 /// The stages of a switch, in their order: what `mode = "switch"` stands for.
 pub const DEFAULT_STAGES: &[&str] = &["bridge_in", "bridge", "bridge_out"];

@@ -1,32 +1,13 @@
-//! The engine's view of the versions of a switch's tables, and a device's.
+//! A device's view of the versions of a switch's tables.
 
 use std::borrow::Cow;
 
 use device::tables::{Change, TableSource};
-use engine::Versions;
 use kernels::image::bridge::STATIONS;
-use lookup::Patch;
 use lookup::bridge::{SwitchPatch, SwitchTables};
-use lookup::versions::{Changes, Pin, Reader};
+use lookup::versions::Changes;
 
-/// One worker's way to the newest version.
-#[derive(Debug)]
-pub struct SwitchVersions(pub Reader<SwitchTables>);
-
-impl Versions for SwitchVersions {
-    type Tables = SwitchTables;
-    type Pin = Pin<SwitchTables>;
-
-    #[inline]
-    fn pin(&mut self) -> Pin<SwitchTables> {
-        self.0.pin()
-    }
-
-    #[inline]
-    fn number(pin: &Pin<SwitchTables>) -> u64 {
-        pin.version()
-    }
-}
+use crate::tables::as_change;
 
 /// The tables as a device copies them and follows their changes: the station table in the region
 /// [`STATIONS`], the regions before it empty.
@@ -46,19 +27,7 @@ impl TableSource<SwitchTables> for SwitchImages {
             // Kernels read neither ports nor options: both belong to the post-shade.
             let SwitchPatch::Macs(patches) = patch else { continue };
             for patch in patches {
-                change(
-                    STATIONS,
-                    match patch {
-                        Patch::Write { offset_words, words } => {
-                            Change::Write { at: *offset_words, words }
-                        }
-                        Patch::Fill { offset_words, count, value } => {
-                            Change::Fill { at: *offset_words, count: *count, value: *value }
-                        }
-                        Patch::Grow { len_words } => Change::Grow(*len_words),
-                        Patch::Replace(words) => Change::Replace(words),
-                    },
-                );
+                change(STATIONS, as_change(patch));
             }
         }
         true

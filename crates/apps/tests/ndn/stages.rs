@@ -4,7 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use apps::ndn::pit::PitLimits;
-use apps::ndn::{Face, NdnColumns, NdnOptions, NdnPatch, NdnTables, UdpEnds, pipeline};
+use apps::ndn::{
+    Face, NdnColumns, NdnCounters, NdnOptions, NdnPatch, NdnPort, NdnTables, UdpEnds, pipeline,
+    spread_hash,
+};
 use chunk::{
     Arena, Chunk, Columns, Depot, DropReason, HugePages, Layout, Packet, Pool, Region, Rows,
     Verdict, VerdictKind,
@@ -111,12 +114,16 @@ pub(crate) fn with_token(token: &[u8], packet: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) struct Bench {
+    pub(crate) counters: Arc<NdnCounters>,
     pool: Pool,
     tables: NdnTables,
     stages: Vec<Box<dyn Stage<NdnTables>>>,
     rows: Option<Rows>,
     pub(crate) now_ns: u64,
 }
+
+/// Beside a port's number: its twin.
+const HOST: u16 = 1 << 15;
 
 /// What became of a packet: its own fate, and where copies went.
 #[derive(Debug, PartialEq)]
@@ -128,10 +135,18 @@ pub(crate) struct Fate {
 impl Bench {
     pub(crate) fn new(limits: PitLimits, nack: bool) -> Self {
         let arena = Arena::new(Layout::new(NdnColumns::COLUMNS, chunk::CHUNK_PACKETS_MAX));
+        let counters = Arc::new(NdnCounters::new());
         Self {
             pool: Pool::new(DEPOT.with(Arc::clone), 64),
             tables: tables(),
-            stages: pipeline(&NdnOptions { hasher: NameHasher::new(4), pit: limits, nack }),
+            stages: pipeline(&NdnOptions {
+                hasher: NameHasher::new(4),
+                pit: limits,
+                nack,
+                packet_time: false,
+                counters: counters.clone(),
+            }),
+            counters,
             rows: arena.reserve(chunk::CHUNK_PACKETS_MAX),
             now_ns: 1_700_000_000_000_000_000,
         }
@@ -139,10 +154,14 @@ impl Bench {
 
     /// Carries a chunk of frames, each with its port, through all stages.
     pub(crate) fn run(&mut self, inputs: &[(u16, Vec<u8>)]) -> Vec<Fate> {
+        self.run_marked(inputs, 0)
+    }
+
+    fn run_marked(&mut self, inputs: &[(u16, Vec<u8>)], mark: u32) -> Vec<Fate> {
         let mut chunk = Chunk::new(self.rows.take().unwrap(), 0);
         for (port, frame) in inputs {
             let mut packet = Packet::copy_from(&mut self.pool, frame).unwrap();
-            packet.port = *port;
+            (packet.port, packet.mark) = (*port, mark);
             chunk.packets.push(packet);
         }
         chunk.rows.set_len(inputs.len());
@@ -170,6 +189,7 @@ impl Bench {
             let own = match verdict.kind() {
                 VerdictKind::Forward => Ok((verdict.port(), packet.data().to_vec())),
                 VerdictKind::Drop => Err(verdict.reason()),
+                VerdictKind::Host => Ok((HOST | verdict.port(), packet.data().to_vec())),
                 other => panic!("{other:?}"),
             };
             fates.push(Fate { own, copies: Vec::new() });
@@ -343,4 +363,157 @@ fn without_a_route_a_nack_goes_back_where_it_is_wanted() {
     assert_eq!(read.link.nack, Some(Nack::NoRoute));
     assert_eq!(read.link.pit_token, [5; 4]);
     assert_eq!(asked(sent(2, back)), ("/nowhere".to_string(), Some(9)));
+}
+
+/// A datagram of face 2's neighbour, or to somebody else.
+fn udp(to: &str, ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
+    let frame = testkit::frames::Frame::new().macs(mac(2), OURS);
+    frame.ipv4("10.0.0.2", to).udp(ports[0], ports[1], payload).bytes()
+}
+
+/// A frame that is neither IP nor ARP.
+fn lldp() -> Vec<u8> {
+    [&[1, 0x80, 0xc2, 0, 0, 14], &mac(2)[..], &[0x88, 0xcc], &[0; 46]].concat()
+}
+
+#[test]
+fn linux_has_what_is_no_ndn_packet() {
+    let mut bench = Bench::new(PitLimits::of(16), false);
+    let port = NdnPort {
+        up: true,
+        mac: OURS,
+        any_mac: false,
+        twin: true,
+        addresses: vec!["10.0.0.1".parse().unwrap()],
+    };
+    bench.tables.apply(&NdnPatch::Port(2, Some(port.clone())));
+    let packet = interest("/m/x", 1);
+    let host = |frame: &[u8]| Ok((HOST | 2, frame.to_vec()));
+    let arp = [&[0xff; 6][..], &mac(2), &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[1; 20]].concat();
+    let lldp = lldp();
+    let other = [&mac(9)[..], &mac(2), &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[1; 20]].concat();
+    let tagged = [&OURS[..], &mac(2), &[0x81, 0, 0, 5, 0x86, 0x24], &packet].concat();
+    let mut wrong = udp("10.0.0.1", [6363, 6363], &packet);
+    *wrong.last_mut().unwrap() ^= 1;
+    let fragment = {
+        let mut frame = udp("10.0.0.1", [6363, 6363], &packet);
+        frame[20] |= 0x20; // more fragments
+        frame[24..26].copy_from_slice(&[0, 0]);
+        let sum = packet::checksum::internet_checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame
+    };
+    let frames = [
+        arp.clone(),
+        lldp.clone(),
+        udp("10.0.0.1", [5000, 53], b"?"),
+        udp("10.0.0.1", [6363, 40_000], &packet),
+        udp("10.0.0.9", [6363, 6363], &packet),
+        udp("10.0.0.1", [4000, 6363], &packet),
+        other,
+        tagged,
+        wrong,
+        fragment,
+        udp("10.0.0.1", [6363, 6363], &packet),
+    ];
+    let inputs: Vec<_> = frames.iter().map(|frame| (2, frame.clone())).collect();
+    let fates: Vec<_> = bench.run(&inputs).into_iter().map(|fate| fate.own).collect();
+    for at in 0..5 {
+        assert_eq!(fates[at], host(&frames[at]), "{at}");
+    }
+    let reasons = [
+        DropReason::NdnNoFace,
+        DropReason::NotForUs,
+        DropReason::VlanUnknown,
+        DropReason::NdnMalformed,
+        DropReason::NdnFragment,
+    ];
+    for (fate, reason) in fates[5..10].iter().zip(reasons) {
+        assert_eq!(*fate, Err(reason));
+    }
+    assert_eq!(fates[10].as_ref().unwrap().0, 4, "an Interest of the face");
+
+    // What the twin sends goes out, whatever it is.
+    let from_host =
+        [(2, lldp.clone()), (2, frame(2, &packet)), (2, OURS.to_vec()), (3, arp.clone())];
+    let fates = bench.run_marked(&from_host, engine::MARK_FROM_HOST);
+    assert_eq!(fates[0].own, Ok((2, from_host[0].1.clone())));
+    assert_eq!(fates[1].own, Ok((2, from_host[1].1.clone())));
+    assert_eq!(fates[2].own, Err(DropReason::Truncated));
+    assert_eq!(fates[3].own, Err(DropReason::TxNoPort), "nobody described it");
+
+    bench.tables.apply(&NdnPatch::Port(2, Some(NdnPort { up: false, ..port.clone() })));
+    let down = |bench: &mut Bench, mark| bench.run_marked(&[(2, arp.clone())], mark).remove(0).own;
+    assert_eq!(down(&mut bench, engine::MARK_FROM_HOST), Err(DropReason::TxPortDown));
+    assert_eq!(down(&mut bench, 0), Err(DropReason::InterfaceDown));
+    bench.tables.apply(&NdnPatch::Port(2, Some(NdnPort { twin: false, ..port })));
+    assert_eq!(bench.run(&[(2, lldp)])[0].own, Err(DropReason::EtherTypeUnknown));
+}
+
+#[test]
+fn what_cannot_be_sent_keeps_nobody_waiting() {
+    let mut bench = Bench::new(PitLimits::of(16), false);
+    let patch = |index, change: fn(&mut Face)| {
+        let mut face = face(index);
+        change(&mut face);
+        NdnPatch::Face(index, Some(face))
+    };
+    // The best face's neighbour is not known: the second has the Interest.
+    bench.tables.apply(&patch(1, |face| face.neighbour_mac = None));
+    assert_eq!(bench.one(0, &interest("/a/x", 1)).own.unwrap().0, 2);
+    bench.tables.apply(&patch(2, |face| face.up = false));
+    assert_eq!(bench.dropped(0, &interest("/a/y", 2)), DropReason::NeighbourFailed);
+    bench.tables.apply(&patch(2, |face| face.mtu = 40));
+    assert_eq!(bench.dropped(0, &interest("/a/y", 2)), DropReason::TooBig);
+    // Nobody waits for /a/y: another face's Interest is no loop and waits with nobody.
+    bench.tables.apply(&patch(2, |_| {}));
+    assert_eq!(bench.one(3, &interest("/a/y", 2)).own.unwrap().0, 2);
+    assert_eq!(bench.counters.pending.get(), 2);
+    bench.now_ns += 5_000_000_000;
+    bench.one(0, &interest("/m", 3)).own.unwrap();
+    assert_eq!([bench.counters.pending.get(), bench.counters.expired.get()], [1, 2]);
+}
+
+#[test]
+fn counters_tell_what_passed_a_face() {
+    let mut bench = Bench::new(PitLimits::of(16), true);
+    bench.run(&[
+        (0, frame(0, &interest("/a/x", 1))),
+        (3, frame(3, &interest("/a/x", 2))),
+        (0, frame(0, &interest("/nowhere", 3))),
+    ]);
+    bench.one(1, &data("/a/x"));
+    let face = |index| {
+        let c = bench.counters.face(index).unwrap();
+        [&c.in_interests, &c.in_data, &c.out_interests, &c.out_data].map(|c| c.get())
+    };
+    assert_eq!(face(0), [2, 0, 0, 1]);
+    assert_eq!(face(1), [0, 1, 1, 0]);
+    assert_eq!(face(3), [1, 0, 0, 1]);
+    assert_eq!(bench.counters.nacks.get(), 1);
+}
+
+#[test]
+fn packets_that_belong_together_meet_in_one_worker() {
+    let mut different = std::collections::HashSet::new();
+    for first in ["a", "b", "c%20d", "54=%01", "e"] {
+        let interest = interest(&format!("/{first}"), 1);
+        let data = data(&format!("/{first}/x/y"));
+        let mut nack = Vec::new();
+        let link = LinkHeader { nack: Some(Nack::NoRoute), ..LinkHeader::default() };
+        ndn::emit_link(&link, &interest, &mut nack);
+        let hash = spread_hash(&frame(0, &interest));
+        for from in [0, 2, 3, 4] {
+            for packet in [&interest, &data, &with_token(b"t", &interest), &nack] {
+                assert_eq!(spread_hash(&frame(from, packet)), hash);
+            }
+        }
+        different.insert(hash);
+    }
+    assert_eq!(different.len(), 5);
+    let plain = udp("10.0.0.1", [4000, 53], b"not a packet of names");
+    assert_eq!(spread_hash(&plain), packet::flow::flow_hash_of_frame(&plain));
+    for len in 0..plain.len() {
+        spread_hash(&plain[..len]);
+    }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use apps::router::reference::Reference;
 use lookup::Prefix;
 use lookup::dir24_8::Limits;
-use lookup::fib::{Fib, FibBuilder, Interface, Options, Path, RouteTarget};
+use lookup::fib::{Fib, FibBuilder, Interface, Options, Path, RouteTables, RouteTarget};
 
 /// Makes `address/len` to number and length.
 pub fn subnet(text: &str) -> (u128, u8) {
@@ -95,9 +95,14 @@ pub fn via(hops: &[(u16, &str)]) -> RouteTarget {
     RouteTarget::Paths(hops.iter().map(path).collect())
 }
 
+/// Tables of either kind, in turn.
+fn tables(turn: usize) -> RouteTables {
+    if turn.is_multiple_of(2) { RouteTables::default() } else { Limits::default().into() }
+}
+
 /// The builder of a reference's tables.
 pub fn builder(reference: &Reference) -> FibBuilder {
-    let mut builder = FibBuilder::new(reference.options, Limits::default());
+    let mut builder = FibBuilder::new(reference.options, tables(reference.routes4.len()));
     for (index, interface) in (0u16..).zip(&reference.interfaces) {
         builder.set_interface(index, interface.clone());
     }

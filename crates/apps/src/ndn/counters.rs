@@ -1,0 +1,59 @@
+//! Counters of what the forwarder does beside the fates of received frames, which the engine counts.
+
+use engine::Counter;
+
+/// Faces that a forwarder may have: their counters are made at the start.
+pub const FACES_MAX: usize = 1024;
+
+/// Counters of one worker's stages. Written by that worker alone, read by anybody.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct NdnCounters {
+    /// Interests that are pending now.
+    pub pending: Counter,
+    /// Interests whose time ended without Data.
+    pub expired: Counter,
+    /// Nacks sent.
+    pub nacks: Counter,
+    /// Copies of Data or Nacks for which no cell was free.
+    pub copies_lost: Counter,
+    faces: Box<[FaceCounters]>,
+}
+
+/// What passed a face.
+#[derive(Debug, Default)]
+pub struct FaceCounters {
+    /// Interests that came in.
+    pub in_interests: Counter,
+    /// Data that came in.
+    pub in_data: Counter,
+    /// Interests that went out.
+    pub out_interests: Counter,
+    /// Data that went out.
+    pub out_data: Counter,
+}
+
+impl NdnCounters {
+    /// All zero.
+    pub fn new() -> Self {
+        let counter = Counter::default;
+        Self {
+            pending: counter(),
+            expired: counter(),
+            nacks: counter(),
+            copies_lost: counter(),
+            faces: (0..FACES_MAX).map(|_| FaceCounters::default()).collect(),
+        }
+    }
+
+    /// Those of a face; `None` beyond [`FACES_MAX`].
+    pub fn face(&self, index: u16) -> Option<&FaceCounters> {
+        self.faces.get(usize::from(index))
+    }
+}
+
+impl Default for NdnCounters {
+    fn default() -> Self {
+        Self::new()
+    }
+}

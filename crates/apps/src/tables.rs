@@ -1,0 +1,150 @@
+//! All tables of the program, seen as one version, whatever its pipeline reads of them.
+//!
+//! A pipeline may join stages of several applications, and a packet must see one version of everything they
+//! read. So there is one pair of copies, one list of changes and one image on a device; a part that no stage reads
+//! is empty and costs nothing.
+//!
+//! ```text
+//!  FibPatch ──┐                        ┌─▶ Reader<Tables> ─▶ stages over AsRef<Fib>, AsRef<SwitchTables>, …
+//!  SwitchPatch┼─▶ TablesPatch ─▶ Writer┤
+//!  NdnPatch ──┘                        └─▶ Changes ─▶ TablesImages ─▶ a device
+//! ```
+//!
+//! Thread rule: that of [`lookup::versions`].
+
+use std::borrow::Cow;
+
+use device::tables::{Change, TableSource};
+use engine::Versions;
+use kernels::image::{bridge, router};
+use lookup::Patch;
+use lookup::bridge::{SwitchPatch, SwitchTables};
+use lookup::fib::{Fib, FibPatch};
+use lookup::versions::{Changes, Patchable, Pin, Reader};
+
+use crate::ndn::{NdnPatch, NdnTables};
+
+/// One version of all tables. A part by default is one that nobody uses: it takes no memory.
+#[derive(Debug, Clone, Default)]
+pub struct Tables {
+    /// Of the router.
+    pub fib: Fib,
+    /// Of the switch.
+    pub switch: SwitchTables,
+    /// Of the named-data forwarder.
+    pub ndn: NdnTables,
+}
+
+/// One change of [`Tables`].
+#[derive(Debug, Clone)]
+pub enum TablesPatch {
+    /// Of the router's.
+    Fib(FibPatch),
+    /// Of the switch's.
+    Switch(SwitchPatch),
+    /// Of the named-data forwarder's.
+    Ndn(NdnPatch),
+}
+
+impl Tables {
+    /// Memory of one version, bytes.
+    pub fn len_bytes(&self) -> usize {
+        self.fib.len_bytes() + self.switch.blob().len_bytes() + self.ndn.len_bytes()
+    }
+}
+
+impl Patchable for Tables {
+    type Patch = TablesPatch;
+
+    fn apply(&mut self, patch: &TablesPatch) {
+        match patch {
+            TablesPatch::Fib(patch) => self.fib.apply(patch),
+            TablesPatch::Switch(patch) => self.switch.apply(patch),
+            TablesPatch::Ndn(patch) => self.ndn.apply(patch),
+        }
+    }
+}
+
+macro_rules! part {
+    ($field:ident: $tables:ty, $variant:ident($patch:ty)) => {
+        impl AsRef<$tables> for Tables {
+            #[inline(always)]
+            fn as_ref(&self) -> &$tables {
+                &self.$field
+            }
+        }
+
+        impl From<$patch> for TablesPatch {
+            fn from(patch: $patch) -> Self {
+                Self::$variant(patch)
+            }
+        }
+    };
+}
+
+part!(fib: Fib, Fib(FibPatch));
+part!(switch: SwitchTables, Switch(SwitchPatch));
+part!(ndn: NdnTables, Ndn(NdnPatch));
+
+/// One worker's way to the newest version of tables.
+#[derive(Debug)]
+pub struct Newest<T>(pub Reader<T>);
+
+impl<T: Send + Sync + 'static> Versions for Newest<T> {
+    type Tables = T;
+    type Pin = Pin<T>;
+
+    #[inline]
+    fn pin(&mut self) -> Pin<T> {
+        self.0.pin()
+    }
+
+    #[inline]
+    fn number(pin: &Pin<T>) -> u64 {
+        pin.version()
+    }
+}
+
+/// All tables as a device copies them and follows their changes: the router's regions, then the switch's.
+/// Names are looked up on the CPU.
+#[derive(Debug)]
+pub struct TablesImages(pub Changes<TablesPatch>);
+
+impl TableSource<Tables> for TablesImages {
+    fn regions<'a>(&self, tables: &'a Tables) -> Vec<Cow<'a, [u32]>> {
+        let mut regions: Vec<_> = tables.fib.regions().into();
+        regions.push(Cow::Borrowed(tables.switch.blob().words()));
+        regions
+    }
+
+    fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+        let Some(versions) = self.0.between(from, to) else { return false };
+        for patch in versions.iter().flat_map(|patches| patches.iter()) {
+            match patch {
+                TablesPatch::Fib(patch) => {
+                    patch.regions(&mut |region, patch| change(region, as_change(&patch)));
+                }
+                TablesPatch::Switch(SwitchPatch::Macs(patches)) => {
+                    patches.iter().for_each(|patch| change(bridge::STATIONS, as_change(patch)));
+                }
+                // Ports, options and faces belong to what is done on the CPU.
+                TablesPatch::Switch(_) | TablesPatch::Ndn(_) => {}
+            }
+        }
+        true
+    }
+}
+
+/// A change of a region, in the words of the device.
+pub(crate) fn as_change(patch: &Patch) -> Change<'_> {
+    match patch {
+        Patch::Write { offset_words, words } => Change::Write { at: *offset_words, words },
+        Patch::Fill { offset_words, count, value } => {
+            Change::Fill { at: *offset_words, count: *count, value: *value }
+        }
+        Patch::Grow { len_words } => Change::Grow(*len_words),
+        Patch::Replace(words) => Change::Replace(words),
+    }
+}
+
+const _: () = assert!(bridge::STATIONS == router::REGIONS);
