@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use control::rib::{RibChange, RibManager, Source, Target, spread};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use lookup::dir24_8::Limits;
-use lookup::fib::{Fib, Interface, Options};
-use lookup::versions::Reader;
+use lookup::fib::{Fib, Interface, Options, RouteTables};
+use lookup::versions::{Reader, Writer, versions};
 use lookup::{Address, Prefix, routes};
 
 const NEXT_HOPS: usize = 16;
@@ -30,13 +29,13 @@ fn main() {
     let (count4, count6) = (v4.len(), v6.len());
     let sample4: Vec<_> = v4.iter().map(|(p, _)| *p).step_by(count4 / 4000 + 1).collect();
     let sample6: Vec<_> = v6.iter().map(|(p, _)| *p).step_by(count6 / 4000 + 1).collect();
-    let mut rib = RibManager::new(Options::default(), Limits::default());
+    let mut rib = RibManager::new(Options::default(), RouteTables::default());
     for index in 0..NEXT_HOPS as u16 {
         set_interface(&mut rib, index, true);
     }
     sync(&mut rib, v4, v6);
     let applied = start.elapsed();
-    let reader = rib.start().expect("memory for the tables");
+    let (mut writer, reader) = versions(rib.freeze().expect("memory for the tables"));
     let built = start.elapsed();
     println!(
         "{count4} + {count6} routes: parsed {:.0} ms, in the RIB {:.0} ms, tables {:.0} ms, in all {:.0} ms",
@@ -63,16 +62,16 @@ fn main() {
         }
         thread::sleep(Duration::from_millis(50));
         let below8: Vec<_> = sample4.iter().copied().filter(|p| p.len() >= 8).collect();
-        changes(&mut rib, "IPv4, any length", below8.iter().map(|p| net4(*p)));
+        changes(&mut rib, &mut writer, "IPv4, any length", below8.iter().map(|p| net4(*p)));
         let slash8 = (1..200u32).map(|n| net4(Prefix::masked(n << 24, 8)));
-        changes(&mut rib, "IPv4 /8", slash8);
-        changes(&mut rib, "IPv6, any length", sample6.iter().map(|p| net6(*p)));
+        changes(&mut rib, &mut writer, "IPv4 /8", slash8);
+        changes(&mut rib, &mut writer, "IPv6, any length", sample6.iter().map(|p| net6(*p)));
         let shortest = (0..16u128).map(|n| net6(Prefix::masked(0x20 << 120 | n << 112, 16)));
-        changes(&mut rib, "IPv6 /16", shortest);
+        changes(&mut rib, &mut writer, "IPv6 /16", shortest);
         for up in [false, true] {
             let start = Instant::now();
             set_interface(&mut rib, 3, up);
-            rib.commit();
+            rib.commit(&mut writer);
             let routes = rib.stats().unresolved;
             println!(
                 "interface up = {up}: {:.0} ms, {routes} routes without it",
@@ -87,7 +86,7 @@ fn main() {
             }
             let start = Instant::now();
             sync(&mut rib, v4, v6);
-            rib.commit();
+            rib.commit(&mut writer);
             println!("file again, {changed} routes changed: {:.0} ms", ms(start.elapsed()));
         }
         stop.store(true, Ordering::Relaxed);
@@ -120,7 +119,12 @@ fn sync(rib: &mut RibManager, v4: Vec<(Prefix<u32>, u32)>, v6: Vec<(Prefix<u128>
 }
 
 /// Adds, replaces and takes away api routes, each seen by readers before the next one.
-fn changes(rib: &mut RibManager, what: &str, prefixes: impl Iterator<Item = IpNet>) {
+fn changes(
+    rib: &mut RibManager,
+    writer: &mut Writer<Fib>,
+    what: &str,
+    prefixes: impl Iterator<Item = IpNet>,
+) {
     let prefixes: Vec<IpNet> = prefixes.collect();
     let mut times = Vec::new();
     for (n, prefix) in prefixes.iter().cycle().take(CHANGES.max(3 * prefixes.len())).enumerate() {
@@ -136,9 +140,9 @@ fn changes(rib: &mut RibManager, what: &str, prefixes: impl Iterator<Item = IpNe
         for step in steps {
             let start = Instant::now();
             rib.apply(step).expect("room for one route");
-            rib.commit();
+            rib.commit(writer);
             times.push(start.elapsed());
-            rib.tick();
+            writer.try_settle();
         }
     }
     times.sort_unstable();

@@ -15,6 +15,7 @@ mod check;
 mod defaults;
 mod diagnostic;
 mod diff;
+mod names;
 mod next_hop;
 mod read;
 mod types;
@@ -26,8 +27,12 @@ use std::path::{Path, PathBuf};
 pub use defaults::SOCKET;
 pub use diagnostic::{Diagnostic, Severity, render};
 pub use diff::{Change, Diff};
+pub use names::{ParsePrefixError, parse_prefix, read_prefix};
 pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
 pub use types::*;
+
+/// What stages in an order do, or why they make no pipeline.
+pub type AppOf = fn(&[String]) -> Result<App, String>;
 
 /// What the file may name that this crate does not know: the caller's stages and pipelines.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +43,14 @@ pub struct KnownStages {
     pub modes: Vec<Pipeline>,
     /// CPUs that the process may use, the default of `system.workers`; 0: ask the system.
     pub cores: usize,
+    /// What stages in this order do, or why they make no pipeline; `None`: all make a router.
+    pub app_of: Option<AppOf>,
+}
+
+impl KnownStages {
+    fn app_of(&self, stages: &[String]) -> Result<App, String> {
+        self.app_of.map_or(Ok(App::Router), |app_of| app_of(stages))
+    }
 }
 
 /// Reads a configuration from its text.

@@ -42,6 +42,32 @@ pub enum Request {
         /// Destination.
         address: IpAddr,
     },
+    /// Forgets learned stations: of a port, of a VLAN, or all. Answer: `done`.
+    ClearMacs {
+        /// The port's name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<String>,
+        /// The VLAN.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vlan: Option<u16>,
+    },
+    /// Adds a route for names, of source `api`; an error where one of that source stands. Answer: `done`.
+    NameAdd {
+        /// A URI such as `/org/example`; `/` for all names.
+        prefix: String,
+        /// Names of faces, best first.
+        faces: Vec<String>,
+    },
+    /// Takes a route of source `api` away; an error where there is none. Answer: `done`.
+    NameDel {
+        /// As in `name_add`.
+        prefix: String,
+    },
+    /// The route that Interests for `name` take. Answer: `names` with one row.
+    NameGet {
+        /// A URI.
+        name: String,
+    },
     /// Starts counters at zero. Answer: `done`.
     ClearCounters,
     /// Reads the configuration file again. Answer: `done` with the differences.
@@ -87,6 +113,12 @@ pub enum Show {
     Routes,
     /// [`NeighbourRow`].
     Neighbours,
+    /// [`MacRow`].
+    Macs,
+    /// [`FaceRow`].
+    Faces,
+    /// [`NameRow`].
+    Names,
     /// [`StageRow`].
     Stages,
     /// [`DropRow`].
@@ -121,11 +153,17 @@ pub enum Response {
     /// Part of the table.
     Neighbours { rows: Vec<NeighbourRow> },
     /// Part of the table.
+    Macs { rows: Vec<MacRow> },
+    /// Part of the table.
+    Faces { rows: Vec<FaceRow> },
+    /// Part of the table.
+    Names { rows: Vec<NameRow> },
+    /// Part of the table.
     Stages { rows: Vec<StageRow> },
     /// Part of the table.
     Drops { rows: Vec<DropRow> },
     /// The process.
-    Runtime(Runtime),
+    Runtime(Box<Runtime>),
     /// One packet's way.
     Trace { steps: Vec<TraceStep> },
     /// One packet.

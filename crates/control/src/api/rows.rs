@@ -3,7 +3,7 @@
 //! Counters are totals since the start or the last `clear counters`; rates are per second over the
 //! last interval that the program measured.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -122,6 +122,62 @@ pub struct NeighbourRow {
     pub age_s: Option<f64>,
 }
 
+/// One station of a switch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MacRow {
+    /// Its VLAN.
+    pub vlan: u16,
+    /// `aa:bb:cc:dd:ee:ff`.
+    pub mac: String,
+    /// Port's name.
+    pub port: String,
+    /// Whether it is configured; else it was learned.
+    #[serde(rename = "static")]
+    pub is_static: bool,
+    /// Since it was last seen, to the second; `None`: static.
+    pub age_s: Option<u32>,
+}
+
+/// One face of a named-data forwarder.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FaceRow {
+    /// As in the configuration.
+    pub name: String,
+    /// `ethernet`, `group` (of all forwarders on the link) or `udp`.
+    pub kind: String,
+    /// Port's name.
+    pub port: String,
+    /// UDP: our end and the neighbour's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ends: Option<[SocketAddr; 2]>,
+    /// Where its frames go; `None` while it is not known.
+    pub mac: Option<String>,
+    /// `up`, `down` (the port is), or `unresolved` (the MAC is not known).
+    pub state: String,
+    /// Interests that came in.
+    pub in_interests: u64,
+    /// Data that came in.
+    pub in_data: u64,
+    /// Interests that went out.
+    pub out_interests: u64,
+    /// Data that went out.
+    pub out_data: u64,
+}
+
+/// One route for names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NameRow {
+    /// What names begin with.
+    pub prefix: String,
+    /// Names of faces, best first.
+    pub faces: Vec<String>,
+    /// Who told.
+    pub source: RouteSource,
+    /// It is the one in use among those of its prefix.
+    pub active: bool,
+}
+
 /// One stage.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -166,6 +222,12 @@ pub struct Runtime {
     pub masters: Vec<MasterRow>,
     /// What the router made itself.
     pub router: RouterTotals,
+    /// What a switch knows and did; `None` in others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch: Option<SwitchTotals>,
+    /// What a named-data forwarder knows and did; `None` in others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ndn: Option<NdnTotals>,
     /// Version of the tables that new packets see.
     pub table_version: u64,
     /// Routes in the forwarding tables.
@@ -228,6 +290,62 @@ pub struct RouterTotals {
     pub fragmented: u64,
     /// Fragments made of them.
     pub fragments_made: u64,
+}
+
+/// What a switch knows, and what it did beside the fates of the frames that it was given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SwitchTotals {
+    /// Stations known, static ones among them.
+    pub stations: u64,
+    /// Room for stations.
+    pub stations_max: u64,
+    /// Stations learned.
+    pub learned: u64,
+    /// Stations that changed their port.
+    pub moved: u64,
+    /// Stations forgotten because they were not seen.
+    pub aged: u64,
+    /// Stations forgotten by command, or because their port went down.
+    pub flushed: u64,
+    /// Stations that found the table full.
+    pub refused: u64,
+    /// Frames of unknown stations that came while the table was full.
+    pub table_full: u64,
+    /// Events of stations that found the way to control full; the next frame tells again.
+    pub events_lost: u64,
+    /// Frames that were flooded.
+    pub flooded: u64,
+    /// Copies made of them, beside the frame itself.
+    pub copies: u64,
+    /// Copies for which no cell was free.
+    pub copies_lost: u64,
+}
+
+/// What a named-data forwarder knows, and what it did beside the fates of the packets that it was given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NdnTotals {
+    /// Prefixes in the table.
+    pub names: u64,
+    /// Room for prefixes.
+    pub names_max: u64,
+    /// Faces.
+    pub faces: u64,
+    /// Interests that are pending now, over all workers.
+    pub pending: u64,
+    /// Room for them.
+    pub pending_max: u64,
+    /// Interests whose time ended without Data.
+    pub expired: u64,
+    /// Interests that went out.
+    pub interests: u64,
+    /// Data that went out, copies among them.
+    pub data: u64,
+    /// Nacks sent.
+    pub nacks: u64,
+    /// Copies of Data and Nacks for which no cell was free.
+    pub copies_lost: u64,
 }
 
 /// One master.

@@ -25,6 +25,12 @@ pub fn response(response: &Response) -> Option<String> {
         Response::Queues { rows } => table(rows),
         Response::Routes { rows } => table(rows),
         Response::Neighbours { rows } => table(rows),
+        Response::Macs { rows } if rows.is_empty() => "no stations\n".to_owned(),
+        Response::Macs { rows } => table(rows),
+        Response::Faces { rows } if rows.is_empty() => "no faces\n".to_owned(),
+        Response::Faces { rows } => table(rows),
+        Response::Names { rows } if rows.is_empty() => "no routes for names\n".to_owned(),
+        Response::Names { rows } => table(rows),
         Response::Stages { rows } => table(rows),
         Response::Drops { rows } if rows.is_empty() => "no drops\n".to_owned(),
         Response::Drops { rows } => table(rows),
@@ -47,24 +53,22 @@ pub fn runtime(runtime: &Runtime) -> String {
         ["mode".to_owned(), r.mode.clone()],
         ["uptime".to_owned(), time(r.uptime_s)],
         ["table version".to_owned(), thousands(r.table_version)],
-        [
-            "routes".to_owned(),
-            format!("{} v4, {} v6", thousands(r.routes_v4), thousands(r.routes_v6)),
-        ],
-        ["neighbours".to_owned(), thousands(r.neighbours)],
     ];
+    if r.switch.is_none() && r.ndn.is_none() {
+        let routes = format!("{} v4, {} v6", thousands(r.routes_v4), thousands(r.routes_v6));
+        pairs.push(["routes".to_owned(), routes]);
+        pairs.push(["neighbours".to_owned(), thousands(r.neighbours)]);
+    }
     for (name, bytes) in
         [("tables", r.table_bytes), ("pools", r.pool_bytes), ("resident", r.resident_bytes)]
     {
         pairs.push([name.to_owned(), bytes_text(bytes)]);
     }
-    let made = &r.router;
-    let sent = thousands(made.icmp_errors_sent);
-    let withheld = thousands(made.icmp_errors_withheld);
-    pairs.push(["icmp errors".to_owned(), format!("{sent} sent, {withheld} withheld")]);
-    pairs.push(["answers".to_owned(), thousands(made.answers_sent)]);
-    let (whole, pieces) = (thousands(made.fragmented), thousands(made.fragments_made));
-    pairs.push(["fragmented".to_owned(), format!("{whole} packets, {pieces} fragments")]);
+    match (&r.switch, &r.ndn) {
+        (Some(totals), _) => switching(totals, &mut pairs),
+        (_, Some(totals)) => naming(totals, &mut pairs),
+        (None, None) => routing(&r.router, &mut pairs),
+    }
     let width = pairs.iter().map(|[name, _]| name.len()).max().unwrap_or(0);
     let mut out = String::new();
     for [name, value] in &pairs {
@@ -79,6 +83,49 @@ pub fn runtime(runtime: &Runtime) -> String {
         out.push_str(&table(&r.masters));
     }
     out
+}
+
+fn routing(made: &RouterTotals, pairs: &mut Vec<[String; 2]>) {
+    let sent = thousands(made.icmp_errors_sent);
+    let withheld = thousands(made.icmp_errors_withheld);
+    pairs.push(["icmp errors".to_owned(), format!("{sent} sent, {withheld} withheld")]);
+    pairs.push(["answers".to_owned(), thousands(made.answers_sent)]);
+    let (whole, pieces) = (thousands(made.fragmented), thousands(made.fragments_made));
+    pairs.push(["fragmented".to_owned(), format!("{whole} packets, {pieces} fragments")]);
+}
+
+fn counts(counts: &[(u64, &str)]) -> String {
+    let counts = counts.iter().map(|(count, what)| format!("{} {what}", thousands(*count)));
+    counts.collect::<Vec<_>>().join(", ")
+}
+
+fn switching(totals: &SwitchTotals, pairs: &mut Vec<[String; 2]>) {
+    let t = totals;
+    let stations = format!("{} of {}", thousands(t.stations), thousands(t.stations_max));
+    pairs.push(["stations".to_owned(), stations]);
+    let learned =
+        [(t.learned, "learned"), (t.moved, "moved"), (t.aged, "aged"), (t.flushed, "flushed")];
+    pairs.push(["".to_owned(), counts(&learned)]);
+    let refused = [(t.refused + t.table_full, "refused"), (t.events_lost, "told in vain")];
+    pairs.push(["".to_owned(), counts(&refused)]);
+    let flooded = [(t.flooded, "frames"), (t.copies, "copies"), (t.copies_lost, "copies lost")];
+    pairs.push(["flooded".to_owned(), counts(&flooded)]);
+}
+
+fn naming(totals: &NdnTotals, pairs: &mut Vec<[String; 2]>) {
+    let t = totals;
+    let of = |some: u64, all: u64| format!("{} of {}", thousands(some), thousands(all));
+    pairs.push(["faces".to_owned(), thousands(t.faces)]);
+    pairs.push(["names".to_owned(), of(t.names, t.names_max)]);
+    pairs.push(["pending".to_owned(), of(t.pending, t.pending_max)]);
+    pairs.push(["".to_owned(), counts(&[(t.expired, "expired")])]);
+    let sent = [
+        (t.interests, "interests"),
+        (t.data, "data"),
+        (t.nacks, "nacks"),
+        (t.copies_lost, "copies lost"),
+    ];
+    pairs.push(["sent".to_owned(), counts(&sent)]);
 }
 
 /// `1234567` as `1,234,567`.
@@ -120,6 +167,16 @@ fn print(columns: &[&str], rows: &[Vec<String>]) -> String {
         out.push('\n');
     }
     out
+}
+
+fn source(source: RouteSource) -> &'static str {
+    match source {
+        RouteSource::Connected => "connected",
+        RouteSource::Static => "static",
+        RouteSource::File => "file",
+        RouteSource::Kernel => "kernel",
+        RouteSource::Api => "api",
+    }
 }
 
 fn list<T: ToString>(items: &[T]) -> String {
@@ -235,19 +292,12 @@ impl Row for RouteRow {
         &["", "prefix", "next hop", "port", "source", ">metric"];
 
     fn cells(&self) -> Vec<String> {
-        let source = match self.source {
-            RouteSource::Connected => "connected",
-            RouteSource::Static => "static",
-            RouteSource::File => "file",
-            RouteSource::Kernel => "kernel",
-            RouteSource::Api => "api",
-        };
         vec![
             if self.active { "*" } else { "-" }.to_owned(),
             self.prefix.to_string(),
             self.next_hop.to_string(),
             list(&self.ports),
-            source.to_owned(),
+            source(self.source).to_owned(),
             self.metric.to_string(),
         ]
     }
@@ -263,6 +313,62 @@ impl Row for NeighbourRow {
             self.mac.clone().unwrap_or_default(),
             self.state.clone(),
             self.age_s.map(time).unwrap_or_default(),
+        ]
+    }
+}
+
+impl Row for MacRow {
+    const COLUMNS: &'static [&'static str] = &[">vlan", "mac", "port", "kind", ">age"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.vlan.to_string(),
+            self.mac.clone(),
+            self.port.clone(),
+            if self.is_static { "static" } else { "learned" }.to_owned(),
+            self.age_s.map(|age_s| time(age_s.into())).unwrap_or_default(),
+        ]
+    }
+}
+
+impl Row for FaceRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "face",
+        "kind",
+        "port",
+        "state",
+        "mac",
+        "ends",
+        ">rx interests",
+        ">data",
+        ">tx interests",
+        ">data",
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let mut cells = vec![
+            self.name.clone(),
+            self.kind.clone(),
+            self.port.clone(),
+            self.state.clone(),
+            self.mac.clone().unwrap_or_default(),
+            self.ends.map(|[local, remote]| format!("{local} - {remote}")).unwrap_or_default(),
+        ];
+        let counters = [self.in_interests, self.in_data, self.out_interests, self.out_data];
+        cells.extend(counters.map(thousands));
+        cells
+    }
+}
+
+impl Row for NameRow {
+    const COLUMNS: &'static [&'static str] = &["", "prefix", "faces", "source"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            if self.active { "*" } else { "-" }.to_owned(),
+            self.prefix.clone(),
+            list(&self.faces),
+            source(self.source).to_owned(),
         ]
     }
 }

@@ -1,8 +1,11 @@
 //! Comparisons between parts of a file whose values are each right on their own.
 
 mod addresses;
+mod apps;
+mod ndn;
 mod ports;
 mod routes;
+mod switch;
 
 use super::read::Spans;
 use super::types::*;
@@ -15,6 +18,12 @@ pub(super) fn check(config: &Config, spans: &Spans, cores: usize, walk: &mut Wal
     ports::check(config, spans, walk);
     addresses::check(config, spans, walk);
     routes::check(config, spans, walk);
+    apps::check(config, spans, walk);
+    match config.pipeline.app {
+        App::Router => {}
+        App::Switch => switch::check(config, spans, walk),
+        App::Ndn => ndn::check(config, spans, walk),
+    }
 }
 
 /// Keys of a device that this back end does not have. The command line may still name another one.

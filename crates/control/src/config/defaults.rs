@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lookup::bridge::{PortMode, StormLimits};
+
 use super::types::*;
 
 /// Where the control socket is unless the file says otherwise; `shadeline ctl` looks here.
@@ -35,7 +37,26 @@ pub(super) fn router() -> Router {
         neighbour_reachable: Duration::from_secs(30),
         neighbour_retry: Duration::from_secs(1),
         neighbour_attempts: 3,
+        table_v4: TableV4::Auto,
+        table_v6: TableV6::Auto,
     }
+}
+
+/// `[switch]`: IEEE 802.1Q-2018 table 8-6 has the ageing time.
+pub(super) fn switch() -> Switch {
+    Switch { stations: 1 << 20, ageing: Duration::from_secs(300) }
+}
+
+/// `[ndn]`. Pending Interests take some 300 bytes each; a minute is longer than any that NDN's own programs ask for.
+pub(super) fn ndn() -> Ndn {
+    let lifetime_max = Duration::from_secs(60);
+    Ndn { names: 1 << 16, pit_entries: 1 << 16, lifetime_max, nack: true }
+}
+
+/// A port of a switch: an access port of VLAN 1 (IEEE 802.1Q-2018 table 9-2).
+pub(super) fn bridging() -> Bridging {
+    let (mode, storm) = (PortMode::Access(1), StormLimits::default());
+    Bridging { mode, learning: true, storm }
 }
 
 /// `[engine]`. 200 µs is about what PacketShader's batches add at low load (§6.4). A job takes far less than half a
@@ -78,7 +99,7 @@ pub(super) fn twin(port: &str) -> String {
 }
 
 /// Whether a port with this back end has a twin unless the file says otherwise: where there is a
-/// kernel interface to stand in for.
-pub(super) fn has_twin(backend: Backend) -> bool {
-    matches!(backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp)
+/// kernel interface to stand in for. A switch's have none: its frames are not for this machine.
+pub(super) fn has_twin(app: App, backend: Backend) -> bool {
+    app != App::Switch && matches!(backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp)
 }

@@ -3,6 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::hash::Hash;
+use std::time::Duration;
+
+use lookup::bridge::{PortMode, StormLimits, StormRate};
 
 use super::Config;
 use super::types::*;
@@ -33,6 +36,18 @@ pub struct Diff {
     pub neighbours_added: Vec<Neighbour>,
     /// Static neighbours that are gone or had another MAC.
     pub neighbours_removed: Vec<Neighbour>,
+    /// Static stations that are new.
+    pub stations_added: Vec<Station>,
+    /// Static stations that are gone.
+    pub stations_removed: Vec<Station>,
+    /// Faces that are new, or new in port or neighbour.
+    pub faces_added: Vec<Face>,
+    /// Faces that are gone, or old in port or neighbour.
+    pub faces_removed: Vec<Face>,
+    /// Routes for names that are new, or new in faces.
+    pub names_added: Vec<NameRoute>,
+    /// Routes for names that are gone, or old in faces.
+    pub names_removed: Vec<NameRoute>,
     /// A live key of `[router]` differs.
     pub router_changed: bool,
     /// `system.log` differs.
@@ -79,6 +94,22 @@ impl fmt::Display for Diff {
                 writeln!(f, "{sign} neighbour {} on {} is {}", n.address, n.port, n.mac)?;
             }
         }
+        for (sign, stations) in [("-", &self.stations_removed), ("+", &self.stations_added)] {
+            for Station { mac, port, vlan } in stations {
+                let vlan = vlan.map_or_else(String::new, |vlan| format!(" in VLAN {vlan}"));
+                writeln!(f, "{sign} station {mac} on {port}{vlan}")?;
+            }
+        }
+        for (sign, faces) in [("-", &self.faces_removed), ("+", &self.faces_added)] {
+            for Face { name, port, link } in faces {
+                writeln!(f, "{sign} face {name} on {port}: {link}")?;
+            }
+        }
+        for (sign, names) in [("-", &self.names_removed), ("+", &self.names_added)] {
+            for NameRoute { prefix, faces } in names {
+                writeln!(f, "{sign} name {prefix} to {}", faces.join(","))?;
+            }
+        }
         for change in &self.restart {
             writeln!(f, "needs a restart, not applied: {change}")?;
         }
@@ -120,7 +151,32 @@ impl Diff {
         diff.routes(old, new);
         (diff.neighbours_removed, diff.neighbours_added) =
             set_difference(&old.neighbours, &new.neighbours);
+        compare(&mut diff.restart, "switch.stations", old.switch.stations, new.switch.stations);
+        let ageing = |switch: &Switch| match switch.ageing {
+            Duration::ZERO => "off".to_owned(),
+            ageing => super::units::format_duration(ageing),
+        };
+        compare(&mut diff.live, "switch.ageing", ageing(&old.switch), ageing(&new.switch));
+        (diff.stations_removed, diff.stations_added) = set_difference(&old.stations, &new.stations);
+        diff.ndn(old, new);
         diff
+    }
+
+    fn ndn(&mut self, old: &Config, new: &Config) {
+        let restart = &mut self.restart;
+        let (before, after) = (&old.ndn, &new.ndn);
+        compare(restart, "ndn.names", before.names, after.names);
+        compare(restart, "ndn.pit_entries", before.pit_entries, after.pit_entries);
+        let lifetime = |ndn: &Ndn| super::units::format_duration(ndn.lifetime_max);
+        compare(restart, "ndn.lifetime_max", lifetime(before), lifetime(after));
+        compare(restart, "ndn.nack", before.nack, after.nack);
+        (self.faces_removed, self.faces_added) = set_difference(&old.faces, &new.faces);
+        (self.names_removed, self.names_added) = set_difference(&old.names, &new.names);
+        let files = |config: &Config| {
+            let files = config.name_files.iter().map(|file| file.display().to_string());
+            files.collect::<Vec<_>>().join(" ")
+        };
+        compare(&mut self.live, "names", files(old), files(new));
     }
 
     fn system(&mut self, old: &System, new: &System) {
@@ -166,6 +222,8 @@ impl Diff {
             old.arp_queue_total_packets,
             new.arp_queue_total_packets,
         );
+        compare(restart, "router.table_v4", old.table_v4.word(), new.table_v4.word());
+        compare(restart, "router.table_v6", old.table_v6.word(), new.table_v6.word());
         compare(restart, "router.neighbours_max", old.neighbours_max, new.neighbours_max);
         let live = &mut self.live;
         let before = live.len();
@@ -243,6 +301,9 @@ impl Diff {
         compare(live, &key("mtu"), mtu(old), mtu(new));
         compare(live, &key("addresses"), list(old), list(new));
         compare(live, &key("rpf"), old.rpf.word(), new.rpf.word());
+        compare(live, &key("vlans"), vlans(&old.bridging.mode), vlans(&new.bridging.mode));
+        compare(live, &key("learning"), old.bridging.learning, new.bridging.learning);
+        compare(live, &key("storm"), storm(&old.bridging.storm), storm(&new.bridging.storm));
         if live.len() > before {
             self.ports_changed.push(new.name.clone());
         }
@@ -289,6 +350,26 @@ fn physical(
     compare(restart, &key("read"), path(&old.read), path(&new.read));
     compare(restart, &key("write"), path(&old.write), path(&new.write));
     compare(restart, &key("fault"), fault(&old.fault), fault(&new.fault));
+}
+
+/// `access 10`, `trunk 10,20-29 native 1`.
+fn vlans(mode: &PortMode) -> String {
+    match mode {
+        PortMode::Access(vlan) => format!("access {vlan}"),
+        PortMode::Trunk { native, allowed } => {
+            let native = native.map_or_else(String::new, |vlan| format!(" native {vlan}"));
+            format!("trunk {allowed}{native}")
+        }
+    }
+}
+
+fn storm(limits: &StormLimits) -> String {
+    let kinds = [limits.broadcast, limits.multicast, limits.unknown];
+    let rates = kinds.map(|limit| match limit {
+        None => "-".to_owned(),
+        Some(StormRate { packets_per_s, burst }) => format!("{packets_per_s}/s burst {burst}"),
+    });
+    rates.join(", ")
 }
 
 fn kind(kind: &PortKind) -> String {

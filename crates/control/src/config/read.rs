@@ -1,7 +1,9 @@
 //! Tables of the file become typed values: keys, kinds and ranges, each on its own.
 
+mod ndn;
 mod ports;
 mod routes;
+mod switch;
 mod values;
 
 use std::ops::Range;
@@ -26,6 +28,11 @@ pub(super) struct Spans {
     pub(super) routes: Vec<RouteSpans>,
     pub(super) route_files: Vec<RouteSpans>,
     pub(super) neighbours: Vec<Place>,
+    pub(super) switch: Place,
+    pub(super) stations: Vec<Place>,
+    pub(super) ndn: Place,
+    pub(super) faces: Vec<Place>,
+    pub(super) names: Vec<NameSpans>,
     pub(super) engine: Place,
 }
 
@@ -44,6 +51,14 @@ pub(super) struct RouteSpans {
     pub(super) next_hops: Vec<(super::NextHop, Range<usize>)>,
 }
 
+/// Of a route for names.
+#[derive(Debug)]
+pub(super) struct NameSpans {
+    pub(super) keys: Place,
+    /// Where each face stands.
+    pub(super) faces: Vec<Range<usize>>,
+}
+
 /// Reads the whole file. `folder`: where relative paths start; `None`: paths are not looked at.
 pub(super) fn config(
     table: &DeTable<'_>,
@@ -54,6 +69,14 @@ pub(super) fn config(
 ) -> (Config, Spans) {
     let mut file = Section::new(table, "", 0..0);
     let mut spans = Spans { file: file.place(), ..Spans::default() };
+
+    let mut pipelines = Vec::new();
+    if let Some(section) = section(&mut file, walk, "pipeline") {
+        for (name, _, value) in section.entries() {
+            pipelines.extend(pipeline(walk, name, value, known));
+        }
+    }
+    let pipeline = mode(&mut file, walk, &pipelines, known);
 
     let mut system = defaults::system(cores);
     if let Some(mut section) = section(&mut file, walk, "system") {
@@ -67,6 +90,36 @@ pub(super) fn config(
         read_router(&mut section, walk, &mut router);
         section.finish(walk);
     }
+    let mut switch = defaults::switch();
+    if let Some(mut section) = section(&mut file, walk, "switch") {
+        spans.switch = section.place();
+        switch::switch(&mut section, walk, &mut switch);
+        section.finish(walk);
+    }
+    let mut stations = Vec::new();
+    for section in sections(&mut file, walk, "station") {
+        let place = section.place();
+        if let Some(station) = switch::station(section, walk) {
+            stations.push(station);
+            spans.stations.push(place);
+        }
+    }
+    let (mut ndn, mut faces) = (defaults::ndn(), Vec::new());
+    if let Some(mut section) = section(&mut file, walk, "ndn") {
+        spans.ndn = section.place();
+        (faces, spans.faces) = ndn::ndn(&mut section, walk, &mut ndn).into_iter().unzip();
+        section.finish(walk);
+    }
+    let mut names = Vec::new();
+    for section in sections(&mut file, walk, "name") {
+        if let Some((route, place)) = ndn::name(section, walk) {
+            names.push(route);
+            spans.names.push(place);
+        }
+    }
+    let sections_of_files = sections(&mut file, walk, "names");
+    let name_files =
+        sections_of_files.into_iter().filter_map(|s| ndn::names(s, walk, folder)).collect();
     let mut engine = defaults::engine();
     if let Some(mut section) = section(&mut file, walk, "engine") {
         spans.engine = section.place();
@@ -78,7 +131,7 @@ pub(super) fn config(
     spans.has_lost_ports = section_of_ports.is_none() && file.has("port");
     if let Some(section) = section_of_ports {
         for (name, span, value) in section.entries() {
-            if let Some((port, place)) = ports::port(walk, name, span, value) {
+            if let Some((port, place)) = ports::port(walk, name, span, value, pipeline.app) {
                 ports.push(port);
                 spans.ports.push(place);
             } else {
@@ -112,13 +165,6 @@ pub(super) fn config(
             spans.neighbours.push(place);
         }
     }
-    let mut pipelines = Vec::new();
-    if let Some(section) = section(&mut file, walk, "pipeline") {
-        for (name, _, value) in section.entries() {
-            pipelines.extend(pipeline(walk, name, value, known));
-        }
-    }
-    let pipeline = mode(&mut file, walk, &pipelines, known);
     file.finish(walk);
     let config = Config {
         pipeline,
@@ -128,6 +174,12 @@ pub(super) fn config(
         routes,
         route_files,
         neighbours,
+        switch,
+        stations,
+        ndn,
+        faces,
+        names,
+        name_files,
         engine,
         pipelines,
     };
@@ -208,6 +260,8 @@ fn read_router(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, router: &mut 
     let range = (1, 86_400);
     section.set(walk, "neighbour_reachable", &mut router.neighbour_reachable, seconds(range));
     section.set(walk, "neighbour_attempts", &mut router.neighbour_attempts, integer(1..=100));
+    section.set(walk, "table_v4", &mut router.table_v4, word);
+    section.set(walk, "table_v6", &mut router.table_v6, word);
     section.set(walk, "neighbour_retry", &mut router.neighbour_retry, |walk, value| {
         duration(walk, value, 10_000_000, 3_600_000_000_000)
     });
@@ -250,6 +304,7 @@ fn pipeline(
     known: &KnownStages,
 ) -> Option<Pipeline> {
     let mut section = Section::of(walk, value, &format!("pipeline.{name}"))?;
+    let place = section.place();
     let stages = section.need(walk, "stages", "[\"…\"]", |walk, value| {
         let stages = array(walk, value, "an array of names of stages")?;
         if stages.is_empty() {
@@ -270,8 +325,20 @@ fn pipeline(
     });
     let max_delay =
         section.take(walk, "max_delay", |walk, value| duration(walk, value, 0, 1_000_000_000));
+    let stages: Vec<String> = stages.unwrap_or_default();
+    let is_known = stages.iter().all(|stage| known.stages.contains(stage));
+    let app = match known.app_of(&stages) {
+        Ok(app) => app,
+        Err(problem) => {
+            // Of a stage that nobody knows, that was said.
+            if is_known && !stages.is_empty() {
+                walk.error(place.at("stages"), problem);
+            }
+            App::default()
+        }
+    };
     section.finish(walk);
-    Some(Pipeline { name: name.to_owned(), stages: stages.unwrap_or_default(), max_delay })
+    Some(Pipeline { name: name.to_owned(), app, stages, max_delay })
 }
 
 /// The pipeline that `mode` names: one of the file, else a shipped one.
@@ -297,6 +364,7 @@ fn mode(
     });
     chosen.or_else(fallback).unwrap_or_else(|| Pipeline {
         name: "none".to_owned(),
+        app: App::default(),
         stages: Vec::new(),
         max_delay: None,
     })

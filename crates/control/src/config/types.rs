@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use lookup::bridge::{PortMode, StormLimits};
 use packet::MacAddr;
+use packet::ndn::NameBuf;
 
 use super::next_hop::NextHop;
 
@@ -26,6 +28,18 @@ pub struct Config {
     pub route_files: Vec<RouteFile>,
     /// `[[neighbour]]`, in the file's order.
     pub neighbours: Vec<Neighbour>,
+    /// `[switch]`.
+    pub switch: Switch,
+    /// `[[station]]`, in the file's order.
+    pub stations: Vec<Station>,
+    /// `[ndn]`.
+    pub ndn: Ndn,
+    /// `[ndn.face.NAME]`, in the file's order.
+    pub faces: Vec<Face>,
+    /// `[[name]]`, in the file's order.
+    pub names: Vec<NameRoute>,
+    /// `[[names]]`, in the file's order.
+    pub name_files: Vec<PathBuf>,
     /// `[engine]`.
     pub engine: Engine,
     /// `[pipeline.NAME]`, in the file's order, chosen or not.
@@ -36,6 +50,11 @@ impl Config {
     /// The port of that name.
     pub fn port(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|port| port.name == name)
+    }
+
+    /// The face of that name.
+    pub fn face(&self, name: &str) -> Option<&Face> {
+        self.faces.iter().find(|face| face.name == name)
     }
 
     /// Ports with queues of their own, in the file's order; the first is the default input of
@@ -53,10 +72,35 @@ impl Config {
 pub struct Pipeline {
     /// What `mode` calls it.
     pub name: String,
+    /// What its stages do together.
+    pub app: App,
     /// Names of stages, at least one.
     pub stages: Vec<String>,
     /// How long a packet may be under way because chunks wait to fill; `None`: as `[engine]` says.
     pub max_delay: Option<Duration>,
+}
+
+/// What a pipeline does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum App {
+    /// Forwards by IP address.
+    #[default]
+    Router,
+    /// Forwards by MAC address.
+    Switch,
+    /// Forwards by the name of data.
+    Ndn,
+}
+
+impl App {
+    /// With its article, for messages.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Router => "a router",
+            Self::Switch => "a switch",
+            Self::Ndn => "a named-data forwarder",
+        }
+    }
 }
 
 /// `[system]`: threads, memory, and the doors to the outside.
@@ -130,6 +174,19 @@ pub struct Port {
     pub rpf: Rpf,
     /// The TAP twin's name; `None`: no twin.
     pub twin: Option<String>,
+    /// As a port of a switch.
+    pub bridging: Bridging,
+}
+
+/// What a port of a switch carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bridging {
+    /// `access`, or `trunk` and `native`.
+    pub mode: PortMode,
+    /// Whether stations are learned here.
+    pub learning: bool,
+    /// `storm`.
+    pub storm: StormLimits,
 }
 
 /// Queues of its own, or a tag on another port.
@@ -269,6 +326,120 @@ pub struct Router {
     pub neighbour_retry: Duration,
     /// Requests without an answer after which a neighbour has failed.
     pub neighbour_attempts: u32,
+    /// What holds the IPv4 routes.
+    pub table_v4: TableV4,
+    /// What holds the IPv6 routes.
+    pub table_v6: TableV6,
+}
+
+/// `router.table_v4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableV4 {
+    /// The quickest.
+    Auto,
+    /// DIR-24-8.
+    Dir24_8,
+    /// Poptrie.
+    Poptrie,
+}
+
+/// `router.table_v6`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableV6 {
+    /// The quickest.
+    Auto,
+    /// Binary search on prefix lengths.
+    Bspl,
+    /// A multibit trie.
+    Mtrie6,
+}
+
+/// `[switch]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Switch {
+    /// Stations kept, static ones among them.
+    pub stations: u32,
+    /// A station that was not seen for so long is forgotten; zero: none is.
+    pub ageing: Duration,
+}
+
+/// `[[station]]`: a station that is known from the start, and does not move.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Station {
+    /// Name of the port.
+    pub port: String,
+    /// Its VLAN; `None`: that of frames without a tag at the port.
+    pub vlan: Option<u16>,
+    /// Its address.
+    pub mac: MacAddr,
+}
+
+/// `[ndn]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ndn {
+    /// Prefixes that may be kept.
+    pub names: usize,
+    /// Pending Interests of each worker.
+    pub pit_entries: u32,
+    /// The longest lifetime that an Interest is granted.
+    pub lifetime_max: Duration,
+    /// An Interest without a route goes back as a Nack.
+    pub nack: bool,
+}
+
+/// `[ndn.face.NAME]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Face {
+    /// The name in routes and tables.
+    pub name: String,
+    /// Name of the port.
+    pub port: String,
+    /// What its frames are.
+    pub link: FaceLink,
+}
+
+/// The frames of a face.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FaceLink {
+    /// NDN packets in Ethernet frames.
+    Ethernet {
+        /// The neighbour, or the group of all forwarders.
+        mac: MacAddr,
+    },
+    /// NDN packets in UDP datagrams.
+    Udp {
+        /// Our address, one of the port's, and our UDP port.
+        local: SocketAddr,
+        /// The neighbour's, of the same family.
+        remote: SocketAddr,
+        /// Who takes datagrams to the neighbour; `None`: the neighbour is on the link.
+        gateway: Option<IpAddr>,
+        /// The MAC of the gateway or the neighbour; `None`: it is asked for.
+        mac: Option<MacAddr>,
+    },
+}
+
+/// `02:00:5e:10:00:07` or `192.0.2.1:6363 - 192.0.2.2:6363`.
+impl std::fmt::Display for FaceLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ethernet { mac } => write!(f, "{mac}"),
+            Self::Udp { local, remote, gateway, mac } => {
+                write!(f, "{local} - {remote}")?;
+                gateway.map_or(Ok(()), |gateway| write!(f, " by {gateway}"))?;
+                mac.map_or(Ok(()), |mac| write!(f, " at {mac}"))
+            }
+        }
+    }
+}
+
+/// `[[name]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NameRoute {
+    /// What names begin with; no components: all names.
+    pub prefix: NameBuf,
+    /// Names of faces, best first.
+    pub faces: Vec<String>,
 }
 
 /// `[[route]]`.

@@ -18,6 +18,7 @@ mod fib;
 pub mod links;
 mod mirror;
 mod model;
+pub mod neighbours;
 pub mod offloads;
 
 pub use event::{Event, Leg, Link, NeighbourState, NextHop, Route, Target};

@@ -6,7 +6,7 @@
 use std::fmt::{Display, Write};
 
 use super::Snapshot;
-use crate::api::{InterfaceRow, QueueRow, RouteSource};
+use crate::api::{InterfaceRow, NdnTotals, QueueRow, RouteSource, SwitchTotals};
 
 /// Of [`encode`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -105,6 +105,25 @@ fn queues(out: &mut Text, rows: &[QueueRow]) {
     }
 }
 
+fn switch(out: &mut Text, totals: &SwitchTotals) {
+    out.gauge("stations", "Stations known.").sample(&[], totals.stations);
+    out.gauge("stations_max", "Room for stations.").sample(&[], totals.stations_max);
+    let families = [
+        ("stations_learned_total", "Stations learned.", totals.learned),
+        ("stations_moved_total", "Stations that changed their port.", totals.moved),
+        ("stations_aged_total", "Stations forgotten unseen.", totals.aged),
+        ("stations_flushed_total", "Stations forgotten by command or link.", totals.flushed),
+        ("stations_refused_total", "Stations that found the table full.", totals.refused),
+        ("station_events_lost_total", "Stations told to control in vain.", totals.events_lost),
+        ("flooded_packets_total", "Frames flooded.", totals.flooded),
+        ("flood_copies_total", "Copies made of them.", totals.copies),
+        ("flood_copies_lost_total", "Copies that found no cell.", totals.copies_lost),
+    ];
+    for (name, help, value) in families {
+        out.counter(name, help).sample(&[], value);
+    }
+}
+
 fn runtime(out: &mut Text, snapshot: &Snapshot) {
     let r = &snapshot.runtime;
     let mut family = out.gauge("build_info", "Version and pipeline; always 1.");
@@ -116,6 +135,9 @@ fn runtime(out: &mut Text, snapshot: &Snapshot) {
     family.sample(&[("family", "ipv4")], r.routes_v4);
     family.sample(&[("family", "ipv6")], r.routes_v6);
     out.gauge("neighbours", "Neighbours known.").sample(&[], r.neighbours);
+    if let Some(switch) = &r.switch {
+        self::switch(out, switch);
+    }
     let mut family = out.gauge("memory_bytes", "Memory in use, by purpose.");
     family.sample(&[("purpose", "tables")], r.table_bytes);
     family.sample(&[("purpose", "pools")], r.pool_bytes);
@@ -148,6 +170,7 @@ fn runtime(out: &mut Text, snapshot: &Snapshot) {
     out.counter("fragmented_packets_total", "IPv4 packets that were fragmented.")
         .sample(&[], made.fragmented);
     out.counter("fragments_made_total", "Fragments made.").sample(&[], made.fragments_made);
+    r.ndn.iter().for_each(|totals| ndn(out, totals));
 
     let mut family = out.counter("device_jobs_total", "Jobs retired by a device.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs));
@@ -167,6 +190,24 @@ fn runtime(out: &mut Text, snapshot: &Snapshot) {
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.chunks_to_device));
     let mut family = out.gauge("device_jobs_in_flight", "Jobs on a device now.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs_in_flight));
+}
+
+/// What a named-data forwarder counts; absent in others.
+fn ndn(out: &mut Text, totals: &NdnTotals) {
+    let t = totals;
+    out.gauge("ndn_faces", "Faces.").sample(&[], t.faces);
+    out.gauge("ndn_names", "Prefixes of names in the table.").sample(&[], t.names);
+    out.gauge("ndn_pending_interests", "Interests that are pending.").sample(&[], t.pending);
+    let families = [
+        ("ndn_expired_interests_total", "Interests whose time ended without Data.", t.expired),
+        ("ndn_transmit_interests_total", "Interests sent.", t.interests),
+        ("ndn_transmit_data_total", "Data sent, copies among them.", t.data),
+        ("ndn_transmit_nacks_total", "Nacks sent.", t.nacks),
+        ("ndn_copies_lost_total", "Copies for which no cell was free.", t.copies_lost),
+    ];
+    for (name, help, value) in families {
+        out.counter(name, help).sample(&[], value);
+    }
 }
 
 struct Text(String);

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use lookup::dir24_8::Limits;
-use lookup::fib::{Fib, FibBuilder, FibPatch, Options, RouteTarget};
-use lookup::versions::{Changes, Reader, Writer, versions};
+use lookup::fib::{Fib, FibBuilder, FibPatch, Options, RouteTables, RouteTarget};
+use lookup::versions::{Patchable, Writer};
 use lookup::{NextHopId, Prefix, TableError};
 
 use super::family::{AnyPrefix, Both};
@@ -17,7 +16,7 @@ use super::types::{RibChange, RibError, Source, Target};
 /// All routes, and the forwarding tables made of them.
 pub struct RibManager {
     pub(super) fib: FibBuilder,
-    pub(super) writer: Option<Writer<Fib>>,
+    pub(super) is_frozen: bool,
     pub(super) origins: Vec<Option<Origin>>, // by number of the next hop
     pub(super) numbers: HashMap<OriginKey, NextHopId>,
     pub(super) several: Both,
@@ -81,10 +80,10 @@ pub struct Loaded {
 
 impl RibManager {
     /// An empty RIB.
-    pub fn new(options: Options, limits: Limits) -> Self {
+    pub fn new(options: Options, tables: impl Into<RouteTables>) -> Self {
         Self {
-            fib: FibBuilder::new(options, limits),
-            writer: None,
+            fib: FibBuilder::new(options, tables),
+            is_frozen: false,
             origins: Vec::new(),
             numbers: HashMap::new(),
             several: Both::default(),
@@ -95,24 +94,15 @@ impl RibManager {
         }
     }
 
-    /// Builds the tables and publishes their first version, with all that was applied so far. Large
-    /// files are best loaded before. To be called once.
-    pub fn start(&mut self) -> Result<Reader<Fib>, TableError> {
+    /// Builds the tables, with all that was applied so far: the first version for
+    /// [`versions`](lookup::versions::versions). Large files are best loaded before. To be called once.
+    ///
+    /// # Errors
+    /// The system gives no memory.
+    pub fn freeze(&mut self) -> Result<Fib, TableError> {
         self.settle();
-        let (writer, reader) = versions(self.fib.freeze()?);
-        self.writer = Some(writer);
-        Ok(reader)
-    }
-
-    /// A further reader; `None` before [`RibManager::start`].
-    pub fn reader(&self) -> Option<Reader<Fib>> {
-        self.writer.as_ref().map(Writer::reader)
-    }
-
-    /// The changes from now on, for a copy of the tables elsewhere; `None` before
-    /// [`RibManager::start`].
-    pub fn changes(&self) -> Option<Changes<FibPatch>> {
-        self.writer.as_ref().map(Writer::changes)
+        self.is_frozen = true;
+        self.fib.freeze()
     }
 
     /// Takes one change; nobody sees it before [`RibManager::commit`]. On an error nothing changed.
@@ -146,21 +136,20 @@ impl RibManager {
         }
     }
 
-    /// Makes everything applied so far visible as one version; its number. Sleeps while readers
-    /// still hold the version before the current one. Before [`RibManager::start`]: nothing, 0.
-    pub fn commit(&mut self) -> u64 {
+    /// The patches that make everything applied so far visible. Before [`RibManager::freeze`]: none.
+    pub fn take_patches(&mut self) -> Vec<FibPatch> {
         self.settle();
-        let Some(writer) = &mut self.writer else { return 0 };
-        let patches = self.fib.take_patches();
-        if patches.is_empty() { writer.version() } else { writer.publish(patches) }
+        if self.is_frozen { self.fib.take_patches() } else { Vec::new() }
     }
 
-    /// Brings the idle copy of the tables up to date if nobody holds it, so that the next commit is
-    /// quicker. For idle moments.
-    pub fn tick(&mut self) {
-        if let Some(writer) = &mut self.writer {
-            writer.try_settle();
+    /// Makes everything applied so far visible as one version of tables that the forwarding tables
+    /// are part of; its number. Sleeps while readers still hold the version before the current one.
+    pub fn commit<T: Patchable<Patch: From<FibPatch>>>(&mut self, writer: &mut Writer<T>) -> u64 {
+        let patches = self.take_patches();
+        if patches.is_empty() {
+            return writer.version();
         }
+        writer.publish(patches.into_iter().map(Into::into).collect())
     }
 
     /// Makes these the static routes, all of them: of prefix, metric and target. Those of equal

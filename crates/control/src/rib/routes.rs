@@ -259,7 +259,7 @@ impl RibManager {
             all.filter(|o| o.key.source == source && o.key.v4 == A::V4).any(|o| o.routes > 0)
         };
         // One route a prefix, none of them there yet, and nobody looks on.
-        let loads = matches!(source, Source::File(_)) && self.writer.is_none() && !used(self);
+        let loads = matches!(source, Source::File(_)) && !self.is_frozen && !used(self);
         // Held meanwhile: one may lose its last route before it gets its first new one.
         let ids: BTreeSet<NextHopId> = routes.iter().map(|(_, id)| *id).collect();
         for id in &ids {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use lookup::dir24_8::Limits;
-use lookup::fib::{Fib, Interface, Options, Path, Resolved, RouteTarget};
-use lookup::versions::Reader;
+use lookup::fib::{Fib, Interface, Options, Path, Resolved, RouteTables, RouteTarget};
+use lookup::versions::{Reader, Writer, versions};
 use lookup::{Address, Prefix};
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn interface(up: bool, addresses: &[&str]) -> Interface {
 }
 
 fn manager() -> RibManager {
-    RibManager::new(Options::default(), Limits::default())
+    RibManager::new(Options::default(), RouteTables::default())
 }
 
 fn route(prefix: &str, source: Source, metric: u32, target: Target) -> RibChange {
@@ -265,12 +265,12 @@ fn run(first: Vec<Step>, then: Vec<Step>) {
     for step in first {
         take(&mut rib, &mut twin, None, step);
     }
-    let reader = rib.start().unwrap();
+    let (mut writer, reader) = versions(rib.freeze().unwrap());
     compare(&rib, &twin, &reader);
     for step in then {
-        take(&mut rib, &mut twin, Some(&reader), step);
+        take(&mut rib, &mut twin, Some((&mut writer, &reader)), step);
     }
-    take(&mut rib, &mut twin, Some(&reader), Step::Commit);
+    take(&mut rib, &mut twin, Some((&mut writer, &reader)), Step::Commit);
     // What is taken away leaves nothing.
     rib.sync_static(Vec::new()).unwrap();
     for file in 0..2 {
@@ -283,16 +283,21 @@ fn run(first: Vec<Step>, then: Vec<Step>) {
     for index in 0..3 {
         rib.apply(RibChange::Interface { index, interface: None }).unwrap();
     }
-    rib.commit();
+    rib.commit(&mut writer);
     assert_eq!(rib.routes(None).count(), 0);
     assert_eq!(rib.stats(), RibStats::default());
 }
 
-fn take(rib: &mut RibManager, twin: &mut Twin, reader: Option<&Reader<Fib>>, step: Step) {
+fn take(
+    rib: &mut RibManager,
+    twin: &mut Twin,
+    tables: Option<(&mut Writer<Fib>, &Reader<Fib>)>,
+    step: Step,
+) {
     match step {
         Step::Commit => {
-            if let Some(reader) = reader {
-                rib.commit();
+            if let Some((writer, reader)) = tables {
+                rib.commit(writer);
                 compare(rib, twin, reader);
             }
         }
@@ -622,7 +627,7 @@ fn routes_leave_with_their_interface_and_come_back() {
     assert_eq!(lines(&rib), all);
     let down = Interface { up: false, ..interface(true, &["10.1.0.1/24"]) };
     rib.apply(RibChange::Interface { index: 1, interface: Some(down) }).unwrap();
-    rib.commit();
+    rib.take_patches();
     assert_eq!(
         lines(&rib),
         ["172.16.0.0/16 Kernel 0 nowhere", "*172.16.0.0/16 File(0) 0 10.0.0.9%0*1"]
@@ -630,7 +635,7 @@ fn routes_leave_with_their_interface_and_come_back() {
     assert_eq!(rib.stats().unresolved, 1);
     assert!(rib.route_get(ip("10.1.0.1")).is_none());
     rib.apply(up(1, &["10.1.0.1/24"])).unwrap();
-    rib.commit();
+    rib.take_patches();
     assert_eq!(lines(&rib), all);
 }
 
@@ -641,12 +646,12 @@ fn a_gateway_beyond_the_subnets_goes_one_step_through_other_routes() {
     rib.apply(route("0.0.0.0/0", Source::Kernel, 0, Target::via(ip("10.0.0.254")))).unwrap();
     rib.apply(route("20.0.0.0/8", Source::Kernel, 0, Target::via(ip("192.0.2.9")))).unwrap();
     rib.apply(route("30.0.0.0/8", Source::Kernel, 0, Target::via(ip("20.0.0.1")))).unwrap();
-    rib.commit();
+    rib.take_patches();
     let default = "*0.0.0.0/0 Kernel 0 10.0.0.254%0*1";
     let none = ["20.0.0.0/8 Kernel 0 nowhere", "30.0.0.0/8 Kernel 0 nowhere"];
     assert_eq!(lines(&rib), [default, none[0], none[1]]);
     rib.apply(route("192.0.2.0/24", Source::File(0), 0, Target::via(ip("10.0.0.7")))).unwrap();
-    rib.commit();
+    rib.take_patches();
     assert_eq!(
         lines(&rib),
         [
@@ -662,7 +667,7 @@ fn a_gateway_beyond_the_subnets_goes_one_step_through_other_routes() {
         metric: None,
     };
     rib.apply(gone).unwrap();
-    rib.commit();
+    rib.take_patches();
     assert_eq!(lines(&rib), [default, none[0], none[1]]);
 }
 
@@ -673,7 +678,7 @@ fn a_route_for_its_own_gateway_does_not_swing() {
     rib.apply(route("20.0.0.0/8", Source::File(0), 0, Target::via(ip("10.0.0.7")))).unwrap();
     rib.apply(route("20.0.0.0/8", Source::Api, 0, Target::via(ip("20.0.0.1")))).unwrap();
     for _ in 0..3 {
-        rib.commit();
+        rib.take_patches();
         assert_eq!(
             lines(&rib),
             ["20.0.0.0/8 File(0) 0 10.0.0.7%0*1", "*20.0.0.0/8 Api 0 10.0.0.7%0*1"]
@@ -754,16 +759,16 @@ fn a_reload_is_one_version_and_touches_only_what_changed() {
     };
     let target = |_, token: u32| Some(via(10 + token as u8));
     rib.sync_file(0, 0, file(1000), Vec::new(), target).unwrap();
-    let reader = rib.start().unwrap();
+    let (mut writer, reader) = versions(rib.freeze().unwrap());
     let version = reader.pin().version();
-    assert_eq!(rib.commit(), version, "nothing changed");
+    assert_eq!(rib.commit(&mut writer), version, "nothing changed");
     rib.sync_file(0, 0, file(1000), Vec::new(), target).unwrap();
-    assert_eq!(rib.commit(), version, "nothing changed");
+    assert_eq!(rib.commit(&mut writer), version, "nothing changed");
     rib.sync_file(0, 0, file(999), Vec::new(), target).unwrap();
     rib.sync_static(vec![(net("11.0.0.0/24"), 0, via(2)), (net("11.0.1.0/24"), 0, via(2))])
         .unwrap();
     let before = reader.pin();
-    assert_eq!(rib.commit(), version + 1);
+    assert_eq!(rib.commit(&mut writer), version + 1);
     let after = reader.pin();
     assert_eq!(before.lookup_one(ip("11.0.0.1")), rib_number(&before, "11.0.4.1"));
     assert_ne!(before.lookup_one(ip("11.3.231.1")), 0);
@@ -803,7 +808,7 @@ fn equal_cost_static_routes_are_one_group() {
 #[test]
 fn a_full_table_refuses_and_keeps_what_it_holds() {
     let mut rib = RibManager::new(Options::default(), Limits { groups: 2 });
-    let reader = rib.start().unwrap();
+    let (mut writer, reader) = versions(rib.freeze().unwrap());
     let half = |n: u8| format!("10.0.{n}.0/25");
     rib.apply(route(&half(0), Source::Api, 0, Target::Blackhole)).unwrap();
     rib.apply(route(&half(1), Source::Api, 0, Target::Blackhole)).unwrap();
@@ -812,7 +817,7 @@ fn a_full_table_refuses_and_keeps_what_it_holds() {
     assert!(!rib.contains(net(&half(2)), Source::Api));
     assert_eq!(rib.stats().refused, 1);
     assert_eq!(rib.stats().origins, 1);
-    rib.commit();
+    rib.commit(&mut writer);
     let fib = reader.pin();
     let seen = |address: &str| fib.resolve(fib.lookup_one(ip(address)), 0);
     assert_eq!(seen("10.0.1.1"), Resolved::Blackhole);

@@ -25,6 +25,7 @@ pub(super) fn port(
     name: &str,
     name_span: Range<usize>,
     value: &Value<'_>,
+    app: App,
 ) -> Option<(Port, PortSpans)> {
     if !is_port_name(name) {
         walk.error(name_span, format!("`{name}` cannot name a port")).expected(
@@ -41,7 +42,7 @@ pub(super) fn port(
         section.get(walk, "parent");
         section.get(walk, "vlan");
         let physical = physical(&mut section, walk, name);
-        let twin = defaults::has_twin(physical.backend);
+        let twin = defaults::has_twin(app, physical.backend);
         (PortKind::Physical(physical), twin)
     };
     let mtu = section.take(walk, "mtu", integer(68..=65_535));
@@ -66,8 +67,9 @@ pub(super) fn port(
             .expected(format!("at most {INTERFACE_NAME_MAX} bytes"))
             .help("name it: twin = \"short\"");
     }
+    let bridging = super::switch::bridging(&mut section, walk, name);
     section.finish(walk);
-    let port = Port { name: name.to_owned(), kind, mtu, mac, addresses, rpf, twin };
+    let port = Port { name: name.to_owned(), kind, mtu, mac, addresses, rpf, twin, bridging };
     Some((port, PortSpans { keys, addresses: address_spans }))
 }
 

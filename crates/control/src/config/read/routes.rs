@@ -160,14 +160,7 @@ pub(super) fn route_file(
 ) -> Option<(RouteFile, RouteSpans)> {
     let keys = section.place();
     let file = section.need(walk, "file", "\"table.txt.gz\"", |walk, value| {
-        let file = string(walk, value)?;
-        let Some(folder) = folder else { return Some(file.into()) };
-        let path = folder.join(file);
-        if let Err(error) = std::fs::File::open(&path).and_then(|file| file.metadata()) {
-            walk.error(value.span(), format!("{}: {error}", path.display()))
-                .expected("a file with a prefix a line");
-        }
-        Some(path)
+        file(walk, value, folder, "a file with a prefix a line")
     });
     let metric = section.take(walk, "metric", integer(METRIC)).unwrap_or(0);
     let hops = section.take(walk, "next_hops", |walk, value| match value.get_ref() {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -35,6 +36,22 @@ pub(super) fn array<'t, 'i>(
         DeValue::Array(array) => Some(array),
         _ => wrong_kind(walk, value, expected),
     }
+}
+
+/// The path of a file that can be read; `folder`: where relative paths start, `None`: nobody looks.
+pub(super) fn file(
+    walk: &mut Walk<'_>,
+    value: &Value<'_>,
+    folder: Option<&Path>,
+    expected: &str,
+) -> Option<PathBuf> {
+    let file = string(walk, value)?;
+    let Some(folder) = folder else { return Some(file.into()) };
+    let path = folder.join(file);
+    if let Err(error) = std::fs::File::open(&path).and_then(|file| file.metadata()) {
+        walk.error(value.span(), format!("{}: {error}", path.display())).expected(expected);
+    }
+    Some(path)
 }
 
 /// An integer in `range`.
@@ -236,5 +253,7 @@ words! {
     XdpMode { "auto" => Auto, "native" => Native, "skb" => Skb }
     ZeroCopy { "auto" => Auto, "on" => On, "off" => Off }
     Rpf { "off" => Off, "strict" => Strict, "loose" => Loose }
+    TableV4 { "auto" => Auto, "dir24-8" => Dir24_8, "poptrie" => Poptrie }
+    TableV6 { "auto" => Auto, "bspl" => Bspl, "mtrie6" => Mtrie6 }
     Offload { "auto" => Auto, "always" => Always }
 }

@@ -35,6 +35,7 @@ fn snapshot(packets: u64) -> Snapshot {
             version: "0.1.0".into(),
             workers: vec![WorkerRow { busy_percent: 50.0, ..WorkerRow::default() }],
             masters: vec![MasterRow { device: "sim".into(), ..MasterRow::default() }],
+            switch: Some(SwitchTotals { stations: 12, moved: 5, ..SwitchTotals::default() }),
             ..Runtime::default()
         },
     }
@@ -52,6 +53,8 @@ fn counters_are_written() {
         "shadeline_routes{source=\"kernel\"} 9",
         "shadeline_worker_busy_ratio{worker=\"0\"} 0.5",
         "shadeline_uptime_seconds 0",
+        "shadeline_stations 12",
+        "shadeline_stations_moved_total 5",
     ] {
         assert!(text.lines().any(|other| other == line), "{line}\nnot in\n{text}");
     }

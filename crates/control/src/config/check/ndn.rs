@@ -1,0 +1,160 @@
+//! Faces and routes of a named-data forwarder.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+use packet::MacAddr;
+use packet::ndn::NameBuf;
+
+use super::addresses::{is_link_local, not_a_host, unknown_port};
+use crate::config::read::Spans;
+use crate::config::types::*;
+use crate::config::walk::{Place, Walk};
+
+/// How a frame names its face, beside its port.
+#[derive(PartialEq, Eq, Hash)]
+enum Arrival {
+    Ethernet(MacAddr),
+    Udp(SocketAddr, SocketAddr),
+}
+
+pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    let mut arrivals: HashMap<(&str, Arrival), &str> = HashMap::new();
+    for (face, place) in config.faces.iter().zip(&spans.faces) {
+        let Some(port) = config.port(&face.port) else {
+            unknown_port(config, &face.port, place.at("port"), walk);
+            continue;
+        };
+        let (key, arrival) = match &face.link {
+            FaceLink::Ethernet { mac } => ("mac", Arrival::Ethernet(*mac)),
+            FaceLink::Udp { local, remote, .. } => ("remote", Arrival::Udp(*local, *remote)),
+        };
+        if let Some(other) = arrivals.insert((&face.port, arrival), &face.name) {
+            walk.error(place.at(key), format!("face `{other}` has this neighbour too"))
+                .expected("each neighbour of a port once");
+        } else if let FaceLink::Udp { local, remote, gateway, mac } = &face.link {
+            let ends = Ends { local: local.ip(), remote: remote.ip(), gateway: *gateway };
+            if ends.check(port, mac.is_some(), place, walk) && mac.is_none() {
+                can_be_asked(config, port, &ends, place, walk);
+            }
+        }
+    }
+    routes(config, spans, walk);
+}
+
+struct Ends {
+    local: IpAddr,
+    remote: IpAddr,
+    gateway: Option<IpAddr>,
+}
+
+impl Ends {
+    /// Whether nothing is wrong with them.
+    fn check(&self, port: &Port, has_mac: bool, place: &Place, walk: &mut Walk<'_>) -> bool {
+        let Ends { local, remote, gateway } = self;
+        let is_own = |address: &IpAddr| port.addresses.iter().any(|net| net.addr() == *address);
+        for (key, address) in [("remote", Some(remote)), ("gateway", gateway.as_ref())] {
+            let Some(address) = address else { continue };
+            if address.is_ipv4() != local.is_ipv4() {
+                walk.error(place.at(key), format!("`{key}` and `local` are of two families"))
+                    .expected("IPv4 addresses or IPv6 addresses");
+                return false;
+            }
+            let home = port.addresses.iter().find(|net| net.contains(address));
+            let length = home.filter(|_| key == "gateway" || gateway.is_none());
+            let net = length.and_then(|net| IpNet::new(*address, net.prefix_len()).ok());
+            if let Some(why) = not_a_host(net.unwrap_or(IpNet::from(*address))) {
+                walk.error(place.at(key), format!("`{address}` is {why}"))
+                    .expected("the address of a neighbour");
+                return false;
+            }
+            if is_own(address) {
+                walk.error(place.at(key), format!("`{address}` is our own address"))
+                    .expected("the address of a neighbour");
+                return false;
+            }
+        }
+        if !is_own(local) {
+            let own = port.addresses.iter().map(|net| net.addr().to_string());
+            let own: Vec<_> = own.filter(|text| text.contains(':') == local.is_ipv6()).collect();
+            let expected = match own.as_slice() {
+                [] => format!("`addresses` with one of this family at [port.{}]", port.name),
+                own => format!("one of its `addresses`: {}", own.join(", ")),
+            };
+            walk.error(
+                place.at("local"),
+                format!("`{local}` is no address of port `{}`", port.name),
+            )
+            .expected(expected);
+            return false;
+        }
+        if has_mac && place.has("gateway") {
+            walk.warning(place.at("gateway"), "`gateway` has no effect beside `mac`")
+                .expected("one of them");
+        }
+        let hop = gateway.as_ref().unwrap_or(remote);
+        let on_link = is_link_local(*hop) || port.addresses.iter().any(|net| net.contains(hop));
+        if !has_mac && !on_link {
+            let key = if gateway.is_some() { "gateway" } else { "remote" };
+            let message = format!("`{hop}` is in no subnet of port `{}`", port.name);
+            walk.warning(place.at(key), message)
+                .expected("a `gateway` in a subnet of the port, or `mac`");
+        }
+        true
+    }
+}
+
+/// Without a twin Linux cannot ask for the neighbour's MAC.
+fn can_be_asked(config: &Config, port: &Port, ends: &Ends, place: &Place, walk: &mut Walk<'_>) {
+    let hop = ends.gateway.unwrap_or(ends.remote);
+    let is_given = config.neighbours.iter().any(|n| n.port == port.name && n.address == hop);
+    let is_live = match &port.kind {
+        PortKind::Physical(physical) => {
+            !matches!(physical.backend, Backend::Memory | Backend::Pcap)
+        }
+        PortKind::Vlan { .. } => false,
+    };
+    if is_live && port.twin.is_none() && !is_given {
+        let message =
+            format!("port `{}` has no twin, so nobody asks for the MAC of {hop}", port.name);
+        walk.warning(place.at("remote"), message)
+            .expected("`mac`, a [[neighbour]], or `twin = true` at the port");
+    }
+}
+
+fn routes(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    let mut seen: HashMap<&NameBuf, usize> = HashMap::new();
+    for (route, spans) in config.names.iter().zip(&spans.names) {
+        let span = spans.keys.at("prefix");
+        let line = walk.line(span.start);
+        if let Some(first) = seen.insert(&route.prefix, line) {
+            walk.error(span, format!("the route for {} stands on line {first} too", route.prefix))
+                .expected("each prefix once")
+                .help("several ways: faces = [\"BEST\", \"SECOND\"]");
+        }
+        for (at, (name, span)) in route.faces.iter().zip(&spans.faces).enumerate() {
+            if config.face(name).is_none() {
+                let names = || config.faces.iter().map(|face| face.name.as_str());
+                let mut expected = names().take(8).collect::<Vec<_>>().join(", ");
+                if config.faces.len() > 8 {
+                    expected.push_str(", …");
+                }
+                let expected = match expected.as_str() {
+                    "" => "a face: [ndn.face.NAME]".to_owned(),
+                    names => format!("one of {names}"),
+                };
+                walk.error(span.clone(), format!("unknown face `{name}`"))
+                    .nearest(name, names())
+                    .expected(expected);
+            } else if route.faces[..at].contains(name) {
+                walk.error(span.clone(), format!("face `{name}` stands twice"))
+                    .expected("each face of a route once");
+            }
+        }
+    }
+    if config.names.len() > config.ndn.names {
+        walk.error(spans.ndn.at("names"), format!("room for {} names", config.ndn.names))
+            .expected(format!("room for the {} of [[name]] at least", config.names.len()));
+    }
+}
