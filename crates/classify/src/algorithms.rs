@@ -1,0 +1,38 @@
+//! The structures by name: what commands and benchmarks offer. One line here adds one.
+
+use crate::bloom::BloomBuilder;
+use crate::classifier::Classifier;
+use crate::linear::LinearBuilder;
+use crate::rule::{RuleError, RuleSet};
+use crate::tuple::TupleBuilder;
+
+/// A structure that can be built.
+#[derive(Debug, Clone, Copy)]
+pub struct Algorithm {
+    /// Its name on a command line.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    /// Builds it.
+    pub build: fn(&RuleSet) -> Result<Box<dyn Classifier>, RuleError>,
+}
+
+/// All of them.
+pub const ALGORITHMS: &[Algorithm] = &[
+    of::<LinearBuilder>("linear", "Every rule in order, sixteen at once"),
+    of::<TupleBuilder>("tuple", "One exact match for each class of rules (tuple space search)"),
+    of::<BloomBuilder>("bloom", "The same, with a Bloom filter of each class asked first"),
+];
+
+/// The one of a name.
+pub fn find(name: &str) -> Option<&'static Algorithm> {
+    ALGORITHMS.iter().find(|algorithm| algorithm.name == name)
+}
+
+const fn of<C: Classifier + 'static>(name: &'static str, about: &'static str) -> Algorithm {
+    Algorithm { name, about, build: boxed::<C> }
+}
+
+fn boxed<C: Classifier + 'static>(set: &RuleSet) -> Result<Box<dyn Classifier>, RuleError> {
+    Ok(Box::new(C::build(set)?))
+}

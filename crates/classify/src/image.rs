@@ -1,0 +1,172 @@
+//! The builder's own copy of an image: what is written to it is also noted as patches.
+//!
+//! Rooms for parts of the image are handed out by size: a room that is given back serves the next part of the
+//! same size, and the image grows at its end when there is none.
+
+use std::collections::BTreeMap;
+
+use lookup::{Blob, Patch};
+
+use crate::rule::RuleError;
+
+/// Words of a cache line; every room begins on one.
+pub(crate) const LINE_WORDS: usize = 16;
+
+/// Words that an image may have: vector gathers take signed offsets.
+const WORDS_LIMIT: usize = i32::MAX as usize;
+
+#[derive(Debug)]
+pub(crate) struct Image {
+    blob: Blob,
+    /// Words in use at the front.
+    end: usize,
+    /// Rooms that were given back, by size.
+    free: BTreeMap<usize, Vec<usize>>,
+    /// `None` while nobody reads the image.
+    patches: Option<Vec<Patch>>,
+}
+
+impl Image {
+    /// `words` zeroed words, all in use.
+    pub(crate) fn new(words: usize) -> Result<Self, RuleError> {
+        let end = words.next_multiple_of(LINE_WORDS);
+        let blob = Blob::zeroed(end, end).map_err(|e| no_memory(end, &e))?;
+        Ok(Self { blob, end, free: BTreeMap::new(), patches: None })
+    }
+
+    /// Somebody reads a copy from now on.
+    pub(crate) fn publish(&mut self) {
+        self.patches = Some(Vec::new());
+    }
+
+    /// Hands out what was written.
+    pub(crate) fn flush(&mut self, patches: &mut Vec<Patch>) {
+        if let Some(written) = &mut self.patches {
+            patches.append(written);
+        }
+    }
+
+    /// The whole image in one patch.
+    pub(crate) fn replacement(&self) -> Patch {
+        Patch::Replace(self.blob.words().to_vec())
+    }
+
+    pub(crate) fn blob(&self) -> &Blob {
+        &self.blob
+    }
+
+    pub(crate) fn words(&self) -> &[u32] {
+        self.blob.words()
+    }
+
+    /// Sets one word.
+    pub(crate) fn set(&mut self, offset: usize, value: u32) {
+        self.fill(offset, 1, value);
+    }
+
+    pub(crate) fn fill(&mut self, offset_words: usize, count: usize, value: u32) {
+        self.blob.words_mut()[offset_words..][..count].fill(value);
+        if let Some(patches) = &mut self.patches {
+            patches.push(Patch::Fill { offset_words, count, value });
+        }
+    }
+
+    pub(crate) fn write(&mut self, offset_words: usize, words: &[u32]) {
+        self.blob.words_mut()[offset_words..][..words.len()].copy_from_slice(words);
+        if let Some(patches) = &mut self.patches {
+            patches.push(Patch::Write { offset_words, words: words.to_vec() });
+        }
+    }
+
+    /// A room of at least `words` zeroed words; its first one. Give it back with the same number.
+    pub(crate) fn take(&mut self, words: usize) -> Result<usize, RuleError> {
+        let size = room(words);
+        if let Some(offset) = self.free.get_mut(&size).and_then(Vec::pop) {
+            self.fill(offset, size, 0);
+            return Ok(offset);
+        }
+        self.extend(size)
+    }
+
+    /// `words` zeroed words right behind the last ones in use; the first of them.
+    pub(crate) fn extend(&mut self, words: usize) -> Result<usize, RuleError> {
+        let (offset, end) = (self.end, self.end + words);
+        if end > WORDS_LIMIT {
+            let (used, limit) = (self.end as u64, WORDS_LIMIT as u64);
+            return Err(RuleError::Full { what: "words of an image", used, limit });
+        }
+        if end > self.blob.len_words() {
+            // Ahead of need, so that few patches make the readers' copies grow.
+            let len_words = end + end / 4;
+            self.blob.grow(len_words).map_err(|e| no_memory(len_words, &e))?;
+            if let Some(patches) = &mut self.patches {
+                patches.push(Patch::Grow { len_words });
+            }
+        }
+        self.end = end;
+        Ok(offset)
+    }
+
+    /// Takes a room back.
+    pub(crate) fn give(&mut self, offset: usize, words: usize) {
+        self.free.entry(room(words)).or_default().push(offset);
+    }
+
+    /// Words in rooms that nobody uses, and beyond the last one.
+    pub(crate) fn idle_words(&self) -> usize {
+        let free: usize = self.free.iter().map(|(size, rooms)| size * rooms.len()).sum();
+        free + self.blob.len_words() - self.end
+    }
+}
+
+/// Sizes of rooms: whole lines, beyond 16 of them eight steps to each doubling.
+fn room(words: usize) -> usize {
+    let lines = words.div_ceil(LINE_WORDS).max(1);
+    let step = (lines.next_power_of_two() / 16).max(1);
+    lines.next_multiple_of(step) * LINE_WORDS
+}
+
+pub(crate) fn no_memory(words: usize, error: &std::io::Error) -> RuleError {
+    RuleError::Memory { bytes: words.saturating_mul(4), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rooms_are_apart_and_come_back() {
+        let mut image = Image::new(5).unwrap();
+        let mut copy = image.blob().clone();
+        image.publish();
+        let rooms: Vec<(usize, usize)> =
+            [1, 16, 17, 400, 3].map(|words| (image.take(words).unwrap(), words)).to_vec();
+        for (number, (offset, words)) in (1..).zip(&rooms) {
+            assert_eq!(offset % LINE_WORDS, 0);
+            assert!(image.words()[*offset..][..*words].iter().all(|word| *word == 0));
+            image.fill(*offset, *words, number);
+        }
+        for (number, (offset, words)) in (1..).zip(&rooms) {
+            assert!(image.words()[*offset..][..*words].iter().all(|word| *word == number));
+        }
+        image.give(rooms[3].0, rooms[3].1);
+        let idle = image.idle_words();
+        assert_eq!(image.take(400).unwrap(), rooms[3].0);
+        assert!(image.words()[rooms[3].0..][..400].iter().all(|word| *word == 0));
+        assert!(image.idle_words() < idle);
+        image.write(rooms[0].0, &[7, 8]);
+        let mut patches = Vec::new();
+        image.flush(&mut patches);
+        copy.apply(&patches);
+        assert_eq!(copy.words(), image.words());
+    }
+
+    #[test]
+    fn sizes_waste_little() {
+        for words in 1..5000 {
+            let size = room(words);
+            assert!(size >= words && size.is_multiple_of(LINE_WORDS));
+            assert!(size <= words + words / 4 + LINE_WORDS, "{words}: {size}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Packet classification: which is the first of many rules that a header matches?
+//!
+//! A firewall, a flow table and an access list ask the same: rules over several fields (prefixes, ranges,
+//! masks), each with a priority; of those that match a header the best one counts. This crate answers in
+//! batches: headers of a fixed number of words in, [`Match`]es out. It sees no packets and knows no actions: a
+//! rule is a number.
+//!
+//! ```text
+//!  ClassBench file ─┐
+//!  control ─────────┴▶ RuleSet ─▶ Classifier (control side) ─▶ Blob, later Patch lists
+//!                                     insert, remove              │ lookup::versions
+//!                                                                 ▼
+//!                                                      Tables: classify(headers, out)
+//! ```
+//!
+//! | structure | module | for |
+//! | --- | --- | --- |
+//! | linear | [`linear`] | few rules; the reference of the others |
+//! | tuple search | [`mod@tuple`] | many rules of few masks, and updates |
+//! | Bloom search | [`bloom`] | the same where a header is in few classes of many |
+//! | RFC | [`rfc`] | 5-tuples of IPv4 that seldom change: 13 accesses, and much memory |
+//! | TIC | [`tic`] | the same with less memory: 7 accesses, then a few range expressions |
+//! | naive | [`naive`] | the plain twin, for tests |
+//!
+//! - [`schema`]: any number of fields, and how a header is packed.
+//! - [`rule`]: conditions, rules, sets, and the order of rules, which is what tables store and compare.
+//! - [`classbench`], [`columns`]: rule files and traces, of the 5-tuple and of any fields.
+//! - [`generate`]: sets and traces, by GSwitch's parameters or ClassBench's.
+//! - [`algorithms`]: the structures by name.
+//! - [`check`]: rules of a set that can never match, or could be left out.
+//!
+//! Thread rule: a classifier belongs to one control thread; [`Tables`] are read-only and are changed by
+//! [`lookup::versions`] alone.
+//!
+//! Unsafe code stands in the vector leaves (`linear::lanes`, and `vectors` of `tuple`, `reduction`, `rfc`
+//! and `tic`).
+
+mod classifier;
+mod explain;
+mod image;
+mod ranges;
+mod reduction;
+
+pub mod algorithms;
+pub mod bloom;
+pub mod check;
+pub mod classbench;
+pub mod columns;
+pub mod generate;
+pub mod linear;
+pub mod naive;
+pub mod rfc;
+pub mod rule;
+pub mod schema;
+pub mod tic;
+pub mod tuple;
+
+pub use classifier::{Classifier, Classify, Memory, Stats, Tables};
+pub use explain::{Explained, Step};
+pub use rule::{Condition, Match, NO_ID, Rule, RuleError, RuleRef, RuleSet};
+pub use schema::{Field, Kind, Schema};

@@ -1,0 +1,114 @@
+//! Sixteen entries of a table at once, with AVX-512.
+
+use std::arch::x86_64::*;
+
+use super::frame::{ADDRESSES, DST, DST_HIGH, DST_LOW, Frame, SRC, SRC_HIGH, SRC_LOW};
+use super::table::Table;
+
+/// Headers of a vector.
+pub(crate) const LANES: usize = 16;
+
+/// Entries of sixteen numbers; those outside the image are any words of it.
+///
+/// # Safety
+/// The processor has AVX-512 F. The image has at least one word, and at most 2^31 of them.
+#[inline(always)]
+pub(crate) unsafe fn get16(image: &[u32], table: &Table, at: __m512i) -> __m512i {
+    // SAFETY: AVX-512 F is the caller's promise; `words16` promises the same.
+    unsafe {
+        let width = table.width;
+        let down = _mm_cvtsi32_si128((2 - width).cast_signed());
+        let offset = _mm512_set1_epi32(table.offset.cast_signed());
+        let words = words16(image, _mm512_add_epi32(_mm512_srl_epi32(at, down), offset));
+        let bits = _mm_cvtsi32_si128((3 + width).cast_signed());
+        let shift = _mm512_and_si512(_mm512_sll_epi32(at, bits), _mm512_set1_epi32(31));
+        let mask = u32::MAX >> (32 - (8 << width));
+        _mm512_and_si512(_mm512_srlv_epi32(words, shift), _mm512_set1_epi32(mask.cast_signed()))
+    }
+}
+
+/// Numbers of entries of sixteen rows and columns.
+///
+/// # Safety
+/// The processor has AVX-512 F.
+#[inline(always)]
+pub(crate) unsafe fn at16(table: &Table, row: __m512i, column: __m512i) -> __m512i {
+    // SAFETY: AVX-512 F is the caller's promise.
+    unsafe {
+        let columns = _mm512_set1_epi32(table.columns.cast_signed());
+        _mm512_add_epi32(_mm512_mullo_epi32(row, columns), column)
+    }
+}
+
+/// Words of sixteen offsets; beyond the end the last one.
+///
+/// # Safety
+/// As [`get16`].
+#[inline(always)]
+pub(crate) unsafe fn words16(image: &[u32], at: __m512i) -> __m512i {
+    // SAFETY: AVX-512 F is the caller's promise; the indices of the gather are below the image's length, which
+    // as the caller promises is one to 2^31, so that none is negative.
+    unsafe {
+        let last = _mm512_set1_epi32(((image.len() - 1) as u32).cast_signed());
+        let at = _mm512_min_epu32(at, last);
+        _mm512_i32gather_epi32::<4>(at, image.as_ptr().cast())
+    }
+}
+
+/// # Safety
+/// The processor has AVX-512 F.
+#[inline(always)]
+pub(crate) unsafe fn load(column: &[u32; LANES]) -> __m512i {
+    // SAFETY: AVX-512 F is the caller's promise, and a column is 64 bytes.
+    unsafe { _mm512_loadu_si512(column.as_ptr().cast()) }
+}
+
+/// # Safety
+/// The processor has AVX-512 F.
+#[inline(always)]
+pub(crate) unsafe fn store(column: &mut [u32; LANES], value: __m512i) {
+    // SAFETY: AVX-512 F is the caller's promise, and a column is 64 bytes.
+    unsafe { _mm512_storeu_si512(column.as_mut_ptr().cast(), value) }
+}
+
+/// The words of up to sixteen headers, each word of all of them: `words[w][lane]`. Lanes beyond are zero.
+#[inline(always)]
+pub(crate) fn columns(headers: &[[u32; 4]]) -> [[u32; LANES]; 4] {
+    let mut words = [[0; LANES]; 4];
+    for (lane, header) in headers.iter().take(LANES).enumerate() {
+        (0..4).for_each(|at| words[at][lane] = header[at]);
+    }
+    words
+}
+
+/// Upper and lower halves.
+///
+/// # Safety
+/// The processor has AVX-512 F.
+#[inline(always)]
+pub(crate) unsafe fn split(words: __m512i) -> (__m512i, __m512i) {
+    // SAFETY: AVX-512 F is the caller's promise.
+    unsafe { (_mm512_srli_epi32::<16>(words), _mm512_and_si512(words, _mm512_set1_epi32(0xffff))) }
+}
+
+/// The tree of addresses: entries of its last table.
+///
+/// # Safety
+/// As [`get16`].
+#[inline(always)]
+pub(crate) unsafe fn addresses16<const TABLES: usize>(
+    frame: &Frame<'_, TABLES>,
+    words: &[[u32; LANES]; 4],
+) -> __m512i {
+    let Frame { image, tables, .. } = frame;
+    // SAFETY: the caller's promises.
+    unsafe {
+        let get = |table: usize, at| get16(image, &tables[table], at);
+        let cross = |table: usize, row, column| get(table, at16(&tables[table], row, column));
+        let (high, low) = split(load(&words[0]));
+        let src = cross(SRC, get(SRC_HIGH, high), get(SRC_LOW, low));
+        let (high, low) = split(load(&words[1]));
+        let dst = cross(DST, get(DST_HIGH, high), get(DST_LOW, low));
+        cross(ADDRESSES, src, dst)
+    }
+}

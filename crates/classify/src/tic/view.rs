@@ -1,0 +1,302 @@
+//! The read side: the tree, and the interpreter (TIC Figure 4).
+
+use interleave::{Walk, prefetch, run_grouped};
+use lookup::Blob;
+
+use super::code::*;
+use crate::classifier::Classify;
+use crate::linear::Vectors;
+use crate::reduction::frame::*;
+use crate::rule::Match;
+use crate::tuple::Form;
+
+pub(super) const MAGIC: u32 = 0x7469_6301;
+
+/// Accesses of the first stage.
+pub(super) const TABLES: usize = 7;
+
+/// The tables, for people.
+pub(super) const NAMES: [&str; TABLES] = [
+    "source, high half",
+    "source, low half",
+    "destination, high half",
+    "destination, low half",
+    "source",
+    "destination",
+    "addresses",
+];
+
+/// Lookups that go level by level together.
+const GROUP: usize = 32;
+
+/// A tree and code to look up in.
+#[derive(Debug, Clone, Copy)]
+pub struct Tic<'a> {
+    pub(super) frame: Frame<'a, TABLES>,
+    pub(super) code: &'a [u32],
+    /// The last word of a block has these bits.
+    pub(super) block_mask: u32,
+    pub(super) unit: u32,
+}
+
+/// Where the interpreter is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Pointer {
+    /// The instruction's first word.
+    at: u32,
+    /// The upper half of rule numbers.
+    base: u32,
+    /// The instruction does not count.
+    skip: bool,
+}
+
+impl<'a> Tic<'a> {
+    /// The structure in `blob`; `None` if that holds none.
+    pub fn new(blob: &'a Blob) -> Option<Self> {
+        let frame = Frame::new(blob, MAGIC)?;
+        let [first, words, block, unit] = frame.code;
+        let code = frame.image.get(first as usize..)?.get(..words as usize)?;
+        let block_mask = (block.is_power_of_two() && block <= 1024).then(|| block - 1)?;
+        Some(Self { frame, code, block_mask, unit })
+    }
+
+    /// As [`Classify::classify`], in a form. [`Form::Switched`] goes phase by phase, then block by block. [`Form::Best`] is
+    /// that one: the interpreter's branches are seldom foreseen, so headers by themselves wait for each other.
+    /// Vectors pay their gathers for a few instructions only, and were slower in all sets that were measured.
+    ///
+    /// # Panics
+    /// As [`Classify::classify`].
+    pub fn classify_by(&self, form: Form, headers: &[u32], out: &mut [Match]) {
+        assert_eq!(headers.len(), out.len() * WORDS, "one result for each header");
+        let (headers, _) = headers.as_chunks::<WORDS>();
+        let vectors = Vectors::Avx512.is_there() && cfg!(target_arch = "x86_64");
+        match form {
+            Form::Direct => self.run_direct(headers, out),
+            #[cfg(target_arch = "x86_64")]
+            Form::Vectors if vectors => {
+                // SAFETY: the processor has AVX-512 F and BW, it was asked above.
+                unsafe { self.run_vectors(headers, out) }
+            }
+            Form::Vectors => self.run_direct(headers, out),
+            Form::Best | Form::Switched => run_grouped::<GROUP, _>(&Levels(*self), headers, out),
+        }
+    }
+
+    fn run_direct(&self, headers: &[[u32; WORDS]], out: &mut [Match]) {
+        for (header, out) in headers.iter().zip(out) {
+            let mut pointer = self.tree(header);
+            *out = loop {
+                self.come(pointer.at | self.block_mask);
+                if let Some(number) = self.block(header, &mut pointer) {
+                    break self.frame.place(number);
+                }
+            };
+        }
+    }
+
+    /// The first stage, access by access.
+    #[inline(always)]
+    fn tree(&self, header: &[u32; WORDS]) -> Pointer {
+        let frame = &self.frame;
+        let [a, b, c, d] = halves(header);
+        let src = frame.cross(SRC, frame.get(SRC_HIGH, a), frame.get(SRC_LOW, b));
+        let dst = frame.cross(DST, frame.get(DST_HIGH, c), frame.get(DST_LOW, d));
+        let entry = frame.cross(ADDRESSES, src, dst);
+        Pointer { at: entry.wrapping_mul(self.unit), ..Pointer::default() }
+    }
+
+    /// Starts loading the block behind the word `last`.
+    #[inline(always)]
+    fn come(&self, last: u32) {
+        if let Some(word) = self.code.get(last as usize + 1) {
+            prefetch(word);
+        }
+    }
+
+    /// Interprets a block: 1 + the number of a rule, 0 for none, or `None` where the next block goes on.
+    #[inline(always)]
+    fn block(&self, header: &[u32; WORDS], pointer: &mut Pointer) -> Option<u32> {
+        let end = pointer.at | self.block_mask;
+        loop {
+            if let Some(number) = self.instruction(header, pointer) {
+                return Some(number);
+            }
+            if pointer.at > end {
+                return None;
+            }
+        }
+    }
+
+    /// Executes an instruction: 1 + the number of its rule if it is true, 0 if the list ends, else `None`.
+    ///
+    /// The pointer always goes up, and beyond the code a list ends.
+    #[inline(always)]
+    fn instruction(
+        &self,
+        [_, _, ports, proto]: &[u32; WORDS],
+        pointer: &mut Pointer,
+    ) -> Option<u32> {
+        let at = pointer.at as usize;
+        let Some(word) = self.code.get(at).copied() else { return Some(0) };
+        let operator = word >> 24;
+        let (sport, dport) = (operator >> 3 & 7, operator & 7);
+        let ends = (operator & LAST != 0).then_some(0);
+        if sport == SPECIAL {
+            pointer.at += 1;
+            match dport {
+                NOP => pointer.at = (at as u32 | self.block_mask) + 1,
+                BASE => pointer.base = word << 16,
+                _ => pointer.skip = (word >> 16 ^ proto >> 24) & word >> 8 & 0xff != 0,
+            }
+            return ends;
+        }
+        let (of_sport, of_dport) = (OPERANDS[sport as usize], OPERANDS[dport as usize]);
+        let operand = |number: usize| u64::from(self.code.get(at + number).copied().unwrap_or(0));
+        let mut operands = operand(1) | operand(2) << 32;
+        let mut matches = |class: u32, count: u32, port: u32| {
+            let first = operands as u32 & 0xffff;
+            let second = if count == 2 { (operands >> 16) as u32 & 0xffff } else { first };
+            let given = count > 0;
+            let low = if given { first } else { LOWS[class as usize] };
+            let high = if given { second } else { HIGHS[class as usize] };
+            operands >>= 16 * count;
+            port.wrapping_sub(low) <= high.wrapping_sub(low)
+        };
+        let matched = matches(sport, of_sport, ports >> 16)
+            & matches(dport, of_dport, ports & 0xffff)
+            & (operator & PROTO == 0 || word >> 16 & 0xff == proto >> 24)
+            & !pointer.skip;
+        pointer.skip = false;
+        pointer.at += 1 + (of_sport + of_dport).div_ceil(2);
+        if matched { Some((pointer.base | word & 0xffff).wrapping_add(1)) } else { ends }
+    }
+}
+
+/// The numbers of the entries of phase 0.
+#[inline(always)]
+fn halves([src, dst, ..]: &[u32; WORDS]) -> [u32; 4] {
+    [src >> 16, src & 0xffff, dst >> 16, dst & 0xffff]
+}
+
+/// Entries of the phase that is next, then the interpreter.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    at: [u32; 4],
+    phase: u32,
+    pointer: Pointer,
+    number: u32,
+}
+
+/// Lookups level by level.
+#[derive(Debug)]
+struct Levels<'a>(Tic<'a>);
+
+impl Walk for Levels<'_> {
+    type Key = [u32; WORDS];
+    type Value = Match;
+    type State = State;
+
+    #[inline(always)]
+    fn begin(&self, header: &[u32; WORDS]) -> State {
+        let at = halves(header);
+        for (table, at) in [SRC_HIGH, SRC_LOW, DST_HIGH, DST_LOW].into_iter().zip(at) {
+            self.0.frame.come(table, at);
+        }
+        State { at, phase: 0, pointer: Pointer::default(), number: 0 }
+    }
+
+    #[inline(always)]
+    fn level(&self, header: &[u32; WORDS], state: &mut State) -> bool {
+        let frame = &self.0.frame;
+        let cross = |table: usize, row: u32, column: u32| {
+            let at = frame.tables[table].at(row, column);
+            frame.come(table, at);
+            at
+        };
+        let at = &mut state.at;
+        match state.phase {
+            0 => {
+                let get = |table: usize, at: u32| frame.get(table, at);
+                let src = cross(SRC, get(SRC_HIGH, at[0]), get(SRC_LOW, at[1]));
+                let dst = cross(DST, get(DST_HIGH, at[2]), get(DST_LOW, at[3]));
+                *at = [src, dst, 0, 0];
+            }
+            1 => at[0] = cross(ADDRESSES, frame.get(SRC, at[0]), frame.get(DST, at[1])),
+            2 => {
+                state.pointer.at = frame.get(ADDRESSES, at[0]).wrapping_mul(self.0.unit);
+                if let Some(word) = self.0.code.get(state.pointer.at as usize) {
+                    prefetch(word);
+                }
+            }
+            _ => {
+                self.0.come(state.pointer.at | self.0.block_mask);
+                match self.0.block(header, &mut state.pointer) {
+                    None => return true,
+                    Some(number) => state.number = number,
+                }
+                return false;
+            }
+        }
+        state.phase += 1;
+        true
+    }
+
+    #[inline(always)]
+    fn end(&self, _: &[u32; WORDS], state: &State) -> Match {
+        self.0.frame.place(state.number)
+    }
+}
+
+impl Classify for Tic<'_> {
+    fn words(&self) -> usize {
+        WORDS
+    }
+
+    fn classify(&self, headers: &[u32], out: &mut [Match]) {
+        self.classify_by(Form::Best, headers, out);
+    }
+}
+
+/// What the interpreter had to do (TIC Table 9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Evaluations {
+    /// Headers.
+    pub headers: u64,
+    /// Range expressions that were evaluated.
+    pub ranges: u64,
+    /// Blocks that were fetched.
+    pub blocks: u64,
+}
+
+impl Evaluations {
+    /// Range expressions a header.
+    pub fn ranges_per_header(&self) -> f64 {
+        self.ranges as f64 / self.headers.max(1) as f64
+    }
+
+    /// Blocks a header.
+    pub fn blocks_per_header(&self) -> f64 {
+        self.blocks as f64 / self.headers.max(1) as f64
+    }
+}
+
+/// Classifies headers and counts. `None` where the image is none of this structure.
+pub fn measure(blob: &Blob, headers: &[u32]) -> Option<Evaluations> {
+    let tic = Tic::new(blob)?;
+    let mut counts = Evaluations::default();
+    for header in headers.as_chunks::<WORDS>().0 {
+        counts.headers += 1;
+        counts.blocks += 1;
+        let mut pointer = tic.tree(header);
+        loop {
+            let before = pointer.at;
+            let word = tic.code.get(before as usize).copied().unwrap_or(NOP_WORD);
+            counts.ranges += u64::from(word >> 27 & 7 != SPECIAL);
+            if tic.instruction(header, &mut pointer).is_some() {
+                break;
+            }
+            counts.blocks += u64::from((before | tic.block_mask) < pointer.at);
+        }
+    }
+    Some(counts)
+}

@@ -1,0 +1,201 @@
+//! Tuple and Bloom search against the naive twin.
+
+mod common;
+
+use classify::bloom::{self, BloomBuilder};
+use classify::naive::Naive;
+use classify::tuple::{FilterPlan, Form, HashKind, Options, TupleBuilder, TupleSpace};
+use classify::{Classifier, Condition, Match, RuleError, RuleRef, RuleSet};
+use common::{Random, SETS, cases, classify, headers, rules, schemas, set};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn agrees_with_the_twin((seed, schema, rules, changes) in cases()) {
+        common::against_the_twin::<TupleBuilder>(seed, schema, rules, changes);
+    }
+
+    #[test]
+    fn bloom_agrees_with_the_twin((seed, schema, rules, changes) in cases()) {
+        common::against_the_twin::<BloomBuilder>(seed, schema, rules, changes);
+    }
+
+    /// Every form, hash and filter says the same.
+    #[test]
+    fn forms_agree(
+        seed: u64,
+        schema in 0..5_usize,
+        rules in 0..200_usize,
+        murmur3: bool,
+        functions in 0..5_u32,
+    ) {
+        let random = &mut Random(seed);
+        let set = set(&schemas()[schema], rules, random);
+        let headers = headers(&set, 77, random);
+        let expected = classify(&Naive::new(&set).unwrap(), &headers);
+        // Filters that say yes too often do no harm.
+        let filter = (functions > 0).then_some(FilterPlan { functions, rate: 0.3 });
+        let hash = if murmur3 { HashKind::Murmur3 } else { HashKind::Universal };
+        let builder = TupleBuilder::with(&set, Options { hash, filter, seed: Some(seed) }).unwrap();
+        let space = TupleSpace::new(builder.blob()).unwrap();
+        prop_assert_eq!(space.has_filters(), filter.is_some());
+        for form in [Form::Best, Form::Direct, Form::Switched, Form::Vectors] {
+            let mut found = vec![Match::new(0, 77); expected.len()];
+            space.classify_by(form, &headers, &mut found);
+            prop_assert_eq!(&found, &expected, "{:?}", form);
+        }
+    }
+}
+
+#[test]
+fn odd_sets() {
+    common::odd_sets::<TupleBuilder>();
+    common::odd_sets::<BloomBuilder>();
+}
+
+#[test]
+fn lookups_beside_updates() {
+    common::lookups_beside_updates::<TupleBuilder>();
+    common::lookups_beside_updates::<BloomBuilder>();
+}
+
+#[test]
+fn traces_with_answers() {
+    common::traces_with_answers::<TupleBuilder>();
+    common::traces_with_answers::<BloomBuilder>();
+}
+
+/// One class of thousands of entries, whose slots and filter are gathered from; and many small ones.
+#[test]
+fn large_classes() {
+    let schema = &schemas()[0];
+    let any = Condition::Range { low: 0, high: 65535 };
+    let mut set = RuleSet::new(schema.clone());
+    for number in 0..6000_u128 {
+        let len = if number % 3 == 0 { (number % 31) as u8 } else { 32 };
+        let conditions = [
+            Condition::Prefix { value: (number * 0x9e37_79b9) & 0xffff_ffff, len },
+            Condition::Prefix { value: 0, len: 0 },
+            any,
+            any,
+            Condition::Mask { value: 6, mask: 255 },
+        ];
+        set.append(&conditions).unwrap();
+    }
+    let random = &mut Random(2);
+    let headers = headers(&set, 500, random);
+    let expected = classify(&Naive::new(&set).unwrap(), &headers);
+    for filter in [None, Some(FilterPlan::TABLE_2)] {
+        let options = Options { filter, ..Options::default() };
+        let builder = TupleBuilder::with(&set, options).unwrap();
+        assert!(builder.stats().class_max > 3000);
+        let space = TupleSpace::new(builder.blob()).unwrap();
+        for form in [Form::Direct, Form::Switched, Form::Vectors] {
+            let mut found = vec![Match::NONE; expected.len()];
+            space.classify_by(form, &headers, &mut found);
+            assert_eq!(found, expected, "{form:?}");
+        }
+    }
+}
+
+/// Rules come and go until rooms, directory and filters have been made anew several times.
+#[test]
+fn many_changes() {
+    let random = &mut Random(3);
+    let schema = &schemas()[0];
+    let set = set(schema, 100, random);
+    let mut plain = common::Bed::<TupleBuilder>::new(&set);
+    let mut filtered = common::Bed::<BloomBuilder>::new(&set);
+    for round in 0..4 {
+        for _ in 0..250 {
+            let mut other = random.clone();
+            match random.below(10) < if round % 2 == 0 { 8 } else { 1 } {
+                true => plain.insert(random),
+                false => plain.remove(random),
+            }
+            match other.below(10) < if round % 2 == 0 { 8 } else { 1 } {
+                true => filtered.insert(&mut other),
+                false => filtered.remove(&mut other),
+            }
+        }
+        plain.check(&headers(&set, 100, random));
+        filtered.check(&headers(&set, 100, random));
+    }
+}
+
+#[test]
+fn shared_sets_agree_with_the_twin() {
+    for (name, _) in SETS {
+        let Some(set) = rules(name) else { return };
+        let headers = headers(&set, 200, &mut Random(5));
+        let expected = classify(&Naive::new(&set).unwrap(), &headers);
+        let tuple = TupleBuilder::build(&set).unwrap();
+        assert_eq!(classify(&tuple.tables().unwrap(), &headers), expected, "{name}");
+        let bloom = BloomBuilder::build(&set).unwrap();
+        assert_eq!(classify(&bloom.tables().unwrap(), &headers), expected, "{name}");
+        let (plain, filtered) = (tuple.stats(), bloom.stats());
+        assert!(plain.entries >= set.len() && plain.classes > 50);
+        assert_eq!((plain.entries, plain.classes), (filtered.entries, filtered.classes));
+        assert_eq!(plain.filter_bits, 0);
+        assert!(bloom::measure(tuple.blob(), &headers).is_none());
+        // The formula and what is measured; small filters in large numbers make both smaller than the plan.
+        let report = bloom::measure(bloom.blob(), &headers).unwrap();
+        assert!(report.misses > 0);
+        assert!(report.rate() < 4.0 * FilterPlan::TABLE_2.rate, "{name}: {report:?}");
+        assert!(filtered.false_positives_paper < FilterPlan::TABLE_2.rate);
+        assert!(filtered.false_positives_formula > filtered.false_positives_paper);
+    }
+}
+
+/// A class that is nearly full has the formula's rate.
+#[test]
+fn false_positives_are_as_the_formula_says() {
+    let schema = &schemas()[0];
+    let mut set = RuleSet::new(schema.clone());
+    for number in 0..3000_u32 {
+        let fields = schema.fields().iter().enumerate();
+        let conditions: Vec<Condition> = fields
+            .map(|(at, field)| match at {
+                0 => Condition::exact(field, chunk::hash::fmix32(number).into()),
+                _ => Condition::any(field),
+            })
+            .collect();
+        set.append(&conditions).unwrap();
+    }
+    let filter = Some(FilterPlan { functions: 2, rate: 0.05 });
+    let options = Options { filter, seed: Some(4), ..Options::default() };
+    let builder = BloomBuilder::with(&set, options).unwrap();
+    let headers: Vec<u32> =
+        (0..40_000).flat_map(|at| [chunk::hash::fmix32(5000 + at), at, 0, 0]).collect();
+    let report = bloom::measure(builder.blob(), &headers).unwrap();
+    let stats = builder.stats();
+    assert_eq!(report.misses, 40_000);
+    let formula = bloom::formula(2, 3000, stats.filter_bits as u64);
+    assert_eq!(formula, stats.false_positives_formula);
+    assert!(formula > 0.002 && formula < 0.05, "{formula}");
+    assert!(
+        report.rate() > formula / 2.0 && report.rate() < formula * 2.0,
+        "{report:?}, {formula}"
+    );
+}
+
+/// A rule of six ranges would make a million entries; after the refusal all is as before.
+#[test]
+fn a_rule_of_too_many_prefixes_is_refused() {
+    use classify::{Field, Kind, Schema};
+    let fields = (0..6).map(|_| Field::new("port", 16, Kind::Range)).collect();
+    let schema = Schema::new(fields).unwrap();
+    let wide = schema.conditions(&[Condition::Range { low: 1, high: 65534 }; 6]).unwrap();
+    let mut set = RuleSet::new(schema);
+    let mut builder = TupleBuilder::build(&set).unwrap();
+    let before = builder.blob().words().to_vec();
+    let mut patches = Vec::new();
+    let rule = RuleRef { words: &wide, priority: 0, id: 3 };
+    let entries = 30_u64.pow(6);
+    let expected = Err(RuleError::Expansion { id: 3, entries, limit: 1 << 14 });
+    assert_eq!(builder.insert(rule, &mut patches), expected);
+    assert!(patches.is_empty() && builder.is_empty() && builder.blob().words() == before);
+    set.push(rule).unwrap();
+    assert_eq!(TupleBuilder::build(&set).map(|_| ()), expected);
+}
