@@ -1,11 +1,10 @@
 //! From `--backend` and `[engine]` to a device that is ready for the engine.
 
-use apps::router::FibImages;
+use apps::tables::{Tables, TablesImages, TablesPatch};
 use control::config::{Config, EngineBackend, Offload};
 use device::driver::Driver;
 use device::{Backend, Cost, DeviceError, FaultPlan, accelerator, probe};
 use engine::{DeviceKind, DeviceSpec, Policy};
-use lookup::fib::{Fib, FibPatch};
 use lookup::versions::Changes;
 
 use crate::failure::Failure;
@@ -32,8 +31,8 @@ pub(crate) fn chosen(config: &Config, option: Option<Backend>) -> Backend {
 pub(crate) fn open(
     config: &Config,
     backend: Backend,
-    changes: Option<Changes<FibPatch>>,
-) -> Result<Option<DeviceSpec<Fib>>, Failure> {
+    changes: Changes<TablesPatch>,
+) -> Result<Option<DeviceSpec<Tables>>, Failure> {
     let engine = &config.engine;
     let policy = match engine.offload {
         Some(Offload::Auto) => Policy::Auto,
@@ -48,12 +47,11 @@ pub(crate) fn open(
             faults: FaultPlan::default(),
         },
         Backend::Auto | Backend::OpenCl(_) | Backend::Cuda(_) => {
-            let Some(changes) = changes else { return Ok(None) };
             let Some(driver) = driver(backend)? else { return Ok(None) };
             tracing::info!("device: {}", driver.info().name);
             let patience = engine.device_timeout;
             let options = accelerator::Options { patience, ..accelerator::Options::default() };
-            DeviceKind::Driver { driver, tables: Box::new(FibImages(changes)), options }
+            DeviceKind::Driver { driver, tables: Box::new(TablesImages(changes)), options }
         }
     };
     Ok(Some(DeviceSpec { kind, slots: engine.jobs_in_flight, rows: JOB_ROWS, policy }))

@@ -3,27 +3,14 @@
 use std::io::IsTerminal;
 use std::path::Path;
 
-use control::config::{Config, Diagnostic, KnownStages, LoadError, Pipeline, Report, Severity};
+use control::config::{Config, Diagnostic, LoadError, Report, Severity};
 
 use crate::failure::Failure;
-
-/// The stages and pipelines that this program knows.
-pub(crate) fn known_stages() -> KnownStages {
-    let names = |stages: &[&str]| stages.iter().map(|s| (*s).to_owned()).collect();
-    KnownStages {
-        stages: names(apps::router::KNOWN_STAGES),
-        modes: vec![Pipeline {
-            name: "router".into(),
-            stages: names(apps::router::KNOWN_STAGES),
-            max_delay: None,
-        }],
-        cores: 0,
-    }
-}
+use crate::pipelines;
 
 /// Reads a configuration; warnings go to standard error.
 pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
-    match control::config::load(path, &known_stages()) {
+    match control::config::load(path, &pipelines::known()) {
         Ok((config, report)) => {
             if !report.diagnostics.is_empty() {
                 eprint!("{}", render(&report));
@@ -40,7 +27,7 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
 
 /// `shadeline check CONFIG`.
 pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
-    let (report, good) = match control::config::load(path, &known_stages()) {
+    let (report, good) = match control::config::load(path, &pipelines::known()) {
         Ok((_, report)) => (report, true),
         Err(LoadError::Invalid(report)) => (report, false),
         Err(error) => return Err(Failure::other(error)),

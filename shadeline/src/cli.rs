@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use control::config::units::parse_duration;
 use device::Backend;
@@ -51,7 +52,12 @@ pub(crate) enum Command {
     ///
     /// Names are NDN URIs: `/org/example/a%20b/54=%01`. The longest prefix, component by component, wins.
     Names(NamesArgs),
-    /// Generate traffic
+    /// Classify headers by a rule file: ClassBench's, or one over any fields
+    ///
+    /// The first rule of a file that matches a header is the best one. Prints what each structure costs to
+    /// build, takes of memory, and classifies in a second.
+    Classify(ClassifyArgs),
+    /// Generate traffic, rules and headers
     #[command(subcommand)]
     Gen(GenCommand),
     /// Measure loss, throughput and latency through a device under test
@@ -138,10 +144,19 @@ pub(crate) enum CtlCommand {
     /// Change or look up a route
     #[command(subcommand)]
     Route(RouteCommand),
-    /// Start counters at zero
+    /// Change or look up a route for names
+    #[command(subcommand)]
+    Name(NameCommand),
+    /// Start counters at zero, or forget learned stations
     Clear {
         /// What to clear
         what: ClearWhat,
+        /// Only stations of this port
+        #[arg(long, value_name = "PORT")]
+        port: Option<String>,
+        /// Only stations of this VLAN
+        #[arg(long, value_name = "VLAN", value_parser = clap::value_parser!(u16).range(1..=4094))]
+        vlan: Option<u16>,
     },
     /// Apply the changed configuration file without losing a packet
     Reload,
@@ -185,6 +200,12 @@ pub(crate) enum ShowWhat {
     Queues,
     Routes,
     Neighbours,
+    /// Stations of a switch
+    Macs,
+    /// Ways to neighbours of a named-data forwarder
+    Faces,
+    /// Routes for names of a named-data forwarder
+    Names,
     Stages,
     Drops,
     Runtime,
@@ -193,6 +214,8 @@ pub(crate) enum ShowWhat {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum ClearWhat {
     Counters,
+    /// Stations that a switch learned
+    Macs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -211,6 +234,28 @@ pub(crate) enum RouteCommand {
     Get {
         /// The address
         address: IpAddr,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NameCommand {
+    /// Add a route
+    Add {
+        /// What names begin with, such as `/org/example`
+        prefix: String,
+        /// Names of faces joined by `,`, best first
+        #[arg(value_delimiter = ',', required = true, value_name = "FACE[,FACE]")]
+        faces: Vec<String>,
+    },
+    /// Remove a route that was added here
+    Del {
+        /// Its prefix
+        prefix: String,
+    },
+    /// Which route an Interest for a name takes
+    Get {
+        /// The name
+        name: String,
     },
 }
 
@@ -271,9 +316,44 @@ pub(crate) struct NamesArgs {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ClassifyArgs {
+    /// The rules: ClassBench's format, or a first line `fields NAME:BITS:KIND …`; gzip read as is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: PathBuf,
+    /// The headers: sip dip sport dport proto, in decimal, and more columns; gzip read as is
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["explain", "check"])]
+    pub(crate) trace: Option<PathBuf>,
+    /// The structure; `all` runs every one and compares the answers
+    #[arg(long, value_parser = classify_algorithm(), default_value = crate::classify::ALL, value_name = "NAME")]
+    pub(crate) algorithm: String,
+    /// Written: the index of the best rule, from 0, or -1 a line, one for each header
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    pub(crate) matches: Option<PathBuf>,
+    /// Say which rules match this header, and which structure finds them how
+    ///
+    /// One value for each field: `SIP DIP SPORT DPORT PROTO`, such as `10.0.0.1 192.0.2.1 1024 80 tcp`.
+    #[arg(long, value_name = "TUPLE", conflicts_with_all = ["trace", "matches"])]
+    pub(crate) explain: Option<String>,
+    /// Warn of rules that never count, because a better one matches all that they do
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The names of the structures, and `all`.
+fn classify_algorithm() -> PossibleValuesParser {
+    let names = ::classify::algorithms::ALGORITHMS.iter();
+    let names = names.map(|algorithm| PossibleValue::new(algorithm.name).help(algorithm.about));
+    let all = PossibleValue::new(crate::classify::ALL).help("All of them, side by side");
+    PossibleValuesParser::new(names.chain([all]))
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Algorithm {
-    /// The quickest for each family and number of routes
+    /// The quickest for each family
     Auto,
     /// DIR-24-8 (IPv4)
     #[value(name = "dir24-8")]
@@ -292,6 +372,117 @@ pub(crate) enum Algorithm {
 pub(crate) enum GenCommand {
     /// Packets of any kind, to an interface, a file or straight into the engine
     Packets(Box<GenPacketsArgs>),
+    /// Rules: so many classes of them, or with the structure of a ClassBench parameter file
+    ///
+    /// Writes ClassBench's format; for 12 fields a file whose first line names them. The same options give the
+    /// same bytes.
+    Rules(GenRulesArgs),
+    /// Headers drawn from the rules of a file, for `shadeline classify`
+    ///
+    /// A header is a random corner of a rule, as in ClassBench's traces; the last column is that rule's index.
+    Trace(GenTraceArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GenRulesArgs {
+    /// Rules
+    #[arg(long, value_name = "N")]
+    pub(crate) rules: usize,
+    /// Written: the rules
+    #[arg(short = 'w', long, value_name = "FILE")]
+    pub(crate) write: PathBuf,
+    /// A parameter file of ClassBench
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fields", "classes", "full_classes", "overlap", "distribution"])]
+    pub(crate) parameters: Option<PathBuf>,
+    /// With a parameter file: bits that prefix lengths move at most
+    #[arg(long, value_name = "BITS", default_value_t = 0, requires = "parameters")]
+    pub(crate) smoothing: u8,
+    /// With a parameter file: above 0 shorter prefixes than in the file, below longer ones; -1 to 1
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0.0,
+        requires = "parameters",
+        allow_negative_numbers = true
+    )]
+    pub(crate) address_scope: f64,
+    /// With a parameter file: above 0 wider ports than in the file, below narrower ones; -1 to 1
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0.0,
+        requires = "parameters",
+        allow_negative_numbers = true
+    )]
+    pub(crate) port_scope: f64,
+    /// Fields: the IPv4 5-tuple, or the 12 of OpenFlow
+    #[arg(long, value_name = "5|12", default_value = "5", value_parser = fields)]
+    pub(crate) fields: u8,
+    /// Classes: masks that rules have
+    #[arg(long, value_name = "C", default_value_t = 16)]
+    pub(crate) classes: usize,
+    /// Classes that share all rules but one of each other class; by default all
+    #[arg(long, value_name = "F")]
+    pub(crate) full_classes: Option<usize>,
+    /// Classes that match a header of the first rules (`gen trace --first`)
+    #[arg(long, value_name = "C_m", default_value_t = 1)]
+    pub(crate) overlap: usize,
+    /// How rules are spread over classes
+    #[arg(long, value_enum, default_value_t = Spread::Full)]
+    pub(crate) distribution: Spread,
+    /// The seed of all that is random
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print the totals as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Spread {
+    /// Full classes, and classes of one rule
+    Full,
+    /// The n-th class has a part of 1/n
+    Zipf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GenTraceArgs {
+    /// The rules; gzip read as is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: PathBuf,
+    /// Headers
+    #[arg(long, value_name = "N")]
+    pub(crate) count: usize,
+    /// Written: the headers
+    #[arg(short = 'w', long, value_name = "FILE")]
+    pub(crate) write: PathBuf,
+    /// How often a header comes in a row
+    #[arg(long, value_enum, default_value_t = TraceSpread::Pareto)]
+    pub(crate) distribution: TraceSpread,
+    /// With `pareto`: its scale; ClassBench says 0.0001 for low, 1 for high locality
+    #[arg(long, value_name = "B", default_value_t = 1.0, value_parser = locality)]
+    pub(crate) locality: f64,
+    /// Headers anywhere inside their rules, not at corners
+    #[arg(long)]
+    pub(crate) inside: bool,
+    /// Only from the first rules
+    #[arg(long, value_name = "N")]
+    pub(crate) first: Option<usize>,
+    /// The seed of all that is random
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print the totals as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TraceSpread {
+    /// By a Pareto distribution
+    Pareto,
+    /// Once
+    Uniform,
 }
 
 #[derive(Debug, Args)]
@@ -359,6 +550,21 @@ fn prefix(text: &str) -> Result<IpNet, String> {
     } else {
         Err(format!("bits are set beyond the length, expected {}", net.trunc()))
     }
+}
+
+/// 5 or 12 fields.
+fn fields(text: &str) -> Result<u8, String> {
+    match text {
+        "5" => Ok(5),
+        "12" => Ok(12),
+        _ => Err("expected 5 (the IPv4 5-tuple) or 12 (OpenFlow)".into()),
+    }
+}
+
+/// The scale of a Pareto distribution.
+fn locality(text: &str) -> Result<f64, String> {
+    let scale = text.parse::<f64>().ok().filter(|scale| (0.0..=1e6).contains(scale));
+    scale.ok_or_else(|| "expected a number of 0 to 1000000".into())
 }
 
 /// A share of 0 to 100.

@@ -9,8 +9,9 @@ use std::time::Duration;
 use control::api::{CaptureAt, Client, ClientError, Frame, Request, Response, Show, table};
 use io::capture::{CaptureWriter, Seen};
 
-use crate::cli::{CtlArgs, CtlCommand, RouteCommand, ShowWhat};
+use crate::cli::{ClearWhat, CtlArgs, CtlCommand, NameCommand, RouteCommand, ShowWhat};
 use crate::failure::Failure;
+use crate::pipelines;
 
 /// How long a router may think about a request that is no stream.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,7 +34,17 @@ pub(crate) fn run(args: &CtlArgs) -> Result<(), Failure> {
         CtlCommand::Route(RouteCommand::Get { address }) => {
             call(client, &Request::RouteGet { address: *address }, args.json)
         }
-        CtlCommand::Clear { .. } => call(client, &Request::ClearCounters, args.json),
+        CtlCommand::Name(command) => call(client, &name(command), args.json),
+        CtlCommand::Clear { what: ClearWhat::Counters, port: None, vlan: None } => {
+            call(client, &Request::ClearCounters, args.json)
+        }
+        CtlCommand::Clear { what: ClearWhat::Counters, .. } => {
+            Err(Failure::usage("--port and --vlan choose stations: `ctl clear macs`"))
+        }
+        CtlCommand::Clear { what: ClearWhat::Macs, port, vlan } => {
+            let request = Request::ClearMacs { port: port.clone(), vlan: *vlan };
+            call(client, &request, args.json)
+        }
         CtlCommand::Reload => call(client, &Request::Reload, args.json),
         CtlCommand::Stop => call(client, &Request::Stop, args.json),
         CtlCommand::Trace { count, duration, filter } => {
@@ -53,12 +64,25 @@ pub(crate) fn run(args: &CtlArgs) -> Result<(), Failure> {
     }
 }
 
+fn name(command: &NameCommand) -> Request {
+    match command {
+        NameCommand::Add { prefix, faces } => {
+            Request::NameAdd { prefix: prefix.clone(), faces: faces.clone() }
+        }
+        NameCommand::Del { prefix } => Request::NameDel { prefix: prefix.clone() },
+        NameCommand::Get { name } => Request::NameGet { name: name.clone() },
+    }
+}
+
 fn show(what: ShowWhat) -> Show {
     match what {
         ShowWhat::Interfaces => Show::Interfaces,
         ShowWhat::Queues => Show::Queues,
         ShowWhat::Routes => Show::Routes,
         ShowWhat::Neighbours => Show::Neighbours,
+        ShowWhat::Macs => Show::Macs,
+        ShowWhat::Faces => Show::Faces,
+        ShowWhat::Names => Show::Names,
         ShowWhat::Stages => Show::Stages,
         ShowWhat::Drops => Show::Drops,
         ShowWhat::Runtime => Show::Runtime,
@@ -69,7 +93,7 @@ fn show(what: ShowWhat) -> Show {
 fn place(at: &str) -> CaptureAt {
     if at == "drops" {
         CaptureAt::Drops
-    } else if apps::router::KNOWN_STAGES.contains(&at) {
+    } else if pipelines::stages().any(|stage| stage == at) {
         CaptureAt::Stage(at.to_owned())
     } else {
         CaptureAt::Port(at.to_owned())
@@ -116,6 +140,9 @@ fn join(mut first: Response, second: Response) -> Response {
         (Response::Queues { rows }, Response::Queues { rows: more }) => rows.extend(more),
         (Response::Routes { rows }, Response::Routes { rows: more }) => rows.extend(more),
         (Response::Neighbours { rows }, Response::Neighbours { rows: more }) => rows.extend(more),
+        (Response::Macs { rows }, Response::Macs { rows: more }) => rows.extend(more),
+        (Response::Faces { rows }, Response::Faces { rows: more }) => rows.extend(more),
+        (Response::Names { rows }, Response::Names { rows: more }) => rows.extend(more),
         (Response::Stages { rows }, Response::Stages { rows: more }) => rows.extend(more),
         (Response::Drops { rows }, Response::Drops { rows: more }) => rows.extend(more),
         (_, second) => return second,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use apps::tables::Tables;
 use chunk::{Packet, Pool};
 use control::config::{Config, FileNextHops, NextHop};
 use io::capture::read_all;
@@ -17,9 +18,10 @@ use lookup::routes::parse_bytes;
 
 use crate::cli::DemoArgs;
 use crate::failure::Failure;
+use crate::plane::{self, Plane};
 use crate::report::Report;
-use crate::wiring::{self, DataPath, Interfaces, Plan, PortFacts, PortIo};
-use crate::{backend, check, plane};
+use crate::wiring::{self, DataPath, Events, Interfaces, Plan, PortFacts, PortIo};
+use crate::{backend, pipelines};
 
 const CONFIG: &str = include_str!("../data/demo.toml");
 const CAPTURE: &[u8] = include_bytes!("../data/demo.pcap");
@@ -32,7 +34,7 @@ const PORT_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 const LOAD_PACKETS: usize = 65_536;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let (config, _) = control::config::parse(CONFIG, &check::known_stages())
+    let (config, _) = control::config::parse(CONFIG, &pipelines::known())
         .map_err(|d| Failure::other(control::config::render(&d, "demo.toml", CONFIG, false)))?;
     let interfaces = Interfaces::of(&config);
     let (frames, error) = read_all(CAPTURE);
@@ -51,7 +53,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let name = Path::new("routes.txt.gz");
     let addresses = addresses(&routes);
     plane::load_routes(&mut rib, 0, 20, &spread, routes, &interfaces, name)?;
-    let reader = rib.start().map_err(Failure::other)?;
+    let (plane, reader) = Plane::start(&config, &interfaces, rib, false)?;
     let built = begin.elapsed();
 
     let (_, depot) = wiring::cells(&config)?;
@@ -59,7 +61,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let script = frames.into_iter().map(|record| (record.time_ns, record.data)).collect::<Vec<_>>();
     let rx: Box<dyn RxQueue> = Box::new(Script::new(script));
     let sinks = |_| Box::new(Sink::new()) as Box<dyn TxQueue>;
-    let device = || backend::open(&config, args.backend, rib.changes());
+    let device = || backend::open(&config, args.backend, plane.changes());
     let (capture, _) = forward(&config, &interfaces, &depot, &reader, device()?, rx, sinks)?;
     // … then as many small packets as a machine can, one of each thousand prefixes or so.
     let mut pool = Pool::new(depot.clone(), 512);
@@ -125,8 +127,8 @@ fn forward(
     config: &Config,
     interfaces: &Interfaces,
     depot: &Arc<chunk::Depot>,
-    reader: &lookup::versions::Reader<lookup::fib::Fib>,
-    device: Option<engine::DeviceSpec<lookup::fib::Fib>>,
+    reader: &lookup::versions::Reader<Tables>,
+    device: Option<engine::DeviceSpec<Tables>>,
     rx: Box<dyn RxQueue>,
     mut tx: impl FnMut(usize) -> Box<dyn TxQueue>,
 ) -> Result<(Report, Duration), Failure> {
@@ -142,7 +144,7 @@ fn forward(
     let plan = Plan {
         workers: 1,
         offline: true,
-        events: None,
+        events: Events::default(),
         on_drop: None,
         device,
         on_error: Arc::new(|_, error| tracing::warn!("{error}")),

@@ -22,10 +22,11 @@ use serde::Serialize;
 
 use crate::cli::GenPacketsArgs;
 use crate::failure::Failure;
+use crate::plane::Plane;
 use crate::report::Report;
 use crate::traffic::{Rate, Sent, TrafficArgs, send, source_mac, wire_bps};
-use crate::wiring::{self, Interfaces, Plan, PortIo};
-use crate::{backend, check, plane, ports};
+use crate::wiring::{self, Events, Interfaces, Plan, PortIo};
+use crate::{backend, check, ports};
 
 /// Time of the first packet of a capture: 2000-01-01, in nanoseconds since 1970.
 const START_NS: u64 = 946_684_800_000_000_000;
@@ -208,19 +209,19 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
         stamps: false,
     });
     let io = io.collect();
-    let tables = plane::offline_tables(&config, &interfaces)?;
+    let (plane, reader) = Plane::offline(&config, &interfaces)?;
     let (_, depot) = wiring::cells(&config)?;
     let wanted = backend::chosen(&config, args.backend);
     let plan = Plan {
         workers: 1,
         offline: true,
-        events: None,
+        events: Events::default(),
         on_drop: None,
-        device: backend::open(&config, wanted, tables.changes.clone())?,
+        device: backend::open(&config, wanted, plane.changes())?,
         on_error: Arc::new(|_, error| eprintln!("error: {error}")),
     };
     let begin = Instant::now();
-    let path = wiring::start(&config, &interfaces, depot, &tables.reader, io, plan)?;
+    let path = wiring::start(&config, &interfaces, depot, &reader, io, plan)?;
     let (view, counters) = (path.engine.view().clone(), path.counters.clone());
     let mut progress = Progress::new(&args.traffic, Some(count));
     while !path.engine.is_finished() {

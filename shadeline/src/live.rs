@@ -5,7 +5,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use apps::tables::{Newest, Tables};
 use control::api::{CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep};
+use control::config::App;
 use control::kernel::{Mirror, Options as MirrorOptions};
 use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace};
 use packet::filter::Filter;
@@ -14,13 +16,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::inject::injector;
+use crate::plane::{self, Plane};
 use crate::report::Report;
 use crate::stats::Statistics;
 use crate::steward::{self, Event, Start, Steward};
-use crate::wiring::{self, Interfaces, Plan, PortIo};
-use crate::{backend, check, log, plane, ports};
+use crate::wiring::{self, Events, Interfaces, Plan, PortIo};
+use crate::{backend, check, log, ports};
 
-/// Neighbour events that may wait for the steward; more are told again by later packets.
+/// Events of workers that may wait for the steward; more are told again by later packets.
 const EVENTS: usize = 4096;
 
 /// How long the transmit queues have to get rid of the last packets.
@@ -47,8 +50,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 
     let facts = live.facts.clone();
     let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
-    let mut rib = plane::rib(&config, &interfaces, fact, true)?;
-    let reader = rib.start().map_err(Failure::other)?;
+    let (plane, reader) =
+        Plane::start(&config, &interfaces, plane::rib(&config, &interfaces, fact, true)?, true)?;
     let (injector, injected) = injector(depot.clone()).map_err(Failure::other)?;
     io.push(PortIo {
         number: 0,
@@ -57,9 +60,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         stamps: true,
     });
 
-    let device = backend::open(&config, backend::chosen(&config, args.backend), rib.changes())?;
+    let device = backend::open(&config, backend::chosen(&config, args.backend), plane.changes())?;
     let (events, inbox) = mpsc::sync_channel(EVENTS);
     let (neighbour_events, neighbour_inbox) = mpsc::sync_channel(EVENTS);
+    let (station_events, station_inbox) = mpsc::sync_channel(EVENTS);
     let errors = events.clone();
     let path = wiring::start(
         &config,
@@ -70,7 +74,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         Plan {
             workers,
             offline: false,
-            events: Some(neighbour_events),
+            events: Events { neighbours: Some(neighbour_events), stations: Some(station_events) },
             on_drop: None,
             device,
             // A worker never waits: an error that finds the queue full is told again or lost.
@@ -98,7 +102,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         facts: live.facts.clone(),
         twins: live.twins.clone(),
         links: live.links.clone(),
-        rib,
+        plane,
         injector,
         statistics: statistics.clone(),
         on_stop: Box::new(move || {
@@ -106,8 +110,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         }),
         config: config.clone(),
     });
-    let carrier_events = events.clone();
-    spawn("neighbours", move || steward::forward_events(neighbour_inbox, carrier_events))?;
+    let carrier = events.clone();
+    spawn("neighbours", move || steward::forward(neighbour_inbox, Event::Neighbour, carrier))?;
+    let carrier = events.clone();
+    spawn("stations", move || steward::forward(station_inbox, Event::Station, carrier))?;
     let steward = spawn("steward", move || steward.run(&inbox))?;
 
     let mirror = start_mirror(&config, &live, &events)?;
@@ -163,7 +169,7 @@ fn spawn(
 fn wait(
     stopped: &mpsc::Receiver<()>,
     duration: Option<Duration>,
-    engine: &engine::Engine<apps::router::FibVersions>,
+    engine: &engine::Engine<Newest<Tables>>,
 ) -> Result<(), Failure> {
     let deadline = duration.map(|d| Instant::now() + d);
     loop {
@@ -186,7 +192,8 @@ fn start_mirror(
     live: &ports::LivePorts,
     events: &mpsc::SyncSender<Event>,
 ) -> Result<Option<Mirror>, Failure> {
-    let mirrors = config.router.kernel;
+    // A named-data forwarder has its neighbours from Linux.
+    let mirrors = config.router.kernel || config.pipeline.app == App::Ndn;
     if !mirrors && live.links.iter().all(Option::is_none) {
         return Ok(None);
     }

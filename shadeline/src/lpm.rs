@@ -79,14 +79,18 @@ pub(crate) fn run(args: &LpmArgs) -> Result<(), Failure> {
         Algorithm::Trie => trie(rib(&routes.v4)),
         Algorithm::Dir24_8 => dir24_8(rib(&routes.v4))?,
         // What kernels of lookups read.
-        Algorithm::Auto | Algorithm::Bspl if for_device => dir24_8(rib(&routes.v4))?,
+        Algorithm::Auto | Algorithm::Bspl | Algorithm::Mtrie6 if for_device => {
+            dir24_8(rib(&routes.v4))?
+        }
         // `auto`: the full table included, its answers come from nearer caches.
         _ => poptrie(rib(&routes.v4))?,
     };
     let table6 = match args.algorithm {
         Algorithm::Trie => trie(rib(&routes.v6)),
         Algorithm::Bspl => bspl(rib(&routes.v6))?,
-        Algorithm::Auto | Algorithm::Dir24_8 if for_device => bspl(rib(&routes.v6))?,
+        Algorithm::Auto | Algorithm::Dir24_8 | Algorithm::Poptrie if for_device => {
+            bspl(rib(&routes.v6))?
+        }
         _ => mtrie6(rib(&routes.v6))?,
     };
     let looked = on_device(args, (&table4, &keys4[..]), (&table6, &keys6[..]))?;

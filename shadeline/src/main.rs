@@ -3,20 +3,25 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod bridge;
 mod check;
+mod classify;
 mod cli;
 mod ctl;
 mod demo;
 mod devices;
 mod failure;
 mod gen_packets;
+mod gen_rules;
 mod inject;
 mod live;
 mod log;
 mod lpm;
 mod measure;
+mod named;
 mod names;
 mod offline;
+mod pipelines;
 mod plane;
 mod ports;
 mod programs;
@@ -57,7 +62,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Devices(args) => devices::run(&args),
         Command::Lpm(args) => lpm::run(&args),
         Command::Names(args) => names::run(&args),
+        Command::Classify(args) => classify::run(&args),
         Command::Gen(GenCommand::Packets(args)) => gen_packets::run(&args),
+        Command::Gen(GenCommand::Rules(args)) => gen_rules::rules(&args),
+        Command::Gen(GenCommand::Trace(args)) => gen_rules::trace(&args),
         Command::Measure(args) => measure::run(&args),
         Command::Bench(args) => {
             let probes = bench::Probes { allocations: || ALLOCATOR.stats().allocations as u64 };

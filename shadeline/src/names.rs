@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use control::api::table::thousands;
+use control::config::{ParsePrefixError, read_prefix};
 use lookup::names::{
     DEPTH_MAX, NameFib, NameFibBuilder, NameHasher, NameKey, NameLimits, NameList, NamePrefixes,
-    PREFIX_BYTES_MAX,
 };
 use lookup::{Blob, NO_ROUTE, NextHopId};
 use packet::ndn::NameBuf;
@@ -43,12 +43,17 @@ struct Figures {
 
 /// What a routes file says.
 #[derive(Default)]
-struct Routes {
-    names: NameList,
-    next_hops: Vec<NextHopId>,
-    lines: Vec<u64>,
-    tokens: Tokens,
-    problems: Problems,
+pub(crate) struct Routes {
+    /// Prefixes.
+    pub(crate) names: NameList,
+    /// By prefix: the number of its token, from 1.
+    pub(crate) next_hops: Vec<NextHopId>,
+    /// By prefix.
+    pub(crate) lines: Vec<u64>,
+    /// Next hops as they were written.
+    pub(crate) tokens: Tokens,
+    /// Lines that were left out.
+    pub(crate) problems: Problems,
 }
 
 pub(crate) fn run(args: &NamesArgs) -> Result<(), Failure> {
@@ -82,8 +87,8 @@ pub(crate) fn run(args: &NamesArgs) -> Result<(), Failure> {
 
 /// Next hops' names, numbered from 1.
 #[derive(Default)]
-struct Tokens {
-    texts: Vec<String>,
+pub(crate) struct Tokens {
+    pub(crate) texts: Vec<String>,
     numbers: HashMap<String, NextHopId>,
 }
 
@@ -105,14 +110,14 @@ impl Tokens {
 
 /// Lines of a routes file that were left out, or say something else than an earlier one.
 #[derive(Default)]
-struct Problems {
-    first: Vec<String>,
-    count: u64,
+pub(crate) struct Problems {
+    pub(crate) first: Vec<String>,
+    pub(crate) count: u64,
     repeated: u64,
 }
 
 impl Problems {
-    fn add(&mut self, line: u64, what: impl std::fmt::Display) {
+    pub(crate) fn add(&mut self, line: u64, what: impl std::fmt::Display) {
         self.count += 1;
         if self.first.len() < SHOWN {
             self.first.push(format!("line {line}: {what}"));
@@ -183,7 +188,8 @@ fn cut(word: &[u8]) -> String {
     String::from_utf8_lossy(&word[..word.len().min(200)]).chars().take(48).collect()
 }
 
-fn read_routes(path: &Path) -> Result<Routes, Failure> {
+/// Reads a file of `NAME NEXTHOP` lines. Bad lines are told and left out.
+pub(crate) fn read_routes(path: &Path) -> Result<Routes, Failure> {
     let mut routes = Routes::default();
     let mut name = NameBuf::new();
     each_line(path, |line, words| {
@@ -191,10 +197,15 @@ fn read_routes(path: &Path) -> Result<Routes, Failure> {
             return routes.problems.add(line, "the line is longer than 32768 bytes");
         };
         let text = words.next().unwrap_or_default();
-        if let Err(error) = name.read_uri(text) {
-            return routes
-                .problems
-                .add(line, format_args!("expected NAME NEXTHOP, found `{}`: {error}", cut(text)));
+        match read_prefix(text, &mut name) {
+            Ok(()) => {}
+            Err(ParsePrefixError::Uri(error)) => {
+                return routes.problems.add(
+                    line,
+                    format_args!("expected NAME NEXTHOP, found `{}`: {error}", cut(text)),
+                );
+            }
+            Err(error) => return routes.problems.add(line, error),
         }
         let Some(hop) = words.next() else {
             return routes.problems.add(
@@ -213,20 +224,7 @@ fn read_routes(path: &Path) -> Result<Routes, Failure> {
                 .problems
                 .add(line, format_args!("the next hop is no UTF-8 text: `{}`", cut(hop)));
         };
-        let prefix = name.name();
-        if prefix.len() > DEPTH_MAX {
-            return routes.problems.add(
-                line,
-                format_args!("a prefix of {} components, more than {DEPTH_MAX}", prefix.len()),
-            );
-        }
-        if prefix.value().len() > PREFIX_BYTES_MAX {
-            return routes.problems.add(
-                line,
-                format_args!("a prefix of {} bytes, more than 8800", prefix.value().len()),
-            );
-        }
-        routes.names.push(prefix.encodings());
+        routes.names.push(name.name().encodings());
         let number = routes.tokens.number(hop);
         routes.next_hops.push(number);
         routes.lines.push(line);

@@ -10,19 +10,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chunk::{Packet, Pool};
+use control::config::LogLevel;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::capture::{CaptureRx, CaptureTx, Format};
 use io::{Losses, QueueStats, RxQueue};
 
+use crate::bridge::offline::Learner;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
+use crate::plane::Plane;
 use crate::report::Report;
-use crate::wiring::{self, Interfaces, Plan, PortIo};
-use crate::{backend, check, plane, ports};
+use crate::wiring::{self, Events, Interfaces, Plan, PortIo};
+use crate::{backend, check, log, ports};
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let config = check::load(&args.config)?;
     let folder = args.write.as_deref().ok_or_else(|| Failure::usage("-r needs -w DIR"))?;
+    // What files say wrongly is told; how the run goes, the report tells.
+    log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
     let interfaces = Interfaces::of(&config);
     let inputs = inputs(&args.read, &interfaces)?;
     let (merged, progress) = Merged::open(inputs, |port, queue| {
@@ -30,12 +35,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     })?;
     // Not before the input is known to be there.
     std::fs::create_dir_all(folder).map_err(|error| Failure::file(folder, error))?;
-    let mut io = vec![PortIo {
-        number: 0,
-        twin: false,
-        queues: vec![(Some(Box::new(merged)), None)],
-        stamps: true,
-    }];
+    let mut io = Vec::new();
     let mut written = Vec::new();
     for number in 0..interfaces.physical() {
         let path = folder.join(file_name(interfaces.name(number as u16)));
@@ -55,22 +55,27 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();
     let error_sink = errors.clone();
 
-    let tables = plane::offline_tables(&config, &interfaces)?;
+    let (plane, reader) = Plane::offline(&config, &interfaces)?;
     let (_, depot) = wiring::cells(&config)?;
     let wanted = backend::chosen(&config, args.backend);
-    let device = backend::open(&config, wanted, tables.changes.clone())?;
+    let device = backend::open(&config, wanted, plane.changes())?;
+    let (rx, _plane): (Box<dyn RxQueue>, _) = match plane.bridge {
+        Some(_) => (Box::new(Learner::new(merged, plane)), None),
+        None => (Box::new(merged), Some(plane)),
+    };
+    io.push(PortIo { number: 0, twin: false, queues: vec![(Some(rx), None)], stamps: true });
     let begin = Instant::now();
     let path = wiring::start(
         &config,
         &interfaces,
         depot,
-        &tables.reader,
+        &reader,
         io,
         Plan {
             workers: 1,
             offline: true,
             device,
-            events: None,
+            events: Events::default(),
             on_drop: Some(Box::new(move |packet, reason, now_ns| {
                 let time = if packet.time_ns == 0 { now_ns } else { packet.time_ns };
                 let mut sink = drop_sink.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,37 +1,128 @@
-//! From the configuration to the routing information base: the part of control that captures, the
-//! demo and live operation share.
+//! From the configuration to the tables: the part of control that captures, the demo and live operation
+//! share.
+//!
+//! ```text
+//!  RibManager ┬─▶ Plane::publish ─one version─▶ Reader<Tables> of each worker
+//!  Bridge ────┤                  └─patches────▶ Changes, for a device
+//!  Named ─────┘
+//! ```
 
 use std::path::Path;
 
-use control::config::{Config, FileNextHops, NextHop, RouteFile};
+use apps::tables::{Tables, TablesPatch};
+use control::config::{App, Config, FileNextHops, NextHop, RouteFile, TableV4, TableV6};
 use control::rib::{Leg, RibChange, RibManager, Target, spread};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use lookup::fib::{Fib, FibPatch};
+use lookup::fib::{RouteTables, V4Table, V6Table};
 use lookup::routes::{RoutesFile, Token, read_file};
-use lookup::versions::{Changes, Reader};
+use lookup::versions::{Changes, Reader, Writer, versions};
 use lookup::{NextHopId, Prefix};
 
+use crate::bridge::Bridge;
 use crate::failure::Failure;
 use crate::lpm;
+use crate::named::Named;
 use crate::wiring::{self, Interfaces, PortFacts};
 
-/// Tables that nobody changes any more.
-pub(crate) struct Tables {
-    pub(crate) reader: Reader<Fib>,
-    /// Their changes, for a device.
-    pub(crate) changes: Option<Changes<FibPatch>>,
-    /// The writer's side, kept alive with them.
-    _rib: RibManager,
+/// What makes the tables, and the one place from which they are published.
+pub(crate) struct Plane {
+    pub(crate) rib: RibManager,
+    /// Of a switch.
+    pub(crate) bridge: Option<Bridge>,
+    /// Of a named-data forwarder.
+    pub(crate) named: Option<Named>,
+    pub(crate) writer: Writer<Tables>,
+    /// Taken, and not published yet.
+    pending: Vec<TablesPatch>,
 }
 
-/// The tables of a run over captures: no kernel, no twins, neighbours made up from their addresses.
-pub(crate) fn offline_tables(config: &Config, interfaces: &Interfaces) -> Result<Tables, Failure> {
-    let mut rib = rib(config, interfaces, |_| PortFacts::default(), false)?;
-    let reader = rib.start().map_err(Failure::other)?;
-    Ok(Tables { reader, changes: rib.changes(), _rib: rib })
+impl Plane {
+    /// The first version: of what the RIB holds for a router, of the configuration for a switch and for a
+    /// named-data forwarder. `live`: workers have a part in it, for they note when stations were seen, and so has
+    /// Linux, which knows neighbours.
+    ///
+    /// # Errors
+    /// The system gives no memory.
+    pub(crate) fn start(
+        config: &Config,
+        interfaces: &Interfaces,
+        mut rib: RibManager,
+        live: bool,
+    ) -> Result<(Self, Reader<Tables>), Failure> {
+        let (mut tables, mut bridge, mut named) = (Tables::default(), None, None);
+        match config.pipeline.app {
+            App::Router => tables.fib = rib.freeze().map_err(Failure::other)?,
+            App::Switch => {
+                let (part, first) = Bridge::new(config, interfaces, live)?;
+                (tables.switch, bridge) = (first, Some(part));
+            }
+            App::Ndn => {
+                let interface = |number| rib.fib().interface(number);
+                let (part, first) = Named::new(config, interfaces, interface, live)?;
+                (tables.ndn, named) = (first, Some(part));
+            }
+        }
+        let (writer, reader) = versions(tables);
+        let mut plane = Self { rib, bridge, named, writer, pending: Vec::new() };
+        plane.publish();
+        Ok((plane, reader))
+    }
+
+    /// The tables of a run over captures: no kernel, no twins, neighbours made up from their addresses.
+    pub(crate) fn offline(
+        config: &Config,
+        interfaces: &Interfaces,
+    ) -> Result<(Self, Reader<Tables>), Failure> {
+        let rib = rib(config, interfaces, |_| PortFacts::default(), false)?;
+        Self::start(config, interfaces, rib, false)
+    }
+
+    /// The changes from now on, for a device.
+    pub(crate) fn changes(&self) -> Changes<TablesPatch> {
+        self.writer.changes()
+    }
+
+    /// Makes everything visible that changed, as one version; its number. Waits, sleeping, until nobody reads
+    /// the version before the current one.
+    pub(crate) fn publish(&mut self) -> u64 {
+        self.take_patches();
+        let patches = std::mem::take(&mut self.pending);
+        if patches.is_empty() { self.writer.version() } else { self.writer.publish(patches) }
+    }
+
+    /// The same without waiting; `false` where somebody still reads, and nothing is lost.
+    pub(crate) fn try_publish(&mut self) -> bool {
+        self.take_patches();
+        if self.pending.is_empty() {
+            return true;
+        }
+        match self.writer.try_publish(std::mem::take(&mut self.pending)) {
+            Ok(_) => true,
+            Err(patches) => {
+                self.pending = patches;
+                false
+            }
+        }
+    }
+
+    fn take_patches(&mut self) {
+        self.pending.extend(self.rib.take_patches().into_iter().map(TablesPatch::Fib));
+        if let Some(bridge) = &mut self.bridge {
+            self.pending.extend(bridge.take_patches().into_iter().map(TablesPatch::Switch));
+        }
+        if let Some(named) = &mut self.named {
+            self.pending.extend(named.take_patches().into_iter().map(TablesPatch::Ndn));
+        }
+    }
+
+    /// Brings the idle copy of the tables up to date if nobody holds it, so that the next version is there
+    /// sooner. For idle moments.
+    pub(crate) fn tick(&mut self) {
+        self.writer.try_settle();
+    }
 }
 
-/// A RIB with all that the configuration says, not started yet.
+/// A RIB with all that the configuration says, not frozen yet.
 pub(crate) fn rib(
     config: &Config,
     interfaces: &Interfaces,
@@ -39,7 +130,7 @@ pub(crate) fn rib(
     live: bool,
 ) -> Result<RibManager, Failure> {
     let options = wiring::options(config, !live);
-    let mut rib = RibManager::new(options, lookup::dir24_8::Limits::default());
+    let mut rib = RibManager::new(options, tables(config));
     for number in 0..interfaces.names().len() as u16 {
         let mut record = wiring::interface(config, interfaces, number, &facts, live);
         record.any_mac |= !live;
@@ -61,6 +152,22 @@ pub(crate) fn rib(
         load_file(&mut rib, number as u16, file, interfaces)?;
     }
     Ok(rib)
+}
+
+/// What holds the routes.
+fn tables(config: &Config) -> RouteTables {
+    RouteTables {
+        v4: match config.router.table_v4 {
+            TableV4::Auto => V4Table::default(),
+            TableV4::Dir24_8 => V4Table::Dir24_8(lookup::dir24_8::Limits::default()),
+            TableV4::Poptrie => V4Table::Poptrie(lookup::poptrie::Limits::default()),
+        },
+        v6: match config.router.table_v6 {
+            TableV6::Auto => V6Table::default(),
+            TableV6::Bspl => V6Table::Bspl,
+            TableV6::Mtrie6 => V6Table::Mtrie6(lookup::mtrie6::Limits::default()),
+        },
+    }
 }
 
 /// `[[route]]` as the RIB takes it.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chunk::Depot;
-use control::config::{Backend, Config, Physical, PortKind, XdpMode, ZeroCopy};
+use control::config::{App, Backend, Config, Physical, PortKind, XdpMode, ZeroCopy};
 use control::kernel::close::Closed;
 use control::kernel::links::{self, Ipv6Off};
 use control::kernel::offloads::{OffloadsOff, set_offloads_off};
 use control::netlink::Client;
 use io::capture::{CaptureRx, CaptureTx, Format};
 use io::fault::Fault;
-use io::link::Link;
+use io::link::{Link, Promiscuous};
 use io::tap::Tap;
 use io::{RxQueue, TxQueue, af_packet, af_xdp};
 
@@ -45,6 +45,7 @@ pub(crate) struct LivePorts {
     _closed: Option<Closed>,
     _offloads: Vec<OffloadsOff>,
     _ipv6: Vec<Ipv6Off>,
+    _promiscuous: Vec<Promiscuous>,
 }
 
 /// Opens every port and twin of the configuration.
@@ -62,6 +63,7 @@ pub(crate) fn open(
         _closed: None,
         _offloads: Vec::new(),
         _ipv6: Vec::new(),
+        _promiscuous: Vec::new(),
     };
     let mut io = Vec::new();
     let mut to_close = Vec::new();
@@ -81,6 +83,12 @@ pub(crate) fn open(
             .map_err(|e| failed(&e))?;
         if on_wire && kind.starts_with("af_packet") {
             to_close.push(physical.interface.as_str());
+        }
+        if kind.starts_with("af_xdp")
+            && (physical.promiscuous || config.pipeline.app == App::Switch)
+        {
+            let all = Link::open(&physical.interface).and_then(|link| link.promiscuous());
+            live._promiscuous.push(all.map_err(|e| failed(&e))?);
         }
         live.links.push(on_wire.then(|| physical.interface.clone()));
         live.facts.push(facts);

@@ -5,7 +5,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use apps::router;
 use control::config::Config;
 use device::driver::Program;
 use device::embedded::{self, Recorded};
@@ -14,8 +13,9 @@ use device::{accelerator, measure, selftest};
 use engine::{DeviceKind, DeviceSpec, Policy};
 
 use crate::failure::Failure;
-use crate::wiring::{self, Interfaces, Plan};
-use crate::{check, plane};
+use crate::pipelines;
+use crate::plane::Plane;
+use crate::wiring::{self, Events, Interfaces, Plan};
 
 /// Ports to wire a pipeline to; no packet passes.
 const CONFIG: &str = include_str!("../data/demo.toml");
@@ -56,34 +56,20 @@ fn all() -> Result<Vec<Program>, Failure> {
         let (name, source) = (spec.name.to_owned(), kernels::source(&spec));
         recorded.add(Program { name, source, defines: Vec::new(), ptx: None });
     }
-    let (mut config, _) = control::config::parse(CONFIG, &check::known_stages())
+    let (mut config, _) = control::config::parse(CONFIG, &pipelines::known())
         .map_err(|d| Failure::other(control::config::render(&d, "demo.toml", CONFIG, false)))?;
-    for stages in pipelines() {
-        config.pipeline.stages = stages.into_iter().map(str::to_owned).collect();
+    for stages in pipelines::all() {
+        config.pipeline.app = pipelines::app_of(&stages).map_err(Failure::other)?;
+        config.pipeline.stages = stages;
         record(&config, &recorded)?;
     }
     Ok(recorded.programs())
 }
 
-/// Every list of known stages that makes a pipeline.
-fn pipelines() -> Vec<Vec<&'static str>> {
-    let known = router::KNOWN_STAGES;
-    let subset = |bits: u32| -> Vec<_> {
-        known
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| bits >> i & 1 == 1)
-            .map(|(_, name)| *name)
-            .collect()
-    };
-    let all = (0..1u32 << known.len()).map(subset);
-    all.filter(|stages| router::check(stages).is_ok()).collect()
-}
-
 /// Starts the engine as a capture without packets would, and lets it end.
 fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
     let interfaces = Interfaces::of(config);
-    let tables = plane::offline_tables(config, &interfaces)?;
+    let (_plane, reader) = Plane::offline(config, &interfaces)?;
     let (_, depot) = wiring::cells(config)?;
     let kind = DeviceKind::Driver {
         driver: Box::new(recorded.driver()),
@@ -95,11 +81,11 @@ fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
         workers: 1,
         offline: true,
         device: Some(device),
-        events: None,
+        events: Events::default(),
         on_drop: None,
         on_error: Arc::new(|_, _| {}),
     };
-    let path = wiring::start(config, &interfaces, depot, &tables.reader, Vec::new(), plan)?;
+    let path = wiring::start(config, &interfaces, depot, &reader, Vec::new(), plan)?;
     path.engine.join().map_err(Failure::other)
 }
 
@@ -120,10 +106,6 @@ mod tests {
 
     #[test]
     fn programs_of_every_pipeline_and_of_the_self_test_are_listed() {
-        assert_eq!(
-            pipelines(),
-            [vec!["decode", "route", "rewrite"], vec!["decode", "rpf", "route", "rewrite"]]
-        );
         let programs = all().unwrap();
         let kernel =
             |program: &&Program, name: &str| program.source.contains(&format!("\nKERNEL({name})"));

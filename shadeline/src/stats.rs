@@ -4,11 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use apps::ndn::{FACES_MAX, NdnCounters};
 use apps::router::RouterCounters;
+use apps::switch::SwitchCounters;
 use chunk::{CELL_BYTES, DROP_REASONS, Depot, DropReason};
 use control::api::{
-    DropRow, InterfaceRow, MasterRow, QueueRow, RouteSource, RouterTotals, Runtime, StageRow,
-    WorkerRow,
+    DropRow, FaceRow, InterfaceRow, MasterRow, NdnTotals, QueueRow, RouteSource, RouterTotals,
+    Runtime, StageRow, SwitchTotals, WorkerRow,
 };
 use control::metrics::Snapshot;
 use control::rib::RibStats;
@@ -28,7 +30,7 @@ pub(crate) struct Statistics {
     interfaces: Interfaces,
     kinds: Vec<String>,
     depot: Arc<Depot>,
-    reader: Mutex<Reader<lookup::fib::Fib>>,
+    reader: Mutex<Reader<apps::tables::Tables>>,
     started: Instant,
     mode: String,
     version: AtomicU64,
@@ -40,11 +42,22 @@ pub(crate) struct Statistics {
     lost_base: Mutex<Vec<u64>>,
     /// What the router had made then.
     router_base: Mutex<RouterTotals>,
+    /// What the switch had done then.
+    switch_base: Mutex<SwitchTotals>,
+    /// What the named-data forwarder had done then, and each of its faces.
+    ndn_base: Mutex<(NdnTotals, Vec<FaceTotals>)>,
 }
+
+/// Interests and Data that came in by a face, and those that went out.
+type FaceTotals = [u64; 4];
 
 #[derive(Default, Clone)]
 struct Tables {
     rib: RibStats,
+    /// Of a switch; those of its stages are added when somebody asks.
+    switch: Option<SwitchTotals>,
+    /// Of a named-data forwarder, likewise.
+    ndn: Option<NdnTotals>,
     neighbours: usize,
     records: Vec<Interface>,
 }
@@ -65,7 +78,7 @@ impl Statistics {
         interfaces: Interfaces,
         kinds: Vec<String>,
         depot: Arc<Depot>,
-        reader: Reader<lookup::fib::Fib>,
+        reader: Reader<apps::tables::Tables>,
         mode: String,
     ) -> Self {
         let n = interfaces.names().len();
@@ -80,6 +93,8 @@ impl Statistics {
             base: Mutex::new(vec![Default::default(); n]),
             lost_base: Mutex::new(vec![0; DROP_REASONS.len()]),
             router_base: Mutex::default(),
+            switch_base: Mutex::default(),
+            ndn_base: Mutex::default(),
             sampled: Mutex::new(sample),
             view,
             counters,
@@ -100,6 +115,109 @@ impl Statistics {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.rib = *rib;
         tables.neighbours = neighbours;
+    }
+
+    /// Notes what a switch knows.
+    pub(crate) fn stations(&self, totals: SwitchTotals) {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner).switch = Some(totals);
+    }
+
+    /// What a switch knows and did, since the start or since the counters were cleared.
+    fn switch(&self, noted: Option<SwitchTotals>) -> Option<SwitchTotals> {
+        let sum = |counter: fn(&SwitchCounters) -> &Counter| {
+            self.counters.switch.iter().map(|worker| counter(worker).get()).sum::<u64>()
+        };
+        let now = SwitchTotals {
+            table_full: sum(|c| &c.table_full),
+            events_lost: sum(|c| &c.events_lost),
+            flooded: sum(|c| &c.flooded),
+            copies: sum(|c| &c.copies),
+            copies_lost: sum(|c| &c.copies_lost),
+            ..noted?
+        };
+        let then = *self.switch_base.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(SwitchTotals {
+            learned: now.learned - then.learned,
+            moved: now.moved - then.moved,
+            aged: now.aged - then.aged,
+            flushed: now.flushed - then.flushed,
+            refused: now.refused - then.refused,
+            table_full: now.table_full - then.table_full,
+            events_lost: now.events_lost - then.events_lost,
+            flooded: now.flooded - then.flooded,
+            copies: now.copies - then.copies,
+            copies_lost: now.copies_lost - then.copies_lost,
+            ..now
+        })
+    }
+
+    /// Notes what a named-data forwarder knows.
+    pub(crate) fn named(&self, totals: NdnTotals) {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner).ndn = Some(totals);
+    }
+
+    /// What passed each face since the start; none where no forwarder is.
+    fn faces_since_start(&self) -> Vec<FaceTotals> {
+        let sum = |face: u16| {
+            let mut totals = FaceTotals::default();
+            for counters in self.counters.ndn.iter().filter_map(|worker| worker.face(face)) {
+                let c = counters;
+                let all = [&c.in_interests, &c.in_data, &c.out_interests, &c.out_data];
+                totals.iter_mut().zip(all).for_each(|(sum, counter)| *sum += counter.get());
+            }
+            totals
+        };
+        let count = if self.counters.ndn.is_empty() { 0 } else { FACES_MAX as u16 };
+        (0..count).map(sum).collect()
+    }
+
+    /// Fills counters into the rows of faces, each with its number.
+    pub(crate) fn faces(&self, rows: Vec<(u16, FaceRow)>) -> Vec<FaceRow> {
+        let now = self.faces_since_start();
+        let then = self.ndn_base.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = |(number, mut row): (u16, FaceRow)| {
+            let at = usize::from(number);
+            let now = now.get(at).copied().unwrap_or_default();
+            let then = then.1.get(at).copied().unwrap_or_default();
+            row.in_interests = now[0] - then[0];
+            row.in_data = now[1] - then[1];
+            row.out_interests = now[2] - then[2];
+            row.out_data = now[3] - then[3];
+            row
+        };
+        rows.into_iter().map(row).collect()
+    }
+
+    /// What a named-data forwarder knows and did since the start.
+    fn ndn_since_start(&self, noted: Option<NdnTotals>) -> Option<NdnTotals> {
+        let sum = |counter: fn(&NdnCounters) -> &Counter| {
+            self.counters.ndn.iter().map(|worker| counter(worker).get()).sum::<u64>()
+        };
+        let noted = noted?;
+        let faces = self.faces_since_start();
+        Some(NdnTotals {
+            pending: sum(|c| &c.pending),
+            expired: sum(|c| &c.expired),
+            nacks: sum(|c| &c.nacks),
+            copies_lost: sum(|c| &c.copies_lost),
+            interests: faces.iter().map(|face| face[2]).sum(),
+            data: faces.iter().map(|face| face[3]).sum(),
+            ..noted
+        })
+    }
+
+    /// The same, since the counters were cleared.
+    fn ndn(&self, noted: Option<NdnTotals>) -> Option<NdnTotals> {
+        let now = self.ndn_since_start(noted)?;
+        let then = self.ndn_base.lock().unwrap_or_else(PoisonError::into_inner).0;
+        Some(NdnTotals {
+            expired: now.expired - then.expired,
+            nacks: now.nacks - then.nacks,
+            copies_lost: now.copies_lost - then.copies_lost,
+            interests: now.interests - then.interests,
+            data: now.data - then.data,
+            ..now
+        })
     }
 
     /// Measures rates since the last call, if that was at least half a second ago.
@@ -160,6 +278,14 @@ impl Statistics {
         let lost = DROP_REASONS.iter().map(|&reason| self.counters.lost(reason)).collect();
         *self.lost_base.lock().unwrap_or_else(PoisonError::into_inner) = lost;
         *self.router_base.lock().unwrap_or_else(PoisonError::into_inner) = self.made();
+        let Tables { switch: noted, ndn, .. } =
+            self.tables.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ndn = self.ndn_since_start(ndn).unwrap_or_default();
+        *self.ndn_base.lock().unwrap_or_else(PoisonError::into_inner) =
+            (ndn, self.faces_since_start());
+        *self.switch_base.lock().unwrap_or_else(PoisonError::into_inner) = SwitchTotals::default();
+        let switch = self.switch(noted).unwrap_or_default();
+        *self.switch_base.lock().unwrap_or_else(PoisonError::into_inner) = switch;
         *self.base.lock().unwrap_or_else(PoisonError::into_inner) =
             self.counters.interfaces(&self.interfaces);
     }
@@ -298,6 +424,8 @@ impl Statistics {
             workers: workers.collect(),
             masters: masters.into_iter().collect(),
             router: self.router(),
+            switch: self.switch(tables.switch),
+            ndn: self.ndn(tables.ndn),
             table_version: self.version.load(Relaxed),
             routes_v4: tables.rib.installed_v4 as u64,
             routes_v6: tables.rib.installed_v6 as u64,

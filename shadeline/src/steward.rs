@@ -1,7 +1,7 @@
 //! The steward: the one thread that owns routes, neighbours and the configuration of a live router.
 //!
 //! ```text
-//!  kernel mirror ─┐                     ┌─▶ RibManager ─version─▶ workers
+//!  kernel mirror ─┐                     ┌─▶ Plane ─version─▶ workers
 //!  workers' events ┼─▶ one queue ─▶ steward ─▶ Resolver ─frames─▶ worker 0
 //!  control socket ─┤                     └─▶ answers
 //!  signals ────────┘
@@ -9,30 +9,37 @@
 //!
 //! Whatever is in the queue at a time is applied together and seen as one version.
 
+mod names;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use control::api::{ErrorKind, NeighbourRow, ROWS_PER_RESPONSE, Request, Response, RouteRow, Show};
-use control::config::{Config, NextHop};
+use control::config::{App, Config, NextHop};
 use control::kernel::{self, Event as KernelEvent};
 use control::neighbour::{Output, Permanent, Resolver, Settings};
-use control::rib::{Leg, RibChange, RibManager, RouteView, Source, Target};
+use control::rib::{Leg, RibChange, RouteView, Source, Target};
 use ipnet::IpNet;
+use lookup::bridge::StationEvent;
 use lookup::fib::{Interface, NeighbourEvent, Options};
 
+use crate::bridge::Bridge;
 use crate::inject::Injector;
+use crate::plane::{self, Plane};
 use crate::ports::Twin;
 use crate::stats::Statistics;
 use crate::wiring::{self, Interfaces, PortFacts};
-use crate::{check, log, plane};
+use crate::{log, pipelines};
 
 /// What the steward is told.
 pub(crate) enum Event {
     /// By the data path.
     Neighbour(NeighbourEvent),
+    /// By the data path of a switch.
+    Station(StationEvent),
     /// By the kernel.
     Kernel(Vec<KernelEvent>),
     /// By a client; the answer goes in pieces through the sender.
@@ -44,6 +51,12 @@ pub(crate) enum Event {
     /// End.
     Stop,
 }
+
+/// What who asks anything but a router for routes is told.
+const NO_ROUTER: &str = "this is no router: only one with mode = \"router\" has routes";
+
+/// What who asks a router for stations is told.
+const NO_SWITCH: &str = "this is no switch: only one with mode = \"switch\" has stations";
 
 /// How long a version may wait for more changes when they pour in.
 const GATHER: usize = 4096;
@@ -57,7 +70,7 @@ pub(crate) struct Steward {
     pub(crate) facts: Vec<PortFacts>,
     pub(crate) twins: Vec<Option<Twin>>,
     pub(crate) links: Vec<Option<String>>,
-    pub(crate) rib: RibManager,
+    pub(crate) plane: Plane,
     pub(crate) resolver: Resolver,
     pub(crate) injector: Injector,
     pub(crate) statistics: Arc<Statistics>,
@@ -68,6 +81,8 @@ pub(crate) struct Steward {
     link_up: Vec<bool>,
     output: Output,
     dirty: bool,
+    /// To ask Linux for the neighbours of faces; opened at the first.
+    client: Option<control::netlink::Client>,
     /// The last failure of a port that was told.
     told: Option<(u16, String)>,
 }
@@ -80,7 +95,7 @@ pub(crate) struct Start {
     pub(crate) facts: Vec<PortFacts>,
     pub(crate) twins: Vec<Option<Twin>>,
     pub(crate) links: Vec<Option<String>>,
-    pub(crate) rib: RibManager,
+    pub(crate) plane: Plane,
     pub(crate) injector: Injector,
     pub(crate) statistics: Arc<Statistics>,
     pub(crate) on_stop: Box<dyn Fn() + Send>,
@@ -119,12 +134,13 @@ impl Steward {
             facts: start.facts,
             twins: start.twins,
             links: start.links,
-            rib: start.rib,
+            plane: start.plane,
             injector: start.injector,
             statistics: start.statistics,
             on_stop: start.on_stop,
             output: Output::default(),
             dirty: false,
+            client: None,
             told: None,
         };
         for i in 0..steward.records.len() {
@@ -145,7 +161,8 @@ impl Steward {
                 .next_deadline_ns()
                 .map_or(Duration::from_millis(500), |t| Duration::from_nanos(t.saturating_sub(now)))
                 .min(Duration::from_millis(500));
-            match events.recv_timeout(wait) {
+            let busy = self.plane.bridge.as_ref().is_some_and(Bridge::is_busy);
+            match events.recv_timeout(if busy { Duration::ZERO } else { wait }) {
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(event) => {
                     self.take(event);
@@ -160,6 +177,11 @@ impl Steward {
                 Err(RecvTimeoutError::Timeout) => self.statistics.sample(),
             }
             self.resolver.tick(now_ns(), &mut self.output);
+            if let Some(bridge) = &mut self.plane.bridge {
+                bridge.age(now_s());
+                self.dirty = true;
+            }
+            self.ask_for_neighbours();
             self.settle();
         }
     }
@@ -167,6 +189,12 @@ impl Steward {
     fn take(&mut self, event: Event) {
         match event {
             Event::Neighbour(event) => self.resolver.event(event, now_ns(), &mut self.output),
+            Event::Station(event) => {
+                if let Some(bridge) = &mut self.plane.bridge {
+                    bridge.learn(event, now_s());
+                    self.dirty = true;
+                }
+            }
             Event::Kernel(events) => {
                 for event in events {
                     self.kernel(event);
@@ -202,6 +230,9 @@ impl Steward {
             self.injector.send(port, &frame);
         }
         for change in output.changes.drain(..) {
+            if let Some(named) = &mut self.plane.named {
+                named.fixed(change.interface, change.address, change.mac, &self.interfaces);
+            }
             self.change(RibChange::Neighbour {
                 interface: change.interface,
                 address: change.address,
@@ -210,17 +241,23 @@ impl Steward {
         }
         self.output = output;
         if std::mem::take(&mut self.dirty) {
-            let version = self.rib.commit();
-            let stats = self.rib.stats();
+            let version = self.plane.publish();
+            let stats = self.plane.rib.stats();
             self.statistics.tables(version, &stats, self.resolver.len());
+            if let Some(bridge) = &self.plane.bridge {
+                self.statistics.stations(bridge.totals());
+            }
+            if let Some(named) = &self.plane.named {
+                self.statistics.named(named.totals());
+            }
             self.statistics.records(&self.records);
         }
-        self.rib.tick();
+        self.plane.tick();
     }
 
     fn change(&mut self, change: RibChange) {
         self.dirty = true;
-        if let Err(error) = self.rib.apply(change) {
+        if let Err(error) = self.plane.rib.apply(change) {
             tracing::debug!("route left out: {error}");
         }
     }
@@ -228,14 +265,15 @@ impl Steward {
     fn kernel(&mut self, event: KernelEvent) {
         match event {
             KernelEvent::LinkChanged(link) => {
-                let up = link.up;
                 if let Some(i) = self.twin_of(link.ifindex) {
-                    if self.twin_up[i] != up {
-                        self.twin_up[i] = up;
+                    if self.twin_up[i] != link.up {
+                        self.twin_up[i] = link.up;
                         self.publish_interface(i);
                     }
                 } else if let Some(port) = self.port_named(&link.name) {
                     self.follow_mtu(port, link.mtu_bytes);
+                    // A cable that is pulled is as good as an interface that is switched off.
+                    let up = link.up && link.carrier;
                     if self.link_up[port] != up {
                         self.link_up[port] = up;
                         self.port_changed(port);
@@ -256,6 +294,9 @@ impl Steward {
             }
             KernelEvent::NeighbourChanged { ifindex, ip, mac, state } => {
                 let Some(i) = self.twin_of(ifindex) else { return };
+                if self.face_neighbour(i, ip, Some((mac, state))) {
+                    return;
+                }
                 if state == kernel::NeighbourState::Permanent {
                     self.set_permanent(i, ip, Some(mac), Permanent::Kernel);
                 } else {
@@ -264,7 +305,9 @@ impl Steward {
             }
             KernelEvent::NeighbourRemoved { ifindex, ip } => {
                 let Some(i) = self.twin_of(ifindex) else { return };
-                self.set_permanent(i, ip, None, Permanent::Kernel);
+                if !self.face_neighbour(i, ip, None) {
+                    self.set_permanent(i, ip, None, Permanent::Kernel);
+                }
             }
             KernelEvent::NextHopReplaced { id, next_hop } => {
                 let target = match next_hop {
@@ -333,7 +376,7 @@ impl Steward {
     fn refresh_links(&mut self) {
         for port in 0..self.links.len() {
             let Some(name) = &self.links[port] else { continue };
-            let up = io::link::Link::open(name).and_then(|l| l.is_up()).unwrap_or(false);
+            let up = io::link::Link::open(name).and_then(|l| l.is_running()).unwrap_or(false);
             if self.link_up[port] != up {
                 self.link_up[port] = up;
                 self.port_changed(port);
@@ -346,6 +389,10 @@ impl Steward {
         let state = if self.link_up[port] { "up" } else { "down" };
         tracing::info!("port {}: {state}", self.interfaces.name(port as u16));
         self.told = None;
+        if let Some(bridge) = &mut self.plane.bridge {
+            bridge.link(port as u16, self.link_up[port]);
+            self.dirty = true;
+        }
         for i in 0..self.records.len() {
             if usize::from(self.records[i].port) == port {
                 self.publish_interface(i);
@@ -398,6 +445,9 @@ impl Steward {
         self.records[i].up = self.twin_up[i] && self.link_up.get(port).copied().unwrap_or(true);
         let record = self.records[i].clone();
         self.resolver.set_interface(i as u16, Some(&record), &mut self.output);
+        if let Some(named) = &mut self.plane.named {
+            named.interface(i as u16, &record, &self.interfaces);
+        }
         self.change(RibChange::Interface { index: i as u16, interface: Some(record) });
     }
 
@@ -434,7 +484,7 @@ impl Steward {
     }
 
     fn apply_file(&mut self) -> Result<String, String> {
-        let new = match control::config::load(&self.path, &check::known_stages()) {
+        let new = match control::config::load(&self.path, &pipelines::known()) {
             Ok((config, _)) => config,
             Err(error) => return Err(error.to_string()),
         };
@@ -458,14 +508,21 @@ impl Steward {
         }
         let old = std::mem::replace(&mut self.config, new);
         self.apply_addresses(&old)?;
+        if let Some(bridge) = &mut self.plane.bridge {
+            bridge.apply(&self.config, &self.interfaces)?;
+        }
+        if let Some(named) = &mut self.plane.named {
+            named.apply(&self.config, &self.interfaces)?;
+        }
         let routes = plane::static_routes(&self.config, &self.interfaces);
-        self.rib.sync_static(routes).map_err(|e| e.to_string())?;
+        self.plane.rib.sync_static(routes).map_err(|e| e.to_string())?;
         for (number, file) in self.config.route_files.clone().iter().enumerate() {
-            plane::load_file(&mut self.rib, number as u16, file, &self.interfaces)
+            plane::load_file(&mut self.plane.rib, number as u16, file, &self.interfaces)
                 .map_err(|failure| failure.message())?;
         }
         for number in self.config.route_files.len()..old.route_files.len() {
-            let gone = self.rib.sync_file(number as u16, 0, Vec::new(), Vec::new(), |_, _| None);
+            let gone =
+                self.plane.rib.sync_file(number as u16, 0, Vec::new(), Vec::new(), |_, _| None);
             gone.map_err(|e| e.to_string())?;
         }
         self.set_neighbours(&old.neighbours);
@@ -524,11 +581,22 @@ impl Steward {
     fn answer(&mut self, request: Request, answer: &Sender<Response>) {
         // A client that is gone needs no answer.
         let send = |response| drop(answer.send(response));
+        let of_router = matches!(
+            request,
+            Request::RouteAdd { .. }
+                | Request::RouteReplace { .. }
+                | Request::RouteDel { .. }
+                | Request::RouteGet { .. }
+                | Request::Show { what: Show::Routes }
+        );
+        if of_router && self.config.pipeline.app != App::Router {
+            return send(Response::error(ErrorKind::Unsupported, NO_ROUTER));
+        }
         let done = |message: &str| Response::Done { message: message.to_owned() };
         match request {
             Request::Show { what } => self.show(what, answer),
             Request::RouteAdd { prefix, next_hop } => {
-                if self.rib.contains(prefix, Source::Api) {
+                if self.plane.rib.contains(prefix, Source::Api) {
                     let message = format!("{prefix} was added already: use `ctl route replace`");
                     return send(Response::error(ErrorKind::Exists, message));
                 }
@@ -537,7 +605,7 @@ impl Steward {
             Request::RouteReplace { prefix, next_hop } => send(self.route(prefix, &next_hop)),
             Request::RouteDel { prefix } => {
                 let change = RibChange::RemoveRoute { prefix, source: Source::Api, metric: None };
-                send(match self.rib.apply(change) {
+                send(match self.plane.rib.apply(change) {
                     Ok(()) => {
                         self.dirty = true;
                         self.settle();
@@ -550,11 +618,20 @@ impl Steward {
                 });
             }
             Request::RouteGet { address } => {
-                send(match self.rib.route_get(address).map(|view| self.route_row(&view)) {
+                send(match self.plane.rib.route_get(address).map(|view| self.route_row(&view)) {
                     Some(row) => Response::Routes { rows: vec![row] },
                     None => Response::error(ErrorKind::NotFound, format!("no route to {address}")),
                 });
             }
+            Request::ClearMacs { port, vlan } => {
+                let response = self.clear_macs(port.as_deref(), vlan);
+                self.dirty = true;
+                self.settle();
+                send(response);
+            }
+            Request::NameAdd { prefix, faces } => send(self.name_add(&prefix, &faces)),
+            Request::NameDel { prefix } => send(self.name_del(&prefix)),
+            Request::NameGet { name } => send(self.name_get(&name)),
             Request::ClearCounters => {
                 self.statistics.clear();
                 send(done("counters start at zero"));
@@ -599,12 +676,13 @@ impl Steward {
         }
         let target = plane::target(next_hop, &self.interfaces);
         let change = RibChange::Route { prefix, source: Source::Api, metric: 0, target };
-        if let Err(error) = self.rib.apply(change) {
+        if let Err(error) = self.plane.rib.apply(change) {
             return Response::error(ErrorKind::Full, error);
         }
         self.dirty = true;
         self.settle();
         let resolves = self
+            .plane
             .rib
             .routes(None)
             .find(|view| view.prefix == prefix && view.source == Source::Api)
@@ -617,12 +695,32 @@ impl Steward {
         Response::Done { message }
     }
 
+    fn clear_macs(&mut self, port: Option<&str>, vlan: Option<u16>) -> Response {
+        let Some(bridge) = &mut self.plane.bridge else {
+            return Response::error(ErrorKind::Unsupported, NO_SWITCH);
+        };
+        let number = match port.map(|name| (name, self.interfaces.number(name))) {
+            Some((name, None)) => {
+                let ports = self.interfaces.names().join(", ");
+                let message = format!("there is no port `{name}`: expected one of {ports}");
+                return Response::error(ErrorKind::NotFound, message);
+            }
+            Some((_, number)) => number,
+            None => None,
+        };
+        let message = match bridge.clear(number, vlan) {
+            1 => "1 station forgotten".to_owned(),
+            n => format!("{n} stations forgotten"),
+        };
+        Response::Done { message }
+    }
+
     fn show(&mut self, what: Show, answer: &Sender<Response>) {
         let send = |response| answer.send(response).is_ok();
         match what {
             Show::Routes => {
                 let mut rows = Vec::new();
-                for view in self.rib.routes(None) {
+                for view in self.plane.rib.routes(None) {
                     rows.push(self.route_row(&view));
                     if rows.len() == ROWS_PER_RESPONSE {
                         let rows = std::mem::take(&mut rows);
@@ -633,6 +731,10 @@ impl Steward {
                 }
                 send(Response::Routes { rows });
             }
+            Show::Faces => {
+                send(self.show_faces());
+            }
+            Show::Names => self.show_names(answer),
             Show::Neighbours => {
                 let now = now_ns();
                 let row = |view: control::neighbour::NeighbourView| NeighbourRow {
@@ -642,7 +744,10 @@ impl Steward {
                     state: view.state.name().to_owned(),
                     age_s: view.confirmed_ns.map(|t| now.saturating_sub(t) as f64 / 1e9),
                 };
-                let rows: Vec<_> = self.resolver.neighbours().map(row).collect();
+                let rows: Vec<_> = match &self.plane.named {
+                    None => self.resolver.neighbours().map(row).collect(),
+                    Some(named) => named.neighbour_rows(&self.interfaces),
+                };
                 for rows in rows.chunks(ROWS_PER_RESPONSE) {
                     if !send(Response::Neighbours { rows: rows.to_vec() }) {
                         return;
@@ -650,6 +755,21 @@ impl Steward {
                 }
                 if rows.is_empty() {
                     send(Response::Neighbours { rows: Vec::new() });
+                }
+            }
+            Show::Macs => {
+                let Some(bridge) = &self.plane.bridge else {
+                    send(Response::error(ErrorKind::Unsupported, NO_SWITCH));
+                    return;
+                };
+                let rows = bridge.rows(&self.interfaces, now_s());
+                for rows in rows.chunks(ROWS_PER_RESPONSE) {
+                    if !send(Response::Macs { rows: rows.to_vec() }) {
+                        return;
+                    }
+                }
+                if rows.is_empty() {
+                    send(Response::Macs { rows: Vec::new() });
                 }
             }
             Show::Interfaces => {
@@ -666,7 +786,7 @@ impl Steward {
                 send(Response::Drops { rows: self.statistics.drops() });
             }
             Show::Runtime => {
-                send(Response::Runtime(self.statistics.runtime()));
+                send(Response::Runtime(Box::new(self.statistics.runtime())));
             }
         }
     }
@@ -738,17 +858,19 @@ fn set<T: PartialEq>(list: &mut Vec<T>, entry: T, present: bool) {
     }
 }
 
+fn now_s() -> u32 {
+    (now_ns() / 1_000_000_000) as u32
+}
+
 pub(crate) fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 
 /// Carries the workers' events into the steward's queue.
-pub(crate) fn forward_events(from: Receiver<NeighbourEvent>, to: SyncSender<Event>) {
-    let started = Instant::now();
+pub(crate) fn forward<E>(from: Receiver<E>, wrap: fn(E) -> Event, to: SyncSender<Event>) {
     while let Ok(event) = from.recv() {
-        if to.send(Event::Neighbour(event)).is_err() {
-            tracing::debug!("events end after {:?}", started.elapsed());
-            return;
+        if to.send(wrap(event)).is_err() {
+            return; // the router ends
         }
     }
 }

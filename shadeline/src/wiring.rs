@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Config ─▶ Interfaces (numbers for names)
-//!         ─▶ RibManager ─versions─▶ Reader<Fib> per worker
+//!         ─▶ RibManager ─versions─▶ Reader<Tables> per worker
 //!         ─▶ PortIo per port (live, captures, memory) ─▶ WorkerSpec per worker ─▶ Engine
 //! ```
 //!
@@ -13,15 +13,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use apps::router::{FibVersions, PipelineOptions, RouterColumns, RouterCounters};
+use apps::ndn::pit::PitLimits;
+use apps::ndn::{NdnColumns, NdnCounters, NdnOptions};
+use apps::router::{PipelineOptions, RouterColumns, RouterCounters};
+use apps::switch::{SwitchColumns, SwitchCounters, SwitchPipeline};
+use apps::tables::{Newest, Tables};
 use chunk::{Columns, Depot, DropReason, HugePages, Layout, Region};
-use control::config::{self, Config, PortKind, Rpf, VlanTag};
+use control::config::{self, App, Config, PortKind, Rpf, VlanTag};
 use engine::{
     DeviceEvent, DeviceSpec, DropSink, Engine, EngineSpec, ErrorSink, MARK_FROM_HOST,
-    QueueCounters, RxSlot, TxSlot, WorkerSpec,
+    QueueCounters, RxSlot, SpreadHash, Stage, TxSlot, WorkerSpec,
 };
 use io::{Losses, QueueStats, RxQueue, TxQueue};
-use lookup::fib::{Fib, Interface, NeighbourEvent, Options, ReversePath};
+use lookup::bridge::StationEvent;
+use lookup::fib::{Interface, NeighbourEvent, Options, ReversePath};
+use lookup::names::NameHasher;
 use lookup::versions::Reader;
 use packet::MacAddr;
 
@@ -206,8 +212,12 @@ pub(crate) struct PortCounters {
 #[derive(Clone)]
 pub(crate) struct Counters {
     pub(crate) ports: Vec<PortCounters>,
-    /// By worker.
+    /// By worker; none where no router is.
     pub(crate) router: Vec<Arc<RouterCounters>>,
+    /// By worker; none where no switch is.
+    pub(crate) switch: Vec<Arc<SwitchCounters>>,
+    /// By worker; none where no named-data forwarder is.
+    pub(crate) ndn: Vec<Arc<NdnCounters>>,
 }
 
 impl Counters {
@@ -257,19 +267,26 @@ pub(crate) struct Plan {
     pub(crate) workers: usize,
     /// Time is the packets', queues are files, the end of input is the end.
     pub(crate) offline: bool,
-    /// Where neighbour events go.
-    pub(crate) events: Option<SyncSender<NeighbourEvent>>,
+    /// Where workers tell what they saw.
+    pub(crate) events: Events,
     /// Told of each dropped packet (one worker only).
     pub(crate) on_drop: Option<DropSink>,
     /// Told of a queue's failure.
     pub(crate) on_error: ErrorSink,
     /// Where to shade beside the CPU.
-    pub(crate) device: Option<DeviceSpec<Fib>>,
+    pub(crate) device: Option<DeviceSpec<Tables>>,
+}
+
+/// Where workers tell what they saw; `None` where nobody listens.
+#[derive(Default)]
+pub(crate) struct Events {
+    pub(crate) neighbours: Option<SyncSender<NeighbourEvent>>,
+    pub(crate) stations: Option<SyncSender<StationEvent>>,
 }
 
 /// A running data path and what may be seen of it.
 pub(crate) struct DataPath {
-    pub(crate) engine: Engine<FibVersions>,
+    pub(crate) engine: Engine<Newest<Tables>>,
     pub(crate) counters: Counters,
 }
 
@@ -289,36 +306,59 @@ pub(crate) fn start(
     config: &Config,
     interfaces: &Interfaces,
     depot: Arc<Depot>,
-    reader: &Reader<Fib>,
+    reader: &Reader<Tables>,
     ports: Vec<PortIo>,
     plan: Plan,
 ) -> Result<DataPath, Failure> {
     let n = plan.workers.max(1);
     let count = interfaces.names().len();
-    let router: Vec<_> = (0..n).map(|_| Arc::new(RouterCounters::new(count))).collect();
     let cpus =
         if plan.offline { Vec::new() } else { pinned(&config.system.cpus, n, usable_cpus()) };
     let mut on_drop = plan.on_drop;
     let mut workers = Vec::with_capacity(n);
-    for (i, counters) in router.iter().enumerate() {
-        let options = PipelineOptions { events: plan.events.clone(), counters: counters.clone() };
+    let app = config.pipeline.app;
+    let (mut router, mut switch, mut ndn) = (Vec::new(), Vec::new(), Vec::new());
+    for i in 0..n {
+        let stages: Vec<Box<dyn Stage<Tables>>> = match app {
+            App::Router => {
+                let counters = Arc::new(RouterCounters::new(count));
+                router.push(counters.clone());
+                let options = PipelineOptions { events: plan.events.neighbours.clone(), counters };
+                apps::router::pipeline(&config.pipeline.stages, &options).map_err(Failure::other)?
+            }
+            App::Switch => {
+                let counters = Arc::new(SwitchCounters::default());
+                switch.push(counters.clone());
+                let events = plan.events.stations.clone();
+                apps::switch::pipeline(&SwitchPipeline { events, counters })
+            }
+            App::Ndn => {
+                let counters = Arc::new(NdnCounters::new());
+                ndn.push(counters.clone());
+                apps::ndn::pipeline(&ndn_options(config, plan.offline, counters))
+            }
+        };
         workers.push(WorkerSpec {
             cpu: cpus.get(i).copied(),
-            versions: FibVersions(reader.clone()),
-            stages: apps::router::pipeline(&config.pipeline.stages, &options)
-                .map_err(Failure::other)?,
+            versions: Newest(reader.clone()),
+            stages,
             rx: Vec::new(),
             tx: (0..interfaces.physical()).map(|_| TxSlot::Absent).collect(),
             host: (0..count).map(|_| TxSlot::Absent).collect(),
             on_drop: on_drop.take(),
         });
     }
-    let ports = ports.into_iter().map(|port| place(port, &mut workers)).collect();
+    let ports = ports.into_iter().map(|port| place(port, app, &mut workers)).collect();
+    let columns = match app {
+        App::Router => RouterColumns::COLUMNS,
+        App::Switch => SwitchColumns::COLUMNS,
+        App::Ndn => NdnColumns::COLUMNS,
+    };
     let device = plan.device;
     let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
     let engine = Engine::start(EngineSpec {
         workers,
-        layout: Layout::new(RouterColumns::COLUMNS, 1),
+        layout: Layout::new(columns, 1),
         depot,
         chunk_packets: config.engine.chunk,
         chunks: if device.is_some() { 64 } else { 8 },
@@ -338,7 +378,19 @@ pub(crate) fn start(
         }),
     })
     .map_err(Failure::other)?;
-    Ok(DataPath { engine, counters: Counters { ports, router } })
+    Ok(DataPath { engine, counters: Counters { ports, router, switch, ndn } })
+}
+
+/// What a worker's stages of a named-data forwarder are given.
+fn ndn_options(config: &Config, packet_time: bool, counters: Arc<NdnCounters>) -> NdnOptions {
+    let lifetime_max_ms = config.ndn.lifetime_max.as_millis() as u64;
+    NdnOptions {
+        hasher: NameHasher::random(),
+        pit: PitLimits { lifetime_max_ms, ..PitLimits::of(config.ndn.pit_entries) },
+        nack: config.ndn.nack,
+        packet_time,
+        counters,
+    }
 }
 
 /// The CPUs of `workers` workers: those of the configuration, else the usable ones in order. More
@@ -360,11 +412,16 @@ fn usable_cpus() -> Vec<usize> {
 }
 
 /// Gives each queue of a port to a worker. A worker without a queue of its own sends by the ring to
-/// one that has; a port with fewer queues than workers is spread.
-fn place(port: PortIo, workers: &mut [WorkerSpec<FibVersions>]) -> PortCounters {
+/// one that has; a port with fewer queues than workers is spread. Where packets meet by name, every port is: no
+/// network card knows names.
+fn place(port: PortIo, app: App, workers: &mut [WorkerSpec<Newest<Tables>>]) -> PortCounters {
     let number = usize::from(port.number);
-    let spread = (!port.twin && port.queues.len() < workers.len() && workers.len() > 1)
-        .then_some(packet::flow::flow_hash_of_frame as engine::SpreadHash);
+    let (hash, always): (SpreadHash, _) = match app {
+        App::Router | App::Switch => (packet::flow::flow_hash_of_frame, false),
+        App::Ndn => (apps::ndn::spread_hash, true),
+    };
+    let is_short = always || port.queues.len() < workers.len();
+    let spread = (!port.twin && is_short && workers.len() > 1).then_some(hash);
     // Ports with one queue each are dealt out in turn, so that no worker owns them all.
     let first = if port.twin || port.queues.len() > 1 { 0 } else { number };
     let (mut counters, mut losses) = (Vec::new(), Vec::new());
@@ -384,7 +441,7 @@ fn place(port: PortIo, workers: &mut [WorkerSpec<FibVersions>]) -> PortCounters 
         }
         if let Some(queue) = tx {
             let own = TxSlot::Own(queue, Arc::clone(&tx_counters));
-            let slots = |w: &mut WorkerSpec<FibVersions>, slot| {
+            let slots = |w: &mut WorkerSpec<Newest<Tables>>, slot| {
                 let side = if port.twin { &mut w.host } else { &mut w.tx };
                 if let Some(place) = side.get_mut(number) {
                     *place = slot;

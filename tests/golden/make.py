@@ -210,13 +210,329 @@ def corrupt_capture():
     yield from bad_ipv4()
 
 
+def station(number):
+    return f"02:00:00:00:00:{number:02x}"
+
+
+def frame(by, to, tag=None, prio=0):
+    """A frame from one station to another, numbers or addresses."""
+    named = [station(who) if isinstance(who, int) else who for who in (by, to)]
+    link = Ether(src=named[0], dst=named[1], type=0x88B5 if tag is None else 0x8100)
+    tags = b"" if tag is None else struct.pack("!HH", prio << 13 | tag, 0x88B5)
+    return bytes(link) + tags + bytes(46)
+
+
+def switch():
+    """(port, frame); what the configuration says of ports stands in switch/config.toml."""
+    yield "a", frame(1, 2)  # 2 is not known: to all of VLAN 1
+    yield "b", frame(2, 1)  # 1 was learned
+    yield "a", frame(1, 2)  # and so was 2
+    yield "t", frame(3, 1, tag=1)  # the native VLAN does not come with a tag
+    yield "t", frame(3, 1)
+    yield "a", frame(1, 3)
+    yield "a", frame(4, 1)  # behind the same port
+    yield "c", frame(1, 5)  # the same address in another VLAN is another station
+    yield "t", frame(5, 1, tag=2, prio=6)
+    yield "c", frame(1, 5)
+    yield "t", frame(6, BROADCAST, tag=30)  # nobody else carries it
+    yield "t", frame(6, BROADCAST, tag=31)  # and this one not even the trunk
+    yield "a", frame(1, BROADCAST)
+    yield "t", frame(7, "01:00:5e:00:00:fb", tag=2)
+    yield "t", frame(7, 1, tag=0, prio=5)  # a priority and no VLAN: the native one
+    yield "a", frame(1, 7, tag=0, prio=3)
+    yield "a", frame(1, 7, tag=1)  # an access port takes no tags
+    yield "b", frame(1, 2)  # 1 moves, and is behind the same port as 2
+    yield "t", frame(3, 1)
+    yield "a", frame(9, 0x99)  # a static station
+    yield "a", frame(0x99, 9)  # that does not move
+    yield "c", frame(0x99, 2)  # and is not the one of VLAN 2
+    yield "d", frame(0x44, 1)  # a port that does not learn
+    yield "a", frame(9, 0x44)
+    yield "a", frame("03:00:00:00:00:01", 1)
+    yield "a", frame("00:00:00:00:00:00", 1)
+    for last in (0x00, 0x01, 0x0E, 0x0F, 0x10):
+        yield "a", frame(9, f"01:80:c2:00:00:{last:02x}")
+    yield "a", frame(9, 1)[:13]
+    yield "t", frame(9, 1, tag=2)[:16]
+    yield "t", bytes(Ether(src=station(0x20), dst=station(1)) / Dot1AD(vlan=2) / Raw(bytes(46)))  # no tag of ours
+    yield "t", bytes(Ether(src=station(0x21), dst=station(5)) / Dot1Q(vlan=2) / Dot1Q(vlan=9) / Raw(bytes(46)))
+    for number in range(300):  # more than a chunk: each answer finds the station that asked
+        yield "a", frame(f"02:00:00:01:{number >> 8:02x}:{number & 255:02x}", 2)
+        yield "b", frame(2, f"02:00:00:01:{number >> 8:02x}:{number & 255:02x}")
+
+
+def switch_time():
+    """(port, seconds, frame): what is forgotten, and what is flooded too often."""
+    for number in range(12):  # 10 a second, 4 at once
+        yield "a", number * 0.04, frame(1, BROADCAST)
+    yield "a", 1, frame(1, 2)
+    yield "b", 1, frame(2, 1)
+    yield "b", 9, frame(2, 1)  # young again
+    yield "a", 11.5, frame(1, 2)  # 10 s and a half: still there
+    yield "b", 20, frame(3, 1)
+    yield "b", 22, frame(3, 1)  # 1 was seen 10 s ago and some
+    yield "b", 33, frame(3, 1)  # and is forgotten
+    yield "a", 33.1, frame(1, 2)  # as is 2
+    yield "b", 33.2, frame(0x55, 1)
+    yield "a", 500, frame(1, 0x99)  # a static station is not
+    yield "a", 501, frame(1, 2)  # no unknown ones are flooded from here at most twice a second
+    yield "a", 501.1, frame(1, 2)
+    yield "a", 501.2, frame(1, 2)
+    yield "b", 501.3, frame(3, 4)  # another port is not limited
+    for number in range(5):  # the table has room for 16
+        for low in range(8):
+            yield "c", 510 + number, frame(f"02:00:00:02:{number:02x}:{low:02x}", BROADCAST)
+    yield "b", 515, frame(3, "02:00:00:02:00:01")
+    yield "b", 515, frame(3, "02:00:00:02:04:07")  # found no room
+    yield "b", 600, frame(3, "02:00:00:02:00:01")
+    yield "a", 601, frame("02:00:00:02:04:07", 3)  # there is room again
+
+
+# --- named data ---------------------------------------------------------------------------------------------
+
+GROUP = "01:00:5e:00:17:aa"
+
+
+def timed(case):
+    """The (port, frame)s of a case a millisecond apart, as (port, seconds, bytes); a number is a pause in seconds."""
+
+    def events():
+        micros = 0
+        for event in case():
+            if isinstance(event, float):
+                micros += int(event * 1_000_000)
+                continue
+            port, packet = event
+            yield port, micros / 1_000_000, bytes(packet)
+            micros += 1000
+
+    events.__name__ = case.__name__
+    return events
+
+
+def number(n):
+    """A type or a length of an element."""
+    return bytes([n]) if n < 253 else b"\xfd" + struct.pack("!H", n) if n < 65536 else b"\xfe" + struct.pack("!I", n)
+
+
+def tlv(kind, *parts):
+    value = b"".join(parts)
+    return number(kind) + number(len(value)) + value
+
+
+def name(uri):
+    return tlv(7, *(tlv(8, part.encode()) for part in uri.split("/")[1:] if part))
+
+
+def interest(uri, nonce, lifetime=None, hops=None, prefix=False, fresh=False):
+    fields = [tlv(33)] * prefix + [tlv(18)] * fresh
+    fields += [tlv(10, struct.pack("!I", nonce))] if nonce is not None else []
+    fields += [tlv(12, struct.pack("!H", lifetime))] if lifetime is not None else []
+    fields += [tlv(34, bytes([hops]))] if hops is not None else []
+    return tlv(5, name(uri), *fields)
+
+
+def data(uri, content=b"content"):
+    return tlv(6, name(uri), tlv(20), tlv(21, content), tlv(22, tlv(27, b"\0")), tlv(23, bytes(32)))
+
+
+def link(packet, *fields):
+    return tlv(100, *fields, tlv(80, packet))
+
+
+def token(text):
+    return tlv(98, text)
+
+
+def nack(reason):
+    return tlv(800, tlv(801, bytes([reason])))
+
+
+def named(port, packet, to=None):
+    """From the neighbour of a port to our MAC there, or to the group."""
+    frame = Ether(src=f"02:00:00:00:0{port}:02", dst=to or f"02:00:00:00:0{port}:01", type=0x8624)
+    return f"p{port}", frame / Raw(packet)
+
+
+@timed
+def ndn_forwarding():
+    yield named(1, link(interest("/org/a", 1), token(b"\1\2\3")))
+    yield named(2, data("/org/a"))  # and the token comes back
+    yield named(2, data("/org/a"))  # once
+    # Two faces wait for one name; one of them asks again, by the same nonce and by a new one.
+    yield named(1, interest("/org/b", 10))
+    yield named(3, link(interest("/org/b", 11), token(b"c")), GROUP)
+    yield named(1, interest("/org/b", 10))
+    yield named(1, interest("/org/b", 12))
+    yield named(2, data("/org/b"))
+    # A loop: the nonce is back by another face, while the Interest is pending and when it is gone.
+    yield named(1, interest("/org/c", 20))
+    yield named(3, interest("/org/c", 20), GROUP)
+    yield named(2, data("/org/c"))
+    yield named(3, interest("/org/c", 20), GROUP)
+    for hops in (0, 1, 2, 255):
+        yield named(1, interest(f"/org/hops/{hops}", 30 + hops, hops=hops))
+    yield named(1, interest("/org/nonce", None))
+    # No route; only back where it came from; the second best face; the longest prefix; all names.
+    yield named(1, link(interest("/com/a", 40), token(b"n")))
+    yield named(2, interest("/org/back", 41))
+    yield named(2, interest("/org/two/x", 42))
+    yield named(1, interest("/org/two/x", 43))
+    yield named(1, interest("/org/two", 44))
+    yield named(1, interest("/orgy", 45))
+    # What answers what: prefixes, flags, and the face that waits alone.
+    yield named(1, interest("/org/p", 50, prefix=True))
+    yield named(1, interest("/org/p", 51))
+    yield named(1, interest("/org/p", 52, prefix=True, fresh=True))
+    yield named(2, data("/org/p/q"))
+    yield named(2, data("/org/p"))
+    yield named(2, data("/org"))
+    yield named(1, interest("/org/own", 53))
+    yield named(1, data("/org/own"))
+    # A short lifetime ends; its nonce is remembered.
+    yield named(1, interest("/org/late", 60, lifetime=500))
+    yield 1.0
+    yield named(2, data("/org/late"))
+    yield named(3, interest("/org/late", 60, lifetime=500), GROUP)
+    yield named(1, interest("/org/late", 61, lifetime=500))
+    yield 20.0
+    yield named(3, interest("/org/late", 60), GROUP)
+    # Padding behind a packet is no part of it; an acknowledgement, a Nack, a piece of a packet.
+    yield named(1, interest("/org/pad", 70) + bytes(20))
+    yield named(1, link(b""))
+    yield named(2, link(interest("/org/pad", 70), nack(150)))
+    yield named(1, tlv(100, tlv(82, b"\0"), tlv(83, b"\2"), tlv(80, interest("/org/f", 71))))
+    # Neighbours that are no faces, a station that is not us, a group that is not ours, a tag.
+    yield "p1", Ether(src="02:00:00:00:09:09", dst="02:00:00:00:01:01", type=0x8624) / Raw(interest("/org/s", 80))
+    yield named(3, interest("/org/s", 81))
+    yield named(1, interest("/org/s", 82), "01:00:5e:00:17:ab")
+    yield "p1", Ether(src="02:00:00:00:01:02", dst=BROADCAST) / ARP(op=1, psrc="10.0.1.2", pdst="10.0.1.1")
+    yield "p1", Ether(src="02:00:00:00:01:02", dst="02:00:00:00:01:01") / Dot1Q(vlan=5, type=0x8624) / Raw(interest("/org/s", 83))
+    # Data that is too long for the face that waits, and one that is not.
+    yield named(1, interest("/org/long", 90))
+    yield named(2, data("/org/long", bytes(1500)))
+    yield named(1, interest("/org/fits", 91))
+    yield named(2, data("/org/fits", bytes(1000)))
+
+
+def datagram(port, packet, to=None, sport=6363, dport=6363, v=4, **fields):
+    ether = Ether(src=f"02:00:00:00:0{port}:02", dst=f"02:00:00:00:0{port}:01")
+    if v == 4:
+        ip = IP(src=fields.pop("src", f"10.0.{port}.2"), dst=to or f"10.0.{port}.1", **fields)
+    else:
+        ip = IPv6(src=fields.pop("src", f"fd00:{port}::2"), dst=to or f"fd00:{port}::1", **fields)
+    return f"p{port}", ether / ip / UDP(sport=sport, dport=dport) / Raw(packet)
+
+
+@timed
+def ndn_udp():
+    # From IPv4 to IPv6, to a neighbour behind a gateway, to another UDP port, to Ethernet, and back.
+    for at, uri in enumerate(("/six/a", "/far/a", "/other/a", "/ether/a")):
+        yield datagram(1, link(interest(uri, at + 1, hops=9), token(b"t%d" % at)))
+    yield datagram(2, data("/six/a"), v=6)
+    yield datagram(2, data("/far/a"), src="192.0.2.9")
+    yield datagram(2, data("/other/a"), sport=7000)
+    yield named(3, data("/ether/a"))
+    # The other way round, and two that wait on one port.
+    yield named(3, interest("/four/b", 10))
+    yield datagram(2, interest("/four/b", 11), v=6)
+    yield datagram(2, interest("/four/b", 12), sport=7000)
+    yield datagram(1, data("/four/b"))
+    yield named(3, interest("/nowhere", 13))
+    yield datagram(2, interest("/nowhere", 14), v=6)
+    # A wrong checksum, none at all (IPv4 alone), strangers, other ports, pieces of a datagram, an old TTL.
+    frame = bytes(datagram(1, interest("/six/c", 20))[1])
+    yield "p1", edited(frame, (40, b"\xde\xad"))
+    yield "p1", edited(frame, (40, b"\0\0"))
+    frame6 = bytes(datagram(2, interest("/four/c", 21), v=6)[1])
+    yield "p2", edited(frame6, (60, b"\0\0"))
+    yield datagram(1, interest("/six/d", 22), src="10.0.1.77")
+    yield datagram(1, interest("/six/d", 23), sport=6364)
+    yield datagram(1, interest("/six/d", 24), dport=53, sport=53)
+    yield datagram(1, interest("/six/d", 25), flags="MF")
+    yield datagram(1, interest("/six/d", 26), ttl=1)
+    yield with_wrong_version(datagram(1, interest("/six/d", 27)))
+    yield "p1", bytes(datagram(1, interest("/six/d", 28))[1])[:50]
+    # Larger than the link to the gateway takes.
+    yield datagram(1, interest("/far/" + "x" * 1250, 30))
+    yield datagram(1, interest("/far/" + "x" * 1200, 31))
+
+
+def with_wrong_version(event):
+    port, frame = event
+    return port, with_checksum(edited(frame, (14, b"\x65")))
+
+
+@timed
+def ndn_malformed():
+    good = interest("/org/a", 1)
+    yield named(1, b"")
+    for cut in (1, 2, 3, 10, len(good) - 1):
+        yield named(1, good[:cut])
+    yield named(1, bytes([5, 200]) + good[2:])  # a length that lies, outside
+    yield named(1, good[:3] + b"\xf0" + good[4:])  # and inside
+    yield named(1, b"\x05\xfd\x00" + good[1:])  # not the shortest form
+    yield named(1, b"\x05\xff" + b"\xff" * 8 + good[2:])  # 2^64 - 1 bytes
+    yield named(1, tlv(9, good[2:]))  # no packet of this type
+    yield named(1, tlv(5, tlv(10, b"\0\0\0\1")))  # no name
+    yield named(1, interest("/", 2))  # of no components
+    yield named(1, tlv(6, tlv(7), tlv(21, b"x"), tlv(22, tlv(27, b"\0")), tlv(23, bytes(32))))
+    yield named(1, tlv(5, name("/org/a"), tlv(10, b"\1\2\3")))  # a nonce of three bytes
+    yield named(1, tlv(5, name("/org/a"), tlv(10, bytes(4)), tlv(34, b"")))  # a hop limit of none
+    yield named(1, tlv(5, name("/org/a"), tlv(10, b"\0\0\0\3"), tlv(41, b"")))  # critical and unknown
+    yield named(1, tlv(5, name("/org/a"), tlv(10, b"\0\0\0\4"), tlv(254, b"x")))  # unknown, to be skipped
+    yield named(1, tlv(5, tlv(7, tlv(8, b"org"), tlv(0, b"")), tlv(10, bytes(4))))  # a component of type 0
+    yield named(1, link(good, token(bytes(33))))  # too long a token
+    yield named(1, link(good, tlv(99, b"")))  # an unknown field
+    yield named(1, link(good, tlv(801, b"")))  # one that is ignored
+    yield named(1, link(interest("/org/b", 5) + b"\0"))  # more in the fragment
+    yield named(1, link(link(good)))
+    yield named(2, link(data("/org/a"), nack(50)))  # a Nack of Data
+    yield named(2, tlv(100, nack(50)))  # of nothing
+    # Many components and long ones, as far as a frame holds them.
+    yield named(1, tlv(5, tlv(7, *[tlv(8, b"")] * 700), tlv(10, b"\0\0\0\6")))
+    yield named(1, tlv(5, tlv(7, tlv(8, b"org"), *[tlv(8, b"")] * 700), tlv(10, b"\0\0\0\7")))
+    yield named(2, tlv(6, tlv(7, tlv(8, b"org"), *[tlv(8, b"")] * 700), tlv(20), tlv(22, tlv(27, b"\0")), tlv(23)))
+    yield named(1, tlv(5, tlv(7, tlv(8, b"org"), tlv(8, b"x" * 1400)), tlv(10, b"\0\0\0\x08")))
+    yield named(1, tlv(5, tlv(7, tlv(8, b"org"), *[tlv(8, b"")] * 10_000), tlv(10, b"\0\0\0\x09")))
+    yield named(1, tlv(5, tlv(7, tlv(8, b"org"), tlv(8, b"x" * 8000)), tlv(10, b"\0\0\0\x0a")))
+    yield named(1, interest("/org/z", 11))
+    yield named(2, data("/org/z"))
+
+
 CASES = [
     bad_ipv4, bad_ttl, bad_addresses, routes, fragmentation, extension_headers, vlans, reverse_path, icmp_rate, arp,
     ecmp, corrupt_capture, not_ethernet,
 ]
 
 
+# Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
+PORTS = [switch, switch_time, ndn_forwarding, ndn_udp, ndn_malformed]
+
+
+def write(path, records):
+    out = [struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1)]
+    for micros, data in records:
+        at = 1_700_000_000 + micros // 1_000_000, micros % 1_000_000
+        out.append(struct.pack("<4I", *at, len(data), len(data)) + data)
+    path.write_bytes(b"".join(out))
+
+
+def by_port():
+    for case in PORTS:
+        folder = HERE / case.__name__
+        folder.mkdir(exist_ok=True)
+        ports = {}
+        for number, (port, *when, data) in enumerate(case()):
+            micros = round(when[0] * 1_000_000) if when else number * 1000
+            ports.setdefault(port, []).append((micros, data))
+        for port, records in ports.items():
+            write(folder / f"{port}.pcap", records)
+        print(f"{case.__name__}: {sum(map(len, ports.values()))} frames at {len(ports)} ports")
+
+
 def main():
+    by_port()
     for case in CASES:
         frames = [bytes(packet) for packet in case()]
         link = 105 if case is not_ethernet else 1

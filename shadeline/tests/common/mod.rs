@@ -76,16 +76,7 @@ impl Live {
 
     /// `shadeline ctl ARGS`: whether it succeeded, and what it said.
     pub(crate) fn try_ctl(&self, args: &str) -> (bool, String) {
-        let socket = self.scratch.join("ctl.sock");
-        let output = Command::new(&self.bin)
-            .args(["ctl", "--socket"])
-            .arg(socket)
-            .args(args.split_whitespace())
-            .output()
-            .expect("the program starts");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
-        (output.status.success(), text)
+        ctl(&self.bin, &self.scratch, args)
     }
 
     /// Packets that the router dropped so far, by reason.
@@ -161,6 +152,19 @@ fn start(net: &Topology, bin: &std::path::Path, scratch: &Scratch) -> Process {
     let mut router = net.router.spawn(&format!("{} run {}", bin.display(), config.display()));
     router.wait_for("running: ", SOON);
     router
+}
+
+/// `shadeline ctl ARGS` over the socket in `scratch`: whether it succeeded, and what it said.
+pub(crate) fn ctl(bin: &std::path::Path, scratch: &Scratch, args: &str) -> (bool, String) {
+    let output = Command::new(bin)
+        .args(["ctl", "--socket"])
+        .arg(scratch.join("ctl.sock"))
+        .args(args.split_whitespace())
+        .output()
+        .expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text)
 }
 
 /// Pings so many times, quickly; how many answers came.

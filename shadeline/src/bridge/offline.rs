@@ -1,0 +1,122 @@
+//! A switch over captures: who is behind which port is learned frame by frame.
+//!
+//! Live, a station is known a moment after its first frame. Over a capture that moment must not depend on how
+//! frames fall into chunks or on how long a device takes, so the receive queue itself learns: a frame that tells
+//! of a new station, or of one that moved or is forgotten by now, begins a burst, before which the tables that
+//! know it are published. A burst is a chunk, and a chunk sees one version. So the answer is that of a switch
+//! that takes one frame after the other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use apps::switch::ingress::source_of;
+use chunk::{Packet, Pool};
+use io::{Losses, QueueStats, RxQueue};
+use lookup::bridge::StationEvent;
+
+use crate::plane::Plane;
+
+/// A receive queue that stamps its packets' ports, and the tables that learn from it.
+pub(crate) struct Learner<Q> {
+    inner: Q,
+    plane: Plane,
+    /// Received, and not handed out yet.
+    held: VecDeque<Packet>,
+    batch: Vec<Packet>,
+    now_s: u32,
+    /// Something was learned that no version has yet.
+    unpublished: bool,
+}
+
+impl<Q: RxQueue> Learner<Q> {
+    pub(crate) fn new(inner: Q, plane: Plane) -> Self {
+        let (held, batch) = (VecDeque::new(), Vec::new());
+        Self { inner, plane, held, batch, now_s: 0, unpublished: true }
+    }
+
+    /// Whether `packet` may stand in one burst with those before it; if not, and if it is the `first`, learns
+    /// what it tells.
+    fn fits(&mut self, packet: &Packet, first: bool) -> bool {
+        let Some(bridge) = &mut self.plane.bridge else { return true };
+        let now_s = (packet.time_ns / 1_000_000_000) as u32;
+        if now_s != self.now_s {
+            if !first {
+                return false;
+            }
+            self.now_s = now_s;
+            self.unpublished |= bridge.age_some(now_s, usize::MAX) > 0;
+        }
+        let tables = self.plane.writer.current();
+        let Some((vlan, mac)) = source_of(packet.data(), packet.port, &tables.switch) else {
+            return true;
+        };
+        let event = StationEvent { vlan, mac, port: packet.port };
+        let known = bridge.known(vlan, mac);
+        let tells = if known.is_known() {
+            known.port() != packet.port && !known.is_static()
+        } else {
+            !bridge.macs.is_full()
+        };
+        if tells && !first {
+            return false;
+        }
+        bridge.learn(event, now_s);
+        self.unpublished |= tells;
+        true
+    }
+}
+
+impl<Q: RxQueue> RxQueue for Learner<Q> {
+    fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
+        if self.held.is_empty() {
+            self.inner.recv(pool, &mut self.batch, max);
+            self.held.extend(self.batch.drain(..));
+        }
+        let mut n = 0;
+        while n < max
+            && let Some(packet) = self.held.pop_front()
+        {
+            if !self.fits(&packet, n == 0) {
+                self.held.push_front(packet);
+                break;
+            }
+            if self.unpublished {
+                self.unpublished = false;
+                // Chunks in flight may still read the copy that is to be written.
+                if !self.plane.try_publish() {
+                    self.unpublished = true;
+                    self.held.push_front(packet);
+                    break;
+                }
+            }
+            out.push(packet);
+            n += 1;
+        }
+        n
+    }
+
+    fn is_finished(&self) -> bool {
+        self.held.is_empty() && self.inner.is_finished()
+    }
+
+    fn take_error(&mut self) -> Option<String> {
+        self.inner.take_error()
+    }
+
+    fn release(&mut self, pool: &mut Pool) {
+        self.held.drain(..).for_each(|packet| packet.free(pool));
+        self.inner.release(pool);
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.inner.stats()
+    }
+
+    fn losses(&self) -> Vec<Arc<Losses>> {
+        self.inner.losses()
+    }
+
+    fn progress(&self) -> Option<(u64, u64)> {
+        self.inner.progress()
+    }
+}

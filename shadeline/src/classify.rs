@@ -1,0 +1,353 @@
+//! `shadeline classify`: rule files and traces, with the structures of the data path.
+
+mod explain;
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ::classify::algorithms::{self, ALGORITHMS, Algorithm};
+use ::classify::check::{self, Warning};
+use ::classify::classbench::{Problems, RulesFile, Trace};
+use ::classify::columns::{parse_rules, parse_trace};
+use ::classify::{Classifier, Classify, Match, RuleSet, Tables};
+use control::api::table::thousands;
+use serde::Serialize;
+
+use crate::cli::ClassifyArgs;
+use crate::failure::Failure;
+use crate::lpm::{open, peak_memory_bytes};
+
+/// Headers classified in one call: a burst.
+const BATCH: usize = 256;
+
+/// A trace is passed over until this time is over: a short one says little about the speed.
+const MEASURED: Duration = Duration::from_millis(100);
+
+/// Warnings that are shown.
+const SHOWN: usize = 10;
+
+/// The name that stands for all structures.
+pub(crate) const ALL: &str = "all";
+
+#[derive(Serialize)]
+struct Figures {
+    read_s: f64,
+    rules: usize,
+    headers: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matched: Option<usize>,
+    algorithms: Vec<AlgorithmFigures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<CheckFigures>,
+    peak_memory_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct AlgorithmFigures {
+    algorithm: &'static str,
+    /// Why the structure was not built.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    build_s: f64,
+    memory_bytes: usize,
+    memory_parts: Vec<PartFigures>,
+    /// More than rules where ranges became prefixes.
+    entries: usize,
+    classes: usize,
+    class_max: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_mpps: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ns_per_packet: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct PartFigures {
+    part: &'static str,
+    bytes: usize,
+}
+
+#[derive(Serialize)]
+struct CheckFigures {
+    shadowed: usize,
+    redundant: usize,
+    check_s: f64,
+}
+
+/// A structure that was built.
+struct Built {
+    algorithm: &'static Algorithm,
+    tables: Tables,
+}
+
+pub(crate) fn run(args: &ClassifyArgs) -> Result<(), Failure> {
+    let begin = Instant::now();
+    let file = read_rules(&args.rules)?;
+    let set = &file.set;
+    let trace = args.trace.as_deref().map(|path| read_trace(path, set)).transpose()?;
+    let read_s = begin.elapsed().as_secs_f64();
+    let check = args.check.then(|| tell_warnings(&args.rules, set));
+
+    let (built, mut figures) = build(args, set)?;
+    if let Some(text) = &args.explain {
+        return explain::run(args, set, &built, text);
+    }
+    let mut matched = None;
+    if let Some(trace) = &trace {
+        let answers = classify_all(&built, trace, &mut figures)?;
+        matched = Some(answers.iter().filter(|found| found.is_some()).count());
+        if let Some(path) = &args.matches {
+            write_matches(path, &answers)?;
+        }
+    }
+    let figures = Figures {
+        read_s,
+        rules: set.len(),
+        headers: trace.as_ref().map_or(0, Trace::len),
+        matched,
+        algorithms: figures,
+        check,
+        peak_memory_bytes: peak_memory_bytes(),
+    };
+    print(&figures, args.json)
+}
+
+/// The whole of a file, decompressed if it is gzip.
+pub(crate) fn read_all(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.map_err(|error| Failure::file(path, error))?;
+    Ok(bytes)
+}
+
+/// What is wrong in a file, with its name before each line.
+pub(crate) fn problems(path: &Path) -> impl Fn(Problems) -> Failure {
+    let path = Some(path.to_owned());
+    move |problems| Failure::other(Problems { path: path.clone(), ..problems })
+}
+
+/// Reads a rule file of either form, and warns of bits that do not count.
+pub(crate) fn read_rules(path: &Path) -> Result<RulesFile, Failure> {
+    let file = parse_rules(&read_all(path)?).map_err(problems(path))?;
+    if file.host_bits > 0 {
+        let rules = thousands(file.host_bits);
+        eprintln!(
+            "warning: {}: {rules} rules have bits set beyond a prefix's length",
+            path.display()
+        );
+    }
+    Ok(file)
+}
+
+fn read_trace(path: &Path, set: &RuleSet) -> Result<Trace, Failure> {
+    parse_trace(&read_all(path)?, set.schema()).map_err(problems(path))
+}
+
+/// Builds what was asked for; of all structures those that take the set.
+fn build(
+    args: &ClassifyArgs,
+    set: &RuleSet,
+) -> Result<(Vec<Built>, Vec<AlgorithmFigures>), Failure> {
+    let one = algorithms::find(&args.algorithm).map(std::slice::from_ref);
+    let (mut built, mut figures) = (Vec::new(), Vec::new());
+    for algorithm in one.unwrap_or(ALGORITHMS) {
+        let begin = Instant::now();
+        let classifier = (algorithm.build)(set);
+        let build_s = begin.elapsed().as_secs_f64();
+        let ready = classifier.and_then(|classifier| Ok((classifier.tables()?, classifier)));
+        match ready {
+            Ok((tables, classifier)) => {
+                figures.push(figures_of(algorithm, &*classifier, build_s));
+                built.push(Built { algorithm, tables });
+            }
+            Err(error) if one.is_some() => {
+                let what = format!("{}: {}: {error}", args.rules.display(), algorithm.name);
+                return Err(Failure::other(what));
+            }
+            Err(error) => figures.push(refused(algorithm, error.to_string())),
+        }
+    }
+    Ok((built, figures))
+}
+
+fn figures_of(
+    algorithm: &Algorithm,
+    classifier: &dyn Classifier,
+    build_s: f64,
+) -> AlgorithmFigures {
+    let (memory, stats) = (classifier.memory(), classifier.stats());
+    let parts = memory.parts.iter();
+    AlgorithmFigures {
+        algorithm: algorithm.name,
+        refused: None,
+        build_s,
+        memory_bytes: memory.total(),
+        memory_parts: parts.map(|(part, bytes)| PartFigures { part, bytes: *bytes }).collect(),
+        entries: stats.entries,
+        classes: stats.classes,
+        class_max: stats.class_max,
+        rate_mpps: None,
+        ns_per_packet: None,
+    }
+}
+
+fn refused(algorithm: &Algorithm, why: String) -> AlgorithmFigures {
+    AlgorithmFigures {
+        algorithm: algorithm.name,
+        refused: Some(why),
+        build_s: 0.0,
+        memory_bytes: 0,
+        memory_parts: Vec::new(),
+        entries: 0,
+        classes: 0,
+        class_max: 0,
+        rate_mpps: None,
+        ns_per_packet: None,
+    }
+}
+
+/// Classifies the trace by every structure; all must answer alike.
+fn classify_all(
+    built: &[Built],
+    trace: &Trace,
+    figures: &mut [AlgorithmFigures],
+) -> Result<Vec<Match>, Failure> {
+    let mut answers: Vec<Match> = Vec::new();
+    for (number, Built { algorithm, tables }) in built.iter().enumerate() {
+        let mut out = vec![Match::NONE; trace.len()];
+        let ns = pass_over(tables, &trace.headers, &mut out);
+        if let Some(figures) = figures.iter_mut().find(|f| f.algorithm == algorithm.name) {
+            figures.ns_per_packet = ns;
+            figures.rate_mpps = ns.map(|ns| 1e3 / ns);
+        }
+        if number == 0 {
+            answers = out;
+            continue;
+        }
+        let mut pairs = answers.iter().zip(&out);
+        if let Some(header) = pairs.position(|(first, other)| first != other) {
+            let (first, other) = (answers[header], out[header]);
+            return Err(Failure::other(format!(
+                "header {}: {} finds {first:?}, {} finds {other:?}",
+                header + 1,
+                built[0].algorithm.name,
+                algorithm.name
+            )));
+        }
+    }
+    Ok(answers)
+}
+
+/// Nanoseconds a header, over passes that take [`MEASURED`] together, behind one to warm up.
+fn pass_over(tables: &Tables, headers: &[u32], out: &mut [Match]) -> Option<f64> {
+    if out.is_empty() {
+        return None;
+    }
+    let words = tables.words();
+    let pass = |out: &mut [Match]| {
+        for (headers, out) in headers.chunks(BATCH * words).zip(out.chunks_mut(BATCH)) {
+            tables.classify(headers, out);
+        }
+    };
+    pass(out);
+    let (begin, mut passes) = (Instant::now(), 0_u32);
+    while passes == 0 || begin.elapsed() < MEASURED {
+        pass(out);
+        passes += 1;
+    }
+    Some(begin.elapsed().as_secs_f64() * 1e9 / f64::from(passes) / out.len() as f64)
+}
+
+/// A rule's id is its index in the file.
+fn write_matches(path: &Path, answers: &[Match]) -> Result<(), Failure> {
+    let failed = |error| Failure::file(path, error);
+    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+    for found in answers {
+        match found.id() {
+            Some(index) => writeln!(file, "{index}"),
+            None => writeln!(file, "-1"),
+        }
+        .map_err(failed)?;
+    }
+    file.flush().map_err(failed)
+}
+
+fn tell_warnings(path: &Path, set: &RuleSet) -> CheckFigures {
+    // A rule file names no actions: all rules are taken to do something of their own, and those that the
+    // structures may leave out are the shadowed ones.
+    let begin = Instant::now();
+    let warnings = check::check(set, &[]);
+    let check_s = begin.elapsed().as_secs_f64();
+    for warning in warnings.iter().take(SHOWN) {
+        let text = match warning {
+            Warning::Shadowed { rule, by, same: true } => {
+                format!("rule {rule} never counts: rule {by} is the same")
+            }
+            Warning::Shadowed { rule, by, .. } => {
+                format!(
+                    "rule {rule} never counts: rule {by} is better and matches all that it does"
+                )
+            }
+            Warning::Redundant { rule, by } => {
+                format!("rule {rule} may be left out: rule {by} does the same")
+            }
+        };
+        eprintln!("warning: {}: {text}", path.display());
+    }
+    if warnings.len() > SHOWN {
+        eprintln!("warning: {}: and {} more", path.display(), warnings.len() - SHOWN);
+    }
+    let is_shadowed = |warning: &&Warning| matches!(warning, Warning::Shadowed { .. });
+    let shadowed = warnings.iter().filter(is_shadowed).count();
+    CheckFigures { shadowed, redundant: warnings.len() - shadowed, check_s }
+}
+
+fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(figures).map_err(Failure::other)?);
+        return Ok(());
+    }
+    let matched = match figures.matched {
+        Some(matched) => format!(", {} of them matched", thousands(matched as u64)),
+        None => String::new(),
+    };
+    println!(
+        "{} rules, {} headers{matched}; read in {:.3} s",
+        thousands(figures.rules as u64),
+        thousands(figures.headers as u64),
+        figures.read_s
+    );
+    if let Some(check) = &figures.check {
+        let CheckFigures { shadowed, redundant, check_s } = check;
+        println!("{shadowed} rules shadowed, {redundant} redundant; checked in {check_s:.3} s");
+    }
+    println!(
+        "{:<10} {:>10} {:>14} {:>10} {:>8} {:>8} {:>10} {:>10}  memory by part",
+        "", "build s", "memory bytes", "entries", "classes", "largest", "Mpps", "ns/packet"
+    );
+    for f in &figures.algorithms {
+        if let Some(why) = &f.refused {
+            println!("{:<10} refused: {why}", f.algorithm);
+            continue;
+        }
+        let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
+        let parts = f.memory_parts.iter().filter(|part| part.bytes > 0);
+        let parts = parts.map(|p| format!("{} {}", p.part, thousands(p.bytes as u64)));
+        println!(
+            "{:<10} {:>10.4} {:>14} {:>10} {:>8} {:>8} {:>10} {:>10}  {}",
+            f.algorithm,
+            f.build_s,
+            thousands(f.memory_bytes as u64),
+            thousands(f.entries as u64),
+            f.classes,
+            f.class_max,
+            figure(f.rate_mpps),
+            figure(f.ns_per_packet),
+            parts.collect::<Vec<_>>().join(", ")
+        );
+    }
+    println!("peak memory       {} bytes", thousands(figures.peak_memory_bytes));
+    Ok(())
+}

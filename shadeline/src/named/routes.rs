@@ -1,0 +1,322 @@
+//! Routes for names: of every source, and the best of them in the table.
+
+use std::collections::HashMap;
+
+use apps::ndn::NdnPatch;
+use lookup::names::{
+    DEPTH_MAX, Name, NameFibBuilder, NameHasher, NameLimits, NameList, NameRouteError,
+};
+use lookup::{Blob, NO_ROUTE, NextHopId};
+use packet::ndn::NameBuf;
+
+/// Who told of a route; the first of those who did wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    /// The control socket.
+    Api,
+    /// `[[name]]`.
+    Static,
+    /// `[[names]]`.
+    File,
+}
+
+const SOURCES: [Source; 3] = [Source::Api, Source::Static, Source::File];
+
+/// The next hop of a prefix by each source; [`NO_ROUTE`] of those who say nothing.
+type Ways = [NextHopId; SOURCES.len()];
+
+fn best(ways: &Ways) -> NextHopId {
+    ways.iter().copied().find(|way| *way != NO_ROUTE).unwrap_or(NO_ROUTE)
+}
+
+/// All routes.
+pub(super) struct Routes {
+    ways: HashMap<NameBuf, Ways>,
+    hops: Hops,
+    fib: Option<NameFibBuilder>,
+    /// Prefixes that there is room for.
+    pub(super) max: usize,
+    /// What is to be published.
+    pub(super) changed: Vec<NdnPatch>,
+}
+
+/// Lists of faces under numbers from 1 on, each kept while it is used.
+#[derive(Default)]
+struct Hops {
+    lists: Vec<(Vec<u16>, usize)>, // with the routes that use it
+    numbers: HashMap<Vec<u16>, NextHopId>,
+    free: Vec<NextHopId>,
+}
+
+impl Hops {
+    /// The number of a list, used once more; a patch where it is new.
+    fn take(&mut self, faces: &[u16], changed: &mut Vec<NdnPatch>) -> NextHopId {
+        if let Some(number) = self.numbers.get(faces) {
+            self.lists[*number as usize - 1].1 += 1;
+            return *number;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.lists.push((Vec::new(), 0));
+            self.lists.len() as NextHopId
+        });
+        self.lists[number as usize - 1] = (faces.to_vec(), 1);
+        self.numbers.insert(faces.to_vec(), number);
+        changed.push(NdnPatch::Hop(number, faces.to_vec()));
+        number
+    }
+
+    /// A list is used once less.
+    fn release(&mut self, number: NextHopId) {
+        if number == NO_ROUTE {
+            return;
+        }
+        let (faces, uses) = &mut self.lists[number as usize - 1];
+        *uses -= 1;
+        if *uses == 0 {
+            self.numbers.remove(faces);
+            self.free.push(number);
+        }
+    }
+
+    fn faces(&self, number: NextHopId) -> &[u16] {
+        &self.lists[number as usize - 1].0
+    }
+}
+
+impl Routes {
+    /// None yet, and no table: [`Routes::build`] makes it.
+    pub(super) fn new(max: usize) -> Self {
+        let (ways, hops) = (HashMap::new(), Hops::default());
+        Self { ways, hops, fib: None, max, changed: Vec::new() }
+    }
+
+    /// The first table, of many routes at once; next hops are left for the first patches.
+    ///
+    /// # Errors
+    /// There is no room for them.
+    pub(super) fn build(
+        &mut self,
+        statics: Vec<(NameBuf, Vec<u16>)>,
+        files: Vec<(NameBuf, Vec<u16>)>,
+    ) -> Result<Blob, NameRouteError> {
+        for (source, routes) in [(Source::Static, statics), (Source::File, files)] {
+            for (prefix, faces) in routes {
+                let new = self.hops.take(&faces, &mut self.changed);
+                let way = &mut self.ways.entry(prefix).or_default()[source as usize];
+                self.hops.release(std::mem::replace(way, new));
+            }
+        }
+        let (mut names, mut hops) = (NameList::new(), Vec::new());
+        for (prefix, ways) in &self.ways {
+            names.push(prefix.name().encodings());
+            hops.push(best(ways));
+        }
+        let limits = NameLimits::of(self.max);
+        let (fib, blob) = NameFibBuilder::build(NameHasher::random(), &names, &hops, limits)?;
+        self.fib = Some(fib);
+        Ok(blob)
+    }
+
+    /// Sets what a source says of a prefix, or that it says nothing. On an error nothing has changed.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(super) fn set(
+        &mut self,
+        prefix: &NameBuf,
+        source: Source,
+        faces: Option<&[u16]>,
+    ) -> Result<(), NameRouteError> {
+        let before = self.ways.get(prefix).copied().unwrap_or_default();
+        let mut after = before;
+        after[source as usize] =
+            faces.map_or(NO_ROUTE, |faces| self.hops.take(faces, &mut self.changed));
+        if let Err(error) = self.install(prefix, best(&before), best(&after)) {
+            self.hops.release(after[source as usize]);
+            return Err(error);
+        }
+        self.hops.release(before[source as usize]);
+        if best(&after) == NO_ROUTE {
+            self.ways.remove(prefix);
+        } else {
+            self.ways.insert(prefix.clone(), after);
+        }
+        Ok(())
+    }
+
+    fn install(
+        &mut self,
+        prefix: &NameBuf,
+        before: NextHopId,
+        after: NextHopId,
+    ) -> Result<(), NameRouteError> {
+        let Some(fib) = self.fib.as_mut().filter(|_| before != after) else { return Ok(()) };
+        let mut patches = Vec::new();
+        let ends = prefix.name().encodings().scan(0, |end, component| {
+            *end += component.len() as u32;
+            Some(*end)
+        });
+        let ends: Vec<u32> = ends.collect();
+        let name = Name::new(prefix.name().value(), &ends);
+        if after == NO_ROUTE {
+            fib.remove(name, &mut patches);
+        } else {
+            fib.insert(name, after, &mut patches)?;
+        }
+        self.changed.extend(patches.into_iter().map(NdnPatch::Fib));
+        Ok(())
+    }
+
+    /// Makes what a source says `routes`; of two for one prefix the later stands.
+    ///
+    /// # Errors
+    /// How many found no room; the others are set.
+    pub(super) fn sync(
+        &mut self,
+        source: Source,
+        routes: Vec<(NameBuf, Vec<u16>)>,
+    ) -> Result<(), String> {
+        let wanted: HashMap<NameBuf, Vec<u16>> = routes.into_iter().collect();
+        let is_gone = |(prefix, ways): &(&NameBuf, &Ways)| {
+            ways[source as usize] != NO_ROUTE && !wanted.contains_key(*prefix)
+        };
+        let gone: Vec<_> = self.ways.iter().filter(is_gone).map(|(p, _)| p.clone()).collect();
+        let (mut refused, mut first) = (0_usize, None);
+        for (prefix, faces) in
+            gone.iter().map(|prefix| (prefix, None)).chain(wanted.iter().map(|(p, f)| (p, Some(f))))
+        {
+            let now = self.ways.get(prefix).map_or(NO_ROUTE, |ways| ways[source as usize]);
+            if faces.is_some_and(|faces| now != NO_ROUTE && self.hops.faces(now) == faces) {
+                continue;
+            }
+            if let Err(error) = self.set(prefix, source, faces.map(Vec::as_slice)) {
+                refused += 1;
+                first.get_or_insert(error);
+            }
+        }
+        first.map_or(Ok(()), |error| Err(format!("{refused} routes for names left out: {error}")))
+    }
+
+    /// Whether a source tells of a prefix.
+    pub(super) fn has(&self, prefix: &NameBuf, source: Source) -> bool {
+        self.ways.get(prefix).is_some_and(|ways| ways[source as usize] != NO_ROUTE)
+    }
+
+    /// Prefixes.
+    pub(super) fn len(&self) -> usize {
+        self.ways.len()
+    }
+
+    /// Every route of every source: its faces, and whether it is in use. In no order.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&NameBuf, Source, &[u16], bool)> {
+        self.ways.iter().flat_map(move |(prefix, ways)| {
+            let said = SOURCES.iter().filter(|source| ways[**source as usize] != NO_ROUTE);
+            said.enumerate().map(move |(at, source)| {
+                (prefix, *source, self.hops.faces(ways[*source as usize]), at == 0)
+            })
+        })
+    }
+
+    /// The longest prefix of a name, its source and faces.
+    pub(super) fn longest(&self, name: &NameBuf) -> Option<(NameBuf, Source, &[u16])> {
+        let (mut prefix, mut found) = (NameBuf::new(), None);
+        for component in
+            std::iter::once(None).chain(name.name().components().map(Some)).take(DEPTH_MAX + 1)
+        {
+            if let Some(component) = component {
+                prefix.push(component.kind, component.value);
+            }
+            if let Some(ways) = self.ways.get(&prefix) {
+                found = Some((prefix.clone(), *ways));
+            }
+        }
+        let (prefix, ways) = found?;
+        let source = SOURCES.into_iter().find(|source| ways[*source as usize] != NO_ROUTE)?;
+        Some((prefix, source, self.hops.faces(ways[source as usize])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use apps::ndn::NdnTables;
+    use lookup::names::{NameKey, NamePrefixes};
+    use lookup::versions::Patchable;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAMES: [&str; 7] = ["/", "/a", "/a/b", "/a/b/c", "/b", "/54=%01", "/a/b/c/d/e"];
+    const LISTS: [&[u16]; 4] = [&[0], &[1, 0], &[2], &[0, 1, 2]];
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_uri(text.as_bytes()).unwrap()
+    }
+
+    /// What the published tables say of a name.
+    fn looked_up(tables: &NdnTables, name: &NameBuf) -> Vec<u16> {
+        let (fib, mut prefixes, mut out) = (tables.fib().unwrap(), NamePrefixes::new(), [0]);
+        prefixes.push_components(fib.hasher(), name.name().encodings(), DEPTH_MAX);
+        let keys: [NameKey<'_>; 1] = [prefixes.key_of_bytes(0, name.name().value())];
+        fib.lookup(&keys, &mut out);
+        tables.hop(out[0]).to_vec()
+    }
+
+    proptest! {
+        /// Whatever is set, taken away and synchronised: the tables say what a plain map says.
+        #[test]
+        fn tables_follow_the_best_source(
+            built in prop::collection::vec((0..7_usize, 0..4_usize), 0..6),
+            steps in prop::collection::vec((0..7_usize, 0..3_usize, prop::option::of(0..4_usize), any::<bool>()), 0..40),
+        ) {
+            let mut plain: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+            let route = |(at, list): &(usize, usize)| (name(NAMES[*at]), LISTS[*list].to_vec());
+            plain.extend(built.iter().map(|(at, list)| ((*at, 1), *list)));
+            let mut routes = Routes::new(64);
+            let blob = routes.build(built.iter().map(route).collect(), Vec::new()).unwrap();
+            let mut tables = NdnTables::new(blob);
+            for (at, source, list, all) in steps {
+                if all {
+                    let wanted: Vec<_> = list.iter().map(|list| (at, *list)).collect();
+                    routes.sync(SOURCES[source], wanted.iter().map(route).collect()).unwrap();
+                    plain.retain(|(_, s), _| *s != source);
+                    plain.extend(wanted.iter().map(|(at, list)| ((*at, source), *list)));
+                } else {
+                    routes.set(&name(NAMES[at]), SOURCES[source], list.map(|list| LISTS[list])).unwrap();
+                    plain.remove(&(at, source));
+                    plain.extend(list.map(|list| ((at, source), list)));
+                }
+                routes.changed.drain(..).for_each(|patch| tables.apply(&patch));
+                for (text, asked) in NAMES.iter().map(|text| (*text, name(text))) {
+                    let covers = |at: usize| name(NAMES[at]).name().is_prefix_of(&asked.name());
+                    let found = plain.iter().filter(|((at, _), _)| covers(*at));
+                    let found = found.min_by_key(|((at, source), _)| {
+                        (std::cmp::Reverse(name(NAMES[*at]).name().len()), *source)
+                    });
+                    let expected = found.map_or(&[][..], |(_, list)| LISTS[*list]);
+                    prop_assert_eq!(looked_up(&tables, &asked), expected, "{}", text);
+                    let longest = routes.longest(&asked).map(|(_, _, faces)| faces);
+                    prop_assert_eq!(longest.unwrap_or_default(), expected);
+                }
+                prop_assert_eq!(routes.all().count(), plain.len());
+                let in_use = plain.values().collect::<std::collections::BTreeSet<_>>().len();
+                prop_assert_eq!(routes.hops.numbers.len(), in_use, "a list goes with its last route");
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_table_refuses_and_keeps_what_it_has() {
+        let mut routes = Routes::new(2);
+        routes.build(Vec::new(), Vec::new()).unwrap();
+        for text in ["/a", "/b"] {
+            routes.set(&name(text), Source::Api, Some(&[1])).unwrap();
+        }
+        let full = routes.set(&name("/c"), Source::Api, Some(&[2]));
+        assert!(full.unwrap_err().to_string().contains("full"));
+        assert_eq!((routes.len(), routes.hops.numbers.len()), (2, 1));
+        let error = routes.sync(Source::File, vec![(name("/d"), vec![0])]).unwrap_err();
+        assert!(error.contains("1 routes for names left out"), "{error}");
+    }
+}

@@ -1,0 +1,86 @@
+//! Which stages there are, and what they make together.
+
+use control::config::{App, KnownStages, Pipeline};
+
+/// Every application: what it is called, its stages, what `mode` stands for.
+const APPS: [(App, &str, &[&str], &[&str]); 3] = [
+    (App::Router, "router", apps::router::KNOWN_STAGES, apps::router::DEFAULT_STAGES),
+    (App::Switch, "switch", apps::switch::DEFAULT_STAGES, apps::switch::DEFAULT_STAGES),
+    (App::Ndn, "ndn", apps::ndn::STAGES, apps::ndn::STAGES),
+];
+
+/// The stages and pipelines that this program knows.
+pub(crate) fn known() -> KnownStages {
+    let owned = |stages: &[&str]| stages.iter().map(|s| (*s).to_owned()).collect();
+    let mode = |(app, name, _, stages): &(App, &str, &[&str], &[&str])| Pipeline {
+        name: (*name).to_owned(),
+        app: *app,
+        stages: owned(stages),
+        max_delay: None,
+    };
+    KnownStages {
+        stages: stages().map(str::to_owned).collect(),
+        modes: APPS.iter().map(mode).collect(),
+        cores: 0,
+        app_of: Some(app_of),
+    }
+}
+
+/// The name of every stage.
+pub(crate) fn stages() -> impl Iterator<Item = &'static str> {
+    APPS.iter().flat_map(|(_, _, known, _)| known.iter().copied())
+}
+
+/// What stages in this order do.
+///
+/// # Errors
+/// Why they do nothing together.
+pub(crate) fn app_of(stages: &[String]) -> Result<App, String> {
+    let first = stages.first().map_or("", String::as_str);
+    match APPS.iter().find(|(_, _, known, _)| known.contains(&first)) {
+        Some((app @ (App::Switch | App::Ndn), _, all, _)) if stages != *all => {
+            Err(format!("{} has the stages {}, in this order", app.title(), all.join(", ")))
+        }
+        Some((app @ (App::Switch | App::Ndn), ..)) => Ok(*app),
+        _ => apps::router::check(stages).map(|()| App::Router).map_err(|error| error.to_string()),
+    }
+}
+
+/// Every list of stages that makes a pipeline.
+pub(crate) fn all() -> Vec<Vec<String>> {
+    let lists = APPS.iter().flat_map(|(_, _, known, _)| {
+        (0..1u32 << known.len()).map(|bits| {
+            let chosen = known.iter().enumerate().filter(move |(i, _)| bits >> i & 1 == 1);
+            chosen.map(|(_, name)| (*name).to_owned()).collect()
+        })
+    });
+    lists.filter(|stages: &Vec<String>| app_of(stages).is_ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_of_one_application_in_its_order_make_a_pipeline() {
+        let lists: Vec<_> = all().iter().map(|stages| stages.join(" ")).collect();
+        let expected = [
+            "decode route rewrite",
+            "decode rpf route rewrite",
+            "bridge_in bridge bridge_out",
+            "ndn_decode name_lookup pit",
+        ];
+        assert_eq!(lists, expected);
+        let app = |text: &str| app_of(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(app(expected[2]), Ok(App::Switch));
+        assert_eq!(app(expected[0]), Ok(App::Router));
+        assert_eq!(app(expected[3]), Ok(App::Ndn));
+        assert!(app("ndn_decode pit").unwrap_err().contains("ndn_decode, name_lookup, pit"));
+        assert!(app("bridge_in bridge_out").unwrap_err().contains("bridge_in, bridge, bridge_out"));
+        assert!(app("route rewrite").unwrap_err().contains("`decode` is missing"));
+        assert!(app("decode route bridge_out").unwrap_err().contains("unknown stage `bridge_out`"));
+        for mode in known().modes {
+            assert_eq!(app_of(&mode.stages), Ok(mode.app), "{}", mode.name);
+        }
+    }
+}

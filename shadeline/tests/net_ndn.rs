@@ -1,0 +1,230 @@
+//! A named-data forwarder among hosts that speak NDN over Ethernet and UDP, with Linux beside it.
+//!
+//! ```text
+//!   one ──Ethernet── p1 ┐
+//!   two ──UDP/IPv4── p2 ├ forwarder, two workers ┬ p3 ──UDP/IPv6── far, the producer
+//! ```
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use testkit::netns::{Netns, veth};
+use testkit::process::{Process, Stop};
+use testkit::{Scratch, wait_until};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// NDN by hand: `ndn.py answer` sends Data for each Interest, `ndn.py ask NAME…` asks and prints what came, over UDP
+/// (`ADDRESS OWN-ADDRESS`) or Ethernet (`eth0 MAC`).
+const NDN: &str = r#"
+import os, socket, struct, sys
+def tlv(kind, *parts):
+    value = b"".join(parts)
+    return bytes([kind, len(value)]) + value
+def name(uri):
+    return tlv(7, *(tlv(8, part.encode()) for part in uri.split("/")[1:]))
+class Udp:
+    def __init__(self, to, own):
+        self.s = socket.socket(socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_DGRAM)
+        self.s.bind((own, 6363))
+        self.to = (to, 6363)
+    def send(self, packet):
+        self.s.sendto(packet, self.to)
+    def receive(self):
+        return self.s.recvfrom(9000)[0]
+class Ether:
+    def __init__(self, interface, mac):
+        self.s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x8624))
+        self.s.bind((interface, 0x8624))
+        self.own = self.s.getsockname()[4]
+        self.head = bytes.fromhex(mac.replace(":", "")) + self.own + b"\x86\x24"
+    def send(self, packet):
+        self.s.send(self.head + packet)
+    def receive(self):
+        while True:
+            frame, address = self.s.recvfrom(9000)
+            if address[2] != socket.PACKET_OUTGOING:
+                return frame[14:]
+to, own, what, names = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
+face = Ether(to, own) if to == "eth0" else Udp(to, own)
+if what == "answer":
+    print("answering", flush=True)
+    while True:
+        packet = face.receive()
+        if packet[0] == 5:
+            face.send(tlv(6, packet[2:4 + packet[3]], tlv(20), tlv(21, b"content"), tlv(22, tlv(27, b"\0")), tlv(23)))
+            print("asked", packet[4:4 + packet[3]], flush=True)
+face.s.settimeout(float(os.environ.get("WAIT", "2")))
+for uri in names:
+    face.send(tlv(5, name(uri), tlv(10, os.urandom(4)), tlv(34, b"\x20")))
+got = set()
+try:
+    while len(got) < len(names):
+        packet = face.receive()
+        kind = {6: "data", 100: "link"}.get(packet[0], "other")
+        for uri in names:
+            if name(uri) in packet:
+                got.add((kind, uri))
+except TimeoutError:
+    pass
+print(*sorted(f"{kind}:{uri}" for kind, uri in got))
+"#;
+
+struct Net {
+    one: Netns,
+    two: Netns,
+    far: Netns,
+    middle: Netns,
+    program: Process,
+    scratch: Scratch,
+    bin: PathBuf,
+}
+
+fn config(scratch: &Scratch, backend: &str, more: &str) -> String {
+    format!(
+        "mode = \"ndn\"\n[system]\nworkers = 2\nsocket = \"{}\"\n\
+         [port.p1]\nbackend = \"{backend}\"\n\
+         [port.p2]\nbackend = \"{backend}\"\naddresses = [\"10.0.2.1/24\"]\n\
+         [port.p3]\nbackend = \"{backend}\"\naddresses = [\"fd00:3::1/64\"]\n\
+         [ndn.face.one]\nport = \"p1\"\nmac = \"02:00:00:00:01:02\"\n\
+         [ndn.face.two]\nport = \"p2\"\nlocal = \"10.0.2.1\"\nremote = \"10.0.2.2\"\n\
+         [ndn.face.far]\nport = \"p3\"\nlocal = \"fd00:3::1\"\nremote = \"fd00:3::2\"\n\
+         [[name]]\nprefix = \"/org\"\nfaces = [\"far\"]\n{more}",
+        scratch.join("ctl.sock").display()
+    )
+}
+
+impl Net {
+    fn start(backend: &str) -> Option<Net> {
+        if !testkit::require_namespaces() || testkit::require_tool("python3").is_none() {
+            return None;
+        }
+        let bin = testkit::shadeline_bin()?;
+        let [one, two, far, middle] = [(); 4].map(|()| Netns::new("ndn"));
+        for (number, host) in [(1, &one), (2, &two), (3, &far)] {
+            let (own, its) =
+                (format!("02:00:00:00:0{number}:01"), format!("02:00:00:00:0{number}:02"));
+            veth((host, "eth0", &its), (&middle, &format!("p{number}"), &own), 1500);
+        }
+        two.address("eth0", "10.0.2.2/24");
+        far.address("eth0", "fd00:3::2/64");
+        let scratch = Scratch::new();
+        scratch.write("ndn.py", NDN);
+        let file = scratch.write("ndn.toml", &config(&scratch, backend, ""));
+        let mut program = middle.spawn(&format!("{} run {}", bin.display(), file.display()));
+        program.wait_for("running: ", SOON);
+        Some(Net { one, two, far, middle, program, scratch, bin })
+    }
+
+    fn ctl(&self, args: &str) -> (bool, String) {
+        let mut command = Command::new(&self.bin);
+        command.args(["ctl", "--socket"]).arg(self.scratch.join("ctl.sock"));
+        let output = command.args(args.split_whitespace()).output().expect("the program starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text)
+    }
+
+    fn good(&self, args: &str) -> String {
+        let (ok, text) = self.ctl(args);
+        assert!(ok, "ctl {args}: {text}");
+        text
+    }
+
+    fn script(&self, args: &str) -> String {
+        format!("python3 {} {args}", self.scratch.join("ndn.py").display())
+    }
+
+    /// Names asked for by host one over Ethernet, by host two over UDP; what came.
+    fn ask_one(&self, names: &str) -> String {
+        self.one.run(&self.script(&format!("eth0 02:00:00:00:01:01 ask {names}"))).trim().to_owned()
+    }
+
+    fn ask_two(&self, names: &str) -> String {
+        self.two.run(&self.script(&format!("10.0.2.1 10.0.2.2 ask {names}"))).trim().to_owned()
+    }
+
+    fn face_is(&self, face: &str, state: &str) -> bool {
+        let rows = self.good("show faces");
+        rows.lines().any(|line| line.starts_with(face) && line.contains(state))
+    }
+}
+
+#[test]
+fn interests_find_data_by_ethernet_and_udp() {
+    for backend in ["af_packet", "af_xdp"] {
+        let Some(mut net) = Net::start(backend) else { return };
+        // Linux finds the neighbours, though nobody has sent anything.
+        let known = wait_until(SOON, || net.face_is("two", "up") && net.face_is("far", "up"));
+        assert!(known, "{backend}: {}{}", net.good("show faces"), net.good("show neighbours"));
+        assert!(net.good("show neighbours").contains("02:00:00:00:03:02"));
+        let mut producer = net.far.spawn(&net.script("fd00:3::1 fd00:3::2 answer"));
+        producer.wait_for("answering", SOON);
+
+        // Many first components, so that both workers have some, on every port.
+        let names: Vec<String> = (0..16).map(|i| format!("/org/{i}")).collect();
+        assert_eq!(net.ask_one(&names.join(" ")).matches("data:").count(), 16, "{backend}");
+        net.good("name add / far");
+        let names: Vec<String> = (0..32).map(|i| format!("/n{i}/x")).collect();
+        assert_eq!(net.ask_two(&names.join(" ")).matches("data:").count(), 32, "{backend}");
+        assert_eq!(net.ask_one(&names.join(" ")).matches("data:").count(), 32, "{backend}");
+
+        // Linux answers on the box.
+        net.two.run("ping -n -c 1 -W 2 10.0.2.1");
+        net.far.run("ping -n -c 1 -W 2 fd00:3::1");
+
+        // Routes come and go; without one there is a Nack.
+        assert_eq!(net.good("name get /com/x").lines().count(), 2);
+        net.good("name del /");
+        assert_eq!(net.ask_two("/com/x"), "link:/com/x", "{backend}: a Nack");
+        for (args, expected) in [
+            ("name add /com fra", "there is no face `fra`: expected one of one, two, far"),
+            ("name add com far", "a name begins with `/`"),
+            ("name add /com far,far", "face `far` stands twice"),
+            ("name del /com", "no such route was added"),
+            ("name get /com", "no route for /com"),
+            ("name get /", "at least one component"),
+            ("show macs", "this is no switch"),
+        ] {
+            let (ok, said) = net.ctl(args);
+            assert!(!ok && said.contains(expected), "{args}: {said}");
+        }
+        let (ok, said) = net.ctl(&format!("name add {} far", "/a".repeat(10_000)));
+        assert!(!ok && said.contains("a prefix of 10000 components, more than 31"), "{said}");
+        net.good("name add /com far,two");
+        let (ok, said) = net.ctl("name add /com far");
+        assert!(!ok && said.contains("was added already"), "{said}");
+        assert_eq!(net.ask_one("/com/y"), "data:/com/y");
+
+        // A reload has another face and another route; what was added stays.
+        let more =
+            "[[name]]\nprefix = \"/net\"\nfaces = [\"far\"]\n[ndn.face.more]\nport = \"p1\"\n";
+        net.scratch.write("ndn.toml", &config(&net.scratch, backend, more));
+        let said = net.good("reload");
+        assert!(
+            said.contains("+ face more on p1") && said.contains("+ name /net to far"),
+            "{said}"
+        );
+        assert_eq!(net.ask_two("/net/z"), "data:/net/z");
+        let names = net.good("show names");
+        for row in ["/com    far,two  api", "/net    far      static", "/org    far      static"] {
+            assert!(names.contains(row), "{row}: {names}");
+        }
+
+        // The port to the producer goes down, and with it the face; and comes back.
+        net.middle.ip("link set p3 down");
+        assert!(wait_until(SOON, || net.face_is("far", "down")), "{backend}");
+        assert_eq!(net.ask_one("/org/down"), "link:/org/down", "{backend}: no way, a Nack");
+        net.middle.ip("link set p3 up");
+        let back = wait_until(SOON, || {
+            net.face_is("far", "up") && net.ask_one("/org/again") == "data:/org/again"
+        });
+        assert!(back, "{backend}: {}", net.good("show faces"));
+
+        let runtime = net.good("show runtime");
+        assert!(runtime.contains("pending") && runtime.contains("interests"), "{runtime}");
+        let (status, said) = net.program.stop(Stop::Terminate, SOON);
+        assert!(status.success(), "{backend}: {said}");
+    }
+}

@@ -1,0 +1,467 @@
+#!/usr/bin/env python3
+"""What a named-data forwarder must do with each packet of some captures, computed a second time and compared.
+
+usage: ndn.py OUT ARGUMENTS…
+
+ARGUMENTS are those of the program: `run CONFIG -r PORT=IN… -w OUT`. The script reads the same configuration and
+captures, applies NDN Packet Format 0.3, NDNLPv2 and the forwarder's documented rules to one packet after another in
+the plainest way, and compares, in order: OUT/PORT.pcapng with the frames that must leave by each port, and
+OUT/dropped.pcapng with those that must be dropped, and why. Nothing of the program is used: captures are scapy's, and
+so are the headers and checksums of the frames that are expected.
+
+The order of several answers to one packet is free. So are IP's identification and TTL.
+"""
+
+import ipaddress
+import logging
+import pathlib
+import struct
+import sys
+import tomllib
+
+logging.getLogger("scapy").setLevel(logging.ERROR)
+
+from scapy.all import IP, UDP, Ether, IPv6, Raw  # noqa: E402
+from scapy.utils import RawPcapNgReader, RawPcapReader  # noqa: E402
+
+GROUP = "01:00:5e:00:17:aa"
+CELL = 1900  # more than any packet of one cell
+DEAD = 6.0  # seconds that a nonce is remembered at least; twice that at most
+
+
+class Mismatch(Exception):
+    """The program did something else."""
+
+
+class Drop(Exception):
+    """The packet goes nowhere; one of these reasons."""
+
+    def __init__(self, *reasons):
+        super().__init__(reasons)
+        self.reasons = reasons
+
+
+# --- elements -------------------------------------------------------------------------------------------------
+
+
+def number(data):
+    if not data:
+        raise Drop("ndn_malformed")
+    first, size = data[0], {253: 2, 254: 4, 255: 8}.get(data[0], 0)
+    if size == 0:
+        return first, data[1:]
+    if len(data) < 1 + size:
+        raise Drop("ndn_malformed")
+    value = int.from_bytes(data[1 : 1 + size], "big")
+    if value < {2: 253, 4: 1 << 16, 8: 1 << 32}[size]:
+        raise Drop("ndn_malformed")
+    return value, data[1 + size :]
+
+
+def element(data):
+    """Type, value, encoding, rest."""
+    kind, rest = number(data)
+    length, rest = number(rest)
+    if not 0 < kind < 1 << 32 or length > len(rest):
+        raise Drop("ndn_malformed")
+    return kind, rest[:length], data[: len(data) - len(rest) + length], rest[length:]
+
+
+def elements(data):
+    while data:
+        kind, value, encoded, data = element(data)
+        yield kind, value, encoded
+
+
+def integer(value):
+    if len(value) not in (1, 2, 4, 8):
+        raise Drop("ndn_malformed")
+    return int.from_bytes(value, "big")
+
+
+INTEREST_ORDER = [7, 9, 33, 18, 30, 10, 12, 34, 36, 44, 46]
+DATA_ORDER = [7, 20, 21, 22, 23]
+
+
+def fields(value, order):
+    """Known elements in their order; others are skipped unless they are critical."""
+    found, last = {}, -1
+    for kind, inner, _ in elements(value):
+        if kind in order and order.index(kind) > last:
+            last = order.index(kind)
+            found[kind] = inner
+        elif kind <= 31 or kind % 2 == 1:
+            raise Drop("ndn_malformed")
+    return found
+
+
+def components(value):
+    parts = []
+    for kind, _, encoded in elements(value):
+        if kind > 0xFFFF:
+            raise Drop("ndn_malformed")
+        parts.append(encoded)
+    return tuple(parts)
+
+
+def link(data):
+    """Token, whether it is a Nack, and the packet inside, of what may be a link packet."""
+    kind, value, encoded, _ = element(data)
+    if kind != 100:
+        return b"", False, encoded
+    token, is_nack, fragment, index, count = b"", False, b"", 0, 1
+    for kind, inner, _ in elements(value):
+        if kind == 80 and not fragment:
+            fragment = inner
+        elif kind == 82:
+            index = integer(inner)
+        elif kind == 83:
+            count = integer(inner)
+        elif kind in (81, 832):
+            integer(inner)
+        elif kind == 98:
+            if not 1 <= len(inner) <= 32:
+                raise Drop("ndn_malformed")
+            token = inner
+        elif kind == 800:
+            is_nack = True
+            for reason, inner_value, _ in elements(inner):
+                if reason == 801:
+                    integer(inner_value)
+        elif kind not in (84, 812, 816, 820, 836, 840, 844, 848) and not (800 <= kind <= 959 and kind % 2 == 1):
+            raise Drop("ndn_malformed")
+    if (index, count) != (0, 1):
+        raise Drop("ndn_fragment")
+    if is_nack and not fragment:
+        raise Drop("ndn_malformed")
+    return token, is_nack, fragment
+
+
+def tlv(kind, value):
+    def emit(n):
+        return bytes([n]) if n < 253 else b"\xfd" + struct.pack("!H", n) if n < 65536 else b"\xfe" + struct.pack("!I", n)
+
+    return emit(kind) + emit(len(value)) + value
+
+
+def name_of(uri):
+    return tuple(tlv(8, part.encode()) for part in uri.split("/")[1:] if part)
+
+
+# --- configuration ---------------------------------------------------------------------------------------------
+
+
+def derived(address):
+    """Over captures a neighbour that nobody names has a MAC that is made from its address."""
+    if address.version == 4:
+        return "02:00:" + ":".join(f"{byte:02x}" for byte in address.packed)
+    return None
+
+
+class Face:
+    def __init__(self, name, table, config):
+        self.name, self.port = name, table["port"]
+        port = config["port"][self.port]
+        self.own_mac, self.mtu = port["mac"], port.get("mtu", 1500)
+        self.ends = None
+        if "local" in table:
+            self.ends = [end(table["local"]), end(table["remote"])]
+            hop = ipaddress.ip_address(table["gateway"]) if "gateway" in table else self.ends[1][0]
+            given = {(n["port"], ipaddress.ip_address(n["address"])): n["mac"] for n in config.get("neighbour", [])}
+            self.mac = table.get("mac") or given.get((self.port, hop)) or derived(hop)
+        else:
+            self.mac = table.get("mac", GROUP)
+
+    def frame(self, payload):
+        """What leaves by it."""
+        ether = Ether(src=self.own_mac, dst=self.mac)
+        if self.ends is None:
+            if len(payload) > self.mtu:
+                raise Drop("too_big")
+            ether.type = 0x8624
+            return bytes(ether / Raw(payload))
+        (src, sport), (dst, dport) = self.ends
+        ip = IP(src=str(src), dst=str(dst), flags="DF") if src.version == 4 else IPv6(src=str(src), dst=str(dst))
+        packet = ip / UDP(sport=sport, dport=dport) / Raw(payload)
+        if len(packet) > self.mtu:
+            raise Drop("too_big")
+        return bytes(ether / packet)
+
+
+def end(text):
+    if text.startswith("["):
+        address, _, port = text[1:].partition("]")
+        return ipaddress.ip_address(address), int(port[1:] or 6363)
+    if text.count(":") == 1:
+        address, port = text.split(":")
+        return ipaddress.ip_address(address), int(port)
+    return ipaddress.ip_address(text), 6363
+
+
+class Forwarder:
+    def __init__(self, path):
+        config = tomllib.loads(path.read_text())
+        ndn = config.get("ndn", {})
+        self.nack = ndn.get("nack", True)
+        self.faces = {name: Face(name, table, config) for name, table in ndn.get("face", {}).items()}
+        self.routes = {}
+        for file in config.get("names", []):
+            for line in (path.parent / file["file"]).read_text().splitlines():
+                words = line.split("#")[0].split()
+                if words:
+                    self.routes[name_of(words[0])] = words[1].split(",")
+        for route in config.get("name", []):
+            self.routes[name_of(route["prefix"])] = route["faces"]
+        self.ports = list(config["port"])
+        self.pending = {}  # name and flags: face -> [nonce, end, token]
+        self.dead = {}  # name and nonce: when
+
+    # --- frames
+
+    def arrival(self, port, frame):
+        """The face of a frame, and its payload."""
+        if len(frame) < 14:
+            raise Drop("truncated")
+        to, source, kind = frame[:6], frame[6:12], frame[12:14]
+        if kind == b"\x86\x24":
+            if len(frame) > CELL:
+                raise Drop("ndn_too_long")
+            mac = source.hex(":")
+            if to[0] & 1:
+                if to.hex(":") != GROUP:
+                    raise Drop("not_for_us")
+                mac = GROUP
+            for face in self.faces.values():
+                if face.ends is None and (face.port, face.mac) == (port, mac):
+                    return face, frame[14:]
+            raise Drop("ndn_no_face")
+        if kind in (b"\x81\x00", b"\x88\xa8"):
+            raise Drop("vlan_unknown")
+        if kind not in (b"\x08\x00", b"\x86\xdd"):
+            raise Drop("ethertype_unknown")
+        packet = frame[14:]
+        if kind == b"\x08\x00":
+            if packet[0] >> 4 != 4:
+                raise Drop("ip_bad_version")
+            length, header = struct.unpack("!H", packet[2:4])[0], (packet[0] & 15) * 4
+            if length > len(packet):
+                raise Drop("truncated")
+            addresses = [ipaddress.ip_address(packet[16:20]), ipaddress.ip_address(packet[12:16])]
+            protocol, is_fragment = packet[9], packet[6] & 0x3F or packet[7]
+        else:
+            length, header = 40 + struct.unpack("!H", packet[4:6])[0], 40
+            addresses = [ipaddress.ip_address(packet[24:40]), ipaddress.ip_address(packet[8:24])]
+            protocol, is_fragment = packet[6], 0
+        if protocol != 17:
+            raise Drop("ethertype_unknown")
+        datagram = packet[header:length]
+        sport, dport, size, checksum = struct.unpack("!4H", datagram[:8])
+        ends = [(addresses[0], dport), (addresses[1], sport)]
+        face = next((f for f in self.faces.values() if (f.port, f.ends) == (port, ends)), None)
+        if face is None and 6363 not in (sport, dport):
+            raise Drop("ethertype_unknown")
+        if is_fragment:
+            raise Drop("ndn_fragment")
+        if not self.sum_is_right(addresses, datagram[:size], checksum):
+            raise Drop("ndn_malformed")
+        if face is None:
+            raise Drop("ndn_no_face")
+        return face, datagram[8:size]
+
+    @staticmethod
+    def sum_is_right(addresses, datagram, checksum):
+        if checksum == 0:
+            return addresses[0].version == 4
+        pseudo = addresses[1].packed + addresses[0].packed + struct.pack("!2H", 17, len(datagram))
+        data = pseudo + datagram + bytes(len(datagram) % 2)
+        total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+        while total >> 16:
+            total = (total & 0xFFFF) + (total >> 16)
+        return total == 0xFFFF
+
+    # --- packets
+
+    def take(self, port, frame, now):
+        """Frames that leave, as (port, bytes), and the reasons to drop the packet itself, if it is."""
+        try:
+            face, payload = self.arrival(port, frame)
+            token, is_nack, packet = link(payload)
+            if not packet:
+                raise Drop("ndn_idle")
+            kind, value, encoded, rest = element(packet)
+            if rest or len(packet) > 8800 or kind not in (5, 6):
+                raise Drop("ndn_malformed")
+            found = fields(value, INTEREST_ORDER if kind == 5 else DATA_ORDER)
+            if value[:1] != b"\x07":
+                raise Drop("ndn_malformed")
+            name = components(found[7])
+            self.expire(now)
+            if kind == 6:
+                if is_nack:
+                    raise Drop("ndn_malformed")
+                return self.data(face, name, encoded, now)
+            return self.interest(face, name, found, token, is_nack, encoded, now)
+        except Drop as drop:
+            return [], drop.reasons
+
+    def interest(self, face, name, found, token, is_nack, encoded, now):
+        flags = (33 in found, 18 in found)
+        for kind, lengths in ((33, (0,)), (18, (0,)), (10, (4,)), (12, (1, 2, 4, 8)), (34, (1,))):
+            if kind in found and len(found[kind]) not in lengths:
+                raise Drop("ndn_malformed")
+        if not name:
+            raise Drop("ndn_malformed")
+        if is_nack:
+            raise Drop("ndn_nack")
+        if 34 in found and found[34][0] <= 1:
+            raise Drop("ndn_hop_limit")
+        if 10 not in found:
+            raise Drop("ndn_no_nonce")
+        nonce = found[10]
+        depths = [depth for depth in range(min(len(name), 31) + 1) if name[:depth] in self.routes]
+        ways = self.routes[name[: depths[-1]]] if depths else []
+        way = next((self.faces[way] for way in ways if way != face.name), None)
+        if way is None:
+            back = []
+            if self.nack:
+                reason = tlv(800, tlv(801, b"\x96"))
+                back = [(face.port, face.frame(tlv(100, (tlv(98, token) if token else b"") + reason + tlv(80, encoded))))]
+            return back, ("no_route",)
+        if 34 in found:
+            # Behind its type and length, wherever it stands in the packet.
+            at = self.hop_limit_at(encoded)
+            out = encoded[:at] + bytes([encoded[at] - 1]) + encoded[at + 1 :]
+        else:
+            out = encoded
+        frame = way.frame(out)
+        died = self.dead.get((name, nonce))
+        if died is not None and now - died < DEAD:
+            raise Drop("ndn_loop")
+        if died is not None and now - died < 2 * DEAD:
+            raise SystemExit("the oracle cannot know whether the nonce is still remembered: change the case")
+        lifetime = min(integer(found[12]) / 1000 if 12 in found else 4.0, 60.0)
+        waiting = self.pending.get((name, flags))
+        record = [nonce, now + lifetime, token]
+        if waiting is None:
+            self.pending[(name, flags)] = {face.name: record}
+            return [(way.port, frame)], None
+        if any(other != face.name and kept[0] == nonce for other, kept in waiting.items()):
+            raise Drop("ndn_loop")
+        before = waiting.get(face.name)
+        waiting[face.name] = record
+        if before is None or before[0] == nonce:
+            raise Drop("ndn_aggregated")
+        self.dead[(name, before[0])] = now
+        return [(way.port, frame)], None
+
+    @staticmethod
+    def hop_limit_at(encoded):
+        value = element(encoded)[1]
+        at = len(encoded) - len(value)
+        for _, inner, whole in elements(value):
+            if whole[0] == 34:
+                return at + len(whole) - len(inner)
+            at += len(whole)
+        raise AssertionError("the packet has a hop limit")
+
+    def data(self, face, name, encoded, now):
+        answered = [key for key in self.pending if key[0] == name or (key[1][0] and key[0] == name[: len(key[0])])]
+        answered = [key for key in answered if key[0]]
+        if not answered:
+            raise Drop("ndn_unsolicited")
+        out, refused = [], None
+        waiting = [(other, kept) for key in answered for other, kept in self.pending[key].items()]
+        waiting = [(other, kept) for other, kept in waiting if other != face.name and kept[1] > now]
+        for key in answered:
+            self.bury(key, now)
+        if not waiting:
+            raise Drop("ndn_satisfied")
+        for other, (_, _, token) in waiting:
+            to = self.faces[other]
+            packet = tlv(100, tlv(98, token) + tlv(80, encoded)) if token else encoded
+            try:
+                out.append((to.port, to.frame(packet)))
+            except Drop as drop:
+                refused = drop.reasons
+                if len(waiting) > 1:
+                    raise SystemExit("the oracle does not know which copy is the packet itself: change the case") from drop
+        return out, refused
+
+    def bury(self, key, now):
+        for nonce, _, _ in self.pending.pop(key).values():
+            self.dead[(key[0], nonce)] = now
+
+    def expire(self, now):
+        for key in [key for key, waiting in self.pending.items() if all(end < now - 0.05 for _, end, _ in waiting.values())]:
+            self.bury(key, now)
+        for key, waiting in self.pending.items():
+            if any(abs(end - now) <= 0.05 for _, end, _ in waiting.values()):
+                raise SystemExit(f"the oracle cannot know whether {key} is still pending: change the case")
+
+
+# --- comparison ------------------------------------------------------------------------------------------------
+
+
+def frames(path):
+    """Time in seconds and bytes."""
+    for data, meta in RawPcapReader(str(path)):
+        yield meta.sec + meta.usec / 1e6, data
+
+
+def written(path):
+    for data, meta in RawPcapNgReader(str(path)):
+        comment = getattr(meta, "comments", None) or getattr(meta, "comment", None) or b""
+        comment = comment[0] if isinstance(comment, list) else comment
+        yield data, comment.decode() if isinstance(comment, bytes) else comment
+
+
+def essence(frame):
+    """Without what is free: identification, TTL and so the header checksum of IPv4, the hop limit of IPv6."""
+    frame = bytearray(frame)
+    if frame[12:14] == b"\x08\x00":
+        frame[18:20], frame[22:23], frame[24:26] = b"\0\0", b"\0", b"\0\0"
+    elif frame[12:14] == b"\x86\xdd":
+        frame[21:22] = b"\0"
+    return bytes(frame)
+
+
+def main():
+    out, arguments = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    forwarder = Forwarder(pathlib.Path(arguments[1]))
+    sent = {port: [frame for frame, _ in written(out / f"{port}.pcapng")] for port in forwarder.ports}
+    dropped = list(written(out / "dropped.pcapng"))
+    inputs = []
+    for at, argument in enumerate(arguments):
+        if argument == "-r":
+            port, _, path = arguments[at + 1].rpartition("=")
+            order = forwarder.ports.index(port)
+            inputs += [(time, order, n, port, frame) for n, (time, frame) in enumerate(frames(path), 1)]
+    forwarded = refused = 0
+    for time, _, n, port, frame in sorted(inputs):
+        origin = f"packet {n} of {port}"
+        expected, reasons = forwarder.take(port, frame, time)
+        for to in forwarder.ports:
+            group = sorted(essence(f) for p, f in expected if p == to)
+            found = sorted(essence(f) for f in sent[to][: len(group)])
+            sent[to] = sent[to][len(group) :]
+            if group != found:
+                raise Mismatch(f"{origin}: {to} must send {[f.hex() for f in group]}, sent {[f.hex() for f in found]}")
+            forwarded += len(group)
+        if reasons:
+            refused += 1
+            data, reason = dropped.pop(0) if dropped else (b"", "nothing")
+            if reason not in reasons:
+                raise Mismatch(f"{origin}: must be dropped as {' or '.join(reasons)}, was {reason} ({data[:60].hex()})")
+    for to, rest in sent.items():
+        if rest:
+            raise Mismatch(f"{to}: {len(rest)} frames too many, the first {rest[0][:60].hex()}")
+    if dropped:
+        raise Mismatch(f"dropped: {len(dropped)} packets too many, the first for {dropped[0][1]}")
+    print(f"{len(inputs)} packets: {forwarded} sent, {refused} dropped, all as they must be")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Mismatch as mismatch:
+        sys.exit(f"oracle: {mismatch}")
