@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apps::router::{FibVersions, PipelineOptions, RouterColumns};
+use apps::router::{PipelineOptions, RouterColumns};
+use apps::tables::Newest;
 use chunk::{Chunk, Columns, HugePages, Layout, Pool, Region, Verdict};
 use engine::{
     Context, Engine, EngineSpec, EngineView, QueueCounters, RxSlot, Stage, TxSlot, WorkerSpec,
 };
 use io::memory::Replay;
-use lookup::fib::Fib;
+use lookup::fib::{Fib, RouteTables};
 use lookup::versions::{Reader, versions};
 
 use crate::tables::{self, PORTS, Spread, keys4, keys6};
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &Args, seconds: f64, probes: Probes) -> Result<Report, S
     if prefixes4.is_empty() || prefixes6.is_empty() {
         return Err("the table needs prefixes of both families".into());
     }
-    let (builder, fib) = tables::fib(&routes)?;
+    let (builder, fib) = tables::fib(&routes, RouteTables::default())?;
     drop(builder);
     let data = format!(
         "{} IPv4 and {} IPv6 routes; {PACKETS} distinct 64-byte packets (60 bytes and frame check \
@@ -166,7 +167,7 @@ pub(crate) fn start(
     reader: &Reader<Fib>,
     depot: Arc<chunk::Depot>,
     cpu: Option<usize>,
-) -> Result<Engine<FibVersions>, String> {
+) -> Result<Engine<Newest<Fib>>, String> {
     let mut pool = Pool::new(depot.clone(), 512);
     let frames = frames.iter().map(Vec::as_slice);
     let mut replay = Replay::new(&mut pool, frames, true).ok_or("too few cells")?;
@@ -177,7 +178,7 @@ pub(crate) fn start(
     let spec = EngineSpec {
         workers: vec![WorkerSpec {
             cpu,
-            versions: FibVersions(reader.clone()),
+            versions: Newest(reader.clone()),
             stages,
             rx: vec![RxSlot {
                 port: 0,

@@ -27,7 +27,7 @@ const PORTS: u16 = 4;
 const CHUNKS: usize = 16;
 
 /// Stations of the table that fits in a cache.
-const FEW: usize = 1 << 20;
+pub(crate) const FEW: usize = 1 << 20;
 
 /// Stations learned between two lists of patches.
 const LEARNED_AT_ONCE: usize = 1 << 16;
@@ -106,13 +106,14 @@ fn with(
     }
 }
 
-fn mac(station: usize) -> [u8; 6] {
+/// The address of a station.
+pub(crate) fn mac(station: usize) -> [u8; 6] {
     let [.., a, b, c, d] = (station as u32).wrapping_mul(0x9e37_79b1).to_be_bytes();
     [2, 0, a, b, c, d]
 }
 
 /// The tables of a switch that knows so many stations, the `i`th behind port `i` mod 4.
-fn learn(stations: usize) -> Result<SwitchTables, String> {
+pub(crate) fn learn(stations: usize) -> Result<SwitchTables, String> {
     let limits = MacLimits { stations: stations as u32, ageing_s: 0 };
     let (mut macs, blob, seen) = MacTable::new(limits).map_err(|e| e.to_string())?;
     let ports = (0..PORTS).map(|port| Some(BridgePort::access(format!("p{port}"), 1)));

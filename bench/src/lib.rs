@@ -9,6 +9,8 @@
 
 mod against;
 mod balance;
+mod classify;
+mod curves;
 mod forms;
 mod forward;
 mod hash;
@@ -27,13 +29,16 @@ mod payload;
 mod peer;
 mod plot;
 mod report;
+mod shade;
 mod switching;
 mod tables;
 mod update;
 mod veth;
 
+pub use self::classify::Size as ClassifySize;
 pub use on_device::check_backend;
-pub use report::{Machine, Report, Row};
+pub use report::{Curve, Machine, Report, Row};
+pub use shade::{ShadeArgs, ShadeLoad};
 
 use std::path::PathBuf;
 
@@ -111,6 +116,18 @@ pub enum What {
         #[arg(long, default_value_t = 16 << 20)]
         stations: usize,
     },
+    /// Packet classification: every structure over ClassBench's sets, beside DPDK's rte_acl
+    Classify {
+        /// Sets of 1,000 and 10,000 rules, or of 100,000 too
+        #[arg(long, value_enum, default_value_t = classify::Size::Full)]
+        size: classify::Size,
+        /// The folder of the rule sets
+        #[arg(long, value_name = "FOLDER", default_value = classify::DEFAULT_SETS)]
+        sets: PathBuf,
+        /// The folder of ClassBench's parameter files, of which the sets of 100,000 rules are made
+        #[arg(long, value_name = "FOLDER", default_value = classify::DEFAULT_SEEDS)]
+        seeds: PathBuf,
+    },
     /// Random cache lines a second by table size, page size and reads in flight: what bounds every lookup
     Limit,
     /// Longest-prefix match of names: plain, switched and as a machine
@@ -143,6 +160,8 @@ pub enum What {
         #[arg(long, default_value_t = 0.5)]
         seconds: f64,
     },
+    /// Lookups on a device against the best form of one core, by batch size: IPv4, IPv6, layer 2, names
+    Shade(ShadeArgs),
     /// Which side shades, in simulated time against settable costs
     Balance {
         /// Packets of each scenario
@@ -207,7 +226,9 @@ pub struct Probes {
 
 /// The device programs that benchmarks build, for `cargo xtask dist`.
 pub fn programs() -> Vec<device::driver::Program> {
-    vec![lookup_job::program(), payload::summing(), payload::sorting()]
+    let mut programs = vec![lookup_job::program(), payload::summing(), payload::sorting()];
+    programs.extend(shade::programs());
+    programs
 }
 
 /// Runs a benchmark and prints its report.
@@ -227,10 +248,12 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Switching { keys, table } => switching::run(args, *keys, *table)?,
             What::Hash { keys, table } => hash::run(args, *keys, *table)?,
             What::L2 { packets, stations } => l2::run(args, *packets, *stations)?,
+            What::Classify { size, sets, seeds } => classify::run(args, *size, sets, seeds)?,
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,
             What::Update { changes, backend } => update::run(args, *changes, *backend)?,
             What::Device { backend, seconds } => on_device::run(args, *backend, *seconds)?,
+            What::Shade(options) => shade::run(args, options)?,
             What::Balance { packets } => balance::run(*packets)?,
             What::Idle { seconds } => idle::run(args, *seconds)?,
             What::VethChild { backend, case, seconds } => {
@@ -239,13 +262,14 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Order { packets } => order::run(*packets)?,
         },
     };
-    if let Some(path) = &args.plot {
-        plot::draw(&report, path)?;
-    }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?);
     } else {
         print!("{report}");
+    }
+    // After the figures are out: a folder that is not there must not cost them.
+    if let Some(path) = &args.plot {
+        plot::draw(&report, path)?;
     }
     report.check()
 }

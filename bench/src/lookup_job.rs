@@ -287,7 +287,7 @@ mod tests {
         let lines: Vec<_> =
             (1..99).map(|n| format!("{n}.{n}.0.0/17 a\n2001:{n}::/33 b\n{n}.0.0.0/9 c")).collect();
         let routes = lookup::routes::read(lines.join("\n").as_bytes()).unwrap();
-        let (builder, fib) = tables::fib(&routes).unwrap();
+        let (builder, fib) = tables::fib(&routes, tables::of_kernels()).unwrap();
         drop(builder);
         let prefixes4: Vec<_> = routes.v4.iter().map(|(prefix, _)| *prefix).collect();
         let prefixes6: Vec<_> = routes.v6.iter().map(|(prefix, _)| *prefix).collect();

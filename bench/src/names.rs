@@ -32,11 +32,15 @@ pub(crate) struct Prefixes {
     segments: Vec<Vec<u8>>, // encoded
 }
 
-/// The files' lines, decompressed by `xz`.
+/// The files' lines, decompressed by `xz`; as they are where a file stands there without its ending.
 fn lines(folder: &Path) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for file in FILES {
         let path = folder.join(file);
+        if let Ok(text) = std::fs::read(path.with_extension("")) {
+            all.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
+            continue;
+        }
         let failed = |why: String| {
             format!("{}: {why}; names of another folder: --names FOLDER", path.display())
         };

@@ -13,7 +13,9 @@ use chunk::{Arena, Columns, Layout};
 use device::accelerator::{Accelerator, Options};
 use device::driver::{Arguments, Driver, Event, Kernel, Memory, Program, Queue, Shape};
 use device::measure::{self, Costs};
+use device::tables::TableSource;
 use device::{Backend, Device, probe};
+use kernels::image::ImageLayout;
 use kernels::{LpmColumns, Spec};
 use lookup::fib::Fib;
 use lookup::versions::{Pin, versions};
@@ -30,6 +32,9 @@ const ROWS: usize = 1 << 20;
 /// Jobs of as many rows that the kernels alone go through in turn: their keys, and the parts of the tables
 /// that they touch, are more than a device's caches hold.
 const BATCHES: usize = 16;
+
+/// Words of a table that are sent at a time.
+const PIECE_WORDS: usize = 4 << 20;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -71,7 +76,7 @@ pub(crate) fn run(args: &Args, backend: Backend, seconds: f64) -> Result<Report,
     let routes = tables::routes(&args.routes)?;
     let prefixes4: Vec<_> = routes.v4.iter().map(|(p, _)| *p).collect();
     let prefixes6: Vec<_> = routes.v6.iter().map(|(p, _)| *p).collect();
-    let (builder, fib) = tables::fib(&routes)?;
+    let (builder, fib) = tables::fib(&routes, tables::of_kernels())?;
     drop(builder);
     let mut driver = open(backend)?;
     let info = driver.info().clone();
@@ -270,7 +275,8 @@ fn kernels_alone(
     let driver = &mut *device;
     let is_gpu = driver.info().is_gpu;
     let kernels = driver.build(&lookup_job::program(), &["lpm4", "lpm6"]).map_err(text)?;
-    let image = Image::send(driver, pin, source)?;
+    let regions = source.regions(pin);
+    let image = send_image(driver, &regions.iter().map(|words| &**words).collect::<Vec<_>>())?;
     let queue = driver.queue().map_err(text)?;
     let n = BATCHES * ROWS;
     let keys4 = keys4(prefixes.0, n, Spread::Prefixes, 17);
@@ -350,7 +356,7 @@ fn check_batch(
 }
 
 /// Time of launches, the last one's end included, and whose clock it is.
-fn timed(
+pub(crate) fn timed(
     driver: &mut dyn Driver,
     queue: Queue,
     launches: &[(Kernel, Shape, Arguments)],
@@ -374,26 +380,25 @@ pub(crate) fn finish(driver: &mut dyn Driver, queue: Queue) -> Result<(), String
     }
 }
 
-struct Image;
-
-impl Image {
-    /// The tables as one image on the device.
-    fn send(
-        driver: &mut dyn Driver,
-        tables: &Fib,
-        source: &dyn device::tables::TableSource<Fib>,
-    ) -> Result<Memory, String> {
-        let regions = source.regions(tables);
-        let lens: Vec<_> = regions.iter().map(|r| (r.len(), r.len())).collect();
-        let layout = kernels::image::ImageLayout::new(&lens);
-        let contents: Vec<&[u32]> = regions.iter().map(|r| &**r).collect();
-        let words = layout.write(1, &contents);
-        let memory = driver.allocate(layout.bytes()).map_err(text)?;
-        let queue = driver.queue().map_err(text)?;
+/// Tables as one image on the device, by region.
+pub(crate) fn send_image(driver: &mut dyn Driver, regions: &[&[u32]]) -> Result<Memory, String> {
+    let lens: Vec<_> = regions.iter().map(|words| (words.len(), words.len())).collect();
+    let layout = ImageLayout::new(&lens);
+    let memory = driver.allocate(layout.bytes()).map_err(text)?;
+    let queue = driver.queue().map_err(text)?;
+    let mut send = |words: &[u32], at: usize| {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        device::upload_all(driver, queue, memory, &[(&bytes, 0)], PATIENCE).map_err(text)?;
-        Ok(memory)
+        device::upload_all(driver, queue, memory, &[(&bytes, at)], PATIENCE).map_err(text)
+    };
+    send(&layout.header(1), 0)?;
+    for (region, words) in regions.iter().enumerate() {
+        let start = layout.region(region).offset_words;
+        // A table may have gigabytes.
+        for (piece, words) in words.chunks(PIECE_WORDS).enumerate() {
+            send(words, 4 * (start + piece * PIECE_WORDS))?;
+        }
     }
+    Ok(memory)
 }
 
 /// A program of one file of kernels, over these columns, and a text of its own.

@@ -1,4 +1,5 @@
-//! DPDK's lookups in a child program (`bench/peers/rte_fib_peer.c`, `rte_hash_peer.c`), round by round.
+//! DPDK's lookups in a child program (`bench/peers/rte_fib_peer.c`, `rte_hash_peer.c`, `rte_acl_peer.c`), round by
+//! round.
 //!
 //! The peer holds table and keys; each round is one pass over the keys, timed by the peer itself,
 //! so that rounds of it and of ours can alternate. Answers are checked: every round returns their
@@ -37,6 +38,9 @@ impl Family {
         }
     }
 }
+
+/// The lookup functions of `rte_acl`; those that the processor lacks are refused by [`Peer::acl_variant`].
+pub const ACL_VARIANTS: [&str; 5] = ["scalar", "sse", "avx2", "avx512x16", "avx512x32"];
 
 /// One pass over the keys.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,7 +100,7 @@ impl Peer {
             record[8..].copy_from_slice(&next_hop.to_ne_bytes());
             record
         });
-        self.hand_over("load4", records, &groups.to_string())
+        self.hand_over("load4", records, &groups.to_string()).map(drop)
     }
 
     /// Loads an IPv6 table; every route must be taken. `groups`: extension groups.
@@ -112,12 +116,12 @@ impl Peer {
             record[20..].copy_from_slice(&next_hop.to_ne_bytes());
             record
         });
-        self.hand_over("load6", records, &groups.to_string())
+        self.hand_over("load6", records, &groups.to_string()).map(drop)
     }
 
     /// Hands over the IPv4 keys of a round.
     pub fn keys4(&mut self, keys: &[u32]) -> io::Result<()> {
-        self.hand_over("keys4", keys.iter().map(|key| key.to_ne_bytes()), "")
+        self.hand_over("keys4", keys.iter().map(|key| key.to_ne_bytes()), "").map(drop)
     }
 
     /// Hands over the IPv6 keys of a round.
@@ -128,7 +132,7 @@ impl Peer {
             record[8..].copy_from_slice(&key[1].to_be_bytes());
             record
         });
-        self.hand_over("keys6", records, "")
+        self.hand_over("keys6", records, "").map(drop)
     }
 
     /// Chooses a lookup function ([`Family::variants`]); an error when the processor lacks it.
@@ -181,13 +185,44 @@ impl Peer {
             .map_err(|_| io::Error::other(format!("the peer answered `{answer}`")))
     }
 
+    /// Has `rte_acl_peer` build a table of rules, the best first, as its source says; the seconds that the build
+    /// took, and the bytes of the tables that lookups read.
+    pub fn acl_rules(&mut self, rules: impl Iterator<Item = [u8; 24]>) -> io::Result<(f64, u64)> {
+        let answer = self.hand_over("load", rules, "")?;
+        let figures = answer
+            .split_once(' ')
+            .and_then(|(seconds, bytes)| Some((seconds.parse().ok()?, bytes.parse().ok()?)));
+        figures.ok_or_else(|| io::Error::other(format!("the peer answered `{answer}`")))
+    }
+
+    /// Hands over the headers of a round, as its source says.
+    pub fn acl_headers(&mut self, headers: impl Iterator<Item = [u8; 16]>) -> io::Result<()> {
+        self.hand_over("keys", headers, "").map(drop)
+    }
+
+    /// Chooses a lookup function of `rte_acl` ([`ACL_VARIANTS`]).
+    pub fn acl_variant(&mut self, name: &str) -> io::Result<()> {
+        self.ask(&format!("variant {name}")).map(drop)
+    }
+
+    /// One pass over the headers, `burst` (at most 4,096) at a time.
+    pub fn acl_round(&mut self, burst: usize) -> io::Result<Round> {
+        let answer = self.ask(&format!("round {burst}"))?;
+        parse_round(&answer)
+    }
+
+    /// The [`hash`] over its answers.
+    pub fn acl_check(&mut self) -> io::Result<u64> {
+        self.hash_check()
+    }
+
     /// Puts records into a file, has the peer read it, and takes it away.
     fn hand_over<const N: usize>(
         &mut self,
         command: &str,
         records: impl Iterator<Item = [u8; N]>,
         more: &str,
-    ) -> io::Result<()> {
+    ) -> io::Result<String> {
         let path = self.folder.join(command);
         let mut file = BufWriter::new(std::fs::File::create(&path)?);
         for record in records {
@@ -196,7 +231,7 @@ impl Peer {
         file.into_inner().map_err(io::IntoInnerError::into_error)?;
         let result = self.ask(&format!("{command} {} {more}", path.display()));
         std::fs::remove_file(&path)?;
-        result.map(drop)
+        result
     }
 
     fn ask(&mut self, command: &str) -> io::Result<String> {

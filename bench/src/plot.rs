@@ -1,32 +1,34 @@
 //! A report as a picture: a panel for each unit, a bar for each row, as long as the median, with a whisker
-//! from the least to the greatest round and a mark where the aim is.
+//! from the least to the greatest round and a mark where the aim is. Rows that stand in curves are drawn as such,
+//! and then nothing else is: see `curves.rs`.
 
 use std::path::Path;
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::{Report, Row};
+use crate::{Report, Row, curves};
 
-const WIDTH: i32 = 1000;
+pub(crate) const WIDTH: i32 = 1000;
 const ROW: i32 = 20;
-const MARGIN: i32 = 16;
-const HEADER: i32 = 56;
+pub(crate) const MARGIN: i32 = 16;
+pub(crate) const HEADER: i32 = 56;
 const PANEL_HEADER: i32 = 34;
-const FONT: i32 = 13;
+pub(crate) const FONT: i32 = 13;
 
 /// Mean width of a letter of [`FONT`], for columns of text.
 const LETTER: f64 = 6.6;
 
-const INK: RGBColor = RGBColor(30, 34, 40);
-const FAINT: RGBColor = RGBColor(110, 118, 129);
+pub(crate) const INK: RGBColor = RGBColor(30, 34, 40);
+pub(crate) const FAINT: RGBColor = RGBColor(110, 118, 129);
 const OURS: RGBColor = RGBColor(38, 110, 170);
 const PEER: RGBColor = RGBColor(190, 130, 60);
 const AIM: RGBColor = RGBColor(190, 50, 60);
 
 /// Draws `report` into an SVG file.
 pub(crate) fn draw(report: &Report, path: &Path) -> Result<(), String> {
-    let text = svg(report)?;
+    let has_curves = report.rows.iter().any(|row| row.curve.is_some());
+    let text = if has_curves { curves::svg(report)? } else { svg(report)? };
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
@@ -54,21 +56,36 @@ fn panels(rows: &[Row]) -> Vec<(&str, Vec<&Row>)> {
     panels
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Painted = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+pub(crate) type Painted = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+/// Writes a line of text, its middle at that height.
+pub(crate) fn write(
+    root: &Area<'_>,
+    text: &str,
+    at: (i32, i32),
+    (size, color): (i32, &RGBColor),
+    side: HPos,
+) -> Painted {
+    let style = ("sans-serif", size).into_font().color(color).pos(Pos::new(side, VPos::Center));
+    root.draw(&Text::new(text.to_owned(), at, style))
+}
+
+/// What was measured, on what, and where.
+pub(crate) fn head(root: &Area<'_>, report: &Report) -> Painted {
+    let m = &report.machine;
+    let machine = format!("{}; {}, {} cores, Linux {}", report.data, m.cpu, m.cores, m.kernel);
+    let title = format!("bench {}", report.bench);
+    write(root, &title, (MARGIN, 20), (18, &INK), HPos::Left)?;
+    write(root, &machine, (MARGIN, 42), (11, &FAINT), HPos::Left)
+}
 
 fn paint(root: &Area<'_>, report: &Report, panels: &[(&str, Vec<&Row>)]) -> Painted {
     root.fill(&WHITE)?;
-    let style = |size: i32, color: &RGBColor, at: HPos| {
-        ("sans-serif", size).into_font().color(color).pos(Pos::new(at, VPos::Center))
-    };
     let write = |text: &str, x: i32, y: i32, size: i32, color: &RGBColor, at: HPos| {
-        root.draw(&Text::new(text.to_owned(), (x, y), style(size, color, at)))
+        write(root, text, (x, y), (size, color), at)
     };
-    let m = &report.machine;
-    let machine = format!("{}; {}, {} cores, Linux {}", report.data, m.cpu, m.cores, m.kernel);
-    write(&format!("bench {}", report.bench), MARGIN, 20, 18, &INK, HPos::Left)?;
-    write(&machine, MARGIN, 42, 11, &FAINT, HPos::Left)?;
+    head(root, report)?;
 
     let letters = report.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
     let left = MARGIN + (letters as f64 * LETTER) as i32 + 8;

@@ -24,6 +24,21 @@ pub struct Row {
     /// What one should know to read it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// Where it stands in a chart of curves, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curve: Option<Curve>,
+}
+
+/// A row's place in a chart of curves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// The panel: what is compared within stands in one.
+    pub panel: String,
+    /// The line.
+    pub line: String,
+    /// Rows of a batch; none where the figure is the same for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<usize>,
 }
 
 impl Row {
@@ -51,6 +66,13 @@ impl Row {
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
+        self
+    }
+
+    /// Puts the row into a chart of curves.
+    #[must_use]
+    pub fn curve(mut self, panel: &str, line: &str, batch: Option<usize>) -> Self {
+        self.curve = Some(Curve { panel: panel.into(), line: line.into(), batch });
         self
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use lookup::dir24_8::Limits;
-use lookup::fib::{Fib, FibBuilder, Interface, Options, Path as Way, RouteTarget};
+use lookup::fib::{Fib, FibBuilder, Interface, Options, Path as Way, RouteTables, RouteTarget};
 use lookup::routes::{RoutesFile, read_file};
 use lookup::{Key6, Prefix};
 
@@ -71,9 +71,14 @@ pub(crate) fn interface(port: u16) -> Interface {
 }
 
 /// The tables of a router with four ports, each route by the gateway of one of them.
-pub(crate) fn fib(routes: &RoutesFile) -> Result<(FibBuilder, Fib), String> {
+pub(crate) fn fib(routes: &RoutesFile, tables: RouteTables) -> Result<(FibBuilder, Fib), String> {
     let mut random = Random(1);
-    fib_of(routes, move |ports| random.below(ports))
+    fib_of(routes, tables, move |ports| random.below(ports))
+}
+
+/// The tables that the kernels `lpm4` and `lpm6` look up in.
+pub(crate) fn of_kernels() -> RouteTables {
+    Limits::default().into()
 }
 
 /// The same with every route, and the benchmark network 198.18.0.0/15 (RFC 2544), by one port.
@@ -84,14 +89,15 @@ pub(crate) fn fib_by_port(routes: &RoutesFile, port: usize) -> Result<(FibBuilde
         routes.v4.push((network, 1));
         routes.v4.sort_unstable_by_key(|(prefix, _)| (prefix.addr(), prefix.len()));
     }
-    fib_of(&routes, move |_| port)
+    fib_of(&routes, RouteTables::default(), move |_| port)
 }
 
 fn fib_of(
     routes: &RoutesFile,
+    tables: RouteTables,
     mut choose: impl FnMut(usize) -> usize,
 ) -> Result<(FibBuilder, Fib), String> {
-    let mut builder = FibBuilder::new(Options::default(), Limits::default());
+    let mut builder = FibBuilder::new(Options::default(), tables);
     for port in 0..PORTS {
         builder.set_interface(port, Some(interface(port)));
         for v4 in [true, false] {

@@ -20,10 +20,9 @@ use device::accelerator::{Accelerator, Options as DeviceOptions};
 use device::{Backend, Device, DeviceError};
 use engine::{Context, Stage};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use lookup::dir24_8::Limits;
-use lookup::fib::{Family, Fib, FibBuilder, Options, Resolved};
+use lookup::fib::{Family, Fib, FibBuilder, Options, Resolved, RouteTables};
 use lookup::routes::RoutesFile;
-use lookup::versions::{Pin, Reader};
+use lookup::versions::{Pin, Reader, Writer, versions};
 use lookup::{Address, Key6, NextHopId, Prefix};
 
 use crate::forward::{self, PACKETS};
@@ -64,10 +63,9 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(backend: Backend, rib: &RibManager) -> Result<Self, String> {
-        let changes = rib.changes().ok_or("the tables are not there yet")?;
+    fn new(backend: Backend, writer: &Writer<Fib>) -> Result<Self, String> {
         let options = DeviceOptions { slots: 4, ..DeviceOptions::default() };
-        let source = Box::new(FibImages(changes));
+        let source = Box::new(FibImages(writer.changes()));
         let driver = crate::on_device::open(backend)?;
         let (device, arenas) =
             lookup_job::accelerator::<Pin<Fib>>(driver, source, LOAD_ROWS, options)
@@ -221,14 +219,16 @@ fn measure(
         routes.v6.len()
     );
     let mut report = Report::new("update", data);
-    let (mut rib, reader) = start_rib(&routes)?;
+    // A device is asked by kernels for tables of one kind.
+    let kind = if backend.is_some() { tables::of_kernels() } else { RouteTables::default() };
+    let (mut rib, mut writer, reader) = start_rib(&routes, kind)?;
     let witness = Arc::new(Witness::default());
     let mut stages = forward::router()?;
     stages.push(Box::new(WitnessStage(witness.clone())));
     let engine = forward::start(&frames(&routes, packets), stages, &reader, depot, cpu)?;
     let view = engine.view().clone();
 
-    let mut follower = backend.map(|backend| Follower::new(backend, &rib)).transpose()?;
+    let mut follower = backend.map(|backend| Follower::new(backend, &writer)).transpose()?;
     let mut groups = groups();
     let mut random = Random(5);
     let mut rates = Vec::new();
@@ -251,7 +251,15 @@ fn measure(
                 };
                 let worker = group.waits.then_some(&*witness);
                 let follower = follower.as_mut();
-                change(&mut rib, &reader, worker, follower, prefix, probes, &mut times)?;
+                change(
+                    (&mut rib, &mut writer),
+                    &reader,
+                    worker,
+                    follower,
+                    prefix,
+                    probes,
+                    &mut times,
+                )?;
             }
             group.rounds.push(times);
         }
@@ -313,7 +321,7 @@ fn report_group(mut group: Group, report: &mut Report) {
 /// Adds a route, replaces it and takes it away, and times each: until readers see it, and until
 /// `worker` does.
 fn change(
-    rib: &mut RibManager,
+    (rib, writer): (&mut RibManager, &mut Writer<Fib>),
     reader: &Reader<Fib>,
     worker: Option<&Witness>,
     mut follower: Option<&mut Follower>,
@@ -343,7 +351,7 @@ fn change(
         }
         let begin = Instant::now();
         rib.apply(step).map_err(text)?;
-        rib.commit();
+        rib.commit(writer);
         let answers = probes.answers(&reader.pin());
         let visible = begin.elapsed();
         if let Some(follower) = &mut follower {
@@ -356,7 +364,7 @@ fn change(
         if let Some(worker) = worker {
             let seen = worker.wait()?;
             times[1].push(seen.saturating_duration_since(begin).as_secs_f64() * 1e3);
-            rib.tick(); // as the program does when it has nothing else to do
+            writer.try_settle(); // as the program does when it has nothing else to do
         }
     }
     if let Some(worker) = worker {
@@ -536,8 +544,11 @@ impl Stage<Fib> for WitnessStage {
 }
 
 /// A router with four ports whose neighbours are known, and the table spread over them.
-fn start_rib(routes: &RoutesFile) -> Result<(RibManager, Reader<Fib>), String> {
-    let mut rib = RibManager::new(Options::default(), Limits::default());
+fn start_rib(
+    routes: &RoutesFile,
+    kind: RouteTables,
+) -> Result<(RibManager, Writer<Fib>, Reader<Fib>), String> {
+    let mut rib = RibManager::new(Options::default(), kind);
     for port in 0..PORTS {
         let interface = Some(tables::interface(port));
         rib.apply(RibChange::Interface { index: port, interface }).map_err(text)?;
@@ -552,8 +563,8 @@ fn start_rib(routes: &RoutesFile) -> Result<(RibManager, Reader<Fib>), String> {
     let v6 = routes.v6.iter().map(|(prefix, _)| (*prefix, port())).collect();
     let gateway = |v4, port| Some(Target::via(tables::gateway(port as u16, v4)));
     rib.sync_file(0, 0, v4, v6, gateway).map_err(text)?;
-    let reader = rib.start().map_err(text)?;
-    Ok((rib, reader))
+    let (writer, reader) = versions(rib.freeze().map_err(text)?);
+    Ok((rib, writer, reader))
 }
 
 /// Packets of both families to addresses of the table, in turn.

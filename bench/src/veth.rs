@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apps::router::{FibVersions, PipelineOptions, RouterColumns};
+use apps::router::{PipelineOptions, RouterColumns};
+use apps::tables::Newest;
 use chunk::{Columns, HugePages, Layout, Region};
 use engine::{Engine, EngineSpec, RxSlot, Stage, TxSlot, WorkerSpec};
 use io::{RxQueue, TxQueue, af_packet, af_xdp};
@@ -119,7 +120,7 @@ pub(crate) fn child(args: &Args, backend: Backend, bare: bool, seconds: f64) -> 
     let engine = Engine::start(EngineSpec {
         workers: vec![WorkerSpec {
             cpu: Some(0),
-            versions: FibVersions(reader),
+            versions: Newest(reader),
             stages,
             rx: vec![RxSlot {
                 port: 0,

@@ -1,0 +1,145 @@
+//! `rte_acl` over the same rules and headers.
+
+use ::classify::{Condition, Match, RuleSet};
+
+use crate::peer::{ACL_VARIANTS, Peer, hash};
+use crate::{Report, lpm};
+
+use super::BURST;
+
+/// Memory for the peer's tables, MB. It is taken as it is touched.
+const PEER_MEMORY_MB: u32 = 8000;
+
+/// The peer with a set, or why there is none.
+pub(super) struct Acl {
+    peer: Result<Peer, String>,
+    built: Option<(f64, u64)>,
+    /// The sum of the answers that it must give.
+    sum: u64,
+    variant: &'static str,
+}
+
+impl Acl {
+    /// No peer, for sets that it has no keys for.
+    pub(super) fn none() -> Self {
+        Self { peer: Err(String::new()), built: None, sum: 0, variant: "" }
+    }
+
+    /// Starts the peer and has it build its table.
+    pub(super) fn start(set: &RuleSet) -> Self {
+        let Some(binary) = lpm::binary("rte_acl_peer") else {
+            let why = "no rte_acl beside it: `cargo xtask peers` builds it, with libdpdk-dev";
+            return Self { peer: Err(why.into()), ..Self::none() };
+        };
+        let built = Peer::start(&binary, PEER_MEMORY_MB).and_then(|mut peer| {
+            let built = peer.acl_rules((0..set.len()).map(|index| record(set, index)))?;
+            Ok((peer, built))
+        });
+        match built {
+            Ok((peer, built)) => Self { peer: Ok(peer), built: Some(built), ..Self::none() },
+            Err(why) => Self { peer: Err(format!("no rte_acl beside it: {why}")), ..Self::none() },
+        }
+    }
+
+    /// Seconds of the build, and bytes of the tables.
+    pub(super) fn built(&self) -> Option<(f64, u64)> {
+        self.built
+    }
+
+    /// Version and lookup function, or why there is no peer.
+    pub(super) fn note(&self) -> String {
+        match &self.peer {
+            Ok(peer) => format!("{}, {}", peer.version(), self.variant),
+            Err(why) => why.clone(),
+        }
+    }
+
+    /// Hands the headers over, compares all answers and chooses the quickest lookup function. A peer that
+    /// fails is none.
+    pub(super) fn take_headers(
+        &mut self,
+        headers: &[u32],
+        answers: &[Match],
+        prefix: &str,
+        report: &mut Report,
+    ) {
+        let Ok(peer) = &mut self.peer else { return };
+        let wanted = || answers.iter().map(|found| found.id().map_or(0, |index| index + 1));
+        self.sum = wanted().map(u64::from).sum();
+        let mut chosen = || -> std::io::Result<&'static str> {
+            peer.acl_headers(headers.chunks_exact(4).map(key))?;
+            if peer.acl_check()? != hash(wanted()) {
+                report.wrong.push(format!("{prefix}: rte_acl answers otherwise"));
+            }
+            let mut best = ("scalar", f64::MAX);
+            for variant in ACL_VARIANTS {
+                if peer.acl_variant(variant).is_err() {
+                    continue; // the processor has it not
+                }
+                peer.acl_round(BURST)?;
+                let seconds = peer.acl_round(BURST)?.seconds;
+                if seconds < best.1 {
+                    best = (variant, seconds);
+                }
+            }
+            peer.acl_variant(best.0)?;
+            Ok(best.0)
+        };
+        match chosen() {
+            Ok(variant) => self.variant = variant,
+            Err(why) => self.peer = Err(format!("no rte_acl beside it: {why}")),
+        }
+    }
+
+    /// Passes of at least so many seconds together; the mean of one. `None` without a peer.
+    pub(super) fn round(
+        &mut self,
+        seconds: f64,
+        prefix: &str,
+        report: &mut Report,
+    ) -> Result<Option<f64>, String> {
+        let Ok(peer) = &mut self.peer else { return Ok(None) };
+        let (mut taken, mut passes) = (0.0, 0_u32);
+        while taken < seconds {
+            let round = peer.acl_round(BURST).map_err(|e| e.to_string())?;
+            if round.sum != self.sum {
+                report.wrong.push(format!("{prefix}: the sums of all answers differ"));
+            }
+            taken += round.seconds;
+            passes += 1;
+        }
+        Ok(Some(taken / f64::from(passes)))
+    }
+}
+
+/// A rule as the peer reads it.
+fn record(set: &RuleSet, index: usize) -> [u8; 24] {
+    let (schema, words) = (set.schema(), set.rule(index).words);
+    let mut record = [0; 24];
+    let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
+    for field in 0..schema.fields().len() {
+        match (field, schema.condition(words, field)) {
+            (0 | 1, Condition::Prefix { value, len }) => {
+                put(4 * field, &(value as u32).to_ne_bytes());
+                put(16 + field, &[len]);
+            }
+            (2 | 3, Condition::Range { low, high }) => {
+                put(4 * field, &(low as u16).to_ne_bytes());
+                put(4 * field + 2, &(high as u16).to_ne_bytes());
+            }
+            (_, Condition::Mask { value, mask }) => put(18, &[value as u8, mask as u8]),
+            _ => {}
+        }
+    }
+    record
+}
+
+/// A header as the peer reads it: protocol, addresses, ports, in network order.
+fn key(header: &[u32]) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[0] = (header[3] >> 24) as u8;
+    for (at, word) in header[..3].iter().enumerate() {
+        key[4 + 4 * at..][..4].copy_from_slice(&word.to_be_bytes());
+    }
+    key
+}

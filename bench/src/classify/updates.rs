@@ -1,0 +1,99 @@
+//! Rules that come and go while another thread classifies.
+//!
+//! One thread takes a rule out and puts it in again, rule after rule, and publishes a version every
+//! [`CHANGES`] of them (`lookup::versions`). Another one classifies the trace at full speed meanwhile. Both figures
+//! are by the clock on the wall: on a machine with other work they suffer.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ::classify::algorithms::{Algorithm, find};
+use ::classify::{Classify, Match, RuleSet};
+use lookup::versions::versions;
+
+use super::sets::{self, Load};
+use super::{BURST, pass};
+use crate::{Args, Report, Row};
+
+/// Changes of a version.
+const CHANGES: usize = 64;
+
+/// Time of each part of a round.
+const ROUND: Duration = Duration::from_millis(300);
+
+pub(super) fn rows(args: &Args, folder: &Path, report: &mut Report) -> Result<(), String> {
+    let algorithm = find("auto").or_else(|| find("tuple")).ok_or("no structure takes updates")?;
+    let set = match sets::rules(&folder.join("neurocuts"), "acl1_10k") {
+        Ok(set) => set,
+        Err(why) => {
+            report.rows.push(Row::new("updates while classifying", "/s", Vec::new()).note(why));
+            return Ok(());
+        }
+    };
+    let load = sets::uniform(&set);
+    let (mut changes, mut shares) = (Vec::new(), Vec::new());
+    for _ in 0..args.rounds.max(1) {
+        let (change, share) = round(algorithm, &set, &load)?;
+        changes.push(change);
+        shares.push(share);
+    }
+    let name = format!("acl1_10k: {}, updates while classifying", algorithm.name);
+    let note = format!("{CHANGES} a version; a thread for each side");
+    report.rows.push(Row::new(name, "/s", changes).at_least(500_000.0).note(note));
+    let name = format!("acl1_10k: {}, classifying while updated over alone", algorithm.name);
+    report.rows.push(Row::new(name, "ratio", shares).at_least(0.8));
+    Ok(())
+}
+
+/// Updates a second, and the rate meanwhile over that without them.
+fn round(algorithm: &Algorithm, set: &RuleSet, load: &Load) -> Result<(f64, f64), String> {
+    let failed = |e: ::classify::RuleError| e.to_string();
+    let mut classifier = (algorithm.build)(set).map_err(failed)?;
+    let tables = classifier.tables().map_err(failed)?;
+    let words = tables.words();
+    let count = load.headers.len() / words;
+    let mut out = vec![Match::NONE; count];
+    let alone = {
+        let (begin, mut passes) = (Instant::now(), 0);
+        while begin.elapsed() < ROUND {
+            pass(&tables, &load.headers, &mut out);
+            passes += 1;
+        }
+        f64::from(passes) / begin.elapsed().as_secs_f64()
+    };
+    let (mut writer, reader) = versions(tables);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let classifying = scope.spawn(|| {
+            let (begin, mut headers_done) = (Instant::now(), 0_usize);
+            while !done.load(Ordering::Relaxed) {
+                for (headers, out) in load.headers.chunks(BURST * words).zip(out.chunks_mut(BURST))
+                {
+                    reader.pin().classify(headers, out);
+                }
+                headers_done += count;
+            }
+            headers_done as f64 / count as f64 / begin.elapsed().as_secs_f64()
+        });
+        let begin = Instant::now();
+        let (mut updates, mut rules) = (0_u64, (0..set.len()).cycle().step_by(7));
+        let mut result = Ok(());
+        while begin.elapsed() < ROUND && result.is_ok() {
+            let mut patches = Vec::new();
+            for _ in 0..CHANGES / 2 {
+                let Some(index) = rules.next() else { break };
+                let rule = set.rule(index);
+                classifier.remove(rule.id, &mut patches);
+                result = result.and(classifier.insert(rule, &mut patches));
+                updates += 2;
+            }
+            writer.publish(patches);
+        }
+        let rate = updates as f64 / begin.elapsed().as_secs_f64();
+        done.store(true, Ordering::Relaxed);
+        let meanwhile = classifying.join().map_err(|_| "the classifying thread ended early")?;
+        result.map_err(failed)?;
+        Ok((rate, meanwhile / alone))
+    })
+}

@@ -1,0 +1,174 @@
+//! A report as curves: a panel for each set of rows that are compared, a line for each way, million lookups a second
+//! over the rows of a batch, both by orders of magnitude. A figure that knows no batch is a level line.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+
+use crate::plot::{Area, FAINT, FONT, HEADER, INK, MARGIN, Painted, WIDTH, head, write};
+use crate::report::{Curve, figure};
+use crate::{Report, Row};
+
+const PANEL: i32 = 260;
+const LEFT: i32 = MARGIN + 60;
+const RIGHT: i32 = WIDTH - 220;
+
+const COLORS: [RGBColor; 6] = [
+    RGBColor(140, 148, 158),
+    RGBColor(38, 110, 170),
+    RGBColor(190, 130, 60),
+    RGBColor(190, 50, 60),
+    RGBColor(70, 140, 90),
+    RGBColor(120, 80, 160),
+];
+
+/// A line: its name and its points.
+type Line<'a> = (&'a str, Vec<(Option<usize>, f64)>);
+
+/// The chart of all rows that stand in curves.
+pub(crate) fn svg(report: &Report) -> Result<String, String> {
+    let panels = panels(&report.rows);
+    let size = (WIDTH as u32, (HEADER + panels.len() as i32 * PANEL + MARGIN) as u32);
+    let mut text = String::new();
+    let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
+    paint(&root, report, &panels).map_err(|error| error.to_string())?;
+    root.present().map_err(|error| error.to_string())?;
+    drop(root);
+    Ok(text)
+}
+
+/// Lines by panel, in the order in which they come up.
+fn panels(rows: &[Row]) -> Vec<(&str, Vec<Line<'_>>)> {
+    let mut panels: Vec<(&str, Vec<Line<'_>>)> = Vec::new();
+    for row in rows {
+        let Some(Curve { panel, line, batch }) = &row.curve else { continue };
+        let at = panels.iter().position(|(name, _)| name == panel).unwrap_or_else(|| {
+            panels.push((panel, Vec::new()));
+            panels.len() - 1
+        });
+        let lines = &mut panels[at].1;
+        let at = lines.iter().position(|(name, _)| name == line).unwrap_or_else(|| {
+            lines.push((line, Vec::new()));
+            lines.len() - 1
+        });
+        // What was not measured, or is nothing, has no place among orders of magnitude.
+        if row.median > 0.0 {
+            lines[at].1.push((*batch, row.median));
+        }
+    }
+    panels
+}
+
+fn paint(root: &Area<'_>, report: &Report, panels: &[(&str, Vec<Line<'_>>)]) -> Painted {
+    root.fill(&WHITE)?;
+    head(root, report)?;
+    for (number, (name, lines)) in panels.iter().enumerate() {
+        panel(root, name, lines, HEADER + number as i32 * PANEL)?;
+    }
+    Ok(())
+}
+
+fn panel(root: &Area<'_>, name: &str, lines: &[Line<'_>], top: i32) -> Painted {
+    let points = || lines.iter().flat_map(|(_, points)| points);
+    let mut batches: Vec<usize> = points().filter_map(|(batch, _)| *batch).collect();
+    batches.sort_unstable();
+    batches.dedup();
+    let least = points().map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min);
+    let most = points().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    if most == 0.0 {
+        return write(root, name, (LEFT, top + 14), (FONT, &INK), HPos::Left);
+    }
+    let (low, high) = (least / 1.3, most * 1.3);
+    let (ceiling, floor) = (top + 30, top + PANEL - 40);
+    let y = |rate: f64| {
+        floor - ((rate / low).ln() / (high / low).ln() * f64::from(floor - ceiling)) as i32
+    };
+    let (first, last) = match (batches.first(), batches.last()) {
+        (Some(first), Some(last)) if first < last => (*first as f64, *last as f64),
+        _ => (1.0, 2.0),
+    };
+    let x = |batch: usize| {
+        let share = (batch as f64 / first).ln() / (last / first).ln();
+        LEFT + (share.clamp(0.0, 1.0) * f64::from(RIGHT - LEFT)) as i32
+    };
+    write(root, name, (LEFT, top + 14), (FONT, &INK), HPos::Left)?;
+    for rate in ticks(low, high) {
+        let grid = vec![(LEFT, y(rate)), (RIGHT, y(rate))];
+        root.draw(&PathElement::new(grid, FAINT.mix(0.2)))?;
+        write(root, &figure(rate), (LEFT - 8, y(rate)), (11, &FAINT), HPos::Right)?;
+    }
+    for batch in &batches {
+        let grid = vec![(x(*batch), ceiling), (x(*batch), floor)];
+        root.draw(&PathElement::new(grid, FAINT.mix(0.2)))?;
+        write(root, &batch.to_string(), (x(*batch), floor + 12), (11, &FAINT), HPos::Center)?;
+    }
+    let axes = "Mlookups/s over rows of a batch";
+    write(root, axes, (RIGHT, floor + 28), (11, &FAINT), HPos::Right)?;
+    // Names stand at the ends of their lines, one below the other where these lie close together.
+    let mut ends = Vec::new();
+    for (number, (line, points)) in lines.iter().enumerate() {
+        let color = COLORS[number % COLORS.len()];
+        let mut path: Vec<(i32, i32)> = Vec::new();
+        for (batch, rate) in points {
+            match batch {
+                Some(batch) => path.push((x(*batch), y(*rate))),
+                None => path.extend([(LEFT, y(*rate)), (RIGHT, y(*rate))]),
+            }
+        }
+        let Some(end) = path.last().copied() else { continue };
+        root.draw(&PathElement::new(path.clone(), color.stroke_width(2)))?;
+        if points.iter().any(|(batch, _)| batch.is_some()) {
+            for place in path {
+                root.draw(&Circle::new(place, 3, color.filled()))?;
+            }
+        }
+        ends.push((end.1, line, color));
+    }
+    ends.sort_by_key(|(y, _, _)| *y);
+    let mut free = ceiling;
+    for (y, line, color) in ends {
+        let y = y.max(free);
+        write(root, line, (RIGHT + 10, y), (FONT, &color), HPos::Left)?;
+        free = y + FONT + 3;
+    }
+    Ok(())
+}
+
+/// 1, 2 and 5 of each order of magnitude between two rates.
+fn ticks(low: f64, high: f64) -> Vec<f64> {
+    let orders = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    let ticks = orders.flat_map(|order| [1.0, 2.0, 5.0].map(|n| n * 10f64.powi(order)));
+    ticks.filter(|tick| (low..=high).contains(tick)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_is_a_line_and_each_batch_a_point() {
+        let mut report = Report::new("toy", "keys");
+        for (panel, factor) in [("IPv4", 1.0), ("a < b", 3.0)] {
+            let flat = Row::new("cpu", "M/s", vec![20.0 * factor]);
+            report.rows.push(flat.curve(panel, "CPU & core", None));
+            for (batch, rate) in [(256, 2.0), (1024, 15.0), (4096, 200.0)] {
+                let row = Row::new("device", "M/s", vec![rate * factor]);
+                report.rows.push(row.curve(panel, "device", Some(batch)));
+            }
+        }
+        report.rows.push(Row::new("in no chart", "ratio", vec![1.0]));
+        report.rows.push(Row::new("nothing", "M/s", vec![]).curve("IPv4", "absent", None));
+        let svg = svg(&report).unwrap();
+        for text in ["IPv4", "a &lt; b", "CPU &amp; core", "device", "4096", "100", "500"] {
+            assert!(svg.contains(text), "{text} is missing in {svg}");
+        }
+        assert_eq!(svg.matches("<circle").count(), 6);
+        assert!(!svg.contains("in no chart") && !svg.contains("absent"));
+        assert_eq!(svg.matches(r#"stroke-width="2""#).count(), 4);
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(ticks(1.5, 60.0), [2.0, 5.0, 10.0, 20.0, 50.0]);
+        assert_eq!(ticks(10.0, 10.0), [10.0]);
+    }
+}
