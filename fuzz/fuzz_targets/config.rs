@@ -1,13 +1,20 @@
 //! Any text as a configuration: it is taken, or every error has a place in the text.
 #![no_main]
 
-use control::config::{KnownStages, Pipeline, parse};
+use control::config::{App, KnownStages, Pipeline, parse};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let stages = || vec!["decode".to_owned(), "rewrite".to_owned()];
-    let modes = vec![Pipeline { name: "router".into(), stages: stages(), max_delay: None }];
-    let known = KnownStages { stages: stages(), modes, cores: 2 };
+    let mode = |name: &str, app| Pipeline {
+        name: name.into(),
+        app,
+        stages: stages(),
+        max_delay: None,
+    };
+    let modes =
+        vec![mode("router", App::Router), mode("switch", App::Switch), mode("ndn", App::Ndn)];
+    let known = KnownStages { stages: stages(), modes, cores: 2, app_of: None };
     let lines = text.lines().count() + 1;
     match parse(text, &known) {
         Ok((config, _)) => assert!(config.system.workers >= 1),

@@ -20,6 +20,7 @@ const README: &str = include_str!("gpu/README.txt");
 /// What may be carried to such a machine.
 const KIT_BYTES_MAX: u64 = 60 << 20;
 const FULL_TABLE: &str = "../shared/data/bgp/bart-prefixes-v4v6.txt.gz";
+const NAMES: &str = "../shared/data/ndn";
 const RUN_LIMIT: Duration = Duration::from_secs(1800);
 /// Test programs that go along: package, target, name in the kit. Kernels against their twins on the CPU;
 /// payload, state and failures in the engine; jobs of the accelerator. They compile by NVRTC.
@@ -105,7 +106,7 @@ fn problems(text: &str, cases: usize) -> Vec<String> {
     }
     let parts = json.get("parts").map(Json::list).unwrap_or_default();
     let name = |part: &Json| part.get("name").and_then(Json::text).unwrap_or("?").to_string();
-    for wanted in ["devices", "bench_device", "bench_update"] {
+    for wanted in ["devices", "bench_device", "bench_update", "bench_shade"] {
         if !parts.iter().any(|p| name(p) == wanted && p.get("json").is_some()) {
             problems.push(format!("{wanted} gave no JSON"));
         }
@@ -221,7 +222,8 @@ fn fill(root: &Path, kit: &Path) -> io::Result<()> {
     fs::write(kit.join("commit"), commit(root))?;
     copy_folder(&root.join("tests/data"), &kit.join("data"), &|_| true)?;
     fill_cases(&root.join("tests/golden"), &kit.join("cases"))?;
-    fill_routes(root, &kit.join("routes"))
+    fill_routes(root, &kit.join("routes"))?;
+    fill_names(&root.join(NAMES), &kit.join("names"))
 }
 
 /// The cases that forward captures, and the list of them: name, exit status, arguments.
@@ -274,6 +276,28 @@ fn fill_routes(root: &Path, routes: &Path) -> io::Result<()> {
         fs::copy(full, routes.join("full.txt.gz"))?;
     } else {
         println!("   without the full table: {FULL_TABLE} is not there");
+    }
+    Ok(())
+}
+
+/// The lists of names where they are at hand, as plain text: the machine may have no `xz`.
+fn fill_names(lists: &Path, names: &Path) -> io::Result<()> {
+    if !lists.is_dir() {
+        println!("   without names: {} is not there", lists.display());
+        return Ok(());
+    }
+    fs::create_dir_all(names)?;
+    for entry in fs::read_dir(lists)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|ending| ending != "xz") {
+            fs::copy(&path, names.join(path.file_name().unwrap_or_default()))?;
+            continue;
+        }
+        let output = Command::new("xz").arg("-dc").arg(&path).output()?;
+        if !output.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        fs::write(names.join(path.file_stem().unwrap_or_default()), output.stdout)?;
     }
     Ok(())
 }
@@ -360,6 +384,26 @@ mod tests {
         );
     }
 
+    #[test]
+    fn names_are_packed_as_plain_text() {
+        let scratch = Scratch::new("names");
+        let (lists, names) = (scratch.0.join("lists"), scratch.0.join("names"));
+        fill_names(&lists, &names).unwrap();
+        assert!(!names.exists(), "where there are none, none are packed");
+        fs::create_dir_all(&lists).unwrap();
+        fs::write(lists.join("LICENSE"), "free").unwrap();
+        fs::write(lists.join("urls.txt"), "a.example/b\n").unwrap();
+        match Command::new("xz").arg(lists.join("urls.txt")).status() {
+            Ok(status) => assert!(status.success()),
+            Err(error) => return println!("skipped: xz: {error}"),
+        }
+        fill_names(&lists, &names).unwrap();
+        assert_eq!(fs::read_to_string(names.join("urls.txt")).unwrap(), "a.example/b\n");
+        assert_eq!(fs::read_to_string(names.join("LICENSE")).unwrap(), "free");
+        fs::write(lists.join("bad.txt.xz"), "no such thing").unwrap();
+        assert!(fill_names(&lists, &names).is_err());
+    }
+
     /// Stands in for the program: `run` writes what `FAKE_…` says, the rest prints JSON.
     const FAKE: &str = r#"#!/bin/sh
         [ "$1" = bench ] && [ "$2" = device ] && { printf 'no "such" device\there\n' >&2; exit 3; }
@@ -406,7 +450,7 @@ mod tests {
         let output = Command::new("sh").arg(kit.join("run.sh")).env("SHORT", "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("6 of 13 parts passed"), "{said}");
+        assert!(said.contains("7 of 14 parts passed"), "{said}");
         assert!(said.contains("bench/results/Fake_1-20"), "{said}");
 
         let text = fs::read_to_string(kit.join("out/result.json")).unwrap();
@@ -430,6 +474,7 @@ mod tests {
             ("proof stages", 101),
             ("bench_device", 3),
             ("bench_update", 0),
+            ("bench_shade", 0),
         ] {
             assert_eq!(status(name), Some(expected), "{name}\n{text}");
         }

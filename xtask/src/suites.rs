@@ -59,7 +59,7 @@ const PROGRAM_LIMIT: Duration = Duration::from_secs(900);
 const FUZZ_SMOKE: Duration = Duration::from_secs(5);
 
 /// Crates whose unsafe code AddressSanitizer watches.
-const ASAN_CRATES: &[&str] = &["chunk", "io", "device", "interleave", "lookup"];
+const ASAN_CRATES: &[&str] = &["chunk", "io", "device", "interleave", "lookup", "classify"];
 
 /// Crates whose tests valgrind runs too: it sees reads of what was never written, AddressSanitizer does not.
 const VALGRIND_CRATES: &[&str] = &["interleave"];

@@ -33,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("packet", &["chunk"]),
     ("interleave", &[]),
     ("lookup", &["interleave", "chunk"]),
+    ("classify", &["interleave", "lookup", "chunk"]),
     ("stream", &["packet", "lookup"]),
     ("crypto", &[]),
     ("kernels", &["chunk"]),
@@ -46,6 +47,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "packet",
             "interleave",
             "lookup",
+            "classify",
             "stream",
             "crypto",
             "kernels",
@@ -54,13 +56,13 @@ const LAYERS: &[(&str, &[&str])] = &[
             "engine",
         ],
     ),
-    ("control", &["packet", "lookup"]),
+    ("control", &["packet", "lookup", "classify"]),
 ];
 
 /// The only crates of the layers with unsafe code. `bench` counts allocations, which takes an allocator;
 /// the tests of `kernels` set variables before the libraries that read them are there.
 const UNSAFE_CRATES: &[&str] =
-    &["chunk", "io", "device", "interleave", "lookup", "crypto", "bench", "kernels"];
+    &["chunk", "io", "device", "interleave", "lookup", "classify", "crypto", "bench", "kernels"];
 /// Crates that say so to the compiler.
 const FORBID_CRATES: &[&str] = &["packet", "apps", "control"];
 const LINES_MAX: usize = 900;

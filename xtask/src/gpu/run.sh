@@ -24,17 +24,21 @@ export SHADELINE_CACHE="$out/kernels" POCL_CACHE_DIR="$out/pocl" CUDA_CACHE_PATH
 program=$kit/shadeline
 full=$kit/routes/full.txt.gz
 [ -f "$full" ] || full=$kit/routes/share.txt.gz
+loads=ipv4,ipv6,l2
+[ -d "$kit/names" ] && loads=$loads,names
 
 if [ -n "${SHORT:-}" ]; then
     short=true
     quick=--quick
     device="--rounds 1 --seconds 0.05 --routes $kit/routes/share.txt.gz"
     update="--rounds 1 --changes 20 --routes $kit/routes/share.txt.gz"
+    shade="--rounds 1 --seconds 0.01 --keys 70000 --stations 100000 --prefixes 60000 --routes $kit/routes/share.txt.gz"
 else
     short=false
     quick=
     device="--routes $full"
     update="--routes $full"
+    shade="--routes $full"
 fi
 
 # A file as the inside of a JSON string.
@@ -174,6 +178,8 @@ done
 part bench_device bench device --json --backend "$backend" $device
 # shellcheck disable=SC2086
 part bench_update bench update --json --backend "$backend" $update
+# shellcheck disable=SC2086
+part bench_shade bench shade --json --backend "$backend" --loads "$loads" --names "$kit/names" $shade
 
 # The device's name stands behind its backend's.
 case $backend in
