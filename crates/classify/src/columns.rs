@@ -16,7 +16,7 @@
 //! Numbers are decimal, or hexadecimal after `0x`; a value of 32 bits may be an IPv4 address, one of 128 bits an
 //! IPv6 address. The first rule is the best one. A trace has one number for each field in a line, then columns as
 //! in ClassBench: where there are more, the last one is the filter that the header was drawn from. Blanks, DOS line
-//! ends, comments and problems are ClassBench's too ([`classbench`](crate::classbench)).
+//! ends, comments and problems are ClassBench's too ([`classbench`]).
 //!
 //! [`parse_rules`] and [`parse_trace`] read both forms: a file whose first line begins with `fields` is one of these.
 

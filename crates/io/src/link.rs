@@ -53,6 +53,7 @@ pub struct Channels {
     pub combined: u32,
 }
 
+const ETHTOOL_GLINK: u32 = 0x0a;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const SIOCETHTOOL: u32 = 0x8946;
@@ -74,6 +75,13 @@ struct EthtoolChannels {
     command: u32,
     max: [u32; 4],
     current: [u32; 4],
+}
+
+/// `struct ethtool_value`: a command that one number answers.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    value: u32,
 }
 
 /// An interface that receives frames for every station, as long as this lives.
@@ -192,11 +200,19 @@ impl Link {
 
     /// Whether it is up and has a carrier.
     ///
+    /// The carrier is the driver's own word. The flag `IFF_RUNNING` follows it up to a second late, so it stands only
+    /// for drivers that do not say.
+    ///
     /// # Errors
     /// If it is gone.
     pub fn is_running(&self) -> Result<bool, LinkError> {
-        let both = libc::IFF_UP | libc::IFF_RUNNING;
-        Ok(i32::from(self.flags()?) & both == both)
+        let flags = i32::from(self.flags()?);
+        let mut carrier = EthtoolValue { command: ETHTOOL_GLINK, value: 0 };
+        let has_carrier = match self.ethtool(&mut carrier) {
+            Ok(()) => carrier.value != 0,
+            Err(_) => flags & libc::IFF_RUNNING != 0,
+        };
+        Ok(flags & libc::IFF_UP != 0 && has_carrier)
     }
 
     /// Takes it up or down.
@@ -294,6 +310,7 @@ impl Link {
 /// Structures that the kernel reads and writes whole for the commands they are used with here.
 trait EthtoolRequest {}
 impl EthtoolRequest for EthtoolChannels {}
+impl EthtoolRequest for EthtoolValue {}
 
 /// Index of the interface `name`, if there is one.
 pub fn index_of(name: &str) -> Option<u32> {

@@ -491,7 +491,12 @@ fn link_helpers_read_and_change_an_interface() {
     assert_eq!((link.mac().unwrap(), link.mtu().unwrap()), ([2, 0, 0, 0, 9, 9], 1400));
     assert!(link.set_mtu(7).unwrap_err().to_string().starts_with("eth0: setting the MTU: "));
     assert!(link.is_up().unwrap() && link.is_running().unwrap());
+    // The other end's state shows at once, not when the kernel gets round to `IFF_RUNNING`.
+    outside.ip("link set eth0 down");
+    assert!(link.is_up().unwrap() && !link.is_running().unwrap());
+    outside.ip("link set eth0 up");
+    assert!(link.is_running().unwrap());
     link.set_up(false).unwrap();
-    assert!(!link.is_up().unwrap());
+    assert!(!link.is_up().unwrap() && !link.is_running().unwrap());
     link.set_up(true).unwrap();
 }
