@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use classify::bloom::BloomBuilder;
+use classify::cuts::CutsBuilder;
 use classify::linear::LinearBuilder;
 use classify::rfc::{Rfc, RfcBuilder};
 use classify::tic::{self, Block, Tic, TicBuilder};
@@ -59,6 +60,9 @@ fn main() {
         }
         measure::<TupleBuilder>(&name, "tuple", &set, &headers, &mut expected);
         measure::<BloomBuilder>(&name, "bloom", &set, &headers, &mut expected);
+        if set.schema().words() == 4 {
+            measure::<CutsBuilder>(&name, "cuts", &set, &headers, &mut expected);
+        }
         measure_trees(&name, &set, &headers, &mut expected);
     }
 }

@@ -2,8 +2,11 @@
 
 use crate::bloom::BloomBuilder;
 use crate::classifier::Classifier;
+use crate::cuts::CutsBuilder;
 use crate::linear::LinearBuilder;
+use crate::rfc::RfcBuilder;
 use crate::rule::{RuleError, RuleSet};
+use crate::tic::TicBuilder;
 use crate::tuple::TupleBuilder;
 
 /// A structure that can be built.
@@ -22,6 +25,15 @@ pub const ALGORITHMS: &[Algorithm] = &[
     of::<LinearBuilder>("linear", "Every rule in order, sixteen at once"),
     of::<TupleBuilder>("tuple", "One exact match for each class of rules (tuple space search)"),
     of::<BloomBuilder>("bloom", "The same, with a Bloom filter of each class asked first"),
+    of::<CutsBuilder>(
+        "cuts",
+        "Trees that cut at any bits, and leaves compared eight rules at once",
+    ),
+    of::<RfcBuilder>(
+        "rfc",
+        "Recursive flow classification: 13 tables, for rules that seldom change",
+    ),
+    of::<TicBuilder>("tic", "Two stages: tables for the addresses, range expressions for the rest"),
 ];
 
 /// The one of a name.

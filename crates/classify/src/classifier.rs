@@ -3,6 +3,7 @@
 use lookup::versions::Patchable;
 use lookup::{Blob, Patch};
 
+use crate::cuts::Cuts;
 use crate::linear::Linear;
 use crate::rfc::Rfc;
 use crate::rule::{Match, RuleError, RuleRef, RuleSet};
@@ -158,6 +159,7 @@ impl Patchable for Tables {
 enum View<'a> {
     Linear(Linear<'a>),
     Tuple(TupleSpace<'a>),
+    Cuts(Cuts<'a>),
     Rfc(Rfc<'a>),
     Tic(Tic<'a>),
 }
@@ -165,6 +167,7 @@ enum View<'a> {
 fn view(blob: &Blob) -> Option<View<'_>> {
     let view = Linear::new(blob).map(View::Linear);
     let view = view.or_else(|| TupleSpace::new(blob).map(View::Tuple));
+    let view = view.or_else(|| Cuts::new(blob).map(View::Cuts));
     let view = view.or_else(|| Rfc::new(blob).map(View::Rfc));
     view.or_else(|| Tic::new(blob).map(View::Tic))
 }
@@ -174,6 +177,7 @@ impl View<'_> {
         match self {
             Self::Linear(view) => view.words(),
             Self::Tuple(view) => view.words(),
+            Self::Cuts(view) => view.words(),
             Self::Rfc(view) => view.words(),
             Self::Tic(view) => view.words(),
         }
@@ -183,6 +187,7 @@ impl View<'_> {
         match self {
             Self::Linear(view) => view.classify(headers, out),
             Self::Tuple(view) => view.classify(headers, out),
+            Self::Cuts(view) => view.classify(headers, out),
             Self::Rfc(view) => view.classify(headers, out),
             Self::Tic(view) => view.classify(headers, out),
         }

@@ -1,6 +1,7 @@
 //! How a structure finds what it finds, step by step: for people, not for speed.
 
 use crate::classifier::Tables;
+use crate::cuts::Cuts;
 use crate::linear::Linear;
 use crate::rule::Match;
 use crate::schema::{Kind, Schema};
@@ -44,6 +45,9 @@ impl Tables {
     pub fn explain(&self, schema: &Schema, header: &[u32]) -> Option<Explained> {
         if let Some(linear) = Linear::new(self.blob()) {
             return Some(linear.explain(header));
+        }
+        if let Some(cuts) = Cuts::new(self.blob()) {
+            return Some(cuts.explain(header));
         }
         TupleSpace::new(self.blob()).map(|space| space.explain(schema, header))
     }

@@ -18,6 +18,7 @@
 //! | linear | [`linear`] | few rules; the reference of the others |
 //! | tuple search | [`mod@tuple`] | many rules of few masks, and updates |
 //! | Bloom search | [`bloom`] | the same where a header is in few classes of many |
+//! | cut trees | [`cuts`] | 5-tuples of IPv4: few accesses, little memory, and updates |
 //! | RFC | [`rfc`] | 5-tuples of IPv4 that seldom change: 13 accesses, and much memory |
 //! | TIC | [`tic`] | the same with less memory: 7 accesses, then a few range expressions |
 //! | naive | [`naive`] | the plain twin, for tests |
@@ -46,6 +47,7 @@ pub mod bloom;
 pub mod check;
 pub mod classbench;
 pub mod columns;
+pub mod cuts;
 pub mod generate;
 pub mod linear;
 pub mod naive;

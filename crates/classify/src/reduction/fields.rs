@@ -111,7 +111,7 @@ impl Fields {
 }
 
 /// Whether headers are as [`Schema::five_tuple`] has them, whatever the fields are called.
-fn is_five_tuple(schema: &Schema) -> bool {
+pub(crate) fn is_five_tuple(schema: &Schema) -> bool {
     let fields = schema.fields().iter().map(|field| (field.bits, field.kind));
     fields.eq(Schema::five_tuple().fields().iter().map(|field| (field.bits, field.kind)))
         && schema.fields()[0].kind == Kind::Prefix

@@ -1,0 +1,117 @@
+//! Where everything stands in the image.
+//!
+//! ```text
+//! line 0       magic │ words of a header │ trees │ –
+//! lines 1…3    the trees, eight words each: bits of src, dst (2) │ of ports, protocol (2) │ shift │ first node │ –
+//! line 4…7     a block without rules
+//!
+//! node         bits (2) │ bits (2) │ shift │ first cell │ –                      eight words
+//! cell         line of the first block << 8 │ blocks                             a word
+//! block        src [8] │ dst [8] ║ ports from [8] │ lengths [8] ║ misc [8] │ – ║ Match [8]       four lines
+//! misc         protocol │ its mask │ 32 - length of dst │ 32 - length of src      a byte each, the highest first
+//! ```
+
+use crate::image::LINE_WORDS;
+use crate::rule::Match;
+
+pub(super) const MAGIC: u32 = 0x6375_7401;
+pub(super) const HEADER_MAGIC: usize = 0;
+pub(super) const HEADER_WORDS: usize = 1;
+pub(super) const HEADER_TREES: usize = 2;
+
+/// Words of a header of the 5-tuple.
+pub(super) const WORDS: usize = 4;
+
+/// Trees at most.
+pub(super) const TREES_MAX: usize = 5;
+
+/// The first tree.
+pub(super) const TREES: usize = LINE_WORDS;
+
+/// Words of a tree, and of a node.
+pub(super) const NODE_WORDS: usize = 8;
+
+/// The line of the block without rules.
+pub(super) const EMPTY_LINE: usize = 4;
+
+/// Words before the first room.
+pub(super) const FRAME_WORDS: usize = EMPTY_LINE * LINE_WORDS + BLOCK_WORDS;
+
+/// Rules of a block.
+pub(super) const LANES: usize = 8;
+
+/// Words of a block.
+pub(super) const BLOCK_WORDS: usize = 64;
+
+/// First words of the columns of a block.
+pub(super) const SRC: usize = 0;
+pub(super) const DST: usize = 8;
+pub(super) const PORTS: usize = 16;
+pub(super) const LENGTHS: usize = 24;
+pub(super) const MISC: usize = 32;
+pub(super) const MATCHES: usize = 48;
+
+/// Blocks of a leaf at most, as a cell tells them.
+pub(super) const BLOCKS_MAX: usize = 255;
+
+const _: () = assert!(TREES + TREES_MAX * NODE_WORDS <= EMPTY_LINE * LINE_WORDS);
+const _: () = assert!(MATCHES + 2 * LANES == BLOCK_WORDS);
+
+/// Bits of a header that a tree or a node looks at: of source and destination, then of ports and protocol.
+pub(super) type Bits = [u64; 2];
+
+/// A header as two numbers.
+#[inline(always)]
+pub(super) fn halves(header: &[u32; WORDS]) -> Bits {
+    let [src, dst, ports, proto] = header.map(u64::from);
+    [src << 32 | dst, ports << 32 | proto]
+}
+
+/// A tree or a node: which bits, and what they number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) bits: Bits,
+    /// Word of the first node or cell.
+    pub(super) first: u32,
+}
+
+impl Node {
+    pub(super) fn to_words(self) -> [u32; NODE_WORDS] {
+        let [a, b] = self.bits;
+        let shift = a.count_ones();
+        [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32, shift, self.first, 0, 0]
+    }
+}
+
+/// The bits of `value` under `mask`, one beside the other: `pext` of BMI2.
+pub(super) fn extract(value: u64, mut mask: u64) -> u64 {
+    let (mut out, mut at) = (0, 0);
+    while mask != 0 {
+        out |= (value >> mask.trailing_zeros() & 1) << at;
+        at += 1;
+        mask &= mask - 1;
+    }
+    out
+}
+
+/// What the bits of a header number.
+pub(super) fn number(header: &Bits, bits: &Bits) -> usize {
+    let high = extract(header[1], bits[1]) << bits[0].count_ones();
+    (extract(header[0], bits[0]) | high) as usize
+}
+
+/// A cell.
+pub(super) fn cell(line: u32, blocks: u32) -> u32 {
+    line << 8 | blocks
+}
+
+/// What a place of a block holds that no rule has: it takes every header, and finds nothing. Such places are
+/// behind all rules of a leaf.
+pub(super) fn empty_block() -> [u32; BLOCK_WORDS] {
+    let mut block = [0; BLOCK_WORDS];
+    block[LENGTHS..][..LANES].fill(u32::MAX);
+    block[MISC..][..LANES].fill(32 << 8 | 32);
+    let none = Match::NONE.to_words();
+    block[MATCHES..].chunks_exact_mut(2).for_each(|words| words.copy_from_slice(&none));
+    block
+}

@@ -1,0 +1,333 @@
+//! The read side.
+
+use interleave::{Walk, prefetch, run_grouped};
+use lookup::Blob;
+
+use super::layout::*;
+use crate::classifier::Classify;
+use crate::explain::{Explained, Step};
+use crate::image::LINE_WORDS;
+use crate::rule::Match;
+use crate::tuple::Form;
+
+/// Searches that go level by level together.
+const GROUP: usize = 16;
+
+/// Images of so many words are beyond a core's own caches: 1 MB.
+const NEAR_WORDS: usize = 256 << 10;
+
+/// Cut trees to search.
+#[derive(Debug, Clone, Copy)]
+pub struct Cuts<'a> {
+    pub(super) image: &'a [u32],
+    pub(super) trees: [Node; TREES_MAX],
+    count: usize,
+}
+
+/// How bits are taken out of a header, and how the rules of a block are compared with it.
+pub(super) trait Leaves: Copy {
+    /// A header, ready to be compared.
+    type Header: Copy;
+
+    fn header(self, header: &[u32; WORDS]) -> Self::Header;
+
+    /// What `bits` of a header number, where `shift` is how many the first of them are.
+    fn number(self, halves: &Bits, bits: &Bits, shift: u32) -> usize;
+
+    /// The first rule of a block that a header matches.
+    fn find(self, header: &Self::Header, block: &[u32; BLOCK_WORDS]) -> Match;
+}
+
+/// Any processor.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Portable;
+
+impl Leaves for Portable {
+    type Header = [u32; WORDS];
+
+    #[inline(always)]
+    fn header(self, header: &[u32; WORDS]) -> Self::Header {
+        *header
+    }
+
+    #[inline(always)]
+    fn number(self, halves: &Bits, bits: &Bits, _: u32) -> usize {
+        number(halves, bits)
+    }
+
+    #[inline(always)]
+    fn find(self, &[src, dst, ports, proto]: &[u32; WORDS], block: &[u32; BLOCK_WORDS]) -> Match {
+        let differ = |x: u32, value: u32, shift: u32| (x ^ value).checked_shr(shift).unwrap_or(0);
+        let over = |x: u32, low: u32, length: u32| (x.wrapping_sub(low) & 0xffff) > length;
+        let matches = |lane: &usize| {
+            let word = |column: usize| block[column + lane];
+            let (from, length, misc) = (word(PORTS), word(LENGTHS), word(MISC));
+            differ(src, word(SRC), misc & 0xff) == 0
+                && differ(dst, word(DST), misc >> 8 & 0xff) == 0
+                && !over(ports >> 16, from >> 16, length >> 16)
+                && !over(ports, from, length & 0xffff)
+                && (proto ^ misc) >> 24 & misc >> 16 & 0xff == 0
+        };
+        (0..LANES).find(matches).map_or(Match::NONE, |lane| place(block, lane))
+    }
+}
+
+/// The rule of a place of a block.
+#[inline(always)]
+pub(super) fn place(block: &[u32; BLOCK_WORDS], lane: usize) -> Match {
+    let at = MATCHES + 2 * (lane % LANES);
+    Match::from_words(block[at], block[at + 1])
+}
+
+impl<'a> Cuts<'a> {
+    /// The trees in `blob`; `None` if that holds none.
+    pub fn new(blob: &'a Blob) -> Option<Self> {
+        let image = blob.words();
+        let [magic, words, count, ..] = *image.get(..FRAME_WORDS)? else { return None };
+        let count = count as usize;
+        if magic != MAGIC || words as usize != WORDS || count > TREES_MAX {
+            return None;
+        }
+        let mut trees = [Node::default(); TREES_MAX];
+        for (at, tree) in trees.iter_mut().enumerate() {
+            *tree = node(image, TREES + at * NODE_WORDS).0;
+        }
+        Some(Self { image, trees, count })
+    }
+
+    /// Trees.
+    pub fn trees(&self) -> usize {
+        self.count
+    }
+
+    /// As [`Classify::classify`], in a form. [`Form::Switched`] goes level by level; it is [`Form::Best`] for images
+    /// beyond a core's own caches, and [`Form::Direct`] for others. [`Form::Vectors`] is [`Form::Direct`]: leaves are
+    /// compared with vectors in all forms.
+    ///
+    /// # Panics
+    /// As [`Classify::classify`].
+    pub fn classify_by(&self, form: Form, headers: &[u32], out: &mut [Match]) {
+        assert_eq!(headers.len(), out.len() * WORDS, "one result for each header");
+        let (headers, _) = headers.as_chunks::<WORDS>();
+        let switched = match form {
+            Form::Best => self.image.len() >= NEAR_WORDS,
+            form => form == Form::Switched,
+        };
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
+            // SAFETY: the processor has AVX2 and BMI2, it was asked above.
+            return unsafe { self.run_vectors(switched, headers, out) };
+        }
+        self.run(Portable, switched, headers, out);
+    }
+
+    /// The same without vectors, for tests.
+    ///
+    /// # Panics
+    /// As [`Classify::classify`].
+    pub fn classify_portable(&self, headers: &[u32], out: &mut [Match]) {
+        assert_eq!(headers.len(), out.len() * WORDS, "one result for each header");
+        self.run(Portable, false, headers.as_chunks::<WORDS>().0, out);
+    }
+
+    #[inline(always)]
+    pub(super) fn run<L: Leaves>(
+        &self,
+        leaves: L,
+        switched: bool,
+        headers: &[[u32; WORDS]],
+        out: &mut [Match],
+    ) {
+        match self.count {
+            0 => out.fill(Match::NONE),
+            1 => self.run_trees::<1, L>(leaves, switched, headers, out),
+            2 => self.run_trees::<2, L>(leaves, switched, headers, out),
+            3 => self.run_trees::<3, L>(leaves, switched, headers, out),
+            4 => self.run_trees::<4, L>(leaves, switched, headers, out),
+            _ => self.run_trees::<TREES_MAX, L>(leaves, switched, headers, out),
+        }
+    }
+
+    #[inline(always)]
+    fn run_trees<const T: usize, L: Leaves>(
+        &self,
+        leaves: L,
+        switched: bool,
+        headers: &[[u32; WORDS]],
+        out: &mut [Match],
+    ) {
+        let trees = self.trees.first_chunk::<T>().expect("as many as there may be");
+        let search = Search { cuts: *self, trees: *trees, leaves };
+        if switched {
+            return run_grouped::<GROUP, _>(&search, headers, out);
+        }
+        for (header, out) in headers.iter().zip(out) {
+            let (x, halves) = (leaves.header(header), halves(header));
+            let mut best = Match::NONE;
+            for tree in &search.trees {
+                let cell = self.image[self.cell(leaves, tree, &halves)];
+                best = best.min(self.leaf(leaves, &x, cell));
+            }
+            *out = best;
+        }
+    }
+
+    /// The word of the node that a header comes to.
+    #[inline(always)]
+    fn node<L: Leaves>(&self, leaves: L, tree: &Node, halves: &Bits) -> usize {
+        let at = leaves.number(halves, &tree.bits, tree.bits[0].count_ones());
+        tree.first as usize + at * NODE_WORDS
+    }
+
+    /// The word of the cell.
+    #[inline(always)]
+    fn cell<L: Leaves>(&self, leaves: L, tree: &Node, halves: &Bits) -> usize {
+        self.cell_of(leaves, self.node(leaves, tree, halves), halves)
+    }
+
+    #[inline(always)]
+    fn cell_of<L: Leaves>(&self, leaves: L, at: usize, halves: &Bits) -> usize {
+        let (node, shift) = node(self.image, at);
+        node.first as usize + leaves.number(halves, &node.bits, shift)
+    }
+
+    /// The blocks of a leaf.
+    #[inline(always)]
+    fn blocks(&self, cell: u32) -> &'a [[u32; BLOCK_WORDS]] {
+        let (first, count) = ((cell >> 8) as usize * LINE_WORDS, cell as usize & 0xff);
+        self.image[first..][..count * BLOCK_WORDS].as_chunks::<BLOCK_WORDS>().0
+    }
+
+    /// The best rule of a leaf: rules stand in order, so it is the first.
+    #[inline(always)]
+    fn leaf<L: Leaves>(&self, leaves: L, header: &L::Header, cell: u32) -> Match {
+        let blocks = self.blocks(cell);
+        let Some((first, others)) = blocks.split_first() else { return Match::NONE };
+        let mut found = leaves.find(header, first);
+        for block in others {
+            if found.is_some() {
+                break;
+            }
+            found = leaves.find(header, block);
+        }
+        found
+    }
+
+    /// The way of a header, tree by tree.
+    ///
+    /// # Panics
+    /// For a header of another width.
+    pub(crate) fn explain(&self, header: &[u32]) -> Explained {
+        let header = header.first_chunk::<WORDS>().expect("a header of the 5-tuple");
+        let halves = halves(header);
+        let steps: Vec<Step> = self.trees[..self.count]
+            .iter()
+            .enumerate()
+            .map(|(at, tree)| {
+                let node = (self.node(Portable, tree, &halves) - tree.first as usize) / NODE_WORDS;
+                let cell = self.image[self.cell(Portable, tree, &halves)];
+                let blocks = self.blocks(cell).len();
+                Step {
+                    place: format!(
+                        "tree {at} of {}, node {node}, a leaf of {blocks} blocks",
+                        self.count
+                    ),
+                    accesses: 2 + blocks as u32,
+                    found: self.leaf(Portable, header, cell),
+                }
+            })
+            .collect();
+        let found = steps.iter().map(|step| step.found).min().unwrap_or(Match::NONE);
+        Explained { steps, end: "no tree is left", found }
+    }
+}
+
+/// A node of the image, and how many its first bits are.
+#[inline(always)]
+fn node(image: &[u32], at: usize) -> (Node, u32) {
+    let [a, b, c, d, shift, first, ..] = image[at..][..NODE_WORDS] else {
+        return (Node::default(), 0);
+    };
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    (Node { bits: [pair(a, b), pair(c, d)], first }, shift)
+}
+
+/// Searches level by level, in all trees at once.
+#[derive(Debug, Clone, Copy)]
+struct Search<'a, const T: usize, L> {
+    cuts: Cuts<'a>,
+    trees: [Node; T],
+    leaves: L,
+}
+
+/// Words that are read next, one of each tree.
+#[derive(Debug, Clone, Copy)]
+struct State<const T: usize> {
+    at: [u32; T],
+    level: u32,
+    best: Match,
+}
+
+impl<const T: usize, L: Leaves> Walk for Search<'_, T, L> {
+    type Key = [u32; WORDS];
+    type Value = Match;
+    type State = State<T>;
+
+    #[inline(always)]
+    fn begin(&self, header: &[u32; WORDS]) -> State<T> {
+        let halves = halves(header);
+        let at = std::array::from_fn(|tree| {
+            let at = self.cuts.node(self.leaves, &self.trees[tree], &halves);
+            prefetch(&self.cuts.image[at]);
+            at as u32
+        });
+        State { at, level: 0, best: Match::NONE }
+    }
+
+    #[inline(always)]
+    fn level(&self, header: &[u32; WORDS], state: &mut State<T>) -> bool {
+        let image = self.cuts.image;
+        match state.level {
+            0 => {
+                let halves = halves(header);
+                for at in &mut state.at {
+                    *at = self.cuts.cell_of(self.leaves, *at as usize, &halves) as u32;
+                    prefetch(&image[*at as usize]);
+                }
+            }
+            1 => {
+                for at in &mut state.at {
+                    *at = image[*at as usize];
+                    if let Some(block) = self.cuts.blocks(*at).first() {
+                        (0..BLOCK_WORDS / LINE_WORDS)
+                            .for_each(|l| prefetch(&block[l * LINE_WORDS]));
+                    }
+                }
+            }
+            _ => {
+                let header = self.leaves.header(header);
+                for cell in state.at {
+                    state.best = state.best.min(self.cuts.leaf(self.leaves, &header, cell));
+                }
+                return false;
+            }
+        }
+        state.level += 1;
+        true
+    }
+
+    #[inline(always)]
+    fn end(&self, _: &[u32; WORDS], state: &State<T>) -> Match {
+        state.best
+    }
+}
+
+impl Classify for Cuts<'_> {
+    fn words(&self) -> usize {
+        WORDS
+    }
+
+    fn classify(&self, headers: &[u32], out: &mut [Match]) {
+        self.classify_by(Form::Best, headers, out);
+    }
+}
