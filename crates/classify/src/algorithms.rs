@@ -1,5 +1,6 @@
 //! The structures by name: what commands and benchmarks offer. One line here adds one.
 
+use crate::auto::AutoBuilder;
 use crate::bloom::BloomBuilder;
 use crate::classifier::Classifier;
 use crate::cuts::CutsBuilder;
@@ -34,6 +35,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         "Recursive flow classification: 13 tables, for rules that seldom change",
     ),
     of::<TicBuilder>("tic", "Two stages: tables for the addresses, range expressions for the rest"),
+    of::<AutoBuilder>("auto", "The quickest of these for the set at hand, by measuring"),
 ];
 
 /// The one of a name.

@@ -50,6 +50,11 @@ pub trait Classifier: std::fmt::Debug + Send {
         false
     }
 
+    /// The structure that was chosen, of one that chooses.
+    fn chosen(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The image, as it is for a reader who has all patches.
     fn blob(&self) -> &Blob;
 

@@ -21,6 +21,7 @@
 //! | cut trees | [`cuts`] | 5-tuples of IPv4: few accesses, little memory, and updates |
 //! | RFC | [`rfc`] | 5-tuples of IPv4 that seldom change: 13 accesses, and much memory |
 //! | TIC | [`tic`] | the same with less memory: 7 accesses, then a few range expressions |
+//! | auto | [`auto`] | the quickest of these for a set, by measuring |
 //! | naive | [`naive`] | the plain twin, for tests |
 //!
 //! - [`schema`]: any number of fields, and how a header is packed.
@@ -33,8 +34,8 @@
 //! Thread rule: a classifier belongs to one control thread; [`Tables`] are read-only and are changed by
 //! [`lookup::versions`] alone.
 //!
-//! Unsafe code stands in the vector leaves (`linear::lanes`, and `vectors` of `tuple`, `reduction`, `rfc`
-//! and `tic`).
+//! Unsafe code stands in the vector leaves (`linear::lanes`, and `vectors` of `tuple`, `cuts`,
+//! `reduction`, `rfc` and `tic`).
 
 mod classifier;
 mod explain;
@@ -43,6 +44,7 @@ mod ranges;
 mod reduction;
 
 pub mod algorithms;
+pub mod auto;
 pub mod bloom;
 pub mod check;
 pub mod classbench;

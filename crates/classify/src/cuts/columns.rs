@@ -55,12 +55,45 @@ impl Columns {
         Ternary { value: [value[0] & care[0], value[1] & care[1]], care }
     }
 
+    /// First and last port at `shift` of the word of ports.
+    fn ports(&self, shift: u32) -> (u32, u32) {
+        let first = self.words[2] >> shift & 0xffff;
+        (first, first + (self.words[3] >> shift & 0xffff))
+    }
+
     /// Writes the rule to a place of a block.
     pub(super) fn put(&self, block: &mut [u32], lane: usize) {
         for (column, word) in [SRC, DST, PORTS, LENGTHS, MISC].into_iter().zip(self.words) {
             block[column + lane] = word;
         }
         block[MATCHES + 2 * lane..][..2].copy_from_slice(&self.place.to_words());
+    }
+}
+
+/// A rule, with what cuts see of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) columns: Columns,
+    pub(super) ternary: Ternary,
+}
+
+impl Entry {
+    pub(super) fn new(columns: Columns) -> Self {
+        Self { columns, ternary: columns.ternary() }
+    }
+
+    /// Whether every header that `other` matches is matched by this rule too, of headers that are cut at the bits of
+    /// `region` and came to one and the same place with both rules.
+    pub(super) fn covers(&self, other: &Self, region: &Bits) -> bool {
+        let bits = (0..2).all(|half| {
+            let wanted = self.ternary.care[half] & !region[half];
+            let differ = self.ternary.value[half] ^ other.ternary.value[half];
+            (!other.ternary.care[half] | differ) & wanted == 0
+        });
+        bits && [0, 16].into_iter().all(|shift| {
+            let (outer, inner) = (self.columns.ports(shift), other.columns.ports(shift));
+            outer.0 <= inner.0 && inner.1 <= outer.1
+        })
     }
 }
 

@@ -1,11 +1,11 @@
 //! Where everything stands in the image.
 //!
 //! ```text
-//! line 0       magic │ words of a header │ trees │ –
+//! line 0       magic │ words of a header │ trees │ levels of nodes │ –
 //! lines 1…3    the trees, eight words each: bits of src, dst (2) │ of ports, protocol (2) │ shift │ first node │ –
 //! line 4…7     a block without rules
 //!
-//! node         bits (2) │ bits (2) │ shift │ first cell │ –                      eight words
+//! node         bits (2) │ bits (2) │ shift │ first node of the next level, or first cell │ –       eight words
 //! cell         line of the first block << 8 │ blocks                             a word
 //! block        src [8] │ dst [8] ║ ports from [8] │ lengths [8] ║ misc [8] │ – ║ Match [8]       four lines
 //! misc         protocol │ its mask │ 32 - length of dst │ 32 - length of src      a byte each, the highest first
@@ -16,7 +16,6 @@ use crate::rule::Match;
 
 pub(super) const MAGIC: u32 = 0x6375_7401;
 pub(super) const HEADER_MAGIC: usize = 0;
-pub(super) const HEADER_WORDS: usize = 1;
 pub(super) const HEADER_TREES: usize = 2;
 
 /// Words of a header of the 5-tuple.
@@ -24,6 +23,9 @@ pub(super) const WORDS: usize = 4;
 
 /// Trees at most.
 pub(super) const TREES_MAX: usize = 5;
+
+/// Levels of nodes below a tree's own cut, at most.
+pub(super) const LEVELS_MAX: usize = 2;
 
 /// The first tree.
 pub(super) const TREES: usize = LINE_WORDS;

@@ -38,5 +38,5 @@ mod plan;
 mod vectors;
 mod view;
 
-pub use builder::CutsBuilder;
+pub use builder::{Copies, CutsBuilder};
 pub use view::Cuts;

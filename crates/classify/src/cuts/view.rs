@@ -22,6 +22,7 @@ pub struct Cuts<'a> {
     pub(super) image: &'a [u32],
     pub(super) trees: [Node; TREES_MAX],
     count: usize,
+    levels: usize,
 }
 
 /// How bits are taken out of a header, and how the rules of a block are compared with it.
@@ -83,16 +84,19 @@ impl<'a> Cuts<'a> {
     /// The trees in `blob`; `None` if that holds none.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let image = blob.words();
-        let [magic, words, count, ..] = *image.get(..FRAME_WORDS)? else { return None };
-        let count = count as usize;
+        let [magic, words, count, levels, ..] = *image.get(..FRAME_WORDS)? else { return None };
+        let (count, levels) = (count as usize, levels as usize);
         if magic != MAGIC || words as usize != WORDS || count > TREES_MAX {
+            return None;
+        }
+        if !(1..=LEVELS_MAX).contains(&levels) {
             return None;
         }
         let mut trees = [Node::default(); TREES_MAX];
         for (at, tree) in trees.iter_mut().enumerate() {
             *tree = node(image, TREES + at * NODE_WORDS).0;
         }
-        Some(Self { image, trees, count })
+        Some(Self { image, trees, count, levels })
     }
 
     /// Trees.
@@ -172,23 +176,35 @@ impl<'a> Cuts<'a> {
         }
     }
 
-    /// The word of the node that a header comes to.
+    /// The word of the node that a header comes to first.
     #[inline(always)]
-    fn node<L: Leaves>(&self, leaves: L, tree: &Node, halves: &Bits) -> usize {
+    fn first_node<L: Leaves>(&self, leaves: L, tree: &Node, halves: &Bits) -> usize {
         let at = leaves.number(halves, &tree.bits, tree.bits[0].count_ones());
         tree.first as usize + at * NODE_WORDS
     }
 
-    /// The word of the cell.
+    /// The word of the node below a node.
     #[inline(always)]
-    fn cell<L: Leaves>(&self, leaves: L, tree: &Node, halves: &Bits) -> usize {
-        self.cell_of(leaves, self.node(leaves, tree, halves), halves)
+    fn next_node<L: Leaves>(&self, leaves: L, at: usize, halves: &Bits) -> usize {
+        let (node, shift) = node(self.image, at);
+        node.first as usize + leaves.number(halves, &node.bits, shift) * NODE_WORDS
     }
 
+    /// The word of the cell below a last node.
     #[inline(always)]
-    fn cell_of<L: Leaves>(&self, leaves: L, at: usize, halves: &Bits) -> usize {
+    fn cell_below<L: Leaves>(&self, leaves: L, at: usize, halves: &Bits) -> usize {
         let (node, shift) = node(self.image, at);
         node.first as usize + leaves.number(halves, &node.bits, shift)
+    }
+
+    /// The word of the cell that a header comes to.
+    #[inline(always)]
+    fn cell<L: Leaves>(&self, leaves: L, tree: &Node, halves: &Bits) -> usize {
+        let mut at = self.first_node(leaves, tree, halves);
+        for _ in 1..self.levels {
+            at = self.next_node(leaves, at, halves);
+        }
+        self.cell_below(leaves, at, halves)
     }
 
     /// The blocks of a leaf.
@@ -224,7 +240,8 @@ impl<'a> Cuts<'a> {
             .iter()
             .enumerate()
             .map(|(at, tree)| {
-                let node = (self.node(Portable, tree, &halves) - tree.first as usize) / NODE_WORDS;
+                let node = self.first_node(Portable, tree, &halves) - tree.first as usize;
+                let node = node / NODE_WORDS;
                 let cell = self.image[self.cell(Portable, tree, &halves)];
                 let blocks = self.blocks(cell).len();
                 Step {
@@ -232,7 +249,7 @@ impl<'a> Cuts<'a> {
                         "tree {at} of {}, node {node}, a leaf of {blocks} blocks",
                         self.count
                     ),
-                    accesses: 2 + blocks as u32,
+                    accesses: (self.levels + 1 + blocks) as u32,
                     found: self.leaf(Portable, header, cell),
                 }
             })
@@ -264,7 +281,7 @@ struct Search<'a, const T: usize, L> {
 #[derive(Debug, Clone, Copy)]
 struct State<const T: usize> {
     at: [u32; T],
-    level: u32,
+    level: usize,
     best: Match,
 }
 
@@ -277,11 +294,11 @@ impl<const T: usize, L: Leaves> Walk for Search<'_, T, L> {
     fn begin(&self, header: &[u32; WORDS]) -> State<T> {
         let halves = halves(header);
         let at = std::array::from_fn(|tree| {
-            let at = self.cuts.node(self.leaves, &self.trees[tree], &halves);
+            let at = self.cuts.first_node(self.leaves, &self.trees[tree], &halves);
             prefetch(&self.cuts.image[at]);
             at as u32
         });
-        State { at, level: 0, best: Match::NONE }
+        State { at, level: LEVELS_MAX - self.cuts.levels, best: Match::NONE }
     }
 
     #[inline(always)]
@@ -291,11 +308,18 @@ impl<const T: usize, L: Leaves> Walk for Search<'_, T, L> {
             0 => {
                 let halves = halves(header);
                 for at in &mut state.at {
-                    *at = self.cuts.cell_of(self.leaves, *at as usize, &halves) as u32;
+                    *at = self.cuts.next_node(self.leaves, *at as usize, &halves) as u32;
                     prefetch(&image[*at as usize]);
                 }
             }
             1 => {
+                let halves = halves(header);
+                for at in &mut state.at {
+                    *at = self.cuts.cell_below(self.leaves, *at as usize, &halves) as u32;
+                    prefetch(&image[*at as usize]);
+                }
+            }
+            LEVELS_MAX => {
                 for at in &mut state.at {
                     *at = image[*at as usize];
                     if let Some(block) = self.cuts.blocks(*at).first() {

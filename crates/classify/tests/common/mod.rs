@@ -255,11 +255,16 @@ pub fn cases() -> impl Strategy<Value = (u64, usize, usize, usize)> {
 
 /// Sets that one would forget.
 pub fn odd_sets<C: Classifier>() {
-    for schema in schemas() {
+    odd_sets_of::<C>(&schemas());
+}
+
+/// The same for structures that take some schemas alone.
+pub fn odd_sets_of<C: Classifier>(schemas: &[Schema]) {
+    for schema in schemas {
         let random = &mut Random(7);
         let any: Vec<Condition> = schema.fields().iter().map(Condition::any).collect();
         let any = schema.conditions(&any).unwrap();
-        let same = words(&schema, random);
+        let same = words(schema, random);
         let rule = |words: &[u32], priority, id| (words.to_vec(), priority, id);
         let sets = [
             vec![],

@@ -1,0 +1,208 @@
+//! The structure that is quickest for the set at hand, found by measuring.
+//!
+//! Which structure is quickest depends on the set (how many masks, how many wide rules, does it fit the caches) and on
+//! the processor, so nothing is guessed: every structure that takes the set and is not hopeless is built, headers of
+//! its rules are classified with each, and the quickest stays.
+//!
+//! | candidates | for |
+//! | --- | --- |
+//! | linear | up to [`LINEAR_RULES`] rules |
+//! | cut trees, with few copies and with many | the 5-tuple of IPv4; many copies up to [`COPIES_RULES`] rules |
+//! | tuple and Bloom search | all |
+//! | RFC | the 5-tuple of IPv4, up to [`STATIC_RULES`] rules and [`STATIC_BYTES`] |
+//!
+//! **Updates.** RFC builds itself anew for each change. So it must be quicker than the others by a quarter to be taken,
+//! and the first change makes the quickest of the others take its place.
+//!
+//! Thread rule: as the crate's.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lookup::{Blob, Patch};
+
+use crate::bloom::BloomBuilder;
+use crate::classifier::{Classifier, Classify, Memory, Stats};
+use crate::cuts::{Copies, CutsBuilder};
+use crate::generate::trace::{self, Point};
+use crate::linear::LinearBuilder;
+use crate::rfc::{self, RfcBuilder};
+use crate::rule::{RuleError, RuleRef, RuleSet};
+use crate::schema::Schema;
+use crate::tuple::TupleBuilder;
+
+/// Rules above which a search through all of them is not tried.
+pub const LINEAR_RULES: usize = 2048;
+
+/// Rules above which cut trees with many copies are not tried.
+pub const COPIES_RULES: usize = 16 << 10;
+
+/// Rules above which RFC is not tried, and bytes that it may take.
+pub const STATIC_RULES: usize = 4096;
+/// See [`STATIC_RULES`].
+pub const STATIC_BYTES: u64 = 16 << 20;
+
+/// How much quicker a structure must be that every change builds anew.
+const STATIC_GAIN: f64 = 1.25;
+
+/// Headers of a measurement, those of a call, and rounds of which the best counts.
+const HEADERS: usize = 4096;
+const BURST: usize = 256;
+const ROUNDS: usize = 5;
+
+/// A round ends after this time, with what was done.
+const ROUND: Duration = Duration::from_millis(2);
+
+/// A structure that was built, and how it did.
+#[derive(Debug)]
+struct Candidate {
+    name: &'static str,
+    classifier: Box<dyn Classifier>,
+    /// Headers a second.
+    rate: f64,
+}
+
+/// The quickest structure of a set.
+#[derive(Debug)]
+pub struct AutoBuilder {
+    schema: Arc<Schema>,
+    chosen: Candidate,
+    /// The rules, while the chosen structure cannot be changed.
+    rules: Option<RuleSet>,
+}
+
+type Build = fn(&RuleSet) -> Result<Box<dyn Classifier>, RuleError>;
+
+/// What is tried for a set.
+fn candidates(set: &RuleSet) -> Vec<(&'static str, Build)> {
+    let mut all: Vec<(&'static str, Build)> = Vec::new();
+    if set.len() <= LINEAR_RULES {
+        all.push(("linear", |set| Ok(Box::new(LinearBuilder::build(set)?))));
+    }
+    all.push(("cuts", |set| Ok(Box::new(CutsBuilder::build(set)?))));
+    if set.len() <= COPIES_RULES {
+        let many: Build = |set| Ok(Box::new(CutsBuilder::with(set, Copies::Many)?));
+        all.push(("cuts, many copies", many));
+    }
+    all.push(("tuple", |set| Ok(Box::new(TupleBuilder::build(set)?))));
+    all.push(("bloom", |set| Ok(Box::new(BloomBuilder::build(set)?))));
+    if set.len() <= STATIC_RULES {
+        all.push(("rfc", |set| {
+            let options = rfc::Options { limit_bytes: STATIC_BYTES };
+            Ok(Box::new(RfcBuilder::with(set, options)?))
+        }));
+    }
+    all
+}
+
+/// The quickest of those that take the set; of its rules' errors the last one, where none does.
+fn choose(set: &RuleSet, changes: bool) -> Result<Candidate, RuleError> {
+    let options = trace::Options {
+        headers: HEADERS,
+        copies: trace::Copies::Uniform,
+        point: Point::Inside,
+        first: None,
+        seed: 1,
+    };
+    let headers = trace::trace(set, &options).headers;
+    let (mut best, mut failed) = (None::<Candidate>, None);
+    let worth = |of: &Candidate| {
+        if of.classifier.rebuilds() { of.rate / STATIC_GAIN } else { of.rate }
+    };
+    for (name, build) in candidates(set) {
+        let built = build(set).and_then(|classifier| {
+            let rate = measure(&*classifier, &headers);
+            Ok(Candidate { name, rate: rate?, classifier })
+        });
+        match built {
+            // That a structure takes other schemas alone says the least.
+            Err(error) if matches!(failed, None | Some(RuleError::Schema { .. })) => {
+                failed = Some(error);
+            }
+            Err(_) => {}
+            Ok(found) if changes && found.classifier.rebuilds() => {}
+            Ok(found) if best.as_ref().is_none_or(|best| worth(&found) > worth(best)) => {
+                best = Some(found);
+            }
+            Ok(_) => {}
+        }
+    }
+    match (best, failed) {
+        (Some(best), _) => Ok(best),
+        (None, Some(error)) => Err(error),
+        (None, None) => unreachable!("something is tried for every set"),
+    }
+}
+
+/// Headers a second, by the best of some rounds.
+fn measure(classifier: &dyn Classifier, headers: &[u32]) -> Result<f64, RuleError> {
+    let tables = classifier.tables()?;
+    let words = tables.words();
+    let mut out = [crate::Match::NONE; BURST];
+    let mut best = 0.0_f64;
+    for _ in 0..ROUNDS {
+        let (begin, mut done) = (Instant::now(), 0);
+        for headers in headers.chunks(BURST * words) {
+            let count = headers.len() / words;
+            tables.classify(headers, &mut out[..count]);
+            black_box(&out);
+            done += count;
+            if begin.elapsed() > ROUND {
+                break;
+            }
+        }
+        best = best.max(done as f64 / begin.elapsed().as_secs_f64().max(1e-9));
+    }
+    Ok(best)
+}
+
+impl AutoBuilder {
+    /// From now on a structure that takes changes; its image, where it has become another one.
+    fn changeable(&mut self, patches: &mut Vec<Patch>) -> Result<(), RuleError> {
+        if let Some(rules) = &self.rules {
+            self.chosen = choose(rules, true)?;
+            self.rules = None;
+            patches.push(Patch::Replace(self.chosen.classifier.blob().words().to_vec()));
+        }
+        Ok(())
+    }
+}
+
+impl Classifier for AutoBuilder {
+    fn build(set: &RuleSet) -> Result<Self, RuleError> {
+        let chosen = choose(set, false)?;
+        let rules = chosen.classifier.rebuilds().then(|| set.clone());
+        Ok(Self { schema: set.schema().clone(), chosen, rules })
+    }
+
+    fn insert(&mut self, rule: RuleRef<'_>, patches: &mut Vec<Patch>) -> Result<(), RuleError> {
+        crate::rule::check(&self.schema, &rule)?;
+        self.changeable(patches)?;
+        self.chosen.classifier.insert(rule, patches)
+    }
+
+    fn remove(&mut self, id: u32, patches: &mut Vec<Patch>) -> bool {
+        self.changeable(patches).is_ok() && self.chosen.classifier.remove(id, patches)
+    }
+
+    fn chosen(&self) -> Option<&'static str> {
+        Some(self.chosen.name)
+    }
+
+    fn blob(&self) -> &Blob {
+        self.chosen.classifier.blob()
+    }
+
+    fn len(&self) -> usize {
+        self.chosen.classifier.len()
+    }
+
+    fn memory(&self) -> Memory {
+        self.chosen.classifier.memory()
+    }
+
+    fn stats(&self) -> Stats {
+        self.chosen.classifier.stats()
+    }
+}
