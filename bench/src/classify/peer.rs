@@ -16,13 +16,17 @@ pub(super) struct Acl {
     built: Option<(f64, u64)>,
     /// The sum of the answers that it must give.
     sum: u64,
-    variant: &'static str,
+    /// Its lookup functions that are measured: [`AIMED_AT`], then the quickest where that is another one.
+    variants: Vec<&'static str>,
 }
+
+/// The lookup function that the aims speak of.
+const AIMED_AT: &str = "avx2";
 
 impl Acl {
     /// No peer, for sets that it has no keys for.
     pub(super) fn none() -> Self {
-        Self { peer: Err(String::new()), built: None, sum: 0, variant: "" }
+        Self { peer: Err(String::new()), built: None, sum: 0, variants: Vec::new() }
     }
 
     /// Starts the peer and has it build its table.
@@ -46,15 +50,15 @@ impl Acl {
         self.built
     }
 
-    /// Version and lookup function, or why there is no peer.
+    /// Its version, or why there is no peer.
     pub(super) fn note(&self) -> String {
         match &self.peer {
-            Ok(peer) => format!("{}, {}", peer.version(), self.variant),
+            Ok(peer) => peer.version().to_owned(),
             Err(why) => why.clone(),
         }
     }
 
-    /// Hands the headers over, compares all answers and chooses the quickest lookup function. A peer that
+    /// Hands the headers over, compares all answers and finds the quickest lookup function. A peer that
     /// fails is none.
     pub(super) fn take_headers(
         &mut self,
@@ -66,12 +70,12 @@ impl Acl {
         let Ok(peer) = &mut self.peer else { return };
         let wanted = || answers.iter().map(|found| found.id().map_or(0, |index| index + 1));
         self.sum = wanted().map(u64::from).sum();
-        let mut chosen = || -> std::io::Result<&'static str> {
+        let mut chosen = || -> std::io::Result<Vec<&'static str>> {
             peer.acl_headers(headers.chunks_exact(4).map(key))?;
             if peer.acl_check()? != hash(wanted()) {
                 report.wrong.push(format!("{prefix}: rte_acl answers otherwise"));
             }
-            let mut best = ("scalar", f64::MAX);
+            let (mut best, mut variants) = (("scalar", f64::MAX), Vec::new());
             for variant in ACL_VARIANTS {
                 if peer.acl_variant(variant).is_err() {
                     continue; // the processor has it not
@@ -81,24 +85,36 @@ impl Acl {
                 if seconds < best.1 {
                     best = (variant, seconds);
                 }
+                if variant == AIMED_AT {
+                    variants.push(variant);
+                }
             }
-            peer.acl_variant(best.0)?;
-            Ok(best.0)
+            if !variants.contains(&best.0) {
+                variants.push(best.0);
+            }
+            Ok(variants)
         };
         match chosen() {
-            Ok(variant) => self.variant = variant,
+            Ok(variants) => self.variants = variants,
             Err(why) => self.peer = Err(format!("no rte_acl beside it: {why}")),
         }
     }
 
-    /// Passes of at least so many seconds together; the mean of one. `None` without a peer.
+    /// Its lookup functions that are measured.
+    pub(super) fn variants(&self) -> &[&'static str] {
+        if self.peer.is_ok() { &self.variants } else { &[] }
+    }
+
+    /// Passes of at least so many seconds together with one of its functions; the mean of one.
     pub(super) fn round(
         &mut self,
+        variant: &str,
         seconds: f64,
         prefix: &str,
         report: &mut Report,
-    ) -> Result<Option<f64>, String> {
-        let Ok(peer) = &mut self.peer else { return Ok(None) };
+    ) -> Result<f64, String> {
+        let peer = self.peer.as_mut().map_err(|why| why.clone())?;
+        peer.acl_variant(variant).map_err(|e| e.to_string())?;
         let (mut taken, mut passes) = (0.0, 0_u32);
         while taken < seconds {
             let round = peer.acl_round(BURST).map_err(|e| e.to_string())?;
@@ -108,7 +124,7 @@ impl Acl {
             taken += round.seconds;
             passes += 1;
         }
-        Ok(Some(taken / f64::from(passes)))
+        Ok(taken / f64::from(passes))
     }
 }
 

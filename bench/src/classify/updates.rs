@@ -23,26 +23,29 @@ const CHANGES: usize = 64;
 const ROUND: Duration = Duration::from_millis(300);
 
 pub(super) fn rows(args: &Args, folder: &Path, report: &mut Report) -> Result<(), String> {
-    let algorithm = find("auto").or_else(|| find("tuple")).ok_or("no structure takes updates")?;
-    let set = match sets::rules(&folder.join("neurocuts"), "acl1_10k") {
-        Ok(set) => set,
-        Err(why) => {
-            report.rows.push(Row::new("updates while classifying", "/s", Vec::new()).note(why));
-            return Ok(());
+    let algorithm = find("auto").ok_or("no structure takes updates")?;
+    for name in ["acl1_1k", "fw1_1k", "ipc1_1k", "acl1_10k", "fw1_10k", "ipc1_10k"] {
+        let set = match sets::rules(&folder.join("neurocuts"), name) {
+            Ok(set) => set,
+            Err(why) => {
+                let name = format!("{name}: updates while classifying");
+                report.rows.push(Row::new(name, "/s", Vec::new()).note(why));
+                continue;
+            }
+        };
+        let load = sets::uniform(&set);
+        let (mut changes, mut shares) = (Vec::new(), Vec::new());
+        for _ in 0..args.rounds.max(1) {
+            let (change, share) = round(algorithm, &set, &load)?;
+            changes.push(change);
+            shares.push(share);
         }
-    };
-    let load = sets::uniform(&set);
-    let (mut changes, mut shares) = (Vec::new(), Vec::new());
-    for _ in 0..args.rounds.max(1) {
-        let (change, share) = round(algorithm, &set, &load)?;
-        changes.push(change);
-        shares.push(share);
+        let row = Row::new(format!("{name}: auto, updates while classifying"), "/s", changes);
+        let note = format!("{CHANGES} a version; a thread for each side");
+        report.rows.push(row.at_least(500_000.0).note(note));
+        let name = format!("{name}: auto, classifying while updated over alone");
+        report.rows.push(Row::new(name, "ratio", shares).at_least(0.8));
     }
-    let name = format!("acl1_10k: {}, updates while classifying", algorithm.name);
-    let note = format!("{CHANGES} a version; a thread for each side");
-    report.rows.push(Row::new(name, "/s", changes).at_least(500_000.0).note(note));
-    let name = format!("acl1_10k: {}, classifying while updated over alone", algorithm.name);
-    report.rows.push(Row::new(name, "ratio", shares).at_least(0.8));
     Ok(())
 }
 
