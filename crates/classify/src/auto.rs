@@ -11,8 +11,9 @@
 //! | tuple and Bloom search | all |
 //! | RFC | the 5-tuple of IPv4, up to [`STATIC_RULES`] rules and [`STATIC_BYTES`] |
 //!
-//! **Updates.** RFC builds itself anew for each change. So it must be quicker than the others by a quarter to be taken,
-//! and the first change makes the quickest of the others take its place.
+//! **Updates.** RFC builds itself anew for each change, and many copies are many places to change. So RFC must be
+//! quicker than the others by a quarter to be taken, and the first change makes the quickest of those that change
+//! easily take the place of either.
 //!
 //! Thread rule: as the crate's.
 
@@ -43,6 +44,12 @@ pub const STATIC_RULES: usize = 4096;
 /// See [`STATIC_RULES`].
 pub const STATIC_BYTES: u64 = 16 << 20;
 
+/// The structures that change easily.
+const LINEAR: &str = "linear";
+const CUTS: &str = "cuts";
+const TUPLE: &str = "tuple";
+const BLOOM: &str = "bloom";
+
 /// How much quicker a structure must be that every change builds anew.
 const STATIC_GAIN: f64 = 1.25;
 
@@ -68,25 +75,28 @@ struct Candidate {
 pub struct AutoBuilder {
     schema: Arc<Schema>,
     chosen: Candidate,
-    /// The rules, while the chosen structure cannot be changed.
+    /// The rules, while the chosen structure does not change easily.
     rules: Option<RuleSet>,
 }
 
 type Build = fn(&RuleSet) -> Result<Box<dyn Classifier>, RuleError>;
 
-/// What is tried for a set.
-fn candidates(set: &RuleSet) -> Vec<(&'static str, Build)> {
+/// What is tried for a set: for one that changes, structures that change easily.
+fn candidates(set: &RuleSet, changes: bool) -> Vec<(&'static str, Build)> {
     let mut all: Vec<(&'static str, Build)> = Vec::new();
     if set.len() <= LINEAR_RULES {
-        all.push(("linear", |set| Ok(Box::new(LinearBuilder::build(set)?))));
+        all.push((LINEAR, |set| Ok(Box::new(LinearBuilder::build(set)?))));
     }
-    all.push(("cuts", |set| Ok(Box::new(CutsBuilder::build(set)?))));
+    all.push((CUTS, |set| Ok(Box::new(CutsBuilder::build(set)?))));
+    all.push((TUPLE, |set| Ok(Box::new(TupleBuilder::build(set)?))));
+    all.push((BLOOM, |set| Ok(Box::new(BloomBuilder::build(set)?))));
+    if changes {
+        return all;
+    }
     if set.len() <= COPIES_RULES {
         let many: Build = |set| Ok(Box::new(CutsBuilder::with(set, Copies::Many)?));
         all.push(("cuts, many copies", many));
     }
-    all.push(("tuple", |set| Ok(Box::new(TupleBuilder::build(set)?))));
-    all.push(("bloom", |set| Ok(Box::new(BloomBuilder::build(set)?))));
     if set.len() <= STATIC_RULES {
         all.push(("rfc", |set| {
             let options = rfc::Options { limit_bytes: STATIC_BYTES };
@@ -110,7 +120,7 @@ fn choose(set: &RuleSet, changes: bool) -> Result<Candidate, RuleError> {
     let worth = |of: &Candidate| {
         if of.classifier.rebuilds() { of.rate / STATIC_GAIN } else { of.rate }
     };
-    for (name, build) in candidates(set) {
+    for (name, build) in candidates(set, changes) {
         let built = build(set).and_then(|classifier| {
             let rate = measure(&*classifier, &headers);
             Ok(Candidate { name, rate: rate?, classifier })
@@ -121,7 +131,6 @@ fn choose(set: &RuleSet, changes: bool) -> Result<Candidate, RuleError> {
                 failed = Some(error);
             }
             Err(_) => {}
-            Ok(found) if changes && found.classifier.rebuilds() => {}
             Ok(found) if best.as_ref().is_none_or(|best| worth(&found) > worth(best)) => {
                 best = Some(found);
             }
@@ -172,7 +181,8 @@ impl AutoBuilder {
 impl Classifier for AutoBuilder {
     fn build(set: &RuleSet) -> Result<Self, RuleError> {
         let chosen = choose(set, false)?;
-        let rules = chosen.classifier.rebuilds().then(|| set.clone());
+        let changes = [LINEAR, CUTS, TUPLE, BLOOM].contains(&chosen.name);
+        let rules = (!changes).then(|| set.clone());
         Ok(Self { schema: set.schema().clone(), chosen, rules })
     }
 
