@@ -190,15 +190,17 @@ macro_rules! columns {
 pub use pastey::paste as __paste;
 
 /// The kernel dialect's accessors of a declaration: for each column a macro `COL_NAME(arena)` that
-/// is the column's pointer in a job, its offset read from the job's header.
+/// is the column's pointer in a job, its offset read from the job's header, and `WORD_NAME`, the word of
+/// the header that has the offset: columns that are declared one after the other have words side by side.
 pub fn dialect(columns: &[ColumnDesc]) -> String {
     let mut text = String::new();
     for (i, column) in columns.iter().enumerate() {
+        let (name, word) =
+            (column.name.to_ascii_uppercase(), crate::arena::JobHeader::OFFSETS_WORD + i);
         text += &format!(
-            "#define COL_{}(arena) ((GLOBAL {} *)((GLOBAL uchar *)(arena) + ((GLOBAL const uint *)(arena))[{}]))\n",
-            column.name.to_ascii_uppercase(),
+            "#define COL_{name}(arena) ((GLOBAL {} *)((GLOBAL uchar *)(arena) + ((GLOBAL const uint *)(arena))[{word}]))\n\
+             #define WORD_{name} {word}u\n",
             column.dialect,
-            crate::arena::JobHeader::OFFSETS_WORD + i,
         );
     }
     text
@@ -264,7 +266,8 @@ mod tests {
     #[test]
     fn the_dialect_knows_each_column() {
         let text = dialect(Every::COLUMNS);
-        assert_eq!(text.lines().count(), 7);
+        assert_eq!(text.lines().count(), 14);
+        assert!(text.contains("#define WORD_VERDICT 5u\n#define COL_CONTEXT("));
         assert!(text.contains("COL_E(arena) ((GLOBAL ulong2_t *)"));
         assert!(ColumnSet::of(&[Every::A, Every::E]).contains(Every::E));
         assert!(!ColumnSet::of(&[Every::A]).contains(Every::VERDICT));

@@ -205,3 +205,51 @@ chunk::columns! {
         pub result: u32,
     }
 }
+
+chunk::columns! {
+    /// Columns of `linear4`, `tuple2`, `tuple4`, `rfc` and `tic`: headers of up to four words.
+    pub struct Classify4Columns / Classify4View {
+        /// The best rule: priority above id; all ones for none.
+        pub found: u64,
+        /// Words 0 to 3 of the header, lowest first.
+        pub head0: [u64; 2],
+    }
+}
+
+chunk::columns! {
+    /// Columns of `linear12`, `tuple9` and `tuple10`: headers of up to twelve words.
+    pub struct Classify12Columns / Classify12View {
+        /// The best rule: priority above id; all ones for none.
+        pub found: u64,
+        /// Words 0 to 3 of the header, lowest first.
+        pub head0: [u64; 2],
+        /// Words 4 to 7 of the header, lowest first.
+        pub head1: [u64; 2],
+        /// Words 8 to 11 of the header, lowest first.
+        pub head2: [u64; 2],
+    }
+}
+
+chunk::columns! {
+    /// Columns of `linear32`, `tuple16` and `tuple32`: headers of up to 32 words.
+    pub struct Classify32Columns / Classify32View {
+        /// The best rule: priority above id; all ones for none.
+        pub found: u64,
+        /// Words 0 to 3 of the header, lowest first.
+        pub head0: [u64; 2],
+        /// Words 4 to 7 of the header, lowest first.
+        pub head1: [u64; 2],
+        /// Words 8 to 11 of the header, lowest first.
+        pub head2: [u64; 2],
+        /// Words 12 to 15 of the header, lowest first.
+        pub head3: [u64; 2],
+        /// Words 16 to 19 of the header, lowest first.
+        pub head4: [u64; 2],
+        /// Words 20 to 23 of the header, lowest first.
+        pub head5: [u64; 2],
+        /// Words 24 to 27 of the header, lowest first.
+        pub head6: [u64; 2],
+        /// Words 28 to 31 of the header, lowest first.
+        pub head7: [u64; 2],
+    }
+}

@@ -16,6 +16,7 @@
 //! Threads: plain data, any thread.
 #![forbid(unsafe_code)]
 
+pub mod classifiers;
 mod columns;
 mod constants;
 pub mod image;
@@ -27,9 +28,11 @@ mod source;
 
 pub use chunk::hash;
 pub use columns::{
-    BridgeColumns, BridgeView, ExactColumns, ExactView, HashColumns, HashView, HeaderColumns,
-    HeaderView, LpmColumns, LpmView, NameColumns, NameView, PayloadColumns, PayloadView,
-    RewriteColumns, RewriteView, RouteColumns, RouteView, ScheduleColumns, ScheduleView,
+    BridgeColumns, BridgeView, Classify4Columns, Classify4View, Classify12Columns, Classify12View,
+    Classify32Columns, Classify32View, ExactColumns, ExactView, HashColumns, HashView,
+    HeaderColumns, HeaderView, LpmColumns, LpmView, NameColumns, NameView, PayloadColumns,
+    PayloadView, RewriteColumns, RewriteView, RouteColumns, RouteView, ScheduleColumns,
+    ScheduleView,
 };
 pub use registry::{ALL, KernelFile, KernelInfo, Launch, info};
 pub use source::{Spec, programs, source};

@@ -3,8 +3,9 @@
 use chunk::{ColumnDesc, Columns};
 
 use crate::columns::{
-    BridgeColumns, ExactColumns, HashColumns, HeaderColumns, LpmColumns, NameColumns,
-    PayloadColumns, RewriteColumns, RouteColumns, ScheduleColumns,
+    BridgeColumns, Classify4Columns, Classify12Columns, Classify32Columns, ExactColumns,
+    HashColumns, HeaderColumns, LpmColumns, NameColumns, PayloadColumns, RewriteColumns,
+    RouteColumns, ScheduleColumns,
 };
 
 /// A file of kernels.
@@ -58,6 +59,10 @@ const NAMES: &str = include_str!("c/names.h");
 const DECODE: &str = include_str!("c/decode.h");
 const CUCKOO: &str = include_str!("c/cuckoo.h");
 const SCAN: &str = include_str!("c/scan.h");
+const CLASSIFY: &[&str] =
+    &[HASH, include_str!("c/classify.h"), LINEAR, include_str!("c/tuple.h"), REDUCTION];
+const LINEAR: &str = include_str!("c/linear.h");
+const REDUCTION: &str = include_str!("c/reduction.h");
 
 const fn kernel(
     name: &'static str,
@@ -201,6 +206,41 @@ pub const ALL: &[KernelFile] = &[
         kernels: &[kernel("names", &["payload_at", "payload_len", "result"], 128)],
     },
     KernelFile {
+        name: "classify4",
+        columns: Classify4Columns::COLUMNS,
+        text: include_str!("c/classify4.k"),
+        headers: CLASSIFY,
+        kernels: &[
+            kernel("linear4", &["head0", "found"], 256),
+            kernel("tuple2", &["head0", "found"], 256),
+            kernel("tuple4", &["head0", "found"], 256),
+            kernel("rfc", &["head0", "found"], 256),
+            kernel("tic", &["head0", "found"], 256),
+        ],
+    },
+    KernelFile {
+        name: "classify12",
+        columns: Classify12Columns::COLUMNS,
+        text: include_str!("c/classify12.k"),
+        headers: CLASSIFY,
+        kernels: &[
+            kernel("linear12", HEAD_12, 256),
+            kernel("tuple9", HEAD_12, 256),
+            kernel("tuple10", HEAD_12, 256),
+        ],
+    },
+    KernelFile {
+        name: "classify32",
+        columns: Classify32Columns::COLUMNS,
+        text: include_str!("c/classify32.k"),
+        headers: CLASSIFY,
+        kernels: &[
+            kernel("linear32", HEAD_32, 256),
+            kernel("tuple16", &["head0", "head1", "head2", "head3", "found"], 256),
+            kernel("tuple32", HEAD_32, 256),
+        ],
+    },
+    KernelFile {
         name: "payload",
         columns: PayloadColumns::COLUMNS,
         text: include_str!("c/payload.k"),
@@ -212,6 +252,11 @@ pub const ALL: &[KernelFile] = &[
         ],
     },
 ];
+
+const HEAD_12: &[&str] = &["head0", "head1", "head2", "found"];
+
+const HEAD_32: &[&str] =
+    &["head0", "head1", "head2", "head3", "head4", "head5", "head6", "head7", "found"];
 
 const DECODE_COLUMNS: &[&str] = &[
     "payload_at",

@@ -31,6 +31,7 @@ typedef ulong2 ulong2_t;
 
 #define LOAD(pointer) (*(pointer)) // of memory that the launch does not write
 #define ATOMIC_ADD(pointer, value) atomic_add((pointer), (value))
+#define ATOMIC_MIN(pointer, value) atomic_min((pointer), (value))
 #define POPCOUNT(x) popcount((uint)(x))
 #define CLZ(x) clz((uint)(x))
 #define MUL_HI32(a, b) mul_hi((uint)(a), (uint)(b))
@@ -65,6 +66,7 @@ typedef ulonglong2 ulong2_t;
 
 #define LOAD(pointer) __ldg(pointer)
 #define ATOMIC_ADD(pointer, value) atomicAdd((pointer), (value))
+#define ATOMIC_MIN(pointer, value) atomicMin((pointer), (value))
 #define POPCOUNT(x) ((uint)__popc((uint)(x)))
 #define CLZ(x) ((uint)__clz((int)(x)))
 #define MUL_HI32(a, b) __umulhi((uint)(a), (uint)(b))

@@ -11,11 +11,13 @@
 //!     compare each known.expected
 //! ```
 
+mod classify;
 mod exact;
 mod names;
 mod packets;
 mod schedule;
 mod tables;
+mod trees;
 mod tries;
 
 use chunk::ColumnDesc;
@@ -85,6 +87,8 @@ pub fn all(group_items: u32) -> Vec<Known> {
     all.extend(tries::all());
     all.extend(exact::all());
     all.push(names::names());
+    all.extend(classify::all());
+    all.extend(trees::all());
     all.extend(packets::all());
     all.extend(schedule::all(group_items));
     for known in &mut all {

@@ -1,6 +1,9 @@
 //! Every kernel against its twin on the CPU, on PoCL, over several sizes of groups and numbers of rows.
 
 mod bed;
+mod classify;
+#[path = "../../../classify/tests/common/mod.rs"]
+mod classify_sets;
 mod decode;
 mod exact;
 mod frames;

@@ -153,6 +153,7 @@ fn run_known_answers() {
     // Indices that lead nowhere: no access beyond memory.
     crate::lpm::damaged_tables();
     crate::tries::damaged_tables();
+    crate::classify::damaged_images();
     crate::route::numbers_out_of_range();
     crate::patch::changes_beyond_the_image();
     println!("{END}");
