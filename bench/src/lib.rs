@@ -10,6 +10,7 @@
 mod against;
 mod balance;
 mod classify;
+pub mod classify_job;
 mod curves;
 mod forms;
 mod forward;

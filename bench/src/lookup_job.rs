@@ -115,7 +115,7 @@ pub fn accelerator<T: Lookups>(
     let segment = |kernel, key| {
         Some(SegmentProgram {
             program: program(),
-            steps: vec![Step { kernel, items: 256 }],
+            steps: vec![Step { kernel, items: 256, items_per_row: 1 }],
             reads: ColumnSet::of(&[key]),
             writes: ColumnSet::of(&[LpmColumns::RESULT]),
             fills: ColumnSet::of(&[LpmColumns::RESULT]),

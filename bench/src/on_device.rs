@@ -36,7 +36,7 @@ const BATCHES: usize = 16;
 /// Words of a table that are sent at a time.
 const PIECE_WORDS: usize = 4 << 20;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Refuses a backend that a benchmark cannot measure.
 ///

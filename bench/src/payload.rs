@@ -129,7 +129,7 @@ fn packing(args: &Args, backend: Backend, seconds: f64, report: &mut Report) -> 
     for (name, packing, region) in kinds {
         let segment = SegmentProgram {
             program: summing(),
-            steps: vec![Step { kernel: "payload_sum", items: 64 }],
+            steps: vec![Step { kernel: "payload_sum", items: 64, items_per_row: 1 }],
             reads: ColumnSet::EMPTY,
             writes: ColumnSet::of(&[PayloadColumns::SUM]),
             fills: ColumnSet::of(&[PayloadColumns::SUM]),

@@ -1,5 +1,6 @@
 //! `shadeline classify`: rule files and traces, with the structures of the data path.
 
+mod device;
 mod explain;
 
 use std::fs::File;
@@ -13,6 +14,7 @@ use ::classify::classbench::{Problems, RulesFile, Trace};
 use ::classify::columns::{parse_rules, parse_trace};
 use ::classify::{Classifier, Classify, Match, RuleSet, Tables};
 use control::api::table::thousands;
+use control::config::{LogFormat, LogLevel};
 use serde::Serialize;
 
 use crate::cli::ClassifyArgs;
@@ -38,6 +40,9 @@ struct Figures {
     headers: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     matched: Option<usize>,
+    /// The device that classified too; none where there was the CPU alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     algorithms: Vec<AlgorithmFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<CheckFigures>,
@@ -61,6 +66,8 @@ struct AlgorithmFigures {
     rate_mpps: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ns_per_packet: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<device::DeviceFigures>,
 }
 
 #[derive(Serialize)]
@@ -83,6 +90,10 @@ struct Built {
 }
 
 pub(crate) fn run(args: &ClassifyArgs) -> Result<(), Failure> {
+    let device = device::choose(args.backend)?;
+    if device.is_some() {
+        crate::log::start(LogLevel::Warn, LogFormat::Text);
+    }
     let begin = Instant::now();
     let file = read_rules(&args.rules)?;
     let set = &file.set;
@@ -96,7 +107,7 @@ pub(crate) fn run(args: &ClassifyArgs) -> Result<(), Failure> {
     }
     let mut matched = None;
     if let Some(trace) = &trace {
-        let answers = classify_all(&built, trace, &mut figures)?;
+        let answers = classify_all(&built, trace, device.as_ref(), &mut figures)?;
         matched = Some(answers.iter().filter(|found| found.is_some()).count());
         if let Some(path) = &args.matches {
             write_matches(path, &answers)?;
@@ -107,6 +118,7 @@ pub(crate) fn run(args: &ClassifyArgs) -> Result<(), Failure> {
         rules: set.len(),
         headers: trace.as_ref().map_or(0, Trace::len),
         matched,
+        device: device.map(|device| device.name().to_owned()),
         algorithms: figures,
         check,
         peak_memory_bytes: peak_memory_bytes(),
@@ -190,6 +202,7 @@ fn figures_of(
         class_max: stats.class_max,
         rate_mpps: None,
         ns_per_packet: None,
+        device: None,
     }
 }
 
@@ -205,39 +218,59 @@ fn refused(algorithm: &Algorithm, why: String) -> AlgorithmFigures {
         class_max: 0,
         rate_mpps: None,
         ns_per_packet: None,
+        device: None,
     }
 }
 
-/// Classifies the trace by every structure; all must answer alike.
+/// Classifies the trace by every structure, on the CPU and on the device; all must answer alike.
 fn classify_all(
     built: &[Built],
     trace: &Trace,
+    device: Option<&device::Chosen>,
     figures: &mut [AlgorithmFigures],
 ) -> Result<Vec<Match>, Failure> {
-    let mut answers: Vec<Match> = Vec::new();
-    for (number, Built { algorithm, tables }) in built.iter().enumerate() {
+    let mut answers: Option<(Vec<Match>, String)> = None;
+    for one in built {
+        let Built { algorithm, tables } = one;
         let mut out = vec![Match::NONE; trace.len()];
         let ns = pass_over(tables, &trace.headers, &mut out);
+        compare(&mut answers, &out, algorithm.name.to_owned())?;
+        let on_device = match device {
+            None => None,
+            Some(device) => {
+                let (is_only, headers) = (built.len() == 1, &trace.headers);
+                let figures = device.classify(one, is_only, headers, &mut out)?;
+                compare(&mut answers, &out, format!("{} on {}", algorithm.name, device.name()))?;
+                Some(figures)
+            }
+        };
         if let Some(figures) = figures.iter_mut().find(|f| f.algorithm == algorithm.name) {
             figures.ns_per_packet = ns;
             figures.rate_mpps = ns.map(|ns| 1e3 / ns);
-        }
-        if number == 0 {
-            answers = out;
-            continue;
-        }
-        let mut pairs = answers.iter().zip(&out);
-        if let Some(header) = pairs.position(|(first, other)| first != other) {
-            let (first, other) = (answers[header], out[header]);
-            return Err(Failure::other(format!(
-                "header {}: {} finds {first:?}, {} finds {other:?}",
-                header + 1,
-                built[0].algorithm.name,
-                algorithm.name
-            )));
+            figures.device = on_device;
         }
     }
-    Ok(answers)
+    Ok(answers.map(|(answers, _)| answers).unwrap_or_default())
+}
+
+/// Holds answers against the first ones, which it becomes if there are none.
+fn compare(
+    answers: &mut Option<(Vec<Match>, String)>,
+    out: &[Match],
+    by: String,
+) -> Result<(), Failure> {
+    let Some((first, first_by)) = answers else {
+        *answers = Some((out.to_vec(), by));
+        return Ok(());
+    };
+    match first.iter().zip(out).position(|(first, other)| first != other) {
+        None => Ok(()),
+        Some(at) => {
+            let (header, first, other) = (at + 1, first[at], out[at]);
+            let what = format!("header {header}: {first_by} finds {first:?}, {by} finds {other:?}");
+            Err(Failure::other(what))
+        }
+    }
 }
 
 /// Nanoseconds a header, over passes that take [`MEASURED`] together, behind one to warm up.
@@ -348,6 +381,28 @@ fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
             parts.collect::<Vec<_>>().join(", ")
         );
     }
+    print_device(figures);
     println!("peak memory       {} bytes", thousands(figures.peak_memory_bytes));
     Ok(())
+}
+
+fn print_device(figures: &Figures) {
+    let Some(name) = &figures.device else { return };
+    println!("on {name}:");
+    println!("{:<10} {:>14} {:>14} {:>10}", "", "kernel Mpps", "Mpps", "ns/packet");
+    for f in &figures.algorithms {
+        let Some(device) = &f.device else { continue };
+        if device.kernel.is_none() {
+            println!("{:<10} has no device form", f.algorithm);
+            continue;
+        }
+        let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
+        println!(
+            "{:<10} {:>14} {:>14} {:>10}",
+            f.algorithm,
+            figure(device.kernel_rate_mpps),
+            figure(device.rate_mpps),
+            figure(device.ns_per_packet)
+        );
+    }
 }

@@ -338,6 +338,9 @@ pub(crate) struct ClassifyArgs {
     /// Warn of rules that never count, because a better one matches all that they do
     #[arg(long)]
     pub(crate) check: bool,
+    /// Where to classify, beside the CPU: auto, cpu, opencl, opencl:N, cuda or cuda:N
+    #[arg(long, default_value = "cpu", value_name = "BACKEND")]
+    pub(crate) backend: Backend,
     /// Print the figures as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -242,3 +242,63 @@ fn what_cannot_be_made_is_told() {
     assert!(fails(&shadeline(&bad), 1).contains("no rule to draw"));
     assert!(!out.exists());
 }
+
+/// Every structure gives the same lines on a device, for headers of four words and of nine.
+#[test]
+fn a_device_finds_the_same() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    for fields in ["5", "12"] {
+        let folder = Scratch::new();
+        let [rules, trace] = ["rules", "trace"].map(|name| folder.join(name));
+        let (rules, trace) = (text(&rules), text(&trace));
+        let make = ["--rules", "3000", "--classes", "40", "--fields", fields, "-w", rules];
+        ok(&shadeline(&[&["gen", "rules"], &make[..]].concat()));
+        let draw = ["--rules", rules, "--count", "2500", "-w", trace];
+        ok(&shadeline(&[&["gen", "trace"], &draw[..]].concat()));
+        let matches = folder.join("matches");
+        let on = |backend: &str, algorithm: &str| {
+            let files = ["--rules", rules, "--trace", trace, "--matches", text(&matches)];
+            let how = ["--backend", backend, "--algorithm", algorithm, "--json"];
+            let figures = json(&shadeline(&[&["classify"], &files[..], &how].concat()));
+            (figures, std::fs::read_to_string(&matches).unwrap())
+        };
+        let (figures, expected) = on("cpu", "linear");
+        assert!(figures.get("device").is_none() && expected.lines().count() == 2500);
+        let (figures, found) = on("opencl", "all");
+        assert!(found == expected && figures["device"].is_string(), "{figures}");
+        for algorithm in figures["algorithms"].as_array().unwrap() {
+            if algorithm.get("refused").is_some() {
+                continue;
+            }
+            let device = &algorithm["device"];
+            if device.get("kernel").is_none() {
+                continue;
+            }
+            for rate in ["rate_mpps", "ns_per_packet", "kernel_rate_mpps"] {
+                assert!(device[rate].as_f64().is_some_and(|rate| rate > 0.0), "{algorithm}");
+            }
+        }
+        let kernel = |at: usize| figures["algorithms"][at]["device"]["kernel"].clone();
+        let wanted = if fields == "5" { ["linear4", "tuple4"] } else { ["linear12", "tuple9"] };
+        assert_eq!([kernel(0), kernel(1)], wanted);
+        assert_eq!(on("opencl", "bloom").1, expected);
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_told() {
+    let folder = Scratch::new();
+    let rules = folder.write("rules", RULES);
+    let trace = folder.write("trace", "1 2 3 4 6\n");
+    let on = |backend: &str| {
+        let files = ["classify", "--rules", text(&rules), "--trace", text(&trace)];
+        shadeline(&[&files[..], &["--backend", backend]].concat())
+    };
+    let simulated = fails(&on("sim"), 2);
+    assert!(simulated.contains("classify has no --backend sim"), "{simulated}");
+    let absent = fails(&on("opencl:99"), 1);
+    assert!(absent.contains("--backend opencl:99"), "{absent}");
+    ok(&on("auto"));
+}

@@ -207,7 +207,7 @@ impl Keys {
         let writes = ColumnSet::of(form.writes);
         let segment = SegmentProgram {
             program: program(&form),
-            steps: vec![Step { kernel: form.kernel, items: group_items(&form) }],
+            steps: vec![Step { kernel: form.kernel, items: group_items(&form), items_per_row: 1 }],
             reads: ColumnSet::of(form.reads),
             writes,
             fills: writes,

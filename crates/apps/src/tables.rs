@@ -136,7 +136,7 @@ impl TableSource<Tables> for TablesImages {
 }
 
 /// A change of a region, in the words of the device.
-pub(crate) fn as_change(patch: &Patch) -> Change<'_> {
+pub fn as_change(patch: &Patch) -> Change<'_> {
     match patch {
         Patch::Write { offset_words, words } => Change::Write { at: *offset_words, words },
         Patch::Fill { offset_words, count, value } => {

@@ -75,6 +75,9 @@ pub struct Step {
     pub kernel: &'static str,
     /// Work items of a group.
     pub items: u32,
+    /// Work items that one row may have, 1 for most kernels: a launch with fewer rows than fill the device gets up to
+    /// so many times the groups that its rows need, and the kernel shares the work of a row out.
+    pub items_per_row: u32,
 }
 
 /// How a segment uses packets' bytes.
@@ -196,7 +199,7 @@ const PAYLOAD_BYTES: usize = 4 << 20;
 const PACK_DOWN_BYTES: usize = PACK_BYTES;
 
 struct Built {
-    steps: Vec<(Kernel, u32)>,
+    steps: Vec<(Kernel, Step)>,
     order: Vec<(usize, Way)>,
     payload: Option<PayloadUse>,
     reach: Reach,
@@ -379,7 +382,8 @@ impl<J: Offload> Accelerator<J> {
         }
         let (queue, arena) = (self.slots[0].queue, self.slots[0].arena);
         let gather = self.cells.as_ref().map(|cells| (cells.gather, cells.items));
-        let kernels = self.segments.iter().flatten().flat_map(|s| &s.steps).copied();
+        let kernels = self.segments.iter().flatten().flat_map(|s| &s.steps);
+        let kernels = kernels.map(|(kernel, step)| (*kernel, step.items));
         let (header, limit) = (self.layout.header(0, 0, 0).to_bytes(), self.options.warm_up);
         let kernels = kernels.chain(gather);
         warm_up(driver, queue, (&header[..], kernels), (arena, self.nothing), limit)
@@ -567,8 +571,10 @@ impl<J: Offload> Accelerator<J> {
             state,
             job: self.jobs,
         };
-        for &(kernel, items) in &built.steps {
-            driver.launch(run, kernel, Shape::of_rows(rows, items), &arguments)?;
+        let at_once = driver.info().groups_at_once();
+        for (kernel, step) in &built.steps {
+            let shape = Shape::of_rows(rows, step.items).shared(step.items_per_row, at_once);
+            driver.launch(run, *kernel, shape, &arguments)?;
         }
         traffic.launches += built.steps.len() as u64;
         if run != queue {
@@ -664,7 +670,6 @@ fn build(
 ) -> Result<Built, DeviceError> {
     let names: Vec<&str> = segment.steps.iter().map(|step| step.kernel).collect();
     let kernels = driver.build(&segment.program, &names)?;
-    let steps = kernels.into_iter().zip(segment.steps.iter().map(|step| step.items)).collect();
     let order = columns::order(layout, &segment);
     let reach = match segment.payload {
         None => Reach::None,
@@ -673,6 +678,7 @@ fn build(
         Some(_) => Reach::Gather,
     };
     let (payload, state_bytes) = (segment.payload, segment.state_bytes);
+    let steps = kernels.into_iter().zip(segment.steps).collect();
     Ok(Built { steps, order, payload, reach, state_bytes, shards: HashMap::new() })
 }
 

@@ -62,6 +62,17 @@ pub struct DeviceInfo {
     pub target: String,
 }
 
+/// Groups of a few hundred items that a multiprocessor works on at once.
+const GROUPS_PER_UNIT: u32 = 8;
+
+impl DeviceInfo {
+    /// Groups of a few hundred items that it works on at once; fewer leave it idle.
+    pub fn groups_at_once(&self) -> u32 {
+        // A CPU's unit is a core.
+        self.units.saturating_mul(if self.is_gpu { GROUPS_PER_UNIT } else { 1 })
+    }
+}
+
 /// A source ready for the compiler: see the crate `kernels`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -99,6 +110,14 @@ impl Shape {
     pub fn of_rows(rows: usize, items: u32) -> Self {
         let groups = rows.div_ceil(items.max(1) as usize).max(1);
         Self { groups: u32::try_from(groups).unwrap_or(u32::MAX), items: items.max(1) }
+    }
+
+    /// The same with more groups, a power of two times as many and at most `times`, where there are not as many as
+    /// `groups_at_once`: for kernels that share the work of a row out.
+    #[must_use]
+    pub fn shared(self, times: u32, groups_at_once: u32) -> Self {
+        let times = times.min(groups_at_once / self.groups.max(1)).max(1);
+        Self { groups: self.groups << times.ilog2(), ..self }
     }
 }
 
@@ -291,5 +310,21 @@ pub trait Driver: Send {
             }
             std::thread::yield_now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_rows_get_more_groups_and_many_do_not() {
+        let shared = |rows, times, at_once| Shape::of_rows(rows, 256).shared(times, at_once).groups;
+        assert_eq!(shared(0, 8, 1056), 8);
+        assert_eq!(shared(256, 8, 7), 4);
+        assert_eq!(shared(8192, 8, 1056), 256);
+        assert_eq!(shared(1 << 20, 8, 1056), 4096);
+        assert_eq!(shared(256, 1, 1056), 1);
+        assert_eq!(shared(256, 0, 0), 1);
     }
 }

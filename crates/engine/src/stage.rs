@@ -225,7 +225,11 @@ pub(crate) fn segment_program<T>(
         if !form.text.is_empty() && !texts.contains(&form.text) {
             texts.push(form.text);
         }
-        steps.extend(form.steps.iter().map(|&(kernel, items)| Step { kernel, items }));
+        steps.extend(form.steps.iter().map(|&(kernel, items)| Step {
+            kernel,
+            items,
+            items_per_row: 1,
+        }));
         reads = reads.union(stage.reads().without(writes));
         writes = writes.union(stage.writes());
         if let Some(uses) = form.payload {

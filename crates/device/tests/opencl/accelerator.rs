@@ -102,7 +102,7 @@ fn accelerator(
     let source = kernels::source(&Spec::new("test", &["empty"], Cols::COLUMNS)) + TEXT;
     let segment = SegmentProgram {
         program: Program { name: "test".into(), source, defines: Vec::new(), ptx: None },
-        steps: vec![Step { kernel, items: 64 }],
+        steps: vec![Step { kernel, items: 64, items_per_row: 1 }],
         reads: ColumnSet::of(&[Cols::KEY, Cols::BOTH]),
         writes: ColumnSet::of(&[Cols::BOTH, Cols::OUT]),
         fills: ColumnSet::of(&[Cols::OUT]),
