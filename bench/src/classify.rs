@@ -6,6 +6,7 @@
 //! [`ROUND_SECONDS`] of its thread's own time. All must answer alike; the peer gives the sum of its answers in each
 //! round and a hash over all in order.
 
+mod devices;
 mod peer;
 mod sets;
 mod updates;
@@ -47,6 +48,9 @@ const ROUND_SECONDS: f64 = 0.03;
 /// Rules above which a search through all of them is not worth waiting for.
 const LINEAR_RULES: usize = 20_000;
 
+/// What a GPU is to reach with 128K rules in 512 classes, headers of 16 bytes, from end to end: Mpps.
+const DEVICE_AIM: f64 = 500.0;
+
 /// A structure, built.
 struct Built {
     algorithm: &'static Algorithm,
@@ -57,7 +61,13 @@ struct Built {
     memory_bytes: usize,
 }
 
-pub(crate) fn run(args: &Args, size: Size, sets: &Path, seeds: &Path) -> Result<Report, String> {
+pub(crate) fn run(
+    args: &Args,
+    size: Size,
+    sets: &Path,
+    seeds: &Path,
+    backend: Option<device::Backend>,
+) -> Result<Report, String> {
     let data =
         format!("ClassBench sets, traces of {} headers, {BURST} a call; one core", sets::HEADERS);
     let mut report = Report::new("classify", data);
@@ -84,8 +94,11 @@ pub(crate) fn run(args: &Args, size: Size, sets: &Path, seeds: &Path) -> Result<
         let row = Row::new(name, "ratio", geometric_means(ratios)).note(traces.clone());
         report.rows.push(if by == "avx2" { row.at_least(1.3) } else { row });
     }
-    many_classes(args, size, &mut report)?;
+    many_classes(args, size, backend, &mut report)?;
     updates::rows(args, sets, &mut report)?;
+    if let Some(backend) = backend {
+        devices::rows(args, sets, backend, &mut report)?;
+    }
     Ok(report)
 }
 
@@ -250,7 +263,12 @@ fn pass(tables: &Tables, headers: &[u32], out: &mut [Match]) {
 }
 
 /// Bloom search against tuple search where there are many classes, on 5 and 12 fields.
-fn many_classes(args: &Args, size: Size, report: &mut Report) -> Result<(), String> {
+fn many_classes(
+    args: &Args,
+    size: Size,
+    backend: Option<device::Backend>,
+    report: &mut Report,
+) -> Result<(), String> {
     let (rules, classes) = if size == Size::Full { (128 << 10, 512) } else { (16 << 10, 64) };
     for schema in [Schema::five_tuple(), Schema::twelve_fields()] {
         let fields = schema.fields().len();
@@ -280,6 +298,10 @@ fn many_classes(args: &Args, size: Size, report: &mut Report) -> Result<(), Stri
         let row = ratio(format!("{name}: bloom over tuple"), rates("bloom"), rates("tuple"));
         let aimed_at = size == Size::Full && fields == 5;
         report.rows.push(if aimed_at { row.at_least(1.5) } else { row });
+        if let Some(backend) = backend {
+            let aim = aimed_at.then_some(DEVICE_AIM);
+            devices::many_classes(args, (backend, aim), &name, &set, &load, report)?;
+        }
     }
     Ok(())
 }

@@ -120,6 +120,24 @@ impl<T: Rules> ClassifyJob<T> {
         Ok(Self { rows, rules: rules.clone(), form, first })
     }
 
+    /// The rules that it was made with.
+    pub fn rules(&self) -> &T {
+        &self.rules
+    }
+
+    /// Compares what was found with what the CPU says of the same version.
+    ///
+    /// # Errors
+    /// The first header on which they differ.
+    pub fn check(&self) -> Result<(), String> {
+        let mut wanted = vec![Match::NONE; self.rows.len()];
+        self.rules.tables().classify(&self.headers(), &mut wanted);
+        match self.found().zip(&wanted).position(|(found, wanted)| found != *wanted) {
+            None => Ok(()),
+            Some(row) => Err(format!("row {row}: the device differs from {:?}", wanted[row])),
+        }
+    }
+
     /// What was found.
     pub fn found(&self) -> impl Iterator<Item = Match> {
         let bytes = self.rows.column_bytes(usize::from(FOUND.0));
@@ -272,7 +290,11 @@ pub fn classify_all<T: Rules>(
     failure
 }
 
-/// The kernel alone, headers and answers on the device: nanoseconds a header, over `passes` over all of them, and by
+/// Time that is spent on the kernel alone, and passes over all headers at most.
+const ALONE: Duration = Duration::from_millis(300);
+const PASSES_MAX: u32 = 64;
+
+/// The kernel alone, headers and answers on the device: nanoseconds a header, over passes over all of them, and by
 /// whose clock. What it answers is written to `out`.
 ///
 /// # Errors
@@ -283,7 +305,6 @@ pub fn kernel_alone(
     form: &Classifier,
     headers: &[u32],
     out: &mut [Match],
-    passes: usize,
 ) -> Result<(f64, &'static str), String> {
     let rows = out.len();
     let kernel = driver.build(&program(form), &[form.kernel]).map_err(text)?[0];
@@ -295,8 +316,12 @@ pub fn kernel_alone(
     let at_once = driver.info().groups_at_once();
     let shape = Shape::of_rows(rows, ITEMS).shared(form.items_per_row, at_once);
     let arguments = Arguments { arena, payload: arena, tables: image, state: arena, job: 0 };
-    let launches = vec![(kernel, shape, arguments); passes.max(1)];
-    timed(driver, queue, &launches[..1])?;
+    let launch = (kernel, shape, arguments);
+    // The first one may still compile.
+    timed(driver, queue, &[launch])?;
+    let (once, _) = timed(driver, queue, &[launch])?;
+    let passes = ALONE.div_duration_f64(once).clamp(1.0, PASSES_MAX.into());
+    let launches = vec![launch; passes as usize];
     let (time, clock) = timed(driver, queue, &launches)?;
     download(driver, queue, (arena, found), out)?;
     driver.free(arena);
@@ -387,7 +412,7 @@ mod tests {
             let form = form(&tables).unwrap();
             let open = || device::probe::open(Api::OpenCl, 0).unwrap();
             let mut found = vec![Match::new(0, 0); 3000];
-            kernel_alone(&mut *open(), &tables, &form, headers, &mut found, 2).unwrap();
+            kernel_alone(&mut *open(), &tables, &form, headers, &mut found).unwrap();
             assert!(found == wanted, "{name}");
             let rules = Arc::new(Still(tables));
             for rows in [256, 3000] {

@@ -128,6 +128,9 @@ pub enum What {
         /// The folder of ClassBench's parameter files, of which the sets of 100,000 rules are made
         #[arg(long, value_name = "FOLDER", default_value = classify::DEFAULT_SEEDS)]
         seeds: PathBuf,
+        /// A device too, and rules that change while it classifies: auto, opencl, opencl:N, cuda or cuda:N
+        #[arg(long, value_name = "BACKEND")]
+        backend: Option<device::Backend>,
     },
     /// Random cache lines a second by table size, page size and reads in flight: what bounds every lookup
     Limit,
@@ -249,7 +252,9 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Switching { keys, table } => switching::run(args, *keys, *table)?,
             What::Hash { keys, table } => hash::run(args, *keys, *table)?,
             What::L2 { packets, stations } => l2::run(args, *packets, *stations)?,
-            What::Classify { size, sets, seeds } => classify::run(args, *size, sets, seeds)?,
+            What::Classify { size, sets, seeds, backend } => {
+                classify::run(args, *size, sets, seeds, *backend)?
+            }
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,
             What::Update { changes, backend } => update::run(args, *changes, *backend)?,

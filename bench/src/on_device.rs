@@ -46,6 +46,7 @@ pub fn check_backend(args: &Args) -> Result<(), String> {
     let (name, backend) = match &args.what {
         What::Device { backend, .. } => ("device", *backend),
         What::Update { backend: Some(backend), .. } => ("update", *backend),
+        What::Classify { backend: Some(backend), .. } => ("classify", *backend),
         _ => return Ok(()),
     };
     if matches!(backend, Backend::Cpu | Backend::Sim) {

@@ -1,7 +1,7 @@
 //! `shadeline classify --backend`: the headers as jobs of a device.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::classify::{Match, Tables};
 use ::device::accelerator::Options;
@@ -15,11 +15,10 @@ use crate::backend;
 use crate::failure::Failure;
 
 /// Headers of a job at most.
-const ROWS_MAX: usize = 1 << 18;
+const ROWS_MAX: usize = 1 << 16;
 
-/// Passes of the kernel alone, over all headers, at most and until so many went through.
-const PASSES_MAX: usize = 64;
-const KERNEL_HEADERS: usize = 1 << 22;
+/// What takes longer has hung. A search through many rules takes its time on a CPU.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a device did with one structure.
 #[derive(Serialize)]
@@ -103,10 +102,9 @@ impl Chosen {
         if out.is_empty() {
             return Ok(figures);
         }
-        let passes = (KERNEL_HEADERS / out.len()).clamp(1, PASSES_MAX);
         let alone = self.open().and_then(|mut driver| {
             let (driver, tables) = (&mut *driver, &built.tables);
-            classify_job::kernel_alone(driver, tables, &form, headers, out, passes)
+            classify_job::kernel_alone(driver, tables, &form, headers, out)
         });
         match alone {
             Ok((ns, clock)) => {
@@ -143,7 +141,7 @@ impl Chosen {
                 RuleImages(None),
                 form,
                 rows,
-                Options::default(),
+                Options { patience: PATIENCE, ..Options::default() },
             );
             made.map_err(|error| error.to_string())
         });
