@@ -99,7 +99,9 @@ fn write_if_changed(path: &Path, content: &[u8]) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use apps::ndn::NdnColumns;
     use apps::router::RouterColumns;
+    use apps::switch::SwitchColumns;
     use chunk::Columns;
 
     use super::*;
@@ -114,6 +116,13 @@ mod tests {
         let of_router: Vec<_> = programs.iter().filter(|p| p.source.contains(&columns)).collect();
         for name in ["rpf", "route"] {
             assert!(of_router.iter().any(|p| kernel(p, name)), "{name}: {of_router:?}");
+        }
+        for (columns, name) in
+            [(SwitchColumns::COLUMNS, "bridge"), (NdnColumns::COLUMNS, "name_lookup")]
+        {
+            let columns = chunk::dialect(columns);
+            let mut of_app = programs.iter().filter(|p| p.source.contains(&columns));
+            assert!(of_app.any(|p| kernel(&p, name)), "{name}");
         }
         for known in kernels::ALL.iter().flat_map(|file| file.kernels) {
             assert!(programs.iter().any(|p| kernel(&p, known.name)), "{}", known.name);

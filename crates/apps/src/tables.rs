@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 use device::tables::{Change, TableSource};
 use engine::Versions;
-use kernels::image::{bridge, router};
+use kernels::image::{bridge, ndn, router};
 use lookup::Patch;
 use lookup::bridge::{SwitchPatch, SwitchTables};
 use lookup::fib::{Fib, FibPatch};
@@ -105,8 +105,8 @@ impl<T: Send + Sync + 'static> Versions for Newest<T> {
     }
 }
 
-/// All tables as a device copies them and follows their changes: the router's regions, then the switch's.
-/// Names are looked up on the CPU.
+/// All tables as a device copies them and follows their changes: the router's regions, the switch's, then that of the
+/// named-data forwarder.
 #[derive(Debug)]
 pub struct TablesImages(pub Changes<TablesPatch>);
 
@@ -114,6 +114,7 @@ impl TableSource<Tables> for TablesImages {
     fn regions<'a>(&self, tables: &'a Tables) -> Vec<Cow<'a, [u32]>> {
         let mut regions: Vec<_> = tables.fib.regions().into();
         regions.push(Cow::Borrowed(tables.switch.blob().words()));
+        regions.push(Cow::Borrowed(tables.ndn.blob().words()));
         regions
     }
 
@@ -127,7 +128,8 @@ impl TableSource<Tables> for TablesImages {
                 TablesPatch::Switch(SwitchPatch::Macs(patches)) => {
                     patches.iter().for_each(|patch| change(bridge::STATIONS, as_change(patch)));
                 }
-                // Ports, options and faces belong to what is done on the CPU.
+                TablesPatch::Ndn(NdnPatch::Fib(patch)) => change(ndn::NAMES, as_change(patch)),
+                // Ports, options, faces and next hops' faces belong to what is done on the CPU.
                 TablesPatch::Switch(_) | TablesPatch::Ndn(_) => {}
             }
         }
@@ -147,4 +149,67 @@ pub fn as_change(patch: &Patch) -> Change<'_> {
     }
 }
 
-const _: () = assert!(bridge::STATIONS == router::REGIONS);
+const _: () = assert!(bridge::STATIONS == router::REGIONS && ndn::NAMES == bridge::REGIONS);
+
+#[cfg(test)]
+mod tests {
+    use lookup::names::{NameFibBuilder, NameHasher, NameLimits, NameList};
+    use lookup::versions::versions;
+
+    use super::*;
+
+    fn name(index: u32) -> NameList {
+        let mut list = NameList::new();
+        let component = |value: u32| [&[8, 4][..], &value.to_be_bytes()].concat();
+        list.push([component(index % 7), component(index)].iter().map(Vec::as_slice));
+        list
+    }
+
+    /// Applies a change the way a device does.
+    fn apply(region: &mut Vec<u32>, change: &Change<'_>) {
+        match change {
+            Change::Write { at, words } => region[*at..][..words.len()].copy_from_slice(words),
+            Change::Fill { at, count, value } => region[*at..][..*count].fill(*value),
+            Change::Grow(len) => region.resize((*len).next_multiple_of(16).max(region.len()), 0),
+            Change::Replace(words) => *region = words.to_vec(),
+        }
+    }
+
+    /// A copy of the regions that follows the names' changes is, word for word, what the tables say of themselves.
+    #[test]
+    fn a_copy_follows_the_names() {
+        let limits = NameLimits { prefixes: 5000, name_bytes: 1 << 22 };
+        let (mut builder, blob) =
+            NameFibBuilder::build(NameHasher::new(1), &name(0), &[1], limits).unwrap();
+        let tables = Tables { ndn: NdnTables::new(blob), ..Tables::default() };
+        let (mut writer, reader) = versions(tables);
+        let images = TablesImages(writer.changes());
+        let start = reader.pin();
+        let mut copy: Vec<_> = images.regions(&start).iter().map(|r| r.to_vec()).collect();
+        assert_eq!(copy.len(), ndn::REGIONS);
+        let (mut at, mut grown) = (start.version(), false);
+        drop(start);
+        for round in 0..40 {
+            let mut patches = Vec::new();
+            for index in round * 50..(round + 1) * 50 {
+                builder.insert(name(index).get(0), 1 + index, &mut patches).unwrap();
+                if index % 3 == 0 {
+                    builder.remove(name(index / 2).get(0), &mut patches);
+                }
+            }
+            let face = NdnPatch::Hop(round, vec![1]);
+            let patches = patches.into_iter().map(NdnPatch::Fib).chain([face]);
+            writer.publish(patches.map(TablesPatch::from).collect());
+            let pin = reader.pin();
+            let is_known = images.changes(at, pin.version(), &mut |region, change| {
+                assert_eq!(region, ndn::NAMES);
+                grown |= matches!(change, Change::Grow(_));
+                apply(&mut copy[region], &change);
+            });
+            assert!(is_known);
+            at = pin.version();
+            assert!(*images.regions(&pin)[ndn::NAMES] == copy[ndn::NAMES][..], "round {round}");
+        }
+        assert!(grown, "the names' region grew on the way");
+    }
+}

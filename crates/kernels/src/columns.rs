@@ -195,6 +195,22 @@ chunk::columns! {
 }
 
 chunk::columns! {
+    /// Columns of `name_lookup`.
+    pub struct NameLookupColumns / NameLookupView {
+        /// Where the frame starts in the payload, bytes.
+        pub payload_at: u32,
+        /// Bytes of it.
+        pub payload_len: u32,
+        /// Where the name's components begin, bytes from the frame's start.
+        pub name_at: u16,
+        /// Bytes of them; 0: nothing is looked up.
+        pub name_len: u16,
+        /// Next hop, 0 for no route.
+        pub next_hop: u32,
+    }
+}
+
+chunk::columns! {
     /// Columns of the kernel `names`.
     pub struct NameColumns / NameView {
         /// Where the name's components start in the payload, bytes.

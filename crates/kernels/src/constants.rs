@@ -29,6 +29,7 @@ pub(crate) fn text() -> String {
         ("ADJACENCIES", image::router::ADJACENCIES),
         ("REVERSE_PATH", image::router::REVERSE_PATH),
         ("STATIONS", image::bridge::STATIONS),
+        ("NAMES", image::ndn::NAMES),
     ] {
         define(&format!("REGION_{name}"), region as u32);
     }

@@ -82,6 +82,14 @@ pub mod bridge {
     pub const REGIONS: usize = 7;
 }
 
+/// Regions of a named-data forwarder's image, behind the switch's.
+pub mod ndn {
+    /// The blob of `lookup::names` with the prefixes.
+    pub const NAMES: usize = 7;
+    /// How many there are, those of the others among them.
+    pub const REGIONS: usize = 8;
+}
+
 /// Where the regions of an image are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageLayout {

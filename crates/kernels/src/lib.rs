@@ -30,9 +30,9 @@ pub use chunk::hash;
 pub use columns::{
     BridgeColumns, BridgeView, Classify4Columns, Classify4View, Classify12Columns, Classify12View,
     Classify32Columns, Classify32View, ExactColumns, ExactView, HashColumns, HashView,
-    HeaderColumns, HeaderView, LpmColumns, LpmView, NameColumns, NameView, PayloadColumns,
-    PayloadView, RewriteColumns, RewriteView, RouteColumns, RouteView, ScheduleColumns,
-    ScheduleView,
+    HeaderColumns, HeaderView, LpmColumns, LpmView, NameColumns, NameLookupColumns, NameLookupView,
+    NameView, PayloadColumns, PayloadView, RewriteColumns, RewriteView, RouteColumns, RouteView,
+    ScheduleColumns, ScheduleView,
 };
 pub use registry::{ALL, KernelFile, KernelInfo, Launch, info};
 pub use source::{Spec, programs, source};

@@ -4,8 +4,8 @@ use chunk::{ColumnDesc, Columns};
 
 use crate::columns::{
     BridgeColumns, Classify4Columns, Classify12Columns, Classify32Columns, ExactColumns,
-    HashColumns, HeaderColumns, LpmColumns, NameColumns, PayloadColumns, RewriteColumns,
-    RouteColumns, ScheduleColumns,
+    HashColumns, HeaderColumns, LpmColumns, NameColumns, NameLookupColumns, PayloadColumns,
+    RewriteColumns, RouteColumns, ScheduleColumns,
 };
 
 /// A file of kernels.
@@ -239,6 +239,17 @@ pub const ALL: &[KernelFile] = &[
             kernel("tuple16", &["head0", "head1", "head2", "head3", "found"], 256),
             kernel("tuple32", HEAD_32, 256),
         ],
+    },
+    KernelFile {
+        name: "name_lookup",
+        columns: NameLookupColumns::COLUMNS,
+        text: include_str!("c/name_lookup.k"),
+        headers: &[HASH, NAMES],
+        kernels: &[kernel(
+            "name_lookup",
+            &["verdict", "payload_at", "payload_len", "name_at", "name_len", "next_hop"],
+            128,
+        )],
     },
     KernelFile {
         name: "payload",

@@ -9,22 +9,25 @@
 //!
 //! | stage | reads | writes | drop |
 //! | --- | --- | --- | --- |
-//! | `ndn_decode` | the packets | `kind`, `face`, `at` | `ndn_malformed`, `ndn_fragment`, `ndn_no_face`, `ndn_hop_limit`, `ndn_no_nonce`, `ndn_nack`, `ndn_idle`, and what is wrong with frames |
-//! | `name_lookup` | `kind`, `at`, the packets | `next_hop` | `bad_lookup` |
+//! | `ndn_decode` | the packets | `kind`, `face`, `at`, `name_at`, `name_len` | `ndn_malformed`, `ndn_fragment`, `ndn_no_face`, `ndn_hop_limit`, `ndn_no_nonce`, `ndn_nack`, `ndn_idle`, and what is wrong with frames |
+//! | `name_lookup` | `name_at`, `name_len`, the packets | `next_hop` | |
 //! | `pit` | all columns, the packets | the packets | `no_route`, `ndn_loop`, `ndn_aggregated`, `ndn_pit_full`, `ndn_unsolicited`, `ndn_satisfied`, and what faces refuse |
 //!
-//! Names of a whole chunk are looked up in one call, so that their cache misses overlap. An Interest that waits with
-//! another one is dropped as `ndn_aggregated`: its fate is the other's.
+//! `name_lookup` is a pure function of its columns, the packets and the tables, so that a device can take it: it reads
+//! the names where the packets lie. On the CPU names of a whole chunk are looked up in one call, so that their cache
+//! misses overlap. An Interest that waits with another one is dropped as `ndn_aggregated`: its fate is the other's.
 //!
 //! Written over any tables that hold [`NdnTables`], so that they can stand beside a router's.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use chunk::{Chunk, Columns, DropReason, Emitted, Packet, Verdict, VerdictKind};
-use engine::{Context, Stage};
+use chunk::{Chunk, ColumnSet, Columns, DropReason, Emitted, Packet, Rows, Verdict, VerdictKind};
+use device::accelerator::PayloadUse;
+use engine::{Context, KernelForm, Shade, Stage};
 use lookup::names::{DEPTH_MAX, NameHasher, NameKey, NamePrefixes};
 use lookup::{NO_ROUTE, NextHopId};
-use packet::ndn::{self, Body, LinkHeader, Malformed, Nack};
+use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name};
 
 use super::counters::NdnCounters;
 use super::frames::{find, fits, strip, wrap};
@@ -40,8 +43,16 @@ chunk::columns! {
         pub face: u16,
         /// Where the NDN packet, with its link fields, begins; bytes from the frame's start.
         pub at: u16,
+        /// Where the components of an Interest's name begin, bytes from the frame's start.
+        pub name_at: u16,
+        /// Bytes of them; 0 for Data, whose name nobody looks up.
+        pub name_len: u16,
         /// Next hop of an Interest's name.
         pub next_hop: u32,
+        /// Where the frame lies in a job's payload, bytes. Written where a device takes the job.
+        pub payload_at: u32,
+        /// Its length, bytes. Likewise.
+        pub payload_len: u32,
     }
 }
 
@@ -73,7 +84,7 @@ pub struct NdnOptions {
 pub fn pipeline<T: AsRef<NdnTables> + 'static>(options: &NdnOptions) -> Vec<Box<dyn Stage<T>>> {
     vec![
         Box::new(NdnDecode { counters: options.counters.clone() }),
-        Box::new(NameLookup { prefixes: NamePrefixes::new() }),
+        Box::new(NameLookup { shade: Arc::new(Lookup) }),
         Box::new(PitStage {
             pit: Pit::new(options.hasher, options.pit),
             nack: options.nack,
@@ -114,12 +125,13 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
                 continue;
             }
             match look(packet, cx.tables.as_ref()) {
-                Ok((kind, face, at)) => {
+                Ok(Looked { kind, face, at, name_at, name_len }) => {
                     if let Some(face) = self.counters.face(face) {
                         let is_interest = kind == INTEREST;
                         if is_interest { &face.in_interests } else { &face.in_data }.add(1);
                     }
                     (view.kind[row], view.face[row], view.at[row]) = (kind, face, at);
+                    (view.name_at[row], view.name_len[row]) = (name_at, name_len);
                 }
                 Err(verdict) => view.verdict[row] = verdict.0,
             }
@@ -143,26 +155,38 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
     }
 }
 
-/// Kind, face and place of a packet that goes on; else its fate.
-fn look(packet: &Packet, tables: &NdnTables) -> Result<(u8, u16, u16), Verdict> {
+/// What the columns say of a packet that goes on.
+struct Looked {
+    kind: u8,
+    face: u16,
+    at: u16,
+    name_at: u16,
+    name_len: u16,
+}
+
+/// A packet that goes on; else its fate.
+fn look(packet: &Packet, tables: &NdnTables) -> Result<Looked, Verdict> {
     let (at, face) = find(packet, tables)?;
     if tables.face(face).is_none_or(|face| !face.up) {
         return Err(Verdict::drop(DropReason::InterfaceDown));
     }
     let bytes = packet.data().get(at..).unwrap_or_default();
-    let kind = kind_of(bytes).map_err(Verdict::drop)?;
-    Ok((kind, face, at as u16)) // a cell has 2,048 bytes
+    let (kind, name) = kind_of(bytes).map_err(Verdict::drop)?;
+    // A cell has 2,048 bytes.
+    let name_at = name.as_ptr().addr() - packet.data().as_ptr().addr();
+    let (at, name_at, name_len) = (at as u16, name_at as u16, name.len() as u16);
+    Ok(Looked { kind, face, at, name_at, name_len })
 }
 
-/// What an NDN packet is, if it goes on.
-fn kind_of(bytes: &[u8]) -> Result<u8, DropReason> {
+/// What an NDN packet is, if it goes on, and the components that are to be looked up.
+fn kind_of(bytes: &[u8]) -> Result<(u8, &[u8]), DropReason> {
     let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
     if read.link.nack.is_some() {
         return Err(DropReason::NdnNack);
     }
     match &read.body {
         Body::Idle => Err(DropReason::NdnIdle),
-        Body::Data(_) => Ok(DATA),
+        Body::Data(_) => Ok((DATA, &bytes[..0])),
         Body::Interest(interest) => {
             let fields = interest.fields();
             if fields.hop_limit.is_some_and(|hops| hops <= 1) {
@@ -171,60 +195,97 @@ fn kind_of(bytes: &[u8]) -> Result<u8, DropReason> {
             if fields.nonce.is_none() {
                 return Err(DropReason::NdnNoNonce);
             }
-            Ok(INTEREST)
+            Ok((INTEREST, interest.name().value()))
         }
     }
 }
 
 /// The stage `name_lookup`.
 struct NameLookup {
-    prefixes: NamePrefixes,
+    shade: Arc<Lookup>,
 }
 
-impl<T: AsRef<NdnTables>> Stage<T> for NameLookup {
+/// What it does, without state: any thread may.
+struct Lookup;
+
+thread_local! {
+    /// The hashed prefixes of a chunk, whose memory each thread that shades keeps.
+    static PREFIXES: RefCell<NamePrefixes> = RefCell::new(NamePrefixes::new());
+}
+
+impl<T: AsRef<NdnTables> + 'static> Stage<T> for NameLookup {
     fn name(&self) -> &'static str {
         "name_lookup"
     }
 
-    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
-        let view = NdnColumns::view(&mut chunk.rows);
-        let fib = cx.tables.as_ref().fib();
-        self.prefixes.clear();
-        let mut rows = [0_u16; chunk::CHUNK_PACKETS_MAX];
-        let mut names = [&[][..]; chunk::CHUNK_PACKETS_MAX];
-        let mut count = 0;
-        for (row, packet) in chunk.packets.iter().enumerate() {
-            if !is_live(view.verdict[row]) || view.kind[row] != INTEREST {
-                continue;
-            }
-            let interest = read_interest(packet, view.at[row]);
-            let (Some(interest), Some(fib)) = (interest, &fib) else {
-                view.verdict[row] = Verdict::drop(DropReason::BadLookup).0;
-                continue;
-            };
-            let name = interest.name();
-            self.prefixes.push_components(fib.hasher(), name.encodings(), DEPTH_MAX);
-            (rows[count], names[count]) = (row as u16, name.value());
-            count += 1;
-        }
-        let Some(fib) = fib else { return };
-        let mut keys = [NameKey::default(); chunk::CHUNK_PACKETS_MAX];
-        for (index, key) in keys[..count].iter_mut().enumerate() {
-            *key = self.prefixes.key_of_bytes(index, names[index]);
-        }
-        let mut found = [NO_ROUTE; chunk::CHUNK_PACKETS_MAX];
-        fib.lookup(&keys[..count], &mut found[..count]);
-        for (row, next_hop) in rows[..count].iter().zip(found) {
-            view.next_hop[usize::from(*row)] = next_hop;
-        }
+    fn reads(&self) -> ColumnSet {
+        ColumnSet::of(&[NdnColumns::NAME_AT, NdnColumns::NAME_LEN])
+    }
+
+    fn writes(&self) -> ColumnSet {
+        ColumnSet::of(&[NdnColumns::NEXT_HOP])
+    }
+
+    fn shader(&self) -> Option<Arc<dyn Shade<T>>> {
+        Some(self.shade.clone())
     }
 }
 
-fn read_interest(packet: &Packet, at: u16) -> Option<ndn::Interest<'_>> {
-    match ndn::Packet::new_checked(packet.data().get(usize::from(at)..)?).ok()?.body {
-        Body::Interest(interest) => Some(interest),
-        _ => None,
+impl<T: AsRef<NdnTables>> Shade<T> for Lookup {
+    /// Names stand in the packets alone.
+    fn shade(&self, _: &mut Rows, _: &T) {}
+
+    fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], tables: &T) {
+        let view = NdnColumns::view(rows);
+        let fib = tables.as_ref().fib();
+        PREFIXES.with_borrow_mut(|prefixes| {
+            prefixes.clear();
+            let mut rows = [0_u16; chunk::CHUNK_PACKETS_MAX];
+            let mut names = [&[][..]; chunk::CHUNK_PACKETS_MAX];
+            let mut count = 0;
+            for (row, packet) in packets.iter().enumerate() {
+                if !is_live(view.verdict[row]) || view.name_len[row] == 0 {
+                    continue;
+                }
+                // What cannot be looked up has no route, here as on a device.
+                view.next_hop[row] = NO_ROUTE;
+                let name = name_of(packet, view.name_at[row], view.name_len[row]);
+                let (Some(name), Some(fib)) = (name, &fib) else { continue };
+                prefixes.push_components(fib.hasher(), name.encodings(), DEPTH_MAX);
+                (rows[count], names[count]) = (row as u16, name.value());
+                count += 1;
+            }
+            let Some(fib) = fib else { return };
+            let mut keys = [NameKey::default(); chunk::CHUNK_PACKETS_MAX];
+            for (index, key) in keys[..count].iter_mut().enumerate() {
+                *key = prefixes.key_of_bytes(index, names[index]);
+            }
+            let mut found = [NO_ROUTE; chunk::CHUNK_PACKETS_MAX];
+            fib.lookup(&keys[..count], &mut found[..count]);
+            for (row, next_hop) in rows[..count].iter().zip(found) {
+                view.next_hop[usize::from(*row)] = next_hop;
+            }
+        });
     }
+
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(KernelForm {
+            files: &["name_lookup"],
+            steps: &[("name_lookup", 128)],
+            payload: Some(PayloadUse {
+                at: NdnColumns::PAYLOAD_AT,
+                len: NdnColumns::PAYLOAD_LEN,
+                writes: false,
+            }),
+            ..KernelForm::default()
+        })
+    }
+}
+
+/// The name whose components begin at `at`.
+fn name_of(packet: &Packet, at: u16, len: u16) -> Option<Name<'_>> {
+    let bytes = packet.data().get(usize::from(at)..)?.get(..usize::from(len))?;
+    Name::new_checked(bytes).ok()
 }
 
 /// The stage `pit`.

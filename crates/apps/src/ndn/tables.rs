@@ -117,6 +117,11 @@ impl NdnTables {
         self.ports.get(usize::from(index))?.as_ref()
     }
 
+    /// The bytes of the table of prefixes, for devices.
+    pub fn blob(&self) -> &Blob {
+        &self.fib
+    }
+
     /// Memory of the prefixes, bytes.
     pub fn len_bytes(&self) -> usize {
         self.fib.len_bytes()

@@ -181,6 +181,9 @@ impl Bench {
                 &mut released,
             );
             stage.pre_shade(&mut chunk, &mut cx);
+            if let Some(shader) = stage.shader() {
+                shader.shade_packets(&mut chunk.rows, &mut chunk.packets, cx.tables);
+            }
             stage.post_shade(&mut chunk, &mut cx);
         }
         let mut fates = Vec::new();

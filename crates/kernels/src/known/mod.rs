@@ -86,7 +86,7 @@ pub fn all(group_items: u32) -> Vec<Known> {
     all.extend(tables::all());
     all.extend(tries::all());
     all.extend(exact::all());
-    all.push(names::names());
+    all.extend(names::all());
     all.extend(classify::all());
     all.extend(trees::all());
     all.extend(packets::all());

@@ -1,12 +1,16 @@
 //! Names: a table of three prefixes, laid out by hand.
 
-use chunk::Columns;
+use chunk::{Columns, DropReason, Verdict};
 
 use super::{Known, Sparse, bytes_of};
-use crate::NameColumns;
 use crate::hash::{mod61, multiply_add61, parameter};
-use crate::image::ImageLayout;
+use crate::image::{ImageLayout, ndn::NAMES};
 use crate::job::JobBytes;
+use crate::{NameColumns, NameLookupColumns};
+
+pub(super) fn all() -> Vec<Known> {
+    vec![names(), name_lookup()]
+}
 
 const SEED: u64 = 5;
 const HINTS: u64 = 2;
@@ -69,7 +73,7 @@ fn table() -> Vec<u32> {
     lines.concat().iter().flat_map(|word| [*word as u32, (word >> 32) as u32]).collect()
 }
 
-pub(super) fn names() -> Known {
+fn names() -> Known {
     let lies: &[u8] = &[8, 9, b'a'];
     let wide: &[u8] = &[8, 253, 0, 1, b'a'];
     let rows: [(Vec<u8>, u32); 8] = [
@@ -93,10 +97,54 @@ pub(super) fn names() -> Known {
         payload.extend_from_slice(name);
     }
     payload.resize(payload.len().next_multiple_of(4), 0);
-    let words = table();
-    let layout = ImageLayout::new(&[(words.len(), 0)]);
-    let image = bytes_of(&layout.write(1, &[&words]));
     let known = Known::new("names", &["names"], &["names"], NameColumns::COLUMNS);
-    let tables = Sparse { bytes: image.len(), parts: vec![(0, image)] };
-    Known { payload, tables, ..known.job(&job, &after) }
+    Known { payload, tables: image(0), ..known.job(&job, &after) }
+}
+
+/// The table in a region of an image, those before it empty.
+fn image(region: usize) -> Sparse {
+    let words = table();
+    let mut regions = vec![&[][..]; region];
+    regions.push(&words);
+    let lengths: Vec<_> = regions.iter().map(|words| (words.len(), 0)).collect();
+    let image = bytes_of(&ImageLayout::new(&lengths).write(1, &regions));
+    Sparse { bytes: image.len(), parts: vec![(0, image)] }
+}
+
+/// Frames of which a part is a name: three that are looked up, one without a name, one that is dropped, and two
+/// whose name would not end within the frame.
+fn name_lookup() -> Known {
+    const BEFORE: u32 = 77;
+    let dropped = Verdict::drop(DropReason::Truncated).0;
+    let name = [A, LONG].concat();
+    let (at, len) = (16_u16, name.len() as u16);
+    let rows: [(u32, u16, u16, u32); 7] = [
+        (Verdict::NEXT.0, at, len, 4),
+        (Verdict::NEXT.0, at, A.len() as u16, 3),
+        (Verdict::NEXT.0, 0, 4, 2), // no component is there
+        (Verdict::NEXT.0, at, 0, BEFORE),
+        (dropped, at, len, BEFORE),
+        (Verdict::NEXT.0, at, u16::MAX, 0),
+        (Verdict::NEXT.0, u16::MAX, len, 0),
+    ];
+    let mut frame = vec![0; usize::from(at)];
+    frame.extend_from_slice(&name);
+    let (mut before, mut payload) = (JobBytes::new(NameLookupColumns::COLUMNS, rows.len()), vec![]);
+    for (row, (verdict, at, len, _)) in rows.into_iter().enumerate() {
+        before.put(NameLookupColumns::VERDICT, row, verdict);
+        before.put(NameLookupColumns::PAYLOAD_AT, row, payload.len() as u32);
+        before.put(NameLookupColumns::PAYLOAD_LEN, row, frame.len() as u32);
+        before.put(NameLookupColumns::NAME_AT, row, at);
+        before.put(NameLookupColumns::NAME_LEN, row, len);
+        before.put(NameLookupColumns::NEXT_HOP, row, BEFORE);
+        payload.extend_from_slice(&frame);
+    }
+    let mut after = before.clone();
+    for (row, (.., next_hop)) in rows.into_iter().enumerate() {
+        after.put(NameLookupColumns::NEXT_HOP, row, next_hop);
+    }
+    payload.resize(payload.len().next_multiple_of(4), 0);
+    let columns = NameLookupColumns::COLUMNS;
+    let known = Known::new("name_lookup", &["name_lookup"], &["name_lookup"], columns);
+    Known { payload, tables: image(NAMES), ..known.job(&before, &after) }
 }

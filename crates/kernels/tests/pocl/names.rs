@@ -1,11 +1,11 @@
-//! `names` against the map and the CPU's table, on random names and real ones.
+//! `names` and `name_lookup` against the map and the CPU's table, on random names and real ones.
 
 use std::process::Command;
 
-use chunk::Columns;
-use kernels::image::ImageLayout;
+use chunk::{Columns, Verdict};
+use kernels::image::{ImageLayout, ndn::NAMES};
 use kernels::job::JobBytes;
-use kernels::{NameColumns as N, Spec};
+use kernels::{NameColumns as N, NameLookupColumns as L, Spec};
 use lookup::Blob;
 use lookup::names::{
     DEPTH_MAX, NaiveNames, NameFib, NameFibBuilder, NameHasher, NameKey, NameLimits, NameList,
@@ -165,5 +165,56 @@ fn damaged_tables() {
         );
         bed.read(arena, job.bytes_mut());
         assert_eq!(job.get::<u32>(N::RESULT, 0), answer);
+    }
+}
+
+/// Names inside frames, some of them of packets that are dropped or have none, with another region before the table.
+#[test]
+fn names_of_frames() {
+    let Some(mut bed) = Bed::open() else { return };
+    let mut random = Random(11);
+    for items in GROUP_ITEMS {
+        let spec = Spec::new("name_lookup", &["name_lookup"], L::COLUMNS).with_group_items(items);
+        for rows in ROWS {
+            let routes: Vec<Components> = (0..100).map(|_| random_name(&mut random)).collect();
+            let (blob, map) = build(&routes, random.next());
+            let names: Vec<Components> = (0..rows).map(|_| random_name(&mut random)).collect();
+            let starts: Vec<usize> = (0..rows).map(|_| random.below(60)).collect();
+            let frame = |(name, start): (&Components, &usize)| {
+                [&vec![8; *start][..], &name.concat(), b"\x08\x01a"].concat()
+            };
+            let frames: Vec<Vec<u8>> = names.iter().zip(&starts).map(frame).collect();
+            let (payload, places) = pack(&frames, &mut random);
+            let (mut job, mut answers) = (JobBytes::new(L::COLUMNS, rows), Vec::new());
+            for (row, name) in names.iter().enumerate() {
+                let (is_live, before) = (random.below(8) > 0, random.next() as u32);
+                let len: usize = name.iter().map(Vec::len).sum();
+                job.put(L::VERDICT, row, if is_live { Verdict::NEXT.0 } else { Verdict::DUMP.0 });
+                job.put(L::PAYLOAD_AT, row, places[row]);
+                job.put(L::PAYLOAD_LEN, row, frames[row].len() as u32);
+                job.put(L::NAME_AT, row, starts[row] as u16);
+                job.put(L::NAME_LEN, row, len as u16);
+                job.put(L::NEXT_HOP, row, before);
+                let answer = map.lookup(name.iter().map(Vec::as_slice));
+                answers.push(if is_live && len > 0 { answer } else { before });
+            }
+            let mut expected = job.clone();
+            for (row, answer) in answers.into_iter().enumerate() {
+                expected.put(L::NEXT_HOP, row, answer);
+            }
+            let mut regions: Vec<&[u32]> = vec![&[7; 16]; NAMES];
+            regions.push(blob.words());
+            let lengths: Vec<_> = regions.iter().map(|words| (words.len(), 0)).collect();
+            let image = ImageLayout::new(&lengths).write(1, &regions);
+            let (arena, payload) = (bed.memory(job.bytes()), bed.memory(&payload));
+            let tables = bed.memory_of_words(&image);
+            let memories = Memories { arena, payload, tables, ..bed.memories() };
+            bed.run(&spec, memories, &[over_rows("name_lookup", rows, items)]);
+            bed.read(arena, job.bytes_mut());
+            assert!(job.bytes() == expected.bytes(), "{items} items, {rows} rows");
+            for memory in [arena, payload, tables] {
+                bed.free(memory);
+            }
+        }
     }
 }
