@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use common::{Random, around4, around6, ask, edges, shared};
 use lookup::bspl::{Bspl, BsplBuilder};
 use lookup::dir24_8::{Dir24_8, Dir24_8Builder, Limits};
@@ -10,7 +12,7 @@ use lookup::poptrie::{self, Poptrie, PoptrieBuilder};
 use lookup::rib::Rib;
 use lookup::routes::{self, RoutesFile};
 use lookup::trie::Trie;
-use lookup::versions::versions;
+use lookup::versions::{Reader, versions};
 use lookup::{Address, Blob, Lpm, NextHopId, Prefix};
 
 /// A form's name and what it does.
@@ -111,9 +113,30 @@ fn ipv6() {
     let answers = ask(&view, &addrs);
     assert!(answers == ask(&trie, &addrs));
     let keys: Vec<_> = addrs.iter().map(|addr| addr.to_key()).collect();
-    let mut scalar = vec![0; keys.len()];
-    view.lookup_scalar(&keys, &mut scalar);
-    assert!(scalar == answers);
+    let mut out = vec![0; keys.len()];
+    // The batch is its own group form; 1 and 3 in turns are the edges, 64 the most that anybody uses.
+    let forms: [Form<'_, lookup::Key6>; 9] = [
+        ("scalar", &|k, o| view.lookup_scalar(k, o)),
+        ("plain", &|k, o| view.lookup_plain(k, o)),
+        ("switched by 1", &|k, o| view.lookup_switched::<1>(k, o)),
+        ("switched by 3", &|k, o| view.lookup_switched::<3>(k, o)),
+        ("switched by 32", &|k, o| view.lookup_switched::<32>(k, o)),
+        ("switched by 64", &|k, o| view.lookup_switched::<64>(k, o)),
+        ("machine by 1", &|k, o| view.lookup_machine::<1>(k, o)),
+        ("machine by 16", &|k, o| view.lookup_machine::<16>(k, o)),
+        ("machine by 64", &|k, o| view.lookup_machine::<64>(k, o)),
+    ];
+    for (name, form) in forms {
+        out.fill(0xdead_beef);
+        form(&keys, &mut out);
+        assert!(out == answers, "{name}");
+        // A burst that is no multiple of anything, and none at all.
+        let some = 77.min(keys.len());
+        out[..some].fill(0xdead_beef);
+        form(&keys[..some], &mut out[..some]);
+        form(&[], &mut []);
+        assert!(out == answers, "{name}, {some} keys");
+    }
 
     let state = std::cell::RefCell::new((builder, blob));
     update_run(
@@ -249,10 +272,10 @@ fn ipv6_multibit_trie() {
     );
 }
 
-/// As the test below, for the tries of both families: next hops of a version are its number or that of the
-/// routes that come and go.
+/// As the test below, for the tries of both families and binary search on lengths: next hops of a version are its
+/// number or that of the routes that come and go.
 #[test]
-fn lookups_in_tries_while_another_thread_changes_them() {
+fn lookups_while_another_thread_changes_the_tables() {
     let mut random = Random(21);
     let four: Vec<Prefix<u32>> = (0..4000)
         .map(|_| Prefix::masked(10 << 24 | random.next() as u32 >> 8, 12 + random.below(21) as u8))
@@ -264,59 +287,89 @@ fn lookups_in_tries_while_another_thread_changes_them() {
         })
         .collect();
     let rib4 = four.iter().map(|prefix| (*prefix, 1)).collect();
-    let rib6 = six.iter().map(|prefix| (*prefix, 1)).collect();
+    let rib6: Rib<u128> = six.iter().map(|prefix| (*prefix, 1)).collect();
     let (mut builder4, blob4) = PoptrieBuilder::build(rib4, poptrie::Limits::default()).unwrap();
-    let (mut builder6, blob6) = Mtrie6Builder::build(rib6, mtrie6::Limits::default()).unwrap();
+    let (mut trie, trie_blob) =
+        Mtrie6Builder::build(rib6.clone(), mtrie6::Limits::default()).unwrap();
+    let (mut search, search_blob) = BsplBuilder::build(rib6).unwrap();
     let (mut writer4, reader4) = versions::<Blob>(blob4);
-    let (mut writer6, reader6) = versions::<Blob>(blob6);
+    let (mut trie_writer, trie_reader) = versions::<Blob>(trie_blob);
+    let (mut search_writer, search_reader) = versions::<Blob>(search_blob);
     let keys4 = edges(four.iter().copied(), around4);
     let keys6: Vec<_> =
         edges(six.iter().copied(), around6).into_iter().map(|addr| addr.to_key()).collect();
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let is_inside4 = |key: &u32| key >> 24 == 10;
+    let is_inside6 = |key: &lookup::Key6| key[0] >> 48 == 0x2a00;
+    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let running = || !stop.load(std::sync::atomic::Ordering::Relaxed);
+        let (stop, keys6) = (&stop, &keys6);
         scope.spawn(move || {
-            let mut out = vec![0; keys4.len()];
-            while running() {
-                let pin = reader4.pin();
-                Poptrie::new(&pin).unwrap().lookup(&keys4, &mut out);
-                let all = pin.version() as u32 + 1;
-                assert!(out.iter().all(|answer| [0, 1, all].contains(answer)));
-                let mut inside = keys4.iter().zip(&out).filter(|(key, _)| **key >> 24 == 10);
-                assert!(all == 1 || inside.all(|(_, answer)| *answer != 0));
-            }
+            watch(&reader4, &keys4, is_inside4, stop, |blob, keys, out| {
+                Poptrie::new(blob).unwrap().lookup(keys, out);
+            });
         });
         scope.spawn(move || {
-            let mut out = vec![0; keys6.len()];
-            while running() {
-                let pin = reader6.pin();
-                Mtrie6::new(&pin).unwrap().lookup(&keys6, &mut out);
-                let all = pin.version() as u32 + 1;
-                assert!(out.iter().all(|answer| [0, 1, all].contains(answer)));
-                let mut inside = keys6.iter().zip(&out).filter(|(key, _)| key[0] >> 48 == 0x2a00);
-                assert!(all == 1 || inside.all(|(_, answer)| *answer != 0));
-            }
+            watch(&trie_reader, keys6, is_inside6, stop, |blob, keys, out| {
+                Mtrie6::new(blob).unwrap().lookup(keys, out);
+            });
+        });
+        scope.spawn(move || {
+            let mut round = 0;
+            watch(&search_reader, keys6, is_inside6, stop, |blob, keys, out| {
+                let view = Bspl::new(blob).unwrap();
+                match round % 3 {
+                    0 => view.lookup(keys, out),
+                    1 => view.lookup_switched::<32>(keys, out),
+                    _ => view.lookup_machine::<32>(keys, out),
+                }
+                round += 1;
+            });
         });
         for version in 1..=200_u32 {
-            let (mut patches4, mut patches6) = (Vec::new(), Vec::new());
+            let (mut patches4, mut of_trie, mut of_search) = (Vec::new(), Vec::new(), Vec::new());
             let all4 = "10.0.0.0/8".parse().unwrap();
             let all6 = "2a00::/16".parse().unwrap();
             builder4.insert(all4, version + 1, &mut patches4).unwrap();
-            builder6.insert(all6, version + 1, &mut patches6).unwrap();
+            trie.insert(all6, version + 1, &mut of_trie).unwrap();
+            search.insert(all6, version + 1, &mut of_search).unwrap();
             for _ in 0..20 {
                 let (four, six) = (four[random.below(four.len())], six[random.below(six.len())]);
                 if builder4.remove(four, &mut patches4).is_none() {
                     builder4.insert(four, 1, &mut patches4).unwrap();
                 }
-                if builder6.remove(six, &mut patches6).is_none() {
-                    builder6.insert(six, 1, &mut patches6).unwrap();
+                let before = trie.remove(six, &mut of_trie);
+                assert_eq!(search.remove(six, &mut of_search), before);
+                if before.is_none() {
+                    trie.insert(six, 1, &mut of_trie).unwrap();
+                    search.insert(six, 1, &mut of_search).unwrap();
                 }
             }
             assert_eq!(writer4.publish(patches4), u64::from(version));
-            assert_eq!(writer6.publish(patches6), u64::from(version));
+            assert_eq!(trie_writer.publish(of_trie), u64::from(version));
+            assert_eq!(search_writer.publish(of_search), u64::from(version));
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
     });
+}
+
+/// Looks up until `stop`: version n has next hop n + 1 on the route that covers whatever `is_inside`, and the other
+/// routes, which come and go, have 1.
+fn watch<K>(
+    reader: &Reader<Blob>,
+    keys: &[K],
+    is_inside: impl Fn(&K) -> bool,
+    stop: &AtomicBool,
+    mut lookup: impl FnMut(&Blob, &[K], &mut [NextHopId]),
+) {
+    let mut out = vec![0; keys.len()];
+    while !stop.load(Ordering::Relaxed) {
+        let pin = reader.pin();
+        lookup(&pin, keys, &mut out);
+        let all = pin.version() as u32 + 1;
+        assert!(out.iter().all(|answer| [0, 1, all].contains(answer)));
+        let mut inside = keys.iter().zip(&out).filter(|(key, _)| is_inside(key));
+        assert!(all == 1 || inside.all(|(_, answer)| *answer != 0));
+    }
 }
 
 /// While routes change, a reader sees for each address the answer before or the answer after.
@@ -338,13 +391,13 @@ fn a_lookup_is_old_or_new_and_never_a_third() {
     let (mut builder, blob) = Dir24_8Builder::build(rib, Limits::default()).unwrap();
     let (mut writer, reader) = versions::<Blob>(blob);
     let keys = edges(routes.iter().copied(), around4);
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             let (reader, keys, stop) = (reader.clone(), &keys, &stop);
             scope.spawn(move || {
                 let mut out = vec![0; keys.len()];
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     let pin = reader.pin();
                     Dir24_8::new(&pin).unwrap().lookup(keys, &mut out);
                     // Version n has next hop n + 1 on the one route that covers all, and the other
@@ -367,6 +420,6 @@ fn a_lookup_is_old_or_new_and_never_a_third() {
             }
             assert_eq!(writer.publish(patches), u64::from(version));
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
     });
 }
