@@ -1,4 +1,6 @@
-//! `shadeline check`, and how every command reads its configuration.
+//! `shadeline check`: the configuration, and once that has no errors the files of routes that it names; and how every command reads its configuration.
+
+mod files;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -7,6 +9,8 @@ use control::config::{Config, Diagnostic, LoadError, Report, Severity};
 
 use crate::failure::Failure;
 use crate::pipelines;
+
+use files::Finding;
 
 /// Reads a configuration; warnings go to standard error.
 pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
@@ -27,16 +31,18 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
 
 /// `shadeline check CONFIG`.
 pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
-    let (report, good) = match control::config::load(path, &pipelines::known()) {
-        Ok((_, report)) => (report, true),
-        Err(LoadError::Invalid(report)) => (report, false),
+    let (report, findings, mut good) = match control::config::load(path, &pipelines::known()) {
+        Ok((config, report)) => (report, files::check(&config), true),
+        Err(LoadError::Invalid(report)) => (report, Vec::new(), false),
         Err(error) => return Err(Failure::other(error)),
     };
+    good &= findings.iter().all(|finding| finding.severity == Severity::Warning);
     if json {
-        println!("{}", as_json(&report));
+        println!("{}", as_json(&report, &findings));
     } else {
         print!("{}", render(&report));
-        if report.diagnostics.is_empty() {
+        findings.iter().for_each(|finding| println!("{finding}"));
+        if report.diagnostics.is_empty() && findings.is_empty() {
             println!("{}: no errors", path.display());
         }
     }
@@ -48,10 +54,10 @@ fn render(report: &Report) -> String {
     control::config::render(&report.diagnostics, &report.file, &report.source, color)
 }
 
-fn as_json(report: &Report) -> serde_json::Value {
+fn as_json(report: &Report, findings: &[Finding]) -> serde_json::Value {
     let row = |d: &Diagnostic| {
         serde_json::json!({
-            "severity": if d.severity == Severity::Error { "error" } else { "warning" },
+            "severity": word(d.severity),
             "file": report.file,
             "line": d.line,
             "column": d.column,
@@ -60,5 +66,20 @@ fn as_json(report: &Report) -> serde_json::Value {
             "help": d.help,
         })
     };
-    serde_json::Value::Array(report.diagnostics.iter().map(row).collect())
+    let of_files = findings.iter().map(|f| {
+        serde_json::json!({
+            "severity": word(f.severity),
+            "file": f.file.display().to_string(),
+            "line": f.line,
+            "message": f.message,
+        })
+    });
+    serde_json::Value::Array(report.diagnostics.iter().map(row).chain(of_files).collect())
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
 }

@@ -11,11 +11,12 @@
 //!
 //! Threads: the steward's.
 
+mod files;
 mod routes;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use apps::ndn::{FACES_MAX, Face, NdnPatch, NdnPort, NdnTables, UdpEnds};
 use control::api::{FaceRow, NameRow, NdnTotals, NeighbourRow, RouteSource};
@@ -29,6 +30,7 @@ use crate::failure::Failure;
 use crate::names;
 use crate::wiring::{self, Interfaces};
 
+pub(crate) use files::{FileRoutes, without_room};
 use routes::Routes;
 pub(crate) use routes::Source;
 
@@ -109,6 +111,10 @@ impl Named {
         }
         let statics = named.statics(config);
         let files = named.files(config)?;
+        if let Some(place) = files::without_room(config, &files) {
+            return Err(Failure::other(place));
+        }
+        let files = named.numbered(config, files);
         let blob = named.routes.build(statics, files).map_err(|error| {
             Failure::other(match error {
                 NameRouteError::Table(error) => {
@@ -123,11 +129,15 @@ impl Named {
     /// Applies what differs in a configuration with the same ports.
     pub(crate) fn apply(&mut self, config: &Config, interfaces: &Interfaces) -> Result<(), String> {
         let files = self.files(config).map_err(|failure| failure.message())?;
+        let full = files::without_room(config, &files);
         self.set_faces(config)?;
+        let files = self.numbered(config, files);
         self.refresh(interfaces, |_| true);
         let statics = self.statics(config);
         self.routes.sync(Source::Static, statics)?;
-        self.routes.sync(Source::File, files)
+        let done = self.routes.sync(Source::File, files);
+        // Those that are over are left out, whichever: the set has no order.
+        done.map_err(|error| full.map_or(error, |place| place.to_string()))
     }
 
     /// Makes the faces those of the configuration.
@@ -162,43 +172,23 @@ impl Named {
         config.names.iter().map(|route| (route.prefix.clone(), numbers(&route.faces))).collect()
     }
 
-    /// What the files of `[[names]]` say; of two with one prefix the later line stands.
-    fn files(&self, config: &Config) -> Result<Vec<(NameBuf, Vec<u16>)>, Failure> {
-        let mut all = Vec::new();
-        for path in &config.name_files {
-            let before = all.len();
-            let mut file = names::read_routes(path)?;
-            let ways: Vec<Result<Vec<u16>, String>> = file
-                .tokens
-                .texts
-                .iter()
-                .map(|token| {
-                    let number = |face| {
-                        let known = config.face(face).and_then(|face| self.number(&face.name));
-                        known.ok_or_else(|| format!("there is no face `{face}`"))
-                    };
-                    token.split(',').map(number).collect()
-                })
-                .collect();
-            for (at, name) in file.names.iter().enumerate() {
-                match &ways[file.next_hops[at] as usize - 1] {
-                    Ok(faces) => {
-                        let mut prefix = NameBuf::new();
-                        for component in packet::ndn::Name::new_checked(name.bytes())
-                            .unwrap_or_default()
-                            .components()
-                        {
-                            prefix.push(component.kind, component.value);
-                        }
-                        all.push((prefix, faces.clone()));
-                    }
-                    Err(error) => file.problems.add(file.lines[at], error),
-                }
-            }
+    /// What the files of `[[names]]` say, told.
+    fn files(&self, config: &Config) -> Result<Vec<FileRoutes>, Failure> {
+        let read = |path: &PathBuf| {
+            let file = FileRoutes::read(config, path)?;
             tell_problems(path, &file.problems);
-            tracing::info!("{}: {} routes for names", path.display(), all.len() - before);
-        }
-        Ok(all)
+            tracing::info!("{}: {} routes for names", path.display(), file.routes.len());
+            Ok(file)
+        };
+        config.name_files.iter().map(read).collect()
+    }
+
+    /// Routes of files by the numbers of faces; of two with one prefix the later stands.
+    fn numbered(&self, config: &Config, files: Vec<FileRoutes>) -> Vec<(NameBuf, Vec<u16>)> {
+        let numbers: Vec<_> = config.faces.iter().map(|face| self.number(&face.name)).collect();
+        let way = |faces: &[usize]| faces.iter().filter_map(|face| numbers[*face]).collect();
+        let routes = files.into_iter().flat_map(|file| file.routes);
+        routes.map(|route| (route.prefix, way(&route.faces))).collect()
     }
 
     /// A port is as `record` says now.
@@ -480,11 +470,14 @@ fn hop(link: &FaceLink) -> Option<IpAddr> {
 }
 
 fn tell_problems(path: &Path, problems: &names::Problems) {
-    for problem in problems.first.iter().take(SHOWN) {
-        tracing::warn!("{}: {problem}", path.display());
+    for (line, problem) in problems.first.iter().take(SHOWN) {
+        tracing::warn!("{}: line {line}: {problem}", path.display());
     }
     match problems.count.saturating_sub(SHOWN as u64) {
         0 => {}
         more => tracing::warn!("{}: and {more} more", path.display()),
+    }
+    if let Some(text) = crate::lpm::repeats(problems.repeated) {
+        tracing::warn!("{}: {text}", path.display());
     }
 }

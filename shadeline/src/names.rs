@@ -111,22 +111,24 @@ impl Tokens {
 /// Lines of a routes file that were left out, or say something else than an earlier one.
 #[derive(Default)]
 pub(crate) struct Problems {
-    pub(crate) first: Vec<String>,
+    /// The first of them, by line.
+    pub(crate) first: Vec<(u64, String)>,
     pub(crate) count: u64,
-    repeated: u64,
+    /// Lines that say what an earlier one says.
+    pub(crate) repeated: u64,
 }
 
 impl Problems {
     pub(crate) fn add(&mut self, line: u64, what: impl std::fmt::Display) {
         self.count += 1;
         if self.first.len() < SHOWN {
-            self.first.push(format!("line {line}: {what}"));
+            self.first.push((line, what.to_string()));
         }
     }
 
     fn tell(&self, path: &Path) {
-        for problem in &self.first {
-            eprintln!("warning: {}: {problem}", path.display());
+        for (line, problem) in &self.first {
+            eprintln!("warning: {}: line {line}: {problem}", path.display());
         }
         if self.count > self.first.len() as u64 {
             let more = self.count - self.first.len() as u64;
@@ -140,7 +142,7 @@ impl Problems {
 
 /// Calls `each` with the number and the words of every line that has any. A word that begins with `#` or
 /// `;` begins a comment. `None` stands for a line that is too long.
-fn each_line(
+pub(crate) fn each_line(
     path: &Path,
     mut each: impl FnMut(u64, Option<&mut dyn Iterator<Item = &[u8]>>),
 ) -> Result<(), Failure> {

@@ -17,6 +17,7 @@ mod diagnostic;
 mod diff;
 mod names;
 mod next_hop;
+mod owners;
 mod read;
 mod types;
 pub mod units;

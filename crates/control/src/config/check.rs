@@ -18,8 +18,10 @@ pub(super) fn check(config: &Config, spans: &Spans, cores: usize, walk: &mut Wal
     ports::check(config, spans, walk);
     addresses::check(config, spans, walk);
     routes::check(config, spans, walk);
-    apps::check(config, spans, walk);
-    match config.pipeline.app {
+    // One mistake in `mode` is one error, not one for every key of what was meant.
+    let Some(app) = spans.app else { return };
+    apps::check(app, config, spans, walk);
+    match app {
         App::Router => {}
         App::Switch => switch::check(config, spans, walk),
         App::Ndn => ndn::check(config, spans, walk),

@@ -6,6 +6,7 @@ mod routes;
 mod switch;
 mod values;
 
+use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::path::Path;
 
@@ -13,12 +14,17 @@ use toml::de::DeTable;
 
 use super::types::*;
 use super::walk::{Place, Section, Walk};
-use super::{KnownStages, defaults};
+use super::{KnownStages, defaults, owners};
 use values::*;
 
 /// Where things stand, beside the [`Config`]: vectors match its vectors.
+///
+/// Whatever is wrong in a section, the section is there, so that one bad key hides no mistake in another: what could
+/// not be read is a stand-in, and [`Place::is_right`] says so.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
+    /// What the file is about; `None` where `mode` does not say, which was told.
+    pub(super) app: Option<App>,
     pub(super) file: Place,
     pub(super) system: Place,
     pub(super) router: Place,
@@ -70,13 +76,19 @@ pub(super) fn config(
     let mut file = Section::new(table, "", 0..0);
     let mut spans = Spans { file: file.place(), ..Spans::default() };
 
-    let mut pipelines = Vec::new();
+    let (mut pipelines, mut wrong) = (Vec::new(), Vec::new());
     if let Some(section) = section(&mut file, walk, "pipeline") {
         for (name, _, value) in section.entries() {
-            pipelines.extend(pipeline(walk, name, value, known));
+            let Some((pipeline, is_right)) = pipeline(walk, name, value, known) else { continue };
+            wrong.extend((!is_right).then_some(name));
+            pipelines.push(pipeline);
         }
     }
-    let pipeline = mode(&mut file, walk, &pipelines, known);
+    let chosen = mode(&mut file, walk, &pipelines, known);
+    let is_known = !wrong.contains(&chosen.0.name.as_str());
+    spans.app = chosen.1.filter(|_| is_known);
+    let pipeline = chosen.0;
+    file.hide(owners::foreign(&owners::SECTIONS, spans.app));
 
     let mut system = defaults::system(cores);
     if let Some(mut section) = section(&mut file, walk, "system") {
@@ -98,11 +110,9 @@ pub(super) fn config(
     }
     let mut stations = Vec::new();
     for section in sections(&mut file, walk, "station") {
-        let place = section.place();
-        if let Some(station) = switch::station(section, walk) {
-            stations.push(station);
-            spans.stations.push(place);
-        }
+        let (station, place) = switch::station(section, walk);
+        stations.push(station);
+        spans.stations.push(place);
     }
     let (mut ndn, mut faces) = (defaults::ndn(), Vec::new());
     if let Some(mut section) = section(&mut file, walk, "ndn") {
@@ -112,10 +122,9 @@ pub(super) fn config(
     }
     let mut names = Vec::new();
     for section in sections(&mut file, walk, "name") {
-        if let Some((route, place)) = ndn::name(section, walk) {
-            names.push(route);
-            spans.names.push(place);
-        }
+        let (route, place) = ndn::name(section, walk);
+        names.push(route);
+        spans.names.push(place);
     }
     let sections_of_files = sections(&mut file, walk, "names");
     let name_files =
@@ -131,7 +140,7 @@ pub(super) fn config(
     spans.has_lost_ports = section_of_ports.is_none() && file.has("port");
     if let Some(section) = section_of_ports {
         for (name, span, value) in section.entries() {
-            if let Some((port, place)) = ports::port(walk, name, span, value, pipeline.app) {
+            if let Some((port, place)) = ports::port(walk, name, span, value, spans.app) {
                 ports.push(port);
                 spans.ports.push(place);
             } else {
@@ -155,15 +164,16 @@ pub(super) fn config(
     }
     let mut neighbours = Vec::new();
     for mut section in sections(&mut file, walk, "neighbour") {
-        let place = section.place();
         let port = section.need(walk, "port", "\"lan\"", string);
         let address = section.need(walk, "address", "\"192.0.2.7\"", address);
         let mac = section.need(walk, "mac", "\"02:00:5e:10:00:07\"", unicast_mac);
+        spans.neighbours.push(section.place());
         section.finish(walk);
-        if let (Some(port), Some(address), Some(mac)) = (port, address, mac) {
-            neighbours.push(Neighbour { port: port.to_owned(), address, mac });
-            spans.neighbours.push(place);
-        }
+        neighbours.push(Neighbour {
+            port: port.unwrap_or_default().to_owned(),
+            address: address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+            mac: mac.unwrap_or_default(),
+        });
     }
     file.finish(walk);
     let config = Config {
@@ -297,12 +307,13 @@ fn read_engine(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, engine: &mut 
     }
 }
 
+/// A pipeline, and whether it is known what it does.
 fn pipeline(
     walk: &mut Walk<'_>,
     name: &str,
     value: &super::walk::Value<'_>,
     known: &KnownStages,
-) -> Option<Pipeline> {
+) -> Option<(Pipeline, bool)> {
     let mut section = Section::of(walk, value, &format!("pipeline.{name}"))?;
     let place = section.place();
     let stages = section.need(walk, "stages", "[\"…\"]", |walk, value| {
@@ -327,7 +338,9 @@ fn pipeline(
         section.take(walk, "max_delay", |walk, value| duration(walk, value, 0, 1_000_000_000));
     let stages: Vec<String> = stages.unwrap_or_default();
     let is_known = stages.iter().all(|stage| known.stages.contains(stage));
-    let app = match known.app_of(&stages) {
+    let app = known.app_of(&stages);
+    let is_right = app.is_ok();
+    let app = match app {
         Ok(app) => app,
         Err(problem) => {
             // Of a stage that nobody knows, that was said.
@@ -338,16 +351,16 @@ fn pipeline(
         }
     };
     section.finish(walk);
-    Some(Pipeline { name: name.to_owned(), app, stages, max_delay })
+    Some((Pipeline { name: name.to_owned(), app, stages, max_delay }, is_right))
 }
 
-/// The pipeline that `mode` names: one of the file, else a shipped one.
+/// The pipeline that `mode` names: one of the file, else a shipped one; and what it does, where that is known.
 fn mode(
     file: &mut Section<'_, '_>,
     walk: &mut Walk<'_>,
     pipelines: &[Pipeline],
     known: &KnownStages,
-) -> Pipeline {
+) -> (Pipeline, Option<App>) {
     let all = || pipelines.iter().chain(&known.modes);
     let fallback = || known.modes.iter().chain(pipelines).next().cloned();
     let chosen = file.take(walk, "mode", |walk, value| {
@@ -362,10 +375,13 @@ fn mode(
         }
         pipeline.cloned()
     });
-    chosen.or_else(fallback).unwrap_or_else(|| Pipeline {
+    let is_known = chosen.is_some() || !file.has("mode");
+    let pipeline = chosen.or_else(fallback).unwrap_or_else(|| Pipeline {
         name: "none".to_owned(),
         app: App::default(),
         stages: Vec::new(),
         max_delay: None,
-    })
+    });
+    let app = is_known.then_some(pipeline.app);
+    (pipeline, app)
 }

@@ -232,6 +232,8 @@ impl Diagnostic {
 pub(super) struct Place {
     header: Range<usize>,
     values: Vec<(String, Range<usize>)>,
+    /// Keys that are missing or wrong, as far as they were read; it was said.
+    wrong: Vec<&'static str>,
 }
 
 impl Place {
@@ -245,6 +247,11 @@ impl Place {
     pub(super) fn has(&self, key: &str) -> bool {
         self.values.iter().any(|(name, _)| name == key)
     }
+
+    /// Whether nothing was wrong with `key` by itself: else its value is a stand-in.
+    pub(super) fn is_right(&self, key: &str) -> bool {
+        !self.wrong.contains(&key)
+    }
 }
 
 /// A table under reading.
@@ -253,12 +260,15 @@ pub(super) struct Section<'t, 'i> {
     name: String,
     header: Range<usize>,
     asked: Vec<&'static str>,
+    hidden: Vec<&'static str>,
+    wrong: Vec<&'static str>,
 }
 
 impl<'t, 'i> Section<'t, 'i> {
     /// `name` as in the file: `port.lan`; empty for the whole file.
     pub(super) fn new(table: &'t DeTable<'i>, name: &str, header: Range<usize>) -> Section<'t, 'i> {
-        Section { table, name: name.to_owned(), header, asked: Vec::new() }
+        let (asked, hidden, wrong) = (Vec::new(), Vec::new(), Vec::new());
+        Section { table, name: name.to_owned(), header, asked, hidden, wrong }
     }
 
     /// The section of a table value, or a diagnostic.
@@ -273,12 +283,19 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
+    /// Where everything stands, and what was wrong with the keys that were read so far.
     pub(super) fn place(&self) -> Place {
         let values = self.table.iter();
         Place {
             header: self.header.clone(),
             values: values.map(|(key, value)| (key.get_ref().to_string(), value.span())).collect(),
+            wrong: self.wrong.clone(),
         }
+    }
+
+    /// Keys that are read and that nobody should be shown: they have no effect here.
+    pub(super) fn hide(&mut self, keys: impl IntoIterator<Item = &'static str>) {
+        self.hidden.extend(keys);
     }
 
     pub(super) fn header(&self) -> Range<usize> {
@@ -304,7 +321,11 @@ impl<'t, 'i> Section<'t, 'i> {
         read: impl FnOnce(&mut Walk<'a>, &'t Value<'i>) -> Option<T>,
     ) -> Option<T> {
         let value = self.get(walk, key)?;
-        read(walk, value)
+        let read = read(walk, value);
+        if read.is_none() {
+            self.wrong.push(key);
+        }
+        read
     }
 
     /// Overwrites a default with the value of an optional key.
@@ -328,6 +349,9 @@ impl<'t, 'i> Section<'t, 'i> {
         example: &str,
         read: impl FnOnce(&mut Walk<'a>, &'t Value<'i>) -> Option<T>,
     ) -> Option<T> {
+        if !self.has(key) {
+            self.wrong.push(key);
+        }
         if !self.has(key) && walk.is_whole() {
             let message = format!("missing key `{key}` in {}", self.title());
             walk.error(self.header.clone(), message).expected(format!("{key} = {example}"));
@@ -355,11 +379,12 @@ impl<'t, 'i> Section<'t, 'i> {
             let what = if self.name.is_empty() { "section or key" } else { "key" };
             let place =
                 if self.name.is_empty() { String::new() } else { format!(" in {}", self.title()) };
-            let mut known = self.asked.clone();
+            let shown = self.asked.iter().filter(|key| !self.hidden.contains(key));
+            let mut known: Vec<_> = shown.copied().collect();
             known.sort_unstable();
             let expected = format!("one of {}", known.join(", "));
             walk.error(span, format!("unknown {what} `{key}`{place}"))
-                .nearest(key, self.asked.iter().copied())
+                .nearest(key, known.iter().copied())
                 .expected(expected);
         }
     }

@@ -52,10 +52,16 @@ fn neighbours(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     let mut known = HashSet::new();
     for (neighbour, place) in config.neighbours.iter().zip(&spans.neighbours) {
         let Neighbour { port: name, address, .. } = neighbour;
+        if !place.is_right("port") {
+            continue;
+        }
         let Some(port) = config.port(name) else {
             unknown_port(config, name, place.at("port"), walk);
             continue;
         };
+        if !place.is_right("address") {
+            continue;
+        }
         let span = place.at("address");
         if !known.insert((name, address)) {
             walk.error(span, format!("neighbour `{address}` on `{name}` stands twice"))

@@ -1,32 +1,16 @@
 //! What one application has and another does not.
 
+use crate::config::owners::{PORT_KEYS, SECTIONS, foreign};
 use crate::config::read::Spans;
 use crate::config::types::*;
 use crate::config::walk::{Place, Walk};
 
-/// Sections, and who reads them.
-const SECTIONS: [(&[App], &[&str]); 4] = [
-    (&[App::Router], &["router", "route", "routes"]),
-    (&[App::Router, App::Ndn], &["neighbour"]),
-    (&[App::Switch], &["switch", "station"]),
-    (&[App::Ndn], &["ndn", "name", "names"]),
-];
-
-/// Keys of a port, and who reads them.
-const PORT_KEYS: [(&[App], &[&str]); 3] = [
-    (&[App::Router, App::Ndn], &["addresses", "twin"]),
-    (&[App::Router], &["rpf"]),
-    (&[App::Switch], &["access", "trunk", "native", "learning", "storm"]),
-];
-
-pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
-    let app = config.pipeline.app;
+pub(super) fn check(app: App, config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     for (owners, sections) in SECTIONS.iter().filter(|(owners, _)| !owners.contains(&app)) {
         for section in sections.iter().filter(|section| spans.file.has(section)) {
             let message = format!("`{section}` has no effect in {}", app.title());
             let titles: Vec<_> = owners.iter().map(|owner| owner.title()).collect();
-            walk.warning(spans.file.at(section), message)
-                .expected(format!("{} has it", titles.join(" or ")));
+            walk.warning(spans.file.at(section), message).expected(titles.join(" or "));
         }
     }
     for (port, spans) in config.ports.iter().zip(&spans.ports) {
@@ -47,13 +31,11 @@ fn of_port(app: App, port: &Port, keys: &Place, walk: &mut Walk<'_>) {
         }
         return;
     }
-    for (_, foreign) in PORT_KEYS.iter().filter(|(owners, _)| !owners.contains(&app)) {
-        for key in foreign.iter().filter(|key| keys.has(key)) {
-            let message = format!("`{key}` has no effect at a port of {}", app.title());
-            let diagnostic = walk.warning(keys.at(key), message);
-            if app == App::Switch {
-                diagnostic.help("frames of a switch never reach this machine's Linux");
-            }
+    for key in foreign(&PORT_KEYS, Some(app)).filter(|key| keys.has(key)) {
+        let message = format!("`{key}` has no effect at a port of {}", app.title());
+        let diagnostic = walk.warning(keys.at(key), message);
+        if app == App::Switch {
+            diagnostic.help("frames of a switch never reach this machine's Linux");
         }
     }
 }

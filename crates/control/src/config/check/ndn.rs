@@ -22,60 +22,71 @@ enum Arrival {
 pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     let mut arrivals: HashMap<(&str, Arrival), &str> = HashMap::new();
     for (face, place) in config.faces.iter().zip(&spans.faces) {
-        let Some(port) = config.port(&face.port) else {
+        let port = config.port(&face.port);
+        if port.is_none() && place.is_right("port") {
             unknown_port(config, &face.port, place.at("port"), walk);
-            continue;
-        };
+        }
         let (key, arrival) = match &face.link {
             FaceLink::Ethernet { mac } => ("mac", Arrival::Ethernet(*mac)),
             FaceLink::Udp { local, remote, .. } => ("remote", Arrival::Udp(*local, *remote)),
         };
-        if let Some(other) = arrivals.insert((&face.port, arrival), &face.name) {
+        let is_whole =
+            port.is_some() && ["mac", "local", "remote"].iter().all(|key| place.is_right(key));
+        let other = is_whole.then(|| arrivals.insert((&face.port, arrival), &face.name)).flatten();
+        if let Some(other) = other {
             walk.error(place.at(key), format!("face `{other}` has this neighbour too"))
                 .expected("each neighbour of a port once");
         } else if let FaceLink::Udp { local, remote, gateway, mac } = &face.link {
-            let ends = Ends { local: local.ip(), remote: remote.ip(), gateway: *gateway };
-            if ends.check(port, mac.is_some(), place, walk) && mac.is_none() {
-                can_be_asked(config, port, &ends, place, walk);
+            let ends = Ends {
+                local: place.is_right("local").then_some(local.ip()),
+                remote: place.is_right("remote").then_some(remote.ip()),
+                gateway: *gateway,
+            };
+            ends.check(port, mac.is_some(), place, walk);
+            let is_unknown = mac.is_none() && place.is_right("gateway");
+            if let Some(port) = port.filter(|_| is_whole && is_unknown) {
+                can_be_asked(config, port, gateway.unwrap_or(remote.ip()), place, walk);
             }
         }
     }
     routes(config, spans, walk);
 }
 
+/// The ends of a face; `None`: it is missing or wrong, and told.
 struct Ends {
-    local: IpAddr,
-    remote: IpAddr,
+    local: Option<IpAddr>,
+    remote: Option<IpAddr>,
     gateway: Option<IpAddr>,
 }
 
 impl Ends {
-    /// Whether nothing is wrong with them.
-    fn check(&self, port: &Port, has_mac: bool, place: &Place, walk: &mut Walk<'_>) -> bool {
-        let Ends { local, remote, gateway } = self;
-        let is_own = |address: &IpAddr| port.addresses.iter().any(|net| net.addr() == *address);
-        for (key, address) in [("remote", Some(remote)), ("gateway", gateway.as_ref())] {
+    /// `port`: where it is known.
+    fn check(&self, port: Option<&Port>, has_mac: bool, place: &Place, walk: &mut Walk<'_>) {
+        let addresses = port.map_or(&[][..], |port| &port.addresses);
+        let is_own = |address: &IpAddr| addresses.iter().any(|net| net.addr() == *address);
+        let mut is_good = true;
+        for (key, address) in [("remote", &self.remote), ("gateway", &self.gateway)] {
             let Some(address) = address else { continue };
-            if address.is_ipv4() != local.is_ipv4() {
+            let home = addresses.iter().find(|net| net.contains(address));
+            let length = home.filter(|_| key == "gateway" || self.gateway.is_none());
+            let net = length.and_then(|net| IpNet::new(*address, net.prefix_len()).ok());
+            if self.local.is_some_and(|local| local.is_ipv4() != address.is_ipv4()) {
                 walk.error(place.at(key), format!("`{key}` and `local` are of two families"))
                     .expected("IPv4 addresses or IPv6 addresses");
-                return false;
-            }
-            let home = port.addresses.iter().find(|net| net.contains(address));
-            let length = home.filter(|_| key == "gateway" || gateway.is_none());
-            let net = length.and_then(|net| IpNet::new(*address, net.prefix_len()).ok());
-            if let Some(why) = not_a_host(net.unwrap_or(IpNet::from(*address))) {
+            } else if let Some(why) = not_a_host(net.unwrap_or(IpNet::from(*address))) {
                 walk.error(place.at(key), format!("`{address}` is {why}"))
                     .expected("the address of a neighbour");
-                return false;
-            }
-            if is_own(address) {
+            } else if is_own(address) {
                 walk.error(place.at(key), format!("`{address}` is our own address"))
                     .expected("the address of a neighbour");
-                return false;
+            } else {
+                continue;
             }
+            is_good = false;
         }
-        if !is_own(local) {
+        if let (Some(local), Some(port)) = (self.local, port)
+            && !is_own(&local)
+        {
             let own = port.addresses.iter().map(|net| net.addr().to_string());
             let own: Vec<_> = own.filter(|text| text.contains(':') == local.is_ipv6()).collect();
             let expected = match own.as_slice() {
@@ -87,27 +98,30 @@ impl Ends {
                 format!("`{local}` is no address of port `{}`", port.name),
             )
             .expected(expected);
-            return false;
+            is_good = false;
         }
         if has_mac && place.has("gateway") {
             walk.warning(place.at("gateway"), "`gateway` has no effect beside `mac`")
                 .expected("one of them");
         }
-        let hop = gateway.as_ref().unwrap_or(remote);
-        let on_link = is_link_local(*hop) || port.addresses.iter().any(|net| net.contains(hop));
-        if !has_mac && !on_link {
-            let key = if gateway.is_some() { "gateway" } else { "remote" };
-            let message = format!("`{hop}` is in no subnet of port `{}`", port.name);
-            walk.warning(place.at(key), message)
-                .expected("a `gateway` in a subnet of the port, or `mac`");
+        let is_right = ["mac", "gateway"].iter().all(|key| place.is_right(key));
+        if let (Some(port), Some(hop)) = (port, self.gateway.or(self.remote))
+            && is_good
+            && is_right
+        {
+            let on_link = is_link_local(hop) || addresses.iter().any(|net| net.contains(&hop));
+            if !has_mac && !on_link {
+                let key = if self.gateway.is_some() { "gateway" } else { "remote" };
+                let message = format!("`{hop}` is in no subnet of port `{}`", port.name);
+                walk.warning(place.at(key), message)
+                    .expected("a `gateway` in a subnet of the port, or `mac`");
+            }
         }
-        true
     }
 }
 
 /// Without a twin Linux cannot ask for the neighbour's MAC.
-fn can_be_asked(config: &Config, port: &Port, ends: &Ends, place: &Place, walk: &mut Walk<'_>) {
-    let hop = ends.gateway.unwrap_or(ends.remote);
+fn can_be_asked(config: &Config, port: &Port, hop: IpAddr, place: &Place, walk: &mut Walk<'_>) {
     let is_given = config.neighbours.iter().any(|n| n.port == port.name && n.address == hop);
     let is_live = match &port.kind {
         PortKind::Physical(physical) => {
@@ -128,7 +142,8 @@ fn routes(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     for (route, spans) in config.names.iter().zip(&spans.names) {
         let span = spans.keys.at("prefix");
         let line = walk.line(span.start);
-        if let Some(first) = seen.insert(&route.prefix, line) {
+        let is_right = spans.keys.is_right("prefix");
+        if let Some(first) = is_right.then(|| seen.insert(&route.prefix, line)).flatten() {
             walk.error(span, format!("the route for {} stands on line {first} too", route.prefix))
                 .expected("each prefix once")
                 .help("several ways: faces = [\"BEST\", \"SECOND\"]");

@@ -13,10 +13,16 @@ use crate::config::walk::Walk;
 pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     let mut known = HashSet::new();
     for (station, place) in config.stations.iter().zip(&spans.stations) {
+        if !place.is_right("port") {
+            continue;
+        }
         let Some(port) = config.port(&station.port) else {
             unknown_port(config, &station.port, place.at("port"), walk);
             continue;
         };
+        if !place.is_right("vlan") {
+            continue;
+        }
         let untagged = match &port.bridging.mode {
             PortMode::Access(vlan) => Some(*vlan),
             PortMode::Trunk { native, .. } => *native,
@@ -36,7 +42,7 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
                 format!("port `{}` does not carry VLAN {vlan}", port.name),
             )
             .expected("a VLAN of the port");
-        } else if !known.insert((vlan, station.mac)) {
+        } else if place.is_right("mac") && !known.insert((vlan, station.mac)) {
             walk.error(
                 place.at("mac"),
                 format!("station {} of VLAN {vlan} stands twice", station.mac),

@@ -1,6 +1,6 @@
 //! `[ndn]`, `[ndn.face.NAME]`, `[[name]]` and `[[names]]`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ pub(super) fn ndn(
     entries.into_iter().filter_map(read).collect()
 }
 
-/// `None` where something is missing or wrong, and told.
+/// `None` where the value is no table.
 fn face(
     walk: &mut Walk<'_>,
     name: &str,
@@ -55,7 +55,6 @@ fn face(
         );
     }
     let mut section = Section::of(walk, value, &format!("ndn.face.{name}"))?;
-    let keys = section.place();
     let port = section.need(walk, "port", "\"lan\"", string);
     let is_udp = section.has("local") || section.has("remote");
     let link = if is_udp {
@@ -63,7 +62,9 @@ fn face(
         let remote = section.need(walk, "remote", "\"192.0.2.2:6363\"", socket);
         let gateway = section.take(walk, "gateway", address);
         let mac = section.take(walk, "mac", unicast_mac);
-        local.zip(remote).map(|(local, remote)| FaceLink::Udp { local, remote, gateway, mac })
+        let (local, remote) =
+            (local.unwrap_or_else(|| any_like(remote)), remote.unwrap_or_else(|| any_like(local)));
+        FaceLink::Udp { local, remote, gateway, mac }
     } else {
         let mac = section.take(walk, "mac", |walk, value| match value.get_ref() {
             DeValue::String(text) if text.parse() == Ok(MULTICAST_MAC) => Some(MULTICAST_MAC),
@@ -75,11 +76,20 @@ fn face(
             walk.error(value.span(), "`gateway` at a face over Ethernet")
                 .expected("`local` and `remote` beside it, for a face over UDP");
         }
-        Some(FaceLink::Ethernet { mac: mac.unwrap_or(MULTICAST_MAC) })
+        FaceLink::Ethernet { mac: mac.unwrap_or(MULTICAST_MAC) }
     };
+    let keys = section.place();
     section.finish(walk);
-    let face = Face { name: name.to_owned(), port: port?.to_owned(), link: link? };
-    Some((face, keys))
+    let port = port.unwrap_or_default().to_owned();
+    Some((Face { name: name.to_owned(), port, link }, keys))
+}
+
+/// Stands in for the end of a UDP face whose other end is known.
+fn any_like(other: Option<SocketAddr>) -> SocketAddr {
+    let is_v6 = other.is_some_and(|other| other.is_ipv6());
+    let any: IpAddr =
+        if is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    (any, 0).into()
 }
 
 /// An address with a UDP port, NDN's own if it is left out.
@@ -100,11 +110,7 @@ fn socket(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<SocketAddr> {
     )
 }
 
-pub(super) fn name(
-    mut section: Section<'_, '_>,
-    walk: &mut Walk<'_>,
-) -> Option<(NameRoute, NameSpans)> {
-    let keys = section.place();
+pub(super) fn name(mut section: Section<'_, '_>, walk: &mut Walk<'_>) -> (NameRoute, NameSpans) {
     let prefix = section.need(walk, "prefix", "\"/org/example\"", |walk, value| {
         let text = string(walk, value)?;
         match parse_prefix(text) {
@@ -124,9 +130,11 @@ pub(super) fn name(
         }
         Some(walk.elements(faces, string))
     });
+    let keys = section.place();
     section.finish(walk);
-    let (faces, spans) = faces?.into_iter().map(|(face, span)| (face.to_owned(), span)).unzip();
-    Some((NameRoute { prefix: prefix?, faces }, NameSpans { keys, faces: spans }))
+    let faces = faces.unwrap_or_default().into_iter();
+    let (faces, spans) = faces.map(|(face, span)| (face.to_owned(), span)).unzip();
+    (NameRoute { prefix: prefix.unwrap_or_default(), faces }, NameSpans { keys, faces: spans })
 }
 
 pub(super) fn names(

@@ -8,6 +8,7 @@ use super::PortSpans;
 use super::values::*;
 use crate::config::defaults;
 use crate::config::next_hop::is_port_name;
+use crate::config::owners::{PORT_KEYS, foreign};
 use crate::config::types::*;
 use crate::config::walk::{Section, Value, Walk, wrong_kind};
 
@@ -18,14 +19,14 @@ const INTERFACE_NAME_MAX: usize = 15;
 const PHYSICAL_KEYS: [&str; 9] =
     ["interface", "backend", "xdp", "zero_copy", "queues", "promiscuous", "read", "write", "fault"];
 
-/// `None` where the value is no table. A port with mistakes is still there, so that what names it
+/// `None` where the value is no table. `app`: what the file is about, where that is known. A port with mistakes is still there, so that what names it
 /// is not wrong as well.
 pub(super) fn port(
     walk: &mut Walk<'_>,
     name: &str,
     name_span: Range<usize>,
     value: &Value<'_>,
-    app: App,
+    app: Option<App>,
 ) -> Option<(Port, PortSpans)> {
     if !is_port_name(name) {
         walk.error(name_span, format!("`{name}` cannot name a port")).expected(
@@ -34,6 +35,7 @@ pub(super) fn port(
         );
     }
     let mut section = Section::of(walk, value, &format!("port.{name}"))?;
+    section.hide(foreign(&PORT_KEYS, app));
     let keys = section.place();
     let is_vlan = section.has("vlan") || section.has("parent");
     let (kind, twin_default) = if is_vlan {
@@ -42,7 +44,7 @@ pub(super) fn port(
         section.get(walk, "parent");
         section.get(walk, "vlan");
         let physical = physical(&mut section, walk, name);
-        let twin = defaults::has_twin(app, physical.backend);
+        let twin = app.is_some_and(|app| defaults::has_twin(app, physical.backend));
         (PortKind::Physical(physical), twin)
     };
     let mtu = section.take(walk, "mtu", integer(68..=65_535));

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use super::values::*;
 use crate::config::defaults;
 use crate::config::types::*;
-use crate::config::walk::{Section, Value, Walk, wrong_kind};
+use crate::config::walk::{Place, Section, Value, Walk, wrong_kind};
 
 /// A VLAN of a tag (IEEE 802.1Q §9.6).
 const VLANS: std::ops::RangeInclusive<i128> = 1..=VLAN_MAX as i128;
@@ -22,13 +22,14 @@ pub(super) fn switch(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, switch:
     });
 }
 
-/// `None` where something is missing or wrong, and told.
-pub(super) fn station(mut section: Section<'_, '_>, walk: &mut Walk<'_>) -> Option<Station> {
+pub(super) fn station(mut section: Section<'_, '_>, walk: &mut Walk<'_>) -> (Station, Place) {
     let port = section.need(walk, "port", "\"lan\"", string);
     let mac = section.need(walk, "mac", "\"02:00:5e:10:00:07\"", unicast_mac);
     let vlan = section.take(walk, "vlan", integer(VLANS));
+    let place = section.place();
     section.finish(walk);
-    Some(Station { port: port?.to_owned(), vlan, mac: mac? })
+    let port = port.unwrap_or_default().to_owned();
+    (Station { port, vlan, mac: mac.unwrap_or_default() }, place)
 }
 
 /// `access`, `trunk`, `native`, `learning` and `storm` of a port.

@@ -1,0 +1,346 @@
+//! What switches and named-data forwarders have, and what each application does not.
+
+use super::*;
+
+const SWITCH: &str = r#"
+mode = "switch"
+[switch]
+stations = 4096
+ageing = "1min"
+[port.a]
+access = 10
+[port.a.storm]
+broadcast = "1kpps"
+unknown = 50
+burst = 7
+[port.b]
+trunk = [10, "20-29", 4094]
+native = 1
+learning = false
+[port.c]
+trunk = "all"
+[port.d]
+[[station]]
+port = "a"
+mac = "02:00:5e:10:00:07"
+[[station]]
+port = "b"
+vlan = 22
+mac = "02:00:5e:10:00:08"
+"#;
+
+#[test]
+fn a_switch_has_vlans_storm_limits_and_static_stations() {
+    let (config, warnings) = parse(SWITCH, &known()).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(config.pipeline.app, App::Switch);
+    assert_eq!(config.switch, Switch { stations: 4096, ageing: Duration::from_secs(60) });
+    assert!(config.ports.iter().all(|port| port.twin.is_none()), "Linux sees no frames");
+    let modes = config.ports.iter().map(|port| match &port.bridging.mode {
+        PortMode::Access(vlan) => format!("access {vlan}"),
+        PortMode::Trunk { native, allowed } => format!("{native:?} {allowed}"),
+    });
+    let expected = ["access 10", "Some(1) 10,20-29,4094", "None 1-4094", "access 1"];
+    assert!(modes.eq(expected));
+    let storm = config.ports[0].bridging.storm;
+    let rate = |packets_per_s, burst| Some(StormRate { packets_per_s, burst });
+    let limits = [storm.broadcast, storm.multicast, storm.unknown];
+    assert_eq!(limits, [rate(1000, 7), None, rate(50, 7)]);
+    assert_eq!(config.ports.iter().filter(|port| !port.bridging.learning).count(), 1);
+    let vlans: Vec<_> = config.stations.iter().map(|station| station.vlan).collect();
+    assert_eq!(vlans, [None, Some(22)]);
+
+    let changed = SWITCH.replace("access = 10", "access = 11").replace("1min", "off");
+    let changed = changed.replace("port = \"b\"\nvlan = 22", "port = \"c\"\nvlan = 22");
+    let (new, _) = parse(&changed, &known()).unwrap();
+    let diff = Config::diff(&config, &new).to_string();
+    for line in [
+        "changed switch.ageing: 1min -> off",
+        "changed port.a.vlans: access 10 -> access 11",
+        "- station 02:00:5e:10:00:08 on b in VLAN 22",
+        "+ station 02:00:5e:10:00:08 on c in VLAN 22",
+    ] {
+        assert!(diff.contains(line), "{diff}");
+    }
+}
+
+#[test]
+fn the_example_of_a_switch_is_good() {
+    let (config, warnings) =
+        parse(include_str!("../../../../../shadeline/examples/switch.toml"), &known()).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(config.pipeline.app, App::Switch);
+}
+
+#[test]
+fn what_a_switch_cannot_have_is_told() {
+    let with = |from: &str, to: &str| found(&SWITCH.replacen(from, to, 1));
+    let port = |keys: &str| with("[port.d]", &format!("[port.d]\n{keys}"));
+    let cases = [
+        (with("access = 10", "access = 4095"), "`access` is 4095 | an integer from 1 to 4094"),
+        (with("\"20-29\"", "\"29-20\""), "element 2 of `trunk` is `29-20` | a range of VLANs"),
+        (with("access = 10", "access = 10\ntrunk = [11]"), "a port has either `access` or `trunk`"),
+        (port("native = 3"), "`native` without `trunk`"),
+        (
+            port("addresses = [\"192.0.2.1/24\"]"),
+            "warning: `addresses` has no effect at a port of a",
+        ),
+        (port("parent = \"a\"\nvlan = 5"), "a switch has no subinterfaces"),
+        (with("vlan = 22", "vlan = 30"), "port `b` does not carry VLAN 30"),
+        (with("port = \"a\"", "port = \"c\""), "`c` has no VLAN without a tag"),
+        (with("port = \"a\"", "port = \"e\""), "unknown port `e`"),
+        (with("mode = \"switch\"", ""), "warning: `switch` has no effect in a router"),
+        (with("ageing = \"1min\"", "ageing = 5"), "`ageing` is an integer | a duration"),
+        (
+            with("[switch]", "[router]\nttl = 3\n[switch]"),
+            "warning: `router` has no effect in a sw",
+        ),
+    ];
+    for (diagnostics, expected) in cases {
+        assert!(diagnostics.iter().any(|d| d.contains(expected)), "{expected}: {diagnostics:?}");
+    }
+    let twice = format!("{SWITCH}[[station]]\nport = \"a\"\nmac = \"02:00:5e:10:00:07\"\n");
+    assert!(found(&twice)[0].contains("station 02:00:5e:10:00:07 of VLAN 10 stands twice"));
+    let mixed = "[port.a]\n[pipeline.x]\nstages = [\"learn\", \"ip_check\"]\n";
+    assert!(found(mixed)[0].starts_with("3:10 `learn` stands alone"), "{:?}", found(mixed));
+}
+
+const NDN: &str = r#"
+mode = "ndn"
+[ndn]
+names = 1024
+pit_entries = 4096
+lifetime_max = "10s"
+nack = false
+[port.a]
+addresses = ["192.0.2.1/24", "2001:db8::1/64"]
+[port.b]
+[ndn.face.group]
+port = "b"
+[ndn.face.west]
+port = "b"
+mac = "02:00:5e:10:00:07"
+[ndn.face.v4]
+port = "a"
+local = "192.0.2.1"
+remote = "192.0.2.2:7000"
+[ndn.face.v6]
+port = "a"
+local = "[2001:db8::1]:6363"
+remote = "2001:db8:1::2"
+gateway = "2001:db8::9"
+[[name]]
+prefix = "/org/example"
+faces = ["v4", "v6"]
+[[name]]
+prefix = "/"
+faces = ["group"]
+[[names]]
+file = "names.txt"
+"#;
+
+#[test]
+fn the_example_of_a_forwarder_has_no_mistakes_and_shows_the_defaults() {
+    let example = include_str!("../../../../../shadeline/examples/ndn.toml");
+    let config = good(example);
+    assert_eq!((config.faces.len(), config.names.len()), (4, 3));
+    let ndn = |text: &str| {
+        text.lines().filter(|line| line.starts_with("# ") && line.contains(" = ")).count()
+    };
+    assert_eq!(ndn(example), 5, "four defaults and a file");
+    let written = example.replace("# names =", "names =").replace("# pit_entries", "pit_entries");
+    let written = written.replace("# lifetime_max", "lifetime_max").replace("# nack", "nack");
+    assert_eq!(good(&written), config);
+    assert!(written.matches("\nnames = ").count() + written.matches("\nnack = ").count() == 2);
+}
+
+#[test]
+fn a_forwarder_has_faces_and_routes_for_names() {
+    let (config, warnings) = parse(NDN, &known()).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(config.pipeline.app, App::Ndn);
+    let lifetime_max = Duration::from_secs(10);
+    assert_eq!(config.ndn, Ndn { names: 1024, pit_entries: 4096, lifetime_max, nack: false });
+    assert!(config.ports.iter().all(|port| port.twin.is_some()), "Linux stays on the box");
+    let faces: Vec<_> =
+        config.faces.iter().map(|f| format!("{} {} {}", f.name, f.port, f.link)).collect();
+    assert_eq!(
+        faces,
+        [
+            "group b 01:00:5e:00:17:aa",
+            "west b 02:00:5e:10:00:07",
+            "v4 a 192.0.2.1:6363 - 192.0.2.2:7000",
+            "v6 a [2001:db8::1]:6363 - [2001:db8:1::2]:6363 by 2001:db8::9",
+        ]
+    );
+    let names: Vec<_> =
+        config.names.iter().map(|n| format!("{} {}", n.prefix, n.faces.join(","))).collect();
+    assert_eq!(names, ["/org/example v4,v6", "/ group"]);
+    assert_eq!(config.name_files, [std::path::PathBuf::from("names.txt")]);
+
+    let changed = NDN.replace("names = 1024", "names = 2048").replace("names.txt", "other.txt");
+    let changed = changed.replace("[\"v4\", \"v6\"]", "[\"v6\"]").replace("00:07", "00:08");
+    let (new, _) = parse(&changed, &known()).unwrap();
+    let diff = Config::diff(&config, &new).to_string();
+    for line in [
+        "- face west on b: 02:00:5e:10:00:07",
+        "+ face west on b: 02:00:5e:10:00:08",
+        "- name /org/example to v4,v6",
+        "+ name /org/example to v6",
+        "changed names: names.txt -> other.txt",
+        "needs a restart, not applied: ndn.names: 1024 -> 2048",
+    ] {
+        assert!(diff.contains(line), "{diff}");
+    }
+}
+
+#[test]
+fn what_a_forwarder_cannot_have_is_told() {
+    let with = |from: &str, to: &str| found(&NDN.replacen(from, to, 1));
+    let deep = format!("\"{}\"", "/a".repeat(10_000));
+    let long = format!("\"/{}\"", "a".repeat(9_000));
+    let cases = [
+        (with("port = \"b\"", "port = \"c\""), "unknown port `c`"),
+        (with("[\"v4\", \"v6\"]", "[\"v44\"]"), "unknown face `v44`, did you mean `v4`? | one of"),
+        (with("\"v4\", \"v6\"", "\"v4\", \"v4\""), "face `v4` stands twice | each face of"),
+        (with("[\"v4\", \"v6\"]", "[]"), "`faces` is empty | at least one face"),
+        (with("\"/org/example\"", "\"\""), "`prefix` is no name: a name begins with `/`"),
+        (with("\"/org/example\"", "\"org\""), "`prefix` is no name: a name begins with `/`"),
+        (with("\"/org/example\"", "\"/a//b\""), "`prefix` is no name: a component is empty"),
+        (with("\"/org/example\"", &deep), "`prefix` is no name: a prefix of 10000 components"),
+        (with("\"/org/example\"", &long), "`prefix` is no name: a prefix of 9004 bytes, more than"),
+        (with("\"/org/example\"", "\"/\""), "the route for / stands on line 26 too"),
+        (with("[ndn.face.west]", "[ndn.face.all]"), "`all` cannot name a face"),
+        (with("\"192.0.2.2:7000\"", "\"2001:db8::2\""), "`remote` and `local` are of two fam"),
+        (with("\"192.0.2.2:7000\"", "\"192.0.2.1\""), "`192.0.2.1` is our own address"),
+        (with("\"192.0.2.2:7000\"", "\"192.0.2.255\""), "`192.0.2.255` is the network's broadcast"),
+        (with("\"192.0.2.2:7000\"", "\"192.0.2.2:0\""), "`remote` is `192.0.2.2:0` | ADDRESS or"),
+        (
+            with("\"192.0.2.2:7000\"", "\"192.0.3.2\""),
+            "warning: `192.0.3.2` is in no subnet of port",
+        ),
+        (
+            with("local = \"192.0.2.1\"", "local = \"192.0.2.9\""),
+            "`192.0.2.9` is no address of port `a` | one of its `addresses`: 192.0.2.1",
+        ),
+        (with("local = \"192.0.2.1\"", ""), "missing key `local` in [ndn.face.v4]"),
+        (with("mac = \"02:00:5e:10:00:07\"", ""), "face `group` has this neighbour too"),
+        (with("mac = ", "gateway = \"192.0.2.9\"\nmac = "), "`gateway` at a face over Ethernet"),
+        (
+            with("[port.b]", "[port.b]\nrpf = \"loose\""),
+            "warning: `rpf` has no effect at a port of a",
+        ),
+        (with("[port.b]", "[port.c]\nparent = \"b\"\nvlan = 5\n[port.b]"), "has no subinterfaces"),
+        (with("mode = \"ndn\"", ""), "warning: `name` has no effect in a router | a named-data"),
+        (
+            with("[port.a]\n", "[port.a]\ntwin = false\n"),
+            "warning: port `a` has no twin, so nobody",
+        ),
+        (with("names = 1024", "names = 3"), "`names` is 3 | an integer from 16"),
+        (with("[ndn]", "[router]\nttl = 3\n[ndn]"), "warning: `router` has no effect in a named"),
+    ];
+    for (diagnostics, expected) in cases {
+        assert!(diagnostics.iter().any(|d| d.contains(expected)), "{expected}: {diagnostics:?}");
+    }
+    let neighbour =
+        "[[neighbour]]\nport = \"a\"\naddress = \"192.0.2.2\"\nmac = \"02:00:5e:10:00:07\"\n";
+    let text = NDN.replace("[port.a]\n", "[port.a]\ntwin = false\n") + neighbour;
+    let said = found(&text);
+    assert!(said.len() == 1 && said[0].contains("the MAC of 2001:db8::9"), "{said:?}");
+}
+
+/// Keys of a mode that nobody named are no mistakes of their own.
+#[test]
+fn a_mistyped_mode_is_one_error() {
+    for text in [SWITCH, NDN] {
+        let text = text.replace("mode = \"switch\"", "mode = \"swich\"");
+        let said = found(&text.replace("mode = \"ndn\"", "mode = \"nnd\""));
+        assert!(said.len() == 1 && said[0].contains("unknown pipeline"), "{said:?}");
+    }
+    let wrong = "mode = \"x\"\n[pipeline.x]\nstages = [\"learn\", \"ip_check\"]\n\
+                 [port.a]\ntrunk = [1]\n[switch]\n";
+    assert_eq!(found(wrong).len(), 1, "{:?}", found(wrong));
+}
+
+/// What is no key is compared with the keys that have an effect.
+#[test]
+fn known_keys_are_those_of_the_mode() {
+    let of = |mode: &str| {
+        let text = format!("mode = \"{mode}\"\nzz = 1\n[port.a]\nzz = 1\n");
+        let said = found(&text);
+        assert_eq!(said.len(), 2, "{said:?}");
+        let list = |said: &str| said.split_once("one of ").unwrap().1.to_owned();
+        (list(&said[0]), list(&said[1]))
+    };
+    let common = "backend, fault, interface";
+    let (file, port) = of("router");
+    assert_eq!(file, "engine, mode, neighbour, pipeline, port, route, router, routes, system");
+    assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, parent, ")), "{port}");
+    let (file, port) = of("switch");
+    assert_eq!(file, "engine, mode, pipeline, port, station, switch, system");
+    assert!(port.starts_with(&format!("access, {common}, learning, mac, mtu, native, ")), "{port}");
+    assert!(!port.contains("vlan") && !port.contains("rpf"), "{port}");
+    let (file, port) = of("ndn");
+    assert_eq!(file, "engine, mode, name, names, ndn, neighbour, pipeline, port, system");
+    assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, ")), "{port}");
+    let near = found("mode = \"switch\"\n[port.a]\nparemt = 1\n");
+    assert!(near[0].starts_with("3:1 unknown key `paremt` in [port.a] |"), "{near:?}");
+}
+
+/// Each section with several mistakes: each of them is told.
+#[test]
+fn a_bad_key_hides_no_other_mistake() {
+    let all = |text: &str, expected: &[&str]| {
+        let said = found(text);
+        let is_told = |part: &&str| said.iter().any(|line| line.contains(*part));
+        assert!(expected.iter().all(|part| is_told(part)), "{said:#?}");
+        assert_eq!(said.len(), expected.len(), "{said:#?}");
+    };
+    let station = |keys: &str| format!("{SWITCH}[[station]]\n{keys}");
+    all(
+        &station("port = \"e\"\nmac = \"x\"\nvlan = 5000\n"),
+        &["unknown port `e`", "`mac` is `x`", "`vlan` is 5000"],
+    );
+    all(
+        &station("port = \"b\"\nvlan = 30\nmac = 3\n"),
+        &["does not carry VLAN 30", "`mac` is an integer"],
+    );
+    all(&station("vlan = 30\n"), &["missing key `port`", "missing key `mac`"]);
+    let name = |keys: &str| format!("{NDN}[[name]]\n{keys}");
+    all(
+        &name("prefix = \"a\"\nfaces = [\"v4\", 5, \"x\", \"v4\"]\n"),
+        &["`prefix` is no name", "element 2 of `faces`", "unknown face `x`", "`v4` stands twice"],
+    );
+    all(&name("faces = [\"x\"]\n"), &["missing key `prefix`", "unknown face `x`"]);
+    // A prefix that is missing is not `/`, which stands there.
+    all(&name("prefix = \"/\"\n"), &["missing key `faces`", "the route for / stands on"]);
+    let face = |keys: &str| {
+        // The face is there, so that a route that names it is no mistake.
+        format!("{NDN}[ndn.face.new]\n{keys}[[name]]\nprefix = \"/new\"\nfaces = [\"new\"]\n")
+    };
+    all(&face("port = \"c\"\nmac = 7\n"), &["unknown port `c`", "`mac` is an integer"]);
+    all(
+        &face("port = \"c\"\nlocal = \"x\"\nremote = \"224.0.0.1\"\n"),
+        &["unknown port `c`", "`local` is `x`", "`224.0.0.1` is"],
+    );
+    all(
+        &face("port = \"a\"\nlocal = \"192.0.2.9\"\n"),
+        &["missing key `remote`", "`192.0.2.9` is no address of port `a`"],
+    );
+    all(
+        &face("port = \"a\"\nremote = \"192.0.2.1\"\ngateway = \"192.0.2.255\"\n"),
+        &["missing key `local`", "`192.0.2.1` is our own", "`192.0.2.255` is the network's"],
+    );
+    all(
+        &face("local = \"192.0.2.1\"\nmac = 5\n"),
+        &["missing key `port`", "missing key `remote`", "`mac` is an integer"],
+    );
+    all(
+        &with_port("[[neighbour]]\nport = \"lan\"\naddress = \"192.0.2.1\"\nmac = 5\n"),
+        &["is the router's own address", "`mac` is an integer"],
+    );
+    all(
+        &with_port("[[neighbour]]\nport = \"lna\"\naddress = 5\nmac = 5\n"),
+        &["unknown port `lna`", "`address` is an integer", "`mac` is an integer"],
+    );
+}

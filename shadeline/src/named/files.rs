@@ -1,0 +1,131 @@
+//! The files of `[[names]]`: what they say, and what is wrong in them.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use control::config::Config;
+use packet::ndn::{Name, NameBuf};
+
+use crate::failure::Failure;
+use crate::names::{self, Problems};
+
+/// A file of `NAME FACE[,FACE]` lines, read.
+pub(crate) struct FileRoutes {
+    path: PathBuf,
+    /// In the order of the file, each prefix once.
+    pub(crate) routes: Vec<FileRoute>,
+    /// Lines that were left out or that say something else than an earlier one.
+    pub(crate) problems: Problems,
+}
+
+/// A line of it.
+pub(crate) struct FileRoute {
+    pub(crate) prefix: NameBuf,
+    /// Indices of the configuration's faces, best first.
+    pub(crate) faces: Vec<usize>,
+    line: u64,
+}
+
+impl FileRoutes {
+    /// Reads a file; of two lines with one prefix the later stands.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn read(config: &Config, path: &Path) -> Result<Self, Failure> {
+        let mut file = names::read_routes(path)?;
+        let known: HashMap<&str, usize> =
+            config.faces.iter().enumerate().map(|(at, face)| (face.name.as_str(), at)).collect();
+        let ways: Vec<Result<Vec<usize>, String>> = file
+            .tokens
+            .texts
+            .iter()
+            .map(|token| {
+                let index = |face| {
+                    known.get(face).copied().ok_or_else(|| format!("there is no face `{face}`"))
+                };
+                token.split(',').map(index).collect()
+            })
+            .collect();
+        let (mut routes, mut places) = (Vec::<FileRoute>::new(), HashMap::new());
+        for (at, name) in file.names.iter().enumerate() {
+            let line = file.lines[at];
+            let faces = match &ways[file.next_hops[at] as usize - 1] {
+                Ok(faces) => faces.clone(),
+                Err(error) => {
+                    file.problems.add(line, error);
+                    continue;
+                }
+            };
+            let Some(place) = places.get(name.bytes()) else {
+                places.insert(name.bytes(), routes.len());
+                routes.push(FileRoute { prefix: owned(name.bytes()), faces, line });
+                continue;
+            };
+            let route: &mut FileRoute = &mut routes[*place];
+            if route.faces == faces {
+                file.problems.repeated += 1;
+            } else {
+                let what = format_args!(
+                    "{} has other faces on line {}; this line stands",
+                    route.prefix, route.line
+                );
+                file.problems.add(line, what);
+                (route.faces, route.line) = (faces, line);
+            }
+        }
+        file.problems.first.sort_by_key(|(line, _)| *line);
+        Ok(Self { path: path.to_owned(), routes, problems: file.problems })
+    }
+}
+
+fn owned(bytes: &[u8]) -> NameBuf {
+    let mut prefix = NameBuf::new();
+    for component in Name::new_checked(bytes).unwrap_or_default().components() {
+        prefix.push(component.kind, component.value);
+    }
+    prefix
+}
+
+/// The first line that there is no room for.
+#[derive(Debug)]
+pub(crate) struct WithoutRoom {
+    pub(crate) path: PathBuf,
+    pub(crate) line: u64,
+    /// Prefixes in all, and of those there is room for.
+    count: usize,
+    limit: usize,
+}
+
+impl fmt::Display for WithoutRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, line {}: {}", self.path.display(), self.line, self.what())
+    }
+}
+
+impl WithoutRoom {
+    /// The same without its place.
+    pub(crate) fn what(&self) -> String {
+        format!(
+            "no room for this prefix: {} prefixes in all, `names` of [ndn] is {}",
+            self.count, self.limit
+        )
+    }
+}
+
+/// Whether `[[name]]` and the files of `[[names]]` have more prefixes than `names` of `[ndn]` allows.
+pub(crate) fn without_room(config: &Config, files: &[FileRoutes]) -> Option<WithoutRoom> {
+    let own = config.names.iter().map(|name| &name.prefix);
+    let mut prefixes: HashSet<&NameBuf> = own.filter(|prefix| !prefix.name().is_empty()).collect();
+    let (limit, mut first) = (config.ndn.names, None);
+    for file in files {
+        for route in &file.routes {
+            // `/` stands in the table's head and takes no room.
+            let is_new = !route.prefix.name().is_empty() && prefixes.insert(&route.prefix);
+            if is_new && prefixes.len() > limit {
+                first.get_or_insert((file.path.clone(), route.line));
+            }
+        }
+    }
+    first.map(|(path, line)| WithoutRoom { path, line, count: prefixes.len(), limit })
+}

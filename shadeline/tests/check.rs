@@ -1,0 +1,106 @@
+//! `shadeline check` over the files of routes that a configuration names.
+
+use std::process::Command;
+
+use testkit::Scratch;
+
+/// Whether it was good, and what it said, the scratch folder left out.
+fn check(folder: &Scratch, config: &str, json: bool) -> (bool, String) {
+    let config = folder.write("config.toml", config);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.arg("check").arg(config).args(json.then_some("--json"));
+    let output = command.output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let folder = folder.join("").display().to_string();
+    (output.status.success(), said.replace(&folder, ""))
+}
+
+const NDN: &str = "mode = \"ndn\"\n[ndn]\nnames = 16\n[port.lan]\n[ndn.face.west]\nport = \"lan\"\n\
+                   [[name]]\nprefix = \"/own\"\nfaces = [\"west\"]\n\
+                   [[name]]\nprefix = \"/\"\nfaces = [\"west\"]\n[[names]]\nfile = \"names.txt\"\n";
+
+#[test]
+fn files_of_names_are_read() {
+    let folder = Scratch::new();
+    folder.write("names.txt", "/a west\n# none\n/a west\n/own west\n");
+    let (good, said) = check(&folder, NDN, false);
+    assert!(
+        good && said.ends_with("warning: names.txt: 1 line repeats an earlier one\n"),
+        "{said}"
+    );
+    folder.write("names.txt", "/a west\nb west\n/c wst\n\n/d west x\n/e\n/a west,west\n");
+    let (good, said) = check(&folder, NDN, false);
+    assert!(good, "{said}");
+    for expected in [
+        "warning: names.txt:2: expected NAME NEXTHOP, found `b`",
+        "warning: names.txt:3: there is no face `wst`",
+        "warning: names.txt:5: expected NAME NEXTHOP and no more, found `x`",
+        "warning: names.txt:6: expected NAME NEXTHOP, found no next hop behind `/e`",
+        "warning: names.txt:7: /a has other faces on line 1; this line stands",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+/// The same error, with its place, where the forwarder would start.
+#[test]
+fn more_names_than_room_are_an_error_with_its_place() {
+    let folder = Scratch::new();
+    // One is the configuration's own; repeated lines and `/` take no room.
+    let lines: Vec<String> = (0..15).map(|i| format!("/n{i} west\n/n{i} west\n")).collect();
+    folder.write("names.txt", &(lines.concat() + "/ west\n"));
+    let (good, said) = check(&folder, NDN, false);
+    assert!(good && said.contains("15 lines repeat earlier ones"), "{said}");
+    folder.write("names.txt", &(lines.concat() + "\n/more west\n/other west\n"));
+    let (good, said) = check(&folder, NDN, false);
+    let expected = "error: names.txt:32: no room for this prefix: 18 prefixes in all, `names` of [ndn] is 16\n";
+    assert!(!good && said.ends_with(expected), "{said}");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    std::fs::create_dir(folder.join("in")).expect("a folder");
+    let capture = testkit::repository().join("tests/golden/ndn_malformed/p1.pcap");
+    let read = format!("lan={}", capture.display());
+    run.arg("run").arg(folder.join("config.toml")).arg("-r").arg(read);
+    let output = run.arg("-w").arg(folder.join("out")).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("names.txt, line 32: no room"), "{said}");
+}
+
+#[test]
+fn files_of_routes_are_read() {
+    let folder = Scratch::new();
+    let config = |next_hops: &str| {
+        format!(
+            "[port.lan]\naddresses = [\"192.0.2.1/24\"]\n[[routes]]\nfile = \"table.txt\"\n{next_hops}"
+        )
+    };
+    let lines = "10.0.0.0/8 192.0.2.7\n10.0.0.0/33 lan\n; none\n10.1.0.1/16 nowhere\n2001:db8::/32 192.0.2.7\n\
+                 10.2.0.0/16\n10.3.0.0/16 a,,b\n10.4.0.0/16 lan x\n";
+    folder.write("table.txt", lines);
+    let (good, said) = check(&folder, &config(""), false);
+    assert!(good, "{said}");
+    for expected in [
+        "warning: table.txt:2: expected a prefix length of 0 to 32, found `33`\n",
+        "warning: table.txt:4: host bits are set in `10.1.0.1/16`, taken as 10.1.0.0/16\n",
+        "warning: table.txt:4: there is no port `nowhere`\n",
+        "warning: table.txt:5: `192.0.2.7` for the prefix 2001:db8::/32\n",
+        "warning: table.txt:6: expected PREFIX NEXTHOP, found no next hop behind `10.2.0.0/16`\n",
+        "warning: table.txt:7: `a,,b` is no next hop",
+        "warning: table.txt:8: expected PREFIX NEXTHOP and no more, found `x`\n",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert_eq!(said.lines().count(), 7, "{said}");
+    let spread = config("next_hops = [\"192.0.2.7\"]\n");
+    let (good, said) = check(&folder, &spread, false);
+    assert!(good && said.contains("table.txt: 1 prefixes left out: no IPv6 next hop"), "{said}");
+    let (_, json) = check(&folder, &config(""), true);
+    let rows: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let row = &rows[0];
+    assert_eq!((&row["severity"], &row["line"]), (&"warning".into(), &2.into()), "{json}");
+    assert_eq!(row["file"], "table.txt");
+    // A file that begins as gzip and is none.
+    std::fs::write(folder.join("table.txt"), [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 9])
+        .expect("a file");
+    let (good, said) = check(&folder, &config(""), false);
+    assert!(!good && said.starts_with("error: table.txt"), "{said}");
+}
