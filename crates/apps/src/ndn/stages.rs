@@ -271,7 +271,7 @@ impl<T: AsRef<NdnTables>> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
             files: &["name_lookup"],
-            steps: &[("name_lookup", 128)],
+            steps: &[("name_lookup", 256)],
             payload: Some(PayloadUse {
                 at: NdnColumns::PAYLOAD_AT,
                 len: NdnColumns::PAYLOAD_LEN,
