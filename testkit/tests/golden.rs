@@ -96,6 +96,7 @@ cases! {
     mpls
     ndn_forwarding
     ndn_malformed
+    ndn_nack
     ndn_udp
     not_ethernet
     pcapng

@@ -464,6 +464,24 @@ def with_wrong_version(event):
 
 
 @timed
+def ndn_nack():
+    # A Nack adds 17 bytes to an Interest of so many, and its token two more. The link takes 1200.
+    def of(size, nonce):
+        return interest("/com/" + "x" * (size - len(interest("/com/" + "x" * 1000, 1)) + 1000), nonce)
+
+    for at, size in enumerate((100, 1182, 1183, 1184, 1200, 1400)):
+        yield named(1, of(size, at + 1))
+    yield named(1, link(of(1180, 10), token(b"1")))
+    yield named(1, link(of(1181, 11), token(b"1")))
+    # Over UDP, 28 bytes of headers.
+    yield datagram(2, of(1155, 20))
+    yield datagram(2, of(1156, 21))
+    # Where there is a way nothing is made.
+    yield named(1, interest("/org/" + "x" * 1100, 30))
+    yield datagram(2, data("/org/" + "x" * 1100, b""))
+
+
+@timed
 def ndn_malformed():
     good = interest("/org/a", 1)
     yield named(1, b"")
@@ -507,7 +525,7 @@ CASES = [
 
 
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
-PORTS = [switch, switch_time, ndn_forwarding, ndn_udp, ndn_malformed]
+PORTS = [switch, switch_time, ndn_forwarding, ndn_udp, ndn_nack, ndn_malformed]
 
 
 def write(path, records):

@@ -13,6 +13,7 @@ The order of several answers to one packet is free. So are IP's identification a
 """
 
 import ipaddress
+import json
 import logging
 import pathlib
 import struct
@@ -215,6 +216,7 @@ class Forwarder:
         self.ports = list(config["port"])
         self.pending = {}  # name and flags: face -> [nonce, end, token]
         self.dead = {}  # name and nonce: when
+        self.lost = []  # reasons of what was made of the last packet and could not go
 
     # --- frames
 
@@ -283,6 +285,7 @@ class Forwarder:
 
     def take(self, port, frame, now):
         """Frames that leave, as (port, bytes), and the reasons to drop the packet itself, if it is."""
+        self.lost = []
         try:
             face, payload = self.arrival(port, frame)
             token, is_nack, packet = link(payload)
@@ -325,7 +328,11 @@ class Forwarder:
             back = []
             if self.nack:
                 reason = tlv(800, tlv(801, b"\x96"))
-                back = [(face.port, face.frame(tlv(100, (tlv(98, token) if token else b"") + reason + tlv(80, encoded))))]
+                answer = tlv(100, (tlv(98, token) if token else b"") + reason + tlv(80, encoded))
+                try:
+                    back = [(face.port, face.frame(answer))]
+                except Drop as drop:
+                    self.lost.append(drop.reasons)
             return back, ("no_route",)
         if 34 in found:
             # Behind its type and length, wherever it stands in the packet.
@@ -425,6 +432,17 @@ def essence(frame):
     return bytes(frame)
 
 
+def balance(stats, came, forwarded, refused):
+    """Every packet that came or was made has one fate, and the counters say which."""
+    received = sum(port["rx_packets"] for port in stats["ports"])
+    sent = sum(port["tx_packets"] for port in stats["ports"])
+    dropped, made = stats["dropped_packets"], stats["made_packets"]
+    if (received, sent, dropped) != (came, forwarded, refused):
+        raise Mismatch(f"counted: {received} in, {sent} out, {dropped} dropped, not {came}, {forwarded}, {refused}")
+    if received + made != sent + dropped + stats["host_packets"]:
+        raise Mismatch(f"{received} in and {made} made are not {sent} out and {dropped} dropped")
+
+
 def main():
     out, arguments = pathlib.Path(sys.argv[1]), sys.argv[2:]
     forwarder = Forwarder(pathlib.Path(arguments[1]))
@@ -447,7 +465,8 @@ def main():
             if group != found:
                 raise Mismatch(f"{origin}: {to} must send {[f.hex() for f in group]}, sent {[f.hex() for f in found]}")
             forwarded += len(group)
-        if reasons:
+        # The packet itself, and behind it what was made of it.
+        for reasons in ([reasons] if reasons else []) + forwarder.lost:
             refused += 1
             data, reason = dropped.pop(0) if dropped else (b"", "nothing")
             if reason not in reasons:
@@ -457,6 +476,7 @@ def main():
             raise Mismatch(f"{to}: {len(rest)} frames too many, the first {rest[0][:60].hex()}")
     if dropped:
         raise Mismatch(f"dropped: {len(dropped)} packets too many, the first for {dropped[0][1]}")
+    balance(json.loads((out / "stats.json").read_text()), len(inputs), forwarded, refused)
     print(f"{len(inputs)} packets: {forwarded} sent, {refused} dropped, all as they must be")
 
 
