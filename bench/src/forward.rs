@@ -1,6 +1,7 @@
 //! `bench forward`: memory to memory, one worker, the full table, beside the same loop without
 //! parse, lookup and rewrite.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,8 +53,13 @@ struct Case {
     costs: Vec<Vec<(String, f64)>>,
 }
 
-pub(crate) fn run(args: &Args, seconds: f64, probes: Probes) -> Result<Report, String> {
-    let routes = tables::routes(&args.routes)?;
+pub(crate) fn run(
+    args: &Args,
+    routes: &Path,
+    seconds: f64,
+    probes: Probes,
+) -> Result<Report, String> {
+    let routes = tables::routes(routes)?;
     let prefixes4: Vec<_> = routes.v4.iter().map(|(p, _)| *p).collect();
     let prefixes6: Vec<_> = routes.v6.iter().map(|(p, _)| *p).collect();
     if prefixes4.is_empty() || prefixes6.is_empty() {

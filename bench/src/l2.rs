@@ -214,7 +214,6 @@ mod tests {
             json: false,
             against: None,
             plot: None,
-            routes: "none".into(),
         };
         let report = run(&args, 1000, 5000).unwrap();
         assert!(report.wrong.is_empty(), "{:?}", report.wrong);

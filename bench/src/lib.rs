@@ -61,8 +61,13 @@ pub struct Args {
     /// Draw the figures into this file, SVG
     #[arg(long, global = true, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+}
+
+/// The routing table, of the benchmarks that have one.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RoutesArg {
     /// The routing table: one prefix a line, gzip read as is
-    #[arg(long, global = true, value_name = "FILE", default_value = tables::DEFAULT_ROUTES)]
+    #[arg(long, value_name = "FILE", default_value = tables::DEFAULT_ROUTES)]
     pub routes: PathBuf,
 }
 
@@ -77,18 +82,27 @@ pub enum What {
         /// From memory to memory, or between two veth ports (as root)
         #[arg(long, value_enum, default_value_t = Backend::Memory)]
         backend: Backend,
+        /// The routing table
+        #[command(flatten)]
+        routes: RoutesArg,
     },
     /// IPv4 lookups, the full table, beside DPDK's rte_fib
     Lpm4 {
         /// Addresses
         #[arg(long, default_value_t = 1 << 22)]
         keys: usize,
+        /// The routing table
+        #[command(flatten)]
+        routes: RoutesArg,
     },
     /// IPv6 lookups, 200,000 random routes and the full table, beside DPDK's rte_fib6
     Lpm6 {
         /// Addresses
         #[arg(long, default_value_t = 1 << 22)]
         keys: usize,
+        /// The routing table
+        #[command(flatten)]
+        routes: RoutesArg,
     },
     /// Lookups plain, grouped, switched and by hand, over a toy table; two lookups in one pipeline
     Switching {
@@ -154,6 +168,9 @@ pub enum What {
         /// A device that follows the changes too: auto, opencl, opencl:N, cuda or cuda:N
         #[arg(long, value_name = "BACKEND")]
         backend: Option<device::Backend>,
+        /// The routing table
+        #[command(flatten)]
+        routes: RoutesArg,
     },
     /// Lookups and payload on a device: kernels, copies, overlap, packing, scheduling
     Device {
@@ -163,6 +180,9 @@ pub enum What {
         /// Seconds of each variant in each round
         #[arg(long, default_value_t = 0.5)]
         seconds: f64,
+        /// The routing table
+        #[command(flatten)]
+        routes: RoutesArg,
     },
     /// Lookups on a device against the best form of one core, by batch size: IPv4, IPv6, layer 2, names
     Shade(ShadeArgs),
@@ -190,6 +210,9 @@ pub enum What {
         /// Seconds of the round
         #[arg(long)]
         seconds: f64,
+        /// The routing table
+        #[command(flatten)]
+        routes: RoutesArg,
     },
     /// Overtakes within a flow, with several jobs in flight: none
     Order {
@@ -243,12 +266,14 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
     let report = match &args.against {
         Some(old) => against::run(old, args)?,
         None => match &args.what {
-            What::Forward { seconds, backend: Backend::Memory } => {
-                forward::run(args, *seconds, probes)?
+            What::Forward { seconds, backend: Backend::Memory, routes } => {
+                forward::run(args, &routes.routes, *seconds, probes)?
             }
-            What::Forward { seconds, backend } => veth::run(args, *backend, *seconds)?,
-            What::Lpm4 { keys } => lpm::run4(args, *keys)?,
-            What::Lpm6 { keys } => lpm::run6(args, *keys)?,
+            What::Forward { seconds, backend, routes } => {
+                veth::run(args, &routes.routes, *backend, *seconds)?
+            }
+            What::Lpm4 { keys, routes } => lpm::run4(args, &routes.routes, *keys)?,
+            What::Lpm6 { keys, routes } => lpm::run6(args, &routes.routes, *keys)?,
             What::Switching { keys, table } => switching::run(args, *keys, *table)?,
             What::Hash { keys, table } => hash::run(args, *keys, *table)?,
             What::L2 { packets, stations } => l2::run(args, *packets, *stations)?,
@@ -257,13 +282,17 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             }
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,
-            What::Update { changes, backend } => update::run(args, *changes, *backend)?,
-            What::Device { backend, seconds } => on_device::run(args, *backend, *seconds)?,
+            What::Update { changes, backend, routes } => {
+                update::run(args, &routes.routes, *changes, *backend)?
+            }
+            What::Device { backend, seconds, routes } => {
+                on_device::run(args, &routes.routes, *backend, *seconds)?
+            }
             What::Shade(options) => shade::run(args, options)?,
             What::Balance { packets } => balance::run(*packets)?,
             What::Idle { seconds } => idle::run(args, *seconds)?,
-            What::VethChild { backend, case, seconds } => {
-                return veth::child(args, *backend, case == "bare", *seconds);
+            What::VethChild { backend, case, seconds, routes } => {
+                return veth::child(&routes.routes, *backend, case == "bare", *seconds);
             }
             What::Order { packets } => order::run(*packets)?,
         },

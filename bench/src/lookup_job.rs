@@ -94,9 +94,24 @@ impl<T: Lookups> Offload for LookupJob<T> {
 
 /// The program of all lookups.
 pub(crate) fn program() -> Program {
-    let spec = Spec::new("lpm", &["lpm"], LpmColumns::COLUMNS);
+    let spec = Spec::new("lpm", &["lpm", "tries"], LpmColumns::COLUMNS);
     let source = kernels::source(&spec);
     Program { name: "lpm".into(), source, defines: Vec::new(), ptx: None }
+}
+
+/// The kernels that look IPv4 and IPv6 up, by the tables that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LookupKernels {
+    /// `lpm4` (DIR-24-8) or `poptrie`.
+    pub v4: &'static str,
+    /// `lpm6` (binary search on prefix lengths) or `mtrie6`.
+    pub v6: &'static str,
+}
+
+impl Default for LookupKernels {
+    fn default() -> Self {
+        Self { v4: "lpm4", v6: "lpm6" }
+    }
 }
 
 /// A device for jobs of at most `rows` rows, and the arenas of as many jobs as may be in flight, and one
@@ -107,6 +122,7 @@ pub(crate) fn program() -> Program {
 pub fn accelerator<T: Lookups>(
     driver: Box<dyn Driver>,
     source: Box<dyn TableSource<T::Tables>>,
+    kernels: LookupKernels,
     rows: usize,
     options: Options,
 ) -> Result<(Accelerator<LookupJob<T>>, Vec<Arena>), DeviceError> {
@@ -124,7 +140,8 @@ pub fn accelerator<T: Lookups>(
             state_bytes: 0,
         })
     };
-    let segments = vec![segment("lpm4", LpmColumns::DST4), segment("lpm6", LpmColumns::DST6)];
+    let segments =
+        vec![segment(kernels.v4, LpmColumns::DST4), segment(kernels.v6, LpmColumns::DST6)];
     let accelerator =
         Accelerator::new(driver, layout, segments, source, arenas.clone(), None, options)?;
     Ok((accelerator, arenas))
@@ -310,7 +327,8 @@ mod tests {
             let options = Options { patience, ..Options::default() };
             let source = Box::new(apps::router::FibImages(writer.changes()));
             let (mut device, arenas) =
-                accelerator::<Pin<Fib>>(driver, source, 256, options).unwrap();
+                accelerator::<Pin<Fib>>(driver, source, LookupKernels::default(), 256, options)
+                    .unwrap();
             let mut failures = Vec::new();
             for keys in [Keys::V4(&keys4), Keys::V6(&keys6)] {
                 let (mut found, mut wanted) = (vec![7; 5000], vec![0; 5000]);

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
 use std::hint::black_box;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use lookup::blob::Pages;
@@ -110,8 +110,8 @@ fn against(over: &'static str, under: &'static str, aim: Option<f64>) -> Ratio {
     Ratio { over, under, aim, note: "" }
 }
 
-pub(crate) fn run4(args: &Args, keys: usize) -> Result<Report, String> {
-    let routes = tables::routes(&args.routes)?.v4;
+pub(crate) fn run4(args: &Args, routes: &Path, keys: usize) -> Result<Report, String> {
+    let routes = tables::routes(routes)?.v4;
     let prefixes: Vec<_> = routes.iter().map(|(prefix, _)| *prefix).collect();
     if prefixes.is_empty() || keys == 0 {
         return Err("nothing to look up: IPv4 prefixes and keys are needed".into());
@@ -185,8 +185,8 @@ pub(crate) fn run4(args: &Args, keys: usize) -> Result<Report, String> {
     Ok(report)
 }
 
-pub(crate) fn run6(args: &Args, keys: usize) -> Result<Report, String> {
-    let full = tables::routes(&args.routes)?.v6;
+pub(crate) fn run6(args: &Args, routes: &Path, keys: usize) -> Result<Report, String> {
+    let full = tables::routes(routes)?.v6;
     if full.is_empty() || keys == 0 {
         return Err("nothing to look up: IPv6 prefixes and keys are needed".into());
     }

@@ -5,6 +5,7 @@
 //! rows in order of length against rows as they came. Answers are compared with the CPU's.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use lookup::fib::Fib;
 use lookup::versions::{Pin, versions};
 use lookup::{Key6, Prefix};
 
-use crate::lookup_job::{self, Kind, LookupJob};
+use crate::lookup_job::{self, Kind, LookupJob, LookupKernels};
 use crate::payload;
 use crate::tables::{self, Spread, keys4, keys6};
 use crate::{Args, Report, Row, What};
@@ -73,8 +74,13 @@ pub(crate) fn open(backend: Backend) -> Result<Box<dyn Driver>, String> {
     probe::open(api, number).map_err(|e| format!("--backend {backend}: {e}"))
 }
 
-pub(crate) fn run(args: &Args, backend: Backend, seconds: f64) -> Result<Report, String> {
-    let routes = tables::routes(&args.routes)?;
+pub(crate) fn run(
+    args: &Args,
+    routes: &Path,
+    backend: Backend,
+    seconds: f64,
+) -> Result<Report, String> {
+    let routes = tables::routes(routes)?;
     let prefixes4: Vec<_> = routes.v4.iter().map(|(p, _)| *p).collect();
     let prefixes6: Vec<_> = routes.v6.iter().map(|(p, _)| *p).collect();
     let (builder, fib) = tables::fib(&routes, tables::of_kernels())?;
@@ -110,7 +116,13 @@ pub(crate) fn run(args: &Args, backend: Backend, seconds: f64) -> Result<Report,
         ("jobs of 1,048,576 rows, 4 in flight", ROWS, 4, true),
     ] {
         let options = Options { slots, overlap, patience: PATIENCE, ..Options::default() };
-        let made = lookup_job::accelerator::<Pin<Fib>>(open(backend)?, source(), rows, options);
+        let made = lookup_job::accelerator::<Pin<Fib>>(
+            open(backend)?,
+            source(),
+            LookupKernels::default(),
+            rows,
+            options,
+        );
         let (device, arenas) = made.map_err(text)?;
         variants.push(Variant { name, rows, device, arenas, rates: [Vec::new(), Vec::new()] });
     }

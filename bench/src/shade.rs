@@ -28,7 +28,7 @@ use device::{Backend, Cost, Device, FaultPlan, SimulatedDevice};
 use crate::forms::ratio;
 use crate::on_device::{open, text};
 use crate::report::median;
-use crate::{Args, Report, Row, l2, names};
+use crate::{Args, Report, RoutesArg, Row, l2, names};
 use alone::Alone;
 use jobs::{Batch, Keys};
 use loads::{Form, Load};
@@ -65,6 +65,9 @@ pub struct ShadeArgs {
     /// The folder of the lists of URLs and domains
     #[arg(long, value_name = "FOLDER", default_value = names::DEFAULT_NAMES)]
     pub names: PathBuf,
+    /// The routing table
+    #[command(flatten)]
+    pub routes: RoutesArg,
 }
 
 /// A kind of lookup.
@@ -119,10 +122,22 @@ pub(crate) fn run(args: &Args, options: &ShadeArgs) -> Result<Report, String> {
         let keys = options.keys;
         match load {
             ShadeLoad::Ipv4 => {
-                measure(loads::ipv4(&args.routes, keys)?, &target, args, options, &mut report)?;
+                measure(
+                    loads::ipv4(&options.routes.routes, keys)?,
+                    &target,
+                    args,
+                    options,
+                    &mut report,
+                )?;
             }
             ShadeLoad::Ipv6 => {
-                measure(loads::ipv6(&args.routes, keys)?, &target, args, options, &mut report)?;
+                measure(
+                    loads::ipv6(&options.routes.routes, keys)?,
+                    &target,
+                    args,
+                    options,
+                    &mut report,
+                )?;
             }
             ShadeLoad::L2 => {
                 let mut stations = vec![l2::FEW.min(options.stations), options.stations];
@@ -345,6 +360,7 @@ mod tests {
             stations: 5000,
             prefixes: 300,
             names: folder.path().to_owned(),
+            routes: RoutesArg { routes },
         };
         let args = Args {
             what: What::Shade(options.clone()),
@@ -352,7 +368,6 @@ mod tests {
             json: false,
             against: None,
             plot: None,
-            routes,
         };
         (args, options)
     }
@@ -463,10 +478,10 @@ mod tests {
     #[test]
     fn a_device_that_does_not_answer_is_found() {
         let folder = Scratch::new();
-        let (args, options) = arguments(&folder, Backend::Cpu);
+        let (_, options) = arguments(&folder, Backend::Cpu);
         for load in [
-            loads::ipv4(&args.routes, KEYS),
-            loads::ipv6(&args.routes, KEYS),
+            loads::ipv4(&options.routes.routes, KEYS),
+            loads::ipv6(&options.routes.routes, KEYS),
             loads::l2(5000, KEYS),
             loads::names(&options.names, options.prefixes, KEYS),
         ] {
@@ -495,9 +510,9 @@ mod tests {
             return;
         }
         let folder = Scratch::new();
-        let (args, options) = arguments(&folder, Backend::OpenCl(0));
+        let (_, options) = arguments(&folder, Backend::OpenCl(0));
         for load in [
-            loads::ipv4(&args.routes, KEYS),
+            loads::ipv4(&options.routes.routes, KEYS),
             loads::l2(5000, KEYS),
             loads::names(&options.names, options.prefixes, KEYS),
         ] {

@@ -9,6 +9,7 @@
 
 use std::fmt::Display;
 use std::ops::BitXor;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ use lookup::versions::{Pin, Reader, Writer, versions};
 use lookup::{Address, Key6, NextHopId, Prefix};
 
 use crate::forward::{self, PACKETS};
-use crate::lookup_job::{self, Kind, LookupJob};
+use crate::lookup_job::{self, Kind, LookupJob, LookupKernels};
 use crate::tables::{self, PORTS, Random, Spread, keys4, keys6};
 use crate::{Args, Report, Row};
 
@@ -40,8 +41,13 @@ const OTHER: u32 = u32::MAX - 1;
 
 const SHARED_CORES: &str = "where threads share cores, the tail is the scheduler's";
 
-pub(crate) fn run(args: &Args, changes: usize, backend: Option<Backend>) -> Result<Report, String> {
-    let routes = tables::routes(&args.routes)?;
+pub(crate) fn run(
+    args: &Args,
+    routes: &Path,
+    changes: usize,
+    backend: Option<Backend>,
+) -> Result<Report, String> {
+    let routes = tables::routes(routes)?;
     measure(routes, changes, args.rounds, PACKETS, forward::depot()?, Some(0), backend)
 }
 
@@ -67,9 +73,14 @@ impl Follower {
         let options = DeviceOptions { slots: 4, ..DeviceOptions::default() };
         let source = Box::new(FibImages(writer.changes()));
         let driver = crate::on_device::open(backend)?;
-        let (device, arenas) =
-            lookup_job::accelerator::<Pin<Fib>>(driver, source, LOAD_ROWS, options)
-                .map_err(text)?;
+        let (device, arenas) = lookup_job::accelerator::<Pin<Fib>>(
+            driver,
+            source,
+            LookupKernels::default(),
+            LOAD_ROWS,
+            options,
+        )
+        .map_err(text)?;
         let times = [Vec::new(), Vec::new()];
         Ok(Self { device, arenas, times, random: Random(9), mixed: 0 })
     }

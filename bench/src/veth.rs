@@ -1,6 +1,7 @@
 //! `bench forward --backend af_packet|af_xdp`: one core forwarding between two veth ports, beside
 //! the bare receive-and-transmit loop of the same back end.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,12 @@ use crate::forward::Pass;
 use crate::namespace::{Background, Host, Hosts};
 use crate::{Args, Backend, Report, Row, tables};
 
-pub(crate) fn run(args: &Args, backend: Backend, seconds: f64) -> Result<Report, String> {
+pub(crate) fn run(
+    args: &Args,
+    routes: &Path,
+    backend: Backend,
+    seconds: f64,
+) -> Result<Report, String> {
     let hosts = Hosts::new()?;
     let name = backend.name();
     let data = format!("64-byte UDP over veth, {name}, one core forwards, the other sends");
@@ -38,7 +44,7 @@ pub(crate) fn run(args: &Args, backend: Backend, seconds: f64) -> Result<Report,
         for (case, rates) in ["bare", "router"].iter().zip(&mut rates) {
             let child: Vec<String> = format!(
                 "bench veth-child --backend {name} --case {case} --seconds {seconds} --routes {}",
-                args.routes.display()
+                routes.display()
             )
             .split_whitespace()
             .map(str::to_owned)
@@ -82,7 +88,12 @@ fn patiently<T, E: std::fmt::Display>(open: impl Fn() -> Result<T, E>) -> Result
 }
 
 /// The forwarding side of a round, in the router's namespace: prints Mpps.
-pub(crate) fn child(args: &Args, backend: Backend, bare: bool, seconds: f64) -> Result<(), String> {
+pub(crate) fn child(
+    routes: &Path,
+    backend: Backend,
+    bare: bool,
+    seconds: f64,
+) -> Result<(), String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let (_, depot) = Region::new(32_768, HugePages::Advise).map_err(|e| text(&e))?;
     type Pair = (Box<dyn RxQueue>, Box<dyn TxQueue>);
@@ -104,7 +115,7 @@ pub(crate) fn child(args: &Args, backend: Backend, bare: bool, seconds: f64) -> 
     };
     let (rx, _in_tx) = open("in")?;
     let (_out_rx, tx) = open("out")?;
-    let mut routes = tables::routes(&args.routes)?;
+    let mut routes = tables::routes(routes)?;
     if bare {
         (routes.v4, routes.v6) = (Vec::new(), Vec::new());
     }

@@ -275,8 +275,7 @@ fn table<K: 'static>(
 ) -> Table<K> {
     let blob = Arc::new(blob);
     Table {
-        // Kernels of lookups read these two and no other.
-        image: matches!(algorithm, "dir24-8" | "bspl").then(|| blob.clone()),
+        image: Some(blob.clone()),
         algorithm,
         bytes: blob.len_bytes(),
         routes,

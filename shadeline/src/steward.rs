@@ -56,6 +56,7 @@ pub(crate) enum Event {
 const NO_ROUTER: &str = "this is no router: only one with mode = \"router\" has routes";
 
 /// What who asks a router for stations is told.
+const NO_NEIGHBOURS: &str = "a switch has no neighbours: `ctl show macs` has its stations";
 const NO_SWITCH: &str = "this is no switch: only one with mode = \"switch\" has stations";
 
 /// How long a version may wait for more changes when they pour in.
@@ -736,6 +737,10 @@ impl Steward {
             }
             Show::Names => self.show_names(answer),
             Show::Neighbours => {
+                if self.plane.bridge.is_some() {
+                    send(Response::error(ErrorKind::Unsupported, NO_NEIGHBOURS));
+                    return;
+                }
                 let now = now_ns();
                 let row = |view: control::neighbour::NeighbourView| NeighbourRow {
                     address: view.address,

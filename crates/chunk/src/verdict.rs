@@ -149,12 +149,12 @@ drop_reasons! {
     // Link layer
     Truncated = "truncated", "the frame ends within a header";
     NotForUs = "not_for_us", "the destination MAC address is not the port's";
-    VlanUnknown = "vlan_unknown", "the VLAN tag belongs to no subinterface";
+    VlanUnknown = "vlan_unknown", "nobody here takes frames with this VLAN tag";
     VlanTruncated = "vlan_truncated", "the frame ends within a VLAN tag";
     VlanTooMany = "vlan_too_many", "more than two VLAN tags";
     SourceMacGroup = "source_mac_group", "the source MAC address is a group's, which no station may use";
     InterfaceDown = "interface_down", "the interface is down, or there is none on this port";
-    EtherTypeUnknown = "ethertype_unknown", "neither IPv4, IPv6 nor ARP, and there is no host to take it";
+    EtherTypeUnknown = "ethertype_unknown", "nothing that is forwarded here, and there is no host to take it";
     ArpMalformed = "arp_malformed", "the ARP packet is malformed";
     NdMalformed = "nd_malformed", "the neighbour discovery packet is malformed";
     // IP header, RFC 1812 section 5.2.2
@@ -180,10 +180,10 @@ drop_reasons! {
     BroadcastNotForwarded = "broadcast_not_forwarded", "a link-layer broadcast or multicast is not forwarded";
     LinkLocalNotForwarded = "link_local_not_forwarded", "a link-local address is not forwarded";
     FragmentationNeeded = "fragmentation_needed", "larger than the MTU, and fragmentation is not allowed";
-    TooBig = "too_big", "larger than the MTU of the next link (IPv6)";
+    TooBig = "too_big", "larger than the MTU of the next link";
     SourceRoute = "source_route", "source routing is not honoured";
     NeighbourQueueFull = "neighbour_queue_full", "too many packets wait for this neighbour";
-    NeighbourFailed = "neighbour_failed", "the neighbour did not answer";
+    NeighbourFailed = "neighbour_failed", "the neighbour did not answer, or is not known";
     Consumed = "consumed", "control traffic that the router itself answered or learnt from";
     NotMine = "not_mine", "an ARP or neighbour question about somebody else's address";
     BadLookup = "bad_lookup", "a table entry out of range";

@@ -4,12 +4,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bench::lookup_job::{self, Keys, Lookups};
+use bench::lookup_job::{self, Keys, LookupKernels, Lookups};
 use device::accelerator::Options;
 use device::tables::{Change, TableSource};
 use device::{Backend, Device};
 use lookup::bspl::Bspl;
 use lookup::dir24_8::Dir24_8;
+use lookup::mtrie6::Mtrie6;
+use lookup::poptrie::Poptrie;
 use lookup::{Blob, Key6, Lpm, NO_ROUTE, NextHopId};
 
 use crate::backend;
@@ -19,7 +21,7 @@ use crate::failure::Failure;
 const ROWS_MAX: usize = 1 << 18;
 
 /// Why a table cannot go to a device.
-pub(super) const NO_FORM: &str = "has no device form: use auto, dir24-8 or bspl, or --backend cpu";
+pub(super) const NO_FORM: &str = "has no device form: use another, or --backend cpu";
 
 /// The tables of both families, as both sides read them. They never change.
 pub(super) struct Tables {
@@ -36,16 +38,31 @@ impl Lookups for Tables {
         1
     }
     fn lookup4(&self, keys: &[u32], results: &mut [NextHopId]) {
-        match Dir24_8::new(&self.v4) {
-            Some(table) => table.lookup(keys, results),
-            None => results.fill(NO_ROUTE),
+        if let Some(table) = Dir24_8::new(&self.v4) {
+            table.lookup(keys, results);
+        } else if let Some(table) = Poptrie::new(&self.v4) {
+            table.lookup(keys, results);
+        } else {
+            results.fill(NO_ROUTE);
         }
     }
     fn lookup6(&self, keys: &[Key6], results: &mut [NextHopId]) {
-        match Bspl::new(&self.v6) {
-            Some(table) => table.lookup(keys, results),
-            None => results.fill(NO_ROUTE),
+        if let Some(table) = Bspl::new(&self.v6) {
+            table.lookup(keys, results);
+        } else if let Some(table) = Mtrie6::new(&self.v6) {
+            table.lookup(keys, results);
+        } else {
+            results.fill(NO_ROUTE);
         }
+    }
+}
+
+impl Tables {
+    /// The kernels that read them.
+    fn kernels(&self) -> LookupKernels {
+        let v4 = if Poptrie::new(&self.v4).is_some() { "poptrie" } else { "lpm4" };
+        let v6 = if Mtrie6::new(&self.v6).is_some() { "mtrie6" } else { "lpm6" };
+        LookupKernels { v4, v6 }
     }
 }
 
@@ -84,8 +101,13 @@ pub(super) fn lookup_all(
     let Some(driver) = backend::driver(backend)? else { return Ok(None) };
     let name = driver.info().name.clone();
     let rows = keys4.len().max(keys6.len()).clamp(256, ROWS_MAX);
-    let made =
-        lookup_job::accelerator::<Tables>(driver, Box::new(Images), rows, Options::default());
+    let made = lookup_job::accelerator::<Tables>(
+        driver,
+        Box::new(Images),
+        tables.kernels(),
+        rows,
+        Options::default(),
+    );
     let (mut device, arenas) = match made {
         Ok(made) => made,
         Err(error) => {
