@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use interleave::Machine;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Row;
@@ -82,14 +83,59 @@ pub(crate) fn rows<V>(
     limit: f64,
 ) -> Vec<Row> {
     let rows = forms.iter().zip(rates).map(|(form, rates)| {
-        let share = median(rates) * lines_per_key / limit * 100.0;
-        Row::new(format!("{prefix}{}", form.name), "Mlookups/s", rates.clone())
-            .note(format!("{share:.0} % of the memory's limit"))
+        Row::new(format!("{prefix}{}", form.name), "Mlookups/s", rates.clone()).note(share(
+            median(rates),
+            lines_per_key,
+            limit,
+        ))
     });
     rows.collect()
+}
+
+/// What a rate in million keys a second is of the memory's limit in million lines a second.
+pub(crate) fn share(rate: f64, lines_per_key: f64, limit: f64) -> String {
+    format!("{:.0} % of the memory's limit", rate * lines_per_key / limit * 100.0)
+}
+
+/// How many cache lines a lookup reads, on average over some keys.
+pub(crate) fn lines_per_key<M: Machine>(machine: &M, keys: &[M::Key]) -> f64 {
+    let lines = |key| {
+        let (mut state, mut lines) = (machine.begin(key), 1_u64);
+        while machine.step(key, &mut state).is_pending() {
+            lines += 1;
+        }
+        lines
+    };
+    mean(keys.iter().map(lines))
+}
+
+/// The mean of some numbers of lines.
+pub(crate) fn mean(lines: impl ExactSizeIterator<Item = u64>) -> f64 {
+    let count = lines.len().max(1);
+    lines.sum::<u64>() as f64 / count as f64
 }
 
 /// The row of one form's rate over another's, round by round.
 pub(crate) fn ratio(name: impl Into<String>, ours: &[f64], theirs: &[f64]) -> Row {
     Row::new(name, "ratio", ours.iter().zip(theirs).map(|(a, b)| a / b).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use lookup::cuckoo::{Cuckoo, CuckooBuilder, Limits};
+
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_and_shares_are_of_the_limit() {
+        let limits = Limits { entries: 100, reserve: 100 };
+        let (_, blob) = CuckooBuilder::<u64>::build((0..10).map(|key| (key, key)), limits).unwrap();
+        let table = Cuckoo::<u64>::new(&blob).unwrap();
+        // What is not there is looked for in both of its lines.
+        assert_eq!(lines_per_key(&table, &[1000, 1001]), 2.0);
+        let there = lines_per_key(&table, &(0..10).collect::<Vec<u64>>());
+        assert!((1.0..2.0).contains(&there), "{there}");
+        assert_eq!(mean([1, 2, 3].into_iter()), 2.0);
+        assert_eq!(share(30.0, 2.0, 120.0), "50 % of the memory's limit");
+    }
 }

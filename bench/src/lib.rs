@@ -23,6 +23,7 @@ mod lpm;
 mod names;
 mod namespace;
 mod ndn;
+mod ndn_loop;
 mod on_device;
 mod order;
 mod payload;

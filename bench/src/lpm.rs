@@ -25,6 +25,8 @@ use lookup::trie::Trie;
 use lookup::{Address, Blob, Key6, Lpm, NextHopId, Prefix};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::forms::{lines_per_key, mean, share};
+use crate::limit::lines_per_second;
 use crate::peer::{Family, Peer, Round, hash};
 use crate::report::median;
 use crate::tables::{self, Random, Spread, keys4, keys6};
@@ -44,6 +46,12 @@ const RANDOM_ROUTES: usize = 200_000;
 
 /// Next hops of a large router's table: some hundred neighbours.
 const NEXT_HOPS: usize = 200;
+
+/// The small table: routes that are neighbours in the full one, so that their lookups read few lines.
+const IN_CACHE: &str = "in cache, 2,000 routes";
+const NEAR_ROUTES: usize = 2000;
+/// About what their lookups read.
+const NEAR_BYTES: usize = 256 << 10;
 
 const RANDOM_NOTE: &str = "24 bits decide nearly every answer: one read for rte_fib6";
 
@@ -77,20 +85,68 @@ struct Form<'a, K> {
     lookup: Lookup<'a, K>,
     /// Measured on small bursts and by two threads too.
     main: bool,
+    bound: Bound,
+}
+
+/// What bounds a form: the lines that its lookups read, and those that the memory gives.
+#[derive(Clone, Copy)]
+struct Bound {
+    /// Cache lines a lookup reads, on average.
+    lines: f64,
+    /// Million random lines a second, from a table of that size on such pages.
+    limit: f64,
 }
 
 fn form<'a, K>(
     name: &'static str,
     lookup: impl Fn(&[K], &mut [NextHopId]) + Sync + 'a,
 ) -> Form<'a, K> {
-    Form { name, lookup: Box::new(lookup), main: false }
+    let bound = Bound { lines: 0.0, limit: f64::NAN };
+    Form { name, lookup: Box::new(lookup), main: false, bound }
 }
 
 impl<K> Form<'_, K> {
+    fn bound(mut self, lines: f64, limit: f64) -> Self {
+        self.bound = Bound { lines, limit };
+        self
+    }
+
+    /// The share of the memory's limit of a row with this rate; nothing for rows of other forms.
+    fn share(&self, row: &str, rates: &[f64]) -> Option<String> {
+        let rest = row.strip_prefix(self.name)?;
+        let threads = match rest {
+            "" => 1.0,
+            ", two threads" => 2.0,
+            rest if rest.starts_with(", bursts of ") => 1.0,
+            _ => return None,
+        };
+        let Bound { lines, limit } = self.bound;
+        limit.is_finite().then(|| share(median(rates), lines, limit * threads))
+    }
     fn main(mut self) -> Self {
         self.main = true;
         self
     }
+}
+
+/// A form over a table on huge pages, whose lookups read so many lines.
+fn bounded<'a, K>(
+    name: &'static str,
+    lookup: Lookup<'a, K>,
+    lines: f64,
+    limit: f64,
+) -> Form<'a, K> {
+    Form { name, lookup, main: false, bound: Bound { lines, limit } }
+}
+
+/// The first routes of a table: they and what their lookups read are in a cache.
+fn few_of<A: Copy>(routes: &[(Prefix<A>, NextHopId)]) -> Vec<(Prefix<A>, NextHopId)> {
+    routes[..routes.len().min(NEAR_ROUTES)].to_vec()
+}
+
+/// Million random lines a second of a table, or of what a cache holds of it.
+fn limit_of(blob: &Blob, pages: Pages, is_near: bool, rounds: usize) -> Result<f64, String> {
+    lines_per_second(if is_near { NEAR_BYTES } else { blob.len_bytes() }, pages, rounds)
 }
 
 /// Our ways to an answer: batches, single lookups by table, and the twin's.
@@ -123,10 +179,14 @@ pub(crate) fn run4(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
     );
     let mut report = Report::new("lpm4", data);
     let mut random = Random(5);
-    let few = prefixes.iter().map(|p| (*p, 1 + random.below(NEXT_HOPS) as NextHopId)).collect();
-    let tables: [(_, Vec<_>); 2] =
-        [("full table", few), ("full table, a next hop for each route", routes)];
+    let few: Vec<_> =
+        prefixes.iter().map(|p| (*p, 1 + random.below(NEXT_HOPS) as NextHopId)).collect();
+    let near: Vec<_> = few_of(&few);
+    let tables: [(_, Vec<_>); 3] =
+        [("full table", few), ("full table, a next hop for each route", routes), (IN_CACHE, near)];
     for (table_name, routes) in tables {
+        let is_near = table_name == IN_CACHE;
+        let prefixes: Vec<_> = routes.iter().map(|(prefix, _)| *prefix).collect();
         let mut rival =
             Rival::start("rte_fib", 2000, |peer| peer.load4(routes.iter().copied(), 1 << 15));
         let rib: Rib<u32> = routes.into_iter().collect();
@@ -141,12 +201,16 @@ pub(crate) fn run4(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
         let poptrie = Poptrie::new(&pop).ok_or(none)?;
         let small_dir = Dir24_8::new(&small[0]).ok_or(none)?;
         let small_pop = Poptrie::new(&small[1]).ok_or(none)?;
-        for (name, spread) in SPREADS {
+        let limit = |blob: &Blob, pages| limit_of(blob, pages, is_near, args.rounds);
+        let limits = [limit(&pop, Pages::Huge)?, limit(&dir, Pages::Huge)?];
+        let small_limits = [limit(&pop, Pages::Small)?, limit(&dir, Pages::Small)?];
+        for (name, spread) in SPREADS.into_iter().take(if is_near { 1 } else { 2 }) {
             let memory = on_huge_pages(&keys4(&prefixes, keys, spread, 42), |key| [*key])?;
-            let aim = if spread == Spread::Uniform { 1.7 } else { 1.3 };
+            let aim_of_spread = if spread == Spread::Uniform { 1.7 } else { 1.3 };
+            let aim = |aim| Some(aim).filter(|_| !is_near);
             let ratios = vec![
-                against("poptrie", "", Some(aim)),
-                against("dir24_8", "", Some(0.9)),
+                against("poptrie", "", aim(aim_of_spread)),
+                against("dir24_8", "", aim(0.9)),
                 against("poptrie", "poptrie, plain", None),
                 against("poptrie, switched 32", "poptrie, plain", None),
             ];
@@ -159,17 +223,35 @@ pub(crate) fn run4(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
             if let Ok(peer) = &mut rival.peer {
                 peer.keys4(case.keys).map_err(text)?;
             }
+            let sample = &case.keys[..case.keys.len().min(SAMPLE)];
+            let lines = [
+                lines_per_key(&poptrie, sample),
+                mean(sample.iter().map(|key| dir24_8.lines_read(*key).into())),
+            ];
+            let pop = |name, lookup| bounded(name, lookup, lines[0], limits[0]);
+            let dir = |name, lookup| bounded(name, lookup, lines[1], limits[1]);
             let ours = Ours {
                 forms: vec![
-                    form("poptrie", move |k, o| poptrie.lookup(k, o)).main(),
-                    form("poptrie, plain", move |k, o| poptrie.lookup_plain(k, o)).main(),
-                    form("poptrie, switched 32", move |k, o| poptrie.lookup_switched::<32>(k, o)),
-                    form("poptrie, machine 32", move |k, o| poptrie.lookup_machine::<32>(k, o)),
-                    form("poptrie, group 64", move |k, o| poptrie.lookup_grouped::<64>(k, o)),
-                    form("dir24_8", move |k, o| dir24_8.lookup(k, o)).main(),
-                    form("dir24_8, plain", move |k, o| dir24_8.lookup_scalar(k, o)),
-                    form("poptrie, 4 KB pages", move |k, o| small_pop.lookup(k, o)),
-                    form("dir24_8, 4 KB pages", move |k, o| small_dir.lookup(k, o)),
+                    pop("poptrie", Box::new(move |k, o| poptrie.lookup(k, o))).main(),
+                    pop("poptrie, plain", Box::new(move |k, o| poptrie.lookup_plain(k, o))).main(),
+                    pop(
+                        "poptrie, switched 32",
+                        Box::new(move |k, o| poptrie.lookup_switched::<32>(k, o)),
+                    ),
+                    pop(
+                        "poptrie, machine 32",
+                        Box::new(move |k, o| poptrie.lookup_machine::<32>(k, o)),
+                    ),
+                    pop(
+                        "poptrie, group 64",
+                        Box::new(move |k, o| poptrie.lookup_grouped::<64>(k, o)),
+                    ),
+                    dir("dir24_8", Box::new(move |k, o| dir24_8.lookup(k, o))).main(),
+                    dir("dir24_8, plain", Box::new(move |k, o| dir24_8.lookup_scalar(k, o))),
+                    form("poptrie, 4 KB pages", move |k, o| small_pop.lookup(k, o))
+                        .bound(lines[0], small_limits[0]),
+                    form("dir24_8, 4 KB pages", move |k, o| small_dir.lookup(k, o))
+                        .bound(lines[1], small_limits[1]),
                 ],
                 ones: vec![
                     ("poptrie", Box::new(move |key| poptrie.lookup_one(key))),
@@ -197,11 +279,12 @@ pub(crate) fn run6(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
     );
     let mut report = Report::new("lpm6", data);
     let random = (random_routes(RANDOM_ROUTES), 7 << 18);
+    let near = (few_of(&full), 1 << 16);
     let full = (full, 1 << 18);
     for (table_name, (routes, groups)) in
-        [("200,000 random prefixes", random), ("full table", full)]
+        [("200,000 random prefixes", random), ("full table", full), (IN_CACHE, near)]
     {
-        let random = table_name != "full table";
+        let (random, is_near) = (table_name.contains("random"), table_name == IN_CACHE);
         let mut rival =
             Rival::start("rte_fib6", 6000, |peer| peer.load6(routes.iter().copied(), groups));
         let prefixes: Vec<_> = routes.iter().map(|(prefix, _)| *prefix).collect();
@@ -218,7 +301,10 @@ pub(crate) fn run6(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
         let mtrie6 = Mtrie6::new(&trie_blob).ok_or(none)?;
         let small_bspl = Bspl::new(&small[0]).ok_or(none)?;
         let small_trie = Mtrie6::new(&small[1]).ok_or(none)?;
-        for (name, spread) in SPREADS {
+        let limit = |blob: &Blob, pages| limit_of(blob, pages, is_near, args.rounds);
+        let limits = [limit(&trie_blob, Pages::Huge)?, limit(&bspl_blob, Pages::Huge)?];
+        let small_limits = [limit(&trie_blob, Pages::Small)?, limit(&bspl_blob, Pages::Small)?];
+        for (name, spread) in SPREADS.into_iter().take(if is_near { 1 } else { 2 }) {
             let inside = spread == Spread::Prefixes;
             let keys = match (random, inside) {
                 // Where routes are all over the address space, so are the addresses.
@@ -227,6 +313,7 @@ pub(crate) fn run6(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
             };
             let memory = on_huge_pages(&keys, words_of)?;
             let aims = match (random, inside) {
+                _ if is_near => [None; 3],
                 (true, true) => [Some(3.0), Some(3.5), Some(2.0)],
                 (false, true) => [Some(2.5), Some(3.2), None],
                 _ => [None; 3],
@@ -250,22 +337,44 @@ pub(crate) fn run6(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
             if let Ok(peer) = &mut rival.peer {
                 peer.keys6(case.keys).map_err(text)?;
             }
+            let sample = &case.keys[..case.keys.len().min(SAMPLE)];
+            let lines = [lines_per_key(&mtrie6, sample), lines_per_key(&bspl, sample)];
+            let trie_form = |name, lookup| bounded(name, lookup, lines[0], limits[0]);
+            let search = |name, lookup| bounded(name, lookup, lines[1], limits[1]);
             let ours = Ours {
                 forms: vec![
-                    form("mtrie6", move |k, o| mtrie6.lookup(k, o)).main(),
-                    form("mtrie6, plain", move |k, o| mtrie6.lookup_plain(k, o)).main(),
-                    form("mtrie6, switched 32", move |k, o| mtrie6.lookup_switched::<32>(k, o))
+                    trie_form("mtrie6", Box::new(move |k, o| mtrie6.lookup(k, o))).main(),
+                    trie_form("mtrie6, plain", Box::new(move |k, o| mtrie6.lookup_plain(k, o)))
                         .main(),
-                    form("mtrie6, machine 32", move |k, o| mtrie6.lookup_machine::<32>(k, o))
-                        .main(),
-                    form("mtrie6, group 64", move |k, o| mtrie6.lookup_grouped::<64>(k, o)),
-                    form("bspl", move |k, o| bspl.lookup(k, o)).main(),
-                    form("bspl, plain", move |k, o| bspl.lookup_plain(k, o)),
-                    form("bspl, switched 32", move |k, o| bspl.lookup_switched::<32>(k, o)),
-                    form("bspl, machine 32", move |k, o| bspl.lookup_machine::<32>(k, o)),
-                    form("bspl, portable batch", move |k, o| bspl.lookup_scalar(k, o)),
-                    form("mtrie6, 4 KB pages", move |k, o| small_trie.lookup(k, o)),
-                    form("bspl, 4 KB pages", move |k, o| small_bspl.lookup(k, o)),
+                    trie_form(
+                        "mtrie6, switched 32",
+                        Box::new(move |k, o| mtrie6.lookup_switched::<32>(k, o)),
+                    )
+                    .main(),
+                    trie_form(
+                        "mtrie6, machine 32",
+                        Box::new(move |k, o| mtrie6.lookup_machine::<32>(k, o)),
+                    )
+                    .main(),
+                    trie_form(
+                        "mtrie6, group 64",
+                        Box::new(move |k, o| mtrie6.lookup_grouped::<64>(k, o)),
+                    ),
+                    search("bspl", Box::new(move |k, o| bspl.lookup(k, o))).main(),
+                    search("bspl, plain", Box::new(move |k, o| bspl.lookup_plain(k, o))),
+                    search(
+                        "bspl, switched 32",
+                        Box::new(move |k, o| bspl.lookup_switched::<32>(k, o)),
+                    ),
+                    search(
+                        "bspl, machine 32",
+                        Box::new(move |k, o| bspl.lookup_machine::<32>(k, o)),
+                    ),
+                    search("bspl, portable batch", Box::new(move |k, o| bspl.lookup_scalar(k, o))),
+                    form("mtrie6, 4 KB pages", move |k, o| small_trie.lookup(k, o))
+                        .bound(lines[0], small_limits[0]),
+                    form("bspl, 4 KB pages", move |k, o| small_bspl.lookup(k, o))
+                        .bound(lines[1], small_limits[1]),
                 ],
                 ones: vec![
                     ("mtrie6", Box::new(move |key| mtrie6.lookup_one(key))),
@@ -349,6 +458,9 @@ fn measure<K: Copy + Debug + Sync>(
             _ if of.ends_with("two threads") => "both together, by the clock on the wall".into(),
             _ => String::new(),
         };
+        let shares = ours.forms.iter().filter_map(|form| form.share(of, figures));
+        let parts = shares.chain(Some(note).filter(|note| !note.is_empty()));
+        let note = parts.collect::<Vec<_>>().join("; ");
         report.rows.push(Row::new(format!("{name}: {of}"), unit, figures.clone()).note(note));
     }
     for ratio in ratios {
@@ -618,7 +730,8 @@ mod tests {
                         for (key, out) in keys.iter().zip(out) {
                             *out += u32::from(*key == lie);
                         }
-                    }),
+                    })
+                    .bound(lines_per_key(&bspl, &keys), 100.0),
                 ],
                 ones: vec![("bspl", Box::new(move |key| bspl.lookup_one(key)))],
                 plain: Box::new(|key| trie.lookup_one(key)),
@@ -640,6 +753,8 @@ mod tests {
             assert_eq!(names, expected);
             assert!(report.rows.iter().all(|row| row.rounds.len() == 2 && row.median > 0.0));
             assert_eq!(report.rows[0].note, "none");
+            let shares = report.rows.iter().filter(|row| row.note.ends_with("memory's limit"));
+            assert!(shares.map(|row| row.name.as_str()).eq(["toy: plain"]));
         }
     }
 

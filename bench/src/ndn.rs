@@ -2,8 +2,9 @@
 //! library that is asked from the longest prefix on.
 //!
 //! One table of millions of prefixes on huge pages; the same on pages of 4 KB; and a small one that caches hold.
-//! Each round runs every form once, in turn. The time is that of the lookups: names come hashed, as decoding leaves
-//! them, and hashing has a row of its own. Answers of all forms are compared with the map's, name by name.
+//! Each round runs every form once, in turn, and counts the time that its thread ran. The time is that of the lookups:
+//! names come hashed, and hashing has a row of its own. Answers of all forms are compared with the map's, name by name.
+//! The whole forwarding loop is in `ndn_loop`.
 
 use std::collections::{HashMap, HashSet};
 use std::hint::black_box;
@@ -11,14 +12,18 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::time::Instant;
 
+use apps::ndn::NameForm;
 use lookup::blob::Pages;
 use lookup::names::{
     DEPTH_MAX, NameFib, NameFibBuilder, NameHasher, NameKey, NameLimits, NameList, NamePrefixes,
 };
 use lookup::{Blob, NextHopId};
 
+use crate::forms::{mean, share, thread_seconds};
+use crate::limit::lines_per_second;
 use crate::names::{self, Prefixes};
-use crate::{Args, Report, Row};
+use crate::report::median;
+use crate::{Args, Report, Row, ndn_loop};
 
 /// Prefixes of the small table.
 const SMALL: usize = 8_000;
@@ -32,11 +37,8 @@ const BURSTS: [usize; 3] = [256, 64, 32];
 /// Lookups in flight.
 const TURNS: usize = 32;
 
-/// A way to look a burst up.
-type Form = for<'k> fn(&NameFib<'_>, &'k [NameKey<'k>], &mut [NextHopId]);
-
-/// The ways, the plain one first.
-const FORMS: [(&str, Form); 3] = [
+/// The ways to look a burst up, the plain one first.
+pub(crate) const FORMS: [(&str, NameForm); 3] = [
     ("plain", |fib, keys, out| fib.lookup_direct(keys, out)),
     ("switched", |fib, keys, out| fib.lookup_switched::<TURNS>(keys, out)),
     ("machine", |fib, keys, out| fib.lookup_machine::<TURNS>(keys, out)),
@@ -49,6 +51,7 @@ struct Case<'a> {
     burst: usize,
     threads: usize,
     aim: Option<f64>, // of switched against plain
+    limit: f64,       // million random lines a second from a table of this size on its pages
 }
 
 pub(crate) fn run(
@@ -75,38 +78,38 @@ pub(crate) fn run(
     other_searches(&large, &asked, &hasher, &mut report);
     drop(large);
     let small_pages = blob.copy_on(Pages::Small).map_err(|e| e.to_string())?;
+    let limit = |blob: &Blob, pages| lines_per_second(blob.len_bytes(), pages, args.rounds);
+    let (huge, small) = (limit(&blob, Pages::Huge)?, limit(&blob, Pages::Small)?);
     let cases = [
-        case("large", &blob, BURSTS[0], 1, Some(2.0)),
-        case("large", &blob, BURSTS[1], 1, None),
-        case("large", &blob, BURSTS[2], 1, None),
-        case("large", &blob, BURSTS[0], 2, None),
-        case("large on 4 KB pages", &small_pages, BURSTS[0], 1, None),
+        Case { aim: Some(2.0), ..case("large", &blob, BURSTS[0], 1, huge) },
+        case("large", &blob, BURSTS[1], 1, huge),
+        case("large", &blob, BURSTS[2], 1, huge),
+        case("large", &blob, BURSTS[0], 2, huge),
+        case("large on 4 KB pages", &small_pages, BURSTS[0], 1, small),
     ];
     measure(&cases, &hasher, &asked, &expected, args.rounds, &mut report);
-    drop((blob, small_pages));
+    drop(small_pages);
+    ndn_loop::run("large", blob, &asked, &expected, args.rounds, &mut report)?;
 
     let small = names::prefixes(folder, SMALL, 7)?;
     let blob = table(&small, &hasher, "in cache", &mut report)?;
     let asked = small.keys(keys.min(1 << 14), MISSES, 43);
     let expected = by_map(&small, &asked, 0, &mut report);
+    let huge = limit(&blob, Pages::Huge)?;
     let cases = [
-        case("in cache", &blob, BURSTS[0], 1, None),
-        case("in cache", &blob, BURSTS[2], 1, None),
-        case("in cache", &blob, BURSTS[0], 2, None),
+        case("in cache", &blob, BURSTS[0], 1, huge),
+        case("in cache", &blob, BURSTS[2], 1, huge),
+        case("in cache", &blob, BURSTS[0], 2, huge),
     ];
     measure(&cases, &hasher, &asked, &expected, args.rounds, &mut report);
+    ndn_loop::run("in cache", blob, &asked, &expected, args.rounds, &mut report)?;
     Ok(report)
 }
 
-fn case<'a>(
-    name: &str,
-    blob: &'a Blob,
-    burst: usize,
-    threads: usize,
-    aim: Option<f64>,
-) -> Case<'a> {
+fn case<'a>(name: &str, blob: &'a Blob, burst: usize, threads: usize, limit: f64) -> Case<'a> {
     let threads_name = if threads > 1 { format!(", {threads} threads") } else { String::new() };
-    Case { name: format!("{name}, {burst} a call{threads_name}"), blob, burst, threads, aim }
+    let name = format!("{name}, {burst} a call{threads_name}");
+    Case { name, blob, burst, threads, aim: None, limit }
 }
 
 fn table(
@@ -167,9 +170,9 @@ fn by_map(
     let sample = asked.len().min(1 << 18);
     let rates: Vec<f64> = (0..rounds)
         .map(|_| {
-            let begin = Instant::now();
+            let begin = thread_seconds();
             black_box((0..sample).map(answer).fold(0, u32::wrapping_add));
-            sample as f64 / begin.elapsed().as_secs_f64() / 1e6
+            sample as f64 / (thread_seconds() - begin) / 1e6
         })
         .collect();
     if rounds > 0 {
@@ -234,9 +237,9 @@ fn measure(
     let mut hashing = Vec::new();
     for _ in 0..rounds.max(1) {
         prefixes.clear();
-        let begin = Instant::now();
+        let begin = thread_seconds();
         asked.iter().for_each(|name| prefixes.push(hasher, name, DEPTH_MAX));
-        hashing.push(begin.elapsed().as_secs_f64() / asked.len() as f64 * 1e9);
+        hashing.push((thread_seconds() - begin) / asked.len() as f64 * 1e9);
     }
     let keys: Vec<NameKey> =
         asked.iter().enumerate().map(|(at, name)| prefixes.key(at, name)).collect();
@@ -259,15 +262,18 @@ fn measure(
     }
     let title = cases.first().map_or("", |case| case.name.split(',').next().unwrap_or_default());
     report.rows.push(Row::new(format!("{title}: hashing a name"), "ns", hashing));
+    let mut lines = f64::NAN;
     if let Some(fib) = cases.first().and_then(|case| NameFib::new(case.blob)) {
-        let lines: u64 = keys.iter().map(|key| u64::from(fib.lines_read(key))).sum();
-        let lines = vec![lines as f64 / keys.len() as f64];
-        report.rows.push(Row::new(format!("{title}: cache lines a lookup reads"), "lines", lines));
+        lines = mean(keys.iter().map(|key| fib.lines_read(key).into()));
+        let name = format!("{title}: cache lines a lookup reads");
+        report.rows.push(Row::new(name, "lines", vec![lines]));
     }
     for (case, rates) in cases.iter().zip(rates) {
         let [plain, others @ ..] = &rates;
         for ((form, _), rates) in FORMS.iter().zip(&rates) {
-            report.rows.push(Row::new(format!("{}: {form}", case.name), "M/s", rates.clone()));
+            let row = Row::new(format!("{}: {form}", case.name), "M/s", rates.clone());
+            let limit = case.limit * case.threads as f64;
+            report.rows.push(row.note(share(median(rates), lines, limit)));
         }
         for ((form, _), rates) in FORMS[1..].iter().zip(others) {
             let ratios = rates.iter().zip(plain).map(|(a, b)| a / b).collect();
@@ -284,7 +290,7 @@ fn measure(
 fn pass<'k>(
     case: &Case<'_>,
     fib: &NameFib<'_>,
-    form: Form,
+    form: NameForm,
     keys: &'k [NameKey<'k>],
     out: &mut [NextHopId],
 ) -> f64 {
@@ -294,23 +300,23 @@ fn pass<'k>(
         }
     };
     if case.threads == 1 {
-        let begin = Instant::now();
+        let begin = thread_seconds();
         run(keys, out);
-        return begin.elapsed().as_secs_f64();
+        return thread_seconds() - begin;
     }
-    let share = keys.len().div_ceil(case.threads);
+    let part = keys.len().div_ceil(case.threads);
     let barrier = Barrier::new(case.threads);
     let (run, barrier) = (&run, &barrier);
     std::thread::scope(|scope| {
         let threads: Vec<_> = keys
-            .chunks(share)
-            .zip(out.chunks_mut(share))
+            .chunks(part)
+            .zip(out.chunks_mut(part))
             .map(|(keys, out)| {
                 scope.spawn(move || {
                     barrier.wait();
-                    let begin = Instant::now();
+                    let begin = thread_seconds();
                     run(keys, out);
-                    begin.elapsed().as_secs_f64()
+                    thread_seconds() - begin
                 })
             })
             .collect();

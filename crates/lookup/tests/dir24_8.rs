@@ -165,3 +165,13 @@ fn slices_of_different_lengths_are_a_defect() {
     let (_, blob) = Dir24_8Builder::build(Rib::new(), Limits::default()).unwrap();
     Dir24_8::new(&blob).unwrap().lookup(&[1, 2], &mut [0]);
 }
+
+#[test]
+fn more_than_24_bits_are_a_second_line() {
+    let routes = ["10.0.0.0/8", "10.0.1.128/25"].map(|text| (text.parse().unwrap(), 1));
+    let (_, blob) = Dir24_8Builder::build(routes.into_iter().collect(), Limits::default()).unwrap();
+    let view = Dir24_8::new(&blob).unwrap();
+    let lines =
+        [0x0a00_0001, 0x0a00_0101, 0x0a00_0181, 0x0b00_0000].map(|key| view.lines_read(key));
+    assert_eq!(lines, [1, 2, 2, 1]);
+}

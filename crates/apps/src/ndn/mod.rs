@@ -26,7 +26,9 @@ mod tables;
 
 pub use counters::{FACES_MAX, FaceCounters, NdnCounters};
 pub use spread::spread_hash;
-pub use stages::{DATA, INTEREST, NdnColumns, NdnOptions, NdnView, STAGES, pipeline};
+pub use stages::{
+    DATA, INTEREST, NameForm, NdnColumns, NdnOptions, NdnView, STAGES, pipeline, pipeline_with,
+};
 pub use tables::{Face, NdnPatch, NdnPort, NdnTables, UdpEnds};
 
 use lookup::names::{NameHash, NameHasher};

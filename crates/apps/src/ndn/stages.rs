@@ -25,7 +25,7 @@ use std::sync::Arc;
 use chunk::{Chunk, ColumnSet, Columns, DropReason, Emitted, Packet, Rows, Verdict, VerdictKind};
 use device::accelerator::PayloadUse;
 use engine::{Context, KernelForm, Shade, Stage};
-use lookup::names::{DEPTH_MAX, NameHasher, NameKey, NamePrefixes};
+use lookup::names::{DEPTH_MAX, NameFib, NameHasher, NameKey, NamePrefixes};
 use lookup::{NO_ROUTE, NextHopId};
 use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name};
 
@@ -80,11 +80,22 @@ pub struct NdnOptions {
     pub counters: Arc<NdnCounters>,
 }
 
+/// How the names of a chunk are looked up: the table's own choice, or one of its forms, to measure them.
+pub type NameForm = for<'k> fn(&NameFib<'_>, &'k [NameKey<'k>], &mut [NextHopId]);
+
 /// The stages of a forwarder for one worker.
 pub fn pipeline<T: AsRef<NdnTables> + 'static>(options: &NdnOptions) -> Vec<Box<dyn Stage<T>>> {
+    pipeline_with(options, |fib, keys, out| fib.lookup(keys, out))
+}
+
+/// As [`pipeline`], with a form of lookup of one's own choice.
+pub fn pipeline_with<T: AsRef<NdnTables> + 'static>(
+    options: &NdnOptions,
+    form: NameForm,
+) -> Vec<Box<dyn Stage<T>>> {
     vec![
         Box::new(NdnDecode { counters: options.counters.clone() }),
-        Box::new(NameLookup { shade: Arc::new(Lookup) }),
+        Box::new(NameLookup { shade: Arc::new(Lookup(form)) }),
         Box::new(PitStage {
             pit: Pit::new(options.hasher, options.pit),
             nack: options.nack,
@@ -206,7 +217,7 @@ struct NameLookup {
 }
 
 /// What it does, without state: any thread may.
-struct Lookup;
+struct Lookup(NameForm);
 
 thread_local! {
     /// The hashed prefixes of a chunk, whose memory each thread that shades keeps.
@@ -261,7 +272,7 @@ impl<T: AsRef<NdnTables>> Shade<T> for Lookup {
                 *key = prefixes.key_of_bytes(index, names[index]);
             }
             let mut found = [NO_ROUTE; chunk::CHUNK_PACKETS_MAX];
-            fib.lookup(&keys[..count], &mut found[..count]);
+            (self.0)(&fib, &keys[..count], &mut found[..count]);
             for (row, next_hop) in rows[..count].iter().zip(found) {
                 view.next_hop[usize::from(*row)] = next_hop;
             }

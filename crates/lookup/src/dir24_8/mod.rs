@@ -63,6 +63,11 @@ impl<'a> Dir24_8<'a> {
         self.settle(key, self.tbl24[(key >> 8) as usize])
     }
 
+    /// How many cache lines a lookup reads: 2 where more than 24 bits decide.
+    pub fn lines_read(&self, key: u32) -> u32 {
+        1 + u32::from(self.tbl24[(key >> 8) as usize] & EXTENSION != 0)
+    }
+
     /// From the cell of the first level to the answer.
     #[inline(always)]
     fn settle(&self, key: u32, mut cell: u32) -> NextHopId {
