@@ -293,7 +293,7 @@ fn a_bad_key_hides_no_other_mistake() {
     let all = |text: &str, expected: &[&str]| {
         let said = found(text);
         let is_told = |part: &&str| said.iter().any(|line| line.contains(*part));
-        assert!(expected.iter().all(|part| is_told(part)), "{said:#?}");
+        assert!(expected.iter().all(is_told), "{said:#?}");
         assert_eq!(said.len(), expected.len(), "{said:#?}");
     };
     let station = |keys: &str| format!("{SWITCH}[[station]]\n{keys}");
