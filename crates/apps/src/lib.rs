@@ -1,10 +1,11 @@
 //! Applications on the data path.
 //!
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
-//! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]. Their tables are one
-//! version together ([`tables`]).
+//! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
+//! the first two. Their tables are one version together ([`tables`]).
 #![forbid(unsafe_code)]
 
+pub mod firewall;
 pub mod ndn;
 pub mod router;
 pub mod switch;

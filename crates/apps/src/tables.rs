@@ -7,7 +7,7 @@
 //! ```text
 //!  FibPatch ──┐                        ┌─▶ Reader<Tables> ─▶ stages over AsRef<Fib>, AsRef<SwitchTables>, …
 //!  SwitchPatch┼─▶ TablesPatch ─▶ Writer┤
-//!  NdnPatch ──┘                        └─▶ Changes ─▶ TablesImages ─▶ a device
+//!  NdnPatch … ┘                        └─▶ Changes ─▶ TablesImages ─▶ a device
 //! ```
 //!
 //! Thread rule: that of [`lookup::versions`].
@@ -22,6 +22,7 @@ use lookup::bridge::{SwitchPatch, SwitchTables};
 use lookup::fib::{Fib, FibPatch};
 use lookup::versions::{Changes, Patchable, Pin, Reader};
 
+use crate::firewall::{FirewallPatch, FirewallTables};
 use crate::ndn::{NdnPatch, NdnTables};
 
 /// One version of all tables. A part by default is one that nobody uses: it takes no memory.
@@ -33,6 +34,8 @@ pub struct Tables {
     pub switch: SwitchTables,
     /// Of the named-data forwarder.
     pub ndn: NdnTables,
+    /// Of the firewall.
+    pub firewall: FirewallTables,
 }
 
 /// One change of [`Tables`].
@@ -44,12 +47,15 @@ pub enum TablesPatch {
     Switch(SwitchPatch),
     /// Of the named-data forwarder's.
     Ndn(NdnPatch),
+    /// Of the firewall's.
+    Firewall(FirewallPatch),
 }
 
 impl Tables {
     /// Memory of one version, bytes.
     pub fn len_bytes(&self) -> usize {
-        self.fib.len_bytes() + self.switch.blob().len_bytes() + self.ndn.len_bytes()
+        let forwarding = self.fib.len_bytes() + self.switch.blob().len_bytes();
+        forwarding + self.ndn.len_bytes() + self.firewall.len_bytes()
     }
 }
 
@@ -61,6 +67,7 @@ impl Patchable for Tables {
             TablesPatch::Fib(patch) => self.fib.apply(patch),
             TablesPatch::Switch(patch) => self.switch.apply(patch),
             TablesPatch::Ndn(patch) => self.ndn.apply(patch),
+            TablesPatch::Firewall(patch) => self.firewall.apply(patch),
         }
     }
 }
@@ -85,6 +92,7 @@ macro_rules! part {
 part!(fib: Fib, Fib(FibPatch));
 part!(switch: SwitchTables, Switch(SwitchPatch));
 part!(ndn: NdnTables, Ndn(NdnPatch));
+part!(firewall: FirewallTables, Firewall(FirewallPatch));
 
 /// One worker's way to the newest version of tables.
 #[derive(Debug)]
@@ -129,8 +137,8 @@ impl TableSource<Tables> for TablesImages {
                     patches.iter().for_each(|patch| change(bridge::STATIONS, as_change(patch)));
                 }
                 TablesPatch::Ndn(NdnPatch::Fib(patch)) => change(ndn::NAMES, as_change(patch)),
-                // Ports, options, faces and next hops' faces belong to what is done on the CPU.
-                TablesPatch::Switch(_) | TablesPatch::Ndn(_) => {}
+                // Ports, options, faces, next hops' faces and rules belong to what is done on the CPU.
+                TablesPatch::Switch(_) | TablesPatch::Ndn(_) | TablesPatch::Firewall(_) => {}
             }
         }
         true

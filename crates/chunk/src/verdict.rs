@@ -194,6 +194,11 @@ drop_reasons! {
     SamePort = "same_port", "the station is behind the port that the frame came in by";
     FloodNowhere = "flood_nowhere", "no other port carries the VLAN";
     StormControl = "storm_control", "more flooded frames than the port may send";
+    // Firewall
+    FirewallDrop = "firewall_drop", "a rule of the firewall, or its default, says so";
+    FirewallReject = "firewall_reject", "a rule of the firewall, or its default, says so, and its sender is told";
+    FirewallShort = "firewall_short", "ends before ports, type or flags that rules may ask for, or a fragment that could write over them";
+    FirewallMalformed = "firewall_malformed", "a malformed IP packet, which no rule can judge";
     // Named data
     NdnMalformed = "ndn_malformed", "not an NDN packet of format 0.3, or a wrong UDP checksum around it";
     NdnTooLong = "ndn_too_long", "an NDN packet in a frame of more than one cell";

@@ -29,6 +29,7 @@
 //! - [`classbench`], [`columns`]: rule files and traces, of the 5-tuple and of any fields.
 //! - [`generate`]: sets and traces, by GSwitch's parameters or ClassBench's.
 //! - [`algorithms`]: the structures by name.
+//! - [`filter`]: the header that a firewall looks at.
 //! - [`check`]: rules of a set that can never match, or could be left out.
 //!
 //! Thread rule: a classifier belongs to one control thread; [`Tables`] are read-only and are changed by
@@ -50,6 +51,7 @@ pub mod check;
 pub mod classbench;
 pub mod columns;
 pub mod cuts;
+pub mod filter;
 pub mod generate;
 pub mod linear;
 pub mod naive;

@@ -282,6 +282,17 @@ impl Ipv4Header<'_> {
     }
 }
 
+/// Sets the differentiated services code point (RFC 2474, 6 bits) of a packet and updates its
+/// checksum; ECN stays. Bytes too few for a header are left alone.
+pub fn set_dscp_v4(packet: &mut [u8], dscp: u8) {
+    let Some(h) = packet.first_chunk_mut::<HEADER_LEN>() else { return };
+    let old = u16::from_be_bytes([h[0], h[1]]);
+    h[1] = dscp << 2 | h[1] & 3;
+    let new = u16::from_be_bytes([h[0], h[1]]);
+    let checksum = u16::from_be_bytes([h[10], h[11]]);
+    [h[10], h[11]] = crate::checksum::update_u16(checksum, old, new).to_be_bytes();
+}
+
 /// Recomputes the checksum of a whole header, options included; nothing where the bytes are no
 /// header.
 pub fn fill_checksum(packet: &mut [u8]) {

@@ -222,6 +222,14 @@ impl Ipv6Header {
     }
 }
 
+/// Sets the differentiated services code point (RFC 2474, 6 bits); ECN and flow label stay. Bytes
+/// too few are left alone.
+pub fn set_dscp_v6(packet: &mut [u8], dscp: u8) {
+    let Some(h) = packet.first_chunk_mut::<2>() else { return };
+    h[0] = h[0] & 0xf0 | dscp >> 2 & 0x0f;
+    h[1] = dscp << 6 | h[1] & 0x3f;
+}
+
 /// Takes one from the hop limit; nothing where it is 0 or the bytes are shorter than a header.
 #[inline]
 pub fn decrement_hop_limit(packet: &mut [u8]) {

@@ -35,6 +35,7 @@ pub mod ipv6;
 pub mod nd;
 pub mod ndn;
 pub mod tcp;
+pub mod tcp_reset;
 mod types;
 pub mod udp;
 pub mod vlan;

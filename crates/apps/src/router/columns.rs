@@ -37,29 +37,33 @@ chunk::columns! {
 /// │ argument │ … link-local answer 6 4│    a plain packet is exactly IPV4 or exactly IPV6
 /// └──────────┴───────────────────────┘
 /// ```
-pub(super) mod flags {
+pub(crate) mod flags {
     /// IPv4, to be routed.
-    pub(in super::super) const IPV4: u16 = 1 << 0;
+    pub(crate) const IPV4: u16 = 1 << 0;
     /// IPv6, to be routed.
-    pub(in super::super) const IPV6: u16 = 1 << 1;
+    pub(crate) const IPV6: u16 = 1 << 1;
     /// Not to be routed: the router itself answers, in the way that the argument says
     /// ([`Answer`](super::Answer)).
-    pub(in super::super) const ANSWER: u16 = 1 << 2;
+    pub(crate) const ANSWER: u16 = 1 << 2;
     /// An address is link-local: for us at most.
-    pub(in super::super) const LINK_LOCAL: u16 = 1 << 3;
+    pub(crate) const LINK_LOCAL: u16 = 1 << 3;
     /// The argument's lowest bit.
-    pub(in super::super) const ARGUMENT_SHIFT: u32 = 8;
+    pub(crate) const ARGUMENT_SHIFT: u32 = 8;
 }
 
 /// What the router itself answers, kept in `flags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// An ARP request for one of our addresses.
     Arp,
     /// A neighbour solicitation for one of our addresses.
     Neighbour,
     /// An IPv6 packet to our link-local address.
     LinkLocal,
+    /// A packet of IPv4 that the firewall rejected.
+    RejectedV4,
+    /// The same of IPv6.
+    RejectedV6,
     /// An IPv4 header whose option at this offset is malformed.
     BadOption(u8),
 }
@@ -67,14 +71,21 @@ pub(super) enum Answer {
 impl Answer {
     /// As a value of the column `flags`. Offsets of options are 20 to 59, so that the others fit
     /// below.
-    pub(super) const fn encode(self) -> u16 {
+    pub(crate) const fn encode(self) -> u16 {
         let argument = match self {
             Answer::Arp => 0,
             Answer::Neighbour => 1,
             Answer::LinkLocal => 2,
+            Answer::RejectedV4 => 3,
+            Answer::RejectedV6 => 4,
             Answer::BadOption(pointer) => pointer as u16,
         };
         flags::ANSWER | argument << flags::ARGUMENT_SHIFT
+    }
+
+    /// What the firewall makes of a packet with these flags that it rejects.
+    pub(crate) const fn rejected(flags: u16) -> Self {
+        if flags & flags::IPV4 != 0 { Answer::RejectedV4 } else { Answer::RejectedV6 }
     }
 
     pub(super) const fn decode(flags: u16) -> Self {
@@ -82,6 +93,8 @@ impl Answer {
             0 => Answer::Arp,
             1 => Answer::Neighbour,
             2 => Answer::LinkLocal,
+            3 => Answer::RejectedV4,
+            4 => Answer::RejectedV6,
             pointer => Answer::BadOption(pointer),
         }
     }
@@ -166,6 +179,8 @@ mod tests {
             Answer::Arp,
             Answer::Neighbour,
             Answer::LinkLocal,
+            Answer::RejectedV4,
+            Answer::RejectedV6,
             Answer::BadOption(20),
             Answer::BadOption(59),
         ];

@@ -14,7 +14,8 @@ use packet::icmp_error::{
     Icmpv4Error, Icmpv6Error, build_icmpv4_error, build_icmpv6_error, may_send_icmpv4_error,
     may_send_icmpv6_error,
 };
-use packet::{icmpv4, icmpv6};
+use packet::tcp_reset::build_tcp_reset;
+use packet::{Decoded, IpProtocol, icmpv4, icmpv6};
 
 use super::columns::Decision;
 use super::control::{ethertype, ipv4, ipv6};
@@ -22,6 +23,7 @@ use super::decode::is_link_local;
 use super::frames::{self, Link};
 use super::rewrite::{Rewrite, Transit, derived, ip_address};
 use super::route::decide;
+use crate::firewall::answer::{PROHIBITED_V4, PROHIBITED_V6};
 
 /// Why a packet cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub(super) enum Problem {
     BeyondScope,
     /// A malformed IPv4 option at this offset.
     BadOption(u8),
+    /// A rule of the firewall rejects it.
+    Prohibited,
 }
 
 impl Problem {
@@ -53,6 +57,7 @@ impl Problem {
             }
             Problem::TooBig(mtu) => Icmpv4Error::FragmentationNeeded { mtu },
             Problem::BadOption(pointer) => Icmpv4Error::ParameterProblem { pointer },
+            Problem::Prohibited => PROHIBITED_V4,
         }
     }
 
@@ -69,28 +74,34 @@ impl Problem {
             Problem::BadOption(pointer) => {
                 Icmpv6Error::ParameterProblem { code: 0, pointer: pointer as u32 }
             }
+            Problem::Prohibited => PROHIBITED_V6,
         }
     }
 }
 
 /// A token bucket whose tokens are counted in nanoseconds of waiting.
-pub(super) struct Limit {
+pub(crate) struct Limit {
     credit_ns: u64,
     seen_ns: Option<u64>,
 }
 
 impl Limit {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { credit_ns: 0, seen_ns: None }
     }
 
     /// Takes a token. The bucket starts full; time that runs backwards fills nothing.
     pub(super) fn take(&mut self, options: &Options, now_ns: u64) -> bool {
-        if options.icmp_rate == 0 {
+        self.take_of(options.icmp_rate, options.icmp_burst, now_ns)
+    }
+
+    /// The same of a bucket of `burst` tokens that come at `rate` a second.
+    pub(crate) fn take_of(&mut self, rate: u32, burst: u32, now_ns: u64) -> bool {
+        if rate == 0 {
             return false;
         }
-        let token_ns = (1_000_000_000 / u64::from(options.icmp_rate)).max(1);
-        let full_ns = token_ns.saturating_mul(u64::from(options.icmp_burst.max(1)));
+        let token_ns = (1_000_000_000 / u64::from(rate)).max(1);
+        let full_ns = token_ns.saturating_mul(u64::from(burst.max(1)));
         let passed_ns = self.seen_ns.map_or(full_ns, |seen| now_ns.saturating_sub(seen));
         self.seen_ns = Some(now_ns.max(self.seen_ns.unwrap_or(0)));
         self.credit_ns = self.credit_ns.saturating_add(passed_ns).min(full_ns);
@@ -141,6 +152,31 @@ impl Rewrite {
         let Some(len) = len else { return };
         if self.emit_piece(&link, len, is_v4, packet.time_ns, cx) {
             self.counters.icmp_errors_sent.add(1);
+        }
+    }
+
+    /// Tells the source of a packet that the firewall rejected: a segment by a reset, which seems to
+    /// come from its destination, anything else by an error.
+    pub(super) fn report_rejected(
+        &mut self,
+        packet: &Packet,
+        transit: Transit,
+        cx: &mut Context<'_, Fib>,
+    ) {
+        let d = packet::decode(packet.data(), packet.frame_len());
+        if d.protocol != IpProtocol::TCP || d.has(Decoded::FRAGMENT) {
+            return self.report(packet, transit, Problem::Prohibited, cx);
+        }
+        let is_v4 = transit.is_v4();
+        let to_group = packet.data().first().is_none_or(|first| first & 1 != 0);
+        let Some(link) = reply_link(packet, transit, cx.tables).filter(|_| !to_group) else {
+            return;
+        };
+        let out = &mut self.piece[link.header().len()..];
+        if let Some(len) = build_tcp_reset(&d, packet.data(), out)
+            && self.emit_piece(&link, len, is_v4, packet.time_ns, cx)
+        {
+            self.counters.answers_sent.add(1);
         }
     }
 

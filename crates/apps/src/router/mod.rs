@@ -29,11 +29,11 @@
 //! the bounded channel of [`NeighbourEvent`]s.
 
 mod answers;
-mod columns;
+pub(crate) mod columns;
 mod control;
 mod counters;
 pub mod decode;
-mod errors;
+pub(crate) mod errors;
 mod events;
 pub(crate) mod frames;
 mod neighbours;
@@ -54,8 +54,9 @@ pub use columns::{RouterColumns, RouterView};
 pub use counters::{RouterCounters, TaggedCounters};
 pub use versions::FibImages;
 
-/// The names that `[pipeline.NAME] stages` may hold, in the order in which they make sense.
-pub const KNOWN_STAGES: &[&str] = &["decode", "rpf", "route", "rewrite"];
+/// The names that `[pipeline.NAME] stages` may hold, in the order in which they make sense. The
+/// firewall is [`crate::firewall::Firewall`], which whoever builds the pipeline puts in its place.
+pub const KNOWN_STAGES: &[&str] = &["decode", crate::firewall::STAGE, "rpf", "route", "rewrite"];
 
 /// The stages that `mode = "router"` stands for.
 pub const DEFAULT_STAGES: &[&str] = &["decode", "rpf", "route", "rewrite"];
@@ -73,7 +74,7 @@ pub struct PipelineOptions {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PipelineError {
     /// A name that is none of [`KNOWN_STAGES`].
-    #[error("unknown stage `{name}`: expected one of decode, rpf, route, rewrite")]
+    #[error("unknown stage `{name}`: expected one of decode, firewall, rpf, route, rewrite")]
     Unknown {
         /// The name.
         name: String,
@@ -88,7 +89,8 @@ pub enum PipelineError {
     },
 }
 
-/// Checks a list of stages: `decode` first, then `rpf` (optional), `route` and `rewrite`.
+/// Checks a list of stages: `decode` first, then `firewall` and `rpf` (optional), `route` and
+/// `rewrite`.
 ///
 /// # Errors
 /// An unknown name, a stage that is missing, comes twice or too early.
@@ -99,7 +101,8 @@ pub fn check<S: AsRef<str>>(names: &[S]) -> Result<(), PipelineError> {
         let name = name.as_ref();
         let place = order(name).ok_or_else(|| PipelineError::Unknown { name: name.to_string() })?;
         if place < next {
-            let problem = "comes twice or too late: the order is decode, rpf, route, rewrite";
+            let problem =
+                "comes twice or too late: the order is decode, firewall, rpf, route, rewrite";
             return Err(PipelineError::Order { name: KNOWN_STAGES[place], problem });
         }
         next = place + 1;
@@ -113,7 +116,8 @@ pub fn check<S: AsRef<str>>(names: &[S]) -> Result<(), PipelineError> {
     Ok(())
 }
 
-/// The stages of a router for one worker, over any tables that the forwarding tables are part of.
+/// The stages of a router for one worker, over any tables that the forwarding tables are part of;
+/// all that `names` names but the firewall.
 ///
 /// # Errors
 /// As [`check`].
@@ -123,7 +127,8 @@ pub fn pipeline<T: AsRef<Fib> + 'static>(
 ) -> Result<Vec<Box<dyn Stage<T>>>, PipelineError> {
     check(names)?;
     let with_source = names.iter().any(|name| name.as_ref() == "rpf");
-    let stages = names.iter().map(|name| -> Box<dyn Stage<T>> {
+    let own = names.iter().filter(|name| name.as_ref() != crate::firewall::STAGE);
+    let stages = own.map(|name| -> Box<dyn Stage<T>> {
         match name.as_ref() {
             "decode" => Box::new(decode::Decode::new(with_source, options)),
             "rpf" => Box::new(rpf::ReversePathCheck::new()),

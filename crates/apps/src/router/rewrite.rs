@@ -7,8 +7,8 @@
 //! | forward | TTL taken down, link header of the adjacency, tags pushed or popped |
 //! | host | packets to our addresses and broadcasts, where there is a twin |
 //! | taken | packets that wait for a neighbour; packets that left as fragments |
-//! | drop | `ttl_expired`, `no_route`, `unreachable`, `fragmentation_needed`, `too_big`, `neighbour_…`, `link_local_not_forwarded`, `broadcast_not_forwarded`, `ip_bad_options`, `consumed`, `host_absent`, `no_cells` |
-//! | emits | fragments; ICMP and ICMPv6 errors; answers to ARP, ND and echo without a twin |
+//! | drop | `ttl_expired`, `no_route`, `unreachable`, `fragmentation_needed`, `too_big`, `neighbour_…`, `link_local_not_forwarded`, `broadcast_not_forwarded`, `ip_bad_options`, `consumed`, `host_absent`, `no_cells`, `firewall_reject` |
+//! | emits | fragments; ICMP and ICMPv6 errors; resets; answers to ARP, ND and echo without a twin |
 //!
 //! A plain packet to a known neighbour takes a straight line: one comparison of lengths, the TTL,
 //! twelve bytes. Everything else goes to `act`, which works on one packet apart from its chunk,
@@ -312,6 +312,12 @@ impl Rewrite {
             Answer::LinkLocal => {
                 self.deliver(packet, Transit { flags: flags::IPV6, ..transit }, cx)
             }
+            answer @ (Answer::RejectedV4 | Answer::RejectedV6) => {
+                let is_v4 = answer == Answer::RejectedV4;
+                let flags = if is_v4 { flags::IPV4 } else { flags::IPV6 };
+                self.report_rejected(packet, Transit { flags, ..transit }, cx);
+                Verdict::drop(DropReason::FirewallReject)
+            }
             Answer::BadOption(pointer) => {
                 let transit = Transit { flags: flags::IPV4, ..transit };
                 self.report(packet, transit, Problem::BadOption(pointer), cx);
@@ -452,6 +458,7 @@ impl Rewrite {
             Problem::TooBig(_) if transit.is_v4() => DropReason::FragmentationNeeded,
             Problem::TooBig(_) => DropReason::TooBig,
             Problem::BadOption(_) => DropReason::IpBadOptions,
+            Problem::Prohibited => DropReason::FirewallReject,
         })
     }
 

@@ -1,0 +1,110 @@
+//! What the sender of a rejected frame is told where no router is that would tell it: behind a switch.
+//!
+//! A switch has no address to speak from, so the answer seems to come from the host that was meant, as
+//! bridges under Linux have it (`nf_reject_ipv4.c`): a TCP reset, for anything else ICMP "administratively prohibited"
+//! (RFC 1812 §5.2.7.1 code 13, RFC 4443 §3.1 code 1). It goes back by the port that the frame came in by, with
+//! the same tags. Errors keep to the rules for errors and to a token bucket per worker; a reset answers one
+//! segment, and is never longer.
+
+use std::net::Ipv6Addr;
+
+use chunk::{Packet, Pool};
+use packet::icmp_error::{
+    ICMPV6_ERROR_LEN_MAX, Icmpv4Error, Icmpv6Error, build_icmpv4_error, build_icmpv6_error,
+    may_send_icmpv4_error, may_send_icmpv6_error,
+};
+use packet::tcp_reset::build_tcp_reset;
+use packet::{Decoded, IpProtocol, Kind, icmpv4, icmpv6};
+
+use super::tables::FirewallOptions;
+use crate::router::errors::Limit;
+
+/// The error about a packet of IPv4.
+pub(crate) const PROHIBITED_V4: Icmpv4Error =
+    Icmpv4Error::Unreachable(icmpv4::unreachable::ADMINISTRATIVELY_PROHIBITED);
+
+/// The error about a packet of IPv6.
+pub(crate) const PROHIBITED_V6: Icmpv6Error =
+    Icmpv6Error::Unreachable(icmpv6::unreachable::ADMINISTRATIVELY_PROHIBITED);
+
+/// Bytes of a link header with two tags.
+const LINK_LEN_MAX: usize = 22;
+
+/// Makes answers for one worker.
+pub(super) struct Answers {
+    limit: Limit,
+    piece: Box<[u8]>,
+}
+
+/// An answer, or why there is none.
+pub(super) enum Answer {
+    /// The frame.
+    Made(Packet),
+    /// The rate limit withheld it.
+    Withheld,
+    /// None is due, or there is no cell for it.
+    None,
+}
+
+impl Answers {
+    pub(super) fn new() -> Self {
+        let piece = vec![0; LINK_LEN_MAX + ICMPV6_ERROR_LEN_MAX].into_boxed_slice();
+        Self { limit: Limit::new(), piece }
+    }
+
+    /// The answer to `packet`, which was rejected and in which `d` was found.
+    #[cold]
+    pub(super) fn make(
+        &mut self,
+        packet: &Packet,
+        d: &Decoded,
+        options: &FirewallOptions,
+        now_ns: u64,
+        pool: &mut Pool,
+    ) -> Answer {
+        let (frame, l3) = (packet.data(), usize::from(d.l3_offset));
+        let Some(original) = frame.get(l3..).filter(|_| l3 <= LINK_LEN_MAX) else {
+            return Answer::None;
+        };
+        if !may_answer(original, d, frame[0] & 1 != 0) {
+            return Answer::None;
+        }
+        let is_reset = d.protocol == IpProtocol::TCP && !d.has(Decoded::FRAGMENT);
+        if !is_reset && !self.limit.take_of(options.icmp_rate, options.icmp_burst, now_ns) {
+            return Answer::Withheld;
+        }
+        let (link, ip) = self.piece.split_at_mut(l3);
+        let made = match d.kind {
+            _ if is_reset => build_tcp_reset(d, frame, ip),
+            Kind::Ipv4 => build_icmpv4_error(original, PROHIBITED_V4, d.dst_v4().into(), ip),
+            _ => build_icmpv6_error(original, PROHIBITED_V6, address(d.dst), ip),
+        };
+        let Some(len) = made else { return Answer::None };
+        link.copy_from_slice(&frame[..l3]);
+        link[..6].copy_from_slice(&frame[6..12]);
+        link[6..12].copy_from_slice(&frame[..6]);
+        match Packet::copy_from(pool, &self.piece[..l3 + len]) {
+            None => Answer::None,
+            Some(mut answer) => {
+                answer.time_ns = packet.time_ns;
+                answer.port = packet.port;
+                Answer::Made(answer)
+            }
+        }
+    }
+}
+
+/// Whether the sender may be told anything: of one host, to one host, no error about an error.
+fn may_answer(original: &[u8], d: &Decoded, to_group: bool) -> bool {
+    match d.kind {
+        Kind::Ipv4 => {
+            may_send_icmpv4_error(original, to_group)
+                && !packet::decode::is_martian_destination_v4(d.dst_v4())
+        }
+        _ => may_send_icmpv6_error(original, PROHIBITED_V6, to_group),
+    }
+}
+
+fn address(halves: [u64; 2]) -> Ipv6Addr {
+    Ipv6Addr::from_bits(u128::from(halves[0]) << 64 | u128::from(halves[1]))
+}

@@ -1,0 +1,36 @@
+//! The firewall: a stage that judges IP packets by the first of many rules that matches them.
+//!
+//! ```text
+//!            ┌──────────┐  rule, one of many            ┌─▶ next stage (accept)
+//!  chunk ───▶│ firewall │  or the default ──▶ action ───┼─▶ port (send), copy to a port (mirror)
+//!            └──────────┘                               └─▶ drop, and an answer (reject)
+//! ```
+//!
+//! - [`sight`] says what of a packet the rules see: addresses, ports, protocol, flags, the interface.
+//! - [`stage`] looks at all packets of a chunk, classifies each family in one batch, and acts in order.
+//! - [`answer`] builds what the sender of a rejected frame gets where no router is that would tell it.
+//! - [`tables`] is one version of the rules ([`classify::Tables`]) and of what they do.
+//! - [`hits`] counts, by rule and worker.
+//!
+//! The stage has no columns of its own and stands in pipelines of different applications: behind `decode` in a
+//! router, behind `bridge_in` in a switch. Which structure finds the rule, the tables say themselves.
+//!
+//! # Deliberately absent
+//! - Connections: a packet is judged by its own headers. `tcp_flags` tells an opening segment from the others.
+//! - Reassembly: a later fragment has no ports, and matches rules that ask for none.
+//! - What tunnels carry, and frames that are not IP: these pass.
+//!
+//! Threads: one instance of the stage per worker; they share the tables' version and the counters.
+
+pub mod answer;
+pub mod hits;
+pub mod sight;
+pub mod stage;
+pub mod tables;
+
+pub use hits::{Hit, Hits, Made};
+pub use stage::{Firewall, Place};
+pub use tables::{Action, Ending, FirewallOptions, FirewallPatch, FirewallTables, Record};
+
+/// The stage's name.
+pub const STAGE: &str = "firewall";

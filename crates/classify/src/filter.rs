@@ -1,0 +1,157 @@
+//! The header of a packet filter: the 5-tuple, and what else a firewall asks of a packet.
+//!
+//! Not every packet has ports: a later fragment, an ICMP message, a protocol without. A rule that asks for ports
+//! must not match those, also where its range holds the number that stands in their place. So the last word,
+//! of which the protocol takes a quarter, says which [`shape`] a packet has, and a rule that asks for ports asks for
+//! that shape too. Beside it stand the TCP flags and the interface that the packet came in by.
+//!
+//! ```text
+//!  IPv4   src    │ dst    │ sport 16, dport 16 │ proto 8, flags 8, shape 4, interface 12      4 words
+//!  IPv6   src (4)│ dst (4)│ …                  │ …                                           10 words
+//! ```
+//!
+//! The place of the ports holds type and code of an ICMP message, as in OpenFlow 1.0 (§5.2.3, table 3).
+
+use std::sync::Arc;
+
+use crate::schema::{Field, Kind, Schema};
+
+/// Numbers of the fields.
+pub mod field {
+    /// Source address.
+    pub const SRC: usize = 0;
+    /// Destination address.
+    pub const DST: usize = 1;
+    /// Source port, or type of an ICMP message.
+    pub const SPORT: usize = 2;
+    /// Destination port, or code of an ICMP message.
+    pub const DPORT: usize = 3;
+    /// Protocol.
+    pub const PROTO: usize = 4;
+    /// TCP flags.
+    pub const FLAGS: usize = 5;
+    /// [`shape`](super::shape).
+    pub const SHAPE: usize = 6;
+    /// Number of the interface.
+    pub const INTERFACE: usize = 7;
+}
+
+/// Bits of the field [`field::SHAPE`]: what the packet has.
+pub mod shape {
+    /// The packet has ports.
+    pub const PORTS: u8 = 1 << 0;
+    /// It has type and code of ICMP or ICMPv6.
+    pub const ICMP: u8 = 1 << 1;
+    /// It is a fragment, the first or a later one.
+    pub const FRAGMENT: u8 = 1 << 2;
+}
+
+/// The largest number of an interface.
+pub const INTERFACE_MAX: u16 = 0xfff;
+
+/// Words of a header of IPv4.
+pub const WORDS_V4: usize = 4;
+
+/// Words of a header of IPv6.
+pub const WORDS_V6: usize = 10;
+
+/// The last two words of a header, the same for both families. What a packet does not have is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tail {
+    /// Source port, or type.
+    pub sport: u16,
+    /// Destination port, or code.
+    pub dport: u16,
+    /// Protocol.
+    pub proto: u8,
+    /// TCP flags.
+    pub flags: u8,
+    /// Bits of [`shape`].
+    pub shape: u8,
+    /// Interface, up to [`INTERFACE_MAX`].
+    pub interface: u16,
+}
+
+impl Tail {
+    #[inline]
+    fn words(self) -> [u32; 2] {
+        let ports = u32::from(self.sport) << 16 | u32::from(self.dport);
+        let what = u32::from(self.proto) << 24
+            | u32::from(self.flags) << 16
+            | u32::from(self.shape & 0xf) << 12
+            | u32::from(self.interface & INTERFACE_MAX);
+        [ports, what]
+    }
+}
+
+/// A header of IPv4.
+#[inline]
+pub fn header_v4(src: u32, dst: u32, tail: Tail) -> [u32; WORDS_V4] {
+    let [ports, what] = tail.words();
+    [src, dst, ports, what]
+}
+
+/// A header of IPv6; addresses as `[high, low]`.
+#[inline]
+pub fn header_v6(src: [u64; 2], dst: [u64; 2], tail: Tail) -> [u32; WORDS_V6] {
+    let [a, b] = src.map(|half| [(half >> 32) as u32, half as u32]);
+    let [c, d] = dst.map(|half| [(half >> 32) as u32, half as u32]);
+    let [ports, what] = tail.words();
+    [a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1], ports, what]
+}
+
+/// The fields of a filter of IPv4.
+pub fn schema_v4() -> Arc<Schema> {
+    schema(32)
+}
+
+/// The fields of a filter of IPv6.
+pub fn schema_v6() -> Arc<Schema> {
+    schema(128)
+}
+
+fn schema(address_bits: u8) -> Arc<Schema> {
+    let fields = vec![
+        Field::new("src", address_bits, Kind::Prefix),
+        Field::new("dst", address_bits, Kind::Prefix),
+        Field::new("sport", 16, Kind::Range),
+        Field::new("dport", 16, Kind::Range),
+        Field::new("proto", 8, Kind::Mask),
+        Field::new("tcp_flags", 8, Kind::Mask),
+        Field::new("shape", 4, Kind::Mask),
+        Field::new("in", 12, Kind::Mask),
+    ];
+    Arc::new(Schema::new(fields).expect("eight fields of up to 320 bits fit"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_those_of_the_schemas() {
+        let tail = Tail {
+            sport: 0x1234,
+            dport: 0x5678,
+            proto: 6,
+            flags: 0x12,
+            shape: shape::PORTS | shape::FRAGMENT,
+            interface: 0xabc,
+        };
+        let rest = [0x1234, 0x5678, 6, 0x12, 5, 0xabc];
+        let v4 = schema_v4();
+        assert_eq!(v4.words(), WORDS_V4);
+        let values = [&[0x0a00_0001, 0xc000_0201][..], &rest].concat();
+        assert_eq!(v4.header(&values), header_v4(0x0a00_0001, 0xc000_0201, tail));
+        let v6 = schema_v6();
+        assert_eq!(v6.words(), WORDS_V6);
+        let (src, dst) = ([0x2001_0db8_0000_0001, 0x2], [0x2001_0db8_0000_0003, 0x4_0000_0005]);
+        let whole = |halves: [u64; 2]| u128::from(halves[0]) << 64 | u128::from(halves[1]);
+        let values = [&[whole(src), whole(dst)][..], &rest].concat();
+        assert_eq!(v6.header(&values), header_v6(src, dst, tail));
+        assert_eq!(v4.fields()[field::INTERFACE].max(), INTERFACE_MAX.into());
+        let names = ["src", "dst", "sport", "dport", "proto", "tcp_flags", "shape", "in"];
+        assert!(v4.fields().iter().map(|f| f.name.as_ref()).eq(names));
+        assert_eq!(v4.fields()[field::SHAPE].name, "shape");
+    }
+}
