@@ -32,6 +32,8 @@ pub use names::{ParsePrefixError, parse_prefix, read_prefix};
 pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
 pub use types::*;
 
+use crate::firewall::Action;
+
 /// What stages in an order do, or why they make no pipeline.
 pub type AppOf = fn(&[String]) -> Result<App, String>;
 
@@ -125,9 +127,62 @@ pub enum LoadError {
         /// Line of the first byte that is none, from 1.
         line: usize,
     },
+    /// A ClassBench file says nothing of what its rules do.
+    #[error("{}: the rules of a ClassBench file have no actions: say which one they all get", path.display())]
+    NoAction {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A ClassBench file has bad lines.
+    #[error("{0}")]
+    Rules(classify::classbench::Problems),
+    /// The other form does.
+    #[error("{}: its rules have actions of their own", path.display())]
+    OwnActions {
+        /// Which.
+        path: PathBuf,
+    },
     /// The text has errors.
     #[error("{0}")]
     Invalid(Report),
+}
+
+/// What the rules of a file are called, by its path.
+fn rules_file_name(path: &Path) -> Option<String> {
+    let stem = path.file_stem()?.to_str()?;
+    // Names of its rules have a number behind them.
+    (crate::firewall::is_rule_name(stem) && stem.len() < 48).then(|| stem.to_owned())
+}
+
+/// Reads a file of rules alone, `[[rule]]` as in a configuration or a ClassBench file, whose rules all get `action`.
+pub fn load_rules(path: &Path, action: Option<&Action>) -> Result<Vec<RuleEntry>, LoadError> {
+    let source =
+        std::fs::read(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+    let mut lines = source.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let first = lines.find(|line| !line.is_empty() && line[0] != b'#');
+    let text = match (first.is_some_and(|line| line[0] == b'@'), action) {
+        (true, Some(action)) => {
+            let file = classify::classbench::read_rules(path).map_err(LoadError::Rules)?;
+            let name = rules_file_name(path).unwrap_or_else(|| "file".to_owned());
+            let rules = crate::firewall::of_classbench(&file).into();
+            let (path, action) = (path.to_owned(), action.clone());
+            return Ok(vec![RuleEntry::File(RuleFile { name, path, action, rules })]);
+        }
+        (true, None) => return Err(LoadError::NoAction { path: path.to_owned() }),
+        (false, Some(_)) => return Err(LoadError::OwnActions { path: path.to_owned() }),
+        (false, None) => String::from_utf8(source)
+            .map_err(|_| LoadError::Utf8 { path: path.to_owned(), line: 1 })?,
+    };
+    let (table, syntax) = toml::de::DeTable::parse_recoverable(&text);
+    let mut walk = walk::Walk::new(&text, &syntax);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let rules = read::rules(table.get_ref(), folder, &mut walk);
+    let diagnostics = walk.into_diagnostics();
+    if diagnostics.iter().any(|d| d.severity == Severity::Error) {
+        let file = path.display().to_string();
+        return Err(LoadError::Invalid(Report { file, source: text, diagnostics }));
+    }
+    Ok(rules)
 }
 
 fn parse_in(

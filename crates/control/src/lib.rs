@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod config;
+pub mod firewall;
 pub mod kernel;
 pub mod metrics;
 pub mod neighbour;

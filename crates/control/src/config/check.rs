@@ -2,6 +2,7 @@
 
 mod addresses;
 mod apps;
+mod firewall;
 mod ndn;
 mod ports;
 mod routes;
@@ -10,6 +11,8 @@ mod switch;
 use super::read::Spans;
 use super::types::*;
 use super::walk::{Place, Walk};
+
+pub(super) use firewall::STAGE as FIREWALL;
 
 /// Runs every check. `cores`: CPUs that the process may use.
 pub(super) fn check(config: &Config, spans: &Spans, cores: usize, walk: &mut Walk<'_>) {
@@ -21,6 +24,7 @@ pub(super) fn check(config: &Config, spans: &Spans, cores: usize, walk: &mut Wal
     // One mistake in `mode` is one error, not one for every key of what was meant.
     let Some(app) = spans.app else { return };
     apps::check(app, config, spans, walk);
+    firewall::check(config, spans, walk);
     match app {
         App::Router => {}
         App::Switch => switch::check(config, spans, walk),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lookup::bridge::{PortMode, StormLimits};
 
 use super::types::*;
+use crate::firewall::{Action, Ending};
 
 /// Where the control socket is unless the file says otherwise; `shadeline ctl` looks here.
 pub const SOCKET: &str = "/run/shadeline.sock";
@@ -51,6 +52,12 @@ pub(super) fn switch() -> Switch {
 pub(super) fn ndn() -> Ndn {
     let lifetime_max = Duration::from_secs(60);
     Ndn { names: 1 << 16, pit_entries: 1 << 16, lifetime_max, nack: true }
+}
+
+/// `[firewall]`: what no rule forbids is allowed. Rates as those of the router.
+pub(super) fn firewall() -> Firewall {
+    let default = Action::of(Ending::Accept);
+    Firewall { is_on: false, default, algorithm: "auto".to_owned(), icmp_rate: 100, icmp_burst: 20 }
 }
 
 /// A port of a switch: an access port of VLAN 1 (IEEE 802.1Q-2018 table 9-2).

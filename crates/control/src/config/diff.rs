@@ -10,6 +10,7 @@ use lookup::bridge::{PortMode, StormLimits, StormRate};
 use super::Config;
 use super::types::*;
 use super::walk::Word;
+use crate::firewall::Rule;
 
 /// From an old configuration to a new one.
 ///
@@ -48,6 +49,10 @@ pub struct Diff {
     pub names_added: Vec<NameRoute>,
     /// Routes for names that are gone, or old in faces.
     pub names_removed: Vec<NameRoute>,
+    /// Rules that are new, or new in what they ask or do.
+    pub rules_added: Vec<Rule>,
+    /// Rules that are gone, or old in what they ask or do.
+    pub rules_removed: Vec<Rule>,
     /// A live key of `[router]` differs.
     pub router_changed: bool,
     /// `system.log` differs.
@@ -110,6 +115,11 @@ impl fmt::Display for Diff {
                 writeln!(f, "{sign} name {prefix} to {}", faces.join(","))?;
             }
         }
+        for (sign, rules) in [("-", &self.rules_removed), ("+", &self.rules_added)] {
+            for rule in rules {
+                writeln!(f, "{sign} rule {rule}")?;
+            }
+        }
         for change in &self.restart {
             writeln!(f, "needs a restart, not applied: {change}")?;
         }
@@ -159,7 +169,58 @@ impl Diff {
         compare(&mut diff.live, "switch.ageing", ageing(&old.switch), ageing(&new.switch));
         (diff.stations_removed, diff.stations_added) = set_difference(&old.stations, &new.stations);
         diff.ndn(old, new);
+        diff.firewall(old, new);
         diff
+    }
+
+    fn firewall(&mut self, old: &Config, new: &Config) {
+        let live = &mut self.live;
+        let (before, after) = (&old.firewall, &new.firewall);
+        compare(live, "firewall.default", &before.default, &after.default);
+        compare(live, "firewall.algorithm", &before.algorithm, &after.algorithm);
+        compare(live, "firewall.icmp_rate", before.icmp_rate, after.icmp_rate);
+        compare(live, "firewall.icmp_burst", before.icmp_burst, after.icmp_burst);
+        let rules = |config: &Config| -> Vec<Rule> {
+            let rules = config.rules.iter().filter_map(|entry| match entry {
+                RuleEntry::One(rule) => Some(rule.clone()),
+                RuleEntry::File(_) => None,
+            });
+            rules.collect()
+        };
+        (self.rules_removed, self.rules_added) = set_difference(&rules(old), &rules(new));
+        for file in new.rules.iter().chain(&old.rules) {
+            let RuleEntry::File(RuleFile { name, .. }) = file else { continue };
+            let of = |config: &Config| config.rules.iter().find(|e| e.name() == name).cloned();
+            let text = |entry: &Option<RuleEntry>| match entry {
+                Some(RuleEntry::File(file)) => {
+                    format!(
+                        "{} rules of {}: {}",
+                        file.rules.len(),
+                        file.path.display(),
+                        file.action
+                    )
+                }
+                _ => "-".to_owned(),
+            };
+            let (before, after) = (of(old), of(new));
+            let key = format!("rule {name}");
+            if before != after && !self.live.iter().any(|change| change.key == key) {
+                let (old, new) = (text(&before), text(&after));
+                self.live.push(Change { key, old, new });
+            }
+        }
+        let order = |config: &Config| -> Vec<String> {
+            config.rules.iter().map(|entry| entry.name().to_owned()).collect()
+        };
+        let (before, after) = (order(old), order(new));
+        let same_set = before.len() == after.len() && before.iter().all(|n| after.contains(n));
+        if same_set && before != after {
+            self.live.push(Change {
+                key: "order of rules".into(),
+                old: before.join(" "),
+                new: after.join(" "),
+            });
+        }
     }
 
     fn ndn(&mut self, old: &Config, new: &Config) {

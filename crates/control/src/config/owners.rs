@@ -6,9 +6,10 @@ use super::types::App;
 pub(super) type Owners = (&'static [App], &'static [&'static str]);
 
 /// Sections.
-pub(super) const SECTIONS: [Owners; 4] = [
+pub(super) const SECTIONS: [Owners; 5] = [
     (&[App::Router], &["router", "route", "routes"]),
     (&[App::Router, App::Ndn], &["neighbour"]),
+    (&[App::Router, App::Switch], &["firewall", "rule"]),
     (&[App::Switch], &["switch", "station"]),
     (&[App::Ndn], &["ndn", "name", "names"]),
 ];

@@ -1,5 +1,6 @@
 //! Tables of the file become typed values: keys, kinds and ranges, each on its own.
 
+mod firewall;
 mod ndn;
 mod ports;
 mod routes;
@@ -39,6 +40,8 @@ pub(super) struct Spans {
     pub(super) ndn: Place,
     pub(super) faces: Vec<Place>,
     pub(super) names: Vec<NameSpans>,
+    pub(super) firewall: Place,
+    pub(super) rules: Vec<Place>,
     pub(super) engine: Place,
 }
 
@@ -87,7 +90,7 @@ pub(super) fn config(
     let chosen = mode(&mut file, walk, &pipelines, known);
     let is_known = !wrong.contains(&chosen.0.name.as_str());
     spans.app = chosen.1.filter(|_| is_known);
-    let pipeline = chosen.0;
+    let mut pipeline = chosen.0;
     file.hide(owners::foreign(&owners::SECTIONS, spans.app));
 
     let mut system = defaults::system(cores);
@@ -129,6 +132,18 @@ pub(super) fn config(
     let sections_of_files = sections(&mut file, walk, "names");
     let name_files =
         sections_of_files.into_iter().filter_map(|s| ndn::names(s, walk, folder)).collect();
+    let mut firewall = defaults::firewall();
+    if let Some(mut section) = section(&mut file, walk, "firewall") {
+        spans.firewall = section.place();
+        firewall::firewall(&mut section, walk, &mut firewall);
+        section.finish(walk);
+    }
+    let rules;
+    (rules, spans.rules) = read_rules(&mut file, walk, folder);
+    firewall.is_on = file.has("firewall") || file.has("rule");
+    if firewall.is_on {
+        with_firewall(&mut pipeline, known);
+    }
     let mut engine = defaults::engine();
     if let Some(mut section) = section(&mut file, walk, "engine") {
         spans.engine = section.place();
@@ -190,10 +205,44 @@ pub(super) fn config(
         faces,
         names,
         name_files,
+        firewall,
+        rules,
         engine,
         pipelines,
     };
     (config, spans)
+}
+
+/// `[[rule]]`, each with its place.
+fn read_rules(
+    file: &mut Section<'_, '_>,
+    walk: &mut Walk<'_>,
+    folder: Option<&Path>,
+) -> (Vec<RuleEntry>, Vec<Place>) {
+    let sections = sections(file, walk, "rule").into_iter().zip(1..);
+    sections.filter_map(|(section, number)| firewall::rule(section, walk, number, folder)).unzip()
+}
+
+/// Reads a file of rules alone.
+pub(super) fn rules(table: &DeTable<'_>, folder: &Path, walk: &mut Walk<'_>) -> Vec<RuleEntry> {
+    let mut file = Section::new(table, "", 0..0);
+    let (rules, _) = read_rules(&mut file, walk, Some(folder));
+    file.finish(walk);
+    rules
+}
+
+/// Puts the firewall behind the first stage of a shipped pipeline whose application has one.
+fn with_firewall(pipeline: &mut Pipeline, known: &KnownStages) {
+    let stage = super::check::FIREWALL;
+    let is_shipped = known.modes.contains(pipeline);
+    if !is_shipped || !known.stages.iter().any(|known| known == stage) {
+        return;
+    }
+    let mut stages = pipeline.stages.clone();
+    stages.insert(1.min(stages.len()), stage.to_owned());
+    if known.app_of(&stages) == Ok(pipeline.app) {
+        pipeline.stages = stages;
+    }
 }
 
 fn section<'t, 'i>(

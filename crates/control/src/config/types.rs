@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -10,6 +11,7 @@ use packet::MacAddr;
 use packet::ndn::NameBuf;
 
 use super::next_hop::NextHop;
+use crate::firewall::{Action, Conditions, Rule};
 
 /// A checked configuration. Names resolve, ranges hold, defaults are filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +42,10 @@ pub struct Config {
     pub names: Vec<NameRoute>,
     /// `[[names]]`, in the file's order.
     pub name_files: Vec<PathBuf>,
+    /// `[firewall]`.
+    pub firewall: Firewall,
+    /// `[[rule]]`, in the file's order: the first is the best.
+    pub rules: Vec<RuleEntry>,
     /// `[engine]`.
     pub engine: Engine,
     /// `[pipeline.NAME]`, in the file's order, chosen or not.
@@ -55,6 +61,11 @@ impl Config {
     /// The face of that name.
     pub fn face(&self, name: &str) -> Option<&Face> {
         self.faces.iter().find(|face| face.name == name)
+    }
+
+    /// All rules in order, those of files among them.
+    pub fn rule_list(&self) -> impl Iterator<Item = (RuleName<'_>, &Conditions, &Action)> {
+        rule_list(&self.rules)
     }
 
     /// Ports with queues of their own, in the file's order; the first is the default input of
@@ -488,6 +499,106 @@ pub struct Neighbour {
     pub address: IpAddr,
     /// Its MAC.
     pub mac: MacAddr,
+}
+
+/// `[firewall]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Firewall {
+    /// The file has the section, or a rule.
+    pub is_on: bool,
+    /// For packets that no rule matches.
+    pub default: Action,
+    /// The structure that finds the rule, by its name in `classify::algorithms`; `auto`: the best one.
+    pub algorithm: String,
+    /// ICMP errors a second of a switch, for packets that it rejects; 0: none.
+    pub icmp_rate: u32,
+    /// How many of them may leave at once.
+    pub icmp_burst: u32,
+}
+
+/// `[[rule]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum RuleEntry {
+    /// A rule.
+    One(Rule),
+    /// Many of one action.
+    File(RuleFile),
+}
+
+/// A ClassBench file in the place of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RuleFile {
+    /// Its rules are called so, with `:` and their number from 0 behind it.
+    pub name: String,
+    /// Relative paths start at the configuration's folder once [`super::load`] read it.
+    pub path: PathBuf,
+    /// Of all its rules.
+    pub action: Action,
+    /// Its rules in order; none where nobody looked into the file.
+    pub rules: Arc<[Conditions]>,
+}
+
+impl RuleEntry {
+    /// The name of the rule, or of the file.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::One(rule) => &rule.name,
+            Self::File(file) => &file.name,
+        }
+    }
+
+    /// What it does.
+    pub fn action(&self) -> &Action {
+        match self {
+            Self::One(rule) => &rule.action,
+            Self::File(file) => &file.action,
+        }
+    }
+
+    /// Rules.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::File(file) => file.rules.len(),
+        }
+    }
+
+    /// Whether there is no rule: an empty file.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The name of a rule, which one of a file has only when somebody asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RuleName<'a> {
+    name: &'a str,
+    number: Option<usize>,
+}
+
+impl std::fmt::Display for RuleName<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.number {
+            None => f.write_str(self.name),
+            Some(number) => write!(f, "{}:{number}", self.name),
+        }
+    }
+}
+
+/// All rules of entries, in order.
+pub fn rule_list(
+    entries: &[RuleEntry],
+) -> impl Iterator<Item = (RuleName<'_>, &Conditions, &Action)> {
+    entries.iter().flat_map(|entry| {
+        let (rules, is_file) = match entry {
+            RuleEntry::One(rule) => (std::slice::from_ref(&rule.conditions), false),
+            RuleEntry::File(file) => (&file.rules[..], true),
+        };
+        rules.iter().enumerate().map(move |(number, conditions)| {
+            let name = RuleName { name: entry.name(), number: is_file.then_some(number) };
+            (name, conditions, entry.action())
+        })
+    })
 }
 
 /// `[engine]`.

@@ -1,0 +1,93 @@
+//! What a firewall has.
+
+use std::collections::HashSet;
+
+use super::addresses::unknown_port;
+use crate::config::read::Spans;
+use crate::config::types::*;
+use crate::config::walk::Walk;
+use crate::firewall::{Action, findings};
+
+/// Odd rules that are told one by one.
+const ODD_SHOWN: usize = 20;
+
+/// The stage that reads the rules.
+pub(in crate::config) const STAGE: &str = "firewall";
+
+pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    if !config.firewall.is_on {
+        return;
+    }
+    if matches!(config.pipeline.app, App::Router | App::Switch)
+        && !config.pipeline.stages.iter().any(|stage| stage == STAGE)
+    {
+        let section = if spans.file.has("rule") { "rule" } else { "firewall" };
+        let name = &config.pipeline.name;
+        let message = format!("`{section}` has no effect: the pipeline `{name}` has no firewall");
+        walk.warning(spans.file.at(section), message)
+            .expected("`firewall` in its `stages`, behind the first one");
+    }
+    ports(config, &config.firewall.default, spans.firewall.at("default"), walk);
+    let mut names = HashSet::new();
+    for (entry, place) in config.rules.iter().zip(&spans.rules) {
+        if !names.insert(entry.name()) {
+            walk.error(place.at("name"), format!("rule `{}` stands twice", entry.name()))
+                .expected("a name that no other rule has");
+        }
+        ports(config, entry.action(), place.at("action"), walk);
+        if let RuleEntry::One(rule) = entry
+            && let Some(name) = &rule.conditions.interface
+            && config.port(name).is_none()
+        {
+            unknown_port(config, name, place.at("in"), walk);
+        }
+    }
+    // A file's rules have its name and a number.
+    for (entry, place) in config.rules.iter().zip(&spans.rules) {
+        let twin =
+            entry.name().rsplit_once(':').filter(|(_, number)| number.parse::<usize>().is_ok());
+        let file = |name: &str| {
+            config.rules.iter().any(|e| matches!(e, RuleEntry::File(_)) && e.name() == name)
+        };
+        if twin.is_some_and(|(name, _)| file(name)) {
+            walk.error(place.at("name"), format!("`{}` is a rule of that file", entry.name()))
+                .expected("another name");
+        }
+    }
+    odd(config, spans, walk);
+}
+
+/// Packets leave by ports that have queues.
+fn ports(config: &Config, action: &Action, span: std::ops::Range<usize>, walk: &mut Walk<'_>) {
+    for name in action.ports() {
+        match config.port(name).map(|port| &port.kind) {
+            None => unknown_port(config, name, span.clone(), walk),
+            Some(PortKind::Vlan { parent, .. }) => {
+                walk.error(span.clone(), format!("`{name}` is a subinterface"))
+                    .expected(format!("a port, such as `{parent}`"))
+                    .help("a packet leaves as it came, with the tags that it has");
+            }
+            Some(PortKind::Physical(_)) => {}
+        }
+    }
+}
+
+/// Rules that never match, or that may be left out.
+fn odd(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    let number = |name: &str| config.ports.iter().position(|p| p.name == name).map(|n| n as u16);
+    let rules: Vec<_> = config.rule_list().collect();
+    // By rule: the entry that it stands in.
+    let entries = config.rules.iter().enumerate();
+    let entries: Vec<_> = entries.flat_map(|(at, e)| std::iter::repeat_n(at, e.len())).collect();
+    let found = findings(rules.iter().map(|(_, c, a)| (*c, *a)), number);
+    let name = |at: usize| rules[at].0.to_string();
+    for finding in found.iter().take(ODD_SHOWN) {
+        let place = entries.get(finding.rule()).and_then(|at| spans.rules.get(*at));
+        walk.warning(place.map_or(0..0, |place| place.at("")), finding.text(name));
+    }
+    if let Some(more) = found.len().checked_sub(ODD_SHOWN).filter(|more| *more > 0) {
+        let place = entries.get(found[ODD_SHOWN].rule()).and_then(|at| spans.rules.get(*at));
+        let message = format!("{more} more rules never match or may be left out");
+        walk.warning(place.map_or(0..0, |place| place.at("")), message);
+    }
+}
