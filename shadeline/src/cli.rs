@@ -147,6 +147,9 @@ pub(crate) enum CtlCommand {
     /// Change or look up a route for names
     #[command(subcommand)]
     Name(NameCommand),
+    /// Show or change the rules of the firewall
+    #[command(subcommand)]
+    Rule(RuleCommand),
     /// Start counters at zero, or forget learned stations
     Clear {
         /// What to clear
@@ -235,6 +238,81 @@ pub(crate) enum RouteCommand {
         /// The address
         address: IpAddr,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RuleCommand {
+    /// Add a rule, behind all others unless said otherwise
+    Add {
+        #[command(flatten)]
+        rule: RuleArgs,
+        /// Right before this rule
+        #[arg(long, value_name = "RULE", conflicts_with_all = ["after", "first"])]
+        before: Option<String>,
+        /// Right behind this rule
+        #[arg(long, value_name = "RULE", conflicts_with = "first")]
+        after: Option<String>,
+        /// Before all others
+        #[arg(long)]
+        first: bool,
+    },
+    /// Remove a rule
+    Del {
+        /// Its name
+        name: String,
+    },
+    /// Change a rule in its place, or with --file all rules at once
+    Replace {
+        #[command(flatten)]
+        rule: RuleArgs,
+        /// Make the rules those of this file, at once: [[rule]] entries, or a ClassBench file with --action for all
+        #[arg(long, value_name = "FILE", conflicts_with = "name")]
+        file: Option<PathBuf>,
+    },
+    /// Print the rules in order, with their counters
+    Show {
+        /// Only this one; `default` for what no rule matches
+        name: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RuleArgs {
+    /// Its name
+    pub(crate) name: Option<String>,
+    /// What it does: accept, drop, reject or `send PORT`, before it `mirror PORT` and `mark DSCP`, joined by `,`
+    #[arg(long, value_name = "ACTION")]
+    pub(crate) action: Option<control::firewall::Action>,
+    /// Packets that came in by this interface
+    #[arg(long = "in", value_name = "PORT")]
+    pub(crate) interface: Option<String>,
+    /// From this address or prefix
+    #[arg(long, value_parser = net, value_name = "PREFIX")]
+    pub(crate) src: Option<IpNet>,
+    /// To this address or prefix
+    #[arg(long, value_parser = net, value_name = "PREFIX")]
+    pub(crate) dst: Option<IpNet>,
+    /// Of this protocol, by name or number
+    #[arg(long)]
+    pub(crate) proto: Option<control::firewall::Protocol>,
+    /// From this port or range, such as 1024-65535
+    #[arg(long, value_name = "PORTS")]
+    pub(crate) sport: Option<control::firewall::Ports>,
+    /// To this port or range
+    #[arg(long, value_name = "PORTS")]
+    pub(crate) dport: Option<control::firewall::Ports>,
+    /// With these TCP flags, such as syn/syn,ack
+    #[arg(long, value_name = "SET/OF")]
+    pub(crate) tcp_flags: Option<control::firewall::TcpFlags>,
+    /// Of this type of ICMP
+    #[arg(long, value_name = "N")]
+    pub(crate) icmp_type: Option<u8>,
+    /// Of this code beside the type
+    #[arg(long, value_name = "N")]
+    pub(crate) icmp_code: Option<u8>,
+    /// Fragments alone, or none
+    #[arg(long, value_name = "true|false")]
+    pub(crate) fragment: Option<bool>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -537,6 +615,11 @@ pub(crate) struct MeasureArgs {
 /// A time such as `10s` or `200us`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a time with its unit, such as 10s or 200us".into())
+}
+
+/// An address, or a prefix without host bits.
+fn net(text: &str) -> Result<IpNet, String> {
+    text.parse::<IpAddr>().map_or_else(|_| prefix(text), |address| Ok(address.into()))
 }
 
 /// A prefix without host bits, as the configuration wants it.

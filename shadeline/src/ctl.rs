@@ -7,9 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::api::{CaptureAt, Client, ClientError, Frame, Request, Response, Show, table};
+use control::firewall::{Conditions, Place, Rule};
 use io::capture::{CaptureWriter, Seen};
 
-use crate::cli::{ClearWhat, CtlArgs, CtlCommand, NameCommand, RouteCommand, ShowWhat};
+use crate::cli::{
+    ClearWhat, CtlArgs, CtlCommand, NameCommand, RouteCommand, RuleArgs, RuleCommand, ShowWhat,
+};
 use crate::failure::Failure;
 use crate::pipelines;
 
@@ -35,6 +38,7 @@ pub(crate) fn run(args: &CtlArgs) -> Result<(), Failure> {
             call(client, &Request::RouteGet { address: *address }, args.json)
         }
         CtlCommand::Name(command) => call(client, &name(command), args.json),
+        CtlCommand::Rule(command) => call(client, &rule(command)?, args.json),
         CtlCommand::Clear { what: ClearWhat::Counters, port: None, vlan: None } => {
             call(client, &Request::ClearCounters, args.json)
         }
@@ -72,6 +76,49 @@ fn name(command: &NameCommand) -> Request {
         NameCommand::Del { prefix } => Request::NameDel { prefix: prefix.clone() },
         NameCommand::Get { name } => Request::NameGet { name: name.clone() },
     }
+}
+
+fn rule(command: &RuleCommand) -> Result<Request, Failure> {
+    Ok(match command {
+        RuleCommand::Add { rule, before, after, first } => {
+            let place = match (before, after, first) {
+                (Some(name), _, _) => Place::Before(name.clone()),
+                (_, Some(name), _) => Place::After(name.clone()),
+                (_, _, true) => Place::First,
+                _ => Place::Last,
+            };
+            Request::RuleAdd { rule: rule_of(rule, &rule.name)?, place }
+        }
+        RuleCommand::Replace { file: Some(file), rule } => {
+            let path = std::path::absolute(file).map_err(|error| Failure::file(file, error))?;
+            Request::RuleReplaceAll { file: path, action: rule.action.clone() }
+        }
+        RuleCommand::Replace { file: None, rule } => {
+            Request::RuleReplace { rule: rule_of(rule, &rule.name)? }
+        }
+        RuleCommand::Del { name } => Request::RuleDel { name: name.clone() },
+        RuleCommand::Show { name } => Request::RuleShow { name: name.clone() },
+    })
+}
+
+fn rule_of(args: &RuleArgs, name: &Option<String>) -> Result<Rule, Failure> {
+    let name = name.clone().ok_or_else(|| Failure::usage("a rule needs a name"))?;
+    let action = args.action.clone();
+    let action = action.ok_or_else(|| Failure::usage("a rule needs --action"))?;
+    let conditions = Conditions {
+        interface: args.interface.as_deref().map(Into::into),
+        src: args.src,
+        dst: args.dst,
+        proto: args.proto,
+        sport: args.sport,
+        dport: args.dport,
+        tcp_flags: args.tcp_flags,
+        icmp_type: args.icmp_type,
+        icmp_code: args.icmp_code,
+        fragment: args.fragment,
+    };
+    conditions.check().map_err(Failure::usage)?;
+    Ok(Rule { name, conditions, action })
 }
 
 fn show(what: ShowWhat) -> Show {
@@ -143,6 +190,7 @@ fn join(mut first: Response, second: Response) -> Response {
         (Response::Macs { rows }, Response::Macs { rows: more }) => rows.extend(more),
         (Response::Faces { rows }, Response::Faces { rows: more }) => rows.extend(more),
         (Response::Names { rows }, Response::Names { rows: more }) => rows.extend(more),
+        (Response::Rules { rows }, Response::Rules { rows: more }) => rows.extend(more),
         (Response::Stages { rows }, Response::Stages { rows: more }) => rows.extend(more),
         (Response::Drops { rows }, Response::Drops { rows: more }) => rows.extend(more),
         (_, second) => return second,

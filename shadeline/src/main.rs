@@ -11,6 +11,7 @@ mod ctl;
 mod demo;
 mod devices;
 mod failure;
+mod firewall;
 mod gen_packets;
 mod gen_rules;
 mod inject;

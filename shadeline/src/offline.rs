@@ -56,6 +56,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let error_sink = errors.clone();
 
     let (plane, reader) = Plane::offline(&config, &interfaces)?;
+    let rules = plane.firewall.as_ref().map(|firewall| firewall.shown_now(usize::MAX));
     let (_, depot) = wiring::cells(&config)?;
     let wanted = backend::chosen(&config, args.backend);
     let device = backend::open(&config, wanted, plane.changes())?;
@@ -96,6 +97,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut report = Report::of(&view, &counters, &interfaces, None);
     let received = progress.received.lock().unwrap_or_else(PoisonError::into_inner).clone();
     report.set_received(&received, &interfaces);
+    rules.iter().for_each(|rules| report.set_rules(rules));
     let dropped = dropped.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(Err(error)) = dropped.map(CaptureTx::finish) {
         errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);

@@ -5,7 +5,7 @@ use control::config::{App, KnownStages, Pipeline};
 /// Every application: what it is called, its stages, what `mode` stands for.
 const APPS: [(App, &str, &[&str], &[&str]); 3] = [
     (App::Router, "router", apps::router::KNOWN_STAGES, apps::router::DEFAULT_STAGES),
-    (App::Switch, "switch", apps::switch::DEFAULT_STAGES, apps::switch::DEFAULT_STAGES),
+    (App::Switch, "switch", apps::switch::KNOWN_STAGES, apps::switch::DEFAULT_STAGES),
     (App::Ndn, "ndn", apps::ndn::STAGES, apps::ndn::STAGES),
 ];
 
@@ -28,7 +28,10 @@ pub(crate) fn known() -> KnownStages {
 
 /// The name of every stage.
 pub(crate) fn stages() -> impl Iterator<Item = &'static str> {
-    APPS.iter().flat_map(|(_, _, known, _)| known.iter().copied())
+    let all = APPS.iter().flat_map(|(_, _, known, _)| known.iter().copied());
+    // Two applications have it.
+    let mut seen = false;
+    all.filter(move |stage| *stage != apps::firewall::STAGE || !std::mem::replace(&mut seen, true))
 }
 
 /// What stages in this order do.
@@ -38,10 +41,13 @@ pub(crate) fn stages() -> impl Iterator<Item = &'static str> {
 pub(crate) fn app_of(stages: &[String]) -> Result<App, String> {
     let first = stages.first().map_or("", String::as_str);
     match APPS.iter().find(|(_, _, known, _)| known.contains(&first)) {
-        Some((app @ (App::Switch | App::Ndn), _, all, _)) if stages != *all => {
-            Err(format!("{} has the stages {}, in this order", app.title(), all.join(", ")))
+        Some((App::Switch, ..)) => {
+            apps::switch::check(stages).map(|()| App::Switch).map_err(|error| error.to_string())
         }
-        Some((app @ (App::Switch | App::Ndn), ..)) => Ok(*app),
+        Some((App::Ndn, _, all, _)) if stages != *all => {
+            Err(format!("{} has the stages {}, in this order", App::Ndn.title(), all.join(", ")))
+        }
+        Some((App::Ndn, ..)) => Ok(App::Ndn),
         _ => apps::router::check(stages).map(|()| App::Router).map_err(|error| error.to_string()),
     }
 }
@@ -66,17 +72,22 @@ mod tests {
         let lists: Vec<_> = all().iter().map(|stages| stages.join(" ")).collect();
         let expected = [
             "decode route rewrite",
+            "decode firewall route rewrite",
             "decode rpf route rewrite",
+            "decode firewall rpf route rewrite",
             "bridge_in bridge bridge_out",
+            "bridge_in firewall bridge bridge_out",
             "ndn_decode name_lookup pit",
         ];
         assert_eq!(lists, expected);
         let app = |text: &str| app_of(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(app(expected[2]), Ok(App::Switch));
+        assert_eq!(app(expected[5]), Ok(App::Switch));
         assert_eq!(app(expected[0]), Ok(App::Router));
-        assert_eq!(app(expected[3]), Ok(App::Ndn));
+        assert_eq!(app(expected[6]), Ok(App::Ndn));
         assert!(app("ndn_decode pit").unwrap_err().contains("ndn_decode, name_lookup, pit"));
         assert!(app("bridge_in bridge_out").unwrap_err().contains("bridge_in, bridge, bridge_out"));
+        assert!(app("firewall route rewrite").unwrap_err().contains("`decode` is missing"));
+        assert_eq!(stages().filter(|stage| *stage == "firewall").count(), 1);
         assert!(app("route rewrite").unwrap_err().contains("`decode` is missing"));
         assert!(app("decode route bridge_out").unwrap_err().contains("unknown stage `bridge_out`"));
         for mode in known().modes {

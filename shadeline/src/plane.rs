@@ -4,7 +4,8 @@
 //! ```text
 //!  RibManager ┬─▶ Plane::publish ─one version─▶ Reader<Tables> of each worker
 //!  Bridge ────┤                  └─patches────▶ Changes, for a device
-//!  Named ─────┘
+//!  Named ─────┤
+//!  Firewall ──┘
 //! ```
 
 use std::path::Path;
@@ -20,6 +21,7 @@ use lookup::{NextHopId, Prefix};
 
 use crate::bridge::Bridge;
 use crate::failure::Failure;
+use crate::firewall::Firewall;
 use crate::lpm;
 use crate::named::Named;
 use crate::wiring::{self, Interfaces, PortFacts};
@@ -31,6 +33,8 @@ pub(crate) struct Plane {
     pub(crate) bridge: Option<Bridge>,
     /// Of a named-data forwarder.
     pub(crate) named: Option<Named>,
+    /// Of a pipeline with a firewall.
+    pub(crate) firewall: Option<Firewall>,
     pub(crate) writer: Writer<Tables>,
     /// Taken, and not published yet.
     pending: Vec<TablesPatch>,
@@ -62,8 +66,12 @@ impl Plane {
                 (tables.ndn, named) = (first, Some(part));
             }
         }
+        let firewall = Firewall::new(config, interfaces)?.map(|(part, first)| {
+            tables.firewall = first;
+            part
+        });
         let (writer, reader) = versions(tables);
-        let mut plane = Self { rib, bridge, named, writer, pending: Vec::new() };
+        let mut plane = Self { rib, bridge, named, firewall, writer, pending: Vec::new() };
         plane.publish();
         Ok((plane, reader))
     }
@@ -112,6 +120,9 @@ impl Plane {
         }
         if let Some(named) = &mut self.named {
             self.pending.extend(named.take_patches().into_iter().map(TablesPatch::Ndn));
+        }
+        if let Some(firewall) = &mut self.firewall {
+            self.pending.extend(firewall.take_patches().into_iter().map(TablesPatch::Firewall));
         }
     }
 

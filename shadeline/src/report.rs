@@ -8,7 +8,11 @@ use engine::{Counter, EngineView, MasterView, StageCounters};
 use io::QueueStats;
 use serde::Serialize;
 
+use crate::firewall::Shown;
 use crate::wiring::{Counters, Interfaces};
+
+/// Rules that people are shown at the end of a run; the file has all.
+const RULES_SHOWN: usize = 40;
 
 /// Totals of a run.
 #[derive(Debug, Serialize)]
@@ -16,6 +20,9 @@ pub(crate) struct Report {
     pub(crate) ports: Vec<PortTotals>,
     pub(crate) drops: Vec<DropTotals>,
     pub(crate) stages: Vec<StageTotals>,
+    /// Of a firewall that had a packet or more, the default last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) rules: Vec<RuleTotals>,
     pub(crate) rx_packets: u64,
     pub(crate) tx_packets: u64,
     pub(crate) host_packets: u64,
@@ -60,6 +67,15 @@ pub(crate) struct StageTotals {
     pub(crate) packets_per_call: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ns_per_packet: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RuleTotals {
+    pub(crate) rule: String,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    /// Seconds since 1970, to the nanosecond.
+    pub(crate) last_hit: String,
 }
 
 /// A field that most runs have no use for.
@@ -123,6 +139,7 @@ impl Report {
         });
         Self {
             stages: stages.collect(),
+            rules: Vec::new(),
             rx_packets,
             tx_packets,
             host_packets,
@@ -144,6 +161,18 @@ impl Report {
             let rx = own.map_or_else(QueueStats::default, |(_, rx)| *rx);
             (port.rx_packets, port.rx_bytes, port.rx_drops) = (rx.packets, rx.bytes, rx.dropped);
         }
+    }
+
+    /// Says how often the rules of a firewall were hit.
+    pub(crate) fn set_rules(&mut self, shown: &Shown) {
+        let hit = shown.counts().filter(|(_, hit)| hit.packets > 0);
+        let totals = hit.map(|(name, hit)| RuleTotals {
+            rule: name.to_owned(),
+            packets: hit.packets,
+            bytes: hit.bytes,
+            last_hit: format!("{}.{:09}", hit.last_ns / 1_000_000_000, hit.last_ns % 1_000_000_000),
+        });
+        self.rules = totals.collect();
     }
 
     /// For people.
@@ -174,6 +203,17 @@ impl Report {
             line(format!("{:<28} {:>14}  {}", "dropped", "packets", "why"));
             for d in &self.drops {
                 line(format!("{:<28} {:>14}  {}", d.reason, thousands(d.packets), d.text));
+            }
+        }
+        if !self.rules.is_empty() {
+            line(String::new());
+            line(format!("{:<28} {:>14} {:>16}", "rule", "packets", "bytes"));
+            for rule in self.rules.iter().take(RULES_SHOWN) {
+                let (packets, bytes) = (thousands(rule.packets), thousands(rule.bytes));
+                line(format!("{:<28} {packets:>14} {bytes:>16}", rule.rule));
+            }
+            if let Some(more) = self.rules.len().checked_sub(RULES_SHOWN).filter(|n| *n > 0) {
+                line(format!("and {} more", thousands(more as u64)));
             }
         }
         line(String::new());

@@ -20,6 +20,7 @@ use ipnet::IpNet;
 use lookup::fib::Interface;
 use lookup::versions::Reader;
 
+use crate::firewall::Shown;
 use crate::ports::net;
 use crate::wiring::{self, Counters, Interfaces};
 
@@ -44,6 +45,8 @@ pub(crate) struct Statistics {
     router_base: Mutex<RouterTotals>,
     /// What the switch had done then.
     switch_base: Mutex<SwitchTotals>,
+    /// Rules of a firewall, as last noted.
+    rules: Mutex<Option<Shown>>,
     /// What the named-data forwarder had done then, and each of its faces.
     ndn_base: Mutex<(NdnTotals, Vec<FaceTotals>)>,
 }
@@ -94,6 +97,7 @@ impl Statistics {
             lost_base: Mutex::new(vec![0; DROP_REASONS.len()]),
             router_base: Mutex::default(),
             switch_base: Mutex::default(),
+            rules: Mutex::default(),
             ndn_base: Mutex::default(),
             sampled: Mutex::new(sample),
             view,
@@ -115,6 +119,11 @@ impl Statistics {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.rib = *rib;
         tables.neighbours = neighbours;
+    }
+
+    /// Notes the rules of a firewall.
+    pub(crate) fn rules(&self, shown: Shown) {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
     }
 
     /// Notes what a switch knows.
@@ -426,6 +435,12 @@ impl Statistics {
             router: self.router(),
             switch: self.switch(tables.switch),
             ndn: self.ndn(tables.ndn),
+            firewall: self
+                .rules
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_ref()
+                .map(Shown::totals),
             table_version: self.version.load(Relaxed),
             routes_v4: tables.rib.installed_v4 as u64,
             routes_v6: tables.rib.installed_v6 as u64,
@@ -458,6 +473,10 @@ impl Statistics {
                 (RouteSource::Kernel, rib.kernel as u64),
                 (RouteSource::File, rib.file as u64),
             ],
+            rules: {
+                let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+                rules.as_ref().map(Shown::rows).unwrap_or_default()
+            },
             runtime: self.runtime(),
         }
     }

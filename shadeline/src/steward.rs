@@ -10,6 +10,7 @@
 //! Whatever is in the queue at a time is applied together and seen as one version.
 
 mod names;
+mod rules;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ use lookup::bridge::StationEvent;
 use lookup::fib::{Interface, NeighbourEvent, Options};
 
 use crate::bridge::Bridge;
+use crate::firewall::Firewall;
 use crate::inject::Injector;
 use crate::plane::{self, Plane};
 use crate::ports::Twin;
@@ -250,6 +252,9 @@ impl Steward {
             }
             if let Some(named) = &self.plane.named {
                 self.statistics.named(named.totals());
+            }
+            if let Some(shown) = self.plane.firewall.as_mut().and_then(Firewall::shown) {
+                self.statistics.rules(shown);
             }
             self.statistics.records(&self.records);
         }
@@ -485,8 +490,8 @@ impl Steward {
     }
 
     fn apply_file(&mut self) -> Result<String, String> {
-        let new = match control::config::load(&self.path, &pipelines::known()) {
-            Ok((config, _)) => config,
+        let (new, odd) = match control::config::load(&self.path, &pipelines::known()) {
+            Ok((config, report)) => (config, rules::odd(&report)),
             Err(error) => return Err(error.to_string()),
         };
         let mut diff = Config::diff(&self.config, &new);
@@ -507,6 +512,11 @@ impl Steward {
                 list.join(", ")
             ));
         }
+        // The set of rules is checked as a whole before anything is taken.
+        let rules_gone = match &mut self.plane.firewall {
+            Some(firewall) => firewall.apply(&new)?,
+            None => 0,
+        };
         let old = std::mem::replace(&mut self.config, new);
         self.apply_addresses(&old)?;
         if let Some(bridge) = &mut self.plane.bridge {
@@ -538,7 +548,7 @@ impl Steward {
         log::set_level(self.config.system.log);
         self.dirty = true;
         self.settle();
-        Ok(diff.to_string())
+        Ok(rules::told(&odd, rules_gone) + &diff.to_string())
     }
 
     /// Addresses, MTU and checks of the interfaces after a reload. Addresses of a twin go by way of
@@ -633,7 +643,13 @@ impl Steward {
             Request::NameAdd { prefix, faces } => send(self.name_add(&prefix, &faces)),
             Request::NameDel { prefix } => send(self.name_del(&prefix)),
             Request::NameGet { name } => send(self.name_get(&name)),
+            Request::RuleAdd { .. }
+            | Request::RuleReplace { .. }
+            | Request::RuleReplaceAll { .. }
+            | Request::RuleDel { .. }
+            | Request::RuleShow { .. } => self.rule(request, answer),
             Request::ClearCounters => {
+                self.clear_rules();
                 self.statistics.clear();
                 send(done("counters start at zero"));
             }

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use apps::firewall::{self, Firewall};
 use apps::ndn::pit::PitLimits;
 use apps::ndn::{NdnColumns, NdnCounters, NdnOptions};
 use apps::router::{PipelineOptions, RouterColumns, RouterCounters};
@@ -319,7 +320,7 @@ pub(crate) fn start(
     let app = config.pipeline.app;
     let (mut router, mut switch, mut ndn) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..n {
-        let stages: Vec<Box<dyn Stage<Tables>>> = match app {
+        let mut stages: Vec<Box<dyn Stage<Tables>>> = match app {
             App::Router => {
                 let counters = Arc::new(RouterCounters::new(count));
                 router.push(counters.clone());
@@ -338,6 +339,10 @@ pub(crate) fn start(
                 apps::ndn::pipeline(&ndn_options(config, plan.offline, counters))
             }
         };
+        let filter = config.pipeline.stages.iter().position(|stage| stage == firewall::STAGE);
+        if let (Some(at), Some(place)) = (filter, place_of_firewall(app)) {
+            stages.insert(at, Box::new(Firewall::new(place)));
+        }
         workers.push(WorkerSpec {
             cpu: cpus.get(i).copied(),
             versions: Newest(reader.clone()),
@@ -379,6 +384,15 @@ pub(crate) fn start(
     })
     .map_err(Failure::other)?;
     Ok(DataPath { engine, counters: Counters { ports, router, switch, ndn } })
+}
+
+/// Where a firewall stands.
+fn place_of_firewall(app: App) -> Option<firewall::Place> {
+    match app {
+        App::Router => Some(firewall::Place::Router),
+        App::Switch => Some(firewall::Place::Switch),
+        App::Ndn => None,
+    }
 }
 
 /// What a worker's stages of a named-data forwarder are given.

@@ -13,7 +13,7 @@ mod text;
 pub use serve::{ServeError, Serving, serve};
 pub use text::{CONTENT_TYPE, encode};
 
-use crate::api::{DropRow, InterfaceRow, QueueRow, RouteSource, Runtime, StageRow};
+use crate::api::{DropRow, InterfaceRow, QueueRow, RouteSource, RuleRow, Runtime, StageRow};
 
 /// All that is counted, at one moment.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub drops: Vec<DropRow>,
     /// Routes known by who told of them.
     pub routes: Vec<(RouteSource, u64)>,
+    /// Rules of the firewall, the default last.
+    pub rules: Vec<RuleRow>,
     /// Workers, masters, tables, memory.
     pub runtime: Runtime,
 }

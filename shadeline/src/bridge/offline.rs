@@ -4,7 +4,7 @@
 //! frames fall into chunks or on how long a device takes, so the receive queue itself learns: a frame that tells
 //! of a new station, or of one that moved or is forgotten by now, begins a burst, before which the tables that
 //! know it are published. A burst is a chunk, and a chunk sees one version. So the answer is that of a switch
-//! that takes one frame after the other.
+//! that takes one frame after the other. A frame that the firewall stops tells nothing, as live.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,9 +47,9 @@ impl<Q: RxQueue> Learner<Q> {
             self.unpublished |= bridge.age_some(now_s, usize::MAX) > 0;
         }
         let tables = self.plane.writer.current();
-        let Some((vlan, mac)) = source_of(packet.data(), packet.port, &tables.switch) else {
-            return true;
-        };
+        let source = source_of(packet.data(), packet.port, &tables.switch);
+        let source = source.filter(|_| apps::firewall::stage::passes(packet, &tables.firewall));
+        let Some((vlan, mac)) = source else { return true };
         let event = StationEvent { vlan, mac, port: packet.port };
         let known = bridge.known(vlan, mac);
         let tells = if known.is_known() {

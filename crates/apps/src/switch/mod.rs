@@ -44,6 +44,10 @@ pub use columns::{SwitchColumns, SwitchView};
 pub use counters::SwitchCounters;
 pub use versions::SwitchImages;
 
+/// The names that `[pipeline.NAME] stages` may hold, in their order. The firewall is
+/// [`crate::firewall::Firewall`], which whoever builds the pipeline puts in its place.
+pub const KNOWN_STAGES: &[&str] = &["bridge_in", crate::firewall::STAGE, "bridge", "bridge_out"];
+
 /// The stages of a switch, in their order: what `mode = "switch"` stands for.
 pub const DEFAULT_STAGES: &[&str] = &["bridge_in", "bridge", "bridge_out"];
 
@@ -56,7 +60,23 @@ pub struct SwitchPipeline {
     pub counters: Arc<SwitchCounters>,
 }
 
-/// The stages of a switch for one worker.
+/// A list of stages that makes no switch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a switch has the stages bridge_in, bridge, bridge_out, in this order, and may have `firewall` behind the first"
+)]
+pub struct PipelineError;
+
+/// Checks a list of stages: all of [`DEFAULT_STAGES`] in their order, `firewall` behind the first or not.
+///
+/// # Errors
+/// Any other list.
+pub fn check<S: AsRef<str>>(names: &[S]) -> Result<(), PipelineError> {
+    let is = |stages: &[&str]| names.iter().map(AsRef::as_ref).eq(stages.iter().copied());
+    if is(DEFAULT_STAGES) || is(KNOWN_STAGES) { Ok(()) } else { Err(PipelineError) }
+}
+
+/// The stages of a switch for one worker, all but the firewall.
 pub fn pipeline<T>(options: &SwitchPipeline) -> Vec<Box<dyn Stage<T>>>
 where
     T: AsRef<SwitchTables> + Send + Sync + 'static,

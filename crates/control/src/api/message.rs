@@ -1,6 +1,7 @@
 //! Requests and responses, one JSON object a line.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::*;
 use crate::config::NextHop;
+use crate::firewall::{Action, Place, Rule};
 
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,6 +69,38 @@ pub enum Request {
     NameGet {
         /// A URI.
         name: String,
+    },
+    /// Adds a rule to the firewall; an error where one has its name. Answer: `done` with what is odd.
+    RuleAdd {
+        /// The rule.
+        rule: Rule,
+        /// Among the others.
+        #[serde(default)]
+        place: Place,
+    },
+    /// Changes a rule in its place, or adds it behind all. Answer: as of `rule_add`.
+    RuleReplace {
+        /// The rule.
+        rule: Rule,
+    },
+    /// Makes the rules those of a file, all at once. Answer: as of `rule_add`.
+    RuleReplaceAll {
+        /// Its path, as the router sees it: `[[rule]]` entries, or a ClassBench file.
+        file: PathBuf,
+        /// What all rules of a ClassBench file do.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        action: Option<Action>,
+    },
+    /// Takes a rule away; an error where there is none. Answer: `done`.
+    RuleDel {
+        /// Its name.
+        name: String,
+    },
+    /// Rules in order, the default last. Answer: `rules`.
+    RuleShow {
+        /// One of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
     },
     /// Starts counters at zero. Answer: `done`.
     ClearCounters,
@@ -158,6 +192,8 @@ pub enum Response {
     Faces { rows: Vec<FaceRow> },
     /// Part of the table.
     Names { rows: Vec<NameRow> },
+    /// Part of the table.
+    Rules { rows: Vec<RuleRow> },
     /// Part of the table.
     Stages { rows: Vec<StageRow> },
     /// Part of the table.

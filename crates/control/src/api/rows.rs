@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::config::NextHop;
+use crate::firewall::{Action, Conditions};
 
 /// One port.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -178,6 +179,29 @@ pub struct NameRow {
     pub active: bool,
 }
 
+/// One rule of the firewall, or what becomes of packets that no rule matches.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RuleRow {
+    /// In the order, from 1.
+    pub place: u64,
+    /// Its name; `default` behind all rules.
+    pub name: String,
+    /// What it asks of a packet.
+    pub conditions: Conditions,
+    /// What it does.
+    pub action: Action,
+    /// Packets that it matched, and no rule before it.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// When the last one came, since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_hit_s: Option<f64>,
+    /// How long ago that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_s: Option<f64>,
+}
+
 /// One stage.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -228,6 +252,9 @@ pub struct Runtime {
     /// What a named-data forwarder knows and did; `None` in others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ndn: Option<NdnTotals>,
+    /// What a firewall has and did; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub firewall: Option<FirewallTotals>,
     /// Version of the tables that new packets see.
     pub table_version: u64,
     /// Routes in the forwarding tables.
@@ -290,6 +317,26 @@ pub struct RouterTotals {
     pub fragmented: u64,
     /// Fragments made of them.
     pub fragments_made: u64,
+}
+
+/// What a firewall has, and what it did beside the fates of the packets that it was given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FirewallTotals {
+    /// Rules.
+    pub rules: u64,
+    /// Structure that finds the rule of a packet.
+    pub algorithm: String,
+    /// Bytes of its tables, one copy.
+    pub rule_bytes: u64,
+    /// Copies sent by `mirror`.
+    pub copies: u64,
+    /// Copies for which no cell was free.
+    pub copies_lost: u64,
+    /// Answers of a switch for packets that were rejected; a router counts its own.
+    pub answers: u64,
+    /// Those that the rate limit withheld.
+    pub answers_withheld: u64,
 }
 
 /// What a switch knows, and what it did beside the fates of the frames that it was given.

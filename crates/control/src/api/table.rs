@@ -2,6 +2,7 @@
 
 use super::message::Response;
 use super::rows::*;
+use crate::firewall::DEFAULT_RULE;
 
 /// A row that can be printed.
 pub trait Row {
@@ -31,6 +32,7 @@ pub fn response(response: &Response) -> Option<String> {
         Response::Faces { rows } => table(rows),
         Response::Names { rows } if rows.is_empty() => "no routes for names\n".to_owned(),
         Response::Names { rows } => table(rows),
+        Response::Rules { rows } => table(rows),
         Response::Stages { rows } => table(rows),
         Response::Drops { rows } if rows.is_empty() => "no drops\n".to_owned(),
         Response::Drops { rows } => table(rows),
@@ -68,6 +70,9 @@ pub fn runtime(runtime: &Runtime) -> String {
         (Some(totals), _) => switching(totals, &mut pairs),
         (_, Some(totals)) => naming(totals, &mut pairs),
         (None, None) => routing(&r.router, &mut pairs),
+    }
+    if let Some(totals) = &r.firewall {
+        filtering(totals, &mut pairs);
     }
     let width = pairs.iter().map(|[name, _]| name.len()).max().unwrap_or(0);
     let mut out = String::new();
@@ -110,6 +115,16 @@ fn switching(totals: &SwitchTotals, pairs: &mut Vec<[String; 2]>) {
     pairs.push(["".to_owned(), counts(&refused)]);
     let flooded = [(t.flooded, "frames"), (t.copies, "copies"), (t.copies_lost, "copies lost")];
     pairs.push(["flooded".to_owned(), counts(&flooded)]);
+}
+
+fn filtering(totals: &FirewallTotals, pairs: &mut Vec<[String; 2]>) {
+    let t = totals;
+    let rules = format!("{} by {}, {}", thousands(t.rules), t.algorithm, bytes_text(t.rule_bytes));
+    pairs.push(["rules".to_owned(), rules]);
+    let copies = [(t.copies, "sent"), (t.copies_lost, "lost")];
+    pairs.push(["copies".to_owned(), counts(&copies)]);
+    let answers = [(t.answers, "sent"), (t.answers_withheld, "withheld")];
+    pairs.push(["rejections".to_owned(), counts(&answers)]);
 }
 
 fn naming(totals: &NdnTotals, pairs: &mut Vec<[String; 2]>) {
@@ -369,6 +384,28 @@ impl Row for NameRow {
             self.prefix.clone(),
             list(&self.faces),
             source(self.source).to_owned(),
+        ]
+    }
+}
+
+impl Row for RuleRow {
+    const COLUMNS: &'static [&'static str] =
+        &[">#", "rule", "matches", "action", ">packets", ">bytes", ">last hit"];
+
+    fn cells(&self) -> Vec<String> {
+        let is_default = self.name == DEFAULT_RULE;
+        vec![
+            if is_default { String::new() } else { self.place.to_string() },
+            self.name.clone(),
+            if is_default {
+                "what no rule matches".to_owned()
+            } else {
+                self.conditions.to_string()
+            },
+            self.action.to_string(),
+            thousands(self.packets),
+            thousands(self.bytes),
+            self.age_s.map_or_else(String::new, |age| format!("{} ago", time(age))),
         ]
     }
 }

@@ -319,6 +319,11 @@ impl Ports {
         Self { low, high: high.max(low) }
     }
 
+    /// Whether `port` is among them.
+    pub fn has(self, port: u16) -> bool {
+        (self.low..=self.high).contains(&port)
+    }
+
     /// Whether these are all there are. A rule with such ports wants a packet that has some.
     pub fn is_all(self) -> bool {
         (self.low, self.high) == (0, u16::MAX)

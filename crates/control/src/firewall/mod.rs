@@ -23,25 +23,44 @@ use serde::{Deserialize, Serialize};
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rule {
     /// No other rule of the set has it.
     pub name: String,
     /// What it asks of a packet.
-    #[serde(flatten)]
+    #[serde(default)]
     pub conditions: Conditions,
     /// What it does.
     pub action: Action,
 }
 
-/// `proto tcp dport 22: drop`.
+/// `ssh: proto tcp dport 22: drop`.
 impl std::fmt::Display for Rule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}: {}", self.name, self.conditions, self.action)
     }
 }
 
-/// Whether a rule may be called so: letters, digits and `.`, `_`, `-`, `:`, `#`, `/`, up to 64.
+/// Where a new rule stands among the others.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// Before all: the best.
+    First,
+    /// Behind all.
+    #[default]
+    Last,
+    /// Right before the rule of this name.
+    Before(String),
+    /// Right behind it.
+    After(String),
+}
+
+/// What stands for the default among rules.
+pub const DEFAULT_RULE: &str = "default";
+
+/// Whether a rule may be called so: letters, digits and `.`, `_`, `-`, `:`, `#`, `/`, up to 64; not `default`.
 pub fn is_rule_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-:#/".contains(c);
-    (1..=64).contains(&name.len()) && name.chars().all(allowed)
+    (1..=64).contains(&name.len()) && name.chars().all(allowed) && name != DEFAULT_RULE
 }

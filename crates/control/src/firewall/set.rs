@@ -65,16 +65,23 @@ pub fn of_classbench(file: &RulesFile) -> Vec<Conditions> {
         }
         _ => None,
     };
-    let every = file.set.iter().map(|rule| Conditions {
-        src: net(schema.condition(rule.words, 0)).or_else(|| any_v4(schema, rule)),
-        dst: net(schema.condition(rule.words, 1)),
-        sport: ports(schema.condition(rule.words, 2)),
-        dport: ports(schema.condition(rule.words, 3)),
-        proto: match schema.condition(rule.words, 4) {
+    let every = file.set.iter().map(|rule| {
+        let proto = match schema.condition(rule.words, 4) {
             Condition::Mask { value, mask: 0xff } => Some(Protocol(value as u8)),
             _ => None,
-        },
-        ..Conditions::default()
+        };
+        // Headers of a protocol without ports have zeros in their place.
+        let without = proto.is_some_and(|proto| !proto.has_ports());
+        let ports =
+            |field| ports(schema.condition(rule.words, field)).filter(|p| !without || !p.has(0));
+        Conditions {
+            src: net(schema.condition(rule.words, 0)).or_else(|| any_v4(schema, rule)),
+            dst: net(schema.condition(rule.words, 1)),
+            sport: ports(2),
+            dport: ports(3),
+            proto,
+            ..Conditions::default()
+        }
     });
     every.collect()
 }
@@ -294,12 +301,16 @@ mod tests {
     #[test]
     fn classbench_rules_are_ipv4s() {
         let text = b"@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00\n\
-            @10.0.0.0/8 192.0.2.1/32 0 : 65535 80 : 90 0x06/0xFF\n";
+            @10.0.0.0/8 192.0.2.1/32 0 : 65535 80 : 90 0x06/0xFF\n\
+            @0.0.0.0/0 10.0.0.0/8 0 : 0 0 : 7 0x01/0xFF\n\
+            @0.0.0.0/0 10.0.0.0/8 0 : 0 1 : 7 0x01/0xFF\n";
         let file = classify::classbench::parse_rules(text).unwrap();
         let rules = of_classbench(&file);
         assert_eq!(rules[0].to_string(), "src 0.0.0.0/0");
         assert!(!rules[0].is_of(Family::V6));
         assert_eq!(rules[1].to_string(), "proto tcp src 10.0.0.0/8 dst 192.0.2.1/32 dport 80-90");
+        assert_eq!(rules[2].to_string(), "proto icmp dst 10.0.0.0/8");
+        assert_eq!(rules[3].check().unwrap_err().key, "dport");
         // Ports without a protocol: packets without ports do not match.
         let words = words(&rules[1], &schema(Family::V4), Family::V4, |_| None).unwrap();
         assert!(words.is_some());

@@ -124,6 +124,32 @@ fn switch(out: &mut Text, totals: &SwitchTotals) {
     }
 }
 
+/// What a firewall counts; absent without one.
+fn firewall(out: &mut Text, snapshot: &Snapshot) {
+    let Some(totals) = &snapshot.runtime.firewall else { return };
+    out.gauge("rules", "Rules of the firewall.").sample(&[], totals.rules);
+    let families = [
+        ("mirror_copies_total", "Copies sent by rules.", totals.copies),
+        ("mirror_copies_lost_total", "Copies that found no cell.", totals.copies_lost),
+        ("reject_answers_total", "Answers of a switch for rejected packets.", totals.answers),
+        ("reject_answers_withheld_total", "Those withheld.", totals.answers_withheld),
+    ];
+    for (name, help, value) in families {
+        out.counter(name, help).sample(&[], value);
+    }
+    let rules = &snapshot.rules;
+    let mut family = out.counter("rule_packets_total", "Packets that a rule decided about.");
+    rules.iter().for_each(|r| family.sample(&[("rule", &r.name)], r.packets));
+    let mut family = out.counter("rule_bytes_total", "Their bytes.");
+    rules.iter().for_each(|r| family.sample(&[("rule", &r.name)], r.bytes));
+    let mut family = out.gauge("rule_last_hit_seconds", "When the last one came, since 1970.");
+    for rule in rules {
+        if let Some(seconds) = rule.last_hit_s {
+            family.sample(&[("rule", &rule.name)], seconds);
+        }
+    }
+}
+
 fn runtime(out: &mut Text, snapshot: &Snapshot) {
     let r = &snapshot.runtime;
     let mut family = out.gauge("build_info", "Version and pipeline; always 1.");
@@ -171,6 +197,7 @@ fn runtime(out: &mut Text, snapshot: &Snapshot) {
         .sample(&[], made.fragmented);
     out.counter("fragments_made_total", "Fragments made.").sample(&[], made.fragments_made);
     r.ndn.iter().for_each(|totals| ndn(out, totals));
+    firewall(out, snapshot);
 
     let mut family = out.counter("device_jobs_total", "Jobs retired by a device.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs));

@@ -17,7 +17,7 @@ use crate::firewall::{Conditions, Rule, action, is_rule_name, of_classbench};
 const PROBLEMS_SHOWN: usize = 10;
 
 /// What a rule may be called, for messages.
-const NAME: &str = "1 to 64 letters, digits or `.`, `_`, `-`, `:`, `#`, `/`";
+const NAME: &str = "1 to 64 letters, digits or `.`, `_`, `-`, `:`, `#`, `/`, and not `default`";
 
 pub(super) fn firewall(
     section: &mut Section<'_, '_>,
@@ -169,7 +169,15 @@ fn rules_file(
                 walk.warning(value.span(), message)
                     .help("the format does not say which flags it means; [[rule]] has `tcp_flags`");
             }
-            Some((path, of_classbench(&rules).into()))
+            let conditions = of_classbench(&rules);
+            for (number, conditions) in conditions.iter().enumerate() {
+                if let Err(problem) = conditions.check() {
+                    let message = format!("{}, rule {number}: {problem}", path.display());
+                    walk.error(value.span(), message);
+                    return None;
+                }
+            }
+            Some((path, conditions.into()))
         }
         Err(problems) => {
             for problem in problems.first.iter().take(PROBLEMS_SHOWN) {

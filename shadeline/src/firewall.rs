@@ -1,0 +1,662 @@
+//! What control does for a firewall: rules in order, their structures, and what they counted.
+//!
+//! ```text
+//!  file, `ctl rule replace --file` ─▶ build aside ─▶ all tables anew ┐
+//!  `ctl rule add`, `del`, `replace` ─▶ insert, remove ──────patches ─┴▶ take_patches ─▶ Plane::publish
+//! ```
+//!
+//! A rule has a name, which is the user's, and an id, which is the tables' and the counters'. A rule that keeps its
+//! name keeps its id, and so its counters, whatever else changes. Its place in the order is a priority with
+//! gaps between, so that a new rule mostly moves no other.
+//!
+//! Threads: the steward's; counters are read by anybody ([`Shown`]).
+
+mod ids;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use apps::firewall::hits::IDS_MAX;
+use apps::firewall::{
+    self as data, FirewallOptions, FirewallPatch, FirewallTables, Hit, Hits, Record,
+};
+use classify::algorithms::{self, Algorithm};
+use classify::{Classifier, RuleRef, RuleSet, Schema};
+use control::api::{FirewallTotals, RuleRow};
+use control::config::{self, Config, RuleEntry};
+use control::firewall::{
+    Action, Conditions, DEFAULT_RULE, Ending, Family, Finding, Place, Rule, findings,
+    findings_of_one, set, words,
+};
+use lookup::Patch;
+
+use crate::failure::Failure;
+use crate::wiring::Interfaces;
+use ids::Ids;
+
+/// Rules whose counters the metrics show; more would be no metrics.
+const SHOWN_MAX: usize = 1024;
+
+/// Findings that an answer tells.
+const FINDINGS_MAX: usize = 20;
+
+/// Between the priorities of neighbours, where there is room.
+const GAP: u32 = 1 << 12;
+
+/// Why a change was refused; nothing has changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no such rule.
+    NotFound(String),
+    /// There is one already.
+    Exists(String),
+    /// It cannot be.
+    Bad(String),
+}
+
+/// One rule.
+#[derive(Debug, Clone)]
+struct Live {
+    id: u32,
+    priority: u32,
+    name: Arc<str>,
+    conditions: Conditions,
+    action: Action,
+    /// By `ctl`, and not in the file.
+    is_added: bool,
+}
+
+/// The rules of one family.
+#[derive(Debug)]
+struct Rules {
+    family: Family,
+    schema: Arc<Schema>,
+    classifier: Box<dyn Classifier>,
+}
+
+/// The firewall as control sees it.
+#[derive(Debug)]
+pub(crate) struct Firewall {
+    /// The best first.
+    rules: Vec<Live>,
+    /// Id and priority by name.
+    names: HashMap<Arc<str>, (u32, u32)>,
+    tables: [Rules; 2],
+    algorithm: &'static Algorithm,
+    default: Action,
+    options: FirewallOptions,
+    ids: Ids,
+    hits: Arc<Hits>,
+    interfaces: Interfaces,
+    changed: Vec<FirewallPatch>,
+    /// What was noted of the rules is not what they are.
+    is_shown_old: bool,
+}
+
+/// A whole set, built and not in use.
+struct Built {
+    rules: Vec<Live>,
+    tables: [Rules; 2],
+    ids: Ids,
+}
+
+impl Firewall {
+    /// The firewall of a configuration, and the first version of its tables; `None` where the pipeline has none.
+    ///
+    /// # Errors
+    /// Rules that the structure cannot hold, or no memory.
+    pub(crate) fn new(
+        config: &Config,
+        interfaces: &Interfaces,
+    ) -> Result<Option<(Self, FirewallTables)>, Failure> {
+        if !config.pipeline.stages.iter().any(|stage| stage == data::STAGE) {
+            return Ok(None);
+        }
+        let failed = |error: String| Failure::other(format!("firewall: {error}"));
+        let algorithm = algorithm(&config.firewall.algorithm);
+        let empty =
+            [Family::V4, Family::V6].map(|family| Rules::build(family, algorithm, &[], interfaces));
+        let [v4, v6] = empty;
+        let mut firewall = Self {
+            rules: Vec::new(),
+            names: HashMap::new(),
+            tables: [v4.map_err(failed)?, v6.map_err(failed)?],
+            algorithm,
+            default: config.firewall.default.clone(),
+            options: options(config),
+            ids: Ids::new(),
+            hits: Arc::new(Hits::new(config.system.workers.max(1))),
+            interfaces: interfaces.clone(),
+            changed: Vec::new(),
+            is_shown_old: true,
+        };
+        let built = firewall.build(&config.rules, false).map_err(failed)?;
+        firewall.take(built);
+        firewall.changed.clear();
+        let tables = |rules: &Rules| rules.classifier.tables().map_err(|e| failed(e.to_string()));
+        let [v4, v6] = &firewall.tables;
+        let first = FirewallTables::new(
+            (tables(v4)?, tables(v6)?),
+            firewall.records(),
+            firewall.options,
+            firewall.hits.clone(),
+        );
+        Ok(Some((firewall, first)))
+    }
+
+    /// Makes the firewall that of a configuration with the same ports. Returns how many rules that the file does not
+    /// have are gone.
+    pub(crate) fn apply(&mut self, config: &Config) -> Result<usize, String> {
+        let algorithm = algorithm(&config.firewall.algorithm);
+        let added = self.rules.iter().filter(|rule| rule.is_added).count();
+        if algorithm.name != self.algorithm.name || !self.is_of(&config.rules) {
+            let before = std::mem::replace(&mut self.algorithm, algorithm);
+            match self.build(&config.rules, false) {
+                Ok(built) => self.take(built),
+                Err(error) => {
+                    self.algorithm = before;
+                    return Err(error);
+                }
+            }
+        }
+        let now = options(config);
+        if self.options != now {
+            self.options = now;
+            self.changed.push(FirewallPatch::Options(now));
+        }
+        if self.default != config.firewall.default {
+            self.default = config.firewall.default.clone();
+            self.is_shown_old = true;
+            self.changed.push(FirewallPatch::Record(0, Some(self.default_record())));
+        }
+        Ok(added)
+    }
+
+    /// Whether these are the rules, in this order.
+    fn is_of(&self, entries: &[RuleEntry]) -> bool {
+        let mut rules = self.rules.iter();
+        let mut text = String::new();
+        let all = config::rule_list(entries).all(|(name, conditions, action)| {
+            use std::fmt::Write;
+            text.clear();
+            let _ = write!(text, "{name}");
+            rules.next().is_some_and(|rule| {
+                *rule.name == *text && rule.conditions == *conditions && rule.action == *action
+            })
+        });
+        all && rules.next().is_none()
+    }
+
+    /// Makes the rules those of entries, all at once; what is odd about them.
+    pub(crate) fn replace_all(&mut self, entries: &[RuleEntry]) -> Result<Vec<String>, Refusal> {
+        let built = self.build(entries, true).map_err(Refusal::Bad)?;
+        self.take(built);
+        let found = findings(self.rules.iter().map(|r| (&r.conditions, &r.action)), |name| {
+            self.interfaces.number(name)
+        });
+        Ok(self.texts(&found))
+    }
+
+    /// Adds a rule; what is odd about it.
+    pub(crate) fn add(&mut self, rule: Rule, place: &Place) -> Result<Vec<String>, Refusal> {
+        let Rule { name, conditions, action } = rule;
+        if !control::firewall::is_rule_name(&name) {
+            let message = format!(
+                "`{name}` is no name of a rule: expected 1 to 64 letters, digits or `.`, `_`, `-`, `:`, `#`, `/`"
+            );
+            return Err(Refusal::Bad(message));
+        }
+        if self.names.contains_key(name.as_str()) {
+            let message = format!("there is a rule `{name}`: use `ctl rule replace`");
+            return Err(Refusal::Exists(message));
+        }
+        let at = match place {
+            Place::First => 0,
+            Place::Last => self.rules.len(),
+            Place::Before(name) => self.place_of(name)?,
+            Place::After(name) => self.place_of(name)? + 1,
+        };
+        if self.rules.len() + 2 > IDS_MAX {
+            return Err(Refusal::Bad(format!("more than {} rules", IDS_MAX - 1)));
+        }
+        self.resolve(&action).map_err(Refusal::Bad)?;
+        let priority = self.gap_at(at);
+        let id = self.ids.next();
+        self.hits.make(id);
+        let name: Arc<str> = name.into();
+        let live = Live {
+            id,
+            priority: priority.unwrap_or(0),
+            name: name.clone(),
+            conditions,
+            action,
+            is_added: true,
+        };
+        let inserted = match priority {
+            Some(_) => self.insert_words(&live),
+            None => Ok(false),
+        };
+        match inserted {
+            Ok(true) => {
+                self.ids.begin(id, self.hits.get(id));
+                self.names.insert(name, (id, live.priority));
+                let record = self.record(&live);
+                self.rules.insert(at, live);
+                self.changed.push(FirewallPatch::Record(id, Some(record)));
+                self.is_shown_old = true;
+            }
+            Ok(false) => {
+                // No number is between its neighbours', or no room: all rules anew.
+                self.ids.give_back(id);
+                let mut rules = self.rules.clone();
+                rules.insert(at, live);
+                let built = self.build_of(rules).map_err(Refusal::Bad)?;
+                self.take(built);
+            }
+            Err(error) => {
+                self.ids.give_back(id);
+                return Err(Refusal::Bad(error));
+            }
+        }
+        Ok(self.odd_at(at))
+    }
+
+    /// Changes a rule in its place, or adds it behind all; what is odd about it.
+    pub(crate) fn replace(&mut self, rule: Rule) -> Result<Vec<String>, Refusal> {
+        let Some((_, priority)) = self.names.get(rule.name.as_str()).copied() else {
+            return self.add(rule, &Place::Last);
+        };
+        self.resolve(&rule.action).map_err(Refusal::Bad)?;
+        let at = self.rules.partition_point(|other| other.priority < priority);
+        let before = self.rules[at].clone();
+        let Rule { conditions, action, .. } = rule;
+        let live = Live { conditions, action, is_added: true, ..before.clone() };
+        // Checked before anything is taken away.
+        self.words_of(&live).map_err(Refusal::Bad)?;
+        self.remove_words(before.id);
+        if !self.insert_words(&live).map_err(Refusal::Bad)? {
+            let mut rules = self.rules.clone();
+            rules[at] = live;
+            let built = self.build_of(rules);
+            // Without room for the new rule there is room for the old one: as they were.
+            let built = built.or_else(|error| {
+                let again = self.build_of(self.rules.clone());
+                again.map_err(|_| error.clone()).and_then(|built| {
+                    self.take(built);
+                    Err(error)
+                })
+            });
+            let built = built.map_err(Refusal::Bad)?;
+            self.take(built);
+            return Ok(self.odd_at(at));
+        }
+        let record = self.record(&live);
+        self.changed.push(FirewallPatch::Record(live.id, Some(record)));
+        self.rules[at] = live;
+        self.is_shown_old = true;
+        Ok(self.odd_at(at))
+    }
+
+    /// Takes a rule away.
+    pub(crate) fn remove(&mut self, name: &str) -> Result<(), Refusal> {
+        let at = self.place_of(name)?;
+        let rule = self.rules.remove(at);
+        self.names.remove(name);
+        self.remove_words(rule.id);
+        self.changed.push(FirewallPatch::Record(rule.id, None));
+        self.ids.give_back(rule.id);
+        self.is_shown_old = true;
+        Ok(())
+    }
+
+    /// What is to be published.
+    pub(crate) fn take_patches(&mut self) -> Vec<FirewallPatch> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Counters begin at zero.
+    pub(crate) fn clear(&mut self) {
+        let ids = self.rules.iter().map(|rule| rule.id).chain([0]);
+        for id in ids {
+            self.ids.begin(id, self.hits.get(id));
+        }
+        self.is_shown_old = true;
+    }
+
+    /// Rows of all rules and of the default, or of one.
+    pub(crate) fn rows(&self, name: Option<&str>) -> Result<Vec<RuleRow>, Refusal> {
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+        let default = (DEFAULT_RULE, 0, &self.default);
+        let row =
+            |place: usize, (name, id, action): (&str, u32, &Action), conditions: &Conditions| {
+                let hit = self.ids.since(id, self.hits.get(id));
+                row(place, name, conditions.clone(), action.clone(), hit, Some(now_s))
+            };
+        let of_rule = |(at, rule): (usize, &Live)| {
+            row(at + 1, (&rule.name, rule.id, &rule.action), &rule.conditions)
+        };
+        let none = Conditions::default();
+        match name {
+            None => {
+                let rules = self.rules.iter().enumerate().map(of_rule);
+                Ok(rules.chain([row(self.rules.len() + 1, default, &none)]).collect())
+            }
+            Some(DEFAULT_RULE) => Ok(vec![row(self.rules.len() + 1, default, &none)]),
+            Some(name) => {
+                let at = self.place_of(name)?;
+                Ok(vec![of_rule((at, &self.rules[at]))])
+            }
+        }
+    }
+
+    /// What others show of the rules, if it is not what they were given before.
+    pub(crate) fn shown(&mut self) -> Option<Shown> {
+        std::mem::take(&mut self.is_shown_old).then(|| self.shown_now(SHOWN_MAX))
+    }
+
+    /// The same of up to `most` rules, asked for.
+    pub(crate) fn shown_now(&self, most: usize) -> Shown {
+        let of = |rule: &Live| (rule.name.clone(), rule.id, self.ids.base(rule.id));
+        let rules = self.rules.iter().take(most).map(of);
+        let bytes =
+            self.tables.iter().map(|rules| rules.classifier.memory().total()).sum::<usize>();
+        Shown {
+            rules: rules.chain([(DEFAULT_RULE.into(), 0, self.ids.base(0))]).collect(),
+            hits: self.hits.clone(),
+            totals: FirewallTotals {
+                rules: self.rules.len() as u64,
+                algorithm: self.algorithm.name.to_owned(),
+                rule_bytes: bytes as u64,
+                ..FirewallTotals::default()
+            },
+        }
+    }
+
+    fn place_of(&self, name: &str) -> Result<usize, Refusal> {
+        let found = self.names.get(name).map(|(_, priority)| *priority);
+        let found = found.map(|own| self.rules.partition_point(|rule| rule.priority < own));
+        found.ok_or_else(|| Refusal::NotFound(format!("there is no rule `{name}`")))
+    }
+
+    /// A priority for a rule that is to stand at `at`; `None` where no number is free.
+    fn gap_at(&self, at: usize) -> Option<u32> {
+        let before = at.checked_sub(1).map(|at| self.rules[at].priority);
+        match (before, self.rules.get(at).map(|rule| rule.priority)) {
+            (None, None) => Some(1 << 31),
+            (None, Some(after)) => after.checked_sub(GAP.min(after.div_ceil(2)).max(1)),
+            (Some(before), None) => {
+                let room = u32::MAX - 1 - before;
+                (room > 0).then(|| before + GAP.min(room.div_ceil(2)))
+            }
+            (Some(before), Some(after)) => {
+                (after - before > 1).then(|| before + (after - before) / 2)
+            }
+        }
+    }
+
+    fn records(&self) -> Vec<Option<Record>> {
+        let most = self.rules.iter().map(|rule| rule.id).max().unwrap_or(0);
+        let mut records = vec![None; most as usize + 1];
+        records[0] = Some(self.default_record());
+        for rule in &self.rules {
+            records[rule.id as usize] = Some(self.record(rule));
+        }
+        records
+    }
+
+    fn default_record(&self) -> Record {
+        let action = self.resolve(&self.default);
+        let action = action.unwrap_or(data::Action::of(data::Ending::Drop));
+        Record { name: DEFAULT_RULE.into(), action }
+    }
+
+    fn record(&self, rule: &Live) -> Record {
+        // It was resolved before the rule was taken.
+        let action = self.resolve(&rule.action);
+        let action = action.unwrap_or(data::Action::of(data::Ending::Drop));
+        Record { name: rule.name.clone(), action }
+    }
+
+    /// An action with numbers for its ports.
+    fn resolve(&self, action: &Action) -> Result<data::Action, String> {
+        let port = |name: &str| {
+            let number = self.interfaces.number(name);
+            let number = number.filter(|n| usize::from(*n) < self.interfaces.physical());
+            number.ok_or_else(|| {
+                let ports = self.interfaces.names()[..self.interfaces.physical()].join(", ");
+                format!("there is no port `{name}`: expected one of {ports}")
+            })
+        };
+        Ok(data::Action {
+            ending: match &action.ending {
+                Ending::Accept => data::Ending::Accept,
+                Ending::Drop => data::Ending::Drop,
+                Ending::Reject => data::Ending::Reject,
+                Ending::Send(name) => data::Ending::Send(port(name)?),
+            },
+            mirror: action.mirror.as_deref().map(port).transpose()?,
+            dscp: action.mark,
+        })
+    }
+
+    /// Words of a rule in each family.
+    fn words_of(&self, rule: &Live) -> Result<[Option<Box<[u32]>>; 2], String> {
+        let [v4, v6] = &self.tables;
+        let of = |rules: &Rules| rules.words(rule, &self.interfaces);
+        Ok([of(v4)?, of(v6)?])
+    }
+
+    /// Puts a rule into the structures; `false`, and nothing changed, where one has no room.
+    fn insert_words(&mut self, rule: &Live) -> Result<bool, String> {
+        let words = self.words_of(rule)?;
+        let mut patches = [Vec::new(), Vec::new()];
+        for (at, words) in words.iter().enumerate() {
+            let Some(words) = words else { continue };
+            let own = RuleRef { words, priority: rule.priority, id: rule.id };
+            if self.tables[at].classifier.insert(own, &mut patches[at]).is_err() {
+                if at == 1 {
+                    self.tables[0].classifier.remove(rule.id, &mut patches[0]);
+                }
+                self.push_patches(patches);
+                return Ok(false);
+            }
+        }
+        self.push_patches(patches);
+        Ok(true)
+    }
+
+    fn remove_words(&mut self, id: u32) {
+        let mut patches = [Vec::new(), Vec::new()];
+        for (rules, patches) in self.tables.iter_mut().zip(&mut patches) {
+            rules.classifier.remove(id, patches);
+        }
+        self.push_patches(patches);
+    }
+
+    fn push_patches(&mut self, [v4, v6]: [Vec<Patch>; 2]) {
+        if !v4.is_empty() {
+            self.changed.push(FirewallPatch::V4(v4));
+        }
+        if !v6.is_empty() {
+            self.changed.push(FirewallPatch::V6(v6));
+        }
+    }
+
+    /// All rules of entries, built aside. Rules keep the ids of their names.
+    fn build(&self, entries: &[RuleEntry], is_added: bool) -> Result<Built, String> {
+        let mut seen: HashMap<Arc<str>, ()> = HashMap::new();
+        let mut rules = Vec::new();
+        for (name, conditions, action) in config::rule_list(entries) {
+            let name: Arc<str> = name.to_string().into();
+            if seen.insert(name.clone(), ()).is_some() {
+                return Err(format!("rule `{name}` stands twice"));
+            }
+            let (conditions, action) = (conditions.clone(), action.clone());
+            rules.push(Live { id: 0, priority: 0, name, conditions, action, is_added });
+        }
+        if rules.len() + 1 > IDS_MAX {
+            return Err(format!("{} rules, at most {}", rules.len(), IDS_MAX - 1));
+        }
+        self.build_of(rules)
+    }
+
+    /// The same of rules in order, whose ids and priorities are made here.
+    fn build_of(&self, mut rules: Vec<Live>) -> Result<Built, String> {
+        let mut ids = self.ids.clone();
+        let gap = (u32::MAX / (rules.len() as u32 + 2)).clamp(1, GAP);
+        let begin =
+            (1_u32 << 31).saturating_sub(gap.saturating_mul(rules.len() as u32 / 2)).max(gap);
+        // Where rules are many they begin low, so that all have a number.
+        let begin = if gap < GAP { gap } else { begin };
+        let mut kept: HashMap<&str, u32> = HashMap::new();
+        for rule in &self.rules {
+            kept.insert(&rule.name, rule.id);
+        }
+        for (at, rule) in rules.iter_mut().enumerate() {
+            self.resolve(&rule.action).map_err(|e| format!("rule `{}`: {e}", rule.name))?;
+            rule.priority = begin + gap * at as u32;
+            rule.id = match kept.remove(&*rule.name) {
+                Some(id) => id,
+                None => {
+                    let id = ids.next();
+                    self.hits.make(id);
+                    ids.begin(id, self.hits.get(id));
+                    id
+                }
+            };
+        }
+        kept.values().for_each(|id| ids.give_back(*id));
+        let build = |family| Rules::build(family, self.algorithm, &rules, &self.interfaces);
+        let tables = [build(Family::V4)?, build(Family::V6)?];
+        Ok(Built { rules, tables, ids })
+    }
+
+    /// Takes what was built into use, with patches that make all of it visible at once.
+    fn take(&mut self, built: Built) {
+        let whole = |rules: &Rules| vec![Patch::Replace(rules.classifier.blob().words().to_vec())];
+        let [v4, v6] = &built.tables;
+        self.changed.push(FirewallPatch::V4(whole(v4)));
+        self.changed.push(FirewallPatch::V6(whole(v6)));
+        (self.rules, self.tables, self.ids) = (built.rules, built.tables, built.ids);
+        let names = self.rules.iter().map(|rule| (rule.name.clone(), (rule.id, rule.priority)));
+        self.names = names.collect();
+        self.changed.push(FirewallPatch::Records(self.records()));
+        self.is_shown_old = true;
+    }
+
+    /// What is odd about the rule at `at`, in words.
+    fn odd_at(&self, at: usize) -> Vec<String> {
+        let rules = self.rules.iter().map(|rule| (&rule.conditions, &rule.action));
+        let found = findings_of_one(rules, at, |name| self.interfaces.number(name));
+        self.texts(&found)
+    }
+
+    fn texts(&self, found: &[Finding]) -> Vec<String> {
+        let name = |at: usize| self.rules[at].name.to_string();
+        let mut texts: Vec<_> =
+            found.iter().take(FINDINGS_MAX).map(|finding| finding.text(name)).collect();
+        if let Some(more) = found.len().checked_sub(FINDINGS_MAX).filter(|more| *more > 0) {
+            texts.push(format!("{more} more rules never match or may be left out"));
+        }
+        texts
+    }
+}
+
+impl Rules {
+    fn build(
+        family: Family,
+        algorithm: &Algorithm,
+        rules: &[Live],
+        interfaces: &Interfaces,
+    ) -> Result<Self, String> {
+        let schema = set::schema(family);
+        let mut set = RuleSet::new(schema.clone());
+        for rule in rules {
+            let number = |name: &str| interfaces.number(name);
+            let words = words(&rule.conditions, &schema, family, number);
+            let words = words.map_err(|error| format!("rule `{}`: {error}", rule.name))?;
+            let Some(words) = words else { continue };
+            let own = RuleRef { words: &words, priority: rule.priority, id: rule.id };
+            set.push(own).map_err(|error| format!("rule `{}`: {error}", rule.name))?;
+        }
+        let classifier = (algorithm.build)(&set);
+        let classifier =
+            classifier.map_err(|error| format!("the structure {}: {error}", algorithm.name))?;
+        Ok(Self { family, schema, classifier })
+    }
+
+    fn words(&self, rule: &Live, interfaces: &Interfaces) -> Result<Option<Box<[u32]>>, String> {
+        words(&rule.conditions, &self.schema, self.family, |name| interfaces.number(name))
+    }
+}
+
+/// What may be shown of a firewall without its owner: counters of rules by name.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    /// Name, id, and what was counted when the rule began; the default last.
+    rules: Vec<(Arc<str>, u32, Hit)>,
+    hits: Arc<Hits>,
+    totals: FirewallTotals,
+}
+
+impl Shown {
+    /// Names and counters.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&str, Hit)> {
+        let since =
+            |(_, id, base): &(Arc<str>, u32, Hit)| ids::since(self.hits.get(*id), *base);
+        self.rules.iter().map(move |rule| (&*rule.0, since(rule)))
+    }
+
+    /// The same as rows, for the metrics.
+    pub(crate) fn rows(&self) -> Vec<RuleRow> {
+        let counts = self.counts().enumerate();
+        let none = || (Conditions::default(), Action::of(Ending::Accept));
+        let rows = counts.map(|(at, (name, hit))| row(at + 1, name, none().0, none().1, hit, None));
+        rows.collect()
+    }
+
+    /// Totals.
+    pub(crate) fn totals(&self) -> FirewallTotals {
+        let made = self.hits.made();
+        FirewallTotals {
+            copies: made.copies,
+            copies_lost: made.copies_lost,
+            answers: made.answers,
+            answers_withheld: made.answers_withheld,
+            ..self.totals.clone()
+        }
+    }
+}
+
+fn row(
+    place: usize,
+    name: &str,
+    conditions: Conditions,
+    action: Action,
+    hit: Hit,
+    now_s: Option<f64>,
+) -> RuleRow {
+    let last_hit_s = (hit.last_ns > 0).then(|| hit.last_ns as f64 / 1e9);
+    RuleRow {
+        place: place as u64,
+        name: name.to_owned(),
+        conditions,
+        action,
+        packets: hit.packets,
+        bytes: hit.bytes,
+        last_hit_s,
+        age_s: now_s.and_then(|now| last_hit_s.map(|last| (now - last).max(0.0))),
+    }
+}
+
+/// The structure of a name; `auto` is the best one that there is.
+fn algorithm(name: &str) -> &'static Algorithm {
+    let found = algorithms::find(name).or_else(|| algorithms::find("tuple"));
+    found.unwrap_or(&algorithms::ALGORITHMS[0])
+}
+
+fn options(config: &Config) -> FirewallOptions {
+    let config::Firewall { icmp_rate, icmp_burst, .. } = config.firewall;
+    FirewallOptions { icmp_rate, icmp_burst }
+}

@@ -1,0 +1,124 @@
+//! What the steward does for a firewall: `ctl rule`.
+
+use std::path::Path;
+use std::sync::mpsc::Sender;
+
+use control::api::{ErrorKind, ROWS_PER_RESPONSE, Request, Response};
+use control::config::{self, LoadError, Report};
+use control::firewall::Action;
+
+use super::Steward;
+use crate::firewall::{Firewall, Refusal};
+
+/// What who asks for rules where there are none is told.
+const NO_FIREWALL: &str = "there is no firewall: it needs [firewall] or a [[rule]] in the configuration of a router or \
+     a switch, and a restart";
+
+fn no_firewall() -> Response {
+    Response::error(ErrorKind::Unsupported, NO_FIREWALL)
+}
+
+fn refused(refusal: Refusal) -> Response {
+    match refusal {
+        Refusal::NotFound(message) => Response::error(ErrorKind::NotFound, message),
+        Refusal::Exists(message) => Response::error(ErrorKind::Exists, message),
+        Refusal::Bad(message) => Response::error(ErrorKind::BadRequest, message),
+    }
+}
+
+/// What a configuration has odd about its rules, in the words of its warnings.
+pub(super) fn odd(report: &Report) -> Vec<String> {
+    let warnings = report.diagnostics.iter().map(|diagnostic| &diagnostic.message);
+    warnings.filter(|message| message.starts_with("rule ")).cloned().collect()
+}
+
+/// What a reload tells of rules before the differences of the file.
+pub(super) fn told(odd: &[String], gone: usize) -> String {
+    let mut text: String = odd.iter().map(|text| format!("warning: {text}\n")).collect();
+    match gone {
+        0 => {}
+        1 => text.push_str("gone: 1 rule of `ctl rule`\n"),
+        n => text.push_str(&format!("gone: {n} rules of `ctl rule`\n")),
+    }
+    text
+}
+
+impl Steward {
+    /// A request about rules.
+    pub(super) fn rule(&mut self, request: Request, answer: &Sender<Response>) {
+        let response = match request {
+            Request::RuleShow { name } => return self.rule_show(name.as_deref(), answer),
+            Request::RuleAdd { rule, place } => self.change_rules(|f| f.add(rule, &place)),
+            Request::RuleReplace { rule } => self.change_rules(|f| f.replace(rule)),
+            Request::RuleReplaceAll { file, action } => {
+                self.rule_replace_all(&file, action.as_ref())
+            }
+            Request::RuleDel { name } => {
+                self.change_rules(|f| f.remove(&name).map(|()| Vec::new()))
+            }
+            _ => Response::error(ErrorKind::Internal, "no request about rules"),
+        };
+        // A client that is gone needs no answer.
+        drop(answer.send(response));
+    }
+
+    /// Counters of rules begin at zero.
+    pub(super) fn clear_rules(&mut self) {
+        if let Some(firewall) = &mut self.plane.firewall {
+            firewall.clear();
+            self.dirty = true;
+        }
+    }
+
+    fn rule_replace_all(&mut self, file: &Path, action: Option<&Action>) -> Response {
+        if self.plane.firewall.is_none() {
+            return no_firewall();
+        }
+        let entries = match config::load_rules(file, action) {
+            Ok(entries) => entries,
+            Err(error @ LoadError::Invalid(_)) => {
+                return Response::error(ErrorKind::Config, error);
+            }
+            Err(error) => return Response::error(ErrorKind::BadRequest, error),
+        };
+        self.change_rules(|firewall| firewall.replace_all(&entries))
+    }
+
+    /// Makes a change visible, and tells what is odd about it.
+    fn change_rules(
+        &mut self,
+        change: impl FnOnce(&mut Firewall) -> Result<Vec<String>, Refusal>,
+    ) -> Response {
+        let Some(firewall) = &mut self.plane.firewall else { return no_firewall() };
+        let result = change(firewall);
+        self.dirty = true;
+        self.settle();
+        match result {
+            Err(refusal) => refused(refusal),
+            Ok(odd) => {
+                let lines: Vec<_> = odd.iter().map(|text| format!("warning: {text}")).collect();
+                lines.iter().for_each(|line| tracing::warn!("{line}"));
+                Response::Done { message: lines.join("\n") }
+            }
+        }
+    }
+
+    fn rule_show(&self, name: Option<&str>, answer: &Sender<Response>) {
+        // A client that is gone needs no answer.
+        let send = |response| answer.send(response).is_ok();
+        let Some(firewall) = &self.plane.firewall else {
+            send(no_firewall());
+            return;
+        };
+        match firewall.rows(name) {
+            Err(refusal) => drop(send(refused(refusal))),
+            Ok(rows) => {
+                for rows in rows.chunks(ROWS_PER_RESPONSE) {
+                    if !send(Response::Rules { rows: rows.to_vec() }) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
