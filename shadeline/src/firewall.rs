@@ -220,6 +220,7 @@ impl Firewall {
         if self.rules.len() + 2 > IDS_MAX {
             return Err(Refusal::Bad(format!("more than {} rules", IDS_MAX - 1)));
         }
+        conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
         self.resolve(&action).map_err(Refusal::Bad)?;
         let priority = self.gap_at(at);
         let id = self.ids.next();
@@ -267,6 +268,7 @@ impl Firewall {
         let Some((_, priority)) = self.names.get(rule.name.as_str()).copied() else {
             return self.add(rule, &Place::Last);
         };
+        rule.conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
         self.resolve(&rule.action).map_err(Refusal::Bad)?;
         let at = self.rules.partition_point(|other| other.priority < priority);
         let before = self.rules[at].clone();
@@ -603,8 +605,7 @@ pub(crate) struct Shown {
 impl Shown {
     /// Names and counters.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&str, Hit)> {
-        let since =
-            |(_, id, base): &(Arc<str>, u32, Hit)| ids::since(self.hits.get(*id), *base);
+        let since = |(_, id, base): &(Arc<str>, u32, Hit)| ids::since(self.hits.get(*id), *base);
         self.rules.iter().map(move |rule| (&*rule.0, since(rule)))
     }
 

@@ -84,6 +84,11 @@ cases! {
     corrupt_capture
     ecmp
     extension_headers
+    firewall
+    firewall_check
+    firewall_classbench
+    firewall_odd
+    firewall_switch
     fragmentation
     icmp_rate
     ipv6_esp

@@ -6,6 +6,7 @@ Run with the interpreter of .venv, which has scapy. Real captures stand in tests
 
 import logging
 import pathlib
+import socket
 import struct
 
 logging.getLogger("scapy").setLevel(logging.ERROR)
@@ -524,8 +525,132 @@ CASES = [
 ]
 
 
+# --- firewall -------------------------------------------------------------------------------------------------
+
+
+def tcp(dport, sport=4000, flags="S", **fields):
+    return TCP(dport=dport, sport=sport, flags=flags, **fields)
+
+
+def filtered():
+    """Packets for the rules of firewall/config.toml, of either family, by what a rule may look at."""
+    for ip in (v4, v6):
+        yield ip() / tcp(22)  # rejected by a reset
+        yield ip() / tcp(22, flags="A", seq=7, ack=9) / b"data"
+        yield ip() / tcp(22, flags="R")  # never a reset about a reset
+        yield ip() / UDP(sport=4000, dport=22) / b"other protocol"
+        yield ip() / UDP(sport=4000, dport=53) / b"rejected by an error"
+        yield ip() / UDP(sport=53, dport=4000) / b"from and to are two things"
+        for port in (0, 1, 1023, 1024, 8079, 8080, 8090, 8091, 65535):
+            yield ip() / tcp(port)
+            yield ip() / UDP(sport=port, dport=5060) / b"call"
+        for flags in ("S", "SA", "A", "FA", "R", "", "SECP"):
+            yield ip() / tcp(443, flags=flags)
+        yield ip() / tcp(9100, sport=9100) / b"sent to a port as it is"
+        yield ip() / UDP(sport=1, dport=7000) / b"marked"
+        yield ip() / UDP(sport=1, dport=7001) / b"marked and copied"
+        yield ip() / UDP(sport=1, dport=7002) / b"copied and dropped"
+    yield v4(tos=0xB9) / UDP(sport=1, dport=7000) / b"keeps its congestion bits"
+    yield v6(tc=0xB9, fl=0x12345) / UDP(sport=1, dport=7000) / b"and its label"
+    for kind, code in ((8, 0), (0, 0), (3, 1), (3, 4), (13, 0)):
+        yield v4() / ICMP(type=kind, code=code) / bytes(8 + 28)
+    for kind, code in ((128, 0), (129, 0), (1, 4), (1, 3)):
+        yield v6() / ICMPv6EchoRequest(type=kind, code=code, data=bytes(48))
+    # Addresses: the longest prefix is not the best rule, the first one is.
+    for last in (1, 2, 3, 200):
+        yield v4(f"10.0.2.{last}", src="10.0.1.66") / UDP(sport=9, dport=9) / b"x"
+        yield v6(f"fd00:2::{last:x}", src="fd00:1::66") / UDP(sport=9, dport=9) / b"x"
+    # Fragments: the first has ports, the others match rules that ask for none.
+    yield v4(flags="MF", id=1) / tcp(8080) / bytes(4)
+    yield v4(frag=3, id=1, proto=6) / bytes(40)
+    yield v4(frag=3, id=2, proto=17) / Raw(b"\0\x35\0\x35" + bytes(28))  # what looks like ports is none
+    yield v4(flags="MF", frag=1, proto=6) / bytes(40)  # could write over the flags of a first one
+    yield v4(flags="MF", frag=2, proto=6) / bytes(40)
+    yield v4(frag=1, proto=17) / bytes(40)
+    yield v4(flags="MF", proto=6) / Raw(bytes(tcp(8080))[:16])  # ends within the header
+    yield v4(proto=6) / Raw(bytes(tcp(8080))[:19])
+    yield v4(proto=17) / Raw(b"\0\x35\0\x35")
+    yield v4(proto=1) / Raw(b"\x08\0")
+    yield v4(proto=50) / Raw(b"\0\0\0\1")  # ESP has no ports, whatever is missing
+    yield v4(proto=132) / Raw(struct.pack("!HHII", 9, 5060, 0, 0) + bytes(4))
+    yield v4(proto=47) / Raw(bytes(12))
+    yield v6() / IPv6ExtHdrFragment(id=9, m=1) / Raw(bytes(tcp(8080)) + bytes(4))
+    yield v6() / IPv6ExtHdrFragment(id=9, offset=4, nh=17) / Raw(b"\0\x35\0\x35" + bytes(28))
+    yield v6() / IPv6ExtHdrFragment(id=9, offset=1, m=1, nh=6) / Raw(bytes(40))
+    yield v6() / IPv6ExtHdrFragment(id=9) / tcp(22)  # fragments nothing
+    yield v6() / IPv6ExtHdrHopByHop() / IPv6ExtHdrDestOpt() / tcp(22)
+    yield v6() / IPv6ExtHdrDestOpt() / UDP(sport=1, dport=53) / b"x"
+    yield v4(options=[IPOption_NOP()] * 4) / tcp(22)
+    yield v4(ttl=1) / tcp(22)  # the firewall comes before the TTL
+    yield v4(ttl=1) / tcp(443)
+    yield v4("10.0.1.1") / UDP(sport=1, dport=9) / b"for the router itself"
+    yield v4("10.0.1.1") / UDP(sport=1, dport=53) / b"and rejected there"
+    yield v4("192.0.2.1") / UDP(sport=1, dport=5555) / b"no route, and no rule"
+    yield v4(src="10.0.1.2") / UDP(sport=1, dport=53) / bytes(1400)  # what is quoted has a limit
+
+
+def firewall():
+    """(port, frame): a router with rules of both families."""
+    for packet in filtered():
+        yield "lan", bytes(ether() / packet)
+    yield "lan", bytes(ether() / Dot1Q(vlan=10) / v4(src="10.0.10.2") / tcp(8443))  # by the interface
+    yield "lan", bytes(ether() / v4() / tcp(8443))
+    yield "lan", bytes(ether() / Dot1Q(vlan=10) / v4(src="10.0.10.2") / UDP(sport=1, dport=53) / b"x")
+    yield "lan", bytes(ether() / Dot1Q(vlan=10) / v4(src="10.0.10.2") / tcp(9100, sport=9100))
+    yield "wan", bytes(ether("02:00:00:00:02:01") / v4("10.0.1.2", src="10.0.2.2") / tcp(4000, sport=22, flags="SA"))
+    yield "wan", bytes(ether("02:00:00:00:02:01") / v4("10.0.1.2", src="10.0.2.2") / tcp(8443))
+    yield "lan", bytes(ether(BROADCAST) / ARP(op=1, hwsrc=HOST, psrc="10.0.1.2", pdst="10.0.1.99"))  # not judged
+    broken = bytes(ether() / v4() / tcp(22))
+    yield "lan", edited(broken, (24, b"\xde\xad"))
+    for number in range(600):  # more than a chunk, of many rules in turn
+        yield "lan", bytes(ether() / v4(src=f"10.0.1.{2 + number % 90}") / tcp(8080 + number % 16))
+
+
+def firewall_switch():
+    """(port, frame): the same rules in a switch."""
+    to_b, to_a = Ether(src=station(1), dst=station(2)), Ether(src=station(2), dst=station(1))
+    yield "a", bytes(to_b / v4() / UDP(sport=9, dport=9) / b"1 is learned")
+    yield "b", bytes(to_a / v4("10.0.1.2", src="10.0.2.2") / UDP(sport=9, dport=9) / b"and 2")
+    yield "a", bytes(Ether(src=station(7), dst=station(2)) / v4() / UDP(sport=1, dport=7002) / b"7 is not: dropped")
+    yield "b", bytes(Ether(src=station(2), dst=station(7)) / v4() / UDP(sport=9, dport=9) / b"flooded")
+    for packet in filtered():
+        yield "a", bytes(to_b / packet)
+    yield "t", bytes(Ether(src=station(3), dst=station(2)) / Dot1Q(vlan=1, prio=3) / v4() / tcp(22))
+    yield "t", bytes(Ether(src=station(3), dst=station(2)) / Dot1Q(vlan=1, prio=3) / v4() / UDP(sport=1, dport=53))
+    yield "t", bytes(Ether(src=station(3), dst=station(2)) / Dot1Q(vlan=1, prio=3) / v4() / UDP(sport=1, dport=7001))
+    yield "t", bytes(Ether(src=station(3), dst=station(2)) / Dot1Q(vlan=1) / v4() / UDP(sport=9, dport=9) / b"x")
+    yield "t", bytes(Ether(src=station(3), dst=BROADCAST) / Dot1Q(vlan=1) / v4("255.255.255.255") / UDP(sport=68, dport=53))
+    yield "b", bytes(to_a / v4("10.0.1.2", src="10.0.2.2") / tcp(8443))  # another interface
+    yield "a", bytes(to_b / v4() / tcp(8443))
+    yield "a", bytes(Ether(src=station(1), dst=BROADCAST) / v4("255.255.255.255", src="0.0.0.0") / UDP(sport=68, dport=67))
+    yield "a", bytes(Ether(src=station(1), dst=BROADCAST) / ARP(op=1, psrc="10.0.1.2", pdst="10.0.2.2"))
+    yield "a", frame(1, 2)  # not IP
+    broken = bytes(to_b / v4() / tcp(443))
+    yield "a", edited(broken, (24, b"\xde\xad"))
+    yield "a", broken[:30]
+    yield "a", edited(broken, (14, b"\x65"))
+    yield "a", bytes(to_b / Dot1AD(vlan=2) / Dot1AD(vlan=3) / Dot1AD(vlan=4) / v4() / tcp(443))  # nobody looks so deep
+    yield "a", bytes(to_b / Dot1AD(vlan=2) / v4() / tcp(22))
+    for number in range(40):  # errors have a limit, resets have none
+        yield "a", bytes(to_b / v4() / UDP(sport=1, dport=53) / b"x")
+        yield "a", bytes(to_b / v4() / tcp(22))
+
+
+def firewall_classbench():
+    """(port, frame): headers of classify/trace.txt, for the rules beside it."""
+    for line in (HERE / "classify" / "trace.txt").read_text().splitlines():
+        src, dst, sport, dport, proto = map(int, line.split()[:5])
+        ip = IP(src=socket.inet_ntoa(struct.pack("!I", src)), dst=socket.inet_ntoa(struct.pack("!I", dst)), proto=proto)
+        ports = struct.pack("!HH", sport, dport)
+        upper = ports + struct.pack("!IIBBHHH", 0, 0, 0x50, 2, 0, 0, 0) if proto == 6 else ports + bytes(16)
+        yield "lan", bytes(ether() / ip / Raw(upper))
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
-PORTS = [switch, switch_time, ndn_forwarding, ndn_udp, ndn_nack, ndn_malformed]
+PORTS = [
+    switch, switch_time, ndn_forwarding, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch,
+    firewall_classbench,
+]
 
 
 def write(path, records):

@@ -109,6 +109,10 @@ class Switch:
         elif len(self.stations) < self.room:
             self.stations[key] = [port, False, now]
 
+    def filter(self, name, frame, now):
+        """The frame as it goes on; a firewall does more."""
+        return frame
+
     def frame(self, name, frame, now):
         """(port, frame) of everything that leaves."""
         port = self.ports[name]
@@ -127,6 +131,8 @@ class Switch:
                 raise Drop("vlan_truncated")
             tci, rest = int.from_bytes(rest[2:4]), rest[4:]
         vlan = port.ingress(None if tci is None else tci & 0xFFF)
+        filtered = self.filter(name, frame, now)
+        rest = filtered[len(frame) - len(rest) :]
         if port.learning:
             self.learn((vlan, by), name, now // SECOND)
         known = None if to[0] & 1 else self.stations.get((vlan, to))

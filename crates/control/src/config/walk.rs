@@ -113,6 +113,11 @@ impl<'a> Walk<'a> {
         self.whole
     }
 
+    /// Whether anything is wrong so far.
+    pub(super) fn has_errors(&self) -> bool {
+        !self.whole || self.found.iter().any(|(_, d)| d.severity == Severity::Error)
+    }
+
     /// What the value at hand is called in messages.
     pub(super) fn subject(&self) -> &str {
         &self.subject

@@ -129,9 +129,9 @@ impl Conditions {
     /// the number of its interface.
     ///
     /// # Errors
-    /// What contradicts itself, in words.
+    /// Prefixes that the family does not have. Conditions that otherwise [contradict](Self::check) themselves make
+    /// a rule that never matches.
     pub fn words(&self, schema: &Schema, interface: Option<u16>) -> Result<Box<[u32]>, String> {
-        self.check().map_err(|problem| problem.to_string())?;
         let (mut wanted, mut looked_at) = (0, 0);
         let mut ask = |bit: u8, value: bool| {
             looked_at |= bit;

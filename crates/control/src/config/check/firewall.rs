@@ -8,8 +8,8 @@ use crate::config::types::*;
 use crate::config::walk::Walk;
 use crate::firewall::{Action, findings};
 
-/// Odd rules that are told one by one.
-const ODD_SHOWN: usize = 20;
+/// Odd rules of one file that are told one by one.
+const ODD_SHOWN: usize = 3;
 
 /// The stage that reads the rules.
 pub(in crate::config) const STAGE: &str = "firewall";
@@ -72,22 +72,31 @@ fn ports(config: &Config, action: &Action, span: std::ops::Range<usize>, walk: &
     }
 }
 
-/// Rules that never match, or that may be left out.
+/// Rules that never match, or that may be left out. What is wrong comes first.
 fn odd(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    if walk.has_errors() {
+        return;
+    }
     let number = |name: &str| config.ports.iter().position(|p| p.name == name).map(|n| n as u16);
     let rules: Vec<_> = config.rule_list().collect();
-    // By rule: the entry that it stands in.
-    let entries = config.rules.iter().enumerate();
-    let entries: Vec<_> = entries.flat_map(|(at, e)| std::iter::repeat_n(at, e.len())).collect();
-    let found = findings(rules.iter().map(|(_, c, a)| (*c, *a)), number);
     let name = |at: usize| rules[at].0.to_string();
-    for finding in found.iter().take(ODD_SHOWN) {
-        let place = entries.get(finding.rule()).and_then(|at| spans.rules.get(*at));
-        walk.warning(place.map_or(0..0, |place| place.at("")), finding.text(name));
-    }
-    if let Some(more) = found.len().checked_sub(ODD_SHOWN).filter(|more| *more > 0) {
-        let place = entries.get(found[ODD_SHOWN].rule()).and_then(|at| spans.rules.get(*at));
-        let message = format!("{more} more rules never match or may be left out");
-        walk.warning(place.map_or(0..0, |place| place.at("")), message);
+    let found = findings(rules.iter().map(|(_, c, a)| (*c, *a)), number);
+    let mut found = found.into_iter().peekable();
+    let mut begin = 0;
+    for (entry, place) in config.rules.iter().zip(&spans.rules) {
+        let end = begin + entry.len();
+        let mut count = 0;
+        while let Some(finding) = found.next_if(|finding| finding.rule() < end) {
+            count += 1;
+            if count <= ODD_SHOWN {
+                walk.warning(place.at("name"), finding.text(name));
+            }
+        }
+        if count > ODD_SHOWN {
+            let (more, file) = (count - ODD_SHOWN, entry.name());
+            let message = format!("{more} more rules of `{file}` never match or may be left out");
+            walk.warning(place.at("name"), message);
+        }
+        begin = end;
     }
 }

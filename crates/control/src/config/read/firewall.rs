@@ -170,12 +170,13 @@ fn rules_file(
                     .help("the format does not say which flags it means; [[rule]] has `tcp_flags`");
             }
             let conditions = of_classbench(&rules);
-            for (number, conditions) in conditions.iter().enumerate() {
-                if let Err(problem) = conditions.check() {
-                    let message = format!("{}, rule {number}: {problem}", path.display());
-                    walk.error(value.span(), message);
-                    return None;
-                }
+            let never = conditions.iter().filter(|conditions| conditions.check().is_err()).count();
+            if never > 0 {
+                let message = format!(
+                    "{}: {never} rules ask for ports of a protocol without",
+                    path.display()
+                );
+                walk.warning(value.span(), message).help("they never match");
             }
             Some((path, conditions.into()))
         }

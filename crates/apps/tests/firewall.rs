@@ -1,0 +1,426 @@
+//! The stage against a plain twin: one packet after the other, every rule in order.
+
+use std::sync::Arc;
+
+use apps::firewall::sight::{Sight, look};
+use apps::firewall::{
+    Action, Ending, Firewall, FirewallOptions, FirewallPatch, FirewallTables, Hits, Place, Record,
+};
+use apps::router::RouterColumns;
+use apps::switch::SwitchColumns;
+use chunk::{
+    Arena, Chunk, ColumnDesc, Columns, DropReason, HugePages, Layout, Packet, Pool, Region,
+    Verdict, VerdictKind,
+};
+use classify::filter::{schema_v4, schema_v6};
+use classify::linear::LinearBuilder;
+use classify::tuple::TupleBuilder;
+use classify::{Classifier, Condition, RuleRef, RuleSet, Schema};
+use engine::{Context, Stage};
+use lookup::versions::Patchable;
+use packet::Decoded;
+use proptest::prelude::*;
+
+/// Tables of which the firewall is a part, as the program has them.
+struct Tables(FirewallTables);
+
+impl AsRef<FirewallTables> for Tables {
+    fn as_ref(&self) -> &FirewallTables {
+        &self.0
+    }
+}
+
+/// A rule of one family.
+#[derive(Debug, Clone)]
+struct Own {
+    is_v4: bool,
+    words: Box<[u32]>,
+    action: Action,
+}
+
+fn record(action: Action) -> Option<Record> {
+    Some(Record { name: "rule".into(), action })
+}
+
+/// Rules get the ids 1, 2, … in order.
+fn build<C: Classifier + 'static>(
+    schema: Arc<Schema>,
+    rules: &[Own],
+    is_v4: bool,
+) -> Box<dyn Classifier> {
+    let mut set = RuleSet::new(schema);
+    for (at, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.is_v4 == is_v4) {
+        let (priority, id) = (at as u32, at as u32 + 1);
+        set.push(RuleRef { words: &rule.words, priority, id }).unwrap();
+    }
+    Box::new(C::build(&set).unwrap())
+}
+
+fn tables<C: Classifier + 'static>(
+    rules: &[Own],
+    default: Action,
+    hits: &Arc<Hits>,
+) -> FirewallTables {
+    let v4 = build::<C>(schema_v4(), rules, true);
+    let v6 = build::<C>(schema_v6(), rules, false);
+    let records = std::iter::once(record(default));
+    let records = records.chain(rules.iter().map(|rule| record(rule.action))).collect();
+    let options = FirewallOptions { icmp_rate: 1_000_000, icmp_burst: 1_000_000 };
+    let both = (v4.tables().unwrap(), v6.tables().unwrap());
+    FirewallTables::new(both, records, options, hits.clone())
+}
+
+/// What the twin says of one packet: the id of its rule, or the reason for which it is never judged.
+fn twin(packet: &Packet, interface: u16, rules: &[Own]) -> Option<Result<u32, DropReason>> {
+    let (v4, v6) = (schema_v4(), schema_v6());
+    let mut d = Decoded::default();
+    let found = |is_v4: bool, schema: &Schema, header: &[u32]| {
+        let mut all = rules.iter().zip(1..).filter(|(rule, _)| rule.is_v4 == is_v4);
+        let found = all.find(|(rule, _)| schema.matches(&rule.words, header));
+        Some(Ok(found.map_or(0, |(_, id)| id)))
+    };
+    match look(packet, interface, &mut d) {
+        Sight::Nothing => None,
+        Sight::Never(reason) => Some(Err(reason)),
+        Sight::V4(header) => found(true, &v4, &header),
+        Sight::V6(header) => found(false, &v6, &header),
+    }
+}
+
+/// An empty chunk.
+fn chunk_of(columns: &'static [ColumnDesc]) -> Chunk {
+    let arena = Arena::new(Layout::new(columns, chunk::CHUNK_PACKETS_MAX));
+    Chunk::new(arena.reserve(chunk::CHUNK_PACKETS_MAX).unwrap(), 0)
+}
+
+/// Verdicts, what was emitted, and the packets after the stage.
+struct Ran {
+    verdicts: Vec<Verdict>,
+    emitted: Vec<(u16, Verdict, Vec<u8>)>,
+    frames: Vec<Vec<u8>>,
+}
+
+/// Runs a stage over frames that four ports received in turn.
+fn run(stage: &mut Firewall, place: Place, frames: &[Vec<u8>], tables: &FirewallTables) -> Ran {
+    let (_, depot) = Region::new(4096, HugePages::Off).unwrap();
+    let mut pool = Pool::new(depot, 64);
+    let columns = match place {
+        Place::Router => RouterColumns::COLUMNS,
+        Place::Switch => SwitchColumns::COLUMNS,
+    };
+    let mut chunk = chunk_of(columns);
+    for (at, frame) in frames.iter().enumerate() {
+        let mut packet = Packet::copy_from(&mut pool, frame).unwrap();
+        packet.port = (at % 4) as u16;
+        packet.time_ns = 1000 + at as u64;
+        chunk.packets.push(packet);
+    }
+    chunk.rows.set_len(frames.len());
+    chunk.rows.verdicts().fill(Verdict::NEXT.0);
+    if place == Place::Router {
+        let view = RouterColumns::view(&mut chunk.rows);
+        for (at, packet) in chunk.packets.iter().enumerate() {
+            let d = packet::decode(packet.data(), packet.frame_len());
+            view.flags[at] = match d.kind {
+                packet::Kind::Ipv4 => 1,
+                packet::Kind::Ipv6 => 2,
+                _ => 4,
+            };
+            view.interface[at] = packet.port;
+        }
+    }
+    let (mut dropped, mut released) = (Vec::new(), Vec::new());
+    let all = Tables(tables.clone());
+    let mut cx = Context::detached(&mut pool, &all, 7_000, &mut dropped, &mut released);
+    Stage::<Tables>::post_shade(stage, &mut chunk, &mut cx);
+    let verdicts = match place {
+        Place::Router => RouterColumns::view(&mut chunk.rows).verdict.to_vec(),
+        Place::Switch => SwitchColumns::view(&mut chunk.rows).verdict.to_vec(),
+    };
+    let emitted = chunk.emitted.drain(..);
+    let emitted: Vec<_> = emitted.map(|e| (e.cause, e.verdict, e.packet.data().to_vec())).collect();
+    let frames = chunk.packets.iter().map(|packet| packet.data().to_vec()).collect();
+    Ran { verdicts: verdicts.into_iter().map(Verdict).collect(), emitted, frames }
+}
+
+fn expected(action: Action, place: Place) -> Verdict {
+    match action.ending {
+        Ending::Accept => Verdict::NEXT,
+        Ending::Drop => Verdict::drop(DropReason::FirewallDrop),
+        Ending::Send(port) => Verdict::forward(port),
+        // A router's is told, and dropped, by `rewrite`.
+        Ending::Reject if place == Place::Router => Verdict::NEXT,
+        Ending::Reject => Verdict::drop(DropReason::FirewallReject),
+    }
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let ending = prop_oneof![
+        3 => Just(Ending::Accept),
+        3 => Just(Ending::Drop),
+        1 => Just(Ending::Reject),
+        1 => (0u16..4).prop_map(Ending::Send),
+    ];
+    let mirror = prop::option::weighted(0.2, 0u16..4);
+    let dscp = prop::option::weighted(0.2, 0u8..64);
+    (ending, mirror, dscp).prop_map(|(ending, mirror, dscp)| Action { ending, mirror, dscp })
+}
+
+fn rule() -> impl Strategy<Value = Own> {
+    let len = prop::sample::select(vec![0u8, 0, 8, 24, 30, 32]);
+    let ports = prop_oneof![
+        Just((0u16, u16::MAX)),
+        (0u16..12).prop_map(|port| (port, port)),
+        (0u16..6, 6u16..12)
+    ];
+    let proto = prop::option::of(prop::sample::select(vec![1u8, 6, 17, 58]));
+    let shape = prop::sample::select(vec![(0u8, 0u8), (0, 0), (1, 1), (4, 4), (0, 4), (2, 2)]);
+    let rest =
+        (proto, shape, prop::option::weighted(0.2, 0u16..4), prop::option::weighted(0.2, 0u8..3));
+    ((any::<bool>(), len.clone(), len, 0u8..4, 0u8..4), (ports.clone(), ports), rest, action())
+        .prop_map(
+            |(
+                (is_v4, src_len, dst_len, src, dst),
+                (sport, dport),
+                (proto, shape, interface, flags),
+                action,
+            )| {
+                let address =
+                    |last: u8| if is_v4 { 0x0a00_0000 } else { 0xfd << 120 } | u128::from(last);
+                let scale = |len: u8| if is_v4 { len } else { 96 + len };
+                let schema = if is_v4 { schema_v4() } else { schema_v6() };
+                let mask = |value: u128, mask: u128| Condition::Mask { value: value & mask, mask };
+                let words = schema.conditions(&[
+                    Condition::Prefix {
+                        value: address(src),
+                        len: if src_len == 0 { 0 } else { scale(src_len) },
+                    },
+                    Condition::Prefix {
+                        value: address(dst),
+                        len: if dst_len == 0 { 0 } else { scale(dst_len) },
+                    },
+                    Condition::Range { low: sport.0.into(), high: sport.1.into() },
+                    Condition::Range { low: dport.0.into(), high: dport.1.into() },
+                    proto.map_or(mask(0, 0), |proto| mask(proto.into(), 0xff)),
+                    flags.map_or(mask(0, 0), |flags| mask(flags.into(), 2)),
+                    mask(shape.0.into(), shape.1.into()),
+                    interface.map_or(mask(0, 0), |number| mask(number.into(), 0xfff)),
+                ]);
+                Own { is_v4, words: words.unwrap(), action }
+            },
+        )
+}
+
+/// Frames of few addresses and ports, some of them fragments or broken.
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    let parts = (any::<bool>(), 0u8..4, 0u8..4, 0u16..12, 0u16..12, 0u8..6, any::<u8>());
+    (
+        parts,
+        prop::option::weighted(0.1, (14usize..60, any::<u8>())),
+        prop::option::weighted(0.05, 0usize..60),
+    )
+        .prop_map(|((is_v4, src, dst, sport, dport, kind, flags), poke, cut)| {
+            let mut frame = plain(is_v4, [src, dst], [sport, dport], kind, flags);
+            if let Some((at, value)) = poke
+                && at < frame.len()
+            {
+                frame[at] = value;
+            }
+            frame.truncate(cut.map_or(frame.len(), |cut| frame.len().saturating_sub(cut)));
+            frame
+        })
+}
+
+fn plain(
+    is_v4: bool,
+    [src, dst]: [u8; 2],
+    [sport, dport]: [u16; 2],
+    kind: u8,
+    flags: u8,
+) -> Vec<u8> {
+    let builder = etherparse::PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let mut out = Vec::new();
+    let v6 = |last: u8| {
+        let mut address = [0; 16];
+        (address[0], address[15]) = (0xfd, last);
+        address
+    };
+    let ip = if is_v4 {
+        builder.ipv4([10, 0, 0, src], [10, 0, 0, dst], 9)
+    } else {
+        builder.ipv6(v6(src), v6(dst), 9)
+    };
+    match kind {
+        0 => {
+            let mut arp = vec![0; 60];
+            arp[..14].copy_from_slice(&[255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 8, 6]);
+            arp[14..22].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, 1]);
+            return arp;
+        }
+        1 if is_v4 => ip.icmpv4_echo_request(sport, dport).write(&mut out, &[7; 20]),
+        1 => ip.icmpv6_echo_request(sport, dport).write(&mut out, &[7; 20]),
+        2 | 3 => ip.udp(sport, dport).write(&mut out, &[7; 20]),
+        _ => {
+            let mut tcp = etherparse::TcpHeader::new(sport, dport, 9, 500);
+            (tcp.syn, tcp.ack, tcp.rst) = (flags & 1 != 0, flags & 2 != 0, flags & 28 == 4);
+            ip.tcp_header(tcp).write(&mut out, &[7; 20])
+        }
+    }
+    .unwrap();
+    if kind == 3 && is_v4 {
+        // A later fragment, whose first bytes look like ports.
+        out[20..22].copy_from_slice(&(u16::from(flags) & 7).to_be_bytes());
+        packet::ipv4::fill_checksum(&mut out[14..]);
+    }
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn the_stage_does_what_its_twin_does(
+        rules in prop::collection::vec(rule(), 0..24),
+        frames in prop::collection::vec(frame(), 1..200),
+        default in action(),
+        is_switch: bool,
+        is_linear: bool,
+    ) {
+        let place = if is_switch { Place::Switch } else { Place::Router };
+        let hits = Arc::new(Hits::new(1));
+        let tables = match is_linear {
+            true => tables::<LinearBuilder>(&rules, default, &hits),
+            false => tables::<TupleBuilder>(&rules, default, &hits),
+        };
+        let ran = run(&mut Firewall::new(place), place, &frames, &tables);
+        let mut counted = vec![(0, 0, 0); rules.len() + 1];
+        let mut emitted = ran.emitted.iter();
+        let (_, depot) = Region::new(64, HugePages::Off).unwrap();
+        let mut pool = Pool::new(depot, 8);
+        for (row, frame) in frames.iter().enumerate() {
+            let mut packet = Packet::copy_from(&mut pool, frame).unwrap();
+            packet.port = (row % 4) as u16;
+            let judged = twin(&packet, packet.port, &rules);
+            packet.free(&mut pool);
+            let Some(judged) = judged else {
+                prop_assert_eq!(ran.verdicts[row], Verdict::NEXT);
+                prop_assert_eq!(&ran.frames[row], frame);
+                continue;
+            };
+            let id = match judged {
+                Err(reason) => {
+                    prop_assert_eq!(ran.verdicts[row], Verdict::drop(reason));
+                    continue;
+                }
+                Ok(id) => id,
+            };
+            let action = if id == 0 { default } else { rules[id as usize - 1].action };
+            prop_assert_eq!(ran.verdicts[row], expected(action, place), "rule {}", id);
+            let (packets, bytes, _) = counted[id as usize];
+            // Live, a chunk's packets came at one time.
+            counted[id as usize] = (packets + 1, bytes + frame.len() as u64, 7_000);
+            if let Some(port) = action.mirror {
+                let (cause, verdict, copy) = emitted.next().unwrap();
+                prop_assert_eq!((*cause as usize, *verdict), (row, Verdict::forward(port)));
+                prop_assert_eq!(copy, frame, "as it came");
+            }
+            let d = packet::decode(&ran.frames[row], ran.frames[row].len());
+            match action.dscp {
+                Some(dscp) => prop_assert_eq!(d.dscp(), dscp),
+                None => prop_assert_eq!(&ran.frames[row], frame),
+            }
+            let before = packet::decode(frame, frame.len());
+            prop_assert_eq!(d.anomaly, before.anomaly);
+            // Answers of a switch follow; what is in them, the oracle judges.
+            while let Some((cause, verdict, answer)) = emitted.as_slice().first()
+                && usize::from(*cause) == row
+                && action.ending == Ending::Reject
+            {
+                prop_assert!(is_switch && verdict.kind() == VerdictKind::Forward);
+                prop_assert_eq!(verdict.port(), (row % 4) as u16);
+                prop_assert_eq!((&answer[..6], &answer[6..12]), (&frame[6..12], &frame[..6]));
+                prop_assert_eq!(
+                    packet::decode(answer, answer.len()).anomaly,
+                    packet::Anomaly::None
+                );
+                emitted.next();
+            }
+        }
+        prop_assert!(emitted.next().is_none());
+        for (id, (packets, bytes, last_ns)) in counted.into_iter().enumerate() {
+            let hit = hits.get(id as u32);
+            prop_assert_eq!((hit.packets, hit.bytes, hit.last_ns), (packets, bytes, last_ns));
+        }
+    }
+
+    /// Rules that come and go by patches give what a set built anew gives.
+    #[test]
+    fn patches_lead_where_a_new_set_is(
+        first in prop::collection::vec(rule(), 0..12),
+        second in prop::collection::vec(rule(), 0..12),
+        frames in prop::collection::vec(frame(), 1..64),
+    ) {
+        let hits = Arc::new(Hits::new(1));
+        let accept = Action::of(Ending::Accept);
+        let mut live = tables::<TupleBuilder>(&first, accept, &hits);
+        let mut both =
+            [(true, schema_v4()), (false, schema_v6())].map(|(v4, s)| build::<TupleBuilder>(s, &first, v4));
+        // Rule by rule the second set takes the places of the first.
+        for at in 0..first.len().max(second.len()) {
+            let (id, mut patches) = (at as u32 + 1, [Vec::new(), Vec::new()]);
+            for (rules, patches) in both.iter_mut().zip(&mut patches) {
+                rules.remove(id, patches);
+            }
+            if let Some(rule) = second.get(at) {
+                let own = RuleRef { words: &rule.words, priority: at as u32, id };
+                let side = usize::from(!rule.is_v4);
+                both[side].insert(own, &mut patches[side]).unwrap();
+            }
+            let [v4, v6] = patches;
+            live.apply(&FirewallPatch::V4(v4));
+            live.apply(&FirewallPatch::V6(v6));
+            let record = second.get(at).and_then(|rule| record(rule.action));
+            live.apply(&FirewallPatch::Record(id, record));
+        }
+        let fresh = tables::<LinearBuilder>(&second, accept, &hits);
+        let one = run(&mut Firewall::new(Place::Router), Place::Router, &frames, &live);
+        let other = run(&mut Firewall::new(Place::Router), Place::Router, &frames, &fresh);
+        prop_assert_eq!(one.verdicts, other.verdicts);
+        prop_assert_eq!(one.frames, other.frames);
+    }
+}
+
+#[test]
+fn without_rules_nothing_is_looked_at() {
+    let frames: Vec<_> =
+        (0..3).map(|kind| plain(true, [1, 2], [3, 4], kind, 0)[..20].to_vec()).collect();
+    let ran =
+        run(&mut Firewall::new(Place::Switch), Place::Switch, &frames, &FirewallTables::default());
+    assert!(ran.verdicts.iter().all(|verdict| verdict.is_next()));
+}
+
+#[test]
+fn no_memory_is_taken_for_a_packet() {
+    let hits = Arc::new(Hits::new(1));
+    let action = Action { dscp: Some(46), ..Action::of(Ending::Accept) };
+    let tables = tables::<TupleBuilder>(&[], action, &hits);
+    let (_, depot) = Region::new(1024, HugePages::Off).unwrap();
+    let mut pool = Pool::new(depot, 64);
+    let mut chunk = chunk_of(SwitchColumns::COLUMNS);
+    for at in 0..chunk::CHUNK_PACKETS_MAX {
+        let frame = plain(at % 2 == 0, [1, 2], [3, 4], 2, 0);
+        chunk.packets.push(Packet::copy_from(&mut pool, &frame).unwrap());
+    }
+    let mut stage = Firewall::new(Place::Switch);
+    let all = Tables(tables);
+    let (mut dropped, mut released) = (Vec::new(), Vec::new());
+    chunk.rows.set_len(chunk.packets.len());
+    chunk.rows.verdicts().fill(Verdict::NEXT.0);
+    let mut cx = Context::detached(&mut pool, &all, 1, &mut dropped, &mut released);
+    let info = allocation_counter::measure(|| {
+        Stage::<Tables>::post_shade(&mut stage, &mut chunk, &mut cx);
+    });
+    assert_eq!(info.count_total, 0);
+    assert_eq!(hits.get(0).packets, chunk::CHUNK_PACKETS_MAX as u64);
+    chunk.packets.drain(..).for_each(|packet| packet.free(&mut pool));
+}
