@@ -81,6 +81,9 @@ LINES = [
     '{"request":"route_add","prefix":"10.0.0.0/8","next_hop":"192.0.2.1*3,fe80::1%lan"}',
     '{"request":"trace","count":2,"filter":"icmp","duration_s":1.5}',
     '{"request":"capture","at":{"port":"lan"},"filter":"","count":6,"duration_s":null}',
+    '{"request":"rule_add","rule":{"name":"ssh","conditions":{"in":"lan","src":"10.0.0.0/8","proto":"tcp",'
+    '"dport":"22-23","tcp_flags":"syn/syn,ack"},"action":"mirror lan, mark 46, drop"},"place":{"before":"web"}}',
+    '{"request":"rule_replace_all","file":"acl1.txt","action":"reject"}',
     '{"response":"drops","rows":[{"reason":"no_route","text":"why","packets":7}]}',
     '{"response":"error","kind":"not_found","message":"no"}',
 ]

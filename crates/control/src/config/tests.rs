@@ -9,6 +9,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod firewall;
+
 const EXAMPLE: &str = include_str!("../../../../shadeline/examples/router.toml");
 
 fn known() -> KnownStages {
@@ -111,7 +113,9 @@ fn the_documentation_names_every_key() {
                 zz = 1\nfault.zz = 1\n[port.v]\nparent = \"lan\"\nzz = 1\n[[route]]\nzz = 1\n\
                 [[routes]]\nzz = 1\n[[neighbour]]\nzz = 1\n[switch]\nzz = 1\n\
                 [[station]]\nzz = 1\n[port.s]\nzz = 1\nstorm.zz = 1\n[pipeline.x]\nzz = 1\n\
-                [ndn]\nzz = 1\n[ndn.face.x]\nzz = 1\n[[name]]\nzz = 1\n[[names]]\nzz = 1\n";
+                [ndn]\nzz = 1\n[ndn.face.x]\nzz = 1\n[[name]]\nzz = 1\n[[names]]\nzz = 1\n\
+                [firewall]\nzz = 1\n[[rule]]\naction = \"drop\"\nzz = 1\n\
+                [[rule]]\naction = \"drop\"\nfile = \"f\"\nzz = 1\n";
     let mut lists = Vec::new();
     for mode in ["router", "switch", "ndn"] {
         let errors = parse(&format!("mode = \"{mode}\"\n{text}"), &known()).unwrap_err();

@@ -142,7 +142,8 @@ fn firewall(out: &mut Text, snapshot: &Snapshot) {
     rules.iter().for_each(|r| family.sample(&[("rule", &r.name)], r.packets));
     let mut family = out.counter("rule_bytes_total", "Their bytes.");
     rules.iter().for_each(|r| family.sample(&[("rule", &r.name)], r.bytes));
-    let mut family = out.gauge("rule_last_hit_seconds", "When the last one came, since 1970.");
+    let mut family =
+        out.gauge("rule_last_hit_timestamp_seconds", "When the last one came, since 1970.");
     for rule in rules {
         if let Some(seconds) = rule.last_hit_s {
             family.sample(&[("rule", &rule.name)], seconds);

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::api::{DropRow, MasterRow, Runtime, StageRow, WorkerRow};
+use crate::api::{DropRow, FirewallTotals, MasterRow, RuleRow, Runtime, StageRow, WorkerRow};
+use crate::firewall::{Action, Conditions, Ending};
 use crate::metrics::serve;
 
 fn snapshot(packets: u64) -> Snapshot {
@@ -31,10 +32,21 @@ fn snapshot(packets: u64) -> Snapshot {
         }],
         drops: vec![DropRow { reason: "no_route".into(), packets: 7, ..DropRow::default() }],
         routes: vec![(RouteSource::Static, 3), (RouteSource::Kernel, 9)],
+        rules: vec![RuleRow {
+            place: 1,
+            name: "ssh".into(),
+            conditions: Conditions::default(),
+            action: Action::of(Ending::Drop),
+            packets: 3,
+            bytes: 180,
+            last_hit_s: Some(1.5),
+            age_s: None,
+        }],
         runtime: Runtime {
             version: "0.1.0".into(),
             workers: vec![WorkerRow { busy_percent: 50.0, ..WorkerRow::default() }],
             masters: vec![MasterRow { device: "sim".into(), ..MasterRow::default() }],
+            firewall: Some(FirewallTotals { rules: 1, copies: 4, ..FirewallTotals::default() }),
             switch: Some(SwitchTotals { stations: 12, moved: 5, ..SwitchTotals::default() }),
             ..Runtime::default()
         },
@@ -54,6 +66,10 @@ fn counters_are_written() {
         "shadeline_worker_busy_ratio{worker=\"0\"} 0.5",
         "shadeline_uptime_seconds 0",
         "shadeline_stations 12",
+        "shadeline_rules 1",
+        "shadeline_mirror_copies_total 4",
+        "shadeline_rule_packets_total{rule=\"ssh\"} 3",
+        "shadeline_rule_last_hit_timestamp_seconds{rule=\"ssh\"} 1.5",
         "shadeline_stations_moved_total 5",
     ] {
         assert!(text.lines().any(|other| other == line), "{line}\nnot in\n{text}");

@@ -1,0 +1,116 @@
+//! `[firewall]` and `[[rule]]`.
+
+use super::*;
+use crate::firewall::{Ending, Family};
+
+fn known() -> KnownStages {
+    let stages = ["decode", "firewall", "route"].map(String::from).to_vec();
+    let plain = vec![stages[0].clone(), stages[2].clone()];
+    let mode = |name: &str, app, stages: &[String]| {
+        let stages = stages.to_vec();
+        Pipeline { name: name.into(), app, stages, max_delay: None }
+    };
+    let modes = vec![mode("router", App::Router, &plain), mode("ndn", App::Ndn, &plain)];
+    KnownStages { stages, modes, cores: 2, app_of: None }
+}
+
+const PORTS: &str = "[port.a]\n[port.b]\n[port.v]\nparent = \"a\"\nvlan = 7\n";
+
+fn read(text: &str) -> Config {
+    let text = PORTS.to_owned() + text;
+    match parse(&text, &known()) {
+        Ok((config, warnings)) => {
+            assert_eq!(warnings, [], "{}", render(&warnings, "t", &text, false));
+            config
+        }
+        Err(errors) => panic!("{}", render(&errors, "t", &text, false)),
+    }
+}
+
+#[test]
+fn the_example_of_a_firewall_is_good() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = path.join("../../shadeline/examples/firewall.toml");
+    let (config, report) = load(&path, &known()).unwrap();
+    let odd = report.diagnostics.iter().filter(|d| !d.message.contains("rules.txt"));
+    let odd: Vec<_> = odd.filter(|d| !d.message.contains("blocked")).collect();
+    assert!(odd.is_empty(), "{odd:?}");
+    assert_eq!(config.firewall.default.ending, Ending::Drop);
+    assert!(config.rule_list().count() > 120);
+    let (name, conditions, _) = config.rule_list().nth(3).unwrap();
+    assert_eq!(name.to_string(), "blocked:3");
+    assert!(conditions.is_of(Family::V4) && !conditions.is_of(Family::V6));
+}
+
+#[test]
+fn the_stage_is_there_where_there_are_rules() {
+    assert_eq!(read("").pipeline.stages, ["decode", "route"]);
+    assert!(!read("").firewall.is_on);
+    assert_eq!(read("[firewall]\n").pipeline.stages, ["decode", "firewall", "route"]);
+    let config = read("[[rule]]\naction = \"drop\"\n");
+    assert_eq!(config.pipeline.stages, ["decode", "firewall", "route"]);
+    assert_eq!(config.rules[0].name(), "#1");
+    let told = |text: &str| {
+        let (_, warnings) = parse(&(PORTS.to_owned() + text), &known()).unwrap();
+        warnings.into_iter().map(|d| d.message).collect::<Vec<_>>()
+    };
+    let own = "[pipeline.mine]\nstages = [\"decode\", \"route\"]\n[firewall]\n";
+    let lines = told(&format!("{own}[system]\nworkers = 1\n"));
+    assert_eq!(lines, [""; 0], "the shipped pipeline is the one in use");
+    let text = format!("mode = \"mine\"\n{PORTS}{own}");
+    let (_, warnings) = parse(&text, &known()).unwrap();
+    assert!(warnings[0].message.contains("the pipeline `mine` has no firewall"), "{warnings:?}");
+    let text = "mode = \"ndn\"\n[port.a]\n[[rule]]\naction = \"drop\"\n";
+    let (_, warnings) = parse(text, &known()).unwrap();
+    assert!(warnings[0].message.contains("`rule` has no effect in a named-data forwarder"));
+}
+
+#[test]
+fn a_reload_tells_what_becomes_of_rules() {
+    let text = "[firewall]\ndefault = \"drop\"\n[[rule]]\nname = \"x\"\nproto = \"tcp\"\n\
+                dport = 22\naction = \"accept\"\n[[rule]]\nname = \"y\"\nproto = \"udp\"\naction = \"mark 3\"\n";
+    let old = read(text);
+    let diff = |new: &str| Config::diff(&old, &read(new)).to_string();
+    assert_eq!(diff(text), "nothing changed");
+    let changed = diff(&text.replace("22", "\"22-23\"").replace("\"drop\"", "\"reject\""));
+    for line in [
+        "changed firewall.default: drop -> reject",
+        "- rule x: proto tcp dport 22: accept",
+        "+ rule x: proto tcp dport 22-23: accept",
+    ] {
+        assert!(changed.contains(line), "{changed}");
+    }
+    let (head, tail) = text.split_at(text.find("[[rule]]").unwrap());
+    let second = tail[1..].find("[[rule]]").unwrap() + 1;
+    let swapped = format!("{head}{}{}", &tail[second..], &tail[..second]);
+    assert!(diff(&swapped).contains("changed order of rules: x y -> y x"), "{}", diff(&swapped));
+    let gone = diff("");
+    assert!(gone.contains("needs a restart, not applied: pipeline.router.stages"), "{gone}");
+}
+
+#[test]
+fn rules_of_a_file_stand_in_its_place() {
+    let scratch = testkit::Scratch::new();
+    let classbench = "@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xFF\n";
+    let path = scratch.write("set.txt", classbench);
+    let rules = load_rules(&path, Some(&"drop".parse().unwrap())).unwrap();
+    assert_eq!((rules[0].name(), rules[0].len()), ("set", 1));
+    assert!(matches!(load_rules(&path, None), Err(LoadError::NoAction { .. })));
+    let path = scratch.write("own.toml", "[[rule]]\nfile = \"set.txt\"\naction = \"reject\"\n");
+    let rules = load_rules(&path, None).unwrap();
+    assert_eq!(rule_list(&rules).next().unwrap().0.to_string(), "set:0");
+    let own = load_rules(&path, Some(&"drop".parse().unwrap()));
+    assert!(matches!(own, Err(LoadError::OwnActions { .. })));
+    let path = scratch.write("bad.toml", "[[rule]]\naction = \"drop\"\n[router]\nttl = 1\n");
+    let error = load_rules(&path, None).unwrap_err().to_string();
+    assert!(error.contains("unknown section or key `router`"), "{error}");
+    let path = scratch.write("bad.txt", "\n# x\n@10.0.0.0/8 0.0.0.0/0 9 : 8\n");
+    let error = load_rules(&path, Some(&"drop".parse().unwrap())).unwrap_err().to_string();
+    assert!(error.contains("bad.txt, line 3: "), "{error}");
+    // Another word than a rule's is looked for where there is none.
+    let twice = "[[rule]]\nname = \"set:0\"\naction = \"drop\"\n\
+                 [[rule]]\nfile = \"set.txt\"\naction = \"drop\"\n";
+    let path = scratch.write("whole.toml", &(PORTS.to_owned() + twice));
+    let error = load(&path, &known()).unwrap_err().to_string();
+    assert!(error.contains("`set:0` is a rule of that file"), "{error}");
+}
