@@ -8,7 +8,9 @@ use std::path::Path;
 use control::config::{Config, Diagnostic, LoadError, Report, Severity};
 
 use crate::failure::Failure;
+use crate::firewall::Firewall;
 use crate::pipelines;
+use crate::wiring::Interfaces;
 
 use files::Finding;
 
@@ -32,7 +34,11 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
 /// `shadeline check CONFIG`.
 pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
     let (report, findings, mut good) = match control::config::load(path, &pipelines::known()) {
-        Ok((config, report)) => (report, files::check(&config), true),
+        Ok((config, report)) => {
+            // What a structure cannot hold is known when it is built.
+            Firewall::new(&config, &Interfaces::of(&config))?;
+            (report, files::check(&config), true)
+        }
         Err(LoadError::Invalid(report)) => (report, Vec::new(), false),
         Err(error) => return Err(Failure::other(error)),
     };

@@ -91,8 +91,8 @@ pub fn check(set: &RuleSet, actions: &[u32]) -> Vec<Warning> {
         } else if behind < usize::MAX {
             let mut between = ranked[rank + 1..behind].iter();
             let is_kept = between.any(|other| {
-                let overlaps = set.schema().overlap(rule, set.rule(*other as usize).words);
-                overlaps && !is_same(actions, *index, *other)
+                !is_same(actions, *index, *other)
+                    && set.schema().overlap(rule, set.rule(*other as usize).words)
             });
             if !is_kept {
                 warnings.push(Warning::Redundant { rule: *index, by: ranked[behind] });
