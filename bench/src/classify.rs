@@ -7,6 +7,7 @@
 //! round and a hash over all in order.
 
 mod devices;
+mod figures;
 mod peer;
 mod sets;
 mod updates;
@@ -19,6 +20,7 @@ use ::classify::algorithms::{ALGORITHMS, Algorithm};
 use ::classify::generate::synthetic;
 use ::classify::{Classify, Match, RuleSet, Schema, Tables};
 
+pub use self::figures::Figure;
 use self::peer::Acl;
 use self::sets::Load;
 use crate::forms::{ratio, thread_seconds};
@@ -63,11 +65,14 @@ struct Built {
 
 pub(crate) fn run(
     args: &Args,
-    size: Size,
+    (size, figure): (Size, Option<Figure>),
     sets: &Path,
     seeds: &Path,
     backend: Option<device::Backend>,
 ) -> Result<Report, String> {
+    if let Some(figure) = figure {
+        return figures::run(args, figure, sets, backend);
+    }
     let data =
         format!("ClassBench sets, traces of {} headers, {BURST} a call; one core", sets::HEADERS);
     let mut report = Report::new("classify", data);
@@ -183,8 +188,18 @@ fn of_set(
 
 /// Builds every structure that takes the set; a refusal is a row.
 fn build(name: &str, set: &RuleSet, report: &mut Report) -> Vec<Built> {
+    build_those(name, set, |_| true, report)
+}
+
+/// The same of those whose names are wanted.
+fn build_those(
+    name: &str,
+    set: &RuleSet,
+    wanted: impl Fn(&str) -> bool,
+    report: &mut Report,
+) -> Vec<Built> {
     let mut all = Vec::new();
-    for algorithm in ALGORITHMS {
+    for algorithm in ALGORITHMS.iter().filter(|algorithm| wanted(algorithm.name)) {
         if algorithm.name == "linear" && set.len() > LINEAR_RULES {
             continue;
         }
@@ -283,8 +298,7 @@ fn many_classes(
         };
         let set = synthetic::rules(&options).map_err(|e| e.to_string())?.set;
         let name = format!("{}K rules, {classes} classes, {fields} fields", rules >> 10);
-        let mut built = build(&name, &set, report);
-        built.retain(|built| ["tuple", "bloom"].contains(&built.algorithm.name));
+        let built = build_those(&name, &set, |by| ["tuple", "bloom"].contains(&by), report);
         let load = sets::uniform(&set);
         let figures = measure(args, &name, &built, &load, &mut Acl::none(), report)?;
         for (built, rates) in built.iter().zip(&figures.ours) {

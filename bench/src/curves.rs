@@ -1,5 +1,5 @@
-//! A report as curves: a panel for each set of rows that are compared, a line for each way, million lookups a second
-//! over the rows of a batch, both by orders of magnitude. A figure that knows no batch is a level line.
+//! A report as curves: a panel for each set of rows that are compared, a line for each way, a rate over the
+//! rows of a batch or something else, both by orders of magnitude. A figure that knows no batch is a level line.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -24,6 +24,14 @@ const COLORS: [RGBColor; 6] = [
 /// A line: its name and its points.
 type Line<'a> = (&'a str, Vec<(Option<usize>, f64)>);
 
+/// What is compared: its name, what the axes are, the lines.
+#[derive(Debug)]
+struct Panel<'a> {
+    name: &'a str,
+    axes: String,
+    lines: Vec<Line<'a>>,
+}
+
 /// The chart of all rows that stand in curves.
 pub(crate) fn svg(report: &Report) -> Result<String, String> {
     let panels = panels(&report.rows);
@@ -37,15 +45,16 @@ pub(crate) fn svg(report: &Report) -> Result<String, String> {
 }
 
 /// Lines by panel, in the order in which they come up.
-fn panels(rows: &[Row]) -> Vec<(&str, Vec<Line<'_>>)> {
-    let mut panels: Vec<(&str, Vec<Line<'_>>)> = Vec::new();
+fn panels(rows: &[Row]) -> Vec<Panel<'_>> {
+    let mut panels: Vec<Panel<'_>> = Vec::new();
     for row in rows {
-        let Some(Curve { panel, line, batch }) = &row.curve else { continue };
-        let at = panels.iter().position(|(name, _)| name == panel).unwrap_or_else(|| {
-            panels.push((panel, Vec::new()));
+        let Some(Curve { panel, line, batch, over }) = &row.curve else { continue };
+        let at = panels.iter().position(|known| known.name == panel).unwrap_or_else(|| {
+            let axes = format!("{} over {over}", row.unit);
+            panels.push(Panel { name: panel, axes, lines: Vec::new() });
             panels.len() - 1
         });
-        let lines = &mut panels[at].1;
+        let lines = &mut panels[at].lines;
         let at = lines.iter().position(|(name, _)| name == line).unwrap_or_else(|| {
             lines.push((line, Vec::new()));
             lines.len() - 1
@@ -58,16 +67,16 @@ fn panels(rows: &[Row]) -> Vec<(&str, Vec<Line<'_>>)> {
     panels
 }
 
-fn paint(root: &Area<'_>, report: &Report, panels: &[(&str, Vec<Line<'_>>)]) -> Painted {
+fn paint(root: &Area<'_>, report: &Report, panels: &[Panel<'_>]) -> Painted {
     root.fill(&WHITE)?;
     head(root, report)?;
-    for (number, (name, lines)) in panels.iter().enumerate() {
-        panel(root, name, lines, HEADER + number as i32 * PANEL)?;
+    for (number, of) in panels.iter().enumerate() {
+        panel(root, of, HEADER + number as i32 * PANEL)?;
     }
     Ok(())
 }
 
-fn panel(root: &Area<'_>, name: &str, lines: &[Line<'_>], top: i32) -> Painted {
+fn panel(root: &Area<'_>, Panel { name, axes, lines }: &Panel<'_>, top: i32) -> Painted {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let mut batches: Vec<usize> = points().filter_map(|(batch, _)| *batch).collect();
     batches.sort_unstable();
@@ -101,7 +110,6 @@ fn panel(root: &Area<'_>, name: &str, lines: &[Line<'_>], top: i32) -> Painted {
         root.draw(&PathElement::new(grid, FAINT.mix(0.2)))?;
         write(root, &batch.to_string(), (x(*batch), floor + 12), (11, &FAINT), HPos::Center)?;
     }
-    let axes = "Mlookups/s over rows of a batch";
     write(root, axes, (RIGHT, floor + 28), (11, &FAINT), HPos::Right)?;
     // Names stand at the ends of their lines, one below the other where these lie close together.
     let mut ends = Vec::new();

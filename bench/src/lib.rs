@@ -37,7 +37,7 @@ mod tables;
 mod update;
 mod veth;
 
-pub use self::classify::Size as ClassifySize;
+pub use self::classify::{Figure as ClassifyFigure, Size as ClassifySize};
 pub use on_device::check_backend;
 pub use report::{Curve, Machine, Report, Row};
 pub use shade::{ShadeArgs, ShadeLoad};
@@ -137,6 +137,9 @@ pub enum What {
         /// Sets of 1,000 and 10,000 rules, or of 100,000 too
         #[arg(long, value_enum, default_value_t = classify::Size::Full)]
         size: classify::Size,
+        /// A figure or table of a paper instead
+        #[arg(long, value_enum)]
+        figure: Option<classify::Figure>,
         /// The folder of the rule sets
         #[arg(long, value_name = "FOLDER", default_value = classify::DEFAULT_SETS)]
         sets: PathBuf,
@@ -278,8 +281,8 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Switching { keys, table } => switching::run(args, *keys, *table)?,
             What::Hash { keys, table } => hash::run(args, *keys, *table)?,
             What::L2 { packets, stations } => l2::run(args, *packets, *stations)?,
-            What::Classify { size, sets, seeds, backend } => {
-                classify::run(args, *size, sets, seeds, *backend)?
+            What::Classify { size, figure, sets, seeds, backend } => {
+                classify::run(args, (*size, *figure), sets, seeds, *backend)?
             }
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,

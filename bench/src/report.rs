@@ -36,9 +36,16 @@ pub struct Curve {
     pub panel: String,
     /// The line.
     pub line: String,
-    /// Rows of a batch; none where the figure is the same for all.
+    /// Rows of a batch, or what [`Curve::over`] says; none where the figure is the same for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<usize>,
+    /// What the chart goes over.
+    #[serde(default = "rows_of_a_batch")]
+    pub over: String,
+}
+
+fn rows_of_a_batch() -> String {
+    "rows of a batch".to_owned()
 }
 
 impl Row {
@@ -72,7 +79,17 @@ impl Row {
     /// Puts the row into a chart of curves.
     #[must_use]
     pub fn curve(mut self, panel: &str, line: &str, batch: Option<usize>) -> Self {
-        self.curve = Some(Curve { panel: panel.into(), line: line.into(), batch });
+        self.curve =
+            Some(Curve { panel: panel.into(), line: line.into(), batch, over: rows_of_a_batch() });
+        self
+    }
+
+    /// Says what the row's chart goes over, where that is not rows of a batch.
+    #[must_use]
+    pub fn over(mut self, over: &str) -> Self {
+        if let Some(curve) = &mut self.curve {
+            curve.over = over.to_owned();
+        }
         self
     }
 

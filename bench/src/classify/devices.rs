@@ -117,6 +117,24 @@ pub(super) fn many_classes(
     Ok(())
 }
 
+/// The rates of each structure that has a device form, from end to end, by round.
+pub(super) fn end_to_end(
+    args: &Args,
+    backend: Backend,
+    built: &[Built],
+    load: &Load,
+) -> Result<Vec<(&'static str, Vec<f64>)>, String> {
+    let (site, _) = Site::new(backend)?;
+    let mut all = Vec::new();
+    for built in built {
+        let Some(form) = form(&built.tables) else { continue };
+        let by = built.algorithm.name;
+        let rates = rates(args, &site, &form, built, load).map_err(|e| format!("{by}: {e}"))?;
+        all.push((by, rates.end_to_end));
+    }
+    Ok(all)
+}
+
 /// The rates of the best structure from end to end, by round, and its name.
 type Best = (Vec<f64>, &'static str);
 
