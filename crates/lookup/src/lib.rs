@@ -47,6 +47,7 @@ pub mod trie;
 pub mod versions;
 
 pub use address::{Address, Key6, Prefix, PrefixError};
+pub use arch::gathers_are_quick;
 pub use blob::{Blob, Patch};
 
 /// Number of a next hop, below 2^31; [`NO_ROUTE`] is a miss. What a number stands for (an adjacency,
