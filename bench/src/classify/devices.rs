@@ -31,6 +31,8 @@ const ROWS: usize = 1 << 16;
 const UPDATE_ROWS: usize = 8192;
 /// Time of each part of a round.
 const ROUND: Duration = Duration::from_millis(300);
+/// The same while rules change.
+const UPDATE_ROUND: Duration = Duration::from_secs(1);
 /// Changes between two looks at the device.
 const CHANGES: usize = 64;
 /// Changes that wait at most, until a version can be published.
@@ -299,7 +301,7 @@ impl<'a> Run<'a> {
         let (mut seen, mut headers_done) = (0, 0);
         let begin = Instant::now();
         let seconds = loop {
-            let is_over = begin.elapsed() >= ROUND;
+            let is_over = begin.elapsed() >= UPDATE_ROUND;
             if with_changes && !is_over {
                 if waiting < WAITING_MAX {
                     self.change(&mut patches)?;
