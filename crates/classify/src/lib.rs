@@ -32,6 +32,10 @@
 //! - [`filter`]: the header that a firewall looks at.
 //! - [`check`]: rules of a set that can never match, or could be left out.
 //!
+//! Devices read the images of these structures as they are: the kernels `classify4`, `classify12` and `classify32` of
+//! the crate `kernels` are the lookups of [`linear`], [`mod@tuple`], [`bloom`], [`rfc`] and [`tic`] there. What changes in
+//! an image changes in the kernels too; their tests hold them against [`naive`].
+//!
 //! Thread rule: a classifier belongs to one control thread; [`Tables`] are read-only and are changed by
 //! [`lookup::versions`] alone.
 //!
