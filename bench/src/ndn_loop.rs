@@ -122,10 +122,18 @@ pub(crate) fn run(
 fn check(verdicts: &[u32], has_route: &[bool], title: &str, report: &mut Report) {
     let goes = |verdict: &u32| Verdict(*verdict).kind() == VerdictKind::Forward;
     let (interests, data) = verdicts.split_at(verdicts.len() / 2);
-    let both = interests.iter().zip(data).map(|(interest, data)| [goes(interest), goes(data)]);
-    let wrong = both.zip(has_route).filter(|(goes, has_route)| *goes != [**has_route; 2]).count();
-    if wrong > 0 {
-        report.wrong.push(format!("{title}, whole loop: {wrong} names were not forwarded rightly"));
+    let both = interests.iter().zip(data).zip(has_route);
+    let is_wrong = |((interest, data), has_route): &((&u32, &u32), &bool)| {
+        [goes(interest), goes(data)] != [**has_route; 2]
+    };
+    let wrong: Vec<_> = both.filter(is_wrong).collect();
+    if let Some(((interest, data), has_route)) = wrong.first() {
+        let said = [interest, data].map(|verdict| Verdict(**verdict).reason().name());
+        report.wrong.push(format!(
+            "{title}, whole loop: {} names were not forwarded rightly, one of them with {} route: {said:?}",
+            wrong.len(),
+            if **has_route { "a" } else { "no" },
+        ));
     }
 }
 
@@ -149,8 +157,8 @@ fn load(blob: Blob, asked: &NameList, expected: &[NextHopId]) -> Result<Load, St
     let mut load = Load { tables, ..Load::default() };
     let (mut packet, mut seen) = (Vec::new(), HashSet::new());
     for (name, next_hop) in asked.iter().zip(expected).take(NAMES) {
-        // A name that is asked for twice has one answer.
-        if name.bytes().len() > NAME_MAX || !seen.insert(name.bytes()) {
+        // No Interest asks for the name of no components; one that is asked for twice has one answer.
+        if !(1..=NAME_MAX).contains(&name.bytes().len()) || !seen.insert(name.bytes()) {
             continue;
         }
         let nonce = Some((seen.len() as u32).wrapping_mul(0x9e37_79b1));
@@ -281,6 +289,9 @@ mod tests {
         // Answers that are others.
         expected[7] = NO_ROUTE;
         run("toy", blob, &asked, &expected, 1, &mut report).unwrap();
-        assert_eq!(report.wrong, ["toy, whole loop: 1 names were not forwarded rightly"]);
+        assert_eq!(report.wrong.len(), 1);
+        let expected =
+            "toy, whole loop: 1 names were not forwarded rightly, one of them with no route";
+        assert!(report.wrong[0].starts_with(expected), "{:?}", report.wrong);
     }
 }
