@@ -97,6 +97,11 @@ fn config(scratch: &Scratch, backend: &str, more: &str) -> String {
 
 impl Net {
     fn start(backend: &str) -> Option<Net> {
+        Self::start_with(backend, "")
+    }
+
+    /// With more in its configuration.
+    fn start_with(backend: &str, more: &str) -> Option<Net> {
         if !testkit::require_namespaces() || testkit::require_tool("python3").is_none() {
             return None;
         }
@@ -111,7 +116,7 @@ impl Net {
         far.address("eth0", "fd00:3::2/64");
         let scratch = Scratch::new();
         scratch.write("ndn.py", NDN);
-        let file = scratch.write("ndn.toml", &config(&scratch, backend, ""));
+        let file = scratch.write("ndn.toml", &config(&scratch, backend, more));
         let mut program = middle.spawn(&format!("{} run {}", bin.display(), file.display()));
         program.wait_for("running: ", SOON);
         Some(Net { one, two, far, middle, program, scratch, bin })
@@ -227,4 +232,34 @@ fn interests_find_data_by_ethernet_and_udp() {
         let (status, said) = net.program.stop(Stop::Terminate, SOON);
         assert!(status.success(), "{backend}: {said}");
     }
+}
+
+/// Names are looked up on a device, whose copy of the table follows what `ctl` adds and removes.
+#[test]
+fn a_device_follows_the_routes() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let engine = "[engine]\nbackend = \"opencl\"\noffload = \"always\"\n";
+    let Some(mut net) = Net::start_with("af_packet", engine) else { return };
+    let known = wait_until(SOON, || net.face_is("two", "up") && net.face_is("far", "up"));
+    assert!(known, "{}", net.good("show faces"));
+    let mut producer = net.far.spawn(&net.script("fd00:3::1 fd00:3::2 answer"));
+    producer.wait_for("answering", SOON);
+    for round in 0..3 {
+        assert_eq!(net.ask_one(&format!("/com/{round}")), format!("link:/com/{round}"), "a Nack");
+        net.good("name add /com far");
+        assert_eq!(net.ask_one(&format!("/com/x{round}")), format!("data:/com/x{round}"));
+        net.good("name add /com/deeper two");
+        assert_eq!(
+            net.ask_two(&format!("/com/deeper/{round}")),
+            format!("link:/com/deeper/{round}")
+        );
+        assert_eq!(net.ask_two(&format!("/org/{round}")), format!("data:/org/{round}"));
+        net.good("name del /com/deeper");
+        net.good("name del /com");
+    }
+    let (status, said) = net.program.stop(Stop::Terminate, SOON);
+    assert!(status.success() && said.contains(", 0 jobs done again on the CPU"), "{said}");
+    assert!(!said.contains(": 0 jobs, "), "{said}");
 }
