@@ -138,22 +138,25 @@ fn of_size<K: Made>(
     }
     drop(forms);
 
-    let mut more = |name: &str, table: &Table<K>, blob: &Blob, burst: usize, threads: usize| {
-        let forms = table.forms(blob, burst);
-        let rates = rates(&forms, keys, args.rounds, threads, &mut report.wrong);
-        let prefix = format!("{bytes}-byte keys, {name}, ");
-        report.rows.extend(rows(&prefix, &forms, &rates, 1.4, limit * threads as f64));
-        let over = ratio(format!("{prefix}switched over plain"), &rates[switched], &rates[plain]);
-        report.rows.push(over);
-    };
-    more("2 threads", &large, &large.blob, BURST, 2);
-    more("bursts of 64", &large, &large.blob, 64, 1);
-    more("bursts of 32", &large, &large.blob, 32, 1);
+    let mut more =
+        |name: &str, table: &Table<K>, blob: &Blob, burst: usize, threads: usize, limit: f64| {
+            let forms = table.forms(blob, burst);
+            let rates = rates(&forms, keys, args.rounds, threads, &mut report.wrong);
+            let prefix = format!("{bytes}-byte keys, {name}, ");
+            report.rows.extend(rows(&prefix, &forms, &rates, 1.4, limit * threads as f64));
+            let over =
+                ratio(format!("{prefix}switched over plain"), &rates[switched], &rates[plain]);
+            report.rows.push(over);
+        };
+    more("2 threads", &large, &large.blob, BURST, 2, limit);
+    more("bursts of 64", &large, &large.blob, 64, 1, limit);
+    more("bursts of 32", &large, &large.blob, 32, 1, limit);
     let small_pages = large.blob.copy_on(Pages::Small).map_err(|e| e.to_string())?;
-    more("4 KB pages", &large, &small_pages, BURST, 1);
+    let limit = |blob: &Blob, pages| lines_per_second(blob.len_bytes(), pages, args.rounds);
+    more("4 KB pages", &large, &small_pages, BURST, 1, limit(&small_pages, Pages::Small)?);
     drop(small_pages);
     let cached = Table::<K>::new(entries(1 << 19), keys)?;
-    more("in cache", &cached, &cached.blob, BURST, 1);
+    more("in cache", &cached, &cached.blob, BURST, 1, limit(&cached.blob, Pages::Huge)?);
     Ok(())
 }
 

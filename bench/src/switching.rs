@@ -195,6 +195,11 @@ pub(crate) fn run(args: &Args, keys: usize, mebibytes: usize) -> Result<Report, 
         let rates = rates(&forms, all, args.rounds, threads, &mut report.wrong);
         let share = goes_on as f64 / 256.0;
         let lines = 2.0 + (1..=HOPS_MAX).map(|hop| share.powi(hop as i32)).sum::<f64>();
+        // Of a table of this size on these pages.
+        let limit = match pages {
+            Pages::Huge if bytes == table => limit,
+            _ => lines_per_second(bytes, pages, args.rounds)?,
+        };
         let (prefix, limit) = (format!("{name}, "), limit * threads as f64);
         report.rows.extend(rows(&prefix, &forms, &rates, lines, limit));
         let best = format!("{name}, switched over plain");
