@@ -3,10 +3,11 @@
 use control::config::{App, KnownStages, Pipeline};
 
 /// Every application: what it is called, its stages, what `mode` stands for.
-const APPS: [(App, &str, &[&str], &[&str]); 3] = [
+const APPS: [(App, &str, &[&str], &[&str]); 4] = [
     (App::Router, "router", apps::router::KNOWN_STAGES, apps::router::DEFAULT_STAGES),
     (App::Switch, "switch", apps::switch::KNOWN_STAGES, apps::switch::DEFAULT_STAGES),
     (App::Ndn, "ndn", apps::ndn::STAGES, apps::ndn::STAGES),
+    (App::Wire, "wire", apps::wire::STAGES, apps::wire::STAGES),
 ];
 
 /// The stages and pipelines that this program knows.
@@ -29,7 +30,7 @@ pub(crate) fn known() -> KnownStages {
 /// The name of every stage.
 pub(crate) fn stages() -> impl Iterator<Item = &'static str> {
     let all = APPS.iter().flat_map(|(_, _, known, _)| known.iter().copied());
-    // Two applications have it.
+    // Several applications have it.
     let mut seen = false;
     all.filter(move |stage| *stage != apps::firewall::STAGE || !std::mem::replace(&mut seen, true))
 }
@@ -39,6 +40,11 @@ pub(crate) fn stages() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// Why they do nothing together.
 pub(crate) fn app_of(stages: &[String]) -> Result<App, String> {
+    if stages.iter().any(|stage| Some(&stage.as_str()) == apps::wire::STAGES.last()) {
+        let all = apps::wire::STAGES;
+        let told = || format!("{} has the stages {}", App::Wire.title(), all.join(", "));
+        return (stages == all).then_some(App::Wire).ok_or_else(told);
+    }
     let first = stages.first().map_or("", String::as_str);
     match APPS.iter().find(|(_, _, known, _)| known.contains(&first)) {
         Some((App::Switch, ..)) => {
@@ -78,12 +84,15 @@ mod tests {
             "bridge_in bridge bridge_out",
             "bridge_in firewall bridge bridge_out",
             "ndn_decode name_lookup pit",
+            "firewall wire",
         ];
         assert_eq!(lists, expected);
         let app = |text: &str| app_of(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(app(expected[5]), Ok(App::Switch));
         assert_eq!(app(expected[0]), Ok(App::Router));
         assert_eq!(app(expected[6]), Ok(App::Ndn));
+        assert_eq!(app(expected[7]), Ok(App::Wire));
+        assert!(app("wire").unwrap_err().contains("firewall, wire"));
         assert!(app("ndn_decode pit").unwrap_err().contains("ndn_decode, name_lookup, pit"));
         assert!(app("bridge_in bridge_out").unwrap_err().contains("bridge_in, bridge, bridge_out"));
         assert!(app("firewall route rewrite").unwrap_err().contains("`decode` is missing"));

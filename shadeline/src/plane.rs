@@ -60,6 +60,7 @@ impl Plane {
                 let (part, first) = Bridge::new(config, interfaces, live)?;
                 (tables.switch, bridge) = (first, Some(part));
             }
+            App::Wire => {}
             App::Ndn => {
                 let interface = |number| rib.fib().interface(number);
                 let (part, first) = Named::new(config, interfaces, interface, live)?;

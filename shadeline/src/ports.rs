@@ -85,7 +85,7 @@ pub(crate) fn open(
             to_close.push(physical.interface.as_str());
         }
         if kind.starts_with("af_xdp")
-            && (physical.promiscuous || config.pipeline.app == App::Switch)
+            && (physical.promiscuous || matches!(config.pipeline.app, App::Switch | App::Wire))
         {
             let all = Link::open(&physical.interface).and_then(|link| link.promiscuous());
             live._promiscuous.push(all.map_err(|e| failed(&e))?);

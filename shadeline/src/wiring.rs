@@ -19,6 +19,7 @@ use apps::ndn::{NdnColumns, NdnCounters, NdnOptions};
 use apps::router::{PipelineOptions, RouterColumns, RouterCounters};
 use apps::switch::{SwitchColumns, SwitchCounters, SwitchPipeline};
 use apps::tables::{Newest, Tables};
+use apps::wire::Wire;
 use chunk::{Columns, Depot, DropReason, HugePages, Layout, Region};
 use control::config::{self, App, Config, PortKind, Rpf, VlanTag};
 use engine::{
@@ -338,6 +339,7 @@ pub(crate) fn start(
                 ndn.push(counters.clone());
                 apps::ndn::pipeline(&ndn_options(config, plan.offline, counters))
             }
+            App::Wire => vec![Box::new(Wire::new())],
         };
         let filter = config.pipeline.stages.iter().position(|stage| stage == firewall::STAGE);
         if let (Some(at), Some(place)) = (filter, place_of_firewall(app)) {
@@ -356,7 +358,7 @@ pub(crate) fn start(
     let ports = ports.into_iter().map(|port| place(port, app, &mut workers)).collect();
     let columns = match app {
         App::Router => RouterColumns::COLUMNS,
-        App::Switch => SwitchColumns::COLUMNS,
+        App::Switch | App::Wire => SwitchColumns::COLUMNS,
         App::Ndn => NdnColumns::COLUMNS,
     };
     let device = plan.device;
@@ -390,7 +392,7 @@ pub(crate) fn start(
 fn place_of_firewall(app: App) -> Option<firewall::Place> {
     match app {
         App::Router => Some(firewall::Place::Router),
-        App::Switch => Some(firewall::Place::Switch),
+        App::Switch | App::Wire => Some(firewall::Place::Switch),
         App::Ndn => None,
     }
 }
@@ -431,7 +433,7 @@ fn usable_cpus() -> Vec<usize> {
 fn place(port: PortIo, app: App, workers: &mut [WorkerSpec<Newest<Tables>>]) -> PortCounters {
     let number = usize::from(port.number);
     let (hash, always): (SpreadHash, _) = match app {
-        App::Router | App::Switch => (packet::flow::flow_hash_of_frame, false),
+        App::Router | App::Switch | App::Wire => (packet::flow::flow_hash_of_frame, false),
         App::Ndn => (apps::ndn::spread_hash, true),
     };
     let is_short = always || port.queues.len() < workers.len();

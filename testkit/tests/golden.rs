@@ -89,6 +89,7 @@ cases! {
     firewall_classbench
     firewall_odd
     firewall_switch
+    firewall_wire
     fragmentation
     icmp_rate
     ipv6_esp

@@ -552,7 +552,7 @@ def filtered():
         yield ip() / UDP(sport=1, dport=7002) / b"copied and dropped"
     yield v4(tos=0xB9) / UDP(sport=1, dport=7000) / b"keeps its congestion bits"
     yield v6(tc=0xB9, fl=0x12345) / UDP(sport=1, dport=7000) / b"and its label"
-    for kind, code in ((8, 0), (0, 0), (3, 1), (3, 4), (13, 0)):
+    for kind, code in ((8, 0), (0, 0), (3, 1), (3, 4), (10, 0)):
         yield v4() / ICMP(type=kind, code=code) / bytes(8 + 28)
     for kind, code in ((128, 0), (129, 0), (1, 4), (1, 3)):
         yield v6() / ICMPv6EchoRequest(type=kind, code=code, data=bytes(48))
@@ -636,6 +636,14 @@ def firewall_switch():
         yield "a", bytes(to_b / v4() / tcp(22))
 
 
+def firewall_wire():
+    """(port, frame): the same between two ports, and what no switch would forward."""
+    yield from (event for event in firewall_switch() if event[0] in "ab")
+    yield "a", frame(1, "01:80:c2:00:00:0e")
+    yield "b", frame("03:00:00:00:00:01", 1)
+    yield "b", frame(2, 2, tag=7)
+
+
 def firewall_classbench():
     """(port, frame): headers of classify/trace.txt, for the rules beside it."""
     for line in (HERE / "classify" / "trace.txt").read_text().splitlines():
@@ -648,7 +656,7 @@ def firewall_classbench():
 
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
-    switch, switch_time, ndn_forwarding, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch,
+    switch, switch_time, ndn_forwarding, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_classbench,
 ]
 

@@ -406,6 +406,15 @@ class Filtering(switch.Switch):
         return (link, packet, seen) if self.errors.take(now) else None
 
 
+class Joined(Filtering):
+    """Ports in pairs: what the firewall lets pass leaves by the other one."""
+
+    def frame(self, name, frame, now):
+        frame = self.filter(name, frame, now)
+        names = list(self.ports)
+        return [(names[names.index(name) ^ 1], frame)]
+
+
 def whole(packet, kind):
     """An IP packet without padding; `None` for one whose header is broken."""
     if kind == 0x86DD:
@@ -447,8 +456,8 @@ def check_answer(frame, answer, where):
         raise Mismatch(f"{where}: does not quote the packet")
 
 
-def judge_switch(firewall, out, arguments):
-    world = Filtering(pathlib.Path(arguments[1]), firewall)
+def judge_switch(firewall, out, arguments, kind):
+    world = kind(pathlib.Path(arguments[1]), firewall)
     names = list(world.ports)
     frames = []
     for at, argument in enumerate(arguments):
@@ -493,8 +502,8 @@ def main():
     out, arguments = pathlib.Path(sys.argv[1]), sys.argv[2:]
     config = pathlib.Path(arguments[1])
     firewall = Firewall(config)
-    is_switch = tomllib.loads(config.read_text()).get("mode") == "switch"
-    count = (judge_switch if is_switch else judge_router)(firewall, out, arguments)
+    kind = {"switch": Filtering, "wire": Joined}.get(tomllib.loads(config.read_text()).get("mode"))
+    count = judge_switch(firewall, out, arguments, kind) if kind else judge_router(firewall, out, arguments)
     firewall.compare_hits(out)
     print(f"{count} packets, {len(firewall.hits)} of {len(firewall.rules) + 1} rules hit, all as they must be")
 

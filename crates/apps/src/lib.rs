@@ -2,7 +2,7 @@
 //!
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
 //! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
-//! the first two. Their tables are one version together ([`tables`]).
+//! the first two, and with a [`wire`] an application by itself. Their tables are one version together ([`tables`]).
 #![forbid(unsafe_code)]
 
 pub mod firewall;
@@ -10,3 +10,4 @@ pub mod ndn;
 pub mod router;
 pub mod switch;
 pub mod tables;
+pub mod wire;

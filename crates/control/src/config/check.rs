@@ -27,6 +27,7 @@ pub(super) fn check(config: &Config, spans: &Spans, cores: usize, walk: &mut Wal
     firewall::check(config, spans, walk);
     match app {
         App::Router => {}
+        App::Wire => ports::in_pairs(config, spans, walk),
         App::Switch => switch::check(config, spans, walk),
         App::Ndn => ndn::check(config, spans, walk),
     }

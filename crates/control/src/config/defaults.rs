@@ -106,7 +106,8 @@ pub(super) fn twin(port: &str) -> String {
 }
 
 /// Whether a port with this back end has a twin unless the file says otherwise: where there is a
-/// kernel interface to stand in for. A switch's have none: its frames are not for this machine.
+/// kernel interface to stand in for. A switch's and a wire's have none: their frames are not for this machine.
 pub(super) fn has_twin(app: App, backend: Backend) -> bool {
-    app != App::Switch && matches!(backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp)
+    let is_host = matches!(app, App::Router | App::Ndn);
+    is_host && matches!(backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp)
 }

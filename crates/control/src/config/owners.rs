@@ -9,7 +9,7 @@ pub(super) type Owners = (&'static [App], &'static [&'static str]);
 pub(super) const SECTIONS: [Owners; 5] = [
     (&[App::Router], &["router", "route", "routes"]),
     (&[App::Router, App::Ndn], &["neighbour"]),
-    (&[App::Router, App::Switch], &["firewall", "rule"]),
+    (&[App::Router, App::Switch, App::Wire], &["firewall", "rule"]),
     (&[App::Switch], &["switch", "station"]),
     (&[App::Ndn], &["ndn", "name", "names"]),
 ];

@@ -101,6 +101,8 @@ pub enum App {
     Switch,
     /// Forwards by the name of data.
     Ndn,
+    /// Joins ports in pairs.
+    Wire,
 }
 
 impl App {
@@ -110,6 +112,7 @@ impl App {
             Self::Router => "a router",
             Self::Switch => "a switch",
             Self::Ndn => "a named-data forwarder",
+            Self::Wire => "a wire",
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     if !config.firewall.is_on {
         return;
     }
-    if matches!(config.pipeline.app, App::Router | App::Switch)
+    if matches!(config.pipeline.app, App::Router | App::Switch | App::Wire)
         && !config.pipeline.stages.iter().any(|stage| stage == STAGE)
     {
         let section = if spans.file.has("rule") { "rule" } else { "firewall" };

@@ -6,6 +6,16 @@ use crate::config::read::Spans;
 use crate::config::types::*;
 use crate::config::walk::{Place, Walk, Word};
 
+/// A wire joins the first port with the second, the third with the fourth.
+pub(super) fn in_pairs(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    let count = config.physical_ports().count();
+    if !count.is_multiple_of(2) && !spans.has_lost_ports {
+        let span = spans.ports.last().map_or(0..0, |port| port.keys.at(""));
+        walk.error(span, format!("a wire joins ports in pairs, and there are {count}"))
+            .expected("two ports, or four …");
+    }
+}
+
 pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     if config.physical_ports().next().is_none() && !spans.has_lost_ports {
         walk.error(spans.file.at("port"), "no port").expected("at least one [port.NAME]");

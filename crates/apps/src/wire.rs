@@ -1,0 +1,56 @@
+//! A wire: what comes in by one port of a pair leaves by the other.
+//!
+//! ```text
+//!  port 0 ──▶ firewall ──▶ wire ──▶ port 1        port 2 ◀──▶ port 3, and so on
+//!  port 0 ◀── wire ◀── firewall ◀── port 1
+//! ```
+//!
+//! A firewall by itself, which no host and no switch sees: nothing is learned, no address is ours, and frames that no
+//! bridge forwards pass, too. The stage stands behind [`crate::firewall`] and uses a switch's columns, of which it
+//! needs the verdict alone.
+//!
+//! | | |
+//! | --- | --- |
+//! | forward | out by the other port of the pair, as they are |
+//!
+//! Threads: one instance per worker, without state.
+
+use chunk::{Chunk, Columns, Verdict};
+use engine::{Context, MARK_FROM_HOST, Stage};
+
+use crate::switch::SwitchColumns;
+
+/// The stages of a wire, in their order: what `mode = "wire"` stands for.
+pub const STAGES: &[&str] = &[crate::firewall::STAGE, "wire"];
+
+/// The stage.
+#[derive(Debug, Default)]
+pub struct Wire(());
+
+impl Wire {
+    /// A stage without state.
+    pub fn new() -> Self {
+        Self(())
+    }
+}
+
+/// The other port of a pair.
+pub const fn partner(port: u16) -> u16 {
+    port ^ 1
+}
+
+impl<T: Send + Sync + 'static> Stage<T> for Wire {
+    fn name(&self) -> &'static str {
+        "wire"
+    }
+
+    fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, T>) {
+        let view = SwitchColumns::view(&mut chunk.rows);
+        for (verdict, packet) in view.verdict.iter_mut().zip(&chunk.packets) {
+            if Verdict(*verdict).is_next() {
+                let own = packet.mark & MARK_FROM_HOST != 0;
+                *verdict = Verdict::forward(if own { packet.port } else { partner(packet.port) }).0;
+            }
+        }
+    }
+}
