@@ -661,3 +661,6 @@ fn options(config: &Config) -> FirewallOptions {
     let config::Firewall { icmp_rate, icmp_burst, .. } = config.firewall;
     FirewallOptions { icmp_rate, icmp_burst }
 }
+
+#[cfg(test)]
+mod tests;

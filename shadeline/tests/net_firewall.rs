@@ -235,6 +235,16 @@ fn without_the_stage_there_are_no_rules() {
 
 #[test]
 fn a_switch_refuses_in_the_name_of_the_host_that_was_meant() {
+    unseen("switch");
+}
+
+#[test]
+fn a_wire_does_so_too() {
+    unseen("wire");
+}
+
+/// A firewall between two hosts in one network.
+fn unseen(mode: &str) {
     if !testkit::require_namespaces() {
         return;
     }
@@ -251,7 +261,7 @@ fn a_switch_refuses_in_the_name_of_the_host_that_was_meant() {
     });
     let scratch = Scratch::new();
     let mut text =
-        format!("mode = \"switch\"\n[system]\nsocket = {:?}\n", scratch.join("ctl.sock"));
+        format!("mode = \"{mode}\"\n[system]\nsocket = {:?}\n", scratch.join("ctl.sock"));
     for name in names {
         text += &format!("[port.{name}]\nbackend = \"af_packet\"\n");
     }

@@ -440,6 +440,43 @@ fn the_oracle_sees_tampering() {
     assert!(reason.is_err());
 }
 
+/// The same of that of the firewall, which looks at hits besides.
+#[test]
+fn the_oracle_of_the_firewall_sees_tampering() {
+    let Some(program) = testkit::shadeline_bin() else { return };
+    let Some(python) = testkit::require_python("scapy") else { return };
+    for (name, port) in [("firewall", "mon"), ("firewall_switch", "a"), ("firewall_wire", "b")] {
+        let case = read_case(name);
+        let scratch = Scratch::new();
+        let out = scratch.join("out");
+        let tamper = |file: &str, change: &dyn Fn(&mut Vec<testkit::pcap::Record>)| {
+            run(&program, name, &case, &out);
+            let mut records = testkit::pcap::read(&out.join(file));
+            change(&mut records);
+            testkit::pcap::write_pcapng(&out.join(file), &["any"], &records);
+            ask(&python, "firewall.py", name, &case, &out)
+        };
+        let capture = format!("{port}.pcapng");
+        let nothing = tamper(&capture, &|_| {});
+        assert!(nothing.is_ok(), "{nothing:?}");
+        assert!(tamper(&capture, &|records| drop(records.pop())).is_err(), "{name}");
+        // Within the headers, whatever the frame is.
+        for at in [0, 30, 40] {
+            assert!(tamper(&capture, &|records| records[0].data[at] ^= 1).is_err(), "byte {at}");
+        }
+        let reason = |records: &mut Vec<testkit::pcap::Record>| {
+            records[0].comment = Some("firewall_other".to_string());
+        };
+        assert!(tamper("dropped.pcapng", &reason).is_err(), "{name}");
+        run(&program, name, &case, &out);
+        let stats = std::fs::read_to_string(out.join("stats.json")).expect("stats.json");
+        let other = stats.replacen("\"last_hit\": \"17", "\"last_hit\": \"18", 1);
+        assert_ne!(stats, other);
+        std::fs::write(out.join("stats.json"), other).expect("stats.json");
+        assert!(ask(&python, "firewall.py", name, &case, &out).is_err(), "{name}");
+    }
+}
+
 #[test]
 fn the_runner_sees_differences() {
     assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
