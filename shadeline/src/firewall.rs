@@ -188,14 +188,11 @@ impl Firewall {
         all && rules.next().is_none()
     }
 
-    /// Makes the rules those of entries, all at once; what is odd about them.
-    pub(crate) fn replace_all(&mut self, entries: &[RuleEntry]) -> Result<Vec<String>, Refusal> {
+    /// Makes the rules those of entries, all at once.
+    pub(crate) fn replace_all(&mut self, entries: &[RuleEntry]) -> Result<(), Refusal> {
         let built = self.build(entries, true).map_err(Refusal::Bad)?;
         self.take(built);
-        let found = findings(self.rules.iter().map(|r| (&r.conditions, &r.action)), |name| {
-            self.interfaces.number(name)
-        });
-        Ok(self.texts(&found))
+        Ok(())
     }
 
     /// Adds a rule; what is odd about it.
@@ -555,14 +552,25 @@ impl Firewall {
     }
 
     fn texts(&self, found: &[Finding]) -> Vec<String> {
-        let name = |at: usize| self.rules[at].name.to_string();
-        let mut texts: Vec<_> =
-            found.iter().take(FINDINGS_MAX).map(|finding| finding.text(name)).collect();
-        if let Some(more) = found.len().checked_sub(FINDINGS_MAX).filter(|more| *more > 0) {
-            texts.push(format!("{more} more rules never match or may be left out"));
-        }
-        texts
+        texts(found, |at| self.rules[at].name.to_string())
     }
+}
+
+/// What is odd about rules that are not in use yet, in words. It takes its time, on any thread.
+pub(crate) fn odd(entries: &[RuleEntry], interfaces: &Interfaces) -> Vec<String> {
+    let rules: Vec<_> = config::rule_list(entries).collect();
+    let number = |name: &str| interfaces.number(name);
+    let found = findings(rules.iter().map(|(_, c, a)| (*c, *a)), number);
+    texts(&found, |at| rules[at].0.to_string())
+}
+
+fn texts(found: &[Finding], name: impl Fn(usize) -> String) -> Vec<String> {
+    let mut texts: Vec<_> =
+        found.iter().take(FINDINGS_MAX).map(|finding| finding.text(&name)).collect();
+    if let Some(more) = found.len().checked_sub(FINDINGS_MAX).filter(|more| *more > 0) {
+        texts.push(format!("{more} more rules never match or may be left out"));
+    }
+    texts
 }
 
 impl Rules {

@@ -19,6 +19,7 @@ use crate::inject::injector;
 use crate::plane::{self, Plane};
 use crate::report::Report;
 use crate::stats::Statistics;
+use crate::steward::rules::NewRules;
 use crate::steward::{self, Event, Start, Steward};
 use crate::wiring::{self, Events, Interfaces, Plan, PortIo};
 use crate::{backend, check, log, ports};
@@ -224,7 +225,16 @@ fn serve(
         request => {
             let events = events.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let (answer, answers) = mpsc::channel();
-            if events.send(Event::Request(request, answer)).is_err() {
+            let event = match request {
+                Request::RuleReplaceAll { file, action } => {
+                    match NewRules::read(&file, action.as_ref(), &interfaces) {
+                        Ok(set) => Event::Rules(set, answer),
+                        Err(response) => return drop(responder.send(*response)),
+                    }
+                }
+                request => Event::Request(request, answer),
+            };
+            if events.send(event).is_err() {
                 let gone = Response::error(ErrorKind::Internal, "the router is stopping");
                 let _ = responder.send(gone);
                 return;

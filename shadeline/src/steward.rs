@@ -10,7 +10,7 @@
 //! Whatever is in the queue at a time is applied together and seen as one version.
 
 mod names;
-mod rules;
+pub(crate) mod rules;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -35,6 +35,7 @@ use crate::ports::Twin;
 use crate::stats::Statistics;
 use crate::wiring::{self, Interfaces, PortFacts};
 use crate::{log, pipelines};
+use rules::NewRules;
 
 /// What the steward is told.
 pub(crate) enum Event {
@@ -46,6 +47,8 @@ pub(crate) enum Event {
     Kernel(Vec<KernelEvent>),
     /// By a client; the answer goes in pieces through the sender.
     Request(Request, Sender<Response>),
+    /// All rules of the firewall, read for a client; the answer goes through the sender.
+    Rules(NewRules, Sender<Response>),
     /// A port failed or recovered; the text is for the log.
     PortError(u16, String),
     /// Read the configuration again (SIGHUP).
@@ -208,6 +211,7 @@ impl Steward {
                 self.settle();
                 self.answer(request, &answer);
             }
+            Event::Rules(set, answer) => drop(answer.send(self.replace_rules(set))),
             Event::PortError(port, error) => {
                 // Both halves of a queue, and every queue of a port, say the same.
                 let name = self.interfaces.name(port);
@@ -645,7 +649,6 @@ impl Steward {
             Request::NameGet { name } => send(self.name_get(&name)),
             Request::RuleAdd { .. }
             | Request::RuleReplace { .. }
-            | Request::RuleReplaceAll { .. }
             | Request::RuleDel { .. }
             | Request::RuleShow { .. } => self.rule(request, answer),
             Request::ClearCounters => {
@@ -661,8 +664,8 @@ impl Steward {
                 send(done("draining"));
                 (self.on_stop)();
             }
-            Request::Trace { .. } | Request::Capture { .. } => {
-                send(Response::error(ErrorKind::Internal, "streams are answered elsewhere"));
+            Request::Trace { .. } | Request::Capture { .. } | Request::RuleReplaceAll { .. } => {
+                send(Response::error(ErrorKind::Internal, "answered elsewhere"));
             }
         }
     }

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 
 use control::api::{ErrorKind, ROWS_PER_RESPONSE, Request, Response};
-use control::config::{self, LoadError, Report};
+use control::config::{self, LoadError, Report, RuleEntry};
 use control::firewall::Action;
 
 use super::Steward;
-use crate::firewall::{Firewall, Refusal};
+use crate::firewall::{self, Firewall, Refusal};
+use crate::wiring::Interfaces;
 
 /// What who asks for rules where there are none is told.
 const NO_FIREWALL: &str = "there is no firewall: it needs [firewall] or a [[rule]] in the configuration of a router or \
@@ -23,6 +24,30 @@ fn refused(refusal: Refusal) -> Response {
         Refusal::NotFound(message) => Response::error(ErrorKind::NotFound, message),
         Refusal::Exists(message) => Response::error(ErrorKind::Exists, message),
         Refusal::Bad(message) => Response::error(ErrorKind::BadRequest, message),
+    }
+}
+
+/// Rules that are to replace all others.
+pub(crate) struct NewRules {
+    entries: Vec<RuleEntry>,
+    /// What is odd about them.
+    odd: Vec<String>,
+}
+
+impl NewRules {
+    /// Reads a file and looks at its rules, which for many takes longer than the steward may be away.
+    pub(crate) fn read(
+        file: &Path,
+        action: Option<&Action>,
+        interfaces: &Interfaces,
+    ) -> Result<Self, Box<Response>> {
+        match config::load_rules(file, action) {
+            Ok(entries) => Ok(Self { odd: firewall::odd(&entries, interfaces), entries }),
+            Err(error @ LoadError::Invalid(_)) => {
+                Err(Box::new(Response::error(ErrorKind::Config, error)))
+            }
+            Err(error) => Err(Box::new(Response::error(ErrorKind::BadRequest, error))),
+        }
     }
 }
 
@@ -50,9 +75,6 @@ impl Steward {
             Request::RuleShow { name } => return self.rule_show(name.as_deref(), answer),
             Request::RuleAdd { rule, place } => self.change_rules(|f| f.add(rule, &place)),
             Request::RuleReplace { rule } => self.change_rules(|f| f.replace(rule)),
-            Request::RuleReplaceAll { file, action } => {
-                self.rule_replace_all(&file, action.as_ref())
-            }
             Request::RuleDel { name } => {
                 self.change_rules(|f| f.remove(&name).map(|()| Vec::new()))
             }
@@ -70,18 +92,10 @@ impl Steward {
         }
     }
 
-    fn rule_replace_all(&mut self, file: &Path, action: Option<&Action>) -> Response {
-        if self.plane.firewall.is_none() {
-            return no_firewall();
-        }
-        let entries = match config::load_rules(file, action) {
-            Ok(entries) => entries,
-            Err(error @ LoadError::Invalid(_)) => {
-                return Response::error(ErrorKind::Config, error);
-            }
-            Err(error) => return Response::error(ErrorKind::BadRequest, error),
-        };
-        self.change_rules(|firewall| firewall.replace_all(&entries))
+    /// Takes a set that was read and looked at elsewhere.
+    pub(super) fn replace_rules(&mut self, set: NewRules) -> Response {
+        let NewRules { entries, odd } = set;
+        self.change_rules(|firewall| firewall.replace_all(&entries).map(|()| odd))
     }
 
     /// Makes a change visible, and tells what is odd about it.
