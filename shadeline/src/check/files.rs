@@ -44,7 +44,7 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
             }
         }
         App::Ndn => findings.of_names(config),
-        App::Switch => {}
+        App::Switch | App::Wire => {}
     }
     findings.0
 }
