@@ -52,6 +52,9 @@ struct Figures {
 #[derive(Serialize)]
 struct AlgorithmFigures {
     algorithm: &'static str,
+    /// Of `auto`: the structure that it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chosen: Option<&'static str>,
     /// Why the structure was not built.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
@@ -193,6 +196,7 @@ fn figures_of(
     let parts = memory.parts.iter();
     AlgorithmFigures {
         algorithm: algorithm.name,
+        chosen: classifier.chosen(),
         refused: None,
         build_s,
         memory_bytes: memory.total(),
@@ -209,6 +213,7 @@ fn figures_of(
 fn refused(algorithm: &Algorithm, why: String) -> AlgorithmFigures {
     AlgorithmFigures {
         algorithm: algorithm.name,
+        chosen: None,
         refused: Some(why),
         build_s: 0.0,
         memory_bytes: 0,
@@ -368,6 +373,8 @@ fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
         let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
         let parts = f.memory_parts.iter().filter(|part| part.bytes > 0);
         let parts = parts.map(|p| format!("{} {}", p.part, thousands(p.bytes as u64)));
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        let parts = f.chosen.map_or(parts.clone(), |chosen| format!("{chosen}: {parts}"));
         println!(
             "{:<10} {:>10.4} {:>14} {:>10} {:>8} {:>8} {:>10} {:>10}  {}",
             f.algorithm,
@@ -378,7 +385,7 @@ fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
             f.class_max,
             figure(f.rate_mpps),
             figure(f.ns_per_packet),
-            parts.collect::<Vec<_>>().join(", ")
+            parts
         );
     }
     print_device(figures);
