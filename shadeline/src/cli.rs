@@ -417,7 +417,7 @@ pub(crate) struct ClassifyArgs {
     #[arg(long)]
     pub(crate) check: bool,
     /// Where to classify, beside the CPU: auto, cpu, opencl, opencl:N, cuda or cuda:N
-    #[arg(long, default_value = "cpu", value_name = "BACKEND")]
+    #[arg(long, default_value = "cpu", value_name = "BACKEND", requires = "trace")]
     pub(crate) backend: Backend,
     /// Print the figures as JSON
     #[arg(long)]

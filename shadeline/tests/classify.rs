@@ -301,4 +301,7 @@ fn a_device_that_is_not_there_is_told() {
     let absent = fails(&on("opencl:99"), 1);
     assert!(absent.contains("--backend opencl:99"), "{absent}");
     ok(&on("auto"));
+    ok(&shadeline(&["classify", "--rules", text(&rules), "--check"]));
+    let without = ["classify", "--rules", text(&rules), "--check", "--backend", "opencl"];
+    assert!(fails(&shadeline(&without), 2).contains("--trace"));
 }
