@@ -78,7 +78,7 @@ FN tuple_t tuple_open(const region_t image, const uint width)
     if (image_word(image, 0UL) == TUPLE_MAGIC && image_word(image, 1UL) == width
         && image_has(image, TUPLE_PARAMETERS, 2u * (width + 1u))
         && image_has(image, records, (ulong)classes * tuple_record_words(width))
-        && image_has(image, bounds, classes)) {
+        && image_has(image, bounds, classes) && records % 4u == 0u) {
         space.records = image.words + records;
         space.bounds = image.words + bounds;
         space.classes = classes;
@@ -86,10 +86,26 @@ FN tuple_t tuple_open(const region_t image, const uint width)
     return space;
 }
 
+// Four words at once, which stand at a multiple of 16 bytes: a class's mask and record, of headers of four words.
+FN ulong2_t tuple_quad(GLOBAL const uint *words)
+{
+    return LOAD((GLOBAL const ulong2_t *)words);
+}
+
 FN record_t tuple_record(const tuple_t space, const uint width, uint number)
 {
     GLOBAL const uint *words = space.records + (ulong)number * tuple_record_words(width) + width;
     record_t record;
+    if (width == 4u) {
+        const ulong2_t first = tuple_quad(words), second = tuple_quad(words + 4);
+        record.slots = (uint)first.x;
+        record.depth = (uint)(first.x >> 32);
+        record.tag_mask = (uint)first.y;
+        record.entries = (uint)(first.y >> 32);
+        record.filter = (uint)second.x;
+        record.shift = (uint)(second.x >> 32) & 31u;
+        return record;
+    }
     record.slots = LOAD(words);
     record.depth = LOAD(words + 1);
     record.tag_mask = LOAD(words + 2);
@@ -140,21 +156,31 @@ FN uint tuple_tile(const tuple_t space, const uint width, uint first, LOCAL_PTR 
     return number;
 }
 
-// The hash of a header under a mask.
+// The hash of a header under a mask. A class takes a few dozen instructions, so loads count: of a header of four
+// words, what all items read alike comes in loads of 16 bytes.
 FN uint tuple_hash(const tuple_t space, const uint width, PRIVATE const uint *head,
-                   GLOBAL const uint *mask, LOCAL_PTR const ulong *parameters)
+                   GLOBAL const uint *mask, LOCAL_PTR const ulong2_t *parameters)
 {
+    LOCAL_PTR const ulong *parameter = (LOCAL_PTR const ulong *)parameters;
     if (space.murmur3) {
-        uint h = (uint)parameters[0];
+        uint h = (uint)parameter[0];
 #pragma unroll
         for (uint i = 0u; i < width; i++)
             h = murmur3_add(h, head[i] & LOAD(mask + i));
         return murmur3_end(h, 4u * width);
     }
-    ulong sum = parameters[width];
+    ulong sum = parameter[width];
+    if (width == 4u) {
+        const ulong2_t quad = tuple_quad(mask), first = parameters[0], second = parameters[1];
+        sum = multiply_shift_add(sum, first.x, head[0] & (uint)quad.x);
+        sum = multiply_shift_add(sum, first.y, head[1] & (uint)(quad.x >> 32));
+        sum = multiply_shift_add(sum, second.x, head[2] & (uint)quad.y);
+        sum = multiply_shift_add(sum, second.y, head[3] & (uint)(quad.y >> 32));
+    } else {
 #pragma unroll
-    for (uint i = 0u; i < width; i++)
-        sum = multiply_shift_add(sum, parameters[i], head[i] & LOAD(mask + i));
+        for (uint i = 0u; i < width; i++)
+            sum = multiply_shift_add(sum, parameter[i], head[i] & LOAD(mask + i));
+    }
     return multiply_shift_end(sum);
 }
 
@@ -187,7 +213,7 @@ FN ulong tuple_entry(const tuple_t space, const uint width, PRIVATE const uint *
 
 // What a class holds for a header. `tile` has the class's front, where it is staged.
 FN ulong tuple_ask(const tuple_t space, const uint width, PRIVATE const uint *head, uint number,
-                   LOCAL_PTR const ulong *parameters, LOCAL_PTR const uint *tile, const front_t front,
+                   LOCAL_PTR const ulong2_t *parameters, LOCAL_PTR const uint *tile, const front_t front,
                    const record_t record)
 {
     GLOBAL const uint *mask = space.records + (ulong)number * tuple_record_words(width);
@@ -217,13 +243,13 @@ FN ulong tuple_ask(const tuple_t space, const uint width, PRIVATE const uint *he
 
 // The best match of a row, for all items that share it, of headers of `width` words. All items of a group come here.
 FN ulong tuple_search(const region_t image, const uint width, PRIVATE const uint *head, const share_t share,
-                      LOCAL_PTR uint *tile, LOCAL_PTR ulong *parameters, const meeting_t meeting)
+                      LOCAL_PTR uint *tile, LOCAL_PTR ulong2_t *parameters, const meeting_t meeting)
 {
     const tuple_t space = tuple_open(image, width);
     meeting_begin(meeting);
     for (uint i = ITEM_ID; i <= width; i += GROUP_SIZE)
-        parameters[i] = match_of(image_word(image, TUPLE_PARAMETERS + 2u * i),
-                                 image_word(image, TUPLE_PARAMETERS + 2u * i + 1u));
+        ((LOCAL_PTR ulong *)parameters)[i] = match_of(
+            image_word(image, TUPLE_PARAMETERS + 2u * i), image_word(image, TUPLE_PARAMETERS + 2u * i + 1u));
     BARRIER();
     ulong best = MATCH_NONE;
     uint limit = NO_WORD; // the best priority of the row so far
