@@ -54,7 +54,8 @@ impl NewRules {
 /// What a configuration has odd about its rules, in the words of its warnings.
 pub(super) fn odd(report: &Report) -> Vec<String> {
     let warnings = report.diagnostics.iter().map(|diagnostic| &diagnostic.message);
-    warnings.filter(|message| message.starts_with("rule ")).cloned().collect()
+    let odd = ["never match", "may be left out"];
+    warnings.filter(|message| odd.iter().any(|odd| message.contains(odd))).cloned().collect()
 }
 
 /// What a reload tells of rules before the differences of the file.
@@ -111,7 +112,7 @@ impl Steward {
             Err(refusal) => refused(refusal),
             Ok(odd) => {
                 let lines: Vec<_> = odd.iter().map(|text| format!("warning: {text}")).collect();
-                lines.iter().for_each(|line| tracing::warn!("{line}"));
+                odd.iter().for_each(|text| tracing::warn!("{text}"));
                 Response::Done { message: lines.join("\n") }
             }
         }
