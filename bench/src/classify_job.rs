@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::classify::cuts::Cuts;
 use ::classify::linear::Linear;
 use ::classify::rfc::Rfc;
 use ::classify::tic::Tic;
@@ -86,6 +87,7 @@ pub fn form(tables: &Tables) -> Option<Classifier> {
     let blob = tables.blob();
     let linear = Linear::new(blob).map(|_| Structure::Linear);
     let known = linear.or_else(|| TupleSpace::new(blob).map(|_| Structure::Tuple));
+    let known = known.or_else(|| Cuts::new(blob).map(|_| Structure::Cuts));
     let known = known.or_else(|| Rfc::new(blob).map(|_| Structure::Rfc));
     let known = known.or_else(|| Tic::new(blob).map(|_| Structure::Tic));
     Classifier::of(known?, tables.words())

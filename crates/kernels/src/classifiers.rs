@@ -7,7 +7,7 @@
 //!
 //! | file | headers | kernels |
 //! | --- | --- | --- |
-//! | `classify4` | up to 4 words | `linear4`, `tuple2`, `tuple4`, `rfc`, `tic` |
+//! | `classify4` | up to 4 words | `linear4`, `tuple2`, `tuple4`, `rfc`, `tic`, `cuts` |
 //! | `classify12` | up to 12 | `linear12`, `tuple9`, `tuple10` |
 //! | `classify32` | up to 32 | `linear32`, `tuple16`, `tuple32` |
 //!
@@ -45,6 +45,8 @@ pub enum Structure {
     Rfc,
     /// `classify::tic`.
     Tic,
+    /// `classify::cuts`.
+    Cuts,
 }
 
 /// A kernel that classifies, and the columns of its headers.
@@ -83,6 +85,7 @@ impl Classifier {
             (Structure::Tuple, _) => ("tuple32", ITEMS_PER_ROW_MAX),
             (Structure::Rfc, 4) => ("rfc", 1),
             (Structure::Tic, 4) => ("tic", 1),
+            (Structure::Cuts, 4) => ("cuts", 1),
             _ => return None,
         };
         Some(Self { kernel, file, columns, words, items_per_row })
@@ -123,9 +126,11 @@ mod tests {
     #[test]
     fn every_kernel_is_there_with_the_columns_that_it_reads() {
         for words in [2, 4, 9, 10, 16, 32] {
-            for structure in [Structure::Linear, Structure::Tuple, Structure::Rfc, Structure::Tic] {
+            let searches = [Structure::Linear, Structure::Tuple];
+            let trees = [Structure::Rfc, Structure::Tic, Structure::Cuts];
+            for structure in searches.into_iter().chain(trees) {
                 let Some(classifier) = Classifier::of(structure, words) else {
-                    assert!(words != 4 && matches!(structure, Structure::Rfc | Structure::Tic));
+                    assert!(words != 4 && trees.contains(&structure));
                     continue;
                 };
                 let info = crate::info(classifier.kernel).expect(classifier.kernel);

@@ -60,9 +60,10 @@ const DECODE: &str = include_str!("c/decode.h");
 const CUCKOO: &str = include_str!("c/cuckoo.h");
 const SCAN: &str = include_str!("c/scan.h");
 const CLASSIFY: &[&str] =
-    &[HASH, include_str!("c/classify.h"), LINEAR, include_str!("c/tuple.h"), REDUCTION];
+    &[HASH, include_str!("c/classify.h"), LINEAR, include_str!("c/tuple.h"), REDUCTION, CUTS];
 const LINEAR: &str = include_str!("c/linear.h");
 const REDUCTION: &str = include_str!("c/reduction.h");
+const CUTS: &str = include_str!("c/cuts.h");
 
 const fn kernel(
     name: &'static str,
@@ -216,6 +217,7 @@ pub const ALL: &[KernelFile] = &[
             kernel("tuple4", &["head0", "found"], 256),
             kernel("rfc", &["head0", "found"], 256),
             kernel("tic", &["head0", "found"], 256),
+            kernel("cuts", &["head0", "found"], 256),
         ],
     },
     KernelFile {

@@ -12,6 +12,7 @@
 //! ```
 
 mod classify;
+mod cuts;
 mod exact;
 mod names;
 mod packets;
@@ -89,6 +90,7 @@ pub fn all(group_items: u32) -> Vec<Known> {
     all.extend(names::all());
     all.extend(classify::all());
     all.extend(trees::all());
+    all.extend(cuts::all());
     all.extend(packets::all());
     all.extend(schedule::all(group_items));
     for known in &mut all {
