@@ -40,9 +40,10 @@ fn all_agree(set: &RuleSet, headers: &[u32], expected: &[Match]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn agree_with_the_twin(seed: u64, rules in 0..250_usize) {
+    fn agree_with_the_twin(seed: u64, wide: bool, rules in 0..250_usize) {
         let random = &mut Random(seed);
-        let set = set(&schemas()[0], rules, random);
+        let schema = if wide { (*classify::filter::schema_v4()).clone() } else { schemas()[0].clone() };
+        let set = set(&schema, rules, random);
         let headers = headers(&set, 200, random);
         all_agree(&set, &headers, &classify(&Naive::new(&set).unwrap(), &headers));
     }
@@ -53,6 +54,13 @@ proptest! {
     }
 
     #[test]
+    fn wide_changes_agree(seed: u64, rules in 0..150_usize, changes in 0..80_usize) {
+        let schema = (*classify::filter::schema_v4()).clone();
+        common::against_the_twin_of::<CutsBuilder>(seed, &schema, rules, changes);
+        common::against_the_twin_of::<AutoBuilder>(seed, &schema, rules, changes % 20);
+    }
+
+    #[test]
     fn auto_agrees((seed, schema, rules, changes) in common::cases()) {
         common::against_the_twin::<AutoBuilder>(seed, schema, rules, changes % 40);
     }
@@ -60,7 +68,8 @@ proptest! {
 
 #[test]
 fn odd_sets() {
-    common::odd_sets_of::<CutsBuilder>(&[Schema::five_tuple()]);
+    let filter = (*classify::filter::schema_v4()).clone();
+    common::odd_sets_of::<CutsBuilder>(&[Schema::five_tuple(), filter]);
     common::odd_sets::<AutoBuilder>();
 }
 

@@ -11,9 +11,8 @@ use super::layout::*;
 use super::plan::{self, Effort, NodePlan};
 use crate::classifier::{Classifier, Memory, Stats};
 use crate::image::{Image, LINE_WORDS};
-use crate::reduction::fields::is_five_tuple;
 use crate::rule::{RuleError, RuleRef, RuleSet, check};
-use crate::schema::Schema;
+use crate::schema::{Kind, Schema};
 
 /// The leaf without rules.
 const EMPTY: u32 = 0;
@@ -36,6 +35,18 @@ pub enum Copies {
     Few,
     /// Many: for small sets that seldom change.
     Many,
+}
+
+/// Whether headers are two addresses of IPv4, two ports, and a word of which any bits may be asked for.
+fn fits(schema: &Schema) -> bool {
+    let fields = schema.fields().iter().take(4).map(|field| (field.bits, field.kind));
+    let first = [(32, Kind::Prefix), (32, Kind::Prefix), (16, Kind::Range), (16, Kind::Range)];
+    schema.words() == WORDS && fields.eq(first) && schema.ranges().count() == 2
+}
+
+/// Words of a block: of a protocol alone there is room beside the lengths of prefixes.
+fn block_words(schema: &Schema) -> usize {
+    if schema.masked_bits()[WORDS - 1] << 8 == 0 { NARROW } else { WIDE }
 }
 
 /// A rule of a leaf.
@@ -150,6 +161,7 @@ pub struct CutsBuilder {
     schema: Arc<Schema>,
     effort: Effort,
     image: Image,
+    block_words: usize,
     levels: usize,
     trees: Vec<Branch>,
     leaves: Vec<Leaf>,
@@ -166,7 +178,7 @@ impl CutsBuilder {
     /// # Errors
     /// As [`Classifier::build`].
     pub fn with(set: &RuleSet, copies: Copies) -> Result<Self, RuleError> {
-        if !is_five_tuple(set.schema()) {
+        if !fits(set.schema()) {
             return Err(RuleError::Schema { structure: "cut trees" });
         }
         let ranked = set.ranked();
@@ -185,13 +197,16 @@ impl CutsBuilder {
         let (trees, numbers) = plan::plan(&entries, &effort);
         let levels = plan::levels(entries.len());
         let mut image = Image::new(FRAME_WORDS)?;
+        let block_words = block_words(schema);
         image.write(HEADER_MAGIC, &[MAGIC, WORDS as u32, 0, levels as u32]);
-        image.write(EMPTY_LINE * LINE_WORDS, &empty_block());
+        image.set(HEADER_BLOCK, block_words as u32);
+        image.write(EMPTY_LINE * LINE_WORDS, &empty_block(block_words));
         let empty = Leaf { line: EMPTY_LINE as u32, room: 1, blocks: 1, ..Leaf::default() };
         let mut builder = Self {
             schema: schema.clone(),
             effort,
             image,
+            block_words,
             levels,
             trees: Vec::new(),
             leaves: vec![empty],
@@ -286,10 +301,10 @@ impl CutsBuilder {
             let (used, limit) = (leaf.rules.len() as u64, (BLOCKS_MAX * LANES) as u64);
             return Err(RuleError::Full { what: "rules that no bit tells apart", used, limit });
         }
-        let word = self.image.take(blocks * BLOCK_WORDS)?;
+        let word = self.image.take(blocks * self.block_words)?;
         let line = (word / LINE_WORDS) as u32;
         if line >= 1 << 24 {
-            self.image.give(word, blocks * BLOCK_WORDS);
+            self.image.give(word, blocks * self.block_words);
             let (used, limit) = (u64::from(line), 1 << 24);
             return Err(RuleError::Full { what: "lines of an image", used, limit });
         }
@@ -306,16 +321,16 @@ impl CutsBuilder {
         let written: Vec<&Columns> = leaf.written().collect();
         let blocks = written.len().div_ceil(LANES).max(1);
         for at in (before / LANES).min(blocks - 1)..blocks {
-            let mut block = empty_block();
+            let mut block = empty_block(self.block_words);
             let rules = written.chunks(LANES).nth(at).unwrap_or_default();
             rules.iter().enumerate().for_each(|(lane, rule)| rule.put(&mut block, lane));
-            self.image.write(first + at * BLOCK_WORDS, &block);
+            self.image.write(first + at * self.block_words, &block);
         }
         leaf.blocks = blocks as u32;
     }
 
     fn give_room(&mut self, leaf: &Leaf) {
-        self.image.give(leaf.line as usize * LINE_WORDS, leaf.room as usize * BLOCK_WORDS);
+        self.image.give(leaf.line as usize * LINE_WORDS, leaf.room as usize * self.block_words);
         self.long -= usize::from(leaf.room as usize >= LONG_BLOCKS);
     }
 
@@ -568,7 +583,8 @@ impl Classifier for CutsBuilder {
     fn memory(&self) -> Memory {
         let words = |n: usize| 4 * n;
         let (nodes, cells) = self.node_words();
-        let leaves: usize = self.leaves[1..].iter().map(|l| l.room as usize * BLOCK_WORDS).sum();
+        let leaves: usize =
+            self.leaves[1..].iter().map(|l| l.room as usize * self.block_words).sum();
         let idle = self.image.idle_words();
         let rest = self.image.blob().len_words().saturating_sub(nodes + cells + leaves + idle);
         let parts = [

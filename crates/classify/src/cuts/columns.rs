@@ -6,8 +6,8 @@ use crate::rule::{Match, RuleRef};
 /// What of a rule a leaf holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns {
-    /// Source, destination, ports from, their lengths, misc.
-    words: [u32; 5],
+    /// Source, destination, ports from, their lengths, misc, value and mask of the last word.
+    words: [u32; 7],
     pub(super) place: Match,
 }
 
@@ -30,7 +30,8 @@ impl Columns {
         let lengths = half(low[2] >> 16, high[2] >> 16) << 16 | half(low[2], high[2]);
         let (proto, mask) = (low[3] >> 24, high[3] >> 24);
         let misc = proto << 24 | mask << 16 | shift(high[1]) << 8 | shift(high[0]);
-        Self { words: [low[0], low[1], low[2], lengths, misc], place: rule.place() }
+        let words = [low[0], low[1], low[2], lengths, misc, low[3], high[3]];
+        Self { words, place: rule.place() }
     }
 
     /// Lengths of the prefixes of source and destination.
@@ -39,7 +40,7 @@ impl Columns {
     }
 
     pub(super) fn ternary(&self) -> Ternary {
-        let [src, dst, from, lengths, misc] = self.words;
+        let [src, dst, from, lengths, _, last, mask] = self.words;
         let [src_len, dst_len] = self.lens();
         let prefix = |len: u32| u32::MAX.checked_shl(32 - len).unwrap_or(0);
         // Bits that the ends of a range have in common from the top.
@@ -50,8 +51,8 @@ impl Columns {
         let ports =
             common(from >> 16, lengths >> 16) << 16 | common(from & 0xffff, lengths & 0xffff);
         let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
-        let care = [pair(prefix(src_len), prefix(dst_len)), pair(ports, misc << 8 & 0xff00_0000)];
-        let value = [pair(src, dst), pair(from, misc & 0xff00_0000)];
+        let care = [pair(prefix(src_len), prefix(dst_len)), pair(ports, mask)];
+        let value = [pair(src, dst), pair(from, last)];
         Ternary { value: [value[0] & care[0], value[1] & care[1]], care }
     }
 
@@ -63,10 +64,13 @@ impl Columns {
 
     /// Writes the rule to a place of a block.
     pub(super) fn put(&self, block: &mut [u32], lane: usize) {
-        for (column, word) in [SRC, DST, PORTS, LENGTHS, MISC].into_iter().zip(self.words) {
+        let columns = [SRC, DST, PORTS, LENGTHS, MISC, VALUE, MASK];
+        let count = if block.len() == WIDE { columns.len() } else { columns.len() - 2 };
+        for (column, word) in columns.into_iter().zip(self.words).take(count) {
             block[column + lane] = word;
         }
-        block[MATCHES + 2 * lane..][..2].copy_from_slice(&self.place.to_words());
+        let matches = matches(block.len());
+        block[matches + 2 * lane..][..2].copy_from_slice(&self.place.to_words());
     }
 }
 

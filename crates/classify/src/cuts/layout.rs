@@ -1,15 +1,18 @@
 //! Where everything stands in the image.
 //!
 //! ```text
-//! line 0       magic │ words of a header │ trees │ levels of nodes │ –
+//! line 0       magic │ words of a header │ trees │ levels of nodes │ words of a block │ –
 //! lines 1…3    the trees, eight words each: bits of src, dst (2) │ of ports, protocol (2) │ shift │ first node │ –
-//! line 4…7     a block without rules
+//! line 4…8     a block without rules
 //!
 //! node         bits (2) │ bits (2) │ shift │ first node of the next level, or first cell │ –       eight words
 //! cell         line of the first block << 8 │ blocks                             a word
 //! block        src [8] │ dst [8] ║ ports from [8] │ lengths [8] ║ misc [8] │ – ║ Match [8]       four lines
+//! wide block   src [8] │ dst [8] ║ ports from [8] │ lengths [8] ║ misc [8] │ value [8] ║ mask [8] │ – ║ Match [8]
 //! misc         protocol │ its mask │ 32 - length of dst │ 32 - length of src      a byte each, the highest first
 //! ```
+//!
+//! Wide blocks are for schemas whose last word holds more than a protocol: value and mask are of that word.
 
 use crate::image::LINE_WORDS;
 use crate::rule::Match;
@@ -17,6 +20,7 @@ use crate::rule::Match;
 pub(super) const MAGIC: u32 = 0x6375_7401;
 pub(super) const HEADER_MAGIC: usize = 0;
 pub(super) const HEADER_TREES: usize = 2;
+pub(super) const HEADER_BLOCK: usize = 4;
 
 /// Words of a header of the 5-tuple.
 pub(super) const WORDS: usize = 4;
@@ -37,13 +41,15 @@ pub(super) const NODE_WORDS: usize = 8;
 pub(super) const EMPTY_LINE: usize = 4;
 
 /// Words before the first room.
-pub(super) const FRAME_WORDS: usize = EMPTY_LINE * LINE_WORDS + BLOCK_WORDS;
+pub(super) const FRAME_WORDS: usize = EMPTY_LINE * LINE_WORDS + WIDE;
 
 /// Rules of a block.
 pub(super) const LANES: usize = 8;
 
-/// Words of a block.
-pub(super) const BLOCK_WORDS: usize = 64;
+/// Words of a block, and of a wide one.
+pub(super) const NARROW: usize = 64;
+/// See [`NARROW`].
+pub(super) const WIDE: usize = 80;
 
 /// First words of the columns of a block.
 pub(super) const SRC: usize = 0;
@@ -51,13 +57,19 @@ pub(super) const DST: usize = 8;
 pub(super) const PORTS: usize = 16;
 pub(super) const LENGTHS: usize = 24;
 pub(super) const MISC: usize = 32;
-pub(super) const MATCHES: usize = 48;
+pub(super) const VALUE: usize = 40;
+pub(super) const MASK: usize = 48;
+
+/// The same of the matches, which end a block.
+pub(super) const fn matches(block_words: usize) -> usize {
+    block_words - 2 * LANES
+}
 
 /// Blocks of a leaf at most, as a cell tells them.
 pub(super) const BLOCKS_MAX: usize = 255;
 
 const _: () = assert!(TREES + TREES_MAX * NODE_WORDS <= EMPTY_LINE * LINE_WORDS);
-const _: () = assert!(MATCHES + 2 * LANES == BLOCK_WORDS);
+const _: () = assert!(MISC + LANES <= matches(NARROW) && MASK + LANES <= matches(WIDE));
 
 /// Bits of a header that a tree or a node looks at: of source and destination, then of ports and protocol.
 pub(super) type Bits = [u64; 2];
@@ -109,11 +121,13 @@ pub(super) fn cell(line: u32, blocks: u32) -> u32 {
 
 /// What a place of a block holds that no rule has: it takes every header, and finds nothing. Such places are
 /// behind all rules of a leaf.
-pub(super) fn empty_block() -> [u32; BLOCK_WORDS] {
-    let mut block = [0; BLOCK_WORDS];
+pub(super) fn empty_block(block_words: usize) -> Vec<u32> {
+    let mut block = vec![0; block_words];
     block[LENGTHS..][..LANES].fill(u32::MAX);
     block[MISC..][..LANES].fill(32 << 8 | 32);
     let none = Match::NONE.to_words();
-    block[MATCHES..].chunks_exact_mut(2).for_each(|words| words.copy_from_slice(&none));
+    block[matches(block_words)..]
+        .chunks_exact_mut(2)
+        .for_each(|words| words.copy_from_slice(&none));
     block
 }

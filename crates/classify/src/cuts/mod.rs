@@ -25,7 +25,8 @@
 //! it the least; one that would be copied into hundreds of leaves goes to a tree of its own kind. A leaf that gets
 //! long has its node cut anew, and when many are long, everything is built anew.
 //!
-//! Of schemas the 5-tuple of IPv4 is taken, others are refused.
+//! Headers are two addresses of IPv4, two ports, and a word of which any bits may be asked for: the 5-tuple, and the
+//! header of a packet [`filter`](crate::filter). Other schemas are refused.
 //!
 //! Thread rule: as the crate's.
 

@@ -27,24 +27,31 @@ impl Leaves for Vectors {
     }
 
     #[inline(always)]
-    fn find(self, [src, dst, ports, proto]: &Self::Header, block: &[u32; BLOCK_WORDS]) -> Match {
+    fn find<const B: usize>(
+        self,
+        [src, dst, ports, last]: &Self::Header,
+        block: &[u32; B],
+    ) -> Match {
         // SAFETY: AVX2 is there, as `Vectors` says. Each column has 32 bytes inside of the block, and loads need no
         // alignment.
         let hits = unsafe {
             let column = |at: usize| _mm256_loadu_si256(block[at..][..LANES].as_ptr().cast());
             let byte = _mm256_set1_epi32(0xff);
             let misc = column(MISC);
-            let misc_up = _mm256_slli_epi32::<8>(misc);
             let shift = _mm256_and_si256(misc, byte);
             let src = _mm256_srlv_epi32(_mm256_xor_si256(*src, column(SRC)), shift);
             let shift = _mm256_and_si256(_mm256_srli_epi32::<8>(misc), byte);
             let dst = _mm256_srlv_epi32(_mm256_xor_si256(*dst, column(DST)), shift);
             let over = _mm256_sub_epi16(*ports, column(PORTS));
             let ports = _mm256_subs_epu16(over, column(LENGTHS));
-            // Only the highest byte counts: the protocol, where the mask has come.
-            let proto = _mm256_and_si256(_mm256_xor_si256(*proto, misc), misc_up);
-            let proto = _mm256_srli_epi32::<24>(proto);
-            let differ = _mm256_or_si256(_mm256_or_si256(src, dst), _mm256_or_si256(ports, proto));
+            let last = if B == WIDE {
+                _mm256_and_si256(_mm256_xor_si256(*last, column(VALUE)), column(MASK))
+            } else {
+                // Only the highest byte counts: the protocol, where the mask has come.
+                let mask = _mm256_slli_epi32::<8>(misc);
+                _mm256_srli_epi32::<24>(_mm256_and_si256(_mm256_xor_si256(*last, misc), mask))
+            };
+            let differ = _mm256_or_si256(_mm256_or_si256(src, dst), _mm256_or_si256(ports, last));
             let equal = _mm256_cmpeq_epi32(differ, _mm256_setzero_si256());
             _mm256_movemask_ps(_mm256_castsi256_ps(equal)).cast_unsigned()
         };

@@ -23,6 +23,7 @@ pub struct Cuts<'a> {
     pub(super) trees: [Node; TREES_MAX],
     count: usize,
     levels: usize,
+    is_wide: bool,
 }
 
 /// How bits are taken out of a header, and how the rules of a block are compared with it.
@@ -36,7 +37,7 @@ pub(super) trait Leaves: Copy {
     fn number(self, halves: &Bits, bits: &Bits, shift: u32) -> usize;
 
     /// The first rule of a block that a header matches.
-    fn find(self, header: &Self::Header, block: &[u32; BLOCK_WORDS]) -> Match;
+    fn find<const B: usize>(self, header: &Self::Header, block: &[u32; B]) -> Match;
 }
 
 /// Any processor.
@@ -57,7 +58,11 @@ impl Leaves for Portable {
     }
 
     #[inline(always)]
-    fn find(self, &[src, dst, ports, proto]: &[u32; WORDS], block: &[u32; BLOCK_WORDS]) -> Match {
+    fn find<const B: usize>(
+        self,
+        &[src, dst, ports, last]: &[u32; WORDS],
+        block: &[u32; B],
+    ) -> Match {
         let differ = |x: u32, value: u32, shift: u32| (x ^ value).checked_shr(shift).unwrap_or(0);
         let over = |x: u32, low: u32, length: u32| (x.wrapping_sub(low) & 0xffff) > length;
         let matches = |lane: &usize| {
@@ -67,7 +72,10 @@ impl Leaves for Portable {
                 && differ(dst, word(DST), misc >> 8 & 0xff) == 0
                 && !over(ports >> 16, from >> 16, length >> 16)
                 && !over(ports, from, length & 0xffff)
-                && (proto ^ misc) >> 24 & misc >> 16 & 0xff == 0
+                && match B {
+                    WIDE => (last ^ word(VALUE)) & word(MASK) == 0,
+                    _ => (last ^ misc) >> 24 & misc >> 16 & 0xff == 0,
+                }
         };
         (0..LANES).find(matches).map_or(Match::NONE, |lane| place(block, lane))
     }
@@ -75,8 +83,8 @@ impl Leaves for Portable {
 
 /// The rule of a place of a block.
 #[inline(always)]
-pub(super) fn place(block: &[u32; BLOCK_WORDS], lane: usize) -> Match {
-    let at = MATCHES + 2 * (lane % LANES);
+pub(super) fn place<const B: usize>(block: &[u32; B], lane: usize) -> Match {
+    let at = matches(B) + 2 * (lane % LANES);
     Match::from_words(block[at], block[at + 1])
 }
 
@@ -84,19 +92,22 @@ impl<'a> Cuts<'a> {
     /// The trees in `blob`; `None` if that holds none.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let image = blob.words();
-        let [magic, words, count, levels, ..] = *image.get(..FRAME_WORDS)? else { return None };
+        let [magic, words, count, levels, block, ..] = *image.get(..FRAME_WORDS)? else {
+            return None;
+        };
         let (count, levels) = (count as usize, levels as usize);
         if magic != MAGIC || words as usize != WORDS || count > TREES_MAX {
             return None;
         }
-        if !(1..=LEVELS_MAX).contains(&levels) {
+        let is_wide = block as usize == WIDE;
+        if !(1..=LEVELS_MAX).contains(&levels) || !is_wide && block as usize != NARROW {
             return None;
         }
         let mut trees = [Node::default(); TREES_MAX];
         for (at, tree) in trees.iter_mut().enumerate() {
             *tree = node(image, TREES + at * NODE_WORDS).0;
         }
-        Some(Self { image, trees, count, levels })
+        Some(Self { image, trees, count, levels, is_wide })
     }
 
     /// Trees.
@@ -142,18 +153,32 @@ impl<'a> Cuts<'a> {
         headers: &[[u32; WORDS]],
         out: &mut [Match],
     ) {
-        match self.count {
-            0 => out.fill(Match::NONE),
-            1 => self.run_trees::<1, L>(leaves, switched, headers, out),
-            2 => self.run_trees::<2, L>(leaves, switched, headers, out),
-            3 => self.run_trees::<3, L>(leaves, switched, headers, out),
-            4 => self.run_trees::<4, L>(leaves, switched, headers, out),
-            _ => self.run_trees::<TREES_MAX, L>(leaves, switched, headers, out),
+        match self.is_wide {
+            false => self.run_blocks::<NARROW, L>(leaves, switched, headers, out),
+            true => self.run_blocks::<WIDE, L>(leaves, switched, headers, out),
         }
     }
 
     #[inline(always)]
-    fn run_trees<const T: usize, L: Leaves>(
+    fn run_blocks<const B: usize, L: Leaves>(
+        &self,
+        leaves: L,
+        switched: bool,
+        headers: &[[u32; WORDS]],
+        out: &mut [Match],
+    ) {
+        match self.count {
+            0 => out.fill(Match::NONE),
+            1 => self.run_trees::<1, B, L>(leaves, switched, headers, out),
+            2 => self.run_trees::<2, B, L>(leaves, switched, headers, out),
+            3 => self.run_trees::<3, B, L>(leaves, switched, headers, out),
+            4 => self.run_trees::<4, B, L>(leaves, switched, headers, out),
+            _ => self.run_trees::<TREES_MAX, B, L>(leaves, switched, headers, out),
+        }
+    }
+
+    #[inline(always)]
+    fn run_trees<const T: usize, const B: usize, L: Leaves>(
         &self,
         leaves: L,
         switched: bool,
@@ -161,7 +186,7 @@ impl<'a> Cuts<'a> {
         out: &mut [Match],
     ) {
         let trees = self.trees.first_chunk::<T>().expect("as many as there may be");
-        let search = Search { cuts: *self, trees: *trees, leaves };
+        let search = Search::<T, B, L> { cuts: *self, trees: *trees, leaves };
         if switched {
             return run_grouped::<GROUP, _>(&search, headers, out);
         }
@@ -170,7 +195,7 @@ impl<'a> Cuts<'a> {
             let mut best = Match::NONE;
             for tree in &search.trees {
                 let cell = self.image[self.cell(leaves, tree, &halves)];
-                best = best.min(self.leaf(leaves, &x, cell));
+                best = best.min(self.leaf::<B, L>(leaves, &x, cell));
             }
             *out = best;
         }
@@ -209,15 +234,15 @@ impl<'a> Cuts<'a> {
 
     /// The blocks of a leaf.
     #[inline(always)]
-    fn blocks(&self, cell: u32) -> &'a [[u32; BLOCK_WORDS]] {
+    fn blocks<const B: usize>(&self, cell: u32) -> &'a [[u32; B]] {
         let (first, count) = ((cell >> 8) as usize * LINE_WORDS, cell as usize & 0xff);
-        self.image[first..][..count * BLOCK_WORDS].as_chunks::<BLOCK_WORDS>().0
+        self.image[first..][..count * B].as_chunks::<B>().0
     }
 
     /// The best rule of a leaf: rules stand in order, so it is the first.
     #[inline(always)]
-    fn leaf<L: Leaves>(&self, leaves: L, header: &L::Header, cell: u32) -> Match {
-        let blocks = self.blocks(cell);
+    fn leaf<const B: usize, L: Leaves>(&self, leaves: L, header: &L::Header, cell: u32) -> Match {
+        let blocks = self.blocks::<B>(cell);
         let Some((first, others)) = blocks.split_first() else { return Match::NONE };
         let mut found = leaves.find(header, first);
         for block in others {
@@ -234,26 +259,20 @@ impl<'a> Cuts<'a> {
     /// # Panics
     /// For a header of another width.
     pub(crate) fn explain(&self, header: &[u32]) -> Explained {
-        let header = header.first_chunk::<WORDS>().expect("a header of the 5-tuple");
+        let header = header.first_chunk::<WORDS>().expect("a header of four words");
         let halves = halves(header);
-        let steps: Vec<Step> = self.trees[..self.count]
-            .iter()
-            .enumerate()
-            .map(|(at, tree)| {
-                let node = self.first_node(Portable, tree, &halves) - tree.first as usize;
-                let node = node / NODE_WORDS;
-                let cell = self.image[self.cell(Portable, tree, &halves)];
-                let blocks = self.blocks(cell).len();
-                Step {
-                    place: format!(
-                        "tree {at} of {}, node {node}, a leaf of {blocks} blocks",
-                        self.count
-                    ),
-                    accesses: (self.levels + 1 + blocks) as u32,
-                    found: self.leaf(Portable, header, cell),
-                }
-            })
-            .collect();
+        let explained = |(at, tree): (usize, &Node)| {
+            let node = self.first_node(Portable, tree, &halves) - tree.first as usize;
+            let node = node / NODE_WORDS;
+            let cell = self.image[self.cell(Portable, tree, &halves)];
+            let (blocks, found) = match self.is_wide {
+                false => (cell & 0xff, self.leaf::<NARROW, _>(Portable, header, cell)),
+                true => (cell & 0xff, self.leaf::<WIDE, _>(Portable, header, cell)),
+            };
+            let place = format!("tree {at} of {}, node {node}, blocks: {blocks}", self.count);
+            Step { place, accesses: self.levels as u32 + 1 + blocks, found }
+        };
+        let steps: Vec<Step> = self.trees[..self.count].iter().enumerate().map(explained).collect();
         let found = steps.iter().map(|step| step.found).min().unwrap_or(Match::NONE);
         Explained { steps, end: "no tree is left", found }
     }
@@ -271,7 +290,7 @@ fn node(image: &[u32], at: usize) -> (Node, u32) {
 
 /// Searches level by level, in all trees at once.
 #[derive(Debug, Clone, Copy)]
-struct Search<'a, const T: usize, L> {
+struct Search<'a, const T: usize, const B: usize, L> {
     cuts: Cuts<'a>,
     trees: [Node; T],
     leaves: L,
@@ -285,7 +304,7 @@ struct State<const T: usize> {
     best: Match,
 }
 
-impl<const T: usize, L: Leaves> Walk for Search<'_, T, L> {
+impl<const T: usize, const B: usize, L: Leaves> Walk for Search<'_, T, B, L> {
     type Key = [u32; WORDS];
     type Value = Match;
     type State = State<T>;
@@ -322,16 +341,15 @@ impl<const T: usize, L: Leaves> Walk for Search<'_, T, L> {
             LEVELS_MAX => {
                 for at in &mut state.at {
                     *at = image[*at as usize];
-                    if let Some(block) = self.cuts.blocks(*at).first() {
-                        (0..BLOCK_WORDS / LINE_WORDS)
-                            .for_each(|l| prefetch(&block[l * LINE_WORDS]));
+                    if let Some(block) = self.cuts.blocks::<B>(*at).first() {
+                        (0..B / LINE_WORDS).for_each(|l| prefetch(&block[l * LINE_WORDS]));
                     }
                 }
             }
             _ => {
                 let header = self.leaves.header(header);
                 for cell in state.at {
-                    state.best = state.best.min(self.cuts.leaf(self.leaves, &header, cell));
+                    state.best = state.best.min(self.cuts.leaf::<B, L>(self.leaves, &header, cell));
                 }
                 return false;
             }

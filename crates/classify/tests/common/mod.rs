@@ -230,8 +230,17 @@ impl<C: Classifier> Bed<C> {
 
 /// Sets of any schema and size, changes, and lookups between them.
 pub fn against_the_twin<C: Classifier>(seed: u64, schema: usize, rules: usize, changes: usize) {
+    against_the_twin_of::<C>(seed, &schemas()[schema], rules, changes);
+}
+
+/// The same of a given schema.
+pub fn against_the_twin_of<C: Classifier>(
+    seed: u64,
+    schema: &Schema,
+    rules: usize,
+    changes: usize,
+) {
     let random = &mut Random(seed);
-    let schema = &schemas()[schema];
     let set = set(schema, rules, random);
     let mut bed = Bed::<C>::new(&set);
     bed.check(&headers(&set, 100, random));

@@ -1,4 +1,4 @@
-// Cut trees over the images of `classify::cuts`: what is where in them is said there. The 5-tuple of IPv4.
+// Cut trees over the images of `classify::cuts`: what is where in them is said there. Headers of IPv4 of four words.
 //
 // A row goes through all trees. A cut takes its bits one by one: a launch of many rows hides that behind the loads of
 // the others. Whatever an image lacks is a leaf without rules.
@@ -9,12 +9,14 @@
 #define CUTS_LEVELS_MAX 2u
 #define CUTS_NODE 8u
 #define CUTS_LANES 8u
-#define CUTS_BLOCK 64u
+#define CUTS_NARROW 64u // words of a block
+#define CUTS_WIDE 80u
 #define CUTS_DST 8u
 #define CUTS_PORTS 16u
 #define CUTS_LENGTHS 24u
 #define CUTS_MISC 32u
-#define CUTS_MATCHES 48u
+#define CUTS_VALUE 40u
+#define CUTS_MASK 48u
 
 // The bits of `value` under `mask`, from bit `at` of the result on.
 FN uint cuts_extract(ulong value, ulong mask, uint at)
@@ -43,8 +45,16 @@ FN uint cuts_ports(uint ports, uint from, uint lengths)
     return sport <= lengths >> 16 && dport <= (lengths & 0xffffu);
 }
 
+// Whether the last word of a header is what a rule wants.
+FN uint cuts_last(uint last, uint misc, GLOBAL const uint *rule, uint block_words)
+{
+    if (block_words == CUTS_WIDE)
+        return ((last ^ LOAD(rule + CUTS_VALUE)) & LOAD(rule + CUTS_MASK)) == 0u;
+    return ((last ^ misc) >> 24 & misc >> 16 & 0xffu) == 0u;
+}
+
 // The first rule of a block that a header matches.
-FN ulong cuts_block(GLOBAL const uint *block, PRIVATE const uint *head)
+FN ulong cuts_block(GLOBAL const uint *block, uint block_words, PRIVATE const uint *head)
 {
     for (uint lane = 0u; lane < CUTS_LANES; lane++) {
         GLOBAL const uint *rule = block + lane;
@@ -52,8 +62,8 @@ FN ulong cuts_block(GLOBAL const uint *block, PRIVATE const uint *head)
         if (cuts_prefix(head[0] ^ LOAD(rule), misc & 0xffu) == 0u
             && cuts_prefix(head[1] ^ LOAD(rule + CUTS_DST), misc >> 8 & 0xffu) == 0u
             && cuts_ports(head[2], LOAD(rule + CUTS_PORTS), LOAD(rule + CUTS_LENGTHS))
-            && ((head[3] ^ misc) >> 24 & misc >> 16 & 0xffu) == 0u) {
-            GLOBAL const uint *found = block + CUTS_MATCHES + 2u * lane;
+            && cuts_last(head[3], misc, rule, block_words)) {
+            GLOBAL const uint *found = block + block_words - 2u * (CUTS_LANES - lane);
             return match_of(LOAD(found), LOAD(found + 1));
         }
     }
@@ -73,13 +83,14 @@ FN ulong cuts_tree(const region_t image, ulong at, uint levels, PRIVATE const ui
         at = LOAD(node + 5) + (ulong)number * (level < levels ? CUTS_NODE : 1u);
     }
     const uint cell = image_word(image, at);
+    const uint block_words = image_word(image, 4UL) == CUTS_WIDE ? CUTS_WIDE : CUTS_NARROW;
     const ulong first = (ulong)(cell >> 8) * 16UL;
     const uint blocks = cell & 0xffu;
     ulong found = MATCH_NONE;
     for (uint block = 0u; block < blocks && found == MATCH_NONE; block++) {
-        if (!image_has(image, first + block * CUTS_BLOCK, CUTS_BLOCK))
+        if (!image_has(image, first + block * block_words, block_words))
             break;
-        found = cuts_block(image.words + first + block * CUTS_BLOCK, head);
+        found = cuts_block(image.words + first + block * block_words, block_words, head);
     }
     return found;
 }

@@ -41,7 +41,7 @@ fn cuts() -> Known {
         image.resize(image.len().max(at + words.len()), 0);
         image[at..at + words.len()].copy_from_slice(words);
     };
-    put(0, &[0x6375_7401, 4, 2, 2]);
+    put(0, &[0x6375_7401, 4, 2, 2, 64]);
     // The first tree: bit 0 of the destination; then, for the even ones, the highest bit of the destination's port.
     put(16, &node([1, 0], 64));
     put(64, &node([0, 0], 80));

@@ -264,6 +264,22 @@ fn trees() {
     }
 }
 
+/// Cut trees whose rules ask for any bits of the last word, as a packet filter's do.
+#[test]
+fn wide_cuts() {
+    let Some(mut bed) = Bed::open() else { return };
+    let random = &mut Random(38);
+    let schema = classify::filter::schema_v4();
+    for (rules, form) in [0, 1, 60, 500].into_iter().zip(forms()) {
+        let set = sets::set(&schema, rules, random);
+        let headers = sets::headers(&set, 800, random);
+        let expected = sets::classify(&Naive::new(&set).unwrap(), &headers);
+        let cuts = CutsBuilder::build(&set).unwrap();
+        let image = (Structure::Cuts, cuts.blob().words());
+        check(&mut bed, image, Form { times: 1, ..form }, &headers, 4, &expected);
+    }
+}
+
 /// Real sets, by every structure; the larger ones have classes of thousands of rules.
 #[test]
 fn real_sets() {
