@@ -274,7 +274,10 @@ fn known_keys_are_those_of_the_mode() {
     };
     let common = "backend, fault, interface";
     let (file, port) = of("router");
-    assert_eq!(file, "engine, mode, neighbour, pipeline, port, route, router, routes, system");
+    assert_eq!(
+        file,
+        "engine, firewall, mode, neighbour, pipeline, port, route, router, routes, rule, system"
+    );
     assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, parent, ")), "{port}");
     let (file, port) = of("switch");
     assert_eq!(file, "engine, mode, pipeline, port, station, switch, system");
