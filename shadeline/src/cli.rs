@@ -265,7 +265,7 @@ pub(crate) enum RuleCommand {
     Replace {
         #[command(flatten)]
         rule: RuleArgs,
-        /// Make the rules those of this file, at once: [[rule]] entries, or a ClassBench file with --action for all
+        /// Make the rules those of this file, at once: `[[rule]]` entries, or a ClassBench file with --action for all
         #[arg(long, value_name = "FILE", conflicts_with = "name")]
         file: Option<PathBuf>,
     },

@@ -280,7 +280,7 @@ fn known_keys_are_those_of_the_mode() {
     );
     assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, parent, ")), "{port}");
     let (file, port) = of("switch");
-    assert_eq!(file, "engine, mode, pipeline, port, station, switch, system");
+    assert_eq!(file, "engine, firewall, mode, pipeline, port, rule, station, switch, system");
     assert!(port.starts_with(&format!("access, {common}, learning, mac, mtu, native, ")), "{port}");
     assert!(!port.contains("vlan") && !port.contains("rpf"), "{port}");
     let (file, port) = of("ndn");
