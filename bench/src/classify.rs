@@ -13,7 +13,7 @@ mod sets;
 mod updates;
 
 use std::hint::black_box;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use ::classify::algorithms::{ALGORITHMS, Algorithm};
@@ -41,6 +41,29 @@ pub enum Size {
     Full,
 }
 
+/// The options of the benchmark.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ClassifyArgs {
+    /// Sets of 1,000 and 10,000 rules, or of 100,000 too
+    #[arg(long, value_enum, default_value_t = Size::Full)]
+    pub size: Size,
+    /// A figure or table of a paper instead
+    #[arg(long, value_enum)]
+    pub figure: Option<Figure>,
+    /// The folder of the rule sets
+    #[arg(long, value_name = "FOLDER", default_value = DEFAULT_SETS)]
+    pub sets: PathBuf,
+    /// The folder of ClassBench's parameter files, of which the sets of 100,000 rules are made
+    #[arg(long, value_name = "FOLDER", default_value = DEFAULT_SEEDS)]
+    pub seeds: PathBuf,
+    /// A device too, and rules that change while it classifies: auto, opencl, opencl:N, cuda or cuda:N
+    #[arg(long, value_name = "BACKEND")]
+    pub backend: Option<device::Backend>,
+    /// Headers of a trace
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub headers: usize,
+}
+
 /// Headers of one call, and of the peer's.
 const BURST: usize = 256;
 
@@ -63,23 +86,17 @@ struct Built {
     memory_bytes: usize,
 }
 
-pub(crate) fn run(
-    args: &Args,
-    (size, figure): (Size, Option<Figure>),
-    sets: &Path,
-    seeds: &Path,
-    backend: Option<device::Backend>,
-) -> Result<Report, String> {
-    if let Some(figure) = figure {
-        return figures::run(args, figure, sets, backend);
+pub(crate) fn run(args: &Args, options: &ClassifyArgs) -> Result<Report, String> {
+    if let Some(figure) = options.figure {
+        return figures::run(args, figure, options);
     }
-    let data =
-        format!("ClassBench sets, traces of {} headers, {BURST} a call; one core", sets::HEADERS);
+    let ClassifyArgs { sets, seeds, headers, .. } = options;
+    let data = format!("ClassBench sets, traces of {headers} headers, {BURST} a call; one core");
     let mut report = Report::new("classify", data);
     // Of the sets that are aimed at: ours over the peer's functions, by round.
     let mut over_peer = Ratios::default();
-    for set in sets::names(size) {
-        let (rules, loads) = match set.read(sets, seeds) {
+    for set in sets::names(options.size) {
+        let (rules, loads) = match set.read(sets, seeds, *headers) {
             Ok(read) => read,
             Err(why) => {
                 report.rows.push(Row::new(set.name(), "Mpps", Vec::new()).note(why));
@@ -99,10 +116,10 @@ pub(crate) fn run(
         let row = Row::new(name, "ratio", geometric_means(ratios)).note(traces.clone());
         report.rows.push(if by == "avx2" { row.at_least(1.3) } else { row });
     }
-    many_classes(args, size, backend, &mut report)?;
-    updates::rows(args, sets, &mut report)?;
-    if let Some(backend) = backend {
-        devices::rows(args, sets, backend, &mut report)?;
+    many_classes(args, options, &mut report)?;
+    updates::rows(args, options, &mut report)?;
+    if let Some(backend) = options.backend {
+        devices::rows(args, options, backend, &mut report)?;
     }
     Ok(report)
 }
@@ -278,16 +295,12 @@ fn pass(tables: &Tables, headers: &[u32], out: &mut [Match]) {
 }
 
 /// Bloom search against tuple search where there are many classes, on 5 and 12 fields.
-fn many_classes(
-    args: &Args,
-    size: Size,
-    backend: Option<device::Backend>,
-    report: &mut Report,
-) -> Result<(), String> {
+fn many_classes(args: &Args, options: &ClassifyArgs, report: &mut Report) -> Result<(), String> {
+    let (size, headers, backend) = (options.size, options.headers, options.backend);
     let (rules, classes) = if size == Size::Full { (128 << 10, 512) } else { (16 << 10, 64) };
     for schema in [Schema::five_tuple(), Schema::twelve_fields()] {
         let fields = schema.fields().len();
-        let options = synthetic::Options {
+        let plan = synthetic::Options {
             schema: schema.into(),
             rules,
             classes,
@@ -296,10 +309,10 @@ fn many_classes(
             distribution: synthetic::Distribution::Full,
             seed: 1,
         };
-        let set = synthetic::rules(&options).map_err(|e| e.to_string())?.set;
+        let set = synthetic::rules(&plan).map_err(|e| e.to_string())?.set;
         let name = format!("{}K rules, {classes} classes, {fields} fields", rules >> 10);
         let built = build_those(&name, &set, |by| ["tuple", "bloom"].contains(&by), report);
-        let load = sets::uniform(&set);
+        let load = sets::uniform(&set, headers);
         let figures = measure(args, &name, &built, &load, &mut Acl::none(), report)?;
         for (built, rates) in built.iter().zip(&figures.ours) {
             let name = format!("{name}: {}", built.algorithm.name);

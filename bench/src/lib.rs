@@ -37,7 +37,7 @@ mod tables;
 mod update;
 mod veth;
 
-pub use self::classify::{Figure as ClassifyFigure, Size as ClassifySize};
+pub use self::classify::{ClassifyArgs, Figure as ClassifyFigure, Size as ClassifySize};
 pub use on_device::check_backend;
 pub use report::{Curve, Machine, Report, Row};
 pub use shade::{ShadeArgs, ShadeLoad};
@@ -133,23 +133,7 @@ pub enum What {
         stations: usize,
     },
     /// Packet classification: every structure over ClassBench's sets, beside DPDK's rte_acl
-    Classify {
-        /// Sets of 1,000 and 10,000 rules, or of 100,000 too
-        #[arg(long, value_enum, default_value_t = classify::Size::Full)]
-        size: classify::Size,
-        /// A figure or table of a paper instead
-        #[arg(long, value_enum)]
-        figure: Option<classify::Figure>,
-        /// The folder of the rule sets
-        #[arg(long, value_name = "FOLDER", default_value = classify::DEFAULT_SETS)]
-        sets: PathBuf,
-        /// The folder of ClassBench's parameter files, of which the sets of 100,000 rules are made
-        #[arg(long, value_name = "FOLDER", default_value = classify::DEFAULT_SEEDS)]
-        seeds: PathBuf,
-        /// A device too, and rules that change while it classifies: auto, opencl, opencl:N, cuda or cuda:N
-        #[arg(long, value_name = "BACKEND")]
-        backend: Option<device::Backend>,
-    },
+    Classify(ClassifyArgs),
     /// Random cache lines a second by table size, page size and reads in flight: what bounds every lookup
     Limit,
     /// Longest-prefix match of names: plain, switched and as a machine
@@ -281,9 +265,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Switching { keys, table } => switching::run(args, *keys, *table)?,
             What::Hash { keys, table } => hash::run(args, *keys, *table)?,
             What::L2 { packets, stations } => l2::run(args, *packets, *stations)?,
-            What::Classify { size, figure, sets, seeds, backend } => {
-                classify::run(args, (*size, *figure), sets, seeds, *backend)?
-            }
+            What::Classify(options) => classify::run(args, options)?,
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,
             What::Update { changes, backend, routes } => {

@@ -25,7 +25,7 @@ use lookup::{Key6, Prefix};
 use crate::lookup_job::{self, Kind, LookupJob, LookupKernels};
 use crate::payload;
 use crate::tables::{self, Spread, keys4, keys6};
-use crate::{Args, Report, Row, What};
+use crate::{Args, ClassifyArgs, Report, Row, What};
 
 /// Rows of the largest job.
 const ROWS: usize = 1 << 20;
@@ -47,7 +47,7 @@ pub fn check_backend(args: &Args) -> Result<(), String> {
     let (name, backend) = match &args.what {
         What::Device { backend, .. } => ("device", *backend),
         What::Update { backend: Some(backend), .. } => ("update", *backend),
-        What::Classify { backend: Some(backend), .. } => ("classify", *backend),
+        What::Classify(ClassifyArgs { backend: Some(backend), .. }) => ("classify", *backend),
         _ => return Ok(()),
     };
     if matches!(backend, Backend::Cpu | Backend::Sim) {

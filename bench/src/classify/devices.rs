@@ -8,7 +8,6 @@
 //! holds the one before the last, and keeps the device full with jobs of the newest one. An update has reached
 //! the device when a job of its version is back.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use device::{Backend, Device, measure};
 use lookup::versions::{Pin, versions};
 
 use super::sets::{self, Load};
-use super::{Built, build};
+use super::{Built, ClassifyArgs, build};
 use crate::classify_job::{self, ClassifyJob, Ready, RuleImages, Still, form};
 use crate::on_device::{PATIENCE, open, text};
 use crate::{Args, Report, Row};
@@ -77,16 +76,17 @@ struct Rates {
 /// The rows of all sets and of updates.
 pub(super) fn rows(
     args: &Args,
-    sets: &Path,
+    options: &ClassifyArgs,
     backend: Backend,
     report: &mut Report,
 ) -> Result<(), String> {
     let (site, name) = Site::new(backend)?;
+    let sets = &options.sets;
     for file in ["acl1_1k", "fw1_1k", "ipc1_1k", "acl1_10k"] {
         match sets::rules(&sets.join("neurocuts"), file) {
             Err(why) => report.rows.push(Row::new(file, "Mpps", Vec::new()).note(why)),
             Ok(set) => {
-                let load = sets::uniform(&set);
+                let load = sets::uniform(&set, options.headers);
                 let best = of_set(args, &site, file, &set, &load, report)?;
                 let Some((rates, by)) = best.filter(|_| file.ends_with("_1k")) else { continue };
                 let limit = site.copy_limit(set.schema().words());
@@ -98,7 +98,7 @@ pub(super) fn rows(
             }
         }
     }
-    updates(args, sets, &site, report)
+    updates(args, options, &site, report)
 }
 
 /// The structures of a set of many classes. A GPU is held to `aim`, million headers a second.
@@ -226,9 +226,14 @@ fn rates(
 }
 
 /// Updates that reach the device, and what they cost it.
-fn updates(args: &Args, sets: &Path, site: &Site, report: &mut Report) -> Result<(), String> {
-    let Ok(set) = sets::rules(&sets.join("neurocuts"), "acl1_10k") else { return Ok(()) };
-    let load = sets::uniform(&set);
+fn updates(
+    args: &Args,
+    options: &ClassifyArgs,
+    site: &Site,
+    report: &mut Report,
+) -> Result<(), String> {
+    let Ok(set) = sets::rules(&options.sets.join("neurocuts"), "acl1_10k") else { return Ok(()) };
+    let load = sets::uniform(&set, options.headers);
     for name in ["tuple", "linear"] {
         let (mut changes, mut shares, mut images) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..args.rounds.max(1) {
@@ -400,7 +405,7 @@ mod tests {
             seed: 2,
         };
         let set = synthetic::rules(&options).unwrap().set;
-        let load = sets::uniform(&set);
+        let load = sets::uniform(&set, 100_000);
         for name in ["linear", "tuple", "bloom"] {
             let driver = device::probe::open(device::driver::Api::OpenCl, 0).unwrap();
             let mut run = Run::new(name, &set, &load, driver).unwrap();

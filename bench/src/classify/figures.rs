@@ -24,7 +24,7 @@ use ::classify::{Classifier, Match, RuleError, RuleSet, Schema, Tables};
 
 use super::peer::Acl;
 use super::sets::{self, Load};
-use super::{build_those, devices, measure, pass};
+use super::{ClassifyArgs, build_those, devices, measure, pass};
 use crate::{Args, Report, Row};
 
 /// A figure of a paper.
@@ -55,23 +55,19 @@ const CLASSES: [usize; 5] = [128, 256, 512, 1024, 2048];
 /// The sets of the tables of TIC.
 const SETS: [&str; 7] = ["acl1", "acl2", "acl3", "fw1", "fw2", "fw3", "ipc1"];
 
-pub(super) fn run(
-    args: &Args,
-    figure: Figure,
-    folder: &Path,
-    backend: Option<device::Backend>,
-) -> Result<Report, String> {
+pub(super) fn run(args: &Args, figure: Figure, options: &ClassifyArgs) -> Result<Report, String> {
+    let folder = &options.sets;
     match figure {
         Figure::Gswitch6c => {
             let points = RULES.map(|rules| (rules, rules, rules.div_ceil(CLASS_RULES)));
-            gswitch(args, "GSwitch, Figure 6(c)", "rules", &points, backend)
+            gswitch(args, "GSwitch, Figure 6(c)", "rules", &points, options)
         }
         Figure::Gswitch7a => {
             let points = CLASSES.map(|classes| (classes, RULES_7A, classes));
-            gswitch(args, "GSwitch, Figure 7(a)", "classes", &points, backend)
+            gswitch(args, "GSwitch, Figure 7(a)", "classes", &points, options)
         }
         Figure::Tic5 => memory(folder),
-        Figure::Tic7 => threads(args, folder),
+        Figure::Tic7 => threads(args, folder, options.headers),
     }
 }
 
@@ -81,7 +77,7 @@ fn gswitch(
     title: &str,
     over: &str,
     points: &[(usize, usize, usize)],
-    backend: Option<device::Backend>,
+    args_of: &ClassifyArgs,
 ) -> Result<Report, String> {
     let data = format!("{title}: rules of 12 fields, 288 bits; headers uniform over the rules");
     let mut report = Report::new("classify", data);
@@ -99,14 +95,14 @@ fn gswitch(
         let name = format!("{rules} rules, {classes} classes");
         let shown = |by: &str| ["linear", "tuple", "bloom"].contains(&by);
         let built = build_those(&name, &set, shown, &mut report);
-        let load = sets::uniform(&set);
+        let load = sets::uniform(&set, args_of.headers);
         let figures = measure(args, &name, &built, &load, &mut Acl::none(), &mut report)?;
         for (built, rates) in built.iter().zip(figures.ours) {
             let by = built.algorithm.name;
             let row = Row::new(format!("{name}: {by}"), "Mpps", rates);
             report.rows.push(row.curve("CPU, one core", by, Some(at)).over(over));
         }
-        let Some(backend) = backend else { continue };
+        let Some(backend) = args_of.backend else { continue };
         for (by, rates) in devices::end_to_end(args, backend, &built, &load)? {
             let row = Row::new(format!("{name}: {by} on the device"), "Mpps", rates);
             report.rows.push(row.curve("device, end to end", by, Some(at)).over(over));
@@ -160,7 +156,7 @@ fn memory(folder: &Path) -> Result<Report, String> {
     Ok(report)
 }
 
-fn threads(args: &Args, folder: &Path) -> Result<Report, String> {
+fn threads(args: &Args, folder: &Path, headers: usize) -> Result<Report, String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let data = "TIC, Table 7: the first 2,000 rules of ClassBench sets; all threads at once";
     let mut report = Report::new("classify", data.to_owned());
@@ -172,7 +168,7 @@ fn threads(args: &Args, folder: &Path) -> Result<Report, String> {
                 continue;
             }
         };
-        let load = sets::uniform(&set);
+        let load = sets::uniform(&set, headers);
         let mut built: Vec<(&str, Tables)> = Vec::new();
         let mut add = |by, tables: Result<Tables, RuleError>| match tables {
             Ok(tables) => built.push((by, tables)),

@@ -11,9 +11,6 @@ use ::classify::generate::trace::{Copies, Options, Point, trace};
 
 use super::Size;
 
-/// Headers of a generated trace.
-pub(super) const HEADERS: usize = 100_000;
-
 /// Headers to classify.
 #[derive(Debug)]
 pub(super) struct Load {
@@ -57,7 +54,12 @@ impl Set {
     }
 
     /// The rules and the traces.
-    pub(super) fn read(self, sets: &Path, seeds: &Path) -> Result<(RuleSet, Vec<Load>), String> {
+    pub(super) fn read(
+        self,
+        sets: &Path,
+        seeds: &Path,
+        count: usize,
+    ) -> Result<(RuleSet, Vec<Load>), String> {
         let (set, shipped) = match self {
             Self::File(name) => (rules(&sets.join("neurocuts"), name)?, None),
             Self::Made(name) => (made(&seeds.join(format!("{name}_seed")))?, None),
@@ -70,20 +72,20 @@ impl Set {
         };
         let pareto = Load {
             name: "pareto",
-            headers: trace(&set, &options(Copies::Pareto { scale: 1.0 })).headers,
+            headers: trace(&set, &options(count, Copies::Pareto { scale: 1.0 })).headers,
         };
-        let loads = [pareto, uniform(&set)].into_iter().chain(shipped).collect();
+        let loads = [pareto, uniform(&set, count)].into_iter().chain(shipped).collect();
         Ok((set, loads))
     }
 }
 
 /// Headers of rules that are uniform.
-pub(super) fn uniform(set: &RuleSet) -> Load {
-    Load { name: "uniform", headers: trace(set, &options(Copies::Uniform)).headers }
+pub(super) fn uniform(set: &RuleSet, headers: usize) -> Load {
+    Load { name: "uniform", headers: trace(set, &options(headers, Copies::Uniform)).headers }
 }
 
-fn options(copies: Copies) -> Options {
-    Options { headers: HEADERS, copies, point: Point::Corner, first: None, seed: 1 }
+fn options(headers: usize, copies: Copies) -> Options {
+    Options { headers, copies, point: Point::Corner, first: None, seed: 1 }
 }
 
 fn made(path: &Path) -> Result<RuleSet, String> {

@@ -1,10 +1,9 @@
 //! Rules that come and go while another thread classifies.
 //!
 //! One thread takes a rule out and puts it in again, rule after rule, and publishes a version after
-//! [`CHANGES`] of them, or as soon as the older copy is free (`lookup::versions`). Another one classifies the trace at full speed meanwhile. Both figures
-//! are by the clock on the wall: on a machine with other work they suffer.
+//! [`CHANGES`] of them, or as soon as the older copy is free (`lookup::versions`). Another one classifies the trace at full
+//! speed meanwhile. Both figures are by the clock on the wall: on a machine with other work they suffer.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use ::classify::{Classify, Match, RuleSet};
 use lookup::versions::versions;
 
 use super::sets::{self, Load};
-use super::{BURST, pass};
+use super::{BURST, ClassifyArgs, pass};
 use crate::{Args, Report, Row};
 
 /// Changes of a version.
@@ -22,7 +21,8 @@ const CHANGES: usize = 64;
 /// Time of each part of a round.
 const ROUND: Duration = Duration::from_millis(300);
 
-pub(super) fn rows(args: &Args, folder: &Path, report: &mut Report) -> Result<(), String> {
+pub(super) fn rows(args: &Args, options: &ClassifyArgs, report: &mut Report) -> Result<(), String> {
+    let folder = &options.sets;
     let algorithm = find("auto").ok_or("no structure takes updates")?;
     for name in ["acl1_1k", "fw1_1k", "ipc1_1k", "acl1_10k", "fw1_10k", "ipc1_10k"] {
         let set = match sets::rules(&folder.join("neurocuts"), name) {
@@ -33,7 +33,7 @@ pub(super) fn rows(args: &Args, folder: &Path, report: &mut Report) -> Result<()
                 continue;
             }
         };
-        let load = sets::uniform(&set);
+        let load = sets::uniform(&set, options.headers);
         let (mut changes, mut shares) = (Vec::new(), Vec::new());
         for _ in 0..args.rounds.max(1) {
             let (change, share) = round(algorithm, &set, &load)?;
@@ -65,7 +65,11 @@ fn round(algorithm: &Algorithm, set: &RuleSet, load: &Load) -> Result<(f64, f64)
         }
         f64::from(passes) / begin.elapsed().as_secs_f64()
     };
-    let (mut writer, reader) = versions(tables);
+    // With its first change `auto` may go over to another structure, once.
+    let first = set.rule(0);
+    classifier.remove(first.id, &mut Vec::new());
+    classifier.insert(first, &mut Vec::new()).map_err(failed)?;
+    let (mut writer, reader) = versions(classifier.tables().map_err(failed)?);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let classifying = scope.spawn(|| {
