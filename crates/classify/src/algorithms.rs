@@ -17,6 +17,8 @@ pub struct Algorithm {
     pub name: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
+    /// It takes rules over any fields; others take the 5-tuple of IPv4 and little else.
+    pub any_fields: bool,
     /// Builds it.
     pub build: fn(&RuleSet) -> Result<Box<dyn Classifier>, RuleError>,
 }
@@ -26,15 +28,18 @@ pub const ALGORITHMS: &[Algorithm] = &[
     of::<LinearBuilder>("linear", "Every rule in order, sixteen at once"),
     of::<TupleBuilder>("tuple", "One exact match for each class of rules (tuple space search)"),
     of::<BloomBuilder>("bloom", "The same, with a Bloom filter of each class asked first"),
-    of::<CutsBuilder>(
+    of_tuple::<CutsBuilder>(
         "cuts",
         "Trees that cut at any bits, and leaves compared eight rules at once",
     ),
-    of::<RfcBuilder>(
+    of_tuple::<RfcBuilder>(
         "rfc",
         "Recursive flow classification: 13 tables, for rules that seldom change",
     ),
-    of::<TicBuilder>("tic", "Two stages: tables for the addresses, range expressions for the rest"),
+    of_tuple::<TicBuilder>(
+        "tic",
+        "Two stages: tables for the addresses, range expressions for the rest",
+    ),
     of::<AutoBuilder>("auto", "The quickest of these for the set at hand, by measuring"),
 ];
 
@@ -44,7 +49,11 @@ pub fn find(name: &str) -> Option<&'static Algorithm> {
 }
 
 const fn of<C: Classifier + 'static>(name: &'static str, about: &'static str) -> Algorithm {
-    Algorithm { name, about, build: boxed::<C> }
+    Algorithm { name, about, any_fields: true, build: boxed::<C> }
+}
+
+const fn of_tuple<C: Classifier + 'static>(name: &'static str, about: &'static str) -> Algorithm {
+    Algorithm { any_fields: false, ..of::<C>(name, about) }
 }
 
 fn boxed<C: Classifier + 'static>(set: &RuleSet) -> Result<Box<dyn Classifier>, RuleError> {

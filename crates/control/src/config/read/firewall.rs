@@ -27,7 +27,9 @@ pub(super) fn firewall(
     section.set(walk, "default", &mut firewall.default, parsed(action::EXPECTED));
     section.set(walk, "algorithm", &mut firewall.algorithm, |walk, value| {
         let name = string(walk, value)?;
-        let known = classify::algorithms::ALGORITHMS.iter().map(|algorithm| algorithm.name);
+        // A firewall has rules of both families.
+        let known = classify::algorithms::ALGORITHMS.iter().filter(|known| known.any_fields);
+        let known = known.map(|algorithm| algorithm.name);
         let mut known: Vec<_> = known.filter(|known| *known != "auto").collect();
         known.insert(0, "auto");
         if !known.contains(&name) {
