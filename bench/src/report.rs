@@ -182,14 +182,14 @@ impl fmt::Display for Report {
                 (_, Some(bound)) => format!("≤ {bound} {}", row.verdict()),
                 _ => String::new(),
             };
+            // What was not measured has a note instead.
+            let figures = [row.median, min, max];
+            let figures =
+                figures.map(|f| if row.rounds.is_empty() { "-".to_owned() } else { figure(f) });
+            let [median, min, max] = figures;
             let text = format!(
-                "{:width$} {:>12} {:>12} {:>12}  {:<9} {aim} {}",
-                row.name,
-                figure(row.median),
-                figure(min),
-                figure(max),
-                row.unit,
-                row.note
+                "{:width$} {median:>12} {min:>12} {max:>12}  {:<9} {aim} {}",
+                row.name, row.unit, row.note
             );
             writeln!(f, "{}", text.trim_end())?;
         }

@@ -260,14 +260,12 @@ impl Firewall {
         Ok(self.odd_at(at))
     }
 
-    /// Changes a rule in its place, or adds it behind all; what is odd about it.
+    /// Changes a rule in its place; what is odd about it. A name that no rule has is refused: it is more often mistyped
+    /// than meant, and a rule behind all others opens or closes what nobody asked for.
     pub(crate) fn replace(&mut self, rule: Rule) -> Result<Vec<String>, Refusal> {
-        let Some((_, priority)) = self.names.get(rule.name.as_str()).copied() else {
-            return self.add(rule, &Place::Last);
-        };
+        let at = self.place_of(&rule.name)?;
         rule.conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
         self.resolve(&rule.action).map_err(Refusal::Bad)?;
-        let at = self.rules.partition_point(|other| other.priority < priority);
         let before = self.rules[at].clone();
         let Rule { conditions, action, .. } = rule;
         let live = Live { conditions, action, is_added: true, ..before.clone() };

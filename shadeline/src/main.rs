@@ -45,12 +45,24 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() -> ExitCode {
-    // A closed pipe (`| head`) ends the program quietly instead of by a panic in `println!`.
+    quiet_pipes();
     let cli = Cli::parse();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// A closed pipe (`| head`) ends the program quietly instead of by a panic in `println!`: its reader has what it wanted.
+fn quiet_pipes() {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let text = info.payload_as_str().unwrap_or_default();
+        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
+            std::process::exit(0);
+        }
+        told(info);
+    }));
 }
 
 fn run(command: Command) -> Result<(), Failure> {

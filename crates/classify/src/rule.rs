@@ -206,7 +206,9 @@ pub enum RuleError {
         limit: u64,
     },
     /// The structure takes rules of one schema alone.
-    #[error("{structure} takes the 5-tuple of IPv4 alone: prefixes of 32 bits, ports, protocol")]
+    #[error(
+        "no place for {structure}: rules have other fields than addresses of IPv4, ports, protocol"
+    )]
     Schema {
         /// The structure.
         structure: &'static str,
