@@ -15,6 +15,9 @@ use testkit::{Scratch, wait_until};
 
 const SOON: Duration = Duration::from_secs(20);
 
+/// As long as a start may take: the self-test of a device compiles every kernel, where no cache has them.
+const STARTED: Duration = Duration::from_secs(180);
+
 /// NDN by hand: `ndn.py answer` sends Data for each Interest, `ndn.py ask NAME…` asks and prints what came, over UDP
 /// (`ADDRESS OWN-ADDRESS`) or Ethernet (`eth0 MAC`).
 const NDN: &str = r#"
@@ -118,7 +121,7 @@ impl Net {
         scratch.write("ndn.py", NDN);
         let file = scratch.write("ndn.toml", &config(&scratch, backend, more));
         let mut program = middle.spawn(&format!("{} run {}", bin.display(), file.display()));
-        program.wait_for("running: ", SOON);
+        program.wait_for("running: ", STARTED);
         Some(Net { one, two, far, middle, program, scratch, bin })
     }
 

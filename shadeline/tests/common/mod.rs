@@ -16,6 +16,9 @@ pub(crate) const BACKENDS: [&str; 2] = ["af_packet", "af_xdp"];
 /// A program that must start up or end.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
+/// As long as a start may take: the self-test of a device compiles every kernel, where no cache has them.
+pub(crate) const STARTED: Duration = Duration::from_secs(180);
+
 /// Host – router – host with the program running on the router.
 pub(crate) struct Live {
     pub(crate) net: Topology,
@@ -150,7 +153,7 @@ impl Live {
 fn start(net: &Topology, bin: &std::path::Path, scratch: &Scratch) -> Process {
     let config = scratch.join("router.toml");
     let mut router = net.router.spawn(&format!("{} run {}", bin.display(), config.display()));
-    router.wait_for("running: ", SOON);
+    router.wait_for("running: ", STARTED);
     router
 }
 
