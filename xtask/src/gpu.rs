@@ -236,13 +236,19 @@ fn fill_cases(golden: &Path, cases: &Path) -> io::Result<()> {
         let text = fs::read_to_string(folder.join("case.toml"))?;
         let wrong = || io::Error::other(format!("{}: no command", folder.display()));
         let (status, arguments) = case(&text).ok_or_else(wrong)?;
-        if arguments.first().is_some_and(|first| first == "run") {
+        if arguments.first().is_some_and(|first| first == "run") && has_device_stage(folder) {
             let name = folder.file_name().unwrap_or_default();
             copy_folder(folder, &cases.join(name), &|path| !path.ends_with("expected"))?;
             list += &format!("{} {status} {}\n", name.to_string_lossy(), arguments.join(" "));
         }
     }
     fs::write(cases.join("list"), list)
+}
+
+/// Whether a device has something to do in a case: a wire looks nothing up.
+fn has_device_stage(folder: &Path) -> bool {
+    let config = fs::read_to_string(folder.join("config.toml")).unwrap_or_default();
+    !config.lines().any(|line| line.trim() == "mode = \"wire\"")
 }
 
 /// Exit status and arguments of a `case.toml`; none where they cannot stand in a list of words.
