@@ -239,10 +239,22 @@ fn fill_cases(golden: &Path, cases: &Path) -> io::Result<()> {
         if arguments.first().is_some_and(|first| first == "run") && has_device_stage(folder) {
             let name = folder.file_name().unwrap_or_default();
             copy_folder(folder, &cases.join(name), &|path| !path.ends_with("expected"))?;
+            for file in neighbours(folder) {
+                let to = cases.join(&file);
+                fs::create_dir_all(to.parent().unwrap_or(cases))?;
+                fs::copy(golden.join(file), to)?;
+            }
             list += &format!("{} {status} {}\n", name.to_string_lossy(), arguments.join(" "));
         }
     }
     fs::write(cases.join("list"), list)
+}
+
+/// The files of other cases that the configuration of one reads: the folder and the file's name.
+fn neighbours(folder: &Path) -> Vec<PathBuf> {
+    let config = fs::read_to_string(folder.join("config.toml")).unwrap_or_default();
+    let words = config.split('"').filter_map(|word| word.strip_prefix("../"));
+    words.map(PathBuf::from).collect()
 }
 
 /// Whether a device has something to do in a case: a wire looks nothing up.
@@ -388,6 +400,9 @@ mod tests {
         assert!(
             scratch.0.join("arp/in.pcap").is_file() && !scratch.0.join("arp/expected").exists()
         );
+        let rules = neighbours(&scratch.0.join("firewall_classbench"));
+        assert_eq!(rules, [Path::new("classify/rules.txt")]);
+        assert!(scratch.0.join(&rules[0]).is_file(), "what a case reads of another comes along");
     }
 
     #[test]
