@@ -131,12 +131,12 @@ impl TableSource<Tables> for TablesImages {
         for patch in versions.iter().flat_map(|patches| patches.iter()) {
             match patch {
                 TablesPatch::Fib(patch) => {
-                    patch.regions(&mut |region, patch| change(region, as_change(&patch)));
+                    patch.regions(&mut |region, patch| each_change(&patch, region, change));
                 }
                 TablesPatch::Switch(SwitchPatch::Macs(patches)) => {
-                    patches.iter().for_each(|patch| change(bridge::STATIONS, as_change(patch)));
+                    patches.iter().for_each(|patch| each_change(patch, bridge::STATIONS, change));
                 }
-                TablesPatch::Ndn(NdnPatch::Fib(patch)) => change(ndn::NAMES, as_change(patch)),
+                TablesPatch::Ndn(NdnPatch::Fib(patch)) => each_change(patch, ndn::NAMES, change),
                 // Ports, options, faces, next hops' faces and rules belong to what is done on the CPU.
                 TablesPatch::Switch(_) | TablesPatch::Ndn(_) | TablesPatch::Firewall(_) => {}
             }
@@ -145,15 +145,20 @@ impl TableSource<Tables> for TablesImages {
     }
 }
 
-/// A change of a region, in the words of the device.
-pub fn as_change(patch: &Patch) -> Change<'_> {
+/// The changes that a patch makes to a region, in the words of the device.
+pub fn each_change(patch: &Patch, region: usize, change: &mut dyn FnMut(usize, Change<'_>)) {
     match patch {
-        Patch::Write { offset_words, words } => Change::Write { at: *offset_words, words },
-        Patch::Fill { offset_words, count, value } => {
-            Change::Fill { at: *offset_words, count: *count, value: *value }
+        Patch::Write { offset_words: at, words } => {
+            change(region, Change::Write { at: *at, words })
         }
-        Patch::Grow { len_words } => Change::Grow(*len_words),
-        Patch::Replace(words) => Change::Replace(words),
+        Patch::Writes { .. } => {
+            patch.writes().for_each(|(at, words)| change(region, Change::Write { at, words }));
+        }
+        Patch::Fill { offset_words: at, count, value } => {
+            change(region, Change::Fill { at: *at, count: *count, value: *value });
+        }
+        Patch::Grow { len_words } => change(region, Change::Grow(*len_words)),
+        Patch::Replace(words) => change(region, Change::Replace(words)),
     }
 }
 

@@ -32,6 +32,13 @@ pub enum Patch {
         /// New content.
         words: Vec<u32>,
     },
+    /// Copies `words` to many places, in order: of each its first word, and how many words go there.
+    Writes {
+        /// First word and number of words of each place.
+        spans: Vec<(u32, u32)>,
+        /// New content of all places, one after the other.
+        words: Vec<u32>,
+    },
     /// Lengthens the blob to `len_words`; the new words are zero.
     Grow {
         /// The new length.
@@ -202,6 +209,12 @@ impl Blob {
                 Patch::Write { offset_words, words } => {
                     self.words_mut()[*offset_words..][..words.len()].copy_from_slice(words);
                 }
+                Patch::Writes { .. } => {
+                    let mine = self.words_mut();
+                    patch.writes().for_each(|(at, words)| {
+                        mine[at..][..words.len()].copy_from_slice(words);
+                    });
+                }
                 Patch::Grow { len_words } => {
                     self.grow(*len_words).expect("memory for a growing table");
                 }
@@ -217,11 +230,26 @@ impl Blob {
 }
 
 impl Patch {
+    /// The places of [`Patch::Writes`], and what is copied there; of other patches none.
+    pub fn writes(&self) -> impl Iterator<Item = (usize, &[u32])> {
+        let (spans, mut rest) = match self {
+            Self::Writes { spans, words } => (&spans[..], &words[..]),
+            _ => (&[][..], &[][..]),
+        };
+        spans.iter().map(move |(at, count)| {
+            let (words, behind) = rest.split_at(*count as usize);
+            rest = behind;
+            (*at as usize, words)
+        })
+    }
+
     /// Bytes that the patch writes, for statistics.
     pub fn bytes(&self) -> usize {
         4 * match self {
             Self::Fill { count, .. } => *count,
-            Self::Write { words, .. } | Self::Replace(words) => words.len(),
+            Self::Write { words, .. } | Self::Writes { words, .. } | Self::Replace(words) => {
+                words.len()
+            }
             Self::Grow { .. } => 0,
         }
     }

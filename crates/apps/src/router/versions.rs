@@ -7,7 +7,7 @@ use lookup::fib;
 use lookup::fib::{Fib, FibPatch};
 use lookup::versions::Changes;
 
-use crate::tables::as_change;
+use crate::tables::each_change;
 
 /// The forwarding tables as a device copies them and follows their changes.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl TableSource<Fib> for FibImages {
     fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
         let Some(versions) = self.0.between(from, to) else { return false };
         for patch in versions.iter().flat_map(|patches| patches.iter()) {
-            patch.regions(&mut |region, patch| change(region, as_change(&patch)));
+            patch.regions(&mut |region, patch| each_change(&patch, region, change));
         }
         true
     }

@@ -7,7 +7,7 @@ use kernels::image::bridge::STATIONS;
 use lookup::bridge::{SwitchPatch, SwitchTables};
 use lookup::versions::Changes;
 
-use crate::tables::as_change;
+use crate::tables::each_change;
 
 /// The tables as a device copies them and follows their changes: the station table in the region
 /// [`STATIONS`], the regions before it empty.
@@ -27,7 +27,7 @@ impl TableSource<SwitchTables> for SwitchImages {
             // Kernels read neither ports nor options: both belong to the post-shade.
             let SwitchPatch::Macs(patches) = patch else { continue };
             for patch in patches {
-                change(STATIONS, as_change(patch));
+                each_change(patch, STATIONS, change);
             }
         }
         true

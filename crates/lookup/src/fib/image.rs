@@ -116,6 +116,9 @@ mod tests {
             Patch::Fill { offset_words, count, value } => {
                 words[*offset_words..][..*count].fill(*value);
             }
+            Patch::Writes { .. } => {
+                patch.writes().for_each(|(at, new)| words[at..][..new.len()].copy_from_slice(new));
+            }
             Patch::Grow { len_words } => {
                 let len = len_words.next_multiple_of(16).max(words.len());
                 words.resize(len, 0);
