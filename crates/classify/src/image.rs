@@ -1,5 +1,7 @@
 //! The builder's own copy of an image: what is written to it is also noted as patches.
 //!
+//! Writes are many and short, so those that follow each other become one patch ([`Patch::Writes`]).
+//!
 //! Rooms for parts of the image are handed out by size: a room that is given back serves the next part of the
 //! same size, and the image grows at its end when there is none.
 
@@ -11,6 +13,9 @@ use crate::rule::RuleError;
 
 /// Words of a cache line; every room begins on one.
 pub(crate) const LINE_WORDS: usize = 16;
+
+/// Words of a patch that takes further writes.
+const PATCH_WORDS: usize = 8 << 10;
 
 /// Words that an image may have: vector gathers take signed offsets.
 const WORDS_LIMIT: usize = i32::MAX as usize;
@@ -41,8 +46,33 @@ impl Image {
 
     /// Hands out what was written.
     pub(crate) fn flush(&mut self, patches: &mut Vec<Patch>) {
-        if let Some(written) = &mut self.patches {
-            patches.append(written);
+        let Some(written) = &mut self.patches else { return };
+        // What goes behind the writes of changes before makes no patch of its own.
+        if let (Some(Patch::Writes { spans, words }), [Patch::Writes { spans: s, words: w }]) =
+            (patches.last_mut(), &mut written[..])
+            && words.len() < PATCH_WORDS
+        {
+            spans.append(s);
+            words.append(w);
+            return;
+        }
+        patches.append(written);
+    }
+
+    /// Notes what was written.
+    fn note(&mut self, offset_words: usize, count: usize) {
+        let Some(patches) = &mut self.patches else { return };
+        let new = &self.blob.words()[offset_words..][..count];
+        let span = (offset_words as u32, count as u32);
+        match patches.last_mut() {
+            Some(Patch::Writes { spans, words }) if words.len() < PATCH_WORDS => {
+                words.extend_from_slice(new);
+                match spans.last_mut() {
+                    Some((at, count)) if *at + *count == span.0 => *count += span.1,
+                    _ => spans.push(span),
+                }
+            }
+            _ => patches.push(Patch::Writes { spans: vec![span], words: new.to_vec() }),
         }
     }
 
@@ -61,31 +91,44 @@ impl Image {
 
     /// Sets one word.
     pub(crate) fn set(&mut self, offset: usize, value: u32) {
-        self.fill(offset, 1, value);
+        self.write(offset, &[value]);
     }
 
     pub(crate) fn fill(&mut self, offset_words: usize, count: usize, value: u32) {
         self.blob.words_mut()[offset_words..][..count].fill(value);
-        if let Some(patches) = &mut self.patches {
+        if count <= LINE_WORDS {
+            self.note(offset_words, count);
+        } else if let Some(patches) = &mut self.patches {
             patches.push(Patch::Fill { offset_words, count, value });
         }
     }
 
     pub(crate) fn write(&mut self, offset_words: usize, words: &[u32]) {
         self.blob.words_mut()[offset_words..][..words.len()].copy_from_slice(words);
-        if let Some(patches) = &mut self.patches {
-            patches.push(Patch::Write { offset_words, words: words.to_vec() });
-        }
+        self.note(offset_words, words.len());
+    }
+
+    /// Changes words where they stand.
+    pub(crate) fn edit(&mut self, offset: usize, count: usize, change: impl FnOnce(&mut [u32])) {
+        change(&mut self.blob.words_mut()[offset..][..count]);
+        self.note(offset, count);
     }
 
     /// A room of at least `words` zeroed words; its first one. Give it back with the same number.
     pub(crate) fn take(&mut self, words: usize) -> Result<usize, RuleError> {
-        let size = room(words);
-        if let Some(offset) = self.free.get_mut(&size).and_then(Vec::pop) {
-            self.fill(offset, size, 0);
-            return Ok(offset);
+        let before = self.end;
+        let offset = self.take_used(words)?;
+        if offset < before {
+            self.fill(offset, room(words), 0);
         }
-        self.extend(size)
+        Ok(offset)
+    }
+
+    /// As [`Image::take`], but its words are what they were.
+    pub(crate) fn take_used(&mut self, words: usize) -> Result<usize, RuleError> {
+        let size = room(words);
+        let used = self.free.get_mut(&size).and_then(Vec::pop);
+        used.map_or_else(|| self.extend(size), Ok)
     }
 
     /// `words` zeroed words right behind the last ones in use; the first of them.

@@ -10,7 +10,7 @@ use classify::{Classifier, Condition, Match, RuleError, RuleRef, RuleSet, Schema
 use common::{Bed, Random, SETS, classify, headers, rules, schemas, set};
 use proptest::prelude::*;
 
-const COPIES: [Copies; 2] = [Copies::Few, Copies::Many];
+const COPIES: [Copies; 3] = [Copies::Fewest, Copies::Few, Copies::Many];
 
 /// Both efforts, all forms, with vectors and without.
 fn all_agree(set: &RuleSet, headers: &[u32], expected: &[Match]) {

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
+use interleave::prefetch;
 use lookup::{Blob, Patch};
 
-use super::columns::{Columns, Entry, Ternary};
+use super::columns::{Columns, Entry};
 use super::layout::*;
+use super::leaf::{Leaf, Resident, Shift, Slots, close_lane, open_lane};
 use super::plan::{self, Effort, NodePlan};
 use crate::classifier::{Classifier, Memory, Stats};
 use crate::image::{Image, LINE_WORDS};
@@ -17,8 +19,15 @@ use crate::schema::{Kind, Schema};
 /// The leaf without rules.
 const EMPTY: u32 = 0;
 
-/// Nodes of the first cut that a rule may be copied to; one of more goes to the tree of wide rules.
-const COPIES_MAX: u32 = 1 << 7;
+/// Nodes of the first cut that a rule may be copied to; one of more goes to the tree of wide rules, where the trees
+/// have as many copies already as when they were made.
+const COPIES_MAX: u64 = 1 << 7;
+
+/// How many more copies the tree of a rule's part may make than another one.
+const MORE_COPIES: u64 = 4;
+
+/// Of how many nodes' worth of copies more than at first, in hundredths, rules of many copies may stay in their trees.
+const COPIES_PART: u64 = 110;
 
 /// Blocks of a leaf from which on its node is cut anew.
 const LONG_BLOCKS: usize = 3;
@@ -30,6 +39,8 @@ const LONG_PART: usize = 16;
 /// How often rules may be copied, so that leaves get short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Copies {
+    /// As few as there may be: for sets that change without end.
+    Fewest,
     /// Some copies: little memory, quick changes.
     #[default]
     Few,
@@ -47,83 +58,6 @@ fn fits(schema: &Schema) -> bool {
 /// Words of a block: of a protocol alone there is room beside the lengths of prefixes.
 fn block_words(schema: &Schema) -> usize {
     if schema.masked_bits()[WORDS - 1] << 8 == 0 { NARROW } else { WIDE }
-}
-
-/// A rule of a leaf.
-#[derive(Debug, Clone, Copy)]
-struct Resident {
-    entry: Entry,
-    /// A better one of the leaf matches whatever it does there: it is not written.
-    hidden: bool,
-}
-
-/// A leaf.
-#[derive(Debug, Clone, Default)]
-struct Leaf {
-    /// The best first.
-    rules: Vec<Resident>,
-    /// Bits that were cut at on the way here.
-    region: Bits,
-    /// Its room: first line and blocks.
-    line: u32,
-    room: u32,
-    /// Blocks in use.
-    blocks: u32,
-    /// Cells that lead here.
-    cells: u32,
-}
-
-impl Leaf {
-    fn written(&self) -> impl Iterator<Item = &Columns> {
-        self.rules.iter().filter(|rule| !rule.hidden).map(|rule| &rule.entry.columns)
-    }
-
-    /// Hides the rules that better ones cover. Those before number `from` are as they should be.
-    fn hide(&mut self, from: usize) {
-        for at in from..self.rules.len() {
-            let (better, rest) = self.rules.split_at_mut(at);
-            let rule = &mut rest[0];
-            let mut shown = better.iter().filter(|better| !better.hidden);
-            rule.hidden = shown.any(|better| better.entry.covers(&rule.entry, &self.region));
-        }
-    }
-
-    /// Puts a rule in or takes it out; `None` if nothing changes for readers, and else the number of the first rule
-    /// from which on they see others.
-    fn change(&mut self, entry: &Entry, is_there: bool) -> Option<usize> {
-        let place = entry.columns.place;
-        let at = self.rules.partition_point(|other| other.entry.columns.place < place);
-        let is_here = self.rules.get(at).is_some_and(|r| r.entry.columns.place == place);
-        if is_there == is_here {
-            return None;
-        }
-        if !is_there {
-            let gone = self.rules.remove(at);
-            if gone.hidden {
-                return None;
-            }
-            // Only what it hid can come to light.
-            for later in at..self.rules.len() {
-                let (better, rest) = self.rules.split_at_mut(later);
-                let rule = &mut rest[0];
-                if rule.hidden && gone.entry.covers(&rule.entry, &self.region) {
-                    let mut shown = better.iter().filter(|better| !better.hidden);
-                    rule.hidden = shown.any(|b| b.entry.covers(&rule.entry, &self.region));
-                }
-            }
-            return Some(at);
-        }
-        let mut shown = self.rules[..at].iter().filter(|better| !better.hidden);
-        let hidden = shown.any(|better| better.entry.covers(entry, &self.region));
-        self.rules.insert(at, Resident { entry: *entry, hidden });
-        if hidden {
-            return None;
-        }
-        for later in &mut self.rules[at + 1..] {
-            later.hidden |= entry.covers(&later.entry, &self.region);
-        }
-        Some(at)
-    }
 }
 
 /// A node.
@@ -151,8 +85,46 @@ impl Default for Kids {
 /// A rule, and where it is.
 #[derive(Debug, Clone, Copy)]
 struct Stored {
-    columns: Columns,
+    entry: Entry,
     tree: u8,
+}
+
+/// All rules. Leaves name them by slot.
+#[derive(Debug, Default)]
+struct Rules {
+    stored: Vec<Stored>,
+    unused: Vec<u32>,
+    slots: HashMap<u32, u32>,
+}
+
+impl Slots for Rules {
+    fn entry(&self, slot: u32) -> &Entry {
+        &self.stored[slot as usize].entry
+    }
+}
+
+impl Rules {
+    /// Takes a rule in; its slot.
+    fn add(&mut self, stored: Stored) -> Result<u32, RuleError> {
+        let id = stored.entry.columns.place.id().unwrap_or_default();
+        let slot = match self.slots.entry(id) {
+            Slot::Occupied(_) => return Err(RuleError::DuplicateId(id)),
+            Slot::Vacant(vacant) => {
+                let slot = self.unused.last().map_or(self.stored.len() as u32, |slot| *slot);
+                *vacant.insert(slot)
+            }
+        };
+        match self.unused.pop() {
+            Some(slot) => self.stored[slot as usize] = stored,
+            None => self.stored.push(stored),
+        }
+        Ok(slot)
+    }
+
+    /// Lets a rule go.
+    fn forget(&mut self, id: u32) {
+        self.unused.extend(self.slots.remove(&id));
+    }
 }
 
 /// The rules of cut trees, as the control side changes them.
@@ -164,9 +136,16 @@ pub struct CutsBuilder {
     block_words: usize,
     levels: usize,
     trees: Vec<Branch>,
+    /// The tree of each part of the rules, where it has one.
+    parts: [Option<u8>; 4],
     leaves: Vec<Leaf>,
     unused: Vec<u32>,
-    rules: HashMap<u32, Stored>,
+    rules: Rules,
+    /// Nodes of the first cuts that all rules are copied to, and how many that may be.
+    copies: u64,
+    copies_max: u64,
+    /// Leaves that a change is about to look at, and the cells that lead there.
+    met: Vec<(u32, u32)>,
     /// Long leaves, and of how many on everything is built anew.
     long: usize,
     long_max: usize,
@@ -194,14 +173,14 @@ impl CutsBuilder {
         effort: Effort,
     ) -> Result<Self, RuleError> {
         let entries: Vec<Entry> = columns.into_iter().map(Entry::new).collect();
-        let (trees, numbers) = plan::plan(&entries, &effort);
+        let plan = plan::plan(&entries, &effort);
         let levels = plan::levels(entries.len());
         let mut image = Image::new(FRAME_WORDS)?;
         let block_words = block_words(schema);
         image.write(HEADER_MAGIC, &[MAGIC, WORDS as u32, 0, levels as u32]);
         image.set(HEADER_BLOCK, block_words as u32);
-        image.write(EMPTY_LINE * LINE_WORDS, &empty_block(block_words));
-        let empty = Leaf { line: EMPTY_LINE as u32, room: 1, blocks: 1, ..Leaf::default() };
+        image.write(EMPTY_LINE * LINE_WORDS, empty_block(block_words));
+        let empty = Leaf { line: EMPTY_LINE as u32, room: 1, ..Leaf::default() };
         let mut builder = Self {
             schema: schema.clone(),
             effort,
@@ -209,28 +188,34 @@ impl CutsBuilder {
             block_words,
             levels,
             trees: Vec::new(),
+            parts: plan.parts,
             leaves: vec![empty],
             unused: Vec::new(),
-            rules: HashMap::with_capacity(entries.len()),
+            rules: Rules::default(),
+            copies: 0,
+            copies_max: 0,
+            met: Vec::new(),
             long: 0,
             long_max: 0,
         };
-        for (entry, tree) in entries.iter().zip(numbers) {
-            let id = entry.columns.place.id().unwrap_or_default();
-            match builder.rules.entry(id) {
-                Slot::Occupied(_) => return Err(RuleError::DuplicateId(id)),
-                Slot::Vacant(slot) => slot.insert(Stored { columns: entry.columns, tree }),
-            };
+        builder.rules.slots.reserve(entries.len());
+        builder.rules.stored.reserve_exact(entries.len());
+        for (entry, tree) in entries.iter().zip(plan.numbers) {
+            builder.rules.add(Stored { entry: *entry, tree })?;
         }
-        for tree in trees {
-            builder.add_tree(&entries, &tree)?;
+        let slots: Vec<u32> = (0..entries.len() as u32).collect();
+        for tree in plan.trees {
+            builder.add_tree(&slots, &tree)?;
         }
+        let copies = builder.rules.stored.iter().map(|rule| builder.copies(&rule.entry, rule.tree));
+        builder.copies = copies.sum();
+        builder.copies_max = builder.copies * COPIES_PART / 100;
         builder.long_max = builder.long + LONG_MIN + builder.leaves.len() / LONG_PART;
         Ok(builder)
     }
 
-    fn add_tree(&mut self, entries: &[Entry], plan: &NodePlan) -> Result<(), RuleError> {
-        let tree = self.new_branch(entries, plan)?;
+    fn add_tree(&mut self, slots: &[u32], plan: &NodePlan) -> Result<(), RuleError> {
+        let tree = self.new_branch(slots, plan)?;
         let number = self.trees.len();
         self.image.write(TREES + number * NODE_WORDS, &tree.node.to_words());
         self.trees.push(tree);
@@ -238,12 +223,13 @@ impl CutsBuilder {
         Ok(())
     }
 
-    /// A node with all that is below it; its own words are the caller's to write.
-    fn new_branch(&mut self, entries: &[Entry], plan: &NodePlan) -> Result<Branch, RuleError> {
+    /// A node with all that is below it; its own words are the caller's to write. The plan speaks of the rules of
+    /// these slots.
+    fn new_branch(&mut self, slots: &[u32], plan: &NodePlan) -> Result<Branch, RuleError> {
         let (first, kids) = match &plan.kids {
             plan::Kids::Nodes(nodes) => {
                 let first = self.image.take(NODE_WORDS * nodes.len())?;
-                let kids = nodes.iter().map(|plan| self.new_branch(entries, plan));
+                let kids = nodes.iter().map(|plan| self.new_branch(slots, plan));
                 let kids = kids.collect::<Result<Vec<_>, _>>()?;
                 let words: Vec<u32> = kids.iter().flat_map(|kid| kid.node.to_words()).collect();
                 self.image.write(first, &words);
@@ -252,11 +238,13 @@ impl CutsBuilder {
             plan::Kids::Cells(cells, leaves) => {
                 let mut numbers = Vec::with_capacity(leaves.len());
                 for rules in leaves {
-                    let entry =
-                        |rule: &u32| Resident { entry: entries[*rule as usize], hidden: false };
-                    let rules: Vec<Resident> = rules.iter().map(entry).collect();
-                    let mut leaf = Leaf { rules, region: plan.region, ..Leaf::default() };
-                    leaf.hide(0);
+                    let resident = |rule: &u32| {
+                        let slot = slots[*rule as usize];
+                        let place = self.rules.entry(slot).columns.place;
+                        Resident { place, slot, hidden: false }
+                    };
+                    let mut leaf = Leaf::new(rules.iter().map(resident).collect());
+                    leaf.hide(&plan.region, &self.rules);
                     numbers.push(if leaf.rules.is_empty() { EMPTY } else { self.new_leaf(leaf)? });
                 }
                 let cells: Vec<u32> = cells.iter().map(|leaf| numbers[*leaf as usize]).collect();
@@ -275,7 +263,7 @@ impl CutsBuilder {
     /// The word of a cell that leads to a leaf.
     fn cell_word(&self, leaf: u32) -> u32 {
         let leaf = &self.leaves[leaf as usize];
-        cell(leaf.line, leaf.blocks)
+        cell(leaf.line, leaf.blocks() as u32)
     }
 
     /// Rules of all cells of a node.
@@ -296,12 +284,12 @@ impl CutsBuilder {
 
     /// Takes a room for a leaf, which must have none to lose, and writes it.
     fn place_leaf(&mut self, leaf: &mut Leaf) -> Result<(), RuleError> {
-        let blocks = leaf.written().count().div_ceil(LANES).max(1);
+        let blocks = leaf.blocks();
         if blocks > BLOCKS_MAX {
             let (used, limit) = (leaf.rules.len() as u64, (BLOCKS_MAX * LANES) as u64);
             return Err(RuleError::Full { what: "rules that no bit tells apart", used, limit });
         }
-        let word = self.image.take(blocks * self.block_words)?;
+        let word = self.image.take_used(blocks * self.block_words)?;
         let line = (word / LINE_WORDS) as u32;
         if line >= 1 << 24 {
             self.image.give(word, blocks * self.block_words);
@@ -314,53 +302,81 @@ impl CutsBuilder {
         Ok(())
     }
 
-    /// Writes the blocks of a leaf from the one on where rule `from` stands.
-    fn write_leaf(&mut self, leaf: &mut Leaf, from: usize) {
-        let first = leaf.line as usize * LINE_WORDS;
-        let before = leaf.rules[..from].iter().filter(|rule| !rule.hidden).count();
-        let written: Vec<&Columns> = leaf.written().collect();
-        let blocks = written.len().div_ceil(LANES).max(1);
-        for at in (before / LANES).min(blocks - 1)..blocks {
-            let mut block = empty_block(self.block_words);
-            let rules = written.chunks(LANES).nth(at).unwrap_or_default();
-            rules.iter().enumerate().for_each(|(lane, rule)| rule.put(&mut block, lane));
-            self.image.write(first + at * self.block_words, &block);
+    /// Writes the blocks of a leaf from that of a lane on.
+    fn write_leaf(&mut self, leaf: &Leaf, lane: usize) {
+        let (first, words) = (leaf.line as usize * LINE_WORDS, self.block_words);
+        let slots: Vec<u32> = leaf.written().collect();
+        let blocks = leaf.blocks();
+        for at in (lane / LANES).min(blocks - 1)..blocks {
+            let slots = slots.chunks(LANES).nth(at).unwrap_or_default();
+            let rules = &self.rules;
+            self.image.edit(first + at * words, words, |block| {
+                block.copy_from_slice(empty_block(words));
+                for (lane, slot) in slots.iter().enumerate() {
+                    rules.entry(*slot).columns.put(block, lane);
+                }
+            });
         }
-        leaf.blocks = blocks as u32;
     }
 
-    fn give_room(&mut self, leaf: &Leaf) {
-        self.image.give(leaf.line as usize * LINE_WORDS, leaf.room as usize * self.block_words);
-        self.long -= usize::from(leaf.room as usize >= LONG_BLOCKS);
+    /// Opens or closes a lane of a leaf, whose rules have been changed already.
+    fn shift_leaf(&mut self, leaf: &Leaf, shift: Shift, rule: &Columns) {
+        let words = self.block_words;
+        let (lane, used, is_open) = match shift {
+            Shift::None => return,
+            Shift::From(lane) => return self.write_leaf(leaf, lane),
+            Shift::Insert(lane) => (lane, leaf.shown as usize - 1, true),
+            Shift::Remove(lane) => (lane, leaf.shown as usize + 1, false),
+        };
+        let block = lane / LANES;
+        let blocks = used.max(leaf.shown as usize).div_ceil(LANES) - block;
+        let first = leaf.line as usize * LINE_WORDS + block * words;
+        let (lane, used) = (lane % LANES, used - block * LANES);
+        self.image.edit(first, blocks * words, |blocks| match is_open {
+            true => open_lane(blocks, words, lane, used, rule),
+            false => close_lane(blocks, words, lane, used),
+        });
+    }
+
+    fn give_room(&mut self, line: u32, room: u32) {
+        self.image.give(line as usize * LINE_WORDS, room as usize * self.block_words);
+        self.long -= usize::from(room as usize >= LONG_BLOCKS);
     }
 
     fn free_leaf(&mut self, number: u32) {
         if number != EMPTY {
             let leaf = std::mem::take(&mut self.leaves[number as usize]);
-            self.give_room(&leaf);
+            self.give_room(leaf.line, leaf.room);
             self.unused.push(number);
         }
     }
 
-    /// The tree that a new rule goes to: the one that copies it the least. A tree without bits of its own is for rules
-    /// that all others would copy too often.
-    fn tree_for(&mut self, rule: &Ternary) -> Result<usize, RuleError> {
-        let copies = |tree: &Branch| 1_u32 << rule.open(&tree.node.bits).min(31);
-        let best = (0..self.trees.len()).min_by_key(|at| copies(&self.trees[*at]));
-        match best {
-            Some(best) if copies(&self.trees[best]) <= COPIES_MAX => Ok(best),
-            Some(best) if self.trees.len() == TREES_MAX => Ok(best),
-            _ => {
-                self.add_tree(&[], &plan::empty(self.levels))?;
-                Ok(self.trees.len() - 1)
+    /// Nodes of a tree's first cut that a rule is copied to.
+    fn copies(&self, entry: &Entry, tree: u8) -> u64 {
+        1 << entry.ternary.open(&self.trees[usize::from(tree)].node.bits).min(31)
+    }
+
+    /// The tree that a new rule goes to: the one of its part, unless another one copies it much less. A tree without
+    /// bits of its own is for rules that all others would copy too often.
+    fn tree_for(&mut self, entry: &Entry) -> Result<u8, RuleError> {
+        let trees = self.trees.len() as u8;
+        let copies = |tree: u8| self.copies(entry, tree);
+        if let Some(least) = (0..trees).min_by_key(|tree| copies(*tree)) {
+            let max = COPIES_MAX.max(self.copies_max.saturating_sub(self.copies));
+            match self.parts[plan::part(entry)] {
+                Some(own) if copies(own) <= max.min(MORE_COPIES * copies(least)) => return Ok(own),
+                _ if copies(least) <= max || self.trees.len() == TREES_MAX => return Ok(least),
+                _ => {}
             }
         }
+        self.add_tree(&[], &plan::empty(self.levels))?;
+        Ok(trees)
     }
 
     /// Puts a rule into all leaves of a tree where it belongs, or takes it out of them.
-    fn change(&mut self, tree: usize, entry: &Entry, is_there: bool) -> Result<(), RuleError> {
+    fn change(&mut self, tree: usize, slot: u32, is_there: bool) -> Result<(), RuleError> {
         let mut branch = std::mem::take(&mut self.trees[tree]);
-        let done = self.change_branch(&mut branch, TREES + tree * NODE_WORDS, entry, is_there);
+        let done = self.change_branch(&mut branch, TREES + tree * NODE_WORDS, slot, is_there);
         self.trees[tree] = branch;
         done
     }
@@ -370,23 +386,27 @@ impl CutsBuilder {
         &mut self,
         branch: &mut Branch,
         word: usize,
-        entry: &Entry,
+        slot: u32,
         is_there: bool,
     ) -> Result<(), RuleError> {
-        let at = entry.ternary.cells(&branch.node.bits);
+        let at = self.rules.entry(slot).ternary.cells(&branch.node.bits);
         let first = branch.node.first as usize;
         match &mut branch.kids {
             Kids::Nodes(nodes) => {
                 for at in at {
                     let word = first + at * NODE_WORDS;
-                    self.change_branch(&mut nodes[at], word, entry, is_there)?;
+                    self.change_branch(&mut nodes[at], word, slot, is_there)?;
                 }
                 Ok(())
             }
             Kids::Cells(cells, patience) => {
-                let at: Vec<usize> = at.collect();
-                let is_long =
-                    self.change_cells(cells, first, &at, branch.region, entry, is_there)?;
+                let mut met = std::mem::take(&mut self.met);
+                met.clear();
+                met.extend(at.map(|at| (cells[at], at as u32)));
+                let region = branch.region;
+                let is_long = self.change_cells(cells, first, &mut met, &region, slot, is_there);
+                self.met = met;
+                let is_long = is_long?;
                 if is_long && self.copies_of(cells) >= *patience {
                     self.cut_anew(branch, word)?;
                 }
@@ -395,79 +415,105 @@ impl CutsBuilder {
         }
     }
 
-    /// The same for the cells `at` of a last node; whether a leaf has become long.
+    /// The same for cells of a last node, of which `met` has the leaves and the numbers; whether a leaf has become long.
     fn change_cells(
         &mut self,
         cells: &mut [u32],
         first: usize,
-        at: &[usize],
-        region: Bits,
-        entry: &Entry,
+        met: &mut [(u32, u32)],
+        region: &Bits,
+        slot: u32,
         is_there: bool,
     ) -> Result<bool, RuleError> {
-        let mut met: Vec<(u32, u32)> = Vec::new(); // leaf, cells of it that are concerned
-        for leaf in at.iter().map(|at| cells[*at]) {
-            match met.iter_mut().find(|(met, _)| *met == leaf) {
-                Some((_, count)) => *count += 1,
-                None => met.push((leaf, 1)),
-            }
-        }
+        met.sort_unstable();
+        self.prefetch(met);
         let mut is_long = false;
-        for (leaf, count) in met {
+        for met in met.chunk_by(|a, b| a.0 == b.0) {
+            let (leaf, count) = (met[0].0, met.len() as u32);
             let before = self.cell_word(leaf);
             let now = match leaf != EMPTY && self.leaves[leaf as usize].cells == count {
-                true => self.change_leaf(leaf, entry, is_there)?,
-                false => {
-                    // Other cells go on with the leaf as it is.
-                    let old = &self.leaves[leaf as usize];
-                    let mut leaf = Leaf { rules: old.rules.clone(), region, ..Leaf::default() };
-                    leaf.change(entry, is_there);
-                    if leaf.rules.is_empty() { EMPTY } else { self.new_leaf(leaf)? }
-                }
+                true => self.change_leaf(leaf, region, slot, is_there)?,
+                false => self.part_leaf(leaf, region, slot, is_there)?,
             };
             if now != leaf {
                 self.leaves[leaf as usize].cells -= count;
                 self.leaves[now as usize].cells += count;
             }
             let word = self.cell_word(now);
-            for at in at {
-                // A leaf is met once: `now` is none of those that come after it.
-                if cells[*at] == leaf && (now != leaf || word != before) {
-                    self.image.set(first + at, word);
-                    cells[*at] = now;
+            if now != leaf || word != before {
+                for (_, at) in met {
+                    self.image.set(first + *at as usize, word);
+                    cells[*at as usize] = now;
                 }
             }
             if now != leaf && leaf != EMPTY && self.leaves[leaf as usize].cells == 0 {
                 self.free_leaf(leaf);
             }
-            is_long |= is_there && self.leaves[now as usize].blocks as usize >= LONG_BLOCKS;
+            is_long |= is_there && self.leaves[now as usize].blocks() >= LONG_BLOCKS;
         }
         Ok(is_long)
+    }
+
+    /// Fetches what a change of these leaves reads and writes.
+    fn prefetch(&self, met: &[(u32, u32)]) {
+        met.iter().for_each(|(leaf, _)| prefetch(&self.leaves[*leaf as usize]));
+        for (leaf, _) in met {
+            let leaf = &self.leaves[*leaf as usize];
+            leaf.rules.first().into_iter().for_each(prefetch);
+            let block = &self.image.words()[leaf.line as usize * LINE_WORDS..][..self.block_words];
+            block.iter().step_by(LINE_WORDS).for_each(prefetch);
+        }
+    }
+
+    /// A changed copy of a leaf, with which other cells go on as it is; its number.
+    fn part_leaf(
+        &mut self,
+        number: u32,
+        region: &Bits,
+        slot: u32,
+        is_there: bool,
+    ) -> Result<u32, RuleError> {
+        let mut leaf = Leaf::new(self.leaves[number as usize].rules.clone());
+        leaf.shown = self.leaves[number as usize].shown;
+        match is_there {
+            true => leaf.insert(slot, region, &self.rules),
+            false => leaf.remove(self.rules.entry(slot), region, &self.rules),
+        };
+        if leaf.rules.is_empty() { Ok(EMPTY) } else { self.new_leaf(leaf) }
     }
 
     /// Changes a leaf that is all concerned; its number then.
     fn change_leaf(
         &mut self,
         number: u32,
-        entry: &Entry,
+        region: &Bits,
+        slot: u32,
         is_there: bool,
     ) -> Result<u32, RuleError> {
         let mut leaf = std::mem::take(&mut self.leaves[number as usize]);
-        let changed = leaf.change(entry, is_there);
+        let entry = *self.rules.entry(slot);
+        let shift = match is_there {
+            true => leaf.insert(slot, region, &self.rules),
+            false => leaf.remove(&entry, region, &self.rules),
+        };
         let mut done = Ok(if leaf.rules.is_empty() { EMPTY } else { number });
-        if let (Some(from), false) = (changed, leaf.rules.is_empty()) {
-            if leaf.written().count().div_ceil(LANES) > leaf.room as usize {
-                let old = leaf.clone();
-                match self.place_leaf(&mut leaf) {
-                    Ok(()) => self.give_room(&old),
-                    Err(error) => {
-                        leaf.change(entry, !is_there);
-                        done = Err(error);
-                    }
+        if leaf.blocks() > leaf.room as usize {
+            let old = (leaf.line, leaf.room);
+            match self.place_leaf(&mut leaf) {
+                Ok(()) => self.give_room(old.0, old.1),
+                // As it was: what has come to light or was hidden meanwhile is told by the rules alone.
+                Err(error) => {
+                    match is_there {
+                        true => leaf.remove(&entry, region, &self.rules),
+                        false => leaf.insert(slot, region, &self.rules),
+                    };
+                    leaf.hide(region, &self.rules);
+                    self.write_leaf(&leaf, 0);
+                    done = Err(error);
                 }
-            } else {
-                self.write_leaf(&mut leaf, from);
             }
+        } else if !leaf.rules.is_empty() {
+            self.shift_leaf(&leaf, shift, &entry.columns);
         }
         self.leaves[number as usize] = leaf;
         done
@@ -478,13 +524,15 @@ impl CutsBuilder {
         let Kids::Cells(cells, _) = &branch.kids else { return Ok(()) };
         let [a, b] = branch.node.bits;
         let above = [branch.region[0] & !a, branch.region[1] & !b];
-        let of_leaf = |leaf: &u32| self.leaves[*leaf as usize].rules.iter().map(|rule| rule.entry);
-        let mut entries: Vec<Entry> = cells.iter().flat_map(of_leaf).collect();
-        entries.sort_unstable_by_key(|entry| entry.columns.place);
-        entries.dedup_by_key(|entry| entry.columns.place);
+        let of_leaf = |leaf: &u32| self.leaves[*leaf as usize].rules.iter();
+        let mut rules: Vec<&Resident> = cells.iter().flat_map(of_leaf).collect();
+        rules.sort_unstable_by_key(|rule| rule.place);
+        rules.dedup_by_key(|rule| rule.place);
+        let slots: Vec<u32> = rules.iter().map(|rule| rule.slot).collect();
+        let entries: Vec<Entry> = slots.iter().map(|slot| *self.rules.entry(*slot)).collect();
         let all: Vec<u32> = (0..entries.len() as u32).collect();
         let fresh =
-            self.new_branch(&entries, &plan::last_node(&entries, &all, &above, &self.effort))?;
+            self.new_branch(&slots, &plan::last_node(&entries, &all, &above, &self.effort))?;
         self.image.write(word, &fresh.node.to_words());
         let old = std::mem::replace(branch, fresh);
         if let Kids::Cells(cells, _) = old.kids {
@@ -501,7 +549,8 @@ impl CutsBuilder {
 
     /// Builds everything anew.
     fn rebuild(&mut self, patches: &mut Vec<Patch>) -> Result<(), RuleError> {
-        let mut columns: Vec<Columns> = self.rules.values().map(|rule| rule.columns).collect();
+        let slots = self.rules.slots.values();
+        let mut columns: Vec<Columns> = slots.map(|slot| self.rules.entry(*slot).columns).collect();
         columns.sort_unstable_by_key(|rule| rule.place);
         let next = Self::of_columns(&self.schema, columns, self.effort)?;
         patches.push(next.image.replacement());
@@ -512,13 +561,15 @@ impl CutsBuilder {
 
     fn add(&mut self, columns: Columns, id: u32) -> Result<(), RuleError> {
         let entry = Entry::new(columns);
-        let tree = self.tree_for(&entry.ternary)?;
-        if let Err(error) = self.change(tree, &entry, true) {
+        let tree = self.tree_for(&entry)?;
+        let slot = self.rules.add(Stored { entry, tree })?;
+        if let Err(error) = self.change(tree.into(), slot, true) {
             // What was put in comes out again.
-            let _ = self.change(tree, &entry, false);
+            let _ = self.change(tree.into(), slot, false);
+            self.rules.forget(id);
             return Err(error);
         }
-        self.rules.insert(id, Stored { columns, tree: tree as u8 });
+        self.copies += self.copies(&entry, tree);
         Ok(())
     }
 
@@ -546,7 +597,7 @@ impl Classifier for CutsBuilder {
 
     fn insert(&mut self, rule: RuleRef<'_>, patches: &mut Vec<Patch>) -> Result<(), RuleError> {
         check(&self.schema, &rule)?;
-        if self.rules.contains_key(&rule.id) {
+        if self.rules.slots.contains_key(&rule.id) {
             return Err(RuleError::DuplicateId(rule.id));
         }
         self.add(Columns::new(&rule), rule.id)?;
@@ -559,15 +610,16 @@ impl Classifier for CutsBuilder {
     }
 
     fn remove(&mut self, id: u32, patches: &mut Vec<Patch>) -> bool {
-        let Some(stored) = self.rules.remove(&id) else { return false };
-        let entry = Entry::new(stored.columns);
-        if self.change(stored.tree.into(), &entry, false).is_err() {
+        let Some(slot) = self.rules.slots.get(&id).copied() else { return false };
+        let Stored { entry, tree } = self.rules.stored[slot as usize];
+        if self.change(tree.into(), slot, false).is_err() {
             // A leaf that others share needs a room of its own: without memory for one the rule stays.
-            let _ = self.change(stored.tree.into(), &entry, true);
-            self.rules.insert(id, stored);
+            let _ = self.change(tree.into(), slot, true);
             self.image.flush(patches);
             return false;
         }
+        self.copies -= self.copies(&entry, tree);
+        self.rules.forget(id);
         self.image.flush(patches);
         true
     }
@@ -577,7 +629,7 @@ impl Classifier for CutsBuilder {
     }
 
     fn len(&self) -> usize {
-        self.rules.len()
+        self.rules.slots.len()
     }
 
     fn memory(&self) -> Memory {
@@ -601,7 +653,7 @@ impl Classifier for CutsBuilder {
         let class_max = self.leaves.iter().map(|leaf| leaf.rules.len()).max().unwrap_or(0);
         let stored = self.leaves.iter().map(|leaf| leaf.rules.len()).sum();
         Stats {
-            rules: self.rules.len(),
+            rules: self.rules.slots.len(),
             entries: stored,
             classes: self.trees.len(),
             class_max,

@@ -121,13 +121,20 @@ pub(super) fn cell(line: u32, blocks: u32) -> u32 {
 
 /// What a place of a block holds that no rule has: it takes every header, and finds nothing. Such places are
 /// behind all rules of a leaf.
-pub(super) fn empty_block(block_words: usize) -> Vec<u32> {
-    let mut block = vec![0; block_words];
-    block[LENGTHS..][..LANES].fill(u32::MAX);
-    block[MISC..][..LANES].fill(32 << 8 | 32);
-    let none = Match::NONE.to_words();
-    block[matches(block_words)..]
-        .chunks_exact_mut(2)
-        .for_each(|words| words.copy_from_slice(&none));
+pub(super) fn empty_block(block_words: usize) -> &'static [u32] {
+    const EMPTY_NARROW: [u32; NARROW] = empty();
+    const EMPTY_WIDE: [u32; WIDE] = empty();
+    if block_words == WIDE { &EMPTY_WIDE } else { &EMPTY_NARROW }
+}
+
+const fn empty<const B: usize>() -> [u32; B] {
+    let (mut block, mut lane, none) = ([0; B], 0, Match::NONE.to_words());
+    while lane < LANES {
+        block[LENGTHS + lane] = u32::MAX;
+        block[MISC + lane] = 32 << 8 | 32;
+        block[matches(B) + 2 * lane] = none[0];
+        block[matches(B) + 2 * lane + 1] = none[1];
+        lane += 1;
+    }
     block
 }

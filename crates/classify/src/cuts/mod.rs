@@ -21,9 +21,10 @@
 //! - *Leaves* hold what of a rule is left to compare in 20 bytes, and its [`Match`](crate::Match). Cells of one node
 //!   whose rules are the same share a leaf.
 //!
-//! **Updates** touch the leaves where a rule belongs: in most trees one or two. A rule goes to the tree that copies
-//! it the least; one that would be copied into hundreds of leaves goes to a tree of its own kind. A leaf that gets
-//! long has its node cut anew, and when many are long, everything is built anew.
+//! **Updates** touch the leaves where a rule belongs: lanes of their blocks move up or on. A rule goes to the tree of its
+//! part, unless another tree copies it much less; where the trees have as many copies already as when they were made, one
+//! that would be copied very often goes to a tree of its own kind. A leaf that gets long has its node cut anew, and
+//! when many are long, everything is built anew.
 //!
 //! Headers are two addresses of IPv4, two ports, and a word of which any bits may be asked for: the 5-tuple, and the
 //! header of a packet [`filter`](crate::filter). Other schemas are refused.
@@ -34,6 +35,7 @@ mod builder;
 mod choose;
 mod columns;
 mod layout;
+mod leaf;
 mod plan;
 #[cfg(target_arch = "x86_64")]
 mod vectors;

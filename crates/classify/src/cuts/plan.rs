@@ -50,6 +50,10 @@ impl Effort {
         let last = Level { bits: 8, spread: 16, enough: LANES, copies: 6, free: 2 * LANES };
         match copies {
             Copies::Few => Self { first, last, middle, tree_cost: 1.4, copy_cost: 0.15 },
+            Copies::Fewest => {
+                let (first, last) = (Level { copies: 2, ..first }, Level { copies: 3, ..last });
+                Self { first, last, middle, tree_cost: 1.4, copy_cost: 0.5 }
+            }
             Copies::Many => {
                 let last = Level { bits: 10, spread: 64, copies: 16, ..last };
                 Self { first, last, middle, tree_cost: 1.4, copy_cost: 0.02 }
@@ -89,7 +93,7 @@ pub(super) fn empty(levels: usize) -> NodePlan {
 }
 
 /// Which of the four parts a rule is in.
-fn part(entry: &Entry) -> usize {
+pub(super) fn part(entry: &Entry) -> usize {
     let [src, dst] = entry.columns.lens();
     usize::from(src >= LONG) | usize::from(dst >= LONG) << 1
 }
@@ -124,8 +128,18 @@ pub(super) fn levels(rules: usize) -> usize {
     if rules >= LEVELS_RULES { 2 } else { 1 }
 }
 
-/// The trees of a set whose entries are in order, and the tree of each entry.
-pub(super) fn plan(entries: &[Entry], effort: &Effort) -> (Vec<NodePlan>, Vec<u8>) {
+/// The trees of a set.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) trees: Vec<NodePlan>,
+    /// The tree of each entry.
+    pub(super) numbers: Vec<u8>,
+    /// The tree of each part, where it has one.
+    pub(super) parts: [Option<u8>; 4],
+}
+
+/// The trees of a set whose entries are in order.
+pub(super) fn plan(entries: &[Entry], effort: &Effort) -> Plan {
     let levels = levels(entries.len());
     let step = entries.len().div_ceil(SAMPLE).max(1);
     let sample: Vec<Entry> = entries.iter().step_by(step).copied().collect();
@@ -144,15 +158,19 @@ pub(super) fn plan(entries: &[Entry], effort: &Effort) -> (Vec<NodePlan>, Vec<u8
         trees_of(&way).map(cost).sum::<f64>()
     });
     let best = (0..WAYS.len()).min_by(|a, b| costs[*a].total_cmp(&costs[*b])).unwrap_or(0);
-    let (mut trees, mut numbers) = (Vec::new(), vec![0; entries.len()]);
+    let mut plan = Plan { trees: Vec::new(), numbers: vec![0; entries.len()], parts: [None; 4] };
     for parts in trees_of(&WAYS[best]) {
         let rules = of(entries, parts);
-        rules.iter().for_each(|rule| numbers[*rule as usize] = trees.len() as u8);
-        if !rules.is_empty() {
-            trees.push(tree(entries, &rules, levels, effort, 1));
+        if rules.is_empty() {
+            continue;
         }
+        let number = plan.trees.len() as u8;
+        rules.iter().for_each(|rule| plan.numbers[*rule as usize] = number);
+        let mine = (0..4).filter(|part| parts >> part & 1 != 0);
+        mine.for_each(|part| plan.parts[part] = Some(number));
+        plan.trees.push(tree(entries, &rules, levels, effort, 1));
     }
-    (trees, numbers)
+    plan
 }
 
 /// What a tree of these rules costs, in blocks that a header of one of them meets, where each stands for `scale` of
