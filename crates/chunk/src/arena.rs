@@ -32,6 +32,9 @@ use crate::columns::{ColumnDesc, Element};
 /// The most columns that a declaration may have.
 pub const JOB_COLUMNS_MAX: usize = 24;
 
+/// Columns that come first in every declaration.
+pub(crate) const COMMON_COLUMNS: usize = 2;
+
 /// What stands at the start of every arena, in the machine's byte order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,6 +80,8 @@ impl JobHeader {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     columns: &'static [ColumnDesc],
+    /// The declarations that `columns` are made of; the second one is empty where there is one alone.
+    declared: [&'static [ColumnDesc]; 2],
     capacity: u32,
     offsets: [u32; JOB_COLUMNS_MAX],
     bytes: usize,
@@ -95,7 +100,50 @@ impl Layout {
             *offset = u32::try_from(bytes).expect("an arena is below 4 GiB");
             bytes += (column.width * capacity).next_multiple_of(64);
         }
-        Self { columns, capacity: capacity as u32, offsets, bytes }
+        Self { columns, declared: [columns, &[]], capacity: capacity as u32, offsets, bytes }
+    }
+
+    /// The layout of a pipeline's columns and, behind them, those of a stage that stands in several pipelines: `columns`
+    /// is what [`joined`](crate::joined) made of both declarations. Rows of it are rows of either.
+    ///
+    /// # Panics
+    /// As [`Layout::new`], or if `columns` are others.
+    pub fn of_both(
+        columns: &'static [ColumnDesc],
+        declared: [&'static [ColumnDesc]; 2],
+        capacity: usize,
+    ) -> Self {
+        let [first, second] = declared;
+        let (one, other) = columns.split_at(first.len());
+        assert!(one == first && other == &second[COMMON_COLUMNS..], "others were joined");
+        Self { declared, ..Self::new(columns, capacity) }
+    }
+
+    /// The same columns for another number of rows.
+    ///
+    /// # Panics
+    /// As [`Layout::new`].
+    pub fn with_capacity(&self, capacity: usize) -> Self {
+        Self { declared: self.declared, ..Self::new(self.columns, capacity) }
+    }
+
+    /// Columns that lie between the common ones and those that a declaration adds; `None` for a declaration of which
+    /// the columns are not.
+    #[inline]
+    fn skipped(&self, columns: &'static [ColumnDesc]) -> Option<usize> {
+        let [first, second] = self.declared;
+        let behind = || first.len() - COMMON_COLUMNS;
+        if std::ptr::eq(first, columns) || std::ptr::eq(self.columns, columns) {
+            return Some(0);
+        }
+        if std::ptr::eq(second, columns) {
+            return Some(behind());
+        }
+        // A declaration may have several addresses.
+        if first == columns || self.columns == columns {
+            return Some(0);
+        }
+        (second == columns).then(behind)
     }
 
     /// The columns.
@@ -352,16 +400,13 @@ impl Rows {
     /// Starts the walk over the columns of `columns`, for [`columns!`](crate::columns!).
     ///
     /// # Panics
-    /// If the rows were laid out by another declaration.
+    /// If the rows were not laid out by this declaration, or by it and another one.
     #[doc(hidden)]
     #[inline]
     pub fn split(&mut self, columns: &'static [ColumnDesc]) -> Split<'_> {
-        let own = self.shared.layout.columns;
-        assert!(
-            std::ptr::eq(own, columns) || own == columns,
-            "the rows were laid out by another declaration of columns"
-        );
-        Split { rows: self, next: 0 }
+        let skipped = self.shared.layout.skipped(columns);
+        let skipped = skipped.expect("the rows were laid out by this declaration of columns");
+        Split { rows: self, next: 0, skipped }
     }
 }
 
@@ -377,6 +422,8 @@ impl Drop for Rows {
 pub struct Split<'a> {
     rows: &'a mut Rows,
     next: usize,
+    /// Columns of another declaration, behind the common ones.
+    skipped: usize,
 }
 
 impl<'a> Split<'a> {
@@ -390,11 +437,14 @@ impl<'a> Split<'a> {
         assert_eq!(layout.columns[self.next].width, size_of::<T>());
         let offset = layout.offsets[self.next] as usize + self.rows.start as usize * size_of::<T>();
         self.next += 1;
+        if self.next == COMMON_COLUMNS {
+            self.next += self.skipped;
+        }
         // SAFETY: rows `start..start + len` of this column lie within the arena (reserve checked
         // the capacity, set_len the reservation); `offset` is a multiple of T's alignment, because
         // columns start at multiples of 64; any bytes are a T (`Element`). The slice aliases
-        // nothing: other `Rows` hold other rows, other columns other bytes, `next` goes up by one
-        // for each call, and the borrow of `rows` for 'a keeps a second `Split` away. `Shared`
+        // nothing: other `Rows` hold other rows, other columns other bytes, `next` only goes up,
+        // and the borrow of `rows` for 'a keeps a second `Split` away. `Shared`
         // outlives 'a, because `rows` holds it.
         unsafe {
             let first = self.rows.shared.base().add(offset).cast::<T>();

@@ -7,7 +7,7 @@
 //!
 //! Two columns come first in every declaration: `verdict` and `context`. The engine reads them.
 
-use crate::arena::Rows;
+use crate::arena::{COMMON_COLUMNS, Rows};
 
 /// A type that a column may hold: plain bytes, valid in every bit pattern.
 ///
@@ -92,6 +92,30 @@ pub struct ColumnDesc {
     pub dialect: &'static str,
 }
 
+/// Columns of two declarations: all of `first`, and behind them what `second` has beside `verdict` and `context`. For
+/// [`Layout::of_both`](crate::Layout::of_both).
+///
+/// # Panics
+/// If these are not `N` columns.
+pub const fn joined<const N: usize>(
+    first: &[ColumnDesc],
+    second: &[ColumnDesc],
+) -> [ColumnDesc; N] {
+    assert!(first.len() + second.len() == N + COMMON_COLUMNS);
+    let mut all = [first[0]; N];
+    let mut i = 0;
+    while i < N {
+        all[i] = if i < first.len() { first[i] } else { second[i - first.len() + COMMON_COLUMNS] };
+        i += 1;
+    }
+    all
+}
+
+/// Where a column that `second` adds stands among those that [`joined`] made.
+pub const fn joined_id(first: &[ColumnDesc], second: ColumnId) -> ColumnId {
+    ColumnId(second.0 + (first.len() - COMMON_COLUMNS) as u8)
+}
+
 /// A declaration of columns, made by [`columns!`](crate::columns!).
 pub trait Columns {
     /// The columns in order; `verdict` is 0 and `context` 1.
@@ -101,7 +125,7 @@ pub trait Columns {
     /// Borrows every column of `rows`.
     ///
     /// # Panics
-    /// If `rows` were laid out by another declaration.
+    /// If `rows` were not laid out by this declaration, or by it and another one.
     fn view(rows: &mut Rows) -> Self::View<'_>;
     /// Fills every column but `verdict` with random values.
     fn randomise(rows: &mut Rows, next: &mut dyn FnMut() -> u64);
@@ -274,7 +298,29 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "another declaration")]
+    fn two_declarations_share_rows() {
+        crate::columns! { struct More / MoreView { pub f: u8, pub g: [u64; 2], } }
+        const COUNT: usize = Every::COLUMNS.len() + 2;
+        static BOTH: [ColumnDesc; COUNT] = joined(Every::COLUMNS, More::COLUMNS);
+        let declared = [Every::COLUMNS, More::COLUMNS];
+        let layout = Layout::of_both(&BOTH, declared, 1).with_capacity(40);
+        let mut rows = Arena::new(layout).reserve(40).unwrap();
+        let v = Every::view(&mut rows);
+        (v.verdict.fill(1), v.context.fill(2), v.a.fill(3), v.e.fill([4, 5]));
+        let v = More::view(&mut rows);
+        assert!(v.verdict.iter().all(|x| *x == 1) && v.context.iter().all(|x| *x == 2));
+        (v.verdict.fill(6), v.f.fill(7), v.g.fill([8, 9]));
+        let v = Every::view(&mut rows);
+        assert!(v.verdict.iter().all(|x| *x == 6) && v.a.iter().all(|x| *x == 3));
+        assert!(v.e.iter().all(|x| *x == [4, 5]));
+        let id = joined_id(Every::COLUMNS, More::G);
+        assert_eq!((BOTH[usize::from(id.0)].name, id.0), ("g", 8));
+        let bytes = rows.column_bytes(usize::from(id.0));
+        assert_eq!(bytes[..16], [8_u64, 9].map(u64::to_ne_bytes).concat());
+    }
+
+    #[test]
+    #[should_panic(expected = "this declaration")]
     fn rows_of_another_declaration_are_refused() {
         crate::columns! { struct Other / OtherView { pub z: u64, } }
         let mut rows = Arena::new(Layout::new(Other::COLUMNS, 8)).reserve(8).unwrap();

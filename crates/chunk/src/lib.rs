@@ -28,7 +28,7 @@ pub use arena::{Arena, JOB_COLUMNS_MAX, JobHeader, Layout, Rows};
 pub use cell::{CELL_BYTES, Cell, Depot, HEADROOM_BYTES, HugePages, Pool, Region};
 #[doc(hidden)]
 pub use columns::__paste;
-pub use columns::{ColumnDesc, ColumnId, ColumnSet, Columns, Element, dialect};
+pub use columns::{ColumnDesc, ColumnId, ColumnSet, Columns, Element, dialect, joined, joined_id};
 pub use frame::{PORT_NONE, Packet, Segments};
 pub use verdict::{DROP_REASONS, DropReason, Verdict, VerdictKind};
 

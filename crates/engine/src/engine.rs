@@ -289,7 +289,7 @@ impl<V: Versions> Engine<V> {
         let mut master = None;
         if let Some(device) = spec.device {
             let rows = device.rows.max(CHUNK_PACKETS_MAX);
-            let layout = Layout::new(spec.layout.columns(), rows);
+            let layout = spec.layout.with_capacity(rows);
             let ends = returns.iter().cloned().zip(bells.iter().cloned()).collect();
             let link = MasterLink::new(&layout, device.slots + 2, ends, n * chunks, n)?;
             let link = Arc::new(link);

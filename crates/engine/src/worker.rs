@@ -187,8 +187,7 @@ pub(crate) struct Parts<V: Versions> {
 
 impl<V: Versions> Worker<V> {
     pub(crate) fn new(parts: Parts<V>) -> Self {
-        let arena =
-            Arena::new(Layout::new(parts.layout.columns(), parts.chunks * CHUNK_PACKETS_MAX));
+        let arena = Arena::new(parts.layout.with_capacity(parts.chunks * CHUNK_PACKETS_MAX));
         let free = (0..parts.chunks)
             .filter_map(|_| arena.reserve(CHUNK_PACKETS_MAX))
             .map(|rows| Box::new(Flight::new(Chunk::new(rows, parts.index))))

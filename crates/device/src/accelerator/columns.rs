@@ -127,7 +127,7 @@ pub(super) fn push_run(runs: &mut Vec<Run>, bytes: *mut [u8], at: usize) {
 pub(super) fn leave<J: Offload>(job: &mut J, order: &[(usize, Way)]) {
     let written = |column| order.iter().any(|&(c, way)| c == column && way.is_straight());
     job.parts(&mut |rows: &mut Rows| {
-        let layout = Layout::new(rows.layout().columns(), rows.reserved());
+        let layout = rows.layout().with_capacity(rows.reserved());
         // An arena of as many rows has them.
         let Some(mut own) = Arena::new(layout).reserve(rows.reserved()) else { return };
         own.set_len(rows.len());
