@@ -62,6 +62,8 @@ pub struct KernelForm {
     pub text: &'static str,
     /// The kernels, one behind the other, with the work items of a group.
     pub steps: &'static [(&'static str, u32)],
+    /// Work items that one row may have: see [`Step::items_per_row`]. 0 is 1.
+    pub items_per_row: u32,
     /// How they use packets' bytes.
     pub payload: Option<PayloadUse>,
     /// Bytes of a shard's state; 0 for a shade without. Each worker's instance of the stage is one
@@ -228,7 +230,7 @@ pub(crate) fn segment_program<T>(
         steps.extend(form.steps.iter().map(|&(kernel, items)| Step {
             kernel,
             items,
-            items_per_row: 1,
+            items_per_row: form.items_per_row.max(1),
         }));
         reads = reads.union(stage.reads().without(writes));
         writes = writes.union(stage.writes());

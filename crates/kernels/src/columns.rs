@@ -269,3 +269,19 @@ chunk::columns! {
         pub head7: [u64; 2],
     }
 }
+
+chunk::columns! {
+    /// Columns of `filter4` and `filter6`, which the firewall's stage adds to those of its pipeline.
+    pub struct FilterColumns / FilterView {
+        /// Of the header: 4, 6, or 0 where no rules are asked. Written for packets on their way.
+        pub filter_family: u8,
+        /// Words 0 to 3 of the header, lowest first: all of IPv4.
+        pub filter_head0: [u64; 2],
+        /// Words 4 to 7 of a header of IPv6.
+        pub filter_head1: [u64; 2],
+        /// Words 8 and 9 of it, and zero.
+        pub filter_head2: [u64; 2],
+        /// Id of the best rule; all ones for none, [`filter::UNKNOWN`](crate::filter::UNKNOWN).
+        pub filter_rule: u32,
+    }
+}

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use chunk::{DROP_REASONS, JobHeader, Verdict};
 
-use crate::{bridge, decision, flags, image};
+use crate::{bridge, decision, filter, flags, image};
 
 /// Where `first` stands in a job's header, in words of four bytes.
 const JOB_FIRST_WORD: usize = std::mem::offset_of!(JobHeader, first) / 4;
@@ -30,6 +30,8 @@ pub(crate) fn text() -> String {
         ("REVERSE_PATH", image::router::REVERSE_PATH),
         ("STATIONS", image::bridge::STATIONS),
         ("NAMES", image::ndn::NAMES),
+        ("RULES4", image::firewall::RULES4),
+        ("RULES6", image::firewall::RULES6),
     ] {
         define(&format!("REGION_{name}"), region as u32);
     }
@@ -39,6 +41,7 @@ pub(crate) fn text() -> String {
     define("FLAG_IPV4", flags::IPV4.into());
     define("FLAG_IPV6", flags::IPV6.into());
     define("FLAG_LINK_LOCAL", flags::LINK_LOCAL.into());
+    define("FILTER_UNKNOWN", filter::UNKNOWN);
     define("BRIDGE_GROUP", bridge::GROUP.into());
     define("DECISION_ADJACENCIES_MAX", decision::ADJACENCIES_MAX);
     define("DECISION_CONNECTED", decision::CONNECTED);

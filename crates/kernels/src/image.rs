@@ -90,6 +90,16 @@ pub mod ndn {
     pub const REGIONS: usize = 8;
 }
 
+/// Regions of a firewall's image, behind the named-data forwarder's.
+pub mod firewall {
+    /// An image of the crate `classify` with the rules of IPv4.
+    pub const RULES4: usize = 8;
+    /// The same with those of IPv6.
+    pub const RULES6: usize = 9;
+    /// How many there are, those of the others among them.
+    pub const REGIONS: usize = 10;
+}
+
 /// Where the regions of an image are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageLayout {

@@ -29,10 +29,10 @@ mod source;
 pub use chunk::hash;
 pub use columns::{
     BridgeColumns, BridgeView, Classify4Columns, Classify4View, Classify12Columns, Classify12View,
-    Classify32Columns, Classify32View, ExactColumns, ExactView, HashColumns, HashView,
-    HeaderColumns, HeaderView, LpmColumns, LpmView, NameColumns, NameLookupColumns, NameLookupView,
-    NameView, PayloadColumns, PayloadView, RewriteColumns, RewriteView, RouteColumns, RouteView,
-    ScheduleColumns, ScheduleView,
+    Classify32Columns, Classify32View, ExactColumns, ExactView, FilterColumns, FilterView,
+    HashColumns, HashView, HeaderColumns, HeaderView, LpmColumns, LpmView, NameColumns,
+    NameLookupColumns, NameLookupView, NameView, PayloadColumns, PayloadView, RewriteColumns,
+    RewriteView, RouteColumns, RouteView, ScheduleColumns, ScheduleView,
 };
 pub use registry::{ALL, KernelFile, KernelInfo, Launch, info};
 pub use source::{Spec, programs, source};
@@ -51,6 +51,12 @@ pub mod flags {
 pub mod bridge {
     /// The destination is a group.
     pub const GROUP: u16 = 1 << 0;
+}
+
+/// Values of the columns of the firewall's stage.
+pub mod filter {
+    /// In `filter_rule`: the rules stand in a structure that has no kernel, and the CPU has to look.
+    pub const UNKNOWN: u32 = u32::MAX - 1;
 }
 
 /// Values of the router's column `decision`: a kind in the top four bits, an adjacency (kind 0) or an

@@ -4,8 +4,8 @@ use chunk::{ColumnDesc, Columns};
 
 use crate::columns::{
     BridgeColumns, Classify4Columns, Classify12Columns, Classify32Columns, ExactColumns,
-    HashColumns, HeaderColumns, LpmColumns, NameColumns, NameLookupColumns, PayloadColumns,
-    RewriteColumns, RouteColumns, ScheduleColumns,
+    FilterColumns, HashColumns, HeaderColumns, LpmColumns, NameColumns, NameLookupColumns,
+    PayloadColumns, RewriteColumns, RouteColumns, ScheduleColumns,
 };
 
 /// A file of kernels.
@@ -243,6 +243,13 @@ pub const ALL: &[KernelFile] = &[
         ],
     },
     KernelFile {
+        name: "filter",
+        columns: FilterColumns::COLUMNS,
+        text: include_str!("c/filter.k"),
+        headers: CLASSIFY,
+        kernels: &[kernel("filter4", FILTER_4, 256), kernel("filter6", FILTER_6, 256)],
+    },
+    KernelFile {
         name: "name_lookup",
         columns: NameLookupColumns::COLUMNS,
         text: include_str!("c/name_lookup.k"),
@@ -271,6 +278,11 @@ const HEAD_12: &[&str] = &["head0", "head1", "head2", "found"];
 
 const HEAD_32: &[&str] =
     &["head0", "head1", "head2", "head3", "head4", "head5", "head6", "head7", "found"];
+
+const FILTER_4: &[&str] = &["verdict", "filter_family", "filter_head0", "filter_rule"];
+
+const FILTER_6: &[&str] =
+    &["verdict", "filter_family", "filter_head0", "filter_head1", "filter_head2", "filter_rule"];
 
 const DECODE_COLUMNS: &[&str] = &[
     "payload_at",

@@ -9,19 +9,34 @@ use crate::image::ImageLayout;
 use crate::job::JobBytes;
 
 pub(super) fn all() -> Vec<Known> {
-    let mut all: Vec<Known> = [4, 10, 32].map(linear).into();
+    let mut all: Vec<Known> = [4, 10, 32].map(|w| linear(w).known(Structure::Linear, w)).into();
     for words in [2, 4, 9, 10, 16, 32] {
-        all.push(tuple(words, 0));
-        all.push(tuple(words, 2));
+        all.push(tuple(words, 0).known(Structure::Tuple, words));
+        all.push(tuple(words, 2).known(Structure::Tuple, words));
     }
     all
+}
+
+/// Headers, what each must find, and the image of the rules.
+pub(super) struct Case {
+    pub(super) headers: Vec<Vec<u32>>,
+    pub(super) answers: Vec<u64>,
+    pub(super) image: Vec<u32>,
+}
+
+impl Case {
+    /// The same for the kernel of its structure alone.
+    pub(super) fn known(&self, structure: Structure, words: usize) -> Known {
+        let classifier = Classifier::of(structure, words).expect("a kernel");
+        known(&classifier, &self.headers, &self.answers, &self.image)
+    }
 }
 
 /// No rule.
 pub(super) const NONE: u64 = u64::MAX;
 
 /// The fewest work items of a group.
-const GROUP_ITEMS_MIN: usize = 16;
+pub(super) const GROUP_ITEMS_MIN: usize = 16;
 
 /// A job of these headers, in an image of one region. There are groups enough for the smallest, so that items of
 /// larger ones share rows.
@@ -78,7 +93,7 @@ fn linear_blocks() -> [Block; 3] {
     })
 }
 
-fn linear(words: usize) -> Known {
+pub(super) fn linear(words: usize) -> Case {
     let places = [0, words / 2, words - 1];
     let blocks = linear_blocks();
     let mut image = vec![0x6c69_6e01, words as u32, 3, 2, 3];
@@ -117,8 +132,7 @@ fn linear(words: usize) -> Known {
         let all = blocks.iter().flatten().filter(|rule| matches(rule.0, values));
         answers.push(all.map(|rule| rule.1).min().unwrap_or(NONE));
     }
-    let classifier = Classifier::of(Structure::Linear, words).expect("a kernel");
-    known(&classifier, &headers, &answers, &image)
+    Case { headers, answers, image }
 }
 
 /// A class: its mask, its slots in a subtable, and its rules, a value and a match each.
@@ -194,7 +208,7 @@ fn tuple_tables(class: &Class, tag_mask: u32) -> (Vec<u32>, Vec<u32>, Vec<u32>) 
     (slots, entries, filter)
 }
 
-fn tuple(words: usize, functions: u32) -> Known {
+pub(super) fn tuple(words: usize, functions: u32) -> Case {
     let classes = tuple_classes(words);
     let stride = (words + 8).next_multiple_of(4);
     let records = (32 + 2 * (words + 1)).next_multiple_of(16);
@@ -243,6 +257,5 @@ fn tuple(words: usize, functions: u32) -> Known {
         answers.push(all.min().unwrap_or(NONE));
         headers.push(header);
     }
-    let classifier = Classifier::of(Structure::Tuple, words).expect("a kernel");
-    known(&classifier, &headers, &answers, &image)
+    Case { headers, answers, image }
 }

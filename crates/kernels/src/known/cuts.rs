@@ -2,11 +2,11 @@
 //! cuts.
 
 use super::Known;
-use super::classify::{NONE, known};
-use crate::classifiers::{Classifier, Structure};
+use super::classify::{Case, NONE};
+use crate::classifiers::Structure;
 
 pub(super) fn all() -> Vec<Known> {
-    vec![cuts()]
+    vec![cuts().known(Structure::Cuts, 4)]
 }
 
 /// Source and shift, destination and shift, ports from and lengths, protocol and mask, match.
@@ -35,7 +35,7 @@ fn node(bits: [u64; 2], first: u32) -> [u32; 8] {
     [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32, a.count_ones(), first, 0, 0]
 }
 
-fn cuts() -> Known {
+pub(super) fn cuts() -> Case {
     let mut image = vec![0_u32; 16 * 8];
     let mut put = |at: usize, words: &[u32]| {
         image.resize(image.len().max(at + words.len()), 0);
@@ -83,8 +83,7 @@ fn cuts() -> Known {
         ([0, 19, 1000, 17 << 24], NONE),
         ([0, 19, 0x0480_0000, 0], 3 << 32),
     ];
-    let (headers, answers): (Vec<Vec<u32>>, Vec<u64>) =
+    let (headers, answers) =
         cases.into_iter().map(|(header, answer)| (header.to_vec(), answer)).unzip();
-    let classifier = Classifier::of(Structure::Cuts, 4).expect("a kernel");
-    known(&classifier, &headers, &answers, &image)
+    Case { headers, answers, image }
 }

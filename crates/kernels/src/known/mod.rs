@@ -14,6 +14,7 @@
 mod classify;
 mod cuts;
 mod exact;
+mod filter;
 mod names;
 mod packets;
 mod schedule;
@@ -91,6 +92,7 @@ pub fn all(group_items: u32) -> Vec<Known> {
     all.extend(classify::all());
     all.extend(trees::all());
     all.extend(cuts::all());
+    all.extend(filter::all());
     all.extend(packets::all());
     all.extend(schedule::all(group_items));
     for known in &mut all {
