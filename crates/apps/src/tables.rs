@@ -16,12 +16,13 @@ use std::borrow::Cow;
 
 use device::tables::{Change, TableSource};
 use engine::Versions;
-use kernels::image::{bridge, ndn, router};
+use kernels::image::{bridge, firewall, ndn, router};
 use lookup::Patch;
 use lookup::bridge::{SwitchPatch, SwitchTables};
 use lookup::fib::{Fib, FibPatch};
 use lookup::versions::{Changes, Patchable, Pin, Reader};
 
+use crate::firewall::tables::DEVICE_WORDS_MAX;
 use crate::firewall::{FirewallPatch, FirewallTables};
 use crate::ndn::{NdnPatch, NdnTables};
 
@@ -113,8 +114,8 @@ impl<T: Send + Sync + 'static> Versions for Newest<T> {
     }
 }
 
-/// All tables as a device copies them and follows their changes: the router's regions, the switch's, then that of the
-/// named-data forwarder.
+/// All tables as a device copies them and follows their changes: the router's regions, the switch's, that of the
+/// named-data forwarder, then those of the firewall.
 #[derive(Debug)]
 pub struct TablesImages(pub Changes<TablesPatch>);
 
@@ -123,11 +124,13 @@ impl TableSource<Tables> for TablesImages {
         let mut regions: Vec<_> = tables.fib.regions().into();
         regions.push(Cow::Borrowed(tables.switch.blob().words()));
         regions.push(Cow::Borrowed(tables.ndn.blob().words()));
+        regions.extend(tables.firewall.images().map(Cow::Borrowed));
         regions
     }
 
     fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
         let Some(versions) = self.0.between(from, to) else { return false };
+        let mut is_whole = true;
         for patch in versions.iter().flat_map(|patches| patches.iter()) {
             match patch {
                 TablesPatch::Fib(patch) => {
@@ -137,12 +140,52 @@ impl TableSource<Tables> for TablesImages {
                     patches.iter().for_each(|patch| each_change(patch, bridge::STATIONS, change));
                 }
                 TablesPatch::Ndn(NdnPatch::Fib(patch)) => each_change(patch, ndn::NAMES, change),
-                // Ports, options, faces, next hops' faces and rules belong to what is done on the CPU.
+                TablesPatch::Firewall(FirewallPatch::V4(patches)) => {
+                    is_whole &= rules(firewall::RULES4, patches, change);
+                }
+                TablesPatch::Firewall(FirewallPatch::V6(patches)) => {
+                    is_whole &= rules(firewall::RULES6, patches, change);
+                }
+                // Ports, options, faces, next hops' faces and actions belong to what is done on the CPU.
                 TablesPatch::Switch(_) | TablesPatch::Ndn(_) | TablesPatch::Firewall(_) => {}
             }
         }
-        true
+        is_whole
     }
+}
+
+/// The same without a firewall's rules, for a device that does not look at them.
+pub struct WithoutRules(pub Box<dyn TableSource<Tables>>);
+
+impl TableSource<Tables> for WithoutRules {
+    fn regions<'a>(&self, tables: &'a Tables) -> Vec<Cow<'a, [u32]>> {
+        let mut regions = self.0.regions(tables);
+        regions.truncate(firewall::RULES4);
+        regions
+    }
+
+    fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+        self.0.changes(from, to, &mut |region, what| {
+            if region < firewall::RULES4 {
+                change(region, what);
+            }
+        })
+    }
+}
+
+/// Hands out what changed among the rules of a family; `false` where they have become more than a device is sent.
+fn rules(region: usize, patches: &[Patch], change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+    let end = |patch: &Patch| match patch {
+        Patch::Write { offset_words, words } => offset_words + words.len(),
+        Patch::Writes { .. } => {
+            patch.writes().map(|(at, words)| at + words.len()).max().unwrap_or_default()
+        }
+        Patch::Fill { offset_words, count, .. } => offset_words + count,
+        Patch::Grow { len_words } => *len_words,
+        Patch::Replace(words) => words.len(),
+    };
+    patches.iter().for_each(|patch| each_change(patch, region, change));
+    patches.iter().all(|patch| end(patch) <= DEVICE_WORDS_MAX)
 }
 
 /// The changes that a patch makes to a region, in the words of the device.
@@ -163,6 +206,8 @@ pub fn each_change(patch: &Patch, region: usize, change: &mut dyn FnMut(usize, C
 }
 
 const _: () = assert!(bridge::STATIONS == router::REGIONS && ndn::NAMES == bridge::REGIONS);
+const _: () =
+    assert!(firewall::RULES4 == ndn::REGIONS && firewall::RULES6 + 1 == firewall::REGIONS);
 
 #[cfg(test)]
 mod tests {
@@ -199,7 +244,7 @@ mod tests {
         let images = TablesImages(writer.changes());
         let start = reader.pin();
         let mut copy: Vec<_> = images.regions(&start).iter().map(|r| r.to_vec()).collect();
-        assert_eq!(copy.len(), ndn::REGIONS);
+        assert_eq!(copy.len(), firewall::REGIONS);
         let (mut at, mut grown) = (start.version(), false);
         drop(start);
         for round in 0..40 {

@@ -8,12 +8,14 @@
 //!
 //! - [`sight`] says what of a packet the rules see: addresses, ports, protocol, flags, the interface.
 //! - [`stage`] looks at all packets of a chunk, classifies each family in one batch, and acts in order.
+//! - [`search`] is the step between that a device can take, over [`columns`] that the stage adds to its pipeline's.
 //! - [`answer`] builds what the sender of a rejected frame gets where no router is that would tell it.
 //! - [`tables`] is one version of the rules ([`classify::Tables`]) and of what they do.
 //! - [`hits`] counts, by rule and worker.
 //!
-//! The stage has no columns of its own and stands in pipelines of different applications: behind `decode` in a
-//! router, behind `bridge_in` in a switch. Which structure finds the rule, the tables say themselves.
+//! The stage stands in pipelines of different applications: behind `decode` in a router, behind `bridge_in` in a
+//! switch. Where the CPU classifies it has no columns; its device form adds its own to those of the pipeline. Which
+//! structure finds the rule, the tables say themselves, on a device too.
 //!
 //! # Deliberately absent
 //! - Connections: a packet is judged by its own headers. `tcp_flags` tells an opening segment from the others.
@@ -23,7 +25,9 @@
 //! Threads: one instance of the stage per worker; they share the tables' version and the counters.
 
 pub mod answer;
+pub mod columns;
 pub mod hits;
+pub mod search;
 pub mod sight;
 pub mod stage;
 pub mod tables;

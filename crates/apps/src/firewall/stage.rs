@@ -12,23 +12,32 @@
 //! All packets of a chunk are looked at first, each family is classified in one batch, then each packet is
 //! acted on in its order. A router's own answers (ARP, neighbour discovery) and what `decode` gave to Linux are
 //! not judged.
+//!
+//! On the CPU the stage does all of this in its last step, from the packets. In its [device form](super::search) the
+//! first step writes the headers to columns, the second one finds the rules, and the last one acts. It ends its segment:
+//! what follows must see what was dropped, rejected or sent elsewhere.
 
-use chunk::{Chunk, Columns, DropReason, Packet, Verdict};
+use std::sync::Arc;
+
+use chunk::{Chunk, ColumnSet, Columns, DropReason, Packet, Verdict};
 use classify::filter::{WORDS_V4, WORDS_V6};
 use classify::{Classify, Match};
-use engine::{Context, Stage};
+use engine::{Context, Shade, Stage};
+use kernels::FilterColumns;
 use packet::ipv4::set_dscp_v4;
 use packet::ipv6::set_dscp_v6;
 use packet::{Decoded, Kind};
 
 use super::answer::{Answer, Answers};
+use super::columns::column;
+use super::search::Search;
 use super::sight::{Sight, look};
 use super::tables::{Action, Ending, FirewallTables, Record};
 use crate::router::{RouterColumns, columns as router};
 use crate::switch::SwitchColumns;
 
 /// Rows that are classified at once.
-const BATCH: usize = chunk::CHUNK_PACKETS_MAX;
+pub(super) const BATCH: usize = chunk::CHUNK_PACKETS_MAX;
 
 /// Packets whose first line is on its way while one is looked at.
 const AHEAD: usize = 4;
@@ -46,10 +55,17 @@ pub enum Place {
 pub struct Firewall {
     place: Place,
     answers: Answers,
-    v4: Batch<WORDS_V4>,
-    v6: Batch<WORDS_V6>,
-    /// By row: the best rule, if the packet is judged.
-    found: Vec<Option<Match>>,
+    form: Form,
+    /// By row: the rule's id, 0 for none, if the packet is judged.
+    found: Vec<Option<u32>>,
+}
+
+/// Where the rules of packets are found.
+enum Form {
+    /// In the last step, here.
+    Cpu(Batch<WORDS_V4>, Batch<WORDS_V6>),
+    /// In the second step, which a device can take; and by row: the interface of a packet that is judged.
+    Device(Arc<Search>, Vec<Option<u16>>),
 }
 
 /// Headers of one family, with their rows.
@@ -69,7 +85,7 @@ impl<const WORDS: usize> Batch<WORDS> {
     }
 
     /// Classifies what was gathered, and forgets it.
-    fn classify(&mut self, rules: &classify::Tables, found: &mut [Option<Match>]) {
+    fn classify(&mut self, rules: &classify::Tables, found: &mut [Option<u32>]) {
         let mut best = [Match::NONE; BATCH];
         for (headers, rows) in self.headers.chunks(BATCH).zip(self.rows.chunks(BATCH)) {
             let best = &mut best[..headers.len()];
@@ -78,7 +94,7 @@ impl<const WORDS: usize> Batch<WORDS> {
                 rules.classify(headers.as_flattened(), best);
             }
             for (row, best) in rows.iter().zip(best) {
-                found[usize::from(*row)] = Some(*best);
+                found[usize::from(*row)] = Some(best.id().unwrap_or(0));
             }
         }
         self.headers.clear();
@@ -87,39 +103,30 @@ impl<const WORDS: usize> Batch<WORDS> {
 }
 
 impl Firewall {
-    /// A stage of one worker.
+    /// A stage of one worker, which classifies there.
     pub fn new(place: Place) -> Self {
-        Self {
-            place,
-            answers: Answers::new(),
-            v4: Batch::new(),
-            v6: Batch::new(),
-            found: Vec::with_capacity(BATCH),
-        }
+        Self::with(place, Form::Cpu(Batch::new(), Batch::new()))
     }
 
-    /// Looks at the packets, and finds the rule of each that is judged.
-    fn judge(&mut self, chunk: &mut Chunk, rules: (&classify::Tables, &classify::Tables)) {
+    /// A stage of one worker in its device form, over the columns of [`Place::layout`].
+    pub fn for_device(place: Place) -> Self {
+        Self::with(place, Form::Device(Arc::new(Search), Vec::with_capacity(BATCH)))
+    }
+
+    fn with(place: Place, form: Form) -> Self {
+        Self { place, answers: Answers::new(), form, found: Vec::with_capacity(BATCH) }
+    }
+
+    /// By row: the rule of each packet that is judged.
+    fn find(&mut self, chunk: &mut Chunk, rules: (&classify::Tables, &classify::Tables)) {
         self.found.clear();
-        self.found.resize(chunk.packets.len(), None);
-        let rows = Rows::of(self.place, &mut chunk.rows);
-        let packets = &chunk.packets;
-        packets.iter().take(AHEAD).for_each(Packet::prefetch);
-        let mut d = Decoded::default();
-        for (row, packet) in packets.iter().enumerate() {
-            if let Some(later) = packets.get(row + AHEAD) {
-                later.prefetch();
+        match &mut self.form {
+            Form::Cpu(v4, v6) => {
+                self.found.resize(chunk.packets.len(), None);
+                judge(self.place, chunk, (v4, v6), rules, &mut self.found);
             }
-            let Some(interface) = rows.judged(row, packet) else { continue };
-            match look(packet, interface, &mut d) {
-                Sight::Nothing => {}
-                Sight::Never(reason) => rows.verdict[row] = Verdict::drop(reason).0,
-                Sight::V4(header) => self.v4.push(row, header),
-                Sight::V6(header) => self.v6.push(row, header),
-            }
+            Form::Device(search, _) => search.take(&mut chunk.rows, rules, &mut self.found),
         }
-        self.v4.classify(rules.0, &mut self.found);
-        self.v6.classify(rules.1, &mut self.found);
     }
 
     /// Ends a packet whose sender is to be told.
@@ -183,18 +190,112 @@ impl Firewall {
     }
 }
 
+/// Looks at the packets, and finds the rule of each that is judged.
+fn judge(
+    place: Place,
+    chunk: &mut Chunk,
+    (v4, v6): (&mut Batch<WORDS_V4>, &mut Batch<WORDS_V6>),
+    rules: (&classify::Tables, &classify::Tables),
+    found: &mut [Option<u32>],
+) {
+    let rows = Rows::of(place, &mut chunk.rows);
+    let packets = &chunk.packets;
+    packets.iter().take(AHEAD).for_each(Packet::prefetch);
+    let mut d = Decoded::default();
+    for (row, packet) in packets.iter().enumerate() {
+        if let Some(later) = packets.get(row + AHEAD) {
+            later.prefetch();
+        }
+        let Some(interface) = rows.judged(row, packet) else { continue };
+        match look(packet, interface, &mut d) {
+            Sight::Nothing => {}
+            Sight::Never(reason) => rows.verdict[row] = Verdict::drop(reason).0,
+            Sight::V4(header) => v4.push(row, header),
+            Sight::V6(header) => v6.push(row, header),
+        }
+    }
+    v4.classify(rules.0, found);
+    v6.classify(rules.1, found);
+}
+
+/// Looks at the packets, and writes the header of each that is judged to its columns.
+fn fill(place: Place, chunk: &mut Chunk, interfaces: &mut Vec<Option<u16>>) {
+    let packets = &chunk.packets;
+    let rows = Rows::of(place, &mut chunk.rows);
+    interfaces.clear();
+    interfaces.extend(packets.iter().enumerate().map(|(row, packet)| rows.judged(row, packet)));
+    let view = FilterColumns::view(&mut chunk.rows);
+    packets.iter().take(AHEAD).for_each(Packet::prefetch);
+    let mut d = Decoded::default();
+    for (row, (packet, interface)) in packets.iter().zip(interfaces).enumerate() {
+        if let Some(later) = packets.get(row + AHEAD) {
+            later.prefetch();
+        }
+        let sight = interface.map_or(Sight::Nothing, |number| look(packet, number, &mut d));
+        view.filter_family[row] = match sight {
+            Sight::Nothing => 0,
+            Sight::Never(reason) => {
+                view.verdict[row] = Verdict::drop(reason).0;
+                0
+            }
+            Sight::V4(header) => {
+                view.filter_head0[row] = column(header);
+                4
+            }
+            Sight::V6([a, b, c, d, e, f, g, h, ports, what]) => {
+                view.filter_head0[row] = column([a, b, c, d]);
+                view.filter_head1[row] = column([e, f, g, h]);
+                view.filter_head2[row] = column([ports, what, 0, 0]);
+                6
+            }
+        };
+    }
+}
+
 impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
     fn name(&self) -> &'static str {
         super::STAGE
     }
 
+    fn reads(&self) -> ColumnSet {
+        match self.form {
+            Form::Cpu(..) => ColumnSet::EMPTY,
+            Form::Device(..) => self.place.reads(),
+        }
+    }
+
+    fn writes(&self) -> ColumnSet {
+        match self.form {
+            Form::Cpu(..) => ColumnSet::EMPTY,
+            Form::Device(..) => self.place.writes(),
+        }
+    }
+
+    fn ends_segment(&self) -> bool {
+        true
+    }
+
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
+        let Form::Device(_, interfaces) = &mut self.form else { return };
+        match cx.tables.as_ref().rules() {
+            Some(_) => fill(self.place, chunk, interfaces),
+            None => FilterColumns::view(&mut chunk.rows).filter_family.fill(0),
+        }
+    }
+
+    fn shader(&self) -> Option<Arc<dyn Shade<T>>> {
+        match &self.form {
+            Form::Cpu(..) => None,
+            Form::Device(search, _) => Some(search.clone()),
+        }
+    }
+
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let tables: &FirewallTables = cx.tables.as_ref();
         let Some(rules) = tables.rules() else { return };
-        self.judge(chunk, rules);
+        self.find(chunk, rules);
         for row in 0..chunk.packets.len() {
-            let Some(best) = self.found[row] else { continue };
-            let id = best.id().unwrap_or(0);
+            let Some(id) = self.found[row] else { continue };
             let packet = &chunk.packets[row];
             tables.hits().count(cx.worker, id, packet.frame_len(), cx.arrival_ns(packet));
             let Some(record) = tables.record(id) else { continue };

@@ -10,10 +10,16 @@
 use std::sync::Arc;
 
 use classify::Tables;
+use classify::cuts::Cuts;
+use classify::linear::Linear;
+use classify::tuple::TupleSpace;
 use lookup::Patch;
 use lookup::versions::Patchable;
 
 use super::hits::Hits;
+
+/// Words of the rules of a family that a device is sent: 1 GiB. Packets of a larger set are left to the CPU.
+pub const DEVICE_WORDS_MAX: usize = 1 << 28;
 
 /// What becomes of a packet in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,11 +129,38 @@ impl FirewallTables {
         &self.hits
     }
 
+    /// Whether the kernels know the structures in which the rules stand.
+    pub fn has_kernels(&self) -> bool {
+        let Some((v4, v6)) = self.rules() else { return true };
+        let both = |rules: &Tables| {
+            Linear::new(rules.blob()).is_some() || TupleSpace::new(rules.blob()).is_some()
+        };
+        (both(v4) || Cuts::new(v4.blob()).is_some()) && both(v6)
+    }
+
+    /// Whether the rules are few enough for a device: [`DEVICE_WORDS_MAX`].
+    pub fn is_for_device(&self) -> bool {
+        let words = |rules: &Tables| rules.blob().len_words();
+        self.rules().is_none_or(|(v4, v6)| words(v4).max(words(v6)) <= DEVICE_WORDS_MAX)
+    }
+
+    /// The images of the rules of IPv4 and of IPv6, for a device; nothing where there is no firewall, or one that is
+    /// too large.
+    pub fn images(&self) -> [&[u32]; 2] {
+        match self.rules() {
+            Some((v4, v6)) if self.is_for_device() => [v4.blob().words(), v6.blob().words()],
+            _ => [&[], &[]],
+        }
+    }
+
+    /// Memory of the rules, bytes.
+    pub fn rules_bytes(&self) -> usize {
+        self.rules().map_or(0, |(v4, v6)| v4.blob().len_bytes() + v6.blob().len_bytes())
+    }
+
     /// Memory, bytes.
     pub fn len_bytes(&self) -> usize {
-        let rules =
-            self.rules().map_or(0, |(v4, v6)| v4.blob().len_bytes() + v6.blob().len_bytes());
-        rules + self.records.len() * size_of::<Option<Record>>()
+        self.rules_bytes() + self.records.len() * size_of::<Option<Record>>()
     }
 }
 

@@ -1,4 +1,7 @@
-//! The stage against a plain twin: one packet after the other, every rule in order.
+//! The stage against a plain twin: one packet after the other, every rule in order. Both of its forms, step by step; see
+//! `on_device` for the kernels.
+
+mod on_device;
 
 use std::sync::Arc;
 
@@ -9,14 +12,16 @@ use apps::firewall::{
 use apps::router::RouterColumns;
 use apps::switch::SwitchColumns;
 use chunk::{
-    Arena, Chunk, ColumnDesc, Columns, DropReason, HugePages, Layout, Packet, Pool, Region,
-    Verdict, VerdictKind,
+    Arena, Chunk, Columns, DropReason, HugePages, Layout, Packet, Pool, Region, Verdict,
+    VerdictKind,
 };
 use classify::filter::{schema_v4, schema_v6};
 use classify::linear::LinearBuilder;
 use classify::tuple::TupleBuilder;
 use classify::{Classifier, Condition, RuleRef, RuleSet, Schema};
 use engine::{Context, Stage};
+use kernels::FilterColumns;
+use kernels::filter::UNKNOWN;
 use lookup::versions::Patchable;
 use packet::Decoded;
 use proptest::prelude::*;
@@ -87,10 +92,11 @@ fn twin(packet: &Packet, interface: u16, rules: &[Own]) -> Option<Result<u32, Dr
     }
 }
 
+const ROWS: usize = chunk::CHUNK_PACKETS_MAX;
+
 /// An empty chunk.
-fn chunk_of(columns: &'static [ColumnDesc]) -> Chunk {
-    let arena = Arena::new(Layout::new(columns, chunk::CHUNK_PACKETS_MAX));
-    Chunk::new(arena.reserve(chunk::CHUNK_PACKETS_MAX).unwrap(), 0)
+fn chunk_of(layout: Layout) -> Chunk {
+    Chunk::new(Arena::new(layout).reserve(ROWS).unwrap(), 0)
 }
 
 /// Verdicts, what was emitted, and the packets after the stage.
@@ -100,15 +106,61 @@ struct Ran {
     frames: Vec<Vec<u8>>,
 }
 
+/// Which form of the stage runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// All in the last step.
+    Cpu,
+    /// In three steps, the middle one from columns alone.
+    Steps,
+    /// The same, and the middle one leaves every so many rows open: those that a device did not know.
+    Open(usize),
+}
+
+impl Form {
+    fn stage(self, place: Place) -> Firewall {
+        match self {
+            Form::Cpu => Firewall::new(place),
+            _ => Firewall::for_device(place),
+        }
+    }
+}
+
+/// Runs the first and the second step over columns in which anything may stand.
+fn first_steps(
+    form: Form,
+    stage: &mut Firewall,
+    chunk: &mut Chunk,
+    cx: &mut Context<'_, Tables>,
+    tables: &Tables,
+) {
+    let mut seed = 5_u64;
+    let mut next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed
+    };
+    FilterColumns::randomise(&mut chunk.rows, &mut next);
+    Stage::<Tables>::pre_shade(stage, chunk, cx);
+    let shade = Stage::<Tables>::shader(stage).expect("a device form");
+    shade.shade(&mut chunk.rows, tables);
+    if let Form::Open(every) = form {
+        FilterColumns::view(&mut chunk.rows).filter_rule.chunks_mut(every).for_each(|rows| {
+            rows[0] = UNKNOWN;
+        });
+    }
+}
+
 /// Runs a stage over frames that four ports received in turn.
-fn run(stage: &mut Firewall, place: Place, frames: &[Vec<u8>], tables: &FirewallTables) -> Ran {
+fn run(form: Form, place: Place, frames: &[Vec<u8>], tables: &FirewallTables) -> Ran {
+    let stage = &mut form.stage(place);
     let (_, depot) = Region::new(4096, HugePages::Off).unwrap();
     let mut pool = Pool::new(depot, 64);
-    let columns = match place {
-        Place::Router => RouterColumns::COLUMNS,
-        Place::Switch => SwitchColumns::COLUMNS,
+    let layout = match (form, place) {
+        (Form::Cpu, Place::Router) => Layout::new(RouterColumns::COLUMNS, ROWS),
+        (Form::Cpu, Place::Switch) => Layout::new(SwitchColumns::COLUMNS, ROWS),
+        _ => place.layout(ROWS),
     };
-    let mut chunk = chunk_of(columns);
+    let mut chunk = chunk_of(layout);
     for (at, frame) in frames.iter().enumerate() {
         let mut packet = Packet::copy_from(&mut pool, frame).unwrap();
         packet.port = (at % 4) as u16;
@@ -132,6 +184,9 @@ fn run(stage: &mut Firewall, place: Place, frames: &[Vec<u8>], tables: &Firewall
     let (mut dropped, mut released) = (Vec::new(), Vec::new());
     let all = Tables(tables.clone());
     let mut cx = Context::detached(&mut pool, &all, 7_000, &mut dropped, &mut released);
+    if form != Form::Cpu {
+        first_steps(form, stage, &mut chunk, &mut cx, &all);
+    }
     Stage::<Tables>::post_shade(stage, &mut chunk, &mut cx);
     let verdicts = match place {
         Place::Router => RouterColumns::view(&mut chunk.rows).verdict.to_vec(),
@@ -285,6 +340,7 @@ proptest! {
         default in action(),
         is_switch: bool,
         is_linear: bool,
+        form in prop_oneof![Just(Form::Cpu), Just(Form::Steps), (1_usize..5).prop_map(Form::Open)],
     ) {
         let place = if is_switch { Place::Switch } else { Place::Router };
         let hits = Arc::new(Hits::new(1));
@@ -292,7 +348,7 @@ proptest! {
             true => tables::<LinearBuilder>(&rules, default, &hits),
             false => tables::<TupleBuilder>(&rules, default, &hits),
         };
-        let ran = run(&mut Firewall::new(place), place, &frames, &tables);
+        let ran = run(form, place, &frames, &tables);
         let mut counted = vec![(0, 0, 0); rules.len() + 1];
         let mut emitted = ran.emitted.iter();
         let (_, depot) = Region::new(64, HugePages::Off).unwrap();
@@ -383,8 +439,8 @@ proptest! {
             live.apply(&FirewallPatch::Record(id, record));
         }
         let fresh = tables::<LinearBuilder>(&second, accept, &hits);
-        let one = run(&mut Firewall::new(Place::Router), Place::Router, &frames, &live);
-        let other = run(&mut Firewall::new(Place::Router), Place::Router, &frames, &fresh);
+        let one = run(Form::Cpu, Place::Router, &frames, &live);
+        let other = run(Form::Steps, Place::Router, &frames, &fresh);
         prop_assert_eq!(one.verdicts, other.verdicts);
         prop_assert_eq!(one.frames, other.frames);
     }
@@ -394,9 +450,10 @@ proptest! {
 fn without_rules_nothing_is_looked_at() {
     let frames: Vec<_> =
         (0..3).map(|kind| plain(true, [1, 2], [3, 4], kind, 0)[..20].to_vec()).collect();
-    let ran =
-        run(&mut Firewall::new(Place::Switch), Place::Switch, &frames, &FirewallTables::default());
-    assert!(ran.verdicts.iter().all(|verdict| verdict.is_next()));
+    for form in [Form::Cpu, Form::Steps] {
+        let ran = run(form, Place::Switch, &frames, &FirewallTables::default());
+        assert!(ran.verdicts.iter().all(|verdict| verdict.is_next()));
+    }
 }
 
 #[test]
@@ -404,23 +461,37 @@ fn no_memory_is_taken_for_a_packet() {
     let hits = Arc::new(Hits::new(1));
     let action = Action { dscp: Some(46), ..Action::of(Ending::Accept) };
     let tables = tables::<TupleBuilder>(&[], action, &hits);
-    let (_, depot) = Region::new(1024, HugePages::Off).unwrap();
-    let mut pool = Pool::new(depot, 64);
-    let mut chunk = chunk_of(SwitchColumns::COLUMNS);
-    for at in 0..chunk::CHUNK_PACKETS_MAX {
-        let frame = plain(at % 2 == 0, [1, 2], [3, 4], 2, 0);
-        chunk.packets.push(Packet::copy_from(&mut pool, &frame).unwrap());
+    for form in [Form::Cpu, Form::Steps] {
+        let before = hits.get(0).packets;
+        let (_, depot) = Region::new(1024, HugePages::Off).unwrap();
+        let mut pool = Pool::new(depot, 64);
+        let mut chunk = chunk_of(match form {
+            Form::Cpu => Layout::new(SwitchColumns::COLUMNS, ROWS),
+            _ => Place::Switch.layout(ROWS),
+        });
+        for at in 0..ROWS {
+            let frame = plain(at % 2 == 0, [1, 2], [3, 4], 2, 0);
+            chunk.packets.push(Packet::copy_from(&mut pool, &frame).unwrap());
+        }
+        let mut stage = form.stage(Place::Switch);
+        let all = Tables(tables.clone());
+        let (mut dropped, mut released) = (Vec::new(), Vec::new());
+        chunk.rows.set_len(chunk.packets.len());
+        chunk.rows.verdicts().fill(Verdict::NEXT.0);
+        let mut cx = Context::detached(&mut pool, &all, 1, &mut dropped, &mut released);
+        if form == Form::Steps {
+            first_steps(form, &mut stage, &mut chunk, &mut cx, &all);
+            chunk.rows.verdicts().fill(Verdict::NEXT.0);
+        }
+        let info = allocation_counter::measure(|| {
+            Stage::<Tables>::pre_shade(&mut stage, &mut chunk, &mut cx);
+            if let Some(shade) = Stage::<Tables>::shader(&stage) {
+                shade.shade(&mut chunk.rows, &all);
+            }
+            Stage::<Tables>::post_shade(&mut stage, &mut chunk, &mut cx);
+        });
+        assert_eq!(info.count_total, 0, "{form:?}");
+        assert_eq!(hits.get(0).packets - before, ROWS as u64);
+        chunk.packets.drain(..).for_each(|packet| packet.free(&mut pool));
     }
-    let mut stage = Firewall::new(Place::Switch);
-    let all = Tables(tables);
-    let (mut dropped, mut released) = (Vec::new(), Vec::new());
-    chunk.rows.set_len(chunk.packets.len());
-    chunk.rows.verdicts().fill(Verdict::NEXT.0);
-    let mut cx = Context::detached(&mut pool, &all, 1, &mut dropped, &mut released);
-    let info = allocation_counter::measure(|| {
-        Stage::<Tables>::post_shade(&mut stage, &mut chunk, &mut cx);
-    });
-    assert_eq!(info.count_total, 0);
-    assert_eq!(hits.get(0).packets, chunk::CHUNK_PACKETS_MAX as u64);
-    chunk.packets.drain(..).for_each(|packet| packet.free(&mut pool));
 }
