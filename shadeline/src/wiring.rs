@@ -13,17 +13,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use apps::firewall::{self, Firewall};
+use apps::firewall::{self, Firewall, FirewallTables};
 use apps::ndn::pit::PitLimits;
 use apps::ndn::{NdnColumns, NdnCounters, NdnOptions};
 use apps::router::{PipelineOptions, RouterColumns, RouterCounters};
 use apps::switch::{SwitchColumns, SwitchCounters, SwitchPipeline};
-use apps::tables::{Newest, Tables};
+use apps::tables::{Newest, Tables, WithoutRules};
 use apps::wire::Wire;
 use chunk::{Columns, Depot, DropReason, HugePages, Layout, Region};
 use control::config::{self, App, Config, PortKind, Rpf, VlanTag};
+use device::tables::NoTables;
 use engine::{
-    DeviceEvent, DeviceSpec, DropSink, Engine, EngineSpec, ErrorSink, MARK_FROM_HOST,
+    DeviceEvent, DeviceKind, DeviceSpec, DropSink, Engine, EngineSpec, ErrorSink, MARK_FROM_HOST,
     QueueCounters, RxSlot, SpreadHash, Stage, TxSlot, WorkerSpec,
 };
 use io::{Losses, QueueStats, RxQueue, TxQueue};
@@ -319,6 +320,8 @@ pub(crate) fn start(
     let mut on_drop = plan.on_drop;
     let mut workers = Vec::with_capacity(n);
     let app = config.pipeline.app;
+    let mut device = plan.device;
+    let filter = Filter::of(config, device.as_mut(), &reader.pin().firewall);
     let (mut router, mut switch, mut ndn) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..n {
         let mut stages: Vec<Box<dyn Stage<Tables>>> = match app {
@@ -341,9 +344,8 @@ pub(crate) fn start(
             }
             App::Wire => vec![Box::new(Wire::new())],
         };
-        let filter = config.pipeline.stages.iter().position(|stage| stage == firewall::STAGE);
-        if let (Some(at), Some(place)) = (filter, place_of_firewall(app)) {
-            stages.insert(at, Box::new(Firewall::new(place)));
+        if let Some(filter) = &filter {
+            stages.insert(filter.at, Box::new(filter.stage()));
         }
         workers.push(WorkerSpec {
             cpu: cpus.get(i).copied(),
@@ -361,11 +363,10 @@ pub(crate) fn start(
         App::Switch | App::Wire => SwitchColumns::COLUMNS,
         App::Ndn => NdnColumns::COLUMNS,
     };
-    let device = plan.device;
     let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
     let engine = Engine::start(EngineSpec {
         workers,
-        layout: Layout::new(columns, 1),
+        layout: filter.and_then(|filter| filter.layout()).unwrap_or(Layout::new(columns, 1)),
         depot,
         chunk_packets: config.engine.chunk,
         chunks: if device.is_some() { 64 } else { 8 },
@@ -388,13 +389,65 @@ pub(crate) fn start(
     Ok(DataPath { engine, counters: Counters { ports, router, switch, ndn } })
 }
 
-/// Where a firewall stands.
-fn place_of_firewall(app: App) -> Option<firewall::Place> {
-    match app {
-        App::Router => Some(firewall::Place::Router),
-        App::Switch | App::Wire => Some(firewall::Place::Switch),
-        App::Ndn => None,
+/// A pipeline's firewall.
+struct Filter {
+    /// Its place among the stages.
+    at: usize,
+    place: firewall::Place,
+    /// Whether a device can find the rules.
+    has_device: bool,
+}
+
+impl Filter {
+    /// That of a configuration, if it has one. A device that does not take the rules is not sent them.
+    fn of(
+        config: &Config,
+        device: Option<&mut DeviceSpec<Tables>>,
+        rules: &FirewallTables,
+    ) -> Option<Self> {
+        let at = config.pipeline.stages.iter().position(|stage| stage == firewall::STAGE)?;
+        let place = match config.pipeline.app {
+            App::Router => firewall::Place::Router,
+            App::Switch | App::Wire => firewall::Place::Switch,
+            App::Ndn => return None,
+        };
+        Some(Self { at, place, has_device: device.is_some_and(|device| takes(device, rules)) })
     }
+
+    /// The stage of one worker.
+    fn stage(&self) -> Firewall {
+        match self.has_device {
+            true => Firewall::for_device(self.place),
+            false => Firewall::new(self.place),
+        }
+    }
+
+    /// The columns of its pipeline, where it adds some.
+    fn layout(&self) -> Option<Layout> {
+        self.has_device.then(|| self.place.layout(1))
+    }
+}
+
+/// Whether a device takes a firewall's rules; where it does not, the log says why.
+fn takes(device: &mut DeviceSpec<Tables>, rules: &FirewallTables) -> bool {
+    let DeviceKind::Driver { driver, tables, .. } = &mut device.kind else { return true };
+    // There are two images, each with room to grow, and others than these.
+    let (bytes, memory_bytes) = (rules.rules_bytes() as u64, driver.info().memory_bytes);
+    let is_small = rules.is_for_device() && 4 * bytes <= memory_bytes;
+    if is_small && rules.has_kernels() {
+        return true;
+    }
+    match is_small {
+        true => tracing::warn!("firewall: no kernel knows its structure; the CPU classifies"),
+        false => tracing::warn!(
+            "firewall: its rules take {} MiB, too much for a device of {} MiB; the CPU classifies",
+            bytes >> 20,
+            memory_bytes >> 20
+        ),
+    }
+    let all = std::mem::replace(tables, Box::new(NoTables));
+    *tables = Box::new(WithoutRules(all));
+    false
 }
 
 /// What a worker's stages of a named-data forwarder are given.
