@@ -98,7 +98,7 @@ fn a_spill_is_seen() {
     let spec = programs().into_iter().find(|spec| spec.name == "decode").expect("a program");
     let mut program = program(&spec);
     // The bounds of a launch would override the option.
-    program.source = program.source.replace("__launch_bounds__(GROUP_ITEMS)", "");
+    program.source = program.source.replace("__launch_bounds__(KERNEL_BOUNDS)", "");
     let options = ["--ptxas-options=-v", "--maxrregcount=24"];
     let compiled = nvrtc::compile(&program, "sm_90", &options).expect("it compiles");
     assert!(numbers(&compiled.log, "bytes spill stores")[0] > 0, "{}", compiled.log);

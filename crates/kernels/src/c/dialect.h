@@ -47,8 +47,11 @@ typedef unsigned int uint;
 typedef unsigned long long ulong;
 typedef ulonglong2 ulong2_t;
 
+// The most items of a group and, where a file says so, the fewest groups that a multiprocessor must have at once: the
+// compiler may spill a few registers to have one more.
+#define KERNEL_BOUNDS GROUP_ITEMS
 #define KERNEL(name)                                                                               \
-    extern "C" __global__ void __launch_bounds__(GROUP_ITEMS)                                      \
+    extern "C" __global__ void __launch_bounds__(KERNEL_BOUNDS)                                    \
         name(uchar *arena, uchar *payload, uchar *tables, uchar *state, const uint job)
 #define FN static __device__ __forceinline__
 #define GLOBAL
