@@ -211,6 +211,12 @@ const _: () =
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use classify::filter::{schema_v4, schema_v6};
+    use classify::linear::LinearBuilder;
+    use classify::tuple::TupleBuilder;
+    use classify::{Classifier, Condition, RuleRef, RuleSet, Schema};
     use lookup::names::{NameFibBuilder, NameHasher, NameLimits, NameList};
     use lookup::versions::versions;
 
@@ -269,5 +275,72 @@ mod tests {
             assert!(*images.regions(&pin)[ndn::NAMES] == copy[ndn::NAMES][..], "round {round}");
         }
         assert!(grown, "the names' region grew on the way");
+    }
+
+    /// The rules' regions too, where rules come and go and where the whole set becomes another structure; and they are
+    /// left out where a device is not to have them.
+    #[test]
+    fn a_copy_follows_the_rules() {
+        let rule = |schema: &Schema, at: u32| {
+            let mask =
+                |value: u32, mask: u32| Condition::Mask { value: value.into(), mask: mask.into() };
+            let port = |port: u32| Condition::Range { low: port.into(), high: (port + 7).into() };
+            let any = || Condition::Prefix { value: 0, len: 0 };
+            let shape = mask(1, 1);
+            let others = [port(at), port(3 * at), mask(at % 3, 3), mask(0, 0), shape, mask(0, 0)];
+            schema.conditions(&[&[any(), any()][..], &others].concat()).unwrap()
+        };
+        let of = |schema: Arc<Schema>, count: u32| {
+            let mut set = RuleSet::new(schema.clone());
+            for at in 0..count {
+                let words = rule(&schema, at);
+                set.push(RuleRef { words: &words, priority: at, id: at + 1 }).unwrap();
+            }
+            set
+        };
+        let (v4, v6) = (schema_v4(), schema_v6());
+        let mut first = TupleBuilder::build(&of(v4.clone(), 0)).unwrap();
+        let second = LinearBuilder::build(&of(v6.clone(), 3)).unwrap();
+        let both = (first.tables().unwrap(), second.tables().unwrap());
+        let rules = FirewallTables::new(both, Vec::new(), Default::default(), Default::default());
+        let (mut writer, reader) = versions(Tables { firewall: rules, ..Tables::default() });
+        let images = TablesImages(writer.changes());
+        let without = WithoutRules(Box::new(TablesImages(writer.changes())));
+        let start = reader.pin();
+        let mut copy: Vec<_> = images.regions(&start).iter().map(|r| r.to_vec()).collect();
+        assert_eq!(without.regions(&start).len(), firewall::RULES4);
+        let mut at = start.version();
+        drop(start);
+        for round in 0..30 {
+            let (mut patches, mut others) = (Vec::new(), Vec::new());
+            for id in 20 * round..20 * round + 20 {
+                let words = rule(&v4, id);
+                first
+                    .insert(RuleRef { words: &words, priority: id, id: id + 1 }, &mut patches)
+                    .unwrap();
+                if id % 3 == 0 {
+                    first.remove(id / 2, &mut patches);
+                }
+            }
+            if round % 10 == 9 {
+                let other = TupleBuilder::build(&of(v6.clone(), 9 * round)).unwrap();
+                others.push(Patch::Replace(other.blob().words().to_vec()));
+            }
+            let both = [FirewallPatch::V4(patches), FirewallPatch::V6(others)];
+            writer.publish(both.map(TablesPatch::from).into());
+            let pin = reader.pin();
+            let mut apart = |region, _: Change<'_>| panic!("region {region} is not to be there");
+            assert!(without.changes(at, pin.version(), &mut apart));
+            assert!(images.changes(at, pin.version(), &mut |region, change| {
+                apply(&mut copy[region], &change);
+            }));
+            at = pin.version();
+            for region in [firewall::RULES4, firewall::RULES6] {
+                let whole = &images.regions(&pin)[region];
+                assert!(**whole == copy[region][..], "round {round}, region {region}");
+            }
+        }
+        let too_long = [Patch::Grow { len_words: DEVICE_WORDS_MAX + 16 }];
+        assert!(!super::rules(firewall::RULES4, &too_long, &mut |_, _| {}));
     }
 }
