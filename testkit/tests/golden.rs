@@ -36,13 +36,6 @@ struct Case {
     transcript: bool,
     /// The script in `tests/oracle` that judges besides.
     oracle: Option<String>,
-    /// Whether a stage of the pipeline can be shaded on a device.
-    #[serde(default = "yes")]
-    shaded: bool,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// A test for each case.
@@ -181,7 +174,7 @@ fn backends_agree(name: &str) {
         let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
         said += &String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(case.status), "{backend}: {}\n{said}", case.about);
-        if case.status == 0 && case.shaded {
+        if case.status == 0 {
             assert!(said.contains(", 0 jobs done again on the CPU"), "{backend}: {said}");
             assert!(!said.contains(": 0 jobs, "), "{backend}: {said}");
         }

@@ -236,7 +236,8 @@ fn fill_cases(golden: &Path, cases: &Path) -> io::Result<()> {
         let text = fs::read_to_string(folder.join("case.toml"))?;
         let wrong = || io::Error::other(format!("{}: no command", folder.display()));
         let (status, arguments) = case(&text).ok_or_else(wrong)?;
-        if arguments.first().is_some_and(|first| first == "run") && has_device_stage(folder) {
+        // Every pipeline has a stage with a device form.
+        if arguments.first().is_some_and(|first| first == "run") {
             let name = folder.file_name().unwrap_or_default();
             copy_folder(folder, &cases.join(name), &|path| !path.ends_with("expected"))?;
             for file in neighbours(folder) {
@@ -255,12 +256,6 @@ fn neighbours(folder: &Path) -> Vec<PathBuf> {
     let config = fs::read_to_string(folder.join("config.toml")).unwrap_or_default();
     let words = config.split('"').filter_map(|word| word.strip_prefix("../"));
     words.map(PathBuf::from).collect()
-}
-
-/// Whether a device has something to do in a case: a wire looks nothing up.
-fn has_device_stage(folder: &Path) -> bool {
-    let config = fs::read_to_string(folder.join("config.toml")).unwrap_or_default();
-    !config.lines().any(|line| line.trim() == "mode = \"wire\"")
 }
 
 /// Exit status and arguments of a `case.toml`; none where they cannot stand in a list of words.
@@ -397,6 +392,7 @@ mod tests {
         let list = fs::read_to_string(scratch.0.join("list")).unwrap();
         assert!(list.lines().count() >= 30, "{list}");
         assert!(list.lines().all(|line| line.split(' ').nth(2) == Some("run")));
+        assert!(list.lines().any(|line| line.starts_with("firewall_wire ")), "{list}");
         assert!(
             scratch.0.join("arp/in.pcap").is_file() && !scratch.0.join("arp/expected").exists()
         );
