@@ -99,6 +99,7 @@ fn write_if_changed(path: &Path, content: &[u8]) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use apps::firewall::Place;
     use apps::ndn::NdnColumns;
     use apps::router::RouterColumns;
     use apps::switch::SwitchColumns;
@@ -123,6 +124,12 @@ mod tests {
             let columns = chunk::dialect(columns);
             let mut of_app = programs.iter().filter(|p| p.source.contains(&columns));
             assert!(of_app.any(|p| kernel(&p, name)), "{name}");
+        }
+        for place in [Place::Router, Place::Switch] {
+            let layout = place.layout(1);
+            let columns = chunk::dialect(layout.columns());
+            let mut of_app = programs.iter().filter(|p| p.source.contains(&columns));
+            assert!(of_app.any(|p| kernel(&p, "filter4") && kernel(&p, "filter6")), "{place:?}");
         }
         for known in kernels::ALL.iter().flat_map(|file| file.kernels) {
             assert!(programs.iter().any(|p| kernel(&p, known.name)), "{}", known.name);
