@@ -38,6 +38,8 @@ pub(crate) struct Plane {
     pub(crate) writer: Writer<Tables>,
     /// Taken, and not published yet.
     pending: Vec<TablesPatch>,
+    /// The rules are more than a device is sent, and it was told.
+    has_too_many_rules: bool,
 }
 
 impl Plane {
@@ -71,8 +73,11 @@ impl Plane {
             tables.firewall = first;
             part
         });
+        // Who opens a device tells of these.
+        let has_too_many_rules = !tables.firewall.is_for_device();
         let (writer, reader) = versions(tables);
-        let mut plane = Self { rib, bridge, named, firewall, writer, pending: Vec::new() };
+        let pending = Vec::new();
+        let mut plane = Self { rib, bridge, named, firewall, writer, pending, has_too_many_rules };
         plane.publish();
         Ok((plane, reader))
     }
@@ -96,7 +101,17 @@ impl Plane {
     pub(crate) fn publish(&mut self) -> u64 {
         self.take_patches();
         let patches = std::mem::take(&mut self.pending);
-        if patches.is_empty() { self.writer.version() } else { self.writer.publish(patches) }
+        if patches.is_empty() {
+            return self.writer.version();
+        }
+        let version = self.writer.publish(patches);
+        if !self.has_too_many_rules && !self.writer.current().firewall.is_for_device() {
+            self.has_too_many_rules = true;
+            tracing::warn!(
+                "firewall: its rules are more than a device is sent; the CPU classifies"
+            );
+        }
+        version
     }
 
     /// The same without waiting; `false` where somebody still reads, and nothing is lost.

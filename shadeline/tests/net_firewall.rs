@@ -127,9 +127,35 @@ fn who_is_refused_sees_it_and_rules_come_and_go() {
 
 #[test]
 fn a_set_is_replaced_as_a_whole_while_packets_flow() {
-    let Some(mut live) = Live::start("replace", "af_packet", "[firewall]\n") else { return };
+    replace_sets("replace", "[firewall]\n");
+}
+
+/// Rules are found on a device, whose copy of them follows: sets of `auto`, which goes over to another structure with
+/// its first change, and single rules.
+#[test]
+fn a_device_follows_sets_that_are_replaced() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let engine = "[engine]\nbackend = \"opencl\"\noffload = \"always\"\nmax_delay = \"300us\"\n";
+    let text = format!("{engine}device_timeout = \"60s\"\n[firewall]\nalgorithm = \"auto\"\n");
+    let Some(said) = replace_sets("filterdev", &text) else { return };
+    let told = said.lines().find(|line| line.starts_with("device ")).unwrap_or_default();
+    assert!(told.contains(", 0 jobs done again on the CPU"), "{said}");
+    assert!(!told.contains(": 0 jobs, "), "{said}");
+}
+
+/// Replaces whole sets while packets flow; what the program said in the end, where it could run.
+fn replace_sets(name: &str, text: &str) -> Option<String> {
+    let mut live = Live::start(name, "af_packet", text)?;
     let left = &live.net.left;
     assert!(wait_until(A_WHILE, || ping(left, "10.0.2.2", 1) == 1));
+    live.ctl("rule add no-ping --proto icmp --icmp-type 8 --action drop");
+    assert_eq!(ping(left, "10.0.2.2", 3), 0);
+    assert_eq!(hits(&live, "no-ping"), 3);
+    live.ctl("rule del no-ping");
+    assert_eq!(ping(left, "10.0.2.2", 3), 3);
+    live.ctl("clear counters");
     live.count_udp();
     // In both sets the flood passes; with a rule of one and not the other, it would not.
     let set = |pass: &str, name: &str| {
@@ -157,7 +183,7 @@ fn a_set_is_replaced_as_a_whole_while_packets_flow() {
     println!("{replaced} sets, {} packets passed", live.counted_udp());
     let shown = live.ctl("rule show");
     assert_eq!(shown.lines().count(), 4, "two rules and the default: {shown}");
-    live.stop();
+    Some(live.stop())
 }
 
 #[test]

@@ -306,10 +306,15 @@ mod tests {
         let layout = Layout::of_both(&BOTH, declared, 1).with_capacity(40);
         let mut rows = Arena::new(layout).reserve(40).unwrap();
         let v = Every::view(&mut rows);
-        (v.verdict.fill(1), v.context.fill(2), v.a.fill(3), v.e.fill([4, 5]));
+        v.verdict.fill(1);
+        v.context.fill(2);
+        v.a.fill(3);
+        v.e.fill([4, 5]);
         let v = More::view(&mut rows);
         assert!(v.verdict.iter().all(|x| *x == 1) && v.context.iter().all(|x| *x == 2));
-        (v.verdict.fill(6), v.f.fill(7), v.g.fill([8, 9]));
+        v.verdict.fill(6);
+        v.f.fill(7);
+        v.g.fill([8, 9]);
         let v = Every::view(&mut rows);
         assert!(v.verdict.iter().all(|x| *x == 6) && v.a.iter().all(|x| *x == 3));
         assert!(v.e.iter().all(|x| *x == [4, 5]));

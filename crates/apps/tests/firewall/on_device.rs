@@ -71,10 +71,13 @@ struct Bursts {
     /// Changes that no version has yet: chunks in flight may still read the copy that is to be written.
     waiting: Option<Vec<TablesPatch>>,
     left: usize,
-    /// What must become of each packet, in order.
-    expected: Arc<Mutex<Vec<(u16, Vec<u8>, Fate)>>>,
+    /// What must leave, in order, and what must not.
+    expected: Arc<Mutex<Vec<Due>>>,
     stats: QueueStats,
 }
+
+/// Where a frame must leave, its bytes, and what was found for it.
+type Due = (u16, Vec<u8>, Fate);
 
 /// What must become of a packet: its rule's id, 0 for none; or why none was asked.
 type Fate = Option<Result<u32, DropReason>>;
@@ -104,7 +107,7 @@ impl Bursts {
             && let Some(builds) = self.builds.pop()
         {
             for place in 0..PLACES {
-                self.places[place] = (place % 3 != 0).then(|| self.rule());
+                self.places[place] = (!place.is_multiple_of(3)).then(|| self.rule());
             }
             self.structures = [true, false]
                 .map(|is_v4| structure(builds[usize::from(!is_v4)], &self.places, is_v4));
@@ -119,7 +122,7 @@ impl Bursts {
                 for (structure, patches) in self.structures.iter_mut().zip(&mut patches) {
                     structure.remove(id, patches);
                 }
-                self.places[place] = (place % 5 != 0).then(|| self.rule());
+                self.places[place] = (!place.is_multiple_of(5)).then(|| self.rule());
                 if let Some(rule) = &self.places[place] {
                     let own = RuleRef { words: &rule.words, priority: place as u32, id };
                     let side = usize::from(!rule.is_v4);
@@ -203,7 +206,7 @@ impl RxQueue for Bursts {
 /// A run, whole.
 struct Whole {
     frames: Vec<Frames>,
-    expected: Vec<(u16, Vec<u8>, Fate)>,
+    expected: Vec<Due>,
     hits: Arc<Hits>,
     errors: u64,
     master: MasterView,
