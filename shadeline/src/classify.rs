@@ -2,17 +2,18 @@
 
 mod device;
 mod explain;
+mod statistics;
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ::classify::algorithms::{self, ALGORITHMS, Algorithm};
+use ::classify::algorithms::{self, ALGORITHMS, Algorithm, Ways};
 use ::classify::check::{self, Warning};
 use ::classify::classbench::{Problems, RulesFile, Trace};
 use ::classify::columns::{parse_rules, parse_trace};
-use ::classify::{Classifier, Classify, Match, RuleSet, Tables};
+use ::classify::{Classifier, Classify, Match, RuleSet, Stats, Tables};
 use control::api::table::thousands;
 use control::config::{LogFormat, LogLevel};
 use serde::Serialize;
@@ -55,22 +56,31 @@ struct AlgorithmFigures {
     /// Of `auto`: the structure that it took.
     #[serde(skip_serializing_if = "Option::is_none")]
     chosen: Option<&'static str>,
-    /// Why the structure was not built.
+    /// Why the structure was not built; then there are no figures.
     #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<String>,
-    build_s: f64,
-    memory_bytes: usize,
-    memory_parts: Vec<PartFigures>,
-    /// More than rules where ranges became prefixes.
-    entries: usize,
-    classes: usize,
-    class_max: usize,
+    error: Option<String>,
+    #[serde(flatten)]
+    built: BuiltFigures,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_mpps: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ns_per_packet: Option<f64>,
+    #[serde(flatten)]
+    inside: statistics::Inside,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<device::DeviceFigures>,
+}
+
+/// `null` each where the structure was not built.
+#[derive(Serialize, Default)]
+struct BuiltFigures {
+    build_s: Option<f64>,
+    memory_bytes: Option<usize>,
+    memory_parts: Option<Vec<PartFigures>>,
+    /// More than rules where ranges became prefixes.
+    entries: Option<usize>,
+    classes: Option<usize>,
+    class_max: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -90,6 +100,9 @@ struct CheckFigures {
 struct Built {
     algorithm: &'static Algorithm,
     tables: Tables,
+    stats: Stats,
+    /// Of `auto`: the structure that it took.
+    chosen: Option<&'static str>,
 }
 
 pub(crate) fn run(args: &ClassifyArgs) -> Result<(), Failure> {
@@ -107,6 +120,12 @@ pub(crate) fn run(args: &ClassifyArgs) -> Result<(), Failure> {
     let (built, mut figures) = build(args, set)?;
     if let Some(text) = &args.explain {
         return explain::run(args, set, &built, text);
+    }
+    for one in &built {
+        let inside = statistics::Inside::of(&one.stats, &one.tables, trace.as_ref());
+        if let Some(figures) = figures.iter_mut().find(|f| f.algorithm == one.algorithm.name) {
+            figures.inside = inside;
+        }
     }
     let mut matched = None;
     if let Some(trace) = &trace {
@@ -166,16 +185,18 @@ fn build(
     set: &RuleSet,
 ) -> Result<(Vec<Built>, Vec<AlgorithmFigures>), Failure> {
     let one = algorithms::find(&args.algorithm).map(std::slice::from_ref);
+    let ways = Ways { hash: args.hash.kind(), block: args.tic_block };
     let (mut built, mut figures) = (Vec::new(), Vec::new());
     for algorithm in one.unwrap_or(ALGORITHMS) {
         let begin = Instant::now();
-        let classifier = (algorithm.build)(set);
+        let classifier = algorithm.build_with(set, ways);
         let build_s = begin.elapsed().as_secs_f64();
         let ready = classifier.and_then(|classifier| Ok((classifier.tables()?, classifier)));
         match ready {
             Ok((tables, classifier)) => {
                 figures.push(figures_of(algorithm, &*classifier, build_s));
-                built.push(Built { algorithm, tables });
+                let (stats, chosen) = (classifier.stats(), classifier.chosen());
+                built.push(Built { algorithm, tables, stats, chosen });
             }
             Err(error) if one.is_some() => {
                 let what = format!("{}: {}: {error}", args.rules.display(), algorithm.name);
@@ -193,19 +214,22 @@ fn figures_of(
     build_s: f64,
 ) -> AlgorithmFigures {
     let (memory, stats) = (classifier.memory(), classifier.stats());
-    let parts = memory.parts.iter();
+    let parts = memory.parts.iter().map(|(part, bytes)| PartFigures { part, bytes: *bytes });
     AlgorithmFigures {
         algorithm: algorithm.name,
         chosen: classifier.chosen(),
-        refused: None,
-        build_s,
-        memory_bytes: memory.total(),
-        memory_parts: parts.map(|(part, bytes)| PartFigures { part, bytes: *bytes }).collect(),
-        entries: stats.entries,
-        classes: stats.classes,
-        class_max: stats.class_max,
+        error: None,
+        built: BuiltFigures {
+            build_s: Some(build_s),
+            memory_bytes: Some(memory.total()),
+            memory_parts: Some(parts.collect()),
+            entries: Some(stats.entries),
+            classes: Some(stats.classes),
+            class_max: Some(stats.class_max),
+        },
         rate_mpps: None,
         ns_per_packet: None,
+        inside: statistics::Inside::default(),
         device: None,
     }
 }
@@ -214,15 +238,11 @@ fn refused(algorithm: &Algorithm, why: String) -> AlgorithmFigures {
     AlgorithmFigures {
         algorithm: algorithm.name,
         chosen: None,
-        refused: Some(why),
-        build_s: 0.0,
-        memory_bytes: 0,
-        memory_parts: Vec::new(),
-        entries: 0,
-        classes: 0,
-        class_max: 0,
+        error: Some(why),
+        built: BuiltFigures::default(),
         rate_mpps: None,
         ns_per_packet: None,
+        inside: statistics::Inside::default(),
         device: None,
     }
 }
@@ -236,7 +256,7 @@ fn classify_all(
 ) -> Result<Vec<Match>, Failure> {
     let mut answers: Option<(Vec<Match>, String)> = None;
     for one in built {
-        let Built { algorithm, tables } = one;
+        let Built { algorithm, tables, .. } = one;
         let mut out = vec![Match::NONE; trace.len()];
         let ns = pass_over(tables, &trace.headers, &mut out);
         compare(&mut answers, &out, algorithm.name.to_owned())?;
@@ -365,32 +385,47 @@ fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
         "{:<10} {:>10} {:>14} {:>10} {:>8} {:>8} {:>10} {:>10}  memory by part",
         "", "build s", "memory bytes", "entries", "classes", "largest", "Mpps", "ns/packet"
     );
-    for f in &figures.algorithms {
-        if let Some(why) = &f.refused {
-            println!("{:<10} refused: {why}", f.algorithm);
-            continue;
-        }
-        let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
-        let parts = f.memory_parts.iter().filter(|part| part.bytes > 0);
-        let parts = parts.map(|p| format!("{} {}", p.part, thousands(p.bytes as u64)));
-        let parts = parts.collect::<Vec<_>>().join(", ");
-        let parts = f.chosen.map_or(parts.clone(), |chosen| format!("{chosen}: {parts}"));
-        println!(
-            "{:<10} {:>10.4} {:>14} {:>10} {:>8} {:>8} {:>10} {:>10}  {}",
-            f.algorithm,
-            f.build_s,
-            thousands(f.memory_bytes as u64),
-            thousands(f.entries as u64),
-            f.classes,
-            f.class_max,
-            figure(f.rate_mpps),
-            figure(f.ns_per_packet),
-            parts
-        );
-    }
+    figures.algorithms.iter().for_each(print_algorithm);
+    print_inside(figures);
     print_device(figures);
     println!("peak memory       {} bytes", thousands(figures.peak_memory_bytes));
     Ok(())
+}
+
+/// A line of the table.
+fn print_algorithm(figures: &AlgorithmFigures) {
+    let AlgorithmFigures { algorithm, chosen, error, built, .. } = figures;
+    if let Some(why) = error {
+        println!("{algorithm:<10} refused: {why}");
+        return;
+    }
+    let rate = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
+    let count = |value: Option<usize>| thousands(value.unwrap_or(0) as u64);
+    let parts = built.memory_parts.iter().flatten().filter(|part| part.bytes > 0);
+    let parts = parts.map(|p| format!("{} {}", p.part, thousands(p.bytes as u64)));
+    let parts = parts.collect::<Vec<_>>().join(", ");
+    let parts = chosen.map_or(parts.clone(), |chosen| format!("{chosen}: {parts}"));
+    println!(
+        "{:<10} {:>10.4} {:>14} {:>10} {:>8} {:>8} {:>10} {:>10}  {}",
+        algorithm,
+        built.build_s.unwrap_or(0.0),
+        count(built.memory_bytes),
+        count(built.entries),
+        count(built.classes),
+        count(built.class_max),
+        rate(figures.rate_mpps),
+        rate(figures.ns_per_packet),
+        parts
+    );
+}
+
+/// What each structure looks like inside, where there is something to say.
+fn print_inside(figures: &Figures) {
+    for f in &figures.algorithms {
+        for (at, line) in f.inside.lines().iter().enumerate() {
+            println!("{:<10} {line}", if at == 0 { f.algorithm } else { "" });
+        }
+    }
 }
 
 fn print_device(figures: &Figures) {

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::classify::tic::Block;
+use ::classify::tuple::HashKind;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use control::config::units::parse_duration;
@@ -405,6 +407,12 @@ pub(crate) struct ClassifyArgs {
     /// The structure; `all` runs every one and compares the answers
     #[arg(long, value_parser = classify_algorithm(), default_value = crate::classify::ALL, value_name = "NAME")]
     pub(crate) algorithm: String,
+    /// The hash of `tuple` and `bloom`
+    #[arg(long, value_enum, default_value_t = TupleHash::Universal, value_name = "HASH")]
+    pub(crate) hash: TupleHash,
+    /// Bytes of a block of the instructions of `tic`: a cache line, or half of one
+    #[arg(long, value_name = "32|64", default_value = "64", value_parser = tic_block)]
+    pub(crate) tic_block: Block,
     /// Written: the index of the best rule, from 0, or -1 a line, one for each header
     #[arg(long, value_name = "FILE", requires = "trace")]
     pub(crate) matches: Option<PathBuf>,
@@ -422,6 +430,28 @@ pub(crate) struct ClassifyArgs {
     /// Print the figures as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TupleHash {
+    /// Multiply-shift, strongly universal
+    Universal,
+    /// Murmur3 x86_32, beside it
+    Murmur3,
+}
+
+impl TupleHash {
+    pub(crate) fn kind(self) -> HashKind {
+        match self {
+            Self::Universal => HashKind::Universal,
+            Self::Murmur3 => HashKind::Murmur3,
+        }
+    }
+}
+
+fn tic_block(text: &str) -> Result<Block, String> {
+    let block = text.parse().ok().and_then(Block::of_bytes);
+    block.ok_or_else(|| "a block has 32 or 64 bytes".to_owned())
 }
 
 /// The names of the structures, and `all`.

@@ -73,7 +73,7 @@ fn real_sets_give_the_expected_matches_by_every_structure() {
         assert!(names(&figures).starts_with(&["linear", "tuple", "bloom"]), "{figures}");
         assert_eq!(figures["headers"], figures["matched"]);
         for algorithm in figures["algorithms"].as_array().unwrap() {
-            if algorithm.get("refused").is_some() {
+            if algorithm.get("error").is_some() {
                 continue;
             }
             let parts = algorithm["memory_parts"].as_array().unwrap().iter();
@@ -117,6 +117,38 @@ fn one_header_is_explained() {
     let hit = steps.iter().find(|step| step["found"] == 1).unwrap();
     let place = hit["place"].as_str().unwrap();
     assert!(place.contains("src/16 dport/13 proto"), "{place}");
+    for name in ["rfc", "tic", "cuts", "auto"] {
+        let told = json(&explain("10.1.2.9 1.1.1.1 5 85 6", &["--json", "--algorithm", name]));
+        let way = &told["algorithms"][0];
+        let steps = way["steps"].as_array().unwrap();
+        assert!(way["found"] == 1 && steps.iter().any(|step| step["found"] == 1), "{way}");
+        assert_eq!(way.get("chosen").is_some(), name == "auto", "{way}");
+        let last = steps.last().unwrap();
+        match name {
+            // Phase 0 has seven tables, then three, two and one; and the rule.
+            "rfc" => {
+                assert_eq!((steps.len(), &way["accesses"]), (14, &14.into()), "{way}");
+                assert_eq!(steps[0]["place"], "phase 0, source, high half, entry 0xa01");
+                assert!(
+                    steps[0]["leads_to"].as_str().is_some_and(|next| next.starts_with("class"))
+                );
+                assert_eq!(last["place"], "rules, entry 1");
+            }
+            // Seven tables, one block with two instructions that matter here, the rule.
+            "tic" => {
+                assert_eq!((steps.len(), &way["accesses"]), (10, &9.into()), "{way}");
+                let place = |at: usize| steps[at]["place"].as_str().unwrap().to_owned();
+                assert!(place(6).starts_with("phase 2, addresses, row"), "{way}");
+                assert!(place(7).ends_with(": EM-WC-EM proto 6 dport 80"), "{way}");
+                assert!(place(8).ends_with(": EM-WC-AR proto 6 dport 80:90"), "{way}");
+                assert_eq!(
+                    (&steps[7]["nothing"], &last["place"]),
+                    (&"not true".into(), &"rules, entry 1".into())
+                );
+            }
+            _ => {}
+        }
+    }
     let plain = ok(&explain("9.9.9.9 9.9.9.9 5 80 udp", &[]));
     assert!(plain.contains("no rule matches") && plain.contains("linear: none"), "{plain}");
     let short = fails(&explain("10.1.2.9 1.2.3.4 5", &[]), 2);
@@ -124,6 +156,25 @@ fn one_header_is_explained() {
         short.contains("expected 5 columns") && short.contains("src dst sport dport proto"),
         "{short}"
     );
+}
+
+/// Of many classes text names those that matter, and counts the others.
+#[test]
+fn an_explanation_of_many_classes_is_short() {
+    let folder = Scratch::new();
+    let lines =
+        (1..=32).rev().map(|len| format!("@0.0.0.0/{len} 0.0.0.0/0 0 : 65535 1 : 1 0x06/0xFF\n"));
+    let rules = folder.write("rules", &lines.collect::<String>());
+    let explain = ["classify", "--rules", text(&rules), "--explain", "64.0.0.0 1.1.1.1 5 1 tcp"];
+    for (name, why) in [("tuple", "no entry"), ("bloom", "not in its filter")] {
+        let told = ok(&shadeline(&[&explain[..], &["--algorithm", name]].concat()));
+        let classes = told.lines().filter(|line| line.contains(" of 32 (")).count();
+        assert!(classes < 12, "the one that matches, and few that a filter lets pass: {told}");
+        assert!(told.contains(&format!("more places: {why}, ")), "{told}");
+        let all = json(&shadeline(&[&explain[..], &["--algorithm", name, "--json"]].concat()));
+        let steps = all["algorithms"][0]["steps"].as_array().unwrap();
+        assert_eq!((steps.len(), told.contains(": rule 31, ")), (32, true), "{told}");
+    }
 }
 
 #[test]
@@ -226,6 +277,89 @@ fn made_sets_are_classified_alike_by_all() {
     assert_eq!(json(&output)["matched"], 3000);
 }
 
+/// The figures of the papers' tables: of the structure, and of the headers of a trace.
+#[test]
+fn structures_tell_what_they_look_like_inside() {
+    let folder = Scratch::new();
+    let any = "0.0.0.0/0 0 : 65535";
+    // 80-81 and 82 are the prefixes of 80-82; two rules are equal; one protocol of two.
+    let rules = folder.write(
+        "rules",
+        &format!(
+            "@10.0.0.0/8 {any} 80 : 80 0x06/0xFF\n@10.0.0.0/8 {any} 80 : 82 0x06/0xFF\n\
+             @10.0.0.0/8 {any} 82 : 82 0x06/0xFF\n@10.0.0.0/8 {any} 0 : 65535 0x00/0x00\n"
+        ),
+    );
+    let trace = folder.write("trace", "167772161 1 5 82 6\n167772161 1 5 9 17\n1 1 1 1 6\n");
+    let files = ["classify", "--rules", text(&rules), "--trace", text(&trace)];
+    let told = |options: &[&str]| json(&shadeline(&[&files[..], &["--json"], options].concat()));
+    let tuple = &told(&["--algorithm", "tuple"])["algorithms"][0];
+    let inside = &tuple["tuple"];
+    let figure = |name: &str| inside[name].as_u64().unwrap();
+    assert_eq!((figure("entries"), figure("entries_per_rule_max")), (1 + 2 + 1 + 1, 2), "{tuple}");
+    // 80 and 82 under one mask, 80-81 under another; 82 is of two rules.
+    assert_eq!((figure("classes"), figure("class_max"), figure("chain_max")), (3, 2, 2));
+    let search = &inside["search"];
+    assert_eq!((&search["headers"], &search["classes_max"]), (&3.into(), &3.into()), "{tuple}");
+    let bloom = &told(&["--algorithm", "bloom", "--hash", "murmur3"])["algorithms"][0];
+    let filters = &bloom["filters"];
+    assert_eq!((&filters["functions"], &filters["bits_min"]), (&2.into(), &512.into()), "{bloom}");
+    // Of nine pairs three are hits: 82 in its class, both headers of 10.0.0.0/8 in that of any port.
+    assert_eq!(filters["measured"]["lookups"], 6, "{bloom}");
+    for formula in ["false_positives_formula", "false_positives_paper"] {
+        assert!(filters[formula].as_f64().is_some_and(|rate| rate > 0.0), "{bloom}");
+    }
+    for block in [32, 64] {
+        let told = told(&["--algorithm", "tic", "--tic-block", &block.to_string()]);
+        let code = &told["algorithms"][0]["code"];
+        // A list of three rules, for the second covers the third (one port, a range, any), and the empty one.
+        assert_eq!(code["instructions"], serde_json::json!([1, 2, 0]), "{code}");
+        assert_eq!((&code["block_bytes"], &code["lists"]), (&block.into(), &2.into()), "{code}");
+        assert_eq!(code["rules_per_list_max"], 3);
+        assert_eq!(
+            (&code["base_instructions"], &code["guard_instructions"]),
+            (&0.into(), &0.into())
+        );
+        // 82 is of the second rule, 9 of the last, and the third header has no range.
+        let evaluation = &code["evaluation"];
+        assert_eq!(evaluation["ranges_per_header"].as_f64(), Some(5.0 / 3.0));
+        assert_eq!((&evaluation["ranges_max"], &evaluation["blocks_max"]), (&3.into(), &1.into()));
+    }
+    let told = ok(&shadeline(&files));
+    for part in [
+        "3 classes, the largest of 2 entries; 5 entries, of one rule up to 2",
+        "filters: k = 2 functions, m = 512 bits each",
+        "false positives:",
+        "instructions of 4 bytes 33.3 %, of 8 66.7 %, of 12 0 %; 1.67 words in the mean (Table 4)",
+        "a header: 1.67 ranges (at most 3), 1.00 blocks (at most 1) (Table 9)",
+        "beyond the paper: 0 BASE",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let odd = [&files[..], &["--tic-block", "48"]].concat();
+    assert!(fails(&shadeline(&odd), 2).contains("32 or 64"), "another size");
+}
+
+/// A structure that does not take the set has a reason and no figures.
+#[test]
+fn a_refused_structure_has_no_figures() {
+    let folder = Scratch::new();
+    let rules = folder.write("rules", "fields a:8:mask\n7\n*\n");
+    let trace = folder.write("trace", "7\n8\n");
+    let files = ["classify", "--rules", text(&rules), "--trace", text(&trace)];
+    let figures = json(&shadeline(&[&files[..], &["--json"]].concat()));
+    let all = figures["algorithms"].as_array().unwrap();
+    let tic = all.iter().find(|figures| figures["algorithm"] == "tic").unwrap();
+    assert!(tic["error"].as_str().is_some_and(|why| why.contains("TIC")), "{tic}");
+    for name in ["build_s", "memory_bytes", "memory_parts", "entries", "classes", "class_max"] {
+        assert!(tic.get(name).is_some_and(Value::is_null), "{name}: {tic}");
+    }
+    assert!(tic.get("rate_mpps").is_none() && all[0].get("error").is_none());
+    assert!(ok(&shadeline(&files)).contains("tic        refused: "));
+    let told = fails(&shadeline(&[&files[..], &["--algorithm", "tic"]].concat()), 1);
+    assert!(told.contains(&format!("{}: tic: ", rules.display())), "{told}");
+}
+
 #[test]
 fn what_cannot_be_made_is_told() {
     let folder = Scratch::new();
@@ -269,7 +403,7 @@ fn a_device_finds_the_same() {
         let (figures, found) = on("opencl", "all");
         assert!(found == expected && figures["device"].is_string(), "{figures}");
         for algorithm in figures["algorithms"].as_array().unwrap() {
-            if algorithm.get("refused").is_some() {
+            if algorithm.get("error").is_some() {
                 continue;
             }
             let device = &algorithm["device"];

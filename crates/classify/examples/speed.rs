@@ -253,8 +253,8 @@ fn measure<C: Classifier>(
     }
     let updates = f64::from(updates) / begun.elapsed().as_secs_f64();
     if let Some(report) = classify::bloom::measure(classifier.blob(), &headers[..4000]) {
-        let (stats, measured) = (classifier.stats(), report.rate());
-        let (formula, paper) = (stats.false_positives_formula, stats.false_positives_paper);
+        let (filters, measured) = (classifier.stats().filters.unwrap_or_default(), report.rate());
+        let (formula, paper) = (filters.false_positives_formula, filters.false_positives_paper);
         println!(
             "{name:10} {by:8} false positives {measured:.1e}, formula {formula:.1e}, paper's {paper:.1e}"
         );

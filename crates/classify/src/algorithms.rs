@@ -7,8 +7,8 @@ use crate::cuts::CutsBuilder;
 use crate::linear::LinearBuilder;
 use crate::rfc::RfcBuilder;
 use crate::rule::{RuleError, RuleSet};
-use crate::tic::TicBuilder;
-use crate::tuple::TupleBuilder;
+use crate::tic::{self, Block, TicBuilder};
+use crate::tuple::{self, HashKind, TupleBuilder};
 
 /// A structure that can be built.
 #[derive(Debug, Clone, Copy)]
@@ -23,11 +23,43 @@ pub struct Algorithm {
     pub build: fn(&RuleSet) -> Result<Box<dyn Classifier>, RuleError>,
 }
 
+/// What structures that can be built in several ways are built with. The default is what [`Algorithm::build`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ways {
+    /// The hash of tuple and Bloom search.
+    pub hash: HashKind,
+    /// Blocks of TIC's code.
+    pub block: Block,
+}
+
+impl Algorithm {
+    /// Builds it in a way; structures that know only one take that.
+    ///
+    /// # Errors
+    /// As [`Classifier::build`].
+    pub fn build_with(&self, set: &RuleSet, ways: Ways) -> Result<Box<dyn Classifier>, RuleError> {
+        let Ways { hash, block } = ways;
+        let of_tuples = tuple::Options { hash, ..tuple::Options::default() };
+        let of_tic = tic::Options { block, ..tic::Options::default() };
+        Ok(match self.name {
+            TUPLE => Box::new(TupleBuilder::with(set, of_tuples)?),
+            BLOOM => Box::new(BloomBuilder::with(set, of_tuples)?),
+            TIC => Box::new(TicBuilder::with(set, of_tic)?),
+            _ => (self.build)(set)?,
+        })
+    }
+}
+
+/// Those that can be built in several ways.
+const TUPLE: &str = "tuple";
+const BLOOM: &str = "bloom";
+const TIC: &str = "tic";
+
 /// All of them.
 pub const ALGORITHMS: &[Algorithm] = &[
     of::<LinearBuilder>("linear", "Every rule in order, sixteen at once"),
-    of::<TupleBuilder>("tuple", "One exact match for each class of rules (tuple space search)"),
-    of::<BloomBuilder>("bloom", "The same, with a Bloom filter of each class asked first"),
+    of::<TupleBuilder>(TUPLE, "One exact match for each class of rules (tuple space search)"),
+    of::<BloomBuilder>(BLOOM, "The same, with a Bloom filter of each class asked first"),
     of_tuple::<CutsBuilder>(
         "cuts",
         "Trees that cut at any bits, and leaves compared eight rules at once",
@@ -37,7 +69,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         "Recursive flow classification: 13 tables, for rules that seldom change",
     ),
     of_tuple::<TicBuilder>(
-        "tic",
+        TIC,
         "Two stages: tables for the addresses, range expressions for the rest",
     ),
     of::<AutoBuilder>("auto", "The quickest of these for the set at hand, by measuring"),

@@ -9,8 +9,7 @@
 //! second access, and a branch that one header in thirty takes the other way, cost more than they save: with
 //! them the filters gained 15 % over tuple search (128K rules, 512 classes), with one word 45 %. The price
 //! is a higher rate of false positives for the same `m`: of 282 rules in 2 KB 0.3 % where the paper has 0.1 %.
-//! Both formulas and the measured rate are reported ([`Stats::false_positives_paper`],
-//! [`Stats::false_positives_formula`], [`measure`]).
+//! Both formulas and the measured rate are reported ([`FilterStats`](crate::FilterStats), [`measure`]).
 //!
 //! **k and m** are chosen from the set ([`plan`]): as in Table 2 (`k = 2`, and the least `m` that gives what 2 KB
 //! give 282 rules), unless the filters of all classes would then be larger than a core's second-level cache:
@@ -84,7 +83,7 @@ impl FilterReport {
 }
 
 /// Asks the filters of all classes for all headers: false positives as they are, beside
-/// [`Stats::false_positives_formula`]. `None` where the image has no filters.
+/// those of [`FilterStats`](crate::FilterStats). `None` where the image has no filters.
 pub fn measure(blob: &Blob, headers: &[u32]) -> Option<FilterReport> {
     let space = TupleSpace::new(blob).filter(TupleSpace::has_filters)?;
     let counts = space.count_filters(headers);

@@ -109,8 +109,28 @@ pub struct Stats {
     pub classes: usize,
     /// Entries of the largest class.
     pub class_max: usize,
-    /// Bits of all filters. 0 in structures without.
-    pub filter_bits: usize,
+    /// Entries that one rule made at most, where ranges become prefixes. 0 in other structures.
+    pub expansion_max: usize,
+    /// The longest chain of rules that share one entry, of which the best is found; 1 where no two are equal. 0 in
+    /// structures without entries.
+    pub chain_max: usize,
+    /// Of the filters before classes, where there are any.
+    pub filters: Option<FilterStats>,
+    /// Of the instructions of TIC.
+    pub code: Option<crate::tic::Report>,
+}
+
+/// The Bloom filters of a structure: k and m, and what formulas say of them.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FilterStats {
+    /// k, the hash functions.
+    pub functions: u32,
+    /// m, the bits of a filter: of the smallest.
+    pub bits_min: u64,
+    /// Of the largest.
+    pub bits_max: u64,
+    /// Bits of all filters.
+    pub bits: u64,
     /// The part of lookups in filters that say yes for nothing, by GSwitch's formula; mean over the classes.
     pub false_positives_paper: f64,
     /// The same by the formula of our filters, whose bits stand in one word.

@@ -3,8 +3,10 @@
 use crate::classifier::Tables;
 use crate::cuts::Cuts;
 use crate::linear::Linear;
+use crate::rfc::Rfc;
 use crate::rule::Match;
 use crate::schema::{Kind, Schema};
+use crate::tic::Tic;
 use crate::tuple::TupleSpace;
 
 /// The way of one header through a structure.
@@ -19,7 +21,7 @@ pub struct Explained {
 }
 
 impl Explained {
-    /// Parts of the image that were read: blocks of rules, words of filters, slots, entries.
+    /// Parts of the image that were read: blocks of rules, words of filters, slots, entries, blocks of code.
     pub fn accesses(&self) -> u32 {
         self.steps.iter().map(|step| step.accesses).sum()
     }
@@ -32,13 +34,44 @@ pub struct Step {
     pub place: String,
     /// Parts of the image that were read there.
     pub accesses: u32,
+    /// What was there.
+    pub outcome: Outcome,
+}
+
+/// What a place said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
     /// The best rule there.
-    pub found: Match,
+    Found(Match),
+    /// Where to look next: a class, code.
+    LeadsTo(String),
+    /// Nothing for this header, and why.
+    Nothing(&'static str),
+}
+
+impl Outcome {
+    /// Of a place that holds rules; `why` is said where none matches.
+    pub(crate) fn of(found: Match, why: &'static str) -> Self {
+        if found.is_some() { Self::Found(found) } else { Self::Nothing(why) }
+    }
+
+    /// The rule; [`Match::NONE`] where there is none.
+    pub fn found(&self) -> Match {
+        match self {
+            Self::Found(found) => *found,
+            _ => Match::NONE,
+        }
+    }
+}
+
+/// The best rule of some steps.
+pub(crate) fn best(steps: &[Step]) -> Match {
+    steps.iter().map(|step| step.outcome.found()).min().unwrap_or(Match::NONE)
 }
 
 impl Tables {
-    /// The way of a header of the schema that the structure was built with; `None` for a structure that does not
-    /// tell.
+    /// The way of a header of the schema that the structure was built with; `None` for an image that is none of
+    /// ours.
     ///
     /// # Panics
     /// As [`Classify::classify`](crate::Classify::classify), for another width.
@@ -48,6 +81,12 @@ impl Tables {
         }
         if let Some(cuts) = Cuts::new(self.blob()) {
             return Some(cuts.explain(header));
+        }
+        if let Some(rfc) = Rfc::new(self.blob()) {
+            return Some(rfc.explain(header));
+        }
+        if let Some(tic) = Tic::new(self.blob()) {
+            return Some(tic.explain(header));
         }
         TupleSpace::new(self.blob()).map(|space| space.explain(schema, header))
     }

@@ -66,7 +66,7 @@ pub mod schema;
 pub mod tic;
 pub mod tuple;
 
-pub use classifier::{Classifier, Classify, Memory, Stats, Tables};
-pub use explain::{Explained, Step};
+pub use classifier::{Classifier, Classify, FilterStats, Memory, Stats, Tables};
+pub use explain::{Explained, Outcome, Step};
 pub use rule::{Condition, Match, NO_ID, Rule, RuleError, RuleRef, RuleSet};
 pub use schema::{Field, Kind, Schema};

@@ -13,6 +13,15 @@ use proptest::prelude::*;
 const FORMS: [Form; 4] = [Form::Best, Form::Direct, Form::Switched, Form::Vectors];
 const BLOCKS: [Block; 2] = [Block::Bytes32, Block::Bytes64];
 
+/// A way ends where a lookup does, and reads what it reads.
+fn explained(builder: &dyn Classifier, header: &[u32], expected: Match) -> classify::Explained {
+    let explained = builder.tables().unwrap().explain(&Schema::five_tuple(), header).unwrap();
+    assert_eq!(explained.found, expected);
+    let last = explained.steps.iter().rfind(|step| step.outcome.found().is_some());
+    assert_eq!(last.map_or(Match::NONE, |step| step.outcome.found()), expected);
+    explained
+}
+
 /// Both structures, all forms and blocks.
 fn all_agree(set: &RuleSet, headers: &[u32], expected: &[Match]) {
     let mut found = vec![Match::new(0, 77); expected.len()];
@@ -23,6 +32,10 @@ fn all_agree(set: &RuleSet, headers: &[u32], expected: &[Match]) {
         view.classify_by(form, headers, &mut found);
         assert_eq!(found, expected, "RFC, {form:?}");
         found.fill(Match::new(0, 77));
+    }
+    for (header, expected) in headers.chunks(4).zip(expected).take(5) {
+        let way = explained(&rfc, header, *expected);
+        assert_eq!(way.accesses(), 13 + u32::from(expected.is_some()));
     }
     let memory = rfc.memory();
     assert_eq!(memory.total(), rfc.blob().len_bytes(), "{memory:?}");
@@ -36,6 +49,11 @@ fn all_agree(set: &RuleSet, headers: &[u32], expected: &[Match]) {
             assert_eq!(found, expected, "TIC, {block:?}, {form:?}");
             found.fill(Match::new(0, 77));
         }
+        for (header, expected) in headers.chunks(4).zip(expected).take(5) {
+            let way = explained(&tic, header, *expected);
+            let blocks = tic::measure(tic.blob(), header).unwrap().blocks as u32;
+            assert_eq!(way.accesses(), 7 + blocks + u32::from(expected.is_some()), "{way:#?}");
+        }
         let memory = tic.memory();
         assert_eq!(memory.total(), tic.blob().len_bytes(), "{memory:?}");
         assert!(memory.total() <= rfc.memory().total(), "TIC takes more than RFC: {memory:?}");
@@ -43,6 +61,14 @@ fn all_agree(set: &RuleSet, headers: &[u32], expected: &[Match]) {
         assert_eq!(counts.headers, expected.len() as u64);
         let matched = expected.iter().filter(|found| found.is_some()).count() as u64;
         assert!(counts.ranges >= matched && counts.blocks >= counts.headers);
+        assert!(counts.ranges_max * counts.headers >= counts.ranges);
+        assert!(counts.blocks_max * counts.headers >= counts.blocks);
+        let report = tic.report();
+        assert!(counts.ranges_max <= report.rules_max && report.rules_max <= report.ranges());
+        assert_eq!(report.code_bytes, report.blocks * report.block_bytes);
+        let code = memory.parts.iter().find(|(part, _)| *part == "code").map_or(0, |part| part.1);
+        assert_eq!((report.code_bytes as usize).next_multiple_of(64), code);
+        assert!(report.tree_bytes + report.code_bytes < memory.total() as u64);
     }
 }
 
@@ -200,7 +226,7 @@ fn more_than_64k_rules() {
     for block in BLOCKS {
         let options = tic::Options { block, ..tic::Options::default() };
         let tic = TicBuilder::with(&set, options).unwrap();
-        assert!(tic.report().extensions > 1000);
+        assert!(tic.report().bases > 1000);
         for form in FORMS {
             let mut found = vec![Match::NONE; expected.len()];
             Tic::new(tic.blob()).unwrap().classify_by(form, &headers, &mut found);

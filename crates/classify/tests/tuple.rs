@@ -3,8 +3,9 @@
 mod common;
 
 use classify::bloom::{self, BloomBuilder};
+use classify::linear::LinearBuilder;
 use classify::naive::Naive;
-use classify::tuple::{FilterPlan, Form, HashKind, Options, TupleBuilder, TupleSpace};
+use classify::tuple::{self, FilterPlan, Form, HashKind, Options, TupleBuilder, TupleSpace};
 use classify::{Classifier, Condition, Match, RuleError, RuleRef, RuleSet};
 use common::{Random, SETS, cases, classify, headers, rules, schemas, set};
 use proptest::prelude::*;
@@ -137,14 +138,17 @@ fn shared_sets_agree_with_the_twin() {
         let (plain, filtered) = (tuple.stats(), bloom.stats());
         assert!(plain.entries >= set.len() && plain.classes > 50);
         assert_eq!((plain.entries, plain.classes), (filtered.entries, filtered.classes));
-        assert_eq!(plain.filter_bits, 0);
+        assert_eq!(plain.filters, None);
         assert!(bloom::measure(tuple.blob(), &headers).is_none());
         // The formula and what is measured; small filters in large numbers make both smaller than the plan.
         let report = bloom::measure(bloom.blob(), &headers).unwrap();
         assert!(report.misses > 0);
         assert!(report.rate() < 4.0 * FilterPlan::TABLE_2.rate, "{name}: {report:?}");
-        assert!(filtered.false_positives_paper < FilterPlan::TABLE_2.rate);
-        assert!(filtered.false_positives_formula > filtered.false_positives_paper);
+        let filters = filtered.filters.unwrap();
+        assert!(filters.false_positives_paper < FilterPlan::TABLE_2.rate);
+        assert!(filters.false_positives_formula > filters.false_positives_paper);
+        assert!(filters.functions >= 2 && filters.bits_min >= 64);
+        assert!(filters.bits_max <= filters.bits && filters.bits_min <= filters.bits_max);
     }
 }
 
@@ -169,15 +173,54 @@ fn false_positives_are_as_the_formula_says() {
     let headers: Vec<u32> =
         (0..40_000).flat_map(|at| [chunk::hash::fmix32(5000 + at), at, 0, 0]).collect();
     let report = bloom::measure(builder.blob(), &headers).unwrap();
-    let stats = builder.stats();
+    let filters = builder.stats().filters.unwrap();
     assert_eq!(report.misses, 40_000);
-    let formula = bloom::formula(2, 3000, stats.filter_bits as u64);
-    assert_eq!(formula, stats.false_positives_formula);
+    assert_eq!((filters.functions, filters.bits_min), (2, filters.bits_max));
+    let formula = bloom::formula(2, 3000, filters.bits);
+    assert_eq!(formula, filters.false_positives_formula);
     assert!(formula > 0.002 && formula < 0.05, "{formula}");
     assert!(
         report.rate() > formula / 2.0 && report.rate() < formula * 2.0,
         "{report:?}, {formula}"
     );
+}
+
+/// What searches do is what a search class by class does; chains and expansions are those of the rules.
+#[test]
+fn searches_are_counted() {
+    let schema = &schemas()[0];
+    let mut set = RuleSet::new(schema.clone());
+    let prefix = |value: u128, len| Condition::Prefix { value, len };
+    let ports = |low, high| Condition::Range { low, high };
+    let tcp = Condition::Mask { value: 6, mask: 255 };
+    for (src, len, low, high) in [
+        (0x0a00_0000, 8, 80, 80),
+        (0x0a00_0000, 8, 79, 80), // the second of its two prefixes is the rule before
+        (0x0a00_0000, 8, 80, 80), // a third rule there
+        (0x0a01_0000, 16, 1, 14), // six prefixes: 1, 2-3, 4-7, 8-11, 12-13, 14
+        (0, 0, 0, 65535),
+    ] {
+        let any = ports(0, 65535);
+        set.append(&[prefix(src, len), prefix(0, 0), any, ports(low, high), tcp]).unwrap();
+    }
+    let headers = [[0x0a00_0001, 0, 80, 6 << 24], [0x0a01_0001, 0, 14, 6 << 24], [1, 1, 1, 0]];
+    for filter in [None, Some(FilterPlan::TABLE_2)] {
+        let options = Options { filter, seed: Some(1), ..Options::default() };
+        let builder = TupleBuilder::with(&set, options).unwrap();
+        let stats = builder.stats();
+        assert_eq!((stats.rules, stats.entries), (5, 1 + 2 + 1 + 6 + 1));
+        assert_eq!((stats.expansion_max, stats.chain_max), (6, 3));
+        let report = tuple::measure(builder.blob(), headers.as_flattened()).unwrap();
+        let view = TupleSpace::new(builder.blob()).unwrap();
+        // Bounds compare priorities: the first header ends in the first class, the last one sees all.
+        assert_eq!((report.headers, report.classes_max), (3, view.classes() as u64));
+        assert!(report.classes < 3 * view.classes() as u64 && report.entries >= 2, "{report:?}");
+        match filter {
+            None => assert_eq!(report.tables, report.classes),
+            Some(_) => assert!(report.tables < report.classes, "{report:?}"),
+        }
+    }
+    assert!(tuple::measure(LinearBuilder::build(&set).unwrap().blob(), &[0; 4]).is_none());
 }
 
 /// A rule of six ranges would make a million entries; after the refusal all is as before.

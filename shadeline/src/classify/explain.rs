@@ -1,7 +1,10 @@
 //! `shadeline classify --explain`: which rules match one header, and which structure finds them how.
+//!
+//! Text leaves out places that held nothing where there are many, and counts them by their reasons; JSON has all.
 
 use ::classify::columns::{header_text, parse_header, rule_text};
-use ::classify::{Classify, Match, RuleSet};
+use ::classify::{Classify, Match, Outcome, RuleSet, Step};
+use control::api::table::thousands;
 use serde::Serialize;
 
 use super::Built;
@@ -22,12 +25,18 @@ struct RuleFigures {
     rule: String,
 }
 
+/// Places of a structure that held nothing, of one reason, which text shows one by one.
+const MISSES_SHOWN: usize = 3;
+
 /// The way through one structure.
 #[derive(Serialize)]
 struct Way {
     algorithm: &'static str,
+    /// Of `auto`: the structure that it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chosen: Option<&'static str>,
     found: Option<u32>,
-    /// Parts of the table that were read; `None` where the structure does not tell.
+    /// Parts of the table that were read.
     accesses: Option<u32>,
     steps: Vec<StepFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,8 +46,27 @@ struct Way {
 #[derive(Serialize)]
 struct StepFigures {
     place: String,
+    /// The best rule there.
     found: Option<u32>,
+    /// Where the way goes on: a class, code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leads_to: Option<String>,
+    /// Why there is nothing for the header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nothing: Option<&'static str>,
     accesses: u32,
+}
+
+impl StepFigures {
+    fn of(Step { place, accesses, outcome }: Step) -> Self {
+        let found = outcome.found().id();
+        let (leads_to, nothing) = match outcome {
+            Outcome::Found(_) => (None, None),
+            Outcome::LeadsTo(next) => (Some(next), None),
+            Outcome::Nothing(why) => (None, Some(why)),
+        };
+        Self { place, found, leads_to, nothing, accesses }
+    }
 }
 
 pub(super) fn run(
@@ -62,19 +90,15 @@ pub(super) fn run(
     let rules: Vec<RuleFigures> = rules.collect();
     let mut explanation =
         Explanation { header: header_text(schema, &header), rules, algorithms: Vec::new() };
-    for Built { algorithm, tables } in built {
+    for Built { algorithm, tables, chosen, .. } in built {
         let mut found = [Match::NONE];
         tables.classify(&header, &mut found);
         let told = tables.explain(schema, &header);
         let accesses = told.as_ref().map(|told| told.accesses());
         let end = told.as_ref().map(|told| told.end);
-        let steps = told.into_iter().flat_map(|told| told.steps).map(|step| StepFigures {
-            place: step.place,
-            found: step.found.id(),
-            accesses: step.accesses,
-        });
-        let (algorithm, found) = (algorithm.name, found[0].id());
-        let way = Way { algorithm, found, accesses, steps: steps.collect(), end };
+        let steps = told.into_iter().flat_map(|told| told.steps).map(StepFigures::of).collect();
+        let (algorithm, chosen, found) = (algorithm.name, *chosen, found[0].id());
+        let way = Way { algorithm, chosen, found, accesses, steps, end };
         explanation.algorithms.push(way);
     }
     let best = explanation.rules.first().map(|rule| rule.index as u32);
@@ -99,17 +123,45 @@ fn print(explanation: &Explanation, json: bool) -> Result<(), Failure> {
     for (at, RuleFigures { index, rule }) in explanation.rules.iter().enumerate() {
         println!("rule {index:>8}  {rule}{}", if at == 0 { "  (the best)" } else { "" });
     }
-    let name =
-        |found: Option<u32>| found.map_or("none".to_owned(), |index| format!("rule {index}"));
-    for way in &explanation.algorithms {
-        let accesses = way.accesses.map_or(String::new(), |n| format!(", {n} accesses"));
-        println!("{}: {}{accesses}", way.algorithm, name(way.found));
-        for step in &way.steps {
-            println!("  {}: {}, {} accesses", step.place, name(step.found), step.accesses);
-        }
-        if let Some(end) = way.end {
-            println!("  end: {end}");
+    explanation.algorithms.iter().for_each(print_way);
+    Ok(())
+}
+
+fn print_way(way: &Way) {
+    let Way { algorithm, chosen, found, accesses, steps, end } = way;
+    let chosen = chosen.map_or(String::new(), |chosen| format!(" ({chosen})"));
+    let found = found.map_or("none".to_owned(), |index| format!("rule {index}"));
+    let accesses = accesses.map_or(String::new(), |accesses| format!(", {}", count(accesses)));
+    println!("{algorithm}{chosen}: {found}{accesses}");
+    // Reasons, how often, and accesses there.
+    let mut misses: Vec<(&str, usize, u32)> = Vec::new();
+    for why in steps.iter().filter_map(|step| step.nothing) {
+        if misses.iter().all(|(other, ..)| *other != why) {
+            let of_it = steps.iter().filter(|step| step.nothing == Some(why));
+            misses.push((why, of_it.clone().count(), of_it.map(|step| step.accesses).sum()));
         }
     }
-    Ok(())
+    misses.retain(|(_, places, _)| *places > MISSES_SHOWN);
+    for step in steps {
+        let says = match (step.found, &step.leads_to, step.nothing) {
+            (_, Some(next), _) => next.clone(),
+            (Some(index), ..) => format!("rule {index}"),
+            (.., Some(why)) if misses.iter().any(|(other, ..)| *other == why) => continue,
+            (.., why) => why.unwrap_or("none").to_owned(),
+        };
+        match step.accesses {
+            0 => println!("  {}: {says}", step.place),
+            accesses => println!("  {}: {says}, {}", step.place, count(accesses)),
+        }
+    }
+    for (why, places, accesses) in misses {
+        println!("  {} more places: {why}, {}", thousands(places as u64), count(accesses));
+    }
+    if let Some(end) = end {
+        println!("  end: {end}");
+    }
+}
+
+fn count(accesses: u32) -> String {
+    if accesses == 1 { "1 access".to_owned() } else { format!("{accesses} accesses") }
 }

@@ -5,7 +5,7 @@ use lookup::Blob;
 
 use super::layout::*;
 use crate::classifier::Classify;
-use crate::explain::{Explained, Step};
+use crate::explain::{self, Explained, Outcome, Step};
 use crate::image::LINE_WORDS;
 use crate::rule::Match;
 use crate::tuple::Form;
@@ -270,10 +270,11 @@ impl<'a> Cuts<'a> {
                 true => (cell & 0xff, self.leaf::<WIDE, _>(Portable, header, cell)),
             };
             let place = format!("tree {at} of {}, node {node}, blocks: {blocks}", self.count);
-            Step { place, accesses: self.levels as u32 + 1 + blocks, found }
+            let outcome = Outcome::of(found, "no rule of the leaf matches");
+            Step { place, accesses: self.levels as u32 + 1 + blocks, outcome }
         };
         let steps: Vec<Step> = self.trees[..self.count].iter().enumerate().map(explained).collect();
-        let found = steps.iter().map(|step| step.found).min().unwrap_or(Match::NONE);
+        let found = explain::best(&steps);
         Explained { steps, end: "no tree is left", found }
     }
 }

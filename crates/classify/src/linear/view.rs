@@ -5,7 +5,7 @@ use lookup::Blob;
 use super::lanes::{Lanes, Portable};
 use super::layout::*;
 use crate::classifier::Classify;
-use crate::explain::{Explained, Step};
+use crate::explain::{self, Explained, Outcome, Step};
 use crate::rule::Match;
 
 /// Vectors that a processor may have.
@@ -117,14 +117,15 @@ impl<'a> Linear<'a> {
             true => format!("block {} of {blocks} in order, {LANES} rules each", read - 1),
             false => format!("all {blocks} blocks in order, {LANES} rules each"),
         };
-        let mut steps = vec![Step { place, accesses: read as u32, found }];
+        let outcome = |found| Outcome::of(found, "no rule matches");
+        let mut steps = vec![Step { place, accesses: read as u32, outcome: outcome(found) }];
         let fresh = self.fresh.chunks_exact(length).map(find);
         steps.extend(fresh.enumerate().map(|(at, found)| Step {
             place: format!("fresh block {at}"),
             accesses: 1,
-            found,
+            outcome: outcome(found),
         }));
-        let found = steps.iter().map(|step| step.found).min().unwrap_or(Match::NONE);
+        let found = explain::best(&steps);
         let end = match found.is_some() {
             true => "rules stand in order: the first match is the best",
             false => "no rule is left",

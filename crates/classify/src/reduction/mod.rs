@@ -21,6 +21,7 @@
 //! thus a copy. Ports and protocols, which do not nest, go by bitmaps over the *different* conditions, found
 //! again by their hash ([`sets`]). The classes are exactly those of the paper.
 
+pub(crate) mod explain;
 pub(crate) mod fields;
 pub(crate) mod frame;
 pub(crate) mod nest;

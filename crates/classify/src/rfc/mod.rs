@@ -28,6 +28,7 @@
 //! Thread rule: as the crate's.
 
 mod builder;
+mod explain;
 #[cfg(target_arch = "x86_64")]
 mod vectors;
 mod view;

@@ -102,7 +102,7 @@ impl<'a> Rfc<'a> {
 
 /// The numbers of the entries of phase 0.
 #[inline(always)]
-fn halves([src, dst, ports, proto]: &[u32; WORDS]) -> [u32; 7] {
+pub(super) fn halves([src, dst, ports, proto]: &[u32; WORDS]) -> [u32; 7] {
     [src >> 16, src & 0xffff, dst >> 16, dst & 0xffff, ports >> 16, ports & 0xffff, proto >> 24]
 }
 

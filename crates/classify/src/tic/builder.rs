@@ -100,6 +100,9 @@ impl TicBuilder {
         report.blocks = (layout.words / block) as u64;
         report.in_one_block = lengths.iter().filter(|length| **length <= block).count() as u64;
         report.unit_bytes = 4 * unit as u64;
+        report.block_bytes = 4 * block as u64;
+        report.tree_bytes = tables.iter().map(|table| table.len_bytes() as u64).sum();
+        report.code_bytes = 4 * layout.words as u64;
         product.each_row(|row, cells| {
             let entries = cells.iter().map(|class| layout.starts[*class as usize] / unit as u32);
             tables[ADDRESSES].fill(image, row * cells.len(), entries);
@@ -167,6 +170,7 @@ impl Classifier for TicBuilder {
 
     fn stats(&self) -> Stats {
         let (rules, entries) = (self.set.len(), self.entries);
-        Stats { rules, entries, classes: self.report.lists as usize, ..Stats::default() }
+        let classes = self.report.lists as usize;
+        Stats { rules, entries, classes, code: Some(self.report), ..Stats::default() }
     }
 }

@@ -20,6 +20,11 @@ impl Block {
             Self::Bytes64 => 16,
         }
     }
+
+    /// A block of so many bytes; `None` for what is neither 32 nor 64.
+    pub fn of_bytes(bytes: usize) -> Option<Self> {
+        [Self::Bytes32, Self::Bytes64].into_iter().find(|block| 4 * block.words() == bytes)
+    }
 }
 
 /// The list ends with this instruction.
@@ -54,26 +59,50 @@ pub(super) const NOP_WORD: u32 = special(NOP);
 pub struct Report {
     /// Range expressions of 4, 8 and 12 bytes.
     pub instructions: [u64; 3],
-    /// BASE and GUARD instructions, which the paper does not have.
-    pub extensions: u64,
+    /// BASE instructions, which the paper does not have: for numbers of rules beyond 16 bits.
+    pub bases: u64,
+    /// GUARD instructions, which the paper does not have: for protocols under a mask.
+    pub guards: u64,
     /// Words of padding.
     pub padding_words: u64,
     /// Lists of candidates.
     pub lists: u64,
+    /// Rules of the longest list.
+    pub rules_max: u64,
     /// Of them, those that one block holds.
     pub in_one_block: u64,
     /// Blocks.
     pub blocks: u64,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Bytes of the reduction tree (Table 6's RT).
+    pub tree_bytes: u64,
+    /// Bytes of all blocks (Table 6's Code).
+    pub code_bytes: u64,
     /// Bytes that entries of the table of addresses count in.
     pub unit_bytes: u64,
 }
 
 impl Report {
+    /// Range expressions of all sizes: rules of all lists together.
+    pub fn ranges(&self) -> u64 {
+        self.instructions.iter().sum()
+    }
+
+    /// The part of range expressions of 4, 8 and 12 bytes; 0 where there are none.
+    pub fn parts(&self) -> [f64; 3] {
+        self.instructions.map(|count| count as f64 / self.ranges().max(1) as f64)
+    }
+
+    /// Rules of a list, in the mean.
+    pub fn rules_per_list(&self) -> f64 {
+        self.ranges() as f64 / self.lists.max(1) as f64
+    }
+
     /// The mean size of a range expression, in words of 4 bytes.
     pub fn mean_words(&self) -> f64 {
         let [four, eight, twelve] = self.instructions;
-        let count = (four + eight + twelve).max(1);
-        (four + 2 * eight + 3 * twelve) as f64 / count as f64
+        (four + 2 * eight + 3 * twelve) as f64 / self.ranges().max(1) as f64
     }
 }
 
@@ -103,18 +132,19 @@ impl List {
     ) -> Self {
         let mut list = Self::default();
         let mut base = 0;
+        let before = report.ranges();
         // Where the last operator stands.
         let mut last = None;
         for (rule, tail) in rules {
             if rule >> 16 != base {
                 base = rule >> 16;
                 list.push(&[special(BASE) | base]);
-                report.extensions += 1;
+                report.bases += 1;
             }
             let (value, mask) = tail.proto;
             if mask != 0 && mask != 255 {
                 list.push(&[special(GUARD) | u32::from(value) << 16 | u32::from(mask) << 8]);
-                report.extensions += 1;
+                report.guards += 1;
             }
             let proto = if mask == 255 { PROTO } else { 0 };
             let (sport, mut operands) = port(tail.sport);
@@ -131,6 +161,7 @@ impl List {
             report.instructions[words.len() - 1] += 1;
             list.push(&words);
         }
+        report.rules_max = report.rules_max.max(report.ranges() - before);
         match last {
             Some(at) => list.words[at] |= LAST << 24,
             None => list.push(&[NOP_WORD | LAST << 24]),
@@ -240,8 +271,9 @@ mod tests {
             4 << 16 | 3,
         ];
         assert_eq!(list.words, expected);
-        assert_eq!((report.instructions, report.extensions), ([1, 2, 1], 2));
-        assert_eq!(report.mean_words(), 2.0);
+        assert_eq!((report.instructions, report.bases, report.guards), ([1, 2, 1], 1, 1));
+        assert_eq!((report.mean_words(), report.rules_max), (2.0, 4));
+        assert_eq!(report.parts(), [0.25, 0.5, 0.25]);
         // In blocks of eight words: the last instruction would be in two.
         let blocks = List { words: list.words.clone(), lengths: list.lengths.clone() };
         let mut report = Report::default();

@@ -35,8 +35,8 @@
 //! - *Rules that a better one of the list covers are left out*, and what is behind one that takes everything.
 //! - A list that ends without an answer says so by bit 7; the paper does not say how its lists end.
 //!
-//! **Statistics** as in Table 4 and Table 6 ([`TicBuilder::report`], [`Classifier::memory`](crate::Classifier::memory))
-//! and Table 9 ([`measure`]).
+//! **Statistics** as in Table 4 and Table 6 ([`Report`], [`Classifier::memory`](crate::Classifier::memory)) and
+//! Table 9 ([`measure`]); `shadeline classify` prints them.
 //!
 //! **Where it loses.** Long lists over few classes of ports take more code than RFC's last table: `acl2_10k` 235 MB,
 //! RFC 214 MB. `fw1_10k` passes the default limit while lists are made.
@@ -48,6 +48,7 @@
 
 mod builder;
 mod code;
+mod explain;
 #[cfg(target_arch = "x86_64")]
 mod vectors;
 mod view;

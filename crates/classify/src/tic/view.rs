@@ -43,11 +43,11 @@ pub struct Tic<'a> {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pointer {
     /// The instruction's first word.
-    at: u32,
+    pub(super) at: u32,
     /// The upper half of rule numbers.
-    base: u32,
+    pub(super) base: u32,
     /// The instruction does not count.
-    skip: bool,
+    pub(super) skip: bool,
 }
 
 impl<'a> Tic<'a> {
@@ -136,7 +136,7 @@ impl<'a> Tic<'a> {
     ///
     /// The pointer always goes up, and beyond the code a list ends.
     #[inline(always)]
-    fn instruction(
+    pub(super) fn instruction(
         &self,
         [_, _, ports, proto]: &[u32; WORDS],
         pointer: &mut Pointer,
@@ -271,6 +271,10 @@ pub struct Evaluations {
     pub ranges: u64,
     /// Blocks that were fetched.
     pub blocks: u64,
+    /// Range expressions of one header at most.
+    pub ranges_max: u64,
+    /// Blocks of one header at most.
+    pub blocks_max: u64,
 }
 
 impl Evaluations {
@@ -290,18 +294,22 @@ pub fn measure(blob: &Blob, headers: &[u32]) -> Option<Evaluations> {
     let tic = Tic::new(blob)?;
     let mut counts = Evaluations::default();
     for header in headers.as_chunks::<WORDS>().0 {
-        counts.headers += 1;
-        counts.blocks += 1;
+        let (mut ranges, mut blocks) = (0, 1);
         let mut pointer = tic.tree(header);
         loop {
             let before = pointer.at;
             let word = tic.code.get(before as usize).copied().unwrap_or(NOP_WORD);
-            counts.ranges += u64::from(word >> 27 & 7 != SPECIAL);
+            ranges += u64::from(word >> 27 & 7 != SPECIAL);
             if tic.instruction(header, &mut pointer).is_some() {
                 break;
             }
-            counts.blocks += u64::from((before | tic.block_mask) < pointer.at);
+            blocks += u64::from((before | tic.block_mask) < pointer.at);
         }
+        counts.headers += 1;
+        counts.ranges += ranges;
+        counts.blocks += blocks;
+        counts.ranges_max = counts.ranges_max.max(ranges);
+        counts.blocks_max = counts.blocks_max.max(blocks);
     }
     Some(counts)
 }

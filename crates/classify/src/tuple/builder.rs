@@ -10,7 +10,7 @@ use super::class::{Class, Plan, Trouble, filter_words};
 use super::expand;
 use super::hashes::{Functions, HashKind};
 use super::layout::*;
-use crate::classifier::{Classifier, Memory, Stats};
+use crate::classifier::{Classifier, FilterStats, Memory, Stats};
 use crate::image::Image;
 use crate::rule::{Match, RuleError, RuleRef, RuleSet, check};
 use crate::schema::Schema;
@@ -353,6 +353,22 @@ impl TupleBuilder {
     fn classes(&self) -> impl Iterator<Item = &Class> {
         self.classes.iter().flatten()
     }
+
+    fn filter_stats(&self, filter: FilterPlan) -> FilterStats {
+        let mut stats = FilterStats { functions: filter.functions, ..FilterStats::default() };
+        for class in self.classes() {
+            let (k, n, m) = (filter.functions, class.len, class.filter_bits());
+            stats.bits_min = if stats.bits == 0 { m } else { stats.bits_min.min(m) };
+            stats.bits_max = stats.bits_max.max(m);
+            stats.bits += m;
+            stats.false_positives_paper += false_positive_rate(k, n, m);
+            stats.false_positives_formula += false_positive_rate_in_words(k, n, m);
+        }
+        let classes = self.order.len().max(1) as f64;
+        stats.false_positives_paper /= classes;
+        stats.false_positives_formula /= classes;
+        stats
+    }
 }
 
 /// The entries of a class have other numbers after it has moved.
@@ -448,23 +464,20 @@ impl Classifier for TupleBuilder {
     }
 
     fn stats(&self) -> Stats {
-        let (mut bits, mut paper, mut ours) = (0, 0.0, 0.0);
-        if let Some(filter) = self.plan.filter {
-            for class in self.classes() {
-                let (k, n, m) = (filter.functions, class.len, class.filter_bits());
-                bits += m as usize;
-                paper += false_positive_rate(k, n, m);
-                ours += false_positive_rate_in_words(k, n, m);
-            }
-        }
+        let expansions = self.rules.iter().map(|(id, (words, priority))| {
+            let rule = RuleRef { words, priority: *priority, id: *id };
+            expand::count(&self.schema, &rule) as usize
+        });
+        let sharing = self.others.values().map(Vec::len).max().unwrap_or(0);
         Stats {
             rules: self.rules.len(),
             entries: self.entries,
             classes: self.order.len(),
             class_max: self.classes().map(|class| class.len).max().unwrap_or(0),
-            filter_bits: bits,
-            false_positives_paper: paper / self.order.len().max(1) as f64,
-            false_positives_formula: ours / self.order.len().max(1) as f64,
+            expansion_max: expansions.max().unwrap_or(0),
+            chain_max: if self.entries > 0 { 1 + sharing } else { 0 },
+            filters: self.plan.filter.map(|filter| self.filter_stats(filter)),
+            code: None,
         }
     }
 }

@@ -49,6 +49,6 @@ pub use builder::{Options, TupleBuilder};
 pub use expand::ENTRIES_PER_RULE;
 pub use hashes::HashKind;
 pub use layout::FilterPlan;
-pub use view::{Form, TupleSpace};
+pub use view::{Form, SearchReport, TupleSpace, measure};
 
 pub(crate) use layout::{false_positive_rate, false_positive_rate_in_words};

@@ -6,8 +6,8 @@ use interleave::{Machine, prefetch};
 
 use super::hashes::TupleHash;
 use super::layout::*;
-use super::view::{FilterCounts, TupleSpace};
-use crate::explain::{Explained, Step, mask_text};
+use super::view::{FilterCounts, SearchReport, TupleSpace};
+use crate::explain::{Explained, Outcome, Step, mask_text};
 use crate::rule::Match;
 use crate::schema::Schema;
 
@@ -123,21 +123,43 @@ impl<'a, const W: usize, H: TupleHash<W>> Search<'a, W, H> {
             let (mask, record) = self.class(class);
             let x = self.masked_hash(header, mask);
             let text = mask_text(schema, mask);
-            let mut place = format!("class {class} of {classes} ({text})");
+            let place = format!("class {class} of {classes} ({text})");
             let mut accesses = u32::from(self.space.has_filters());
-            let mut found = Match::NONE;
+            let mut outcome = Outcome::Nothing("not in its filter");
             if self.passes(&record, x) {
                 let slots = (0..SUBTABLES).map(|table| *self.slot(&record, table, x));
                 let tags = slots.filter(|slot| (slot ^ x) & record.tag_mask == 0).count();
                 accesses += SUBTABLES as u32 + tags as u32;
-                found = self.find_in(header, mask, &record, x);
-            } else {
-                place += ", not in its filter";
+                let found = self.find_in(header, mask, &record, x);
+                best = best.min(found);
+                outcome = Outcome::of(found, "no entry");
             }
-            best = best.min(found);
-            steps.push(Step { place, accesses, found });
+            steps.push(Step { place, accesses, outcome });
         }
         Explained { steps, end, found: best }
+    }
+
+    /// What headers have searches do.
+    pub(super) fn cost(&self, headers: &[[u32; W]]) -> SearchReport {
+        let mut report = SearchReport { headers: headers.len() as u64, ..SearchReport::default() };
+        for header in headers {
+            let (mut class, mut best) = (0, Match::NONE);
+            while !self.is_over(class, best) {
+                let (mask, record) = self.class(class);
+                let x = self.masked_hash(header, mask);
+                if self.passes(&record, x) {
+                    report.tables += 1;
+                    let slots = (0..SUBTABLES).map(|table| *self.slot(&record, table, x));
+                    let equal = |slot: &u32| (slot ^ x) & record.tag_mask == 0;
+                    report.entries += slots.filter(equal).count() as u64;
+                    best = best.min(self.find_in(header, mask, &record, x));
+                }
+                class += 1;
+            }
+            report.classes += class as u64;
+            report.classes_max = report.classes_max.max(class as u64);
+        }
+        report
     }
 
     pub(super) fn count(&self, headers: &[[u32; W]]) -> FilterCounts {

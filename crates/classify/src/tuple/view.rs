@@ -29,6 +29,21 @@ pub enum Form {
     Vectors,
 }
 
+/// A method for the width of a table's headers.
+macro_rules! by_width {
+    ($space:ident, $method:ident($($argument:expr),*)) => {
+        match $space.words {
+            2 => $space.$method::<2>($($argument),*),
+            4 => $space.$method::<4>($($argument),*),
+            9 => $space.$method::<9>($($argument),*),
+            10 => $space.$method::<10>($($argument),*),
+            16 => $space.$method::<16>($($argument),*),
+            32 => $space.$method::<32>($($argument),*),
+            _ => unreachable!("`new` takes no other width"),
+        }
+    };
+}
+
 /// A tuple space to search.
 #[derive(Debug, Clone, Copy)]
 pub struct TupleSpace<'a> {
@@ -49,6 +64,44 @@ pub(crate) struct FilterCounts {
     pub(crate) misses: u64,
     /// Of them, those whose filters said yes.
     pub(crate) passed: u64,
+}
+
+/// What searches had to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SearchReport {
+    /// Headers.
+    pub headers: u64,
+    /// Classes that they came to.
+    pub classes: u64,
+    /// Classes of one header at most: the longest search.
+    pub classes_max: u64,
+    /// Class tables that were read; fewer than classes where filters kept headers off.
+    pub tables: u64,
+    /// Entries that were compared.
+    pub entries: u64,
+}
+
+impl SearchReport {
+    /// Classes a header.
+    pub fn classes_per_header(&self) -> f64 {
+        self.classes as f64 / self.headers.max(1) as f64
+    }
+
+    /// Class tables a header.
+    pub fn tables_per_header(&self) -> f64 {
+        self.tables as f64 / self.headers.max(1) as f64
+    }
+
+    /// Entries a header.
+    pub fn entries_per_header(&self) -> f64 {
+        self.entries as f64 / self.headers.max(1) as f64
+    }
+}
+
+/// Searches for headers, and counts. `None` where the image is none of this structure.
+pub fn measure(blob: &Blob, headers: &[u32]) -> Option<SearchReport> {
+    let space = TupleSpace::new(blob)?;
+    Some(by_width!(space, cost_of_width(headers)))
 }
 
 impl<'a> TupleSpace<'a> {
@@ -121,15 +174,7 @@ impl<'a> TupleSpace<'a> {
         };
         let vectors = Vectors::Avx512.is_there() && cfg!(target_arch = "x86_64");
         let form = if form == Form::Vectors && !vectors { Form::Direct } else { form };
-        match self.words {
-            2 => self.of_width::<2>(form, headers, out),
-            4 => self.of_width::<4>(form, headers, out),
-            9 => self.of_width::<9>(form, headers, out),
-            10 => self.of_width::<10>(form, headers, out),
-            16 => self.of_width::<16>(form, headers, out),
-            32 => self.of_width::<32>(form, headers, out),
-            _ => unreachable!("`new` takes no other width"),
-        }
+        by_width!(self, of_width(form, headers, out))
     }
 
     fn of_width<const W: usize>(&self, form: Form, headers: &[u32], out: &mut [Match]) {
@@ -142,14 +187,7 @@ impl<'a> TupleSpace<'a> {
 
     /// Asks all filters for all headers, and counts.
     pub(crate) fn count_filters(&self, headers: &[u32]) -> FilterCounts {
-        match self.words {
-            2 => self.count_of_width::<2>(headers),
-            4 => self.count_of_width::<4>(headers),
-            9 => self.count_of_width::<9>(headers),
-            10 => self.count_of_width::<10>(headers),
-            16 => self.count_of_width::<16>(headers),
-            _ => self.count_of_width::<32>(headers),
-        }
+        by_width!(self, count_of_width(headers))
     }
 
     /// The way of a header, class by class.
@@ -157,14 +195,7 @@ impl<'a> TupleSpace<'a> {
     /// # Panics
     /// For a header of another width.
     pub(crate) fn explain(&self, schema: &Schema, header: &[u32]) -> Explained {
-        match self.words {
-            2 => self.explain_width::<2>(schema, header),
-            4 => self.explain_width::<4>(schema, header),
-            9 => self.explain_width::<9>(schema, header),
-            10 => self.explain_width::<10>(schema, header),
-            16 => self.explain_width::<16>(schema, header),
-            _ => self.explain_width::<32>(schema, header),
-        }
+        by_width!(self, explain_width(schema, header))
     }
 
     fn explain_width<const W: usize>(&self, schema: &Schema, header: &[u32]) -> Explained {
@@ -172,6 +203,14 @@ impl<'a> TupleSpace<'a> {
         match self.murmur3 {
             false => Search { space: *self, hash: self.universal::<W>() }.explain(schema, header),
             true => Search { space: *self, hash: self.murmur3() }.explain(schema, header),
+        }
+    }
+
+    fn cost_of_width<const W: usize>(&self, headers: &[u32]) -> SearchReport {
+        let (headers, _) = headers.as_chunks::<W>();
+        match self.murmur3 {
+            false => Search { space: *self, hash: self.universal::<W>() }.cost(headers),
+            true => Search { space: *self, hash: self.murmur3() }.cost(headers),
         }
     }
 
