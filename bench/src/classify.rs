@@ -8,6 +8,7 @@
 
 mod devices;
 mod figures;
+mod hashes;
 mod peer;
 mod sets;
 mod updates;
@@ -16,7 +17,7 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use ::classify::algorithms::{ALGORITHMS, Algorithm};
+use ::classify::algorithms::{ALGORITHMS, Algorithm, Ways};
 use ::classify::generate::synthetic;
 use ::classify::{Classify, Match, RuleSet, Schema, Tables};
 
@@ -205,14 +206,15 @@ fn of_set(
 
 /// Builds every structure that takes the set; a refusal is a row.
 fn build(name: &str, set: &RuleSet, report: &mut Report) -> Vec<Built> {
-    build_those(name, set, |_| true, report)
+    build_those(name, set, |_| true, Ways::default(), report)
 }
 
-/// The same of those whose names are wanted.
+/// The same of those whose names are wanted, in a way.
 fn build_those(
     name: &str,
     set: &RuleSet,
     wanted: impl Fn(&str) -> bool,
+    ways: Ways,
     report: &mut Report,
 ) -> Vec<Built> {
     let mut all = Vec::new();
@@ -221,7 +223,7 @@ fn build_those(
             continue;
         }
         let begin = Instant::now();
-        let built = (algorithm.build)(set).and_then(|built| {
+        let built = algorithm.build_with(set, ways).and_then(|built| {
             let build_s = begin.elapsed().as_secs_f64();
             let (tables, memory_bytes) = (built.tables()?, built.memory().total());
             let chosen = built.chosen().unwrap_or_default();
@@ -311,7 +313,8 @@ fn many_classes(args: &Args, options: &ClassifyArgs, report: &mut Report) -> Res
         };
         let set = synthetic::rules(&plan).map_err(|e| e.to_string())?.set;
         let name = format!("{}K rules, {classes} classes, {fields} fields", rules >> 10);
-        let built = build_those(&name, &set, |by| ["tuple", "bloom"].contains(&by), report);
+        let shown = |by: &str| ["tuple", "bloom"].contains(&by);
+        let built = build_those(&name, &set, shown, Ways::default(), report);
         let load = sets::uniform(&set, headers);
         let figures = measure(args, &name, &built, &load, &mut Acl::none(), report)?;
         for (built, rates) in built.iter().zip(&figures.ours) {

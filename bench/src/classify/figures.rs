@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | `gswitch-6c` | GSwitch, Figure 6(c): rate over rules, 256 rules a class, tuples of 12 fields | linear, tuple, Bloom search |
 //! | `gswitch-7a` | GSwitch, Figure 7(a): rate over classes, 32K rules | the same |
+//! | `gswitch-hash` | GSwitch §4.2: hash functions compared | hash alone, tuple, Bloom search, tables: see `hashes.rs` |
 //! | `tic-5` | TIC, Table 5: memory of sets of 2K and 4K rules | RFC, TIC, how much less TIC takes |
 //! | `tic-7` | TIC, Table 7: rate over threads, sets of 2K rules | RFC, TIC |
 //!
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::time::Instant;
 
+use ::classify::algorithms::Ways;
 use ::classify::generate::synthetic;
 use ::classify::rfc::RfcBuilder;
 use ::classify::tic::TicBuilder;
@@ -24,7 +26,7 @@ use ::classify::{Classifier, Match, RuleError, RuleSet, Schema, Tables};
 
 use super::peer::Acl;
 use super::sets::{self, Load};
-use super::{ClassifyArgs, build_those, devices, measure, pass};
+use super::{ClassifyArgs, build_those, devices, hashes, measure, pass};
 use crate::{Args, Report, Row};
 
 /// A figure of a paper.
@@ -36,6 +38,9 @@ pub enum Figure {
     /// GSwitch, Figure 7(a): rate over classes
     #[value(name = "gswitch-7a")]
     Gswitch7a,
+    /// GSwitch §4.2: universal hashing and Murmur3 side by side
+    #[value(name = "gswitch-hash")]
+    GswitchHash,
     /// TIC, Table 5: memory
     #[value(name = "tic-5")]
     Tic5,
@@ -66,6 +71,7 @@ pub(super) fn run(args: &Args, figure: Figure, options: &ClassifyArgs) -> Result
             let points = CLASSES.map(|classes| (classes, RULES_7A, classes));
             gswitch(args, "GSwitch, Figure 7(a)", "classes", &points, options)
         }
+        Figure::GswitchHash => hashes::run(args, options),
         Figure::Tic5 => memory(folder),
         Figure::Tic7 => threads(args, folder, options.headers),
     }
@@ -94,7 +100,7 @@ fn gswitch(
         let set = synthetic::rules(&options).map_err(|e| e.to_string())?.set;
         let name = format!("{rules} rules, {classes} classes");
         let shown = |by: &str| ["linear", "tuple", "bloom"].contains(&by);
-        let built = build_those(&name, &set, shown, &mut report);
+        let built = build_those(&name, &set, shown, Ways::default(), &mut report);
         let load = sets::uniform(&set, args_of.headers);
         let figures = measure(args, &name, &built, &load, &mut Acl::none(), &mut report)?;
         for (built, rates) in built.iter().zip(figures.ours) {

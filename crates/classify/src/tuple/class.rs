@@ -9,7 +9,7 @@ use crate::rule::{Match, RuleError};
 const SEARCH: usize = 256;
 
 /// Of 100 slots, those in use before a class moves to a larger room. Three subtables take 91.
-const LOAD_MAX: usize = 84;
+pub(super) const LOAD_MAX: usize = 84;
 
 /// No path of moves.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,8 +80,30 @@ impl Class {
         Ok(class)
     }
 
+    /// An empty class of three subtables of `depth` slots that takes an entry for each of them, if the hash can.
+    pub(super) fn to_fill(
+        image: &mut Image,
+        plan: &Plan,
+        mask: Box<[u32]>,
+        depth: usize,
+    ) -> Result<Self, RuleError> {
+        let mut class = Self::new(image, plan, mask, 0)?;
+        class.take_room_for(image, plan, depth, SUBTABLES * depth)?;
+        Ok(class)
+    }
+
     fn take_room(&mut self, image: &mut Image, plan: &Plan, depth: usize) -> Result<(), RuleError> {
-        let numbers = capacity(depth) + 1;
+        self.take_room_for(image, plan, depth, capacity(depth))
+    }
+
+    fn take_room_for(
+        &mut self,
+        image: &mut Image,
+        plan: &Plan,
+        depth: usize,
+        entries: usize,
+    ) -> Result<(), RuleError> {
+        let numbers = entries + 1;
         let slots = image.take(table_words(depth, numbers, plan.words))?;
         let entries = slots + entries_offset(depth);
         let tag_mask = !(numbers.next_power_of_two() as u32 - 1);
@@ -162,6 +184,11 @@ impl Class {
             let slot = plan.functions.slots[table].slot(x, depth);
             first + table * depth as usize + slot as usize
         })
+    }
+
+    /// Whether one of the slots of a hash is empty.
+    pub(super) fn has_empty_slot(&self, image: &Image, plan: &Plan, x: u32) -> bool {
+        self.slots_of(plan, x).into_iter().any(|slot| image.words()[slot] == 0)
     }
 
     /// The entry of a value and the slot where its number stands.

@@ -16,7 +16,7 @@
 //!   bits of the hash, and the number of an entry. A class that does not match costs three words, seldom an
 //!   entry.
 //! - *Hash*: a strongly universal 32-bit hash of the masked header (multiply-shift; GSwitch chose universal
-//!   hashing as the quickest), or Murmur3 beside it; from it three slots by `(a x + b) · d / 2^32`. The paper's
+//!   hashing as the quickest), or Murmur3 beside it ([`hash_headers`], [`fill`]); from it three slots by `(a x + b) · d / 2^32`. The paper's
 //!   `((a x + b) mod p) mod d` takes two divisions more.
 //! - *Filters*: with [`bloom`](crate::bloom) a Bloom filter of each class is asked first.
 //!
@@ -41,6 +41,7 @@ mod expand;
 mod hashes;
 mod layout;
 mod search;
+mod trial;
 #[cfg(target_arch = "x86_64")]
 mod vectors;
 mod view;
@@ -49,6 +50,7 @@ pub use builder::{Options, TupleBuilder};
 pub use expand::ENTRIES_PER_RULE;
 pub use hashes::HashKind;
 pub use layout::FilterPlan;
+pub use trial::{Filling, fill, hash_headers};
 pub use view::{Form, SearchReport, TupleSpace, measure};
 
 pub(crate) use layout::{false_positive_rate, false_positive_rate_in_words};
