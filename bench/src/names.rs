@@ -7,7 +7,6 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
-use std::process::Command;
 
 use lookup::NextHopId;
 use lookup::names::NameList;
@@ -32,7 +31,7 @@ pub(crate) struct Prefixes {
     segments: Vec<Vec<u8>>, // encoded
 }
 
-/// The files' lines, decompressed by `xz`; as they are where a file stands there without its ending.
+/// The files' lines, unpacked; as they are where a file stands there without its ending.
 fn lines(folder: &Path) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for file in FILES {
@@ -44,12 +43,8 @@ fn lines(folder: &Path) -> Result<Vec<String>, String> {
         let failed = |why: String| {
             format!("{}: {why}; names of another folder: --names FOLDER", path.display())
         };
-        let output = Command::new("xz").arg("-dc").arg(&path).output();
-        let output = output.map_err(|e| failed(format!("xz: {e}")))?;
-        if !output.status.success() {
-            return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-        }
-        all.extend(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned));
+        let text = lookup::unpacked::read(&path).map_err(|e| failed(e.to_string()))?;
+        all.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
     }
     Ok(all)
 }

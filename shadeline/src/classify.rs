@@ -5,7 +5,7 @@ mod explain;
 mod statistics;
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::cli::ClassifyArgs;
 use crate::failure::Failure;
-use crate::lpm::{open, peak_memory_bytes};
+use crate::lpm::peak_memory_bytes;
 
 /// Headers classified in one call: a burst.
 const BATCH: usize = 256;
@@ -148,12 +148,9 @@ pub(crate) fn run(args: &ClassifyArgs) -> Result<(), Failure> {
     print(&figures, args.json)
 }
 
-/// The whole of a file, decompressed if it is gzip.
+/// The whole of a file, unpacked.
 pub(crate) fn read_all(path: &Path) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    let read = open(path).and_then(|mut file| file.read_to_end(&mut bytes));
-    read.map_err(|error| Failure::file(path, error))?;
-    Ok(bytes)
+    lookup::unpacked::read(path).map_err(|error| Failure::file(path, error))
 }
 
 /// What is wrong in a file, with its name before each line.

@@ -3,16 +3,14 @@
 mod device;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufWriter, Write};
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::device::Backend;
 use control::api::table::thousands;
 use control::config::{LogFormat, LogLevel};
-use flate2::bufread::MultiGzDecoder;
 use lookup::bspl::{Bspl, BsplBuilder};
 use lookup::dir24_8::{Dir24_8, Dir24_8Builder};
 use lookup::mtrie6::{Mtrie6, Mtrie6Builder};
@@ -20,7 +18,7 @@ use lookup::poptrie::{Poptrie, PoptrieBuilder};
 use lookup::rib::Rib;
 use lookup::routes::{RoutesFile, parse_address, read_file};
 use lookup::trie::Trie;
-use lookup::{Address, Blob, Key6, Lpm, NextHopId, Prefix};
+use lookup::{Address, Blob, Key6, Lpm, NextHopId, Prefix, unpacked};
 use serde::Serialize;
 
 use crate::cli::{Algorithm, LpmArgs};
@@ -168,7 +166,7 @@ type Addresses = (Vec<u32>, Vec<Key6>, Vec<bool>);
 
 fn read_addresses(args: &LpmArgs) -> Result<Addresses, Failure> {
     let failed = |error| Failure::file(&args.addresses, error);
-    let mut input = open(&args.addresses).map_err(failed)?;
+    let mut input = unpacked::open(&args.addresses).map_err(failed)?;
     let (mut keys4, mut keys6, mut is_v4) = (Vec::new(), Vec::new(), Vec::new());
     let (mut line, mut number, mut bad) = (Vec::new(), 0u64, Vec::new());
     let mut bad_count = 0usize;
@@ -208,15 +206,6 @@ fn read_addresses(args: &LpmArgs) -> Result<Addresses, Failure> {
         return Err(Failure::other(bad.join("\n") + &more));
     }
     Ok((keys4, keys6, is_v4))
-}
-
-/// A file, decompressed if it begins as gzip does.
-pub(crate) fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
-    let mut file = BufReader::new(File::open(path)?);
-    Ok(match file.fill_buf()? {
-        [0x1f, 0x8b, ..] => Box::new(BufReader::new(MultiGzDecoder::new(file))),
-        _ => Box::new(file),
-    })
 }
 
 fn rib<A: Address>(routes: &[(Prefix<A>, NextHopId)]) -> Rib<A> {

@@ -11,13 +11,13 @@ use control::config::{ParsePrefixError, read_prefix};
 use lookup::names::{
     DEPTH_MAX, NameFib, NameFibBuilder, NameHasher, NameKey, NameLimits, NameList, NamePrefixes,
 };
-use lookup::{Blob, NO_ROUTE, NextHopId};
+use lookup::{Blob, NO_ROUTE, NextHopId, unpacked};
 use packet::ndn::NameBuf;
 use serde::Serialize;
 
 use crate::cli::NamesArgs;
 use crate::failure::Failure;
-use crate::lpm::{open, peak_memory_bytes};
+use crate::lpm::peak_memory_bytes;
 
 /// Names looked up in one call: a burst.
 const BATCH: usize = 256;
@@ -147,7 +147,7 @@ pub(crate) fn each_line(
     mut each: impl FnMut(u64, Option<&mut dyn Iterator<Item = &[u8]>>),
 ) -> Result<(), Failure> {
     let failed = |error| Failure::file(path, error);
-    let mut input = open(path).map_err(failed)?;
+    let mut input = unpacked::open(path).map_err(failed)?;
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
         line.clear();

@@ -1,7 +1,6 @@
 //! Which sets and traces are measured.
 
 use std::path::Path;
-use std::process::Command;
 
 use ::classify::RuleSet;
 use ::classify::classbench::{parse_rules, parse_trace};
@@ -109,19 +108,10 @@ pub(super) fn rules(folder: &Path, name: &str) -> Result<RuleSet, String> {
     parse_rules(&bytes).map(|file| file.set).map_err(|e| failed(e.to_string()))
 }
 
-/// A file, or `FILE.xz` decompressed by `xz`.
+/// A file, or `FILE.xz` unpacked.
 fn unpacked(folder: &Path, name: &str) -> Result<Vec<u8>, String> {
     let (plain, packed) = (folder.join(name), folder.join(format!("{name}.xz")));
-    if plain.exists() {
-        return std::fs::read(&plain).map_err(|e| format!("{}: {e}", plain.display()));
-    }
-    let failed = |why: &str| {
-        format!("{}: {}; sets of another folder: --sets FOLDER", packed.display(), why.trim())
-    };
-    let output = Command::new("xz").arg("-dc").arg(&packed).output();
-    let output = output.map_err(|e| failed(&format!("xz: {e}")))?;
-    if !output.status.success() {
-        return Err(failed(&String::from_utf8_lossy(&output.stderr)));
-    }
-    Ok(output.stdout)
+    let path = if plain.exists() { plain } else { packed };
+    let bytes = lookup::unpacked::read(&path);
+    bytes.map_err(|e| format!("{}: {e}; sets of another folder: --sets FOLDER", path.display()))
 }

@@ -23,7 +23,7 @@
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::classbench::text::{Line, each_line};
+use crate::classbench::text::{Line, each_line, quote};
 use crate::classbench::{self, NO_FILTER, ProblemKind, Problems, RulesFile, Trace};
 use crate::rule::{Condition, RuleSet};
 use crate::schema::{Field, Kind, Schema};
@@ -184,7 +184,7 @@ fn words<'a>(line: &Line<'a>) -> Vec<&'a str> {
 }
 
 fn expected_here(expected: &'static str, found: &str) -> ProblemKind {
-    ProblemKind::Expected { expected, found: found.chars().take(32).collect() }
+    ProblemKind::Expected { expected, found: quote(found.as_bytes()) }
 }
 
 fn kind_name(kind: Kind) -> &'static str {

@@ -25,6 +25,8 @@ mod walk;
 
 use std::path::{Path, PathBuf};
 
+use classify::classbench::Problems;
+
 pub use defaults::SOCKET;
 pub use diagnostic::{Diagnostic, Severity, render};
 pub use diff::{Change, Diff};
@@ -127,6 +129,19 @@ pub enum LoadError {
         /// Line of the first byte that is none, from 1.
         line: usize,
     },
+    /// The file holds no rules of either form.
+    #[error(
+        "{}:{line}: expected rules, `@…` as ClassBench has them or `[[rule]]`, found `{found}`",
+        path.display()
+    )]
+    NoRules {
+        /// Which.
+        path: PathBuf,
+        /// Its first line that says something, from 1.
+        line: usize,
+        /// How that begins.
+        found: String,
+    },
     /// A ClassBench file says nothing of what its rules do.
     #[error("{}: the rules of a ClassBench file have no actions: say which one they all get", path.display())]
     NoAction {
@@ -135,7 +150,7 @@ pub enum LoadError {
     },
     /// A ClassBench file has bad lines.
     #[error("{0}")]
-    Rules(classify::classbench::Problems),
+    Rules(Problems),
     /// The other form does.
     #[error("{}: its rules have actions of their own", path.display())]
     OwnActions {
@@ -154,33 +169,77 @@ fn rules_file_name(path: &Path) -> Option<String> {
     (crate::firewall::is_rule_name(stem) && stem.len() < 48).then(|| stem.to_owned())
 }
 
-/// Reads a file of rules alone, `[[rule]]` as in a configuration or a ClassBench file, whose rules all get `action`.
+/// Reads a file of rules alone, `[[rule]]` as in a configuration or a ClassBench file, whose rules all get `action`;
+/// one that is packed is unpacked.
+///
+/// # Errors
+/// The file cannot be read, holds no rules, or has errors; an action where rules have their own, or none where they
+/// have none.
 pub fn load_rules(path: &Path, action: Option<&Action>) -> Result<Vec<RuleEntry>, LoadError> {
-    let source =
-        std::fs::read(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
-    let mut lines = source.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let first = lines.find(|line| !line.is_empty() && line[0] != b'#');
-    let text = match (first.is_some_and(|line| line[0] == b'@'), action) {
-        (true, Some(action)) => {
-            let file = classify::classbench::read_rules(path).map_err(LoadError::Rules)?;
-            let name = rules_file_name(path).unwrap_or_else(|| "file".to_owned());
+    let source = lookup::unpacked::read(path)
+        .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+    let path = path.to_owned();
+    let form = rules_form(&source).map_err(|(line, found)| match found {
+        None => LoadError::Utf8 { path: path.clone(), line },
+        Some(found) => LoadError::NoRules { path: path.clone(), line, found },
+    })?;
+    match (form, action) {
+        (RulesForm::ClassBench, Some(action)) => {
+            let named = |problems| Problems { path: Some(path.clone()), ..problems };
+            let parsed = classify::classbench::parse_rules(&source);
+            let file = parsed.map_err(|problems| LoadError::Rules(named(problems)))?;
+            let name = rules_file_name(&path).unwrap_or_else(|| "file".to_owned());
             let rules = crate::firewall::of_classbench(&file).into();
-            let (path, action) = (path.to_owned(), action.clone());
-            return Ok(vec![RuleEntry::File(RuleFile { name, path, action, rules })]);
+            let action = action.clone();
+            Ok(vec![RuleEntry::File(RuleFile { name, path, action, rules })])
         }
-        (true, None) => return Err(LoadError::NoAction { path: path.to_owned() }),
-        (false, Some(_)) => return Err(LoadError::OwnActions { path: path.to_owned() }),
-        (false, None) => String::from_utf8(source)
-            .map_err(|_| LoadError::Utf8 { path: path.to_owned(), line: 1 })?,
-    };
-    let (table, syntax) = toml::de::DeTable::parse_recoverable(&text);
-    let mut walk = walk::Walk::new(&text, &syntax);
+        (RulesForm::ClassBench, None) => Err(LoadError::NoAction { path }),
+        (RulesForm::Toml(_), Some(_)) => Err(LoadError::OwnActions { path }),
+        (RulesForm::Toml(text), None) => toml_rules(&path, text),
+    }
+}
+
+/// The forms of a file of rules.
+enum RulesForm<'a> {
+    ClassBench,
+    Toml(&'a str),
+}
+
+/// Which form a file has, by its first line that says something. Else the line and how it begins; nothing where that
+/// is no text.
+fn rules_form(source: &[u8]) -> Result<RulesForm<'_>, (usize, Option<String>)> {
+    let mut lines = (1..).zip(source.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii));
+    let first = lines.find(|(_, line)| !line.is_empty() && line[0] != b'#');
+    // Other forms begin with a table, or with a key.
+    let is_toml = |line: &[u8]| line[0] == b'[' || line.contains(&b'=');
+    match first {
+        Some((_, line)) if line[0] == b'@' => return Ok(RulesForm::ClassBench),
+        Some((number, line)) if !is_toml(line) => {
+            let text = std::str::from_utf8(line).ok();
+            let text = text.filter(|text| !text.contains(|c: char| c.is_control() && c != '\t'));
+            let found = text.map(|text| text.chars().take(FOUND_MAX).collect());
+            return Err((number, found));
+        }
+        _ => {}
+    }
+    std::str::from_utf8(source).map(RulesForm::Toml).map_err(|error| {
+        let before = &source[..error.valid_up_to()];
+        (1 + before.iter().filter(|byte| **byte == b'\n').count(), None)
+    })
+}
+
+/// Characters that are shown of a line.
+const FOUND_MAX: usize = 40;
+
+fn toml_rules(path: &Path, text: &str) -> Result<Vec<RuleEntry>, LoadError> {
+    let (table, syntax) = toml::de::DeTable::parse_recoverable(text);
+    let mut walk = walk::Walk::new(text, &syntax);
     let folder = path.parent().unwrap_or(Path::new(""));
     let rules = read::rules(table.get_ref(), folder, &mut walk);
     let diagnostics = walk.into_diagnostics();
     if diagnostics.iter().any(|d| d.severity == Severity::Error) {
         let file = path.display().to_string();
-        return Err(LoadError::Invalid(Report { file, source: text, diagnostics }));
+        return Err(LoadError::Invalid(Report { file, source: text.to_owned(), diagnostics }));
     }
     Ok(rules)
 }

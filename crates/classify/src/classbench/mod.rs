@@ -16,7 +16,7 @@
 //! the header was drawn from, from 0. That is a rule that matches, not always the best one. Columns between are
 //! left out.
 //!
-//! A file with a bad line gives all its problems (the first [`Problems::KEPT`], and how many there were)
+//! A file that is no text is told as such, and nothing of it is shown. A file with a bad line gives all its problems (the first [`Problems::KEPT`], and how many there were)
 //! instead of rules.
 
 mod rules;
@@ -174,6 +174,12 @@ pub enum ProblemKind {
         /// Why.
         reason: String,
     },
+    /// The file is no text.
+    #[error("expected text, found {found}")]
+    Binary {
+        /// What it is, or where a byte stands that no text has.
+        found: String,
+    },
     /// The file cannot be read.
     #[error("cannot be read: {reason}")]
     Unreadable {
@@ -182,7 +188,7 @@ pub enum ProblemKind {
     },
 }
 
-/// Reads a rule file.
+/// Reads a rule file, unpacking it if it is packed.
 ///
 /// # Errors
 /// The file cannot be read, or has bad lines.
@@ -190,7 +196,7 @@ pub fn read_rules(path: &Path) -> Result<RulesFile, Problems> {
     of_file(path, parse_rules)
 }
 
-/// Reads a trace.
+/// Reads a trace, unpacking it if it is packed.
 ///
 /// # Errors
 /// The file cannot be read, or has bad lines.
@@ -200,7 +206,7 @@ pub fn read_trace(path: &Path) -> Result<Trace, Problems> {
 
 fn of_file<T>(path: &Path, parse: fn(&[u8]) -> Result<T, Problems>) -> Result<T, Problems> {
     let named = |problems: Problems| Problems { path: Some(path.to_owned()), ..problems };
-    let bytes = std::fs::read(path).map_err(|error| {
+    let bytes = lookup::unpacked::read(path).map_err(|error| {
         let mut problems = Problems::default();
         problems.add(0, ProblemKind::Unreadable { reason: error.to_string() });
         named(problems)

@@ -84,15 +84,47 @@ impl<'a> Line<'a> {
     }
 }
 
-/// At most 40 characters of what was found.
-fn quote(bytes: &[u8]) -> String {
+/// At most 40 characters of what was found; those that a terminal would not show as they are, as `?`.
+pub(crate) fn quote(bytes: &[u8]) -> String {
     const MOST: usize = 40;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MOST)]);
-    let mut quoted: String = text.chars().take(MOST).collect();
+    let shown = |c: char| if c.is_control() || c == char::REPLACEMENT_CHARACTER { '?' } else { c };
+    let mut quoted: String = text.chars().take(MOST).map(shown).collect();
     if text.chars().count() > MOST {
         quoted.push('…');
     }
     quoted
+}
+
+/// What files begin with that are no text, and what they are.
+const KNOWN: &[(&[u8], &str)] = &[
+    (&[0x1f, 0x8b], "a file packed by gzip, twice"),
+    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "a file packed by xz, twice"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "a file packed by zstd: unpack it, or pack it by gzip or xz"),
+    (b"BZh", "a file packed by bzip2: unpack it, or pack it by gzip or xz"),
+    (b"PK\x03\x04", "a zip archive: unpack it"),
+    (b"\x7fELF", "a program"),
+    (&[0xd4, 0xc3, 0xb2, 0xa1], "a capture (pcap)"),
+    (&[0xa1, 0xb2, 0xc3, 0xd4], "a capture (pcap)"),
+    (&[0x0a, 0x0d, 0x0d, 0x0a], "a capture (pcapng)"),
+    (&[0xff, 0xfe], "text in UTF-16: save it in UTF-8"),
+    (&[0xfe, 0xff], "text in UTF-16: save it in UTF-8"),
+];
+
+/// Bytes at the begin of a file by which it is judged.
+const JUDGED: usize = 4096;
+
+/// What a file is that is no text: of a known kind, or with bytes that no text has. Bytes beyond ASCII do no harm.
+fn binary(bytes: &[u8]) -> Option<ProblemKind> {
+    let known = KNOWN.iter().find(|(magic, _)| bytes.starts_with(magic));
+    let is_odd = |byte: &u8| matches!(byte, 0..=8 | 14..=31 | 127) && ![0x1a, 0x1b].contains(byte);
+    let head = &bytes[..bytes.len().min(JUDGED)];
+    let found = match (known, head.iter().position(is_odd)) {
+        (Some((_, what)), _) => (*what).to_owned(),
+        (None, Some(at)) => format!("a binary file: byte {at} is {:#04x}", bytes[at]),
+        (None, None) => return None,
+    };
+    Some(ProblemKind::Binary { found })
 }
 
 /// Gives every line that holds something to `read`, and collects what is wrong.
@@ -101,6 +133,10 @@ pub(crate) fn each_line(
     mut read: impl FnMut(Line<'_>) -> Result<(), ProblemKind>,
 ) -> Result<(), Problems> {
     let mut problems = Problems::default();
+    if let Some(kind) = binary(bytes) {
+        problems.add(0, kind);
+        return Err(problems);
+    }
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes); // byte order mark
     for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
         let mut line = Line::new(line);
@@ -113,4 +149,34 @@ pub(crate) fn each_line(
         }
     }
     if problems.count > 0 { Err(problems) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(bytes: &[u8]) -> String {
+        let bad = |_: Line<'_>| Err(ProblemKind::At { found: "x".into() });
+        each_line(bytes, bad).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_text_is_told_without_its_bytes() {
+        for (bytes, wanted) in [
+            (&b"\xd4\xc3\xb2\xa1\x02\0\x04\0"[..], "expected text, found a capture (pcap)"),
+            (b"\x28\xb5\x2f\xfd\x04", "expected text, found a file packed by zstd"),
+            (b"\xff\xfe@\x001\x000\0", "expected text, found text in UTF-16: save it in UTF-8"),
+            (b"@10.0.0.0/8 \x07\n", "expected text, found a binary file: byte 12 is 0x07"),
+            (b"# na\xefve, as Latin-1 has it\n1\n\x1a", "line 2: expected `@`"),
+        ] {
+            assert!(told(bytes).starts_with(wanted), "{}", told(bytes));
+        }
+        assert!(each_line(b"\xef\xbb\xbf# comment\n", |_| Ok(())).is_ok());
+    }
+
+    #[test]
+    fn quotes_hold_nothing_that_a_terminal_would_obey() {
+        assert_eq!(quote(b"a\x1b[31m\xff\xfeb"), "a?[31m??b");
+        assert_eq!(quote("é".repeat(41).as_bytes()), format!("{}…", "é".repeat(40)));
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! `PREFIX NEXTHOP` a line, either family mixed. Any token is a next hop; where none stands, the
 //! prefix is its own. An address without a length is a prefix of full length. Words that start
-//! with `#` or `;` begin a comment. gzip is recognised by its magic. pyasn's
+//! with `#` or `;` begin a comment. gzip and xz are read as they are. pyasn's
 //! `1.0.0.0/24<TAB>13335` is the same format.
 //!
 //! A full Internet table is a million lines, so the input is read in pieces, addresses are parsed
@@ -24,7 +24,7 @@ mod address;
 mod tokens;
 
 use std::fmt;
-use std::io::{self, BufRead, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 pub use address::parse_address;
@@ -263,12 +263,7 @@ struct Lines {
 
 impl Lines {
     fn read(&mut self, input: impl Read) -> io::Result<()> {
-        let mut input = io::BufReader::with_capacity(64 << 10, input);
-        if input.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
-            self.read_text(flate2::bufread::MultiGzDecoder::new(input))
-        } else {
-            self.read_text(input)
-        }
+        self.read_text(crate::unpacked::reader(input)?)
     }
 
     /// Reads pieces of a buffer; what follows the last line end of one moves to its front.
