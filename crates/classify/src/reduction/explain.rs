@@ -1,6 +1,7 @@
 //! The way of a header through a reduction tree, table by table: for people.
 
 use super::frame::*;
+use super::strips::STRIP;
 use crate::explain::{Outcome, Step};
 use crate::rule::Match;
 
@@ -51,11 +52,32 @@ impl<'f, 'a, const TABLES: usize> Way<'f, 'a, TABLES> {
         self.read(table, self.frame.tables[table].at(row, column), place, means)
     }
 
-    /// Phases 0 and 1 of both addresses: their classes.
-    pub(crate) fn addresses(&mut self, [src, dst, ..]: &[u32; WORDS]) -> (u32, u32) {
+    /// The same of one in strips.
+    pub(crate) fn in_strips(
+        &mut self,
+        phase: u32,
+        table: usize,
+        (row, column): (u32, u32),
+        means: impl Fn(u32) -> Outcome,
+    ) -> u32 {
+        let (first, column) = (column / STRIP as u32, column % STRIP as u32);
+        let strip = self
+            .cross(phase, table, (row, first), |strip| Outcome::LeadsTo(format!("strip {strip}")));
+        self.cross(phase, table + STRIPS, (strip, column), means)
+    }
+
+    /// Phases 0 and 1 of both addresses, whose cross products may be in strips: their classes.
+    pub(crate) fn addresses(
+        &mut self,
+        [src, dst, ..]: &[u32; WORDS],
+        in_strips: bool,
+    ) -> (u32, u32) {
         let mut both = |address: u32, high: usize, low: usize, whole: usize| {
             let parts = (self.part(high, address >> 16), self.part(low, address & 0xffff));
-            self.cross(1, whole, parts, class)
+            match in_strips {
+                true => self.in_strips(1, whole, parts, class),
+                false => self.cross(1, whole, parts, class),
+            }
         };
         (both(*src, SRC_HIGH, SRC_LOW, SRC), both(*dst, DST_HIGH, DST_LOW, DST))
     }

@@ -10,6 +10,7 @@ use lookup::Blob;
 
 use super::Budget;
 use super::nest::Address;
+use super::strips::STRIP;
 use super::table::{self, DESCRIPTION, Table};
 use crate::classifier::Memory;
 use crate::image::{LINE_WORDS, no_memory};
@@ -31,6 +32,10 @@ pub(crate) const DST_LOW: usize = 3;
 pub(crate) const SRC: usize = 4;
 pub(crate) const DST: usize = 5;
 pub(crate) const ADDRESSES: usize = 6;
+
+/// Tables of those three cross products in strips: the directory has the number of the cross product, the strips have
+/// one that is higher by this.
+pub(crate) const STRIPS: usize = 3;
 
 /// Words before the first table.
 fn header_words(tables: usize) -> usize {
@@ -66,19 +71,31 @@ pub(crate) fn plan_addresses(
     budget: &mut Budget,
 ) -> Result<Vec<Table>, RuleError> {
     let mut tables = Vec::new();
-    let mut add = |rows: usize, columns: usize, classes: usize, budget: &mut Budget| {
-        let table = planned(rows, columns, classes as u64 - 1);
-        budget.take_table("tables of the halves of addresses", &table)?;
-        tables.push(table);
-        Ok::<(), RuleError>(())
-    };
-    for half in [&src.high, &src.low, &dst.high, &dst.low] {
-        add(1 << 16, 1, half.len(), budget)?;
-    }
+    plan_halves(src, dst, budget, &mut tables)?;
     for side in [src, dst] {
-        add(side.high.len(), side.low.len(), side.whole.len(), budget)?;
+        let table = planned(side.high.len(), side.low.len(), side.whole.len() as u64 - 1);
+        budget.take_table(HALVES, &table)?;
+        tables.push(table);
     }
     Ok(tables)
+}
+
+/// What a budget calls the tables of phases 0 and 1.
+pub(crate) const HALVES: &str = "tables of the halves of addresses";
+
+/// The tables of phase 0 of both addresses.
+pub(crate) fn plan_halves(
+    src: &Address,
+    dst: &Address,
+    budget: &mut Budget,
+    tables: &mut Vec<Table>,
+) -> Result<(), RuleError> {
+    for half in [&src.high, &src.low, &dst.high, &dst.low] {
+        let table = planned(1 << 16, 1, half.len() as u64 - 1);
+        budget.take_table(HALVES, &table)?;
+        tables.push(table);
+    }
+    Ok(())
 }
 
 /// An image while it is written.
@@ -125,13 +142,20 @@ impl Writer {
         self.blob.words_mut()[HEADER_CODE + 2..][..2].copy_from_slice(&[block as u32, unit as u32]);
     }
 
-    /// Writes the tables of phases 0 and 1 of both addresses.
-    pub(crate) fn addresses(&mut self, tables: &[Table], src: &Address, dst: &Address) {
+    /// Writes the tables of phase 0 of both addresses.
+    pub(crate) fn halves(&mut self, tables: &[Table], src: &Address, dst: &Address) {
         let image = self.blob.words_mut();
-        let sides = [(src, SRC_HIGH, SRC_LOW, SRC), (dst, DST_HIGH, DST_LOW, DST)];
-        for (side, high, low, both) in sides {
+        for (side, high, low) in [(src, SRC_HIGH, SRC_LOW), (dst, DST_HIGH, DST_LOW)] {
             tables[high].fill(image, 0, side.high.each(1 << 16));
             tables[low].fill(image, 0, side.low.each(1 << 16));
+        }
+    }
+
+    /// Writes the tables of phases 0 and 1 of both addresses.
+    pub(crate) fn addresses(&mut self, tables: &[Table], src: &Address, dst: &Address) {
+        self.halves(tables, src, dst);
+        let image = self.blob.words_mut();
+        for (side, both) in [(src, SRC), (dst, DST)] {
             side.each_row(|row, cells| {
                 tables[both].fill(image, row * cells.len(), cells.iter().copied());
             });
@@ -213,6 +237,13 @@ impl<'a, const TABLES: usize> Frame<'a, TABLES> {
     #[inline(always)]
     pub(crate) fn cross(&self, table: usize, row: u32, column: u32) -> u32 {
         self.get(table, self.tables[table].at(row, column))
+    }
+
+    /// An entry of a cross product in strips.
+    #[inline(always)]
+    pub(crate) fn in_strips(&self, table: usize, row: u32, column: u32) -> u32 {
+        let strip = self.cross(table, row, column / STRIP as u32);
+        self.cross(table + STRIPS, strip, column % STRIP as u32)
     }
 
     #[inline(always)]

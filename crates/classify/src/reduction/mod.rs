@@ -13,7 +13,7 @@
 //! ```
 //!
 //! An entry of a table is the number of an *equivalence class*: of values that the same rules want. The tables of
-//! the later phases are cross products of classes, `row × columns + column`.
+//! the later phases are cross products of classes, `row × columns + column`; those of TIC are cut into [`strips`].
 //!
 //! **How they are built.** The paper makes a bitmap of all rules for every entry. For addresses that is not
 //! needed: prefixes nest, so the classes of a side are the nodes of the tree of its prefixes ([`nest`]), and the
@@ -27,6 +27,7 @@ pub(crate) mod frame;
 pub(crate) mod nest;
 pub(crate) mod product;
 pub(crate) mod sets;
+pub(crate) mod strips;
 pub(crate) mod table;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vectors;
@@ -47,6 +48,15 @@ pub(crate) struct Budget {
 impl Budget {
     pub(crate) fn new(limit: u64) -> Self {
         Self { limit: limit.min(LARGEST), used: 0 }
+    }
+
+    /// Takes the tables of a cross product in strips.
+    pub(crate) fn take_strips(
+        &mut self,
+        part: &'static str,
+        tables: &[Table; 2],
+    ) -> Result<(), RuleError> {
+        tables.iter().try_for_each(|table| self.take_table(part, table))
     }
 
     /// Whether `bytes` more would fit.

@@ -137,7 +137,7 @@ impl<'a> Product<'a> {
     /// The table, after [`Product::find`]: for each row its number and its entries. Rows come in any order.
     pub(crate) fn each_row(
         &mut self,
-        mut emit: impl FnMut(usize, &[u32]),
+        mut emit: impl FnMut(usize, &[u32]) -> Result<(), RuleError>,
     ) -> Result<(), RuleError> {
         let mut cells = vec![0; self.dst.len()];
         self.each_node(|product, row| {
@@ -146,7 +146,7 @@ impl<'a> Product<'a> {
                 for (cell, node) in cells.iter_mut().zip(&product.dst.class_nodes) {
                     *cell = product.seen[row.cells[*node as usize] as usize];
                 }
-                emit(number as usize, &cells);
+                emit(number as usize, &cells)?;
             }
             Ok(())
         })

@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::frame::{ADDRESSES, DST, DST_HIGH, DST_LOW, Frame, SRC, SRC_HIGH, SRC_LOW};
+use super::frame::{ADDRESSES, DST, DST_HIGH, DST_LOW, Frame, SRC, SRC_HIGH, SRC_LOW, STRIPS};
+use super::strips::STRIP;
 use super::table::Table;
 
 /// Headers of a vector.
@@ -91,12 +92,12 @@ pub(crate) unsafe fn split(words: __m512i) -> (__m512i, __m512i) {
     unsafe { (_mm512_srli_epi32::<16>(words), _mm512_and_si512(words, _mm512_set1_epi32(0xffff))) }
 }
 
-/// The tree of addresses: entries of its last table.
+/// The tree of addresses, whose cross products may be in strips: entries of its last table.
 ///
 /// # Safety
 /// As [`get16`].
 #[inline(always)]
-pub(crate) unsafe fn addresses16<const TABLES: usize>(
+pub(crate) unsafe fn addresses16<const IN_STRIPS: bool, const TABLES: usize>(
     frame: &Frame<'_, TABLES>,
     words: &[[u32; LANES]; 4],
 ) -> __m512i {
@@ -104,7 +105,15 @@ pub(crate) unsafe fn addresses16<const TABLES: usize>(
     // SAFETY: the caller's promises.
     unsafe {
         let get = |table: usize, at| get16(image, &tables[table], at);
-        let cross = |table: usize, row, column| get(table, at16(&tables[table], row, column));
+        let whole = |table: usize, row, column| get(table, at16(&tables[table], row, column));
+        let cross = |table: usize, row, column| {
+            if !IN_STRIPS {
+                return whole(table, row, column);
+            }
+            let last = _mm512_set1_epi32(STRIP as i32 - 1);
+            let strip = _mm512_srli_epi32::<{ STRIP.ilog2() }>(column);
+            whole(table + STRIPS, whole(table, row, strip), _mm512_and_si512(column, last))
+        };
         let (high, low) = split(load(&words[0]));
         let src = cross(SRC, get(SRC_HIGH, high), get(SRC_LOW, low));
         let (high, low) = split(load(&words[1]));

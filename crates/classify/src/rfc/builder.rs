@@ -117,6 +117,7 @@ impl RfcBuilder {
         }
         product.each_row(|row, cells| {
             tables[ADDRESSES].fill(image, row * cells.len(), cells.iter().copied());
+            Ok(())
         })?;
         let memory = writer.memory(&tables, &NAMES);
         Ok(Self { set: set.clone(), options, blob: writer.blob, memory, entries: rules, classes })

@@ -13,7 +13,7 @@ impl Rfc<'_> {
     pub(crate) fn explain(&self, header: &[u32]) -> Explained {
         let header = header.first_chunk::<WORDS>().expect("a header of four words");
         let mut way = Way::new(&self.frame, &NAMES);
-        let addresses = way.addresses(header);
+        let addresses = way.addresses(header, false);
         let [.., sport, dport, proto] = halves(header);
         let (sport, dport) = (way.part(SPORT, sport), way.part(DPORT, dport));
         let proto = way.part(PROTO, proto);

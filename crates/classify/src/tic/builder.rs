@@ -9,6 +9,7 @@ use crate::reduction::fields::Fields;
 use crate::reduction::frame::*;
 use crate::reduction::nest::Address;
 use crate::reduction::product::Product;
+use crate::reduction::strips::Strips;
 use crate::reduction::{Budget, table, with, without};
 use crate::rfc::LIMIT_BYTES;
 use crate::rule::{RuleError, RuleRef, RuleSet};
@@ -52,20 +53,33 @@ impl TicBuilder {
         let mut budget = Budget::new(options.limit_bytes);
         take_frame(&mut budget, TABLES, rules)?;
         let (src, dst) = (Address::new(&fields.src), Address::new(&fields.dst));
-        let mut tables = plan_addresses(&src, &dst, &mut budget)?;
+        let mut tables = Vec::with_capacity(TABLES);
+        plan_halves(&src, &dst, &mut budget, &mut tables)?;
+        let mut sides = Vec::with_capacity(2);
+        for side in [&src, &dst] {
+            let mut strips = Strips::new(side.high.len(), side.low.len(), &budget)?;
+            side.each_row(|row, cells| strips.row(row, cells));
+            let planned = strips.planned(side.whole.len() as u64 - 1);
+            budget.take_strips(HALVES, &planned)?;
+            sides.push((strips, planned));
+        }
 
-        // Each list is some code of its own, so this is the least that table and code will take.
+        // Each list is some code of its own, and stands in some strip, so this is the least that both will take.
         let mut product = Product::new(&fields, &src.whole, &dst.whole);
-        let cells = product.cells();
+        let mut strips = Strips::new(src.whole.len(), dst.whole.len(), &budget)?;
         let check = |product: &Product<'_>| {
             let lists = product.len() as u64;
             budget.check_workspace("lists of rules while building", product.len_bytes())?;
-            let addresses = table::bytes(cells, table::width(lists.saturating_sub(1)));
-            budget.check("table of addresses", addresses)?;
+            let addresses = table::bytes(lists, table::width(lists.saturating_sub(1)));
             budget.check("code", addresses + 4 * lists)
         };
         check(&product)?;
         product.find(check)?;
+        product.each_row(|row, cells| {
+            strips.row(row, cells);
+            budget.check_workspace("table of addresses while building", strips.len_bytes())
+        })?;
+        let cells = strips.cells();
 
         let mut report = Report { lists: product.len() as u64, ..Report::default() };
         let mut lists = Vec::with_capacity(product.len());
@@ -80,14 +94,17 @@ impl TicBuilder {
         let lengths: Vec<usize> = lists.iter().map(Vec::len).collect();
         let (layout, unit) = smallest(&lengths, block, cells);
         let largest = layout.starts.iter().max().map_or(0, |start| *start as usize / unit);
-        let addresses = planned(src.whole.len(), dst.whole.len(), largest as u64);
-        budget.take_table("table of addresses", &addresses)?;
+        let addresses = strips.planned(largest as u64);
+        budget.take_strips("table of addresses", &addresses)?;
         budget.take("code", 4 * layout.words as u64)?;
-        tables.push(addresses);
+        sides.push((strips, addresses));
+        for half in 0..2 {
+            tables.extend(sides.iter().map(|(_, planned)| planned[half]));
+        }
 
         let mut writer = Writer::new(MAGIC, &mut tables, layout.words, rules)?;
         writer.code_sizes(block, unit);
-        writer.addresses(&tables, &src, &dst);
+        writer.halves(&tables, &src, &dst);
         writer.places(&fields.places);
         let first = writer.code;
         let image = writer.blob.words_mut();
@@ -103,10 +120,14 @@ impl TicBuilder {
         report.block_bytes = 4 * block as u64;
         report.tree_bytes = tables.iter().map(|table| table.len_bytes() as u64).sum();
         report.code_bytes = 4 * layout.words as u64;
-        product.each_row(|row, cells| {
-            let entries = cells.iter().map(|class| layout.starts[*class as usize] / unit as u32);
-            tables[ADDRESSES].fill(image, row * cells.len(), entries);
-        })?;
+        let start = |class: u32| layout.starts[class as usize] / unit as u32;
+        for ((strips, _), table) in sides.iter().zip(SRC..) {
+            let both = [&tables[table], &tables[table + STRIPS]];
+            match table {
+                ADDRESSES => strips.fill(both, image, start),
+                _ => strips.fill(both, image, |class| class),
+            }
+        }
         let memory = writer.memory(&tables, &NAMES);
         Ok(Self { set: set.clone(), options, blob: writer.blob, memory, report, entries: rules })
     }

@@ -15,9 +15,9 @@ impl Tic<'_> {
     pub(crate) fn explain(&self, header: &[u32]) -> Explained {
         let header = header.first_chunk::<WORDS>().expect("a header of four words");
         let mut way = Way::new(&self.frame, &NAMES);
-        let addresses = way.addresses(header);
+        let addresses = way.addresses(header, true);
         let start = |entry: u32| entry.wrapping_mul(self.unit);
-        let entry = way.cross(2, ADDRESSES, addresses, |entry| {
+        let entry = way.in_strips(2, ADDRESSES, addresses, |entry| {
             Outcome::LeadsTo(format!("code from {} on", self.place_text(start(entry))))
         });
         let mut pointer = Pointer { at: start(entry), ..Pointer::default() };

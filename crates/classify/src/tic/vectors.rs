@@ -90,7 +90,7 @@ impl Tic<'_> {
             // SAFETY: the caller's promises.
             unsafe {
                 let unit = _mm512_set1_epi32(self.unit.cast_signed());
-                let entry = addresses16(&self.frame, &words);
+                let entry = addresses16::<true, _>(&self.frame, &words);
                 store(&mut at, _mm512_mullo_epi32(entry, unit));
             }
             for at in at {

@@ -7,13 +7,14 @@ use super::code::*;
 use crate::classifier::Classify;
 use crate::linear::Vectors;
 use crate::reduction::frame::*;
+use crate::reduction::strips::STRIP;
 use crate::rule::Match;
 use crate::tuple::Form;
 
 pub(super) const MAGIC: u32 = 0x7469_6301;
 
 /// Accesses of the first stage.
-pub(super) const TABLES: usize = 7;
+pub(super) const TABLES: usize = 10;
 
 /// The tables, for people.
 pub(super) const NAMES: [&str; TABLES] = [
@@ -24,6 +25,9 @@ pub(super) const NAMES: [&str; TABLES] = [
     "source",
     "destination",
     "addresses",
+    "source, strips",
+    "destination, strips",
+    "addresses, strips",
 ];
 
 /// Lookups that go level by level together.
@@ -104,9 +108,9 @@ impl<'a> Tic<'a> {
     fn tree(&self, header: &[u32; WORDS]) -> Pointer {
         let frame = &self.frame;
         let [a, b, c, d] = halves(header);
-        let src = frame.cross(SRC, frame.get(SRC_HIGH, a), frame.get(SRC_LOW, b));
-        let dst = frame.cross(DST, frame.get(DST_HIGH, c), frame.get(DST_LOW, d));
-        let entry = frame.cross(ADDRESSES, src, dst);
+        let src = frame.in_strips(SRC, frame.get(SRC_HIGH, a), frame.get(SRC_LOW, b));
+        let dst = frame.in_strips(DST, frame.get(DST_HIGH, c), frame.get(DST_LOW, d));
+        let entry = frame.in_strips(ADDRESSES, src, dst);
         Pointer { at: entry.wrapping_mul(self.unit), ..Pointer::default() }
     }
 
@@ -213,22 +217,32 @@ impl Walk for Levels<'_> {
     #[inline(always)]
     fn level(&self, header: &[u32; WORDS], state: &mut State) -> bool {
         let frame = &self.0.frame;
-        let cross = |table: usize, row: u32, column: u32| {
+        let get = |table: usize, at: u32| frame.get(table, at);
+        let at = |table: usize, row: u32, column: u32| {
             let at = frame.tables[table].at(row, column);
             frame.come(table, at);
             at
         };
-        let at = &mut state.at;
+        let first = |table: usize, row: u32, column: u32| at(table, row, column / STRIP as u32);
+        let second = |table: usize, strip: u32, column: u32| {
+            at(table + STRIPS, get(table, strip), column % STRIP as u32)
+        };
+        let last = |table: usize, entry: u32| get(table + STRIPS, entry);
+        let [a, b, c, d] = state.at;
         match state.phase {
             0 => {
-                let get = |table: usize, at: u32| frame.get(table, at);
-                let src = cross(SRC, get(SRC_HIGH, at[0]), get(SRC_LOW, at[1]));
-                let dst = cross(DST, get(DST_HIGH, at[2]), get(DST_LOW, at[3]));
-                *at = [src, dst, 0, 0];
+                let (src, dst) = (get(SRC_LOW, b), get(DST_LOW, d));
+                let strips = [first(SRC, get(SRC_HIGH, a), src), first(DST, get(DST_HIGH, c), dst)];
+                state.at = [strips[0], src, strips[1], dst];
             }
-            1 => at[0] = cross(ADDRESSES, frame.get(SRC, at[0]), frame.get(DST, at[1])),
+            1 => state.at = [second(SRC, a, b), 0, second(DST, c, d), 0],
             2 => {
-                state.pointer.at = frame.get(ADDRESSES, at[0]).wrapping_mul(self.0.unit);
+                let dst = last(DST, c);
+                state.at = [first(ADDRESSES, last(SRC, a), dst), dst, 0, 0];
+            }
+            3 => state.at = [second(ADDRESSES, a, b), 0, 0, 0],
+            4 => {
+                state.pointer.at = last(ADDRESSES, a).wrapping_mul(self.0.unit);
                 if let Some(word) = self.0.code.get(state.pointer.at as usize) {
                     prefetch(word);
                 }

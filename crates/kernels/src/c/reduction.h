@@ -15,6 +15,8 @@
 #define TREE_SRC 4u
 #define TREE_DST 5u
 #define TREE_ADDRESSES 6u
+#define TREE_STRIPS 3u // from a directory of strips to the strips
+#define TREE_STRIP 32u // columns of a strip
 #define RFC_SPORT 7u
 #define RFC_DPORT 8u
 #define RFC_PROTO 9u
@@ -38,14 +40,23 @@ FN uint tree_cross(const region_t image, uint table, uint row, uint column)
     return tree_get(image, table, row * LOAD(image.words + TREE_TABLES + 4u * table + 2u) + column);
 }
 
-// The class of a pair of addresses, seven accesses.
-FN uint tree_addresses(const region_t image, uint src, uint dst)
+// An entry of a cross product, which may be in strips.
+FN uint tree_either(const region_t image, uint in_strips, uint table, uint row, uint column)
 {
-    const uint from = tree_cross(image, TREE_SRC, tree_get(image, TREE_SRC_HIGH, src >> 16),
-                                 tree_get(image, TREE_SRC_LOW, src & 0xffffu));
-    const uint to = tree_cross(image, TREE_DST, tree_get(image, TREE_DST_HIGH, dst >> 16),
-                               tree_get(image, TREE_DST_LOW, dst & 0xffffu));
-    return tree_cross(image, TREE_ADDRESSES, from, to);
+    if (!in_strips)
+        return tree_cross(image, table, row, column);
+    const uint strip = tree_cross(image, table, row, column / TREE_STRIP);
+    return tree_cross(image, table + TREE_STRIPS, strip, column % TREE_STRIP);
+}
+
+// The class of a pair of addresses, seven accesses, or ten of cross products in strips.
+FN uint tree_addresses(const region_t image, uint in_strips, uint src, uint dst)
+{
+    const uint from = tree_either(image, in_strips, TREE_SRC, tree_get(image, TREE_SRC_HIGH, src >> 16),
+                                  tree_get(image, TREE_SRC_LOW, src & 0xffffu));
+    const uint to = tree_either(image, in_strips, TREE_DST, tree_get(image, TREE_DST_HIGH, dst >> 16),
+                                tree_get(image, TREE_DST_LOW, dst & 0xffffu));
+    return tree_either(image, in_strips, TREE_ADDRESSES, from, to);
 }
 
 // The match of a rule by its number from 1; of 0, and beyond, none.
@@ -63,7 +74,7 @@ FN ulong rfc_lookup(const region_t image, PRIVATE const uint *head)
 {
     if (image.len < TREE_TABLES + 4u * 13u || LOAD(image.words) != RFC_MAGIC)
         return MATCH_NONE;
-    const uint addresses = tree_addresses(image, head[0], head[1]);
+    const uint addresses = tree_addresses(image, 0u, head[0], head[1]);
     const uint ports = tree_cross(image, RFC_PORTS, tree_get(image, RFC_SPORT, head[2] >> 16),
                                   tree_get(image, RFC_DPORT, head[2] & 0xffffu));
     const uint tail = tree_cross(image, RFC_TAILS, ports, tree_get(image, RFC_PROTO, head[3] >> 24));
@@ -99,11 +110,11 @@ FN uint tic_port(uint kind, PRIVATE ulong *operands, uint port)
     return port - low <= high - low;
 }
 
-// Two-stage classification: seven accesses, then the list of the pair of addresses, instruction by instruction. The
+// Two-stage classification: ten accesses, then the list of the pair of addresses, instruction by instruction. The
 // pointer only goes up, and behind the code a list ends.
 FN ulong tic_lookup(const region_t image, PRIVATE const uint *head)
 {
-    if (image.len < TREE_TABLES + 4u * 7u || LOAD(image.words) != TIC_MAGIC)
+    if (image.len < TREE_TABLES + 4u * 10u || LOAD(image.words) != TIC_MAGIC)
         return MATCH_NONE;
     const uint block_mask = image_word(image, 6UL) - 1u;
     const ulong first = image_word(image, 4UL);
@@ -111,7 +122,7 @@ FN ulong tic_lookup(const region_t image, PRIVATE const uint *head)
     words = block_mask < 1024u && image_has(image, first, words) ? words : 0u;
     GLOBAL const uint *code = image.words + (words ? first : 0UL);
     const uint sport = head[2] >> 16, dport = head[2] & 0xffffu, proto = head[3] >> 24;
-    uint at = tree_addresses(image, head[0], head[1]) * image_word(image, 7UL);
+    uint at = tree_addresses(image, 1u, head[0], head[1]) * image_word(image, 7UL);
     uint base = 0u, skip = 0u, number = 0u;
     uint going = 1u;
     while (going && at < words) {
