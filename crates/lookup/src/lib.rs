@@ -31,6 +31,7 @@
 
 mod address;
 mod arch;
+pub mod auto4;
 pub mod blob;
 pub mod bridge;
 pub mod bspl;
@@ -98,6 +99,14 @@ pub enum TableError {
         bytes: usize,
         /// What the system said.
         reason: String,
+    },
+    /// One of several tables refused.
+    #[error("{table}: {error}")]
+    Of {
+        /// Which one.
+        table: &'static str,
+        /// What it said.
+        error: Box<TableError>,
     },
 }
 

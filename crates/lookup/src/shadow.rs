@@ -7,7 +7,7 @@
 use crate::{Blob, Patch, TableError};
 
 /// The copy, and the patches since the last flush.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Shadow {
     blob: Blob,
     patches: Vec<Patch>,

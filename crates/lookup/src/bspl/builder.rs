@@ -22,7 +22,7 @@ use crate::{Blob, NO_ROUTE, NextHopId, Patch, Prefix, TableError, check_next_hop
 type Route = (Prefix<u128>, NextHopId);
 
 /// The RIB, the order of lengths, and a working copy of the table.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct BsplBuilder {
     rib: Rib<u128>,
     tree: Tree,

@@ -33,7 +33,7 @@ impl Counts {
 #[derive(Debug)]
 pub(super) struct Crowded;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Table {
     blob: Blob,
     shape: Shape,

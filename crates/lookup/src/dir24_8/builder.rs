@@ -29,13 +29,13 @@ impl Default for Limits {
 }
 
 /// The RIB, and which /24 has which extension group.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Dir24_8Builder {
     rib: Rib<u32>,
     groups: Groups,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Groups {
     of_cell: BTreeMap<u32, u32>,
     free: Vec<u32>,
@@ -52,6 +52,14 @@ const GROUP_STEP: u32 = 256;
 impl Dir24_8Builder {
     /// Builds the table of `rib`: 64 MB and 1 KB for each /24 that has longer prefixes.
     pub fn build(rib: Rib<u32>, limits: Limits) -> Result<(Self, Blob), TableError> {
+        Self::build_or_return(rib, limits).map_err(|(_, error)| error)
+    }
+
+    /// The same, but a RIB that does not fit comes back.
+    pub(crate) fn build_or_return(
+        rib: Rib<u32>,
+        limits: Limits,
+    ) -> Result<(Self, Blob), (Rib<u32>, TableError)> {
         let mut builder = Self {
             groups: Groups {
                 of_cell: BTreeMap::new(),
@@ -61,8 +69,10 @@ impl Dir24_8Builder {
             },
             rib,
         };
-        let blob = builder.freeze()?;
-        Ok((builder, blob))
+        match builder.freeze() {
+            Ok(blob) => Ok((builder, blob)),
+            Err(error) => Err((builder.rib, error)),
+        }
     }
 
     fn freeze(&mut self) -> Result<Blob, TableError> {

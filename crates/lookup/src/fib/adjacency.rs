@@ -22,7 +22,7 @@ pub(super) struct AdjacencyKey {
 /// A change of the map from neighbours to adjacencies.
 pub(super) type Named = (u16, IpAddr, Option<u32>);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Adjacencies {
     interfaces: Vec<Option<Interface>>,
     records: Vec<Adjacency>,
@@ -37,7 +37,7 @@ pub(super) struct Adjacencies {
 }
 
 /// What changed since the last call.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct AdjacencyChanges {
     pub(super) records: Vec<(u32, Adjacency)>,
     pub(super) interfaces: Vec<(u16, Option<Interface>)>,

@@ -22,14 +22,16 @@ use super::family::Half;
 use super::hops::{Hops, RouteTarget};
 use super::records::{Interface, Options};
 use super::tables::{Fib, FibPatch, vlans};
+use crate::auto4::Auto4Builder;
 use crate::bspl::BsplBuilder;
 use crate::dir24_8::Dir24_8Builder;
 use crate::mtrie6::Mtrie6Builder;
 use crate::poptrie::PoptrieBuilder;
 use crate::{Address, NextHopId, Prefix, TableError};
 
-/// Builds the first [`Fib`] and turns changes into patches.
-#[derive(Debug)]
+/// Builds the first [`Fib`] and turns changes into patches. A clone is a builder as it was then, to go back to: it has
+/// its own routes and tables, which takes as long as copying them.
+#[derive(Debug, Clone)]
 pub struct FibBuilder {
     options: Options,
     options_changed: bool,
@@ -41,7 +43,7 @@ pub struct FibBuilder {
 }
 
 /// Both families.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Halves {
     v4: Half<u32>,
     v6: Half<u128>,
@@ -95,17 +97,19 @@ impl FibBuilder {
     /// refused, and after an error the builder is of no use.
     pub fn freeze(&mut self) -> Result<Fib, TableError> {
         let again = || TableError::Full { what: "first versions", used: 1, limit: 1 };
-        let (half4, half6) = (&mut self.halves.v4, &mut self.halves.v6);
+        let half4 = &mut self.halves.v4;
         let v4 = match self.tables.v4 {
+            V4Table::Auto(limits) => half4.freeze(|rib| Auto4Builder::build(rib, limits)),
             V4Table::Dir24_8(limits) => half4.freeze(|rib| Dir24_8Builder::build(rib, limits)),
             V4Table::Poptrie(limits) => half4.freeze(|rib| PoptrieBuilder::build(rib, limits)),
         };
-        let v4 = v4.ok_or_else(again)??;
+        let v4 = v4.ok_or_else(again)?.map_err(|error| self.of::<u32>(error))?;
+        let half6 = &mut self.halves.v6;
         let v6 = match self.tables.v6 {
             V6Table::Bspl => half6.freeze(BsplBuilder::build),
             V6Table::Mtrie6(limits) => half6.freeze(|rib| Mtrie6Builder::build(rib, limits)),
         };
-        let v6 = v6.ok_or_else(again)??;
+        let v6 = v6.ok_or_else(again)?.map_err(|error| self.of::<u128>(error))?;
         self.take_patches(); // all of it is in the tables that follow
         let interfaces = self.hops.adjacencies.interfaces().to_vec();
         Ok(Fib {
@@ -234,7 +238,8 @@ impl FibBuilder {
         prefix: Prefix<A>,
         id: NextHopId,
     ) -> Result<Option<NextHopId>, TableError> {
-        A::half_mut(&mut self.halves).insert(prefix, id, &self.hops)
+        let done = A::half_mut(&mut self.halves).insert(prefix, id, &self.hops);
+        done.map_err(|error| self.of::<A>(error))
     }
 
     /// Removes a route; its next hop.
@@ -249,7 +254,13 @@ impl FibBuilder {
         &mut self,
         routes: Vec<(Prefix<A>, NextHopId)>,
     ) -> Result<(), TableError> {
-        A::half_mut(&mut self.halves).load(routes, &self.hops)
+        let done = A::half_mut(&mut self.halves).load(routes, &self.hops);
+        done.map_err(|error| self.of::<A>(error))
+    }
+
+    /// An error with its family and table, which [`FibBuilder::insert`] and others give.
+    fn of<A: Family>(&self, error: TableError) -> TableError {
+        TableError::Of { table: self.tables.name::<A>(), error: Box::new(error) }
     }
 
     /// The next hop of exactly this prefix.

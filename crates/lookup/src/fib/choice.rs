@@ -1,6 +1,7 @@
 //! Which tables hold the routes.
 
-use crate::{dir24_8, mtrie6, poptrie};
+use super::builder::Family;
+use crate::{auto4, dir24_8, mtrie6, poptrie};
 
 /// The table of each family, and how large it may grow.
 #[derive(Debug, Clone, Copy, Default)]
@@ -14,9 +15,12 @@ pub struct RouteTables {
 /// A table of IPv4 routes.
 #[derive(Debug, Clone, Copy)]
 pub enum V4Table {
+    /// The quicker of the two for the routes there are: [`auto4`].
+    Auto(auto4::Limits),
     /// One access, rarely two, in 64 MB: [`dir24_8`].
     Dir24_8(dir24_8::Limits),
-    /// Two accesses, rarely three, in 1 MB and what the routes need, 6 MB for the full table: [`poptrie`].
+    /// Two accesses, rarely three, in 1 MB and what the routes need: 6 MB for the full table, and 1 KB for each /24
+    /// that has longer routes: [`poptrie`].
     Poptrie(poptrie::Limits),
 }
 
@@ -29,14 +33,26 @@ pub enum V6Table {
     Mtrie6(mtrie6::Limits),
 }
 
-/// The quickest in `shadeline bench lpm4`, at every size.
-impl Default for V4Table {
-    fn default() -> Self {
-        Self::Poptrie(poptrie::Limits::default())
+impl RouteTables {
+    /// The table of a family, for messages.
+    pub(super) fn name<A: Family>(&self) -> &'static str {
+        match (A::V4, self.v4, self.v6) {
+            (true, V4Table::Auto(_), _) => "IPv4, table auto",
+            (true, V4Table::Dir24_8(_), _) => "IPv4, table dir24-8",
+            (true, V4Table::Poptrie(_), _) => "IPv4, table poptrie",
+            (false, _, V6Table::Bspl) => "IPv6, table bspl",
+            (false, _, V6Table::Mtrie6(_)) => "IPv6, table mtrie6",
+        }
     }
 }
 
-/// The quickest in `shadeline bench lpm6`, at every size.
+impl Default for V4Table {
+    fn default() -> Self {
+        Self::Auto(auto4::Limits::default())
+    }
+}
+
+/// The quickest in `shadeline bench lpm6`, over the full table and over 200,000 random routes.
 impl Default for V6Table {
     fn default() -> Self {
         Self::Mtrie6(mtrie6::Limits::default())

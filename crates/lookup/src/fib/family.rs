@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::hops::Hops;
+use crate::auto4::Auto4Builder;
 use crate::bspl::BsplBuilder;
 use crate::dir24_8::Dir24_8Builder;
 use crate::mtrie6::Mtrie6Builder;
@@ -21,6 +22,7 @@ use crate::{Address, NextHopId, Patch, Prefix, TableError};
 
 /// What all table builders do.
 pub(super) trait Builder<A: Address>: Send + std::fmt::Debug {
+    fn boxed_clone(&self) -> Box<dyn Builder<A>>;
     fn insert(
         &mut self,
         prefix: Prefix<A>,
@@ -34,6 +36,9 @@ pub(super) trait Builder<A: Address>: Send + std::fmt::Debug {
 macro_rules! builder {
     ($builder:ty, $address:ty) => {
         impl Builder<$address> for $builder {
+            fn boxed_clone(&self) -> Box<dyn Builder<$address>> {
+                Box::new(self.clone())
+            }
             fn insert(
                 &mut self,
                 prefix: Prefix<$address>,
@@ -56,12 +61,19 @@ macro_rules! builder {
     };
 }
 
+builder!(Auto4Builder, u32);
 builder!(Dir24_8Builder, u32);
 builder!(PoptrieBuilder, u32);
 builder!(BsplBuilder, u128);
 builder!(Mtrie6Builder, u128);
 
-#[derive(Debug)]
+impl<A: Address> Clone for Box<dyn Builder<A>> {
+    fn clone(&self) -> Self {
+        self.as_ref().boxed_clone()
+    }
+}
+
+#[derive(Debug, Clone)]
 enum Table<A: Address> {
     /// Before the first version: routes are collected.
     Loading(Rib<A>),
@@ -70,7 +82,7 @@ enum Table<A: Address> {
 }
 
 /// Routes and neighbours of one family.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Half<A: Address> {
     table: Table<A>,
     patches: Vec<Patch>,

@@ -55,7 +55,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 /// The group table on the control side.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Groups {
     members: Vec<u32>,
     shared: HashMap<Box<[u32]>, Place>,

@@ -35,7 +35,7 @@ pub enum RouteTarget {
     Unreachable,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Hops {
     pub(super) adjacencies: Adjacencies,
     pub(super) groups: Groups,
@@ -46,7 +46,7 @@ pub(super) struct Hops {
     changed: BTreeSet<NextHopId>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Slot {
     v4: bool,
     host: bool,

@@ -98,7 +98,7 @@ impl FibPatch {
 mod tests {
     use super::*;
     use crate::dir24_8::Limits;
-    use crate::fib::{FibBuilder, Options, Path, RouteTarget};
+    use crate::fib::{FibBuilder, Options, Path, RouteTables, RouteTarget, V4Table};
     use crate::versions::Patchable;
     use crate::{Blob, Prefix};
 
@@ -133,7 +133,16 @@ mod tests {
     /// A copy that follows the changes is, region by region, what the tables say of themselves.
     #[test]
     fn a_copy_that_follows_is_the_tables() {
-        let mut builder = FibBuilder::new(Options::default(), Limits::default());
+        follow(Limits::default().into());
+        // The IPv4 image is replaced by one of another kind on the way.
+        let poptrie = crate::poptrie::Limits { pages: 20 };
+        let v4 = V4Table::Auto(crate::auto4::Limits { poptrie, ..Default::default() });
+        let fib = follow(RouteTables { v4, ..RouteTables::default() });
+        assert!(crate::dir24_8::Dir24_8::new(&fib.v4).is_some());
+    }
+
+    fn follow(tables: RouteTables) -> Fib {
+        let mut builder = FibBuilder::new(Options::default(), tables);
         for port in 0..3u16 {
             let name = format!("p{port}");
             builder.set_interface(port, Some(Interface { name, ..Interface::default() }));
@@ -173,5 +182,6 @@ mod tests {
             assert_eq!(own.len(), copied.len(), "length of region {region}");
             assert!(**own == **copied, "region {region}");
         }
+        fib
     }
 }

@@ -164,8 +164,14 @@ fn interface(index: u16, mtu: u16) -> Interface {
 }
 
 fn run<A: Universe>(first: Vec<Step>, steps: Vec<Step>) {
-    run_over::<A>(RouteTables::default(), first.clone(), steps.clone());
-    run_over::<A>(Limits::default().into(), first, steps);
+    // One that goes over to the other table at its second page of records or group.
+    let poptrie = crate::poptrie::Limits { pages: 2 };
+    let v4 = V4Table::Auto(crate::auto4::Limits { poptrie, ..Default::default() });
+    for tables in
+        [RouteTables::default(), Limits::default().into(), RouteTables { v4, ..Default::default() }]
+    {
+        run_over::<A>(tables, first.clone(), steps.clone());
+    }
 }
 
 fn run_over<A: Universe>(tables: RouteTables, first: Vec<Step>, steps: Vec<Step>) {

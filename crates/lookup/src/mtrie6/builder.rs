@@ -45,13 +45,13 @@ const CELLS_PER_ROUTE_BITS: u8 = 2;
 const DRIFT: u32 = 8;
 
 /// The RIB, and a working copy of the table.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Mtrie6Builder {
     rib: Rib<u128>,
     table: Table,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Table {
     shadow: Shadow,
     room: Room,

@@ -11,7 +11,7 @@ use crate::TableError;
 /// Blocks have 2^0 to 2^`ORDER_MAX` lines: the largest node.
 pub(super) const ORDER_MAX: u8 = 12;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Room {
     free: [BTreeSet<u32>; ORDER_MAX as usize + 1],
     len: u32, // lines that have ever been given out or split

@@ -23,9 +23,10 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 2^16 pages: 64 MB of address space, of which is used what the routes need.
+    /// 2^18 pages, as many groups as DIR-24-8 has by default, and 2^16 for records: 320 MB of address space, of which
+    /// is used what the routes need.
     fn default() -> Self {
-        Self { pages: 1 << 16 }
+        Self { pages: (1 << 18) + (1 << 16) }
     }
 }
 
@@ -42,14 +43,14 @@ const CELLS: usize = 64;
 const CHUNK_SHIFT: u8 = 32 - DIRECT_BITS;
 
 /// The RIB, and a working copy of the table.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PoptrieBuilder {
     rib: Rib<u32>,
     limits: Limits,
     table: Table,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Table {
     wide: bool,
     pages: Pages,
@@ -85,15 +86,22 @@ struct Change {
 impl PoptrieBuilder {
     /// Builds the table of `rib`.
     pub fn build(rib: Rib<u32>, limits: Limits) -> Result<(Self, Blob), TableError> {
+        Self::build_or_return(rib, limits).map_err(|(_, error)| error)
+    }
+
+    /// The same, but a RIB that does not fit comes back.
+    pub(crate) fn build_or_return(
+        rib: Rib<u32>,
+        limits: Limits,
+    ) -> Result<(Self, Blob), (Rib<u32>, TableError)> {
         let limits = Limits { pages: limits.pages.min(PAGES_MAX) };
-        let mut wide = false;
-        for (_, next_hop) in rib.iter() {
-            check_next_hop(next_hop)?;
-            wide |= next_hop >= FLAG16;
+        let wide = rib.iter().any(|(_, next_hop)| next_hop >= FLAG16);
+        let made = rib.iter().try_for_each(|(_, next_hop)| check_next_hop(next_hop));
+        let made = made.and_then(|()| Table::of(&rib, wide, limits));
+        match made.and_then(|mut table| Ok((table.shadow.copy()?, table))) {
+            Ok((blob, table)) => Ok((Self { rib, limits, table }, blob)),
+            Err(error) => Err((rib, error)),
         }
-        let mut table = Table::of(&rib, wide, limits)?;
-        let blob = table.shadow.copy()?;
-        Ok((Self { rib, limits, table }, blob))
     }
 
     /// Adds or replaces a route, appending the patches to `patches`; the next hop that stood there.
@@ -152,6 +160,21 @@ impl PoptrieBuilder {
     /// The routes in the table.
     pub fn rib(&self) -> &Rib<u32> {
         &self.rib
+    }
+
+    /// The routes, without the table.
+    pub(crate) fn into_rib(self) -> Rib<u32> {
+        self.rib
+    }
+
+    /// Pages of records: all that are in use but those of groups.
+    pub(crate) fn record_pages(&self) -> u32 {
+        self.table.pages.used().saturating_sub(self.groups_used())
+    }
+
+    /// Groups in use: /24s that have longer prefixes.
+    pub fn groups_used(&self) -> u32 {
+        self.table.groups.len() as u32
     }
 
     /// Bytes in use, of those that the blob has.

@@ -9,7 +9,7 @@ use crate::TableError;
 pub(super) const UNITS: u32 = PAGE_WORDS as u32 / 2;
 
 /// Which units of which pages are in use. Offsets are in units from the start of the heap.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Pages {
     pages: Vec<Page>,
     empty: BTreeSet<u32>,
@@ -40,6 +40,11 @@ impl Pages {
     /// Pages that have ever been used: as long must the heap be.
     pub(super) fn len(&self) -> u32 {
         self.pages.len() as u32
+    }
+
+    /// Pages that something stands in.
+    pub(super) fn used(&self) -> u32 {
+        self.len() - self.empty.len() as u32
     }
 
     /// A place of so many units. `beyond`: the limit does not count.
