@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ::device::Backend;
 use control::api::table::thousands;
 use control::config::{LogFormat, LogLevel};
+use lookup::auto4::Auto4Builder;
 use lookup::bspl::{Bspl, BsplBuilder};
 use lookup::dir24_8::{Dir24_8, Dir24_8Builder};
 use lookup::mtrie6::{Mtrie6, Mtrie6Builder};
@@ -18,11 +19,12 @@ use lookup::poptrie::{Poptrie, PoptrieBuilder};
 use lookup::rib::Rib;
 use lookup::routes::{RoutesFile, parse_address, read_file};
 use lookup::trie::Trie;
-use lookup::{Address, Blob, Key6, Lpm, NextHopId, Prefix, unpacked};
+use lookup::{Address, Blob, Key6, Lpm, NextHopId, Prefix, TableError, unpacked};
 use serde::Serialize;
 
 use crate::cli::{Algorithm, LpmArgs};
 use crate::failure::Failure;
+use crate::room;
 
 /// Addresses looked up in one call: a burst.
 const BATCH: usize = 256;
@@ -74,23 +76,25 @@ pub(crate) fn run(args: &LpmArgs) -> Result<(), Failure> {
     let (keys4, keys6, families) = read_addresses(args)?;
     let for_device = args.backend != Backend::Cpu;
     let table4 = match args.algorithm {
-        Algorithm::Trie => trie(rib(&routes.v4)),
-        Algorithm::Dir24_8 => dir24_8(rib(&routes.v4))?,
+        Algorithm::Trie => Ok(trie(rib(&routes.v4))),
+        Algorithm::Dir24_8 => dir24_8(rib(&routes.v4)),
         // What kernels of lookups read.
         Algorithm::Auto | Algorithm::Bspl | Algorithm::Mtrie6 if for_device => {
-            dir24_8(rib(&routes.v4))?
+            dir24_8(rib(&routes.v4))
         }
-        // `auto`: the full table included, its answers come from nearer caches.
-        _ => poptrie(rib(&routes.v4))?,
+        Algorithm::Poptrie => poptrie(rib(&routes.v4)),
+        _ => auto4(rib(&routes.v4)),
     };
+    let table4 = table4.map_err(|error| no_room(args, error))?;
     let table6 = match args.algorithm {
-        Algorithm::Trie => trie(rib(&routes.v6)),
-        Algorithm::Bspl => bspl(rib(&routes.v6))?,
+        Algorithm::Trie => Ok(trie(rib(&routes.v6))),
+        Algorithm::Bspl => bspl(rib(&routes.v6)),
         Algorithm::Auto | Algorithm::Dir24_8 | Algorithm::Poptrie if for_device => {
-            bspl(rib(&routes.v6))?
+            bspl(rib(&routes.v6))
         }
-        _ => mtrie6(rib(&routes.v6))?,
+        _ => mtrie6(rib(&routes.v6)),
     };
+    let table6 = table6.map_err(|error| no_room(args, error))?;
     let looked = on_device(args, (&table4, &keys4[..]), (&table6, &keys6[..]))?;
     let (device, (out4, time4), (out6, time6)) = match looked {
         Some(looked) => (Some(looked.device), looked.v4, looked.v6),
@@ -216,39 +220,65 @@ fn rib<A: Address>(routes: &[(Prefix<A>, NextHopId)]) -> Rib<A> {
     rib
 }
 
-fn dir24_8(routes: Rib<u32>) -> Result<Table<u32>, Failure> {
+/// What went wrong with the tables, of the routes of a file.
+fn no_room(args: &LpmArgs, error: TableError) -> Failure {
+    Failure::file(&args.routes, room::text(&error))
+}
+
+/// Names the table in its error.
+fn of(table: &'static str) -> impl Fn(TableError) -> TableError {
+    move |error| TableError::Of { table, error: Box::new(error) }
+}
+
+fn auto4(routes: Rib<u32>) -> Result<Table<u32>, TableError> {
+    let (n, begin) = (routes.len(), Instant::now());
+    let limits = lookup::auto4::Limits::default();
+    let (builder, blob) = Auto4Builder::build(routes, limits).map_err(of("IPv4, table auto"))?;
+    let lookup = if builder.table_name() == "poptrie" { lookup_poptrie } else { lookup_dir24_8 };
+    Ok(table(builder.table_name(), n, blob, begin, lookup))
+}
+
+fn lookup_poptrie(blob: &Blob, keys: &[u32], out: &mut [NextHopId]) {
+    match Poptrie::new(blob) {
+        Some(table) => table.lookup(keys, out),
+        None => out.fill(lookup::NO_ROUTE),
+    }
+}
+
+fn lookup_dir24_8(blob: &Blob, keys: &[u32], out: &mut [NextHopId]) {
+    match Dir24_8::new(blob) {
+        Some(table) => table.lookup(keys, out),
+        None => out.fill(lookup::NO_ROUTE),
+    }
+}
+
+fn dir24_8(routes: Rib<u32>) -> Result<Table<u32>, TableError> {
     let (n, begin) = (routes.len(), Instant::now());
     let limits = lookup::dir24_8::Limits::default();
-    let (_, blob) = Dir24_8Builder::build(routes, limits).map_err(Failure::other)?;
-    Ok(table("dir24-8", n, blob, begin, |blob, keys, out| match Dir24_8::new(blob) {
-        Some(table) => table.lookup(keys, out),
-        None => out.fill(lookup::NO_ROUTE),
-    }))
+    let (_, blob) = Dir24_8Builder::build(routes, limits).map_err(of("IPv4, table dir24-8"))?;
+    Ok(table("dir24-8", n, blob, begin, lookup_dir24_8))
 }
 
-fn poptrie(routes: Rib<u32>) -> Result<Table<u32>, Failure> {
+fn poptrie(routes: Rib<u32>) -> Result<Table<u32>, TableError> {
     let (n, begin) = (routes.len(), Instant::now());
     let limits = lookup::poptrie::Limits::default();
-    let (_, blob) = PoptrieBuilder::build(routes, limits).map_err(Failure::other)?;
-    Ok(table("poptrie", n, blob, begin, |blob, keys, out| match Poptrie::new(blob) {
-        Some(table) => table.lookup(keys, out),
-        None => out.fill(lookup::NO_ROUTE),
-    }))
+    let (_, blob) = PoptrieBuilder::build(routes, limits).map_err(of("IPv4, table poptrie"))?;
+    Ok(table("poptrie", n, blob, begin, lookup_poptrie))
 }
 
-fn mtrie6(routes: Rib<u128>) -> Result<Table<Key6>, Failure> {
+fn mtrie6(routes: Rib<u128>) -> Result<Table<Key6>, TableError> {
     let (n, begin) = (routes.len(), Instant::now());
     let limits = lookup::mtrie6::Limits::default();
-    let (_, blob) = Mtrie6Builder::build(routes, limits).map_err(Failure::other)?;
+    let (_, blob) = Mtrie6Builder::build(routes, limits).map_err(of("IPv6, table mtrie6"))?;
     Ok(table("mtrie6", n, blob, begin, |blob, keys, out| match Mtrie6::new(blob) {
         Some(table) => table.lookup(keys, out),
         None => out.fill(lookup::NO_ROUTE),
     }))
 }
 
-fn bspl(routes: Rib<u128>) -> Result<Table<Key6>, Failure> {
+fn bspl(routes: Rib<u128>) -> Result<Table<Key6>, TableError> {
     let (n, begin) = (routes.len(), Instant::now());
-    let (_, blob) = BsplBuilder::build(routes).map_err(Failure::other)?;
+    let (_, blob) = BsplBuilder::build(routes).map_err(of("IPv6, table bspl"))?;
     Ok(table("bspl", n, blob, begin, |blob, keys, out| match Bspl::new(blob) {
         Some(table) => table.lookup(keys, out),
         None => out.fill(lookup::NO_ROUTE),

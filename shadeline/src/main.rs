@@ -27,6 +27,7 @@ mod plane;
 mod ports;
 mod programs;
 mod report;
+mod room;
 mod stats;
 mod steward;
 mod traffic;

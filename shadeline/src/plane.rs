@@ -22,9 +22,9 @@ use lookup::{NextHopId, Prefix};
 use crate::bridge::Bridge;
 use crate::failure::Failure;
 use crate::firewall::Firewall;
-use crate::lpm;
 use crate::named::Named;
 use crate::wiring::{self, Interfaces, PortFacts};
+use crate::{lpm, room};
 
 /// What makes the tables, and the one place from which they are published.
 pub(crate) struct Plane {
@@ -57,7 +57,9 @@ impl Plane {
     ) -> Result<(Self, Reader<Tables>), Failure> {
         let (mut tables, mut bridge, mut named) = (Tables::default(), None, None);
         match config.pipeline.app {
-            App::Router => tables.fib = rib.freeze().map_err(Failure::other)?,
+            App::Router => {
+                tables.fib = rib.freeze().map_err(|error| room::failure(config, &error))?;
+            }
             App::Switch => {
                 let (part, first) = Bridge::new(config, interfaces, live)?;
                 (tables.switch, bridge) = (first, Some(part));
@@ -182,7 +184,7 @@ pub(crate) fn rib(
 }
 
 /// What holds the routes.
-fn tables(config: &Config) -> RouteTables {
+pub(crate) fn tables(config: &Config) -> RouteTables {
     RouteTables {
         v4: match config.router.table_v4 {
             TableV4::Auto => V4Table::default(),
@@ -264,7 +266,7 @@ pub(crate) fn load_routes(
             text.parse().ok().map(|hop: NextHop| target(&hop, interfaces))
         }),
     };
-    let loaded = loaded.map_err(|error| Failure::file(name, error))?;
+    let loaded = loaded.map_err(|error| Failure::file(name, room::refused(&error)))?;
     if loaded.skipped > 0 {
         let what = match loaded.skipped {
             1 => "1 prefix left out: it has no next hop of its family".to_owned(),

@@ -104,3 +104,41 @@ fn files_of_routes_are_read() {
     let (good, said) = check(&folder, &config(""), false);
     assert!(!good && said.starts_with("error: table.txt"), "{said}");
 }
+
+/// The same error, with its file, where the router would start; as many as a large access network has fit.
+#[test]
+fn more_routes_than_room_are_an_error_with_its_file() {
+    let folder = Scratch::new();
+    let config = |table: &str| {
+        format!(
+            "[router]\n{table}[port.lan]\naddresses = [\"192.0.2.1/24\"]\n\
+             [[routes]]\nfile = \"few.txt\"\n[[routes]]\nfile = \"many.txt\"\n"
+        )
+    };
+    let hosts = |from: u32, count: u32| {
+        let host = |i: u32| std::net::Ipv4Addr::from_bits((20 << 24) + (i << 8) + 1);
+        (from..from + count).map(|i| format!("{}/32 192.0.2.7\n", host(i))).collect::<String>()
+    };
+    folder.write("few.txt", &hosts(0, 60_000));
+    folder.write("many.txt", &hosts(60_000, 150_000));
+    for table in ["", "table_v4 = \"poptrie\"\n", "table_v4 = \"dir24-8\"\n"] {
+        let (good, said) = check(&folder, &config(table), false);
+        assert!(good && said.contains("no errors"), "{table}: {said}");
+    }
+    folder.write("many.txt", &hosts(60_000, 300_000));
+    for (table, expected) in [
+        ("", "auto: the table is full: 360000 of 262144 extension groups"),
+        ("table_v4 = \"poptrie\"\n", "poptrie: the table is full: 327680 of 327680 pages of 1 KB"),
+        ("table_v4 = \"dir24-8\"\n", "dir24-8: the table is full: 360000 of 262144 extension"),
+    ] {
+        let (good, said) = check(&folder, &config(table), false);
+        let expected = format!("many.txt: IPv4, table {expected}");
+        assert!(!good && said.contains(&expected) && said.contains("takes 1 KB"), "{said}");
+        let mut run = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        let capture = testkit::repository().join("tests/golden/ndn_malformed/p1.pcap");
+        run.arg("run").arg(folder.join("config.toml")).arg("-r").arg(capture);
+        let output = run.arg("-w").arg(folder.join("out")).output().expect("the program starts");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains(&expected), "{told}");
+    }
+}

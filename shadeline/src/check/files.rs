@@ -11,6 +11,7 @@ use lookup::routes::{ProblemKind, RoutesFile, read_file};
 use crate::lpm::{repeated, repeats};
 use crate::named::{FileRoutes, without_room};
 use crate::names::each_line;
+use crate::room::{Demand, without_room as without_room_for_routes};
 
 /// Next hops of one file that are told.
 const SHOWN: usize = 100;
@@ -39,8 +40,12 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
     let mut findings = Findings(Vec::new());
     match config.pipeline.app {
         App::Router => {
+            let mut demand = Demand::default();
             for file in &config.route_files {
-                findings.of_routes(config, file);
+                findings.of_routes(config, file, &mut demand);
+            }
+            if let Some((path, what)) = without_room_for_routes(config, demand) {
+                findings.error(&path, None, what);
             }
         }
         App::Ndn => findings.of_names(config),
@@ -109,7 +114,7 @@ impl Findings {
         self.error(path, None, rest.unwrap_or(message));
     }
 
-    fn of_routes(&mut self, config: &Config, file: &RouteFile) {
+    fn of_routes(&mut self, config: &Config, file: &RouteFile, demand: &mut Demand) {
         let path = &file.file;
         let routes = match read_file(path) {
             Ok(routes) => routes,
@@ -118,6 +123,7 @@ impl Findings {
                 return self.error(path, line, error.source);
             }
         };
+        demand.add(&routes);
         for problem in &routes.problems.first {
             self.warn(path, Some(problem.line), &problem.kind);
         }

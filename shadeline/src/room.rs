@@ -1,0 +1,108 @@
+//! Whether the tables have room for the routes of files: said before a start by `check`, and with the same words by
+//! a start that fails.
+//!
+//! Only routes longer than 24 bits can fill a table of IPv4 (each /24 that has some takes 1 KB), and only millions one
+//! of IPv6. So the tables are built, as a start builds them, only where there are many of these.
+
+use std::path::PathBuf;
+
+use control::config::Config;
+use control::rib::RibError;
+use lookup::TableError;
+use lookup::fib::{FibBuilder, Options, RouteTarget};
+use lookup::routes::{RoutesFile, read_file};
+
+use crate::failure::Failure;
+use crate::plane;
+
+/// IPv4 routes longer than 24 bits, and IPv6 routes, that every table has room for.
+const LONG_V4: usize = 200_000;
+const V6: usize = 1_000_000;
+
+/// How many routes there are of the kinds that fill tables.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Demand {
+    long_v4: usize,
+    v6: usize,
+}
+
+impl Demand {
+    /// Counts those of a file in.
+    pub(crate) fn add(&mut self, routes: &RoutesFile) {
+        self.long_v4 += routes.v4.iter().filter(|(prefix, _)| prefix.len() > 24).count();
+        self.v6 += routes.v6.len();
+    }
+
+    fn may_be_too_much(self) -> bool {
+        self.long_v4 > LONG_V4 || self.v6 > V6
+    }
+}
+
+/// The first file of `[[routes]]` that the tables have no room for, and why. `demand` is that of all of them.
+pub(crate) fn without_room(config: &Config, demand: Demand) -> Option<(PathBuf, String)> {
+    if !demand.may_be_too_much() {
+        return None;
+    }
+    let files: Vec<RoutesFile> =
+        config.route_files.iter().filter_map(|file| read_file(&file.file).ok()).collect();
+    (1..=files.len()).find_map(|count| {
+        let mut demand = Demand::default();
+        files[..count].iter().for_each(|file| demand.add(file));
+        if !demand.may_be_too_much() {
+            return None;
+        }
+        let error = build(config, &files[..count]).err()?;
+        Some((config.route_files[count - 1].file.clone(), text(&error)))
+    })
+}
+
+/// Builds the tables of a configuration with the routes of files.
+fn build(config: &Config, files: &[RoutesFile]) -> Result<(), TableError> {
+    let mut builder = FibBuilder::new(Options::default(), plane::tables(config));
+    let hop4 = builder.create_hop::<u32>(&RouteTarget::Blackhole)?;
+    let hop6 = builder.create_hop::<u128>(&RouteTarget::Blackhole)?;
+    let v4 = files.iter().flat_map(|file| file.v4.iter().map(|(prefix, _)| (*prefix, hop4)));
+    builder.load::<u32>(v4.collect())?;
+    let v6 = files.iter().flat_map(|file| file.v6.iter().map(|(prefix, _)| (*prefix, hop6)));
+    builder.load::<u128>(v6.collect())?;
+    builder.freeze().map(drop)
+}
+
+/// Why a start has no tables: with the file whose routes they have no room for.
+pub(crate) fn failure(config: &Config, error: &TableError) -> Failure {
+    let mut demand = Demand::default();
+    for file in config.route_files.iter().filter_map(|file| read_file(&file.file).ok()) {
+        demand.add(&file);
+    }
+    match without_room(config, demand) {
+        Some((path, what)) => Failure::file(&path, what),
+        None => Failure::other(text(error)),
+    }
+}
+
+/// Why the RIB refused, and what helps.
+pub(crate) fn refused(error: &RibError) -> String {
+    match error {
+        RibError::Table(error) => text(error),
+        other => other.to_string(),
+    }
+}
+
+/// What a table said, and what helps where it is full.
+pub(crate) fn text(error: &TableError) -> String {
+    let full = match error {
+        TableError::Of { error, .. } => error,
+        other => other,
+    };
+    let help = match full {
+        TableError::Full { what: "pages of 1 KB" | "extension groups", .. } => {
+            "; a /24 with routes longer than 24 bits takes 1 KB: join such routes or leave some out \
+             (`auto` takes whichever table has room)"
+        }
+        TableError::Full { what: "lines of 64 bytes", .. } => {
+            "; the table `bspl` takes more routes"
+        }
+        _ => "",
+    };
+    format!("{error}{help}")
+}
