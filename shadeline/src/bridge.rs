@@ -89,7 +89,7 @@ impl Bridge {
     }
 
     /// Applies what differs in a configuration with the same ports.
-    pub(crate) fn apply(&mut self, config: &Config, interfaces: &Interfaces) -> Result<(), String> {
+    pub(crate) fn apply(&mut self, config: &Config, interfaces: &Interfaces) {
         for number in 0..self.ports.len() as u16 {
             let before = &self.ports[usize::from(number)];
             let port = BridgePort { up: before.up, ..port(config, interfaces, number) };
@@ -105,7 +105,10 @@ impl Bridge {
         self.fix(config, interfaces);
         self.ageing = config.switch.ageing;
         let limits = MacLimits { stations: self.macs.limits().stations, ..limits(config) };
-        self.macs.set_limits(limits).map_err(|error| error.to_string())
+        // As many stations as there were: what there is room for is told at the start.
+        if let Err(error) = self.macs.set_limits(limits) {
+            tracing::error!("ageing stays as it was: {error}");
+        }
     }
 
     /// Makes the static stations those of the configuration.

@@ -56,7 +56,15 @@ pub(crate) struct Named {
     changed: Vec<NdnPatch>,
 }
 
+/// Faces and ports before a change of many things.
+pub(crate) struct Before {
+    faces: Vec<Known>,
+    ports: Vec<(NdnPort, u16)>,
+    changed: usize,
+}
+
 /// A face, or one that was.
+#[derive(Debug, Clone)]
 struct Known {
     name: String,
     configured: Option<config::Face>,
@@ -126,7 +134,8 @@ impl Named {
         Ok((named, NdnTables::new(blob)))
     }
 
-    /// Applies what differs in a configuration with the same ports.
+    /// Applies what differs in a configuration with the same ports. On an error part of it may have been applied:
+    /// see [`Named::begin`].
     pub(crate) fn apply(&mut self, config: &Config, interfaces: &Interfaces) -> Result<(), String> {
         let files = self.files(config).map_err(|failure| failure.message())?;
         let full = files::without_room(config, &files);
@@ -136,8 +145,28 @@ impl Named {
         let statics = self.statics(config);
         self.routes.sync(Source::Static, statics)?;
         let done = self.routes.sync(Source::File, files);
-        // Those that are over are left out, whichever: the set has no order.
         done.map_err(|error| full.map_or(error, |place| place.to_string()))
+    }
+
+    /// Notes from now on what changes, so that all of it can be taken back.
+    pub(crate) fn begin(&mut self) -> Before {
+        self.routes.begin();
+        let (faces, ports) = (self.faces.clone(), self.ports.clone());
+        Before { faces, ports, changed: self.changed.len() }
+    }
+
+    /// What changed since [`Named::begin`] stays.
+    pub(crate) fn keep(&mut self) {
+        self.routes.keep();
+    }
+
+    /// Takes everything back since [`Named::begin`]; nothing of it may have been published.
+    pub(crate) fn go_back(&mut self, before: Before) {
+        (self.faces, self.ports) = (before.faces, before.ports);
+        self.changed.truncate(before.changed);
+        if let Err(error) = self.routes.go_back() {
+            tracing::error!("routes for names are not as they were: {error}");
+        }
     }
 
     /// Makes the faces those of the configuration.

@@ -10,6 +10,7 @@
 //! Whatever is in the queue at a time is applied together and seen as one version.
 
 mod names;
+mod reload;
 pub(crate) mod rules;
 
 use std::net::IpAddr;
@@ -25,16 +26,16 @@ use control::neighbour::{Output, Permanent, Resolver, Settings};
 use control::rib::{Leg, RibChange, RouteView, Source, Target};
 use ipnet::IpNet;
 use lookup::bridge::StationEvent;
-use lookup::fib::{Interface, NeighbourEvent, Options};
+use lookup::fib::{Interface, NeighbourEvent};
 
 use crate::bridge::Bridge;
 use crate::firewall::Firewall;
 use crate::inject::Injector;
 use crate::plane::{self, Plane};
 use crate::ports::Twin;
+use crate::room;
 use crate::stats::Statistics;
 use crate::wiring::{self, Interfaces, PortFacts};
-use crate::{log, pipelines};
 use rules::NewRules;
 
 /// What the steward is told.
@@ -145,7 +146,7 @@ impl Steward {
             statistics: start.statistics,
             on_stop: start.on_stop,
             output: Output::default(),
-            dirty: false,
+            dirty: true, // the first version is to be told
             client: None,
             told: None,
         };
@@ -482,117 +483,6 @@ impl Steward {
         self.resolver.set_permanent(i as u16, address, mac, by, now_ns(), out);
     }
 
-    /// Reads the configuration again and applies what can change while packets flow, as one
-    /// version. The message is for whoever asked; the log has it in one line.
-    fn reload(&mut self) -> Result<String, String> {
-        let result = self.apply_file();
-        match &result {
-            Ok(message) => tracing::info!("reloaded: {}", one_line(message)),
-            Err(message) => tracing::error!("not reloaded: {}", one_line(message)),
-        }
-        result
-    }
-
-    fn apply_file(&mut self) -> Result<String, String> {
-        let (new, odd) = match control::config::load(&self.path, &pipelines::known()) {
-            Ok((config, report)) => (config, rules::odd(&report)),
-            Err(error) => return Err(error.to_string()),
-        };
-        let mut diff = Config::diff(&self.config, &new);
-        // What waits for a restart is told until the restart, or until the file is as it was.
-        diff.restart = Config::diff(&self.started, &new).restart;
-        let interfaces = Interfaces::of(&new);
-        let (names, before) = (interfaces.names(), self.interfaces.names());
-        if names != before {
-            let new = names.iter().filter(|n| !before.contains(n)).map(|n| format!("`{n}` is new"));
-            let gone = before.iter().filter(|n| !names.contains(n));
-            let gone = gone.map(|n| format!("`{n}` is gone"));
-            let mut list: Vec<_> = new.chain(gone).collect();
-            if list.is_empty() {
-                list.push("their order differs".into());
-            }
-            return Err(format!(
-                "ports cannot come or go while the router runs: {}; restart it",
-                list.join(", ")
-            ));
-        }
-        // The set of rules is checked as a whole before anything is taken.
-        let rules_gone = match &mut self.plane.firewall {
-            Some(firewall) => firewall.apply(&new)?,
-            None => 0,
-        };
-        let old = std::mem::replace(&mut self.config, new);
-        self.apply_addresses(&old)?;
-        if let Some(bridge) = &mut self.plane.bridge {
-            bridge.apply(&self.config, &self.interfaces)?;
-        }
-        if let Some(named) = &mut self.plane.named {
-            named.apply(&self.config, &self.interfaces)?;
-        }
-        let routes = plane::static_routes(&self.config, &self.interfaces);
-        self.plane.rib.sync_static(routes).map_err(|e| e.to_string())?;
-        for (number, file) in self.config.route_files.clone().iter().enumerate() {
-            plane::load_file(&mut self.plane.rib, number as u16, file, &self.interfaces)
-                .map_err(|failure| failure.message())?;
-        }
-        for number in self.config.route_files.len()..old.route_files.len() {
-            let gone =
-                self.plane.rib.sync_file(number as u16, 0, Vec::new(), Vec::new(), |_, _| None);
-            gone.map_err(|e| e.to_string())?;
-        }
-        self.set_neighbours(&old.neighbours);
-        let entries_max = self.started.router.neighbours_max;
-        self.resolver.set_settings(Settings { entries_max, ..settings(&self.config) });
-        let before = wiring::options(&self.started, false);
-        self.change(RibChange::Options(Options {
-            neighbour_queue_packets: before.neighbour_queue_packets,
-            neighbour_queue_total_packets: before.neighbour_queue_total_packets,
-            ..wiring::options(&self.config, false)
-        }));
-        log::set_level(self.config.system.log);
-        self.dirty = true;
-        self.settle();
-        Ok(rules::told(&odd, rules_gone) + &diff.to_string())
-    }
-
-    /// Addresses, MTU and checks of the interfaces after a reload. Addresses of a twin go by way of
-    /// the kernel, which may have some of its own.
-    fn apply_addresses(&mut self, old: &Config) -> Result<(), String> {
-        for i in 0..self.records.len() {
-            let name = self.interfaces.name(i as u16).to_owned();
-            let fresh = self.fresh_record(i);
-            let list = |config: &Config| {
-                config.port(&name).map(|port| port.addresses.clone()).unwrap_or_default()
-            };
-            let (before, after) = (list(old), list(&self.config));
-            if let Some(twin) = self.twins[i].clone() {
-                let mut client =
-                    control::netlink::Client::route().map_err(|error| error.to_string())?;
-                for address in before.iter().filter(|a| !after.contains(a)) {
-                    kernel::links::remove_address(&mut client, twin.ifindex, *address)
-                        .map_err(|error| error.to_string())?;
-                    self.address(twin.ifindex, *address, false);
-                }
-                for address in after.iter().filter(|a| !before.contains(a)) {
-                    kernel::links::add_address(&mut client, twin.ifindex, *address, false)
-                        .map_err(|error| error.to_string())?;
-                    self.address(twin.ifindex, *address, true);
-                }
-                self.set_mtu(i, fresh.mtu)?;
-                self.records[i].reverse_path = fresh.reverse_path;
-            } else {
-                // The rest of it is for a restart.
-                let record = &mut self.records[i];
-                record.mtu = fresh.mtu;
-                record.addresses4 = fresh.addresses4;
-                record.addresses6 = fresh.addresses6;
-                record.reverse_path = fresh.reverse_path;
-            }
-            self.publish_interface(i);
-        }
-        Ok(())
-    }
-
     fn answer(&mut self, request: Request, answer: &Sender<Response>) {
         // A client that is gone needs no answer.
         let send = |response| drop(answer.send(response));
@@ -697,7 +587,7 @@ impl Steward {
         let target = plane::target(next_hop, &self.interfaces);
         let change = RibChange::Route { prefix, source: Source::Api, metric: 0, target };
         if let Err(error) = self.plane.rib.apply(change) {
-            return Response::error(ErrorKind::Full, error);
+            return Response::error(ErrorKind::Full, room::refused(&error));
         }
         self.dirty = true;
         self.settle();
@@ -867,11 +757,6 @@ impl Steward {
             Target::Local(i) | Target::Broadcast(i) => NextHop::Port(port(*i)),
         }
     }
-}
-
-/// A message of several lines as an entry of the log.
-fn one_line(message: &str) -> String {
-    message.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 fn set<T: PartialEq>(list: &mut Vec<T>, entry: T, present: bool) {

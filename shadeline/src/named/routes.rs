@@ -6,7 +6,7 @@ use apps::ndn::NdnPatch;
 use lookup::names::{
     DEPTH_MAX, Name, NameFibBuilder, NameHasher, NameLimits, NameList, NameRouteError,
 };
-use lookup::{Blob, NO_ROUTE, NextHopId};
+use lookup::{Blob, NO_ROUTE, NextHopId, Patch};
 use packet::ndn::NameBuf;
 
 /// Who told of a route; the first of those who did wins.
@@ -38,10 +38,21 @@ pub(super) struct Routes {
     pub(super) max: usize,
     /// What is to be published.
     pub(super) changed: Vec<NdnPatch>,
+    /// What there was before a change of many routes, while one is under way.
+    journal: Option<Journal>,
+}
+
+/// The way back.
+struct Journal {
+    /// Each change: the prefix, and what stood there before.
+    ways: Vec<(NameBuf, Ways)>,
+    hops: Hops,
+    /// How much was to be published.
+    changed: usize,
 }
 
 /// Lists of faces under numbers from 1 on, each kept while it is used.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Hops {
     lists: Vec<(Vec<u16>, usize)>, // with the routes that use it
     numbers: HashMap<Vec<u16>, NextHopId>,
@@ -87,7 +98,7 @@ impl Routes {
     /// None yet, and no table: [`Routes::build`] makes it.
     pub(super) fn new(max: usize) -> Self {
         let (ways, hops) = (HashMap::new(), Hops::default());
-        Self { ways, hops, fib: None, max, changed: Vec::new() }
+        Self { ways, hops, fib: None, max, changed: Vec::new(), journal: None }
     }
 
     /// The first table, of many routes at once; next hops are left for the first patches.
@@ -106,6 +117,11 @@ impl Routes {
                 self.hops.release(std::mem::replace(way, new));
             }
         }
+        self.table()
+    }
+
+    /// Makes the table anew, of all routes.
+    fn table(&mut self) -> Result<Blob, NameRouteError> {
         let (mut names, mut hops) = (NameList::new(), Vec::new());
         for (prefix, ways) in &self.ways {
             names.push(prefix.name().encodings());
@@ -115,6 +131,41 @@ impl Routes {
         let (fib, blob) = NameFibBuilder::build(NameHasher::random(), &names, &hops, limits)?;
         self.fib = Some(fib);
         Ok(blob)
+    }
+
+    /// Notes from now on what changes.
+    pub(super) fn begin(&mut self) {
+        let (ways, hops, changed) = (Vec::new(), self.hops.clone(), self.changed.len());
+        self.journal = Some(Journal { ways, hops, changed });
+    }
+
+    /// What changed since [`Routes::begin`] stays.
+    pub(super) fn keep(&mut self) {
+        self.journal = None;
+    }
+
+    /// Takes back what changed since [`Routes::begin`]; nothing of it may have been published.
+    ///
+    /// # Errors
+    /// There is no memory for the table that is made anew; the one that serves goes on.
+    pub(super) fn go_back(&mut self) -> Result<(), NameRouteError> {
+        let Some(journal) = self.journal.take() else { return Ok(()) };
+        self.hops = journal.hops;
+        self.changed.truncate(journal.changed);
+        if journal.ways.is_empty() {
+            return Ok(());
+        }
+        for (prefix, ways) in journal.ways.into_iter().rev() {
+            if best(&ways) == NO_ROUTE {
+                self.ways.remove(&prefix);
+            } else {
+                self.ways.insert(prefix, ways);
+            }
+        }
+        // Anew, for room that a change gave back may not serve the same names again.
+        let blob = self.table()?;
+        self.changed.push(NdnPatch::Fib(Patch::Replace(blob.words().to_vec())));
+        Ok(())
     }
 
     /// Sets what a source says of a prefix, or that it says nothing. On an error nothing has changed.
@@ -136,6 +187,9 @@ impl Routes {
             return Err(error);
         }
         self.hops.release(before[source as usize]);
+        if let Some(journal) = &mut self.journal {
+            journal.ways.push((prefix.clone(), before));
+        }
         if best(&after) == NO_ROUTE {
             self.ways.remove(prefix);
         } else {
@@ -170,7 +224,7 @@ impl Routes {
     /// Makes what a source says `routes`; of two for one prefix the later stands.
     ///
     /// # Errors
-    /// How many found no room; the others are set.
+    /// The first that finds no room; those before it are set.
     pub(super) fn sync(
         &mut self,
         source: Source,
@@ -181,7 +235,6 @@ impl Routes {
             ways[source as usize] != NO_ROUTE && !wanted.contains_key(*prefix)
         };
         let gone: Vec<_> = self.ways.iter().filter(is_gone).map(|(p, _)| p.clone()).collect();
-        let (mut refused, mut first) = (0_usize, None);
         for (prefix, faces) in
             gone.iter().map(|prefix| (prefix, None)).chain(wanted.iter().map(|(p, f)| (p, Some(f))))
         {
@@ -189,12 +242,10 @@ impl Routes {
             if faces.is_some_and(|faces| now != NO_ROUTE && self.hops.faces(now) == faces) {
                 continue;
             }
-            if let Err(error) = self.set(prefix, source, faces.map(Vec::as_slice)) {
-                refused += 1;
-                first.get_or_insert(error);
-            }
+            self.set(prefix, source, faces.map(Vec::as_slice))
+                .map_err(|error| format!("routes for names: {error} (`names` of [ndn])"))?;
         }
-        first.map_or(Ok(()), |error| Err(format!("{refused} routes for names left out: {error}")))
+        Ok(())
     }
 
     /// Whether a source tells of a prefix.
@@ -317,6 +368,43 @@ mod tests {
         assert!(full.unwrap_err().to_string().contains("full"));
         assert_eq!((routes.len(), routes.hops.numbers.len()), (2, 1));
         let error = routes.sync(Source::File, vec![(name("/d"), vec![0])]).unwrap_err();
-        assert!(error.contains("1 routes for names left out"), "{error}");
+        assert!(error.contains("full: 2 of 2 name prefixes"), "{error}");
+    }
+
+    /// What is published after a way back says what it said before, whatever was changed and let go meanwhile.
+    #[test]
+    fn a_way_back_leads_to_where_it_began() {
+        let own: Vec<_> = (0..10).map(|i| (name(&format!("/own/{i}")), vec![i % 3])).collect();
+        let mut routes = Routes::new(16);
+        let blob = routes.build(vec![(name("/"), vec![7])], own.clone()).unwrap();
+        let mut tables = NdnTables::new(blob);
+        routes.set(&name("/api"), Source::Api, Some(&[5])).unwrap();
+        let publish = |routes: &mut Routes, tables: &mut NdnTables| {
+            routes.changed.drain(..).for_each(|patch| tables.apply(&patch));
+        };
+        publish(&mut routes, &mut tables);
+        let said = |tables: &NdnTables| {
+            let asked = ["/own/0", "/own/3/x", "/own/9", "/new/1", "/api", "/zzz"];
+            asked.map(|text| looked_up(tables, &name(text)))
+        };
+        let expected = said(&tables);
+        assert_eq!(expected, [vec![0], vec![0], vec![0], vec![7], vec![5], vec![7]]);
+        routes.begin();
+        let new = (0..30).map(|i| (name(&format!("/new/{i}")), vec![20 + i])).collect();
+        let error = routes.sync(Source::File, new).unwrap_err();
+        assert!(error.contains("name prefixes"), "{error}");
+        routes.go_back().unwrap();
+        publish(&mut routes, &mut tables);
+        assert_eq!(said(&tables), expected);
+        assert_eq!((routes.len(), routes.all().count()), (12, 12));
+        // And it goes on from there: lists of faces have numbers that nobody else has.
+        routes.begin();
+        routes.sync(Source::File, own[..4].to_vec()).unwrap();
+        routes.set(&name("/api"), Source::Api, Some(&[6, 5])).unwrap();
+        routes.keep();
+        publish(&mut routes, &mut tables);
+        let asked = ["/own/1", "/own/3", "/own/9", "/api"];
+        let answers = asked.map(|text| looked_up(&tables, &name(text)));
+        assert_eq!(answers, [vec![1], vec![0], vec![7], vec![6, 5]]);
     }
 }

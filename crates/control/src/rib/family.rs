@@ -15,7 +15,7 @@ pub(super) type Candidates = SmallVec<[NextHopId; 4]>;
 pub(super) type Several<A> = BTreeMap<Prefix<A>, Candidates>;
 
 /// Both families.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Both {
     pub(super) v4: Several<u32>,
     pub(super) v6: Several<u128>,

@@ -13,7 +13,9 @@ use super::origins::{Origin, OriginKey};
 use super::routes::join;
 use super::types::{RibChange, RibError, Source, Target};
 
-/// All routes, and the forwarding tables made of them.
+/// All routes, and the forwarding tables made of them. A clone is all of it as it was then, to go back to where a change
+/// of many routes fails in the middle; it takes as long as copying the tables.
+#[derive(Clone)]
 pub struct RibManager {
     pub(super) fib: FibBuilder,
     pub(super) is_frozen: bool,

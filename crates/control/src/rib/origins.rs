@@ -20,7 +20,7 @@ pub(super) struct OriginKey {
     pub(super) target: Target,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Origin {
     pub(super) key: OriginKey,
     pub(super) routes: u32,

@@ -281,6 +281,14 @@ impl RibManager {
             let mut before = self.of_source::<A>(source);
             before.sort_unstable();
             routes.sort_unstable();
+            // What goes makes room for what comes. Where a prefix stays, its new route replaces the old one.
+            before.retain(|(prefix, id)| {
+                let stays = routes.binary_search_by_key(prefix, |route| route.0).is_ok();
+                if !stays {
+                    self.remove_origin(*prefix, *id);
+                }
+                stays
+            });
             for route in &routes {
                 if before.binary_search(route).is_err()
                     && let Err(error) = self.add_origin(route.0, route.1)

@@ -822,6 +822,25 @@ fn a_full_table_refuses_and_keeps_what_it_holds() {
     let seen = |address: &str| fib.resolve(fib.lookup_one(ip(address)), 0);
     assert_eq!(seen("10.0.1.1"), Resolved::Blackhole);
     assert_eq!(seen("10.0.2.1"), Resolved::NoRoute);
+    // Those of a file make room for each other.
+    let file = |n: u32| vec![(Prefix::masked(10 << 24 | n << 8, 25), 0)];
+    let sync = |rib: &mut RibManager, routes| {
+        rib.sync_file(0, 0, routes, Vec::new(), |_, _| Some(Target::Blackhole))
+    };
+    rib.apply(RibChange::RemoveRoute { prefix: net(&half(1)), source: Source::Api, metric: None })
+        .unwrap();
+    sync(&mut rib, file(3)).unwrap();
+    sync(&mut rib, file(4)).unwrap();
+    // A copy is what there was: what a change left half done is not in it.
+    let copy = rib.clone();
+    let before = lines(&rib);
+    assert!(sync(&mut rib, [file(5), file(6)].concat()).is_err());
+    assert_ne!(lines(&rib), before);
+    rib = copy;
+    assert_eq!(lines(&rib), before);
+    sync(&mut rib, Vec::new()).unwrap();
+    rib.apply(route(&half(1), Source::Api, 0, Target::Blackhole)).unwrap();
+    rib.commit(&mut writer);
     // An interface's subnet gets in where its address does not.
     assert!(rib.apply(up(0, &["10.5.0.1/24"])).is_err());
     assert!(rib.contains(net("10.5.0.0/24"), Source::Connected));
