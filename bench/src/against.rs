@@ -9,7 +9,7 @@ use crate::{Args, Report, Row};
 /// ratio of each round.
 pub(crate) fn run(old: &Path, args: &Args) -> Result<Report, String> {
     let new = std::env::current_exe().map_err(|e| e.to_string())?;
-    // The arguments as they were given, less the two that are decided here.
+    // The arguments as they were given, less those that are decided here.
     let mut rest: Vec<String> = Vec::new();
     let mut skip = false;
     for arg in std::env::args().skip(1) {
@@ -17,9 +17,9 @@ pub(crate) fn run(old: &Path, args: &Args) -> Result<Report, String> {
             continue;
         }
         match arg.as_str() {
-            "--against" | "--rounds" => skip = true,
+            "--against" | "--rounds" | "--plot" => skip = true,
             "--json" => {}
-            a if a.starts_with("--against=") || a.starts_with("--rounds=") => {}
+            a if ["--against=", "--rounds=", "--plot="].iter().any(|o| a.starts_with(o)) => {}
             _ => rest.push(arg),
         }
     }
@@ -33,7 +33,7 @@ pub(crate) fn run(old: &Path, args: &Args) -> Result<Report, String> {
             let error = String::from_utf8_lossy(&output.stderr);
             return Err(format!("{}: {}", binary.display(), error.trim()));
         }
-        serde_json::from_slice(&output.stdout).map_err(|e| format!("{}: {e}", binary.display()))
+        report_of(binary, &output.stdout)
     };
     let mut pairs = Vec::new();
     for _ in 0..args.rounds.max(1) {
@@ -52,4 +52,30 @@ pub(crate) fn run(old: &Path, args: &Args) -> Result<Report, String> {
         report.rows.push(Row::new(format!("{} (new/old)", row.name), "ratio", ratios));
     }
     Ok(report)
+}
+
+/// What a build printed.
+fn report_of(binary: &Path, printed: &[u8]) -> Result<Report, String> {
+    serde_json::from_slice(printed).map_err(|error| {
+        format!(
+            "{}: expected the report of a build of this program, as JSON, and it printed {} bytes of something else \
+             ({error})",
+            binary.display(),
+            printed.len()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_program_is_told_in_words() {
+        let said = report_of(Path::new("/bin/true"), b"").unwrap_err();
+        assert!(said.starts_with("/bin/true: expected the report of a build"), "{said}");
+        let report = Report::new("toy", "data".to_owned());
+        let printed = serde_json::to_vec(&report).unwrap();
+        assert_eq!(report_of(Path::new("old"), &printed).unwrap().bench, "toy");
+    }
 }

@@ -11,6 +11,7 @@ use lookup::cuckoo::{Cuckoo, CuckooBuilder, CuckooKey, Limits};
 
 use crate::forms::{Form, rates, ratio, rows};
 use crate::limit::lines_per_second;
+use crate::limits::has_room;
 use crate::peer::{Peer, hash_bytes};
 use crate::tables::Random;
 use crate::{Args, Report, Row, lpm};
@@ -69,6 +70,9 @@ pub(crate) fn run(args: &Args, keys: usize, mebibytes: usize) -> Result<Report, 
     if keys == 0 || mebibytes == 0 {
         return Err("nothing to look up: keys and a table are needed".into());
     }
+    // Keys, answers and what they are compared with, of the larger of both sizes; the table and one on small pages.
+    has_room(&format!("{keys} keys"), keys.saturating_mul(64))?;
+    has_room(&format!("tables of {mebibytes} MiB"), mebibytes.saturating_mul(3 << 20))?;
     let data = format!("tables of {mebibytes} MiB, {keys} random keys that are there");
     let mut report = Report::new("hash", data);
     let limit = lines_per_second(mebibytes << 20, Pages::Huge, args.rounds)?;

@@ -18,6 +18,7 @@ mod hash;
 mod idle;
 mod l2;
 mod limit;
+mod limits;
 pub mod lookup_job;
 mod lpm;
 mod names;
@@ -43,6 +44,12 @@ pub use report::{Curve, Machine, Report, Row};
 pub use shade::{ShadeArgs, ShadeLoad};
 
 use std::path::PathBuf;
+
+/// The most keys, frames, stations, prefixes and names that a run may have.
+const KEYS_MAX: usize = 1 << 28;
+const STATIONS_MAX: usize = 1 << 27;
+const PREFIXES_MAX: usize = 1 << 27;
+const NAMES_MAX: usize = 1 << 27;
 
 /// The arguments of `shadeline bench`.
 #[derive(Debug, Clone, clap::Args)]
@@ -90,7 +97,7 @@ pub enum What {
     /// IPv4 lookups, the full table, beside DPDK's rte_fib
     Lpm4 {
         /// Addresses
-        #[arg(long, default_value_t = 1 << 22)]
+        #[arg(long, default_value_t = 1 << 22, value_parser = limits::up_to::<KEYS_MAX>)]
         keys: usize,
         /// The routing table
         #[command(flatten)]
@@ -99,7 +106,7 @@ pub enum What {
     /// IPv6 lookups, 200,000 random routes and the full table, beside DPDK's rte_fib6
     Lpm6 {
         /// Addresses
-        #[arg(long, default_value_t = 1 << 22)]
+        #[arg(long, default_value_t = 1 << 22, value_parser = limits::up_to::<KEYS_MAX>)]
         keys: usize,
         /// The routing table
         #[command(flatten)]
@@ -108,7 +115,7 @@ pub enum What {
     /// Lookups plain, grouped, switched and by hand, over a toy table; two lookups in one pipeline
     Switching {
         /// Keys of a pass
-        #[arg(long, default_value_t = 1 << 22)]
+        #[arg(long, default_value_t = 1 << 22, value_parser = limits::up_to::<KEYS_MAX>)]
         keys: usize,
         /// Size of the table, MiB
         #[arg(long, default_value_t = 512, value_name = "MIB")]
@@ -117,7 +124,7 @@ pub enum What {
     /// Exact match in a cuckoo table, in all its forms, beside DPDK's rte_hash
     Hash {
         /// Keys of a pass
-        #[arg(long, default_value_t = 1 << 23)]
+        #[arg(long, default_value_t = 1 << 23, value_parser = limits::up_to::<KEYS_MAX>)]
         keys: usize,
         /// Size of the table, MiB
         #[arg(long, default_value_t = 512, value_name = "MIB")]
@@ -126,10 +133,10 @@ pub enum What {
     /// The layer-2 switch's whole loop: decode, two lookups, out by a port
     L2 {
         /// Frames of a pass
-        #[arg(long, default_value_t = 1 << 22)]
+        #[arg(long, default_value_t = 1 << 22, value_parser = limits::up_to::<KEYS_MAX>)]
         packets: usize,
         /// Stations in the table
-        #[arg(long, default_value_t = 16 << 20)]
+        #[arg(long, default_value_t = 16 << 20, value_parser = limits::up_to::<STATIONS_MAX>)]
         stations: usize,
     },
     /// Packet classification: every structure over ClassBench's sets, beside DPDK's rte_acl
@@ -139,10 +146,10 @@ pub enum What {
     /// Longest-prefix match of names: plain, switched and as a machine
     Ndn {
         /// Prefixes, the real names among them
-        #[arg(long, default_value_t = 10_000_000)]
+        #[arg(long, default_value_t = 10_000_000, value_parser = limits::up_to::<PREFIXES_MAX>)]
         prefixes: usize,
         /// Names to look up
-        #[arg(long, default_value_t = 1 << 20)]
+        #[arg(long, default_value_t = 1 << 20, value_parser = limits::up_to::<NAMES_MAX>)]
         keys: usize,
         /// The folder of the lists of URLs and domains
         #[arg(long, value_name = "FOLDER", default_value = names::DEFAULT_NAMES)]
@@ -251,6 +258,9 @@ pub fn programs() -> Vec<device::driver::Program> {
 /// # Errors
 /// What stood in the way, or which answer was wrong.
 pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
+    if let Some(path) = &args.plot {
+        plot::may_draw(path)?;
+    }
     let report = match &args.against {
         Some(old) => against::run(old, args)?,
         None => match &args.what {
@@ -288,7 +298,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
     } else {
         print!("{report}");
     }
-    // After the figures are out: a folder that is not there must not cost them.
+    // After the figures are out: a disk that is full must not cost them.
     if let Some(path) = &args.plot {
         plot::draw(&report, path)?;
     }

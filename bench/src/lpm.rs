@@ -27,6 +27,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::forms::{lines_per_key, mean, share};
 use crate::limit::lines_per_second;
+use crate::limits::has_room;
 use crate::peer::{Family, Peer, Round, hash};
 use crate::report::median;
 use crate::tables::{self, Random, Spread, keys4, keys6};
@@ -43,14 +44,15 @@ const SAMPLE: usize = 1 << 17;
 
 /// Routes of PacketShader's IPv6 table (§6.2.2).
 const RANDOM_ROUTES: usize = 200_000;
+const RANDOM: &str = "200,000 random prefixes";
 
 /// Next hops of a large router's table: some hundred neighbours.
 const NEXT_HOPS: usize = 200;
 
-/// The small table: routes that are neighbours in the full one, so that their lookups read few lines.
+/// The small table: so few routes, from all over the full one, that a cache holds what lookups inside them read.
 const IN_CACHE: &str = "in cache, 2,000 routes";
 const NEAR_ROUTES: usize = 2000;
-/// About what their lookups read.
+/// About what these read: two lines for each route.
 const NEAR_BYTES: usize = 256 << 10;
 
 const RANDOM_NOTE: &str = "24 bits decide nearly every answer: one read for rte_fib6";
@@ -139,12 +141,50 @@ fn bounded<'a, K>(
     Form { name, lookup, main: false, bound: Bound { lines, limit } }
 }
 
-/// The first routes of a table: they and what their lookups read are in a cache.
+/// Routes at equal distances in the order of a table: from all over the address space, of all lengths.
 fn few_of<A: Copy>(routes: &[(Prefix<A>, NextHopId)]) -> Vec<(Prefix<A>, NextHopId)> {
-    routes[..routes.len().min(NEAR_ROUTES)].to_vec()
+    let count = routes.len().min(NEAR_ROUTES);
+    (0..count).map(|i| routes[i * routes.len() / count]).collect()
 }
 
-/// Million random lines a second of a table, or of what a cache holds of it.
+/// What the rows of the project's own table begin with.
+const FULL: &str = "full table";
+
+/// What the rows of a table begin with: with few next hops, and with one for each route.
+fn names_of(routes: &Path) -> (String, String) {
+    let own = routes == Path::new(tables::DEFAULT_ROUTES);
+    let file = routes.file_name().unwrap_or(routes.as_os_str()).to_string_lossy();
+    let whole = if own { FULL.to_owned() } else { format!("table {file}") };
+    let each = format!("{whole}, a next hop for each route");
+    (whole, each)
+}
+
+/// The routes of a file, and what is said of lines that were left out.
+struct FileRoutes {
+    v4: Vec<(Prefix<u32>, NextHopId)>,
+    v6: Vec<(Prefix<u128>, NextHopId)>,
+    left_out: String,
+}
+
+/// Reads a file; its first bad lines go to standard error.
+fn routes_of(path: &Path) -> Result<FileRoutes, String> {
+    let file = tables::routes(path)?;
+    let problems = &file.problems;
+    for problem in problems.first.iter().take(BAD_LINES) {
+        eprintln!("warning: {}: {problem}", path.display());
+    }
+    let left_out = match problems.count {
+        0 => String::new(),
+        1 => " (1 line of the file is bad)".to_owned(),
+        n => format!(" ({n} lines of the file are bad)"),
+    };
+    Ok(FileRoutes { v4: file.v4, v6: file.v6, left_out })
+}
+
+/// Bad lines of a file that are told.
+const BAD_LINES: usize = 5;
+
+/// Million random lines a second of a table, or of what a cache holds of it (`is_near`).
 fn limit_of(blob: &Blob, pages: Pages, is_near: bool, rounds: usize) -> Result<f64, String> {
     lines_per_second(if is_near { NEAR_BYTES } else { blob.len_bytes() }, pages, rounds)
 }
@@ -167,23 +207,26 @@ fn against(over: &'static str, under: &'static str, aim: Option<f64>) -> Ratio {
 }
 
 pub(crate) fn run4(args: &Args, routes: &Path, keys: usize) -> Result<Report, String> {
-    let routes = tables::routes(routes)?.v4;
+    let (whole, each) = names_of(routes);
+    let file = routes_of(routes)?;
+    let routes = file.v4;
     let prefixes: Vec<_> = routes.iter().map(|(prefix, _)| *prefix).collect();
     if prefixes.is_empty() || keys == 0 {
         return Err("nothing to look up: IPv4 prefixes and keys are needed".into());
     }
+    has_room(&format!("{keys} keys"), keys.saturating_mul(40))?;
     let data = format!(
-        "{} IPv4 routes, to {NEXT_HOPS} next hops, and again each to its own; {keys} addresses, {BURST} a \
+        "{} IPv4 routes{}, to {NEXT_HOPS} next hops, and again each to its own; {keys} addresses, {BURST} a \
          call unless said otherwise",
-        routes.len()
+        routes.len(),
+        file.left_out
     );
     let mut report = Report::new("lpm4", data);
     let mut random = Random(5);
     let few: Vec<_> =
         prefixes.iter().map(|p| (*p, 1 + random.below(NEXT_HOPS) as NextHopId)).collect();
     let near: Vec<_> = few_of(&few);
-    let tables: [(_, Vec<_>); 3] =
-        [("full table", few), ("full table, a next hop for each route", routes), (IN_CACHE, near)];
+    let tables: [(_, Vec<_>); 3] = [(&*whole, few), (&*each, routes), (IN_CACHE, near)];
     for (table_name, routes) in tables {
         let is_near = table_name == IN_CACHE;
         let prefixes: Vec<_> = routes.iter().map(|(prefix, _)| *prefix).collect();
@@ -201,13 +244,19 @@ pub(crate) fn run4(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
         let poptrie = Poptrie::new(&pop).ok_or(none)?;
         let small_dir = Dir24_8::new(&small[0]).ok_or(none)?;
         let small_pop = Poptrie::new(&small[1]).ok_or(none)?;
-        let limit = |blob: &Blob, pages| limit_of(blob, pages, is_near, args.rounds);
-        let limits = [limit(&pop, Pages::Huge)?, limit(&dir, Pages::Huge)?];
-        let small_limits = [limit(&pop, Pages::Small)?, limit(&dir, Pages::Small)?];
-        for (name, spread) in SPREADS.into_iter().take(if is_near { 1 } else { 2 }) {
+        // Addresses from anywhere read all of a table, however few routes it has.
+        let limits_of = |is_near| -> Result<[f64; 4], String> {
+            let limit = |blob: &Blob, pages| limit_of(blob, pages, is_near, args.rounds);
+            let (huge, small) = (Pages::Huge, Pages::Small);
+            Ok([limit(&pop, huge)?, limit(&dir, huge)?, limit(&pop, small)?, limit(&dir, small)?])
+        };
+        let (whole, near) =
+            (limits_of(false)?, if is_near { Some(limits_of(true)?) } else { None });
+        for (name, spread) in SPREADS {
+            let limits = near.filter(|_| spread == Spread::Prefixes).unwrap_or(whole);
             let memory = on_huge_pages(&keys4(&prefixes, keys, spread, 42), |key| [*key])?;
             let aim_of_spread = if spread == Spread::Uniform { 1.7 } else { 1.3 };
-            let aim = |aim| Some(aim).filter(|_| !is_near);
+            let aim = |aim| Some(aim).filter(|_| table_name != IN_CACHE);
             let ratios = vec![
                 against("poptrie", "", aim(aim_of_spread)),
                 against("dir24_8", "", aim(0.9)),
@@ -249,9 +298,9 @@ pub(crate) fn run4(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
                     dir("dir24_8", Box::new(move |k, o| dir24_8.lookup(k, o))).main(),
                     dir("dir24_8, plain", Box::new(move |k, o| dir24_8.lookup_scalar(k, o))),
                     form("poptrie, 4 KB pages", move |k, o| small_pop.lookup(k, o))
-                        .bound(lines[0], small_limits[0]),
+                        .bound(lines[0], limits[2]),
                     form("dir24_8, 4 KB pages", move |k, o| small_dir.lookup(k, o))
-                        .bound(lines[1], small_limits[1]),
+                        .bound(lines[1], limits[3]),
                 ],
                 ones: vec![
                     ("poptrie", Box::new(move |key| poptrie.lookup_one(key))),
@@ -268,23 +317,26 @@ pub(crate) fn run4(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
 }
 
 pub(crate) fn run6(args: &Args, routes: &Path, keys: usize) -> Result<Report, String> {
-    let full = tables::routes(routes)?.v6;
+    let (whole, _) = names_of(routes);
+    let file = routes_of(routes)?;
+    let full = file.v6;
     if full.is_empty() || keys == 0 {
         return Err("nothing to look up: IPv6 prefixes and keys are needed".into());
     }
     let data = format!(
         "{RANDOM_ROUTES} random routes of lengths 1 to 128 (PacketShader §6.2.2), {} IPv6 routes of \
-         the full table; {keys} addresses, {BURST} a call unless said otherwise",
-        full.len()
+         {}{}; {keys} addresses, {BURST} a call unless said otherwise",
+        full.len(),
+        if whole == FULL { "the full table" } else { &whole },
+        file.left_out
     );
+    has_room(&format!("{keys} keys"), keys.saturating_mul(64))?;
     let mut report = Report::new("lpm6", data);
     let random = (random_routes(RANDOM_ROUTES), 7 << 18);
     let near = (few_of(&full), 1 << 16);
     let full = (full, 1 << 18);
-    for (table_name, (routes, groups)) in
-        [("200,000 random prefixes", random), ("full table", full), (IN_CACHE, near)]
-    {
-        let (random, is_near) = (table_name.contains("random"), table_name == IN_CACHE);
+    for (table_name, (routes, groups)) in [(RANDOM, random), (&*whole, full), (IN_CACHE, near)] {
+        let (random, is_near) = (table_name == RANDOM, table_name == IN_CACHE);
         let mut rival =
             Rival::start("rte_fib6", 6000, |peer| peer.load6(routes.iter().copied(), groups));
         let prefixes: Vec<_> = routes.iter().map(|(prefix, _)| *prefix).collect();
@@ -301,10 +353,14 @@ pub(crate) fn run6(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
         let mtrie6 = Mtrie6::new(&trie_blob).ok_or(none)?;
         let small_bspl = Bspl::new(&small[0]).ok_or(none)?;
         let small_trie = Mtrie6::new(&small[1]).ok_or(none)?;
-        let limit = |blob: &Blob, pages| limit_of(blob, pages, is_near, args.rounds);
-        let limits = [limit(&trie_blob, Pages::Huge)?, limit(&bspl_blob, Pages::Huge)?];
-        let small_limits = [limit(&trie_blob, Pages::Small)?, limit(&bspl_blob, Pages::Small)?];
-        for (name, spread) in SPREADS.into_iter().take(if is_near { 1 } else { 2 }) {
+        let limits_of = |is_near| -> Result<[f64; 4], String> {
+            let limit = |blob: &Blob, pages| limit_of(blob, pages, is_near, args.rounds);
+            let (trie, bspl, huge, small) = (&trie_blob, &bspl_blob, Pages::Huge, Pages::Small);
+            Ok([limit(trie, huge)?, limit(bspl, huge)?, limit(trie, small)?, limit(bspl, small)?])
+        };
+        let (all, near) = (limits_of(false)?, if is_near { Some(limits_of(true)?) } else { None });
+        for (name, spread) in SPREADS {
+            let limits = near.filter(|_| spread == Spread::Prefixes).unwrap_or(all);
             let inside = spread == Spread::Prefixes;
             let keys = match (random, inside) {
                 // Where routes are all over the address space, so are the addresses.
@@ -372,9 +428,9 @@ pub(crate) fn run6(args: &Args, routes: &Path, keys: usize) -> Result<Report, St
                     ),
                     search("bspl, portable batch", Box::new(move |k, o| bspl.lookup_scalar(k, o))),
                     form("mtrie6, 4 KB pages", move |k, o| small_trie.lookup(k, o))
-                        .bound(lines[0], small_limits[0]),
+                        .bound(lines[0], limits[2]),
                     form("bspl, 4 KB pages", move |k, o| small_bspl.lookup(k, o))
-                        .bound(lines[1], small_limits[1]),
+                        .bound(lines[1], limits[3]),
                 ],
                 ones: vec![
                     ("mtrie6", Box::new(move |key| mtrie6.lookup_one(key))),
@@ -756,6 +812,23 @@ mod tests {
             let shares = report.rows.iter().filter(|row| row.note.ends_with("memory's limit"));
             assert!(shares.map(|row| row.name.as_str()).eq(["toy: plain"]));
         }
+    }
+
+    #[test]
+    fn few_routes_come_from_all_over() {
+        let routes: Vec<_> = (0..10_000_u32).map(|i| (Prefix::masked(i << 12, 24), i)).collect();
+        let few = few_of(&routes);
+        assert_eq!(few.len(), NEAR_ROUTES);
+        assert!(few.windows(2).all(|two| two[1].1 - two[0].1 == 5));
+        assert_eq!(few_of(&routes[..3]), routes[..3]);
+        assert!(few_of::<u32>(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_file_of_ones_own_has_its_own_name() {
+        assert_eq!(names_of(Path::new(tables::DEFAULT_ROUTES)).0, "full table");
+        let (whole, each) = names_of(Path::new("/tmp/my.txt"));
+        assert_eq!((&*whole, &*each), ("table my.txt", "table my.txt, a next hop for each route"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use lookup::{Blob, NextHopId};
 
 use crate::forms::{mean, share, thread_seconds};
 use crate::limit::lines_per_second;
+use crate::limits::has_room;
 use crate::names::{self, Prefixes};
 use crate::report::median;
 use crate::{Args, Report, Row, ndn_loop};
@@ -63,6 +64,9 @@ pub(crate) fn run(
     if prefixes == 0 || keys == 0 {
         return Err("nothing to look up: prefixes and names are needed".into());
     }
+    // Names, a map of them, and the table three times; names that are asked, hashed.
+    has_room(&format!("{prefixes} prefixes"), prefixes.saturating_mul(500))?;
+    has_room(&format!("{keys} names"), keys.saturating_mul(400))?;
     let mut report = Report::new(
         "ndn",
         format!(

@@ -25,6 +25,25 @@ const OURS: RGBColor = RGBColor(38, 110, 170);
 const PEER: RGBColor = RGBColor(190, 130, 60);
 const AIM: RGBColor = RGBColor(190, 50, 60);
 
+/// Whether a chart can be written there, found out before anything is measured.
+///
+/// # Errors
+/// It is no name of an SVG file, or the file cannot be written.
+pub(crate) fn may_draw(path: &Path) -> Result<(), String> {
+    let is_svg = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
+    if !is_svg {
+        return Err(format!("--plot {}: expected a file name that ends in .svg", path.display()));
+    }
+    let is_new = !path.exists();
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|error| format!("--plot {}: {error}", path.display()))?;
+    if is_new {
+        // Nothing stays of a run that fails.
+        std::fs::remove_file(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
 /// Draws `report` into an SVG file.
 pub(crate) fn draw(report: &Report, path: &Path) -> Result<(), String> {
     let has_curves = report.rows.iter().any(|row| row.curve.is_some());

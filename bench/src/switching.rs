@@ -14,6 +14,7 @@ use lookup::blob::Pages;
 
 use crate::forms::{Form, rates, ratio, rows};
 use crate::limit::lines_per_second;
+use crate::limits::has_room;
 use crate::tables::Random;
 use crate::{Args, Report, Row};
 
@@ -171,6 +172,8 @@ pub(crate) fn run(args: &Args, keys: usize, mebibytes: usize) -> Result<Report, 
     if keys == 0 || mebibytes == 0 {
         return Err("nothing to look up: keys and a table are needed".into());
     }
+    has_room(&format!("{keys} keys"), keys.saturating_mul(32))?;
+    has_room(&format!("tables of {mebibytes} MiB"), mebibytes.saturating_mul(2 << 20))?;
     let data = format!("the toy table of {mebibytes} MiB, {keys} random keys");
     let mut report = Report::new("switching", data);
     let mut random = Random(11);
