@@ -39,7 +39,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Ask or steer a running router
+    /// Ask or steer a running router, switch or named-data forwarder
     Ctl(CtlArgs),
     /// Show where this machine can shade: memory, self-test, what a launch and a copy cost
     ///
@@ -126,7 +126,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CtlArgs {
-    /// The router's control socket
+    /// The control socket of the running program
     #[arg(long, global = true, default_value = control::config::SOCKET, value_name = "PATH")]
     pub(crate) socket: PathBuf,
     /// Print JSON

@@ -28,6 +28,42 @@ pub trait Walk {
 ///
 /// Walks that have ended stand aside without a branch, so that a level costs what its walks cost.
 ///
+/// A table of two levels, whose first may say that there is no second:
+///
+/// ```
+/// use interleave::{Walk, prefetch, run_grouped};
+///
+/// struct Levels { first: Vec<Option<u32>>, second: Vec<[u16; 4]> }
+///
+/// impl Walk for Levels {
+///     type Key = u32;
+///     type Value = u16;
+///     type State = Option<u32>; // the row of the second level
+///
+///     fn begin(&self, key: &u32) -> Option<u32> {
+///         prefetch(&self.first[(key >> 2) as usize]);
+///         None
+///     }
+///
+///     fn level(&self, key: &u32, row: &mut Option<u32>) -> bool {
+///         *row = self.first[(key >> 2) as usize];
+///         if let Some(row) = row {
+///             prefetch(&self.second[*row as usize]);
+///         }
+///         false // no level but this one is left to fetch for
+///     }
+///
+///     fn end(&self, key: &u32, row: &Option<u32>) -> u16 {
+///         row.map_or(0, |row| self.second[row as usize][(key & 3) as usize])
+///     }
+/// }
+///
+/// let levels = Levels { first: vec![Some(0), None], second: vec![[7, 8, 9, 10]] };
+/// let mut out = [0; 3];
+/// run_grouped::<64, _>(&levels, &[1, 3, 5], &mut out); // 64 lookups level by level
+/// assert_eq!(out, [8, 10, 0]);
+/// ```
+///
 /// # Panics
 /// When the slices differ in length.
 #[inline]

@@ -1,7 +1,7 @@
 //! Runs the lookups of a batch in turns, so that their cache misses overlap.
 //!
-//! A lookup in a large table waits for memory: some 80 ns for each line that no cache holds, in which the
-//! processor could do hundreds of instructions. One lookup cannot help it, its next address depends on what
+//! A lookup in a large table waits for memory: some 80 to 150 ns for each line that no cache holds, in which
+//! the processor could do hundreds of instructions. One lookup cannot help it, its next address depends on what
 //! the line says. But the other lookups of the same batch are independent: start the load, put this lookup
 //! aside, go on with another, come back when the line is there. That is *prefetch, save, switch*, the
 //! element switching of G-Opt (Kalia, Zhou, Kaminsky, Andersen: Raising the Bar for Using GPUs in Software

@@ -4,6 +4,49 @@ use core::task::Poll;
 
 /// A lookup as a state that takes steps. The state holds what goes on from one expensive access to the next,
 /// and nothing else: it is kept in an array of `B`, and each turn reads and writes it.
+///
+/// A walk along records, each of which names the next one or none:
+///
+/// ```
+/// use core::task::Poll;
+/// use interleave::{Machine, prefetch, run_machine, run_machine_direct};
+///
+/// struct Record { key: u64, value: u32, next: Option<u32> }
+/// struct Chains { records: Vec<Record>, heads: usize }
+///
+/// impl Machine for Chains {
+///     type Key = u64;
+///     type Value = Option<u32>;
+///     type State = u32; // the record that is being fetched
+///
+///     fn begin(&self, key: &u64) -> u32 {
+///         let at = (*key % self.heads as u64) as u32;
+///         prefetch(&self.records[at as usize]);
+///         at
+///     }
+///
+///     fn step(&self, key: &u64, at: &mut u32) -> Poll<Option<u32>> {
+///         let record = &self.records[*at as usize];
+///         if record.key == *key {
+///             return Poll::Ready(Some(record.value));
+///         }
+///         let Some(next) = record.next else { return Poll::Ready(None) };
+///         prefetch(&self.records[next as usize]);
+///         *at = next;
+///         Poll::Pending
+///     }
+/// }
+///
+/// let record = |key, value, next| Record { key, value, next };
+/// let records = vec![record(4, 40, Some(2)), record(1, 10, None), record(2, 20, None)];
+/// let chains = Chains { records, heads: 2 };
+/// let keys = [1, 2, 4, 6];
+/// let mut out = [None; 4];
+/// run_machine::<24, _>(&chains, &keys, &mut out); // 24 lookups in flight
+/// assert_eq!(out, [Some(10), Some(20), Some(40), None]);
+/// run_machine_direct(&chains, &keys, &mut out); // the same, one after the other
+/// assert_eq!(out, [Some(10), Some(20), Some(40), None]);
+/// ```
 pub trait Machine {
     /// What is looked up.
     type Key;

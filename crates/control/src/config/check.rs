@@ -19,8 +19,14 @@ pub(super) fn check(config: &Config, spans: &Spans, cores: usize, walk: &mut Wal
     system(config, spans, cores, walk);
     engine(&config.engine, &spans.engine, walk);
     ports::check(config, spans, walk);
-    addresses::check(config, spans, walk);
-    routes::check(config, spans, walk);
+    // What has no effect is told once, and not judged too.
+    let has = |apps: &[App]| spans.app.is_none_or(|app| apps.contains(&app));
+    if has(&[App::Router, App::Ndn]) {
+        addresses::check(config, spans, walk);
+    }
+    if has(&[App::Router]) {
+        routes::check(config, spans, walk);
+    }
     // One mistake in `mode` is one error, not one for every key of what was meant.
     let Some(app) = spans.app else { return };
     apps::check(app, config, spans, walk);

@@ -99,6 +99,13 @@ fn what_a_switch_cannot_have_is_told() {
     for (diagnostics, expected) in cases {
         assert!(diagnostics.iter().any(|d| d.contains(expected)), "{expected}: {diagnostics:?}");
     }
+    // What has no effect is told once, whatever else is wrong with it.
+    let idle = port("addresses = [\"1.2.3.4/24\", \"1.2.3.4/24\"]")
+        .into_iter()
+        .chain(found(&format!("{SWITCH}[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"1.2.3.4\"\n")));
+    let idle: Vec<_> = idle.collect();
+    assert_eq!(idle.len(), 2, "{idle:?}");
+    assert!(idle.iter().all(|d| d.contains("has no effect")), "{idle:?}");
     let twice = format!("{SWITCH}[[station]]\nport = \"a\"\nmac = \"02:00:5e:10:00:07\"\n");
     assert!(found(&twice)[0].contains("station 02:00:5e:10:00:07 of VLAN 10 stands twice"));
     let mixed = "[port.a]\n[pipeline.x]\nstages = [\"learn\", \"ip_check\"]\n";
