@@ -207,7 +207,7 @@ fn read_addresses(args: &LpmArgs) -> Result<Addresses, Failure> {
     if bad_count > 0 {
         let more = bad_count - bad.len();
         let more = if more > 0 { format!("\n(and {more} more)") } else { String::new() };
-        return Err(Failure::other(bad.join("\n") + &more));
+        return Err(Failure::other(bad.join("\nerror: ") + &more));
     }
     Ok((keys4, keys6, is_v4))
 }

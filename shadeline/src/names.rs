@@ -25,8 +25,12 @@ const BATCH: usize = 256;
 /// Bad names and bad routes that are shown.
 const SHOWN: usize = 10;
 
-/// The longest line: a name of 8,800 bytes, all of them written as `%XX`, and a next hop.
-const LINE_MAX: usize = 32 << 10;
+/// The longest line: a name of 64 KB, which is as much as a packet holds, written in up to four characters a byte (`%XX`
+/// takes three, and an empty component with its type in front, such as `/252=...`, eight for two bytes), and a next hop.
+const LINE_MAX: usize = 272 << 10;
+
+const TOO_LONG: &str = "the line is longer than 278528 bytes";
+const _: () = assert!(LINE_MAX == 278_528);
 
 #[derive(Serialize)]
 struct Figures {
@@ -196,7 +200,7 @@ pub(crate) fn read_routes(path: &Path) -> Result<Routes, Failure> {
     let mut name = NameBuf::new();
     each_line(path, |line, words| {
         let Some(words) = words else {
-            return routes.problems.add(line, "the line is longer than 32768 bytes");
+            return routes.problems.add(line, TOO_LONG);
         };
         let text = words.next().unwrap_or_default();
         match read_prefix(text, &mut name) {
@@ -265,7 +269,7 @@ fn read_names(path: &Path) -> Result<NameList, Failure> {
     let (mut bad, mut bad_count) = (Vec::new(), 0_usize);
     each_line(path, |line, words| {
         let problem = match words {
-            None => "the line is longer than 32768 bytes".to_owned(),
+            None => TOO_LONG.to_owned(),
             Some(words) => {
                 let text = words.next().unwrap_or_default();
                 match (name.read_uri(text), words.next()) {
@@ -285,7 +289,7 @@ fn read_names(path: &Path) -> Result<NameList, Failure> {
     if bad_count > 0 {
         let more = bad_count - bad.len();
         let more = if more > 0 { format!("\n(and {more} more)") } else { String::new() };
-        return Err(Failure::other(bad.join("\n") + &more));
+        return Err(Failure::other(bad.join("\nerror: ") + &more));
     }
     Ok(names)
 }

@@ -60,8 +60,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (_, depot) = wiring::cells(&config)?;
     let wanted = backend::chosen(&config, args.backend);
     let device = backend::open(&config, wanted, plane.changes())?;
+    let mut stations = None;
     let (rx, _plane): (Box<dyn RxQueue>, _) = match plane.bridge {
-        Some(_) => (Box::new(Learner::new(merged, plane)), None),
+        Some(_) => {
+            let learner = Learner::new(merged, plane);
+            stations = Some(learner.totals());
+            (Box::new(learner), None)
+        }
         None => (Box::new(merged), Some(plane)),
     };
     io.push(PortIo { number: 0, twin: false, queues: vec![(Some(rx), None)], stamps: true });
@@ -98,6 +103,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let received = progress.received.lock().unwrap_or_else(PoisonError::into_inner).clone();
     report.set_received(&received, &interfaces);
     rules.iter().for_each(|rules| report.set_rules(rules));
+    if let Some(stations) = stations {
+        let totals = *stations.lock().unwrap_or_else(PoisonError::into_inner);
+        report.set_switch(&totals, &counters);
+    }
     let dropped = dropped.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(Err(error)) = dropped.map(CaptureTx::finish) {
         errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);

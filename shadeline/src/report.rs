@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use apps::switch::SwitchCounters;
 use chunk::DROP_REASONS;
+use control::api::SwitchTotals;
 use control::api::table::thousands;
 use engine::{Counter, EngineView, MasterView, StageCounters};
 use io::QueueStats;
@@ -23,6 +25,9 @@ pub(crate) struct Report {
     /// Of a firewall that had a packet or more, the default last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) rules: Vec<RuleTotals>,
+    /// Of a switch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) switch: Option<StationTotals>,
     pub(crate) rx_packets: u64,
     pub(crate) tx_packets: u64,
     pub(crate) host_packets: u64,
@@ -76,6 +81,23 @@ pub(crate) struct RuleTotals {
     pub(crate) bytes: u64,
     /// Seconds since 1970, to the nanosecond.
     pub(crate) last_hit: String,
+}
+
+/// What a switch knows at the end, and what it did.
+#[derive(Debug, Serialize)]
+pub(crate) struct StationTotals {
+    /// Stations known, static ones among them, and room for them.
+    pub(crate) stations: u64,
+    pub(crate) stations_max: u64,
+    pub(crate) learned: u64,
+    pub(crate) moved: u64,
+    pub(crate) aged: u64,
+    /// Frames of stations that were not learned, because the table was full.
+    pub(crate) refused_packets: u64,
+    /// Frames that went to all ports of their VLAN, and the copies made of them beside the frames themselves.
+    pub(crate) flooded_packets: u64,
+    pub(crate) copies: u64,
+    pub(crate) copies_lost: u64,
 }
 
 /// A field that most runs have no use for.
@@ -140,6 +162,7 @@ impl Report {
         Self {
             stages: stages.collect(),
             rules: Vec::new(),
+            switch: None,
             rx_packets,
             tx_packets,
             host_packets,
@@ -161,6 +184,24 @@ impl Report {
             let rx = own.map_or_else(QueueStats::default, |(_, rx)| *rx);
             (port.rx_packets, port.rx_bytes, port.rx_drops) = (rx.packets, rx.bytes, rx.dropped);
         }
+    }
+
+    /// Says what a switch learned and flooded: what it knows, and what its stages counted.
+    pub(crate) fn set_switch(&mut self, known: &SwitchTotals, counters: &Counters) {
+        let sum = |counter: fn(&SwitchCounters) -> &Counter| {
+            counters.switch.iter().map(|worker| counter(worker).get()).sum::<u64>()
+        };
+        self.switch = Some(StationTotals {
+            stations: known.stations,
+            stations_max: known.stations_max,
+            learned: known.learned,
+            moved: known.moved,
+            aged: known.aged,
+            refused_packets: known.refused,
+            flooded_packets: sum(|c| &c.flooded),
+            copies: sum(|c| &c.copies),
+            copies_lost: sum(|c| &c.copies_lost),
+        });
     }
 
     /// Says how often the rules of a firewall were hit.
@@ -215,6 +256,25 @@ impl Report {
             if let Some(more) = self.rules.len().checked_sub(RULES_SHOWN).filter(|n| *n > 0) {
                 line(format!("and {} more", thousands(more as u64)));
             }
+        }
+        if let Some(t) = &self.switch {
+            let n = thousands;
+            line(String::new());
+            line(format!(
+                "{} of {} stations: {} learned, {} moved, {} aged",
+                n(t.stations),
+                n(t.stations_max),
+                n(t.learned),
+                n(t.moved),
+                n(t.aged)
+            ));
+            line(format!(
+                "{} packets flooded, {} copies, {} copies lost; {} packets of stations that found no room",
+                n(t.flooded_packets),
+                n(t.copies),
+                n(t.copies_lost),
+                n(t.refused_packets)
+            ));
         }
         line(String::new());
         let timed = self.seconds.is_some();

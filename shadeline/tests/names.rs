@@ -171,7 +171,7 @@ fn bad_routes_are_named_and_the_others_count() {
     let long = format!("/{}", "x".repeat(9000));
     let mut text = format!(
         "nonsense a\n/a//b b\n/c\n/d e f\n/%zz g\n{deep} h\n{long} i\n/{} j\n/good k\n",
-        "x".repeat(40_000)
+        "x".repeat(300_000)
     );
     text += &"more nonsense\n".repeat(200);
     text += "/last l";
@@ -189,7 +189,7 @@ fn bad_routes_are_named_and_the_others_count() {
         "routes: line 5: expected NAME NEXTHOP, found `/%zz`: `%` is not followed",
         "routes: line 6: a prefix of 32 components, more than 31",
         "routes: line 7: a prefix of 9004 bytes, more than 8800",
-        "routes: line 8: the line is longer than 32768 bytes",
+        "routes: line 8: the line is longer than 278528 bytes",
         "routes: and 198 more",
     ] {
         assert!(warnings.contains(expected), "no {expected:?} in\n{warnings}");
@@ -213,6 +213,7 @@ fn nonsense_names_are_named_with_their_lines() {
     ] {
         assert!(errors.contains(expected), "no {expected:?} in\n{errors}");
     }
+    assert_eq!(errors.lines().filter(|line| line.starts_with("error: ")).count(), 10, "{errors}");
     assert!(errors.len() < 3000, "{} bytes of errors", errors.len());
     assert!(!folder.join("results").exists());
 }
@@ -245,6 +246,18 @@ fn odd_names() {
     let asked = ["/".to_owned(), "/m".repeat(10_000), huge.clone(), huge + "h"];
     ok(&names(&folder, &routes, &asked, &[]));
     assert_eq!(results(&folder), ["-", "many", "huge", "-"]);
+    // As much as a packet holds, however it is written: 13,000 components of three bytes, 20,000 empty ones with their
+    // type, and one of 60,000 bytes in escapes.
+    let routes = folder.write("routes", "/abc three\n/252=... typed\n");
+    let asked =
+        ["/abc".repeat(13_000), "/252=...".repeat(20_000), "/".to_owned() + &"%FF".repeat(60_000)];
+    ok(&names(&folder, &routes, &asked, &[]));
+    assert_eq!(results(&folder), ["three", "typed", "-"]);
+    // A line beyond all that is told by its number.
+    let asked = ["/abc".to_owned(), "/abc".repeat(80_000), "/".to_owned()];
+    let output = names(&folder, &routes, &asked, &[]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("names, line 2: the line is longer than 278528 bytes"), "{errors}");
     let empty = folder.write("empty", "# nothing\n");
     ok(&names(&folder, &empty, &["/a".to_owned()], &[]));
     assert_eq!(results(&folder), ["-"]);

@@ -7,12 +7,13 @@
 //! that takes one frame after the other. A frame that the firewall stops tells nothing, as live.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use apps::switch::ingress::source_of;
 use chunk::{Packet, Pool};
+use control::api::SwitchTotals;
 use io::{Losses, QueueStats, RxQueue};
-use lookup::bridge::StationEvent;
+use lookup::bridge::{Learned, StationEvent};
 
 use crate::plane::Plane;
 
@@ -26,17 +27,46 @@ pub(crate) struct Learner<Q> {
     now_s: u32,
     /// Something was learned that no version has yet.
     unpublished: bool,
+    /// The packet that was looked at last is of a station that there was no room for.
+    is_refused: bool,
+    /// Packets of such stations.
+    refused: u64,
+    /// What the tables know, for the report: the engine has this queue then.
+    totals: Arc<Mutex<SwitchTotals>>,
 }
 
 impl<Q: RxQueue> Learner<Q> {
     pub(crate) fn new(inner: Q, plane: Plane) -> Self {
         let (held, batch) = (VecDeque::new(), Vec::new());
-        Self { inner, plane, held, batch, now_s: 0, unpublished: true }
+        let totals = Arc::default();
+        Self {
+            inner,
+            plane,
+            held,
+            batch,
+            now_s: 0,
+            unpublished: true,
+            is_refused: false,
+            refused: 0,
+            totals,
+        }
+    }
+
+    /// What is known and was learned, to be read at the end.
+    pub(crate) fn totals(&self) -> Arc<Mutex<SwitchTotals>> {
+        self.totals.clone()
+    }
+
+    fn tell(&self) {
+        let Some(bridge) = &self.plane.bridge else { return };
+        let totals = SwitchTotals { refused: self.refused, ..bridge.totals() };
+        *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = totals;
     }
 
     /// Whether `packet` may stand in one burst with those before it; if not, and if it is the `first`, learns
     /// what it tells.
     fn fits(&mut self, packet: &Packet, first: bool) -> bool {
+        self.is_refused = false;
         let Some(bridge) = &mut self.plane.bridge else { return true };
         let now_s = (packet.time_ns / 1_000_000_000) as u32;
         if now_s != self.now_s {
@@ -60,7 +90,7 @@ impl<Q: RxQueue> Learner<Q> {
         if tells && !first {
             return false;
         }
-        bridge.learn(event, now_s);
+        self.is_refused = bridge.learn(event, now_s) == Learned::Refused;
         self.unpublished |= tells;
         true
     }
@@ -89,9 +119,12 @@ impl<Q: RxQueue> RxQueue for Learner<Q> {
                     break;
                 }
             }
+            // Counted with the packet: one that was put back is looked at again.
+            self.refused += u64::from(self.is_refused);
             out.push(packet);
             n += 1;
         }
+        self.tell();
         n
     }
 

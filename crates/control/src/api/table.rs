@@ -156,11 +156,16 @@ pub fn thousands(number: u64) -> String {
     out
 }
 
+/// Cells beyond this many characters make their own line longer, not the column wider: one name of kilobytes must not
+/// pad all others to as many.
+const WIDTH_MAX: usize = 120;
+
 fn print(columns: &[&str], rows: &[Vec<String>]) -> String {
     let titles: Vec<String> =
         columns.iter().map(|column| column.trim_start_matches('>').to_owned()).collect();
     let width = |i: usize| {
         let cells = rows.iter().map(|row| row.get(i).map_or(0, |cell| cell.chars().count()));
+        let cells = cells.filter(|width| *width <= WIDTH_MAX);
         cells.chain([titles[i].chars().count(), 1]).max().unwrap_or(1)
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();

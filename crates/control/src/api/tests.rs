@@ -286,6 +286,24 @@ no_route              7  -
     );
 }
 
+/// A name of kilobytes makes its own line long and no other.
+#[test]
+fn a_long_cell_widens_no_column() {
+    let row = |prefix: String| NameRow {
+        prefix,
+        faces: vec!["west".to_owned()],
+        source: RouteSource::File,
+        active: true,
+    };
+    let long = format!("/{}", "x".repeat(8000));
+    let text =
+        table::table(&[row("/a".to_owned()), row(long.clone()), row("/abcdefgh".to_owned())]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[2].contains(&long) && lines[2].contains("west"));
+    let columns: Vec<_> = [1, 3].map(|line| lines[line].find("west")).into_iter().collect();
+    assert!(columns[0] == columns[1] && lines[1].len() < 60, "{:?}", [lines[1], lines[3]]);
+}
+
 #[test]
 fn every_row_has_a_cell_for_each_title() {
     fn check<R: table::Row>(row: &R) {
