@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::classify::NO_ID;
 use ::classify::tic::Block;
 use ::classify::tuple::HashKind;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -360,10 +361,10 @@ pub(crate) struct DevicesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LpmArgs {
-    /// `PREFIX NEXTHOP` a line; either family, `#` and `;` comments, gzip read as is
+    /// `PREFIX NEXTHOP` a line; either family, `#` and `;` comments, gzip and xz read as they are
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: PathBuf,
-    /// One address a line; `#` and `;` comments and blank lines have no result; gzip read as is
+    /// One address a line; `#` and `;` comments and blank lines have no result; gzip and xz read as they are
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: PathBuf,
     /// Written: one next hop or `-` a line, one for each address
@@ -382,10 +383,10 @@ pub(crate) struct LpmArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct NamesArgs {
-    /// `NAME NEXTHOP` a line; words that begin with `#` or `;` begin a comment, gzip read as is
+    /// `NAME NEXTHOP` a line; words that begin with `#` or `;` begin a comment, gzip and xz read as they are
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: PathBuf,
-    /// One name a line; comments and blank lines have no result; gzip read as is
+    /// One name a line; comments and blank lines have no result; gzip and xz read as they are
     #[arg(long, value_name = "FILE")]
     pub(crate) names: PathBuf,
     /// Written: one next hop or `-` a line, one for each name
@@ -398,10 +399,10 @@ pub(crate) struct NamesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClassifyArgs {
-    /// The rules: ClassBench's format, or a first line `fields NAME:BITS:KIND …`; gzip read as is
+    /// The rules: ClassBench's format, or a first line `fields NAME:BITS:KIND …`; gzip and xz read as they are
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: PathBuf,
-    /// The headers: sip dip sport dport proto, in decimal, and more columns; gzip read as is
+    /// The headers: sip dip sport dport proto, in decimal, and more columns; gzip and xz read as they are
     #[arg(long, value_name = "FILE", required_unless_present_any = ["explain", "check"])]
     pub(crate) trace: Option<PathBuf>,
     /// The structure; `all` runs every one and compares the answers
@@ -497,16 +498,22 @@ pub(crate) enum GenCommand {
 #[derive(Debug, Args)]
 pub(crate) struct GenRulesArgs {
     /// Rules
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) rules: usize,
-    /// Written: the rules
+    /// Written: the rules; `-` is standard output
     #[arg(short = 'w', long, value_name = "FILE")]
     pub(crate) write: PathBuf,
     /// A parameter file of ClassBench
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fields", "classes", "full_classes", "overlap", "distribution"])]
     pub(crate) parameters: Option<PathBuf>,
     /// With a parameter file: bits that prefix lengths move at most
-    #[arg(long, value_name = "BITS", default_value_t = 0, requires = "parameters")]
+    #[arg(
+        long,
+        value_name = "BITS",
+        default_value_t = 0,
+        requires = "parameters",
+        value_parser = clap::value_parser!(u8).range(0..=32)
+    )]
     pub(crate) smoothing: u8,
     /// With a parameter file: above 0 shorter prefixes than in the file, below longer ones; -1 to 1
     #[arg(
@@ -514,6 +521,7 @@ pub(crate) struct GenRulesArgs {
         value_name = "S",
         default_value_t = 0.0,
         requires = "parameters",
+        value_parser = scope,
         allow_negative_numbers = true
     )]
     pub(crate) address_scope: f64,
@@ -523,20 +531,21 @@ pub(crate) struct GenRulesArgs {
         value_name = "S",
         default_value_t = 0.0,
         requires = "parameters",
+        value_parser = scope,
         allow_negative_numbers = true
     )]
     pub(crate) port_scope: f64,
     /// Fields: the IPv4 5-tuple, or the 12 of OpenFlow
     #[arg(long, value_name = "5|12", default_value = "5", value_parser = fields)]
     pub(crate) fields: u8,
-    /// Classes: masks that rules have
-    #[arg(long, value_name = "C", default_value_t = 16)]
-    pub(crate) classes: usize,
+    /// Classes: masks that rules have; by default 16, or as many as rules where these are fewer
+    #[arg(long, value_name = "C", value_parser = count)]
+    pub(crate) classes: Option<usize>,
     /// Classes that share all rules but one of each other class; by default all
-    #[arg(long, value_name = "F")]
+    #[arg(long, value_name = "F", value_parser = count)]
     pub(crate) full_classes: Option<usize>,
     /// Classes that match a header of the first rules (`gen trace --first`)
-    #[arg(long, value_name = "C_m", default_value_t = 1)]
+    #[arg(long, value_name = "C_m", default_value_t = 1, value_parser = count)]
     pub(crate) overlap: usize,
     /// How rules are spread over classes
     #[arg(long, value_enum, default_value_t = Spread::Full)]
@@ -559,26 +568,26 @@ pub(crate) enum Spread {
 
 #[derive(Debug, Args)]
 pub(crate) struct GenTraceArgs {
-    /// The rules; gzip read as is
+    /// The rules; gzip and xz read as they are
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: PathBuf,
     /// Headers
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) count: usize,
-    /// Written: the headers
+    /// Written: the headers; `-` is standard output
     #[arg(short = 'w', long, value_name = "FILE")]
     pub(crate) write: PathBuf,
     /// How often a header comes in a row
     #[arg(long, value_enum, default_value_t = TraceSpread::Pareto)]
     pub(crate) distribution: TraceSpread,
-    /// With `pareto`: its scale; ClassBench says 0.0001 for low, 1 for high locality
-    #[arg(long, value_name = "B", default_value_t = 1.0, value_parser = locality)]
-    pub(crate) locality: f64,
+    /// With `pareto`: its scale; ClassBench says 0 for no locality, 0.0001 for low, 1 (the default) for high
+    #[arg(long, value_name = "B", value_parser = locality, allow_negative_numbers = true)]
+    pub(crate) locality: Option<f64>,
     /// Headers anywhere inside their rules, not at corners
     #[arg(long)]
     pub(crate) inside: bool,
-    /// Only from the first rules
-    #[arg(long, value_name = "N")]
+    /// Only from the first N rules
+    #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) first: Option<usize>,
     /// The seed of all that is random
     #[arg(long, default_value_t = 1)]
@@ -681,6 +690,19 @@ fn fields(text: &str) -> Result<u8, String> {
 fn locality(text: &str) -> Result<f64, String> {
     let scale = text.parse::<f64>().ok().filter(|scale| (0.0..=1e6).contains(scale));
     scale.ok_or_else(|| "expected a number of 0 to 1000000".into())
+}
+
+/// How many of something: at least one, and rules have ids.
+fn count(text: &str) -> Result<usize, String> {
+    const MOST: usize = NO_ID as usize - 1;
+    let count = text.parse().ok().filter(|count| (1..=MOST).contains(count));
+    count.ok_or_else(|| format!("expected a number of 1 to {MOST}"))
+}
+
+/// How far rules are made wider or narrower.
+fn scope(text: &str) -> Result<f64, String> {
+    let scope = text.parse::<f64>().ok().filter(|scope| (-1.0..=1.0).contains(scope));
+    scope.ok_or_else(|| "expected a number of -1 to 1".into())
 }
 
 /// A share of 0 to 100.

@@ -94,6 +94,15 @@ pub(crate) struct Firewall {
     is_shown_old: bool,
 }
 
+/// What a reload did to the rules of `ctl rule`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Gone {
+    /// Those that the file does not have.
+    pub(crate) rules: usize,
+    /// Rules that the file has: all that there are now.
+    pub(crate) of_file: usize,
+}
+
 /// A whole set, built and not in use.
 struct Built {
     rules: Vec<Live>,
@@ -145,11 +154,12 @@ impl Firewall {
         Ok(Some((firewall, first)))
     }
 
-    /// Makes the firewall that of a configuration with the same ports. Returns how many rules that the file does not
-    /// have are gone.
-    pub(crate) fn apply(&mut self, config: &Config) -> Result<usize, String> {
+    /// Makes the firewall that of a configuration with the same ports. Says how many rules of `ctl rule`, which the
+    /// file does not have, are gone.
+    pub(crate) fn apply(&mut self, config: &Config) -> Result<Gone, String> {
         let algorithm = algorithm(&config.firewall.algorithm);
-        let added = self.rules.iter().filter(|rule| rule.is_added).count();
+        let added = self.rules.iter().filter(|rule| rule.is_added).cloned();
+        let added: Vec<Live> = added.collect();
         if algorithm.name != self.algorithm.name || !self.is_of(&config.rules) {
             let before = std::mem::replace(&mut self.algorithm, algorithm);
             match self.build(&config.rules, false) {
@@ -170,7 +180,13 @@ impl Firewall {
             self.is_shown_old = true;
             self.changed.push(FirewallPatch::Record(0, Some(self.default_record())));
         }
-        Ok(added)
+        self.rules.iter_mut().for_each(|rule| rule.is_added = false);
+        let is_there = |rule: &Live| {
+            let now = self.place_of(&rule.name).ok().map(|at| &self.rules[at]);
+            now.is_some_and(|now| now.conditions == rule.conditions && now.action == rule.action)
+        };
+        let rules = added.iter().filter(|rule| !is_there(rule)).count();
+        Ok(Gone { rules, of_file: self.rules.len() })
     }
 
     /// Whether these are the rules, in this order.

@@ -1,7 +1,7 @@
 //! `shadeline gen rules` and `shadeline gen trace`: sets of rules and headers for `shadeline classify`.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,6 +33,9 @@ struct TraceFigures {
     bursts: usize,
 }
 
+/// Classes of a set unless one says otherwise.
+const CLASSES: usize = 16;
+
 /// Makes rules.
 pub(crate) fn rules(args: &GenRulesArgs) -> Result<(), Failure> {
     let figures = match &args.parameters {
@@ -59,26 +62,44 @@ pub(crate) fn rules(args: &GenRulesArgs) -> Result<(), Failure> {
             RulesFigures { rules: set.len(), heads: (heads < set.len()).then_some(heads) }
         }
     };
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&figures).map_err(Failure::other)?);
-        return Ok(());
-    }
-    println!("{} rules", thousands(figures.rules as u64));
+    let mut text = format!("{} rules", thousands(figures.rules as u64));
     if let Some(heads) = figures.heads {
-        println!(
-            "{heads} families: draw headers that {} classes match by `gen trace --first {heads}`",
+        text += &format!(
+            "\n{heads} families: draw headers that {} classes match by `gen trace --first {heads}`",
             args.overlap
         );
     }
-    Ok(())
+    tell(&args.write, args.json, &figures, &text)
+}
+
+/// Options that contradict each other: which, what was given, what may be.
+fn check(args: &GenRulesArgs) -> Result<usize, Failure> {
+    let rules = args.rules;
+    let classes = args.classes.unwrap_or(CLASSES.min(rules));
+    let within = |option: &str, given: usize, most: usize, of: &str| match given <= most {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "--{option} {given}: expected 1 to {most}, as many as there are {of}"
+        ))),
+    };
+    within("classes", classes, rules, "rules")?;
+    within("overlap", args.overlap, classes, "classes")?;
+    let Some(full) = args.full_classes else { return Ok(classes) };
+    if args.distribution == Spread::Zipf {
+        let what = "--full-classes goes with --distribution full, not with zipf";
+        return Err(Failure::usage(what));
+    }
+    within("full-classes", full, classes, "classes")?;
+    Ok(classes)
 }
 
 fn synthetic(args: &GenRulesArgs) -> Result<Synthetic, Failure> {
+    let classes = check(args)?;
     let schema = if args.fields == 12 { Schema::twelve_fields() } else { Schema::five_tuple() };
     let options = synthetic::Options {
         schema: Arc::new(schema),
         rules: args.rules,
-        classes: args.classes,
+        classes,
         full_classes: args.full_classes,
         overlap: args.overlap,
         distribution: match args.distribution {
@@ -97,12 +118,22 @@ pub(crate) fn trace(args: &GenTraceArgs) -> Result<(), Failure> {
     if set.is_empty() {
         return Err(Failure::file(&args.rules, "there is no rule to draw headers from"));
     }
+    if let Some(first) = args.first.filter(|first| *first > set.len()) {
+        let (rules, file) = (set.len(), args.rules.display());
+        let what = format!("--first {first}: expected 1 to {rules}, as many as {file} has rules");
+        return Err(Failure::usage(what));
+    }
+    let copies = match (args.distribution, args.locality) {
+        (TraceSpread::Uniform, None) => Copies::Uniform,
+        (TraceSpread::Uniform, Some(scale)) => {
+            let what = "goes with --distribution pareto, not with uniform";
+            return Err(Failure::usage(format!("--locality {scale} {what}")));
+        }
+        (TraceSpread::Pareto, scale) => Copies::Pareto { scale: scale.unwrap_or(1.0) },
+    };
     let options = trace::Options {
         headers: args.count,
-        copies: match args.distribution {
-            TraceSpread::Uniform => Copies::Uniform,
-            TraceSpread::Pareto => Copies::Pareto { scale: args.locality },
-        },
+        copies,
         point: if args.inside { Point::Inside } else { Point::Corner },
         first: args.first,
         seed: args.seed,
@@ -113,22 +144,43 @@ pub(crate) fn trace(args: &GenTraceArgs) -> Result<(), Failure> {
     let changes = headers.windows(2).filter(|pair| pair[0] != pair[1]).count();
     let figures =
         TraceFigures { headers: trace.len(), bursts: changes + usize::from(!trace.is_empty()) };
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&figures).map_err(Failure::other)?);
-        return Ok(());
-    }
-    let TraceFigures { headers, bursts } = figures;
-    println!("{} headers in {} bursts", thousands(headers as u64), thousands(bursts as u64));
-    Ok(())
+    let (headers, bursts) = (thousands(figures.headers as u64), thousands(figures.bursts as u64));
+    let text = format!("{headers} headers in {bursts} bursts");
+    tell(&args.write, args.json, &figures, &text)
+}
+
+/// Whether a file's name stands for standard output.
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 fn write(
     path: &Path,
-    content: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let written = File::create(path).map(BufWriter::new).and_then(|mut out| {
-        content(&mut out)?;
+    let whole = |out: &mut dyn Write| {
+        content(out)?;
         out.flush()
-    });
-    written.map_err(|error| Failure::file(path, error))
+    };
+    if !is_stdout(path) {
+        let written = File::create(path).and_then(|file| whole(&mut BufWriter::new(file)));
+        return written.map_err(|error| Failure::file(path, error));
+    }
+    match whole(&mut BufWriter::new(io::stdout().lock())) {
+        // Who reads has had enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| Failure::other(format!("standard output: {error}"))),
+    }
+}
+
+/// Says what was written, beside it where that is standard output.
+fn tell(path: &Path, json: bool, figures: &impl Serialize, text: &str) -> Result<(), Failure> {
+    let json = json.then(|| serde_json::to_string_pretty(figures).map_err(Failure::other));
+    let text = json.transpose()?.unwrap_or_else(|| text.to_owned());
+    if is_stdout(path) {
+        eprintln!("{text}")
+    } else {
+        println!("{text}")
+    }
+    Ok(())
 }

@@ -22,7 +22,7 @@ pub(crate) struct Report {
     pub(crate) ports: Vec<PortTotals>,
     pub(crate) drops: Vec<DropTotals>,
     pub(crate) stages: Vec<StageTotals>,
-    /// Of a firewall that had a packet or more, the default last.
+    /// Of a firewall, in order, also those without a packet; the default last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) rules: Vec<RuleTotals>,
     /// Of a switch.
@@ -80,7 +80,7 @@ pub(crate) struct RuleTotals {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     /// Seconds since 1970, to the nanosecond.
-    pub(crate) last_hit: String,
+    pub(crate) last_hit: Option<String>,
 }
 
 /// What a switch knows at the end, and what it did.
@@ -206,12 +206,12 @@ impl Report {
 
     /// Says how often the rules of a firewall were hit.
     pub(crate) fn set_rules(&mut self, shown: &Shown) {
-        let hit = shown.counts().filter(|(_, hit)| hit.packets > 0);
-        let totals = hit.map(|(name, hit)| RuleTotals {
+        let time = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+        let totals = shown.counts().map(|(name, hit)| RuleTotals {
             rule: name.to_owned(),
             packets: hit.packets,
             bytes: hit.bytes,
-            last_hit: format!("{}.{:09}", hit.last_ns / 1_000_000_000, hit.last_ns % 1_000_000_000),
+            last_hit: (hit.packets > 0).then(|| time(hit.last_ns)),
         });
         self.rules = totals.collect();
     }
@@ -249,13 +249,23 @@ impl Report {
         if !self.rules.is_empty() {
             line(String::new());
             line(format!("{:<28} {:>14} {:>16}", "rule", "packets", "bytes"));
-            for rule in self.rules.iter().take(RULES_SHOWN) {
+            let hit: Vec<_> = self.rules.iter().filter(|rule| rule.packets > 0).collect();
+            for rule in hit.iter().take(RULES_SHOWN) {
                 let (packets, bytes) = (thousands(rule.packets), thousands(rule.bytes));
                 line(format!("{:<28} {packets:>14} {bytes:>16}", rule.rule));
             }
-            if let Some(more) = self.rules.len().checked_sub(RULES_SHOWN).filter(|n| *n > 0) {
+            if let Some(more) = hit.len().checked_sub(RULES_SHOWN).filter(|n| *n > 0) {
                 line(format!("and {} more", thousands(more as u64)));
             }
+            let idle = self.rules.len() - hit.len();
+            line(match idle {
+                0 => "all rules had packets".into(),
+                idle => format!(
+                    "without a packet: {} of {}",
+                    thousands(idle as u64),
+                    thousands(self.rules.len() as u64)
+                ),
+            });
         }
         if let Some(t) = &self.switch {
             let n = thousands;

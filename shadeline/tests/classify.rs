@@ -215,6 +215,15 @@ fn bad_input_is_told_by_file_line_and_reason() {
         told.contains(&format!("{}, line 2: expected at least 5 columns", trace.display())),
         "{told}"
     );
+    let capture = folder.join("capture");
+    std::fs::write(&capture, b"\xd4\xc3\xb2\xa1\x02\0\x04\0\x1b[31m").unwrap();
+    for option in ["--rules", "--trace"] {
+        let rules = if option == "--rules" { text(&capture) } else { text(&good) };
+        let all = ["classify", "--rules", rules, "--trace", text(&capture)];
+        let told = fails(&shadeline(&all), 1);
+        let wanted = format!("{}, expected text, found a capture (pcap)", capture.display());
+        assert!(told.contains(&wanted) && !told.contains('\x1b'), "{told}");
+    }
     let typo =
         ["classify", "--rules", text(&good), "--trace", text(&trace), "--algorithm", "tupel"];
     let told = fails(&shadeline(&typo), 2);
@@ -224,6 +233,31 @@ fn bad_input_is_told_by_file_line_and_reason() {
     let none = folder.join("none");
     let told = fails(&shadeline(&["classify", "--rules", text(&none), "--check"]), 1);
     assert!(told.contains(text(&none)), "{told}");
+}
+
+/// Files that are packed, by what they begin with and not by what they are called.
+#[test]
+fn packed_files_are_read() {
+    let folder = Scratch::new();
+    let rules = folder.write("rules", RULES);
+    let trace = folder.write("trace", "167838209 16909060 5 80 6\n1 2 3 4 6\n");
+    for program in ["gzip", "xz"] {
+        let Some(program) = testkit::require_tool(program) else { continue };
+        let pack = |path: &Path| {
+            let packed = Command::new(&program).arg("-c").arg(path).output().unwrap().stdout;
+            let name = format!("{}.packed", path.file_name().unwrap().to_str().unwrap());
+            std::fs::write(folder.join(&name), packed).unwrap();
+            folder.join(&name)
+        };
+        let files = (pack(&rules), pack(&trace));
+        let matches = folder.join("matches");
+        let all = ["classify", "--rules", text(&files.0), "--trace", text(&files.1)];
+        ok(&shadeline(&[&all[..], &["--matches", text(&matches)]].concat()));
+        assert_eq!(std::fs::read_to_string(&matches).unwrap(), "0\n-1\n");
+        let whole = std::fs::read(&files.0).unwrap();
+        std::fs::write(&files.0, &whole[..whole.len() - 9]).unwrap();
+        assert!(fails(&shadeline(&all), 1).contains(text(&files.0)));
+    }
 }
 
 /// Makes rules and a trace twice; both files, after seeing that the bytes are the same.
@@ -364,9 +398,50 @@ fn a_refused_structure_has_no_figures() {
 fn what_cannot_be_made_is_told() {
     let folder = Scratch::new();
     let out = folder.join("out");
-    let told =
-        fails(&shadeline(&["gen", "rules", "--rules", "3", "--classes", "4", "-w", text(&out)]), 2);
-    assert!(told.contains("at least one rule for each class"), "{told}");
+    let rules = folder.write("rules", RULES);
+    let of_rules = |options: &str| {
+        let all = format!("gen rules {options} -w {}", out.display());
+        fails(&shadeline(&all.split_whitespace().collect::<Vec<_>>()), 2)
+    };
+    let of_trace = |options: &str| {
+        let all = format!("gen trace --rules {} {options} -w {}", rules.display(), out.display());
+        fails(&shadeline(&all.split_whitespace().collect::<Vec<_>>()), 2)
+    };
+    // Which option, what was given, what may be.
+    for (told, wanted) in [
+        (of_rules("--rules 0"), ["'0' for '--rules <N>'", "1 to 4294967294"]),
+        (of_rules("--rules 3 --classes 4"), ["--classes 4: expected 1 to 3", "rules"]),
+        (
+            of_rules("--rules 9 --classes 4 --overlap 5"),
+            ["--overlap 5: expected 1 to 4", "classes"],
+        ),
+        (
+            of_rules("--rules 9 --full-classes 10"),
+            ["--full-classes 10: expected 1 to 9", "classes"],
+        ),
+        (
+            of_rules("--rules 9 --full-classes 2 --distribution zipf"),
+            ["--full-classes", "not with zipf"],
+        ),
+        (
+            of_rules("--rules 9 --parameters x --smoothing 33"),
+            ["'33' for '--smoothing <BITS>'", "0..=32"],
+        ),
+        (
+            of_rules("--rules 9 --parameters x --port-scope 1.5"),
+            ["'1.5' for '--port-scope <S>'", "-1 to 1"],
+        ),
+        (of_trace("--count 5 --first 0"), ["'0' for '--first <N>'", "1 to 4294967294"]),
+        (of_trace("--count 5 --first 5"), ["--first 5: expected 1 to 4", "has rules"]),
+        (of_trace("--count 5 --locality -1"), ["'-1' for '--locality <B>'", "0 to 1000000"]),
+        (
+            of_trace("--count 5 --distribution uniform --locality 1"),
+            ["--locality 1", "not with uniform"],
+        ),
+        (of_trace("--count x"), ["'x' for '--count <N>'", "1 to 4294967294"]),
+    ] {
+        assert!(wanted.iter().all(|wanted| told.contains(wanted)), "{wanted:?}: {told}");
+    }
     let seed = folder.write("seed", "-prots\n6 0.5 x\n");
     let bad = ["gen", "rules", "--rules", "3", "--parameters", text(&seed), "-w", text(&out)];
     let told = fails(&shadeline(&bad), 1);
@@ -375,6 +450,21 @@ fn what_cannot_be_made_is_told() {
     let bad = ["gen", "trace", "--rules", text(&empty), "--count", "5", "-w", text(&out)];
     assert!(fails(&shadeline(&bad), 1).contains("no rule to draw"));
     assert!(!out.exists());
+}
+
+/// Standard output has what a file would have, and nothing else.
+#[test]
+fn what_is_made_goes_to_standard_output_too() {
+    let folder = Scratch::new();
+    let (rules, trace) = made(&folder, &["--rules", "3"], &["--count", "40", "--locality", "0"]);
+    let out = shadeline(&["gen", "rules", "--rules", "3", "-w", "-"]);
+    assert_eq!(ok(&out).as_bytes(), std::fs::read(&rules).unwrap());
+    assert_eq!(String::from_utf8_lossy(&out.stderr), "3 rules\n");
+    let draw = ["gen", "trace", "--rules", text(&rules), "--count", "40", "--locality", "0"];
+    let out = shadeline(&[&draw[..], &["-w", "-", "--json"]].concat());
+    assert_eq!(ok(&out).as_bytes(), std::fs::read(&trace).unwrap());
+    let figures: Value = serde_json::from_slice(&out.stderr).unwrap();
+    assert_eq!(figures["headers"], 40);
 }
 
 /// Every structure gives the same lines on a device, for headers of four words and of nine.

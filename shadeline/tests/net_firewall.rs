@@ -233,7 +233,10 @@ fn what_is_odd_or_wrong_is_told_and_a_reload_is_the_file() {
     assert!(runtime.contains("1 by "), "{runtime}");
 
     let said = live.ctl("reload");
-    assert!(said.contains("gone: 1 rule of `ctl rule`"), "{said}");
+    let gone = "gone: 1 rule of `ctl rule`; back: 3 rules of the configuration";
+    assert!(said.contains(gone), "{said}");
+    let again = live.ctl("reload");
+    assert!(!again.contains("gone:"), "{again}");
     assert_eq!(live.ctl("rule show").lines().count(), 5);
     let more = RULES.replace("action = \"drop\"", "action = \"accept\"");
     live.scratch.write("router.toml", &config(&live.scratch, "af_packet", &more));

@@ -173,10 +173,12 @@ class Firewall:
     def compare_hits(self, out):
         told = json.loads((out / "stats.json").read_text()).get("rules", [])
         told = {row["rule"]: [row["packets"], row["bytes"], row["last_hit"]] for row in told}
-        mine = {
-            name: [packets, size, f"{last // switch.SECOND}.{last % switch.SECOND:09}"]
-            for name, (packets, size, last) in self.hits.items()
-        }
+        # All rules are told, those without a packet too, in their order.
+        mine = {rule.name: [0, 0, None] for rule in [*self.rules, self.default]}
+        for name, (packets, size, last) in self.hits.items():
+            mine[name] = [packets, size, f"{last // switch.SECOND}.{last % switch.SECOND:09}"]
+        if list(told) != list(mine):
+            raise Mismatch(f"the rules that are told: {list(told)}, not {list(mine)}")
         if told != mine:
             name = next(name for name in {**told, **mine} if told.get(name) != mine.get(name))
             raise Mismatch(f"rule {name}: counted {told.get(name)}, not {mine.get(name)}")

@@ -20,6 +20,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lookup::fib::{Interface, Options};
 
 use super::{Steward, rules, settings};
+use crate::firewall::Gone;
 use crate::named::Before as NamedBefore;
 use crate::wiring::{self, Interfaces};
 use crate::{log, pipelines, plane, room};
@@ -94,8 +95,8 @@ impl Steward {
         ))
     }
 
-    /// Whatever may fail. Returns how many rules that the file does not have are gone.
-    fn apply(&mut self, old: &Config) -> Result<usize, String> {
+    /// Whatever may fail. Returns which rules that the file does not have are gone.
+    fn apply(&mut self, old: &Config) -> Result<Gone, String> {
         let routes = plane::static_routes(&self.config, &self.interfaces);
         let rib = &mut self.plane.rib;
         rib.sync_static(routes).map_err(|error| room::refused(&error))?;
@@ -114,7 +115,7 @@ impl Steward {
         // Takes its rules as a whole or not at all, so it is the last.
         match &mut self.plane.firewall {
             Some(firewall) => firewall.apply(&self.config),
-            None => Ok(0),
+            None => Ok(Gone::default()),
         }
     }
 

@@ -8,7 +8,7 @@ use control::config::{self, LoadError, Report, RuleEntry};
 use control::firewall::Action;
 
 use super::Steward;
-use crate::firewall::{self, Firewall, Refusal};
+use crate::firewall::{self, Firewall, Gone, Refusal};
 use crate::wiring::Interfaces;
 
 /// What who asks for rules where there are none is told.
@@ -59,12 +59,14 @@ pub(super) fn odd(report: &Report) -> Vec<String> {
 }
 
 /// What a reload tells of rules before the differences of the file.
-pub(super) fn told(odd: &[String], gone: usize) -> String {
+pub(super) fn told(odd: &[String], gone: Gone) -> String {
     let mut text: String = odd.iter().map(|text| format!("warning: {text}\n")).collect();
-    match gone {
-        0 => {}
-        1 => text.push_str("gone: 1 rule of `ctl rule`\n"),
-        n => text.push_str(&format!("gone: {n} rules of `ctl rule`\n")),
+    let count = |n: usize| if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") };
+    if gone.rules > 0 {
+        let (rules, of_file) = (count(gone.rules), count(gone.of_file));
+        text.push_str(&format!(
+            "gone: {rules} of `ctl rule`; back: {of_file} of the configuration\n"
+        ));
     }
     text
 }

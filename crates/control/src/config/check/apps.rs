@@ -5,12 +5,19 @@ use crate::config::read::Spans;
 use crate::config::types::*;
 use crate::config::walk::{Place, Walk};
 
+/// Sections that somebody relies on to be safe: that they do nothing is an error.
+const GUARDS: [&str; 2] = ["firewall", "rule"];
+
 pub(super) fn check(app: App, config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     for (owners, sections) in SECTIONS.iter().filter(|(owners, _)| !owners.contains(&app)) {
         for section in sections.iter().filter(|section| spans.file.has(section)) {
             let message = format!("`{section}` has no effect in {}", app.title());
             let titles: Vec<_> = owners.iter().map(|owner| owner.title()).collect();
-            walk.warning(spans.file.at(section), message).expected(titles.join(" or "));
+            let diagnostic = match GUARDS.contains(section) {
+                true => walk.error(spans.file.at(section), message + ": nothing would be judged"),
+                false => walk.warning(spans.file.at(section), message),
+            };
+            diagnostic.expected(titles.join(" or "));
         }
     }
     for (port, spans) in config.ports.iter().zip(&spans.ports) {
