@@ -11,12 +11,14 @@ use crate::image::{ImageLayout, firewall};
 use crate::job::JobBytes;
 
 pub(super) fn all() -> Vec<Known> {
-    vec![
-        known([&linear(4), &tuple(10, 2)]),
-        known([&tuple(4, 2), &linear(10)]),
-        known([&cuts(), &tuple(10, 0)]),
-        known([&of_no_kernel(&tuple(4, 0)), &of_no_kernel(&linear(10))]),
-    ]
+    let pairs = [
+        [linear(4), tuple(10, 2)],
+        [tuple(4, 2), linear(10)],
+        [cuts(), tuple(10, 0)],
+        [of_no_kernel(&tuple(4, 0)), of_no_kernel(&linear(10))],
+    ];
+    let four = pairs.iter().map(|pair| known(&["filter4"], 4, pair));
+    four.chain(pairs.iter().map(|pair| known(&["filter6"], 6, pair))).collect()
 }
 
 /// The same headers over rules that no kernel reads.
@@ -38,10 +40,10 @@ struct Row {
 const BEFORE: u32 = 0xdead_beef;
 
 /// Headers of both families in turn, and every seventh row one that the kernels leave alone.
-fn rows(cases: [&Case; 2]) -> Vec<Row> {
+fn rows(cases: &[Case; 2]) -> Vec<Row> {
     let mut rows = Vec::new();
     for at in 0..cases.iter().map(|case| case.headers.len()).max().unwrap_or(0) {
-        for (case, family) in cases.into_iter().zip([4, 6]) {
+        for (case, family) in cases.iter().zip([4, 6]) {
             let Some(header) = case.headers.get(at) else { continue };
             if rows.len() % 7 == 3 {
                 let dropped = rows.len() % 2 == 0;
@@ -57,7 +59,8 @@ fn rows(cases: [&Case; 2]) -> Vec<Row> {
     rows
 }
 
-fn known(cases: [&Case; 2]) -> Known {
+/// The kernel of a family: it leaves the rows of the other one alone.
+fn known(kernel: &'static [&'static str], family: u8, cases: &[Case; 2]) -> Known {
     let rows = rows(cases);
     let mut before = JobBytes::new(FilterColumns::COLUMNS, rows.len());
     let heads =
@@ -75,15 +78,14 @@ fn known(cases: [&Case; 2]) -> Known {
         }
     }
     let mut after = before.clone();
-    for (at, row) in rows.iter().enumerate() {
+    for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.family == family) {
         after.put(FilterColumns::FILTER_RULE, at, row.rule);
     }
     let mut regions = vec![&[][..]; firewall::REGIONS];
     (regions[firewall::RULES4], regions[firewall::RULES6]) = (&cases[0].image, &cases[1].image);
     let lens: Vec<_> = regions.iter().map(|region| (region.len(), 0)).collect();
     let image = bytes_of(&ImageLayout::new(&lens).write(1, &regions));
-    let mut known =
-        Known::new("filter", &["filter"], &["filter4", "filter6"], FilterColumns::COLUMNS);
+    let mut known = Known::new("filter", &["filter"], kernel, FilterColumns::COLUMNS);
     for launch in &mut known.launches {
         // Enough for the smallest groups, so that items of larger ones share rows.
         launch.groups = rows.len().div_ceil(GROUP_ITEMS_MIN) as u32;
