@@ -48,6 +48,36 @@ fn addresses(pair: impl Fn(u32) -> u32, width: u32) -> Vec<Table> {
     ]
 }
 
+/// How far apart the columns of cross products in strips are: from one strip to the next, or the one behind it.
+const APART: u32 = 40;
+
+/// The same with cross products in strips: the directories, then the strips. What no class leads to is 5.
+fn in_strips(whole: &[Table]) -> Vec<Table> {
+    let spread = |table: &Table, by: u32| {
+        let entries = table.entries.iter().map(|entry| entry * by).collect();
+        Table { width: table.width, columns: table.columns, entries }
+    };
+    // The classes that are columns: lower halves, and destinations.
+    let mut tables: Vec<Table> =
+        (0..4).map(|at| spread(&whole[at], if at % 2 == 1 { APART } else { 1 })).collect();
+    let crosses = [spread(&whole[4], 1), spread(&whole[5], APART), spread(&whole[6], 1)];
+    let mut strips = Vec::new();
+    for cross in &crosses {
+        let a_row = (cross.columns - 1) * APART / 32 + 1;
+        let count = cross.entries.len() as u32 / cross.columns * a_row;
+        // The last one first.
+        tables.push(table(1, a_row, count, |at| count - 1 - at));
+        strips.push(table(cross.width, 32, 32 * count, |at| {
+            let strip = count - 1 - at / 32;
+            let column = strip % a_row * 32 + at % 32;
+            let is_one = column % APART == 0 && column / APART < cross.columns;
+            if is_one { cross.cross(strip / a_row, column / APART) } else { 5 }
+        }));
+    }
+    tables.extend(strips);
+    tables
+}
+
 /// Places of rules: priority above id.
 fn places(count: u32) -> Vec<u64> {
     (0..count).map(|rank| u64::from(2 * rank) << 32 | u64::from(100 - rank)).collect()
@@ -175,5 +205,5 @@ fn tic() -> Known {
         }
     }
     let classifier = Classifier::of(Structure::Tic, 4).expect("a kernel");
-    known(&classifier, &headers, &answers, &image(0x7469_6301, &tables, &CODE, [8, 1]))
+    known(&classifier, &headers, &answers, &image(0x7469_6301, &in_strips(&tables), &CODE, [8, 1]))
 }
