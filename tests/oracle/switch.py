@@ -6,9 +6,11 @@ usage: switch.py OUT ARGUMENTS…
 ARGUMENTS are those of the program: `run CONFIG -r [PORT=]IN… -w OUT`. The script reads the same configuration and
 captures, takes the frames in the order of their times, learns and forwards one after another after IEEE 802.1Q in the
 plainest way, and compares OUT/PORT.pcapng with the frames that must leave by each port, byte for byte and in order,
-and OUT/dropped.pcapng with those that must be dropped, and why. Nothing of the program is used.
+and OUT/dropped.pcapng with those that must be dropped, and why; and the counts of `switch` in OUT/stats.json. Nothing of
+the program is used.
 """
 
+import json
 import logging
 import pathlib
 import sys
@@ -97,17 +99,26 @@ class Switch:
             port = self.ports[station["port"]]
             address = bytes.fromhex(station["mac"].replace(":", ""))
             self.stations[station.get("vlan", port.untagged), address] = [port.name, True, 0]
+        names = ["learned", "moved", "aged", "refused_packets", "flooded_packets", "copies", "copies_lost"]
+        self.counts = dict.fromkeys(names, 0)
 
-    def learn(self, key, port, now):
+    def age(self, now):
         for other, (_, static, seen) in list(self.stations.items()):
             if self.ageing and not static and now - seen > self.ageing:
                 del self.stations[other]
+                self.counts["aged"] += 1
+
+    def learn(self, key, port, now):
         known = self.stations.get(key)
         if known:
             if not known[1]:
+                self.counts["moved"] += known[0] != port
                 known[0], known[2] = port, now
         elif len(self.stations) < self.room:
             self.stations[key] = [port, False, now]
+            self.counts["learned"] += 1
+        else:
+            self.counts["refused_packets"] += 1
 
     def filter(self, name, frame, now):
         """The frame as it goes on; a firewall does more."""
@@ -116,6 +127,7 @@ class Switch:
     def frame(self, name, frame, now):
         """(port, frame) of everything that leaves."""
         port = self.ports[name]
+        self.age(now // SECOND)
         if len(frame) < 14:
             raise Drop("truncated")
         to, by = frame[:6], frame[6:12]
@@ -150,6 +162,8 @@ class Switch:
             out = [p.name for p in self.ports.values() if p.name != name and p.carries(vlan)]
             if not out:
                 raise Drop("flood_nowhere")
+            self.counts["flooded_packets"] += 1
+            self.counts["copies"] += len(out) - 1
         priority = (tci or 0) & 0xF000
         tagged = to + by + TAG + (priority | vlan).to_bytes(2) + rest
         return [(p, to + by + rest if self.ports[p].untagged == vlan else tagged) for p in out]
@@ -213,6 +227,10 @@ def main():
     for (_, origin, reason), (_, comment) in zip(dropped, told):
         if reason not in comment.replace(":", " ").split():
             raise Mismatch(f"dropped: {origin} for {comment!r}, not for {reason}")
+    stations = {"stations": len(switch.stations), "stations_max": switch.room}
+    told = json.loads((out / "stats.json").read_text())["switch"]
+    if told != switch.counts | stations:
+        raise Mismatch(f"stats.json: {told}, not {switch.counts | stations}")
     sent = sum(map(len, expected.values()))
     print(f"{len(frames)} frames: {sent} sent, {len(dropped)} dropped, all as they must be")
 
