@@ -103,8 +103,8 @@ impl Layout {
         Self { columns, declared: [columns, &[]], capacity: capacity as u32, offsets, bytes }
     }
 
-    /// The layout of a pipeline's columns and, behind them, those of a stage that stands in several pipelines: `columns`
-    /// is what [`joined`](crate::joined) made of both declarations. Rows of it are rows of either.
+    /// The layout of a pipeline's columns and, behind them, those of a stage that stands in several pipelines:
+    /// `columns` is what [`joined`](crate::joined) made of both declarations. Rows of it are rows of either.
     ///
     /// # Panics
     /// As [`Layout::new`], or if `columns` are others.

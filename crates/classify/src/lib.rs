@@ -33,9 +33,9 @@
 //! - [`check`]: rules of a set that can never match, or could be left out.
 //!
 //! Devices read the images of these structures as they are: the kernels `classify4`, `classify12` and `classify32` of
-//! the crate `kernels` are the lookups of [`linear`], [`mod@tuple`], [`bloom`], [`cuts`], [`rfc`] and [`tic`] there, and
-//! `filter` those of the first four over the headers of [`filter`]. What changes in an image changes in the kernels too;
-//! their tests hold them against [`naive`].
+//! the crate `kernels` are the lookups of [`linear`], [`mod@tuple`], [`bloom`], [`cuts`], [`rfc`] and [`tic`] there,
+//! and `filter` those of the first four over the headers of [`filter`]. What changes in an image changes in the kernels
+//! too; their tests hold them against [`naive`].
 //!
 //! Thread rule: a classifier belongs to one control thread; [`Tables`] are read-only and are changed by
 //! [`lookup::versions`] alone.

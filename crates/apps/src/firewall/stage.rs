@@ -14,8 +14,8 @@
 //! not judged.
 //!
 //! On the CPU the stage does all of this in its last step, from the packets. In its [device form](super::search) the
-//! first step writes the headers to columns, the second one finds the rules, and the last one acts. It ends its segment:
-//! what follows must see what was dropped, rejected or sent elsewhere.
+//! first step writes the headers to columns, the second one finds the rules, and the last one acts. It ends its
+//! segment: what follows must see what was dropped, rejected or sent elsewhere.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The stage against a plain twin: one packet after the other, every rule in order. Both of its forms, step by step; see
-//! `on_device` for the kernels.
+//! The stage against a plain twin: one packet after the other, every rule in order. Both of its forms, step by step;
+//! see `on_device` for the kernels.
 
 mod on_device;
 
