@@ -61,9 +61,12 @@ pub struct ClassifyArgs {
     #[arg(long, value_name = "BACKEND")]
     pub backend: Option<device::Backend>,
     /// Headers of a trace
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = crate::limits::up_to::<HEADERS_MAX>)]
     pub headers: usize,
 }
+
+/// The most headers of a trace.
+const HEADERS_MAX: usize = 1 << 24;
 
 /// Headers of one call, and of the peer's.
 const BURST: usize = 256;

@@ -13,6 +13,36 @@
 //!                                                      Tables: classify(headers, out)
 //! ```
 //!
+//! ```
+//! use classify::algorithms::find;
+//! use classify::{Classify, Match, RuleRef, RuleSet, classbench};
+//! use lookup::versions::Patchable;
+//!
+//! let file = b"@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\n@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00\n";
+//! let set: RuleSet = classbench::parse_rules(file).unwrap().set;
+//! let mut classifier = (find("auto").unwrap().build)(&set).unwrap();
+//! let mut tables = classifier.tables().unwrap(); // what readers have
+//!
+//! let web = [0x0a00_0001, 0xc0a8_0001, 40_000 << 16 | 80, 6 << 24]; // src, dst, ports, protocol
+//! let mut out = [Match::NONE; 1];
+//! tables.classify(&web, &mut out);
+//! assert_eq!(out[0].id(), Some(0));
+//!
+//! // Changes come as patches, which `lookup::versions` brings to readers that go on meanwhile.
+//! let mut patches = Vec::new();
+//! assert!(classifier.remove(0, &mut patches));
+//! patches.iter().for_each(|patch| tables.apply(patch));
+//! tables.classify(&web, &mut out);
+//! assert_eq!(out[0].id(), Some(1));
+//!
+//! let rule = set.rule(0);
+//! patches.clear();
+//! classifier.insert(RuleRef { id: 7, ..rule }, &mut patches).unwrap();
+//! patches.iter().for_each(|patch| tables.apply(patch));
+//! tables.classify(&web, &mut out);
+//! assert_eq!(out[0].id(), Some(7));
+//! ```
+//!
 //! | structure | module | for |
 //! | --- | --- | --- |
 //! | linear | [`linear`] | few rules; the reference of the others |

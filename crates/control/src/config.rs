@@ -29,7 +29,7 @@ use classify::classbench::Problems;
 
 pub use defaults::SOCKET;
 pub use diagnostic::{Diagnostic, Severity, render};
-pub use diff::{Change, Diff};
+pub use diff::{Change, Diff, NOTHING};
 pub use names::{ParsePrefixError, parse_prefix, read_prefix};
 pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
 pub use types::*;

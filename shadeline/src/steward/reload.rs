@@ -11,7 +11,7 @@
 
 use std::net::IpAddr;
 
-use control::config::Config;
+use control::config::{Config, NOTHING};
 use control::kernel;
 use control::neighbour::Settings;
 use control::netlink::Client;
@@ -66,7 +66,14 @@ impl Steward {
                     named.keep();
                 }
                 self.apply_rest(&before.config);
-                Ok(rules::told(&odd, rules_gone) + &diff.to_string())
+                let diff = match diff.to_string() {
+                    // Of the file; what is gone was no part of it.
+                    text if rules_gone.rules > 0 && text == NOTHING => {
+                        "nothing else changed".into()
+                    }
+                    text => text,
+                };
+                Ok(rules::told(&odd, rules_gone) + &diff)
             }
             Err(error) => {
                 self.go_back(before);

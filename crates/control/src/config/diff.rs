@@ -12,6 +12,9 @@ use super::types::*;
 use super::walk::Word;
 use crate::firewall::Rule;
 
+/// What a difference without any change says.
+pub const NOTHING: &str = "nothing changed";
+
 /// From an old configuration to a new one.
 ///
 /// A routes file may change while its name stays: whoever reloads reads the files again.
@@ -80,7 +83,7 @@ impl fmt::Display for Change {
 impl fmt::Display for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
-            return f.write_str("nothing changed");
+            return f.write_str(NOTHING);
         }
         for change in &self.live {
             writeln!(f, "changed {change}")?;

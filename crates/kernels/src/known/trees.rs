@@ -70,7 +70,7 @@ fn in_strips(whole: &[Table]) -> Vec<Table> {
         strips.push(table(cross.width, 32, 32 * count, |at| {
             let strip = count - 1 - at / 32;
             let column = strip % a_row * 32 + at % 32;
-            let is_one = column % APART == 0 && column / APART < cross.columns;
+            let is_one = column.is_multiple_of(APART) && column / APART < cross.columns;
             if is_one { cross.cross(strip / a_row, column / APART) } else { 5 }
         }));
     }
