@@ -92,12 +92,12 @@ pub(crate) unsafe fn split(words: __m512i) -> (__m512i, __m512i) {
     unsafe { (_mm512_srli_epi32::<16>(words), _mm512_and_si512(words, _mm512_set1_epi32(0xffff))) }
 }
 
-/// The tree of addresses, whose cross products may be in strips: entries of its last table.
+/// The tree of addresses: entries of its last table.
 ///
 /// # Safety
 /// As [`get16`].
 #[inline(always)]
-pub(crate) unsafe fn addresses16<const IN_STRIPS: bool, const TABLES: usize>(
+pub(crate) unsafe fn addresses16<const TABLES: usize>(
     frame: &Frame<'_, TABLES>,
     words: &[[u32; LANES]; 4],
 ) -> __m512i {
@@ -105,19 +105,87 @@ pub(crate) unsafe fn addresses16<const IN_STRIPS: bool, const TABLES: usize>(
     // SAFETY: the caller's promises.
     unsafe {
         let get = |table: usize, at| get16(image, &tables[table], at);
-        let whole = |table: usize, row, column| get(table, at16(&tables[table], row, column));
-        let cross = |table: usize, row, column| {
-            if !IN_STRIPS {
-                return whole(table, row, column);
-            }
-            let last = _mm512_set1_epi32(STRIP as i32 - 1);
-            let strip = _mm512_srli_epi32::<{ STRIP.ilog2() }>(column);
-            whole(table + STRIPS, whole(table, row, strip), _mm512_and_si512(column, last))
-        };
+        let cross = |table: usize, row, column| get(table, at16(&tables[table], row, column));
         let (high, low) = split(load(&words[0]));
         let src = cross(SRC, get(SRC_HIGH, high), get(SRC_LOW, low));
         let (high, low) = split(load(&words[1]));
         let dst = cross(DST, get(DST_HIGH, high), get(DST_LOW, low));
         cross(ADDRESSES, src, dst)
+    }
+}
+
+/// Of sixteen rows and columns of a cross product in strips: strips, and columns of those.
+///
+/// # Safety
+/// As [`get16`].
+#[inline(always)]
+unsafe fn strip16<const TABLES: usize>(
+    frame: &Frame<'_, TABLES>,
+    table: usize,
+    row: __m512i,
+    column: __m512i,
+) -> [__m512i; 2] {
+    // SAFETY: the caller's promises.
+    unsafe {
+        let directory = &frame.tables[table];
+        let first = _mm512_srli_epi32::<{ STRIP.ilog2() }>(column);
+        let strip = get16(frame.image, directory, at16(directory, row, first));
+        [strip, _mm512_and_si512(column, _mm512_set1_epi32(STRIP as i32 - 1))]
+    }
+}
+
+/// Entries of sixteen strips.
+///
+/// # Safety
+/// As [`get16`].
+#[inline(always)]
+pub(crate) unsafe fn in_strip16<const TABLES: usize>(
+    frame: &Frame<'_, TABLES>,
+    table: usize,
+    strip: __m512i,
+    column: __m512i,
+) -> __m512i {
+    // SAFETY: the caller's promises.
+    unsafe {
+        let strips = &frame.tables[table + STRIPS];
+        get16(frame.image, strips, at16(strips, strip, column))
+    }
+}
+
+/// The tree of addresses in strips, first part: strip and column of the sources, of the destinations.
+///
+/// # Safety
+/// As [`get16`].
+#[inline(always)]
+pub(crate) unsafe fn strips16<const TABLES: usize>(
+    frame: &Frame<'_, TABLES>,
+    words: &[[u32; LANES]; 4],
+) -> [__m512i; 4] {
+    let Frame { image, tables, .. } = frame;
+    // SAFETY: the caller's promises.
+    unsafe {
+        let get = |table: usize, at| get16(image, &tables[table], at);
+        let (high, low) = split(load(&words[0]));
+        let [src, src_column] = strip16(frame, SRC, get(SRC_HIGH, high), get(SRC_LOW, low));
+        let (high, low) = split(load(&words[1]));
+        let [dst, dst_column] = strip16(frame, DST, get(DST_HIGH, high), get(DST_LOW, low));
+        [src, src_column, dst, dst_column]
+    }
+}
+
+/// Second part, from what the first one found: strip and column of the pairs.
+///
+/// # Safety
+/// As [`get16`].
+#[inline(always)]
+pub(crate) unsafe fn pairs16<const TABLES: usize>(
+    frame: &Frame<'_, TABLES>,
+    [src, src_column, dst, dst_column]: [__m512i; 4],
+) -> [__m512i; 2] {
+    // SAFETY: the caller's promises.
+    unsafe {
+        let src = in_strip16(frame, SRC, src, src_column);
+        let dst = in_strip16(frame, DST, dst, dst_column);
+        strip16(frame, ADDRESSES, src, dst)
     }
 }

@@ -39,7 +39,7 @@ impl Rfc<'_> {
                 let ports = cross(PORTS, get(SPORT, sport), get(DPORT, dport));
                 let proto = _mm512_srli_epi32::<24>(load(&words[3]));
                 let tail = cross(TAILS, ports, get(PROTO, proto));
-                (tail, addresses16::<false, _>(&self.frame, words))
+                (tail, addresses16(&self.frame, words))
             };
             cross(RESULT, addresses, tail)
         }

@@ -83,6 +83,27 @@ impl Tic<'_> {
     #[inline(always)]
     unsafe fn trees(&self, headers: &[[u32; WORDS]], queue: &mut Queue) {
         queue.live = headers.len();
+        let groups = headers.len().div_ceil(LANES);
+        // Phase by phase, so that no vector waits for the one before: strip and column of both sides, then of the pair.
+        let mut sides = [[[0; LANES]; 4]; BATCH / LANES];
+        let mut pairs = [[[0; LANES]; 2]; BATCH / LANES];
+        for (side, headers) in sides.iter_mut().zip(headers.chunks(LANES)) {
+            let words = columns(headers);
+            // SAFETY: the caller's promises.
+            let found = unsafe { strips16(&self.frame, &words) };
+            for (at, found) in side.iter_mut().zip(found) {
+                // SAFETY: the caller's promises.
+                unsafe { store(at, found) }
+            }
+        }
+        for (pair, side) in pairs.iter_mut().zip(&sides).take(groups) {
+            // SAFETY: the caller's promises.
+            unsafe {
+                let [strip, column] = pairs16(&self.frame, side.each_ref().map(|at| load(at)));
+                store(&mut pair[0], strip);
+                store(&mut pair[1], column);
+            }
+        }
         for (group, headers) in headers.chunks(LANES).enumerate() {
             let words = columns(headers);
             let lane = group * LANES..(group + 1) * LANES;
@@ -90,7 +111,8 @@ impl Tic<'_> {
             // SAFETY: the caller's promises.
             unsafe {
                 let unit = _mm512_set1_epi32(self.unit.cast_signed());
-                let entry = addresses16::<true, _>(&self.frame, &words);
+                let [strip, column] = pairs[group].each_ref().map(|at| load(at));
+                let entry = in_strip16(&self.frame, ADDRESSES, strip, column);
                 store(&mut at, _mm512_mullo_epi32(entry, unit));
             }
             for at in at {
