@@ -43,7 +43,7 @@ pub const LINEAR_RULES: usize = 2048;
 pub const COPIES_RULES: usize = 16 << 10;
 
 /// Rules above which RFC is not tried, and bytes that it may take.
-pub const STATIC_RULES: usize = 4096;
+pub const STATIC_RULES: usize = 16 << 10;
 /// See [`STATIC_RULES`].
 pub const STATIC_BYTES: u64 = 16 << 20;
 

@@ -92,25 +92,52 @@ pub(crate) unsafe fn split(words: __m512i) -> (__m512i, __m512i) {
     unsafe { (_mm512_srli_epi32::<16>(words), _mm512_and_si512(words, _mm512_set1_epi32(0xffff))) }
 }
 
-/// The tree of addresses: entries of its last table.
+/// # Safety
+/// The processor has AVX-512 F.
+#[inline(always)]
+pub(crate) unsafe fn store_all<const N: usize>(
+    columns: &mut [[u32; LANES]; N],
+    values: [__m512i; N],
+) {
+    for (column, value) in columns.iter_mut().zip(values) {
+        // SAFETY: AVX-512 F is the caller's promise.
+        unsafe { store(column, value) }
+    }
+}
+
+/// Entries of sixteen rows and columns of a cross product.
 ///
 /// # Safety
 /// As [`get16`].
 #[inline(always)]
-pub(crate) unsafe fn addresses16<const TABLES: usize>(
+pub(crate) unsafe fn cross16<const TABLES: usize>(
+    frame: &Frame<'_, TABLES>,
+    table: usize,
+    row: __m512i,
+    column: __m512i,
+) -> __m512i {
+    let table = &frame.tables[table];
+    // SAFETY: the caller's promises.
+    unsafe { get16(frame.image, table, at16(table, row, column)) }
+}
+
+/// The tree of addresses up to phase 1: classes of sources and of destinations.
+///
+/// # Safety
+/// As [`get16`].
+#[inline(always)]
+pub(crate) unsafe fn sides16<const TABLES: usize>(
     frame: &Frame<'_, TABLES>,
     words: &[[u32; LANES]; 4],
-) -> __m512i {
+) -> [__m512i; 2] {
     let Frame { image, tables, .. } = frame;
     // SAFETY: the caller's promises.
     unsafe {
         let get = |table: usize, at| get16(image, &tables[table], at);
-        let cross = |table: usize, row, column| get(table, at16(&tables[table], row, column));
         let (high, low) = split(load(&words[0]));
-        let src = cross(SRC, get(SRC_HIGH, high), get(SRC_LOW, low));
+        let src = cross16(frame, SRC, get(SRC_HIGH, high), get(SRC_LOW, low));
         let (high, low) = split(load(&words[1]));
-        let dst = cross(DST, get(DST_HIGH, high), get(DST_LOW, low));
-        cross(ADDRESSES, src, dst)
+        [src, cross16(frame, DST, get(DST_HIGH, high), get(DST_LOW, low))]
     }
 }
 
@@ -127,9 +154,8 @@ unsafe fn strip16<const TABLES: usize>(
 ) -> [__m512i; 2] {
     // SAFETY: the caller's promises.
     unsafe {
-        let directory = &frame.tables[table];
         let first = _mm512_srli_epi32::<{ STRIP.ilog2() }>(column);
-        let strip = get16(frame.image, directory, at16(directory, row, first));
+        let strip = cross16(frame, table, row, first);
         [strip, _mm512_and_si512(column, _mm512_set1_epi32(STRIP as i32 - 1))]
     }
 }
@@ -146,10 +172,7 @@ pub(crate) unsafe fn in_strip16<const TABLES: usize>(
     column: __m512i,
 ) -> __m512i {
     // SAFETY: the caller's promises.
-    unsafe {
-        let strips = &frame.tables[table + STRIPS];
-        get16(frame.image, strips, at16(strips, strip, column))
-    }
+    unsafe { cross16(frame, table + STRIPS, strip, column) }
 }
 
 /// The tree of addresses in strips, first part: strip and column of the sources, of the destinations.

@@ -90,18 +90,12 @@ impl Tic<'_> {
         for (side, headers) in sides.iter_mut().zip(headers.chunks(LANES)) {
             let words = columns(headers);
             // SAFETY: the caller's promises.
-            let found = unsafe { strips16(&self.frame, &words) };
-            for (at, found) in side.iter_mut().zip(found) {
-                // SAFETY: the caller's promises.
-                unsafe { store(at, found) }
-            }
+            unsafe { store_all(side, strips16(&self.frame, &words)) }
         }
         for (pair, side) in pairs.iter_mut().zip(&sides).take(groups) {
             // SAFETY: the caller's promises.
             unsafe {
-                let [strip, column] = pairs16(&self.frame, side.each_ref().map(|at| load(at)));
-                store(&mut pair[0], strip);
-                store(&mut pair[1], column);
+                store_all(pair, pairs16(&self.frame, side.each_ref().map(|at| load(at))));
             }
         }
         for (group, headers) in headers.chunks(LANES).enumerate() {

@@ -66,7 +66,7 @@ impl<'a> Tic<'a> {
 
     /// As [`Classify::classify`], in a form. [`Form::Switched`] goes phase by phase, then block by block: the
     /// interpreter's branches are seldom foreseen, so headers by themselves wait for each other. [`Form::Best`] is
-    /// [`Form::Vectors`] where gathers are quick (Sapphire Rapids: 1.3 to 2.2 times as fast in five sets), and
+    /// [`Form::Vectors`] where gathers are quick (Sapphire Rapids: 2.3 to 5 times as fast in six sets), and
     /// [`Form::Switched`] elsewhere (EPYC).
     ///
     /// # Panics
