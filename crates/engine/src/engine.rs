@@ -19,7 +19,8 @@ use crate::flight::Job;
 use crate::hooks::Hooks;
 use crate::master::{Master, MasterLink};
 use crate::ring::Bell;
-use crate::stage::{Segment, Stage, Versions, segment_program, segments};
+use crate::segment::{Segment, segment_program, segments};
+use crate::stage::{Stage, Versions};
 use crate::worker::{
     DropSink, ErrorSink, Parts, RING_PACKETS, RxSlot, TxSlot, Worker, segment_shaders,
 };

@@ -10,7 +10,8 @@ use crossbeam_queue::ArrayQueue;
 use device::Shadeable;
 use device::accelerator::Offload;
 
-use crate::stage::{Segment, Shade, Versions};
+use crate::segment::Segment;
+use crate::stage::{Shade, Versions};
 
 /// The shaders of one segment, in order of its stages.
 pub(crate) type Shaders<T> = Arc<[Arc<dyn Shade<T>>]>;

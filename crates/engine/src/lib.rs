@@ -22,6 +22,7 @@ mod flight;
 mod hooks;
 mod master;
 mod ring;
+mod segment;
 mod stage;
 mod worker;
 
@@ -32,5 +33,6 @@ pub use engine::{
     StageTotals, WorkerSpec,
 };
 pub use hooks::{Capture, CapturePoint, CapturedFrame, FrameFilter, HookGuard, Hooks, Trace};
-pub use stage::{Context, KernelForm, Segment, Shade, Stage, Versions, segments};
+pub use segment::{KernelForm, Segment, segments};
+pub use stage::{Context, Shade, Stage, Versions};
 pub use worker::{DropSink, ErrorSink, MARK_FROM_HOST, RxSlot, SpreadHash, TxSlot};

@@ -25,7 +25,8 @@ use crate::balance::DeviceCost;
 use crate::engine::DeviceEvent;
 use crate::flight::{Flight, Job, Returns, Shaders};
 use crate::ring::Bell;
-use crate::stage::{Segment, Versions};
+use crate::segment::Segment;
+use crate::stage::Versions;
 
 /// Failed jobs after which a device is used no more.
 const FAILURES_MAX: u32 = 64;

@@ -30,7 +30,8 @@ use crate::flight::{Flight, InOrder, Returns, Shaders, Slot, Traced};
 use crate::hooks::{CapturePoint, Hooks};
 use crate::master::MasterLink;
 use crate::ring::{Bell, Passed};
-use crate::stage::{Context, Segment, Stage, Versions};
+use crate::segment::Segment;
+use crate::stage::{Context, Stage, Versions};
 
 /// Set in [`Packet::mark`] of packets that come from a twin: the host sends them.
 pub const MARK_FROM_HOST: u32 = 1 << 31;
