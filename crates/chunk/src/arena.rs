@@ -276,6 +276,11 @@ impl Arena {
         (self.shared.reserved.load(Ordering::Acquire) & !CLOSED) as usize
     }
 
+    /// Rows given out and not given back yet.
+    pub fn outstanding(&self) -> usize {
+        self.shared.outstanding.load(Ordering::Acquire) as usize
+    }
+
     /// Opens a closed arena again, if every range was given back. Only its owner may call this.
     pub fn reopen(&self) -> bool {
         let idle = self.shared.reserved.load(Ordering::Acquire) & CLOSED != 0

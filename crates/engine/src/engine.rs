@@ -292,7 +292,8 @@ impl<V: Versions> Engine<V> {
             let rows = device.rows.max(CHUNK_PACKETS_MAX);
             let layout = spec.layout.with_capacity(rows);
             let ends = returns.iter().cloned().zip(bells.iter().cloned()).collect();
-            let link = MasterLink::new(&layout, device.slots + 2, ends, n * chunks, n)?;
+            let link =
+                MasterLink::new(&layout, device.slots + 2, ends, n * chunks, segments.len())?;
             let link = Arc::new(link);
             let opened: Result<Box<dyn Device<Job<V>>>, DeviceError> = match device.kind {
                 DeviceKind::Simulated { cost, faults } => {

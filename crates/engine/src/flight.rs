@@ -10,11 +10,11 @@ use crossbeam_queue::ArrayQueue;
 use device::Shadeable;
 use device::accelerator::Offload;
 
-use crate::segment::Segment;
+use crate::balance::Side;
 use crate::stage::{Shade, Versions};
 
-/// The shaders of one segment, in order of its stages.
-pub(crate) type Shaders<T> = Arc<[Arc<dyn Shade<T>>]>;
+/// The shaders of one segment in order of its stages, each with its stage's place in the segment.
+pub(crate) type Shaders<T> = Arc<[(usize, Arc<dyn Shade<T>>)]>;
 
 /// Chunks on their way back from a master to one worker.
 pub(crate) type Returns<V> = Arc<ArrayQueue<Box<Flight<V>>>>;
@@ -27,8 +27,12 @@ pub(crate) struct Flight<V: Versions> {
     /// Verdicts as they were before the shade, so that a failed job can be done again.
     pub(crate) before: Vec<u32>,
     pub(crate) pin: Option<V::Pin>,
-    /// The segment it is in.
+    /// The segment it is in, or enters next.
     pub(crate) segment: usize,
+    /// The side that was chosen for the segment it enters next: chosen once, however long it waits.
+    pub(crate) wanted: Option<Side>,
+    /// How it came back from a master.
+    pub(crate) outcome: Outcome,
     /// It is the first of its shard since that moved to the device: the state goes along.
     pub(crate) moves_state: bool,
     /// When it was begun, where that is measured.
@@ -54,6 +58,8 @@ impl<V: Versions> Flight<V> {
             before: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             pin: None,
             segment: 0,
+            wanted: None,
+            outcome: Outcome::Done,
             moves_state: false,
             begun: None,
             handed: Instant::now(),
@@ -73,18 +79,36 @@ impl<V: Versions> Flight<V> {
         self.chunk.rows.verdicts().copy_from_slice(&self.before);
     }
 
+    /// Moves the columns to the chunk's own rows and gives its range of a job's arena back.
+    pub(crate) fn leave_arena(&mut self) {
+        if let Some(mut own) = self.spare.take() {
+            own.copy_from(&mut self.chunk.rows);
+            self.chunk.rows = own;
+        }
+    }
+
     /// Shades one segment on this thread.
-    pub(crate) fn shade(&mut self, shaders: &[Arc<dyn Shade<V::Tables>>]) {
+    fn shade(&mut self, shaders: &[(usize, Arc<dyn Shade<V::Tables>>)]) {
         let Some(pin) = &self.pin else { return };
-        for shader in shaders {
+        for (_, shader) in shaders {
             shader.shade_packets(&mut self.chunk.rows, &mut self.chunk.packets, pin);
         }
     }
 }
 
+/// How a chunk came back from a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The device shaded it.
+    Done,
+    /// The device did not: its worker shades it.
+    Failed,
+}
+
 /// Chunks of several workers, in one arena, of one version of the tables, to be shaded by one launch.
 pub(crate) struct Job<V: Versions> {
-    pub(crate) number: u64,
+    /// Its place in the order of the jobs with state, in which these come back.
+    pub(crate) number: Option<u64>,
     /// The segment of all its chunks.
     pub(crate) segment: usize,
     /// Whose state it works on, where its segment has any.
@@ -93,25 +117,6 @@ pub(crate) struct Job<V: Versions> {
     pub(crate) launched: Instant,
     pub(crate) flights: Vec<Box<Flight<V>>>,
     pub(crate) shaders: Shaders<V::Tables>,
-}
-
-impl<V: Versions> Job<V> {
-    /// Tells the shades that their device has done the job.
-    pub(crate) fn retired(&mut self) {
-        for flight in &mut self.flights {
-            for shader in self.shaders.iter() {
-                shader.retired(&mut flight.chunk.rows);
-            }
-        }
-    }
-
-    /// Does on this thread what the device failed to do.
-    pub(crate) fn redo(&mut self) {
-        for flight in &mut self.flights {
-            flight.restore();
-            flight.shade(&self.shaders);
-        }
-    }
 }
 
 impl<V: Versions> Shadeable for Job<V> {
@@ -149,7 +154,8 @@ impl<V: Versions> Offload for Job<V> {
     fn state(&mut self) -> (usize, Option<Vec<u8>>) {
         let shard = self.shard.map_or(0, usize::from);
         let moves = self.flights.iter_mut().any(|f| std::mem::take(&mut f.moves_state));
-        let content = moves.then(|| self.shaders.iter().map(|s| s.state()).find(|s| !s.is_empty()));
+        let content =
+            moves.then(|| self.shaders.iter().map(|(_, s)| s.state()).find(|s| !s.is_empty()));
         (shard, content.flatten())
     }
 }
@@ -163,10 +169,23 @@ pub(crate) struct InOrder<V: Versions> {
 
 /// Where a chunk is.
 pub(crate) enum Slot<V: Versions> {
+    /// Here, about to enter its segment.
+    Ready(Box<Flight<V>>),
     /// Here, its segment shaded.
     Shaded(Box<Flight<V>>),
     /// At a master, in this segment.
     Away(usize),
+}
+
+impl<V: Versions> Slot<V> {
+    /// How far the chunk is: two steps for each segment, into it and out of it.
+    fn progress(&self) -> usize {
+        match self {
+            Slot::Ready(flight) => 2 * flight.segment,
+            Slot::Shaded(flight) => 2 * flight.segment + 1,
+            Slot::Away(segment) => 2 * segment + 1,
+        }
+    }
 }
 
 impl<V: Versions> InOrder<V> {
@@ -178,9 +197,9 @@ impl<V: Versions> InOrder<V> {
         self.slots.len()
     }
 
-    /// Enters the youngest chunk.
-    pub(crate) fn push(&mut self, slot: Slot<V>) {
-        self.slots.push_back(slot);
+    /// Adds the youngest chunk.
+    pub(crate) fn push(&mut self, flight: Box<Flight<V>>) {
+        self.slots.push_back(Slot::Ready(flight));
     }
 
     /// A chunk is back from its master.
@@ -189,45 +208,47 @@ impl<V: Versions> InOrder<V> {
         self.slots[place] = Slot::Shaded(flight);
     }
 
-    /// Walks the chunks from the oldest and lets `step` move each on that is here and whose elder
-    /// has left its segment; `step` returns the slot it is in then, or `None` once it is retired.
+    /// The chunks that are here.
+    pub(crate) fn here(&mut self) -> impl Iterator<Item = &mut Flight<V>> {
+        self.slots.iter_mut().filter_map(|slot| match slot {
+            Slot::Ready(flight) | Slot::Shaded(flight) => Some(&mut **flight),
+            Slot::Away(_) => None,
+        })
+    }
+
+    /// Walks the chunks from the oldest and lets `step` take each one on that is here and whose elder is further:
+    /// into its segment, or out of it. `step` returns the slot it is in then, or `None` once it has retired. A chunk
+    /// that cannot enter its segment yet comes back as it was, and holds up those behind it.
     ///
-    /// So every post-shade sees the chunks in order, whichever side shaded them, and chunks may
+    /// So every pre-shade and every post-shade sees the chunks in order, whichever side shades them, and chunks may
     /// be in several segments at a time.
-    pub(crate) fn advance(
-        &mut self,
-        segments: &[Segment],
-        mut step: impl FnMut(Box<Flight<V>>) -> Option<Slot<V>>,
-    ) {
-        let mut elder_segment = segments.len();
+    pub(crate) fn advance(&mut self, mut step: impl FnMut(Slot<V>) -> Option<Slot<V>>) {
+        let mut elder = usize::MAX;
         let mut place = 0;
-        while place < self.slots.len() {
-            let segment = match &self.slots[place] {
-                Slot::Shaded(flight) => flight.segment,
-                Slot::Away(segment) => *segment,
-            };
-            if matches!(self.slots[place], Slot::Away(_)) || segment >= elder_segment {
-                if segment == 0 {
-                    return; // all younger ones are in the first segment too
-                }
-                elder_segment = segment;
-                place += 1;
-                continue;
-            }
-            let Slot::Shaded(flight) =
-                std::mem::replace(&mut self.slots[place], Slot::Away(segment))
-            else {
-                return;
-            };
-            match step(flight) {
-                // Looked at again: it may go on at once.
-                Some(slot) => self.slots[place] = slot,
-                None => {
-                    debug_assert_eq!(place, 0, "only the oldest chunk can retire");
-                    self.slots.pop_front();
-                    self.first += 1;
+        while let Some(slot) = self.slots.get_mut(place) {
+            let progress = slot.progress();
+            if !matches!(slot, Slot::Away(_)) && progress < elder {
+                match step(std::mem::replace(slot, Slot::Away(0))) {
+                    Some(next) => {
+                        let moved = next.progress() > progress;
+                        *slot = next;
+                        if moved {
+                            continue; // it may go on at once
+                        }
+                    }
+                    None => {
+                        debug_assert_eq!(place, 0, "only the oldest chunk can retire");
+                        self.slots.pop_front();
+                        self.first += 1;
+                        continue;
+                    }
                 }
             }
+            if progress == 0 {
+                return; // nobody behind it can be further
+            }
+            elder = progress;
+            place += 1;
         }
     }
 }

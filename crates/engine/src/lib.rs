@@ -34,5 +34,5 @@ pub use engine::{
 };
 pub use hooks::{Capture, CapturePoint, CapturedFrame, FrameFilter, HookGuard, Hooks, Trace};
 pub use segment::{KernelForm, Segment, segments};
-pub use stage::{Context, Shade, Stage, Versions};
+pub use stage::{Context, Shade, Stage, Steps, Versions};
 pub use worker::{DropSink, ErrorSink, MARK_FROM_HOST, RxSlot, SpreadHash, TxSlot};

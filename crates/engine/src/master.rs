@@ -7,11 +7,12 @@
 //! ```
 //!
 //! While the device works on one arena, the workers fill the next one: the busier the device, the
-//! larger the jobs. A job that fails is done again here, on the CPU; its packets are not lost.
+//! larger the jobs. A job that fails goes back as it is, and each chunk's own worker shades it on its
+//! core; its packets are not lost.
 //!
 //! Threads: one per device. Workers meet it only in arenas and two kinds of queues.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use device::{Device, DeviceError};
 
 use crate::balance::DeviceCost;
 use crate::engine::DeviceEvent;
-use crate::flight::{Flight, Job, Returns, Shaders};
+use crate::flight::{Flight, Job, Outcome, Returns, Shaders};
 use crate::ring::Bell;
 use crate::segment::Segment;
 use crate::stage::Versions;
@@ -31,9 +32,13 @@ use crate::stage::Versions;
 /// Failed jobs after which a device is used no more.
 const FAILURES_MAX: u32 = 64;
 
+/// What stands for the open arena while there is none.
+const NO_ARENA: usize = usize::MAX;
+
 /// What workers share with a master.
 pub(crate) struct MasterLink<V: Versions> {
     arenas: Vec<Arena>,
+    /// The arena that workers reserve in; [`NO_ARENA`] while every one is at the device or still held.
     open: AtomicUsize,
     pub(crate) submissions: ArrayQueue<Box<Flight<V>>>,
     pub(crate) bell: Bell,
@@ -43,8 +48,9 @@ pub(crate) struct MasterLink<V: Versions> {
     pub(crate) cost: DeviceCost,
     /// Whether the device is gone for good.
     pub(crate) is_lost: AtomicBool,
-    /// By worker: whether the device's copy of its shard is out of step, because a job of it failed.
-    pub(crate) is_stale: Vec<AtomicBool>,
+    /// By worker and segment: whether the device's copy of that shard is out of step, because a job of it failed.
+    is_stale: Vec<AtomicBool>,
+    segments: usize,
     pub(crate) stop: AtomicBool,
 }
 
@@ -71,8 +77,9 @@ impl<V: Versions> MasterLink<V> {
         arenas: usize,
         returns: Vec<(Returns<V>, Bell)>,
         chunks: usize,
-        workers: usize,
+        segments: usize,
     ) -> std::io::Result<Self> {
+        let shards = returns.len() * segments;
         Ok(Self {
             arenas: (0..arenas.max(2)).map(|_| Arena::new(layout.clone())).collect(),
             open: AtomicUsize::new(0),
@@ -82,7 +89,8 @@ impl<V: Versions> MasterLink<V> {
             counters: MasterCounters::default(),
             cost: DeviceCost::default(),
             is_lost: AtomicBool::new(false),
-            is_stale: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            is_stale: (0..shards).map(|_| AtomicBool::new(false)).collect(),
+            segments,
             stop: AtomicBool::new(false),
         })
     }
@@ -98,7 +106,13 @@ impl<V: Versions> MasterLink<V> {
         if self.is_lost.load(Ordering::Relaxed) {
             return None;
         }
-        self.arenas[self.open.load(Ordering::Acquire)].reserve(n)
+        self.arenas.get(self.open.load(Ordering::Acquire))?.reserve(n)
+    }
+
+    /// Whether the device's copy of a shard is out of step. Set by the master; cleared by the shard's worker when
+    /// nothing of it is away.
+    pub(crate) fn is_stale(&self, worker: u16, segment: usize) -> &AtomicBool {
+        &self.is_stale[usize::from(worker) * self.segments + segment]
     }
 }
 
@@ -111,15 +125,14 @@ pub(crate) struct Master<V: Versions, D> {
     /// Chunks that have come in, by arena.
     waiting: Vec<Vec<Box<Flight<V>>>>,
     /// Closed arenas, oldest first, with the rows that were given out of each.
-    closed: std::collections::VecDeque<(usize, usize)>,
+    closed: VecDeque<(usize, usize)>,
     last_end: Instant,
+    /// Jobs with state go back in the order of their launch.
     next_number: u64,
-    next_retired: u64,
-    /// Jobs that have ended before an older one, and whether the device did them.
-    early: BTreeMap<u64, (Job<V>, bool)>,
+    next_back: u64,
+    /// Those that have ended before an older one.
+    early: BTreeMap<u64, (Job<V>, Outcome)>,
     segments: Arc<[Segment]>,
-    /// By shard: from this job on up to that one the device worked on stale state.
-    stale: HashMap<u16, (u64, u64)>,
     /// Why the device is used no more.
     lost: Option<DeviceError>,
     /// Kinds of errors that were told.
@@ -142,13 +155,12 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             device,
             shaders,
             waiting,
-            closed: std::collections::VecDeque::new(),
+            closed: VecDeque::new(),
             last_end: Instant::now(),
             next_number: 0,
-            next_retired: 0,
+            next_back: 0,
             early: BTreeMap::new(),
             segments,
-            stale: HashMap::new(),
             lost: None,
             told: HashSet::new(),
             failures: 0,
@@ -161,7 +173,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let mut quiet_since = Instant::now();
         loop {
             let mut worked = self.take_submissions();
-            self.close_open_arena();
+            worked |= self.turn_arenas();
             worked |= self.launch();
             worked |= self.retire(Duration::ZERO);
             if worked {
@@ -207,50 +219,43 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         any
     }
 
-    /// Closes the open arena once it holds something, a slot of the device is free for it, and
-    /// another arena can take its place.
-    fn close_open_arena(&mut self) {
+    /// Closes the open arena once it holds something and a slot of the device is free for it, and opens another one.
+    /// Where none is free, workers find no room until one is: then the chunks of stages without state are shaded on
+    /// the CPU, and those of stages with state wait at their worker.
+    fn turn_arenas(&mut self) -> bool {
         let open = self.link.open.load(Ordering::Relaxed);
         let busy = self.device.in_flight() + self.closed.len();
-        if self.waiting[open].is_empty() || busy >= self.device.slots() {
-            return;
+        match self.waiting.get(open) {
+            Some(waiting) if waiting.is_empty() || busy >= self.device.slots() => return false,
+            _ => {}
         }
         let n = self.link.arenas.len();
-        let next = (1..n).map(|i| (open + i) % n).find(|&i| {
+        let next = (1..=n).map(|i| open.wrapping_add(i) % n).find(|&i| {
             let arena = &self.link.arenas[i];
             // Never used yet, or closed and given back whole.
-            let taken = self.closed.iter().any(|&(c, _)| c == i);
+            let taken = i == open || self.closed.iter().any(|&(c, _)| c == i);
             !taken && self.waiting[i].is_empty() && (arena.reserved() == 0 || arena.reopen())
         });
-        let Some(next) = next else {
-            // A device that hangs keeps arenas for good; what is in the open one needs no launch any more.
-            if self.lost.is_some() && self.closed.is_empty() {
-                self.redo_open(open);
-            }
-            return;
-        };
-        self.link.open.store(next, Ordering::Release);
-        let rows = self.link.arenas[open].close();
-        self.closed.push_back((open, rows));
-    }
-
-    /// Does the chunks of the open arena on the CPU, each as a job of its own.
-    fn redo_open(&mut self, open: usize) {
-        for flight in std::mem::take(&mut self.waiting[open]) {
-            let segment = flight.segment;
-            let shard = self.segments[segment].has_state.then_some(flight.chunk.worker);
-            let shaders = self.shaders[shard.map_or(0, usize::from)][segment].clone();
-            let (number, launched) = (self.next_number, Instant::now());
-            self.next_number += 1;
-            self.do_again(Job { number, segment, shard, launched, flights: vec![flight], shaders });
+        if open == NO_ARENA && next.is_none() {
+            return false;
         }
+        self.link.open.store(next.unwrap_or(NO_ARENA), Ordering::Release);
+        if open != NO_ARENA {
+            let rows = self.link.arenas[open].close();
+            self.closed.push_back((open, rows));
+        } else {
+            // Workers may wait for room.
+            self.link.returns.iter().for_each(|(_, bell)| bell.ring());
+        }
+        true
     }
 
     /// Launches the oldest closed arena, once all its chunks are here.
     fn launch(&mut self) -> bool {
         let Some(&(arena, rows)) = self.closed.front() else { return false };
         let here: usize = self.waiting[arena].iter().map(|f| f.chunk.rows.reserved()).sum();
-        if here < rows {
+        // A worker that dies between reserving and submitting gives its rows back: nobody holds more than is here.
+        if here < rows && self.link.arenas[arena].outstanding() > here {
             return false;
         }
         // One launch, one version of the tables, one segment, one shard of state.
@@ -268,26 +273,29 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 self.waiting[arena].drain(..).partition(|f| key(f) == wanted);
             self.waiting[arena] = rest;
             if let Some((_, left)) = self.closed.front_mut() {
-                *left -= flights.iter().map(|f| f.chunk.rows.reserved()).sum::<usize>();
+                let taken = flights.iter().map(|f| f.chunk.rows.reserved()).sum::<usize>();
+                *left = left.saturating_sub(taken);
             }
             let shaders = self.shaders[wanted.2.map_or(0, usize::from)][wanted.1].clone();
-            let (number, launched) = (self.next_number, Instant::now());
+            let launched = Instant::now();
             let (segment, shard) = (wanted.1, wanted.2);
+            let number = shard.map(|_| {
+                self.next_number += 1;
+                self.next_number - 1
+            });
             let job = Job { number, segment, shard, launched, flights, shaders };
-            self.next_number += 1;
             let counters = &self.link.counters;
             counters.jobs.fetch_add(1, Ordering::Relaxed);
             counters.packets.fetch_add(device::Shadeable::rows(&job) as u64, Ordering::Relaxed);
-            let is_stale = shard.is_some_and(|shard| {
-                self.link.is_stale[usize::from(shard)].load(Ordering::Acquire)
-            });
+            let is_stale = shard
+                .is_some_and(|worker| self.link.is_stale(worker, segment).load(Ordering::Acquire));
             if self.lost.is_some() || is_stale {
-                self.do_again(job);
+                self.failed(job);
             } else if let Err((job, error)) = self.device.launch(job) {
                 if let Some(error) = error {
                     self.note(error);
                 }
-                self.do_again(job);
+                self.failed(job);
             }
             let in_flight = self.device.in_flight() as u64;
             self.link.counters.in_flight.store(in_flight, Ordering::Relaxed);
@@ -297,17 +305,13 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         true
     }
 
-    /// Leaves a job to this thread, when its turn comes: state must see jobs in order.
-    fn do_again(&mut self, job: Job<V>) {
+    /// Leaves a job to the workers whose chunks it holds.
+    fn failed(&mut self, job: Job<V>) {
         self.link.counters.failed.fetch_add(1, Ordering::Relaxed);
-        if let Some(shard) = job.shard {
-            self.link.is_stale[usize::from(shard)].store(true, Ordering::Release);
-            let until = self.next_number;
-            let (_, last) = self.stale.entry(shard).or_insert((job.number, until));
-            *last = until;
+        if let Some(worker) = job.shard {
+            self.link.is_stale(worker, job.segment).store(true, Ordering::Release);
         }
-        self.early.insert(job.number, (job, false));
-        self.give_back();
+        self.give_back(job, Outcome::Failed);
     }
 
     fn retire(&mut self, wait: Duration) -> bool {
@@ -323,12 +327,11 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 let busy_ns = now.duration_since(begin).as_nanos() as u64;
                 self.link.cost.job_ended(device::Shadeable::rows(&job), busy_ns);
                 self.last_end = now;
-                self.early.insert(job.number, (job, true));
-                self.give_back();
+                self.give_back(job, Outcome::Done);
             }
             Err(error) => {
                 self.note(error);
-                self.do_again(job);
+                self.failed(job);
             }
         }
         true
@@ -350,34 +353,28 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         }
     }
 
-    /// Gives the chunks of retired jobs back, in order of launch.
-    fn give_back(&mut self) {
-        while let Some((mut job, done)) = self.early.remove(&self.next_retired) {
-            self.next_retired += 1;
-            // Jobs of a shard behind one that failed worked on state that lacked it.
-            let stale = job.shard.and_then(|shard| self.stale.get(&shard).copied());
-            let is_stale = stale.is_some_and(|(from, to)| (from..to).contains(&job.number));
-            if let (Some(shard), Some((_, to))) = (job.shard, stale)
-                && job.number >= to
-            {
-                self.stale.remove(&shard);
+    /// Gives the chunks of an ended job back: at once, or where its segment has state in the order of the launches.
+    fn give_back(&mut self, job: Job<V>, outcome: Outcome) {
+        let Some(number) = job.number else { return self.send_home(job, outcome) };
+        self.early.insert(number, (job, outcome));
+        while let Some((job, outcome)) = self.early.remove(&self.next_back) {
+            self.next_back += 1;
+            self.send_home(job, outcome);
+        }
+    }
+
+    fn send_home(&mut self, job: Job<V>, outcome: Outcome) {
+        for mut flight in job.flights {
+            flight.outcome = outcome;
+            let away_ns = flight.handed.elapsed().as_nanos() as u64;
+            self.link.cost.chunk_was_away(away_ns);
+            let (returns, bell) = &self.link.returns[usize::from(flight.chunk.worker)];
+            // A worker's queue has room for every chunk it owns.
+            while let Err(back) = returns.push(flight) {
+                flight = back;
+                std::thread::yield_now();
             }
-            if done && !is_stale {
-                job.retired()
-            } else {
-                job.redo()
-            }
-            for mut flight in job.flights {
-                let away_ns = flight.handed.elapsed().as_nanos() as u64;
-                self.link.cost.chunk_was_away(away_ns);
-                let (returns, bell) = &self.link.returns[usize::from(flight.chunk.worker)];
-                // A worker's queue has room for every chunk it owns.
-                while let Err(back) = returns.push(flight) {
-                    flight = back;
-                    std::thread::yield_now();
-                }
-                bell.ring();
-            }
+            bell.ring();
         }
     }
 }

@@ -23,6 +23,17 @@ pub(crate) enum Passed {
     Host(Packet, u16),
 }
 
+impl Passed {
+    /// The packet, whatever was to become of it.
+    pub(crate) fn into_packet(self) -> Packet {
+        match self {
+            Passed::Received(packet) | Passed::Transmit(packet, _) | Passed::Host(packet, _) => {
+                packet
+            }
+        }
+    }
+}
+
 /// Wakes a worker or a master that blocks. Ringing costs a system call only if it sleeps.
 #[derive(Clone, Debug)]
 pub(crate) struct Bell(Arc<Inner>);

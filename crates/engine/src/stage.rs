@@ -48,8 +48,9 @@ pub trait Shade<T>: Send + Sync {
     }
 
     /// For a shade with state: a device has shaded these rows. The records that it touched came back
-    /// in columns; they become the host's copy, row after row.
-    fn retired(&self, _rows: &mut Rows) {}
+    /// in columns; they become the host's copy, row after row. `packets` are the rows' packets, with what the
+    /// kernels changed. Called by the shard's worker, chunk after chunk in order.
+    fn retired(&self, _rows: &mut Rows, _packets: &mut [Packet]) {}
 }
 
 /// A stage of a pipeline, one instance per worker.
@@ -71,6 +72,11 @@ pub trait Stage<T>: Send {
     /// segment cannot go on behind it.
     fn ends_segment(&self) -> bool {
         false
+    }
+
+    /// Which of its two steps on packets it has; a step that it lacks costs nothing.
+    fn steps(&self) -> Steps {
+        Steps::BOTH
     }
 
     /// Fills columns from packets and settles odd packets by their verdict.
@@ -107,6 +113,26 @@ pub trait Stage<T>: Send {
     fn describe(&self, _chunk: &mut Chunk, _row: usize, _tables: &T) -> String {
         String::new()
     }
+}
+
+/// The steps of a stage that see packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// It has a `pre_shade`.
+    pub pre_shade: bool,
+    /// It has a `post_shade`.
+    pub post_shade: bool,
+}
+
+impl Steps {
+    /// Both: what a stage has that says nothing.
+    pub const BOTH: Steps = Steps { pre_shade: true, post_shade: true };
+    /// `pre_shade` alone.
+    pub const PRE: Steps = Steps { pre_shade: true, post_shade: false };
+    /// `post_shade` alone.
+    pub const POST: Steps = Steps { pre_shade: false, post_shade: true };
+    /// Neither.
+    pub const NONE: Steps = Steps { pre_shade: false, post_shade: false };
 }
 
 /// What a stage may use while it works on a chunk.

@@ -2,18 +2,21 @@
 //! pipeline (PacketShader §5.1; chunk pipelining §5.4).
 //!
 //! ```text
-//!  turn:  receive ─▶ pre-shade ─▶ shade here, or hand over to a master
+//!  turn:  receive one chunk: rings from other workers, then queues, each turn from the next one on
 //!         take back what masters have shaded
-//!         advance, oldest first: post-shade ─▶ next segment … ─▶ retire: transmit, host, drop
-//!         flush queues; housekeeping
+//!         advance, oldest first: pre-shade ─▶ shade here, or hand over to a master
+//!                                post-shade ─▶ next segment … ─▶ retire: transmit, host, drop
+//!         housekeeping; flush queues
 //!  idle:  arm the wake-ups, look once more, block
 //! ```
 //!
-//! A turn takes a bounded number of packets from each queue and ends by sending, so an overloaded
-//! worker forwards at its limit and never livelocks (PacketShader §5.2); an idle one blocks.
+//! A turn takes a chunk at most and ends by sending, so an overloaded worker forwards at its limit and never
+//! livelocks (PacketShader §5.2); an idle one blocks. Nothing in a turn waits: a chunk that cannot go on stays where
+//! it is until a later turn.
 
-mod away;
+mod receive;
 mod send;
+mod shade;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -24,14 +27,15 @@ use arrayvec::ArrayVec;
 use chunk::{Arena, CHUNK_PACKETS_MAX, Chunk, DropReason, Layout, Packet, Pool, Verdict};
 use io::{RxQueue, TxQueue};
 
-use crate::balance::{Balance, Side};
+use crate::balance::Balance;
 use crate::counters::{QueueCounters, WorkerCounters};
-use crate::flight::{Flight, InOrder, Returns, Shaders, Slot, Traced};
+use crate::flight::{Flight, InOrder, Returns, Shaders, Traced};
 use crate::hooks::{CapturePoint, Hooks};
 use crate::master::MasterLink;
 use crate::ring::{Bell, Passed};
 use crate::segment::Segment;
-use crate::stage::{Context, Stage, Versions};
+use crate::stage::{Context, Stage, Steps, Versions};
+use shade::Home;
 
 /// Set in [`Packet::mark`] of packets that come from a twin: the host sends them.
 pub const MARK_FROM_HOST: u32 = 1 << 31;
@@ -92,6 +96,8 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) pool: Pool,
     pub(crate) versions: V,
     pub(crate) stages: Vec<Box<dyn Stage<V::Tables>>>,
+    /// By stage: the steps that it has.
+    steps: Vec<Steps>,
     pub(crate) segments: Arc<[Segment]>,
     pub(crate) shaders: Vec<Shaders<V::Tables>>,
     pub(crate) rx: Vec<RxSlot>,
@@ -128,14 +134,13 @@ pub(crate) struct Worker<V: Versions> {
     leaves: Option<Instant>,
     /// What a chunk takes from leaving the inbox to its retirement, a mean.
     service: Duration,
-    /// By segment: where its shard of state is at home, and chunks that are away.
-    homes: Vec<Side>,
-    /// By segment: whether the device has had the shard's state since it moved there.
-    state_is_there: Vec<bool>,
-    away: Vec<usize>,
-    /// Chunks that came back while a shard was drained.
-    back: Vec<Box<Flight<V>>>,
+    /// By segment: chunks that are away, and where its shard of state is at home.
+    homes: Vec<Home>,
     free: Vec<Box<Flight<V>>>,
+    /// The queue that the next turn begins with.
+    next_rx: usize,
+    /// The end of the last step that was timed.
+    timed: Instant,
     order: InOrder<V>,
     next_seq: u64,
     inbox: Vec<Packet>,
@@ -196,13 +201,12 @@ impl<V: Versions> Worker<V> {
         let side = |slot| TxSide { slot, waiting: Vec::with_capacity(4 * CHUNK_PACKETS_MAX) };
         let shaders = segment_shaders(&parts.stages, &parts.segments);
         let peers = parts.rings_out.len();
-        let homes = vec![Side::Cpu; parts.segments.len()];
-        let state_is_there = vec![false; parts.segments.len()];
-        let away = vec![0; parts.segments.len()];
+        let homes = parts.segments.iter().map(|_| Home::default()).collect();
         Self {
             index: parts.index,
             pool: parts.pool,
             versions: parts.versions,
+            steps: parts.stages.iter().map(|stage| stage.steps()).collect(),
             stages: parts.stages,
             segments: parts.segments,
             shaders,
@@ -232,10 +236,9 @@ impl<V: Versions> Worker<V> {
             leaves: None,
             service: Duration::ZERO,
             homes,
-            state_is_there,
-            away,
-            back: Vec::new(),
             free,
+            next_rx: 0,
+            timed: Instant::now(),
             order: InOrder::new(parts.chunks),
             next_seq: 0,
             inbox: Vec::with_capacity(CHUNK_PACKETS_MAX),
@@ -261,13 +264,7 @@ impl<V: Versions> Worker<V> {
                 self.now_ns = wall_clock_ns();
             }
             let stopping = self.stop.load(Ordering::Relaxed);
-            let mut work = if stopping { 0 } else { self.receive() };
-            if stopping {
-                self.begin_chunk();
-            } else if !self.inbox.is_empty() {
-                self.gather();
-            }
-            work += self.take_passed();
+            let mut work = self.receive(stopping);
             self.weigh();
             work += self.take_back();
             work += self.advance();
@@ -335,325 +332,6 @@ impl<V: Versions> Worker<V> {
                     _ => true,
                 }
         })
-    }
-
-    /// Takes a burst from each queue.
-    fn receive(&mut self) -> usize {
-        let mut received = 0;
-        if self.lossless && self.tx.iter().any(|side| side.waiting.len() > CHUNK_PACKETS_MAX) {
-            return 0; // let the transmit queues catch up
-        }
-        for i in 0..self.rx.len() {
-            if self.free.is_empty() {
-                break; // chunks in flight bound the work in progress
-            }
-            let slot = &mut self.rx[i];
-            let waiting = self.inbox.len();
-            let room = self.chunk_packets - waiting.min(self.chunk_packets - 1);
-            let n = slot.queue.recv(&mut self.pool, &mut self.inbox, room);
-            if n == 0 {
-                while let Some(error) = slot.queue.take_error() {
-                    (self.on_error)(slot.port, &error);
-                }
-                continue;
-            }
-            slot.counters.set(slot.queue.stats());
-            received += n;
-            // A full queue is one, also where most of its packets are other workers'.
-            self.begun.1 = self.begun.1.max(n as f64 / room as f64);
-            if slot.port != chunk::PORT_NONE {
-                for packet in &mut self.inbox[waiting..] {
-                    packet.port = slot.port;
-                    packet.mark |= slot.mark;
-                }
-            }
-            self.counters.rx_packets.add(n as u64);
-            // What a twin sent is seen where it leaves.
-            if self.hooks.capturing() && self.rx[i].mark & MARK_FROM_HOST == 0 {
-                let now = self.now_ns;
-                for packet in &self.inbox[waiting..] {
-                    let point = CapturePoint::Port(packet.port);
-                    self.hooks.offer(point, packet, now, packet.port, false, None);
-                }
-            }
-            if let (Some(hash), true) = (self.rx[i].spread, self.rings_out.len() > 1) {
-                self.spread(hash, waiting);
-            }
-            self.gather();
-        }
-        received
-    }
-
-    /// Tells the balance what the turn brought. A turn that had no chunk to begin says nothing.
-    fn weigh(&mut self) {
-        let (packets, fullest) = std::mem::take(&mut self.begun);
-        if self.master.is_some() && (packets > 0 || !self.free.is_empty()) {
-            self.balance.auto.turn_ended(packets, fullest, self.clock_ns);
-        }
-    }
-
-    /// Whether chunks wait to fill: a device does many rows cheaply. Where the worker shades, a burst leaves
-    /// at once.
-    fn gathers(&self) -> bool {
-        let there = |master: &Arc<MasterLink<V>>| !master.is_lost.load(Ordering::Relaxed);
-        !self.max_delay.is_zero()
-            && self.segments.iter().any(|segment| segment.on_device)
-            && self.balance.is_on_device()
-            && self.master.as_ref().is_some_and(there)
-    }
-
-    /// Begins a chunk of the inbox when it is full or may wait no longer.
-    fn gather(&mut self) {
-        if self.inbox.len() >= self.chunk_packets || !self.gathers() {
-            return self.begin_chunk();
-        }
-        if self.inbox.is_empty() {
-            return;
-        }
-        let now = Instant::now();
-        // What the chunk still has before it counts as delay too.
-        let wait = self.max_delay.saturating_sub(self.service);
-        if now >= *self.leaves.get_or_insert(now + wait) {
-            self.begin_chunk();
-        }
-    }
-
-    /// Leaves in the inbox, of the packets from place `first` on, what this worker keeps, and passes on
-    /// the rest.
-    fn spread(&mut self, hash: SpreadHash, first: usize) {
-        let workers = self.rings_out.len() as u64;
-        let mut inbox = std::mem::take(&mut self.inbox);
-        for packet in inbox.drain(first..) {
-            let target = ((u64::from(hash(packet.data())) * workers) >> 32) as usize;
-            if target == usize::from(self.index) {
-                self.passed.push(packet);
-            } else {
-                self.pass(target, Passed::Received(packet));
-            }
-        }
-        self.inbox = inbox;
-        self.inbox.append(&mut self.passed);
-    }
-
-    /// Puts `passed` in the ring to worker `target`; a full ring drops it, counted.
-    fn pass(&mut self, target: usize, passed: Passed) {
-        let Some(Some((ring, _))) = self.rings_out.get_mut(target) else {
-            let (Passed::Received(packet) | Passed::Transmit(packet, _) | Passed::Host(packet, _)) =
-                passed;
-            return self.drop_packet(packet, DropReason::TxNoPort);
-        };
-        match ring.push(passed) {
-            Ok(()) => self.rung[target] = true,
-            Err(rtrb::PushError::Full(
-                Passed::Received(packet) | Passed::Transmit(packet, _) | Passed::Host(packet, _),
-            )) => {
-                // Rung at once: the other one may sleep on a full ring.
-                if let Some(Some((_, bell))) = self.rings_out.get(target) {
-                    bell.ring();
-                }
-                self.drop_packet(packet, DropReason::RingFull);
-            }
-        }
-    }
-
-    /// What other workers have passed on.
-    fn take_passed(&mut self) -> usize {
-        let mut work = 0;
-        for i in 0..self.rings_in.len() {
-            if !self.rings_in[i].is_empty() {
-                self.set_quiet(false); // before the ring is seen to be empty by its producer
-            }
-            for _ in self.inbox.len()..self.chunk_packets {
-                // A received packet needs a chunk; without one it stays in the ring.
-                if self.free.is_empty() {
-                    break;
-                }
-                let Ok(passed) = self.rings_in[i].pop() else { break };
-                work += 1;
-                match passed {
-                    Passed::Received(packet) => self.inbox.push(packet),
-                    Passed::Transmit(packet, port) => self.queue_tx(packet, port),
-                    Passed::Host(packet, port) => self.queue_host(packet, port),
-                }
-            }
-            self.gather();
-        }
-        work
-    }
-
-    /// Makes a chunk of the inbox and takes it into the first segment.
-    fn begin_chunk(&mut self) {
-        if self.inbox.is_empty() {
-            return;
-        }
-        // Without a free chunk the packets wait for one.
-        let Some(mut flight) = self.free.pop() else { return };
-        self.begun.0 += self.inbox.len();
-        self.begun.1 = self.begun.1.max(self.inbox.len() as f64 / self.chunk_packets as f64);
-        if self.leaves.take().is_some() || !self.max_delay.is_zero() {
-            flight.begun = Some(Instant::now());
-        }
-        let chunk = &mut flight.chunk;
-        std::mem::swap(&mut chunk.packets, &mut self.inbox);
-        if self.packet_time {
-            // The capture's time never runs back here, whatever the file says.
-            let newest = chunk.packets.last().map_or(0, |packet| packet.time_ns);
-            self.now_ns = self.now_ns.max(newest);
-        }
-        chunk.time_ns = self.now_ns;
-        chunk.seq = self.next_seq;
-        self.next_seq += 1;
-        chunk.rows.set_len(chunk.packets.len());
-        chunk.rows.verdicts().fill(Verdict::NEXT.0);
-        flight.segment = 0;
-        flight.pin = Some(self.versions.pin());
-        if self.hooks.tracing() {
-            begin_trace(&self.hooks, &mut flight);
-        }
-        self.counters.chunks.add(1);
-        let slot = self.enter_segment(flight);
-        self.order.push(slot);
-    }
-
-    /// Pre-shades a segment and shades it here, or hands it over.
-    fn enter_segment(&mut self, mut flight: Box<Flight<V>>) -> Slot<V> {
-        let segment = self.segments[flight.segment];
-        let mut to_device = false;
-        if segment.on_device
-            && let Some(master) = self.master.clone()
-            && self.side(flight.segment, &master) == Side::Device
-            && let Some(rows) = self.reserve(flight.segment, &master, flight.chunk.len())
-        {
-            // Columns written by earlier segments move with the chunk; the first has none yet.
-            let mut rows = rows;
-            flight.moves_state = segment.has_state
-                && !std::mem::replace(&mut self.state_is_there[flight.segment], true);
-            if flight.segment > 0 {
-                rows.copy_from(&mut flight.chunk.rows);
-            } else {
-                rows.verdicts().fill(Verdict::NEXT.0);
-            }
-            let before = std::mem::replace(&mut flight.chunk.rows, rows);
-            // Its own rows are kept; a range of an earlier job's arena is given back here.
-            flight.spare.get_or_insert(before);
-            to_device = true;
-        }
-        for i in segment.first..segment.end {
-            self.with_stage(i, &mut flight, |stage, chunk, cx| stage.pre_shade(chunk, cx), true);
-        }
-        if to_device && let Some(master) = self.master.clone() {
-            flight.remember();
-            flight.handed = Instant::now();
-            let away = flight.segment;
-            self.away[away] += 1;
-            self.counters.chunks_to_device.add(1);
-            match master.submissions.push(flight) {
-                Ok(()) => {
-                    master.bell.ring();
-                    return Slot::Away(away);
-                }
-                // Not possible with room for every chunk there is; shaded here all the same.
-                Err(back) => {
-                    self.away[away] -= 1;
-                    flight = back;
-                }
-            }
-        }
-        let mut shaded_ns = 0;
-        if let Some(pin) = &flight.pin {
-            // On this side each stage of the segment is timed apart.
-            for (i, shader) in self.shaders[flight.segment].iter().enumerate() {
-                let begin = Instant::now();
-                let chunk = &mut flight.chunk;
-                shader.shade_packets(&mut chunk.rows, &mut chunk.packets, pin);
-                let stage = &self.counters.stages[segment.first + i];
-                let ns = begin.elapsed().as_nanos() as u64;
-                stage.busy_ns.add(ns);
-                shaded_ns += ns;
-            }
-        }
-        if segment.on_device {
-            self.balance.auto.shaded(flight.chunk.len(), shaded_ns);
-        }
-        Slot::Shaded(flight)
-    }
-
-    /// Post-shades whatever may go on, in order, and retires what is through.
-    fn advance(&mut self) -> usize {
-        let mut work = 0;
-        let segments = self.segments.clone();
-        let mut order = std::mem::replace(&mut self.order, InOrder::new(0));
-        order.advance(&segments, |mut flight| {
-            work += 1;
-            let segment = segments[flight.segment];
-            for i in segment.first..segment.end {
-                self.with_stage(i, &mut flight, |s, chunk, cx| s.post_shade(chunk, cx), false);
-                if !flight.traced.is_empty() {
-                    self.trace_stage(i, &mut flight);
-                }
-                if self.hooks.capturing() {
-                    self.capture_stage(i, &mut flight);
-                }
-            }
-            flight.segment += 1;
-            if flight.segment < segments.len() {
-                return Some(self.enter_segment(flight));
-            }
-            self.retire(flight);
-            None
-        });
-        self.order = order;
-        work
-    }
-
-    /// Runs one step of a stage, timed and counted.
-    fn with_stage(
-        &mut self,
-        i: usize,
-        flight: &mut Flight<V>,
-        step: impl FnOnce(&mut dyn Stage<V::Tables>, &mut Chunk, &mut Context<'_, V::Tables>),
-        count: bool,
-    ) {
-        let begin = Instant::now();
-        let Some(pin) = &flight.pin else { return };
-        if count {
-            let stage = &self.counters.stages[i];
-            stage.calls.add(1);
-            let live =
-                flight.chunk.rows.verdicts().iter().filter(|&&v| Verdict(v).is_next()).count();
-            stage.packets.add(live as u64);
-        }
-        let mut cx = Context {
-            pool: &mut self.pool,
-            tables: &**pin,
-            version: V::number(pin),
-            now_ns: flight.chunk.time_ns,
-            worker: self.index,
-            packet_time: self.packet_time,
-            dropped: &mut self.dropped,
-            released: &mut self.released,
-        };
-        step(&mut *self.stages[i], &mut flight.chunk, &mut cx);
-        self.counters.stages[i].busy_ns.add(begin.elapsed().as_nanos() as u64);
-        self.settle();
-    }
-
-    /// What stages have dropped or released.
-    fn settle(&mut self) {
-        if !self.dropped.is_empty() {
-            let mut dropped = std::mem::take(&mut self.dropped);
-            for (packet, reason) in dropped.drain(..) {
-                self.drop_packet(packet, reason);
-            }
-            self.dropped = dropped;
-        }
-        if !self.released.is_empty() {
-            let mut released = std::mem::take(&mut self.released);
-            for (packet, verdict) in released.drain(..) {
-                self.dispose(packet, verdict);
-            }
-            self.released = released;
-        }
     }
 
     /// Ticks the stages when the tables changed or time has passed.
@@ -785,11 +463,8 @@ impl<V: Versions> Worker<V> {
             }
         }
         for ring in &mut self.rings_in {
-            while let Ok(
-                Passed::Received(packet) | Passed::Transmit(packet, _) | Passed::Host(packet, _),
-            ) = ring.pop()
-            {
-                packet.free(&mut self.pool);
+            while let Ok(passed) = ring.pop() {
+                passed.into_packet().free(&mut self.pool);
             }
         }
     }
@@ -822,8 +497,11 @@ pub(crate) fn segment_shaders<T>(
     stages: &[Box<dyn Stage<T>>],
     segments: &[Segment],
 ) -> Vec<Shaders<T>> {
-    let of = |s: &Segment| stages[s.first..s.end].iter().filter_map(|stage| stage.shader());
-    segments.iter().map(|s| of(s).collect()).collect()
+    let of = |s: &Segment| {
+        let stages = stages[s.first..s.end].iter().enumerate();
+        stages.filter_map(|(i, stage)| Some((i, stage.shader()?))).collect()
+    };
+    segments.iter().map(of).collect()
 }
 
 /// Waits until a descriptor is readable, or `wait` has passed.

@@ -219,7 +219,7 @@ impl Shade<u64> for Count {
     fn state(&self) -> Vec<u8> {
         self.with(|counts| counts.iter().flat_map(|count| count.to_le_bytes()).collect())
     }
-    fn retired(&self, rows: &mut Rows) {
+    fn retired(&self, rows: &mut Rows, _: &mut [Packet]) {
         let view = TestColumns::view(rows);
         self.with(|counts| {
             for (slot, count) in view.slot.iter().zip(view.count) {

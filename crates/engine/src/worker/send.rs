@@ -21,10 +21,10 @@ impl<V: Versions> Worker<V> {
             emitted.sort_by_key(|e| e.cause); // stable: stages' order within a cause
         }
         {
+            let verdicts = flight.chunk.rows.verdicts();
             let mut made = emitted.drain(..).peekable();
-            for (row, packet) in packets.drain(..).enumerate() {
-                let verdict = Verdict(flight.chunk.rows.verdicts()[row]);
-                self.dispose(packet, verdict);
+            for (row, (packet, verdict)) in packets.drain(..).zip(verdicts).enumerate() {
+                self.dispose(packet, Verdict(*verdict));
                 while let Some(e) = made.next_if(|e| usize::from(e.cause) <= row) {
                     self.dispose(e.packet, e.verdict);
                 }
@@ -45,6 +45,7 @@ impl<V: Versions> Worker<V> {
             flight.chunk.rows = rows; // the range in the arena is given back here
         }
         self.free.push(flight);
+        self.timed = std::time::Instant::now();
     }
 
     /// Sends a packet where its verdict says. Almost all are forwarded: that way is inlined.

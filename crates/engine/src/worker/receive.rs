@@ -1,0 +1,224 @@
+//! The start of a chunk: packets of rings and queues, and the spread over workers.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use chunk::{CHUNK_PACKETS_MAX, DropReason, Verdict};
+
+use super::{MARK_FROM_HOST, RING_PACKETS, SpreadHash, Worker, begin_trace};
+use crate::hooks::CapturePoint;
+use crate::master::MasterLink;
+use crate::ring::Passed;
+use crate::stage::Versions;
+
+impl<V: Versions> Worker<V> {
+    /// Fills a chunk from the rings and from all queues and begins it.
+    ///
+    /// Rings come first, but leave half of the chunk to the queues; so neither starves the other. Each turn begins
+    /// with the queue behind the one that filled the last chunk: a queue that is always full delays another one by a
+    /// chunk for each queue between them, never more.
+    pub(super) fn receive(&mut self, stopping: bool) -> usize {
+        let half = self.chunk_packets.div_ceil(2);
+        let mut work = self.take_passed(if stopping { self.chunk_packets } else { half });
+        if !stopping {
+            let received = self.receive_queues();
+            // A turn that had room and did not fill it says that nothing waits in the queues.
+            self.begun.1 = self.begun.1.max(received as f64 / self.chunk_packets as f64);
+            work += received;
+            work += self.take_passed(self.chunk_packets);
+        }
+        if stopping {
+            self.begin_chunk();
+        } else {
+            self.gather();
+        }
+        work
+    }
+
+    /// Takes bursts from the queues until the chunk is full or every queue was asked once.
+    fn receive_queues(&mut self) -> usize {
+        if self.lossless && self.tx.iter().any(|side| side.waiting.len() > CHUNK_PACKETS_MAX) {
+            return 0; // let the transmit queues catch up
+        }
+        let (queues, mut received) = (self.rx.len(), 0);
+        let first = self.next_rx;
+        for i in (first..queues).chain(0..first) {
+            // Chunks in flight bound the work in progress.
+            let room = self.chunk_packets.saturating_sub(self.inbox.len());
+            if room == 0 || self.free.is_empty() {
+                break;
+            }
+            let n = self.receive_queue(i, room);
+            if n == room {
+                self.next_rx = (i + 1) % queues;
+            }
+            received += n;
+        }
+        received
+    }
+
+    /// Takes a burst of at most `room` packets from queue `i`.
+    fn receive_queue(&mut self, i: usize, room: usize) -> usize {
+        let waiting = self.inbox.len();
+        let slot = &mut self.rx[i];
+        let n = slot.queue.recv(&mut self.pool, &mut self.inbox, room);
+        if n == 0 {
+            while let Some(error) = slot.queue.take_error() {
+                (self.on_error)(slot.port, &error);
+            }
+            return 0;
+        }
+        slot.counters.set(slot.queue.stats());
+        if slot.port != chunk::PORT_NONE {
+            for packet in &mut self.inbox[waiting..] {
+                packet.port = slot.port;
+                packet.mark |= slot.mark;
+            }
+        }
+        self.counters.rx_packets.add(n as u64);
+        // What a twin sent is seen where it leaves.
+        if self.hooks.capturing() && self.rx[i].mark & MARK_FROM_HOST == 0 {
+            let now = self.now_ns;
+            for packet in &self.inbox[waiting..] {
+                let point = CapturePoint::Port(packet.port);
+                self.hooks.offer(point, packet, now, packet.port, false, None);
+            }
+        }
+        if let (Some(hash), true) = (self.rx[i].spread, self.rings_out.len() > 1) {
+            self.spread(hash, waiting);
+        }
+        n
+    }
+
+    /// Tells the balance what the turn brought. A turn that had no chunk to begin says nothing.
+    pub(super) fn weigh(&mut self) {
+        let (packets, fullest) = std::mem::take(&mut self.begun);
+        if self.master.is_some() && (packets > 0 || !self.free.is_empty()) {
+            self.balance.auto.turn_ended(packets, fullest, self.clock_ns);
+        }
+    }
+
+    /// Whether chunks wait to fill: a device does many rows cheaply. Where the worker shades, a burst leaves
+    /// at once.
+    fn gathers(&self) -> bool {
+        let there = |master: &Arc<MasterLink<V>>| !master.is_lost.load(Ordering::Relaxed);
+        !self.max_delay.is_zero()
+            && self.segments.iter().any(|segment| segment.on_device)
+            && self.balance.is_on_device()
+            && self.master.as_ref().is_some_and(there)
+    }
+
+    /// Begins a chunk of the inbox when it is full or may wait no longer.
+    fn gather(&mut self) {
+        if self.inbox.len() >= self.chunk_packets || !self.gathers() {
+            return self.begin_chunk();
+        }
+        if self.inbox.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        // What the chunk still has before it counts as delay too.
+        let wait = self.max_delay.saturating_sub(self.service);
+        if now >= *self.leaves.get_or_insert(now + wait) {
+            self.begin_chunk();
+        }
+    }
+
+    /// Leaves in the inbox, of the packets from place `first` on, what this worker keeps, and passes on
+    /// the rest.
+    fn spread(&mut self, hash: SpreadHash, first: usize) {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        for packet in inbox.drain(first..) {
+            let target = self.worker_of(hash(packet.data()));
+            if target == usize::from(self.index) {
+                self.passed.push(packet);
+            } else {
+                self.pass(target, Passed::Received(packet));
+            }
+        }
+        self.inbox = inbox;
+        self.inbox.append(&mut self.passed);
+    }
+
+    /// The worker that packets of a flow hash belong to.
+    pub(super) fn worker_of(&self, hash: u32) -> usize {
+        let workers = self.rings_out.len() as u64;
+        ((u64::from(hash) * workers) >> 32) as usize
+    }
+
+    /// Puts `passed` in the ring to worker `target`; a full ring drops it, counted.
+    pub(super) fn pass(&mut self, target: usize, passed: Passed) {
+        let Some(Some((ring, bell))) = self.rings_out.get_mut(target) else {
+            return self.drop_packet(passed.into_packet(), DropReason::TxNoPort);
+        };
+        match ring.push(passed) {
+            Ok(()) => self.rung[target] = true,
+            Err(rtrb::PushError::Full(passed)) => {
+                // Rung at once: the other one may sleep on a full ring.
+                bell.ring();
+                self.drop_packet(passed.into_packet(), DropReason::RingFull);
+            }
+        }
+    }
+
+    /// Takes what other workers have passed on, until the inbox holds `limit` packets.
+    fn take_passed(&mut self, limit: usize) -> usize {
+        let mut work = 0;
+        for i in 0..self.rings_in.len() {
+            if !self.rings_in[i].is_empty() {
+                self.set_quiet(false); // before the ring is seen to be empty by its producer
+            }
+            for _ in 0..RING_PACKETS {
+                // A received packet needs a chunk; without one it stays in the ring.
+                let is_full = self.inbox.len() >= limit || self.free.is_empty();
+                match self.rings_in[i].peek() {
+                    Ok(Passed::Received(_)) if is_full => break,
+                    _ => {}
+                }
+                let Ok(passed) = self.rings_in[i].pop() else { break };
+                work += 1;
+                match passed {
+                    Passed::Received(packet) => self.inbox.push(packet),
+                    Passed::Transmit(packet, port) => self.queue_tx(packet, port),
+                    Passed::Host(packet, port) => self.queue_host(packet, port),
+                }
+            }
+        }
+        work
+    }
+
+    /// Makes a chunk of the inbox, the youngest one of this worker.
+    fn begin_chunk(&mut self) {
+        if self.inbox.is_empty() {
+            return;
+        }
+        // Without a free chunk the packets wait for one.
+        let Some(mut flight) = self.free.pop() else { return };
+        self.begun.0 += self.inbox.len();
+        self.begun.1 = self.begun.1.max(self.inbox.len() as f64 / self.chunk_packets as f64);
+        if self.leaves.take().is_some() || !self.max_delay.is_zero() {
+            flight.begun = Some(Instant::now());
+        }
+        let chunk = &mut flight.chunk;
+        std::mem::swap(&mut chunk.packets, &mut self.inbox);
+        if self.packet_time {
+            // The capture's time never runs back here, whatever the file says.
+            let newest = chunk.packets.last().map_or(0, |packet| packet.time_ns);
+            self.now_ns = self.now_ns.max(newest);
+        }
+        chunk.time_ns = self.now_ns;
+        chunk.seq = self.next_seq;
+        self.next_seq += 1;
+        chunk.rows.set_len(chunk.packets.len());
+        chunk.rows.verdicts().fill(Verdict::NEXT.0);
+        flight.segment = 0;
+        flight.wanted = None;
+        flight.pin = Some(self.versions.pin());
+        if self.hooks.tracing() {
+            begin_trace(&self.hooks, &mut flight);
+        }
+        self.counters.chunks.add(1);
+        self.order.push(flight);
+    }
+}

@@ -1,0 +1,303 @@
+//! A chunk's way through the segments: which side shades it, where a shard of state is at home, and how chunks come
+//! back from a master.
+//!
+//! ```text
+//!            move: no chunk of the shard is away, its state goes along with the next one
+//!  home: CPU ───────────────────────────────────────────────────────────────────────────▶ device
+//!            ◀───────────────────────────────────────────────────────────────────────────
+//!            a job failed or the device is lost: what is away comes back and is shaded here, then
+//! ```
+//!
+//! Every segment of a worker has a home of its own: a move or a failure of one changes nothing for another. A chunk
+//! whose shard is moving, or for which a device has no room, stays in front of its segment until a later turn.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use chunk::{Chunk, Verdict};
+
+use super::Worker;
+use crate::balance::Side;
+use crate::flight::{Flight, InOrder, Outcome, Slot};
+use crate::master::MasterLink;
+use crate::stage::{Context, Stage, Versions};
+
+/// What a worker knows of one of its segments.
+#[derive(Debug)]
+pub(super) struct Home {
+    /// Chunks that are at a master.
+    pub(super) away: usize,
+    /// Where the shard of state is.
+    side: Side,
+    /// The device has had the shard's state since it moved there.
+    has_state: bool,
+    /// A job of the shard failed: what is still away was shaded from state that lacks it.
+    is_broken: bool,
+}
+
+impl Default for Home {
+    fn default() -> Self {
+        Self { away: 0, side: Side::Cpu, has_state: false, is_broken: false }
+    }
+}
+
+/// Where a chunk goes now.
+enum Way<V: Versions> {
+    /// Shaded on this core.
+    Here(Box<Flight<V>>),
+    /// To the master, its columns in an open arena.
+    There(Box<Flight<V>>),
+    /// It cannot go on yet.
+    Wait(Box<Flight<V>>),
+}
+
+impl<V: Versions> Worker<V> {
+    /// Takes chunks on, in order: into their segments, out of them, and to their end.
+    pub(super) fn advance(&mut self) -> usize {
+        let mut work = 0;
+        let mut order = std::mem::replace(&mut self.order, InOrder::new(0));
+        self.timed = Instant::now();
+        let mut is_short_of_room = false;
+        order.advance(|slot| match slot {
+            Slot::Ready(flight) => Some(match self.way(flight) {
+                Way::Wait(flight) => {
+                    is_short_of_room |= self.homes[flight.segment].side == Side::Device;
+                    Slot::Ready(flight)
+                }
+                Way::Here(flight) => {
+                    work += 1;
+                    self.enter(flight, None)
+                }
+                Way::There(flight) => {
+                    work += 1;
+                    let master = self.master.clone();
+                    self.enter(flight, master.as_deref())
+                }
+            }),
+            Slot::Shaded(flight) => {
+                work += 1;
+                self.leave(flight)
+            }
+            Slot::Away(_) => None,
+        });
+        if is_short_of_room {
+            // The master may need the arenas in which chunks wait that have come back.
+            order.here().for_each(Flight::leave_arena);
+        }
+        self.order = order;
+        work
+    }
+
+    /// The side of a chunk in the segment that it is about to enter.
+    fn way(&mut self, mut flight: Box<Flight<V>>) -> Way<V> {
+        let segment = flight.segment;
+        let is_shared = self.segments[segment].on_device;
+        let Some(master) = self.master.as_ref().filter(|_| is_shared) else {
+            return Way::Here(flight);
+        };
+        let master = master.clone();
+        let has_state = self.segments[segment].has_state;
+        let wanted =
+            *flight.wanted.get_or_insert_with(|| self.balance.choose(&master.cost, has_state));
+        let side = if has_state { self.home(segment, wanted, &master) } else { Some(wanted) };
+        match side {
+            None => Way::Wait(flight),
+            Some(Side::Cpu) => Way::Here(flight),
+            Some(Side::Device) => match master.reserve(flight.chunk.rows.len()) {
+                Some(mut rows) => {
+                    // Columns written by earlier segments move with the chunk; the first has none yet.
+                    if segment > 0 {
+                        rows.copy_from(&mut flight.chunk.rows);
+                    } else {
+                        rows.verdicts().fill(Verdict::NEXT.0);
+                    }
+                    let before = std::mem::replace(&mut flight.chunk.rows, rows);
+                    // Its own rows are kept; a range of an earlier job's arena is given back here.
+                    flight.spare.get_or_insert(before);
+                    Way::There(flight)
+                }
+                None if has_state => Way::Wait(flight),
+                None => Way::Here(flight),
+            },
+        }
+    }
+
+    /// Where the shard of a segment is at home for its next chunk; `None` while it moves.
+    fn home(&mut self, segment: usize, wanted: Side, master: &MasterLink<V>) -> Option<Side> {
+        let is_stale = master.is_stale(self.index, segment);
+        let is_lost = master.is_lost.load(Ordering::Relaxed);
+        let home = &mut self.homes[segment];
+        let is_failing = home.is_broken || is_lost || is_stale.load(Ordering::Acquire);
+        let side = match (home.side, wanted) {
+            (Side::Device, _) if is_failing => Side::Cpu,
+            (Side::Cpu, Side::Device) if is_lost => Side::Cpu,
+            (_, wanted) => wanted,
+        };
+        if side != home.side {
+            if home.away > 0 {
+                return None;
+            }
+            *home = Home { side, ..Home::default() };
+            is_stale.store(false, Ordering::Release);
+            self.counters.shard_moves.add(u64::from(!is_failing));
+        }
+        Some(side)
+    }
+
+    /// Pre-shades a segment and shades it here, or hands it over.
+    fn enter(&mut self, mut flight: Box<Flight<V>>, master: Option<&MasterLink<V>>) -> Slot<V> {
+        let at = flight.segment;
+        let segment = self.segments[at];
+        flight.wanted = None;
+        for i in segment.first..segment.end {
+            self.with_stage(i, &mut flight, |stage, chunk, cx| stage.pre_shade(chunk, cx), true);
+        }
+        if let Some(master) = master {
+            let home = &mut self.homes[at];
+            flight.moves_state = segment.has_state && !std::mem::replace(&mut home.has_state, true);
+            flight.remember();
+            flight.handed = Instant::now();
+            home.away += 1;
+            self.counters.chunks_to_device.add(1);
+            match master.submissions.push(flight) {
+                Ok(()) => {
+                    master.bell.ring();
+                    return Slot::Away(at);
+                }
+                // Not possible: there is room for every chunk.
+                Err(back) => {
+                    flight = back;
+                    flight.outcome = Outcome::Failed;
+                    return Slot::Shaded(self.came_back(flight));
+                }
+            }
+        }
+        let shaded_ns = self.shade(&mut flight);
+        if segment.on_device {
+            self.balance.auto.shaded(flight.chunk.len(), shaded_ns);
+        }
+        Slot::Shaded(flight)
+    }
+
+    /// Shades a chunk's segment on this core; the nanoseconds that it took.
+    fn shade(&mut self, flight: &mut Flight<V>) -> u64 {
+        let Some(pin) = &flight.pin else { return 0 };
+        let first = self.segments[flight.segment].first;
+        let mut shaded_ns = 0;
+        for (i, shader) in &*self.shaders[flight.segment] {
+            shader.shade_packets(&mut flight.chunk.rows, &mut flight.chunk.packets, pin);
+            let now = Instant::now();
+            let ns = now.duration_since(self.timed).as_nanos() as u64;
+            self.timed = now;
+            self.counters.stages[first + i].busy_ns.add(ns);
+            shaded_ns += ns;
+        }
+        shaded_ns
+    }
+
+    /// Post-shades a segment; the end of the last one retires the chunk.
+    fn leave(&mut self, mut flight: Box<Flight<V>>) -> Option<Slot<V>> {
+        let segment = self.segments[flight.segment];
+        for i in segment.first..segment.end {
+            self.with_stage(i, &mut flight, |s, chunk, cx| s.post_shade(chunk, cx), false);
+            if !flight.traced.is_empty() {
+                self.trace_stage(i, &mut flight);
+            }
+            if self.hooks.capturing() {
+                self.capture_stage(i, &mut flight);
+            }
+        }
+        flight.segment += 1;
+        if flight.segment < self.segments.len() {
+            return Some(Slot::Ready(flight));
+        }
+        self.retire(flight);
+        None
+    }
+
+    /// Takes back the chunks that masters have ended with.
+    pub(super) fn take_back(&mut self) -> usize {
+        let mut work = 0;
+        while let Some(flight) = self.returns.pop() {
+            work += 1;
+            self.timed = Instant::now();
+            let flight = self.came_back(flight);
+            self.order.came_back(flight);
+        }
+        work
+    }
+
+    /// A chunk that was away is here, with its results or to be shaded. Chunks of a shard come back in the order in
+    /// which they left, and the host's copy of its state follows in that order.
+    fn came_back(&mut self, mut flight: Box<Flight<V>>) -> Box<Flight<V>> {
+        let has_state = self.segments[flight.segment].has_state;
+        let home = &mut self.homes[flight.segment];
+        home.away -= 1;
+        home.is_broken |= has_state && flight.outcome == Outcome::Failed;
+        if flight.outcome == Outcome::Failed || home.is_broken {
+            flight.restore();
+            self.shade(&mut flight);
+        } else {
+            for (_, shader) in &*self.shaders[flight.segment] {
+                shader.retired(&mut flight.chunk.rows, &mut flight.chunk.packets);
+            }
+        }
+        flight
+    }
+
+    /// Runs one step of a stage, timed and counted.
+    fn with_stage(
+        &mut self,
+        i: usize,
+        flight: &mut Flight<V>,
+        step: impl FnOnce(&mut dyn Stage<V::Tables>, &mut Chunk, &mut Context<'_, V::Tables>),
+        is_first: bool,
+    ) {
+        let Some(pin) = &flight.pin else { return };
+        if is_first {
+            let stage = &self.counters.stages[i];
+            stage.calls.add(1);
+            let live =
+                flight.chunk.rows.verdicts().iter().filter(|&&v| Verdict(v).is_next()).count();
+            stage.packets.add(live as u64);
+        }
+        let steps = self.steps[i];
+        if !(if is_first { steps.pre_shade } else { steps.post_shade }) {
+            return;
+        }
+        let mut cx = Context {
+            pool: &mut self.pool,
+            tables: &**pin,
+            version: V::number(pin),
+            now_ns: flight.chunk.time_ns,
+            worker: self.index,
+            packet_time: self.packet_time,
+            dropped: &mut self.dropped,
+            released: &mut self.released,
+        };
+        step(&mut *self.stages[i], &mut flight.chunk, &mut cx);
+        let now = Instant::now();
+        let ns = now.duration_since(self.timed).as_nanos() as u64;
+        self.timed = now;
+        self.counters.stages[i].busy_ns.add(ns);
+        self.settle();
+    }
+
+    /// What stages have dropped or released.
+    pub(super) fn settle(&mut self) {
+        if !self.dropped.is_empty() {
+            let mut dropped = std::mem::take(&mut self.dropped);
+            for (packet, reason) in dropped.drain(..) {
+                self.drop_packet(packet, reason);
+            }
+            self.dropped = dropped;
+        }
+        if !self.released.is_empty() {
+            let mut released = std::mem::take(&mut self.released);
+            for (packet, verdict) in released.drain(..) {
+                self.dispose(packet, verdict);
+            }
+            self.released = released;
+        }
+    }
+}
