@@ -196,18 +196,21 @@ pub(crate) fn start(
             tx,
             host: Vec::new(),
             on_drop: None,
+            device: None,
+            on_dump: None,
         }],
         layout: Layout::new(RouterColumns::COLUMNS, 1),
         depot,
         chunk_packets: 256,
         chunks: 2,
-        device: None,
+        devices: Vec::new(),
         max_delay: None,
         packet_time: false,
         until_finished: false,
         lossless: false,
         on_error: Arc::new(|_, _| {}),
-        on_device_error: Box::new(|_| {}),
+        on_device_error: Arc::new(|_, _| {}),
+        on_panic: Arc::new(|panic| eprintln!("{panic}")),
     };
     Engine::start(spec).map_err(|e| e.to_string())
 }

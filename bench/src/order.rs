@@ -212,6 +212,8 @@ fn forward(packets: u64, policy: Policy) -> Result<(Seen, u64, Duration), String
         tx: Vec::new(),
         host: Vec::new(),
         on_drop: None,
+        device: None,
+        on_dump: None,
     };
     let (mut first, mut second) = (worker(), worker());
     first.rx.push(RxSlot {
@@ -231,18 +233,22 @@ fn forward(packets: u64, policy: Policy) -> Result<(Seen, u64, Duration), String
         depot,
         chunk_packets: 256,
         chunks: 64,
-        device: (policy != Policy::Cpu).then(|| DeviceSpec {
-            kind: DeviceKind::Simulated { cost, faults: FaultPlan::default() },
-            slots: 8,
-            rows: 2048,
-            policy,
-        }),
+        devices: (policy != Policy::Cpu)
+            .then(|| DeviceSpec {
+                kind: DeviceKind::Simulated { cost, faults: FaultPlan::default() },
+                slots: 8,
+                rows: 2048,
+                policy,
+            })
+            .into_iter()
+            .collect(),
         max_delay: None,
         packet_time: false,
         until_finished: true,
         lossless: false,
         on_error: Arc::new(|_, _| {}),
-        on_device_error: Box::new(|_| {}),
+        on_device_error: Arc::new(|_, _| {}),
+        on_panic: Arc::new(|panic| eprintln!("{panic}")),
     })
     .map_err(|e| e.to_string())?;
     let view = engine.view().clone();

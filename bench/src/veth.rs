@@ -143,18 +143,21 @@ pub(crate) fn child(
             tx: vec![TxSlot::Own(tx, Arc::default())],
             host: Vec::new(),
             on_drop: None,
+            device: None,
+            on_dump: None,
         }],
         layout: Layout::new(RouterColumns::COLUMNS, 1),
         depot: depot.clone(),
         chunk_packets: 256,
         chunks: 4,
-        device: None,
+        devices: Vec::new(),
         max_delay: None,
         packet_time: false,
         until_finished: false,
         lossless: false,
         on_error: Arc::new(|_, _| {}),
-        on_device_error: Box::new(|_| {}),
+        on_device_error: Arc::new(|_, _| {}),
+        on_panic: Arc::new(|panic| eprintln!("{panic}")),
     })
     .map_err(|e| text(&e))?;
     let view = engine.view().clone();

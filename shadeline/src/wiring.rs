@@ -355,6 +355,8 @@ pub(crate) fn start(
             tx: (0..interfaces.physical()).map(|_| TxSlot::Absent).collect(),
             host: (0..count).map(|_| TxSlot::Absent).collect(),
             on_drop: on_drop.take(),
+            device: None,
+            on_dump: None,
         });
     }
     let ports = ports.into_iter().map(|port| place(port, app, &mut workers)).collect();
@@ -371,19 +373,20 @@ pub(crate) fn start(
         chunk_packets: config.engine.chunk,
         chunks: if device.is_some() { 64 } else { 8 },
         max_delay: (!plan.offline && device.is_some()).then_some(max_delay),
-        device,
+        devices: device.into_iter().collect(),
         packet_time: plan.offline,
         until_finished: plan.offline,
         lossless: plan.offline,
         on_error: plan.on_error,
-        on_device_error: Box::new(|event| match event {
+        on_device_error: Arc::new(|number, event| match event {
             DeviceEvent::JobFailed(error) => {
-                tracing::warn!(%error, "device: a job failed; the CPU has done it (not told again)");
+                tracing::warn!(%error, "device {number}: a job failed; the CPU did it; further failures of this kind are only counted");
             }
             DeviceEvent::GivenUp(error) => {
-                tracing::warn!(%error, "device: given up; the CPU shades from here on");
+                tracing::warn!(%error, "device {number}: not used any more; the CPU shades instead");
             }
         }),
+        on_panic: Arc::new(|panic| tracing::error!("{panic}")),
     })
     .map_err(Failure::other)?;
     Ok(DataPath { engine, counters: Counters { ports, router, switch, ndn } })

@@ -402,6 +402,20 @@ impl Rows {
         }
     }
 
+    /// Copies row `row` of `from` into the first row, which becomes the only one in use.
+    ///
+    /// # Panics
+    /// If `from` is laid out differently or has no such row, or nothing was reserved here.
+    pub fn copy_row_from(&mut self, from: &Rows, row: usize) {
+        self.set_len(1);
+        let layout = self.shared.layout.columns;
+        assert_eq!(layout, from.shared.layout.columns);
+        for (i, column) in layout.iter().enumerate() {
+            let value = &from.column_bytes(i)[row * column.width..][..column.width];
+            self.column_bytes_mut(i).copy_from_slice(value);
+        }
+    }
+
     /// Starts the walk over the columns of `columns`, for [`columns!`](crate::columns!).
     ///
     /// # Panics

@@ -41,7 +41,7 @@ pub const CHUNK_PACKETS_MAX: usize = 256;
 pub struct Emitted {
     /// Row of the packet that caused it; it retires right after that one.
     pub cause: u16,
-    /// What becomes of it; [`VerdictKind::Next`] is not allowed here.
+    /// What becomes of it; [`Verdict::again`] lets it enter the pipeline, [`VerdictKind::Next`] is not allowed here.
     pub verdict: Verdict,
     /// The packet, from the worker's own pool.
     pub packet: Packet,

@@ -3,7 +3,7 @@
 //! ```text
 //!   31      24 23                     0
 //!  ┌──────────┬───────────────────────┐
-//!  │ kind     │ argument              │   argument: port index (forward, host), drop reason (drop)
+//!  │ kind     │ argument              │   argument: port index (forward, host), drop reason (drop), place (again)
 //!  └──────────┴───────────────────────┘
 //! ```
 
@@ -30,6 +30,8 @@ pub enum VerdictKind {
     Dump = 4,
     /// Was taken over by a stage, which answers for it.
     Taken = 5,
+    /// Goes through the pipeline again, from a place on.
+    Again = 6,
 }
 
 impl Verdict {
@@ -39,6 +41,11 @@ impl Verdict {
     pub const TAKEN: Verdict = Verdict((VerdictKind::Taken as u32) << 24);
     /// To the capture sink.
     pub const DUMP: Verdict = Verdict((VerdictKind::Dump as u32) << 24);
+
+    /// Through the pipeline again, from the stage at `place` on, as the packet is when the chunk retires.
+    pub const fn again(place: u16) -> Self {
+        Verdict((VerdictKind::Again as u32) << 24 | place as u32)
+    }
 
     /// Out of port `port`.
     pub const fn forward(port: u16) -> Self {
@@ -63,11 +70,12 @@ impl Verdict {
             3 => VerdictKind::Host,
             4 => VerdictKind::Dump,
             5 => VerdictKind::Taken,
+            6 => VerdictKind::Again,
             _ => VerdictKind::Drop,
         }
     }
 
-    /// The port of a forward or host verdict.
+    /// The port of a forward or host verdict, or the place of an again verdict.
     pub const fn port(self) -> u16 {
         self.0 as u16
     }
@@ -98,6 +106,7 @@ impl fmt::Display for Verdict {
             VerdictKind::Host => write!(f, "host(port {})", self.port()),
             VerdictKind::Dump => f.write_str("dump"),
             VerdictKind::Taken => f.write_str("taken"),
+            VerdictKind::Again => write!(f, "again(place {})", self.port()),
         }
     }
 }
@@ -145,6 +154,9 @@ drop_reasons! {
     HostUnreachable = "host_absent", "for the host, and the port has no twin";
     RingFull = "ring_full", "the ring to another worker was full";
     NoCells = "no_cells", "no cell was free for a packet that a stage had to make";
+    StagePanic = "stage_panic", "a stage panicked while it worked on the packet's chunk, or the worker has given its stages up";
+    AgainTooOften = "again_too_often", "sent through the pipeline more often than it may be";
+    AgainFull = "again_full", "too many packets wait to go through the pipeline again";
     FaultInjected = "fault_injected", "lost on purpose by a port's `fault`";
     // Link layer
     Truncated = "truncated", "the frame ends within a header";

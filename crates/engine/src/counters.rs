@@ -82,6 +82,18 @@ pub struct WorkerCounters {
     pub tx_packets: Counter,
     /// Packets made by stages.
     pub emitted: Counter,
+    /// Packets that entered the pipeline again.
+    pub again: Counter,
+    /// Packets given to the worker of their flow by a stage.
+    pub handed_over: Counter,
+    /// Packets for the capture sink and nowhere else.
+    pub dumped: Counter,
+    /// Packets that were under way for longer than `max_delay`.
+    pub late: Counter,
+    /// Panics of stages.
+    pub panics: Counter,
+    /// Whether the worker has given its stages up: 0 or 1.
+    pub gave_up: Counter,
     /// Chunks begun.
     pub chunks: Counter,
     /// Chunks handed to a master.
@@ -118,6 +130,12 @@ impl WorkerCounters {
             rx_packets: Counter::default(),
             tx_packets: Counter::default(),
             emitted: Counter::default(),
+            again: Counter::default(),
+            handed_over: Counter::default(),
+            dumped: Counter::default(),
+            late: Counter::default(),
+            panics: Counter::default(),
+            gave_up: Counter::default(),
             chunks: Counter::default(),
             chunks_to_device: Counter::default(),
             on_device: Counter::default(),

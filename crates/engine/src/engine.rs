@@ -1,6 +1,7 @@
 //! Building an engine, starting it, and stopping it without loss.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -8,21 +9,23 @@ use std::time::{Duration, Instant};
 
 use chunk::{CHUNK_PACKETS_MAX, Depot, DropReason, Layout, Pool};
 use crossbeam_queue::ArrayQueue;
-use device::accelerator::{self, Accelerator, Traffic};
+use device::accelerator::{self, Accelerator, SegmentProgram, Traffic};
 use device::driver::Driver;
 use device::tables::TableSource;
 use device::{Cost, Device, DeviceError, FaultPlan, SimulatedDevice};
 
-use crate::balance::{Balance, Policy};
+use crate::balance::{Balance, DeviceCost, Policy};
 use crate::counters::WorkerCounters;
-use crate::flight::Job;
+use crate::flight::{Job, Returns, Shaders};
+use crate::heirs::Heirs;
 use crate::hooks::Hooks;
 use crate::master::{Master, MasterLink};
 use crate::ring::Bell;
 use crate::segment::{Segment, segment_program, segments};
 use crate::stage::{Stage, Versions};
 use crate::worker::{
-    DropSink, ErrorSink, Parts, RING_PACKETS, RxSlot, TxSlot, Worker, segment_shaders,
+    DropSink, DumpSink, ErrorSink, PanicSink, Parts, RING_PACKETS, RxSlot, TxSlot, Worker,
+    panic_text, segment_shaders,
 };
 
 /// What one worker is given.
@@ -31,7 +34,7 @@ pub struct WorkerSpec<V: Versions> {
     pub cpu: Option<usize>,
     /// Its view of the tables.
     pub versions: V,
-    /// Its instances of the pipeline's stages; the same names at every worker.
+    /// Its instances of its pipeline's stages. Workers with the same names of stages run the same pipeline.
     pub stages: Vec<Box<dyn Stage<V::Tables>>>,
     /// Queues that it receives from.
     pub rx: Vec<RxSlot>,
@@ -39,8 +42,29 @@ pub struct WorkerSpec<V: Versions> {
     pub tx: Vec<TxSlot>,
     /// By interface: where packets for its twin go.
     pub host: Vec<TxSlot>,
+    /// Number of its device in [`EngineSpec::devices`]; `None` deals the workers out.
+    pub device: Option<usize>,
     /// Told of each dropped packet.
     pub on_drop: Option<DropSink>,
+    /// Told of each packet with the verdict dump.
+    pub on_dump: Option<DumpSink>,
+}
+
+impl<V: Versions> WorkerSpec<V> {
+    /// A worker with these stages and no queues.
+    pub fn new(versions: V, stages: Vec<Box<dyn Stage<V::Tables>>>) -> Self {
+        Self {
+            cpu: None,
+            versions,
+            stages,
+            rx: Vec::new(),
+            tx: Vec::new(),
+            host: Vec::new(),
+            device: None,
+            on_drop: None,
+            on_dump: None,
+        }
+    }
 }
 
 /// A device and how it is used.
@@ -87,8 +111,8 @@ pub struct EngineSpec<V: Versions> {
     pub chunk_packets: usize,
     /// Chunks in flight at each worker at most.
     pub chunks: usize,
-    /// Shade on a device as well.
-    pub device: Option<DeviceSpec<V::Tables>>,
+    /// Shade on devices as well: a master each.
+    pub devices: Vec<DeviceSpec<V::Tables>>,
     /// A chunk waits until it is full, but not so long that a packet would be under way for longer
     /// than this (GSwitch §5). `None`: a burst leaves at once.
     pub max_delay: Option<Duration>,
@@ -100,8 +124,37 @@ pub struct EngineSpec<V: Versions> {
     pub lossless: bool,
     /// Told of a queue's failure.
     pub on_error: ErrorSink,
-    /// Told of the device's failures.
-    pub on_device_error: Box<dyn FnMut(DeviceEvent<'_>) + Send>,
+    /// Told of the devices' failures.
+    pub on_device_error: DeviceSink,
+    /// Told of each panic of a stage.
+    pub on_panic: PanicSink,
+}
+
+/// Told of a device's failures, with the device's number.
+pub type DeviceSink = Arc<dyn Fn(usize, DeviceEvent<'_>) + Send + Sync>;
+
+impl<V: Versions> EngineSpec<V> {
+    /// An engine without devices, over `depot`, live: it runs until it is stopped, and drops what a queue does not
+    /// take. What goes wrong is logged.
+    pub fn new(workers: Vec<WorkerSpec<V>>, layout: Layout, depot: Arc<Depot>) -> Self {
+        Self {
+            workers,
+            layout,
+            depot,
+            chunk_packets: CHUNK_PACKETS_MAX,
+            chunks: 8,
+            devices: Vec::new(),
+            max_delay: None,
+            packet_time: false,
+            until_finished: false,
+            lossless: false,
+            on_error: Arc::new(|port, error| tracing::error!("port {port}: {error}")),
+            on_device_error: Arc::new(|number, event| {
+                tracing::warn!("device {number}: {event:?}; the CPU shades instead");
+            }),
+            on_panic: Arc::new(|panic| tracing::error!("{panic}")),
+        }
+    }
 }
 
 /// What becomes of a device that fails. Its packets are shaded on the CPU either way.
@@ -116,9 +169,9 @@ pub enum DeviceEvent<'a> {
 /// Why an engine could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// There is no worker, or workers differ in their stages.
+    /// There is no worker, or its stages do not fit together.
     #[error("{0}")]
-    Spec(&'static str),
+    Spec(String),
     /// No thread or descriptor was to be had.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -127,7 +180,7 @@ pub enum EngineError {
 /// A running engine.
 pub struct Engine<V: Versions> {
     workers: Vec<JoinHandle<Worker<V>>>,
-    master: Option<(Arc<MasterLink<V>>, JoinHandle<()>)>,
+    masters: Vec<(Arc<MasterLink<V>>, JoinHandle<()>)>,
     bells: Vec<Bell>,
     stop: Arc<AtomicBool>,
     abort: Arc<AtomicBool>,
@@ -137,10 +190,12 @@ pub struct Engine<V: Versions> {
 
 /// What others may see of a running engine; it outlives it.
 pub struct EngineView {
-    /// Names of the stages, in order.
+    /// Names of the stages, in order; those of several pipelines one behind the other.
     pub stages: Vec<&'static str>,
     /// How they are cut into segments.
     pub segments: Vec<Segment>,
+    /// The stages of each pipeline.
+    pub pipelines: Vec<Range<usize>>,
     /// By worker.
     pub workers: Vec<Arc<WorkerCounters>>,
     /// Where captures and traces are started.
@@ -148,7 +203,7 @@ pub struct EngineView {
     /// The core of each worker.
     pub cpus: Vec<Option<usize>>,
     base: Mutex<Vec<u64>>,
-    master: Option<Box<dyn Fn() -> MasterView + Send + Sync>>,
+    masters: Vec<Box<dyn Fn() -> MasterView + Send + Sync>>,
 }
 
 /// What the master and its device did, read at one time.
@@ -206,9 +261,14 @@ impl EngineView {
         }
     }
 
-    /// What the master did; `None` without one.
+    /// What each master did.
+    pub fn masters(&self) -> Vec<MasterView> {
+        self.masters.iter().map(|view| view()).collect()
+    }
+
+    /// What the first master did; `None` without one.
     pub fn master(&self) -> Option<MasterView> {
-        self.master.as_ref().map(|view| view())
+        self.masters.first().map(|view| view())
     }
 
     /// Counts from zero from now on, as seen here. Counters have one writer, so what they showed is
@@ -249,59 +309,38 @@ impl<V: Versions> Engine<V> {
     /// # Errors
     /// When the spec makes no sense or the system gives no thread.
     pub fn start(spec: EngineSpec<V>) -> Result<Self, EngineError> {
-        let Some(first) = spec.workers.first() else {
-            return Err(EngineError::Spec("an engine needs a worker"));
-        };
-        let names: Vec<_> = first.stages.iter().map(|s| s.name()).collect();
-        if spec.workers.iter().any(|w| !w.stages.iter().map(|s| s.name()).eq(names.iter().copied()))
-        {
-            return Err(EngineError::Spec("the workers' pipelines differ"));
+        if spec.workers.is_empty() {
+            return Err(EngineError::Spec("an engine needs a worker".into()));
         }
         let n = spec.workers.len();
-        let mut cut = segments(&first.stages);
-        let mut programs: Vec<_> = cut
-            .iter()
-            .map(|segment| match (&spec.device, segment.on_device) {
-                (Some(DeviceSpec { kind: DeviceKind::Driver { .. }, .. }), true) => {
-                    segment_program(&first.stages, *segment, spec.layout.columns())
-                }
-                _ => None,
-            })
-            .collect();
-        let is_real =
-            matches!(&spec.device, Some(DeviceSpec { kind: DeviceKind::Driver { .. }, .. }));
-        for (segment, program) in cut.iter_mut().zip(&programs) {
-            // The simulated device runs its jobs side by side on the host's own state: it has no order
-            // to keep state in.
-            segment.on_device &= if is_real { program.is_some() } else { !segment.has_state };
-        }
-        let segments: Arc<[Segment]> = cut.into();
-        let of_worker = |w: &WorkerSpec<V>| segment_shaders(&w.stages, &segments);
-        let shaders = spec.workers.iter().map(of_worker).collect();
+        let plan = Plan::of(&spec)?;
         let chunks = spec.chunks.max(2);
         let bells = (0..n).map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?;
-        let returns: Vec<_> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
+        let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
         let stop = Arc::new(AtomicBool::new(false));
         let abort = Arc::new(AtomicBool::new(false));
         let hooks = Arc::new(Hooks::default());
 
-        let mut report = spec.on_device_error;
-        let policy = spec.device.as_ref().map_or(Policy::Cpu, |device| device.policy);
-        let mut master = None;
-        if let Some(device) = spec.device {
-            let rows = device.rows.max(CHUNK_PACKETS_MAX);
-            let layout = spec.layout.with_capacity(rows);
+        let devices = spec.devices.len();
+        let policies: Vec<_> = spec.devices.iter().map(|device| device.policy).collect();
+        let mut masters = Vec::new();
+        let mut views: Vec<Box<dyn Fn() -> MasterView + Send + Sync>> = Vec::new();
+        let mut links: Vec<Option<Arc<MasterLink<V>>>> = Vec::new();
+        for (number, device) in spec.devices.into_iter().enumerate() {
             let ends = returns.iter().cloned().zip(bells.iter().cloned()).collect();
-            let link =
-                MasterLink::new(&layout, device.slots + 2, ends, n * chunks, segments.len())?;
+            let layout = spec.layout.with_capacity(device.rows.max(CHUNK_PACKETS_MAX));
+            let segments = plan.segments.len();
+            let link = MasterLink::new(&layout, device.slots + 2, ends, n * chunks, segments)?;
             let link = Arc::new(link);
+            let report = spec.on_device_error.clone();
+            let report = Box::new(move |event: DeviceEvent<'_>| report(number, event));
             let opened: Result<Box<dyn Device<Job<V>>>, DeviceError> = match device.kind {
                 DeviceKind::Simulated { cost, faults } => {
                     SimulatedDevice::new(device.slots, cost, faults).map(|d| Box::new(d) as Box<_>)
                 }
                 DeviceKind::Driver { driver, tables, options } => {
                     let options = accelerator::Options { slots: device.slots, ..options };
-                    let programs = std::mem::take(&mut programs);
+                    let programs = plan.programs.clone();
                     let arenas = link.arenas();
                     let region = Some(spec.depot.region());
                     Accelerator::new(driver, layout, programs, tables, arenas, region, options)
@@ -311,27 +350,33 @@ impl<V: Versions> Engine<V> {
             match opened {
                 Ok(device) => {
                     let name = device.name();
-                    let side = Master::new(link.clone(), device, shaders, segments.clone(), report);
+                    let shaders = plan.shaders.clone();
+                    let segments = plan.segments.clone();
+                    let side = Master::new(link.clone(), device, shaders, segments, report);
                     let thread = std::thread::Builder::new()
-                        .name("master".into())
+                        .name(format!("master-{number}"))
                         .spawn(move || side.run())?;
-                    master = Some((link, thread, name));
+                    masters.push((link.clone(), thread));
+                    let seen = link.clone();
+                    views.push(Box::new(move || MasterView::of(&name, &seen)));
+                    links.push(Some(link));
                 }
                 // A device that does not come up is no reason not to start: the CPU shades.
-                Err(error) => report(DeviceEvent::GivenUp(&error)),
+                Err(error) => {
+                    report(DeviceEvent::GivenUp(&error));
+                    links.push(None);
+                }
             }
         }
         let view = Arc::new(EngineView {
-            workers: (0..n).map(|_| Arc::new(WorkerCounters::new(names.len()))).collect(),
-            stages: names,
-            segments: segments.to_vec(),
+            workers: (0..n).map(|_| Arc::new(WorkerCounters::new(plan.stages.len()))).collect(),
+            stages: plan.stages,
+            segments: plan.segments.to_vec(),
+            pipelines: plan.pipelines.iter().map(|pipeline| pipeline.stages.clone()).collect(),
             hooks: hooks.clone(),
             cpus: spec.workers.iter().map(|w| w.cpu).collect(),
             base: Mutex::new(Vec::new()),
-            master: master.as_ref().map(|(link, _, name)| {
-                let (link, name) = (link.clone(), name.clone());
-                Box::new(move || MasterView::of(&name, &link)) as Box<_>
-            }),
+            masters: views,
         });
 
         // ring[i][j]: from worker i to worker j.
@@ -349,17 +394,24 @@ impl<V: Versions> Engine<V> {
             }
         }
         let quiet_workers = Arc::new(AtomicUsize::new(0));
+        let heirs = Arc::new(Heirs::new(n));
         let mut workers = Vec::new();
         for (i, (worker, (rings_in, rings_out))) in
             spec.workers.into_iter().zip(rings_in.into_iter().zip(rings_out)).enumerate()
         {
             let cpu = worker.cpu;
+            let pipeline = &plan.pipelines[plan.of_worker[i]];
+            let device = worker.device.unwrap_or(i % devices.max(1));
+            let policy = policies.get(device).copied().unwrap_or(Policy::Cpu);
             let parts = Parts {
                 index: i as u16,
                 pool: Pool::new(spec.depot.clone(), 2 * CHUNK_PACKETS_MAX),
                 versions: worker.versions,
                 stages: worker.stages,
-                segments: segments.clone(),
+                first_stage: pipeline.stages.start,
+                pipeline: pipeline.segments.clone(),
+                places: pipeline.places.clone(),
+                segments: plan.segments.clone(),
                 layout: spec.layout.clone(),
                 rx: worker.rx,
                 tx: worker.tx,
@@ -367,14 +419,17 @@ impl<V: Versions> Engine<V> {
                 rings_in,
                 rings_out,
                 bell: bells[i].clone(),
-                master: master.as_ref().map(|(link, ..)| link.clone()),
+                master: links.get(device).cloned().flatten(),
                 returns: returns[i].clone(),
                 balance: Balance::new(policy, spec.max_delay),
                 max_delay: spec.max_delay.unwrap_or_default(),
                 counters: view.workers[i].clone(),
                 hooks: hooks.clone(),
                 on_drop: worker.on_drop,
+                on_dump: worker.on_dump,
                 on_error: spec.on_error.clone(),
+                on_panic: spec.on_panic.clone(),
+                heirs: heirs.clone(),
                 quiet_workers: quiet_workers.clone(),
                 until_finished: spec.until_finished,
                 stop: stop.clone(),
@@ -393,8 +448,7 @@ impl<V: Versions> Engine<V> {
                 })?;
             workers.push(thread);
         }
-        let master = master.map(|(link, thread, _)| (link, thread));
-        Ok(Self { workers, master, bells, stop, abort, view, depot: spec.depot })
+        Ok(Self { workers, masters, bells, stop, abort, view, depot: spec.depot })
     }
 
     /// What may be seen of it.
@@ -439,7 +493,7 @@ impl<V: Versions> Engine<V> {
             }
         }
         ended.into_iter().for_each(Worker::recycle);
-        if let Some((link, thread)) = self.master {
+        for (link, thread) in self.masters {
             link.stop.store(true, Ordering::Release);
             link.bell.ring();
             if let Err(panic) = thread.join() {
@@ -466,15 +520,129 @@ impl MasterView {
             in_flight: counters.in_flight.load(Ordering::Relaxed),
             in_flight_max: counters.in_flight_max.load(Ordering::Relaxed),
             is_lost: link.is_lost.load(Ordering::Relaxed),
-            row_ns: link.cost.row_ns().unwrap_or(0.0),
-            away_ns: link.cost.away().map_or(0, |away| away.as_nanos() as u64),
+            row_ns: link.cost.iter().find_map(DeviceCost::row_ns).unwrap_or(0.0),
+            away_ns: link
+                .cost
+                .iter()
+                .filter_map(DeviceCost::away)
+                .max()
+                .map_or(0, |away| away.as_nanos() as u64),
             traffic: *counters.traffic.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a thread panicked".into())
+/// The stages of some workers.
+struct Pipeline {
+    stages: Range<usize>,
+    segments: Range<usize>,
+    places: Arc<[(&'static str, u16)]>,
+}
+
+/// What follows from the stages alone.
+struct Plan<V: Versions> {
+    stages: Vec<&'static str>,
+    segments: Arc<[Segment]>,
+    /// By segment: what a real device runs.
+    programs: Vec<Option<SegmentProgram>>,
+    pipelines: Vec<Pipeline>,
+    /// By worker.
+    of_worker: Vec<usize>,
+    /// By worker and segment.
+    shaders: Vec<Vec<Shaders<V::Tables>>>,
+}
+
+impl<V: Versions> Plan<V> {
+    fn of(spec: &EngineSpec<V>) -> Result<Self, EngineError> {
+        let is_real = |d: &DeviceSpec<V::Tables>| matches!(d.kind, DeviceKind::Driver { .. });
+        let names = |w: &WorkerSpec<V>| w.stages.iter().map(|s| s.name()).collect::<Vec<_>>();
+        let mut plan = Self {
+            stages: Vec::new(),
+            segments: Arc::from([]),
+            programs: Vec::new(),
+            pipelines: Vec::new(),
+            of_worker: Vec::new(),
+            shaders: Vec::new(),
+        };
+        let mut all: Vec<Segment> = Vec::new();
+        for worker in &spec.workers {
+            let wanted = names(worker);
+            let known = plan.pipelines.iter().position(|p| plan.stages[p.stages.clone()] == wanted);
+            let number = known.unwrap_or(plan.pipelines.len());
+            plan.of_worker.push(number);
+            if known.is_some() {
+                continue;
+            }
+            let base = plan.stages.len();
+            let (first, cut) = (all.len(), cut(&worker.stages, &wanted)?);
+            for mut segment in cut {
+                let program = spec
+                    .devices
+                    .iter()
+                    .any(is_real)
+                    .then(|| segment_program(&worker.stages, segment, spec.layout.columns()));
+                // The simulated device runs its jobs side by side on the host's own state: it has no
+                // order to keep state in.
+                segment.on_device &= match &program {
+                    Some(program) => program.is_some(),
+                    None => !segment.has_state,
+                };
+                plan.programs.push(program.flatten().filter(|_| segment.on_device));
+                segment.first += base;
+                segment.end += base;
+                all.push(segment);
+            }
+            let segments = first..all.len();
+            let at = |name: &&'static str| {
+                let stage = base + wanted.iter().position(|known| known == name)?;
+                let segment = segments.clone().find(|&s| all[s].first == stage)?;
+                Some((*name, segment as u16))
+            };
+            let targets = worker.stages.iter().flat_map(|stage| stage.sends_to());
+            let places = targets.filter_map(at).collect();
+            plan.pipelines.push(Pipeline { stages: base..base + wanted.len(), segments, places });
+            plan.stages.extend(wanted);
+        }
+        plan.segments = all.into();
+        plan.shaders = spec
+            .workers
+            .iter()
+            .zip(&plan.of_worker)
+            .map(|(worker, &number)| {
+                let Pipeline { stages, segments, .. } = &plan.pipelines[number];
+                segment_shaders(&worker.stages, stages.start, &plan.segments, segments)
+            })
+            .collect();
+        Ok(plan)
+    }
+}
+
+/// Cuts a pipeline into segments, so that one begins at each stage that packets are sent to.
+fn cut<T>(
+    stages: &[Box<dyn Stage<T>>],
+    names: &[&'static str],
+) -> Result<Vec<Segment>, EngineError> {
+    let mut starts = vec![0];
+    for stage in stages {
+        for target in stage.sends_to() {
+            let place = names.iter().position(|name| name == target).ok_or_else(|| {
+                EngineError::Spec(format!(
+                    "stage `{}` sends packets to stage `{target}`, which the pipeline lacks",
+                    stage.name()
+                ))
+            })?;
+            starts.push(place);
+        }
+    }
+    starts.sort_unstable();
+    starts.dedup();
+    let ends = starts[1..].iter().copied().chain([stages.len()]);
+    let parts = starts.iter().copied().zip(ends);
+    Ok(parts
+        .flat_map(|(start, end)| {
+            let shifted =
+                move |s: Segment| Segment { first: s.first + start, end: s.end + start, ..s };
+            segments(&stages[start..end]).into_iter().map(shifted)
+        })
+        .collect())
 }

@@ -35,6 +35,14 @@ pub(crate) struct Flight<V: Versions> {
     pub(crate) outcome: Outcome,
     /// It is the first of its shard since that moved to the device: the state goes along.
     pub(crate) moves_state: bool,
+    /// How often each packet went through the pipeline again; empty where none did.
+    pub(crate) passes: Vec<u8>,
+    /// A stage panicked over it: its packets are dropped.
+    pub(crate) is_spoilt: bool,
+    /// Packets at the start.
+    pub(crate) count: usize,
+    /// When the first of its packets was received, where that is measured.
+    pub(crate) received: Option<Instant>,
     /// When it was begun, where that is measured.
     pub(crate) begun: Option<Instant>,
     /// When it was handed to a master.
@@ -61,6 +69,10 @@ impl<V: Versions> Flight<V> {
             wanted: None,
             outcome: Outcome::Done,
             moves_state: false,
+            passes: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            is_spoilt: false,
+            count: 0,
+            received: None,
             begun: None,
             handed: Instant::now(),
             traced: Vec::new(),
@@ -165,6 +177,8 @@ pub(crate) struct InOrder<V: Versions> {
     slots: VecDeque<Slot<V>>,
     /// Number of the chunk in the first slot.
     first: u64,
+    /// Progress of a chunk in front of the first segment.
+    start: usize,
 }
 
 /// Where a chunk is.
@@ -189,8 +203,9 @@ impl<V: Versions> Slot<V> {
 }
 
 impl<V: Versions> InOrder<V> {
-    pub(crate) fn new(capacity: usize) -> Self {
-        Self { slots: VecDeque::with_capacity(capacity), first: 0 }
+    /// For `capacity` chunks of a pipeline whose first segment has this number.
+    pub(crate) fn new(capacity: usize, first_segment: usize) -> Self {
+        Self { slots: VecDeque::with_capacity(capacity), first: 0, start: 2 * first_segment }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -244,7 +259,7 @@ impl<V: Versions> InOrder<V> {
                     }
                 }
             }
-            if progress == 0 {
+            if progress == self.start {
                 return; // nobody behind it can be further
             }
             elder = progress;

@@ -22,6 +22,8 @@ pub enum CapturePoint {
     Stage(usize),
     /// Dropped packets.
     Drops,
+    /// Packets with the verdict dump.
+    Dumps,
 }
 
 /// A captured frame.

@@ -19,6 +19,7 @@ mod balance;
 mod counters;
 mod engine;
 mod flight;
+mod heirs;
 mod hooks;
 mod master;
 mod ring;
@@ -29,10 +30,13 @@ mod worker;
 pub use balance::{Auto, DeviceCost, Policy, Side};
 pub use counters::{Counter, QueueCounters, StageCounters, WorkerCounters};
 pub use engine::{
-    DeviceEvent, DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, EngineView, MasterView,
-    StageTotals, WorkerSpec,
+    DeviceEvent, DeviceKind, DeviceSink, DeviceSpec, Engine, EngineError, EngineSpec, EngineView,
+    MasterView, StageTotals, WorkerSpec,
 };
 pub use hooks::{Capture, CapturePoint, CapturedFrame, FrameFilter, HookGuard, Hooks, Trace};
 pub use segment::{KernelForm, Segment, segments};
 pub use stage::{Context, Shade, Stage, Steps, Versions};
-pub use worker::{DropSink, ErrorSink, MARK_FROM_HOST, RxSlot, SpreadHash, TxSlot};
+pub use worker::{
+    DropSink, DumpSink, ErrorSink, MARK_FROM_HOST, PanicSink, RxSlot, SpreadHash, StagePanic,
+    TxSlot,
+};

@@ -44,8 +44,8 @@ pub(crate) struct MasterLink<V: Versions> {
     pub(crate) bell: Bell,
     pub(crate) returns: Vec<(Returns<V>, Bell)>,
     pub(crate) counters: MasterCounters,
-    /// What the device costs, for the workers' balance.
-    pub(crate) cost: DeviceCost,
+    /// What the device costs, by segment, for the workers' balance.
+    pub(crate) cost: Vec<DeviceCost>,
     /// Whether the device is gone for good.
     pub(crate) is_lost: AtomicBool,
     /// By worker and segment: whether the device's copy of that shard is out of step, because a job of it failed.
@@ -87,7 +87,7 @@ impl<V: Versions> MasterLink<V> {
             bell: Bell::new()?,
             returns,
             counters: MasterCounters::default(),
-            cost: DeviceCost::default(),
+            cost: (0..segments).map(|_| DeviceCost::default()).collect(),
             is_lost: AtomicBool::new(false),
             is_stale: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             segments,
@@ -325,7 +325,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 let now = Instant::now();
                 let begin = self.last_end.max(job.launched);
                 let busy_ns = now.duration_since(begin).as_nanos() as u64;
-                self.link.cost.job_ended(device::Shadeable::rows(&job), busy_ns);
+                self.link.cost[job.segment].job_ended(device::Shadeable::rows(&job), busy_ns);
                 self.last_end = now;
                 self.give_back(job, Outcome::Done);
             }
@@ -367,7 +367,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         for mut flight in job.flights {
             flight.outcome = outcome;
             let away_ns = flight.handed.elapsed().as_nanos() as u64;
-            self.link.cost.chunk_was_away(away_ns);
+            self.link.cost[job.segment].chunk_was_away(away_ns);
             let (returns, bell) = &self.link.returns[usize::from(flight.chunk.worker)];
             // A worker's queue has room for every chunk it owns.
             while let Err(back) = returns.push(flight) {

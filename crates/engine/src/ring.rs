@@ -21,15 +21,28 @@ pub(crate) enum Passed {
     Transmit(Packet, u16),
     /// For the twin of the port.
     Host(Packet, u16),
+    /// To enter the pipeline at a place.
+    Again(Again),
+}
+
+/// A packet that enters the pipeline at a place.
+#[derive(Debug)]
+pub(crate) struct Again {
+    pub(crate) packet: Packet,
+    /// The segment.
+    pub(crate) place: u16,
+    /// How often it has entered one before, this time included.
+    pub(crate) passes: u8,
 }
 
 impl Passed {
     /// The packet, whatever was to become of it.
     pub(crate) fn into_packet(self) -> Packet {
         match self {
-            Passed::Received(packet) | Passed::Transmit(packet, _) | Passed::Host(packet, _) => {
-                packet
-            }
+            Passed::Received(packet)
+            | Passed::Transmit(packet, _)
+            | Passed::Host(packet, _)
+            | Passed::Again(Again { packet, .. }) => packet,
         }
     }
 }

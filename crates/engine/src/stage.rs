@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, DropReason, Packet, Pool, Rows, Verdict};
 
+use crate::balance::Side;
 use crate::segment::KernelForm;
 
 /// Where the versions of all tables come from. One per worker. The engine knows nothing of what is
@@ -57,6 +58,17 @@ pub trait Shade<T>: Send + Sync {
 pub trait Stage<T>: Send {
     /// Its name, as in `[pipeline.NAME] stages = […]`.
     fn name(&self) -> &'static str;
+
+    /// Where the operator wrote it down (a file and a line), for messages.
+    fn origin(&self) -> String {
+        String::new()
+    }
+
+    /// Names of the stages to which it sends packets by [`Verdict::again`] or [`Context::hand_over`]; a segment begins
+    /// at each of them.
+    fn sends_to(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// Columns that its shade reads.
     fn reads(&self) -> ColumnSet {
@@ -135,6 +147,15 @@ impl Steps {
     pub const NONE: Steps = Steps { pre_shade: false, post_shade: false };
 }
 
+/// A packet for the worker of another flow.
+#[derive(Debug)]
+pub(crate) struct HandOver {
+    pub(crate) packet: Packet,
+    pub(crate) hash: u32,
+    pub(crate) place: u16,
+    pub(crate) passes: u8,
+}
+
 /// What a stage may use while it works on a chunk.
 pub struct Context<'a, T> {
     /// The worker's cells.
@@ -147,15 +168,26 @@ pub struct Context<'a, T> {
     pub now_ns: u64,
     /// Index of the worker.
     pub worker: u16,
+    /// Where the stage's state is at home, for a stage with state: on a device its records here are those of the last
+    /// chunk that came back.
+    pub home: Side,
     /// Time is the packets' own.
     pub(crate) packet_time: bool,
     pub(crate) dropped: &'a mut Vec<(Packet, DropReason)>,
     pub(crate) released: &'a mut Vec<(Packet, Verdict)>,
+    /// `None` apart from any worker.
+    pub(crate) handed: Option<&'a mut Vec<HandOver>>,
+    /// Names of the places, each with its number.
+    pub(crate) places: &'a [(&'static str, u16)],
+    /// By row: how often the packet went through again; empty for none.
+    pub(crate) passes: &'a [u8],
+    /// The row under work, where the stage says so.
+    pub(crate) row: Option<usize>,
 }
 
 impl<'a, T> Context<'a, T> {
     /// A context apart from any worker, for tests of a stage: what it drops goes to `dropped`,
-    /// what it releases to `released`.
+    /// what it releases to `released`, what it hands over there too, with [`Verdict::again`].
     pub fn detached(
         pool: &'a mut Pool,
         tables: &'a T,
@@ -163,7 +195,21 @@ impl<'a, T> Context<'a, T> {
         dropped: &'a mut Vec<(Packet, DropReason)>,
         released: &'a mut Vec<(Packet, Verdict)>,
     ) -> Self {
-        Self { pool, tables, version: 0, now_ns, worker: 0, packet_time: false, dropped, released }
+        Self {
+            pool,
+            tables,
+            version: 0,
+            now_ns,
+            worker: 0,
+            home: Side::Cpu,
+            packet_time: false,
+            dropped,
+            released,
+            handed: None,
+            places: &[],
+            passes: &[],
+            row: None,
+        }
     }
 
     /// When a packet of the chunk came, nanoseconds since 1970: its own time over captures, where a chunk may span
@@ -181,10 +227,21 @@ impl<'a, T> Context<'a, T> {
             version: self.version,
             now_ns: self.now_ns,
             worker: self.worker,
+            home: self.home,
             packet_time: self.packet_time,
             dropped: self.dropped,
             released: self.released,
+            handed: self.handed.as_deref_mut(),
+            places: self.places,
+            passes: self.passes,
+            row: self.row,
         }
+    }
+
+    /// Says which row the stage works on, so that a panic names its packet.
+    #[inline]
+    pub fn at(&mut self, row: usize) {
+        self.row = Some(row);
     }
 
     /// Ends a packet that the stage holds, counted. Packets still in the chunk are dropped by their
@@ -197,5 +254,23 @@ impl<'a, T> Context<'a, T> {
     /// [`Chunk::emit`], which keeps it behind its cause).
     pub fn release(&mut self, packet: Packet, verdict: Verdict) {
         self.released.push((packet, verdict));
+    }
+
+    /// The place of the stage `name`, for [`Verdict::again`] and [`Context::hand_over`]; `None` if this stage does not
+    /// list it in [`Stage::sends_to`] or the pipeline lacks it. Ask once a chunk.
+    pub fn place(&self, name: &str) -> Option<u16> {
+        self.places.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
+    }
+
+    /// Gives a packet to the worker of the flow with this hash, where it enters the pipeline at `place`: a datagram put
+    /// together from fragments, a packet out of a tunnel. `cause`: the row of the chunk that completed it, `None` in
+    /// `tick`. Packets that one stage hands to one worker arrive there in their order.
+    pub fn hand_over(&mut self, packet: Packet, cause: Option<usize>, hash: u32, place: u16) {
+        let before = cause.and_then(|row| self.passes.get(row)).copied().unwrap_or(0);
+        let passes = before.saturating_add(1);
+        match &mut self.handed {
+            Some(handed) => handed.push(HandOver { packet, hash, place, passes }),
+            None => self.released.push((packet, Verdict::again(place))),
+        }
     }
 }

@@ -14,11 +14,38 @@
 //! livelocks (PacketShader §5.2); an idle one blocks. Nothing in a turn waits: a chunk that cannot go on stays where
 //! it is until a later turn.
 
+/// What a stage may use, borrowed from the worker's parts: a method would borrow the whole worker.
+macro_rules! context {
+    ($worker:ident, $tables:expr, $version:expr, $now_ns:expr, $passes:expr) => {
+        crate::stage::Context {
+            pool: &mut $worker.pool,
+            tables: $tables,
+            version: $version,
+            now_ns: $now_ns,
+            worker: $worker.index,
+            home: crate::balance::Side::Cpu,
+            packet_time: $worker.packet_time,
+            dropped: &mut $worker.dropped,
+            released: &mut $worker.released,
+            handed: Some(&mut $worker.handed),
+            places: &$worker.places,
+            passes: $passes,
+            row: None,
+        }
+    };
+}
+
+mod panics;
 mod receive;
 mod send;
 mod shade;
 
+pub(crate) use panics::panic_text;
+pub use panics::{PanicSink, StagePanic};
+
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -30,11 +57,12 @@ use io::{RxQueue, TxQueue};
 use crate::balance::Balance;
 use crate::counters::{QueueCounters, WorkerCounters};
 use crate::flight::{Flight, InOrder, Returns, Shaders, Traced};
+use crate::heirs::Heirs;
 use crate::hooks::{CapturePoint, Hooks};
 use crate::master::MasterLink;
-use crate::ring::{Bell, Passed};
+use crate::ring::{Again, Bell, Passed};
 use crate::segment::Segment;
-use crate::stage::{Context, Stage, Steps, Versions};
+use crate::stage::{HandOver, Stage, Steps, Versions};
 use shade::Home;
 
 /// Set in [`Packet::mark`] of packets that come from a twin: the host sends them.
@@ -45,6 +73,12 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Empty turns before a worker blocks: a burst is often followed by the next one.
 const SPINS: u32 = 64;
+
+/// Packets that wait at a worker to enter the pipeline at a place.
+pub(crate) const AGAIN_PACKETS: usize = 4096;
+
+/// How often a packet may enter the pipeline at a place.
+pub(crate) const PASSES_MAX: u8 = 8;
 
 /// Packets that a ring from one worker to another holds.
 pub(crate) const RING_PACKETS: usize = 1024;
@@ -82,6 +116,9 @@ pub enum TxSlot {
 /// Told of each dropped packet before its cells are recycled.
 pub type DropSink = Box<dyn FnMut(&Packet, DropReason, u64) + Send>;
 
+/// Told of each packet with the verdict dump, and of the time in nanoseconds since 1970, before its cells are recycled.
+pub type DumpSink = Box<dyn FnMut(&Packet, u64) + Send>;
+
 /// Told of a queue's failure: the port and what happened.
 pub type ErrorSink = Arc<dyn Fn(u16, &str) + Send + Sync>;
 
@@ -109,10 +146,21 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) bell: Bell,
     pub(crate) master: Option<Arc<MasterLink<V>>>,
     pub(crate) returns: Returns<V>,
-    pub(crate) balance: Balance,
+    /// By segment.
+    pub(crate) balances: Vec<Balance>,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) hooks: Arc<Hooks>,
     pub(crate) on_drop: Option<DropSink>,
+    pub(crate) on_dump: Option<DumpSink>,
+    pub(crate) on_panic: PanicSink,
+    /// Who works on the packets of workers that gave their stages up.
+    pub(crate) heirs: Arc<Heirs>,
+    /// Names of the stages that packets may be sent to, each with its segment.
+    pub(crate) places: Arc<[(&'static str, u16)]>,
+    /// Number of its first stage and of its first segment, and one past its last segment: an engine may have several
+    /// pipelines.
+    pub(crate) first_stage: usize,
+    pub(crate) pipeline: std::ops::Range<usize>,
     pub(crate) on_error: ErrorSink,
     /// How many workers have nothing left to do; see `is_done`.
     pub(crate) quiet_workers: Arc<AtomicUsize>,
@@ -132,6 +180,8 @@ pub(crate) struct Worker<V: Versions> {
     begun: (usize, f64),
     /// When the chunk in the inbox must leave at the latest.
     leaves: Option<Instant>,
+    /// When its first packet was received.
+    oldest: Option<Instant>,
     /// What a chunk takes from leaving the inbox to its retirement, a mean.
     service: Duration,
     /// By segment: chunks that are away, and where its shard of state is at home.
@@ -147,6 +197,15 @@ pub(crate) struct Worker<V: Versions> {
     passed: Vec<Packet>,
     dropped: Vec<(Packet, DropReason)>,
     released: Vec<(Packet, Verdict)>,
+    handed: Vec<HandOver>,
+    /// Packets that enter the pipeline at a place.
+    again: VecDeque<Again>,
+    /// How often the packet that retires now went through again.
+    passes_now: u8,
+    /// Its stages panicked too often: it runs none of them any more.
+    gave_up: bool,
+    /// And they have parted with what they held.
+    is_drained: bool,
     last_version: u64,
     last_tick: Instant,
     now_ns: u64,
@@ -177,6 +236,16 @@ pub(crate) struct Parts<V: Versions> {
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) hooks: Arc<Hooks>,
     pub(crate) on_drop: Option<DropSink>,
+    pub(crate) on_dump: Option<DumpSink>,
+    pub(crate) on_panic: PanicSink,
+    /// Who works on the packets of workers that gave their stages up.
+    pub(crate) heirs: Arc<Heirs>,
+    /// Names of the stages that packets may be sent to, each with its segment.
+    pub(crate) places: Arc<[(&'static str, u16)]>,
+    /// Number of its first stage and of its first segment, and one past its last segment: an engine may have several
+    /// pipelines.
+    pub(crate) first_stage: usize,
+    pub(crate) pipeline: std::ops::Range<usize>,
     pub(crate) on_error: ErrorSink,
     /// How many workers have nothing left to do; see `is_done`.
     pub(crate) quiet_workers: Arc<AtomicUsize>,
@@ -199,13 +268,15 @@ impl<V: Versions> Worker<V> {
             .map(|rows| Box::new(Flight::new(Chunk::new(rows, parts.index))))
             .collect();
         let side = |slot| TxSide { slot, waiting: Vec::with_capacity(4 * CHUNK_PACKETS_MAX) };
-        let shaders = segment_shaders(&parts.stages, &parts.segments);
+        let shaders =
+            segment_shaders(&parts.stages, parts.first_stage, &parts.segments, &parts.pipeline);
         let peers = parts.rings_out.len();
         let homes = parts.segments.iter().map(|_| Home::default()).collect();
         Self {
             index: parts.index,
             pool: parts.pool,
             versions: parts.versions,
+            balances: vec![parts.balance; parts.segments.len()],
             steps: parts.stages.iter().map(|stage| stage.steps()).collect(),
             stages: parts.stages,
             segments: parts.segments,
@@ -218,10 +289,14 @@ impl<V: Versions> Worker<V> {
             bell: parts.bell,
             master: parts.master,
             returns: parts.returns,
-            balance: parts.balance,
             counters: parts.counters,
             hooks: parts.hooks,
             on_drop: parts.on_drop,
+            on_dump: parts.on_dump,
+            on_panic: parts.on_panic,
+            heirs: parts.heirs,
+            places: parts.places,
+            first_stage: parts.first_stage,
             on_error: parts.on_error,
             quiet_workers: parts.quiet_workers,
             until_finished: parts.until_finished,
@@ -239,7 +314,14 @@ impl<V: Versions> Worker<V> {
             free,
             next_rx: 0,
             timed: Instant::now(),
-            order: InOrder::new(parts.chunks),
+            order: InOrder::new(parts.chunks, parts.pipeline.start),
+            pipeline: parts.pipeline,
+            again: VecDeque::with_capacity(AGAIN_PACKETS),
+            handed: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            passes_now: 0,
+            gave_up: false,
+            is_drained: false,
+            oldest: None,
             next_seq: 0,
             inbox: Vec::with_capacity(CHUNK_PACKETS_MAX),
             passed: Vec::with_capacity(CHUNK_PACKETS_MAX),
@@ -284,7 +366,7 @@ impl<V: Versions> Worker<V> {
             }
             if self.quiet {
                 std::thread::yield_now(); // the others are about to be
-            } else if empty_turns > SPINS && self.inbox.is_empty() {
+            } else if empty_turns > SPINS && self.inbox.is_empty() && self.again.is_empty() {
                 self.block();
             } else {
                 std::hint::spin_loop();
@@ -301,12 +383,17 @@ impl<V: Versions> Worker<V> {
     fn is_done(&mut self, stopping: bool) -> bool {
         let sources_done = stopping || (self.until_finished && self.rx_finished());
         let rings_empty = self.rings_in.iter().all(rtrb::Consumer::is_empty)
-            && self.rings_out.iter().flatten().all(|(ring, _)| ring.slots() == RING_PACKETS);
+            && self
+                .rings_out
+                .iter()
+                .flatten()
+                .all(|(ring, _)| ring.slots() == RING_PACKETS || ring.is_abandoned());
         let quiet = sources_done
             && rings_empty
             && self.inbox.is_empty()
+            && self.again.is_empty()
             && self.order.len() == 0
-            && (self.tx_drained() || self.abort.load(Ordering::Relaxed));
+            && (self.tx_drained() || self.is_aborting());
         self.set_quiet(quiet);
         quiet && self.quiet_workers.load(Ordering::Acquire) == self.rings_out.len()
     }
@@ -347,28 +434,28 @@ impl<V: Versions> Worker<V> {
         self.last_tick = now;
         self.last_version = number;
         let mut held = 0;
-        for i in 0..self.stages.len() {
-            let mut cx = Context {
-                pool: &mut self.pool,
-                tables: &*pin,
-                version: number,
-                now_ns: self.now_ns,
-                worker: self.index,
-                packet_time: self.packet_time,
-                dropped: &mut self.dropped,
-                released: &mut self.released,
-            };
-            self.stages[i].tick(&mut cx);
-            held += self.stages[i].held();
+        for i in 0..if self.gave_up { 0 } else { self.stages.len() } {
+            let stage = &mut self.stages[i];
+            let mut cx = context!(self, &*pin, number, self.now_ns, &[]);
+            let ticked = catch_unwind(AssertUnwindSafe(|| {
+                stage.tick(&mut cx);
+                stage.held()
+            }));
+            match ticked {
+                Ok(of_stage) => held += of_stage,
+                Err(panic) => self.panicked(self.first_stage + i, "tick", &*panic, None, 0),
+            }
         }
         drop(pin);
         self.counters.held.set(held as u64);
         self.counters.in_flight.set(self.order.len() as u64);
         if self.master.is_some() {
-            let auto = &self.balance.auto;
-            self.counters.on_device.set(u64::from(self.balance.is_on_device()));
-            self.counters.fill_percent.set((auto.fill() * 100.0) as u64);
-            self.counters.cpu_row_ns.set(auto.cpu_row_ns().unwrap_or(0.0) as u64);
+            let shared = || self.shared_segments().map(|segment| &self.balances[segment]);
+            let cpu_row_ns = shared().filter_map(|balance| balance.auto.cpu_row_ns()).sum::<f64>();
+            let fill = shared().next().map_or(0.0, |balance| balance.auto.fill());
+            self.counters.on_device.set(u64::from(shared().any(Balance::is_on_device)));
+            self.counters.fill_percent.set((fill * 100.0) as u64);
+            self.counters.cpu_row_ns.set(cpu_row_ns as u64);
         }
         if due {
             for slot in &mut self.rx {
@@ -378,7 +465,7 @@ impl<V: Versions> Worker<V> {
                 }
             }
         }
-        let work = self.dropped.len() + self.released.len();
+        let work = self.dropped.len() + self.released.len() + self.handed.len();
         self.settle();
         work
     }
@@ -426,10 +513,13 @@ impl<V: Versions> Worker<V> {
         let Some(pin) = &flight.pin else { return };
         for t in &mut flight.traced {
             let verdict = Verdict(flight.chunk.rows.verdicts()[t.row]);
-            let told = self.stages[i].describe(&mut flight.chunk, t.row, pin);
+            let stage = &mut self.stages[i - self.first_stage];
+            let describe = || stage.describe(&mut flight.chunk, t.row, pin);
+            // What a stage cannot describe is no reason to stop.
+            let told = catch_unwind(AssertUnwindSafe(describe)).unwrap_or_default();
             t.lines.push(format!(
                 "{}: {told}{}{verdict}",
-                self.stages[i].name(),
+                stage.name(),
                 if told.is_empty() { "" } else { " → " }
             ));
         }
@@ -438,22 +528,12 @@ impl<V: Versions> Worker<V> {
     /// Lets the stages part with what they hold, and gives the cells in queues back: the region
     /// outlives the engine.
     pub(crate) fn recycle(mut self) {
-        let pin = self.versions.pin();
-        for stage in &mut self.stages {
-            let mut cx = Context {
-                pool: &mut self.pool,
-                tables: &*pin,
-                version: V::number(&pin),
-                now_ns: self.now_ns,
-                worker: self.index,
-                packet_time: self.packet_time,
-                dropped: &mut self.dropped,
-                released: &mut self.released,
-            };
-            stage.drain(&mut cx);
+        if !self.is_drained {
+            self.drain_stages();
         }
-        drop(pin);
-        self.settle();
+        while let Some(again) = self.again.pop_front() {
+            again.packet.free(&mut self.pool);
+        }
         for slot in &mut self.rx {
             slot.queue.release(&mut self.pool);
         }
@@ -466,6 +546,16 @@ impl<V: Versions> Worker<V> {
             while let Ok(passed) = ring.pop() {
                 passed.into_packet().free(&mut self.pool);
             }
+        }
+    }
+}
+
+impl<V: Versions> Drop for Worker<V> {
+    /// A worker that dies of a panic of its own is as quiet as one that has ended: the others do not wait for it.
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.quiet {
+            self.heirs.give_up(self.index.into());
+            self.quiet_workers.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
@@ -492,16 +582,23 @@ fn end_trace<V: Versions>(flight: &mut Flight<V>) {
     }
 }
 
-/// The shaders of each segment, in order of the stages.
+/// The shaders of each segment in order of the stages; none for segments of other pipelines. The first of `stages` has
+/// number `first_stage`, the segments of their pipeline are `pipeline`.
 pub(crate) fn segment_shaders<T>(
     stages: &[Box<dyn Stage<T>>],
+    first_stage: usize,
     segments: &[Segment],
+    pipeline: &std::ops::Range<usize>,
 ) -> Vec<Shaders<T>> {
-    let of = |s: &Segment| {
-        let stages = stages[s.first..s.end].iter().enumerate();
+    let of = |(number, segment): (usize, &Segment)| {
+        if !pipeline.contains(&number) {
+            return Shaders::from([]);
+        }
+        let stages = &stages[segment.first - first_stage..segment.end - first_stage];
+        let stages = stages.iter().enumerate();
         stages.filter_map(|(i, stage)| Some((i, stage.shader()?))).collect()
     };
-    segments.iter().map(of).collect()
+    segments.iter().enumerate().map(of).collect()
 }
 
 /// Waits until a descriptor is readable, or `wait` has passed.

@@ -116,18 +116,21 @@ fn run_stages(
             tx: vec![TxSlot::Own(Box::new(out), counters())],
             host: Vec::new(),
             on_drop: None,
+            device: None,
+            on_dump: None,
         }],
         layout: Layout::new(TestColumns::COLUMNS, 1),
         depot,
         chunk_packets: 256,
         chunks: 128,
-        device,
+        devices: device.into_iter().collect(),
         max_delay: None,
         packet_time: false,
         until_finished: true,
         lossless: true,
         on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
-        on_device_error: Box::new(move |_| _ = errors_in.fetch_add(1, Ordering::Relaxed)),
+        on_device_error: Arc::new(move |_, _| _ = errors_in.fetch_add(1, Ordering::Relaxed)),
+        on_panic: Arc::new(|panic| panic!("{panic}")),
     })
     .unwrap();
     let view = engine.view().clone();

@@ -189,6 +189,8 @@ fn run_beside(
             tx: Vec::new(),
             host: Vec::new(),
             on_drop: None,
+            device: None,
+            on_dump: None,
         })
         .collect();
     let own = |q: Option<Collect>| TxSlot::Own(Box::new(q.unwrap()), counters());
@@ -214,7 +216,7 @@ fn run_beside(
         depot: depot.clone(),
         chunk_packets: 64,
         chunks: 32,
-        device,
+        devices: device.into_iter().collect(),
         max_delay,
         packet_time: false,
         until_finished: true,
@@ -222,8 +224,9 @@ fn run_beside(
         on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
         on_device_error: {
             let errors = errors.clone();
-            Box::new(move |_| _ = errors.fetch_add(1, Ordering::Relaxed))
+            Arc::new(move |_, _| _ = errors.fetch_add(1, Ordering::Relaxed))
         },
+        on_panic: Arc::new(|panic| panic!("{panic}")),
     })
     .unwrap();
     let view = engine.view().clone();
@@ -382,18 +385,21 @@ fn stopping_loses_nothing_that_was_received() {
             tx: vec![TxSlot::Own(Box::new(out), Arc::default()), TxSlot::Absent],
             host: Vec::new(),
             on_drop: None,
+            device: None,
+            on_dump: None,
         }],
         layout: Layout::new(TestColumns::COLUMNS, 1),
         depot: depot.clone(),
         chunk_packets: 32,
         chunks: 16,
-        device: Some(simulated(Policy::Device, FaultPlan::default())),
+        devices: vec![simulated(Policy::Device, FaultPlan::default())],
         max_delay: None,
         packet_time: false,
         until_finished: false,
         lossless: false,
         on_error: Arc::new(|_, _| {}),
-        on_device_error: Box::new(|_| {}),
+        on_device_error: Arc::new(|_, _| {}),
+        on_panic: Arc::new(|panic| eprintln!("{panic}")),
     })
     .unwrap();
     let view = engine.view().clone();

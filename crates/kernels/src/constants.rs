@@ -53,6 +53,7 @@ pub(crate) fn text() -> String {
     define("VERDICT_FORWARD", Verdict::forward(0).0);
     define("VERDICT_HOST", Verdict::host(0).0);
     define("VERDICT_DUMP", Verdict::DUMP.0);
+    define("VERDICT_AGAIN", Verdict::again(0).0);
     for reason in DROP_REASONS {
         define(&format!("DROP_{}", reason.name().to_ascii_uppercase()), Verdict::drop(*reason).0);
     }

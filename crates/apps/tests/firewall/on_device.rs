@@ -262,18 +262,21 @@ fn go(
             tx: out.into_iter().map(tx).collect(),
             host: Vec::new(),
             on_drop: None,
+            device: None,
+            on_dump: None,
         }],
         layout: Place::Switch.layout(1),
         depot,
         chunk_packets: 64,
         chunks: 64,
-        device: Some(DeviceSpec { kind, slots: 4, rows: 1024, policy: Policy::Device }),
+        devices: vec![DeviceSpec { kind, slots: 4, rows: 1024, policy: Policy::Device }],
         max_delay: None,
         packet_time: true,
         until_finished: true,
         lossless: true,
         on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
-        on_device_error: Box::new(move |_| _ = errors_in.fetch_add(1, Ordering::Relaxed)),
+        on_device_error: Arc::new(move |_, _| _ = errors_in.fetch_add(1, Ordering::Relaxed)),
+        on_panic: Arc::new(|panic| panic!("{panic}")),
     })
     .unwrap();
     let view = engine.view().clone();

@@ -6,10 +6,13 @@ use std::time::Instant;
 
 use chunk::{CHUNK_PACKETS_MAX, DropReason, Verdict};
 
-use super::{MARK_FROM_HOST, RING_PACKETS, SpreadHash, Worker, begin_trace};
+use super::{
+    AGAIN_PACKETS, MARK_FROM_HOST, PASSES_MAX, RING_PACKETS, SpreadHash, Worker, begin_trace,
+};
+use crate::flight::Flight;
 use crate::hooks::CapturePoint;
 use crate::master::MasterLink;
-use crate::ring::Passed;
+use crate::ring::{Again, Passed};
 use crate::stage::Versions;
 
 impl<V: Versions> Worker<V> {
@@ -20,6 +23,7 @@ impl<V: Versions> Worker<V> {
     /// chunk for each queue between them, never more.
     pub(super) fn receive(&mut self, stopping: bool) -> usize {
         let half = self.chunk_packets.div_ceil(2);
+        self.begin_again();
         let mut work = self.take_passed(if stopping { self.chunk_packets } else { half });
         if !stopping {
             let received = self.receive_queues();
@@ -95,7 +99,9 @@ impl<V: Versions> Worker<V> {
     pub(super) fn weigh(&mut self) {
         let (packets, fullest) = std::mem::take(&mut self.begun);
         if self.master.is_some() && (packets > 0 || !self.free.is_empty()) {
-            self.balance.auto.turn_ended(packets, fullest, self.clock_ns);
+            for balance in &mut self.balances {
+                balance.auto.turn_ended(packets, fullest, self.clock_ns);
+            }
         }
     }
 
@@ -104,13 +110,20 @@ impl<V: Versions> Worker<V> {
     fn gathers(&self) -> bool {
         let there = |master: &Arc<MasterLink<V>>| !master.is_lost.load(Ordering::Relaxed);
         !self.max_delay.is_zero()
-            && self.segments.iter().any(|segment| segment.on_device)
-            && self.balance.is_on_device()
+            && self.shared_segments().any(|segment| self.balances[segment].is_on_device())
             && self.master.as_ref().is_some_and(there)
+    }
+
+    /// The segments that a device can shade.
+    pub(super) fn shared_segments(&self) -> impl Iterator<Item = usize> {
+        self.pipeline.clone().filter(|&segment| self.segments[segment].on_device)
     }
 
     /// Begins a chunk of the inbox when it is full or may wait no longer.
     fn gather(&mut self) {
+        if !self.max_delay.is_zero() && !self.inbox.is_empty() {
+            self.oldest.get_or_insert_with(Instant::now);
+        }
         if self.inbox.len() >= self.chunk_packets || !self.gathers() {
             return self.begin_chunk();
         }
@@ -144,7 +157,7 @@ impl<V: Versions> Worker<V> {
     /// The worker that packets of a flow hash belong to.
     pub(super) fn worker_of(&self, hash: u32) -> usize {
         let workers = self.rings_out.len() as u64;
-        ((u64::from(hash) * workers) >> 32) as usize
+        self.heirs.of(((u64::from(hash) * workers) >> 32) as usize)
     }
 
     /// Puts `passed` in the ring to worker `target`; a full ring drops it, counted.
@@ -174,6 +187,7 @@ impl<V: Versions> Worker<V> {
                 let is_full = self.inbox.len() >= limit || self.free.is_empty();
                 match self.rings_in[i].peek() {
                     Ok(Passed::Received(_)) if is_full => break,
+                    Ok(Passed::Again(_)) if self.again.len() >= AGAIN_PACKETS => break,
                     _ => {}
                 }
                 let Ok(passed) = self.rings_in[i].pop() else { break };
@@ -182,6 +196,7 @@ impl<V: Versions> Worker<V> {
                     Passed::Received(packet) => self.inbox.push(packet),
                     Passed::Transmit(packet, port) => self.queue_tx(packet, port),
                     Passed::Host(packet, port) => self.queue_host(packet, port),
+                    Passed::Again(again) => self.again.push_back(again),
                 }
             }
         }
@@ -190,6 +205,9 @@ impl<V: Versions> Worker<V> {
 
     /// Makes a chunk of the inbox, the youngest one of this worker.
     fn begin_chunk(&mut self) {
+        if self.gave_up {
+            return self.relay();
+        }
         if self.inbox.is_empty() {
             return;
         }
@@ -200,8 +218,35 @@ impl<V: Versions> Worker<V> {
         if self.leaves.take().is_some() || !self.max_delay.is_zero() {
             flight.begun = Some(Instant::now());
         }
+        flight.received = self.oldest.take();
+        std::mem::swap(&mut flight.chunk.packets, &mut self.inbox);
+        if self.hooks.tracing() {
+            begin_trace(&self.hooks, &mut flight);
+        }
+        self.counters.chunks.add(1);
+        self.begin(flight, self.pipeline.start);
+    }
+
+    /// Makes a chunk of packets that enter the pipeline at one place.
+    fn begin_again(&mut self) {
+        let Some(&Again { place, .. }) = self.again.front() else { return };
+        if self.gave_up {
+            return self.relay();
+        }
+        let Some(mut flight) = self.free.pop() else { return };
+        while flight.chunk.packets.len() < self.chunk_packets
+            && let Some(again) = self.again.pop_front_if(|again| again.place == place)
+        {
+            flight.passes.push(again.passes);
+            flight.chunk.packets.push(again.packet);
+        }
+        self.counters.again.add(flight.chunk.packets.len() as u64);
+        self.begin(flight, place.into());
+    }
+
+    /// Starts a chunk in front of a segment.
+    fn begin(&mut self, mut flight: Box<Flight<V>>, segment: usize) {
         let chunk = &mut flight.chunk;
-        std::mem::swap(&mut chunk.packets, &mut self.inbox);
         if self.packet_time {
             // The capture's time never runs back here, whatever the file says.
             let newest = chunk.packets.last().map_or(0, |packet| packet.time_ns);
@@ -210,15 +255,26 @@ impl<V: Versions> Worker<V> {
         chunk.time_ns = self.now_ns;
         chunk.seq = self.next_seq;
         self.next_seq += 1;
-        chunk.rows.set_len(chunk.packets.len());
+        flight.count = chunk.packets.len();
+        chunk.rows.set_len(flight.count);
         chunk.rows.verdicts().fill(Verdict::NEXT.0);
-        flight.segment = 0;
+        flight.segment = segment;
         flight.wanted = None;
+        flight.is_spoilt = false;
         flight.pin = Some(self.versions.pin());
-        if self.hooks.tracing() {
-            begin_trace(&self.hooks, &mut flight);
-        }
-        self.counters.chunks.add(1);
         self.order.push(flight);
+    }
+
+    /// Lets a packet enter the pipeline at a place; one that did so too often, or finds too many waiting, is dropped.
+    pub(super) fn queue_again(&mut self, again: Again) {
+        if again.passes > PASSES_MAX {
+            self.drop_packet(again.packet, DropReason::AgainTooOften);
+        } else if self.again.len() >= AGAIN_PACKETS {
+            self.drop_packet(again.packet, DropReason::AgainFull);
+        } else if !self.pipeline.contains(&again.place.into()) {
+            self.drop_packet(again.packet, DropReason::Unknown);
+        } else {
+            self.again.push_back(again);
+        }
     }
 }

@@ -5,7 +5,7 @@ use chunk::{DropReason, Packet, Verdict, VerdictKind};
 use super::{TxSide, TxSlot, Worker, end_trace};
 use crate::flight::Flight;
 use crate::hooks::CapturePoint;
-use crate::ring::Passed;
+use crate::ring::{Again, Passed};
 use crate::stage::Versions;
 
 impl<V: Versions> Worker<V> {
@@ -13,6 +13,9 @@ impl<V: Versions> Worker<V> {
     pub(super) fn retire(&mut self, mut flight: Box<Flight<V>>) {
         if !flight.traced.is_empty() {
             end_trace(&mut flight);
+        }
+        if flight.is_spoilt {
+            self.drop_chunk(&mut flight);
         }
         let mut packets = std::mem::take(&mut flight.chunk.packets);
         let mut emitted = std::mem::take(&mut flight.chunk.emitted);
@@ -24,6 +27,7 @@ impl<V: Versions> Worker<V> {
             let verdicts = flight.chunk.rows.verdicts();
             let mut made = emitted.drain(..).peekable();
             for (row, (packet, verdict)) in packets.drain(..).zip(verdicts).enumerate() {
+                self.passes_now = flight.passes.get(row).copied().unwrap_or(0);
                 self.dispose(packet, Verdict(*verdict));
                 while let Some(e) = made.next_if(|e| usize::from(e.cause) <= row) {
                     self.dispose(e.packet, e.verdict);
@@ -33,9 +37,16 @@ impl<V: Versions> Worker<V> {
                 self.dispose(e.packet, e.verdict);
             }
         }
+        self.passes_now = 0;
+        flight.passes.clear();
         flight.chunk.packets = packets;
         flight.chunk.emitted = emitted;
         flight.pin = None;
+        if let Some(received) = flight.received.take()
+            && received.elapsed() > self.max_delay
+        {
+            self.counters.late.add(flight.count as u64);
+        }
         if let Some(begun) = flight.begun.take() {
             // Half the bound at most: a slow while must not end all waiting.
             let service = begun.elapsed().min(self.max_delay / 2);
@@ -65,7 +76,11 @@ impl<V: Versions> Worker<V> {
             VerdictKind::Drop => self.drop_packet(packet, verdict.reason()),
             VerdictKind::Host => self.queue_host(packet, verdict.port()),
             VerdictKind::Next => self.drop_packet(packet, DropReason::NoVerdict),
-            VerdictKind::Dump => packet.free(&mut self.pool),
+            VerdictKind::Dump => self.dump(packet),
+            VerdictKind::Again => {
+                let (place, passes) = (verdict.port(), self.passes_now + 1);
+                self.queue_again(Again { packet, place, passes });
+            }
             VerdictKind::Taken => {
                 debug_assert!(packet.is_empty(), "a taken packet left its cells behind");
                 packet.free(&mut self.pool);
@@ -105,6 +120,19 @@ impl<V: Versions> Worker<V> {
             }
             _ => self.drop_packet(packet, DropReason::HostUnreachable),
         }
+    }
+
+    /// Gives a packet to the capture sink and nowhere else.
+    fn dump(&mut self, packet: Packet) {
+        self.counters.dumped.add(1);
+        if self.hooks.capturing() {
+            let point = CapturePoint::Dumps;
+            self.hooks.offer(point, &packet, self.now_ns, packet.port, false, None);
+        }
+        if let Some(sink) = &mut self.on_dump {
+            sink(&packet, self.now_ns);
+        }
+        packet.free(&mut self.pool);
     }
 
     #[inline]

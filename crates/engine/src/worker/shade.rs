@@ -11,16 +11,18 @@
 //! Every segment of a worker has a home of its own: a move or a failure of one changes nothing for another. A chunk
 //! whose shard is moving, or for which a device has no room, stays in front of its segment until a later turn.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use chunk::{Chunk, Verdict};
 
-use super::Worker;
+use super::{PASSES_MAX, Worker};
 use crate::balance::Side;
 use crate::flight::{Flight, InOrder, Outcome, Slot};
 use crate::master::MasterLink;
-use crate::stage::{Context, Stage, Versions};
+use crate::ring::{Again, Passed};
+use crate::stage::{Context, HandOver, Stage, Versions};
 
 /// What a worker knows of one of its segments.
 #[derive(Debug)]
@@ -55,7 +57,7 @@ impl<V: Versions> Worker<V> {
     /// Takes chunks on, in order: into their segments, out of them, and to their end.
     pub(super) fn advance(&mut self) -> usize {
         let mut work = 0;
-        let mut order = std::mem::replace(&mut self.order, InOrder::new(0));
+        let mut order = std::mem::replace(&mut self.order, InOrder::new(0, 0));
         self.timed = Instant::now();
         let mut is_short_of_room = false;
         order.advance(|slot| match slot {
@@ -91,14 +93,18 @@ impl<V: Versions> Worker<V> {
     /// The side of a chunk in the segment that it is about to enter.
     fn way(&mut self, mut flight: Box<Flight<V>>) -> Way<V> {
         let segment = flight.segment;
+        if flight.is_spoilt {
+            return Way::Here(flight);
+        }
         let is_shared = self.segments[segment].on_device;
         let Some(master) = self.master.as_ref().filter(|_| is_shared) else {
             return Way::Here(flight);
         };
         let master = master.clone();
         let has_state = self.segments[segment].has_state;
-        let wanted =
-            *flight.wanted.get_or_insert_with(|| self.balance.choose(&master.cost, has_state));
+        let wanted = *flight
+            .wanted
+            .get_or_insert_with(|| self.balances[segment].choose(&master.cost[segment], has_state));
         let side = if has_state { self.home(segment, wanted, &master) } else { Some(wanted) };
         match side {
             None => Way::Wait(flight),
@@ -106,7 +112,7 @@ impl<V: Versions> Worker<V> {
             Some(Side::Device) => match master.reserve(flight.chunk.rows.len()) {
                 Some(mut rows) => {
                     // Columns written by earlier segments move with the chunk; the first has none yet.
-                    if segment > 0 {
+                    if segment > self.pipeline.start {
                         rows.copy_from(&mut flight.chunk.rows);
                     } else {
                         rows.verdicts().fill(Verdict::NEXT.0);
@@ -152,6 +158,13 @@ impl<V: Versions> Worker<V> {
         for i in segment.first..segment.end {
             self.with_stage(i, &mut flight, |stage, chunk, cx| stage.pre_shade(chunk, cx), true);
         }
+        if flight.is_spoilt {
+            // The master goes on when it sees that nobody holds these rows any more.
+            if let Some(own) = flight.spare.take() {
+                flight.chunk.rows = own;
+            }
+            return Slot::Shaded(flight);
+        }
         if let Some(master) = master {
             let home = &mut self.homes[at];
             flight.moves_state = segment.has_state && !std::mem::replace(&mut home.has_state, true);
@@ -174,18 +187,25 @@ impl<V: Versions> Worker<V> {
         }
         let shaded_ns = self.shade(&mut flight);
         if segment.on_device {
-            self.balance.auto.shaded(flight.chunk.len(), shaded_ns);
+            self.balances[at].auto.shaded(flight.chunk.rows.len(), shaded_ns);
         }
         Slot::Shaded(flight)
     }
 
     /// Shades a chunk's segment on this core; the nanoseconds that it took.
     fn shade(&mut self, flight: &mut Flight<V>) -> u64 {
-        let Some(pin) = &flight.pin else { return 0 };
         let first = self.segments[flight.segment].first;
+        let shaders = self.shaders[flight.segment].clone();
         let mut shaded_ns = 0;
-        for (i, shader) in &*self.shaders[flight.segment] {
-            shader.shade_packets(&mut flight.chunk.rows, &mut flight.chunk.packets, pin);
+        for (i, shader) in &*shaders {
+            let Some(pin) = flight.pin.as_ref().filter(|_| !flight.is_spoilt) else { break };
+            let (rows, packets) = (&mut flight.chunk.rows, &mut flight.chunk.packets);
+            let shade = || shader.shade_packets(rows, packets, pin);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(shade)) {
+                let has_state = shader.kernels().is_some_and(|form| form.state_bytes > 0);
+                let row = if has_state { None } else { self.find_row(&**shader, flight) };
+                self.chunk_panicked((first + i, "shade"), row, flight, &*panic);
+            }
             let now = Instant::now();
             let ns = now.duration_since(self.timed).as_nanos() as u64;
             self.timed = now;
@@ -208,7 +228,7 @@ impl<V: Versions> Worker<V> {
             }
         }
         flight.segment += 1;
-        if flight.segment < self.segments.len() {
+        if flight.segment < self.pipeline.end {
             return Some(Slot::Ready(flight));
         }
         self.retire(flight);
@@ -237,9 +257,15 @@ impl<V: Versions> Worker<V> {
         if flight.outcome == Outcome::Failed || home.is_broken {
             flight.restore();
             self.shade(&mut flight);
-        } else {
-            for (_, shader) in &*self.shaders[flight.segment] {
-                shader.retired(&mut flight.chunk.rows, &mut flight.chunk.packets);
+            return flight;
+        }
+        let first = self.segments[flight.segment].first;
+        let shaders = self.shaders[flight.segment].clone();
+        for (i, shader) in &*shaders {
+            let chunk = &mut flight.chunk;
+            let retired = || shader.retired(&mut chunk.rows, &mut chunk.packets);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(retired)) {
+                self.chunk_panicked((first + i, "retired"), None, &mut flight, &*panic);
             }
         }
         flight
@@ -253,7 +279,7 @@ impl<V: Versions> Worker<V> {
         step: impl FnOnce(&mut dyn Stage<V::Tables>, &mut Chunk, &mut Context<'_, V::Tables>),
         is_first: bool,
     ) {
-        let Some(pin) = &flight.pin else { return };
+        let Some(pin) = flight.pin.as_ref().filter(|_| !flight.is_spoilt) else { return };
         if is_first {
             let stage = &self.counters.stages[i];
             stage.calls.add(1);
@@ -261,21 +287,21 @@ impl<V: Versions> Worker<V> {
                 flight.chunk.rows.verdicts().iter().filter(|&&v| Verdict(v).is_next()).count();
             stage.packets.add(live as u64);
         }
-        let steps = self.steps[i];
+        let local = i - self.first_stage;
+        let steps = self.steps[local];
         if !(if is_first { steps.pre_shade } else { steps.post_shade }) {
             return;
         }
-        let mut cx = Context {
-            pool: &mut self.pool,
-            tables: &**pin,
-            version: V::number(pin),
-            now_ns: flight.chunk.time_ns,
-            worker: self.index,
-            packet_time: self.packet_time,
-            dropped: &mut self.dropped,
-            released: &mut self.released,
-        };
-        step(&mut *self.stages[i], &mut flight.chunk, &mut cx);
+        let now_ns = flight.chunk.time_ns;
+        let mut cx = context!(self, &**pin, V::number(pin), now_ns, &flight.passes);
+        cx.home = self.homes[flight.segment].side;
+        let (stage, chunk) = (&mut *self.stages[local], &mut flight.chunk);
+        let done = catch_unwind(AssertUnwindSafe(|| step(stage, chunk, &mut cx)));
+        let row = cx.row;
+        if let Err(panic) = done {
+            let name = if is_first { "pre_shade" } else { "post_shade" };
+            self.chunk_panicked((i, name), row, flight, &*panic);
+        }
         let now = Instant::now();
         let ns = now.duration_since(self.timed).as_nanos() as u64;
         self.timed = now;
@@ -283,7 +309,7 @@ impl<V: Versions> Worker<V> {
         self.settle();
     }
 
-    /// What stages have dropped or released.
+    /// What stages have dropped, released or handed over.
     pub(super) fn settle(&mut self) {
         if !self.dropped.is_empty() {
             let mut dropped = std::mem::take(&mut self.dropped);
@@ -298,6 +324,20 @@ impl<V: Versions> Worker<V> {
                 self.dispose(packet, verdict);
             }
             self.released = released;
+        }
+        if !self.handed.is_empty() {
+            let mut handed = std::mem::take(&mut self.handed);
+            self.counters.handed_over.add(handed.len() as u64);
+            for HandOver { packet, hash, place, passes } in handed.drain(..) {
+                let again = Again { packet, place, passes };
+                let target = self.worker_of(hash);
+                if target == usize::from(self.index) || passes > PASSES_MAX {
+                    self.queue_again(again);
+                } else {
+                    self.pass(target, Passed::Again(again));
+                }
+            }
+            self.handed = handed;
         }
     }
 }

@@ -1,0 +1,211 @@
+//! A panic in a stage ends the chunk that it worked on, and nothing else.
+//!
+//! The worker drops the chunk's packets, counted, says which stage and which packet it was, and goes on. A stage that
+//! panics [`PANICS_MAX`] times at one worker is not run there any more: the worker hands its packets to another
+//! ([`crate::heirs`]).
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use chunk::{Arena, DropReason, Packet, Verdict};
+
+use super::Worker;
+use crate::flight::Flight;
+use crate::ring::Passed;
+use crate::stage::{Shade, Versions};
+
+/// Panics after which a worker gives its stages up.
+pub(super) const PANICS_MAX: u64 = 16;
+
+/// Bytes of a packet that a report shows.
+const SHOWN_BYTES: usize = 64;
+
+/// A panic in a stage.
+#[derive(Clone, Debug)]
+pub struct StagePanic {
+    /// The worker.
+    pub worker: u16,
+    /// Number of the stage in the pipeline, and its name.
+    pub stage: (usize, &'static str),
+    /// Where the operator wrote the stage down; empty where nobody knows.
+    pub origin: String,
+    /// Which of its functions: `pre_shade`, `shade`, `post_shade`, `retired`, `tick`, `drain`, `describe`.
+    pub step: &'static str,
+    /// What it said.
+    pub message: String,
+    /// The row of the packet in the chunk, where that is known, and the packet's first bytes.
+    pub packet: Option<(usize, Vec<u8>)>,
+    /// Packets of the chunk, all of which are dropped.
+    pub packets: usize,
+    /// The worker runs no stage any more.
+    pub gave_up: bool,
+}
+
+impl std::fmt::Display for StagePanic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let StagePanic { worker, stage, origin, step, message, packet, packets, gave_up } = self;
+        write!(f, "worker {worker}: stage `{}`", stage.1)?;
+        if !origin.is_empty() {
+            write!(f, " ({origin})")?;
+        }
+        write!(f, " panicked in {step}: {message}")?;
+        match packet {
+            Some((row, bytes)) => {
+                write!(f, "; packet {row} of {packets}, which begins ")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+            }
+            None if *packets > 0 => write!(f, "; one of {packets} packets")?,
+            None => {}
+        }
+        if *packets > 0 {
+            write!(f, "; the chunk is dropped (stage_panic)")?;
+        }
+        if *gave_up {
+            write!(f, "; the worker runs no stage any more")?;
+        }
+        Ok(())
+    }
+}
+
+/// Told of each panic of a stage.
+pub type PanicSink = Arc<dyn Fn(StagePanic) + Send + Sync>;
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".into())
+}
+
+impl<V: Versions> Worker<V> {
+    /// A stage panicked over a chunk, at `row` if that is known.
+    #[cold]
+    pub(super) fn chunk_panicked(
+        &mut self,
+        (stage, step): (usize, &'static str),
+        row: Option<usize>,
+        flight: &mut Flight<V>,
+        panic: &(dyn Any + Send),
+    ) {
+        flight.is_spoilt = true;
+        let head = |packet: &Packet| packet.data()[..packet.data().len().min(SHOWN_BYTES)].to_vec();
+        let packet = row.and_then(|row| Some((row, head(flight.chunk.packets.get(row)?))));
+        self.panicked(stage, step, panic, packet, flight.count);
+    }
+
+    /// Counts and reports a panic, and gives the stages up after too many.
+    #[cold]
+    pub(super) fn panicked(
+        &mut self,
+        stage: usize,
+        step: &'static str,
+        panic: &(dyn Any + Send),
+        packet: Option<(usize, Vec<u8>)>,
+        packets: usize,
+    ) {
+        self.counters.panics.add(1);
+        let gave_up = !self.gave_up && self.counters.panics.get() >= PANICS_MAX;
+        let report = StagePanic {
+            worker: self.index,
+            stage: (stage, self.stages[stage - self.first_stage].name()),
+            origin: self.stages[stage - self.first_stage].origin(),
+            step,
+            message: panic_text(panic),
+            packet,
+            packets,
+            gave_up,
+        };
+        (self.on_panic)(report);
+        if gave_up {
+            self.gave_up = true;
+            self.counters.gave_up.set(1);
+            self.heirs.give_up(self.index.into());
+        }
+    }
+
+    /// The row at which a shade without state panics, found by shading the rows one by one.
+    #[cold]
+    pub(super) fn find_row(
+        &self,
+        shader: &dyn Shade<V::Tables>,
+        flight: &mut Flight<V>,
+    ) -> Option<usize> {
+        let pin = flight.pin.as_ref()?;
+        let mut one = Arena::new(flight.chunk.rows.layout().with_capacity(1)).reserve(1)?;
+        (0..flight.chunk.packets.len().min(flight.chunk.rows.len())).find(|&row| {
+            one.copy_row_from(&flight.chunk.rows, row);
+            let packet = &mut flight.chunk.packets[row..=row];
+            catch_unwind(AssertUnwindSafe(|| shader.shade_packets(&mut one, packet, pin))).is_err()
+        })
+    }
+
+    /// The end of a chunk over which a stage panicked: all its packets are dropped. Those that stages have taken over
+    /// are theirs; those that went with the panic are counted all the same.
+    #[cold]
+    pub(super) fn drop_chunk(&mut self, flight: &mut Flight<V>) {
+        let chunk = &mut flight.chunk;
+        let mut lost = flight.count.saturating_sub(chunk.packets.len());
+        self.counters.emitted.add(chunk.emitted.len() as u64);
+        chunk.packets.extend(chunk.emitted.drain(..).map(|emitted| emitted.packet));
+        let mut packets = std::mem::take(&mut flight.chunk.packets);
+        for (row, packet) in packets.drain(..).enumerate() {
+            let verdict =
+                flight.chunk.rows.verdicts().get(row).map_or(Verdict::NEXT, |v| Verdict(*v));
+            if !packet.is_empty() {
+                self.drop_packet(packet, DropReason::StagePanic);
+            } else if verdict != Verdict::TAKEN {
+                lost += 1;
+            }
+        }
+        (0..lost).for_each(|_| self.counters.count_drop(DropReason::StagePanic));
+        flight.chunk.packets = packets;
+        self.settle();
+    }
+
+    /// Hands the inbox to the heir, or drops it where there is none.
+    #[cold]
+    pub(super) fn relay(&mut self) {
+        let heir = self.heirs.of(self.index.into());
+        let mut inbox = std::mem::take(&mut self.inbox);
+        for packet in inbox.drain(..) {
+            if heir == usize::from(self.index) {
+                self.drop_packet(packet, DropReason::StagePanic);
+            } else {
+                self.pass(heir, Passed::Received(packet));
+            }
+        }
+        self.inbox = inbox;
+        while let Some(again) = self.again.pop_front() {
+            if heir == usize::from(self.index) {
+                self.drop_packet(again.packet, DropReason::StagePanic);
+            } else {
+                self.pass(heir, Passed::Again(again));
+            }
+        }
+        if !self.is_drained && self.order.len() == 0 {
+            self.is_drained = true;
+            self.drain_stages();
+        }
+    }
+
+    /// Lets the stages part with what they hold.
+    pub(super) fn drain_stages(&mut self) {
+        let pin = self.versions.pin();
+        for i in 0..self.stages.len() {
+            let stage = &mut self.stages[i];
+            let mut cx = context!(self, &*pin, V::number(&pin), self.now_ns, &[]);
+            let drained = catch_unwind(AssertUnwindSafe(|| stage.drain(&mut cx)));
+            if let Err(panic) = drained {
+                self.panicked(self.first_stage + i, "drain", &*panic, None, 0);
+            }
+            self.settle();
+        }
+    }
+
+    /// Whether the worker is told to give up what it cannot send.
+    pub(super) fn is_aborting(&self) -> bool {
+        self.abort.load(Ordering::Relaxed)
+    }
+}
