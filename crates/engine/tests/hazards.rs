@@ -274,7 +274,8 @@ impl Stage<u64> for Out {
         Steps::POST
     }
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
-        chunk.rows.verdicts().fill(Verdict::forward(0).0);
+        let next = chunk.rows.verdicts().iter_mut().filter(|verdict| Verdict(**verdict).is_next());
+        next.for_each(|verdict| *verdict = Verdict::forward(0).0);
     }
 }
 
@@ -628,14 +629,14 @@ impl Stage<u64> for Named {
     fn steps(&self) -> Steps {
         Steps::PRE
     }
-    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, u64>) {
+    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
         let mut seen = self.1.lock().unwrap();
-        for packet in &chunk.packets {
-            let number = u32::from_be_bytes(packet.data()[4..8].try_into().unwrap());
-            seen[flow_of(packet) as usize].push(number);
+        for (packet, verdict) in chunk.packets.iter().zip(chunk.rows.verdicts()) {
+            if Verdict(*verdict).is_next() {
+                let number = u32::from_be_bytes(packet.data()[4..8].try_into().unwrap());
+                seen[flow_of(packet) as usize].push(number);
+            }
         }
-        drop(seen);
-        let _ = cx;
     }
 }
 
