@@ -169,7 +169,8 @@ impl Cell {
         unsafe { self.0.cast().as_mut() }
     }
 
-    /// Where a frame of `len` bytes that is copied into this cell begins: behind the headroom and,
+    /// Where a frame of at most `CELL_BYTES - HEADROOM_BYTES` bytes that is copied into this cell begins:
+    /// behind the headroom and,
     /// where the frame leaves room, up to [`PLACES`] cache lines further on.
     ///
     /// Cells lie 2,048 bytes apart. If every frame began at the same offset, the first lines of all
@@ -214,15 +215,16 @@ impl Cell {
         (link.next.as_ref().expect("a linked cell"), link.off, link.len)
     }
 
-    /// As [`Cell::linked`], to write.
+    /// As [`Cell::linked`], to write; the range may be changed too, to one that lies in the cell behind
+    /// its link.
     ///
     /// # Safety
     /// As for [`Cell::linked`].
-    pub(crate) unsafe fn linked_mut(&mut self) -> (&mut Cell, u16, u16) {
+    pub(crate) unsafe fn linked_mut(&mut self) -> (&mut Cell, &mut u16, &mut u16) {
         // SAFETY: by the contract a valid `Link` lies here, and `&mut self` excludes other borrows of
         // it.
         let link = unsafe { self.0.cast::<Link>().as_mut() };
-        (link.next.as_mut().expect("a linked cell"), link.off, link.len)
+        (link.next.as_mut().expect("a linked cell"), &mut link.off, &mut link.len)
     }
 
     /// Takes the next cell of a chain out of its link.

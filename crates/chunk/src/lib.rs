@@ -29,7 +29,7 @@ pub use cell::{CELL_BYTES, Cell, Depot, HEADROOM_BYTES, HugePages, Pool, Region}
 #[doc(hidden)]
 pub use columns::__paste;
 pub use columns::{ColumnDesc, ColumnId, ColumnSet, Columns, Element, dialect, joined, joined_id};
-pub use frame::{PORT_NONE, Packet, Segments};
+pub use frame::{CELL_FRAME_BYTES, PORT_NONE, Packet, Segments};
 pub use verdict::{DROP_REASONS, DropReason, Verdict, VerdictKind};
 
 /// The most packets in a chunk, after PacketShader §5.3 a few hundred: large enough to amortise what

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use chunk::{DropReason, Packet, Verdict};
+use chunk::{DropReason, Packet, Pool, Verdict};
 use engine::MARK_FROM_HOST;
 use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
 use packet::ipv4::Ipv4Header;
@@ -211,6 +211,6 @@ fn link_fields(link: &LinkHeader<'_>, len: usize) -> Vec<u8> {
 }
 
 /// Leaves of a frame the `len` bytes from `start`.
-pub(super) fn strip(packet: &mut Packet, start: usize, len: usize) -> bool {
-    packet.pull_front(start) && packet.truncate(len)
+pub(super) fn strip(packet: &mut Packet, pool: &mut Pool, start: usize, len: usize) -> bool {
+    packet.shrink_front(pool, start) && packet.truncate(pool, len)
 }

@@ -415,7 +415,7 @@ impl PitStage {
         if let (Some(hops_at), Some(hops)) = (hops_at, fields.hop_limit) {
             packet.data_mut()[start + hops_at] = hops - 1;
         }
-        if !strip(packet, start, len) {
+        if !strip(packet, cx.pool, start, len) {
             return Err(DropReason::NdnMalformed);
         }
         let verdict = wrap(packet, face, &LinkHeader::default());
@@ -451,7 +451,7 @@ impl PitStage {
             let link = LinkHeader { pit_token: record.token(), ..LinkHeader::default() };
             send_back(packet, start, len, record.face, &link, cause, made, &self.counters, cx);
         }
-        if !strip(packet, start, len) {
+        if !strip(packet, cx.pool, start, len) {
             return Err(DropReason::NdnMalformed);
         }
         let face = cx.tables.as_ref().face(last.face).ok_or(DropReason::TxNoPort)?;
@@ -481,7 +481,7 @@ fn send_back<T: AsRef<NdnTables>>(
     let Some(to) = cx.tables.as_ref().face(face) else { return };
     let Some(mut copy) = packet.duplicate(cx.pool) else { return counters.copies_lost.add(1) };
     copy.port = chunk::PORT_NONE;
-    if !strip(&mut copy, start, len) {
+    if !strip(&mut copy, cx.pool, start, len) {
         return copy.free(cx.pool);
     }
     let verdict = wrap(&mut copy, to, link);

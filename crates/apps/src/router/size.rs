@@ -29,7 +29,9 @@ impl Rewrite {
     ) -> Result<(), Verdict> {
         let len = transit.ip_len(packet);
         if len <= usize::from(link.mtu) {
-            return self.trim(packet, transit.l3(), len, cx);
+            // What lies behind the IP packet does not count. The packet is whole: `decode` looked.
+            packet.truncate(cx.pool, transit.l3() + len);
+            return Ok(());
         }
         const DONT_FRAGMENT: u8 = 0x40;
         let may_fragment = transit.is_v4()
@@ -44,27 +46,6 @@ impl Rewrite {
             }));
         }
         Err(self.fragment(packet, transit, link, cx))
-    }
-
-    /// Cuts off what stands behind an IP packet of `len` bytes.
-    fn trim(
-        &mut self,
-        packet: &mut Packet,
-        l3: usize,
-        len: usize,
-        cx: &mut Context<'_, Fib>,
-    ) -> Result<(), Verdict> {
-        if packet.truncate(l3 + len) {
-            return Ok(());
-        }
-        // A chain cannot be cut: the part that counts moves to cells of its own.
-        gather(packet, 0, l3 + len, &mut self.linear);
-        let Some(mut short) = Packet::copy_from(cx.pool, &self.linear) else {
-            return Err(Verdict::drop(DropReason::NoCells));
-        };
-        (short.time_ns, short.port, short.mark) = (packet.time_ns, packet.port, packet.mark);
-        std::mem::replace(packet, short).free(cx.pool);
-        Ok(())
     }
 
     fn fragment(
