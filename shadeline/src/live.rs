@@ -270,6 +270,9 @@ fn has_tags(frame: &[u8], vlans: &[u16]) -> bool {
     own == vlans || own.strip_prefix(&[0]) == Some(vlans)
 }
 
+/// Frames of a capture that may wait for its client: 8.5 MB.
+const CAPTURE_FRAMES: usize = 4096;
+
 /// How often a stream looks whether its client is still there.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -369,19 +372,24 @@ fn capture(
             has_tags(frame, &vlans) && filter.as_ref().is_none_or(|filter| filter(frame))
         }) as FrameFilter),
     };
-    let (sender, frames) = mpsc::sync_channel(4096);
-    let guard = view.hooks.capture(Capture { point, filter, sender, lost: AtomicU64::new(0) });
+    let mut frames = match view.hooks.capture(Capture { point, filter, frames: CAPTURE_FRAMES }) {
+        Ok(reader) => reader,
+        Err(error) => {
+            let message = format!("starting the capture: {error}");
+            return drop(responder.send(Response::error(ErrorKind::Internal, message)));
+        }
+    };
     let deadline = duration.map(|d| Instant::now() + d);
     let mut left = count.unwrap_or(u64::MAX);
     while left > 0 && deadline.is_none_or(|d| Instant::now() < d) {
         match frames.recv_timeout(LOOK) {
-            Ok(frame) => {
+            Some(frame) => {
                 left -= 1;
                 let response = Response::Frame(Frame {
                     time_ns: frame.time_ns,
                     port: interfaces.name(own.unwrap_or(frame.port)).to_owned(),
                     sent: frame.outgoing,
-                    original_len: frame.bytes.len() as u32,
+                    original_len: frame.len as u32,
                     comment: frame.reason.map(|r| r.name().to_owned()),
                     bytes: frame.bytes,
                 });
@@ -389,11 +397,11 @@ fn capture(
                     return;
                 }
             }
-            Err(_) if responder.is_closed() => return,
-            Err(_) => {}
+            None if responder.is_closed() => return,
+            None => {}
         }
     }
-    if guard.lost() > 0 {
-        tracing::warn!("a capture lost {} frames: its reader is slow", guard.lost());
+    if frames.lost() > 0 {
+        tracing::warn!("a capture lost {} frames: its reader is slow", frames.lost());
     }
 }

@@ -2,13 +2,22 @@
 //!
 //! Both cost one relaxed load a chunk while nobody looks. The engine knows no protocol: which packets
 //! are meant is a function given by the caller.
+//!
+//! Threads: whoever looks takes a lock to begin and to end; workers take none. They read the lists of
+//! what runs through [`ArcSwap`], which costs a thread one allocation, the first time it does so.
+
+mod capture;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
 use chunk::{DropReason, Packet};
+
+use capture::{About, Running};
+pub use capture::{Capture, CaptureReader, CapturedFrame};
 
 /// Says whether a frame (its first cell's bytes) is meant.
 pub type FrameFilter = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
@@ -26,33 +35,6 @@ pub enum CapturePoint {
     Dumps,
 }
 
-/// A captured frame.
-#[derive(Clone, Debug)]
-pub struct CapturedFrame {
-    /// Nanoseconds since 1970.
-    pub time_ns: u64,
-    /// The port it came in by or leaves by.
-    pub port: u16,
-    /// Whether it was leaving.
-    pub outgoing: bool,
-    /// Why it was dropped, at [`CapturePoint::Drops`].
-    pub reason: Option<DropReason>,
-    /// All its bytes.
-    pub bytes: Vec<u8>,
-}
-
-/// A running capture.
-pub struct Capture {
-    /// Where it stands.
-    pub point: CapturePoint,
-    /// Which frames; `None` for all.
-    pub filter: Option<FrameFilter>,
-    /// Where they go; a full channel loses the frame, counted.
-    pub sender: SyncSender<CapturedFrame>,
-    /// Frames that found the channel full.
-    pub lost: AtomicU64,
-}
-
 /// A running trace: the next packets that pass the filter, stage by stage.
 pub struct Trace {
     /// Which frames; `None` for all.
@@ -66,16 +48,13 @@ pub struct Trace {
 /// What is being looked at now, shared by all workers.
 #[derive(Default)]
 pub struct Hooks {
-    capturing: AtomicBool,
-    tracing: AtomicBool,
-    captures: Mutex<Vec<Arc<Capture>>>,
-    traces: Mutex<Vec<Arc<Trace>>>,
-}
-
-impl fmt::Debug for Capture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Capture({:?})", self.point)
-    }
+    /// How many captures run, and how many traces still want packets.
+    capturing: AtomicUsize,
+    tracing: AtomicUsize,
+    captures: ArcSwap<Vec<Arc<Running>>>,
+    traces: ArcSwap<Vec<Arc<Trace>>>,
+    /// Held by whoever changes one of the lists.
+    changes: Mutex<()>,
 }
 
 impl fmt::Debug for Trace {
@@ -91,32 +70,49 @@ impl fmt::Debug for Hooks {
 }
 
 impl Hooks {
-    /// Starts a capture; it ends with the guard.
-    #[must_use = "the capture ends when the guard is dropped"]
-    pub fn capture(self: &Arc<Self>, capture: Capture) -> HookGuard {
-        let capture = Arc::new(capture);
-        self.captures.lock().unwrap_or_else(PoisonError::into_inner).push(capture.clone());
-        self.capturing.store(true, Relaxed);
-        HookGuard { hooks: self.clone(), capture: Some(capture), trace: None }
+    /// Starts a capture; it ends with its reader.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn capture(self: &Arc<Self>, capture: Capture) -> std::io::Result<CaptureReader> {
+        let running = Arc::new(Running::new(capture)?);
+        self.change(&self.captures, |captures| captures.push(running.clone()));
+        self.capturing.fetch_add(1, Relaxed);
+        Ok(CaptureReader::new(self.clone(), running))
+    }
+
+    fn end_capture(&self, own: &Arc<Running>) {
+        self.capturing.fetch_sub(1, Relaxed);
+        self.change(&self.captures, |all| all.retain(|capture| !Arc::ptr_eq(capture, own)));
     }
 
     /// Starts a trace; it ends with the guard.
     #[must_use = "the trace ends when the guard is dropped"]
-    pub fn trace(self: &Arc<Self>, trace: Trace) -> HookGuard {
+    pub fn trace(self: &Arc<Self>, trace: Trace) -> TraceGuard {
         let trace = Arc::new(trace);
-        self.traces.lock().unwrap_or_else(PoisonError::into_inner).push(trace.clone());
-        self.tracing.store(true, Relaxed);
-        HookGuard { hooks: self.clone(), capture: None, trace: Some(trace) }
+        // Before any worker sees it, for one may take its last packet at once.
+        if trace.left.load(Relaxed) > 0 {
+            self.tracing.fetch_add(1, Relaxed);
+        }
+        self.change(&self.traces, |traces| traces.push(trace.clone()));
+        TraceGuard { hooks: self.clone(), trace }
+    }
+
+    fn change<T>(&self, list: &ArcSwap<Vec<Arc<T>>>, change: impl FnOnce(&mut Vec<Arc<T>>)) {
+        let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut new = Vec::clone(&list.load());
+        change(&mut new);
+        list.store(Arc::new(new));
     }
 
     #[inline(always)]
     pub(crate) fn capturing(&self) -> bool {
-        self.capturing.load(Relaxed)
+        self.capturing.load(Relaxed) > 0
     }
 
     #[inline(always)]
     pub(crate) fn tracing(&self) -> bool {
-        self.tracing.load(Relaxed)
+        self.tracing.load(Relaxed) > 0
     }
 
     /// Gives `packet` to the captures at `point`.
@@ -130,66 +126,100 @@ impl Hooks {
         outgoing: bool,
         reason: Option<DropReason>,
     ) {
-        let mut captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
-        captures.retain(|capture| {
+        for capture in self.captures.load().iter() {
             let meant = capture.point == point
                 && capture.filter.as_ref().is_none_or(|filter| filter(packet.data()));
-            if !meant {
-                return true;
+            if meant {
+                let time_ns = if packet.time_ns != 0 { packet.time_ns } else { now_ns };
+                capture.take(packet, About { time_ns, port, outgoing, reason });
             }
-            let bytes = packet.segments().collect::<Vec<_>>().concat();
-            let time_ns = if packet.time_ns != 0 { packet.time_ns } else { now_ns };
-            match capture.sender.try_send(CapturedFrame { time_ns, port, outgoing, reason, bytes })
-            {
-                Ok(()) => true,
-                Err(TrySendError::Full(_)) => {
-                    capture.lost.fetch_add(1, Relaxed);
-                    true
-                }
-                Err(TrySendError::Disconnected(_)) => false,
-            }
-        });
-        self.capturing.store(!captures.is_empty(), Relaxed);
+        }
     }
 
     /// The trace that wants `frame`, one of its packets taken.
     #[cold]
     pub(crate) fn wants_trace(&self, frame: &[u8]) -> Option<Arc<Trace>> {
-        let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
-        traces.retain(|trace| trace.left.load(Relaxed) > 0);
-        self.tracing.store(!traces.is_empty(), Relaxed);
-        let found = traces.iter().find(|t| t.filter.as_ref().is_none_or(|f| f(frame)))?;
-        found.left.fetch_sub(1, Relaxed);
+        let traces = self.traces.load();
+        let found = traces.iter().find(|trace| {
+            trace.left.load(Relaxed) > 0
+                && trace.filter.as_ref().is_none_or(|filter| filter(frame))
+                && self.take_one(trace)
+        })?;
         Some(found.clone())
     }
-}
 
-/// Ends a capture or trace when it is dropped.
-#[derive(Debug)]
-pub struct HookGuard {
-    hooks: Arc<Hooks>,
-    capture: Option<Arc<Capture>>,
-    trace: Option<Arc<Trace>>,
-}
-
-impl HookGuard {
-    /// Frames of the capture that found the channel full.
-    pub fn lost(&self) -> u64 {
-        self.capture.as_ref().map_or(0, |capture| capture.lost.load(Relaxed))
+    /// Takes one of the packets that a trace wants; `false` where another worker took the last.
+    fn take_one(&self, trace: &Trace) -> bool {
+        let before = trace.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        if before == Ok(1) {
+            self.tracing.fetch_sub(1, Relaxed);
+        }
+        before.is_ok()
     }
 }
 
-impl Drop for HookGuard {
+/// Ends a trace when it is dropped.
+#[derive(Debug)]
+pub struct TraceGuard {
+    hooks: Arc<Hooks>,
+    trace: Arc<Trace>,
+}
+
+impl Drop for TraceGuard {
     fn drop(&mut self) {
-        if let Some(own) = &self.capture {
-            let mut captures = self.hooks.captures.lock().unwrap_or_else(PoisonError::into_inner);
-            captures.retain(|capture| !Arc::ptr_eq(capture, own));
-            self.hooks.capturing.store(!captures.is_empty(), Relaxed);
+        if self.trace.left.swap(0, Relaxed) > 0 {
+            self.hooks.tracing.fetch_sub(1, Relaxed);
         }
-        if let Some(own) = &self.trace {
-            let mut traces = self.hooks.traces.lock().unwrap_or_else(PoisonError::into_inner);
-            traces.retain(|trace| !Arc::ptr_eq(trace, own));
-            self.hooks.tracing.store(!traces.is_empty(), Relaxed);
-        }
+        let own = &self.trace;
+        self.hooks.change(&self.hooks.traces, |all| all.retain(|trace| !Arc::ptr_eq(trace, own)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+
+    fn trace_of(left: u64, filter: Option<FrameFilter>) -> Trace {
+        Trace { filter, left: AtomicU64::new(left), sender: sync_channel(1).0 }
+    }
+
+    #[test]
+    fn a_trace_takes_as_many_packets_as_it_wants() {
+        let hooks = Arc::new(Hooks::default());
+        let only_7: FrameFilter = Arc::new(|frame: &[u8]| frame == [7]);
+        let first = hooks.trace(trace_of(2, Some(only_7)));
+        let second = hooks.trace(trace_of(1, None));
+        let none = hooks.trace(trace_of(0, None));
+        let wants = |frame: &[u8]| hooks.wants_trace(frame);
+        assert!(wants(&[7]).is_some_and(|t| Arc::ptr_eq(&t, &first.trace)));
+        assert!(wants(&[8]).is_some_and(|t| Arc::ptr_eq(&t, &second.trace)));
+        assert!(wants(&[8]).is_none() && hooks.tracing());
+        assert!(wants(&[7]).is_some_and(|t| Arc::ptr_eq(&t, &first.trace)));
+        assert!(!hooks.tracing(), "nobody wants a packet any more");
+        let third = hooks.trace(trace_of(5, None));
+        assert!(hooks.tracing());
+        drop((first, second, none, third));
+        assert!(!hooks.tracing() && hooks.traces.load().is_empty());
+    }
+
+    #[test]
+    fn workers_that_want_the_last_packet_get_it_once() {
+        const LEFT: u64 = if cfg!(miri) { 20 } else { 1000 };
+        let hooks = Arc::new(Hooks::default());
+        let guard = hooks.trace(trace_of(LEFT, None));
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let hooks = hooks.clone();
+                std::thread::spawn(move || {
+                    (0..LEFT).filter(|_| hooks.wants_trace(&[]).is_some()).count() as u64
+                })
+            })
+            .collect();
+        let taken: u64 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+        assert_eq!(taken, LEFT);
+        assert!(!hooks.tracing());
+        drop(guard);
+        assert_eq!(hooks.tracing.load(Relaxed), 0);
     }
 }

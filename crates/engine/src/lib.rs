@@ -33,7 +33,9 @@ pub use engine::{
     DeviceEvent, DeviceKind, DeviceSink, DeviceSpec, Engine, EngineError, EngineSpec, EngineView,
     MasterView, StageTotals, WorkerSpec,
 };
-pub use hooks::{Capture, CapturePoint, CapturedFrame, FrameFilter, HookGuard, Hooks, Trace};
+pub use hooks::{
+    Capture, CapturePoint, CaptureReader, CapturedFrame, FrameFilter, Hooks, Trace, TraceGuard,
+};
 pub use segment::{KernelForm, Segment, segments};
 pub use stage::{Context, Shade, Stage, Steps, Versions};
 pub use worker::{

@@ -8,6 +8,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use chunk::Packet;
 use rustix::event::{EventfdFlags, eventfd};
@@ -90,6 +91,15 @@ impl Bell {
         self.0.asleep.store(false, Ordering::Relaxed);
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.0.event, &mut count);
+    }
+
+    /// Blocks until the bell is rung or `wait` has passed, but not where there is work.
+    pub(crate) fn wait_unless(&self, wait: Duration, has_work: impl FnOnce() -> bool) {
+        self.about_to_sleep();
+        if !has_work() {
+            crate::worker::poll_fds(&[self.fd()], Some(wait));
+        }
+        self.awake();
     }
 
     /// Becomes readable when the bell is rung.

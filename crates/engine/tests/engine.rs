@@ -367,7 +367,6 @@ fn stopping_loses_nothing_that_was_received() {
     let (mut feed, rx) = pair(2048);
     let out = Collect::new();
     let frames_out = out.frames();
-    let (captured_in, captured) = mpsc::sync_channel(64);
     let (lines_in, lines) = mpsc::sync_channel(4);
     let counters = Arc::new(QueueCounters::default());
     let engine = Engine::start(EngineSpec {
@@ -403,12 +402,8 @@ fn stopping_loses_nothing_that_was_received() {
     })
     .unwrap();
     let view = engine.view().clone();
-    let _capture = view.hooks.capture(Capture {
-        point: CapturePoint::Drops,
-        filter: None,
-        sender: captured_in,
-        lost: AtomicU64::new(0),
-    });
+    let drops = Capture { point: CapturePoint::Drops, filter: None, frames: 1024 };
+    let mut captured = view.hooks.capture(drops).unwrap();
     let _trace =
         view.hooks.trace(Trace { filter: None, left: AtomicU64::new(1), sender: lines_in });
     let sent = 1500u64;
