@@ -9,7 +9,8 @@ use apps::router::{PipelineOptions, RouterColumns};
 use apps::tables::Newest;
 use chunk::{Chunk, Columns, HugePages, Layout, Pool, Region, Verdict};
 use engine::{
-    Context, Engine, EngineSpec, EngineView, QueueCounters, RxSlot, Stage, TxSlot, WorkerSpec,
+    Context, Engine, EngineSpec, EngineView, QueueCounters, RxSlot, Stage, Steps, TxSlot,
+    WorkerSpec,
 };
 use io::memory::Replay;
 use lookup::fib::{Fib, RouteTables};
@@ -36,6 +37,10 @@ pub(crate) struct Pass;
 impl Stage<Fib> for Pass {
     fn name(&self) -> &'static str {
         "pass"
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::POST
     }
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, Fib>) {
         chunk.rows.verdicts().fill(Verdict::forward(0).0);

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use chunk::{Chunk, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdict};
 use device::{Cost, FaultPlan};
 use engine::{
-    Context, DeviceKind, DeviceSpec, Engine, EngineSpec, Policy, RxSlot, Shade, Stage, TxSlot,
-    Versions, WorkerSpec,
+    Context, DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, Policy, RxSlot, Shade, Stage,
+    TxSlot, Versions, WorkerSpec,
 };
 use io::{QueueStats, RxQueue, TxQueue};
 
@@ -80,6 +80,21 @@ impl Shade<()> for ByFlow {
             view.port[i] = view.flow[i] % 2;
             view.verdict[i] = Verdict::forward(view.port[i] as u16).0;
         }
+    }
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(KernelForm {
+            text: "
+                KERNEL(by_flow)
+                {
+                    if (GLOBAL_ID < job_rows(arena)) {
+                        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+                        COL_PORT(arena)[row] = COL_FLOW(arena)[row] % 2u;
+                        COL_VERDICT(arena)[row] = VERDICT_FORWARD | COL_PORT(arena)[row];
+                    }
+                }",
+            steps: &[("by_flow", 64)],
+            ..KernelForm::default()
+        })
     }
 }
 

@@ -16,7 +16,7 @@
 //! Threads: one instance per worker, without state.
 
 use chunk::{Chunk, Columns, Verdict};
-use engine::{Context, MARK_FROM_HOST, Stage};
+use engine::{Context, MARK_FROM_HOST, Stage, Steps};
 
 use crate::switch::SwitchColumns;
 
@@ -42,6 +42,10 @@ pub const fn partner(port: u16) -> u16 {
 impl<T: Send + Sync + 'static> Stage<T> for Wire {
     fn name(&self) -> &'static str {
         "wire"
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::POST
     }
 
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, T>) {

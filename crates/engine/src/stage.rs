@@ -86,7 +86,8 @@ pub trait Stage<T>: Send {
         false
     }
 
-    /// Which of its two steps on packets it has; a step that it lacks costs nothing.
+    /// Which of its two steps on packets it has; a step that it lacks costs nothing. A stage that has nothing but a
+    /// `pre_shade` joins the segment behind it.
     fn steps(&self) -> Steps {
         Steps::BOTH
     }

@@ -86,33 +86,22 @@ impl RxQueue for Endless {
 #[test]
 fn captures_and_traces_allocate_nothing_for_a_packet() {
     let (_, depot) = Region::new(4096, HugePages::Off).unwrap();
-    let engine = Engine::start(EngineSpec {
-        workers: vec![WorkerSpec {
-            cpu: None,
-            versions: Constant,
-            stages: vec![Box::new(Sorter(0)) as Box<dyn Stage<()>>],
-            rx: vec![RxSlot {
-                port: 0,
-                mark: 0,
-                queue: Box::new(Endless(QueueStats::default())),
-                spread: None,
-                counters: Arc::default(),
-            }],
-            tx: vec![TxSlot::Own(Box::new(io::memory::Sink::default()), Arc::default())],
-            host: Vec::new(),
-            on_drop: None,
+    let stages = vec![Box::new(Sorter(0)) as Box<dyn Stage<()>>];
+    let worker = WorkerSpec {
+        rx: vec![RxSlot {
+            port: 0,
+            mark: 0,
+            queue: Box::new(Endless(QueueStats::default())),
+            spread: None,
+            counters: Arc::default(),
         }],
-        layout: Layout::new(NoColumns::COLUMNS, 1),
-        depot,
+        tx: vec![TxSlot::Own(Box::new(io::memory::Sink::default()), Arc::default())],
+        ..WorkerSpec::new(Constant, stages)
+    };
+    let engine = Engine::start(EngineSpec {
         chunk_packets: 64,
         chunks: 4,
-        device: None,
-        max_delay: None,
-        packet_time: false,
-        until_finished: false,
-        lossless: false,
-        on_error: Arc::new(|_, _| {}),
-        on_device_error: Box::new(|_| {}),
+        ..EngineSpec::new(vec![worker], Layout::new(NoColumns::COLUMNS, 1), depot)
     })
     .unwrap();
     let view = engine.view().clone();

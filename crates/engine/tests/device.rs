@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chunk::{Columns, HugePages, Layout, Region};
-use device::Backend;
+use chunk::{Columns, HugePages, Layout, Packet, Region, Rows};
 use device::accelerator::{Options, Packing};
 use device::driver::Api;
 use device::faulty::{Faults, Faulty};
 use device::tables::NoTables;
+use device::{Backend, Cost, FaultPlan};
 use engine::{
-    DeviceKind, DeviceSpec, Engine, EngineSpec, MasterView, Policy, QueueCounters, RxSlot, Stage,
-    TxSlot, Versions, WorkerSpec,
+    DeviceKind, DeviceSpec, Engine, EngineSpec, MasterView, Policy, QueueCounters, RxSlot, Segment,
+    Shade, Stage, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Script};
 use teststages::{Count, Deliver, SLOTS, Sum, TestColumns, Xor};
@@ -54,19 +54,30 @@ struct Run {
     master: Option<MasterView>,
     moves: u64,
     errors: u64,
+    segments: Vec<Segment>,
 }
+
+/// What a job costs on the simulated device here.
+const FREE: Cost = Cost { launch: Duration::ZERO, row: Duration::ZERO };
 
 struct Setup {
     policy: Policy,
     faults: Faults,
     options: Options,
     slots: usize,
+    simulated: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let options = Options { patience: Duration::from_secs(60), ..Options::default() };
-        Self { policy: Policy::Device, faults: Faults::default(), options, slots: 8 }
+        Self {
+            policy: Policy::Device,
+            faults: Faults::default(),
+            options,
+            slots: 8,
+            simulated: false,
+        }
     }
 }
 
@@ -94,11 +105,14 @@ fn run_stages(
     let errors = Arc::new(AtomicU64::new(0));
     let errors_in = errors.clone();
     let device = setup.map(|setup| {
-        let (api, number) = device_of_tests();
-        let driver = device::probe::open(api, number).expect("PoCL");
-        let driver = Box::new(Faulty::new(driver, setup.faults));
-        let kind =
-            DeviceKind::Driver { driver, tables: Box::new(NoTables), options: setup.options };
+        let kind = if setup.simulated {
+            DeviceKind::Simulated { cost: FREE, faults: FaultPlan::default() }
+        } else {
+            let (api, number) = device_of_tests();
+            let driver = device::probe::open(api, number).expect("PoCL");
+            let driver = Box::new(Faulty::new(driver, setup.faults));
+            DeviceKind::Driver { driver, tables: Box::new(NoTables), options: setup.options }
+        };
         DeviceSpec { kind, slots: setup.slots, rows: 1024, policy: setup.policy }
     });
     let engine = Engine::start(EngineSpec {
@@ -138,7 +152,8 @@ fn run_stages(
     let counts = counts.lock().unwrap().clone();
     let frames = frames.lock().unwrap().iter().map(|(_, frame)| frame.clone()).collect();
     let moves = view.workers[0].shard_moves.get();
-    Run { frames, counts, master: view.master(), moves, errors: errors.load(Ordering::Relaxed) }
+    let (errors, segments) = (errors.load(Ordering::Relaxed), view.segments.clone());
+    Run { frames, counts, master: view.master(), moves, errors, segments }
 }
 
 /// Frames of many flows and lengths; a long one lies in several cells.
@@ -307,4 +322,46 @@ fn shards_move_whole() {
     let master = device.master.expect("a master");
     assert!(master.packets > 0 && master.packets < 12_000, "both sides worked: {master:?}");
     assert_eq!(master.traffic.state_up_bytes, device.moves.div_ceil(2) * 4 * SLOTS as u64);
+}
+
+/// [`Xor`] without its kernels.
+struct HostXor;
+
+impl Stage<u64> for HostXor {
+    fn name(&self) -> &'static str {
+        "host_xor"
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
+        Some(Arc::new(HostXor))
+    }
+}
+
+impl Shade<u64> for HostXor {
+    fn shade(&self, _: &mut Rows, _: &u64) {}
+    fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], tables: &u64) {
+        Xor.shade_packets(rows, packets, tables);
+    }
+}
+
+/// A shade without kernels takes no device from its neighbours, on any kind of device.
+#[test]
+fn segments_follow_from_kernels() {
+    if !is_ready() {
+        return;
+    }
+    let input = input(5000);
+    let stages = || -> Vec<Box<dyn Stage<u64>>> {
+        vec![Box::new(Sum), Box::new(HostXor), Box::new(Deliver)]
+    };
+    let cpu = run_stages(input.clone(), None, stages(), Arc::default());
+    for simulated in [false, true] {
+        let setup = Setup { simulated, ..Setup::default() };
+        let device = run_stages(input.clone(), Some(setup), stages(), Arc::default());
+        assert!(device.frames == cpu.frames, "other packets, or another order");
+        let shown: Vec<_> = device.segments.iter().map(|s| (s.first, s.end, s.on_device)).collect();
+        assert_eq!(shown, [(0, 1, true), (1, 2, false), (2, 3, false)], "simulated: {simulated}");
+        assert_eq!(device.segments, cpu.segments, "as without a device");
+        // Where all arenas are full, a chunk without state is shaded here.
+        assert!(device.master.is_some_and(|master| master.packets > 0));
+    }
 }

@@ -11,7 +11,7 @@ use chunk::{
 };
 use device::{Cost, FaultPlan};
 use engine::{
-    Capture, CapturePoint, Context, DeviceKind, DeviceSpec, Engine, EngineSpec, Policy,
+    Capture, CapturePoint, Context, DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, Policy,
     QueueCounters, RxSlot, Shade, Stage, Trace, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Script, pair};
@@ -94,6 +94,22 @@ impl Shade<u64> for First {
             }
         }
     }
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(KernelForm {
+            text: "
+                KERNEL(first)
+                {
+                    const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+                    if (GLOBAL_ID < job_rows(arena) && IS_NEXT(COL_VERDICT(arena)[row])) {
+                        COL_OUT(arena)[row] = COL_FLOW(arena)[row] % 2u;
+                        if (COL_FLOW(arena)[row] == 13u)
+                            COL_VERDICT(arena)[row] = DROP_TEST;
+                    }
+                }",
+            steps: &[("first", 64)],
+            ..KernelForm::default()
+        })
+    }
 }
 
 /// Sends each packet to the port in `out`; every 100th packet makes a copy for port 0 behind it.
@@ -126,6 +142,21 @@ impl Shade<u64> for Second {
                 view.verdict[i] = Verdict::forward(view.out[i] as u16).0;
             }
         }
+    }
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(KernelForm {
+            text: "
+                KERNEL(second)
+                {
+                    const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+                    if (GLOBAL_ID < job_rows(arena) && IS_NEXT(COL_VERDICT(arena)[row])) {
+                        COL_PORT(arena)[row] = COL_OUT(arena)[row];
+                        COL_VERDICT(arena)[row] = VERDICT_FORWARD | COL_OUT(arena)[row];
+                    }
+                }",
+            steps: &[("second", 64)],
+            ..KernelForm::default()
+        })
     }
 }
 

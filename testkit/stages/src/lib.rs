@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use chunk::{Chunk, ColumnSet, Columns, Packet, Rows, Verdict};
 use device::accelerator::PayloadUse;
-use engine::{Context, KernelForm, Shade, Stage};
+use engine::{Context, KernelForm, Shade, Stage, Steps};
 
 chunk::columns! {
     /// What the stages need.
@@ -105,6 +105,10 @@ impl Stage<u64> for Xor {
     fn name(&self) -> &'static str {
         "xor"
     }
+
+    fn steps(&self) -> Steps {
+        Steps::NONE
+    }
     fn reads(&self) -> ColumnSet {
         ColumnSet::of(&[TestColumns::KEY])
     }
@@ -173,6 +177,10 @@ impl Stage<u64> for Count {
     fn name(&self) -> &'static str {
         "count"
     }
+
+    fn steps(&self) -> Steps {
+        Steps::NONE
+    }
     fn reads(&self) -> ColumnSet {
         ColumnSet::of(&[TestColumns::SLOT])
     }
@@ -235,6 +243,10 @@ pub struct Deliver;
 impl Stage<u64> for Deliver {
     fn name(&self) -> &'static str {
         "deliver"
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::POST
     }
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
         let view = TestColumns::view(&mut chunk.rows);

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, DropReason, Emitted, Packet, Rows, Verdict, VerdictKind};
 use device::accelerator::PayloadUse;
-use engine::{Context, KernelForm, Shade, Stage};
+use engine::{Context, KernelForm, Shade, Stage, Steps};
 use lookup::names::{DEPTH_MAX, NameFib, NameHasher, NameKey, NamePrefixes};
 use lookup::{NO_ROUTE, NextHopId};
 use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name};
@@ -129,6 +129,10 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
         "ndn_decode"
     }
 
+    fn steps(&self) -> Steps {
+        Steps::PRE
+    }
+
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let view = NdnColumns::view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter().enumerate() {
@@ -229,6 +233,10 @@ impl<T: AsRef<NdnTables> + 'static> Stage<T> for NameLookup {
         "name_lookup"
     }
 
+    fn steps(&self) -> Steps {
+        Steps::NONE
+    }
+
     fn reads(&self) -> ColumnSet {
         ColumnSet::of(&[NdnColumns::NAME_AT, NdnColumns::NAME_LEN])
     }
@@ -314,6 +322,10 @@ type Made = Vec<Emitted>;
 impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
     fn name(&self) -> &'static str {
         "pit"
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::POST
     }
 
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {

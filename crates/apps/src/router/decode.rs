@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, Columns, DropReason, Packet, Verdict};
-use engine::{Context, MARK_FROM_HOST, Stage};
+use engine::{Context, MARK_FROM_HOST, Stage, Steps};
 use lookup::fib::{Fib, Interface};
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
 
@@ -195,6 +195,10 @@ fn is_special_v6(d: &Decoded) -> bool {
 impl<T: AsRef<Fib>> Stage<T> for Decode {
     fn name(&self) -> &'static str {
         "decode"
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::PRE
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {

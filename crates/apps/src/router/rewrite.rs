@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use chunk::{Chunk, Columns, DropReason, Packet, Verdict};
-use engine::{Context, Stage};
+use engine::{Context, Stage, Steps};
 use lookup::fib::{Adjacency, Fib};
 use packet::checksum::ipv4_decrement_ttl;
 use packet::{EtherType, MacAddr, ipv6::decrement_hop_limit};
@@ -144,6 +144,10 @@ impl Rewrite {
 impl<T: AsRef<Fib>> Stage<T> for Rewrite {
     fn name(&self) -> &'static str {
         "rewrite"
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::POST
     }
 
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {

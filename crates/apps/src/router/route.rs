@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, DropReason, Rows, Verdict};
-use engine::{KernelForm, Shade, Stage};
+use engine::{KernelForm, Shade, Stage, Steps};
 use lookup::NextHopId;
 use lookup::fib::{Fib, Resolved};
 
@@ -43,6 +43,10 @@ impl Route {
 impl<T: AsRef<Fib>> Stage<T> for Route {
     fn name(&self) -> &'static str {
         "route"
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::NONE
     }
 
     fn reads(&self) -> ColumnSet {

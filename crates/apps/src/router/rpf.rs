@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, DropReason, Rows, Verdict};
-use engine::{KernelForm, Shade, Stage};
+use engine::{KernelForm, Shade, Stage, Steps};
 use lookup::NextHopId;
 use lookup::fib::{Fib, NextHopKind, ReversePath};
 
@@ -45,6 +45,10 @@ impl ReversePathCheck {
 impl<T: AsRef<Fib>> Stage<T> for ReversePathCheck {
     fn name(&self) -> &'static str {
         "rpf"
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::NONE
     }
 
     fn reads(&self) -> ColumnSet {

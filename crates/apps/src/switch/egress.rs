@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, Columns, DropReason, Packet, Verdict};
-use engine::{Context, Stage};
+use engine::{Context, Stage, Steps};
 use lookup::bridge::{FloodKind, Station, StationEvent, SwitchTables, split_key};
 
 use super::SwitchPipeline;
@@ -45,6 +45,10 @@ impl BridgeOut {
 impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
     fn name(&self) -> &'static str {
         "bridge_out"
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::POST
     }
 
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {

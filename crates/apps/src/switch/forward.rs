@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, Rows};
-use engine::{KernelForm, Shade, Stage};
+use engine::{KernelForm, Shade, Stage, Steps};
 use lookup::bridge::{Station, SwitchTables, split_key};
 use packet::MacAddr;
 
@@ -48,6 +48,10 @@ impl Bridge {
 impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for Bridge {
     fn name(&self) -> &'static str {
         "bridge"
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::NONE
     }
 
     fn reads(&self) -> ColumnSet {

@@ -8,7 +8,7 @@
 //! | drop | `truncated`, `vlan_truncated`, `vlan_not_allowed`, `source_mac_group`, `source_mac_zero`, `bridge_reserved`, `interface_down` |
 
 use chunk::{Chunk, Columns, DropReason, Verdict};
-use engine::{Context, MARK_FROM_HOST, Stage};
+use engine::{Context, MARK_FROM_HOST, Stage, Steps};
 use lookup::bridge::{SwitchTables, split_key, station_key};
 use packet::ethernet::EthernetView;
 use packet::vlan::VlanView;
@@ -38,6 +38,10 @@ struct Header {
 impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
     fn name(&self) -> &'static str {
         "bridge_in"
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::PRE
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
