@@ -232,6 +232,7 @@ pub fn accelerator<T: Rules>(
         fills: found,
         payload: None,
         payload_steps: 0,
+        is_trusted: true,
         state_bytes: 0,
     };
     let (segments, images) = (vec![Some(segment)], Box::new(images));

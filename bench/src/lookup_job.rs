@@ -137,6 +137,7 @@ pub fn accelerator<T: Lookups>(
             fills: ColumnSet::of(&[LpmColumns::RESULT]),
             payload: None,
             payload_steps: 0,
+            is_trusted: true,
             state_bytes: 0,
         })
     };

@@ -213,6 +213,7 @@ impl Keys {
             fills: writes,
             payload: form.payload.map(|[at, len]| PayloadUse { at, len, writes: false }),
             payload_steps: usize::from(form.payload.is_some()),
+            is_trusted: true,
             state_bytes: 0,
         };
         // Short keys: the host packs them as quickly as it would list them for the device to fetch.

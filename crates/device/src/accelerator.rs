@@ -43,8 +43,8 @@ use chunk::{Arena, ColumnId, ColumnSet, Layout, Packet, Region, Rows};
 use crate::driver::{Arguments, Driver, Event, Kernel, Memory, Program, Queue, Shape};
 use crate::tables::{Images, TableSource};
 use crate::{Device, DeviceError, Shadeable};
-use columns::{HEADER_BYTES, Places, Run, Way, push_run};
-use payload::{Cells, Reach, Source};
+use columns::{HEADER_BYTES, Places, Runs, Way};
+use payload::{Cells, Frame, Reach, Source, View};
 use staging::{Quiet, Staging};
 use transfer::zeroed;
 pub use transfer::{download_all, upload_all};
@@ -92,7 +92,7 @@ pub struct PayloadUse {
 }
 
 /// Consecutive stages as a device runs them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SegmentProgram {
     /// The source of all its kernels.
     pub program: Program,
@@ -108,6 +108,9 @@ pub struct SegmentProgram {
     pub payload: Option<PayloadUse>,
     /// How many of the kernels use them. The only one reads the cells where they are, if it can.
     pub payload_steps: usize,
+    /// Whether the kernels that use them are known to keep to their rows' bytes. Others are given memory that
+    /// holds frames of their job and nothing else.
+    pub is_trusted: bool,
     /// Bytes of a shard's state, which stays on the device from job to job, zero at the start. Jobs of a
     /// segment with state run in order.
     pub state_bytes: usize,
@@ -203,6 +206,7 @@ struct Built {
     order: Vec<(usize, Way)>,
     payload: Option<PayloadUse>,
     reach: Reach,
+    is_trusted: bool,
     state_bytes: usize,
     /// By shard.
     shards: HashMap<usize, Memory>,
@@ -219,6 +223,12 @@ struct Slot<J> {
     list: Option<(Memory, usize)>,
     list_host: Staging,
     pieces: Vec<u32>,
+    /// Lists of a job, kept so that none is allocated for the next: places of its frames and of its columns,
+    /// copies of runs of host bytes, and for each column that is staged its byte offset in `down`.
+    frames: Vec<Frame>,
+    columns: Vec<(usize, usize, Way)>,
+    runs: Runs,
+    results: Vec<(usize, usize)>,
     /// State of a shard that moved to the device with the slot's job.
     state_host: Vec<u8>,
     /// Events between the queues of the slot's job, to be given back when it has ended.
@@ -236,16 +246,16 @@ struct FlightPlan {
     event: Event,
     image: Option<usize>,
     segment: usize,
-    /// Byte offset in `down` of each column that is staged, and the column.
-    results: Vec<(usize, usize)>,
     rows: usize,
-    /// Offset in the payload and length of each frame, where payload comes back.
-    frames: Vec<(usize, usize)>,
+    /// Whether the slot's frames come back changed.
+    brings_payload: bool,
 }
 
 /// See the module.
 pub struct Accelerator<J: Offload> {
     slots: Vec<Slot<J>>,
+    /// All queues on which jobs run.
+    quiet: Quiet,
     /// Where kernels of jobs with state run, in order; `None` where all jobs run in order anyway.
     ordered: Option<Queue>,
     order: VecDeque<usize>,
@@ -286,6 +296,7 @@ impl<J: Offload> Accelerator<J> {
         // From here on whatever fails ends as a whole accelerator does: `drop` knows how.
         let mut made = Self {
             slots: Vec::new(),
+            quiet: Quiet { queues: Vec::new(), patience: options.patience },
             ordered: None,
             order: VecDeque::new(),
             segments: Vec::new(),
@@ -338,6 +349,10 @@ impl<J: Offload> Accelerator<J> {
                 list: None,
                 list_host: Staging::default(),
                 pieces: Vec::new(),
+                frames: Vec::new(),
+                columns: Vec::new(),
+                runs: Runs::default(),
+                results: Vec::new(),
                 state_host: Vec::new(),
                 joints: Vec::new(),
                 flight: None,
@@ -346,6 +361,7 @@ impl<J: Offload> Accelerator<J> {
         if has_state && self.options.overlap && self.slots.len() > 1 {
             self.ordered = Some(driver.queue()?);
         }
+        self.quiet.queues = self.slots.iter().map(|slot| slot.queue).chain(self.ordered).collect();
         for arena in &self.registered {
             // SAFETY: `registered` keeps the arena until the driver is gone; kernels are given no
             // memory that stands for it, and copies touch only rows of the jobs in flight.
@@ -355,14 +371,14 @@ impl<J: Offload> Accelerator<J> {
         let uses = self.segments.iter().flatten().any(|segment| segment.payload.is_some());
         if uses {
             // Room for payload of common jobs: growing waits for all that is under way.
-            let quiet = Quiet { queues: Vec::new(), patience: self.options.patience };
+            let quiet = &Quiet { queues: Vec::new(), patience: self.options.patience };
             let bytes = (self.layout.capacity() * CELL_BYTES).min(PAYLOAD_BYTES);
             for slot in &mut self.slots {
-                payload::room(driver, &quiet, &mut slot.payload, bytes)?;
-                payload::room(driver, &quiet, &mut slot.list, bytes / 16)?;
+                payload::room(driver, quiet, &mut slot.payload, bytes)?;
+                payload::room(driver, quiet, &mut slot.list, bytes / 16)?;
                 let staging = "the staging block of payload";
-                slot.payload_host.grow(driver, &quiet, bytes, staging)?;
-                slot.list_host.grow(driver, &quiet, bytes / 16, staging)?;
+                slot.payload_host.grow(driver, quiet, bytes, staging)?;
+                slot.list_host.grow(driver, quiet, bytes / 16, staging)?;
             }
         }
         if let Some(region) = region.filter(|_| uses) {
@@ -431,41 +447,43 @@ impl<J: Offload> Accelerator<J> {
         // Where its kernels run.
         let run = self.ordered.filter(|_| built.state_bytes > 0).unwrap_or(queue);
         let image = self.images.bring(driver, tables, version, run, &users, patience)?;
-        let queues = self.slots.iter().map(|slot| slot.queue).chain(self.ordered).collect();
-        let quiet = Quiet { queues, patience };
+        let quiet = &self.quiet;
         let slot = &mut self.slots[at];
         let traffic = &mut self.traffic;
 
-        let places = Places::new(&self.layout, &built.order, rows, version);
+        let kept = std::mem::take(&mut slot.columns);
+        let places = Places::new(&self.layout, &built.order, rows, version, kept);
         if places.end > arena_bytes(&self.layout) {
             return Err(DeviceError::Launch(format!("{rows} rows are more than the arena holds")));
         }
         slot.up.bytes()[..HEADER_BYTES].copy_from_slice(&places.header.to_bytes());
 
         // Payload first: its places are columns that go up.
-        let mut frames = Vec::new();
         let (mut payload, mut gather) = (self.nothing, None);
         if let Some(uses) = built.payload {
             let region = self.cells.as_ref().map(|cells| cells.region);
-            let packing = self.options.packing;
-            let cells = (built.reach, region);
-            let plan = payload::plan(driver, &quiet, slot, job, packing, cells)?;
+            let (packing, reach, is_trusted) =
+                (self.options.packing, built.reach, built.is_trusted);
+            let view = View { packing, reach, is_trusted, region };
+            let plan = payload::plan(driver, quiet, slot, job, view)?;
             payload = match (&plan.source, &self.cells) {
                 (Source::InPlace, Some(cells)) => cells.memory,
-                _ => payload::room(driver, &quiet, &mut slot.payload, plan.bytes)?,
+                _ => payload::room(driver, quiet, &mut slot.payload, plan.bytes)?,
             };
             match (&plan.source, &self.cells) {
                 (Source::InPlace, _) => traffic.payload_in_place += 1,
                 (&Source::Gathered(pieces), Some(cells)) => {
-                    let bytes = 16 * (pieces + 1);
-                    let list = payload::room(driver, &quiet, &mut slot.list, bytes)?;
-                    let host: *const [u8] = &raw const slot.list_host.bytes()[..bytes];
-                    // SAFETY: as for the staging block below.
-                    unsafe { driver.upload(queue, host, list, 0) }?;
-                    gather = Some((cells, list, pieces));
-                    traffic.copies += 1;
                     traffic.payload_gathered += 1;
-                    traffic.payload_up_bytes += plan.bytes as u64;
+                    if pieces > 0 {
+                        let bytes = 16 * (pieces + 1);
+                        let list = payload::room(driver, quiet, &mut slot.list, bytes)?;
+                        let host: *const [u8] = &raw const slot.list_host.bytes()[..bytes];
+                        // SAFETY: as for the staging block below.
+                        unsafe { driver.upload(queue, host, list, 0) }?;
+                        gather = Some((cells, list, pieces));
+                        traffic.copies += 1;
+                        traffic.payload_up_bytes += plan.bytes as u64;
+                    }
                 }
                 (&Source::Staged(bytes), _) if bytes > 0 => {
                     let host: *const [u8] = &raw const slot.payload_host.bytes()[..bytes];
@@ -477,17 +495,15 @@ impl<J: Offload> Accelerator<J> {
                 }
                 _ => {}
             }
-            frames = plan.frames;
-            for (i, (start, len)) in frames.iter().enumerate() {
-                for (column, value) in [(uses.at, *start as u32), (uses.len, *len as u32)] {
-                    if let Some(place) = places.of(column.0.into()) {
-                        let to = &mut slot.up.bytes()[place + 4 * i..][..4];
-                        to.copy_from_slice(&value.to_ne_bytes());
-                    }
+            let up = slot.up.bytes();
+            for (column, value) in [
+                (uses.at, (|frame| frame.at) as fn(&Frame) -> usize),
+                (uses.len, |frame| frame.len),
+            ] {
+                let Some(place) = places.of(column.0.into()) else { continue };
+                for (to, frame) in up[place..].chunks_exact_mut(4).zip(&slot.frames) {
+                    to.copy_from_slice(&(value(frame) as u32).to_ne_bytes());
                 }
-            }
-            if !uses.writes {
-                frames.clear();
             }
         }
 
@@ -495,14 +511,14 @@ impl<J: Offload> Accelerator<J> {
         let own = |column: usize| {
             built.payload.is_some_and(|p| [p.at.0, p.len.0].map(usize::from).contains(&column))
         };
-        let mut straight: Vec<Run> = Vec::new();
+        slot.runs.clear();
         let is_packed = places.up_end <= PACK_BYTES;
         for &(column, place, _) in places.columns.iter().filter(|(_, _, way)| way.is_up()) {
             if own(column) {
                 if !is_packed {
                     let width = self.layout.columns()[column].width;
                     let bytes = &mut slot.up.bytes()[place..place + rows * width];
-                    straight.push((&raw mut *bytes, place));
+                    slot.runs.push(&raw mut *bytes, place);
                 }
                 continue;
             }
@@ -512,7 +528,7 @@ impl<J: Offload> Accelerator<J> {
                 if is_packed {
                     slot.up.bytes()[to..to + from.len()].copy_from_slice(from);
                 } else {
-                    push_run(&mut straight, &raw mut *from, to);
+                    slot.runs.push(&raw mut *from, to);
                 }
                 to += from.len();
             });
@@ -521,9 +537,9 @@ impl<J: Offload> Accelerator<J> {
             &raw const slot.up.bytes()[..if is_packed { places.up_end } else { HEADER_BYTES }];
         // SAFETY: as above.
         unsafe { driver.upload(queue, block, slot.arena, 0) }?;
-        traffic.copies += 1 + straight.len() as u64;
+        traffic.copies += 1 + slot.runs.len() as u64;
         traffic.up_bytes += block.len() as u64;
-        for (bytes, place) in straight {
+        for (bytes, place) in slot.runs.drain() {
             // SAFETY: the bytes are rows of the job, which nobody else holds and which is kept
             // unchanged in `flight` until its event is done; its arena is leaked after a hang.
             unsafe { driver.upload(queue, bytes, slot.arena, place) }?;
@@ -594,38 +610,39 @@ impl<J: Offload> Accelerator<J> {
             traffic.copies += 1;
             traffic.down_bytes += to.len() as u64;
         }
-        let mut results = Vec::new();
-        let mut straight: Vec<Run> = Vec::new();
+        slot.results.clear();
         for &(column, place, _) in places.columns.iter().filter(|(_, _, way)| way.is_down()) {
             if place < staged_end {
-                results.push((place - places.down, column));
+                slot.results.push((place - places.down, column));
                 continue;
             }
             let mut from = place;
             job.parts(&mut |rows| {
                 let to = rows.column_bytes_mut(column);
-                push_run(&mut straight, &raw mut *to, from);
+                slot.runs.push(&raw mut *to, from);
                 from += to.len();
             });
         }
-        for (to, place) in straight {
+        for (to, place) in slot.runs.drain() {
             // SAFETY: as for the uploads from there: nobody looks at the rows of the job before its
             // event is done, or it has left them for good.
             unsafe { driver.download(queue, slot.arena, place, to) }?;
             traffic.copies += 1;
             traffic.down_bytes += to.len() as u64;
         }
-        if !frames.is_empty() {
-            let bytes = frames.iter().map(|(start, len)| start + len).max().unwrap_or(0);
-            payload::room_down(driver, &quiet, &mut slot.payload_host, bytes)?;
+        let brings_payload = built.payload.is_some_and(|uses| uses.writes);
+        let bytes = slot.frames.iter().map(|frame| frame.at + frame.len).max().unwrap_or(0);
+        if brings_payload && bytes > 0 {
+            payload::room_down(driver, quiet, &mut slot.payload_host, bytes)?;
             let to: *mut [u8] = &raw mut slot.payload_host.bytes()[..bytes];
             // SAFETY: as above; the upload from the same block comes before it in the same queue.
             unsafe { driver.download(queue, payload, 0, to) }?;
             traffic.copies += 1;
             traffic.payload_down_bytes += bytes as u64;
         }
+        slot.columns = places.columns;
         let event = driver.event(queue)?;
-        Ok(FlightPlan { event, image, segment, results, rows, frames })
+        Ok(FlightPlan { event, image, segment, rows, brings_payload })
     }
 
     /// Brings the results of the flight on `slot` to its rows and packets.
@@ -634,7 +651,7 @@ impl<J: Offload> Accelerator<J> {
         let slot = &mut self.slots[slot];
         let InFlight { mut job, plan, .. } = slot.flight.take()?;
         debug_assert_eq!(plan.rows, job.rows());
-        for &(place, column) in &plan.results {
+        for &(place, column) in &slot.results {
             let mut from = place;
             let down = slot.down.bytes();
             job.parts(&mut |rows| {
@@ -644,13 +661,10 @@ impl<J: Offload> Accelerator<J> {
                 from += len;
             });
         }
-        if !plan.frames.is_empty() {
+        if plan.brings_payload {
             let payload = slot.payload_host.bytes();
-            let mut frames = plan.frames.iter();
-            job.packets(&mut |packet| {
-                if let Some(&(start, len)) = frames.next() {
-                    packet.write_all(&payload[start..start + len]);
-                }
+            payload::live(&mut slot.frames, &mut job, |frame, packet| {
+                packet.write_all(&payload[frame.at..frame.at + frame.len]);
             });
         }
         self.traffic.jobs += 1;
@@ -673,13 +687,16 @@ fn build(
     let order = columns::order(layout, &segment);
     let reach = match segment.payload {
         None => Reach::None,
-        // Over the bus once for each kernel, and never back.
-        Some(uses) if !uses.writes && segment.payload_steps <= 1 => Reach::InPlace,
+        // Over the bus once for each kernel, and never back. Around the frames are the cells' other bytes, chains'
+        // links among them.
+        Some(uses) if !uses.writes && segment.payload_steps <= 1 && segment.is_trusted => {
+            Reach::InPlace
+        }
         Some(_) => Reach::Gather,
     };
-    let (payload, state_bytes) = (segment.payload, segment.state_bytes);
+    let SegmentProgram { payload, state_bytes, is_trusted, .. } = segment;
     let steps = kernels.into_iter().zip(segment.steps).collect();
-    Ok(Built { steps, order, payload, reach, state_bytes, shards: HashMap::new() })
+    Ok(Built { steps, order, payload, reach, is_trusted, state_bytes, shards: HashMap::new() })
 }
 
 /// Launches every kernel once, over no rows: libraries do part of their work at the first launch

@@ -74,7 +74,7 @@ impl DeviceInfo {
 }
 
 /// A source ready for the compiler: see the crate `kernels`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// For messages and the cache.
     pub name: String,

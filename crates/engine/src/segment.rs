@@ -19,6 +19,9 @@ pub struct KernelForm {
     pub items_per_row: u32,
     /// How they use packets' bytes.
     pub payload: Option<PayloadUse>,
+    /// Whether kernels of `text` are known to keep to their rows' bytes: they may then read packets where they are,
+    /// between the bytes of others. Kernels of `files` always do.
+    pub is_trusted: bool,
     /// Bytes of a shard's state; 0 for a shade without. Each worker's instance of the stage is one
     /// shard, for packets of a flow belong to one worker. A shard has one home, its worker or the
     /// device, and moves as a whole when nothing of it is under way; never does a single job.
@@ -51,7 +54,7 @@ pub(crate) fn segment_program<T>(
     let verdict = ColumnSet::of(&[ColumnId(0)]);
     let (mut reads, mut writes) = (verdict, verdict);
     let (mut steps, mut payload, mut state_bytes) = (Vec::new(), None::<PayloadUse>, 0);
-    let mut payload_steps = 0;
+    let (mut payload_steps, mut is_trusted) = (0, true);
     let mut names = Vec::new();
     for stage in stages {
         // A stage without a shade has done its part before.
@@ -73,6 +76,7 @@ pub(crate) fn segment_program<T>(
             let before = payload.get_or_insert(uses);
             before.writes |= uses.writes;
             payload_steps += form.steps.len();
+            is_trusted &= form.text.is_empty() || form.is_trusted;
         }
         state_bytes = state_bytes.max(form.state_bytes);
     }
@@ -92,6 +96,7 @@ pub(crate) fn segment_program<T>(
         fills,
         payload,
         payload_steps,
+        is_trusted,
         state_bytes,
     })
 }

@@ -72,8 +72,10 @@ impl Shade<u64> for Sum {
     fn shade(&self, _: &mut Rows, _: &u64) {}
     fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], _: &u64) {
         let view = TestColumns::view(rows);
-        for (sum, packet) in view.sum.iter_mut().zip(packets) {
-            *sum = bytes_of(packet).fold(0, |sum, byte| sum.wrapping_add(u32::from(byte)));
+        for (row, packet) in packets.iter().enumerate() {
+            if Verdict(view.verdict[row]).is_next() {
+                view.sum[row] = bytes_of(packet).fold(0, |sum, byte| sum.wrapping_add(byte.into()));
+            }
         }
     }
     fn kernels(&self) -> Option<KernelForm> {
@@ -81,8 +83,8 @@ impl Shade<u64> for Sum {
             text: "
                 KERNEL(test_sum)
                 {
-                    if (GLOBAL_ID < job_rows(arena)) {
-                        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+                    const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+                    if (GLOBAL_ID < job_rows(arena) && IS_NEXT(COL_VERDICT(arena)[row])) {
                         GLOBAL const uchar *bytes = payload + COL_PAYLOAD_AT(arena)[row];
                         const uint len = COL_PAYLOAD_LEN(arena)[row];
                         uint sum = 0u;
@@ -92,6 +94,7 @@ impl Shade<u64> for Sum {
                     }
                 }",
             steps: &[("test_sum", 64)],
+            is_trusted: true,
             payload: Some(PAYLOAD),
             ..KernelForm::default()
         })
@@ -121,9 +124,13 @@ impl Shade<u64> for Xor {
     fn shade(&self, _: &mut Rows, _: &u64) {}
     fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], _: &u64) {
         let view = TestColumns::view(rows);
-        for (key, packet) in view.key.iter().zip(packets) {
+        for (row, packet) in packets.iter_mut().enumerate() {
+            if !Verdict(view.verdict[row]).is_next() {
+                continue;
+            }
+            let key = view.key[row] as u8;
             let mut bytes: Vec<u8> = bytes_of(packet).collect();
-            bytes.iter_mut().skip(1).for_each(|byte| *byte ^= *key as u8);
+            bytes.iter_mut().skip(1).for_each(|byte| *byte ^= key);
             packet.write_all(&bytes);
         }
     }
@@ -132,8 +139,8 @@ impl Shade<u64> for Xor {
             text: "
                 KERNEL(test_xor)
                 {
-                    if (GLOBAL_ID < job_rows(arena)) {
-                        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+                    const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+                    if (GLOBAL_ID < job_rows(arena) && IS_NEXT(COL_VERDICT(arena)[row])) {
                         GLOBAL uchar *bytes = payload + COL_PAYLOAD_AT(arena)[row];
                         const uint len = COL_PAYLOAD_LEN(arena)[row];
                         const uchar key = (uchar)COL_KEY(arena)[row];
@@ -142,6 +149,7 @@ impl Shade<u64> for Xor {
                     }
                 }",
             steps: &[("test_xor", 64)],
+            is_trusted: true,
             payload: Some(PayloadUse { writes: true, ..PAYLOAD }),
             ..KernelForm::default()
         })

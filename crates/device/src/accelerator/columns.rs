@@ -77,12 +77,18 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// For a job of `rows` rows.
-    pub(super) fn new(layout: &Layout, order: &[(usize, Way)], rows: usize, version: u64) -> Self {
+    /// For a job of `rows` rows; `columns` is a list to be filled again.
+    pub(super) fn new(
+        layout: &Layout,
+        order: &[(usize, Way)],
+        rows: usize,
+        version: u64,
+        mut columns: Vec<(usize, usize, Way)>,
+    ) -> Self {
         let mut header = layout.header(0, rows as u32, version);
         let mut at = HEADER_BYTES;
         let (mut up_end, mut down, mut straight) = (HEADER_BYTES, None, None);
-        let mut columns = Vec::with_capacity(order.len());
+        columns.clear();
         for &(column, way) in order {
             header.offsets[column] = at as u32;
             columns.push((column, at, way));
@@ -109,16 +115,38 @@ impl Places {
 /// A run of host bytes, and its place on the device.
 pub(super) type Run = (*mut [u8], usize);
 
-/// Adds `bytes` for place `at`, to the run before it where both follow on one another.
-pub(super) fn push_run(runs: &mut Vec<Run>, bytes: *mut [u8], at: usize) {
-    if let Some((last, place)) = runs.last_mut() {
-        let end = last.cast::<u8>().wrapping_add(last.len());
-        if end == bytes.cast::<u8>() && *place + last.len() == at {
-            *last = std::ptr::slice_from_raw_parts_mut(last.cast(), last.len() + bytes.len());
-            return;
-        }
+/// Runs of host bytes that are to be copied; empty between jobs.
+#[derive(Default)]
+pub(super) struct Runs(Vec<Run>);
+
+// SAFETY: the pointers are numbers here, and stay in the list no longer than it takes to fill and to empty it; who
+// copies from or to them argues for each copy, on whatever thread.
+unsafe impl Send for Runs {}
+
+impl Runs {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
     }
-    runs.push((bytes, at));
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Run> + '_ {
+        self.0.drain(..)
+    }
+
+    /// Adds `bytes` for place `at`, to the run before it where both follow on one another.
+    pub(super) fn push(&mut self, bytes: *mut [u8], at: usize) {
+        if let Some((last, place)) = self.0.last_mut() {
+            let end = last.cast::<u8>().wrapping_add(last.len());
+            if end == bytes.cast::<u8>() && *place + last.len() == at {
+                *last = std::ptr::slice_from_raw_parts_mut(last.cast(), last.len() + bytes.len());
+                return;
+            }
+        }
+        self.0.push((bytes, at));
+    }
 }
 
 /// Moves a job's rows to memory that no device knows of: a device that hangs may write its results into

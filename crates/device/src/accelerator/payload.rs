@@ -7,11 +7,17 @@
 //!  └─ host copies to staging, packed or as cells ─ upload ─▶ │…│    where the device does not reach the region
 //! ```
 //!
+//! Frames in the slot's memory start at multiples of 16 bytes, in order of their rows, and are followed by zeros
+//! up to the next multiple. Rows that were settled before the shade have a length of 0 and no bytes there.
+//!
+//! Kernels that are not ours get packed or gathered frames only: in place, and as cells, they would see bytes that
+//! are no frame's of their job.
+//!
 //! What kernels have changed comes down into the staging block and is copied into the cells when the job has
 //! ended well. Coming down straight into the cells would save that copy, but a copy that fails half way
 //! would leave nothing from which the job could be done again.
 
-use chunk::Region;
+use chunk::{Packet, Region, Verdict};
 use kernels::Spec;
 
 use super::staging::{Quiet, Staging};
@@ -40,12 +46,30 @@ pub(super) enum Source {
     Staged(usize),
 }
 
+/// Where the frame of a row is in the payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) at: usize,
+    pub(super) len: usize,
+    /// The row was not settled before the shade: only such frames travel.
+    pub(super) is_live: bool,
+}
+
+/// The frames' places are in the slot.
 pub(super) struct PayloadPlan {
     pub(super) source: Source,
     /// Bytes of device memory.
     pub(super) bytes: usize,
-    /// Place and length of each frame, there.
-    pub(super) frames: Vec<(usize, usize)>,
+}
+
+/// How a segment's kernels may see payload.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) packing: Packing,
+    pub(super) reach: Reach,
+    /// Kernels are ours, and keep to their rows' bytes.
+    pub(super) is_trusted: bool,
+    pub(super) region: Option<&'a Region>,
 }
 
 /// The region of all cells as kernels see it, and the kernel that gathers from it.
@@ -78,28 +102,38 @@ pub(super) fn plan<J: Offload>(
     quiet: &Quiet,
     slot: &mut Slot<J>,
     job: &mut J,
-    packing: Packing,
-    (reach, region): (Reach, Option<&Region>),
+    view: View<'_>,
 ) -> Result<PayloadPlan, DeviceError> {
-    let (mut packets, mut used, mut longest) = (0usize, 0usize, 0);
-    job.packets(&mut |packet| {
-        packets += 1;
-        used += packet.frame_len();
-        longest = longest.max(packet.frame_len());
+    let frames = &mut slot.frames;
+    frames.clear();
+    job.parts(&mut |rows| {
+        let is_live = |verdict: &u32| Verdict(*verdict).is_next();
+        let frame = |verdict| Frame { is_live: is_live(verdict), ..Frame::default() };
+        frames.extend(rows.verdicts().iter().map(frame));
     });
-    let reach = if packing == Packing::Packed { Reach::None } else { reach };
-    if let (Some(region), Reach::InPlace) = (region, reach)
-        && let Some(frames) = in_place(job, region, packets)
+    let (mut packets, mut used, mut longest) = (0usize, 0usize, 0);
+    live(frames, job, |frame, packet| {
+        frame.len = packet.frame_len();
+        packets += 1;
+        used += frame.len;
+        longest = longest.max(frame.len);
+    });
+    let View { packing, is_trusted, .. } = view;
+    let reach = if packing == Packing::Packed { Reach::None } else { view.reach };
+    if let (Some(region), Reach::InPlace) = (view.region, reach)
+        && in_place(frames, job, region)
     {
-        return Ok(PayloadPlan { source: Source::InPlace, bytes: 0, frames });
+        return Ok(PayloadPlan { source: Source::InPlace, bytes: 0 });
     }
-    if let (Some(region), Packing::Auto, Reach::InPlace | Reach::Gather) = (region, packing, reach)
+    if let (Some(region), Packing::Auto, Reach::InPlace | Reach::Gather) =
+        (view.region, packing, reach)
         && let Some(plan) = gathered(driver, quiet, slot, job, region)?
     {
         return Ok(plan);
     }
     let is_packed = match packing {
         Packing::Packed => true,
+        _ if !is_trusted => true,
         // A chain of cells has no place of one cell.
         Packing::Cells | Packing::Auto if longest > CELL_BYTES => true,
         Packing::Cells => false,
@@ -108,33 +142,49 @@ pub(super) fn plan<J: Offload>(
     let bytes_max = if is_packed { used + packets * FRAME_ALIGN } else { packets * CELL_BYTES };
     slot.payload_host.grow(driver, quiet, bytes_max, "the staging block of payload")?;
     let host = slot.payload_host.bytes();
-    let (mut at, mut frames) = (0, Vec::with_capacity(packets));
-    job.packets(&mut |packet| {
-        let start = if is_packed { at } else { frames.len() * CELL_BYTES };
-        let mut to = start;
+    let mut at = 0;
+    for frame in &mut slot.frames {
+        frame.at = at;
+        at += match (frame.is_live, is_packed) {
+            (false, _) => 0,
+            (true, true) => frame.len.next_multiple_of(FRAME_ALIGN),
+            (true, false) => CELL_BYTES,
+        };
+    }
+    live(&mut slot.frames, job, |frame, packet| {
+        let mut to = frame.at;
         for segment in packet.segments() {
             host[to..to + segment.len()].copy_from_slice(segment);
             to += segment.len();
         }
-        frames.push((start, packet.frame_len()));
-        at = to.next_multiple_of(FRAME_ALIGN);
+        host[to..to.next_multiple_of(FRAME_ALIGN)].fill(0);
     });
-    let bytes = if is_packed { at } else { packets * CELL_BYTES };
-    Ok(PayloadPlan { source: Source::Staged(bytes), bytes, frames })
+    Ok(PayloadPlan { source: Source::Staged(at), bytes: at })
 }
 
-/// The frames where they lie; `None` if one is a chain or elsewhere.
-fn in_place<J: Offload>(
+/// Visits each live row's frame and packet.
+pub(super) fn live<J: Offload>(
+    frames: &mut [Frame],
     job: &mut J,
-    region: &Region,
-    packets: usize,
-) -> Option<Vec<(usize, usize)>> {
-    let mut frames = Vec::with_capacity(packets);
+    mut visit: impl FnMut(&mut Frame, &mut Packet),
+) {
+    let mut frames = frames.iter_mut();
     job.packets(&mut |packet| {
-        let at = packet.offset_in(region).filter(|at| *at <= u64::from(u32::MAX));
-        frames.extend(at.map(|at| (at as usize, packet.frame_len())));
+        if let Some(frame) = frames.next().filter(|frame| frame.is_live) {
+            visit(frame, packet);
+        }
     });
-    (frames.len() == packets).then_some(frames)
+}
+
+/// The frames where they lie; whether none is a chain or elsewhere.
+fn in_place<J: Offload>(frames: &mut [Frame], job: &mut J, region: &Region) -> bool {
+    let mut all = true;
+    live(frames, job, |frame, packet| {
+        let at = packet.offset_in(region).filter(|at| *at <= u64::from(u32::MAX));
+        all &= at.is_some();
+        frame.at = at.unwrap_or(0) as usize;
+    });
+    all
 }
 
 /// Writes the list for the kernel `gather`; `None` if a piece lies elsewhere.
@@ -146,39 +196,38 @@ fn gathered<J: Offload>(
     region: &Region,
 ) -> Result<Option<PayloadPlan>, DeviceError> {
     let base = region.base().as_ptr().addr();
-    let mut list = std::mem::take(&mut slot.pieces);
+    let list = &mut slot.pieces;
     list.clear();
     list.extend([0; 4]);
-    let (mut at, mut frames, mut is_reached) = (0usize, Vec::new(), true);
-    job.packets(&mut |packet| {
-        // The first piece keeps its place within a word, so that whole words are copied.
-        let mut to = None;
-        let mut start = at;
-        for segment in packet.segments() {
+    let mut at = 0usize;
+    for frame in &mut slot.frames {
+        frame.at = at;
+        at += if frame.is_live { frame.len.next_multiple_of(FRAME_ALIGN) } else { 0 };
+    }
+    let mut is_reached = u32::try_from(at).is_ok();
+    live(&mut slot.frames, job, |frame, packet| {
+        let mut to = frame.at;
+        for segment in packet.segments().filter(|segment| !segment.is_empty()) {
             let from = segment.as_ptr().addr().wrapping_sub(base);
             is_reached &= from < region.bytes() && u32::try_from(from + segment.len()).is_ok();
-            let place = *to.get_or_insert_with(|| {
-                start = at + from % FRAME_ALIGN;
-                start
-            });
-            list.extend([from as u32, place as u32, segment.len() as u32, 0]);
-            to = Some(place + segment.len());
+            list.extend([from as u32, to as u32, segment.len() as u32, 0]);
+            to += segment.len();
         }
-        frames.push((start, packet.frame_len()));
-        at = to.unwrap_or(at).next_multiple_of(FRAME_ALIGN);
+        if let Some(zeros) = list.last_mut().filter(|_| to > frame.at) {
+            *zeros = (to.next_multiple_of(FRAME_ALIGN) - to) as u32;
+        }
     });
-    is_reached &= u32::try_from(at).is_ok();
+    if !is_reached {
+        return Ok(None);
+    }
     let pieces = list.len() / 4 - 1;
     list[0] = pieces as u32;
-    if is_reached {
-        slot.list_host.grow(driver, quiet, 4 * list.len(), "the staging block of lists")?;
-        for (to, word) in slot.list_host.bytes().chunks_exact_mut(4).zip(&list) {
-            to.copy_from_slice(&word.to_ne_bytes());
-        }
+    let bytes = size_of_val(&list[..]);
+    slot.list_host.grow(driver, quiet, bytes, "the staging block of lists")?;
+    for (to, word) in slot.list_host.bytes().chunks_exact_mut(4).zip(&slot.pieces) {
+        to.copy_from_slice(&word.to_ne_bytes());
     }
-    slot.pieces = list;
-    let source = Source::Gathered(pieces);
-    Ok(is_reached.then_some(PayloadPlan { source, bytes: at, frames }))
+    Ok(Some(PayloadPlan { source: Source::Gathered(pieces), bytes: at }))
 }
 
 /// Memory that is kept from job to job, at least `bytes` long.

@@ -108,6 +108,7 @@ fn accelerator(
         fills: ColumnSet::of(&[Cols::OUT]),
         payload: None,
         payload_steps: 0,
+        is_trusted: true,
         state_bytes: if kernel == "count" { 64 } else { 0 },
     };
     let tables = Box::new(OneTable(Arc::new(vec![7; 5000])));

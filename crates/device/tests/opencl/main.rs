@@ -5,3 +5,6 @@ mod cache;
 mod driver;
 mod fixture;
 mod measure;
+#[path = "../common/packets.rs"]
+mod packets;
+mod payload;

@@ -177,6 +177,38 @@ FN ulong load_be64(GLOBAL const uchar *bytes, ulong at)
     return (ulong)load_be32(bytes, at) << 32 | load_be32(bytes, at + 4u);
 }
 
+// ---- a row's own bytes ----
+//
+// For kernels that shall not depend on what lies around a frame: `at` and `len` are the row's columns of the
+// payload, `i` counts from the frame's first byte. What lies outside the frame is 0, and is not written.
+
+FN uint payload_byte(GLOBAL const uchar *payload, uint at, uint len, uint i)
+{
+    return i < len ? (uint)payload[(ulong)at + i] : 0u;
+}
+
+FN void payload_set_byte(GLOBAL uchar *payload, uint at, uint len, uint i, uint value)
+{
+    if (i < len)
+        payload[(ulong)at + i] = (uchar)value;
+}
+
+// Four bytes from `i` on, in the order of the machine (little-endian).
+FN uint payload_le32(GLOBAL const uchar *payload, uint at, uint len, uint i)
+{
+    if (i >= len)
+        return 0u;
+    const uint there = len - i;
+    const uint word = load_le32(payload, (ulong)at + i); // of the words that hold the frame's bytes
+    return there >= 4u ? word : word & (0xffffffffu >> (32u - 8u * there));
+}
+
+// The same as a big-endian number.
+FN uint payload_be32(GLOBAL const uchar *payload, uint at, uint len, uint i)
+{
+    return swap32(payload_le32(payload, at, len, i));
+}
+
 // ---- verdicts ----
 
 #define IS_NEXT(verdict) ((verdict) == VERDICT_NEXT)

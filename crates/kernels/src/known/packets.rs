@@ -162,14 +162,24 @@ fn payload() -> Known {
 /// neither head nor tail.
 fn gather() -> Known {
     let region: Vec<u8> = (0..400u32).map(|i| (i * 7 + 1) as u8).collect();
-    // From, to, bytes: the first word shared and not, shorter than a word, nothing, a second piece.
-    let pieces =
-        [(3, 3, 150), (160, 160, 64), (225, 240, 9), (301, 253, 2), (310, 262, 0), (64, 272, 100)];
+    // From, to, bytes, zeros behind: in step and shifted by each number of bytes, shorter than a word, nothing,
+    // and a frame of two pieces of which the second one starts within a word.
+    let pieces = [
+        (3, 16, 150, 10),
+        (160, 176, 64, 0),
+        (225, 240, 9, 7),
+        (301, 256, 2, 14),
+        (310, 272, 0, 0),
+        (66, 288, 33, 0),
+        (120, 321, 30, 1),
+        (259, 352, 21, 11),
+    ];
     let mut list = vec![pieces.len() as u32, 0, 0, 0];
     let mut expected = vec![0xaa; 384];
-    for (from, to, len) in pieces {
-        list.extend([from as u32, to as u32, len as u32, 0]);
+    for (from, to, len, zeros) in pieces {
+        list.extend([from as u32, to as u32, len as u32, zeros as u32]);
         expected[to..to + len].copy_from_slice(&region[from..from + len]);
+        expected[to + len..to + len + zeros].fill(0);
     }
     let mut known = Known::new("gather", &["gather"], &["gather"], &[]);
     known.launches[0].groups = 2;

@@ -1,0 +1,163 @@
+//! Jobs of packets, and kernels that look at every byte of them.
+
+use chunk::{Arena, ColumnSet, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdict};
+use device::accelerator::{Accelerator, Offload, Options, PayloadUse, SegmentProgram, Step};
+use device::driver::{Driver, Program};
+use device::tables::NoTables;
+use device::{DeviceError, Shadeable};
+use kernels::Spec;
+
+chunk::columns! {
+    /// What the kernels need.
+    pub(crate) struct Cols / View {
+        /// Byte offset of the frame in the payload.
+        pub payload_at: u32,
+        /// Its length in bytes.
+        pub payload_len: u32,
+        /// Exclusive or'ed to each byte.
+        pub key: u32,
+        /// A hash of the frame's bytes, and of the zeros behind them.
+        pub hash: u32,
+        /// The frame's place within 16 bytes, and its length.
+        pub place: u32,
+    }
+}
+
+/// A kernel that hashes frames, and one that changes them.
+const TEXT: &str = "
+    KERNEL(test_hash)
+    {
+        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+        if (GLOBAL_ID < job_rows(arena)) {
+            const uint at = COL_PAYLOAD_AT(arena)[row], len = COL_PAYLOAD_LEN(arena)[row];
+            uint hash = 0u;
+            for (uint i = 0u; i < len + 3u; i++)
+                hash = hash * 31u + payload_byte(payload, at, len, i);
+            for (uint i = 0u; i < len + 3u; i += 3u)
+                hash = hash * 31u + payload_le32(payload, at, len, i) + payload_be32(payload, at, len, i);
+            COL_HASH(arena)[row] = hash;
+            COL_PLACE(arena)[row] = (at & 15u) << 24 | len;
+        }
+    }
+    KERNEL(test_change)
+    {
+        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+        if (GLOBAL_ID < job_rows(arena)) {
+            const uint at = COL_PAYLOAD_AT(arena)[row], len = COL_PAYLOAD_LEN(arena)[row];
+            for (uint i = 0u; i < len + 5u; i++)
+                payload_set_byte(payload, at, len, i, payload_byte(payload, at, len, i) ^ COL_KEY(arena)[row]);
+        }
+    }";
+
+/// What `test_hash` makes of a frame.
+pub(crate) fn hash_of(frame: &[u8]) -> u32 {
+    let byte = |i: usize| u32::from(frame.get(i).copied().unwrap_or(0));
+    let mut hash = 0u32;
+    for i in 0..frame.len() + 3 {
+        hash = hash.wrapping_mul(31).wrapping_add(byte(i));
+    }
+    for i in (0..frame.len() + 3).step_by(3) {
+        let word = u32::from_le_bytes([0, 1, 2, 3].map(|n| byte(i + n) as u8));
+        hash = hash.wrapping_mul(31).wrapping_add(word).wrapping_add(word.swap_bytes());
+    }
+    hash
+}
+
+pub(crate) struct PacketJob {
+    pub(crate) rows: Rows,
+    pub(crate) packets: Vec<Packet>,
+}
+
+impl PacketJob {
+    /// A job over these frames; a frame that is `None` belongs to a row that is settled.
+    pub(crate) fn new(arena: &Arena, pool: &mut Pool, frames: &[(Vec<u8>, bool)]) -> Self {
+        let mut rows = arena.reserve(frames.len()).expect("rows");
+        let view = Cols::view(&mut rows);
+        for (row, (_, is_live)) in frames.iter().enumerate() {
+            view.verdict[row] = if *is_live { Verdict::NEXT } else { Verdict::forward(1) }.0;
+            (view.key[row], view.hash[row], view.place[row]) = (row as u32 & 0xff | 1, 7, 7);
+        }
+        let packet = |frame: &(Vec<u8>, bool)| Packet::copy_from(pool, &frame.0).expect("cells");
+        Self { packets: frames.iter().map(packet).collect(), rows }
+    }
+
+    /// The bytes of a packet.
+    pub(crate) fn frame(&self, row: usize) -> Vec<u8> {
+        self.packets[row].segments().flatten().copied().collect()
+    }
+
+    pub(crate) fn free(self, pool: &mut Pool) {
+        self.packets.into_iter().for_each(|packet| packet.free(pool));
+    }
+}
+
+impl Shadeable for PacketJob {
+    fn rows(&self) -> usize {
+        self.rows.len()
+    }
+    fn shade(&mut self) {}
+}
+
+impl Offload for PacketJob {
+    type Tables = ();
+    fn segment(&self) -> usize {
+        0
+    }
+    fn tables(&self) -> Option<(&(), u64)> {
+        Some((&(), 1))
+    }
+    fn parts(&mut self, part: &mut dyn FnMut(&mut Rows)) {
+        part(&mut self.rows);
+    }
+    fn packets(&mut self, packet: &mut dyn FnMut(&mut Packet)) {
+        self.packets.iter_mut().for_each(packet);
+    }
+}
+
+/// How a test's segment is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    /// With `test_change` behind `test_hash`.
+    pub(crate) writes: bool,
+    pub(crate) is_trusted: bool,
+}
+
+/// An accelerator that hashes, and changes, packets.
+pub(crate) fn accelerator(
+    driver: Box<dyn Driver>,
+    capacity: usize,
+    arenas: usize,
+    kind: Kind,
+    region: Option<&'static Region>,
+    options: Options,
+) -> Result<(Accelerator<PacketJob>, Vec<Arena>), DeviceError> {
+    let layout = Layout::new(Cols::COLUMNS, capacity);
+    let arenas: Vec<_> = (0..arenas).map(|_| Arena::new(layout.clone())).collect();
+    let source = kernels::source(&Spec::new("test", &["empty"], Cols::COLUMNS)) + TEXT;
+    let names = if kind.writes { &["test_hash", "test_change"][..] } else { &["test_hash"] };
+    let step = |kernel: &&'static str| Step { kernel, items: 64, items_per_row: 1 };
+    let segment = SegmentProgram {
+        program: Program { name: "test".into(), source, ..Program::default() },
+        steps: names.iter().map(step).collect(),
+        reads: ColumnSet::of(&[Cols::VERDICT, Cols::KEY]),
+        writes: ColumnSet::of(&[Cols::VERDICT, Cols::HASH, Cols::PLACE]),
+        payload: Some(PayloadUse {
+            at: Cols::PAYLOAD_AT,
+            len: Cols::PAYLOAD_LEN,
+            writes: kind.writes,
+        }),
+        payload_steps: names.len(),
+        is_trusted: kind.is_trusted,
+        ..SegmentProgram::default()
+    };
+    let segments = vec![Some(segment)];
+    let kept = arenas.clone();
+    Accelerator::new(driver, layout, segments, Box::new(NoTables), kept, region, options)
+        .map(|device| (device, arenas))
+}
+
+/// Cells, and the pool that gives them out.
+pub(crate) fn cells(number: u32) -> (&'static Region, Pool) {
+    let (region, depot) = Region::new(number, HugePages::Off).expect("cells");
+    (region, Pool::new(depot, 64))
+}
