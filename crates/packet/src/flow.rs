@@ -4,6 +4,9 @@
 //! the same way. So the hash mixes only what does not change when the two ends are swapped, and a
 //! fragment, the first one included, is hashed without its ports.
 //!
+//! A fragment and a whole packet of one flow have different flow hashes therefore. A pipeline in
+//! which they must meet takes the *host hash*, which mixes the two addresses and nothing else.
+//!
 //! Pure functions: any thread.
 
 use crate::bytes::{be16, be32, be64};
@@ -84,9 +87,42 @@ pub fn flow_hash_of_frame(frame: &[u8]) -> u32 {
     hash_plain(frame).unwrap_or_else(|| hash_odd(frame))
 }
 
-/// Untagged or tagged, IPv4, or IPv6 without extension headers. `None` for all else.
+/// Symmetric hash of the two addresses of a decoded frame; 0 where it is not IP.
+///
+/// Equal for every packet between two hosts, in both directions, whole or fragment, whatever its
+/// protocol, ports, options, extension headers and VLAN tags.
+#[inline]
+pub fn host_hash(d: &Decoded) -> u32 {
+    match d.kind {
+        Kind::Ipv4 | Kind::Ipv6 => hash_hosts(d.src, d.dst),
+        Kind::Arp | Kind::Other => 0,
+    }
+}
+
+/// [`host_hash`] for frames that nobody has decoded yet, without checking them. Equal to
+/// [`host_hash`] wherever decoding finds no anomaly; `frame` may be only the first cell.
+#[inline]
+pub fn host_hash_of_frame(frame: &[u8]) -> u32 {
+    let Some((ethertype, l3)) = network_layer(frame) else { return 0 };
+    match ethertype {
+        EtherType::IPV4 => l3
+            .first_chunk::<20>()
+            .map_or(0, |h| hash_hosts([0, u64::from(be32(h, 12))], [0, u64::from(be32(h, 16))])),
+        EtherType::IPV6 => l3
+            .first_chunk::<40>()
+            .map_or(0, |h| hash_hosts([be64(h, 8), be64(h, 16)], [be64(h, 24), be64(h, 32)])),
+        _ => 0,
+    }
+}
+
 #[inline(always)]
-fn hash_plain(frame: &[u8]) -> Option<u32> {
+fn hash_hosts(src: [u64; 2], dst: [u64; 2]) -> u32 {
+    mix(fold_end(src, 0), fold_end(dst, 0), IpProtocol(0))
+}
+
+/// The EtherType behind at most two tags, and what follows it.
+#[inline(always)]
+fn network_layer(frame: &[u8]) -> Option<(EtherType, &[u8])> {
     let mut at = 12;
     let mut ethertype = ethertype_at(frame, at)?;
     for _ in 0..2 {
@@ -95,7 +131,13 @@ fn hash_plain(frame: &[u8]) -> Option<u32> {
             ethertype = ethertype_at(frame, at)?;
         }
     }
-    let l3 = frame.get(at + 2..)?;
+    Some((ethertype, frame.get(at + 2..)?))
+}
+
+/// Untagged or tagged, IPv4, or IPv6 without extension headers. `None` for all else.
+#[inline(always)]
+fn hash_plain(frame: &[u8]) -> Option<u32> {
+    let (ethertype, l3) = network_layer(frame)?;
     if ethertype == EtherType::IPV4 {
         let h = l3.first_chunk::<20>()?;
         let is_fragment = be16(h, 6) & 0x3fff != 0;

@@ -121,6 +121,7 @@ fn check(frame: &[u8], frame_len: usize, at: &str, counts: &mut Counts) {
     if d.is_ip() && d.anomaly.leaves_lengths_right() {
         assert!(d.l3_end() <= frame_len, "{at}");
         assert_eq!(flow::flow_hash(&d), flow::flow_hash_of_frame(frame), "{at}");
+        assert_eq!(flow::host_hash(&d), flow::host_hash_of_frame(frame), "{at}");
         counts.tcp += usize::from(d.protocol == IpProtocol::TCP);
         counts.udp += usize::from(d.protocol == IpProtocol::UDP);
         counts.icmp += usize::from(d.icmp_type_code().is_some());

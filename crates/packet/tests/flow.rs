@@ -1,6 +1,7 @@
-//! The flow hash: symmetric, spread, and the same for all fragments of a datagram.
+//! The flow hash: symmetric, spread, and the same for all fragments of a datagram; the host hash: the
+//! same for all packets between two hosts.
 
-use packet::flow::{FlowKey, flow_hash, flow_hash_of_frame};
+use packet::flow::{FlowKey, flow_hash, flow_hash_of_frame, host_hash, host_hash_of_frame};
 use packet::fragment::Fragmenter;
 use packet::{Anomaly, IpProtocol, decode};
 use proptest::prelude::*;
@@ -73,7 +74,107 @@ proptest! {
         let d = decode(&frame, 90);
         if d.anomaly == Anomaly::None {
             prop_assert_eq!(flow_hash_of_frame(&frame), flow_hash(&d));
+            prop_assert_eq!(host_hash_of_frame(&frame), host_hash(&d));
         }
+    }
+
+    /// Every packet between two hosts has their hash: both directions, whole and fragment, any
+    /// protocol, ports, options, extension headers and up to two tags. Packets of another pair have
+    /// another hash.
+    #[test]
+    fn two_hosts_meet(
+        a: u128, b: u128, c: u128, is_v4: bool,
+        kinds in prop::collection::vec(between(), 2..8),
+    ) {
+        let mask = if is_v4 { u128::from(u32::MAX) } else { u128::MAX };
+        let (a, b, c) = (a & mask, b & mask, c & mask);
+        let hashes: HashSet<u32> = kinds
+            .iter()
+            .map(|kind| {
+                let (src, dst) = if kind.back { (b, a) } else { (a, b) };
+                host_hash_of_frame(&kind.frame(is_v4, src, dst))
+            })
+            .collect();
+        prop_assert_eq!(hashes.len(), 1);
+        if c != a && c != b {
+            // Equal by chance once in 4 billion pairs.
+            prop_assert!(!hashes.contains(&host_hash_of_frame(&kinds[0].frame(is_v4, a, c))));
+        }
+    }
+}
+
+/// What may differ between packets of two hosts.
+#[derive(Debug, Clone)]
+struct Between {
+    back: bool,
+    /// VLANs of at most two tags.
+    tags: Vec<u16>,
+    protocol: u8,
+    /// Offset field and flags of a fragment.
+    fragment: Option<u16>,
+    /// Words of IPv4 options; extension headers of IPv6.
+    more: usize,
+    payload: Vec<u8>,
+}
+
+fn between() -> impl Strategy<Value = Between> {
+    let tags = prop::collection::vec(any::<u16>(), 0..3);
+    let payload = prop::collection::vec(any::<u8>(), 0..40);
+    (any::<bool>(), tags, any::<u8>(), any::<Option<u16>>(), 0usize..4, payload).prop_map(
+        |(back, tags, protocol, fragment, more, payload)| Between {
+            back,
+            tags,
+            protocol,
+            fragment,
+            more,
+            payload,
+        },
+    )
+}
+
+impl Between {
+    /// The frame, written byte by byte from RFC 791, RFC 8200 and IEEE 802.1Q.
+    fn frame(&self, is_v4: bool, src: u128, dst: u128) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        for (vlan, tpid) in self.tags.iter().zip([[0x88, 0xa8], [0x81, 0x00]]) {
+            frame.extend(tpid.into_iter().chain(vlan.to_be_bytes()));
+        }
+        if is_v4 {
+            let header_len = 20 + 4 * self.more;
+            let total = (header_len + self.payload.len()) as u16;
+            frame.extend([8, 0, 0x40 | (header_len / 4) as u8, 0]);
+            frame.extend(total.to_be_bytes());
+            frame.extend([0, 1]);
+            frame.extend(self.fragment.unwrap_or(0).to_be_bytes());
+            frame.extend([64, self.protocol, 0, 0]);
+            frame.extend((src as u32).to_be_bytes());
+            frame.extend((dst as u32).to_be_bytes());
+            frame.extend(vec![1; 4 * self.more]);
+        } else {
+            let mut extensions = Vec::new();
+            let mut next = self.protocol;
+            if let Some(fragment) = self.fragment {
+                extensions.extend([next, 0]);
+                extensions.extend(fragment.to_be_bytes());
+                extensions.extend([0, 0, 0, 1]);
+                next = 44;
+            }
+            for _ in 0..self.more {
+                // Destination options: one PadN.
+                let header = [next, 0, 1, 4, 0, 0, 0, 0];
+                extensions.splice(..0, header);
+                next = 60;
+            }
+            let len = (extensions.len() + self.payload.len()) as u16;
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend(len.to_be_bytes());
+            frame.extend([next, 64]);
+            frame.extend(src.to_be_bytes());
+            frame.extend(dst.to_be_bytes());
+            frame.extend(extensions);
+        }
+        frame.extend(&self.payload);
+        frame
     }
 }
 
@@ -89,6 +190,9 @@ fn fragments_stay_together() {
     assert_eq!(pieces.len(), 6);
     let hashes: HashSet<u32> = pieces.iter().map(|piece| flow_hash_of_frame(piece)).collect();
     assert_eq!(hashes.len(), 1);
+    // By addresses they meet the whole packets of their flow, too.
+    let by_hosts = host_hash_of_frame(&whole);
+    assert!(pieces.iter().all(|piece| host_hash_of_frame(piece) == by_hosts));
 
     // IPv6: only the first fragment can tell that destination options hide UDP.
     let v6 = |next: u8, offset: u8, more: u8, rest: [u8; 16]| {
@@ -163,4 +267,30 @@ fn what_is_no_ip_has_no_flow() {
     assert_eq!(flow_hash_of_frame(&arp), 0);
     assert_eq!(FlowKey::of(&decode(&arp, arp.len())), None);
     assert_eq!(flow_hash_of_frame(&[]), 0);
+    assert_eq!(host_hash_of_frame(&arp), 0);
+    assert_eq!(host_hash(&decode(&arp, arp.len())), 0);
+    assert_eq!(host_hash_of_frame(&[]), 0);
+}
+
+/// Pairs of hosts, as many as there are flows in the sets above.
+#[test]
+fn hosts_are_spread() {
+    let frame_of = |a: u32, b: u32| frame(a.to_be_bytes(), b.to_be_bytes(), (1, 2), &[]);
+    let net = 0x0a00_0000;
+    let sets: [(&str, Vec<Vec<u8>>); 2] = [
+        ("clients of one server", (1..20_000).map(|n| frame_of(net + n, 0xc000_0201)).collect()),
+        (
+            "all pairs of 200 hosts",
+            (0..200).flat_map(|a| (0..a).map(move |b| frame_of(net + a, net + b))).collect(),
+        ),
+    ];
+    for (name, frames) in sets {
+        let mut workers = [0f64; 64];
+        for frame in &frames {
+            workers[((u64::from(host_hash_of_frame(frame)) * 64) >> 32) as usize] += 1.0;
+        }
+        let mean = frames.len() as f64 / 64.0;
+        let chi_squared: f64 = workers.iter().map(|n| (n - mean).powi(2) / mean).sum();
+        assert!(chi_squared < 63.0 + 4.0 * 11.2, "{name}: {chi_squared:.0}");
+    }
 }
