@@ -37,7 +37,7 @@ pub use hooks::{
     Capture, CapturePoint, CaptureReader, CapturedFrame, FrameFilter, Hooks, Trace, TraceGuard,
 };
 pub use segment::{KernelForm, Segment, segments};
-pub use stage::{Context, Shade, Stage, Steps, Versions};
+pub use stage::{Context, Shade, Spread, Stage, Steps, Versions};
 pub use worker::{
     DropSink, DumpSink, ErrorSink, MARK_FROM_HOST, PanicSink, RxSlot, SpreadHash, StagePanic,
     TxSlot,

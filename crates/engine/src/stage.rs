@@ -54,6 +54,29 @@ pub trait Shade<T>: Send + Sync {
     fn retired(&self, _rows: &mut Rows, _packets: &mut [Packet]) {}
 }
 
+/// Which packets must meet at one worker; each need includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Spread {
+    /// Packets of a flow stay in order, each direction by itself. Queues may keep the spread of
+    /// their network card.
+    #[default]
+    Any,
+    /// Both directions of a flow meet: a symmetric hash of addresses and ports. Fragments have no
+    /// ports and go by their addresses, for a stage that puts datagrams together and hands them
+    /// over to the worker of their flow.
+    Flow,
+    /// All packets between two hosts meet, whole ones and fragments: a symmetric hash of the two
+    /// addresses.
+    Hosts,
+}
+
+impl Spread {
+    /// The need of a whole pipeline: the strongest of its stages.
+    pub fn of<T>(stages: &[Box<dyn Stage<T>>]) -> Self {
+        stages.iter().map(|stage| stage.spread()).max().unwrap_or_default()
+    }
+}
+
 /// A stage of a pipeline, one instance per worker.
 pub trait Stage<T>: Send {
     /// Its name, as in `[pipeline.NAME] stages = […]`.
@@ -90,6 +113,13 @@ pub trait Stage<T>: Send {
     /// `pre_shade` joins the segment behind it.
     fn steps(&self) -> Steps {
         Steps::BOTH
+    }
+
+    /// Which packets must meet at one worker. A stage whose kernels keep state needs
+    /// [`Spread::Hosts`] unless it says otherwise; any other needs nothing.
+    fn spread(&self) -> Spread {
+        let form = self.shader().and_then(|shader| shader.kernels());
+        if form.is_some_and(|form| form.state_bytes > 0) { Spread::Hosts } else { Spread::Any }
     }
 
     /// Fills columns from packets and settles odd packets by their verdict.
