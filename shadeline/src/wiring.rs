@@ -25,7 +25,7 @@ use control::config::{self, App, Config, PortKind, Rpf, VlanTag};
 use device::tables::NoTables;
 use engine::{
     DeviceEvent, DeviceKind, DeviceSpec, DropSink, Engine, EngineSpec, ErrorSink, MARK_FROM_HOST,
-    QueueCounters, RxSlot, SpreadHash, Stage, TxSlot, WorkerSpec,
+    QueueCounters, RxSlot, Spread, SpreadHash, Stage, TxSlot, Versions, WorkerSpec,
 };
 use io::{Losses, QueueStats, RxQueue, TxQueue};
 use lookup::bridge::StationEvent;
@@ -359,7 +359,8 @@ pub(crate) fn start(
             on_dump: None,
         });
     }
-    let ports = ports.into_iter().map(|port| place(port, app, &mut workers)).collect();
+    let spread = Spreading::of(app, Spread::of(&workers[0].stages));
+    let ports = ports.into_iter().map(|port| place(port, spread, &mut workers)).collect();
     let columns = match app {
         App::Router => RouterColumns::COLUMNS,
         App::Switch | App::Wire => SwitchColumns::COLUMNS,
@@ -483,17 +484,40 @@ fn usable_cpus() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
+/// How received packets come to their workers.
+#[derive(Clone, Copy)]
+struct Spreading {
+    hash: SpreadHash,
+    /// Also where a port has a queue for every worker: a network card's own spread is not symmetric and knows
+    /// neither hosts nor names.
+    always: bool,
+}
+
+impl Spreading {
+    /// What an application and its stages need.
+    fn of(app: App, need: Spread) -> Self {
+        let (hash, always): (SpreadHash, bool) = match (app, need) {
+            // Interests and Data meet by their names.
+            (App::Ndn, _) => (apps::ndn::spread_hash, true),
+            (_, Spread::Any) => (packet::flow::flow_hash_of_frame, false),
+            (_, Spread::Flow) => (packet::flow::flow_hash_of_frame, true),
+            (_, Spread::Hosts) => (packet::flow::host_hash_of_frame, true),
+        };
+        Self { hash, always }
+    }
+}
+
 /// Gives each queue of a port to a worker. A worker without a queue of its own sends by the ring to
-/// one that has; a port with fewer queues than workers is spread. Where packets meet by name, every port is: no
-/// network card knows names.
-fn place(port: PortIo, app: App, workers: &mut [WorkerSpec<Newest<Tables>>]) -> PortCounters {
+/// one that has; a port with fewer queues than workers is spread, and every port where packets must meet.
+/// Packets from a twin stay with its owner: Linux sends them, they belong to no flow that we keep.
+fn place<V: Versions>(
+    port: PortIo,
+    spreading: Spreading,
+    workers: &mut [WorkerSpec<V>],
+) -> PortCounters {
     let number = usize::from(port.number);
-    let (hash, always): (SpreadHash, _) = match app {
-        App::Router | App::Switch | App::Wire => (packet::flow::flow_hash_of_frame, false),
-        App::Ndn => (apps::ndn::spread_hash, true),
-    };
-    let is_short = always || port.queues.len() < workers.len();
-    let spread = (!port.twin && is_short && workers.len() > 1).then_some(hash);
+    let is_needed = spreading.always || port.queues.len() < workers.len();
+    let spread = (!port.twin && is_needed && workers.len() > 1).then_some(spreading.hash);
     // Ports with one queue each are dealt out in turn, so that no worker owns them all.
     let first = if port.twin || port.queues.len() > 1 { 0 } else { number };
     let (mut counters, mut losses) = (Vec::new(), Vec::new());
@@ -513,7 +537,7 @@ fn place(port: PortIo, app: App, workers: &mut [WorkerSpec<Newest<Tables>>]) -> 
         }
         if let Some(queue) = tx {
             let own = TxSlot::Own(queue, Arc::clone(&tx_counters));
-            let slots = |w: &mut WorkerSpec<Newest<Tables>>, slot| {
+            let slots = |w: &mut WorkerSpec<V>, slot| {
                 let side = if port.twin { &mut w.host } else { &mut w.tx };
                 if let Some(place) = side.get_mut(number) {
                     *place = slot;
@@ -546,6 +570,136 @@ pub(crate) fn mac_text(mac: [u8; 6]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Tables of nothing.
+    struct NoTables;
+
+    struct Nothing;
+
+    impl std::ops::Deref for Nothing {
+        type Target = ();
+        fn deref(&self) -> &() {
+            &()
+        }
+    }
+
+    impl Versions for NoTables {
+        type Tables = ();
+        type Pin = Nothing;
+        fn pin(&mut self) -> Nothing {
+            Nothing
+        }
+        fn number(_: &Nothing) -> u64 {
+            0
+        }
+    }
+
+    /// By pair of hosts, the smaller address first: the workers that saw their packets, and how many.
+    type Seen = std::collections::HashMap<(u128, u128), (std::collections::HashSet<u16>, u32)>;
+
+    /// Needs its packets to be spread so; remembers who met where.
+    struct Meets(Spread, Arc<std::sync::Mutex<Seen>>);
+
+    impl Stage<()> for Meets {
+        fn name(&self) -> &'static str {
+            "meets"
+        }
+        fn spread(&self) -> Spread {
+            self.0
+        }
+        fn post_shade(&mut self, chunk: &mut chunk::Chunk, cx: &mut engine::Context<'_, ()>) {
+            let mut seen = self.1.lock().unwrap();
+            for row in 0..chunk.len() {
+                let d = packet::decode(chunk.packets[row].data(), chunk.packets[row].frame_len());
+                let address = |[high, low]: [u64; 2]| u128::from(high) << 64 | u128::from(low);
+                let (src, dst) = (address(d.src), address(d.dst));
+                let entry = seen.entry((src.min(dst), src.max(dst))).or_default();
+                entry.0.insert(cx.worker);
+                entry.1 += 1;
+                chunk.rows.verdicts()[row] = chunk::Verdict::forward(0).0;
+            }
+        }
+    }
+
+    /// Whole packets of several flows and fragments, there and back, between hosts of 10.0.0.0/24 and a server.
+    fn frames_of(host: u8) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        for i in 0..12u16 {
+            let (client, server) = ([10, 0, 0, host], [192, 0, 2, 1]);
+            let (src, dst) = if i % 2 == 0 { (client, server) } else { (server, client) };
+            let mut frame = vec![2; 12];
+            frame.extend([8, 0, 0x45, 0, 0, 48, 0, i as u8]);
+            // Every third one is a fragment: the first of a datagram, a middle, the last.
+            let fragment: u16 =
+                [0x2000, 0, 0, 0x2003, 0, 0, 0x0006, 0, 0, 0x2000, 0, 0][usize::from(i)];
+            frame.extend(fragment.to_be_bytes());
+            frame.extend([64, 17, 0, 0]);
+            frame.extend(src.into_iter().chain(dst));
+            frame.extend([1000 + i / 2, 53].into_iter().flat_map(u16::to_be_bytes));
+            frame.resize(62, 0);
+            frames.push(frame);
+        }
+        frames
+    }
+
+    /// Runs the frames of many hosts through two workers with a queue each, which get them as a network card
+    /// without a symmetric spread gives them out: in turn. By pair of hosts, how many workers saw it.
+    fn workers_per_pair(need: Spread) -> Vec<usize> {
+        let (_, depot) = Region::new(20_000, HugePages::Off).unwrap();
+        let frames: Vec<_> = (0..100).flat_map(frames_of).collect();
+        let n = frames.len() as u32;
+        let queue = |q: usize| -> Queue {
+            let frames = frames.iter().skip(q).step_by(2).cloned();
+            let rx: Box<dyn RxQueue> = Box::new(io::memory::Script::untimed(frames));
+            (Some(rx), Some(Box::new(io::memory::Sink::new())))
+        };
+        let port =
+            PortIo { number: 0, twin: false, queues: vec![queue(0), queue(1)], stamps: false };
+        let seen = Arc::<std::sync::Mutex<Seen>>::default();
+        let mut workers: Vec<_> = (0..2)
+            .map(|_| WorkerSpec {
+                cpu: None,
+                versions: NoTables,
+                stages: vec![Box::new(Meets(need, seen.clone())) as Box<dyn Stage<()>>],
+                rx: Vec::new(),
+                tx: vec![TxSlot::Absent],
+                host: Vec::new(),
+                on_drop: None,
+            })
+            .collect();
+        let spreading = Spreading::of(App::Wire, Spread::of(&workers[0].stages));
+        place(port, spreading, &mut workers);
+        let spread = |w: &WorkerSpec<NoTables>| w.rx[0].spread.is_some();
+        assert!(workers.iter().all(|w| spread(w) == (need > Spread::Any)));
+        let engine = Engine::start(EngineSpec {
+            workers,
+            layout: Layout::new(SwitchColumns::COLUMNS, 1),
+            depot,
+            chunk_packets: 16,
+            chunks: 8,
+            max_delay: None,
+            device: None,
+            packet_time: false,
+            until_finished: true,
+            lossless: true,
+            on_error: Arc::new(|_, error| panic!("{error}")),
+            on_device_error: Box::new(|_| {}),
+        })
+        .unwrap();
+        engine.join().unwrap();
+        let seen = seen.lock().unwrap();
+        assert_eq!((seen.len(), seen.values().map(|(_, n)| n).sum::<u32>()), (100, n));
+        seen.values().map(|(workers, _)| workers.len()).collect()
+    }
+
+    #[test]
+    fn a_pipeline_with_state_gets_a_symmetric_spread_on_ports_with_queues_enough() {
+        let by_hosts = workers_per_pair(Spread::Hosts);
+        assert!(by_hosts.iter().all(|&n| n == 1), "{by_hosts:?}");
+        // By flow, a pair's flows and fragments may be apart; without a need, the card's spread stays.
+        assert!(workers_per_pair(Spread::Flow).iter().any(|&n| n > 1));
+        assert!(workers_per_pair(Spread::Any).iter().all(|&n| n == 2));
+    }
 
     #[test]
     fn workers_have_the_usable_cpus_in_order() {
