@@ -657,33 +657,22 @@ mod tests {
             PortIo { number: 0, twin: false, queues: vec![queue(0), queue(1)], stamps: false };
         let seen = Arc::<std::sync::Mutex<Seen>>::default();
         let mut workers: Vec<_> = (0..2)
-            .map(|_| WorkerSpec {
-                cpu: None,
-                versions: NoTables,
-                stages: vec![Box::new(Meets(need, seen.clone())) as Box<dyn Stage<()>>],
-                rx: Vec::new(),
-                tx: vec![TxSlot::Absent],
-                host: Vec::new(),
-                on_drop: None,
+            .map(|_| {
+                let stage = Box::new(Meets(need, seen.clone())) as Box<dyn Stage<()>>;
+                WorkerSpec { tx: vec![TxSlot::Absent], ..WorkerSpec::new(NoTables, vec![stage]) }
             })
             .collect();
         let spreading = Spreading::of(App::Wire, Spread::of(&workers[0].stages));
         place(port, spreading, &mut workers);
         let spread = |w: &WorkerSpec<NoTables>| w.rx[0].spread.is_some();
         assert!(workers.iter().all(|w| spread(w) == (need > Spread::Any)));
+        let layout = Layout::new(SwitchColumns::COLUMNS, 1);
         let engine = Engine::start(EngineSpec {
-            workers,
-            layout: Layout::new(SwitchColumns::COLUMNS, 1),
-            depot,
             chunk_packets: 16,
-            chunks: 8,
-            max_delay: None,
-            device: None,
-            packet_time: false,
             until_finished: true,
             lossless: true,
             on_error: Arc::new(|_, error| panic!("{error}")),
-            on_device_error: Box::new(|_| {}),
+            ..EngineSpec::new(workers, layout, depot)
         })
         .unwrap();
         engine.join().unwrap();
