@@ -20,6 +20,7 @@ use crate::flight::{Job, Returns, Shaders};
 use crate::heirs::Heirs;
 use crate::hooks::Hooks;
 use crate::master::{Master, MasterLink};
+use crate::merge::{Gate, Lane, Merger, MergerParts, Merging, Out, WINDOW_PACKETS};
 use crate::ring::Bell;
 use crate::segment::{Segment, segment_program, segments};
 use crate::stage::{Stage, Versions};
@@ -181,6 +182,7 @@ pub enum EngineError {
 pub struct Engine<V: Versions> {
     workers: Vec<JoinHandle<Worker<V>>>,
     masters: Vec<(Arc<MasterLink<V>>, JoinHandle<()>)>,
+    merger: Option<(Arc<Merging>, JoinHandle<Merger>)>,
     bells: Vec<Bell>,
     stop: Arc<AtomicBool>,
     abort: Arc<AtomicBool>,
@@ -203,6 +205,7 @@ pub struct EngineView {
     /// The core of each worker.
     pub cpus: Vec<Option<usize>>,
     base: Mutex<Vec<u64>>,
+    merging: Option<Arc<Merging>>,
     masters: Vec<Box<dyn Fn() -> MasterView + Send + Sync>>,
 }
 
@@ -247,6 +250,12 @@ impl EngineView {
     pub fn drops(&self, reason: DropReason) -> u64 {
         self.workers.iter().map(|w| w.drops(reason)).sum::<u64>()
             - self.base(self.stages.len() * 3 + reason as usize)
+    }
+
+    /// Packets that stages made and that went their way.
+    pub fn emitted(&self) -> u64 {
+        self.workers.iter().map(|w| w.emitted.get()).sum::<u64>()
+            + self.merging.as_ref().map_or(0, |merging| merging.admitted())
     }
 
     /// What stage `i` did since the last [`EngineView::clear`].
@@ -309,6 +318,32 @@ impl<V: Versions> Engine<V> {
     /// # Errors
     /// When the spec makes no sense or the system gives no thread.
     pub fn start(spec: EngineSpec<V>) -> Result<Self, EngineError> {
+        Self::start_with(spec, None)
+    }
+
+    /// Starts every thread, and one that sends what the workers make in the order in which one worker
+    /// would make it: for captures. There is one receive queue, spread over the workers, and at most
+    /// one transmit queue for a port or a twin. The sinks of drops and dumps are the first
+    /// ones that a worker was given; they see the packets of all workers, in order, each at its own time.
+    ///
+    /// The reader waits where packets would be lost for want of room in a ring. `gate` decides about
+    /// packets that stages emit with [`crate::MARK_DEFERRED`]. No stage may hold packets, hand them to
+    /// another worker or send them through the pipeline again, for the order knows of none of these;
+    /// see [`Stage::needs_one_worker`].
+    ///
+    /// # Errors
+    /// As [`Engine::start`], and when there are other queues than these.
+    pub fn start_in_order(
+        spec: EngineSpec<V>,
+        gate: Option<Box<dyn Gate>>,
+    ) -> Result<Self, EngineError> {
+        Self::start_with(spec, Some(gate))
+    }
+
+    fn start_with(
+        mut spec: EngineSpec<V>,
+        in_order: Option<Option<Box<dyn Gate>>>,
+    ) -> Result<Self, EngineError> {
         if spec.workers.is_empty() {
             return Err(EngineError::Spec("an engine needs a worker".into()));
         }
@@ -320,6 +355,8 @@ impl<V: Versions> Engine<V> {
         let stop = Arc::new(AtomicBool::new(false));
         let abort = Arc::new(AtomicBool::new(false));
         let hooks = Arc::new(Hooks::default());
+        let merger = in_order.map(|gate| merger_of(&mut spec, gate, abort.clone())).transpose()?;
+        let (merger, merging) = merger.unzip();
 
         let devices = spec.devices.len();
         let policies: Vec<_> = spec.devices.iter().map(|device| device.policy).collect();
@@ -376,9 +413,12 @@ impl<V: Versions> Engine<V> {
             hooks: hooks.clone(),
             cpus: spec.workers.iter().map(|w| w.cpu).collect(),
             base: Mutex::new(Vec::new()),
+            merging: merging.clone(),
             masters: views,
         });
 
+        // The reader is never further ahead than a ring is long.
+        let ring_packets = if merging.is_some() { WINDOW_PACKETS } else { RING_PACKETS };
         // ring[i][j]: from worker i to worker j.
         let mut rings_in: Vec<Vec<_>> = (0..n).map(|_| Vec::new()).collect();
         let mut rings_out: Vec<Vec<_>> = (0..n).map(|_| Vec::new()).collect();
@@ -387,7 +427,7 @@ impl<V: Versions> Engine<V> {
                 if i == j {
                     out.push(None);
                 } else {
-                    let (producer, consumer) = rtrb::RingBuffer::new(RING_PACKETS);
+                    let (producer, consumer) = rtrb::RingBuffer::new(ring_packets);
                     out.push(Some((producer, bell.clone())));
                     rings_in[j].push(consumer);
                 }
@@ -416,6 +456,7 @@ impl<V: Versions> Engine<V> {
                 rx: worker.rx,
                 tx: worker.tx,
                 host: worker.host,
+                lane: merging.as_ref().map(|merging| Lane::new(merging.clone(), i as u16)),
                 rings_in,
                 rings_out,
                 bell: bells[i].clone(),
@@ -448,7 +489,14 @@ impl<V: Versions> Engine<V> {
                 })?;
             workers.push(thread);
         }
-        Ok(Self { workers, masters, bells, stop, abort, view, depot: spec.depot })
+        let merger = match merger.zip(merging) {
+            Some((merger, merging)) => {
+                let thread = std::thread::Builder::new().name("merger".into());
+                Some((merging, thread.spawn(move || merger.run())?))
+            }
+            None => None,
+        };
+        Ok(Self { workers, masters, merger, bells, stop, abort, view, depot: spec.depot })
     }
 
     /// What may be seen of it.
@@ -493,6 +541,13 @@ impl<V: Versions> Engine<V> {
             }
         }
         ended.into_iter().for_each(Worker::recycle);
+        if let Some((merging, thread)) = self.merger {
+            merging.end();
+            match thread.join() {
+                Ok(merger) => drop(merger),
+                Err(panic) => died = Some(panic_text(&*panic)),
+            }
+        }
         for (link, thread) in self.masters {
             link.stop.store(true, Ordering::Release);
             link.bell.ring();
@@ -507,6 +562,49 @@ impl<V: Versions> Engine<V> {
     pub fn depot(&self) -> &Arc<Depot> {
         &self.depot
     }
+}
+
+/// The merger of an engine, which takes the workers' transmit queues and their sink of drops.
+fn merger_of<V: Versions>(
+    spec: &mut EngineSpec<V>,
+    gate: Option<Box<dyn Gate>>,
+    abort: Arc<AtomicBool>,
+) -> Result<(Merger, Arc<Merging>), EngineError> {
+    let workers = &mut spec.workers;
+    let n = workers.len();
+    let mut queues = workers.iter().flat_map(|worker| &worker.rx);
+    match (queues.next(), queues.next()) {
+        (Some(slot), None) if n == 1 || slot.spread.is_some() => {}
+        _ => return Err(EngineError::Spec("capture order needs one receive queue, spread".into())),
+    }
+    let tx = outs(workers.iter_mut().map(|worker| &mut worker.tx))?;
+    let host = outs(workers.iter_mut().map(|worker| &mut worker.host))?;
+    let on_drop = workers.iter_mut().find_map(|worker| worker.on_drop.take());
+    let on_dump = workers.iter_mut().find_map(|worker| worker.on_dump.take());
+    let (depot, on_error) = (spec.depot.clone(), spec.on_error.clone());
+    let parts =
+        MergerParts { workers: n, depot, tx, host, on_drop, on_dump, on_error, gate, abort };
+    Ok(Merger::new(parts)?)
+}
+
+/// The queues of all workers by port; nobody has one then.
+fn outs<'a>(
+    workers: impl Iterator<Item = &'a mut Vec<TxSlot>>,
+) -> Result<Vec<Option<Out>>, EngineError> {
+    let mut outs: Vec<Option<Out>> = Vec::new();
+    for slots in workers {
+        outs.resize_with(outs.len().max(slots.len()), || None);
+        for (slot, out) in slots.iter_mut().zip(&mut outs) {
+            if let TxSlot::Own(queue, counters) = std::mem::replace(slot, TxSlot::Absent) {
+                let waiting = Vec::with_capacity(4 * CHUNK_PACKETS_MAX);
+                if out.replace(Out { queue, counters, waiting }).is_some() {
+                    let message = "capture order needs one queue for each port";
+                    return Err(EngineError::Spec(message.into()));
+                }
+            }
+        }
+    }
+    Ok(outs)
 }
 
 impl MasterView {

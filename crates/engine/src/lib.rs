@@ -22,6 +22,7 @@ mod flight;
 mod heirs;
 mod hooks;
 mod master;
+mod merge;
 mod ring;
 mod segment;
 mod stage;
@@ -36,6 +37,7 @@ pub use engine::{
 pub use hooks::{
     Capture, CapturePoint, CaptureReader, CapturedFrame, FrameFilter, Hooks, Trace, TraceGuard,
 };
+pub use merge::{Gate, MARK_DEFERRED};
 pub use segment::{KernelForm, Segment, segments};
 pub use stage::{Context, Shade, Spread, Stage, Steps, Versions};
 pub use worker::{

@@ -122,6 +122,19 @@ pub trait Stage<T>: Send {
         if form.is_some_and(|form| form.state_bytes > 0) { Spread::Hosts } else { Spread::Any }
     }
 
+    /// Why captures must go through one worker in a pipeline with this stage; `None` where several
+    /// workers give the same answer.
+    ///
+    /// They do if what the stage makes of a packet depends on nothing but the packet, the tables and
+    /// those packets before it that [`Stage::spread`] says must meet; if time is the packet's own
+    /// ([`Context::arrival_ns`]); and if it parts with packets by verdicts and [`Chunk::emit`] alone,
+    /// holding none. What depends on all packets before it, such as a limit to a rate of emitted
+    /// packets, may be left to a [`crate::Gate`].
+    fn needs_one_worker(&self, _tables: &T) -> Option<&'static str> {
+        let sends = !self.sends_to().is_empty();
+        sends.then_some("it sends packets through the pipeline again or to other workers")
+    }
+
     /// Fills columns from packets and settles odd packets by their verdict.
     fn pre_shade(&mut self, _chunk: &mut Chunk, _cx: &mut Context<'_, T>) {}
 
@@ -244,10 +257,10 @@ impl<'a, T> Context<'a, T> {
     }
 
     /// When a packet of the chunk came, nanoseconds since 1970: its own time over captures, where a chunk may span
-    /// hours, and the chunk's where the clock is.
+    /// hours and another number of workers makes other chunks, and the chunk's where the clock is.
     #[inline]
     pub fn arrival_ns(&self, packet: &Packet) -> u64 {
-        if self.packet_time && packet.time_ns != 0 { packet.time_ns } else { self.now_ns }
+        if self.packet_time { packet.time_ns } else { self.now_ns }
     }
 
     /// The same over a part of the tables, for stages that know no other.

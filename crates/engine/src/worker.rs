@@ -35,6 +35,7 @@ macro_rules! context {
     };
 }
 
+mod in_order;
 mod panics;
 mod receive;
 mod send;
@@ -60,6 +61,7 @@ use crate::flight::{Flight, InOrder, Returns, Shaders, Traced};
 use crate::heirs::Heirs;
 use crate::hooks::{CapturePoint, Hooks};
 use crate::master::MasterLink;
+use crate::merge::Lane;
 use crate::ring::{Again, Bell, Passed};
 use crate::segment::Segment;
 use crate::stage::{HandOver, Stage, Steps, Versions};
@@ -140,6 +142,10 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) rx: Vec<RxSlot>,
     tx: Vec<TxSide>,
     host: Vec<TxSide>,
+    /// Before a merger: where packets go instead.
+    lane: Option<Lane>,
+    /// The merger has no room: more packets may come once it has.
+    is_held_up: bool,
     /// Rings from the other workers, and to them.
     pub(crate) rings_in: Vec<rtrb::Consumer<Passed>>,
     pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Bell)>>,
@@ -227,6 +233,7 @@ pub(crate) struct Parts<V: Versions> {
     pub(crate) rx: Vec<RxSlot>,
     pub(crate) tx: Vec<TxSlot>,
     pub(crate) host: Vec<TxSlot>,
+    pub(crate) lane: Option<Lane>,
     pub(crate) rings_in: Vec<rtrb::Consumer<Passed>>,
     pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Bell)>>,
     pub(crate) bell: Bell,
@@ -284,6 +291,8 @@ impl<V: Versions> Worker<V> {
             rx: parts.rx,
             tx: parts.tx.into_iter().map(side).collect(),
             host: parts.host.into_iter().map(side).collect(),
+            lane: parts.lane,
+            is_held_up: false,
             rings_in: parts.rings_in,
             rings_out: parts.rings_out,
             bell: parts.bell,
@@ -381,13 +390,13 @@ impl<V: Versions> Worker<V> {
     /// all are quiet at once, no packet is anywhere: one that has just been passed on keeps its
     /// sender from being quiet until the receiver, no longer quiet, has taken it.
     fn is_done(&mut self, stopping: bool) -> bool {
-        let sources_done = stopping || (self.until_finished && self.rx_finished());
-        let rings_empty = self.rings_in.iter().all(rtrb::Consumer::is_empty)
-            && self
-                .rings_out
-                .iter()
-                .flatten()
-                .all(|(ring, _)| ring.slots() == RING_PACKETS || ring.is_abandoned());
+        let sources_done =
+            stopping || (self.until_finished && self.rx_finished() && !self.is_held_up);
+        let rings_empty =
+            self.rings_in.iter().all(rtrb::Consumer::is_empty)
+                && self.rings_out.iter().flatten().all(|(ring, _)| {
+                    ring.slots() == ring.buffer().capacity() || ring.is_abandoned()
+                });
         let quiet = sources_done
             && rings_empty
             && self.inbox.is_empty()
@@ -534,6 +543,7 @@ impl<V: Versions> Worker<V> {
         while let Some(again) = self.again.pop_front() {
             again.packet.free(&mut self.pool);
         }
+        self.hand_in();
         for slot in &mut self.rx {
             slot.queue.release(&mut self.pool);
         }

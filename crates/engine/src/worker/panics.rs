@@ -167,6 +167,9 @@ impl<V: Versions> Worker<V> {
     /// Hands the inbox to the heir, or drops it where there is none.
     #[cold]
     pub(super) fn relay(&mut self) {
+        if self.lane.is_some() {
+            self.drop_inbox_on_lane();
+        }
         let heir = self.heirs.of(self.index.into());
         let mut inbox = std::mem::take(&mut self.inbox);
         for packet in inbox.drain(..) {

@@ -12,6 +12,7 @@ use super::{
 use crate::flight::Flight;
 use crate::hooks::CapturePoint;
 use crate::master::MasterLink;
+use crate::merge::Lane;
 use crate::ring::{Again, Passed};
 use crate::stage::Versions;
 
@@ -22,6 +23,7 @@ impl<V: Versions> Worker<V> {
     /// with the queue behind the one that filled the last chunk: a queue that is always full delays another one by a
     /// chunk for each queue between them, never more.
     pub(super) fn receive(&mut self, stopping: bool) -> usize {
+        self.is_held_up = false;
         let half = self.chunk_packets.div_ceil(2);
         self.begin_again();
         let mut work = self.take_passed(if stopping { self.chunk_packets } else { half });
@@ -44,6 +46,10 @@ impl<V: Versions> Worker<V> {
     fn receive_queues(&mut self) -> usize {
         if self.lossless && self.tx.iter().any(|side| side.waiting.len() > CHUNK_PACKETS_MAX) {
             return 0; // let the transmit queues catch up
+        }
+        if self.lane.as_ref().is_some_and(Lane::is_full) {
+            self.is_held_up = true;
+            return 0;
         }
         let (queues, mut received) = (self.rx.len(), 0);
         let first = self.next_rx;
@@ -91,6 +97,9 @@ impl<V: Versions> Worker<V> {
         }
         if let (Some(hash), true) = (self.rx[i].spread, self.rings_out.len() > 1) {
             self.spread(hash, waiting);
+        } else if let Some(lane) = &mut self.lane {
+            lane.note_own(n);
+            lane.schedule();
         }
         n
     }
@@ -144,6 +153,9 @@ impl<V: Versions> Worker<V> {
         let mut inbox = std::mem::take(&mut self.inbox);
         for packet in inbox.drain(first..) {
             let target = self.worker_of(hash(packet.data()));
+            if let Some(lane) = &mut self.lane {
+                lane.note(target);
+            }
             if target == usize::from(self.index) {
                 self.passed.push(packet);
             } else {
@@ -152,6 +164,9 @@ impl<V: Versions> Worker<V> {
         }
         self.inbox = inbox;
         self.inbox.append(&mut self.passed);
+        if let Some(lane) = &mut self.lane {
+            lane.schedule();
+        }
     }
 
     /// The worker that packets of a flow hash belong to.

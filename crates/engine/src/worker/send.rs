@@ -5,6 +5,7 @@ use chunk::{DropReason, Packet, Verdict, VerdictKind};
 use super::{TxSide, TxSlot, Worker, end_trace};
 use crate::flight::Flight;
 use crate::hooks::CapturePoint;
+use crate::merge::MARK_DEFERRED;
 use crate::ring::{Again, Passed};
 use crate::stage::Versions;
 
@@ -19,11 +20,17 @@ impl<V: Versions> Worker<V> {
         }
         let mut packets = std::mem::take(&mut flight.chunk.packets);
         let mut emitted = std::mem::take(&mut flight.chunk.emitted);
-        self.counters.emitted.add(emitted.len() as u64);
+        let deferred = match self.lane {
+            Some(_) => emitted.iter().filter(|e| e.packet.mark & MARK_DEFERRED != 0).count(),
+            None => 0,
+        };
+        self.counters.emitted.add((emitted.len() - deferred) as u64);
         if !emitted.is_sorted_by_key(|e| e.cause) {
             emitted.sort_by_key(|e| e.cause); // stable: stages' order within a cause
         }
-        {
+        if self.lane.is_some() {
+            self.put_on_lane(&mut flight, &mut packets, &mut emitted);
+        } else {
             let verdicts = flight.chunk.rows.verdicts();
             let mut made = emitted.drain(..).peekable();
             for (row, (packet, verdict)) in packets.drain(..).zip(verdicts).enumerate() {
@@ -103,6 +110,11 @@ impl<V: Versions> Worker<V> {
     /// For a port whose queue is another worker's, or that does not exist.
     #[inline(never)]
     pub(super) fn queue_tx_elsewhere(&mut self, packet: Packet, port: u16) {
+        if let Some(lane) = &mut self.lane
+            && lane.has_queue(port, false)
+        {
+            return lane.put(packet, Verdict::forward(port));
+        }
         match self.tx.get(usize::from(port)) {
             Some(TxSide { slot: TxSlot::Worker(w), .. }) => {
                 self.pass(*w, Passed::Transmit(packet, port));
@@ -112,6 +124,11 @@ impl<V: Versions> Worker<V> {
     }
 
     pub(super) fn queue_host(&mut self, packet: Packet, port: u16) {
+        if let Some(lane) = &mut self.lane
+            && lane.has_queue(port, true)
+        {
+            return lane.put(packet, Verdict::host(port));
+        }
         match self.host.get_mut(usize::from(port)) {
             Some(TxSide { slot: TxSlot::Own(..), waiting }) => waiting.push(packet),
             Some(TxSide { slot: TxSlot::Worker(w), .. }) => {
@@ -128,6 +145,9 @@ impl<V: Versions> Worker<V> {
         if self.hooks.capturing() {
             let point = CapturePoint::Dumps;
             self.hooks.offer(point, &packet, self.now_ns, packet.port, false, None);
+        }
+        if let Some(lane) = &mut self.lane {
+            return lane.put(packet, Verdict::DUMP);
         }
         if let Some(sink) = &mut self.on_dump {
             sink(&packet, self.now_ns);
@@ -148,6 +168,9 @@ impl<V: Versions> Worker<V> {
                 Some(reason),
             );
         }
+        if let Some(lane) = &mut self.lane {
+            return lane.put(packet, Verdict::drop(reason));
+        }
         if let Some(sink) = &mut self.on_drop {
             sink(&packet, reason, self.now_ns);
         }
@@ -157,6 +180,7 @@ impl<V: Versions> Worker<V> {
     /// Sends what waits, and drops what the queues have no room for.
     pub(super) fn flush(&mut self) {
         let lossless = self.lossless;
+        self.hand_in(); // what stages parted with beside their chunks
         for host in [false, true] {
             for i in 0..if host { self.host.len() } else { self.tx.len() } {
                 let side = if host { &mut self.host[i] } else { &mut self.tx[i] };

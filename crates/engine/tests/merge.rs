@@ -1,0 +1,301 @@
+//! Several workers before a merger write what one worker writes: the same packets to each port and
+//! the same drops, in the same order.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chunk::{Chunk, Columns, DropReason, HugePages, Layout, Packet, Region, Verdict};
+use device::{Cost, FaultPlan};
+use engine::{
+    Context, DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, Gate, MARK_DEFERRED, Policy,
+    RxSlot, Shade, Stage, TxSlot, Versions, WorkerSpec,
+};
+use io::memory::{Collect, Frames, Script};
+
+chunk::columns! {
+    /// The verdict alone.
+    pub struct NoColumns / NoView {}
+}
+
+#[derive(Clone)]
+struct NoTables;
+
+struct Nothing;
+
+impl Deref for Nothing {
+    type Target = ();
+    fn deref(&self) -> &() {
+        &()
+    }
+}
+
+impl Versions for NoTables {
+    type Tables = ();
+    type Pin = Nothing;
+    fn pin(&mut self) -> Nothing {
+        Nothing
+    }
+    fn number(_: &Nothing) -> u64 {
+        0
+    }
+}
+
+/// A packet's fate is in its bytes: flow, port, kind, serial number. Now and then a worker sleeps.
+struct Fates {
+    defers: bool,
+    /// It panics over every packet whose serial number is a multiple.
+    panics_over: Option<u32>,
+    chunks: u64,
+    /// Of one worker, what the gate does.
+    gate: EveryThird,
+}
+
+impl Stage<()> for Fates {
+    fn name(&self) -> &'static str {
+        "fates"
+    }
+
+    fn shader(&self) -> Option<Arc<dyn Shade<()>>> {
+        struct Nothing;
+        impl Shade<()> for Nothing {
+            fn shade(&self, _: &mut chunk::Rows, (): &()) {}
+        }
+        Some(Arc::new(Nothing))
+    }
+
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, ()>) {
+        self.chunks += 1;
+        if self.chunks.is_multiple_of(3 + u64::from(cx.worker)) {
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        for row in 0..chunk.len() {
+            let data = chunk.packets[row].data();
+            let (port, kind) = (u16::from(data[1]), data[2]);
+            let serial = serial(data);
+            assert!(!self.panics_over.is_some_and(|n| serial.is_multiple_of(n)), "planned");
+            chunk.rows.verdicts()[row] = match kind {
+                0 => Verdict::drop(DropReason::Test).0,
+                1 => Verdict::forward(9).0, // no such port
+                2 => Verdict::host(0).0,
+                _ => Verdict::forward(port).0,
+            };
+            for copy in 0..kind.saturating_sub(5) {
+                let Some(mut packet) = chunk.packets[row].duplicate(cx.pool) else { continue };
+                packet.data_mut()[3] = copy + 1;
+                chunk.emit(row, Verdict::forward(u16::from(copy) % 2), packet);
+            }
+            if kind == 4 {
+                let Some(mut packet) = chunk.packets[row].duplicate(cx.pool) else { continue };
+                packet.data_mut()[3] = 100;
+                if self.defers {
+                    packet.mark = MARK_DEFERRED;
+                } else if !self.gate.admits(&packet) {
+                    packet.free(cx.pool);
+                    continue;
+                }
+                chunk.emit(row, Verdict::forward(1), packet);
+            }
+        }
+    }
+}
+
+fn serial(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(frame[4..8].try_into().unwrap())
+}
+
+#[derive(Default)]
+struct EveryThird(u32);
+
+impl Gate for EveryThird {
+    fn admits(&mut self, packet: &Packet) -> bool {
+        assert_eq!(packet.data()[2], 4);
+        self.0 += 1;
+        self.0.is_multiple_of(3)
+    }
+}
+
+#[derive(PartialEq)]
+struct Output {
+    ports: Vec<Vec<(u64, Vec<u8>)>>,
+    drops: Vec<(Vec<u8>, &'static str, u64)>,
+    counts: (u64, u64, u64),
+}
+
+type Drops = Arc<Mutex<Vec<(Vec<u8>, &'static str, u64)>>>;
+
+fn frames(n: u32) -> Vec<(u64, Vec<u8>)> {
+    let mut seed = 7u32;
+    (0..n)
+        .map(|i| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let [_, flow, port, kind] = seed.to_be_bytes();
+            let mut frame = vec![flow % 50, port % 2, kind % 9, 0];
+            frame.extend(i.to_be_bytes());
+            frame.resize(if i % 97 == 0 { 5000 } else { 64 }, 0);
+            (1_000 + u64::from(i), frame)
+        })
+        .collect()
+}
+
+fn flow_hash(frame: &[u8]) -> u32 {
+    u32::from(frame[0]).wrapping_mul(0x9e37_79b9)
+}
+
+fn spec(
+    workers: usize,
+    cells: u32,
+    input: Vec<(u64, Vec<u8>)>,
+    device: Option<DeviceSpec<()>>,
+    defers: bool,
+) -> (EngineSpec<NoTables>, Vec<Frames>, Drops) {
+    let (_, depot) = Region::new(cells, HugePages::Off).unwrap();
+    let drops = Drops::default();
+    let sink = drops.clone();
+    let mut on_drop: Option<engine::DropSink> = Some(Box::new(move |packet, reason, _| {
+        let bytes = packet.segments().collect::<Vec<_>>().concat();
+        sink.lock().unwrap().push((bytes, reason.name(), packet.time_ns));
+    }));
+    let outs = [Collect::new(), Collect::new()];
+    let collected = outs.iter().map(Collect::frames).collect();
+    let mut specs: Vec<_> = (0..workers)
+        .map(|_| {
+            let stage = Fates { defers, panics_over: None, chunks: 0, gate: EveryThird::default() };
+            let mut spec = WorkerSpec::new(NoTables, vec![Box::new(stage) as _]);
+            spec.tx = vec![TxSlot::Worker(0), TxSlot::Worker(0)];
+            spec.host = vec![TxSlot::Absent];
+            spec.on_drop = on_drop.take();
+            spec
+        })
+        .collect();
+    specs[0].tx = outs.into_iter().map(|out| TxSlot::Own(Box::new(out), Arc::default())).collect();
+    specs[workers - 1].rx.push(RxSlot {
+        port: 0,
+        mark: 0,
+        queue: Box::new(Script::new(input)),
+        spread: Some(flow_hash),
+        counters: Arc::default(),
+    });
+    let spec = EngineSpec {
+        chunk_packets: 64,
+        devices: device.into_iter().collect(),
+        packet_time: true,
+        until_finished: true,
+        lossless: true,
+        on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
+        ..EngineSpec::new(specs, Layout::new(NoColumns::COLUMNS, 1), depot)
+    };
+    (spec, collected, drops)
+}
+
+fn output(engine: Engine<NoTables>, cells: u32, frames: &[Frames], drops: &Drops) -> Output {
+    let (view, depot) = (engine.view().clone(), engine.depot().clone());
+    engine.join().unwrap();
+    assert_eq!(depot.available(), cells as usize, "cells leaked");
+    let all: u64 = chunk::DROP_REASONS.iter().map(|&r| view.drops(r)).sum();
+    assert_eq!(view.drops(DropReason::RingFull), 0);
+    Output {
+        ports: frames.iter().map(|f| std::mem::take(&mut *f.lock().unwrap())).collect(),
+        drops: std::mem::take(&mut *drops.lock().unwrap()),
+        counts: (all, view.emitted(), view.stage(0).packets),
+    }
+}
+
+/// One worker, without a merger.
+fn plainly(n: u32) -> Output {
+    let (spec, collected, drops) = spec(1, 40_000, frames(n), None, false);
+    output(Engine::start(spec).unwrap(), 40_000, &collected, &drops)
+}
+
+fn merged(workers: usize, cells: u32, n: u32, device: Option<DeviceSpec<()>>) -> Output {
+    let (spec, collected, drops) = spec(workers, cells, frames(n), device, true);
+    let engine = Engine::start_in_order(spec, Some(Box::<EveryThird>::default())).unwrap();
+    output(engine, cells, &collected, &drops)
+}
+
+fn assert_same(one: &Output, several: &Output, what: &str) {
+    assert_eq!(one.counts, several.counts, "{what}");
+    for (port, (a, b)) in one.ports.iter().zip(&several.ports).enumerate() {
+        let at = a.iter().zip(b).position(|(a, b)| a != b);
+        assert!(at.is_none() && a.len() == b.len(), "{what}: port {port} differs at {at:?}");
+    }
+    assert!(one.drops == several.drops, "{what}: other drops");
+}
+
+#[test]
+fn several_workers_write_what_one_writes() {
+    let one = plainly(60_000);
+    assert!(one.ports.iter().all(|port| port.len() > 10_000) && one.drops.len() > 10_000);
+    for workers in [1, 2, 3, 4, 8] {
+        assert_same(&one, &merged(workers, 40_000, 60_000, None), &format!("{workers} workers"));
+    }
+}
+
+/// With cells for little more than a burst of the longest packets, the reader waits.
+#[test]
+fn few_cells_hold_the_reader_up() {
+    let one = plainly(20_000);
+    assert_same(&one, &merged(4, 12_000, 20_000, None), "few cells");
+}
+
+#[test]
+fn chunks_that_a_device_shades_come_out_in_order() {
+    let one = plainly(20_000);
+    let cost = Cost { launch: Duration::from_micros(30), row: Duration::from_nanos(200) };
+    for policy in [Policy::Device, Policy::Share { device: 1, of: 2 }] {
+        let kind = DeviceKind::Simulated { cost, faults: FaultPlan::default() };
+        let device = DeviceSpec { kind, slots: 8, rows: 2048, policy };
+        assert_same(&one, &merged(3, 40_000, 20_000, Some(device)), "with a device");
+    }
+}
+
+/// A panic costs its chunk, wherever that is in the order; a worker that gives up drops what it was given
+/// and the others go on.
+#[test]
+fn panics_cost_their_chunks_and_leave_the_rest_in_order() {
+    for (every, gives_up) in [(4_000, false), (100, true)] {
+        let n = 40_000;
+        let (mut spec, collected, drops) = spec(4, 40_000, frames(n), None, true);
+        // The reader goes on, for packets that it kept would be dropped without a worker to take them.
+        for (i, worker) in spec.workers.iter_mut().enumerate() {
+            worker.stages = vec![Box::new(Fates {
+                defers: true,
+                panics_over: (i > 0).then_some(every),
+                chunks: 0,
+                gate: EveryThird::default(),
+            })];
+        }
+        let seen = Arc::new(Mutex::new(0));
+        let sink = seen.clone();
+        spec.on_panic = Arc::new(move |_| *sink.lock().unwrap() += 1);
+        let engine = Engine::start_in_order(spec, Some(Box::<EveryThird>::default())).unwrap();
+        let view = engine.view().clone();
+        let out = output(engine, 40_000, &collected, &drops);
+        assert!(*seen.lock().unwrap() > 0);
+        let gave_up: u64 = view.workers.iter().map(|worker| worker.gave_up.get()).sum();
+        assert_eq!(gave_up > 0, gives_up);
+        let received = |frame: &&(u64, Vec<u8>)| frame.1[3] == 0;
+        let sent: usize = out.ports.iter().map(|port| port.iter().filter(received).count()).sum();
+        let dropped = out.drops.iter().filter(|drop| drop.0[3] == 0).count();
+        assert_eq!(sent + dropped, n as usize, "every packet has one fate");
+        for port in &out.ports {
+            assert!(port.is_sorted_by_key(|(_, frame)| serial(frame)));
+        }
+    }
+}
+
+#[test]
+fn queues_that_have_no_order_are_refused() {
+    let refused = |change: fn(&mut EngineSpec<NoTables>)| {
+        let (mut spec, ..) = spec(2, 10_000, frames(1), None, true);
+        change(&mut spec);
+        matches!(Engine::start_in_order(spec, None), Err(EngineError::Spec(_)))
+    };
+    assert!(!refused(|_| {}));
+    assert!(refused(|spec| spec.workers[1].rx[0].spread = None));
+    assert!(refused(|spec| spec.workers[1].rx.clear()));
+    assert!(refused(|spec| {
+        let queue = Box::new(io::memory::Sink::new());
+        spec.workers[1].tx[0] = TxSlot::Own(queue, Arc::default());
+    }));
+}
