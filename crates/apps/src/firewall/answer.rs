@@ -18,6 +18,7 @@ use packet::{Decoded, IpProtocol, Kind, icmpv4, icmpv6};
 
 use super::tables::FirewallOptions;
 use crate::router::errors::Limit;
+use crate::router::gate;
 
 /// The error about a packet of IPv4.
 pub(crate) const PROHIBITED_V4: Icmpv4Error =
@@ -33,6 +34,8 @@ const LINK_LEN_MAX: usize = 22;
 /// Makes answers for one worker.
 pub(super) struct Answers {
     limit: Limit,
+    /// The limit is kept by a gate over all workers.
+    pub(super) defers: bool,
     piece: Box<[u8]>,
 }
 
@@ -42,6 +45,8 @@ pub(super) enum Answer {
     Made(Packet),
     /// The rate limit withheld it.
     Withheld,
+    /// The frame, if the gate lets it leave; or none, where one would be due.
+    Deferred(Packet),
     /// None is due, or there is no cell for it.
     None,
 }
@@ -49,7 +54,7 @@ pub(super) enum Answer {
 impl Answers {
     pub(super) fn new() -> Self {
         let piece = vec![0; LINK_LEN_MAX + ICMPV6_ERROR_LEN_MAX].into_boxed_slice();
-        Self { limit: Limit::new(), piece }
+        Self { limit: Limit::new(), defers: false, piece }
     }
 
     /// The answer to `packet`, which was rejected and in which `d` was found.
@@ -70,27 +75,48 @@ impl Answers {
             return Answer::None;
         }
         let is_reset = d.protocol == IpProtocol::TCP && !d.has(Decoded::FRAGMENT);
-        if !is_reset && !self.limit.take_of(options.icmp_rate, options.icmp_burst, now_ns) {
+        let is_deferred = self.defers && !is_reset;
+        if !is_reset
+            && !is_deferred
+            && !self.limit.take_of(options.icmp_rate, options.icmp_burst, now_ns)
+        {
             return Answer::Withheld;
         }
+        match self.build(packet, d, is_reset, original, pool) {
+            Some(mut answer) if is_deferred => {
+                answer.mark = gate::mark(None);
+                Answer::Deferred(answer)
+            }
+            Some(answer) => Answer::Made(answer),
+            // The token is spent all the same.
+            None if is_deferred => Answer::Deferred(gate::nothing(packet.time_ns)),
+            None => Answer::None,
+        }
+    }
+
+    fn build(
+        &mut self,
+        packet: &Packet,
+        d: &Decoded,
+        is_reset: bool,
+        original: &[u8],
+        pool: &mut Pool,
+    ) -> Option<Packet> {
+        let (frame, l3) = (packet.data(), usize::from(d.l3_offset));
         let (link, ip) = self.piece.split_at_mut(l3);
         let made = match d.kind {
             _ if is_reset => build_tcp_reset(d, frame, ip),
             Kind::Ipv4 => build_icmpv4_error(original, PROHIBITED_V4, d.dst_v4().into(), ip),
             _ => build_icmpv6_error(original, PROHIBITED_V6, address(d.dst), ip),
         };
-        let Some(len) = made else { return Answer::None };
+        let len = made?;
         link.copy_from_slice(&frame[..l3]);
         link[..6].copy_from_slice(&frame[6..12]);
         link[6..12].copy_from_slice(&frame[..6]);
-        match Packet::copy_from(pool, &self.piece[..l3 + len]) {
-            None => Answer::None,
-            Some(mut answer) => {
-                answer.time_ns = packet.time_ns;
-                answer.port = packet.port;
-                Answer::Made(answer)
-            }
-        }
+        let mut answer = Packet::copy_from(pool, &self.piece[..l3 + len])?;
+        answer.time_ns = packet.time_ns;
+        answer.port = packet.port;
+        Some(answer)
     }
 }
 

@@ -102,7 +102,8 @@ impl Hits {
         if let Some(counters) = page.and_then(|page| page.get(id as usize % PAGE)) {
             counters.packets.add(1);
             counters.bytes.add(bytes as u64);
-            counters.last_ns.set(now_ns);
+            // Captures may run back; the sum over workers takes the last one, too.
+            counters.last_ns.set(counters.last_ns.get().max(now_ns));
         }
     }
 

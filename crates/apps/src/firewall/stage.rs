@@ -113,6 +113,13 @@ impl Firewall {
         Self::with(place, Form::Device(Arc::new(Search), Vec::with_capacity(BATCH)))
     }
 
+    /// Leaves the limit of a switch's answers to a [`crate::router::ErrorGate`] over all workers, in the order of the
+    /// packets: for captures. A router's errors are those of its `rewrite`.
+    pub fn deferring_answers(mut self) -> Self {
+        self.answers.defers = true;
+        self
+    }
+
     fn with(place: Place, form: Form) -> Self {
         Self { place, answers: Answers::new(), form, found: Vec::with_capacity(BATCH) }
     }
@@ -154,6 +161,8 @@ impl Firewall {
                 tables.hits().count_answer(cx.worker, true);
                 chunk.emit(row, Verdict::forward(port), frame);
             }
+            // Whether it leaves nobody here will know: the gate counts.
+            Answer::Deferred(frame) => chunk.emit(row, Verdict::forward(port), frame),
             Answer::Withheld => tables.hits().count_answer(cx.worker, false),
             Answer::None => {}
         }

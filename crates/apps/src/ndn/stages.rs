@@ -328,6 +328,10 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
         Steps::POST
     }
 
+    fn needs_one_worker(&self, _: &T) -> Option<&'static str> {
+        Some("each worker has its own bound of pending Interests")
+    }
+
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let view = NdnColumns::view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter_mut().enumerate() {

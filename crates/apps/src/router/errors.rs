@@ -6,7 +6,7 @@
 //! station that the packet came from; without a route there is none. A token bucket per worker bounds
 //! them (RFC 1812 §4.3.2.8, RFC 4443 §2.4 f).
 
-use chunk::Packet;
+use chunk::{Packet, Verdict};
 use engine::Context;
 use lookup::fib::{Fib, Interface, Options};
 use packet::checksum::update_u16;
@@ -21,6 +21,7 @@ use super::columns::Decision;
 use super::control::{ethertype, ipv4, ipv6};
 use super::decode::is_link_local;
 use super::frames::{self, Link};
+use super::gate;
 use super::rewrite::{Rewrite, Transit, derived, ip_address};
 use super::route::decide;
 use crate::firewall::answer::{PROHIBITED_V4, PROHIBITED_V6};
@@ -135,13 +136,41 @@ impl Rewrite {
         }
         // Before anything that costs, and spent whether or not there is a way back: a flood of
         // packets without a route must not become one of lookups for their errors.
-        if !self.limit.take(cx.tables.options(), cx.now_ns) {
+        if self.defers_errors {
+            let before = self.made.len();
+            self.is_deferring = true;
+            self.emit_error(packet, transit, problem, cx);
+            self.is_deferring = false;
+            if self.made.len() == before {
+                // The token is spent all the same.
+                self.made.push((gate::nothing(packet.time_ns), Verdict::TAKEN));
+            }
+            return;
+        }
+        if !self.limit.take(cx.tables.options(), cx.arrival_ns(packet)) {
             self.counters.icmp_errors_withheld.add(1);
             return;
         }
-        let Some(link) = reply_link(packet, transit, cx.tables) else { return };
+        if self.emit_error(packet, transit, problem, cx) {
+            self.counters.icmp_errors_sent.add(1);
+        }
+    }
+
+    /// Makes the error, whatever the limit; `false` where there is no way back or no cell.
+    fn emit_error(
+        &mut self,
+        packet: &Packet,
+        transit: Transit,
+        problem: Problem,
+        cx: &mut Context<'_, Fib>,
+    ) -> bool {
+        let is_v4 = transit.is_v4();
+        let original = transit.ip(packet);
+        let Some(link) = reply_link(packet, transit, cx.tables) else { return false };
         let to = transit.addresses(packet).0;
-        let Some(source) = own_address(cx.tables, transit.interface, is_v4, to) else { return };
+        let Some(source) = own_address(cx.tables, transit.interface, is_v4, to) else {
+            return false;
+        };
         let start = link.header().len();
         let out = &mut self.piece[start..];
         let len = if is_v4 {
@@ -149,10 +178,7 @@ impl Rewrite {
         } else {
             build_icmpv6_error(original, problem.icmpv6(), ipv6(source), out)
         };
-        let Some(len) = len else { return };
-        if self.emit_piece(&link, len, is_v4, packet.time_ns, cx) {
-            self.counters.icmp_errors_sent.add(1);
-        }
+        len.is_some_and(|len| self.emit_piece(&link, len, is_v4, packet.time_ns, cx))
     }
 
     /// Tells the source of a packet that the firewall rejected: a segment by a reset, which seems to

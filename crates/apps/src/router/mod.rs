@@ -36,6 +36,7 @@ pub mod decode;
 pub(crate) mod errors;
 mod events;
 pub(crate) mod frames;
+pub(crate) mod gate;
 mod neighbours;
 pub mod reference;
 pub mod rewrite;
@@ -52,6 +53,7 @@ use lookup::fib::{Fib, NeighbourEvent};
 
 pub use columns::{RouterColumns, RouterView};
 pub use counters::{RouterCounters, TaggedCounters};
+pub use gate::ErrorGate;
 pub use versions::FibImages;
 
 /// The names that `[pipeline.NAME] stages` may hold, in the order in which they make sense. The
@@ -68,6 +70,9 @@ pub struct PipelineOptions {
     pub events: Option<SyncSender<NeighbourEvent>>,
     /// Counters of this worker's stages.
     pub counters: Arc<RouterCounters>,
+    /// The limit of errors is kept by an [`ErrorGate`] over all workers, in the order of the packets
+    /// (captures), and not by each worker.
+    pub defers_errors: bool,
 }
 
 /// A list of stages that makes no pipeline.

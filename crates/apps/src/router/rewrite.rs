@@ -35,6 +35,7 @@ use super::counters::RouterCounters;
 use super::errors::{Limit, Problem};
 use super::events::Events;
 use super::frames::{self, ETHERNET_LEN, Link};
+use super::gate;
 use super::neighbours::Waiting;
 use super::route::decide;
 
@@ -53,6 +54,9 @@ pub struct Rewrite {
     pub(super) counters: Arc<RouterCounters>,
     pub(super) events: Events,
     pub(super) limit: Limit,
+    pub(super) defers_errors: bool,
+    /// An error is being made whose fate a gate decides.
+    pub(super) is_deferring: bool,
     pub(super) waiting: Waiting,
     /// Packets made while one packet was acted on; they follow it.
     pub(super) made: Vec<(Packet, Verdict)>,
@@ -130,6 +134,8 @@ impl Rewrite {
             counters: options.counters.clone(),
             events: Events::new(options.events.clone(), options.counters.clone()),
             limit: Limit::new(),
+            defers_errors: options.defers_errors,
+            is_deferring: false,
             waiting: Waiting::new(),
             made: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             linear: Vec::with_capacity(PIECE_LEN),
@@ -437,8 +443,10 @@ impl Rewrite {
     }
 
     /// Lets a packet that was made here follow its cause.
-    pub(super) fn make(&mut self, frame: Packet, link: &Link) {
-        if link.is_tagged() {
+    pub(super) fn make(&mut self, mut frame: Packet, link: &Link) {
+        if self.is_deferring {
+            frame.mark = gate::mark(link.is_tagged().then_some(link.interface));
+        } else if link.is_tagged() {
             self.counters.count_tagged_tx(link.interface, frame.frame_len());
         }
         self.made.push((frame, Verdict::forward(link.port)));

@@ -51,6 +51,10 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
         Steps::POST
     }
 
+    fn needs_one_worker(&self, _: &T) -> Option<&'static str> {
+        Some("stations are learned, aged and limited frame by frame")
+    }
+
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let tables = cx.tables.as_ref();
         let now_s = (cx.now_ns / 1_000_000_000) as u32;
