@@ -56,7 +56,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let (plane, reader) = Plane::start(&config, &interfaces, rib, false)?;
     let built = begin.elapsed();
 
-    let (_, depot) = wiring::cells(&config)?;
+    let (_, depot) = wiring::cells(&config, 1)?;
     // First the capture …
     let script = frames.into_iter().map(|record| (record.time_ns, record.data)).collect::<Vec<_>>();
     let rx: Box<dyn RxQueue> = Box::new(Script::new(script));

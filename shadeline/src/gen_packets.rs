@@ -210,7 +210,7 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
     });
     let io = io.collect();
     let (plane, reader) = Plane::offline(&config, &interfaces)?;
-    let (_, depot) = wiring::cells(&config)?;
+    let (_, depot) = wiring::cells(&config, 1)?;
     let wanted = backend::chosen(&config, args.backend);
     let plan = Plan {
         workers: 1,

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             socket.display()
         )));
     }
-    let (_, depot) = wiring::cells(&config)?;
+    let (_, depot) = wiring::cells(&config, 1)?;
     let workers = config.system.workers.max(1);
     let (live, mut io) = ports::open(&config, &interfaces, &depot, workers)?;
 

@@ -1,7 +1,8 @@
 //! `shadeline run CONFIG -r IN -w DIR`: the pipeline over captures.
 //!
-//! One worker, time from the packets, files that wait instead of queues that drop: the same input
-//! gives the same bytes, whoever runs it and wherever.
+//! Time from the packets, files that wait instead of queues that drop, and packets that leave in the
+//! order of their causes however many workers there are: the same input gives the same bytes, whoever
+//! runs it and wherever.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -57,7 +58,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 
     let (plane, reader) = Plane::offline(&config, &interfaces)?;
     let rules = plane.firewall.as_ref().map(|firewall| firewall.shown_now(usize::MAX));
-    let (_, depot) = wiring::cells(&config)?;
+    // The one that the file does not ask for is enough: most captures are short.
+    let workers = if config.system.has_workers { config.system.workers.max(1) } else { 1 };
+    let (_, depot) = wiring::cells(&config, workers)?;
     let wanted = backend::chosen(&config, args.backend);
     let device = backend::open(&config, wanted, plane.changes())?;
     let mut stations = None;
@@ -78,15 +81,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         &reader,
         io,
         Plan {
-            workers: 1,
+            workers,
             offline: true,
             device,
             events: Events::default(),
-            on_drop: Some(Box::new(move |packet, reason, now_ns| {
-                let time = if packet.time_ns == 0 { now_ns } else { packet.time_ns };
+            on_drop: Some(Box::new(move |packet, reason, _| {
                 let mut sink = drop_sink.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(sink) = sink.as_mut() {
-                    sink.write_with_comment(packet, time, Some(reason.name()));
+                    sink.write_with_comment(packet, packet.time_ns, Some(reason.name()));
                 }
             })),
             on_error: Arc::new(move |_, error| {

@@ -70,7 +70,7 @@ fn all() -> Result<Vec<Program>, Failure> {
 fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
     let interfaces = Interfaces::of(config);
     let (_plane, reader) = Plane::offline(config, &interfaces)?;
-    let (_, depot) = wiring::cells(config)?;
+    let (_, depot) = wiring::cells(config, 1)?;
     let kind = DeviceKind::Driver {
         driver: Box::new(recorded.driver()),
         tables: Box::new(NoTables),

@@ -66,7 +66,11 @@ pub(crate) struct DropTotals {
 #[derive(Debug, Serialize)]
 pub(crate) struct StageTotals {
     pub(crate) stage: String,
+    #[serde(skip)]
     pub(crate) calls: u64,
+    /// In the file of a live run alone: over captures they depend on the number of workers.
+    #[serde(rename = "calls", skip_serializing_if = "Option::is_none")]
+    pub(crate) shown_calls: Option<u64>,
     pub(crate) packets: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) packets_per_call: Option<f64>,
@@ -154,6 +158,7 @@ impl Report {
             StageTotals {
                 stage: (*name).to_owned(),
                 calls,
+                shown_calls: time.map(|_| calls),
                 packets,
                 packets_per_call: time.map(|_| ratio(packets, calls)),
                 ns_per_packet: time.map(|_| ratio(sum(|s| &s.busy_ns), packets)),
@@ -166,7 +171,7 @@ impl Report {
             rx_packets,
             tx_packets,
             host_packets,
-            made_packets: view.workers.iter().map(|w| w.emitted.get()).sum(),
+            made_packets: view.emitted(),
             dropped_packets: drops.iter().map(|d| d.packets).sum(),
             rx_lost_packets,
             seconds: time.map(|t| t.as_secs_f64()),

@@ -16,7 +16,7 @@ use std::sync::mpsc::SyncSender;
 use apps::firewall::{self, Firewall, FirewallTables};
 use apps::ndn::pit::PitLimits;
 use apps::ndn::{NdnColumns, NdnCounters, NdnOptions};
-use apps::router::{PipelineOptions, RouterColumns, RouterCounters};
+use apps::router::{ErrorGate, PipelineOptions, RouterColumns, RouterCounters};
 use apps::switch::{SwitchColumns, SwitchCounters, SwitchPipeline};
 use apps::tables::{Newest, Tables, WithoutRules};
 use apps::wire::Wire;
@@ -272,7 +272,7 @@ pub(crate) struct Plan {
     pub(crate) offline: bool,
     /// Where workers tell what they saw.
     pub(crate) events: Events,
-    /// Told of each dropped packet (one worker only).
+    /// Told of each dropped packet; live with one worker only.
     pub(crate) on_drop: Option<DropSink>,
     /// Told of a queue's failure.
     pub(crate) on_error: ErrorSink,
@@ -293,13 +293,16 @@ pub(crate) struct DataPath {
     pub(crate) counters: Counters,
 }
 
-/// The cells of the configuration.
-pub(crate) fn cells(config: &Config) -> Result<(&'static Region, Arc<Depot>), Failure> {
+/// The cells of the configuration, `times` as many.
+pub(crate) fn cells(
+    config: &Config,
+    times: usize,
+) -> Result<(&'static Region, Arc<Depot>), Failure> {
     let huge = match config.system.huge_pages {
         config::HugePages::Off => HugePages::Off,
         _ => HugePages::Advise,
     };
-    let cells = u32::try_from(config.system.cells).unwrap_or(u32::MAX);
+    let cells = u32::try_from(config.system.cells.saturating_mul(times)).unwrap_or(u32::MAX);
     Region::new(cells, huge)
         .map_err(|error| Failure::other(format!("no memory for cells: {error}")))
 }
@@ -313,7 +316,13 @@ pub(crate) fn start(
     ports: Vec<PortIo>,
     plan: Plan,
 ) -> Result<DataPath, Failure> {
-    let n = plan.workers.max(1);
+    let pipelines = Pipelines { config, offline: plan.offline, events: &plan.events };
+    let n = match plan.workers.max(1) {
+        n if n > 1 && plan.offline => pipelines.capture_workers(n, &reader.pin())?,
+        n => n,
+    };
+    // Several workers over captures: what they make is put in order behind them.
+    let in_order = plan.offline && n > 1;
     let count = interfaces.names().len();
     let cpus =
         if plan.offline { Vec::new() } else { pinned(&config.system.cpus, n, usable_cpus()) };
@@ -322,30 +331,11 @@ pub(crate) fn start(
     let app = config.pipeline.app;
     let mut device = plan.device;
     let filter = Filter::of(config, device.as_mut(), &reader.pin().firewall);
-    let (mut router, mut switch, mut ndn) = (Vec::new(), Vec::new(), Vec::new());
+    let mut counters = StageCounters::default();
     for i in 0..n {
-        let mut stages: Vec<Box<dyn Stage<Tables>>> = match app {
-            App::Router => {
-                let counters = Arc::new(RouterCounters::new(count));
-                router.push(counters.clone());
-                let options = PipelineOptions { events: plan.events.neighbours.clone(), counters };
-                apps::router::pipeline(&config.pipeline.stages, &options).map_err(Failure::other)?
-            }
-            App::Switch => {
-                let counters = Arc::new(SwitchCounters::default());
-                switch.push(counters.clone());
-                let events = plan.events.stations.clone();
-                apps::switch::pipeline(&SwitchPipeline { events, counters })
-            }
-            App::Ndn => {
-                let counters = Arc::new(NdnCounters::new());
-                ndn.push(counters.clone());
-                apps::ndn::pipeline(&ndn_options(config, plan.offline, counters))
-            }
-            App::Wire => vec![Box::new(Wire::new())],
-        };
+        let mut stages = pipelines.stages(in_order, &mut counters)?;
         if let Some(filter) = &filter {
-            stages.insert(filter.at, Box::new(filter.stage()));
+            stages.insert(filter.at, Box::new(filter.stage(in_order)));
         }
         workers.push(WorkerSpec {
             cpu: cpus.get(i).copied(),
@@ -367,7 +357,8 @@ pub(crate) fn start(
         App::Ndn => NdnColumns::COLUMNS,
     };
     let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
-    let engine = Engine::start(EngineSpec {
+    let gate = in_order.then(|| error_gate(config, &reader.pin(), count, &mut counters.router));
+    let spec = EngineSpec {
         workers,
         layout: filter.and_then(|filter| filter.layout()).unwrap_or(Layout::new(columns, 1)),
         depot,
@@ -388,9 +379,100 @@ pub(crate) fn start(
             }
         }),
         on_panic: Arc::new(|panic| tracing::error!("{panic}")),
-    })
-    .map_err(Failure::other)?;
+    };
+    let engine = match gate {
+        Some(gate) => Engine::start_in_order(spec, Some(Box::new(gate))),
+        None => Engine::start(spec),
+    };
+    let StageCounters { router, switch, ndn } = counters;
+    let engine = engine.map_err(Failure::other)?;
     Ok(DataPath { engine, counters: Counters { ports, router, switch, ndn } })
+}
+
+/// Counters of the stages, by worker.
+#[derive(Default)]
+struct StageCounters {
+    router: Vec<Arc<RouterCounters>>,
+    switch: Vec<Arc<SwitchCounters>>,
+    ndn: Vec<Arc<NdnCounters>>,
+}
+
+/// Makes the stages of each worker.
+struct Pipelines<'a> {
+    config: &'a Config,
+    offline: bool,
+    events: &'a Events,
+}
+
+impl Pipelines<'_> {
+    /// The stages of one more worker, but the firewall.
+    fn stages(
+        &self,
+        defers_errors: bool,
+        all: &mut StageCounters,
+    ) -> Result<Vec<Box<dyn Stage<Tables>>>, Failure> {
+        let config = self.config;
+        Ok(match config.pipeline.app {
+            App::Router => {
+                let counters = Arc::new(RouterCounters::new(Interfaces::of(config).names().len()));
+                all.router.push(counters.clone());
+                let events = self.events.neighbours.clone();
+                let options = PipelineOptions { events, counters, defers_errors };
+                apps::router::pipeline(&config.pipeline.stages, &options).map_err(Failure::other)?
+            }
+            App::Switch => {
+                let counters = Arc::new(SwitchCounters::default());
+                all.switch.push(counters.clone());
+                let events = self.events.stations.clone();
+                apps::switch::pipeline(&SwitchPipeline { events, counters })
+            }
+            App::Ndn => {
+                let counters = Arc::new(NdnCounters::new());
+                all.ndn.push(counters.clone());
+                apps::ndn::pipeline(&ndn_options(config, self.offline, counters))
+            }
+            App::Wire => vec![Box::new(Wire::new())],
+        })
+    }
+
+    /// How many of `wanted` workers captures go through: one where a stage needs that, which the log says.
+    fn capture_workers(&self, wanted: usize, tables: &Tables) -> Result<usize, Failure> {
+        let stages = self.stages(true, &mut StageCounters::default())?;
+        let reason = |stage: &Box<dyn Stage<Tables>>| {
+            stage.needs_one_worker(tables).map(|why| (stage.name(), why))
+        };
+        Ok(match stages.iter().find_map(reason) {
+            Some((stage, why)) => {
+                tracing::warn!(
+                    "captures go through one worker, not {wanted}, because of the stage `{stage}`: {why}"
+                );
+                1
+            }
+            None => wanted,
+        })
+    }
+}
+
+/// The limit of errors of all workers together; it counts beside them.
+fn error_gate(
+    config: &Config,
+    tables: &Tables,
+    interfaces: usize,
+    counters: &mut Vec<Arc<RouterCounters>>,
+) -> ErrorGate {
+    let own = Arc::new(RouterCounters::new(interfaces));
+    let (rate, burst) = match config.pipeline.app {
+        App::Router => {
+            counters.push(own.clone());
+            (config.router.icmp_rate, config.router.icmp_burst)
+        }
+        // A router's firewall leaves its errors to `rewrite`.
+        App::Switch | App::Ndn | App::Wire => {
+            let options = tables.firewall.options();
+            (options.icmp_rate, options.icmp_burst)
+        }
+    };
+    ErrorGate::new(rate, burst, own)
 }
 
 /// A pipeline's firewall.
@@ -419,11 +501,12 @@ impl Filter {
     }
 
     /// The stage of one worker.
-    fn stage(&self) -> Firewall {
-        match self.has_device {
+    fn stage(&self, defers_answers: bool) -> Firewall {
+        let stage = match self.has_device {
             true => Firewall::for_device(self.place),
             false => Firewall::new(self.place),
-        }
+        };
+        if defers_answers { stage.deferring_answers() } else { stage }
     }
 
     /// The columns of its pipeline, where it adds some.

@@ -14,6 +14,7 @@ pub const SOCKET: &str = "/run/shadeline.sock";
 pub(super) fn system(cores: usize) -> System {
     System {
         workers: cores.max(1),
+        has_workers: false,
         cpus: Vec::new(),
         cells: 16_384,
         huge_pages: HugePages::Auto,

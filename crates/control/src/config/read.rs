@@ -272,6 +272,7 @@ fn sections<'t, 'i>(
 }
 
 fn read_system(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, system: &mut System) {
+    system.has_workers = section.has("workers");
     section.set(walk, "workers", &mut system.workers, integer(1..=1024));
     section.set(walk, "cpus", &mut system.cpus, |walk, value| {
         let cpus = array(walk, value, "an array of CPU numbers")?;

@@ -122,6 +122,8 @@ impl App {
 pub struct System {
     /// Worker threads.
     pub workers: usize,
+    /// Whether the file says how many. Captures have one worker where it does not.
+    pub has_workers: bool,
     /// CPU of each worker; empty: worker `i` goes to the `i`-th CPU that the process may use.
     pub cpus: Vec<usize>,
     /// Cells (2,048 bytes each) in each worker's pool.
