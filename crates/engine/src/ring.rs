@@ -7,11 +7,20 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chunk::Packet;
 use rustix::event::{EventfdFlags, eventfd};
+
+use sync::{AtomicBool, Ordering, fence};
+
+/// loom's twins of the std types, under the model checker.
+mod sync {
+    #[cfg(loom)]
+    pub(super) use loom::sync::atomic::{AtomicBool, Ordering, fence};
+    #[cfg(not(loom))]
+    pub(super) use std::sync::atomic::{AtomicBool, Ordering, fence};
+}
 
 /// What travels between workers.
 #[derive(Debug)]
@@ -48,13 +57,43 @@ impl Passed {
     }
 }
 
+/// Whether a listener sleeps. The protocol of [`Bell`], apart from what makes the listener block.
+#[derive(Debug)]
+struct Sleep(AtomicBool);
+
+impl Sleep {
+    fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    /// Whether the caller, who has left work, must wake the listener.
+    #[inline]
+    fn must_wake(&self) -> bool {
+        // Pairs with the fence in `begin`: either the ringer sees that the listener sleeps, or the
+        // listener sees what the ringer left before it looked for the last time.
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The listener will block; it must look for work once more after this.
+    fn begin(&self) {
+        self.0.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The listener is awake.
+    fn end(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 /// Wakes a worker or a master that blocks. Ringing costs a system call only if it sleeps.
 #[derive(Clone, Debug)]
 pub(crate) struct Bell(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    asleep: AtomicBool,
+    sleep: Sleep,
     event: OwnedFd,
 }
 
@@ -65,16 +104,13 @@ impl Bell {
     /// When the process has no descriptor left.
     pub(crate) fn new() -> std::io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self(Arc::new(Inner { asleep: AtomicBool::new(false), event })))
+        Ok(Self(Arc::new(Inner { sleep: Sleep::new(), event })))
     }
 
     /// Wakes the listener, if it sleeps.
     #[inline]
     pub(crate) fn ring(&self) {
-        // Pairs with the fence in `about_to_sleep`: either the ringer sees that the listener
-        // sleeps, or the listener sees what the ringer left before it looked for the last time.
-        std::sync::atomic::fence(Ordering::SeqCst);
-        if self.0.asleep.load(Ordering::Relaxed) {
+        if self.0.sleep.must_wake() {
             // A full counter is as good as a rung bell.
             let _ = rustix::io::write(&self.0.event, &1u64.to_ne_bytes());
         }
@@ -82,13 +118,12 @@ impl Bell {
 
     /// The listener says that it will block; it must look for work once more after this.
     pub(crate) fn about_to_sleep(&self) {
-        self.0.asleep.store(true, Ordering::Relaxed);
-        std::sync::atomic::fence(Ordering::SeqCst);
+        self.0.sleep.begin();
     }
 
     /// The listener is awake again.
     pub(crate) fn awake(&self) {
-        self.0.asleep.store(false, Ordering::Relaxed);
+        self.0.sleep.end();
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.0.event, &mut count);
     }
@@ -105,5 +140,69 @@ impl Bell {
     /// Becomes readable when the bell is rung.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
+    }
+}
+
+/// `RUSTFLAGS="--cfg loom" cargo test -p engine --lib model::`
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::atomic::AtomicUsize;
+    use loom::sync::{Arc, Notify};
+    use loom::thread;
+
+    struct Shared {
+        sleep: Sleep,
+        /// Stands for the descriptor: it stays signalled until a wait has seen it.
+        event: Notify,
+        /// Stands for the rings to the listener, one for each ringer, each with room for what is sent:
+        /// the number of packets in it, published as `rtrb` does it.
+        rings: Vec<AtomicUsize>,
+    }
+
+    /// The listener takes `each` packets from each ringer and sleeps in between. If a wake-up were lost, it
+    /// would sleep for ever, which loom reports.
+    fn check(ringers: usize, each: usize, preemptions: usize) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions);
+        model.check(move || {
+            let rings = (0..ringers).map(|_| AtomicUsize::new(0)).collect();
+            let shared = Arc::new(Shared { sleep: Sleep::new(), event: Notify::new(), rings });
+            let threads: Vec<_> = (0..ringers)
+                .map(|i| {
+                    let shared = shared.clone();
+                    thread::spawn(move || {
+                        for sent in 1..=each {
+                            shared.rings[i].store(sent, Ordering::Release);
+                            if shared.sleep.must_wake() {
+                                shared.event.notify();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let mut taken = 0;
+            while taken < ringers * each {
+                let there =
+                    || shared.rings.iter().map(|r| r.load(Ordering::Acquire)).sum::<usize>();
+                taken = there();
+                shared.sleep.begin();
+                if there() == taken && taken < ringers * each {
+                    shared.event.wait();
+                }
+                shared.sleep.end();
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        check(1, 2, 3);
+    }
+
+    #[test]
+    fn no_wake_up_of_several_ringers_is_lost() {
+        check(2, 1, 3);
     }
 }
