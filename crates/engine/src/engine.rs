@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use crate::heirs::Heirs;
 use crate::hooks::Hooks;
 use crate::master::{Master, MasterLink};
 use crate::merge::{Gate, Lane, Merger, MergerParts, Merging, Out, WINDOW_PACKETS};
+use crate::quiet::Quiet;
 use crate::ring::Bell;
 use crate::segment::{Segment, segment_program, segments};
 use crate::stage::{Stage, Versions};
@@ -433,12 +434,11 @@ impl<V: Versions> Engine<V> {
                 }
             }
         }
-        let quiet_workers = Arc::new(AtomicUsize::new(0));
         let heirs = Arc::new(Heirs::new(n));
         let mut workers = Vec::new();
-        for (i, (worker, (rings_in, rings_out))) in
-            spec.workers.into_iter().zip(rings_in.into_iter().zip(rings_out)).enumerate()
-        {
+        let rings = rings_in.into_iter().zip(rings_out);
+        let given = spec.workers.into_iter().zip(rings).zip(Quiet::of_workers(n));
+        for (i, ((worker, (rings_in, rings_out)), quiet)) in given.enumerate() {
             let cpu = worker.cpu;
             let pipeline = &plan.pipelines[plan.of_worker[i]];
             let device = worker.device.unwrap_or(i % devices.max(1));
@@ -471,7 +471,7 @@ impl<V: Versions> Engine<V> {
                 on_error: spec.on_error.clone(),
                 on_panic: spec.on_panic.clone(),
                 heirs: heirs.clone(),
-                quiet_workers: quiet_workers.clone(),
+                quiet,
                 until_finished: spec.until_finished,
                 stop: stop.clone(),
                 abort: abort.clone(),

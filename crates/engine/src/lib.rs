@@ -23,6 +23,7 @@ mod heirs;
 mod hooks;
 mod master;
 mod merge;
+mod quiet;
 mod ring;
 mod segment;
 mod stage;

@@ -48,7 +48,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arrayvec::ArrayVec;
@@ -62,6 +62,7 @@ use crate::heirs::Heirs;
 use crate::hooks::{CapturePoint, Hooks};
 use crate::master::MasterLink;
 use crate::merge::Lane;
+use crate::quiet::Quiet;
 use crate::ring::{Again, Bell, Passed};
 use crate::segment::Segment;
 use crate::stage::{HandOver, Stage, Steps, Versions};
@@ -168,8 +169,8 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) first_stage: usize,
     pub(crate) pipeline: std::ops::Range<usize>,
     pub(crate) on_error: ErrorSink,
-    /// How many workers have nothing left to do; see `is_done`.
-    pub(crate) quiet_workers: Arc<AtomicUsize>,
+    /// Its part in the count of workers that have nothing left to do.
+    pub(crate) quiet: Quiet,
     /// Stop by itself once every source is finished.
     pub(crate) until_finished: bool,
     pub(crate) stop: Arc<AtomicBool>,
@@ -219,7 +220,8 @@ pub(crate) struct Worker<V: Versions> {
     clock_ns: u64,
     started: Instant,
     rung: Vec<bool>,
-    quiet: bool,
+    /// By worker: what found its ring full and waits, where nothing may be lost.
+    ring_waiting: Vec<VecDeque<Passed>>,
 }
 
 /// What a worker is made of; see [`Worker`].
@@ -254,8 +256,8 @@ pub(crate) struct Parts<V: Versions> {
     pub(crate) first_stage: usize,
     pub(crate) pipeline: std::ops::Range<usize>,
     pub(crate) on_error: ErrorSink,
-    /// How many workers have nothing left to do; see `is_done`.
-    pub(crate) quiet_workers: Arc<AtomicUsize>,
+    /// Its part in the count of workers that have nothing left to do.
+    pub(crate) quiet: Quiet,
     /// Stop by itself once every source is finished.
     pub(crate) until_finished: bool,
     pub(crate) stop: Arc<AtomicBool>,
@@ -307,9 +309,8 @@ impl<V: Versions> Worker<V> {
             places: parts.places,
             first_stage: parts.first_stage,
             on_error: parts.on_error,
-            quiet_workers: parts.quiet_workers,
+            quiet: parts.quiet,
             until_finished: parts.until_finished,
-            quiet: false,
             stop: parts.stop,
             abort: parts.abort,
             packet_time: parts.packet_time,
@@ -342,6 +343,7 @@ impl<V: Versions> Worker<V> {
             clock_ns: 0,
             started: Instant::now(),
             rung: vec![false; peers],
+            ring_waiting: (0..peers).map(|_| VecDeque::new()).collect(),
         }
     }
 
@@ -362,7 +364,7 @@ impl<V: Versions> Worker<V> {
             work += self.housekeep(begin);
             self.flush();
             if work > 0 {
-                self.set_quiet(false);
+                self.quiet.leave();
                 empty_turns = 0;
                 self.counters.busy_turns.add(1);
                 self.counters.busy_ns.add(begin.elapsed().as_nanos() as u64);
@@ -373,7 +375,7 @@ impl<V: Versions> Worker<V> {
             if self.is_done(stopping) {
                 return self;
             }
-            if self.quiet {
+            if self.quiet.is_quiet() {
                 std::thread::yield_now(); // the others are about to be
             } else if empty_turns > SPINS && self.inbox.is_empty() && self.again.is_empty() {
                 self.block();
@@ -386,9 +388,7 @@ impl<V: Versions> Worker<V> {
     /// Whether there is nothing left to do, here and at every other worker: told to stop, or
     /// every source finished.
     ///
-    /// A worker says that it is quiet only while the rings to it and from it are empty. So when
-    /// all are quiet at once, no packet is anywhere: one that has just been passed on keeps its
-    /// sender from being quiet until the receiver, no longer quiet, has taken it.
+    /// It is quiet only while the rings to it and from it are empty; see [`crate::quiet`].
     fn is_done(&mut self, stopping: bool) -> bool {
         let sources_done =
             stopping || (self.until_finished && self.rx_finished() && !self.is_held_up);
@@ -401,19 +401,14 @@ impl<V: Versions> Worker<V> {
             && rings_empty
             && self.inbox.is_empty()
             && self.again.is_empty()
+            && self.ring_waiting.iter().all(VecDeque::is_empty)
             && self.order.len() == 0
             && (self.tx_drained() || self.is_aborting());
-        self.set_quiet(quiet);
-        quiet && self.quiet_workers.load(Ordering::Acquire) == self.rings_out.len()
-    }
-
-    fn set_quiet(&mut self, quiet: bool) {
-        if quiet && !self.quiet {
-            self.quiet_workers.fetch_add(1, Ordering::AcqRel);
-        } else if !quiet && self.quiet {
-            self.quiet_workers.fetch_sub(1, Ordering::AcqRel);
+        if !quiet {
+            self.quiet.leave();
+            return false;
         }
-        self.quiet = quiet;
+        self.quiet.enter()
     }
 
     fn rx_finished(&self) -> bool {
@@ -561,11 +556,10 @@ impl<V: Versions> Worker<V> {
 }
 
 impl<V: Versions> Drop for Worker<V> {
-    /// A worker that dies of a panic of its own is as quiet as one that has ended: the others do not wait for it.
+    /// A worker that dies of a panic of its own leaves its work to another one. It counts as quiet from then on.
     fn drop(&mut self) {
-        if std::thread::panicking() && !self.quiet {
+        if std::thread::panicking() {
             self.heirs.give_up(self.index.into());
-            self.quiet_workers.fetch_add(1, Ordering::AcqRel);
         }
     }
 }

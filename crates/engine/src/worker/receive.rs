@@ -27,7 +27,9 @@ impl<V: Versions> Worker<V> {
         let half = self.chunk_packets.div_ceil(2);
         self.begin_again();
         let mut work = self.take_passed(if stopping { self.chunk_packets } else { half });
-        if !stopping {
+        if stopping {
+            self.pass_waiting();
+        } else {
             let received = self.receive_queues();
             // A turn that had room and did not fill it says that nothing waits in the queues.
             self.begun.1 = self.begun.1.max(received as f64 / self.chunk_packets as f64);
@@ -44,8 +46,11 @@ impl<V: Versions> Worker<V> {
 
     /// Takes bursts from the queues until the chunk is full or every queue was asked once.
     fn receive_queues(&mut self) -> usize {
-        if self.lossless && self.tx.iter().any(|side| side.waiting.len() > CHUNK_PACKETS_MAX) {
-            return 0; // let the transmit queues catch up
+        if self.lossless
+            && (self.pass_waiting()
+                || self.tx.iter().any(|side| side.waiting.len() > CHUNK_PACKETS_MAX))
+        {
+            return 0; // let the transmit queues and the other workers catch up
         }
         if self.lane.as_ref().is_some_and(Lane::is_full) {
             self.is_held_up = true;
@@ -175,19 +180,56 @@ impl<V: Versions> Worker<V> {
         self.heirs.of(((u64::from(hash) * workers) >> 32) as usize)
     }
 
-    /// Puts `passed` in the ring to worker `target`; a full ring drops it, counted.
+    /// Puts `passed` in the ring to worker `target`. A full ring drops it, counted; where nothing may be lost, it waits,
+    /// and this worker receives nothing until it has left.
     pub(super) fn pass(&mut self, target: usize, passed: Passed) {
+        let may_pass = self.quiet.leave();
         let Some(Some((ring, bell))) = self.rings_out.get_mut(target) else {
             return self.drop_packet(passed.into_packet(), DropReason::TxNoPort);
         };
+        if !may_pass {
+            return self.drop_packet(passed.into_packet(), DropReason::RingFull); // all have ended
+        }
+        if !self.ring_waiting[target].is_empty() {
+            return self.ring_waiting[target].push_back(passed);
+        }
         match ring.push(passed) {
             Ok(()) => self.rung[target] = true,
             Err(rtrb::PushError::Full(passed)) => {
                 // Rung at once: the other one may sleep on a full ring.
                 bell.ring();
-                self.drop_packet(passed.into_packet(), DropReason::RingFull);
+                if self.lossless && !ring.is_abandoned() {
+                    self.ring_waiting[target].push_back(passed);
+                } else {
+                    self.drop_packet(passed.into_packet(), DropReason::RingFull);
+                }
             }
         }
+    }
+
+    /// Sends what waits for rings. Whether anything still waits.
+    fn pass_waiting(&mut self) -> bool {
+        let mut waits = false;
+        for target in 0..self.ring_waiting.len() {
+            let Some(Some((ring, _))) = self.rings_out.get_mut(target) else { continue };
+            while !ring.is_full()
+                && let Some(passed) = self.ring_waiting[target].pop_front()
+            {
+                // Not full: nobody else fills it.
+                if let Err(rtrb::PushError::Full(passed)) = ring.push(passed) {
+                    self.ring_waiting[target].push_front(passed);
+                }
+                self.rung[target] = true;
+            }
+            if ring.is_abandoned() {
+                let lost = std::mem::take(&mut self.ring_waiting[target]);
+                for passed in lost {
+                    self.drop_packet(passed.into_packet(), DropReason::RingFull);
+                }
+            }
+            waits |= !self.ring_waiting[target].is_empty();
+        }
+        waits
     }
 
     /// Takes what other workers have passed on, until the inbox holds `limit` packets.
@@ -195,7 +237,7 @@ impl<V: Versions> Worker<V> {
         let mut work = 0;
         for i in 0..self.rings_in.len() {
             if !self.rings_in[i].is_empty() {
-                self.set_quiet(false); // before the ring is seen to be empty by its producer
+                self.quiet.leave(); // before the ring is seen to be empty by its producer
             }
             for _ in 0..RING_PACKETS {
                 // A received packet needs a chunk; without one it stays in the ring.
