@@ -36,6 +36,8 @@ enum Found {
     PythonVenv,
     /// A Python package of this version in `.venv`.
     Python(&'static str, &'static str),
+    /// Miri in the nightly toolchain.
+    Miri,
 }
 
 /// Where a component comes from.
@@ -46,10 +48,12 @@ enum Source {
     DebianFile { package: &'static str, file: &'static str },
     /// The Python package registry, the version pinned in `Found::Python`.
     PyPi,
+    /// A component of the nightly toolchain, which `rustup` brings.
+    Rustup,
 }
 
-use Found::{File, Library, Program, Python, PythonVenv};
-use Source::{Debian, DebianFile, PyPi};
+use Found::{File, Library, Miri, Program, Python, PythonVenv};
+use Source::{Debian, DebianFile, PyPi, Rustup};
 
 const DEVICE: &[&str] = &["unit", "asan", "golden", "gpu"];
 const NET: &[&str] = &["unit", "asan", "net"];
@@ -156,6 +160,7 @@ const COMPONENTS: &[Component] = &[
         source: Debian("python3-venv"),
         suites: &["unit", "golden", "dist", "gpu"],
     },
+    Component { name: "Miri", found: Miri, source: Rustup, suites: &["miri"] },
     Component { name: "scapy", found: Python("scapy", "2.6.1"), source: PyPi, suites: &["golden"] },
 ];
 
@@ -216,6 +221,7 @@ fn is_there(root: &Path, found: &Found) -> bool {
     match found {
         Program(name) => tree::find_program(root, name).is_some(),
         File(path) => Path::new(path).exists(),
+        Miri => has_miri(),
         Library(name) => succeeds(Path::new("pkg-config"), &["--exists", name]),
         PythonVenv => {
             succeeds(&venv_python(root), &["-c", ""])
@@ -228,6 +234,12 @@ fn is_there(root: &Path, found: &Found) -> bool {
             succeeds(&venv_python(root), &["-c", &check])
         }
     }
+}
+
+/// Whether the nightly toolchain can run tests under Miri.
+pub(crate) fn has_miri() -> bool {
+    let output = Command::new("cargo").args(["+nightly", "miri", "--version"]).output();
+    output.is_ok_and(|o| o.status.success())
 }
 
 fn venv_python(root: &Path) -> PathBuf {
@@ -250,6 +262,7 @@ fn commands(root: &Path, missing: &[&Component]) -> Vec<Command> {
     let mut installed: BTreeSet<&str> = BTreeSet::new();
     let mut unpacked: BTreeSet<(&str, &str)> = BTreeSet::new();
     let mut python: BTreeSet<String> = BTreeSet::new();
+    let mut needs_miri = false;
     for component in missing {
         match (&component.source, &component.found) {
             (Debian(package), _) => {
@@ -262,6 +275,7 @@ fn commands(root: &Path, missing: &[&Component]) -> Vec<Command> {
                 python.insert(format!("{package}=={version}"));
             }
             (PyPi, _) => {}
+            (Rustup, _) => needs_miri = true,
         }
     }
     if !installed.is_empty() || !unpacked.is_empty() {
@@ -285,6 +299,12 @@ fn commands(root: &Path, missing: &[&Component]) -> Vec<Command> {
         // Unreadable only where nothing could be unpacked either, which the command then reports.
         let _ = fs::create_dir_all(&tools);
         commands.push(unpack);
+    }
+    if needs_miri {
+        // A nightly that is there stays the one it is.
+        let script = "rustup run nightly rustc --version || rustup toolchain install nightly --profile minimal; \
+                      rustup component add miri rust-src --toolchain nightly";
+        commands.push(command("sh", &["-c", script]));
     }
     if !python.is_empty() {
         let venv = root.join(".venv");

@@ -46,6 +46,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "loom", about: "all interleavings of the lock-free parts", run: loom },
     Suite { name: "fuzz", about: "each fuzz target, a few seconds", run: fuzz_smoke },
     Suite { name: "asan", about: "crates with unsafe code under AddressSanitizer", run: asan },
+    Suite { name: "miri", about: "unit tests of unsafe and lock-free code under Miri", run: miri },
     Suite {
         name: "valgrind",
         about: "crates whose futures and slots valgrind watches",
@@ -63,6 +64,12 @@ const ASAN_CRATES: &[&str] = &["chunk", "io", "device", "interleave", "lookup", 
 
 /// Crates whose tests valgrind runs too: it sees reads of what was never written, AddressSanitizer does not.
 const VALGRIND_CRATES: &[&str] = &["interleave"];
+
+/// Crates whose unit tests Miri runs, with the modules chosen: those with unsafe code of our own that make no
+/// system call and end in minutes. `engine` has no unsafe code, and loom runs its protocols; that of `device`
+/// calls foreign libraries, which Miri cannot.
+const MIRI_CRATES: &[(&str, &[&str])] =
+    &[("chunk", &["arena::", "cell::", "columns::", "frame::"])];
 
 /// What one suite found.
 pub(crate) struct Report {
@@ -439,5 +446,25 @@ fn valgrind(root: &Path) -> Report {
     let options =
         ["-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"];
     report.run_under("valgrind", &options, &programs);
+    report.end()
+}
+
+/// Miri needs a nightly toolchain, which `cargo xtask setup miri` brings.
+fn miri(root: &Path) -> Report {
+    let mut report = Report::begin(root, "miri");
+    if !setup::has_miri() {
+        report.counts.skip("miri", "no Miri (`cargo xtask setup miri`)", report.in_ci);
+        return report.end();
+    }
+    for (name, tests) in MIRI_CRATES {
+        let mut command = cargo(root, &["+nightly", "miri", "test", "-p", name, "--lib", "--"]);
+        command.arg("--show-output").args(*tests);
+        // Time and threads are real ones; regions of cells live as long as the process.
+        command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks");
+        // The random cases ran in full already; here the memory accesses count.
+        command.env("PROPTEST_CASES", "4");
+        command.env("CARGO_TARGET_DIR", tree::target_dir(root).join("miri"));
+        report.run_harness(name, &mut command, BUILD_LIMIT);
+    }
     report.end()
 }

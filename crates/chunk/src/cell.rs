@@ -39,6 +39,44 @@ pub enum HugePages {
     Off,
 }
 
+/// What the start of a region is a multiple of.
+const ALIGN: usize = 2 << 20;
+
+/// `bytes` bytes of zeros for the life of the process.
+#[cfg(not(miri))]
+fn map(bytes: usize, huge: HugePages) -> io::Result<NonNull<u8>> {
+    // SAFETY: an anonymous mapping at an address of the kernel's choice aliases nothing.
+    let map = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes + ALIGN,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if map == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let start = (map as usize).next_multiple_of(ALIGN);
+    if huge == HugePages::Advise {
+        // SAFETY: the range lies within the mapping just made; advice changes no contents.
+        // Its refusal is no error: the pages are ordinary then.
+        unsafe { libc::madvise(start as *mut libc::c_void, bytes, libc::MADV_HUGEPAGE) };
+    }
+    Ok(NonNull::new(start as *mut u8).ok_or(io::ErrorKind::OutOfMemory)?)
+}
+
+/// The same under Miri, which has no such mappings.
+#[cfg(miri)]
+fn map(bytes: usize, _: HugePages) -> io::Result<NonNull<u8>> {
+    let layout = std::alloc::Layout::from_size_align(bytes, ALIGN).map_err(io::Error::other)?;
+    // SAFETY: a region has cells, so the layout's size is not zero.
+    let start = unsafe { std::alloc::alloc_zeroed(layout) };
+    Ok(NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?)
+}
+
 /// Memory of all cells.
 #[derive(Debug)]
 pub struct Region {
@@ -58,32 +96,10 @@ impl Region {
     /// # Errors
     /// The error of `mmap`, or `InvalidInput` for no cells at all.
     pub fn new(cells: u32, huge: HugePages) -> io::Result<(&'static Region, Arc<Depot>)> {
-        const ALIGN: usize = 2 << 20;
         if cells == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a region needs cells"));
         }
-        let bytes = cells as usize * CELL_BYTES;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice aliases nothing.
-        let map = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes + ALIGN,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = (map as usize).next_multiple_of(ALIGN);
-        if huge == HugePages::Advise {
-            // SAFETY: the range lies within the mapping just made; advice changes no contents.
-            // Its refusal is no error: the pages are ordinary then.
-            unsafe { libc::madvise(start as *mut libc::c_void, bytes, libc::MADV_HUGEPAGE) };
-        }
-        let base = NonNull::new(start as *mut u8).ok_or(io::ErrorKind::OutOfMemory)?;
+        let base = map(cells as usize * CELL_BYTES, huge)?;
         let region: &'static Region = Box::leak(Box::new(Region { base, cells }));
         let free = (0..cells).rev().map(|i| region.token(i)).collect();
         Ok((region, Arc::new(Depot { region, free: Mutex::new(free) })))
