@@ -147,7 +147,7 @@ fn measure(
     let elapsed = begin.elapsed();
     let (packets, allocations) = (received(&view) - packets, (probes.allocations)() - allocations);
     let sent: u64 = view.workers.iter().map(|w| w.tx_packets.get()).sum();
-    let dropped: u64 = chunk::DROP_REASONS.iter().map(|&r| view.drops(r)).sum();
+    let dropped: u64 = view.reasons().iter().map(|r| view.drops(r.code())).sum();
     case.rates.push(packets as f64 / elapsed.as_secs_f64() / 1e6);
     case.allocations.push(allocations as f64 / packets.max(1) as f64);
     let cost = |i| {

@@ -10,6 +10,7 @@ mod cli;
 mod ctl;
 mod demo;
 mod devices;
+mod drops;
 mod failure;
 mod firewall;
 mod gen_packets;

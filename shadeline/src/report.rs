@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use apps::switch::SwitchCounters;
-use chunk::DROP_REASONS;
 use control::api::SwitchTotals;
 use control::api::table::thousands;
 use engine::{Counter, EngineView, MasterView, StageCounters};
@@ -140,12 +139,14 @@ impl Report {
             tx_bytes: tx.bytes,
             tx_drops: tx.dropped,
         });
-        let drops: Vec<_> = DROP_REASONS
+        let drops: Vec<_> = view
+            .reasons()
             .iter()
-            .map(|&r| DropTotals {
+            .map(|r| DropTotals {
                 reason: r.name(),
                 text: r.text(),
-                packets: view.workers.iter().map(|w| w.drops(r)).sum::<u64>() + counters.lost(r),
+                packets: view.workers.iter().map(|w| w.drops(r.code())).sum::<u64>()
+                    + counters.lost(r.code()),
             })
             .filter(|d| d.packets > 0)
             .collect();

@@ -7,7 +7,7 @@ use std::time::Instant;
 use apps::ndn::{FACES_MAX, NdnCounters};
 use apps::router::RouterCounters;
 use apps::switch::SwitchCounters;
-use chunk::{CELL_BYTES, DROP_REASONS, Depot, DropReason};
+use chunk::{CELL_BYTES, Depot, Reason};
 use control::api::{
     DropRow, FaceRow, InterfaceRow, MasterRow, NdnTotals, QueueRow, RouteSource, RouterTotals,
     Runtime, StageRow, SwitchTotals, WorkerRow,
@@ -94,7 +94,7 @@ impl Statistics {
         };
         Self {
             base: Mutex::new(vec![Default::default(); n]),
-            lost_base: Mutex::new(vec![0; DROP_REASONS.len()]),
+            lost_base: Mutex::new(vec![0; view.reasons().len()]),
             router_base: Mutex::default(),
             switch_base: Mutex::default(),
             rules: Mutex::default(),
@@ -284,7 +284,7 @@ impl Statistics {
     /// Everything counts from zero from now on.
     pub(crate) fn clear(&self) {
         self.view.clear();
-        let lost = DROP_REASONS.iter().map(|&reason| self.counters.lost(reason)).collect();
+        let lost = self.view.reasons().iter().map(|r| self.counters.lost(r.code())).collect();
         *self.lost_base.lock().unwrap_or_else(PoisonError::into_inner) = lost;
         *self.router_base.lock().unwrap_or_else(PoisonError::into_inner) = self.made();
         let Tables { switch: noted, ndn, .. } =
@@ -382,12 +382,14 @@ impl Statistics {
     /// A row for each reason: what stages and the engine dropped, and what queues lost.
     fn all_drops(&self) -> Vec<DropRow> {
         let base = self.lost_base.lock().unwrap_or_else(PoisonError::into_inner);
-        let row = |(&reason, base): (&DropReason, &u64)| DropRow {
+        let row = |(reason, base): (&&Reason, &u64)| DropRow {
             reason: reason.name().to_owned(),
+            code: reason.code().code(),
             text: reason.text().to_owned(),
-            packets: self.view.drops(reason) + self.counters.lost(reason) - base,
+            remedy: reason.remedy().to_owned(),
+            packets: self.view.drops(reason.code()) + self.counters.lost(reason.code()) - base,
         };
-        DROP_REASONS.iter().zip(base.iter()).map(row).collect()
+        self.view.reasons().iter().zip(base.iter()).map(row).collect()
     }
 
     pub(crate) fn runtime(&self) -> Runtime {

@@ -34,6 +34,7 @@ use lookup::names::NameHasher;
 use lookup::versions::Reader;
 use packet::MacAddr;
 
+use crate::drops;
 use crate::failure::Failure;
 
 /// The TPIDs of an outer and an inner tag (IEEE 802.1ad, 802.1Q).
@@ -357,6 +358,7 @@ pub(crate) fn start(
         App::Ndn => NdnColumns::COLUMNS,
     };
     let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
+    drops::register().map_err(Failure::other)?;
     let gate = in_order.then(|| error_gate(config, &reader.pin(), count, &mut counters.router));
     let spec = EngineSpec {
         workers,

@@ -22,6 +22,7 @@ mod cell;
 mod columns;
 mod frame;
 pub mod hash;
+pub mod reasons;
 mod verdict;
 
 pub use arena::{Arena, JOB_COLUMNS_MAX, JobHeader, Layout, Rows};
@@ -30,7 +31,8 @@ pub use cell::{CELL_BYTES, Cell, Depot, HEADROOM_BYTES, HugePages, Pool, Region}
 pub use columns::__paste;
 pub use columns::{ColumnDesc, ColumnId, ColumnSet, Columns, Element, dialect, joined, joined_id};
 pub use frame::{CELL_FRAME_BYTES, PORT_NONE, Packet, Segments};
-pub use verdict::{DROP_REASONS, DropReason, Verdict, VerdictKind};
+pub use reasons::{DropReason, Reason, ReasonBlock, ReasonClash};
+pub use verdict::{Verdict, VerdictKind};
 
 /// The most packets in a chunk, after PacketShader §5.3 a few hundred: large enough to amortise what
 /// is done once a chunk, small enough to stay in the first-level caches with its columns.

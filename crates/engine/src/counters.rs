@@ -3,9 +3,11 @@
 //!
 //! One thread writes a counter, so adding is a load and a store, not a locked instruction.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use chunk::{DROP_REASONS, DropReason};
+use chunk::reasons::{self, BLOCKS_MAX};
+use chunk::{DropReason, Reason};
 use io::QueueStats;
 
 /// A counter with one writer.
@@ -118,14 +120,15 @@ pub struct WorkerCounters {
     pub held: Counter,
     /// Chunks in flight now.
     pub in_flight: Counter,
+    places: Arc<DropPlaces>,
     drops: Box<[Counter]>,
     /// By stage.
     pub stages: Box<[StageCounters]>,
 }
 
 impl WorkerCounters {
-    /// Counters for a pipeline of `stages` stages.
-    pub fn new(stages: usize) -> Self {
+    /// Counters for a pipeline of `stages` stages and these drop reasons.
+    pub fn new(stages: usize, places: &Arc<DropPlaces>) -> Self {
         Self {
             rx_packets: Counter::default(),
             tx_packets: Counter::default(),
@@ -148,7 +151,8 @@ impl WorkerCounters {
             busy_ns: Counter::default(),
             held: Counter::default(),
             in_flight: Counter::default(),
-            drops: DROP_REASONS.iter().map(|_| Counter::default()).collect(),
+            places: places.clone(),
+            drops: (0..places.len).map(|_| Counter::default()).collect(),
             stages: (0..stages).map(|_| StageCounters::default()).collect(),
         }
     }
@@ -156,11 +160,127 @@ impl WorkerCounters {
     /// Counts one drop. Only the owning thread may call this.
     #[inline]
     pub fn count_drop(&self, reason: DropReason) {
-        self.drops[reason as usize].add(1);
+        self.drops[self.places.of(reason)].add(1);
     }
 
-    /// Packets dropped for `reason`.
+    /// The drop reasons that have a counter, in order of code.
+    pub fn reasons(&self) -> &[&'static Reason] {
+        self.places.reasons()
+    }
+
+    /// Packets dropped for `reason`; 0 for a code that nobody had declared at the start, for its packets count
+    /// as [`reasons::UNKNOWN`].
     pub fn drops(&self, reason: DropReason) -> u64 {
-        self.drops[reason as usize].get()
+        let at = |place: &usize| self.drops[*place].get();
+        if reason == reasons::UNKNOWN {
+            return self.places.unknown.iter().map(at).sum();
+        }
+        if self.places.knows(reason) { self.drops[self.places.of(reason)].get() } else { 0 }
+    }
+}
+
+/// Where the counter of each drop reason lies, made of the reasons that are registered when an engine starts.
+///
+/// The reasons of a block lie together in order of their numbers, so that a code leads to its counter by an
+/// addition. Numbers of a block that nobody declared have counters too; they are part of [`reasons::UNKNOWN`],
+/// as is counter 0, where every other code leads.
+#[derive(Debug)]
+pub struct DropPlaces {
+    spans: Box<[Span; BLOCKS_MAX]>,
+    /// How many counters there are.
+    len: usize,
+    /// The registered reasons, in order of code.
+    reasons: Vec<&'static Reason>,
+    /// Counters of codes that nobody declared.
+    unknown: Vec<usize>,
+}
+
+/// The counters of a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    first: u16,
+    len: u16,
+}
+
+impl DropPlaces {
+    /// Counters for every reason that is registered now.
+    pub fn of_registered() -> Self {
+        Self::new(reasons::registered())
+    }
+
+    /// Counters for `reasons`, which are in order of code and begin with [`reasons::UNKNOWN`].
+    fn new(reasons: Vec<&'static Reason>) -> Self {
+        let mut spans = Box::new([Span::default(); BLOCKS_MAX]);
+        let mut len = 0;
+        for block in reasons.chunk_by(|a, b| a.code().block() == b.code().block()) {
+            let (first, last) = (block[0].code(), block[block.len() - 1].code());
+            let span = Span { first: len as u16, len: u16::from(last.number()) + 1 };
+            len += usize::from(span.len);
+            spans[usize::from(first.block())] = span;
+        }
+        let mut places = Self { spans, len, reasons: Vec::new(), unknown: Vec::new() };
+        let declared: Vec<_> = reasons.iter().map(|r| places.of(r.code())).collect();
+        let is_unknown = |place: &usize| *place == 0 || !declared.contains(place);
+        places.unknown = (0..len).filter(is_unknown).collect();
+        places.reasons = reasons;
+        places
+    }
+
+    /// The reasons that have a counter of their own, in order of code.
+    pub fn reasons(&self) -> &[&'static Reason] {
+        &self.reasons
+    }
+
+    /// Index of the counter of `reason`.
+    #[inline(always)]
+    fn of(&self, reason: DropReason) -> usize {
+        let span = self.spans[usize::from(reason.block())];
+        let number = u16::from(reason.number());
+        if number < span.len { usize::from(span.first + number) } else { 0 }
+    }
+
+    fn knows(&self, reason: DropReason) -> bool {
+        self.reasons.binary_search_by_key(&reason, |known| known.code()).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    mod declared {
+        chunk::drop_reasons! {
+            /// Numbers with gaps, the last one at the end of the block.
+            pub(super) const BLOCK: 77, "sparse";
+            LOW = 2, "sparse_low", "a reason", "Nothing.";
+            HIGH = 255, "sparse_high", "another one", "Nothing.";
+        }
+    }
+
+    /// Every code there is, against a map from code to packets.
+    #[test]
+    fn each_code_counts_where_a_map_says() {
+        let mut known: Vec<&'static Reason> = reasons::BLOCK.reasons().iter().collect();
+        known.extend(declared::BLOCK.reasons());
+        known.sort_by_key(|reason| reason.code());
+        let places = Arc::new(DropPlaces::new(known.clone()));
+        let counters = WorkerCounters::new(0, &places);
+        let mut expected = BTreeMap::new();
+        for code in 0..=u16::MAX {
+            let reason = DropReason::from_code(code);
+            let is_known = known.iter().any(|known| known.code() == reason);
+            for _ in 0..code % 3 {
+                counters.count_drop(reason);
+                *expected.entry(if is_known { reason } else { reasons::UNKNOWN }).or_insert(0) += 1;
+            }
+        }
+        for code in 0..=u16::MAX {
+            let reason = DropReason::from_code(code);
+            assert_eq!(counters.drops(reason), expected.get(&reason).copied().unwrap_or(0));
+        }
+        assert!(counters.drops(declared::HIGH) + counters.drops(declared::LOW) > 0);
+        assert_eq!(places.len, reasons::BLOCK.reasons().len() + BLOCKS_MAX);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use chunk::{CHUNK_PACKETS_MAX, Depot, DropReason, Layout, Pool};
+use chunk::{CHUNK_PACKETS_MAX, Depot, DropReason, Layout, Pool, Reason};
 use crossbeam_queue::ArrayQueue;
 use device::accelerator::{self, Accelerator, SegmentProgram, Traffic};
 use device::driver::Driver;
@@ -15,7 +15,7 @@ use device::tables::TableSource;
 use device::{Cost, Device, DeviceError, FaultPlan, SimulatedDevice};
 
 use crate::balance::{Balance, DeviceCost, Policy};
-use crate::counters::WorkerCounters;
+use crate::counters::{DropPlaces, WorkerCounters};
 use crate::flight::{Job, Returns, Shaders};
 use crate::heirs::Heirs;
 use crate::hooks::Hooks;
@@ -177,6 +177,9 @@ pub enum EngineError {
     /// No thread or descriptor was to be had.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+    /// Two blocks of drop reasons of its stages have the same number, or two reasons the same name.
+    #[error(transparent)]
+    Reasons(#[from] chunk::ReasonClash),
 }
 
 /// A running engine.
@@ -249,8 +252,12 @@ pub struct StageTotals {
 impl EngineView {
     /// Packets dropped for `reason` since the last [`EngineView::clear`].
     pub fn drops(&self, reason: DropReason) -> u64 {
-        self.workers.iter().map(|w| w.drops(reason)).sum::<u64>()
-            - self.base(self.stages.len() * 3 + reason as usize)
+        self.workers.iter().map(|w| w.drops(reason)).sum::<u64>() - self.drop_base(reason)
+    }
+
+    /// The drop reasons that have counters, in order of code: those that were registered when the engine started.
+    pub fn reasons(&self) -> &[&'static Reason] {
+        self.workers.first().map_or(&[], |worker| worker.reasons())
     }
 
     /// Packets that stages made and that went their way.
@@ -302,10 +309,17 @@ impl EngineView {
         };
         base.extend(stages);
         base.extend(
-            chunk::DROP_REASONS
+            self.reasons()
                 .iter()
-                .map(|&r| self.workers.iter().map(|w| w.drops(r)).sum::<u64>()),
+                .map(|r| self.workers.iter().map(|w| w.drops(r.code())).sum::<u64>()),
         );
+    }
+
+    fn drop_base(&self, reason: DropReason) -> u64 {
+        match self.reasons().binary_search_by_key(&reason, |known| known.code()) {
+            Ok(i) => self.base(self.stages.len() * 3 + i),
+            Err(_) => 0,
+        }
     }
 
     fn base(&self, i: usize) -> u64 {
@@ -347,6 +361,11 @@ impl<V: Versions> Engine<V> {
     ) -> Result<Self, EngineError> {
         if spec.workers.is_empty() {
             return Err(EngineError::Spec("an engine needs a worker".into()));
+        }
+        for stage in spec.workers.iter().flat_map(|worker| &worker.stages) {
+            for block in stage.drop_reasons() {
+                chunk::reasons::register(block)?;
+            }
         }
         let n = spec.workers.len();
         let plan = Plan::of(&spec)?;
@@ -406,8 +425,11 @@ impl<V: Versions> Engine<V> {
                 }
             }
         }
+        let places = Arc::new(DropPlaces::of_registered());
         let view = Arc::new(EngineView {
-            workers: (0..n).map(|_| Arc::new(WorkerCounters::new(plan.stages.len()))).collect(),
+            workers: (0..n)
+                .map(|_| Arc::new(WorkerCounters::new(plan.stages.len(), &places)))
+                .collect(),
             stages: plan.stages,
             segments: plan.segments.to_vec(),
             pipelines: plan.pipelines.iter().map(|pipeline| pipeline.stages.clone()).collect(),

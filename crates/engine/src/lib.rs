@@ -30,7 +30,7 @@ mod stage;
 mod worker;
 
 pub use balance::{Auto, DeviceCost, Policy, Side};
-pub use counters::{Counter, QueueCounters, StageCounters, WorkerCounters};
+pub use counters::{Counter, DropPlaces, QueueCounters, StageCounters, WorkerCounters};
 pub use engine::{
     DeviceEvent, DeviceKind, DeviceSink, DeviceSpec, Engine, EngineError, EngineSpec, EngineView,
     MasterView, StageTotals, WorkerSpec,

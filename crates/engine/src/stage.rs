@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, DropReason, Packet, Pool, Rows, Verdict};
+use chunk::{Chunk, ColumnSet, DropReason, Packet, Pool, ReasonBlock, Rows, Verdict};
 
 use crate::balance::Side;
 use crate::segment::KernelForm;
@@ -90,6 +90,12 @@ pub trait Stage<T>: Send {
     /// Names of the stages to which it sends packets by [`Verdict::again`] or [`Context::hand_over`]; a segment begins
     /// at each of them.
     fn sends_to(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The blocks of the reasons that it drops for, apart from [`reasons::BLOCK`]. The engine registers
+    /// them when it starts; a reason of another block counts as unknown.
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
         &[]
     }
 

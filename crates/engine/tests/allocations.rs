@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use chunk::{Chunk, Columns, DropReason, HugePages, Layout, Packet, Pool, Region, Verdict};
+use chunk::{Chunk, Columns, HugePages, Layout, Packet, Pool, Region, Verdict};
 use engine::{
     Capture, CapturePoint, Context, Engine, EngineSpec, RxSlot, Stage, Trace, TxSlot, Versions,
     WorkerSpec,
@@ -58,7 +58,8 @@ impl Stage<()> for Sorter {
         for verdict in chunk.rows.verdicts() {
             self.0 += 1;
             let drops = self.0.is_multiple_of(10);
-            let fate = if drops { Verdict::drop(DropReason::Test) } else { Verdict::forward(0) };
+            let fate =
+                if drops { Verdict::drop(teststages::reasons::TEST) } else { Verdict::forward(0) };
             *verdict = fate.0;
         }
     }

@@ -7,7 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use chunk::{
-    Chunk, ColumnSet, Columns, DropReason, HugePages, Layout, Packet, Pool, Region, Rows, Verdict,
+    Chunk, ColumnSet, Columns, HugePages, Layout, Packet, Pool, ReasonBlock, Region, Rows, Verdict,
+    reasons,
 };
 use device::{Cost, FaultPlan};
 use engine::{
@@ -59,6 +60,9 @@ impl Stage<u64> for First {
     fn name(&self) -> &'static str {
         "first"
     }
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        &[teststages::reasons::BLOCK]
+    }
     fn reads(&self) -> ColumnSet {
         ColumnSet::of(&[TestColumns::FLOW])
     }
@@ -90,7 +94,7 @@ impl Shade<u64> for First {
             }
             view.out[i] = view.flow[i] % 2;
             if view.flow[i] == 13 {
-                view.verdict[i] = Verdict::drop(DropReason::Test).0;
+                view.verdict[i] = Verdict::drop(teststages::reasons::TEST).0;
             }
         }
     }
@@ -266,7 +270,7 @@ fn run_beside(
         std::thread::sleep(Duration::from_micros(100));
     }
     engine.join().unwrap();
-    let drops = chunk::DROP_REASONS.iter().map(|&r| view.drops(r)).sum();
+    let drops = view.reasons().iter().map(|r| view.drops(r.code())).sum();
     let emitted = view.workers.iter().map(|w| w.emitted.get()).sum();
     // Every cell is back: those of packets sent were freed by the collecting queues.
     assert_eq!(depot.available(), 100_000, "cells leaked");
@@ -450,10 +454,10 @@ fn stopping_loses_nothing_that_was_received() {
     let received = view.workers[0].rx_packets.get();
     let emitted = view.workers[0].emitted.get();
     let forwarded = frames_out.lock().unwrap().len() as u64;
-    assert_eq!(forwarded + view.drops(DropReason::TxNoPort), received + emitted);
+    assert_eq!(forwarded + view.drops(reasons::TX_NO_PORT), received + emitted);
     assert_eq!(counters.get().packets, received);
     let dropped = captured.try_recv().expect("flow 1 goes to a port that is not there");
-    assert_eq!((dropped.reason, dropped.bytes[0]), (Some(DropReason::TxNoPort), 1));
+    assert_eq!((dropped.reason, dropped.bytes[0]), (Some(reasons::TX_NO_PORT), 1));
     let report = lines.try_recv().expect("the first packet was traced");
     assert_eq!(report[0], "rx: port 7, 64 bytes");
     assert_eq!(report[1], "first: flow 0 → next");
@@ -461,7 +465,7 @@ fn stopping_loses_nothing_that_was_received() {
     let stage = view.stage(0);
     assert_eq!(stage.packets, received);
     view.clear();
-    assert_eq!((view.stage(0).packets, view.drops(DropReason::TxNoPort)), (0, 0));
+    assert_eq!((view.stage(0).packets, view.drops(reasons::TX_NO_PORT)), (0, 0));
     // Those not received were given back with the queue.
     assert!(received <= sent);
     drop((feed, pool));

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use chunk::{
-    Chunk, ColumnId, ColumnSet, Columns, DropReason, HugePages, Layout, Packet, Pool, Region, Rows,
-    Verdict,
+    Chunk, ColumnId, ColumnSet, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdict,
+    reasons,
 };
 use device::accelerator::Options;
 use device::driver::Api;
@@ -371,7 +371,7 @@ impl Bed {
 }
 
 fn drops(view: &EngineView) -> u64 {
-    chunk::DROP_REASONS.iter().map(|reason| view.drops(*reason)).sum()
+    view.reasons().iter().map(|reason| view.drops(reason.code())).sum()
 }
 
 /// Runs `what` on a thread and fails if it has not ended in time.
@@ -473,7 +473,7 @@ fn a_panic_costs_its_chunk_and_names_stage_packet_and_line() {
             let bed = Bed { chunk_packets: 32, ..Bed::new(input(2_510)) };
             bed.run(|_| vec![Box::new(Touchy(at)), Box::new(Out)])
         });
-        let dropped = done.view.drops(DropReason::StagePanic);
+        let dropped = done.view.drops(reasons::STAGE_PANIC);
         assert_eq!(done.frames.len() as u64 + dropped, 2_510, "{at:?}");
         assert_eq!(dropped, 10 * 32, "{at:?}: ten chunks of 32");
         assert!(done.frames.iter().all(|frame| frame[0] != 13));
@@ -500,7 +500,7 @@ fn a_worker_that_panics_too_often_gives_its_work_to_another() {
                 vec![Box::new(Touchy(if i == 0 { At::Pre } else { At::Never })), Box::new(Out)]
             })
         });
-        let panicked = done.view.drops(DropReason::StagePanic);
+        let panicked = done.view.drops(reasons::STAGE_PANIC);
         assert_eq!(done.frames.len() as u64 + drops(&done.view), 60_000, "{workers} workers");
         let gave_up: Vec<_> = done.view.workers.iter().map(|w| w.gave_up.get()).collect();
         if flow_hash(&[13]) as u64 * workers as u64 >> 32 == 0 {
@@ -662,7 +662,7 @@ fn packets_go_through_again_and_to_other_workers_in_order() {
         let sum = |f: fn(&engine::WorkerCounters) -> u64| -> u64 {
             view.workers.iter().map(|w| f(w)).sum()
         };
-        let ring_full = view.drops(DropReason::RingFull);
+        let ring_full = view.drops(reasons::RING_FULL);
         assert_eq!(
             done.frames.len() as u64 + drops(view) + done.dumped,
             PACKETS as u64 + sum(|w| w.emitted.get()),
@@ -672,7 +672,7 @@ fn packets_go_through_again_and_to_other_workers_in_order() {
         if ring_full == 0 {
             // A packet of flow 11 that turns to the start goes round until it has gone too often.
             let turns = if target == "first" { of(11) } else { 0 };
-            assert_eq!(view.drops(DropReason::AgainTooOften), turns);
+            assert_eq!(view.drops(reasons::AGAIN_TOO_OFTEN), turns);
             assert_eq!(
                 (done.dumped, sum(|w| w.handed_over.get())),
                 if target == "first" { (of(10), of(8) + of(9)) } else { (of(10), of(8)) }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chunk::{Chunk, Columns, DropReason, HugePages, Layout, Packet, Region, Verdict};
+use chunk::{Chunk, Columns, HugePages, Layout, Packet, Region, Verdict, reasons};
 use device::{Cost, FaultPlan};
 use engine::{
     Context, DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, Gate, MARK_DEFERRED, Policy,
@@ -75,7 +75,7 @@ impl Stage<()> for Fates {
             let serial = serial(data);
             assert!(!self.panics_over.is_some_and(|n| serial.is_multiple_of(n)), "planned");
             chunk.rows.verdicts()[row] = match kind {
-                0 => Verdict::drop(DropReason::Test).0,
+                0 => Verdict::drop(teststages::reasons::TEST).0,
                 1 => Verdict::forward(9).0, // no such port
                 2 => Verdict::host(0).0,
                 _ => Verdict::forward(port).0,
@@ -192,8 +192,8 @@ fn output(engine: Engine<NoTables>, cells: u32, frames: &[Frames], drops: &Drops
     let (view, depot) = (engine.view().clone(), engine.depot().clone());
     engine.join().unwrap();
     assert_eq!(depot.available(), cells as usize, "cells leaked");
-    let all: u64 = chunk::DROP_REASONS.iter().map(|&r| view.drops(r)).sum();
-    assert_eq!(view.drops(DropReason::RingFull), 0);
+    let all: u64 = view.reasons().iter().map(|r| view.drops(r.code())).sum();
+    assert_eq!(view.drops(reasons::RING_FULL), 0);
     Output {
         ports: frames.iter().map(|f| std::mem::take(&mut *f.lock().unwrap())).collect(),
         drops: std::mem::take(&mut *drops.lock().unwrap()),

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chunk::{DropReason, Packet, Pool};
+use chunk::{Packet, Pool, reasons};
 
 use crate::random::Random;
 use crate::{Losses, QueueStats, RxQueue};
@@ -103,7 +103,7 @@ impl Fault {
         let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
         if is_lost {
             count(&self.counters.lost);
-            self.losses.add(DropReason::FaultInjected, 1);
+            self.losses.add(reasons::FAULT_INJECTED, 1);
             packet.free(pool);
             return;
         }
@@ -188,7 +188,7 @@ impl RxQueue for Fault {
         let held = self.held.drain(..).map(|(_, packet)| packet);
         for packet in self.ready.drain(..).chain(held) {
             self.counters.lost.fetch_add(1, Ordering::Relaxed);
-            self.losses.add(DropReason::FaultInjected, 1);
+            self.losses.add(reasons::FAULT_INJECTED, 1);
             packet.free(pool);
         }
         self.inner.release(pool);
@@ -234,7 +234,7 @@ mod tests {
             [&counters.lost, &counters.duplicated, &counters.reordered, &counters.corrupted]
                 .map(|counter| counter.load(Ordering::Relaxed));
         let stats = fault.stats();
-        assert_eq!(crate::lost(&fault.losses(), DropReason::FaultInjected), stats.dropped);
+        assert_eq!(crate::lost(&fault.losses(), reasons::FAULT_INJECTED), stats.dropped);
         assert_eq!((stats.packets as usize, stats.dropped), (result.len(), counts[0]));
         drop((fault, pool));
         assert_eq!(depot.available(), 2000);
@@ -308,7 +308,7 @@ mod tests {
         let mut out = Vec::new();
         fault.recv(&mut pool, &mut out, 4);
         fault.release(&mut pool);
-        assert_eq!(out.len() as u64 + crate::lost(&fault.losses(), DropReason::FaultInjected), 4);
+        assert_eq!(out.len() as u64 + crate::lost(&fault.losses(), reasons::FAULT_INJECTED), 4);
         out.drain(..).for_each(|packet| packet.free(&mut pool));
         drop((fault, pool));
         assert_eq!(depot.available(), 100);

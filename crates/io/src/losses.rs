@@ -8,20 +8,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use chunk::DropReason;
+use chunk::{DropReason, reasons};
 
 use crate::QueueStats;
 
 /// The reasons that queues have.
 pub const LOSS_REASONS: [DropReason; 8] = [
-    DropReason::RxFull,
-    DropReason::RxNoCells,
-    DropReason::RxOversize,
-    DropReason::RxUnreadable,
-    DropReason::FaultInjected,
-    DropReason::TxOversize,
-    DropReason::TxPortDown,
-    DropReason::TxFailed,
+    reasons::RX_FULL,
+    reasons::RX_NO_CELLS,
+    reasons::RX_OVERSIZE,
+    reasons::RX_UNREADABLE,
+    reasons::FAULT_INJECTED,
+    reasons::TX_OVERSIZE,
+    reasons::TX_PORT_DOWN,
+    reasons::TX_FAILED,
 ];
 
 /// Packets that a queue lost since it was opened, by reason. Their sum is [`QueueStats::dropped`].
@@ -69,8 +69,8 @@ mod tests {
             losses.count(&mut stats, reason, n as u64);
         }
         let all = [losses];
-        let sum: u64 = chunk::DROP_REASONS.iter().map(|&reason| lost(&all, reason)).sum();
+        let sum: u64 = reasons::BLOCK.reasons().iter().map(|r| lost(&all, r.code())).sum();
         assert_eq!((stats.dropped, sum), (28, 28));
-        assert_eq!((lost(&all, DropReason::TxFailed), lost(&all, DropReason::NoRoute)), (7, 0));
+        assert_eq!((lost(&all, reasons::TX_FAILED), lost(&all, reasons::NO_CELLS)), (7, 0));
     }
 }

@@ -11,7 +11,7 @@ mod replay;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chunk::{DropReason, Packet, Pool};
+use chunk::{Packet, Pool, reasons};
 
 use crate::{Losses, QueueStats, RxQueue, TxQueue};
 
@@ -48,7 +48,7 @@ impl TxQueue for MemoryTx {
     fn send(&mut self, pool: &mut Pool, packets: &mut Vec<Packet>) {
         if self.producer.is_abandoned() {
             let lost = packets.len() as u64;
-            self.losses.count(&mut self.stats, DropReason::TxPortDown, lost);
+            self.losses.count(&mut self.stats, reasons::TX_PORT_DOWN, lost);
             packets.drain(..).for_each(|packet| packet.free(pool));
             return;
         }

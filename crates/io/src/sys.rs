@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
-use chunk::DropReason;
+use chunk::{DropReason, reasons};
 use libc::{c_int, c_void};
 
 /// The result of a system call that says -1 when it fails.
@@ -92,9 +92,9 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 /// The reason of a packet that the kernel refused with an error of its own.
 pub(crate) fn refusal(error: &io::Error) -> DropReason {
     match error.raw_os_error() {
-        _ if is_gone(error) => DropReason::TxPortDown,
-        Some(libc::EMSGSIZE) => DropReason::TxOversize,
-        _ => DropReason::TxFailed,
+        _ if is_gone(error) => reasons::TX_PORT_DOWN,
+        Some(libc::EMSGSIZE) => reasons::TX_OVERSIZE,
+        _ => reasons::TX_FAILED,
     }
 }
 

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use chunk::{CELL_BYTES, DropReason, HEADROOM_BYTES, Packet, Pool};
+use chunk::{CELL_BYTES, HEADROOM_BYTES, Packet, Pool, reasons};
 
 use crate::link::{Link, LinkError};
 use crate::{Losses, QueueStats, RxQueue, TxQueue, sys};
@@ -192,7 +192,7 @@ impl RxQueue for Rx {
                     out.push(packet);
                 }
                 None => {
-                    self.losses.count(&mut self.stats, DropReason::RxNoCells, 1);
+                    self.losses.count(&mut self.stats, reasons::RX_NO_CELLS, 1);
                     return n;
                 }
             }
@@ -264,8 +264,7 @@ impl TxQueue for Tx {
                     self.stats.errors += 1;
                     // EIO: the interface is down. EINVAL: this frame is no Ethernet.
                     let is_gone = sys::is_gone(&error) || error.raw_os_error() == Some(libc::EIO);
-                    let reason =
-                        if is_gone { DropReason::TxPortDown } else { sys::refusal(&error) };
+                    let reason = if is_gone { reasons::TX_PORT_DOWN } else { sys::refusal(&error) };
                     self.losses.count(&mut self.stats, reason, 1);
                     if is_gone && !std::mem::replace(&mut self.is_gone, true) {
                         self.error = Some(format!("{}: writing: {error}", self.name));

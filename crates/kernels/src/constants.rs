@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use chunk::{DROP_REASONS, JobHeader, Verdict};
+use chunk::{JobHeader, ReasonBlock, Verdict};
 
-use crate::{bridge, decision, filter, flags, image};
+use crate::{bridge, decision, filter, flags, image, reasons};
 
 /// Where `first` stands in a job's header, in words of four bytes.
 const JOB_FIRST_WORD: usize = std::mem::offset_of!(JobHeader, first) / 4;
@@ -54,24 +54,31 @@ pub(crate) fn text() -> String {
     define("VERDICT_HOST", Verdict::host(0).0);
     define("VERDICT_DUMP", Verdict::DUMP.0);
     define("VERDICT_AGAIN", Verdict::again(0).0);
-    for reason in DROP_REASONS {
-        define(&format!("DROP_{}", reason.name().to_ascii_uppercase()), Verdict::drop(*reason).0);
+    for block in [chunk::reasons::BLOCK, reasons::BLOCK] {
+        text += &drops(block);
+    }
+    text
+}
+
+/// The verdict of each reason of a block, as `#define DROP_…` lines.
+pub(crate) fn drops(block: &ReasonBlock) -> String {
+    let mut text = String::new();
+    for reason in block.reasons() {
+        let (name, verdict) = (reason.name().to_ascii_uppercase(), Verdict::drop(reason.code()));
+        let _ = writeln!(text, "#define DROP_{name} {:#x}u", verdict.0); // cannot fail, as above
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
+    /// The blocks that every kernel may name; those of applications come by `Spec::with_reasons`.
     #[test]
-    fn the_device_knows_every_drop_reason_by_name() {
+    fn the_device_knows_drop_reasons_by_name() {
         let text = super::text();
-        for reason in chunk::DROP_REASONS {
-            let line = format!(
-                "#define DROP_{} {:#x}u\n",
-                reason.name().to_ascii_uppercase(),
-                chunk::Verdict::drop(*reason).0
-            );
-            assert!(text.contains(&line), "{line}");
-        }
+        assert!(text.contains("#define DROP_NO_VERDICT 0x2000001u\n"));
+        assert!(text.contains("#define DROP_BAD_LOOKUP 0x2000204u\n"));
+        let all = [chunk::reasons::BLOCK, crate::reasons::BLOCK].map(|block| block.reasons().len());
+        assert_eq!(text.matches("#define DROP_").count(), all.iter().sum());
     }
 }

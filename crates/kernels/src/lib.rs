@@ -23,6 +23,7 @@ pub mod image;
 pub mod job;
 pub mod known;
 pub mod plan;
+pub mod reasons;
 mod registry;
 mod source;
 

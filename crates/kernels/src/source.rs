@@ -1,6 +1,6 @@
 //! From a wish to a text that compiles.
 
-use chunk::ColumnDesc;
+use chunk::{ColumnDesc, ReasonBlock};
 
 use crate::registry::{ALL, KernelFile};
 
@@ -20,6 +20,9 @@ pub struct Spec {
     /// two. Kernels that share memory (`select_…`, `sort_…`) are launched with exactly as many, at least
     /// 16 and at most 512.
     pub group_items: u32,
+    /// Blocks of drop reasons that its kernels name as `DROP_…`, beside those of [`chunk::reasons`] and
+    /// [`crate::reasons`], which every program has.
+    pub reasons: &'static [&'static ReasonBlock],
 }
 
 impl Spec {
@@ -28,7 +31,7 @@ impl Spec {
     /// # Panics
     /// If a file is not known.
     pub fn new(name: &'static str, files: &[&'static str], columns: &'static [ColumnDesc]) -> Self {
-        let spec = Self { name, files: files.to_vec(), columns, group_items: 0 };
+        let spec = Self { name, files: files.to_vec(), columns, group_items: 0, reasons: &[] };
         let sizes = spec.kernel_files().flat_map(|file| file.kernels).map(|k| k.group_items);
         Self { group_items: sizes.max().unwrap_or(GROUP_ITEMS), ..spec }
     }
@@ -36,6 +39,11 @@ impl Spec {
     /// The same with groups of another size.
     pub fn with_group_items(self, group_items: u32) -> Self {
         Self { group_items, ..self }
+    }
+
+    /// The same with the drop reasons of an application.
+    pub fn with_reasons(self, reasons: &'static [&'static ReasonBlock]) -> Self {
+        Self { reasons, ..self }
     }
 
     /// Names of all its kernels, in order.
@@ -75,6 +83,9 @@ pub fn source(spec: &Spec) -> String {
     assert!(missing.is_empty(), "{}: no column is called {}", spec.name, missing.join(", "));
     let mut text = format!("#define GROUP_ITEMS {}\n", spec.group_items);
     text += &crate::constants::text();
+    for block in spec.reasons {
+        text += &crate::constants::drops(block);
+    }
     text += include_str!("c/dialect.h");
     text += &chunk::dialect(spec.columns);
     let mut joined: Vec<&str> = Vec::new();
@@ -106,6 +117,20 @@ mod tests {
             assert_eq!(text.matches(part).count(), 1, "{part}");
         }
         assert!(text.find("COL_RESULT").unwrap() < text.find("KERNEL(lpm4)").unwrap());
+    }
+
+    #[test]
+    fn a_program_names_the_drop_reasons_of_its_application() {
+        chunk::drop_reasons! {
+            /// An application's.
+            const BLOCK: 254, "an application";
+            OWN = 7, "own", "a reason", "Nothing.";
+        }
+        let spec = Spec::new("empty", &["empty"], LpmColumns::COLUMNS);
+        assert!(!source(&spec).contains("DROP_OWN"));
+        let text = source(&spec.with_reasons(&[BLOCK]));
+        let verdict = chunk::Verdict::drop(OWN).0;
+        assert!(text.contains(&format!("#define DROP_OWN {verdict:#x}u\n")));
     }
 
     #[test]

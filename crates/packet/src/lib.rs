@@ -34,6 +34,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod nd;
 pub mod ndn;
+pub mod reasons;
 pub mod tcp;
 pub mod tcp_reset;
 mod types;

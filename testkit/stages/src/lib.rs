@@ -11,6 +11,8 @@
 //! Tables are a number, so that versions change.
 #![forbid(unsafe_code)]
 
+pub mod reasons;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -27,6 +27,7 @@
 pub mod answer;
 pub mod columns;
 pub mod hits;
+pub mod reasons;
 pub mod search;
 pub mod sight;
 pub mod stage;
@@ -35,6 +36,9 @@ pub mod tables;
 pub use hits::{Hit, Hits, Made};
 pub use stage::{Firewall, Place};
 pub use tables::{Action, Ending, FirewallOptions, FirewallPatch, FirewallTables, Record};
+
+/// Blocks of the reasons that the stage drops for.
+pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK];
 
 /// The stage's name.
 pub const STAGE: &str = "firewall";

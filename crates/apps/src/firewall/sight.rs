@@ -13,6 +13,7 @@
 //!
 //! IPv6 extension headers are walked over; ESP has no ports that anybody can see.
 
+use crate::firewall::reasons;
 use chunk::{DropReason, Packet};
 use classify::filter::{self, Tail, WORDS_V4, WORDS_V6, shape};
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
@@ -37,7 +38,7 @@ pub fn look(packet: &Packet, interface: u16, d: &mut Decoded) -> Sight {
     packet::decode::decode_into(frame, packet.frame_len(), d);
     if !d.is_ip() {
         return match d.anomaly {
-            Anomaly::TooManyVlanTags => Sight::Never(DropReason::FirewallMalformed),
+            Anomaly::TooManyVlanTags => Sight::Never(reasons::FIREWALL_MALFORMED),
             _ => Sight::Nothing,
         };
     }
@@ -45,10 +46,10 @@ pub fn look(packet: &Packet, interface: u16, d: &mut Decoded) -> Sight {
     let judged =
         matches!(d.anomaly, Anomaly::None | Anomaly::MartianSource | Anomaly::MartianDestination);
     if !judged {
-        return Sight::Never(DropReason::FirewallMalformed);
+        return Sight::Never(reasons::FIREWALL_MALFORMED);
     }
     let Some(tail) = tail(d, frame, interface) else {
-        return Sight::Never(DropReason::FirewallShort);
+        return Sight::Never(reasons::FIREWALL_SHORT);
     };
     match d.kind {
         Kind::Ipv4 => Sight::V4(filter::header_v4(d.src_v4(), d.dst_v4(), tail)),

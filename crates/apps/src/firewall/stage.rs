@@ -17,9 +17,10 @@
 //! first step writes the headers to columns, the second one finds the rules, and the last one acts. It ends its
 //! segment: what follows must see what was dropped, rejected or sent elsewhere.
 
+use crate::firewall::reasons;
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, Columns, DropReason, Packet, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, DropReason, Packet, ReasonBlock, Verdict};
 use classify::filter::{WORDS_V4, WORDS_V6};
 use classify::{Classify, Match};
 use engine::{Context, Shade, Stage};
@@ -166,7 +167,7 @@ impl Firewall {
             Answer::Withheld => tables.hits().count_answer(cx.worker, false),
             Answer::None => {}
         }
-        set(self.place, chunk, row, Verdict::drop(DropReason::FirewallReject));
+        set(self.place, chunk, row, Verdict::drop(reasons::FIREWALL_REJECT));
     }
 
     /// Does what a rule says.
@@ -191,7 +192,7 @@ impl Firewall {
         match action.ending {
             Ending::Accept => {}
             Ending::Drop => {
-                set(self.place, chunk, row, Verdict::drop(DropReason::FirewallDrop));
+                set(self.place, chunk, row, Verdict::drop(reasons::FIREWALL_DROP));
             }
             Ending::Send(port) => set(self.place, chunk, row, Verdict::forward(port)),
             Ending::Reject => self.reject(chunk, row, tables, cx),
@@ -264,6 +265,10 @@ fn fill(place: Place, chunk: &mut Chunk, interfaces: &mut Vec<Option<u16>>) {
 impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
     fn name(&self) -> &'static str {
         super::STAGE
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
     }
 
     fn reads(&self) -> ColumnSet {

@@ -1,5 +1,6 @@
 //! NDN packets in frames: found among others, and put into the frame of a face.
 
+use crate::ndn::reasons;
 use std::net::IpAddr;
 
 use chunk::{DropReason, Packet, Pool, Verdict};
@@ -29,33 +30,33 @@ pub(super) fn find(packet: &Packet, tables: &NdnTables) -> Result<(usize, u16), 
     }
     let frame = packet.data();
     let Some((header, _)) = frame.split_first_chunk::<ETHERNET_LEN>() else {
-        return drop(DropReason::Truncated);
+        return drop(packet::reasons::TRUNCATED);
     };
     if port.is_some_and(|port| !port.up) {
-        return drop(DropReason::InterfaceDown);
+        return drop(packet::reasons::INTERFACE_DOWN);
     }
     let [to, from] = [&header[..6], &header[6..12]];
     let group = to[0] & 1 == 1;
     if !group && port.is_some_and(|port| !port.any_mac && port.mac != to) {
-        return drop(DropReason::NotForUs);
+        return drop(packet::reasons::NOT_FOR_US);
     }
     if header[12..] == ETHERTYPE.0.to_be_bytes() {
         if frame.len() < packet.frame_len() {
-            return drop(DropReason::NdnTooLong);
+            return drop(reasons::NDN_TOO_LONG);
         }
         let mut mac = MULTICAST_MAC.0;
         if !group {
             mac.copy_from_slice(from);
         }
         if group && to != mac {
-            return drop(DropReason::NotForUs);
+            return drop(packet::reasons::NOT_FOR_US);
         }
         let face = tables.arrived_by(&Arrived::Ethernet(packet.port, mac));
-        return face.map(|face| (ETHERNET_LEN, face)).ok_or(Verdict::drop(DropReason::NdnNoFace));
+        return face.map(|face| (ETHERNET_LEN, face)).ok_or(Verdict::drop(reasons::NDN_NO_FACE));
     }
     let d = decode(frame, packet.frame_len());
     if d.vlan_count > 0 {
-        return drop(DropReason::VlanUnknown);
+        return drop(packet::reasons::VLAN_UNKNOWN);
     }
     if let Some(ends) = ends_of(&d) {
         let face = tables.arrived_by(&Arrived::Udp(packet.port, ends));
@@ -65,14 +66,14 @@ pub(super) fn find(packet: &Packet, tables: &NdnTables) -> Result<(usize, u16), 
         };
         if face.is_some() || is_for_ndn {
             let at = payload(packet, &d, &ends).map_err(Verdict::drop)?;
-            return face.map(|face| (at, face)).ok_or(Verdict::drop(DropReason::NdnNoFace));
+            return face.map(|face| (at, face)).ok_or(Verdict::drop(reasons::NDN_NO_FACE));
         }
     }
     match d.anomaly {
         Anomaly::None | Anomaly::NonIp if port.is_some_and(|port| port.twin) => {
             Err(Verdict::host(packet.port))
         }
-        Anomaly::None => drop(DropReason::EtherTypeUnknown),
+        Anomaly::None => drop(packet::reasons::ETHERTYPE_UNKNOWN),
         anomaly => drop(reason(anomaly)),
     }
 }
@@ -80,9 +81,9 @@ pub(super) fn find(packet: &Packet, tables: &NdnTables) -> Result<(usize, u16), 
 /// A frame that the twin of a port sent: out.
 fn from_host(packet: &Packet, port: Option<&NdnPort>) -> Verdict {
     match port {
-        None => Verdict::drop(DropReason::TxNoPort),
-        Some(port) if !port.up => Verdict::drop(DropReason::TxPortDown),
-        Some(_) if packet.data().len() < ETHERNET_LEN => Verdict::drop(DropReason::Truncated),
+        None => Verdict::drop(chunk::reasons::TX_NO_PORT),
+        Some(port) if !port.up => Verdict::drop(chunk::reasons::TX_PORT_DOWN),
+        Some(_) if packet.data().len() < ETHERNET_LEN => Verdict::drop(packet::reasons::TRUNCATED),
         Some(_) => Verdict::forward(packet.port),
     }
 }
@@ -97,15 +98,15 @@ fn ends_of(d: &Decoded) -> Option<UdpEnds> {
 /// Where the payload of a datagram begins whose checksum is right.
 fn payload(packet: &Packet, d: &Decoded, ends: &UdpEnds) -> Result<usize, DropReason> {
     if d.has(Decoded::FRAGMENT) {
-        return Err(DropReason::NdnFragment);
+        return Err(reasons::NDN_FRAGMENT);
     }
     let frame = packet.data();
     if frame.len() < packet.frame_len() {
-        return Err(DropReason::NdnTooLong);
+        return Err(reasons::NDN_TOO_LONG);
     }
     let l4 = usize::from(d.l4_offset);
     let segment = frame.get(l4..d.l3_end().min(frame.len())).unwrap_or_default();
-    let datagram = UdpView::new_checked(segment).ok_or(DropReason::Truncated)?;
+    let datagram = UdpView::new_checked(segment).ok_or(packet::reasons::TRUNCATED)?;
     let pseudo_header = match ends.addresses {
         [IpAddr::V4(to), IpAddr::V4(from)] => {
             pseudo_header_v4(from, to, IpProtocol::UDP, datagram.len())
@@ -113,12 +114,12 @@ fn payload(packet: &Packet, d: &Decoded, ends: &UdpEnds) -> Result<usize, DropRe
         [IpAddr::V6(to), IpAddr::V6(from)] => {
             pseudo_header_v6(from, to, IpProtocol::UDP, datagram.len().into())
         }
-        _ => return Err(DropReason::EtherTypeUnknown),
+        _ => return Err(packet::reasons::ETHERTYPE_UNKNOWN),
     };
     // Over IPv6 there is always one (RFC 8200 §8.1).
     let has_none = datagram.checksum() == 0 && ends.addresses[0].is_ipv6();
     if has_none || !datagram.is_checksum_correct(pseudo_header) {
-        return Err(DropReason::NdnMalformed);
+        return Err(reasons::NDN_MALFORMED);
     }
     Ok(l4 + UDP_LEN)
 }
@@ -142,16 +143,16 @@ pub(super) fn wrap(packet: &mut Packet, face: &Face, link: &LinkHeader<'_>) -> V
 /// Why it may not.
 pub(super) fn fits(face: &Face, len: usize) -> Result<([u8; 6], usize, EtherType), DropReason> {
     if !face.up {
-        return Err(DropReason::TxPortDown);
+        return Err(chunk::reasons::TX_PORT_DOWN);
     }
-    let neighbour = face.neighbour_mac.ok_or(DropReason::NeighbourFailed)?;
+    let neighbour = face.neighbour_mac.ok_or(packet::reasons::NEIGHBOUR_FAILED)?;
     let (ip_len, ethertype) = match face.udp.map(|ends| ends.addresses[0]) {
         None => (0, ETHERTYPE),
         Some(IpAddr::V4(_)) => (20 + UDP_LEN, EtherType::IPV4),
         Some(IpAddr::V6(_)) => (40 + UDP_LEN, EtherType::IPV6),
     };
     if ip_len + len > usize::from(face.mtu) {
-        return Err(DropReason::TooBig);
+        return Err(packet::reasons::TOO_BIG);
     }
     Ok((neighbour, ip_len, ethertype))
 }
@@ -162,7 +163,7 @@ fn try_wrap(packet: &mut Packet, face: &Face, link: &LinkHeader<'_>) -> Result<(
     let header_len = ETHERNET_LEN + ip_len + fields.len();
     debug_assert!(header_len <= HEADER_MAX);
     if packet.data().len() != packet.frame_len() || !packet.push_front(header_len) {
-        return Err(DropReason::NoCells);
+        return Err(chunk::reasons::NO_CELLS);
     }
     let frame = packet.data_mut();
     frame[..6].copy_from_slice(&neighbour);
@@ -170,7 +171,7 @@ fn try_wrap(packet: &mut Packet, face: &Face, link: &LinkHeader<'_>) -> Result<(
     frame[12..14].copy_from_slice(&ethertype.0.to_be_bytes());
     frame[ETHERNET_LEN + ip_len..header_len].copy_from_slice(&fields);
     if let Some(ends) = face.udp {
-        write_udp(&mut frame[ETHERNET_LEN..], &ends).ok_or(DropReason::TooBig)?;
+        write_udp(&mut frame[ETHERNET_LEN..], &ends).ok_or(packet::reasons::TOO_BIG)?;
     }
     Ok(())
 }

@@ -20,6 +20,7 @@
 mod counters;
 mod frames;
 pub mod pit;
+pub mod reasons;
 mod spread;
 mod stages;
 mod tables;
@@ -30,6 +31,10 @@ pub use stages::{
     DATA, INTEREST, NameForm, NdnColumns, NdnOptions, NdnView, STAGES, pipeline, pipeline_with,
 };
 pub use tables::{Face, NdnPatch, NdnPort, NdnTables, UdpEnds};
+
+/// Blocks of the reasons that its stages drop for.
+pub const REASONS: &[&chunk::ReasonBlock] =
+    &[reasons::BLOCK, packet::reasons::BLOCK, kernels::reasons::BLOCK];
 
 use lookup::names::{NameHash, NameHasher};
 use packet::ndn::Name;

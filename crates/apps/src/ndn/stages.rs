@@ -19,10 +19,13 @@
 //!
 //! Written over any tables that hold [`NdnTables`], so that they can stand beside a router's.
 
+use crate::ndn::reasons;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, Columns, DropReason, Emitted, Packet, Rows, Verdict, VerdictKind};
+use chunk::{
+    Chunk, ColumnSet, Columns, DropReason, Emitted, Packet, ReasonBlock, Rows, Verdict, VerdictKind,
+};
 use device::accelerator::PayloadUse;
 use engine::{Context, KernelForm, Shade, Stage, Steps};
 use lookup::names::{DEPTH_MAX, NameFib, NameHasher, NameKey, NamePrefixes};
@@ -114,8 +117,8 @@ fn is_live(verdict: u32) -> bool {
 /// The drop reason of a packet that is none.
 fn reason(malformed: Malformed) -> DropReason {
     match malformed {
-        Malformed::Fragment => DropReason::NdnFragment,
-        _ => DropReason::NdnMalformed,
+        Malformed::Fragment => reasons::NDN_FRAGMENT,
+        _ => reasons::NDN_MALFORMED,
     }
 }
 
@@ -131,6 +134,10 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
 
     fn steps(&self) -> Steps {
         Steps::PRE
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
@@ -183,7 +190,7 @@ struct Looked {
 fn look(packet: &Packet, tables: &NdnTables) -> Result<Looked, Verdict> {
     let (at, face) = find(packet, tables)?;
     if tables.face(face).is_none_or(|face| !face.up) {
-        return Err(Verdict::drop(DropReason::InterfaceDown));
+        return Err(Verdict::drop(packet::reasons::INTERFACE_DOWN));
     }
     let bytes = packet.data().get(at..).unwrap_or_default();
     let (kind, name) = kind_of(bytes).map_err(Verdict::drop)?;
@@ -197,18 +204,18 @@ fn look(packet: &Packet, tables: &NdnTables) -> Result<Looked, Verdict> {
 fn kind_of(bytes: &[u8]) -> Result<(u8, &[u8]), DropReason> {
     let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
     if read.link.nack.is_some() {
-        return Err(DropReason::NdnNack);
+        return Err(reasons::NDN_NACK);
     }
     match &read.body {
-        Body::Idle => Err(DropReason::NdnIdle),
+        Body::Idle => Err(reasons::NDN_IDLE),
         Body::Data(_) => Ok((DATA, &bytes[..0])),
         Body::Interest(interest) => {
             let fields = interest.fields();
             if fields.hop_limit.is_some_and(|hops| hops <= 1) {
-                return Err(DropReason::NdnHopLimit);
+                return Err(reasons::NDN_HOP_LIMIT);
             }
             if fields.nonce.is_none() {
-                return Err(DropReason::NdnNoNonce);
+                return Err(reasons::NDN_NO_NONCE);
             }
             Ok((INTEREST, interest.name().value()))
         }
@@ -235,6 +242,10 @@ impl<T: AsRef<NdnTables> + 'static> Stage<T> for NameLookup {
 
     fn steps(&self) -> Steps {
         Steps::NONE
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
     }
 
     fn reads(&self) -> ColumnSet {
@@ -332,6 +343,10 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
         Some("each worker has its own bound of pending Interests")
     }
 
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
+    }
+
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let view = NdnColumns::view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter_mut().enumerate() {
@@ -392,7 +407,7 @@ impl PitStage {
         let (tables, now_ns) = (cx.tables.as_ref(), self.now_ns(packet, cx));
         let bytes = packet.data().get(usize::from(at)..).unwrap_or_default();
         let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
-        let Body::Interest(interest) = &read.body else { return Err(DropReason::NdnMalformed) };
+        let Body::Interest(interest) = &read.body else { return Err(reasons::NDN_MALFORMED) };
         let fields = *interest.fields();
         let key = PitKey {
             name: interest.name(),
@@ -410,9 +425,9 @@ impl PitStage {
                 };
                 send_back(packet, start, len, from, &link, cause, made, &self.counters, cx);
             }
-            return Err(DropReason::NoRoute);
+            return Err(kernels::reasons::NO_ROUTE);
         };
-        let face = tables.face(way).ok_or(DropReason::BadLookup)?;
+        let face = tables.face(way).ok_or(kernels::reasons::BAD_LOOKUP)?;
         // Before anybody waits for what cannot be sent.
         fits(face, len)?;
         let record = InRecord::new(
@@ -423,16 +438,16 @@ impl PitStage {
             read.link.pit_token,
         );
         match self.pit.interest(&key, record, now_ns) {
-            Arrival::Loop => return Err(DropReason::NdnLoop),
-            Arrival::Full => return Err(DropReason::NdnPitFull),
-            Arrival::Aggregated => return Err(DropReason::NdnAggregated),
+            Arrival::Loop => return Err(reasons::NDN_LOOP),
+            Arrival::Full => return Err(reasons::NDN_PIT_FULL),
+            Arrival::Aggregated => return Err(reasons::NDN_AGGREGATED),
             Arrival::Forward(id) => self.pit.sent(id, way),
         }
         if let (Some(hops_at), Some(hops)) = (hops_at, fields.hop_limit) {
             packet.data_mut()[start + hops_at] = hops - 1;
         }
         if !strip(packet, cx.pool, start, len) {
-            return Err(DropReason::NdnMalformed);
+            return Err(reasons::NDN_MALFORMED);
         }
         let verdict = wrap(packet, face, &LinkHeader::default());
         if let (VerdictKind::Forward, Some(face)) = (verdict.kind(), self.counters.face(way)) {
@@ -452,25 +467,25 @@ impl PitStage {
     ) -> Result<Verdict, DropReason> {
         let bytes = packet.data().get(usize::from(at)..).unwrap_or_default();
         let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
-        let Body::Data(data) = &read.body else { return Err(DropReason::NdnMalformed) };
+        let Body::Data(data) = &read.body else { return Err(reasons::NDN_MALFORMED) };
         let now_ns = self.now_ns(packet, cx);
         let waiting = &mut self.waiting;
         waiting.clear();
         if !self.pit.data(&data.name(), from, now_ns, |record| waiting.push(*record)) {
-            return Err(DropReason::NdnUnsolicited);
+            return Err(reasons::NDN_UNSOLICITED);
         }
         let start = data.bytes().as_ptr() as usize - packet.data().as_ptr() as usize;
         let len = data.bytes().len();
         // A face that asked twice, for a name and for one that begins it, gets one answer each.
-        let (last, others) = waiting.split_last().ok_or(DropReason::NdnSatisfied)?;
+        let (last, others) = waiting.split_last().ok_or(reasons::NDN_SATISFIED)?;
         for record in others {
             let link = LinkHeader { pit_token: record.token(), ..LinkHeader::default() };
             send_back(packet, start, len, record.face, &link, cause, made, &self.counters, cx);
         }
         if !strip(packet, cx.pool, start, len) {
-            return Err(DropReason::NdnMalformed);
+            return Err(reasons::NDN_MALFORMED);
         }
-        let face = cx.tables.as_ref().face(last.face).ok_or(DropReason::TxNoPort)?;
+        let face = cx.tables.as_ref().face(last.face).ok_or(chunk::reasons::TX_NO_PORT)?;
         let link = LinkHeader { pit_token: last.token(), ..LinkHeader::default() };
         let verdict = wrap(packet, face, &link);
         if let (VerdictKind::Forward, Some(face)) = (verdict.kind(), self.counters.face(last.face))

@@ -6,9 +6,10 @@
 //!
 //! A packet that was answered is dropped as `consumed`; its answer is emitted behind it.
 
+use crate::router::reasons;
 use std::net::Ipv6Addr;
 
-use chunk::{DropReason, Packet, Verdict};
+use chunk::{Packet, Verdict};
 use engine::Context;
 use lookup::fib::Fib;
 use packet::arp::ArpView;
@@ -22,8 +23,8 @@ use super::frames::{self, Link};
 use super::rewrite::{Rewrite, Transit};
 use super::size::gather;
 
-const ABSENT: Verdict = Verdict::drop(DropReason::HostUnreachable);
-const CONSUMED: Verdict = Verdict::drop(DropReason::Consumed);
+const ABSENT: Verdict = Verdict::drop(chunk::reasons::HOST_ABSENT);
+const CONSUMED: Verdict = Verdict::drop(reasons::CONSUMED);
 
 impl Rewrite {
     /// A packet to an address of ours, of whichever interface: the host is one, and the twin of
@@ -79,7 +80,7 @@ impl Rewrite {
         };
         let Some(len) = made else { return ABSENT };
         if !self.emit_piece(&link, len, is_v4, packet.time_ns, cx) {
-            return Verdict::drop(DropReason::NoCells);
+            return Verdict::drop(chunk::reasons::NO_CELLS);
         }
         self.counters.answers_sent.add(1);
         CONSUMED
@@ -93,7 +94,7 @@ impl Rewrite {
     ) -> Verdict {
         let Some(interface) = cx.tables.interface(transit.interface) else { return ABSENT };
         let Some(request) = ArpView::new_checked(transit.ip(packet)) else {
-            return Verdict::drop(DropReason::ArpMalformed);
+            return Verdict::drop(packet::reasons::ARP_MALFORMED);
         };
         let mac = request.sender_mac();
         let link = Link::new(cx.tables, transit.interface, mac, EtherType::ARP);
@@ -109,7 +110,7 @@ impl Rewrite {
         transit: Transit,
         cx: &mut Context<'_, Fib>,
     ) -> Verdict {
-        const MALFORMED: Verdict = Verdict::drop(DropReason::NdMalformed);
+        const MALFORMED: Verdict = Verdict::drop(packet::reasons::ND_MALFORMED);
         let Some(interface) = cx.tables.interface(transit.interface) else { return ABSENT };
         let (src, _) = transit.addresses(packet);
         let frame = packet.data();
@@ -150,7 +151,7 @@ impl Rewrite {
         let start = link.header().len();
         self.piece[..start].copy_from_slice(link.header());
         let Some(mut frame) = Packet::copy_from(cx.pool, &self.piece[..start + len]) else {
-            return Verdict::drop(DropReason::NoCells);
+            return Verdict::drop(chunk::reasons::NO_CELLS);
         };
         frame.time_ns = time_ns;
         self.make(frame, link);

@@ -7,9 +7,10 @@
 //! With a twin the kernel answers and learns for itself; without one `rewrite` answers. Either
 //! way the neighbour resolver hears what was seen.
 
+use crate::router::reasons;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use chunk::{DropReason, Packet};
+use chunk::Packet;
 use engine::Context;
 use lookup::fib::{Fib, Interface, NeighbourEvent};
 use packet::arp::{ArpOperation, ArpView};
@@ -49,7 +50,7 @@ pub(super) fn halves(address: Ipv6Addr) -> [u64; 2] {
 }
 
 fn host_if(interface: &Interface) -> Outcome {
-    if interface.twin { Outcome::Host } else { Outcome::Drop(DropReason::HostUnreachable) }
+    if interface.twin { Outcome::Host } else { Outcome::Drop(chunk::reasons::HOST_ABSENT) }
 }
 
 impl Decode {
@@ -74,7 +75,7 @@ impl Decode {
         match d.kind {
             Kind::Ipv4 => judge4(packet, d, interface),
             Kind::Ipv6 => self.judge6(packet, d, index, interface, cx.now_ns),
-            Kind::Arp | Kind::Other => Outcome::Drop(DropReason::EtherTypeUnknown),
+            Kind::Arp | Kind::Other => Outcome::Drop(packet::reasons::ETHERTYPE_UNKNOWN),
         }
     }
 
@@ -88,10 +89,10 @@ impl Decode {
         now_ns: u64,
     ) -> Outcome {
         let arp = packet.data().get(usize::from(d.l3_offset)..).and_then(ArpView::new_checked);
-        let Some(arp) = arp else { return Outcome::Drop(DropReason::ArpMalformed) };
+        let Some(arp) = arp else { return Outcome::Drop(packet::reasons::ARP_MALFORMED) };
         let (sender, mac) = (arp.sender_ip(), arp.sender_mac());
         if !mac.is_unicast() || sender.is_multicast() || sender.is_broadcast() {
-            return Outcome::Drop(DropReason::ArpMalformed);
+            return Outcome::Drop(packet::reasons::ARP_MALFORMED);
         }
         let is_reply = arp.operation() == ArpOperation::Reply;
         // A probe has no sender address yet; an address of our own would be a conflict, which is
@@ -111,13 +112,13 @@ impl Decode {
         if interface.twin {
             Outcome::Host
         } else if is_reply {
-            Outcome::Drop(DropReason::Consumed)
+            Outcome::Drop(reasons::CONSUMED)
         } else if !is_ours {
-            Outcome::Drop(DropReason::NotMine)
+            Outcome::Drop(reasons::NOT_MINE)
         } else if arp.operation() == ArpOperation::Request {
             Outcome::Answer(Answer::Arp)
         } else {
-            Outcome::Drop(DropReason::Consumed)
+            Outcome::Drop(reasons::CONSUMED)
         }
     }
 
@@ -130,20 +131,20 @@ impl Decode {
         now_ns: u64,
     ) -> Outcome {
         if is_mapped_v4(d.src) {
-            return Outcome::Drop(DropReason::IpMartianSource);
+            return Outcome::Drop(packet::reasons::IP_MARTIAN_SOURCE);
         }
         if is_mapped_v4(d.dst) {
-            return Outcome::Drop(DropReason::IpMartianDestination);
+            return Outcome::Drop(packet::reasons::IP_MARTIAN_DESTINATION);
         }
         let own = owns6(interface, d.dst);
         let to_link = if d.has(Decoded::DST_MULTICAST) {
             const LINK_LOCAL_SCOPE: u64 = 2;
             if d.dst[0] >> 48 & 0xf != LINK_LOCAL_SCOPE {
-                return Outcome::Drop(DropReason::MulticastNotForwarded);
+                return Outcome::Drop(reasons::MULTICAST_NOT_FORWARDED);
             }
             true
         } else if d.dst_mac != MacClass::Unicast {
-            return Outcome::Drop(DropReason::BroadcastNotForwarded);
+            return Outcome::Drop(reasons::BROADCAST_NOT_FORWARDED);
         } else {
             is_link_local(d.dst[0])
         };
@@ -157,9 +158,9 @@ impl Decode {
         } else if to_link && own {
             Outcome::Answer(Answer::LinkLocal)
         } else if to_link && d.has(Decoded::DST_MULTICAST) {
-            Outcome::Drop(DropReason::HostUnreachable)
+            Outcome::Drop(chunk::reasons::HOST_ABSENT)
         } else if to_link {
-            Outcome::Drop(DropReason::LinkLocalNotForwarded)
+            Outcome::Drop(reasons::LINK_LOCAL_NOT_FORWARDED)
         } else if is_link_local(d.src[0]) {
             Outcome::Route(flags::IPV6 | flags::LINK_LOCAL)
         } else {
@@ -176,7 +177,7 @@ impl Decode {
         interface: &Interface,
         now_ns: u64,
     ) -> Outcome {
-        const MALFORMED: Outcome = Outcome::Drop(DropReason::NdMalformed);
+        const MALFORMED: Outcome = Outcome::Drop(packet::reasons::ND_MALFORMED);
         let (src, dst) = (ipv6(d.src), ipv6(d.dst));
         let Some(bytes) = packet.data().get(usize::from(d.l4_offset)..d.l3_end()) else {
             return MALFORMED; // longer than a cell: no such message is
@@ -214,7 +215,7 @@ impl Decode {
                 } else if is_ours {
                     Outcome::Answer(Answer::Neighbour)
                 } else {
-                    Outcome::Drop(DropReason::NotMine)
+                    Outcome::Drop(reasons::NOT_MINE)
                 }
             }
             NdView::NeighbourAdvertisement(view) => {
@@ -231,7 +232,7 @@ impl Decode {
                     };
                     self.events.send(event, now_ns);
                 }
-                if interface.twin { Outcome::Host } else { Outcome::Drop(DropReason::Consumed) }
+                if interface.twin { Outcome::Host } else { Outcome::Drop(reasons::CONSUMED) }
             }
             NdView::RouterSolicitation(_) | NdView::RouterAdvertisement(_) => host_if(interface),
         }
@@ -248,7 +249,7 @@ fn judge4(packet: &Packet, d: &Decoded, interface: &Interface) -> Outcome {
         return if dst >> 8 == ALL_LINK_LOCAL_GROUPS {
             host_if(interface)
         } else {
-            Outcome::Drop(DropReason::MulticastNotForwarded)
+            Outcome::Drop(reasons::MULTICAST_NOT_FORWARDED)
         };
     }
     if d.dst_mac != MacClass::Unicast {
@@ -256,7 +257,7 @@ fn judge4(packet: &Packet, d: &Decoded, interface: &Interface) -> Outcome {
         return if is_subnet_broadcast(interface, dst) {
             host_if(interface)
         } else {
-            Outcome::Drop(DropReason::BroadcastNotForwarded)
+            Outcome::Drop(reasons::BROADCAST_NOT_FORWARDED)
         };
     }
     // RFC 3927 §7: such a packet is for us or for nobody beyond the link.
@@ -284,7 +285,7 @@ fn judge_options(options: &[u8], family: u16) -> Outcome {
             return Outcome::Answer(Answer::BadOption(20 + at as u8));
         }
         if matches!(kind, 131 | 137) {
-            return Outcome::Drop(DropReason::SourceRoute);
+            return Outcome::Drop(reasons::SOURCE_ROUTE);
         }
         at += len;
     }
@@ -318,7 +319,7 @@ mod tests {
         let routed: [&[u8]; 3] = [&[131, 7, 4, 10, 0, 0, 1, 0], &[1, 137, 3, 3], &[131, 2, 0, 0]];
         for options in routed {
             let judged = judge_options(options, V4);
-            assert!(matches!(judged, Outcome::Drop(DropReason::SourceRoute)), "{options:?}");
+            assert!(matches!(judged, Outcome::Drop(reasons::SOURCE_ROUTE)), "{options:?}");
         }
         let broken: [(&[u8], u8); 4] =
             [(&[7, 0, 0, 0], 20), (&[1, 7, 1, 0], 21), (&[1, 1, 7, 40], 22), (&[1, 1, 1, 9], 23)];

@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use chunk::{Chunk, Columns, DropReason, Packet, Verdict};
+use chunk::{Chunk, Columns, DropReason, Packet, ReasonBlock, Verdict};
 use engine::{Context, MARK_FROM_HOST, Stage, Steps};
 use lookup::fib::{Fib, Interface};
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
@@ -134,23 +134,23 @@ fn destination_mac(frame: &[u8]) -> u64 {
 /// The drop reason of an anomaly.
 pub const fn reason(anomaly: Anomaly) -> DropReason {
     match anomaly {
-        Anomaly::None => DropReason::Unknown,
-        Anomaly::Truncated => DropReason::Truncated,
-        Anomaly::VlanTruncated => DropReason::VlanTruncated,
-        Anomaly::TooManyVlanTags => DropReason::VlanTooMany,
-        Anomaly::NonIp => DropReason::EtherTypeUnknown,
-        Anomaly::BadArp => DropReason::ArpMalformed,
-        Anomaly::BadVersion => DropReason::IpBadVersion,
-        Anomaly::BadHeaderLength => DropReason::IpBadHeaderLength,
-        Anomaly::BadTotalLength => DropReason::IpBadTotalLength,
-        Anomaly::BadChecksum => DropReason::IpBadChecksum,
-        Anomaly::MartianSource => DropReason::IpMartianSource,
-        Anomaly::MartianDestination => DropReason::IpMartianDestination,
-        Anomaly::ZeroLengthFragment => DropReason::IpZeroLengthFragment,
-        Anomaly::OverlongFragment => DropReason::IpOverlongFragment,
-        Anomaly::BadExtensionHeader => DropReason::Ip6ExtensionHeaders,
-        Anomaly::ExtensionHeaderLoop => DropReason::Ip6ExtensionLoop,
-        Anomaly::TooManyExtensionHeaders => DropReason::Ip6ExtensionsTooMany,
+        Anomaly::None => chunk::reasons::UNKNOWN,
+        Anomaly::Truncated => packet::reasons::TRUNCATED,
+        Anomaly::VlanTruncated => packet::reasons::VLAN_TRUNCATED,
+        Anomaly::TooManyVlanTags => packet::reasons::VLAN_TOO_MANY,
+        Anomaly::NonIp => packet::reasons::ETHERTYPE_UNKNOWN,
+        Anomaly::BadArp => packet::reasons::ARP_MALFORMED,
+        Anomaly::BadVersion => packet::reasons::IP_BAD_VERSION,
+        Anomaly::BadHeaderLength => packet::reasons::IP_BAD_HEADER_LENGTH,
+        Anomaly::BadTotalLength => packet::reasons::IP_BAD_TOTAL_LENGTH,
+        Anomaly::BadChecksum => packet::reasons::IP_BAD_CHECKSUM,
+        Anomaly::MartianSource => packet::reasons::IP_MARTIAN_SOURCE,
+        Anomaly::MartianDestination => packet::reasons::IP_MARTIAN_DESTINATION,
+        Anomaly::ZeroLengthFragment => packet::reasons::IP_ZERO_LENGTH_FRAGMENT,
+        Anomaly::OverlongFragment => packet::reasons::IP_OVERLONG_FRAGMENT,
+        Anomaly::BadExtensionHeader => packet::reasons::IP6_EXTENSION_HEADERS,
+        Anomaly::ExtensionHeaderLoop => packet::reasons::IP6_EXTENSION_LOOP,
+        Anomaly::TooManyExtensionHeaders => packet::reasons::IP6_EXTENSIONS_TOO_MANY,
     }
 }
 
@@ -199,6 +199,10 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
 
     fn steps(&self) -> Steps {
         Steps::PRE
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
@@ -307,21 +311,21 @@ impl Decode {
         }
         let Some(index) = cx.tables.classify(packet.port, d.vlan_count, d.vlan_tci) else {
             return drop(if d.vlan_count > 0 {
-                DropReason::VlanUnknown
+                packet::reasons::VLAN_UNKNOWN
             } else {
-                DropReason::InterfaceDown
+                packet::reasons::INTERFACE_DOWN
             });
         };
         let Some(interface) = cx.tables.interface(index).filter(|interface| interface.up) else {
-            return drop(DropReason::InterfaceDown);
+            return drop(packet::reasons::INTERFACE_DOWN);
         };
         if d.has(Decoded::SRC_MAC_GROUP) {
-            return drop(DropReason::SourceMacGroup);
+            return drop(packet::reasons::SOURCE_MAC_GROUP);
         }
         let to = destination_mac(packet.data());
         let (mask, mac) = unicast_to(interface);
         if to & GROUP == 0 && to & mask != mac {
-            return drop(DropReason::NotForUs);
+            return drop(packet::reasons::NOT_FOR_US);
         }
         match self.judge(packet, d, index, interface, cx) {
             Outcome::Route(flags) => Ok((flags, index)),
@@ -338,10 +342,10 @@ impl Decode {
 /// A frame that the twin of an interface sent: tagged, and out.
 fn from_host(packet: &mut Packet, fib: &Fib, counters: &RouterCounters) -> Verdict {
     match fib.interface(packet.port) {
-        None => Verdict::drop(DropReason::TxNoPort),
-        Some(interface) if !interface.up => Verdict::drop(DropReason::TxPortDown),
+        None => Verdict::drop(chunk::reasons::TX_NO_PORT),
+        Some(interface) if !interface.up => Verdict::drop(chunk::reasons::TX_PORT_DOWN),
         Some(_) if packet.data().len() < frames::ETHERNET_LEN => {
-            Verdict::drop(DropReason::Truncated)
+            Verdict::drop(packet::reasons::TRUNCATED)
         }
         Some(interface) => {
             if frames::push_tags(packet, &interface.tags) {
@@ -350,7 +354,7 @@ fn from_host(packet: &mut Packet, fib: &Fib, counters: &RouterCounters) -> Verdi
                 }
                 Verdict::forward(interface.port)
             } else {
-                Verdict::drop(DropReason::NoCells)
+                Verdict::drop(chunk::reasons::NO_CELLS)
             }
         }
     }

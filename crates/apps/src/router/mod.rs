@@ -38,6 +38,7 @@ mod events;
 pub(crate) mod frames;
 pub(crate) mod gate;
 mod neighbours;
+pub mod reasons;
 pub mod reference;
 pub mod rewrite;
 pub mod route;
@@ -55,6 +56,14 @@ pub use columns::{RouterColumns, RouterView};
 pub use counters::{RouterCounters, TaggedCounters};
 pub use gate::ErrorGate;
 pub use versions::FibImages;
+
+/// Blocks of the reasons that its stages drop for. `rewrite` rejects packets for the firewall.
+pub const REASONS: &[&chunk::ReasonBlock] = &[
+    reasons::BLOCK,
+    crate::firewall::reasons::BLOCK,
+    packet::reasons::BLOCK,
+    kernels::reasons::BLOCK,
+];
 
 /// The names that `[pipeline.NAME] stages` may hold, in the order in which they make sense. The
 /// firewall is [`crate::firewall::Firewall`], which whoever builds the pipeline puts in its place.

@@ -10,6 +10,7 @@
 
 mod bytes;
 
+use crate::router::reasons;
 use std::net::IpAddr;
 
 use chunk::DropReason;
@@ -101,9 +102,9 @@ impl Reference {
         let done = |fate| vec![Outcome { fate, emitted: Vec::new() }];
         if from_host {
             return done(match self.interface(port) {
-                None => Fate::Drop(DropReason::TxNoPort),
-                Some(i) if !i.up => Fate::Drop(DropReason::TxPortDown),
-                Some(_) if frame.len() < 14 => Fate::Drop(DropReason::Truncated),
+                None => Fate::Drop(chunk::reasons::TX_NO_PORT),
+                Some(i) if !i.up => Fate::Drop(chunk::reasons::TX_PORT_DOWN),
+                Some(_) if frame.len() < 14 => Fate::Drop(packet::reasons::TRUNCATED),
                 Some(i) => {
                     let mut out = frame[..12].to_vec();
                     out.extend(tag_bytes(i));
@@ -124,15 +125,15 @@ impl Reference {
 
     fn received(&self, port: u16, frame: &[u8]) -> Refused<Vec<Outcome>> {
         if frame.len() < 14 {
-            return Err(DropReason::Truncated);
+            return Err(packet::reasons::TRUNCATED);
         }
         let (mut at, mut tags) = (12, Vec::new());
         while matches!(be16(frame, at), 0x8100 | 0x88a8 | 0x9100) {
             if tags.len() == 2 {
-                return Err(DropReason::VlanTooMany);
+                return Err(packet::reasons::VLAN_TOO_MANY);
             }
             if frame.len() < at + 6 {
-                return Err(DropReason::VlanTruncated);
+                return Err(packet::reasons::VLAN_TRUNCATED);
             }
             tags.push(be16(frame, at + 2) & 0xfff);
             at += 4;
@@ -140,11 +141,11 @@ impl Reference {
         let (ethertype, l3) = (be16(frame, at), at + 2);
         let (index, interface) = self.classify(port, &tags)?;
         if frame[6] & 1 != 0 {
-            return Err(DropReason::SourceMacGroup);
+            return Err(packet::reasons::SOURCE_MAC_GROUP);
         }
         let group = frame[0] & 1 != 0;
         if !group && frame[..6] != interface.mac && !interface.any_mac {
-            return Err(DropReason::NotForUs);
+            return Err(packet::reasons::NOT_FOR_US);
         }
         let here = Here { index, interface, frame, l3, group };
         match ethertype {
@@ -152,7 +153,7 @@ impl Reference {
             0x0800 => self.ipv4(&here),
             0x86dd => self.ipv6(&here),
             _ if interface.twin => Ok(here.to_host()),
-            _ => Err(DropReason::EtherTypeUnknown),
+            _ => Err(packet::reasons::ETHERTYPE_UNKNOWN),
         }
     }
 
@@ -163,8 +164,11 @@ impl Reference {
             _ => tags.to_vec(),
         };
         let plain = tagged.iter().all(|&id| id == 0);
-        let missing =
-            if tags.is_empty() { DropReason::InterfaceDown } else { DropReason::VlanUnknown };
+        let missing = if tags.is_empty() {
+            packet::reasons::INTERFACE_DOWN
+        } else {
+            packet::reasons::VLAN_UNKNOWN
+        };
         let found = (0u16..).zip(&self.interfaces).find(|(index, interface)| {
             interface.as_ref().is_some_and(|i| {
                 let ids: Vec<u16> = i.tags.iter().map(|tag| tag.1).collect();
@@ -180,25 +184,25 @@ impl Reference {
         });
         let (index, interface) = found.ok_or(missing)?;
         let interface = interface.as_ref().ok_or(missing)?;
-        if interface.up { Ok((index, interface)) } else { Err(DropReason::InterfaceDown) }
+        if interface.up { Ok((index, interface)) } else { Err(packet::reasons::INTERFACE_DOWN) }
     }
 
     /// RFC 826, RFC 5227.
     fn arp(&self, here: &Here<'_>) -> Refused<Vec<Outcome>> {
         let arp = &here.frame[here.l3..];
         if arp.len() < 8 {
-            return Err(DropReason::Truncated);
+            return Err(packet::reasons::TRUNCATED);
         }
         if arp[..6] != [0, 1, 8, 0, 6, 4] {
-            return Err(DropReason::ArpMalformed);
+            return Err(packet::reasons::ARP_MALFORMED);
         }
         if arp.len() < 28 {
-            return Err(DropReason::Truncated);
+            return Err(packet::reasons::TRUNCATED);
         }
         let (mac, ip, target) = (&arp[8..14], be32(arp, 14), be32(arp, 24));
         let bad_ip = ip >> 28 == 0xe || ip == u32::MAX;
         if mac[0] & 1 != 0 || mac == [0; 6] || bad_ip {
-            return Err(DropReason::ArpMalformed);
+            return Err(packet::reasons::ARP_MALFORMED);
         }
         if here.interface.twin {
             return Ok(here.to_host());
@@ -206,10 +210,10 @@ impl Reference {
         let operation = be16(arp, 6);
         let ours = here.interface.addresses4.iter().any(|own| own.0 == target);
         if operation == 2 {
-            return Err(DropReason::Consumed);
+            return Err(reasons::CONSUMED);
         }
         if !ours {
-            return Err(DropReason::NotMine);
+            return Err(reasons::NOT_MINE);
         }
         let mut emitted = Vec::new();
         if operation == 1 {
@@ -220,51 +224,51 @@ impl Reference {
             reply.extend(&arp[8..18]);
             emitted.push((here.interface.port, reply));
         }
-        Ok(vec![Outcome { fate: Fate::Drop(DropReason::Consumed), emitted }])
+        Ok(vec![Outcome { fate: Fate::Drop(reasons::CONSUMED), emitted }])
     }
 
     /// RFC 1812 §5.2.2, §5.3.
     fn ipv4(&self, here: &Here<'_>) -> Refused<Vec<Outcome>> {
         let bytes = &here.frame[here.l3..];
         if bytes.len() < 20 {
-            return Err(DropReason::Truncated);
+            return Err(packet::reasons::TRUNCATED);
         }
         let (header_len, total) = (usize::from(bytes[0] & 15) * 4, usize::from(be16(bytes, 2)));
         let (src, dst) = (be32(bytes, 12), be32(bytes, 16));
         let (src_top, dst_top) = (src >> 24, dst >> 24);
         if bytes[0] >> 4 != 4 {
-            return Err(DropReason::IpBadVersion);
+            return Err(packet::reasons::IP_BAD_VERSION);
         }
         if header_len < 20 {
-            return Err(DropReason::IpBadHeaderLength);
+            return Err(packet::reasons::IP_BAD_HEADER_LENGTH);
         }
         if header_len > bytes.len() {
-            return Err(DropReason::Truncated);
+            return Err(packet::reasons::TRUNCATED);
         }
         if total < header_len {
-            return Err(DropReason::IpBadTotalLength);
+            return Err(packet::reasons::IP_BAD_TOTAL_LENGTH);
         }
         if total > bytes.len() {
-            return Err(DropReason::Truncated);
+            return Err(packet::reasons::TRUNCATED);
         }
         if sum(&bytes[..header_len]) != 0xffff {
-            return Err(DropReason::IpBadChecksum);
+            return Err(packet::reasons::IP_BAD_CHECKSUM);
         }
         let to_group = dst >> 28 == 0xe || dst == u32::MAX;
         if (src == 0 && !to_group) || (src != 0 && src_top == 0) || src_top == 127 || src_top >= 224
         {
-            return Err(DropReason::IpMartianSource);
+            return Err(packet::reasons::IP_MARTIAN_SOURCE);
         }
         if dst_top == 0 || dst_top == 127 || (dst_top >= 240 && dst != u32::MAX) {
-            return Err(DropReason::IpMartianDestination);
+            return Err(packet::reasons::IP_MARTIAN_DESTINATION);
         }
         let (offset, more) = (usize::from(be16(bytes, 6) & 0x1fff) * 8, bytes[6] & 0x20 != 0);
         let fragment = (offset > 0 || more).then_some((offset, more));
         if fragment.is_some() && total == header_len {
-            return Err(DropReason::IpZeroLengthFragment);
+            return Err(packet::reasons::IP_ZERO_LENGTH_FRAGMENT);
         }
         if fragment.is_some() && offset + total - header_len > 65_535 {
-            return Err(DropReason::IpOverlongFragment);
+            return Err(packet::reasons::IP_OVERLONG_FRAGMENT);
         }
         if dst == u32::MAX {
             return here.to_host_if_any();
@@ -272,7 +276,7 @@ impl Reference {
         if dst >> 28 == 0xe {
             return match dst >> 8 {
                 0xe00000 => here.to_host_if_any(),
-                _ => Err(DropReason::MulticastNotForwarded),
+                _ => Err(reasons::MULTICAST_NOT_FORWARDED),
             };
         }
         if here.group {
@@ -282,7 +286,7 @@ impl Reference {
             if broadcast {
                 return here.to_host_if_any();
             }
-            return Err(DropReason::BroadcastNotForwarded);
+            return Err(reasons::BROADCAST_NOT_FORWARDED);
         }
         let ip = Ip {
             v4: true,
@@ -296,11 +300,11 @@ impl Reference {
         };
         match options_fault(&bytes[20..header_len]) {
             None => {}
-            Some(OptionFault::SourceRoute) => return Err(DropReason::SourceRoute),
+            Some(OptionFault::SourceRoute) => return Err(reasons::SOURCE_ROUTE),
             Some(OptionFault::Malformed(at)) => {
                 let pointer = u32::from(20 + at as u8) << 24;
                 let errors = self.icmp_error(here, &ip, 12, 0, pointer);
-                return Ok(dropped(DropReason::IpBadOptions, errors));
+                return Ok(dropped(packet::reasons::IP_BAD_OPTIONS, errors));
             }
         }
         let near = src >> 16 == 0xa9fe || dst >> 16 == 0xa9fe;
@@ -311,14 +315,14 @@ impl Reference {
     fn ipv6(&self, here: &Here<'_>) -> Refused<Vec<Outcome>> {
         let bytes = &here.frame[here.l3..];
         if bytes.len() < 40 {
-            return Err(DropReason::Truncated);
+            return Err(packet::reasons::TRUNCATED);
         }
         if bytes[0] >> 4 != 6 {
-            return Err(DropReason::IpBadVersion);
+            return Err(packet::reasons::IP_BAD_VERSION);
         }
         let total = 40 + usize::from(be16(bytes, 4));
         if total > bytes.len() {
-            return Err(DropReason::Truncated);
+            return Err(packet::reasons::TRUNCATED);
         }
         let bytes_whole = &bytes[..total];
         let room = FIRST_CELL - here.l3;
@@ -328,17 +332,17 @@ impl Reference {
         let (src, dst) = (address(8), address(24));
         let multicast = dst >> 120 == 0xff;
         if src >> 120 == 0xff || src == 1 || (src == 0 && !multicast) {
-            return Err(DropReason::IpMartianSource);
+            return Err(packet::reasons::IP_MARTIAN_SOURCE);
         }
         let scope = dst >> 112 & 0xf;
         if dst <= 1 || (multicast && scope <= 1) {
-            return Err(DropReason::IpMartianDestination);
+            return Err(packet::reasons::IP_MARTIAN_DESTINATION);
         }
         if fragment.is_some() && total == header_len {
-            return Err(DropReason::IpZeroLengthFragment);
+            return Err(packet::reasons::IP_ZERO_LENGTH_FRAGMENT);
         }
         if fragment.is_some_and(|(offset, _)| offset + total - header_len > 65_535) {
-            return Err(DropReason::IpOverlongFragment);
+            return Err(packet::reasons::IP_OVERLONG_FRAGMENT);
         }
         let ip = Ip {
             v4: false,
@@ -352,17 +356,17 @@ impl Reference {
         };
         let mapped = |address: u128| address >> 32 == 0xffff;
         if mapped(src) {
-            return Err(DropReason::IpMartianSource);
+            return Err(packet::reasons::IP_MARTIAN_SOURCE);
         }
         if mapped(dst) {
-            return Err(DropReason::IpMartianDestination);
+            return Err(packet::reasons::IP_MARTIAN_DESTINATION);
         }
         let link_local = |address: u128| address >> 118 == 0x3fa;
         if multicast && scope != 2 {
-            return Err(DropReason::MulticastNotForwarded);
+            return Err(reasons::MULTICAST_NOT_FORWARDED);
         }
         if !multicast && here.group {
-            return Err(DropReason::BroadcastNotForwarded);
+            return Err(reasons::BROADCAST_NOT_FORWARDED);
         }
         let own = here.owns6(dst);
         let to_link = multicast || link_local(dst);
@@ -382,9 +386,9 @@ impl Reference {
         }
         if to_link {
             return Err(if multicast {
-                DropReason::HostUnreachable
+                chunk::reasons::HOST_ABSENT
             } else {
-                DropReason::LinkLocalNotForwarded
+                reasons::LINK_LOCAL_NOT_FORWARDED
             });
         }
         self.routed(here, &ip, link_local(src))
@@ -405,20 +409,20 @@ impl Reference {
             _ => 24,
         };
         if fragment_header || message.len() < 8 || sum6(ip.src, ip.dst, 58, message) != 0xffff {
-            return Err(DropReason::NdMalformed);
+            return Err(packet::reasons::ND_MALFORMED);
         }
         if kind == 137 {
             return here.to_host_if_any();
         }
         if message[1] != 0 || message.len() < fixed {
-            return Err(DropReason::NdMalformed);
+            return Err(packet::reasons::ND_MALFORMED);
         }
         let mut at = fixed;
         let mut source_mac = None;
         while at < message.len() {
             let len = message.get(at + 1).map_or(0, |&units| usize::from(units) * 8);
             if len == 0 || at + len > message.len() {
-                return Err(DropReason::NdMalformed);
+                return Err(packet::reasons::ND_MALFORMED);
             }
             if message[at] == 1 && source_mac.is_none() {
                 source_mac = Some(message[at + 2..at + 8].to_vec());
@@ -427,7 +431,7 @@ impl Reference {
         }
         let target = &message[8..fixed.max(8)];
         if matches!(kind, 135 | 136) && target[0] == 0xff {
-            return Err(DropReason::NdMalformed);
+            return Err(packet::reasons::ND_MALFORMED);
         }
         if here.interface.twin {
             return Ok(here.to_host());
@@ -436,7 +440,7 @@ impl Reference {
             135 => {
                 let own = here.owns6(u128::from_be_bytes(target.try_into().unwrap_or_default()));
                 if !own {
-                    return Err(DropReason::NotMine);
+                    return Err(reasons::NOT_MINE);
                 }
                 let probe = ip.src == 0;
                 let all_nodes = 0xff02 << 112 | 1;
@@ -455,10 +459,10 @@ impl Reference {
                 let mut frame = header(here.interface, &mac, 0x86dd);
                 frame.extend(packet6(own, to, 58, 255, advertisement));
                 let emitted = vec![(here.interface.port, frame)];
-                Ok(vec![Outcome { fate: Fate::Drop(DropReason::Consumed), emitted }])
+                Ok(vec![Outcome { fate: Fate::Drop(reasons::CONSUMED), emitted }])
             }
-            136 => Err(DropReason::Consumed),
-            _ => Err(DropReason::HostUnreachable),
+            136 => Err(reasons::CONSUMED),
+            _ => Err(chunk::reasons::HOST_ABSENT),
         }
     }
 
@@ -477,7 +481,7 @@ impl Reference {
         self.reverse_path(here, ip, near)?;
         let target = self.look_up(ip.v4, ip.dst);
         if target == Some(&RouteTarget::Blackhole) {
-            return Err(DropReason::Blackhole);
+            return Err(kernels::reasons::BLACKHOLE);
         }
         if let Some(RouteTarget::Local(_)) = target {
             return Ok(self.local(here, ip));
@@ -486,26 +490,28 @@ impl Reference {
             Ok(dropped(reason, self.icmp_error(here, ip, kind, code, word)))
         };
         if near && ip.v4 {
-            return Err(DropReason::LinkLocalNotForwarded);
+            return Err(reasons::LINK_LOCAL_NOT_FORWARDED);
         }
         if near {
-            return refuse(DropReason::LinkLocalNotForwarded, 1, 2, 0);
+            return refuse(reasons::LINK_LOCAL_NOT_FORWARDED, 1, 2, 0);
         }
         let paths = match target {
             Some(RouteTarget::Broadcast(index)) if *index == here.index => {
                 return here.to_host_if_any();
             }
-            Some(RouteTarget::Broadcast(_)) => return Err(DropReason::BroadcastNotForwarded),
+            Some(RouteTarget::Broadcast(_)) => return Err(reasons::BROADCAST_NOT_FORWARDED),
             Some(RouteTarget::Unreachable) if ip.v4 => {
-                return refuse(DropReason::Unreachable, 3, 1, 0);
+                return refuse(kernels::reasons::UNREACHABLE, 3, 1, 0);
             }
-            Some(RouteTarget::Unreachable) => return refuse(DropReason::Unreachable, 1, 3, 0),
+            Some(RouteTarget::Unreachable) => {
+                return refuse(kernels::reasons::UNREACHABLE, 1, 3, 0);
+            }
             Some(RouteTarget::Paths(paths)) if !paths.is_empty() => paths,
-            _ if ip.v4 => return refuse(DropReason::NoRoute, 3, 0, 0),
-            _ => return refuse(DropReason::NoRoute, 1, 0, 0),
+            _ if ip.v4 => return refuse(kernels::reasons::NO_ROUTE, 3, 0, 0),
+            _ => return refuse(kernels::reasons::NO_ROUTE, 1, 0, 0),
         };
         if ip.ttl() <= 1 {
-            return refuse(DropReason::TtlExpired, if ip.v4 { 11 } else { 3 }, 0, 0);
+            return refuse(reasons::TTL_EXPIRED, if ip.v4 { 11 } else { 3 }, 0, 0);
         }
         Ok(paths.iter().flat_map(|path| self.send(here, ip, path)).collect())
     }
@@ -522,9 +528,9 @@ impl Reference {
                 if mode == ReversePath::Loose || strict {
                     return Ok(());
                 }
-                Err(DropReason::ReversePath)
+                Err(kernels::reasons::REVERSE_PATH)
             }
-            _ => Err(DropReason::ReversePath),
+            _ => Err(kernels::reasons::REVERSE_PATH),
         }
     }
 
@@ -542,7 +548,7 @@ impl Reference {
     fn send(&self, here: &Here<'_>, ip: &Ip<'_>, path: &Path) -> Vec<Outcome> {
         let plain = |fate| vec![Outcome { fate, emitted: Vec::new() }];
         let Some(out) = self.interface(path.interface) else {
-            return plain(Fate::Drop(DropReason::BadLookup));
+            return plain(Fate::Drop(kernels::reasons::BAD_LOOKUP));
         };
         let Some(mac) = self.neighbour(path, ip_address(ip.v4, ip.dst)) else {
             return plain(Fate::Held);
@@ -557,8 +563,8 @@ impl Reference {
                 return vec![Outcome { fate: Fate::Fragmented, emitted }];
             }
             let (reason, kind, code) = match ip.v4 {
-                true => (DropReason::FragmentationNeeded, 3, 4),
-                false => (DropReason::TooBig, 2, 0),
+                true => (reasons::FRAGMENTATION_NEEDED, 3, 4),
+                false => (packet::reasons::TOO_BIG, 2, 0),
             };
             return dropped(reason, self.icmp_error(here, ip, kind, code, u32::from(out.mtu)));
         }
@@ -574,7 +580,7 @@ impl Reference {
         if here.interface.twin {
             return here.to_host();
         }
-        let absent = dropped(DropReason::HostUnreachable, vec![Vec::new()]);
+        let absent = dropped(chunk::reasons::HOST_ABSENT, vec![Vec::new()]);
         let message = &ip.bytes[ip.header_len..];
         let (request, reply) = if ip.v4 { (8, 0) } else { (128, 129) };
         // A fragment header that fragments nothing is still not answered.
@@ -602,7 +608,7 @@ impl Reference {
                 return absent.clone();
             }
             let emitted = vec![(port, [&link[..], &packet].concat())];
-            dropped(DropReason::Consumed, vec![emitted])
+            dropped(reasons::CONSUMED, vec![emitted])
         };
         let ways = self.ways_back(here, ip);
         if ways.is_empty() { absent } else { ways.into_iter().flat_map(by).collect() }
@@ -708,7 +714,7 @@ impl Here<'_> {
     }
 
     fn to_host_if_any(&self) -> Refused<Vec<Outcome>> {
-        if self.interface.twin { Ok(self.to_host()) } else { Err(DropReason::HostUnreachable) }
+        if self.interface.twin { Ok(self.to_host()) } else { Err(chunk::reasons::HOST_ABSENT) }
     }
 
     fn owns6(&self, address: u128) -> bool {

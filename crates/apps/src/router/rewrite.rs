@@ -19,10 +19,11 @@
 //! limit (`RouterCounters::icmp_errors_withheld`). A packet that leaves in fragments is taken, its
 //! fragments are emitted: all, or none when cells run out.
 
+use crate::router::reasons;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use chunk::{Chunk, Columns, DropReason, Packet, Verdict};
+use chunk::{Chunk, Columns, DropReason, Packet, ReasonBlock, Verdict};
 use engine::{Context, Stage, Steps};
 use lookup::fib::{Adjacency, Fib};
 use packet::checksum::ipv4_decrement_ttl;
@@ -156,6 +157,10 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
         Steps::POST
     }
 
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
+    }
+
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let cx = &mut cx.over(T::as_ref);
         // Packets that waited go before those that came later.
@@ -211,7 +216,7 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
         while self.waiting.first(0).is_some() {
             let mut queue = self.waiting.take(0);
             while let Some((packet, _)) = self.waiting.pop(&mut queue) {
-                cx.drop_packet(packet, DropReason::NeighbourFailed);
+                cx.drop_packet(packet, packet::reasons::NEIGHBOUR_FAILED);
             }
         }
     }
@@ -326,12 +331,12 @@ impl Rewrite {
                 let is_v4 = answer == Answer::RejectedV4;
                 let flags = if is_v4 { flags::IPV4 } else { flags::IPV6 };
                 self.report_rejected(packet, Transit { flags, ..transit }, cx);
-                Verdict::drop(DropReason::FirewallReject)
+                Verdict::drop(crate::firewall::reasons::FIREWALL_REJECT)
             }
             Answer::BadOption(pointer) => {
                 let transit = Transit { flags: flags::IPV4, ..transit };
                 self.report(packet, transit, Problem::BadOption(pointer), cx);
-                Verdict::drop(DropReason::IpBadOptions)
+                Verdict::drop(packet::reasons::IP_BAD_OPTIONS)
             }
         }
     }
@@ -349,7 +354,7 @@ impl Rewrite {
         if near && !matches!(decision, Decision::Local(_)) {
             // IPv4 has no error for this (RFC 3927 §7).
             return if is_v4 {
-                Verdict::drop(DropReason::LinkLocalNotForwarded)
+                Verdict::drop(reasons::LINK_LOCAL_NOT_FORWARDED)
             } else {
                 self.refuse(packet, transit, Problem::BeyondScope, cx)
             };
@@ -361,7 +366,7 @@ impl Rewrite {
             Decision::Broadcast(interface) if interface == transit.interface => {
                 self.deliver_group(packet, transit, cx)
             }
-            Decision::Broadcast(_) => Verdict::drop(DropReason::BroadcastNotForwarded),
+            Decision::Broadcast(_) => Verdict::drop(reasons::BROADCAST_NOT_FORWARDED),
             // Whoever is next, the packet must live to get there.
             Decision::Adjacency(_) | Decision::Connected(_) if transit.ttl(packet) <= 1 => {
                 self.refuse(packet, transit, Problem::TtlExceeded, cx)
@@ -372,7 +377,7 @@ impl Rewrite {
                     let address = ip_address(adjacency.family != 6, address);
                     self.pass_to(packet, transit, Some((adjacency, index)), interface, address, cx)
                 }
-                None => Verdict::drop(DropReason::BadLookup),
+                None => Verdict::drop(kernels::reasons::BAD_LOOKUP),
             },
             Decision::Connected(interface) => {
                 let address = ip_address(is_v4, transit.addresses(packet).1);
@@ -400,13 +405,13 @@ impl Rewrite {
             }
             return match Link::of(adjacency, ethertype) {
                 Some(link) => self.send(packet, transit, &link, cx),
-                None => Verdict::drop(DropReason::BadLookup),
+                None => Verdict::drop(kernels::reasons::BAD_LOOKUP),
             };
         }
         if cx.tables.options().derive_neighbours {
             return match derived(cx.tables, interface, address, ethertype) {
                 Some(link) => self.send(packet, transit, &link, cx),
-                None => Verdict::drop(DropReason::BadLookup),
+                None => Verdict::drop(kernels::reasons::BAD_LOOKUP),
             };
         }
         self.hold(packet, transit, interface, address, cx)
@@ -438,7 +443,7 @@ impl Rewrite {
             }
             Verdict::forward(link.port)
         } else {
-            Verdict::drop(DropReason::NoCells)
+            Verdict::drop(chunk::reasons::NO_CELLS)
         }
     }
 
@@ -462,15 +467,15 @@ impl Rewrite {
     ) -> Verdict {
         self.report(packet, transit, problem, cx);
         Verdict::drop(match problem {
-            Problem::TtlExceeded => DropReason::TtlExpired,
-            Problem::NoRoute => DropReason::NoRoute,
-            Problem::Unreachable => DropReason::Unreachable,
-            Problem::NeighbourFailed => DropReason::NeighbourFailed,
-            Problem::BeyondScope => DropReason::LinkLocalNotForwarded,
-            Problem::TooBig(_) if transit.is_v4() => DropReason::FragmentationNeeded,
-            Problem::TooBig(_) => DropReason::TooBig,
-            Problem::BadOption(_) => DropReason::IpBadOptions,
-            Problem::Prohibited => DropReason::FirewallReject,
+            Problem::TtlExceeded => reasons::TTL_EXPIRED,
+            Problem::NoRoute => kernels::reasons::NO_ROUTE,
+            Problem::Unreachable => kernels::reasons::UNREACHABLE,
+            Problem::NeighbourFailed => packet::reasons::NEIGHBOUR_FAILED,
+            Problem::BeyondScope => reasons::LINK_LOCAL_NOT_FORWARDED,
+            Problem::TooBig(_) if transit.is_v4() => reasons::FRAGMENTATION_NEEDED,
+            Problem::TooBig(_) => packet::reasons::TOO_BIG,
+            Problem::BadOption(_) => packet::reasons::IP_BAD_OPTIONS,
+            Problem::Prohibited => crate::firewall::reasons::FIREWALL_REJECT,
         })
     }
 
@@ -534,7 +539,7 @@ impl Rewrite {
                 if std::mem::take(&mut is_first) {
                     self.report(&packet, transit, Problem::NeighbourFailed, cx);
                 }
-                self.part_with(packet, Verdict::drop(DropReason::NeighbourFailed), cx);
+                self.part_with(packet, Verdict::drop(packet::reasons::NEIGHBOUR_FAILED), cx);
             }
         }
         self.waiting.set_wait_ns(wait_ns);
@@ -571,7 +576,7 @@ impl Rewrite {
                 self.waiting.tell(place, || told);
                 Verdict::TAKEN
             }
-            Err(()) => Verdict::drop(DropReason::NeighbourQueueFull),
+            Err(()) => Verdict::drop(reasons::NEIGHBOUR_QUEUE_FULL),
         }
     }
 

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, Columns, DropReason, Rows, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, DropReason, ReasonBlock, Rows, Verdict};
 use engine::{KernelForm, Shade, Stage, Steps};
 use lookup::NextHopId;
 use lookup::fib::{Fib, Resolved};
@@ -47,6 +47,10 @@ impl<T: AsRef<Fib>> Stage<T> for Route {
 
     fn steps(&self) -> Steps {
         Steps::NONE
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
     }
 
     fn reads(&self) -> ColumnSet {
@@ -115,8 +119,8 @@ pub(super) fn decide(fib: &Fib, id: NextHopId, flow_hash: u32) -> Result<Decisio
         Resolved::Broadcast(interface) => Ok(Decision::Broadcast(interface)),
         Resolved::NoRoute => Ok(Decision::NoRoute),
         Resolved::Unreachable => Ok(Decision::Unreachable),
-        Resolved::Blackhole => Err(DropReason::Blackhole),
-        Resolved::Adjacency(..) | Resolved::Bad => Err(DropReason::BadLookup),
+        Resolved::Blackhole => Err(kernels::reasons::BLACKHOLE),
+        Resolved::Adjacency(..) | Resolved::Bad => Err(kernels::reasons::BAD_LOOKUP),
     }
 }
 

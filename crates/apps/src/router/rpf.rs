@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, Columns, DropReason, Rows, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, ReasonBlock, Rows, Verdict};
 use engine::{KernelForm, Shade, Stage, Steps};
 use lookup::NextHopId;
 use lookup::fib::{Fib, NextHopKind, ReversePath};
@@ -49,6 +49,10 @@ impl<T: AsRef<Fib>> Stage<T> for ReversePathCheck {
 
     fn steps(&self) -> Steps {
         Steps::NONE
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
     }
 
     fn reads(&self) -> ColumnSet {
@@ -134,14 +138,14 @@ impl<T: AsRef<Fib>> Shade<T> for Check {
             for (&row, &id) in rows4[..n4].iter().zip(&found) {
                 let interface = view.interface[row as usize];
                 if !passes(tables, id, interface, mode_of(interface)) {
-                    view.verdict[row as usize] = Verdict::drop(DropReason::ReversePath).0;
+                    view.verdict[row as usize] = Verdict::drop(kernels::reasons::REVERSE_PATH).0;
                 }
             }
             tables.lookup6(&keys6[..n6], &mut found[..n6]);
             for (&row, &id) in rows6[..n6].iter().zip(&found) {
                 let interface = view.interface[row as usize];
                 if !passes(tables, id, interface, mode_of(interface)) {
-                    view.verdict[row as usize] = Verdict::drop(DropReason::ReversePath).0;
+                    view.verdict[row as usize] = Verdict::drop(kernels::reasons::REVERSE_PATH).0;
                 }
             }
         }

@@ -7,7 +7,8 @@
 //! IPv4 packets without DF leave in fragments (RFC 791 §3.2), in order and all or none. Others cause
 //! fragmentation needed (RFC 1191) or packet too big (RFC 8201).
 
-use chunk::{DropReason, Packet, Verdict};
+use crate::router::reasons;
+use chunk::{Packet, Verdict};
 use engine::Context;
 use lookup::fib::Fib;
 use packet::checksum::ipv4_decrement_ttl;
@@ -40,9 +41,9 @@ impl Rewrite {
         if !may_fragment {
             self.report(packet, transit, Problem::TooBig(link.mtu), cx);
             return Err(Verdict::drop(if transit.is_v4() {
-                DropReason::FragmentationNeeded
+                reasons::FRAGMENTATION_NEEDED
             } else {
-                DropReason::TooBig
+                packet::reasons::TOO_BIG
             }));
         }
         Err(self.fragment(packet, transit, link, cx))
@@ -61,7 +62,7 @@ impl Rewrite {
         let Some(fragments) = Fragmenter::new(&self.linear, link.mtu) else {
             // Only an MTU with no room behind the header is left as a cause.
             self.report(packet, transit, Problem::TooBig(link.mtu), cx);
-            return Verdict::drop(DropReason::FragmentationNeeded);
+            return Verdict::drop(reasons::FRAGMENTATION_NEEDED);
         };
         let first = self.made.len();
         for fragment in fragments {
@@ -76,7 +77,7 @@ impl Rewrite {
                 for (frame, _) in self.made.drain(first..) {
                     frame.free(cx.pool);
                 }
-                return Verdict::drop(DropReason::NoCells);
+                return Verdict::drop(chunk::reasons::NO_CELLS);
             };
             frame.time_ns = packet.time_ns;
             self.made.push((frame, Verdict::forward(link.port)));

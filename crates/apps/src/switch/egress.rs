@@ -10,9 +10,10 @@
 //! What the table says of a destination is checked against its port's VLANs here, so that an entry that is out
 //! of date, or a number that a broken device wrote, misdirects nothing.
 
+use crate::switch::reasons;
 use std::sync::Arc;
 
-use chunk::{Chunk, Columns, DropReason, Packet, Verdict};
+use chunk::{Chunk, Columns, DropReason, Packet, ReasonBlock, Verdict};
 use engine::{Context, Stage, Steps};
 use lookup::bridge::{FloodKind, Station, StationEvent, SwitchTables, split_key};
 
@@ -55,6 +56,10 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
         Some("stations are learned, aged and limited frame by frame")
     }
 
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
+    }
+
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let tables = cx.tables.as_ref();
         let now_s = (cx.now_ns / 1_000_000_000) as u32;
@@ -87,13 +92,15 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
                     _ => FloodKind::Unknown,
                 };
                 let flood = Flood { tables, port, bits, tci };
-                tables.may_flood(port, kind, arrival_ns).and_then(|()| {
+                if tables.may_flood(port, kind, arrival_ns) {
                     let emitted = &mut chunk.emitted;
                     flood.out(packet, cx.pool, &self.counters, |to, copy| {
                         let verdict = Verdict::forward(to);
                         emitted.push(chunk::Emitted { cause: row as u16, verdict, packet: copy });
                     })
-                })
+                } else {
+                    Err(reasons::STORM_CONTROL)
+                }
             };
             view.verdict[row] = match result {
                 Ok(to) => Verdict::forward(to).0,
@@ -149,11 +156,11 @@ fn deliver(
     tables: &SwitchTables,
 ) -> Result<u16, DropReason> {
     if to == from {
-        return Err(DropReason::SamePort);
+        return Err(reasons::SAME_PORT);
     }
     let tagged = tables.port(to).and_then(|record| record.egress(vlan(tci)));
-    let tagged = tagged.ok_or(DropReason::VlanNotAllowed)?;
-    if retag(packet, bits, tci, tagged) { Ok(to) } else { Err(DropReason::NoCells) }
+    let tagged = tagged.ok_or(reasons::VLAN_NOT_ALLOWED)?;
+    if retag(packet, bits, tci, tagged) { Ok(to) } else { Err(chunk::reasons::NO_CELLS) }
 }
 
 /// A frame that goes to all ports of its VLAN but its own.
@@ -176,7 +183,7 @@ impl Flood<'_> {
     ) -> Result<u16, DropReason> {
         let Self { tables, port, bits, tci } = *self;
         let mut ports = tables.egress(vlan(tci)).iter().filter(|egress| egress.port != port);
-        let mut next = ports.next().ok_or(DropReason::FloodNowhere)?;
+        let mut next = ports.next().ok_or(reasons::FLOOD_NOWHERE)?;
         counters.flooded.add(1);
         for after in ports {
             if let Some(mut copy) = packet.duplicate(pool) {
@@ -192,7 +199,11 @@ impl Flood<'_> {
             }
             next = after;
         }
-        if retag(packet, bits, tci, next.tagged) { Ok(next.port) } else { Err(DropReason::NoCells) }
+        if retag(packet, bits, tci, next.tagged) {
+            Ok(next.port)
+        } else {
+            Err(chunk::reasons::NO_CELLS)
+        }
     }
 }
 

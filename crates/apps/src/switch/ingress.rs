@@ -7,9 +7,10 @@
 //! | forward | frames that Linux sends by the port's twin: out by that port as they are |
 //! | drop | `truncated`, `vlan_truncated`, `vlan_not_allowed`, `source_mac_group`, `source_mac_zero`, `bridge_reserved`, `interface_down` |
 
-use chunk::{Chunk, Columns, DropReason, Verdict};
+use crate::switch::reasons;
+use chunk::{Chunk, Columns, DropReason, ReasonBlock, Verdict};
 use engine::{Context, MARK_FROM_HOST, Stage, Steps};
-use lookup::bridge::{SwitchTables, split_key, station_key};
+use lookup::bridge::{Refused, SwitchTables, split_key, station_key};
 use packet::ethernet::EthernetView;
 use packet::vlan::VlanView;
 use packet::{EtherType, MacAddr};
@@ -42,6 +43,10 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
 
     fn steps(&self) -> Steps {
         Steps::PRE
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
@@ -79,24 +84,31 @@ const AHEAD: usize = 4;
 
 #[inline(always)]
 fn read(frame: &[u8], port: u16, tables: &SwitchTables) -> Result<Header, DropReason> {
-    let ethernet = EthernetView::new_checked(frame).ok_or(DropReason::Truncated)?;
+    let ethernet = EthernetView::new_checked(frame).ok_or(packet::reasons::TRUNCATED)?;
     let (dst, src) = (ethernet.dst(), ethernet.src());
     if !src.is_unicast() {
         let is_group = src.is_multicast();
-        return Err(if is_group { DropReason::SourceMacGroup } else { DropReason::SourceMacZero });
+        return Err(if is_group {
+            packet::reasons::SOURCE_MAC_GROUP
+        } else {
+            reasons::SOURCE_MAC_ZERO
+        });
     }
     if is_reserved(dst) {
-        return Err(DropReason::BridgeReserved);
+        return Err(reasons::BRIDGE_RESERVED);
     }
     let tag = match ethernet.ethertype() {
         EtherType::VLAN => {
             let tag = VlanView::new_checked(ethernet.payload());
-            Some(tag.ok_or(DropReason::VlanTruncated)?.tci())
+            Some(tag.ok_or(packet::reasons::VLAN_TRUNCATED)?.tci())
         }
         _ => None,
     };
-    let record = tables.port(port).ok_or(DropReason::InterfaceDown)?;
-    let vlan = record.ingress(tag.map(|tci| tci & 0xfff))?;
+    let record = tables.port(port).ok_or(packet::reasons::INTERFACE_DOWN)?;
+    let vlan = record.ingress(tag.map(|tci| tci & 0xfff)).map_err(|refused| match refused {
+        Refused::PortDown => packet::reasons::INTERFACE_DOWN,
+        Refused::Vlan => reasons::VLAN_NOT_ALLOWED,
+    })?;
     let of = |condition: bool, flag: u16| if condition { flag } else { 0 };
     Ok(Header {
         flags: of(dst.is_multicast(), flags::GROUP)

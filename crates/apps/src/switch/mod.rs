@@ -30,6 +30,7 @@ mod counters;
 pub mod egress;
 pub mod forward;
 pub mod ingress;
+pub mod reasons;
 pub mod reference;
 mod stations;
 mod versions;
@@ -43,6 +44,9 @@ use lookup::bridge::{StationEvent, SwitchTables};
 pub use columns::{SwitchColumns, SwitchView};
 pub use counters::SwitchCounters;
 pub use versions::SwitchImages;
+
+/// Blocks of the reasons that its stages drop for.
+pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK, packet::reasons::BLOCK];
 
 /// The names that `[pipeline.NAME] stages` may hold, in their order. The firewall is
 /// [`crate::firewall::Firewall`], which whoever builds the pipeline puts in its place.

@@ -3,6 +3,7 @@
 //!
 //! Storm control is left out, for it depends on time; the pipeline's is tested by itself.
 
+use crate::switch::reasons;
 use std::collections::HashMap;
 
 use chunk::DropReason;
@@ -47,14 +48,14 @@ impl Reference {
             Err(reason) => return nothing(reason),
         };
         let Some(record) = self.port(port).filter(|record| record.up) else {
-            return nothing(DropReason::InterfaceDown);
+            return nothing(packet::reasons::INTERFACE_DOWN);
         };
         let id = frame.tag.map(|tci| tci % 4096).filter(|id| *id > 0);
         let vlan = match (&record.mode, id) {
             (PortMode::Access(vlan), None) => *vlan,
             (PortMode::Trunk { native: Some(vlan), .. }, None) => *vlan,
             (PortMode::Trunk { allowed, .. }, Some(id)) if allowed.iter().any(|v| v == id) => id,
-            _ => return nothing(DropReason::VlanNotAllowed),
+            _ => return nothing(reasons::VLAN_NOT_ALLOWED),
         };
         let event = self.event(port, vlan, &frame, record);
         let priority = frame.tag.unwrap_or(0) / 4096;
@@ -64,12 +65,12 @@ impl Reference {
             Some((to, put_together(&frame, tagged.then_some(tci))))
         };
         let sent = match self.stations.get(&(vlan, frame.dst)) {
-            Some((to, _)) if *to == port => Err(DropReason::SamePort),
-            Some((to, _)) => leave(*to).map(|one| vec![one]).ok_or(DropReason::VlanNotAllowed),
+            Some((to, _)) if *to == port => Err(reasons::SAME_PORT),
+            Some((to, _)) => leave(*to).map(|one| vec![one]).ok_or(reasons::VLAN_NOT_ALLOWED),
             None => {
                 let others = (0..self.ports.len() as u16).filter(|to| *to != port);
                 let all: Vec<_> = others.filter_map(leave).collect();
-                if all.is_empty() { Err(DropReason::FloodNowhere) } else { Ok(all) }
+                if all.is_empty() { Err(reasons::FLOOD_NOWHERE) } else { Ok(all) }
             }
         };
         Outcome { sent, event }
@@ -110,24 +111,24 @@ fn carries(record: &BridgePort, vlan: u16) -> Option<bool> {
 
 fn take_apart(bytes: &[u8]) -> Result<Frame, DropReason> {
     if bytes.len() < 14 {
-        return Err(DropReason::Truncated);
+        return Err(packet::reasons::TRUNCATED);
     }
     let mac = |at: usize| -> [u8; 6] { std::array::from_fn(|i| bytes[at + i]) };
     let (dst, src) = (mac(0), mac(6));
     if src[0] % 2 == 1 {
-        return Err(DropReason::SourceMacGroup);
+        return Err(packet::reasons::SOURCE_MAC_GROUP);
     }
     if src == [0; 6] {
-        return Err(DropReason::SourceMacZero);
+        return Err(reasons::SOURCE_MAC_ZERO);
     }
     if dst[..5] == [0x01, 0x80, 0xc2, 0x00, 0x00] && dst[5] <= 0x0f {
-        return Err(DropReason::BridgeReserved);
+        return Err(reasons::BRIDGE_RESERVED);
     }
     if bytes[12..14] != [0x81, 0x00] {
         return Ok(Frame { dst, src, tag: None, rest: bytes[12..].to_vec() });
     }
     if bytes.len() < 18 {
-        return Err(DropReason::VlanTruncated);
+        return Err(packet::reasons::VLAN_TRUNCATED);
     }
     let tag = Some(u16::from_be_bytes([bytes[14], bytes[15]]));
     Ok(Frame { dst, src, tag, rest: bytes[16..].to_vec() })

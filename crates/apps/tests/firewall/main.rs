@@ -3,6 +3,7 @@
 
 mod on_device;
 
+use apps::firewall::reasons;
 use std::sync::Arc;
 
 use apps::firewall::sight::{Sight, look};
@@ -201,11 +202,11 @@ fn run(form: Form, place: Place, frames: &[Vec<u8>], tables: &FirewallTables) ->
 fn expected(action: Action, place: Place) -> Verdict {
     match action.ending {
         Ending::Accept => Verdict::NEXT,
-        Ending::Drop => Verdict::drop(DropReason::FirewallDrop),
+        Ending::Drop => Verdict::drop(reasons::FIREWALL_DROP),
         Ending::Send(port) => Verdict::forward(port),
         // A router's is told, and dropped, by `rewrite`.
         Ending::Reject if place == Place::Router => Verdict::NEXT,
-        Ending::Reject => Verdict::drop(DropReason::FirewallReject),
+        Ending::Reject => Verdict::drop(reasons::FIREWALL_REJECT),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The forwarder's stages over frames: Interests out, Data back, and each way to be dropped.
 
+use apps::ndn::reasons;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -283,7 +284,7 @@ fn an_interest_goes_out_and_data_comes_back_by_every_kind_of_face() {
         let (port, back) = fate.own.unwrap();
         assert_eq!(port, from);
         assert_eq!(sent(from, &back), with_token(&[7; 9], &data(name)), "the token comes back");
-        assert_eq!(bench.dropped(way, &data(name)), DropReason::NdnUnsolicited);
+        assert_eq!(bench.dropped(way, &data(name)), reasons::NDN_UNSOLICITED);
     }
 }
 
@@ -298,9 +299,9 @@ fn those_who_ask_for_one_name_wait_together() {
         (0, frame(0, &interest("/a/x", 4))),
     ]);
     assert_eq!(fates[0].own.as_ref().unwrap().0, 1);
-    assert_eq!(fates[1].own, Err(DropReason::NdnAggregated));
-    assert_eq!(fates[2].own, Err(DropReason::NdnLoop), "the nonce of face 0");
-    assert_eq!(fates[3].own, Err(DropReason::NdnAggregated));
+    assert_eq!(fates[1].own, Err(reasons::NDN_AGGREGATED));
+    assert_eq!(fates[2].own, Err(reasons::NDN_LOOP), "the nonce of face 0");
+    assert_eq!(fates[3].own, Err(reasons::NDN_AGGREGATED));
     assert_eq!(fates[4].own.as_ref().unwrap().0, 1, "asked again");
     let fate = bench.one(1, &data("/a/x"));
     let mut all = fate.copies;
@@ -311,7 +312,7 @@ fn those_who_ask_for_one_name_wait_together() {
     assert_eq!(sent(0, &all[0].1), data("/a/x"));
     assert_eq!(sent(2, &all[1].1), with_token(b"t", &data("/a/x")));
     assert_eq!(sent(3, &all[2].1), data("/a/x"));
-    assert_eq!(bench.dropped(0, &interest("/a/x", 1)), DropReason::NdnLoop, "it is remembered");
+    assert_eq!(bench.dropped(0, &interest("/a/x", 1)), reasons::NDN_LOOP, "it is remembered");
 }
 
 #[test]
@@ -320,22 +321,22 @@ fn each_way_to_be_dropped() {
     let fields = |nonce, hop_limit| InterestFields { nonce, hop_limit, ..Default::default() };
     for hops in [0, 1] {
         let packet = interest_with("/a", fields(Some(1), Some(hops)));
-        assert_eq!(bench.dropped(0, &packet), DropReason::NdnHopLimit);
+        assert_eq!(bench.dropped(0, &packet), reasons::NDN_HOP_LIMIT);
     }
-    assert_eq!(bench.dropped(0, &interest_with("/a", fields(None, None))), DropReason::NdnNoNonce);
-    assert_eq!(bench.dropped(0, &interest("/nowhere", 1)), DropReason::NoRoute);
-    assert_eq!(bench.dropped(3, &interest("/a/b/c", 1)), DropReason::NoRoute, "only back");
-    assert_eq!(bench.dropped(0, &data("/a")), DropReason::NdnUnsolicited);
+    assert_eq!(bench.dropped(0, &interest_with("/a", fields(None, None))), reasons::NDN_NO_NONCE);
+    assert_eq!(bench.dropped(0, &interest("/nowhere", 1)), kernels::reasons::NO_ROUTE);
+    assert_eq!(bench.dropped(3, &interest("/a/b/c", 1)), kernels::reasons::NO_ROUTE, "only back");
+    assert_eq!(bench.dropped(0, &data("/a")), reasons::NDN_UNSOLICITED);
     let packet = interest("/a", 1);
-    assert_eq!(bench.dropped(0, &packet[..packet.len() - 1]), DropReason::NdnMalformed);
-    assert_eq!(bench.dropped(0, &[]), DropReason::NdnMalformed);
+    assert_eq!(bench.dropped(0, &packet[..packet.len() - 1]), reasons::NDN_MALFORMED);
+    assert_eq!(bench.dropped(0, &[]), reasons::NDN_MALFORMED);
     let mut nack = Vec::new();
     let link = LinkHeader { nack: Some(Nack::NoRoute), ..LinkHeader::default() };
     ndn::emit_link(&link, &packet, &mut nack);
-    assert_eq!(bench.dropped(1, &nack), DropReason::NdnNack);
-    assert_eq!(bench.dropped(0, &[100, 0]), DropReason::NdnIdle);
+    assert_eq!(bench.dropped(1, &nack), reasons::NDN_NACK);
+    assert_eq!(bench.dropped(0, &[100, 0]), reasons::NDN_IDLE);
     let fragment = [&[100, packet.len() as u8 + 5, 83, 1, 2, 80, packet.len() as u8], &packet[..]];
-    assert_eq!(bench.dropped(0, &fragment.concat()), DropReason::NdnFragment);
+    assert_eq!(bench.dropped(0, &fragment.concat()), reasons::NDN_FRAGMENT);
     // A face that is none, a frame for somebody else's group, one that is cut off.
     let stranger = [&OURS[..], &mac(9), &[0x86, 0x24], &packet].concat();
     let group = [&[1, 0, 0x5e, 0, 0, 1][..], &mac(0), &[0x86, 0x24], &packet].concat();
@@ -343,23 +344,28 @@ fn each_way_to_be_dropped() {
     let reasons: Vec<_> = fates.into_iter().map(|fate| fate.own.unwrap_err()).collect();
     assert_eq!(
         reasons,
-        [DropReason::NdnNoFace, DropReason::NotForUs, DropReason::Truncated, DropReason::NdnNoFace]
+        [
+            reasons::NDN_NO_FACE,
+            packet::reasons::NOT_FOR_US,
+            packet::reasons::TRUNCATED,
+            reasons::NDN_NO_FACE
+        ]
     );
     // Full, until the lifetime of what is pending ends.
     assert!(bench.one(0, &interest("/a/1", 1)).own.is_ok());
-    assert_eq!(bench.dropped(0, &interest("/a/2", 2)), DropReason::NdnPitFull);
+    assert_eq!(bench.dropped(0, &interest("/a/2", 2)), reasons::NDN_PIT_FULL);
     bench.now_ns += 5_000_000_000;
     assert!(bench.one(0, &interest("/a/3", 3)).own.is_ok());
     // Data that is too long for the face that waits.
     bench.tables.apply(&NdnPatch::Face(0, Some(Face { mtu: 50, ..face(0) })));
-    assert_eq!(bench.dropped(1, &data("/a/3")), DropReason::TooBig);
+    assert_eq!(bench.dropped(1, &data("/a/3")), packet::reasons::TOO_BIG);
 }
 
 #[test]
 fn without_a_route_a_nack_goes_back_where_it_is_wanted() {
     let mut bench = Bench::new(PitLimits::of(16), true);
     let fate = bench.one(2, &with_token(&[5; 4], &interest("/nowhere", 1)));
-    assert_eq!(fate.own, Err(DropReason::NoRoute));
+    assert_eq!(fate.own, Err(kernels::reasons::NO_ROUTE));
     let [(port, back)] = &fate.copies[..] else { panic!("{fate:?}") };
     assert_eq!(*port, 2);
     let read = ndn::Packet::new_checked(sent(2, back)).unwrap();
@@ -425,11 +431,11 @@ fn linux_has_what_is_no_ndn_packet() {
         assert_eq!(fates[at], host(&frames[at]), "{at}");
     }
     let reasons = [
-        DropReason::NdnNoFace,
-        DropReason::NotForUs,
-        DropReason::VlanUnknown,
-        DropReason::NdnMalformed,
-        DropReason::NdnFragment,
+        reasons::NDN_NO_FACE,
+        packet::reasons::NOT_FOR_US,
+        packet::reasons::VLAN_UNKNOWN,
+        reasons::NDN_MALFORMED,
+        reasons::NDN_FRAGMENT,
     ];
     for (fate, reason) in fates[5..10].iter().zip(reasons) {
         assert_eq!(*fate, Err(reason));
@@ -442,15 +448,15 @@ fn linux_has_what_is_no_ndn_packet() {
     let fates = bench.run_marked(&from_host, engine::MARK_FROM_HOST);
     assert_eq!(fates[0].own, Ok((2, from_host[0].1.clone())));
     assert_eq!(fates[1].own, Ok((2, from_host[1].1.clone())));
-    assert_eq!(fates[2].own, Err(DropReason::Truncated));
-    assert_eq!(fates[3].own, Err(DropReason::TxNoPort), "nobody described it");
+    assert_eq!(fates[2].own, Err(packet::reasons::TRUNCATED));
+    assert_eq!(fates[3].own, Err(chunk::reasons::TX_NO_PORT), "nobody described it");
 
     bench.tables.apply(&NdnPatch::Port(2, Some(NdnPort { up: false, ..port.clone() })));
     let down = |bench: &mut Bench, mark| bench.run_marked(&[(2, arp.clone())], mark).remove(0).own;
-    assert_eq!(down(&mut bench, engine::MARK_FROM_HOST), Err(DropReason::TxPortDown));
-    assert_eq!(down(&mut bench, 0), Err(DropReason::InterfaceDown));
+    assert_eq!(down(&mut bench, engine::MARK_FROM_HOST), Err(chunk::reasons::TX_PORT_DOWN));
+    assert_eq!(down(&mut bench, 0), Err(packet::reasons::INTERFACE_DOWN));
     bench.tables.apply(&NdnPatch::Port(2, Some(NdnPort { twin: false, ..port })));
-    assert_eq!(bench.run(&[(2, lldp)])[0].own, Err(DropReason::EtherTypeUnknown));
+    assert_eq!(bench.run(&[(2, lldp)])[0].own, Err(packet::reasons::ETHERTYPE_UNKNOWN));
 }
 
 #[test]
@@ -465,9 +471,9 @@ fn what_cannot_be_sent_keeps_nobody_waiting() {
     bench.tables.apply(&patch(1, |face| face.neighbour_mac = None));
     assert_eq!(bench.one(0, &interest("/a/x", 1)).own.unwrap().0, 2);
     bench.tables.apply(&patch(2, |face| face.up = false));
-    assert_eq!(bench.dropped(0, &interest("/a/y", 2)), DropReason::NeighbourFailed);
+    assert_eq!(bench.dropped(0, &interest("/a/y", 2)), packet::reasons::NEIGHBOUR_FAILED);
     bench.tables.apply(&patch(2, |face| face.mtu = 40));
-    assert_eq!(bench.dropped(0, &interest("/a/y", 2)), DropReason::TooBig);
+    assert_eq!(bench.dropped(0, &interest("/a/y", 2)), packet::reasons::TOO_BIG);
     // Nobody waits for /a/y: another face's Interest is no loop and waits with nobody.
     bench.tables.apply(&patch(2, |_| {}));
     assert_eq!(bench.one(3, &interest("/a/y", 2)).own.unwrap().0, 2);

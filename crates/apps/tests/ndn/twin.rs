@@ -1,6 +1,7 @@
 //! The stages against a plain forwarder: the list of those who wait, and a map of prefixes.
 
 use apps::ndn::pit::{InRecord, PitLimits};
+use apps::ndn::reasons;
 use chunk::DropReason;
 use lookup::names::NaiveNames;
 use packet::ndn::InterestFields;
@@ -58,7 +59,7 @@ impl Plain {
         match event {
             Event::Interest { from, name, fields, token } => {
                 if fields.hop_limit.is_some_and(|hops| hops <= 1) {
-                    return Err(DropReason::NdnHopLimit);
+                    return Err(reasons::NDN_HOP_LIMIT);
                 }
                 let text = NAMES[*name];
                 let ways: &[u16] = match self.prefixes.lookup(uri(text).name().encodings()) {
@@ -67,13 +68,13 @@ impl Plain {
                     3 => &[4],
                     _ => &[],
                 };
-                let way = ways.iter().find(|way| *way != from).ok_or(DropReason::NoRoute)?;
+                let way = ways.iter().find(|way| *way != from).ok_or(kernels::reasons::NO_ROUTE)?;
                 let flags = u8::from(fields.can_be_prefix) | u8::from(fields.must_be_fresh) << 1;
                 let nonce = fields.nonce.unwrap();
                 let record = InRecord::new(*from, nonce, now, fields.lifetime_ms, token);
                 match self.waiting.interest(&uri(text), flags, record, now) {
-                    None => Err(DropReason::NdnLoop),
-                    Some(false) => Err(DropReason::NdnAggregated),
+                    None => Err(reasons::NDN_LOOP),
+                    Some(false) => Err(reasons::NDN_AGGREGATED),
                     Some(true) => {
                         let hop_limit = fields.hop_limit.map(|hops| hops - 1);
                         let out = interest_with(text, InterestFields { hop_limit, ..*fields });
@@ -85,10 +86,10 @@ impl Plain {
                 let bytes = data(NAMES[*name]);
                 let (solicited, records) = self.waiting.data(&uri(NAMES[*name]), *from, now);
                 if !solicited {
-                    return Err(DropReason::NdnUnsolicited);
+                    return Err(reasons::NDN_UNSOLICITED);
                 }
                 if records.is_empty() {
-                    return Err(DropReason::NdnSatisfied);
+                    return Err(reasons::NDN_SATISFIED);
                 }
                 Ok(records.iter().map(|r| (r.face, with_token(r.token(), &bytes))).collect())
             }

@@ -1,5 +1,6 @@
 //! Bad input as data: each fault has its drop reason, and the packet behind it is not lost.
 
+use apps::router::reasons;
 use apps::router::{PipelineOptions, decode};
 use chunk::DropReason;
 use packet::Anomaly;
@@ -47,127 +48,137 @@ fn extend6(frame: &mut Vec<u8>, kinds: &[u8]) {
 }
 
 const CASES4: &[(&str, DropReason, Fault)] = &[
-    ("a frame without a whole Ethernet header", DropReason::Truncated, |f| f.truncate(13)),
-    ("half an IPv4 header", DropReason::Truncated, |f| f.truncate(30)),
-    ("half a VLAN tag", DropReason::VlanTruncated, |f| {
+    ("a frame without a whole Ethernet header", packet::reasons::TRUNCATED, |f| f.truncate(13)),
+    ("half an IPv4 header", packet::reasons::TRUNCATED, |f| f.truncate(30)),
+    ("half a VLAN tag", packet::reasons::VLAN_TRUNCATED, |f| {
         f[12..14].copy_from_slice(&[0x81, 0]);
         f.truncate(16);
     }),
-    ("three VLAN tags", DropReason::VlanTooMany, |f| {
+    ("three VLAN tags", packet::reasons::VLAN_TOO_MANY, |f| {
         for _ in 0..3 {
             f.splice(12..12, [0x81, 0, 0, 9]);
         }
     }),
-    ("a VLAN of nobody", DropReason::VlanUnknown, |f| {
+    ("a VLAN of nobody", packet::reasons::VLAN_UNKNOWN, |f| {
         f.splice(12..12, [0x81, 0, 0, 9]);
     }),
-    ("a group as source", DropReason::SourceMacGroup, |f| f[6] |= 1),
-    ("somebody else's MAC", DropReason::NotForUs, |f| f[5] ^= 0x40),
-    ("an unknown EtherType", DropReason::EtherTypeUnknown, |f| f[12] = 0x77),
-    ("an 802.3 length", DropReason::EtherTypeUnknown, |f| f[12..14].copy_from_slice(&[0, 40])),
-    ("an ARP packet of another kind", DropReason::ArpMalformed, |f| {
+    ("a group as source", packet::reasons::SOURCE_MAC_GROUP, |f| f[6] |= 1),
+    ("somebody else's MAC", packet::reasons::NOT_FOR_US, |f| f[5] ^= 0x40),
+    ("an unknown EtherType", packet::reasons::ETHERTYPE_UNKNOWN, |f| f[12] = 0x77),
+    ("an 802.3 length", packet::reasons::ETHERTYPE_UNKNOWN, |f| {
+        f[12..14].copy_from_slice(&[0, 40])
+    }),
+    ("an ARP packet of another kind", packet::reasons::ARP_MALFORMED, |f| {
         f[12..20].copy_from_slice(&[8, 6, 0, 6, 8, 0, 6, 4]);
     }),
-    ("half an ARP packet", DropReason::Truncated, |f| {
+    ("half an ARP packet", packet::reasons::TRUNCATED, |f| {
         f[12..20].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4]);
         f.truncate(41);
     }),
-    ("version 5", DropReason::IpBadVersion, |f| f[14] = 0x55),
-    ("version 6 under IPv4's EtherType", DropReason::IpBadVersion, |f| f[14] = 0x65),
-    ("a header of 16 bytes", DropReason::IpBadHeaderLength, |f| f[14] = 0x44),
-    ("a header beyond the frame", DropReason::Truncated, |f| {
+    ("version 5", packet::reasons::IP_BAD_VERSION, |f| f[14] = 0x55),
+    ("version 6 under IPv4's EtherType", packet::reasons::IP_BAD_VERSION, |f| f[14] = 0x65),
+    ("a header of 16 bytes", packet::reasons::IP_BAD_HEADER_LENGTH, |f| f[14] = 0x44),
+    ("a header beyond the frame", packet::reasons::TRUNCATED, |f| {
         f[14] = 0x4f;
         f.truncate(60);
     }),
-    ("a total length below the header's", DropReason::IpBadTotalLength, |f| set4(f, 2, &[0, 19])),
-    ("a total length beyond the frame", DropReason::Truncated, |f| set4(f, 2, &[9, 0])),
-    ("a wrong checksum", DropReason::IpBadChecksum, |f| f[24] ^= 1),
-    ("loopback as source", DropReason::IpMartianSource, |f| set4(f, 12, &[127, 0, 0, 1])),
-    ("this network as source", DropReason::IpMartianSource, |f| set4(f, 12, &[0, 0, 0, 9])),
-    ("a group as IP source", DropReason::IpMartianSource, |f| set4(f, 12, &[224, 0, 0, 9])),
-    ("class E as source", DropReason::IpMartianSource, |f| set4(f, 12, &[240, 0, 0, 9])),
-    ("loopback as destination", DropReason::IpMartianDestination, |f| set4(f, 16, &[127, 9, 9, 9])),
-    ("class E as destination", DropReason::IpMartianDestination, |f| set4(f, 16, &[255, 0, 0, 1])),
-    ("a fragment of nothing", DropReason::IpZeroLengthFragment, |f| {
+    ("a total length below the header's", packet::reasons::IP_BAD_TOTAL_LENGTH, |f| {
+        set4(f, 2, &[0, 19])
+    }),
+    ("a total length beyond the frame", packet::reasons::TRUNCATED, |f| set4(f, 2, &[9, 0])),
+    ("a wrong checksum", packet::reasons::IP_BAD_CHECKSUM, |f| f[24] ^= 1),
+    ("loopback as source", packet::reasons::IP_MARTIAN_SOURCE, |f| set4(f, 12, &[127, 0, 0, 1])),
+    ("this network as source", packet::reasons::IP_MARTIAN_SOURCE, |f| set4(f, 12, &[0, 0, 0, 9])),
+    ("a group as IP source", packet::reasons::IP_MARTIAN_SOURCE, |f| set4(f, 12, &[224, 0, 0, 9])),
+    ("class E as source", packet::reasons::IP_MARTIAN_SOURCE, |f| set4(f, 12, &[240, 0, 0, 9])),
+    ("loopback as destination", packet::reasons::IP_MARTIAN_DESTINATION, |f| {
+        set4(f, 16, &[127, 9, 9, 9])
+    }),
+    ("class E as destination", packet::reasons::IP_MARTIAN_DESTINATION, |f| {
+        set4(f, 16, &[255, 0, 0, 1])
+    }),
+    ("a fragment of nothing", packet::reasons::IP_ZERO_LENGTH_FRAGMENT, |f| {
         set4(f, 2, &[0, 20]);
         set4(f, 6, &[0x20, 9]);
     }),
-    ("the ping of death", DropReason::IpOverlongFragment, |f| set4(f, 6, &[0x1f, 0xff])),
-    ("a multicast group", DropReason::MulticastNotForwarded, |f| set4(f, 16, &[239, 1, 1, 1])),
-    ("OSPF's group, and no host", DropReason::HostUnreachable, |f| set4(f, 16, &[224, 0, 0, 5])),
-    ("the limited broadcast, and no host", DropReason::HostUnreachable, |f| {
+    ("the ping of death", packet::reasons::IP_OVERLONG_FRAGMENT, |f| set4(f, 6, &[0x1f, 0xff])),
+    ("a multicast group", reasons::MULTICAST_NOT_FORWARDED, |f| set4(f, 16, &[239, 1, 1, 1])),
+    ("OSPF's group, and no host", chunk::reasons::HOST_ABSENT, |f| set4(f, 16, &[224, 0, 0, 5])),
+    ("the limited broadcast, and no host", chunk::reasons::HOST_ABSENT, |f| {
         f[..6].fill(0xff);
         set4(f, 16, &[255; 4]);
     }),
-    ("unicast in a broadcast frame", DropReason::BroadcastNotForwarded, |f| f[..6].fill(0xff)),
-    ("the broadcast of another subnet", DropReason::BroadcastNotForwarded, |f| {
+    ("unicast in a broadcast frame", reasons::BROADCAST_NOT_FORWARDED, |f| f[..6].fill(0xff)),
+    ("the broadcast of another subnet", reasons::BROADCAST_NOT_FORWARDED, |f| {
         set4(f, 16, &[10, 0, 2, 255]);
     }),
-    ("a link-local destination", DropReason::LinkLocalNotForwarded, |f| {
+    ("a link-local destination", reasons::LINK_LOCAL_NOT_FORWARDED, |f| {
         set4(f, 16, &[169, 254, 3, 4]);
     }),
-    ("TTL 1", DropReason::TtlExpired, |f| set4(f, 8, &[1])),
-    ("TTL 0", DropReason::TtlExpired, |f| set4(f, 8, &[0])),
-    ("a loose source route", DropReason::SourceRoute, |f| {
+    ("TTL 1", reasons::TTL_EXPIRED, |f| set4(f, 8, &[1])),
+    ("TTL 0", reasons::TTL_EXPIRED, |f| set4(f, 8, &[0])),
+    ("a loose source route", reasons::SOURCE_ROUTE, |f| {
         f.splice(34..34, [131, 7, 4, 10, 0, 0, 1, 0]);
         set4(f, 0, &[0x47]);
     }),
-    ("an option beyond the header", DropReason::IpBadOptions, |f| {
+    ("an option beyond the header", packet::reasons::IP_BAD_OPTIONS, |f| {
         f.splice(34..34, [7, 5, 4, 10]);
         set4(f, 0, &[0x46]);
     }),
 ];
 
 const CASES6: &[(&str, DropReason, Fault)] = &[
-    ("half an IPv6 header", DropReason::Truncated, |f| f.truncate(50)),
-    ("version 4 under IPv6's EtherType", DropReason::IpBadVersion, |f| f[14] = 0x45),
-    ("a payload beyond the frame", DropReason::Truncated, |f| f[18] = 9),
-    ("loopback as source", DropReason::IpMartianSource, |f| {
+    ("half an IPv6 header", packet::reasons::TRUNCATED, |f| f.truncate(50)),
+    ("version 4 under IPv6's EtherType", packet::reasons::IP_BAD_VERSION, |f| f[14] = 0x45),
+    ("a payload beyond the frame", packet::reasons::TRUNCATED, |f| f[18] = 9),
+    ("loopback as source", packet::reasons::IP_MARTIAN_SOURCE, |f| {
         f[22..37].fill(0);
         f[37] = 1;
     }),
-    ("no source", DropReason::IpMartianSource, |f| f[22..38].fill(0)),
-    ("a group as source", DropReason::IpMartianSource, |f| f[22] = 0xff),
-    ("IPv4 in IPv6's form as source", DropReason::IpMartianSource, |f| {
+    ("no source", packet::reasons::IP_MARTIAN_SOURCE, |f| f[22..38].fill(0)),
+    ("a group as source", packet::reasons::IP_MARTIAN_SOURCE, |f| f[22] = 0xff),
+    ("IPv4 in IPv6's form as source", packet::reasons::IP_MARTIAN_SOURCE, |f| {
         f[22..38].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 1, 2]);
     }),
-    ("IPv4 in IPv6's form as destination", DropReason::IpMartianDestination, |f| {
+    ("IPv4 in IPv6's form as destination", packet::reasons::IP_MARTIAN_DESTINATION, |f| {
         f[38..54].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 1, 2]);
     }),
-    ("no destination", DropReason::IpMartianDestination, |f| f[38..54].fill(0)),
-    ("a group of this node alone", DropReason::IpMartianDestination, |f| {
+    ("no destination", packet::reasons::IP_MARTIAN_DESTINATION, |f| f[38..54].fill(0)),
+    ("a group of this node alone", packet::reasons::IP_MARTIAN_DESTINATION, |f| {
         f[38..40].copy_from_slice(&[0xff, 1]);
     }),
-    ("a group of the site", DropReason::MulticastNotForwarded, |f| {
+    ("a group of the site", reasons::MULTICAST_NOT_FORWARDED, |f| {
         f[38..40].copy_from_slice(&[0xff, 5]);
     }),
-    ("OSPF's group, and no host", DropReason::HostUnreachable, |f| {
+    ("OSPF's group, and no host", chunk::reasons::HOST_ABSENT, |f| {
         f[38..54].copy_from_slice(&[0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5]);
     }),
-    ("a link-local destination of nobody", DropReason::LinkLocalNotForwarded, |f| {
+    ("a link-local destination of nobody", reasons::LINK_LOCAL_NOT_FORWARDED, |f| {
         f[38..40].copy_from_slice(&[0xfe, 0x80]);
         f[53] = 9;
     }),
-    ("a link-local source", DropReason::LinkLocalNotForwarded, |f| {
+    ("a link-local source", reasons::LINK_LOCAL_NOT_FORWARDED, |f| {
         f[22..24].copy_from_slice(&[0xfe, 0x80]);
     }),
-    ("hop limit 1", DropReason::TtlExpired, |f| f[21] = 1),
-    ("hop-by-hop options behind others", DropReason::Ip6ExtensionLoop, |f| extend6(f, &[60, 0])),
-    ("a loop of routing headers", DropReason::Ip6ExtensionLoop, |f| extend6(f, &[43, 43])),
-    ("an extension header beyond the packet", DropReason::Ip6ExtensionHeaders, |f| {
+    ("hop limit 1", reasons::TTL_EXPIRED, |f| f[21] = 1),
+    ("hop-by-hop options behind others", packet::reasons::IP6_EXTENSION_LOOP, |f| {
+        extend6(f, &[60, 0])
+    }),
+    ("a loop of routing headers", packet::reasons::IP6_EXTENSION_LOOP, |f| extend6(f, &[43, 43])),
+    ("an extension header beyond the packet", packet::reasons::IP6_EXTENSION_HEADERS, |f| {
         extend6(f, &[60]);
         f[55] = 200;
     }),
-    ("a fragment of nothing", DropReason::IpZeroLengthFragment, |f| {
+    ("a fragment of nothing", packet::reasons::IP_ZERO_LENGTH_FRAGMENT, |f| {
         extend6(f, &[44]);
         f[18..20].copy_from_slice(&[0, 8]);
         f[54..62].copy_from_slice(&[17, 0, 0, 1, 0, 0, 0, 9]);
     }),
-    ("the ping of death", DropReason::IpOverlongFragment, |f| {
+    ("the ping of death", packet::reasons::IP_OVERLONG_FRAGMENT, |f| {
         extend6(f, &[44]);
         f[54..62].copy_from_slice(&[17, 0, 0xff, 0xf8, 0, 0, 0, 9]);
     }),
-    ("a neighbour solicitation with a wrong checksum", DropReason::NdMalformed, |f| {
+    ("a neighbour solicitation with a wrong checksum", packet::reasons::ND_MALFORMED, |f| {
         let mut to = [0u8; 16];
         to[..2].copy_from_slice(&[0xff, 2]);
         to[15] = 1;
@@ -224,7 +235,7 @@ fn ports_that_are_not_there() {
     let fib = fib(&reference);
     let mut bench = Bench::new(&PipelineOptions::default());
     let seen = bench.run(&fib, &[Input::new(0, good4()), Input::new(9, good4())]);
-    assert_eq!(seen[0].drop_reason(), Some(DropReason::InterfaceDown));
-    assert_eq!(seen[1].drop_reason(), Some(DropReason::InterfaceDown));
+    assert_eq!(seen[0].drop_reason(), Some(packet::reasons::INTERFACE_DOWN));
+    assert_eq!(seen[1].drop_reason(), Some(packet::reasons::INTERFACE_DOWN));
     bench.finish();
 }

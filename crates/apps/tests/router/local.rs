@@ -1,12 +1,13 @@
 //! What is for the router itself: answers without a twin, the kernel's with one; what the resolver
 //! hears; how many errors leave.
 
+use apps::router::reasons;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use apps::router::{PipelineError, PipelineOptions, RouterCounters, check, pipeline};
-use chunk::{DropReason, Verdict};
+use chunk::Verdict;
 use lookup::fib::{Fib, NeighbourEvent, Options};
 
 use crate::bench::{Bench, Input};
@@ -38,11 +39,11 @@ fn without_a_twin_the_router_answers_arp_and_echo() {
     assert_eq!(
         reasons,
         [
-            DropReason::Consumed,
-            DropReason::NotMine,
-            DropReason::Consumed,
-            DropReason::Consumed,
-            DropReason::HostUnreachable,
+            reasons::CONSUMED,
+            reasons::NOT_MINE,
+            reasons::CONSUMED,
+            reasons::CONSUMED,
+            chunk::reasons::HOST_ABSENT,
         ]
     );
     let reply = &seen[0].emitted[0].1;
@@ -141,7 +142,7 @@ fn errors_are_rate_limited_and_the_packets_counted_all_the_same() {
     let inputs: Vec<_> = (0..20).map(|_| Input::new(0, expired.clone())).collect();
     for (round, sent) in [(0, 3), (1, 1), (2, 1)] {
         let seen = bench.run(&fib, &inputs);
-        assert!(seen.iter().all(|s| s.drop_reason() == Some(DropReason::TtlExpired)));
+        assert!(seen.iter().all(|s| s.drop_reason() == Some(reasons::TTL_EXPIRED)));
         let emitted: usize = seen.iter().map(|s| s.emitted.len()).sum();
         assert_eq!(emitted, sent, "round {round}");
         bench.now_ns += 100_000_000;

@@ -1,10 +1,11 @@
 //! Waiting for neighbours: bounded queues, order, release, failure.
 
+use apps::router::reasons;
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use apps::router::PipelineOptions;
-use chunk::{DropReason, Verdict};
+use chunk::Verdict;
 use lookup::fib::{Fib, NeighbourEvent, Options};
 use lookup::versions::Patchable;
 
@@ -100,7 +101,7 @@ fn queues_are_bounded() {
     let expected = [1, 1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0].map(|held| held == 1);
     assert_eq!(held, expected);
     for seen in seen.iter().filter(|s| s.verdict != Verdict::TAKEN) {
-        assert_eq!(seen.drop_reason(), Some(DropReason::NeighbourQueueFull));
+        assert_eq!(seen.drop_reason(), Some(reasons::NEIGHBOUR_QUEUE_FULL));
     }
     bench.now_ns += options.neighbour_wait_ns;
     bench.tick(&before);
@@ -122,7 +123,7 @@ fn a_silent_neighbour_costs_its_packets_and_one_error() {
     bench.now_ns += 1;
     bench.tick(&before);
     let reasons: Vec<_> = bench.dropped.iter().map(|dropped| dropped.1).collect();
-    assert_eq!(reasons, [DropReason::NeighbourFailed; 2]);
+    assert_eq!(reasons, [packet::reasons::NEIGHBOUR_FAILED; 2]);
     let [(error, verdict)] = &bench.released[..] else { panic!("{:?}", bench.released) };
     assert_eq!(*verdict, Verdict::forward(0));
     assert_eq!(error[34..36], [3, 1], "host unreachable");

@@ -1,7 +1,8 @@
 //! Long packets: fragments, cut tails, errors; frames in many cells; no cells.
 
 use apps::router::PipelineOptions;
-use chunk::{DropReason, Packet, Verdict};
+use apps::router::reasons;
+use chunk::{Packet, Verdict};
 use lookup::fib::Fib;
 
 use crate::bench::{Bench, Input, Seen};
@@ -77,7 +78,7 @@ fn a_packet_that_may_not_be_cut_causes_an_error_with_the_mtu() {
     let fib = fib(&two_ports(unlimited()));
     let v4 = frame().ipv4("10.0.1.2", "8.8.8.8").dont_fragment().udp(1, 2, &payload(3000)).bytes();
     let seen = run(&fib, &v4);
-    assert_eq!(seen.drop_reason(), Some(DropReason::FragmentationNeeded));
+    assert_eq!(seen.drop_reason(), Some(reasons::FRAGMENTATION_NEEDED));
     let [(0, error)] = &seen.emitted[..] else { panic!("{:?}", seen.emitted) };
     assert_eq!(error.len(), 14 + 576);
     assert_eq!(error[34..36], [3, 4]);
@@ -87,7 +88,7 @@ fn a_packet_that_may_not_be_cut_causes_an_error_with_the_mtu() {
 
     let v6 = frame().ipv6("fd00:1::2", "2600::1").udp(1, 2, &payload(3000)).bytes();
     let seen = run(&fib, &v6);
-    assert_eq!(seen.drop_reason(), Some(DropReason::TooBig));
+    assert_eq!(seen.drop_reason(), Some(packet::reasons::TOO_BIG));
     let [(0, error)] = &seen.emitted[..] else { panic!("{:?}", seen.emitted) };
     assert_eq!(error.len(), 14 + 1280);
     assert_eq!(error[54..56], [2, 0]);
@@ -111,7 +112,7 @@ fn fragments_leave_all_or_none() {
         let seen = bench.run(&fib, &[Input::new(0, bytes.clone())]);
         // Six cells hold the packet itself; seven more hold its fragments.
         if spare < 6 + 7 {
-            assert_eq!(seen[0].drop_reason(), Some(DropReason::NoCells), "{spare}");
+            assert_eq!(seen[0].drop_reason(), Some(chunk::reasons::NO_CELLS), "{spare}");
             assert!(seen[0].emitted.is_empty());
         }
         for _ in 0..spare {

@@ -1,6 +1,6 @@
 //! Stations come, move, age and are flushed; a flood of sources ends in a counted reason.
 
-use chunk::DropReason;
+use apps::switch::reasons;
 use lookup::bridge::{
     BridgePort, Learned, MacLimits, MacTable, Station, SwitchTables, station_key,
 };
@@ -35,10 +35,10 @@ fn a_conversation_is_flooded_once() {
     bench.control();
     assert_eq!(ports(&bench.one(0, &there)), [1]);
     assert_eq!(bench.control(), 0, "both are known");
-    assert_eq!(bench.one(1, &frame(mac(2), mac(1), None)), Err(DropReason::SamePort));
+    assert_eq!(bench.one(1, &frame(mac(2), mac(1), None)), Err(reasons::SAME_PORT));
     // That was a move, too: station 1 is behind port 1 now.
     assert_eq!(bench.control(), 1);
-    assert_eq!(bench.one(1, &back), Err(DropReason::SamePort));
+    assert_eq!(bench.one(1, &back), Err(reasons::SAME_PORT));
     assert_eq!(bench.macs.stats().moved, 1);
     // The same address in another VLAN is another station.
     assert_eq!(ports(&bench.one(2, &frame(mac(1), mac(7), None))), [3]);
@@ -58,8 +58,8 @@ fn tags_come_and_go() {
     // A priority tag on an access port becomes the VLAN's tag, with its priority.
     let sent = bench.one(2, &frame(mac(9), mac(1), Some(0xa000))).unwrap();
     assert_eq!(sent, [(3, frame(mac(9), mac(1), Some(0xa002)))]);
-    assert_eq!(bench.one(2, &frame(mac(9), mac(1), Some(2))), Err(DropReason::VlanNotAllowed));
-    assert_eq!(bench.one(3, &frame(mac(9), mac(2), Some(3))), Err(DropReason::FloodNowhere));
+    assert_eq!(bench.one(2, &frame(mac(9), mac(1), Some(2))), Err(reasons::VLAN_NOT_ALLOWED));
+    assert_eq!(bench.one(3, &frame(mac(9), mac(2), Some(3))), Err(reasons::FLOOD_NOWHERE));
     // A service tag is no tag of ours: port 3 takes the frame as one of its native VLAN.
     let mut service = frame(mac(9), mac(4), Some(2));
     service[12..14].copy_from_slice(&[0x88, 0xa8]);

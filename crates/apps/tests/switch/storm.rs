@@ -1,6 +1,6 @@
 //! Storm control: each kind has its own bucket, at each port.
 
-use chunk::DropReason;
+use apps::switch::reasons;
 use lookup::bridge::{BridgePort, MacLimits, StormLimits, StormRate};
 
 use crate::bench::{Bench, frame, mac};
@@ -22,7 +22,7 @@ fn what_is_flooded_is_limited_by_kind() {
         for (row, sent) in sent.iter().enumerate() {
             match row < passes {
                 true => assert!(sent.is_ok(), "{dst:x?} {row}"),
-                false => assert_eq!(*sent, Err(DropReason::StormControl), "{dst:x?} {row}"),
+                false => assert_eq!(*sent, Err(reasons::STORM_CONTROL), "{dst:x?} {row}"),
             }
         }
         // Other ports have no limit.

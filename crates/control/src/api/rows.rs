@@ -224,8 +224,12 @@ pub struct StageRow {
 pub struct DropRow {
     /// Its counter's name.
     pub reason: String,
+    /// Its number, block and place in the block; it keeps its meaning from version to version.
+    pub code: u16,
     /// What it means.
     pub text: String,
+    /// What to do about it.
+    pub remedy: String,
     /// Packets.
     pub packets: u64,
 }

@@ -35,7 +35,7 @@ pub fn response(response: &Response) -> Option<String> {
         Response::Rules { rows } => table(rows),
         Response::Stages { rows } => table(rows),
         Response::Drops { rows } if rows.is_empty() => "no drops\n".to_owned(),
-        Response::Drops { rows } => table(rows),
+        Response::Drops { rows } => drops(rows),
         Response::Runtime(runtime) => self::runtime(runtime),
         _ => return None,
     })
@@ -45,6 +45,13 @@ pub fn response(response: &Response) -> Option<String> {
 pub fn interfaces(rows: &[InterfaceRow]) -> String {
     let traffic: Vec<Vec<String>> = rows.iter().map(InterfaceRow::traffic).collect();
     format!("{}\n{}", table(rows), print(InterfaceRow::TRAFFIC, &traffic))
+}
+
+/// What was dropped and why, and below what to do about it.
+pub fn drops(rows: &[DropRow]) -> String {
+    let remedy = |row: &DropRow| vec![row.reason.clone(), row.remedy.clone()];
+    let remedies: Vec<Vec<String>> = rows.iter().map(remedy).collect();
+    format!("{}\n{}", table(rows), print(&["reason", "what to do"], &remedies))
 }
 
 /// The process in a few lines, then its workers and masters.

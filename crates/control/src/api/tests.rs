@@ -53,7 +53,7 @@ fn answer(request: Request, out: &mut dyn Responder) {
     match request {
         Request::Show { what: Show::Drops } => {
             for i in 0..3 {
-                let row = DropRow { reason: format!("r{i}"), text: "x".into(), packets: i };
+                let row = DropRow { reason: format!("r{i}"), packets: i, ..DropRow::default() };
                 let _ = out.send(Response::Drops { rows: vec![row] });
             }
         }
@@ -247,8 +247,14 @@ fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
 #[test]
 fn tables_are_aligned() {
     let rows = [
-        DropRow { reason: "ttl_exceeded".into(), text: "TTL was 1".into(), packets: 1_234_567 },
-        DropRow { reason: "no_route".into(), text: String::new(), packets: 7 },
+        DropRow {
+            reason: "ttl_exceeded".into(),
+            code: 0x300,
+            text: "TTL was 1".into(),
+            remedy: "Look for a loop.".into(),
+            packets: 1_234_567,
+        },
+        DropRow { reason: "no_route".into(), packets: 7, ..DropRow::default() },
     ];
     let expected = "\
 reason          packets  meaning
@@ -256,6 +262,13 @@ ttl_exceeded  1,234,567  TTL was 1
 no_route              7  -
 ";
     assert_eq!(table::table(&rows), expected);
+    let below = "
+reason        what to do
+ttl_exceeded  Look for a loop.
+no_route      -
+";
+    let response = Response::Drops { rows: rows.into() };
+    assert_eq!(table::response(&response).unwrap(), format!("{expected}{below}"));
     let row = RouteRow {
         prefix: "10.0.0.0/8".parse().unwrap(),
         next_hop: "192.0.2.1,192.0.2.2".parse().unwrap(),

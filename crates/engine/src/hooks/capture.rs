@@ -223,7 +223,7 @@ impl Drop for CaptureReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chunk::{HugePages, Pool, Region};
+    use chunk::{HugePages, Pool, Region, reasons};
 
     fn capture_of(frames: usize) -> (Arc<Hooks>, CaptureReader) {
         let hooks = Arc::new(Hooks::default());
@@ -244,13 +244,13 @@ mod tests {
         let (hooks, mut reader) = capture_of(34);
         for len in [0, 1, 60, BLOCK_BYTES, BLOCK_BYTES + 1, 9000, 65_549, 80_000].repeat(3) {
             let (packet, bytes) = frame(&mut pool, len);
-            hooks.offer(CapturePoint::Drops, &packet, 77, 4, true, Some(DropReason::Test));
+            hooks.offer(CapturePoint::Drops, &packet, 77, 4, true, Some(reasons::NO_CELLS));
             packet.free(&mut pool);
             let captured = reader.recv_timeout(Duration::from_secs(9)).unwrap();
             assert_eq!(captured.len, len);
             assert!(captured.bytes == bytes[..len.min(CAPTURED_BYTES_MAX)], "{len} bytes");
             assert_eq!((captured.time_ns, captured.port, captured.outgoing), (77, 4, true));
-            assert_eq!(captured.reason, Some(DropReason::Test));
+            assert_eq!(captured.reason, Some(reasons::NO_CELLS));
         }
         assert_eq!(reader.lost(), 0);
         assert_eq!(reader.running.free.len(), 34);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-use chunk::{HugePages, Region};
+use chunk::{HugePages, Region, reasons};
 use io::QueueStats;
 use io::memory::{Collect, Frames};
 use proptest::prelude::*;
@@ -147,7 +147,7 @@ impl Bench {
             let verdict = match *piece {
                 Piece::Forward(port) => Verdict::forward(port),
                 Piece::Host => Verdict::host(1),
-                Piece::Drop => Verdict::drop(DropReason::Test),
+                Piece::Drop => Verdict::drop(reasons::NO_CELLS),
                 Piece::Deferred(port) => {
                     packet.mark = MARK_DEFERRED | 7;
                     Verdict::forward(port)
@@ -297,7 +297,7 @@ fn nothing_waits_for_a_worker_that_has_died() {
     bench.retire(0, 0, &[Piece::Forward(0)]);
     bench.retire(0, 3, &[Piece::Forward(0), Piece::Host]);
     let held = Packet::copy_from(&mut bench.pool, b"held").unwrap();
-    bench.lanes[1].put(held, Verdict::drop(DropReason::Test));
+    bench.lanes[1].put(held, Verdict::drop(reasons::NO_CELLS));
     bench.lanes.iter_mut().for_each(Lane::hand_in);
     assert_eq!(bench.merger.step(), 1);
     let written = bench.end();

@@ -1,6 +1,6 @@
 //! A worker before a merger: what it makes goes to its lane.
 
-use chunk::{DropReason, Emitted, Packet, Verdict};
+use chunk::{Emitted, Packet, Verdict, reasons};
 
 use super::Worker;
 use crate::flight::Flight;
@@ -55,7 +55,7 @@ impl<V: Versions> Worker<V> {
     pub(super) fn drop_inbox_on_lane(&mut self) {
         let mut inbox = std::mem::take(&mut self.inbox);
         for packet in inbox.drain(..) {
-            self.drop_packet(packet, DropReason::StagePanic);
+            self.drop_packet(packet, reasons::STAGE_PANIC);
             self.retired_on_lane(1);
         }
         self.inbox = inbox;

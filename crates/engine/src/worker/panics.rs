@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use chunk::{Arena, DropReason, Packet, Verdict};
+use chunk::{Arena, Packet, Verdict, reasons};
 
 use super::Worker;
 use crate::flight::Flight;
@@ -154,12 +154,12 @@ impl<V: Versions> Worker<V> {
             let verdict =
                 flight.chunk.rows.verdicts().get(row).map_or(Verdict::NEXT, |v| Verdict(*v));
             if !packet.is_empty() {
-                self.drop_packet(packet, DropReason::StagePanic);
+                self.drop_packet(packet, reasons::STAGE_PANIC);
             } else if verdict != Verdict::TAKEN {
                 lost += 1;
             }
         }
-        (0..lost).for_each(|_| self.counters.count_drop(DropReason::StagePanic));
+        (0..lost).for_each(|_| self.counters.count_drop(reasons::STAGE_PANIC));
         flight.chunk.packets = packets;
         self.settle();
     }
@@ -174,7 +174,7 @@ impl<V: Versions> Worker<V> {
         let mut inbox = std::mem::take(&mut self.inbox);
         for packet in inbox.drain(..) {
             if heir == usize::from(self.index) {
-                self.drop_packet(packet, DropReason::StagePanic);
+                self.drop_packet(packet, reasons::STAGE_PANIC);
             } else {
                 self.pass(heir, Passed::Received(packet));
             }
@@ -182,7 +182,7 @@ impl<V: Versions> Worker<V> {
         self.inbox = inbox;
         while let Some(again) = self.again.pop_front() {
             if heir == usize::from(self.index) {
-                self.drop_packet(again.packet, DropReason::StagePanic);
+                self.drop_packet(again.packet, reasons::STAGE_PANIC);
             } else {
                 self.pass(heir, Passed::Again(again));
             }

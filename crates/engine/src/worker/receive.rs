@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use chunk::{CHUNK_PACKETS_MAX, DropReason, Verdict};
+use chunk::{CHUNK_PACKETS_MAX, Verdict, reasons};
 
 use super::{
     AGAIN_PACKETS, MARK_FROM_HOST, PASSES_MAX, RING_PACKETS, SpreadHash, Worker, begin_trace,
@@ -185,10 +185,10 @@ impl<V: Versions> Worker<V> {
     pub(super) fn pass(&mut self, target: usize, passed: Passed) {
         let may_pass = self.quiet.leave();
         let Some(Some((ring, bell))) = self.rings_out.get_mut(target) else {
-            return self.drop_packet(passed.into_packet(), DropReason::TxNoPort);
+            return self.drop_packet(passed.into_packet(), reasons::TX_NO_PORT);
         };
         if !may_pass {
-            return self.drop_packet(passed.into_packet(), DropReason::RingFull); // all have ended
+            return self.drop_packet(passed.into_packet(), reasons::RING_FULL); // all have ended
         }
         if !self.ring_waiting[target].is_empty() {
             return self.ring_waiting[target].push_back(passed);
@@ -201,7 +201,7 @@ impl<V: Versions> Worker<V> {
                 if self.lossless && !ring.is_abandoned() {
                     self.ring_waiting[target].push_back(passed);
                 } else {
-                    self.drop_packet(passed.into_packet(), DropReason::RingFull);
+                    self.drop_packet(passed.into_packet(), reasons::RING_FULL);
                 }
             }
         }
@@ -224,7 +224,7 @@ impl<V: Versions> Worker<V> {
             if ring.is_abandoned() {
                 let lost = std::mem::take(&mut self.ring_waiting[target]);
                 for passed in lost {
-                    self.drop_packet(passed.into_packet(), DropReason::RingFull);
+                    self.drop_packet(passed.into_packet(), reasons::RING_FULL);
                 }
             }
             waits |= !self.ring_waiting[target].is_empty();
@@ -325,11 +325,11 @@ impl<V: Versions> Worker<V> {
     /// Lets a packet enter the pipeline at a place; one that did so too often, or finds too many waiting, is dropped.
     pub(super) fn queue_again(&mut self, again: Again) {
         if again.passes > PASSES_MAX {
-            self.drop_packet(again.packet, DropReason::AgainTooOften);
+            self.drop_packet(again.packet, reasons::AGAIN_TOO_OFTEN);
         } else if self.again.len() >= AGAIN_PACKETS {
-            self.drop_packet(again.packet, DropReason::AgainFull);
+            self.drop_packet(again.packet, reasons::AGAIN_FULL);
         } else if !self.pipeline.contains(&again.place.into()) {
-            self.drop_packet(again.packet, DropReason::Unknown);
+            self.drop_packet(again.packet, reasons::UNKNOWN);
         } else {
             self.again.push_back(again);
         }

@@ -1,6 +1,6 @@
 //! The end of a chunk: every packet goes where its verdict says, and what waits is sent.
 
-use chunk::{DropReason, Packet, Verdict, VerdictKind};
+use chunk::{DropReason, Packet, Verdict, VerdictKind, reasons};
 
 use super::{TxSide, TxSlot, Worker, end_trace};
 use crate::flight::Flight;
@@ -82,7 +82,7 @@ impl<V: Versions> Worker<V> {
             VerdictKind::Forward => self.queue_tx(packet, verdict.port()),
             VerdictKind::Drop => self.drop_packet(packet, verdict.reason()),
             VerdictKind::Host => self.queue_host(packet, verdict.port()),
-            VerdictKind::Next => self.drop_packet(packet, DropReason::NoVerdict),
+            VerdictKind::Next => self.drop_packet(packet, reasons::NO_VERDICT),
             VerdictKind::Dump => self.dump(packet),
             VerdictKind::Again => {
                 let (place, passes) = (verdict.port(), self.passes_now + 1);
@@ -119,7 +119,7 @@ impl<V: Versions> Worker<V> {
             Some(TxSide { slot: TxSlot::Worker(w), .. }) => {
                 self.pass(*w, Passed::Transmit(packet, port));
             }
-            _ => self.drop_packet(packet, DropReason::TxNoPort),
+            _ => self.drop_packet(packet, reasons::TX_NO_PORT),
         }
     }
 
@@ -135,7 +135,7 @@ impl<V: Versions> Worker<V> {
                 let target = *w;
                 self.pass(target, Passed::Host(packet, port));
             }
-            _ => self.drop_packet(packet, DropReason::HostUnreachable),
+            _ => self.drop_packet(packet, reasons::HOST_ABSENT),
         }
     }
 
@@ -206,7 +206,7 @@ impl<V: Versions> Worker<V> {
                 if !side.waiting.is_empty() && !lossless {
                     let mut lost = std::mem::take(&mut side.waiting);
                     for packet in lost.drain(..) {
-                        self.drop_packet(packet, DropReason::TxFull);
+                        self.drop_packet(packet, reasons::TX_FULL);
                     }
                     let side = if host { &mut self.host[i] } else { &mut self.tx[i] };
                     side.waiting = lost;

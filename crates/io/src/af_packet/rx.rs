@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use chunk::{CELL_BYTES, DropReason, HEADROOM_BYTES, Packet, Pool};
+use chunk::{CELL_BYTES, HEADROOM_BYTES, Packet, Pool, reasons};
 
 use super::{Options, bind, checksum, error};
 use crate::link::{self, LinkError};
@@ -173,7 +173,7 @@ impl Rx {
         );
         // Reading them sets them to zero.
         let lost = stats.map_or(0, |stats| u64::from(stats.tp_drops));
-        self.losses.count(&mut self.stats, DropReason::RxFull, lost);
+        self.losses.count(&mut self.stats, reasons::RX_FULL, lost);
     }
 }
 
@@ -233,7 +233,7 @@ impl RxQueue for Rx {
             let Some(frame) = frame(self.block_bytes(), self.at) else {
                 self.stats.errors += 1;
                 let lost = u64::from(self.left);
-                self.losses.count(&mut self.stats, DropReason::RxUnreadable, lost);
+                self.losses.count(&mut self.stats, reasons::RX_UNREADABLE, lost);
                 self.release();
                 continue;
             };
@@ -258,8 +258,7 @@ impl RxQueue for Rx {
                     self.stats.count(len as u64);
                 }
                 None => {
-                    let reason =
-                        if is_cut { DropReason::RxOversize } else { DropReason::RxNoCells };
+                    let reason = if is_cut { reasons::RX_OVERSIZE } else { reasons::RX_NO_CELLS };
                     self.losses.count(&mut self.stats, reason, 1);
                 }
             }

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use chunk::{CELL_BYTES, DropReason, Packet, Pool};
+use chunk::{CELL_BYTES, Packet, Pool, reasons};
 
 use super::ledger::Ledger;
 use super::ring::{Consumer, Producer};
@@ -106,14 +106,14 @@ impl Rx {
         let cell = self.ledger.as_mut().and_then(|ledger| unsafe { ledger.take_back(desc.addr) });
         let Some(cell) = cell else {
             self.stats.errors += 1;
-            self.losses.count(&mut self.stats, DropReason::RxUnreadable, 1);
+            self.losses.count(&mut self.stats, reasons::RX_UNREADABLE, 1);
             return None;
         };
         self.lack += 1;
         if !is_within {
             pool.put(cell);
             self.stats.errors += 1;
-            self.losses.count(&mut self.stats, DropReason::RxUnreadable, 1);
+            self.losses.count(&mut self.stats, reasons::RX_UNREADABLE, 1);
             return None;
         }
         let packet = Packet::from_cell(cell, off as usize, len as usize);
@@ -129,7 +129,7 @@ impl Rx {
         let whole = Packet::copy_from(pool, &self.pieces);
         self.pieces.clear();
         if whole.is_none() {
-            self.losses.count(&mut self.stats, DropReason::RxNoCells, 1);
+            self.losses.count(&mut self.stats, reasons::RX_NO_CELLS, 1);
         }
         whole
     }
@@ -166,9 +166,9 @@ impl Rx {
             // A frame that found no cell is in both; a driver may also look for cells in vain
             // without losing a frame.
             let no_cells = dropped.min(unfilled);
-            self.losses.count(&mut self.stats, DropReason::RxFull, full);
-            self.losses.count(&mut self.stats, DropReason::RxNoCells, no_cells);
-            self.losses.count(&mut self.stats, DropReason::RxOversize, dropped - no_cells);
+            self.losses.count(&mut self.stats, reasons::RX_FULL, full);
+            self.losses.count(&mut self.stats, reasons::RX_NO_CELLS, no_cells);
+            self.losses.count(&mut self.stats, reasons::RX_OVERSIZE, dropped - no_cells);
         }
     }
 }

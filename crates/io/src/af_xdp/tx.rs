@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use chunk::{CELL_BYTES, Cell, DropReason, HEADROOM_BYTES, Packet, Pool};
+use chunk::{CELL_BYTES, Cell, HEADROOM_BYTES, Packet, Pool, reasons};
 
 use super::ledger::Ledger;
 use super::ring::{Consumer, Producer};
@@ -95,7 +95,7 @@ impl Tx {
         let pieces = len.div_ceil(ROOM).max(1);
         let is_region = std::ptr::eq(pool.region(), self.socket.depot().region());
         if (pieces > 1 && !self.socket.is_multi_buffer) || pieces > PIECES_MAX || !is_region {
-            let reason = if is_region { DropReason::TxOversize } else { DropReason::TxFailed };
+            let reason = if is_region { reasons::TX_OVERSIZE } else { reasons::TX_FAILED };
             self.losses.count(&mut self.stats, reason, 1);
             packet.free(pool);
             return Ok(());
@@ -147,7 +147,7 @@ impl Tx {
                 Ok(()) => self.is_gone = false,
                 // The driver refused one frame (too long, or its own ring is full), and it is gone.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                    self.losses.count(&mut self.stats, DropReason::TxFailed, 1);
+                    self.losses.count(&mut self.stats, reasons::TX_FAILED, 1);
                     self.stats.packets -= 1;
                 }
                 Err(error) if sys::is_busy(&error) => self.is_gone = false,
@@ -173,7 +173,7 @@ impl TxQueue for Tx {
         }
         if self.is_gone && self.transmit.waiting() > 0 {
             let lost = packets.len() as u64;
-            self.losses.count(&mut self.stats, DropReason::TxPortDown, lost);
+            self.losses.count(&mut self.stats, reasons::TX_PORT_DOWN, lost);
             packets.drain(..).for_each(|packet| packet.free(pool));
             return;
         }

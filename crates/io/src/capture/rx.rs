@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chunk::{DropReason, Packet, Pool};
+use chunk::{Packet, Pool, reasons};
 use flate2::read::MultiGzDecoder;
 
 use super::{CaptureError, CaptureFault, CaptureReader, LinkType};
@@ -109,7 +109,7 @@ impl CaptureRx {
                     let link_type = reader.record().map_or(LinkType::ETHERNET, |r| r.link_type);
                     self.pending = link_type.is_convertible();
                     if !self.pending {
-                        self.losses.count(&mut self.stats, DropReason::RxUnreadable, 1);
+                        self.losses.count(&mut self.stats, reasons::RX_UNREADABLE, 1);
                         if !self.refused.contains(&link_type) {
                             self.refused.push(link_type);
                             let (path, offset) = (Some(path.clone()), reader.offset());
@@ -171,7 +171,7 @@ impl RxQueue for CaptureRx {
                     n += 1;
                 }
                 None if n == 0 && self.tries >= TRIES_MAX => {
-                    self.losses.count(&mut self.stats, DropReason::RxOversize, 1);
+                    self.losses.count(&mut self.stats, reasons::RX_OVERSIZE, 1);
                 }
                 None => {
                     self.tries += u32::from(n == 0);

@@ -2,7 +2,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use chunk::{HugePages, Packet, Pool, Region};
+use chunk::{HugePages, Packet, Pool, Region, reasons};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{DataLink, Endianness, TsResolution};
@@ -350,7 +350,7 @@ fn other_link_layers_become_ethernet_or_are_refused_by_name() {
     let end = "link type 105 (IEEE 802.11) is not Ethernet, nor one that can be made into it";
     assert!(errors[0].ends_with(end), "{errors:?}");
     assert_eq!(rx.stats().dropped, cases.len() as u64);
-    let unreadable = crate::lost(&rx.losses(), chunk::DropReason::RxUnreadable);
+    let unreadable = crate::lost(&rx.losses(), reasons::RX_UNREADABLE);
     assert_eq!(unreadable, cases.len() as u64);
     assert_eq!(frames.len(), cases.len());
     for ((_, frame), (link_type, _, ethertype, rest)) in frames.iter().zip(cases) {

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chunk::{DropReason, Packet, Pool};
+use chunk::{Packet, Pool, reasons};
 
 use super::{CaptureWriter, Format};
 use crate::{Losses, QueueStats, TxQueue};
@@ -49,13 +49,13 @@ impl CaptureTx {
     /// Writes one packet with a comment (why it was dropped) and leaves it to the caller.
     pub fn write_with_comment(&mut self, packet: &Packet, time_ns: u64, comment: Option<&str>) {
         if self.failed {
-            self.losses.count(&mut self.stats, DropReason::TxFailed, 1);
+            self.losses.count(&mut self.stats, reasons::TX_FAILED, 1);
             return;
         }
         match self.writer.write_with_comment(packet, time_ns, comment) {
             Ok(()) => self.stats.count(packet.frame_len() as u64),
             Err(error) => {
-                self.losses.count(&mut self.stats, DropReason::TxFailed, 1);
+                self.losses.count(&mut self.stats, reasons::TX_FAILED, 1);
                 self.fail(&error);
             }
         }

@@ -1,12 +1,12 @@
 //! Exact match: a small cuckoo table of each kind of key, laid out by hand.
 
 use chunk::hash::{key64, key128, to_range};
-use chunk::{Columns, DropReason, Verdict};
+use chunk::{Columns, Verdict};
 
 use super::{Known, Sparse, bytes_of};
 use crate::image::{ImageLayout, bridge::STATIONS};
 use crate::job::JobBytes;
-use crate::{BridgeColumns, ExactColumns, bridge};
+use crate::{BridgeColumns, ExactColumns, bridge, reasons};
 
 pub(super) fn all() -> Vec<Known> {
     vec![exact8(), exact16(), bridge()]
@@ -114,7 +114,7 @@ fn exact16() -> Known {
 
 fn bridge() -> Known {
     let columns = BridgeColumns::COLUMNS;
-    let dropped = Verdict::drop(DropReason::Truncated).0;
+    let dropped = Verdict::drop(reasons::NO_ROUTE).0;
     let rows: [(u32, u16, u64, u64); 5] = [
         (Verdict::NEXT.0, 0, 11, 12),
         (Verdict::NEXT.0, 0, 25, 19),

@@ -1,6 +1,6 @@
 //! The firewall's stage: rows of both families between rows of none, over each structure that a set may stand in.
 
-use chunk::{Columns, DropReason, Verdict};
+use chunk::{Columns, Verdict};
 
 use super::classify::{Case, GROUP_ITEMS_MIN, NONE, linear, tuple};
 use super::cuts::cuts;
@@ -47,7 +47,7 @@ fn rows(cases: &[Case; 2]) -> Vec<Row> {
             let Some(header) = case.headers.get(at) else { continue };
             if rows.len() % 7 == 3 {
                 let dropped = rows.len() % 2 == 0;
-                let drop = Verdict::drop(DropReason::FirewallShort);
+                let drop = Verdict::drop(crate::reasons::NO_ROUTE);
                 let verdict = if dropped { drop } else { Verdict::NEXT };
                 let family = if dropped { family } else { 0 };
                 rows.push(Row { verdict, family, header: header.clone(), rule: BEFORE });

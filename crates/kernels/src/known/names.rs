@@ -1,12 +1,12 @@
 //! Names: a table of three prefixes, laid out by hand.
 
-use chunk::{Columns, DropReason, Verdict};
+use chunk::{Columns, Verdict};
 
 use super::{Known, Sparse, bytes_of};
 use crate::hash::{mod61, multiply_add61, parameter};
 use crate::image::{ImageLayout, ndn::NAMES};
 use crate::job::JobBytes;
-use crate::{NameColumns, NameLookupColumns};
+use crate::{NameColumns, NameLookupColumns, reasons};
 
 pub(super) fn all() -> Vec<Known> {
     vec![names(), name_lookup()]
@@ -115,7 +115,7 @@ fn image(region: usize) -> Sparse {
 /// whose name would not end within the frame.
 fn name_lookup() -> Known {
     const BEFORE: u32 = 77;
-    let dropped = Verdict::drop(DropReason::Truncated).0;
+    let dropped = Verdict::drop(reasons::NO_ROUTE).0;
     let name = [A, LONG].concat();
     let (at, len) = (16_u16, name.len() as u16);
     let rows: [(u32, u16, u16, u32); 7] = [

@@ -1,12 +1,12 @@
 //! Selecting, sorting, hashing.
 
-use chunk::{Columns, DropReason, Verdict};
+use chunk::{Columns, Verdict};
 
 use super::{Known, Place, bytes_of};
 use crate::hash::{MultiplyShift, Polynomial61};
 use crate::job::JobBytes;
 use crate::plan::{SelectPlan, SortPlan};
-use crate::{HashColumns as H, ScheduleColumns as S, hash};
+use crate::{HashColumns as H, ScheduleColumns as S, hash, reasons};
 
 pub(super) fn all(group_items: u32) -> Vec<Known> {
     vec![select(group_items), sort(group_items), hash()]
@@ -20,7 +20,7 @@ fn rows(group_items: u32) -> usize {
 fn job(rows: usize) -> JobBytes {
     let mut job = JobBytes::new(S::COLUMNS, rows);
     for row in 0..rows {
-        let verdict = if row % 3 == 1 { Verdict::drop(DropReason::Test) } else { Verdict::NEXT };
+        let verdict = if row % 3 == 1 { Verdict::drop(reasons::NO_ROUTE) } else { Verdict::NEXT };
         job.put(S::VERDICT, row, verdict.0);
         job.put(S::CONTEXT, row, (row * 7 % 5) as u32);
         job.put(S::PROTOCOL, row, [17u8, 6][row / 4 % 2]);

@@ -1,11 +1,11 @@
 //! Lookups: a small table of each kind, laid out by hand.
 
-use chunk::{Columns, DropReason, Verdict};
+use chunk::{Columns, Verdict};
 
 use super::{Known, Place, Sparse, bytes_of};
 use crate::image::{ImageLayout, Patches, router};
 use crate::job::JobBytes;
-use crate::{LpmColumns, RouteColumns, decision, flags};
+use crate::{LpmColumns, RouteColumns, decision, flags, reasons};
 
 pub(super) fn all() -> Vec<Known> {
     vec![lpm4(), lpm6(), route(), rpf(), patch()]
@@ -170,8 +170,8 @@ fn route() -> Known {
         (0x500, 0, 0, Ok(2)),
         (0x600, 0x7fff_ffff, 0, Ok(0)),
         (0x600, 0x8000_0000, 0, Ok(decision::CONNECTED | 2)),
-        (0x0ff, 0, 0, drop(DropReason::BadLookup)),
-        (0x700, 0, 0, drop(DropReason::BadLookup)),
+        (0x0ff, 0, 0, drop(reasons::BAD_LOOKUP)),
+        (0x700, 0, 0, drop(reasons::BAD_LOOKUP)),
         (0, 0, 0x2001_0db8_0000_0002, Ok(2)),
         (0, 0, 0x2001_0db8_0000_0001, Ok(0)),
     ];
@@ -224,7 +224,7 @@ fn rpf() -> Known {
             job.put(RouteColumns::SRC4, row, source);
         }
         if !passes {
-            after.put(RouteColumns::VERDICT, row, Verdict::drop(DropReason::ReversePath).0);
+            after.put(RouteColumns::VERDICT, row, Verdict::drop(reasons::REVERSE_PATH).0);
         }
     }
     let known = Known::new("rpf", &["route"], &["rpf"], RouteColumns::COLUMNS);

@@ -1,6 +1,6 @@
 //! `rewrite` against the packet crate's own TTL and checksum.
 
-use chunk::{Columns, DropReason, Verdict};
+use chunk::{Columns, Verdict};
 use kernels::job::JobBytes;
 use kernels::{RewriteColumns as R, Spec, flags};
 use packet::checksum::{internet_checksum, ipv4_decrement_ttl};
@@ -71,7 +71,8 @@ fn plain_packets_and_others() {
                 let frame_len = frame.len() as u32 + [0, 0, 2000][random.below(3)];
                 let macs: [u8; 12] = std::array::from_fn(|_| random.next() as u8);
                 let live = random.below(6) > 0;
-                let verdict = if live { Verdict::NEXT } else { Verdict::drop(DropReason::NoRoute) };
+                let verdict =
+                    if live { Verdict::NEXT } else { Verdict::drop(kernels::reasons::NO_ROUTE) };
                 job.put(R::VERDICT, row, verdict.0);
                 job.put(R::PAYLOAD_AT, row, places[row]);
                 job.put(R::PAYLOAD_LEN, row, frame.len() as u32);

@@ -71,8 +71,8 @@ fn route(fib: &Fib, id: u32, flow_hash: u32) -> Result<u32, DropReason> {
         Resolved::Broadcast(interface) => Ok(decision::BROADCAST | u32::from(interface)),
         Resolved::NoRoute => Ok(decision::NO_ROUTE),
         Resolved::Unreachable => Ok(decision::UNREACHABLE),
-        Resolved::Blackhole => Err(DropReason::Blackhole),
-        Resolved::Adjacency(..) | Resolved::Bad => Err(DropReason::BadLookup),
+        Resolved::Blackhole => Err(kernels::reasons::BLACKHOLE),
+        Resolved::Adjacency(..) | Resolved::Bad => Err(kernels::reasons::BAD_LOOKUP),
     }
 }
 
@@ -151,7 +151,7 @@ fn as_on_the_cpu() {
                     && let Some(id) = lookup(&fib, bits, src4, src6)
                     && !passes(&fib, id, interface)
                 {
-                    let verdict = Verdict::drop(DropReason::ReversePath).0;
+                    let verdict = Verdict::drop(kernels::reasons::REVERSE_PATH).0;
                     expected.put(RouteColumns::VERDICT, row, verdict);
                 }
                 let dst4 = job.get(RouteColumns::DST4, row);
@@ -182,8 +182,8 @@ fn as_on_the_cpu() {
     let all = [
         Verdict::NEXT,
         Verdict::host(3),
-        Verdict::drop(DropReason::ReversePath),
-        Verdict::drop(DropReason::Blackhole),
+        Verdict::drop(kernels::reasons::REVERSE_PATH),
+        Verdict::drop(kernels::reasons::BLACKHOLE),
         Verdict(decision::CONNECTED),
         Verdict(decision::LOCAL),
         Verdict(decision::BROADCAST),
@@ -227,7 +227,7 @@ pub(crate) fn numbers_out_of_range() {
     let memories = Memories { arena, tables, ..bed.memories() };
     bed.run(&spec, memories, &[over_rows("route", 9, 64)]);
     bed.read(arena, job.bytes_mut());
-    let bad = Verdict::drop(DropReason::BadLookup).0;
+    let bad = Verdict::drop(kernels::reasons::BAD_LOOKUP).0;
     let verdicts: Vec<u32> = (0..9).map(|row| job.get(RouteColumns::VERDICT, row)).collect();
     // Next hops 1 to 8 (the records end at 6), then a cell beyond the table.
     assert_eq!(verdicts, [0, bad, 0, bad, bad, bad, bad, bad, bad]);

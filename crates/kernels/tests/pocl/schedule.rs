@@ -1,6 +1,6 @@
 //! Selecting and sorting rows against the standard library.
 
-use chunk::{Columns, DropReason, Verdict};
+use chunk::{Columns, Verdict};
 use kernels::job::JobBytes;
 use kernels::plan::{SelectPlan, SortPlan};
 use kernels::{ScheduleColumns as S, Spec};
@@ -16,7 +16,7 @@ fn job(rows: usize, contexts: usize, random: &mut Random) -> JobBytes {
     let mut job = JobBytes::new(S::COLUMNS, rows);
     for row in 0..rows {
         let live = random.below(3) > 0;
-        let verdict = if live { Verdict::NEXT } else { Verdict::drop(DropReason::Test) };
+        let verdict = if live { Verdict::NEXT } else { Verdict::drop(kernels::reasons::NO_ROUTE) };
         job.put(S::VERDICT, row, verdict.0);
         job.put(S::CONTEXT, row, random.below(contexts) as u32);
         job.put(S::PROTOCOL, row, [6u8, 17, 1, 255, 0][random.below(5)]);

@@ -23,6 +23,6 @@ mod tables;
 pub use mac::{
     Learned, MacEntry, MacLimits, MacStats, MacTable, Seen, Station, split_key, station_key,
 };
-pub use ports::{BridgePort, PortMode, VLAN_MAX, VlanSet};
+pub use ports::{BridgePort, PortMode, Refused, VLAN_MAX, VlanSet};
 pub use storm::{FloodKind, StormLimits, StormRate};
 pub use tables::{Egress, StationEvent, SwitchOptions, SwitchPatch, SwitchTables};

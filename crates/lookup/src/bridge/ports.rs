@@ -1,11 +1,18 @@
 //! Ports of a switch and the VLANs that they carry (IEEE 802.1Q-2018 §5, §6.9 and §8.8).
 
-use chunk::DropReason;
-
 use super::storm::StormLimits;
 
 /// The largest VLAN identifier: 0 is a priority tag, 4095 is reserved (IEEE 802.1Q §9.6).
 pub const VLAN_MAX: u16 = 4094;
+
+/// Why a port does not take a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// It is down.
+    PortDown,
+    /// It does not carry the VLAN, or takes no tags.
+    Vlan,
+}
 
 /// A port as it is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,18 +59,18 @@ impl BridgePort {
     /// The VLAN of a frame that comes in with this identifier in its tag (0: a priority tag), or with none.
     ///
     /// # Errors
-    /// The reason for which the frame is dropped.
+    /// Why the port does not take the frame.
     #[inline]
-    pub fn ingress(&self, tag: Option<u16>) -> Result<u16, DropReason> {
+    pub fn ingress(&self, tag: Option<u16>) -> Result<u16, Refused> {
         let tag = tag.filter(|id| *id != 0);
         let vlan = match (&self.mode, tag) {
-            _ if !self.up => return Err(DropReason::InterfaceDown),
+            _ if !self.up => return Err(Refused::PortDown),
             (PortMode::Access(vlan), None) => Some(*vlan),
             (PortMode::Access(_), Some(_)) => None,
             (PortMode::Trunk { native, .. }, None) => *native,
             (PortMode::Trunk { allowed, .. }, Some(id)) => Some(id).filter(|id| allowed.has(*id)),
         };
-        vlan.filter(|vlan| (1..=VLAN_MAX).contains(vlan)).ok_or(DropReason::VlanNotAllowed)
+        vlan.filter(|vlan| (1..=VLAN_MAX).contains(vlan)).ok_or(Refused::Vlan)
     }
 
     /// Whether frames of a VLAN leave by this port with a tag; `None` if they do not leave by it.
@@ -153,7 +160,7 @@ mod tests {
         let access = BridgePort::access("a", 7);
         assert_eq!(access.ingress(None), Ok(7));
         assert_eq!(access.ingress(Some(0)), Ok(7), "a priority tag names no VLAN");
-        assert_eq!(access.ingress(Some(7)), Err(DropReason::VlanNotAllowed));
+        assert_eq!(access.ingress(Some(7)), Err(Refused::Vlan));
         assert_eq!((access.egress(7), access.egress(8)), (Some(false), None));
 
         let mut trunk =
@@ -161,7 +168,7 @@ mod tests {
         assert_eq!((trunk.ingress(None), trunk.ingress(Some(0))), (Ok(1), Ok(1)));
         assert_eq!(trunk.ingress(Some(2)), Ok(2));
         for not in [1, 4, 4095, u16::MAX] {
-            assert_eq!(trunk.ingress(Some(not)), Err(DropReason::VlanNotAllowed), "{not}");
+            assert_eq!(trunk.ingress(Some(not)), Err(Refused::Vlan), "{not}");
         }
         let out = [0, 1, 2, 3, 4, 4095].map(|vlan| trunk.egress(vlan));
         assert_eq!(out, [None, Some(false), Some(true), Some(true), None, None]);
@@ -169,12 +176,9 @@ mod tests {
         assert_eq!(text(&[1, 2, 3, 7, 20, 21, VLAN_MAX]), "1-3,7,20-21,4094");
         assert_eq!((text(&[]), VlanSet::all().to_string()), ("none".into(), "1-4094".into()));
         trunk.mode = PortMode::Trunk { native: None, allowed: VlanSet::all() };
-        assert_eq!(trunk.ingress(None), Err(DropReason::VlanNotAllowed));
+        assert_eq!(trunk.ingress(None), Err(Refused::Vlan));
         assert_eq!(trunk.egress(VLAN_MAX), Some(true));
         trunk.up = false;
-        assert_eq!(
-            (trunk.ingress(Some(5)), trunk.egress(5)),
-            (Err(DropReason::InterfaceDown), None)
-        );
+        assert_eq!((trunk.ingress(Some(5)), trunk.egress(5)), (Err(Refused::PortDown), None));
     }
 }

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use chunk::DropReason;
-
 use super::mac::{Seen, Station};
 use super::ports::{BridgePort, VLAN_MAX};
 use super::storm::{FloodKind, StormBuckets};
@@ -118,18 +116,13 @@ impl SwitchTables {
         &self.options
     }
 
-    /// Whether a frame that came in by `port` may be flooded.
-    ///
-    /// # Errors
-    /// [`DropReason::StormControl`].
+    /// Whether a frame that came in by `port` may be flooded, or storm control says no.
     #[inline]
-    pub fn may_flood(&self, port: u16, kind: FloodKind, now_ns: u64) -> Result<(), DropReason> {
+    pub fn may_flood(&self, port: u16, kind: FloodKind, now_ns: u64) -> bool {
         let limit = self.port(port).and_then(|record| record.storm.of(kind));
         match (limit, self.storm.get(usize::from(port))) {
-            (Some(rate), Some(buckets)) if !buckets.take(kind, rate, now_ns) => {
-                Err(DropReason::StormControl)
-            }
-            _ => Ok(()),
+            (Some(rate), Some(buckets)) => buckets.take(kind, rate, now_ns),
+            _ => true,
         }
     }
 

@@ -49,18 +49,18 @@ pub(super) fn extensions(packet: &[u8], room: usize) -> Refused<Chain> {
     let (mut fragment, mut fragment_header) = (None, false);
     while matches!(kind, 0 | 43 | 44 | 51 | 60) {
         if seen.len() == 8 {
-            return Err(DropReason::Ip6ExtensionsTooMany);
+            return Err(packet::reasons::IP6_EXTENSIONS_TOO_MANY);
         }
         let before = seen.iter().filter(|&&other| other == kind).count();
         let misplaced = kind == 0 && !seen.is_empty();
         if misplaced || before >= if kind == 60 { 2 } else { 1 } {
-            return Err(DropReason::Ip6ExtensionLoop);
+            return Err(packet::reasons::IP6_EXTENSION_LOOP);
         }
         if at + 8 > packet.len() {
-            return Err(DropReason::Ip6ExtensionHeaders);
+            return Err(packet::reasons::IP6_EXTENSION_HEADERS);
         }
         if at + 8 > room {
-            return Err(DropReason::Ip6ExtensionsTooMany);
+            return Err(packet::reasons::IP6_EXTENSIONS_TOO_MANY);
         }
         let units = usize::from(packet[at + 1]);
         let len = match kind {
@@ -69,7 +69,7 @@ pub(super) fn extensions(packet: &[u8], room: usize) -> Refused<Chain> {
             _ => (units + 1) * 8,
         };
         if at + len > packet.len() || (kind == 51 && len < 12) {
-            return Err(DropReason::Ip6ExtensionHeaders);
+            return Err(packet::reasons::IP6_EXTENSION_HEADERS);
         }
         if kind == 44 {
             fragment_header = true;

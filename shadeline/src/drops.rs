@@ -1,0 +1,121 @@
+//! The drop reasons of the whole program: registered at the start, listed in `docs/drops.md`.
+//!
+//! Reasons are declared where packets are dropped ([`chunk::drop_reasons!`]). Here they meet: every pipeline has
+//! counters for all of them, so that a dashboard finds the same names whatever the pipeline is.
+
+use chunk::{ReasonBlock, ReasonClash};
+
+/// The blocks of the engine and of every application, in order of their numbers.
+pub(crate) fn blocks() -> Vec<&'static ReasonBlock> {
+    use apps::{firewall, ndn, router, switch};
+    let own: &[&ReasonBlock] = &[chunk::reasons::BLOCK];
+    let mut all = [own, router::REASONS, switch::REASONS, firewall::REASONS, ndn::REASONS].concat();
+    all.sort_unstable_by_key(|block| block.number());
+    all.dedup();
+    all
+}
+
+/// Registers all of them.
+///
+/// # Errors
+/// When two blocks have the same number or two reasons the same name.
+pub(crate) fn register() -> Result<(), ReasonClash> {
+    blocks().into_iter().try_for_each(chunk::reasons::register)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fmt::Write;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    const HEAD: &str = "\
+# Drop reasons
+
+Every packet that is lost has one counted reason. Its name is in `ctl show drops` (with what to do about it), in the
+metrics (`shadeline_drop_packets_total`), in `stats.json`, in the report at the end, and in the comment of each packet
+of `dropped.pcapng` and of `ctl capture drops`. Names and numbers keep their meaning from version to version.
+
+A number is 256 times that of the reason's block plus its place there. Block 255 belongs to the stages of tests.
+
+<!-- Made from the declarations by a test: UPDATE_DROPS=1 cargo test -p shadeline drops -->
+";
+
+    /// The page `docs/drops.md`.
+    fn page() -> String {
+        let mut page = HEAD.to_owned();
+        for block in blocks() {
+            let _ = write!(page, "\n## Block {}: {}\n\n", block.number(), block.name());
+            page += "| name | number | meaning | what to do |\n| --- | ---: | --- | --- |\n";
+            let mut reasons: Vec<_> = block.reasons().iter().collect();
+            reasons.sort_unstable_by_key(|reason| reason.code());
+            for r in reasons {
+                let (code, name) = (r.code().code(), r.name());
+                let _ = writeln!(page, "| `{name}` | {code} | {} | {} |", r.text(), r.remedy());
+            }
+        }
+        page
+    }
+
+    /// The file's text, after it has become `wanted` where the environment asks for that.
+    fn updated(path: &Path, wanted: &str) -> String {
+        if std::env::var_os("UPDATE_DROPS").is_some() {
+            std::fs::write(path, wanted).unwrap();
+        }
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    }
+
+    #[test]
+    fn the_page_is_made_from_the_declarations() {
+        let there = updated(&root().join("docs/drops.md"), &page());
+        assert!(
+            there == page(),
+            "docs/drops.md is old: UPDATE_DROPS=1 cargo test -p shadeline drops"
+        );
+    }
+
+    /// `codes.txt` holds a line for every code that was ever shipped. Lines are added, never changed: a reason that is
+    /// gone leaves its line, so that nobody takes its code or its name for something else.
+    #[test]
+    fn a_shipped_code_keeps_its_meaning() {
+        let path = root().join("shadeline/src/drops/codes.txt");
+        let mut shipped = BTreeMap::new();
+        for line in std::fs::read_to_string(&path).unwrap_or_default().lines() {
+            let (code, name) = line.split_once(' ').expect("a code and a name");
+            let code: u16 = code.parse().expect("a code");
+            assert_eq!(shipped.insert(code, name.to_owned()), None, "{code} twice");
+        }
+        let mut all = shipped.clone();
+        for reason in blocks().iter().flat_map(|block| block.reasons()) {
+            let (code, name) = (reason.code().code(), reason.name());
+            if let Some(shipped) = shipped.get(&code) {
+                assert_eq!(shipped, name, "code {code} had another meaning");
+            } else if let Some((old, _)) = shipped.iter().find(|(_, shipped)| *shipped == name) {
+                panic!("`{name}` had the code {old}, now {code}");
+            }
+            all.insert(code, name.to_owned());
+        }
+        let lines: String = all.iter().map(|(code, name)| format!("{code} {name}\n")).collect();
+        assert_eq!(updated(&path, &lines), lines, "new codes: UPDATE_DROPS=1 adds them");
+    }
+
+    #[test]
+    fn all_blocks_go_together() {
+        register().unwrap();
+        register().unwrap();
+        let names: Vec<_> = blocks().iter().map(|block| block.number()).collect();
+        assert_eq!(names, [0, 1, 2, 3, 4, 5, 6]);
+        for reason in blocks().iter().flat_map(|block| block.reasons()) {
+            assert_eq!(reason.code().name(), reason.name());
+            // A cell of a table of the page, and a sentence.
+            assert!(!reason.text().contains(['|', '\n']) && !reason.text().ends_with('.'));
+            assert!(!reason.remedy().contains(['|', '\n']) && reason.remedy().ends_with('.'));
+        }
+    }
+}
