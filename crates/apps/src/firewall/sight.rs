@@ -13,10 +13,11 @@
 //!
 //! IPv6 extension headers are walked over; ESP has no ports that anybody can see.
 
-use crate::firewall::reasons;
 use chunk::{DropReason, Packet};
 use classify::filter::{self, Tail, WORDS_V4, WORDS_V6, shape};
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
+
+use super::reasons;
 
 /// What of a packet rules can match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,6 @@
 //! first step writes the headers to columns, the second one finds the rules, and the last one acts. It ends its
 //! segment: what follows must see what was dropped, rejected or sent elsewhere.
 
-use crate::firewall::reasons;
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, DropReason, Packet, ReasonBlock, Verdict};
@@ -31,6 +30,7 @@ use packet::{Decoded, Kind};
 
 use super::answer::{Answer, Answers};
 use super::columns::column;
+use super::reasons;
 use super::search::Search;
 use super::sight::{Sight, look};
 use super::tables::{Action, Ending, FirewallTables, Record};

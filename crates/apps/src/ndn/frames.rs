@@ -1,6 +1,5 @@
 //! NDN packets in frames: found among others, and put into the frame of a face.
 
-use crate::ndn::reasons;
 use std::net::IpAddr;
 
 use chunk::{DropReason, Packet, Pool, Verdict};
@@ -12,6 +11,7 @@ use packet::ndn::{ETHERTYPE, LinkHeader, MULTICAST_MAC, UDP_PORT, emit_link};
 use packet::udp::{UdpHeader, UdpView};
 use packet::{Anomaly, Decoded, EtherType, IpProtocol, Kind, decode};
 
+use super::reasons;
 use super::tables::{Arrived, Face, NdnPort, NdnTables, UdpEnds};
 use crate::router::decode::reason;
 

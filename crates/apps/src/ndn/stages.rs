@@ -19,7 +19,6 @@
 //!
 //! Written over any tables that hold [`NdnTables`], so that they can stand beside a router's.
 
-use crate::ndn::reasons;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -35,6 +34,7 @@ use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name};
 use super::counters::NdnCounters;
 use super::frames::{find, fits, strip, wrap};
 use super::pit::{Arrival, InRecord, Pit, PitKey, PitLimits};
+use super::reasons;
 use super::tables::NdnTables;
 
 chunk::columns! {

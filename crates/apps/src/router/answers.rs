@@ -6,7 +6,6 @@
 //!
 //! A packet that was answered is dropped as `consumed`; its answer is emitted behind it.
 
-use crate::router::reasons;
 use std::net::Ipv6Addr;
 
 use chunk::{Packet, Verdict};
@@ -20,6 +19,7 @@ use packet::{EtherType, MacAddr};
 use super::control::ipv6;
 use super::errors::reply_link;
 use super::frames::{self, Link};
+use super::reasons;
 use super::rewrite::{Rewrite, Transit};
 use super::size::gather;
 

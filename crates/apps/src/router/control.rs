@@ -7,7 +7,6 @@
 //! With a twin the kernel answers and learns for itself; without one `rewrite` answers. Either
 //! way the neighbour resolver hears what was seen.
 
-use crate::router::reasons;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use chunk::Packet;
@@ -21,6 +20,7 @@ use packet::{Anomaly, Decoded, EtherType, Kind, MacClass};
 use super::columns::{Answer, flags};
 use super::decode::{Decode, Outcome, is_link_local, is_link_local_v4, is_mapped_v4, reason};
 use super::frames;
+use super::reasons;
 
 /// Whether `interface` has the IPv4 address.
 pub(super) fn owns4(interface: &Interface, address: u32) -> bool {

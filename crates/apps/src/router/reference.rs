@@ -10,7 +10,6 @@
 
 mod bytes;
 
-use crate::router::reasons;
 use std::net::IpAddr;
 
 use chunk::DropReason;
@@ -21,6 +20,8 @@ use bytes::{
     FIRST_CELL, OptionFault, be16, be32, dropped, extensions, fragments, has_fragment_header,
     header, ip_address, lower_ttl, options_fault, packet4, packet6, sum, sum6, tag_bytes,
 };
+
+use super::reasons;
 
 /// What becomes of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]

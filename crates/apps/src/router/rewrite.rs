@@ -19,7 +19,6 @@
 //! limit (`RouterCounters::icmp_errors_withheld`). A packet that leaves in fragments is taken, its
 //! fragments are emitted: all, or none when cells run out.
 
-use crate::router::reasons;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -38,6 +37,7 @@ use super::events::Events;
 use super::frames::{self, ETHERNET_LEN, Link};
 use super::gate;
 use super::neighbours::Waiting;
+use super::reasons;
 use super::route::decide;
 
 /// How often neighbours in use are reported, so that the resolver confirms them: well within the

@@ -7,7 +7,6 @@
 //! IPv4 packets without DF leave in fragments (RFC 791 §3.2), in order and all or none. Others cause
 //! fragmentation needed (RFC 1191) or packet too big (RFC 8201).
 
-use crate::router::reasons;
 use chunk::{Packet, Verdict};
 use engine::Context;
 use lookup::fib::Fib;
@@ -16,6 +15,7 @@ use packet::fragment::Fragmenter;
 
 use super::errors::Problem;
 use super::frames::Link;
+use super::reasons;
 use super::rewrite::{Rewrite, Transit};
 
 impl Rewrite {

@@ -10,7 +10,6 @@
 //! What the table says of a destination is checked against its port's VLANs here, so that an entry that is out
 //! of date, or a number that a broken device wrote, misdirects nothing.
 
-use crate::switch::reasons;
 use std::sync::Arc;
 
 use chunk::{Chunk, Columns, DropReason, Packet, ReasonBlock, Verdict};
@@ -20,6 +19,7 @@ use lookup::bridge::{FloodKind, Station, StationEvent, SwitchTables, split_key};
 use super::SwitchPipeline;
 use super::columns::{SwitchColumns, flags, is_live, vlan};
 use super::counters::SwitchCounters;
+use super::reasons;
 use super::stations::Stations;
 use crate::router::frames::{push_tags, strip_tags};
 

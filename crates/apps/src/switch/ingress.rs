@@ -7,7 +7,6 @@
 //! | forward | frames that Linux sends by the port's twin: out by that port as they are |
 //! | drop | `truncated`, `vlan_truncated`, `vlan_not_allowed`, `source_mac_group`, `source_mac_zero`, `bridge_reserved`, `interface_down` |
 
-use crate::switch::reasons;
 use chunk::{Chunk, Columns, DropReason, ReasonBlock, Verdict};
 use engine::{Context, MARK_FROM_HOST, Stage, Steps};
 use lookup::bridge::{Refused, SwitchTables, split_key, station_key};
@@ -16,6 +15,7 @@ use packet::vlan::VlanView;
 use packet::{EtherType, MacAddr};
 
 use super::columns::{SwitchColumns, flags, is_live};
+use super::reasons;
 
 /// The stage.
 #[derive(Debug, Default)]

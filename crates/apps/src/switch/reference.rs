@@ -3,11 +3,12 @@
 //!
 //! Storm control is left out, for it depends on time; the pipeline's is tested by itself.
 
-use crate::switch::reasons;
 use std::collections::HashMap;
 
 use chunk::DropReason;
 use lookup::bridge::{BridgePort, PortMode, StationEvent};
+
+use super::reasons;
 
 /// A plain switch.
 #[derive(Debug, Clone, Default)]

@@ -3,9 +3,9 @@
 
 mod on_device;
 
-use apps::firewall::reasons;
 use std::sync::Arc;
 
+use apps::firewall::reasons;
 use apps::firewall::sight::{Sight, look};
 use apps::firewall::{
     Action, Ending, Firewall, FirewallOptions, FirewallPatch, FirewallTables, Hits, Place, Record,

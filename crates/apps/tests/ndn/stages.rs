@@ -1,10 +1,10 @@
 //! The forwarder's stages over frames: Interests out, Data back, and each way to be dropped.
 
-use apps::ndn::reasons;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use apps::ndn::pit::PitLimits;
+use apps::ndn::reasons;
 use apps::ndn::{
     Face, NdnColumns, NdnCounters, NdnOptions, NdnPatch, NdnPort, NdnTables, UdpEnds, pipeline,
     spread_hash,

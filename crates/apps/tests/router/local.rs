@@ -1,11 +1,11 @@
 //! What is for the router itself: answers without a twin, the kernel's with one; what the resolver
 //! hears; how many errors leave.
 
-use apps::router::reasons;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
+use apps::router::reasons;
 use apps::router::{PipelineError, PipelineOptions, RouterCounters, check, pipeline};
 use chunk::Verdict;
 use lookup::fib::{Fib, NeighbourEvent, Options};

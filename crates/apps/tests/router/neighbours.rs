@@ -1,10 +1,10 @@
 //! Waiting for neighbours: bounded queues, order, release, failure.
 
-use apps::router::reasons;
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use apps::router::PipelineOptions;
+use apps::router::reasons;
 use chunk::Verdict;
 use lookup::fib::{Fib, NeighbourEvent, Options};
 use lookup::versions::Patchable;
