@@ -69,33 +69,22 @@ fn start(
         verdicts.iter().map(|v| [&v.0.to_be_bytes()[..], &[0; 60]].concat()).collect();
     let dropped = Dropped::default();
     let sink = dropped.clone();
-    let engine = Engine::start(EngineSpec {
-        workers: vec![WorkerSpec {
-            cpu: None,
-            versions: NoTables,
-            stages: stages.iter().map(|blocks| Box::new(Judge(blocks)) as Box<_>).collect(),
-            rx: vec![RxSlot {
-                port: 0,
-                mark: 0,
-                queue: Box::new(Script::untimed(frames)),
-                spread: None,
-                counters: Arc::new(QueueCounters::default()),
-            }],
-            tx: Vec::new(),
-            host: Vec::new(),
-            on_drop: Some(Box::new(move |_: &Packet, reason, _| sink.lock().unwrap().push(reason))),
+    let stages = stages.iter().map(|blocks| Box::new(Judge(blocks)) as Box<_>).collect();
+    let worker = WorkerSpec {
+        rx: vec![RxSlot {
+            port: 0,
+            mark: 0,
+            queue: Box::new(Script::untimed(frames)),
+            spread: None,
+            counters: Arc::new(QueueCounters::default()),
         }],
-        layout: Layout::new(TestColumns::COLUMNS, 1),
-        depot,
+        on_drop: Some(Box::new(move |_: &Packet, reason, _| sink.lock().unwrap().push(reason))),
+        ..WorkerSpec::new(NoTables, stages)
+    };
+    let engine = Engine::start(EngineSpec {
         chunk_packets: 32,
-        chunks: 4,
-        device: None,
-        max_delay: None,
-        packet_time: false,
         until_finished: true,
-        lossless: false,
-        on_error: Arc::new(|_, _| {}),
-        on_device_error: Box::new(|_| {}),
+        ..EngineSpec::new(vec![worker], Layout::new(TestColumns::COLUMNS, 1), depot)
     })?;
     Ok((engine, dropped))
 }
