@@ -16,6 +16,7 @@ pub(crate) fn text() -> String {
         let _ = writeln!(text, "#define {name} {value:#x}u"); // writing to a String cannot fail
     };
     define("JOB_FIRST_WORD", JOB_FIRST_WORD as u32);
+    define("JOB_AREAS_WORD", crate::job::AREAS_WORD as u32);
     define("IMAGE_MAGIC", image::MAGIC);
     define("IMAGE_MAGIC_WORD", image::MAGIC_WORD as u32);
     define("IMAGE_REGIONS_WORD", image::REGIONS_WORD as u32);

@@ -2,7 +2,10 @@
 //!
 //! The layout is the arena's ([`Layout`]); values are written and read one by one.
 
-use chunk::{ColumnDesc, ColumnId, Element, Layout};
+use chunk::{ColumnDesc, ColumnId, Element, JobHeader, Layout};
+
+/// Where the header says where the list of areas is, in words of four bytes.
+pub(crate) const AREAS_WORD: usize = std::mem::offset_of!(JobHeader, reserved) / 4;
 
 /// A value of a column, to and from the device's byte order (little-endian).
 pub trait Value: Element {
@@ -60,7 +63,27 @@ impl JobBytes {
     /// The launch covers rows `first .. first + count`.
     pub fn set_range(&mut self, first: u32, count: u32) {
         let header = self.layout.header(first, count, 1).to_bytes();
+        let areas = u32::get(&self.bytes[4 * AREAS_WORD..][..4]);
         self.bytes[..header.len()].copy_from_slice(&header);
+        areas.put(&mut self.bytes[4 * AREAS_WORD..][..4]);
+    }
+
+    /// Adds areas of these bytes behind the columns, zero; where each one lies.
+    pub fn add_areas(&mut self, areas: &[usize]) -> Vec<usize> {
+        let list = self.bytes.len().next_multiple_of(64);
+        let mut at = (list + 8 * areas.len()).next_multiple_of(64);
+        let (mut places, mut entries) = (Vec::new(), Vec::new());
+        for bytes in areas {
+            places.push(at);
+            entries.extend([at as u32, *bytes as u32]);
+            at += bytes.next_multiple_of(64);
+        }
+        self.bytes.resize(at, 0);
+        (list as u32).put(&mut self.bytes[4 * AREAS_WORD..][..4]);
+        for (to, entry) in self.bytes[list..].chunks_exact_mut(4).zip(entries) {
+            entry.put(to);
+        }
+        places
     }
 
     /// Sets a value.

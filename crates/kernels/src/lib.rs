@@ -35,7 +35,7 @@ pub use columns::{
     NameLookupColumns, NameLookupView, NameView, PayloadColumns, PayloadView, RewriteColumns,
     RewriteView, RouteColumns, RouteView, ScheduleColumns, ScheduleView,
 };
-pub use registry::{ALL, KernelFile, KernelInfo, Launch, info};
+pub use registry::{ALL, KernelFile, KernelInfo, Launch, file, info};
 pub use source::{Spec, programs, source};
 
 /// Bits of the router's column `flags` that kernels look at. The router asserts that they are its own.

@@ -84,6 +84,54 @@ impl SortPlan {
     }
 }
 
+/// Row numbers by keys of up to 64 bits, in an area of a job: the kernels of `order`, behind one that puts the keys.
+///
+/// In the area the sorted rows stand first. The job numbers of all launches name the area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderPlan {
+    area: u32,
+    passes: u32,
+}
+
+impl OrderPlan {
+    /// Rows of a group of the kernels `order_count` and `order_scatter`, for each of its items.
+    pub const ROWS_PER_ITEM: u32 = SortPlan::RUN as u32;
+
+    /// For keys below 2^`bits`, in the area of this number.
+    ///
+    /// # Panics
+    /// If `bits` are more than 64 or the area's number more than 16 bits.
+    pub fn new(area: usize, bits: u32) -> Self {
+        assert!(bits <= 64 && area < 1 << 16, "{bits} bits, area {area}");
+        Self { area: area as u32, passes: bits.div_ceil(SortPlan::DIGIT_BITS) }
+    }
+
+    /// The job number of the kernel that puts keys and rows.
+    pub fn keys_job(&self) -> u32 {
+        self.area << 16 | self.half(0)
+    }
+
+    /// The other launches, in order: kernel and job number. `order_scan` is one group, the others have groups of
+    /// [`OrderPlan::ROWS_PER_ITEM`] rows to an item.
+    pub fn launches(&self) -> impl Iterator<Item = (&'static str, u32)> + '_ {
+        (0..self.passes).flat_map(|pass| {
+            let job = self.area << 16 | self.half(pass) | (pass * SortPlan::DIGIT_BITS);
+            ["order_count", "order_scan", "order_scatter"].map(|kernel| (kernel, job))
+        })
+    }
+
+    /// Bytes of the area for `rows` rows: so many, and so many for each row.
+    pub const AREA_BYTES: (usize, usize) = {
+        // Rows rounded up to 16; one tile, and for groups of at least 16 items half a word of counts for each row.
+        (6 * 16 * 4 + 4 * SortPlan::DIGITS, 6 * 4 + 4 * SortPlan::DIGITS / (16 * SortPlan::RUN) + 1)
+    };
+
+    /// Each pass goes from one half to the other, and the last one ends in the first.
+    fn half(&self, pass: u32) -> u32 {
+        if (self.passes - pass).is_multiple_of(2) { 0 } else { SortPlan::FROM_OTHER }
+    }
+}
+
 fn groups(rows: usize, each: usize) -> u32 {
     assert!(rows < 1 << 31, "rows are numbered with 32 bits");
     rows.div_ceil(each).max(1) as u32
@@ -105,6 +153,31 @@ mod tests {
             assert_eq!(plan.launches[1].job & SortPlan::FROM_OTHER, plan.launches[0].job);
         }
         assert_eq!(SortPlan::new(5000, 0, 64).launches[1].groups, 10);
+    }
+
+    #[test]
+    fn an_order_ends_in_the_first_half_and_fits_its_area() {
+        for bits in [0, 1, 4, 5, 40, 64] {
+            let plan = OrderPlan::new(3, bits);
+            let launches: Vec<_> = plan.launches().collect();
+            assert_eq!(launches.len() as u32, 3 * bits.div_ceil(4));
+            assert!(launches.iter().all(|(_, job)| job >> 16 == 3));
+            match launches.last() {
+                Some((_, job)) => {
+                    assert_eq!(job & 0xffff, (bits - 1) / 4 * 4 | SortPlan::FROM_OTHER);
+                    assert_eq!(plan.keys_job() & 0xff, 0);
+                    assert_eq!(plan.keys_job() & 0x100, launches[0].1 & 0x100);
+                }
+                None => assert_eq!(plan.keys_job(), 3 << 16),
+            }
+        }
+        for rows in [0usize, 1, 15, 16, 127, 128, 129, 5000] {
+            let (fixed, per_row) = OrderPlan::AREA_BYTES;
+            let room = fixed + per_row * rows;
+            for items in [16, 64, 256] {
+                assert!(SortPlan::new(rows, 0, items).state_bytes <= room, "{rows} rows");
+            }
+        }
     }
 
     #[test]

@@ -47,6 +47,11 @@ pub struct Launch {
     pub job: u32,
 }
 
+/// The file of that name.
+pub fn file(name: &str) -> Option<&'static KernelFile> {
+    ALL.iter().find(|file| file.name == name)
+}
+
 /// The kernel of that name, in whatever file.
 pub fn info(kernel: &str) -> Option<&'static KernelInfo> {
     ALL.iter().flat_map(|file| file.kernels).find(|info| info.name == kernel)
@@ -59,6 +64,7 @@ const NAMES: &str = include_str!("c/names.h");
 const DECODE: &str = include_str!("c/decode.h");
 const CUCKOO: &str = include_str!("c/cuckoo.h");
 const SCAN: &str = include_str!("c/scan.h");
+const SORT: &str = include_str!("c/sort.h");
 const CLASSIFY: &[&str] =
     &[HASH, include_str!("c/classify.h"), LINEAR, include_str!("c/tuple.h"), REDUCTION, CUTS];
 const LINEAR: &str = include_str!("c/linear.h");
@@ -176,13 +182,31 @@ pub const ALL: &[KernelFile] = &[
         name: "sort",
         columns: ScheduleColumns::COLUMNS,
         text: include_str!("c/sort.k"),
-        headers: &[SCAN],
+        headers: &[SCAN, SORT],
         kernels: &[
             kernel("sort_keys", &["context", "protocol", "payload_len"], 256),
             kernel("sort_count", &[], 256),
             kernel("sort_scan", &[], 256),
             kernel("sort_scatter", &[], 256),
         ],
+    },
+    KernelFile {
+        name: "order",
+        columns: &[],
+        text: include_str!("c/order.k"),
+        headers: &[SCAN, SORT],
+        kernels: &[
+            kernel("order_count", &[], 256),
+            kernel("order_scan", &[], 256),
+            kernel("order_scatter", &[], 256),
+        ],
+    },
+    KernelFile {
+        name: "areas",
+        columns: &[],
+        text: include_str!("c/areas.k"),
+        headers: &[SCAN],
+        kernels: &[kernel("clear_area", &[], 256), kernel("output_scan", &[], 256)],
     },
     KernelFile {
         name: "hash",

@@ -5,8 +5,12 @@
 // `live` flag to the end instead of returning. 32-bit atomics only. Nothing depends on the width of a
 // warp. No includes, templates, vectors of three, bool or size_t arguments.
 //
-// Each kernel takes the same arguments: arena (a job's header and columns), payload (packets' bytes),
+// Each kernel takes the same arguments: arena (a job's header, columns and areas), payload (packets' bytes),
 // tables (one table image), state (state or scratch), job (a number that the kernel explains).
+//
+// A stage's own text may use what its segment defines for it alone: its parameters, each by its name;
+// STAGE_NUMBER, which OWN appends to the name of a function, for a program may hold the text of several instances;
+// SCRATCH, SORTED, OUTPUT_COUNT and OUTPUT_WORD where it asked for such memory.
 
 #if !defined(__CUDACC__) // OpenCL C
 
@@ -32,6 +36,7 @@ typedef ulong2 ulong2_t;
 #define LOAD(pointer) (*(pointer)) // of memory that the launch does not write
 #define ATOMIC_ADD(pointer, value) atomic_add((pointer), (value))
 #define ATOMIC_MIN(pointer, value) atomic_min((pointer), (value))
+#define ATOMIC_CAS(pointer, expected, value) atomic_cmpxchg((pointer), (expected), (value)) // what was there
 #define POPCOUNT(x) popcount((uint)(x))
 #define CLZ(x) clz((uint)(x))
 #define MUL_HI32(a, b) mul_hi((uint)(a), (uint)(b))
@@ -70,6 +75,7 @@ typedef ulonglong2 ulong2_t;
 #define LOAD(pointer) __ldg(pointer)
 #define ATOMIC_ADD(pointer, value) atomicAdd((pointer), (value))
 #define ATOMIC_MIN(pointer, value) atomicMin((pointer), (value))
+#define ATOMIC_CAS(pointer, expected, value) atomicCAS((pointer), (uint)(expected), (uint)(value))
 #define POPCOUNT(x) ((uint)__popc((uint)(x)))
 #define CLZ(x) ((uint)__clz((int)(x)))
 #define MUL_HI32(a, b) __umulhi((uint)(a), (uint)(b))
@@ -97,6 +103,56 @@ FN uint job_rows(GLOBAL const uchar *arena)
     const uint count = JOB_COUNT(arena), capacity = JOB_CAPACITY(arena), first = JOB_FIRST(arena);
     const uint room = first < capacity ? capacity - first : 0u;
     return count < room ? count : room;
+}
+
+// ---- areas: memory of the job beside its columns ----
+//
+// The header says where their list is: two words for each, its byte offset in the arena and its bytes.
+
+FN GLOBAL const uint *job_area_entry(GLOBAL const uchar *arena, uint number)
+{
+    GLOBAL const uint *header = (GLOBAL const uint *)arena;
+    return (GLOBAL const uint *)(arena + header[JOB_AREAS_WORD]) + 2u * number;
+}
+
+FN GLOBAL uchar *job_area(GLOBAL uchar *arena, uint number)
+{
+    return arena + job_area_entry(arena, number)[0];
+}
+
+FN uint job_area_bytes(GLOBAL const uchar *arena, uint number)
+{
+    return job_area_entry(arena, number)[1];
+}
+
+// ---- records of any length, which a stage writes for rows and the host gets ----
+//
+// Count, scan, write: a kernel says how many words each row has, `output_scan` finds where they start, another kernel
+// writes them there. So they lie in the order of the rows, the same on every device. The area `area` holds, in words:
+// [0] how many words there are in all, [1] whether they are more than there is room for, [2], [3] zero; then for each
+// row where its words start, and where the last one's end. The next area holds the words. Rows are numbered from 0.
+
+#define OUTPUT_HEAD 4u
+
+// Row `row` has so many words; a row may have `most`. A row that nothing is said of has none.
+FN void output_count(GLOBAL uchar *arena, uint area, uint most, uint row, uint words)
+{
+    GLOBAL uint *starts = (GLOBAL uint *)job_area(arena, area);
+    if (words > most)
+        starts[1] = 1u; // whoever writes it, writes the same
+    else if (row < job_rows(arena))
+        starts[OUTPUT_HEAD + row] = words;
+}
+
+// Word `i` of row `row`; of the words that were counted.
+FN void output_word(GLOBAL uchar *arena, uint area, uint row, uint i, uint value)
+{
+    GLOBAL const uint *starts = (GLOBAL const uint *)job_area(arena, area);
+    if (starts[1] == 0u && row < job_rows(arena)) {
+        const uint start = starts[OUTPUT_HEAD + row], end = starts[OUTPUT_HEAD + row + 1u];
+        if (i < end - start)
+            ((GLOBAL uint *)job_area(arena, area + 1u))[start + i] = value;
+    }
 }
 
 // ---- the table image ----
@@ -209,6 +265,34 @@ FN uint payload_be32(GLOBAL const uchar *payload, uint at, uint len, uint i)
     return swap32(payload_le32(payload, at, len, i));
 }
 
+// For a kernel over the blocks of 16 bytes of all payload, an item each. `at` and `len`: the columns of the payload, of
+// `rows` rows; frames follow one another there, each at a multiple of 16. Whether item `item` has a block of a frame,
+// and then the row and the number of the block in the row. The bytes of a row's last block behind the frame are 0.
+FN uint payload_block(GLOBAL const uint *at, GLOBAL const uint *len, uint rows, uint item, PRIVATE uint *row,
+                      PRIVATE uint *block)
+{
+    uint low = 0u, high = item < 0x10000000u ? rows : 0u; // rows that start at or before the block
+    const uint place = 16u * item;
+    while (low < high) {
+        const uint middle = low + (high - low) / 2u;
+        if (at[middle] <= place)
+            low = middle + 1u;
+        else
+            high = middle;
+    }
+    if (low == 0u)
+        return 0u;
+    *row = low - 1u;
+    *block = (place - at[low - 1u]) / 16u;
+    return place - at[low - 1u] < len[low - 1u];
+}
+
 // ---- verdicts ----
 
 #define IS_NEXT(verdict) ((verdict) == VERDICT_NEXT)
+
+// ---- a stage's own names ----
+
+#define OWN__(name, number) name##_of_##number
+#define OWN_(name, number) OWN__(name, number)
+#define OWN(name) OWN_(name, STAGE_NUMBER)

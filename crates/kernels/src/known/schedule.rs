@@ -5,11 +5,11 @@ use chunk::{Columns, Verdict};
 use super::{Known, Place, bytes_of};
 use crate::hash::{MultiplyShift, Polynomial61};
 use crate::job::JobBytes;
-use crate::plan::{SelectPlan, SortPlan};
-use crate::{HashColumns as H, ScheduleColumns as S, hash, reasons};
+use crate::plan::{OrderPlan, SelectPlan, SortPlan};
+use crate::{HashColumns as H, Launch, ScheduleColumns as S, hash, reasons};
 
 pub(super) fn all(group_items: u32) -> Vec<Known> {
-    vec![select(group_items), sort(group_items), hash()]
+    vec![select(group_items), sort(group_items), order(group_items), areas(), hash()]
 }
 
 /// Enough rows for more than one group, the last one not full.
@@ -59,6 +59,60 @@ fn sort(group_items: u32) -> Known {
     known.state = vec![0xcd; plan.state_bytes];
     known.launches = plan.launches;
     known.job(&job, &job).expect(Place::State, 0, bytes_of(&order))
+}
+
+/// Keys of eight bits, which the host has put into the area.
+fn order(group_items: u32) -> Known {
+    let rows = rows(group_items) * 8; // more than one tile
+    let mut job = JobBytes::new(S::COLUMNS, rows);
+    let (fixed, per_row) = OrderPlan::AREA_BYTES;
+    let at = job.add_areas(&[64, fixed + per_row * rows])[1];
+    let plan = OrderPlan::new(1, 8);
+    let key = |row: u32| row * 37 % 251;
+    let room = rows.next_multiple_of(16);
+    assert_eq!(plan.keys_job() & 0x100, 0, "two passes begin in the first half");
+    for row in 0..rows {
+        let bytes = job.bytes_mut();
+        bytes[at + 4 * row..][..4].copy_from_slice(&(row as u32).to_le_bytes());
+        let key = u64::from(key(row as u32));
+        bytes[at + 4 * 2 * room + 8 * row..][..8].copy_from_slice(&key.to_le_bytes());
+    }
+    let mut sorted: Vec<u32> = (0..rows as u32).collect();
+    sorted.sort_by_key(|row| key(*row));
+    let kernels = &["order_count", "order_scan", "order_scatter"];
+    let mut known = Known::new("order", &["order"], kernels, S::COLUMNS);
+    let tiles = rows.div_ceil((group_items * OrderPlan::ROWS_PER_ITEM) as usize) as u32;
+    let launch = |(kernel, job)| {
+        let groups = if kernel == "order_scan" { 1 } else { tiles };
+        Launch { kernel, groups, items: group_items, job }
+    };
+    known.launches = plan.launches().map(launch).collect();
+    known.arena = job.bytes().to_vec();
+    known.expect(Place::Arena, at, bytes_of(&sorted))
+}
+
+/// Starts of records that fit and of records that do not, and an area of which only the words are zero after.
+fn areas() -> Known {
+    let counts = [3u32, 0, 2, 0, 0, 7, 1];
+    let mut job = JobBytes::new(S::COLUMNS, counts.len());
+    let starts_bytes = 4 * (4 + counts.len() + 1);
+    let places = job.add_areas(&[starts_bytes, 4 * 13, starts_bytes, 4 * 12, 96]);
+    for place in [places[0], places[2]] {
+        let place = &mut job.bytes_mut()[place + 16..];
+        place[..4 * counts.len()].copy_from_slice(&bytes_of(&counts));
+    }
+    job.bytes_mut()[places[4]..].fill(0xee);
+    let mut after = job.clone();
+    for (place, is_over) in [(places[0], 0), (places[2], 1)] {
+        let starts = [13, is_over, 0, 0, 0, 3, 3, 5, 5, 5, 12, 13];
+        after.bytes_mut()[place..][..starts_bytes].copy_from_slice(&bytes_of(&starts));
+    }
+    after.bytes_mut()[places[4]..][..96].fill(0);
+    let mut known = Known::new("areas", &["areas"], &["clear_area", "output_scan"], S::COLUMNS);
+    let launch = |kernel, job| Launch { kernel, groups: 1, items: 0, job };
+    known.launches =
+        vec![launch("output_scan", 0), launch("output_scan", 2), launch("clear_area", 4)];
+    known.job(&job, &after)
 }
 
 fn hash() -> Known {
