@@ -226,7 +226,7 @@ pub fn accelerator<T: Rules>(
     let found = ColumnSet::of(&[FOUND]);
     let segment = SegmentProgram {
         program: program(form),
-        steps: vec![Step { kernel: form.kernel, items: ITEMS, items_per_row: form.items_per_row }],
+        steps: vec![Step::shared(form.kernel, ITEMS, form.items_per_row)],
         reads: form.reads(),
         writes: found,
         fills: found,
@@ -234,6 +234,7 @@ pub fn accelerator<T: Rules>(
         payload_steps: 0,
         is_trusted: true,
         state_bytes: 0,
+        ..SegmentProgram::default()
     };
     let (segments, images) = (vec![Some(segment)], Box::new(images));
     let device = Accelerator::new(driver, layout, segments, images, arenas.clone(), None, options)?;

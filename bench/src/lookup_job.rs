@@ -131,7 +131,7 @@ pub fn accelerator<T: Lookups>(
     let segment = |kernel, key| {
         Some(SegmentProgram {
             program: program(),
-            steps: vec![Step { kernel, items: 256, items_per_row: 1 }],
+            steps: vec![Step::rows(kernel, 256)],
             reads: ColumnSet::of(&[key]),
             writes: ColumnSet::of(&[LpmColumns::RESULT]),
             fills: ColumnSet::of(&[LpmColumns::RESULT]),
@@ -139,6 +139,7 @@ pub fn accelerator<T: Lookups>(
             payload_steps: 0,
             is_trusted: true,
             state_bytes: 0,
+            ..SegmentProgram::default()
         })
     };
     let segments =

@@ -13,7 +13,7 @@ use chunk::{Chunk, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdi
 use device::{Cost, FaultPlan};
 use engine::{
     Context, DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, Policy, RxSlot, Shade, Stage,
-    TxSlot, Versions, WorkerSpec,
+    Step, TxSlot, Versions, WorkerSpec,
 };
 use io::{QueueStats, RxQueue, TxQueue};
 
@@ -91,8 +91,9 @@ impl Shade<()> for ByFlow {
                         COL_PORT(arena)[row] = COL_FLOW(arena)[row] % 2u;
                         COL_VERDICT(arena)[row] = VERDICT_FORWARD | COL_PORT(arena)[row];
                     }
-                }",
-            steps: &[("by_flow", 64)],
+                }"
+            .into(),
+            steps: vec![Step::rows("by_flow", 64).into()],
             ..KernelForm::default()
         })
     }

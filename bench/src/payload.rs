@@ -129,7 +129,7 @@ fn packing(args: &Args, backend: Backend, seconds: f64, report: &mut Report) -> 
     for (name, packing, region) in kinds {
         let segment = SegmentProgram {
             program: summing(),
-            steps: vec![Step { kernel: "payload_sum", items: 64, items_per_row: 1 }],
+            steps: vec![Step::rows("payload_sum", 64)],
             reads: ColumnSet::EMPTY,
             writes: ColumnSet::of(&[PayloadColumns::SUM]),
             fills: ColumnSet::of(&[PayloadColumns::SUM]),
@@ -142,6 +142,7 @@ fn packing(args: &Args, backend: Backend, seconds: f64, report: &mut Report) -> 
             payload_steps: if packing == Packing::Auto { 2 } else { 1 },
             is_trusted: true,
             state_bytes: 0,
+            ..SegmentProgram::default()
         };
         let layout = Layout::new(PayloadColumns::COLUMNS, PACKETS);
         let arenas: Vec<_> = (0..4).map(|_| Arena::new(layout.clone())).collect();

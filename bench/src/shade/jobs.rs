@@ -207,7 +207,7 @@ impl Keys {
         let writes = ColumnSet::of(form.writes);
         let segment = SegmentProgram {
             program: program(&form),
-            steps: vec![Step { kernel: form.kernel, items: group_items(&form), items_per_row: 1 }],
+            steps: vec![Step::rows(form.kernel, group_items(&form))],
             reads: ColumnSet::of(form.reads),
             writes,
             fills: writes,
@@ -215,6 +215,7 @@ impl Keys {
             payload_steps: usize::from(form.payload.is_some()),
             is_trusted: true,
             state_bytes: 0,
+            ..SegmentProgram::default()
         };
         // Short keys: the host packs them as quickly as it would list them for the device to fetch.
         let packing = Packing::Packed;

@@ -31,8 +31,10 @@
 
 mod columns;
 mod ending;
+mod limits;
 mod payload;
 mod staging;
+mod steps;
 mod transfer;
 
 use std::collections::{HashMap, VecDeque};
@@ -44,8 +46,11 @@ use crate::driver::{Arguments, Driver, Event, Kernel, Memory, Program, Queue, Sh
 use crate::tables::{Images, TableSource};
 use crate::{Device, DeviceError, Shadeable};
 use columns::{HEADER_BYTES, Places, Runs, Way};
+use limits::Watch;
 use payload::{Cells, Frame, Reach, Source, View};
 use staging::{Quiet, Staging};
+use steps::Areas;
+pub use steps::{Area, Output, Records, RecordsBuf, Step, Work};
 use transfer::zeroed;
 pub use transfer::{download_all, upload_all};
 
@@ -66,18 +71,10 @@ pub trait Offload: Shadeable {
     fn state(&mut self) -> (usize, Option<Vec<u8>>) {
         (0, None)
     }
-}
-
-/// A kernel of a segment.
-#[derive(Clone, Debug)]
-pub struct Step {
-    /// Its name.
-    pub kernel: &'static str,
-    /// Work items of a group.
-    pub items: u32,
-    /// Work items that one row may have, 1 for most kernels: a launch with fewer rows than fill the device gets up to
-    /// so many times the groups that its rows need, and the kernel shares the work of a row out.
-    pub items_per_row: u32,
+    /// Takes the records that the kernels of its segment's shade `shade` wrote: see [`Output`].
+    fn output(&mut self, shade: usize, records: Records<'_>) {
+        let _ = (shade, records);
+    }
 }
 
 /// How a segment uses packets' bytes.
@@ -111,6 +108,10 @@ pub struct SegmentProgram {
     /// Whether the kernels that use them are known to keep to their rows' bytes. Others are given memory that
     /// holds frames of their job and nothing else.
     pub is_trusted: bool,
+    /// Memory beside the columns, which a job's kernels work in.
+    pub areas: Vec<Area>,
+    /// Records that come back in some of it.
+    pub outputs: Vec<Output>,
     /// Bytes of a shard's state, which stays on the device from job to job, zero at the start. Jobs of a
     /// segment with state run in order.
     pub state_bytes: usize,
@@ -207,6 +208,9 @@ struct Built {
     payload: Option<PayloadUse>,
     reach: Reach,
     is_trusted: bool,
+    areas: Areas,
+    /// Some step has a time limit.
+    has_limits: bool,
     state_bytes: usize,
     /// By shard.
     shards: HashMap<usize, Memory>,
@@ -229,6 +233,9 @@ struct Slot<J> {
     columns: Vec<(usize, usize, Way)>,
     runs: Runs,
     results: Vec<(usize, usize)>,
+    /// Records, as they come down.
+    records: Staging,
+    watch: Watch,
     /// State of a shard that moved to the device with the slot's job.
     state_host: Vec<u8>,
     /// Events between the queues of the slot's job, to be given back when it has ended.
@@ -260,6 +267,8 @@ pub struct Accelerator<J: Offload> {
     ordered: Option<Queue>,
     order: VecDeque<usize>,
     segments: Vec<Option<Built>>,
+    /// By segment: why its kernels are not used, or no more.
+    disabled: Vec<Option<DeviceError>>,
     images: Images<J::Tables>,
     nothing: Memory,
     cells: Option<Cells>,
@@ -278,10 +287,11 @@ pub struct Accelerator<J: Offload> {
 impl<J: Offload> Accelerator<J> {
     /// Builds the kernels, takes memory for `options.slots` jobs of at most `layout.capacity()` rows,
     /// and makes `arenas`, and the `region` of the packets' cells, known to the driver. `segments`: by
-    /// number, `None` for those of the CPU.
+    /// number, `None` for those of the CPU. A segment whose program does not build leaves the others their
+    /// device: see [`Device::disabled`].
     ///
     /// # Errors
-    /// Whatever the driver refuses; a build error carries the compiler's log.
+    /// Whatever the driver refuses; where no program builds, the first one's error, with the compiler's log.
     pub fn new(
         mut driver: Box<dyn Driver>,
         layout: Layout,
@@ -300,6 +310,7 @@ impl<J: Offload> Accelerator<J> {
             ordered: None,
             order: VecDeque::new(),
             segments: Vec::new(),
+            disabled: Vec::new(),
             images,
             nothing,
             cells: None,
@@ -328,8 +339,30 @@ impl<J: Offload> Accelerator<J> {
     ) -> Result<(), DeviceError> {
         let Some(driver) = self.driver.as_deref_mut() else { return Ok(()) };
         for segment in segments {
-            let built = segment.map(|s| build(driver, &self.layout, s)).transpose()?;
+            let (built, refused) = match segment.map(|s| build(driver, &self.layout, s)).transpose()
+            {
+                Ok(built) => (built, None),
+                Err(error @ DeviceError::Build { .. }) => (None, Some(error)),
+                Err(error) => return Err(error),
+            };
             self.segments.push(built);
+            self.disabled.push(refused);
+        }
+        if let Some(refused) = self.disabled.iter().flatten().next()
+            && self.segments.iter().all(Option::is_none)
+        {
+            return Err(refused.clone());
+        }
+        let capacity = self.layout.capacity();
+        let largest = |bytes: fn(&Areas, usize) -> usize| {
+            let all = self.segments.iter().flatten().map(|segment| bytes(&segment.areas, capacity));
+            all.max().unwrap_or(0)
+        };
+        let head_bytes = largest(|areas, _| areas.list_bytes());
+        let area_bytes = largest(Areas::bytes);
+        let record_bytes = largest(|areas, rows| areas.record_bytes(rows));
+        if u32::try_from(arena_bytes(&self.layout) + head_bytes + area_bytes).is_err() {
+            return Err(DeviceError::Memory("a job's areas are more than 4 GiB".into()));
         }
         let has_state = self.segments.iter().flatten().any(|segment| segment.state_bytes > 0);
         for i in 0..self.options.slots.max(1) {
@@ -337,11 +370,11 @@ impl<J: Offload> Accelerator<J> {
                 Some(Slot { queue, .. }) if !self.options.overlap && i > 0 => *queue,
                 _ => driver.queue()?,
             };
-            let bytes = arena_bytes(&self.layout);
+            let bytes = arena_bytes(&self.layout) + head_bytes;
             let staging = "the staging block of columns";
             self.slots.push(Slot {
                 queue,
-                arena: driver.allocate(bytes)?,
+                arena: driver.allocate(bytes + area_bytes)?,
                 up: Staging::new(driver, bytes, staging),
                 down: Staging::new(driver, bytes, staging),
                 payload: None,
@@ -353,6 +386,8 @@ impl<J: Offload> Accelerator<J> {
                 columns: Vec::new(),
                 runs: Runs::default(),
                 results: Vec::new(),
+                records: Staging::new(driver, record_bytes, "the staging block of records"),
+                watch: Watch::default(),
                 state_host: Vec::new(),
                 joints: Vec::new(),
                 flight: None,
@@ -396,13 +431,23 @@ impl<J: Offload> Accelerator<J> {
             };
             self.cells = shared.map(|memory| Cells::new(driver, region, memory)).transpose()?;
         }
-        let (queue, arena) = (self.slots[0].queue, self.slots[0].arena);
-        let gather = self.cells.as_ref().map(|cells| (cells.gather, cells.items));
-        let kernels = self.segments.iter().flatten().flat_map(|s| &s.steps);
-        let kernels = kernels.map(|(kernel, step)| (*kernel, step.items));
-        let (header, limit) = (self.layout.header(0, 0, 0).to_bytes(), self.options.warm_up);
-        let kernels = kernels.chain(gather);
-        warm_up(driver, queue, (&header[..], kernels), (arena, self.nothing), limit)
+        let limit = self.options.warm_up;
+        let (queue, arena, nothing) = (self.slots[0].queue, self.slots[0].arena, self.nothing);
+        let on = (queue, arena, nothing);
+        if let Some(cells) = &self.cells {
+            // No rows, and for `gather`, which takes the header for its list, no pieces.
+            let gather = [(cells.gather, cells.items, None)].into_iter();
+            warm_up(driver, on, &self.layout.header(0, 0, 0).to_bytes(), gather, limit)?;
+        }
+        for built in self.segments.iter().flatten() {
+            let mut head = vec![0; HEADER_BYTES + built.areas.list_bytes()];
+            let mut header = self.layout.header(0, 0, 0);
+            built.areas.write(&mut header, &mut head[HEADER_BYTES..], 0, arena_bytes(&self.layout));
+            head[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+            let kernels = built.steps.iter().map(|(kernel, step)| (*kernel, step.items, step.job));
+            warm_up(driver, on, &head, kernels, limit)?;
+        }
+        Ok(())
     }
 
     /// Starts `job` on slot `slot`, which is free.
@@ -452,20 +497,24 @@ impl<J: Offload> Accelerator<J> {
         let traffic = &mut self.traffic;
 
         let kept = std::mem::take(&mut slot.columns);
-        let places = Places::new(&self.layout, &built.order, rows, version, kept);
-        if places.end > arena_bytes(&self.layout) {
+        let head_bytes = HEADER_BYTES + built.areas.list_bytes();
+        let mut places = Places::new(&self.layout, &built.order, rows, version, (head_bytes, kept));
+        if rows > self.layout.capacity() {
             return Err(DeviceError::Launch(format!("{rows} rows are more than the arena holds")));
         }
-        slot.up.bytes()[..HEADER_BYTES].copy_from_slice(&places.header.to_bytes());
+        let (head, list) = slot.up.bytes()[..head_bytes].split_at_mut(HEADER_BYTES);
+        built.areas.write(&mut places.header, list, rows, places.end);
+        head.copy_from_slice(&places.header.to_bytes());
 
         // Payload first: its places are columns that go up.
-        let (mut payload, mut gather) = (self.nothing, None);
+        let (mut payload, mut gather, mut payload_bytes) = (self.nothing, None, 0);
         if let Some(uses) = built.payload {
             let region = self.cells.as_ref().map(|cells| cells.region);
             let (packing, reach, is_trusted) =
                 (self.options.packing, built.reach, built.is_trusted);
             let view = View { packing, reach, is_trusted, region };
             let plan = payload::plan(driver, quiet, slot, job, view)?;
+            payload_bytes = plan.bytes;
             payload = match (&plan.source, &self.cells) {
                 (Source::InPlace, Some(cells)) => cells.memory,
                 _ => payload::room(driver, quiet, &mut slot.payload, plan.bytes)?,
@@ -534,7 +583,7 @@ impl<J: Offload> Accelerator<J> {
             });
         }
         let block: *const [u8] =
-            &raw const slot.up.bytes()[..if is_packed { places.up_end } else { HEADER_BYTES }];
+            &raw const slot.up.bytes()[..if is_packed { places.up_end } else { head_bytes }];
         // SAFETY: as above.
         unsafe { driver.upload(queue, block, slot.arena, 0) }?;
         traffic.copies += 1 + slot.runs.len() as u64;
@@ -588,9 +637,17 @@ impl<J: Offload> Accelerator<J> {
             job: self.jobs,
         };
         let at_once = driver.info().groups_at_once();
+        slot.watch.clear();
+        if built.has_limits {
+            slot.watch.mark(driver, run)?;
+        }
         for (kernel, step) in &built.steps {
-            let shape = Shape::of_rows(rows, step.items).shared(step.items_per_row, at_once);
+            let shape = step.shape(rows, payload_bytes, at_once);
+            let arguments = Arguments { job: step.job.unwrap_or(arguments.job), ..arguments };
             driver.launch(run, *kernel, shape, &arguments)?;
+            if built.has_limits {
+                slot.watch.mark(driver, run)?;
+            }
         }
         traffic.launches += built.steps.len() as u64;
         if run != queue {
@@ -640,17 +697,36 @@ impl<J: Offload> Accelerator<J> {
             traffic.copies += 1;
             traffic.payload_down_bytes += bytes as u64;
         }
+        let mut at = 0;
+        for (start, bytes) in built.areas.records(rows, places.end) {
+            let to: *mut [u8] = &raw mut slot.records.bytes()[at..at + bytes];
+            // SAFETY: as for the staging block of results.
+            unsafe { driver.download(queue, slot.arena, start, to) }?;
+            at += bytes;
+            traffic.copies += 1;
+            traffic.down_bytes += bytes as u64;
+        }
         slot.columns = places.columns;
         let event = driver.event(queue)?;
         Ok(FlightPlan { event, image, segment, rows, brings_payload })
     }
 
-    /// Brings the results of the flight on `slot` to its rows and packets.
-    fn finish(&mut self, slot: usize) -> Option<J> {
+    /// Brings the results of the flight on `slot` to its rows and packets; a job that kernels did not do, or not
+    /// in time, comes back as it was.
+    fn finish(&mut self, slot: usize) -> Option<(J, Result<(), DeviceError>)> {
         self.release_joints(slot);
+        let done = self.judge(slot);
         let slot = &mut self.slots[slot];
         let InFlight { mut job, plan, .. } = slot.flight.take()?;
         debug_assert_eq!(plan.rows, job.rows());
+        let built = self.segments.get(plan.segment).and_then(Option::as_ref);
+        let done = done.and_then(|()| {
+            let areas = built.map(|built| &built.areas);
+            areas.map_or(Ok(()), |areas| areas.are_whole(slot.records.bytes(), plan.rows))
+        });
+        if let Err(error) = done {
+            return Some((job, Err(error)));
+        }
         for &(place, column) in &slot.results {
             let mut from = place;
             let down = slot.down.bytes();
@@ -667,8 +743,11 @@ impl<J: Offload> Accelerator<J> {
                 packet.write_all(&payload[frame.at..frame.at + frame.len]);
             });
         }
+        if let Some(built) = built {
+            built.areas.hand_out(slot.records.bytes(), plan.rows, &mut job);
+        }
         self.traffic.jobs += 1;
-        Some(job)
+        Some((job, Ok(())))
     }
 }
 
@@ -682,38 +761,48 @@ fn build(
     layout: &Layout,
     segment: SegmentProgram,
 ) -> Result<Built, DeviceError> {
-    let names: Vec<&str> = segment.steps.iter().map(|step| step.kernel).collect();
+    let names: Vec<&str> = segment.steps.iter().map(|step| &*step.kernel).collect();
     let kernels = driver.build(&segment.program, &names)?;
     let order = columns::order(layout, &segment);
+    // Blocks are found by the order of the frames, and nothing lies between these.
+    let has_blocks = segment.steps.iter().any(|step| step.work == Work::Blocks);
+    let is_trusted = segment.is_trusted && !has_blocks;
     let reach = match segment.payload {
         None => Reach::None,
         // Over the bus once for each kernel, and never back. Around the frames are the cells' other bytes, chains'
         // links among them.
-        Some(uses) if !uses.writes && segment.payload_steps <= 1 && segment.is_trusted => {
-            Reach::InPlace
-        }
+        Some(uses) if !uses.writes && segment.payload_steps <= 1 && is_trusted => Reach::InPlace,
         Some(_) => Reach::Gather,
     };
-    let SegmentProgram { payload, state_bytes, is_trusted, .. } = segment;
-    let steps = kernels.into_iter().zip(segment.steps).collect();
-    Ok(Built { steps, order, payload, reach, is_trusted, state_bytes, shards: HashMap::new() })
+    let SegmentProgram { payload, state_bytes, areas, outputs, .. } = segment;
+    let has_limits = segment.steps.iter().any(|step| step.limit.is_some());
+    Ok(Built {
+        steps: kernels.into_iter().zip(segment.steps).collect(),
+        order,
+        payload,
+        reach,
+        is_trusted,
+        areas: Areas { all: areas, outputs },
+        has_limits,
+        state_bytes,
+        shards: HashMap::new(),
+    })
 }
 
 /// Launches every kernel once, over no rows: libraries do part of their work at the first launch
 /// (PoCL compiles then), which must not fall on packets.
 fn warm_up(
     driver: &mut dyn Driver,
-    queue: Queue,
-    (header, kernels): (&[u8], impl Iterator<Item = (Kernel, u32)>),
-    (arena, nothing): (Memory, Memory),
+    (queue, arena, nothing): (Queue, Memory, Memory),
+    head: &[u8],
+    kernels: impl Iterator<Item = (Kernel, u32, Option<u32>)>,
     limit: Duration,
 ) -> Result<(), DeviceError> {
-    // No rows, and for `gather`, which takes the header for its list, no pieces.
     upload_all(driver, queue, nothing, &[(&[0; 256], 0)], limit)?;
-    upload_all(driver, queue, arena, &[(header, 0)], limit)?;
-    for (kernel, items) in kernels {
-        let arguments =
-            Arguments { arena, payload: nothing, tables: nothing, state: nothing, job: 0 };
+    upload_all(driver, queue, arena, &[(head, 0)], limit)?;
+    for (kernel, items, job) in kernels {
+        let job = job.unwrap_or(0);
+        let arguments = Arguments { arena, payload: nothing, tables: nothing, state: nothing, job };
         driver.launch(queue, kernel, Shape { groups: 1, items }, &arguments)?;
     }
     let event = driver.event(queue)?;
@@ -732,6 +821,9 @@ impl<J: Offload> Device<J> for Accelerator<J> {
     fn launch(&mut self, job: J) -> Result<(), (J, Option<DeviceError>)> {
         if let Some(lost) = &self.lost {
             return Err((job, Some(lost.clone())));
+        }
+        if let Some(Some(error)) = self.disabled.get(job.segment()) {
+            return Err((job, Some(error.clone())));
         }
         let Some(free) = self.slots.iter().position(|slot| slot.flight.is_none()) else {
             return Err((job, None));
@@ -758,14 +850,15 @@ impl<J: Offload> Device<J> for Accelerator<J> {
                     continue;
                 }
                 let (event, since) = (flight.plan.event, flight.since);
+                let watched = self.watch(slot);
                 let done = match &mut self.driver {
-                    Some(driver) => driver.is_done(event),
+                    Some(driver) => watched.and_then(|()| driver.is_done(event)),
                     None => Err(DeviceError::Lost("given up".into())),
                 };
                 match done {
                     Ok(true) => {
                         self.order.remove(i);
-                        return self.finish(slot).map(|job| (job, Ok(())));
+                        return self.finish(slot);
                     }
                     Ok(false) if since.elapsed() < self.options.patience => {}
                     Ok(false) => self.note(&DeviceError::Hang(self.options.patience)),
@@ -789,6 +882,10 @@ impl<J: Offload> Device<J> for Accelerator<J> {
 
     fn in_flight(&self) -> usize {
         self.order.len()
+    }
+
+    fn disabled(&self, segment: usize) -> Option<&DeviceError> {
+        self.disabled.get(segment)?.as_ref()
     }
 
     fn traffic(&self) -> Traffic {

@@ -31,6 +31,8 @@ pub struct Faults {
     pub hang: Option<u64>,
     /// From this upload on nothing is ever done.
     pub hang_upload: Option<u64>,
+    /// From this call on that enqueues something (a copy, a launch, an event, a wait) nothing is ever done.
+    pub hang_call: Option<u64>,
     /// The first event looked at after this launch is not done for 200 ms, while younger ones are; then the
     /// context is gone.
     pub late_then_lost: Option<u64>,
@@ -48,6 +50,7 @@ pub struct Faulty {
     uploads: u64,
     downloads: u64,
     looks: u64,
+    calls: u64,
     /// When, where and behind which download each event was enqueued.
     enqueued: HashMap<Event, (Instant, Queue, u64)>,
     /// Downloads that may be under way.
@@ -69,6 +72,7 @@ impl Faulty {
             uploads: 0,
             downloads: 0,
             looks: 0,
+            calls: 0,
             enqueued: HashMap::new(),
             downloading: Vec::new(),
             late: None,
@@ -77,9 +81,25 @@ impl Faulty {
         }
     }
 
+    /// Calls so far that enqueued something.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Counts a call that enqueues something.
+    fn count_call(&mut self) {
+        self.calls += u64::from(self.launches >= self.faults.after_launches);
+    }
+
+    /// Whether the device has stopped at a copy or a call.
+    fn has_stopped(&self) -> bool {
+        self.faults.hang_upload.is_some_and(|at| self.uploads > at)
+            || self.faults.hang_call.is_some_and(|at| self.calls > at)
+    }
+
     /// A call that a real device would not come back from.
     fn would_wait(&self, call: &str) {
-        let hangs = self.is_hung || self.faults.hang_upload.is_some_and(|at| self.uploads > at);
+        let hangs = self.is_hung || self.has_stopped();
         assert!(!hangs || self.is_abandoned, "{call} waits for a device that hangs");
     }
 
@@ -143,6 +163,7 @@ impl Driver for Faulty {
         at: usize,
     ) -> Result<(), DeviceError> {
         let faults = self.faults;
+        self.count_call();
         if Self::strikes(self.launches, faults.after_launches, &mut self.uploads, faults.upload) {
             return Err(DeviceError::Copy(planned()));
         }
@@ -159,11 +180,12 @@ impl Driver for Faulty {
         to: *mut [u8],
     ) -> Result<(), DeviceError> {
         let faults = self.faults;
+        self.count_call();
         if Self::strikes(self.launches, faults.after_launches, &mut self.downloads, faults.download)
         {
             return Err(DeviceError::Copy(planned()));
         }
-        if self.faults.hang.is_some() {
+        if self.faults.hang.is_some() || self.faults.hang_call.is_some() {
             let (number, bytes) = (self.downloads, to.len());
             let to = to.cast::<u8>().expose_provenance();
             self.downloading.push(Download { queue, number, to, bytes });
@@ -179,6 +201,7 @@ impl Driver for Faulty {
         to: (Memory, usize),
         bytes: usize,
     ) -> Result<(), DeviceError> {
+        self.count_call();
         self.inner.copy(queue, from, to, bytes)
     }
 
@@ -190,6 +213,7 @@ impl Driver for Faulty {
         arguments: &Arguments,
     ) -> Result<(), DeviceError> {
         let number = self.launches;
+        self.count_call();
         self.launches += 1;
         let after = self.faults.after_launches;
         if number >= after && self.faults.launch == Some(number - after) {
@@ -207,6 +231,7 @@ impl Driver for Faulty {
     }
 
     fn event(&mut self, queue: Queue) -> Result<Event, DeviceError> {
+        self.count_call();
         let event = self.inner.event(queue)?;
         self.enqueued.insert(event, (Instant::now(), queue, self.downloads));
         Ok(event)
@@ -229,9 +254,7 @@ impl Driver for Faulty {
                 }
             }
             let hangs_at = |at: Option<u64>, count: u64| at.is_some_and(|at| count >= at);
-            if hangs_at(self.faults.hang, number)
-                || hangs_at(self.faults.hang_upload.map(|at| at + 1), self.uploads)
-            {
+            if hangs_at(self.faults.hang, number) || self.has_stopped() {
                 self.is_hung = true;
                 return Ok(false);
             }
@@ -248,6 +271,7 @@ impl Driver for Faulty {
     }
 
     fn wait_for(&mut self, queue: Queue, event: Event) -> Result<(), DeviceError> {
+        self.count_call();
         self.inner.wait_for(queue, event)
     }
 

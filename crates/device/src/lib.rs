@@ -71,6 +71,19 @@ pub enum DeviceError {
     /// A job did not end in time.
     #[error("a job has not ended after {0:?}")]
     Hang(Duration),
+    /// A kernel ran for longer than its stage allows; the segment of the stage is used no more.
+    #[error("the kernel {kernel} of {stage} ran for longer than its limit of {limit:?}")]
+    TooSlow {
+        /// The stage.
+        stage: String,
+        /// The kernel.
+        kernel: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The kernels of a stage had more to write for a job than the stage asked room for.
+    #[error("{0}: the records of a job are more than there is room for")]
+    Overflow(String),
     /// The device's context is gone; no further job will succeed.
     #[error("the device is lost: {0}")]
     Lost(String),
@@ -92,6 +105,14 @@ pub enum DeviceError {
     },
 }
 
+impl DeviceError {
+    /// Whether it says nothing of the device: the job is done again on the CPU, and the next one is as good as any.
+    /// A segment may be disabled all the same: see [`Device::disabled`].
+    pub fn is_of_stage(&self) -> bool {
+        matches!(self, Self::Overflow(_) | Self::TooSlow { .. } | Self::Build { .. })
+    }
+}
+
 /// Where jobs are shaded.
 pub trait Device<J: Shadeable>: Send {
     /// Its name for people.
@@ -110,6 +131,12 @@ pub trait Device<J: Shadeable>: Send {
     /// What travelled to and from it so far.
     fn traffic(&self) -> Traffic {
         Traffic::default()
+    }
+    /// Why it takes no jobs of this segment, or no more; `None` where it does. Jobs of other segments go on. Asked
+    /// after the start, for programs that did not build, and when a job has come back with an error.
+    fn disabled(&self, segment: usize) -> Option<&DeviceError> {
+        let _ = segment;
+        None
     }
 }
 
@@ -131,5 +158,8 @@ impl<J: Shadeable, D: Device<J> + ?Sized> Device<J> for Box<D> {
     }
     fn traffic(&self) -> Traffic {
         (**self).traffic()
+    }
+    fn disabled(&self, segment: usize) -> Option<&DeviceError> {
+        (**self).disabled(segment)
     }
 }

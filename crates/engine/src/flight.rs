@@ -8,7 +8,7 @@ use std::time::Instant;
 use chunk::{Chunk, Packet, Rows};
 use crossbeam_queue::ArrayQueue;
 use device::Shadeable;
-use device::accelerator::Offload;
+use device::accelerator::{Offload, Records, RecordsBuf};
 
 use crate::balance::Side;
 use crate::stage::{Shade, Versions};
@@ -33,6 +33,9 @@ pub(crate) struct Flight<V: Versions> {
     pub(crate) wanted: Option<Side>,
     /// How it came back from a master.
     pub(crate) outcome: Outcome,
+    /// By shade of the segment: records of its job, of which its rows' begin at `first_row`.
+    pub(crate) records: Vec<(usize, Arc<RecordsBuf>)>,
+    pub(crate) first_row: usize,
     /// It is the first of its shard since that moved to the device: the state goes along.
     pub(crate) moves_state: bool,
     /// How often each packet went through the pipeline again; empty where none did.
@@ -68,6 +71,8 @@ impl<V: Versions> Flight<V> {
             segment: 0,
             wanted: None,
             outcome: Outcome::Done,
+            records: Vec::new(),
+            first_row: 0,
             moves_state: false,
             passes: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             is_spoilt: false,
@@ -129,6 +134,8 @@ pub(crate) struct Job<V: Versions> {
     pub(crate) launched: Instant,
     pub(crate) flights: Vec<Box<Flight<V>>>,
     pub(crate) shaders: Shaders<V::Tables>,
+    /// By shade: the records that kernels wrote, until it is the job's turn.
+    pub(crate) records: Vec<(usize, Arc<RecordsBuf>)>,
 }
 
 impl<V: Versions> Shadeable for Job<V> {
@@ -161,6 +168,10 @@ impl<V: Versions> Offload for Job<V> {
 
     fn packets(&mut self, packet: &mut dyn FnMut(&mut Packet)) {
         self.flights.iter_mut().flat_map(|flight| &mut flight.chunk.packets).for_each(packet);
+    }
+
+    fn output(&mut self, shade: usize, records: Records<'_>) {
+        self.records.push((shade, Arc::new(records.into())));
     }
 
     fn state(&mut self) -> (usize, Option<Vec<u8>>) {

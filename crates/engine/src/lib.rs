@@ -31,6 +31,7 @@ mod worker;
 
 pub use balance::{Auto, DeviceCost, Policy, Side};
 pub use counters::{Counter, DropPlaces, QueueCounters, StageCounters, WorkerCounters};
+pub use device::accelerator::{Records, Step};
 pub use engine::{
     DeviceEvent, DeviceKind, DeviceSink, DeviceSpec, Engine, EngineError, EngineSpec, EngineView,
     MasterView, StageTotals, WorkerSpec,
@@ -39,7 +40,9 @@ pub use hooks::{
     Capture, CapturePoint, CaptureReader, CapturedFrame, FrameFilter, Hooks, Trace, TraceGuard,
 };
 pub use merge::{Gate, MARK_DEFERRED};
-pub use segment::{KernelForm, Segment, segments};
+pub use segment::{
+    KernelForm, KernelStep, OutputForm, Parameter, Scratch, Segment, SortKey, segments,
+};
 pub use stage::{Context, Shade, Spread, Stage, Steps, Versions};
 pub use worker::{
     DropSink, DumpSink, ErrorSink, MARK_FROM_HOST, PanicSink, RxSlot, SpreadHash, StagePanic,

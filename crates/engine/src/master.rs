@@ -283,7 +283,8 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 self.next_number += 1;
                 self.next_number - 1
             });
-            let job = Job { number, segment, shard, launched, flights, shaders };
+            let records = Vec::new();
+            let job = Job { number, segment, shard, launched, flights, shaders, records };
             let counters = &self.link.counters;
             counters.jobs.fetch_add(1, Ordering::Relaxed);
             counters.packets.fetch_add(device::Shadeable::rows(&job) as u64, Ordering::Relaxed);
@@ -364,8 +365,12 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     }
 
     fn send_home(&mut self, job: Job<V>, outcome: Outcome) {
+        let mut first_row = 0;
         for mut flight in job.flights {
             flight.outcome = outcome;
+            flight.records.extend_from_slice(&job.records);
+            flight.first_row = first_row;
+            first_row += flight.chunk.rows.len();
             let away_ns = flight.handed.elapsed().as_nanos() as u64;
             self.link.cost[job.segment].chunk_was_away(away_ns);
             let (returns, bell) = &self.link.returns[usize::from(flight.chunk.worker)];

@@ -1,8 +1,22 @@
 //! Segments: consecutive stages that are shaded together, and the program that a device runs for them.
+//!
+//! ```text
+//!  dialect, columns, files of the crate `kernels`
+//!  │ #define STAGE_NUMBER 0, parameters, memory, kernels' names │ #line 1 "FILE" │ text of a stage │ #undef … │
+//!  │ #define STAGE_NUMBER 1, …                                  │ #line 1 "FILE" │ text of another │ #undef … │
+//! ```
+//!
+//! Each instance of a stage has a copy of its text with names and numbers of its own; two that are the same share
+//! one.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::time::Duration;
 
 use chunk::{ColumnDesc, ColumnId, ColumnSet};
-use device::accelerator::{PayloadUse, SegmentProgram, Step};
+use device::accelerator::{Area, Output, PayloadUse, SegmentProgram, Step, Work};
 use device::driver::Program;
+use kernels::plan::OrderPlan;
 
 use crate::stage::{Stage, Steps};
 
@@ -12,20 +26,89 @@ pub struct KernelForm {
     /// Names of the files of the crate `kernels` that hold them.
     pub files: &'static [&'static str],
     /// A source of the stage's own, in the kernel dialect.
-    pub text: &'static str,
-    /// The kernels, one behind the other, with the work items of a group.
-    pub steps: &'static [(&'static str, u32)],
-    /// Work items that one row may have: see [`Step::items_per_row`]. 0 is 1.
-    pub items_per_row: u32,
+    pub text: Cow<'static, str>,
+    /// The name of its file, for compilers' messages: they name it and the line in `text`. Empty: the stage's name.
+    pub file: Cow<'static, str>,
+    /// Numbers that `text` uses by their names, as macros of this instance of the stage alone.
+    pub parameters: Vec<(Cow<'static, str>, Parameter)>,
+    /// The kernels, one behind the other.
+    pub steps: Vec<KernelStep>,
     /// How they use packets' bytes.
     pub payload: Option<PayloadUse>,
     /// Whether kernels of `text` are known to keep to their rows' bytes: they may then read packets where they are,
     /// between the bytes of others. Kernels of `files` always do.
     pub is_trusted: bool,
+    /// How long each kernel may run. One that is slower ends the use of the device for this stage; the stage is a
+    /// segment of its own, so that the others keep theirs. See [`Step::limit`].
+    pub time_limit: Option<Duration>,
+    /// Memory of a job for `text`: `SCRATCH(arena)`, of `SCRATCH_BYTES(arena)` bytes.
+    pub scratch: Option<Scratch>,
+    /// By which columns [`KernelStep::Sort`] sorts the rows, the first one first.
+    pub sort: Vec<SortKey>,
+    /// Records that kernels write for rows, and that [`Shade::records`](crate::Shade::records) gets.
+    pub output: Option<OutputForm>,
     /// Bytes of a shard's state; 0 for a shade without. Each worker's instance of the stage is one
     /// shard, for packets of a flow belong to one worker. A shard has one home, its worker or the
     /// device, and moves as a whole when nothing of it is under way; never does a single job.
     pub state_bytes: usize,
+}
+
+/// A number that a kernel is compiled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    /// Of 32 bits.
+    U32(u32),
+    /// Of 64 bits.
+    U64(u64),
+}
+
+/// One of the launches of a stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelStep {
+    /// A kernel of `text` or of `files`.
+    Kernel(Step),
+    /// Sorts the rows by [`KernelForm::sort`]. Behind it `SORTED(arena)[i]` is the i-th row: all rows, settled ones too,
+    /// rows of equal columns in their order.
+    Sort,
+    /// Finds where the records of each row start. Before it a kernel counts: `OUTPUT_COUNT(arena, row, words)`, once for
+    /// each row that has any. Behind it one writes: `OUTPUT_WORD(arena, row, i, value)`, for each of those words. Rows
+    /// are numbered from 0.
+    ScanOutput,
+}
+
+impl From<Step> for KernelStep {
+    fn from(step: Step) -> Self {
+        KernelStep::Kernel(step)
+    }
+}
+
+/// Memory of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scratch {
+    /// Bytes, whatever the rows,
+    pub bytes: usize,
+    /// and for each row.
+    pub bytes_per_row: usize,
+    /// Whether it is zero before the stage's first kernel; else it is anything.
+    pub is_zeroed: bool,
+}
+
+/// A column to sort by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortKey {
+    /// The column, of at most eight bytes.
+    pub column: ColumnId,
+    /// Its lowest bits, which are looked at. All columns of a sort have 64 at most. Four bits cost three launches.
+    pub bits: u32,
+}
+
+/// How much a stage's kernels may write for the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputForm {
+    /// Words of four bytes for a row, at most.
+    pub words_per_row: u32,
+    /// Words for a job, at most. A job that has more is done again on the CPU. All of that comes back from each job.
+    pub words_per_job: u32,
 }
 
 /// Consecutive stages that are shaded together, between one pre-shade and one post-shade.
@@ -48,57 +131,242 @@ pub(crate) fn segment_program<T>(
     columns: &'static [ColumnDesc],
 ) -> Option<SegmentProgram> {
     let stages = &stages[segment.first..segment.end];
-    let mut files: Vec<&'static str> = Vec::new();
-    let mut texts: Vec<&'static str> = Vec::new();
     // The engine reads the verdicts, kernels look at them and may change them.
     let verdict = ColumnSet::of(&[ColumnId(0)]);
-    let (mut reads, mut writes) = (verdict, verdict);
-    let (mut steps, mut payload, mut state_bytes) = (Vec::new(), None::<PayloadUse>, 0);
-    let (mut payload_steps, mut is_trusted) = (0, true);
+    let mut made = SegmentProgram {
+        reads: verdict,
+        writes: verdict,
+        is_trusted: true,
+        ..SegmentProgram::default()
+    };
+    let (mut files, mut texts) = (Vec::new(), Texts::new(columns));
     let mut names = Vec::new();
     for stage in stages {
         // A stage without a shade has done its part before.
         let Some(shader) = stage.shader() else { continue };
         let form = shader.kernels()?;
         names.push(stage.name());
-        files.extend(form.files.iter().filter(|file| !files.contains(file)).collect::<Vec<_>>());
-        if !form.text.is_empty() && !texts.contains(&form.text) {
-            texts.push(form.text);
-        }
-        steps.extend(form.steps.iter().map(|&(kernel, items)| Step {
-            kernel,
-            items,
-            items_per_row: form.items_per_row.max(1),
-        }));
-        reads = reads.union(stage.reads().without(writes));
-        writes = writes.union(stage.writes());
+        texts.add(stage.name(), &form, &mut made);
+        files.extend_from_slice(form.files);
+        let sorted: Vec<ColumnId> = form.sort.iter().map(|key| key.column).collect();
+        let reads = stage.reads().union(ColumnSet::of(&sorted));
+        made.reads = made.reads.union(reads.without(made.writes));
+        made.writes = made.writes.union(stage.writes());
         if let Some(uses) = form.payload {
-            let before = payload.get_or_insert(uses);
+            let before = made.payload.get_or_insert(uses);
             before.writes |= uses.writes;
-            payload_steps += form.steps.len();
-            is_trusted &= form.text.is_empty() || form.is_trusted;
+            let is_kernel = |step: &&KernelStep| matches!(step, KernelStep::Kernel(_));
+            made.payload_steps += form.steps.iter().filter(is_kernel).count();
+            made.is_trusted &= form.text.is_empty() || form.is_trusted;
         }
-        state_bytes = state_bytes.max(form.state_bytes);
+        made.state_bytes = made.state_bytes.max(form.state_bytes);
     }
-    let spec = kernels::Spec::new("segment", &files, columns);
-    let source = texts.iter().fold(kernels::source(&spec), |text, own| text + own);
     if names.is_empty() {
         return None;
     }
-    let name = names.join("+");
-    let program = Program { name, source, defines: Vec::new(), ptx: None };
-    let fills = ColumnSet::EMPTY;
-    Some(SegmentProgram {
-        program,
-        steps,
-        reads,
-        writes,
-        fills,
-        payload,
-        payload_steps,
-        is_trusted,
-        state_bytes,
-    })
+    for library in ["areas", "order"] {
+        let names = &kernels::file(library)?.kernels;
+        if made.steps.iter().any(|step| names.iter().any(|info| info.name == step.kernel)) {
+            files.push(library);
+        }
+    }
+    let mut once = Vec::new();
+    files.iter().for_each(|file| {
+        if !once.contains(file) {
+            once.push(*file);
+        }
+    });
+    let spec = kernels::Spec::new("segment", &once, columns);
+    for step in &mut made.steps {
+        // Those of the crate's kernels that share memory have as many items as the program was built for.
+        if step.items == WHOLE_GROUP {
+            step.items = spec.group_items;
+            if let Work::Tiles { rows } = &mut step.work {
+                *rows = spec.group_items * OrderPlan::ROWS_PER_ITEM;
+            }
+        }
+    }
+    let source = kernels::source(&spec) + &texts.text;
+    made.program = Program { name: names.join("+"), source, ..Program::default() };
+    Some(made)
+}
+
+/// In [`Step::items`] until the program's own number is known.
+const WHOLE_GROUP: u32 = 0;
+
+/// The texts of stages, one behind the other.
+struct Texts {
+    text: String,
+    columns: &'static [ColumnDesc],
+    /// Which instances have a text without memory of its own: it, its parameters, and the instance's number.
+    known: Vec<(Cow<'static, str>, Vec<(Cow<'static, str>, Parameter)>, usize)>,
+    stages: usize,
+}
+
+impl Texts {
+    fn new(columns: &'static [ColumnDesc]) -> Self {
+        Self { text: String::new(), columns, known: Vec::new(), stages: 0 }
+    }
+
+    /// Adds a stage's text, and its steps and memory to `made`.
+    fn add(&mut self, stage: &'static str, form: &KernelForm, made: &mut SegmentProgram) {
+        let shade = self.stages;
+        self.stages += 1;
+        let mut steps = Vec::new();
+        let mut defines = String::new();
+        let mut names: Vec<&str> = Vec::new();
+        let mut define = |name: &'static str, arguments: &str, value: String| {
+            let _ = writeln!(defines, "#define {name}{arguments} {value}"); // writing to a String cannot fail
+            names.push(name);
+        };
+        let clear = |area: usize, size: Area| {
+            let words = |bytes: usize| bytes.div_ceil(4) as u32;
+            let list = Step::list("clear_area", 256, words(size.fixed), words(size.per_row));
+            list.with_job(area as u32)
+        };
+        if let Some(scratch) = form.scratch {
+            let (area, size) = (
+                made.areas.len(),
+                Area { fixed: scratch.bytes, per_row: scratch.bytes_per_row, max: 0 },
+            );
+            made.areas.push(size);
+            define("SCRATCH", "(arena)", format!("job_area((arena), {area}u)"));
+            define("SCRATCH_BYTES", "(arena)", format!("job_area_bytes((arena), {area}u)"));
+            if scratch.is_zeroed {
+                steps.push(clear(area, size));
+            }
+        }
+        let output = form.output.map(|output| {
+            let (area, size) = (made.areas.len(), Output::STARTS);
+            let OutputForm { words_per_row, words_per_job } = output;
+            made.areas.push(size);
+            made.areas.push(Output::words(words_per_row as usize, words_per_job as usize));
+            made.outputs.push(Output { area, shade, stage });
+            let count = format!("output_count((arena), {area}u, {words_per_row}u, (row), (words))");
+            define("OUTPUT_COUNT", "(arena, row, words)", count);
+            let word = format!("output_word((arena), {area}u, (row), (i), (value))");
+            define("OUTPUT_WORD", "(arena, row, i, value)", word);
+            steps.push(clear(area, size));
+            area
+        });
+        let sort = (!form.sort.is_empty()).then(|| {
+            let (fixed, per_row) = OrderPlan::AREA_BYTES;
+            let area = made.areas.len();
+            made.areas.push(Area { fixed, per_row, max: 0 });
+            define(
+                "SORTED",
+                "(arena)",
+                format!("((GLOBAL const uint *)job_area((arena), {area}u))"),
+            );
+            area
+        });
+        // An instance that is another one's like has its text as well.
+        let same = |(text, parameters, _): &&(Cow<'_, str>, Vec<_>, usize)| {
+            *text == form.text && *parameters == form.parameters
+        };
+        let is_bare = form.scratch.is_none() && output.is_none() && sort.is_none();
+        let known = self.known.iter().find(same).filter(|_| is_bare).map(|(.., number)| *number);
+        let number = known.unwrap_or(shade);
+        let is_own = |kernel: &str| form.text.contains(&format!("KERNEL({kernel})"));
+        let own_name = |kernel: &str| format!("{kernel}_of_{number}");
+        if known.is_none() && !form.text.is_empty() {
+            let _ = writeln!(defines, "#define STAGE_NUMBER {number}");
+            let mut undefs = String::from("#undef STAGE_NUMBER\n");
+            for (name, value) in &form.parameters {
+                let _ = match value {
+                    Parameter::U32(value) => writeln!(defines, "#define {name} {value:#x}u"),
+                    Parameter::U64(value) => writeln!(defines, "#define {name} {value:#x}ul"),
+                };
+            }
+            let kernels = form.steps.iter().filter_map(|step| match step {
+                KernelStep::Kernel(step) if is_own(&step.kernel) => Some(&*step.kernel),
+                _ => None,
+            });
+            let mut kernels: Vec<&str> = kernels.collect();
+            kernels.sort_unstable();
+            kernels.dedup();
+            for kernel in &kernels {
+                let _ = writeln!(defines, "#define {kernel} {}", own_name(kernel));
+            }
+            let parameters = form.parameters.iter().map(|(name, _)| &**name);
+            for name in names.iter().copied().chain(parameters).chain(kernels) {
+                let _ = writeln!(undefs, "#undef {name}");
+            }
+            let file = if form.file.is_empty() { stage } else { &*form.file };
+            // A file's name is no place for what would end the line.
+            let file = file.replace(['"', '\\', '\n'], "_");
+            let _ = write!(
+                self.text,
+                "\n{defines}#line 1 \"{file}\"\n{}\n#line 1 \"behind {file}\"\n{undefs}",
+                form.text
+            );
+            if is_bare {
+                self.known.push((form.text.clone(), form.parameters.clone(), number));
+            }
+        }
+        for step in &form.steps {
+            match (step, output, sort) {
+                (KernelStep::Kernel(step), ..) => {
+                    let mut step = step.clone();
+                    if is_own(&step.kernel) {
+                        step.kernel = own_name(&step.kernel).into();
+                    }
+                    steps.push(step);
+                }
+                (KernelStep::ScanOutput, Some(area), _) => {
+                    steps.push(Step::group("output_scan", WHOLE_GROUP).with_job(area as u32));
+                }
+                (KernelStep::Sort, _, Some(area)) => {
+                    steps.extend(self.sort(shade, area, &form.sort));
+                }
+                // Without what it works on it does nothing.
+                (KernelStep::ScanOutput | KernelStep::Sort, ..) => {}
+            }
+        }
+        let of_stage = |step| Step { limit: form.time_limit, stage, ..step };
+        made.steps.extend(steps.into_iter().map(of_stage));
+    }
+
+    /// The launches of a sort, the first of which is a kernel made for these columns.
+    fn sort(&mut self, shade: usize, area: usize, keys: &[SortKey]) -> Vec<Step> {
+        let mut bits = 0;
+        let mut key = String::from("0ul");
+        for SortKey { column, bits: wanted } in keys.iter().rev() {
+            let Some(desc) = self.columns.get(usize::from(column.0)) else { continue };
+            let used = (*wanted).min(8 * desc.width.min(8) as u32).min(64 - bits);
+            if used == 0 {
+                continue;
+            }
+            let name = desc.name.to_ascii_uppercase();
+            let mask = u64::MAX >> (64 - used);
+            let _ = write!(key, " | ((ulong)COL_{name}(arena)[row] & {mask:#x}ul) << {bits}u");
+            bits += used;
+        }
+        let kernel = format!("order_keys_of_{shade}");
+        let _ = write!(
+            self.text,
+            "
+KERNEL({kernel})
+{{
+    const sort_t sort = order_state(arena, job);
+    if (GLOBAL_ID < sort.len) {{
+        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+        sort_put(sort, GLOBAL_ID, row, {key});
+    }}
+}}
+"
+        );
+        let plan = OrderPlan::new(area, bits);
+        let mut steps = vec![Step::rows(kernel, 64).with_job(plan.keys_job())];
+        steps.extend(plan.launches().map(|(kernel, job)| {
+            let step = match kernel {
+                "order_scan" => Step::group(kernel, WHOLE_GROUP),
+                _ => Step::tiles(kernel, WHOLE_GROUP, 1),
+            };
+            step.with_job(job)
+        }));
+        steps
+    }
 }
 
 /// What the newest segment still takes.
@@ -121,30 +389,45 @@ enum Open {
 /// before its first shade: those stages come first in it, so none of them is moved before a shade or a
 /// post-shade that it stood behind.
 ///
+/// A stage whose kernels have a time limit is a device segment of its own, and so is one that uses other columns for
+/// its packets' bytes than the stage before it.
+///
 /// What the segments are follows from the stages alone, whatever device there is.
 pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut open = Open::Nothing;
+    // The columns of the newest segment's payload.
+    let mut payload = None;
     for (i, stage) in stages.iter().enumerate() {
         let shader = stage.shader();
         let is_bare = shader.is_none() && stage.steps() == Steps::PRE && !stage.ends_segment();
         let form = shader.and_then(|shader| shader.kernels());
         let on_device = form.is_some();
-        let has_state = form.is_some_and(|form| form.state_bytes > 0);
+        let has_state = form.as_ref().is_some_and(|form| form.state_bytes > 0);
+        let is_limited = form.as_ref().is_some_and(|form| form.time_limit.is_some());
+        let places = form.and_then(|form| form.payload).map(|uses| (uses.at, uses.len));
+        let goes_along = on_device
+            && !is_limited
+            && (places.is_none() || payload.is_none() || places == payload);
         match segments.last_mut() {
             Some(last) if open == Open::Any => {
                 *last = Segment { first: last.first, end: i + 1, on_device, has_state };
+                payload = places;
             }
             // A segment has at most one stage with state.
-            Some(last) if open == Open::Kernels && on_device && !(has_state && last.has_state) => {
+            Some(last) if open == Open::Kernels && goes_along && !(has_state && last.has_state) => {
                 last.end = i + 1;
                 last.has_state |= has_state;
+                payload = payload.or(places);
             }
-            _ => segments.push(Segment { first: i, end: i + 1, on_device, has_state }),
+            _ => {
+                segments.push(Segment { first: i, end: i + 1, on_device, has_state });
+                payload = places;
+            }
         }
         open = match () {
             () if is_bare => Open::Any,
-            () if on_device && !stage.ends_segment() => Open::Kernels,
+            () if on_device && !is_limited && !stage.ends_segment() => Open::Kernels,
             () => Open::Nothing,
         };
     }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, DropReason, Packet, Pool, ReasonBlock, Rows, Verdict};
 
+use device::accelerator::Records;
+
 use crate::balance::Side;
 use crate::segment::KernelForm;
 
@@ -47,6 +49,11 @@ pub trait Shade<T>: Send + Sync {
     fn state(&self) -> Vec<u8> {
         Vec::new()
     }
+
+    /// For a shade whose kernels write records ([`KernelForm::output`]): those of rows that a device has shaded. Row
+    /// `row` of `rows` is row `first + row` of `records`. It comes before [`Shade::retired`], in the same order. What
+    /// the shade does on the CPU ends in the same records.
+    fn records(&self, _rows: &mut Rows, _records: Records<'_>, _first: usize) {}
 
     /// For a shade with state: a device has shaded these rows. The records that it touched came back
     /// in columns; they become the host's copy, row after row. `packets` are the rows' packets, with what the

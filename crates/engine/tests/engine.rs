@@ -13,7 +13,7 @@ use chunk::{
 use device::{Cost, FaultPlan};
 use engine::{
     Capture, CapturePoint, Context, DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, Policy,
-    QueueCounters, RxSlot, Shade, Stage, Trace, TxSlot, Versions, WorkerSpec,
+    QueueCounters, RxSlot, Shade, Stage, Step, Trace, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Script, pair};
 
@@ -109,8 +109,9 @@ impl Shade<u64> for First {
                         if (COL_FLOW(arena)[row] == 13u)
                             COL_VERDICT(arena)[row] = DROP_TEST;
                     }
-                }",
-            steps: &[("first", 64)],
+                }"
+            .into(),
+            steps: vec![Step::rows("first", 64).into()],
             ..KernelForm::default()
         })
     }
@@ -157,8 +158,9 @@ impl Shade<u64> for Second {
                         COL_PORT(arena)[row] = COL_OUT(arena)[row];
                         COL_VERDICT(arena)[row] = VERDICT_FORWARD | COL_OUT(arena)[row];
                     }
-                }",
-            steps: &[("second", 64)],
+                }"
+            .into(),
+            steps: vec![Step::rows("second", 64).into()],
             ..KernelForm::default()
         })
     }

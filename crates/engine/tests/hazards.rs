@@ -15,7 +15,7 @@ use device::faulty::{Faults, Faulty};
 use device::tables::NoTables;
 use engine::{
     Context, DeviceKind, DeviceSpec, Engine, EngineSpec, EngineView, KernelForm, Policy,
-    QueueCounters, RxSlot, Shade, Stage, StagePanic, Steps, TxSlot, Versions, WorkerSpec,
+    QueueCounters, RxSlot, Shade, Stage, StagePanic, Step, Steps, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Script};
 
@@ -110,8 +110,9 @@ impl Shade<u64> for Plain {
                         const uint row = JOB_FIRST(arena) + GLOBAL_ID;
                         COL_PLAIN(arena)[row] = COL_FLOW(arena)[row] + 1u;
                     }
-                }",
-            steps: &[("plain", 64)],
+                }"
+            .into(),
+            steps: vec![Step::rows("plain", 64).into()],
             ..KernelForm::default()
         })
     }
@@ -189,8 +190,8 @@ impl Shade<u64> for Tally {
                     }
             }";
         Some(KernelForm {
-            text: if self.is_second { B } else { A },
-            steps: if self.is_second { &[("tally_b", 64)] } else { &[("tally_a", 64)] },
+            text: if self.is_second { B } else { A }.into(),
+            steps: vec![Step::rows(if self.is_second { "tally_b" } else { "tally_a" }, 64).into()],
             state_bytes: 4 * FLOWS,
             ..KernelForm::default()
         })

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use chunk::{Chunk, ColumnSet, Columns, Packet, Rows, Verdict};
 use device::accelerator::PayloadUse;
-use engine::{Context, KernelForm, Shade, Stage, Steps};
+use engine::{Context, KernelForm, Shade, Stage, Step, Steps};
 
 chunk::columns! {
     /// What the stages need.
@@ -94,8 +94,9 @@ impl Shade<u64> for Sum {
                             sum += bytes[i];
                         COL_SUM(arena)[row] = sum;
                     }
-                }",
-            steps: &[("test_sum", 64)],
+                }"
+            .into(),
+            steps: vec![Step::rows("test_sum", 64).into()],
             is_trusted: true,
             payload: Some(PAYLOAD),
             ..KernelForm::default()
@@ -149,8 +150,9 @@ impl Shade<u64> for Xor {
                         for (uint i = 1u; i < len; i++)
                             bytes[i] ^= key;
                     }
-                }",
-            steps: &[("test_xor", 64)],
+                }"
+            .into(),
+            steps: vec![Step::rows("test_xor", 64).into()],
             is_trusted: true,
             payload: Some(PayloadUse { writes: true, ..PAYLOAD }),
             ..KernelForm::default()
@@ -228,8 +230,9 @@ impl Shade<u64> for Count {
                             const uint row = JOB_FIRST(arena) + i;
                             COL_COUNT(arena)[row] = ++counts[COL_SLOT(arena)[row] & 255u];
                         }
-                }",
-            steps: &[("test_count", 64)],
+                }"
+            .into(),
+            steps: vec![Step::rows("test_count", 64).into()],
             state_bytes: 4 * SLOTS,
             ..KernelForm::default()
         })

@@ -19,7 +19,7 @@
 use chunk::{Columns, Rows, Verdict};
 use classify::filter::{WORDS_V4, WORDS_V6};
 use classify::{Classify, Match, NO_ID, Tables};
-use engine::{KernelForm, Shade};
+use engine::{KernelForm, Shade, Step};
 use kernels::classifiers::ITEMS_PER_ROW_MAX;
 use kernels::filter::UNKNOWN;
 use kernels::{FilterColumns, FilterView};
@@ -44,8 +44,9 @@ impl<T: AsRef<FirewallTables>> Shade<T> for Search {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
             files: &["filter"],
-            steps: &[("filter4", 256), ("filter6", 256)],
-            items_per_row: ITEMS_PER_ROW_MAX,
+            steps: ["filter4", "filter6"]
+                .map(|kernel| Step::shared(kernel, 256, ITEMS_PER_ROW_MAX).into())
+                .to_vec(),
             ..KernelForm::default()
         })
     }

@@ -26,7 +26,7 @@ use chunk::{
     Chunk, ColumnSet, Columns, DropReason, Emitted, Packet, ReasonBlock, Rows, Verdict, VerdictKind,
 };
 use device::accelerator::PayloadUse;
-use engine::{Context, KernelForm, Shade, Stage, Steps};
+use engine::{Context, KernelForm, Shade, Stage, Step, Steps};
 use lookup::names::{DEPTH_MAX, NameFib, NameHasher, NameKey, NamePrefixes};
 use lookup::{NO_ROUTE, NextHopId};
 use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name};
@@ -301,7 +301,7 @@ impl<T: AsRef<NdnTables>> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
             files: &["name_lookup"],
-            steps: &[("name_lookup", 256)],
+            steps: vec![Step::rows("name_lookup", 256).into()],
             payload: Some(PayloadUse {
                 at: NdnColumns::PAYLOAD_AT,
                 len: NdnColumns::PAYLOAD_LEN,

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, DropReason, ReasonBlock, Rows, Verdict};
-use engine::{KernelForm, Shade, Stage, Steps};
+use engine::{KernelForm, Shade, Stage, Step, Steps};
 use lookup::NextHopId;
 use lookup::fib::{Fib, Resolved};
 
@@ -126,7 +126,11 @@ pub(super) fn decide(fib: &Fib, id: NextHopId, flow_hash: u32) -> Result<Decisio
 
 impl<T: AsRef<Fib>> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
-        Some(KernelForm { files: &["route"], steps: &[("route", 256)], ..KernelForm::default() })
+        Some(KernelForm {
+            files: &["route"],
+            steps: vec![Step::rows("route", 256).into()],
+            ..KernelForm::default()
+        })
     }
 
     fn shade(&self, rows: &mut Rows, tables: &T) {

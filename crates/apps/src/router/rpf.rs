@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, ReasonBlock, Rows, Verdict};
-use engine::{KernelForm, Shade, Stage, Steps};
+use engine::{KernelForm, Shade, Stage, Step, Steps};
 use lookup::NextHopId;
 use lookup::fib::{Fib, NextHopKind, ReversePath};
 
@@ -101,7 +101,11 @@ fn passes(fib: &Fib, id: NextHopId, interface: u16, mode: ReversePath) -> bool {
 
 impl<T: AsRef<Fib>> Shade<T> for Check {
     fn kernels(&self) -> Option<KernelForm> {
-        Some(KernelForm { files: &["route"], steps: &[("rpf", 256)], ..KernelForm::default() })
+        Some(KernelForm {
+            files: &["route"],
+            steps: vec![Step::rows("rpf", 256).into()],
+            ..KernelForm::default()
+        })
     }
 
     fn shade(&self, rows: &mut Rows, tables: &T) {

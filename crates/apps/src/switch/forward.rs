@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, Rows};
-use engine::{KernelForm, Shade, Stage, Steps};
+use engine::{KernelForm, Shade, Stage, Step, Steps};
 use lookup::bridge::{Station, SwitchTables, split_key};
 use packet::MacAddr;
 
@@ -94,7 +94,11 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for Bridge {
 
 impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
-        Some(KernelForm { files: &["bridge"], steps: &[("bridge", 256)], ..KernelForm::default() })
+        Some(KernelForm {
+            files: &["bridge"],
+            steps: vec![Step::rows("bridge", 256).into()],
+            ..KernelForm::default()
+        })
     }
 
     fn shade(&self, rows: &mut Rows, tables: &T) {

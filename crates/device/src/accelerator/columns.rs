@@ -77,17 +77,17 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// For a job of `rows` rows; `columns` is a list to be filled again.
+    /// For a job of `rows` rows. Columns begin at `head_bytes`; `columns` is a list to be filled again.
     pub(super) fn new(
         layout: &Layout,
         order: &[(usize, Way)],
         rows: usize,
         version: u64,
-        mut columns: Vec<(usize, usize, Way)>,
+        (head_bytes, mut columns): (usize, Vec<(usize, usize, Way)>),
     ) -> Self {
         let mut header = layout.header(0, rows as u32, version);
-        let mut at = HEADER_BYTES;
-        let (mut up_end, mut down, mut straight) = (HEADER_BYTES, None, None);
+        let mut at = head_bytes;
+        let (mut up_end, mut down, mut straight) = (head_bytes, None, None);
         columns.clear();
         for &(column, way) in order {
             header.offsets[column] = at as u32;

@@ -32,6 +32,7 @@ impl<J: Offload> Accelerator<J> {
         let queues = [Some(self.slots[slot].queue), self.ordered];
         self.wait_all(queues.into_iter().flatten());
         self.release_joints(slot);
+        self.release_marks(slot);
     }
 
     /// Waits until nothing at all is under way.
@@ -76,6 +77,15 @@ impl<J: Offload> Accelerator<J> {
                 let _ = driver.is_done(event);
             }
         }
+    }
+
+    /// The same for the events between the kernels of a job that has failed.
+    fn release_marks(&mut self, slot: usize) {
+        let watch = &mut self.slots[slot].watch;
+        if let Some(driver) = self.driver.as_deref_mut().filter(|_| !self.is_abandoned) {
+            let _ = watch.end(driver); // it has failed
+        }
+        watch.clear();
     }
 
     /// Moves a job away from rows that an abandoned device may still write.

@@ -1,4 +1,5 @@
-//! Jobs of packets, and kernels that look at every byte of them.
+//! Jobs of packets, and kernels that look at every byte of them. Not every program of tests uses all of it.
+#![allow(dead_code)]
 
 use chunk::{Arena, ColumnSet, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdict};
 use device::accelerator::{Accelerator, Offload, Options, PayloadUse, SegmentProgram, Step};
@@ -64,6 +65,7 @@ pub(crate) fn hash_of(frame: &[u8]) -> u32 {
 }
 
 pub(crate) struct PacketJob {
+    pub(crate) segment: usize,
     pub(crate) rows: Rows,
     pub(crate) packets: Vec<Packet>,
 }
@@ -78,7 +80,7 @@ impl PacketJob {
             (view.key[row], view.hash[row], view.place[row]) = (row as u32 & 0xff | 1, 7, 7);
         }
         let packet = |frame: &(Vec<u8>, bool)| Packet::copy_from(pool, &frame.0).expect("cells");
-        Self { packets: frames.iter().map(packet).collect(), rows }
+        Self { segment: 0, packets: frames.iter().map(packet).collect(), rows }
     }
 
     /// The bytes of a packet.
@@ -101,7 +103,7 @@ impl Shadeable for PacketJob {
 impl Offload for PacketJob {
     type Tables = ();
     fn segment(&self) -> usize {
-        0
+        self.segment
     }
     fn tables(&self) -> Option<(&(), u64)> {
         Some((&(), 1))
@@ -131,14 +133,24 @@ pub(crate) fn accelerator(
     region: Option<&'static Region>,
     options: Options,
 ) -> Result<(Accelerator<PacketJob>, Vec<Arena>), DeviceError> {
-    let layout = Layout::new(Cols::COLUMNS, capacity);
-    let arenas: Vec<_> = (0..arenas).map(|_| Arena::new(layout.clone())).collect();
-    let source = kernels::source(&Spec::new("test", &["empty"], Cols::COLUMNS)) + TEXT;
     let names = if kind.writes { &["test_hash", "test_change"][..] } else { &["test_hash"] };
-    let step = |kernel: &&'static str| Step { kernel, items: 64, items_per_row: 1 };
-    let segment = SegmentProgram {
+    let steps = names.iter().map(|kernel| Step::rows(*kernel, 64)).collect();
+    let segments = vec![Some(segment(TEXT, &["empty"], steps, kind))];
+    accelerator_of(driver, capacity, arenas, segments, region, options)
+}
+
+/// A segment of these kernels over the columns of packets.
+pub(crate) fn segment(
+    text: &str,
+    files: &[&'static str],
+    steps: Vec<Step>,
+    kind: Kind,
+) -> SegmentProgram {
+    let source = kernels::source(&Spec::new("test", files, Cols::COLUMNS)) + text;
+    SegmentProgram {
         program: Program { name: "test".into(), source, ..Program::default() },
-        steps: names.iter().map(step).collect(),
+        payload_steps: steps.len(),
+        steps,
         reads: ColumnSet::of(&[Cols::VERDICT, Cols::KEY]),
         writes: ColumnSet::of(&[Cols::VERDICT, Cols::HASH, Cols::PLACE]),
         payload: Some(PayloadUse {
@@ -146,11 +158,22 @@ pub(crate) fn accelerator(
             len: Cols::PAYLOAD_LEN,
             writes: kind.writes,
         }),
-        payload_steps: names.len(),
         is_trusted: kind.is_trusted,
         ..SegmentProgram::default()
-    };
-    let segments = vec![Some(segment)];
+    }
+}
+
+/// An accelerator of these segments.
+pub(crate) fn accelerator_of(
+    driver: Box<dyn Driver>,
+    capacity: usize,
+    arenas: usize,
+    segments: Vec<Option<SegmentProgram>>,
+    region: Option<&'static Region>,
+    options: Options,
+) -> Result<(Accelerator<PacketJob>, Vec<Arena>), DeviceError> {
+    let layout = Layout::new(Cols::COLUMNS, capacity);
+    let arenas: Vec<_> = (0..arenas).map(|_| Arena::new(layout.clone())).collect();
     let kept = arenas.clone();
     Accelerator::new(driver, layout, segments, Box::new(NoTables), kept, region, options)
         .map(|device| (device, arenas))

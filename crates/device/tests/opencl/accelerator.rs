@@ -102,7 +102,7 @@ fn accelerator(
     let source = kernels::source(&Spec::new("test", &["empty"], Cols::COLUMNS)) + TEXT;
     let segment = SegmentProgram {
         program: Program { name: "test".into(), source, defines: Vec::new(), ptx: None },
-        steps: vec![Step { kernel, items: 64, items_per_row: 1 }],
+        steps: vec![Step::rows(kernel, 64)],
         reads: ColumnSet::of(&[Cols::KEY, Cols::BOTH]),
         writes: ColumnSet::of(&[Cols::BOTH, Cols::OUT]),
         fills: ColumnSet::of(&[Cols::OUT]),
@@ -110,6 +110,7 @@ fn accelerator(
         payload_steps: 0,
         is_trusted: true,
         state_bytes: if kernel == "count" { 64 } else { 0 },
+        ..SegmentProgram::default()
     };
     let tables = Box::new(OneTable(Arc::new(vec![7; 5000])));
     let (segments, arenas_in) = (vec![Some(segment)], arenas.clone());

@@ -3,6 +3,7 @@
 mod accelerator;
 mod cache;
 mod driver;
+mod failures;
 mod fixture;
 mod measure;
 #[path = "../common/packets.rs"]

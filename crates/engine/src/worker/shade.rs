@@ -254,6 +254,7 @@ impl<V: Versions> Worker<V> {
         let home = &mut self.homes[flight.segment];
         home.away -= 1;
         home.is_broken |= has_state && flight.outcome == Outcome::Failed;
+        let records = std::mem::take(&mut flight.records);
         if flight.outcome == Outcome::Failed || home.is_broken {
             flight.restore();
             self.shade(&mut flight);
@@ -261,9 +262,14 @@ impl<V: Versions> Worker<V> {
         }
         let first = self.segments[flight.segment].first;
         let shaders = self.shaders[flight.segment].clone();
-        for (i, shader) in &*shaders {
-            let chunk = &mut flight.chunk;
-            let retired = || shader.retired(&mut chunk.rows, &mut chunk.packets);
+        for (number, (i, shader)) in shaders.iter().enumerate() {
+            let (chunk, first_row) = (&mut flight.chunk, flight.first_row);
+            let retired = || {
+                for (_, records) in records.iter().filter(|(shade, _)| *shade == number) {
+                    shader.records(&mut chunk.rows, records.as_records(), first_row);
+                }
+                shader.retired(&mut chunk.rows, &mut chunk.packets);
+            };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(retired)) {
                 self.chunk_panicked((first + i, "retired"), None, &mut flight, &*panic);
             }

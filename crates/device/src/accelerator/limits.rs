@@ -1,0 +1,129 @@
+//! How long kernels run, where a segment sets a limit.
+//!
+//! An event follows each kernel of such a segment. A kernel begins when the event before it is seen to be reached;
+//! one that is seen not to be at its end after its limit is too slow. Nothing on a device can be taken back, so the
+//! job is waited for as any other, up to the device's patience. It comes back with the error, to be done again on the
+//! CPU, and the segment is used no more.
+//!
+//! Nobody looks between two calls of `retire`, so a kernel may run for somewhat longer than its limit without being
+//! noticed, but none is called slow that was not.
+
+use std::time::{Duration, Instant};
+
+use super::{Accelerator, Offload};
+use crate::DeviceError;
+use crate::driver::{Driver, Event, Queue};
+
+/// The kernels of a job and how far they have come.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// An event before the first kernel and one behind each.
+    marks: Vec<Event>,
+    /// How many were reached, and when the last of them was seen to be.
+    reached: usize,
+    since: Option<Instant>,
+    /// The kernel that was too slow.
+    too_slow: Option<usize>,
+}
+
+impl Watch {
+    /// For a new job.
+    pub(super) fn clear(&mut self) {
+        self.marks.clear();
+        (self.reached, self.since, self.too_slow) = (0, None, None);
+    }
+
+    /// The kernels launched so far end here.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn mark(
+        &mut self,
+        driver: &mut dyn Driver,
+        queue: Queue,
+    ) -> Result<(), DeviceError> {
+        self.marks.push(driver.event(queue)?);
+        Ok(())
+    }
+
+    /// Looks how far the kernels have come; the first that was found too slow by now.
+    ///
+    /// # Errors
+    /// What went wrong at a kernel: the job has failed.
+    fn look(
+        &mut self,
+        driver: &mut dyn Driver,
+        limit: impl Fn(usize) -> Option<Duration>,
+    ) -> Result<Option<usize>, DeviceError> {
+        while let Some(&event) = self.marks.get(self.reached) {
+            let done = driver.is_done(event);
+            if !matches!(done, Ok(false)) {
+                self.reached += 1; // an event that was reached, or failed, is used up
+                self.since = Some(Instant::now());
+                done?;
+                continue;
+            }
+            // The mark before it is kernel 0's beginning.
+            let kernel = self.reached.checked_sub(1);
+            let ran = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+            if self.too_slow.is_none() && kernel.and_then(limit).is_some_and(|limit| ran > limit) {
+                self.too_slow = kernel;
+            }
+            break;
+        }
+        Ok(self.too_slow)
+    }
+
+    /// Gives the events that nobody has seen reached back to the driver: the job has ended, or failed.
+    ///
+    /// # Errors
+    /// What went wrong at a kernel.
+    pub(super) fn end(&mut self, driver: &mut dyn Driver) -> Result<(), DeviceError> {
+        let mut result = Ok(());
+        for event in self.marks.drain(self.reached.min(self.marks.len())..) {
+            result = result.and(driver.is_done(event).map(|_| ()));
+        }
+        self.marks.clear();
+        result
+    }
+}
+
+impl<J: Offload> Accelerator<J> {
+    /// Looks at the kernels of the job on `slot`, and ends the use of its segment where one is too slow.
+    ///
+    /// # Errors
+    /// As [`Watch::look`].
+    pub(super) fn watch(&mut self, slot: usize) -> Result<(), DeviceError> {
+        let slot = &mut self.slots[slot];
+        let (Some(driver), Some(flight)) = (self.driver.as_deref_mut(), &slot.flight) else {
+            return Ok(());
+        };
+        let segment = flight.plan.segment;
+        let Some(Some(built)) = self.segments.get(segment) else { return Ok(()) };
+        let step = |kernel: usize| built.steps.get(kernel).map(|(_, step)| step);
+        let limit = |kernel| step(kernel).and_then(|step| step.limit);
+        let Some(kernel) = slot.watch.look(driver, limit)? else { return Ok(()) };
+        if let (Some(step), Some(limit), None) =
+            (step(kernel), limit(kernel), &self.disabled[segment])
+        {
+            let (stage, kernel) = (step.stage.to_owned(), step.kernel.clone().into_owned());
+            self.disabled[segment] = Some(DeviceError::TooSlow { stage, kernel, limit });
+        }
+        Ok(())
+    }
+
+    /// What the job on `slot`, which has ended, comes back with.
+    ///
+    /// # Errors
+    /// A kernel that failed or was too slow.
+    pub(super) fn judge(&mut self, slot: usize) -> Result<(), DeviceError> {
+        let slot = &mut self.slots[slot];
+        if let Some(driver) = self.driver.as_deref_mut() {
+            slot.watch.end(driver)?;
+        }
+        let segment = slot.flight.as_ref().map_or(0, |flight| flight.plan.segment);
+        let is_slow = slot.watch.too_slow.is_some();
+        let error = self.disabled.get(segment).and_then(|disabled| disabled.clone());
+        error.filter(|_| is_slow).map_or(Ok(()), Err)
+    }
+}
