@@ -487,6 +487,118 @@ mod tests {
         }
     }
 
+    /// A stage with kernels of its own text.
+    #[derive(Clone)]
+    struct Own(KernelForm);
+
+    impl Stage<()> for Own {
+        fn name(&self) -> &'static str {
+            "own"
+        }
+        fn shader(&self) -> Option<Arc<dyn Shade<()>>> {
+            Some(Arc::new(self.clone()))
+        }
+    }
+
+    impl Shade<()> for Own {
+        fn shade(&self, _: &mut Rows, (): &()) {}
+        fn kernels(&self) -> Option<KernelForm> {
+            Some(self.0.clone())
+        }
+    }
+
+    fn own(parameter: u32) -> KernelForm {
+        KernelForm {
+            text: "KERNEL(work)\n{\n}\n".into(),
+            file: "a \"file\".k".into(),
+            parameters: vec![("SIZE".into(), Parameter::U32(parameter))],
+            steps: vec![Step::rows("work", 64).into(), Step::rows("route", 256).into()],
+            files: &["empty"],
+            ..KernelForm::default()
+        }
+    }
+
+    fn program(forms: Vec<KernelForm>) -> SegmentProgram {
+        let stages: Vec<Box<dyn Stage<()>>> =
+            forms.into_iter().map(|form| Box::new(Own(form)) as Box<_>).collect();
+        let whole = Segment { first: 0, end: stages.len(), on_device: true, has_state: false };
+        segment_program(&stages, whole, &[]).expect("kernels")
+    }
+
+    #[test]
+    fn instances_have_names_and_numbers_of_their_own_unless_they_are_the_same() {
+        let made = program(vec![own(1), own(2), own(1)]);
+        let names: Vec<_> = made.steps.iter().map(|step| &*step.kernel).collect();
+        assert_eq!(
+            names,
+            ["work_of_0", "route", "work_of_1", "route", "work_of_0", "route"],
+            "kernels of files keep their names"
+        );
+        let source = &made.program.source;
+        let first = "#define STAGE_NUMBER 0\n#define SIZE 0x1u\n#define work work_of_0\n#line 1 \"a _file_.k\"\n";
+        assert!(source.contains(first), "{source}");
+        for (part, times) in [
+            ("KERNEL(work)", 2),
+            ("#undef SIZE\n", 2),
+            ("#undef work\n", 2),
+            ("#define SIZE 0x2u", 1),
+        ] {
+            assert_eq!(source.matches(part).count(), times, "{part}");
+        }
+        assert!(made.steps.iter().all(|step| step.stage == "own" && step.limit.is_none()));
+    }
+
+    #[test]
+    fn memory_is_each_instances_own() {
+        let column = chunk::ColumnId(1);
+        let form = KernelForm {
+            scratch: Some(Scratch { bytes: 8, bytes_per_row: 4, is_zeroed: true }),
+            output: Some(OutputForm { words_per_row: 2, words_per_job: 100 }),
+            sort: vec![SortKey { column, bits: 5 }],
+            steps: vec![KernelStep::Sort, KernelStep::ScanOutput],
+            ..own(1)
+        };
+        let made = {
+            let stages: Vec<Box<dyn Stage<()>>> =
+                vec![Box::new(Own(form.clone())), Box::new(Own(form))];
+            let whole = Segment { first: 0, end: 2, on_device: true, has_state: false };
+            let columns = <kernels::ScheduleColumns as chunk::Columns>::COLUMNS;
+            segment_program(&stages, whole, columns).expect("kernels")
+        };
+        assert_eq!(made.areas.len(), 8);
+        let outputs: Vec<_> =
+            made.outputs.iter().map(|output| (output.area, output.shade)).collect();
+        assert_eq!(outputs, [(1, 0), (5, 1)]);
+        let names: Vec<_> = made.steps.iter().map(|step| (&*step.kernel, step.job)).collect();
+        let half = names.len() / 2;
+        assert_eq!(
+            names[..3],
+            [("clear_area", Some(0)), ("clear_area", Some(1)), ("order_keys_of_0", Some(3 << 16))]
+        );
+        assert_eq!(names[half - 1], ("output_scan", Some(1)));
+        assert_eq!(names[half], ("clear_area", Some(4)));
+        assert_eq!(names.iter().filter(|(kernel, _)| *kernel == "order_count").count(), 4);
+        assert!(made.program.source.contains("((ulong)COL_CONTEXT(arena)[row] & 0x1ful) << 0u"));
+        assert!(made.reads.contains(column), "what is sorted by goes up");
+    }
+
+    /// A stage with a time limit shares no segment with another one's kernels.
+    #[test]
+    fn a_time_limit_sets_a_stage_apart() {
+        let limited = KernelForm { time_limit: Some(Duration::from_millis(1)), ..own(1) };
+        let stages: Vec<Box<dyn Stage<()>>> = vec![
+            Box::new(Kind::Pre),
+            Box::new(Own(own(1))),
+            Box::new(Own(limited.clone())),
+            Box::new(Own(own(1))),
+            Box::new(Own(own(1))),
+        ];
+        let cut: Vec<_> = segments(&stages).iter().map(|s| (s.first, s.end, s.on_device)).collect();
+        assert_eq!(cut, [(0, 2, true), (2, 3, true), (3, 5, true)]);
+        let made = program(vec![limited]);
+        assert!(made.steps.iter().all(|step| step.limit == Some(Duration::from_millis(1))));
+    }
+
     fn cut(kinds: &[Kind]) -> Vec<(usize, usize, bool)> {
         let stages: Vec<Box<dyn Stage<()>>> =
             kinds.iter().map(|kind| Box::new(*kind) as Box<_>).collect();

@@ -18,7 +18,7 @@ use engine::{
     Shade, Stage, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Script};
-use teststages::{Count, Deliver, SLOTS, Sum, TestColumns, Xor};
+use teststages::{Count, Deliver, Find, SLOTS, Sum, TestColumns, Xor};
 
 struct One;
 struct Unit(u64);
@@ -363,5 +363,45 @@ fn segments_follow_from_kernels() {
         assert_eq!(device.segments, cpu.segments, "as without a device");
         // Where all arenas are full, a chunk without state is shaded here.
         assert!(device.master.is_some_and(|master| master.packets > 0));
+    }
+}
+
+/// Two instances of a stage in one segment, each with its own parameters, scratch, sort and records: by blocks, by rows,
+/// over a list. Where the records are more than there is room for, the job is done again here, and nothing differs.
+#[test]
+fn kernels_of_every_shape_write_records() {
+    if !is_ready() {
+        return;
+    }
+    let input = input(4000);
+    for (words_per_job, fits) in [(1 << 20, true), (40, false)] {
+        let finds = || [Find::new(false, 3, words_per_job), Find::new(true, 20, 1 << 20)];
+        let stages = |[first, second]: &[Find; 2]| -> Vec<Box<dyn Stage<u64>>> {
+            let (first, second) = (Box::new(first.clone()), Box::new(second.clone()));
+            vec![Box::new(Sum), first, second, Box::new(Deliver)]
+        };
+        let records = |finds: &[Find; 2]| {
+            finds.each_ref().map(|find| {
+                let mut records = find.records.lock().unwrap().clone();
+                records.sort_unstable();
+                (records, *find.odd.lock().unwrap())
+            })
+        };
+        let on_cpu = finds();
+        let cpu = run_stages(input.clone(), None, stages(&on_cpu), Arc::default());
+        for packing in [Packing::Auto, Packing::Cells] {
+            let setup = Setup::default();
+            let options = Options { packing, ..setup.options };
+            let there = finds();
+            let setup = Setup { options, ..setup };
+            let device = run_stages(input.clone(), Some(setup), stages(&there), Arc::default());
+            assert!(device.frames == cpu.frames, "{packing:?}: other packets, or another order");
+            assert!(records(&there) == records(&on_cpu), "{packing:?}, {words_per_job} words");
+            let shown: Vec<_> = device.segments.iter().map(|s| (s.end, s.on_device)).collect();
+            assert_eq!(shown, [(3, true), (4, false)]);
+            let master = device.master.expect("a master");
+            assert!(master.jobs > 0 && (master.failed == 0) == fits, "{master:?}");
+            assert_eq!(device.errors == 0, fits);
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! | [`Sum`] | payload | `sum` | the sum of a packet's bytes |
 //! | [`Xor`] | payload, `key` | payload | each byte exclusive-or the packet's key |
 //! | [`Count`] | `slot` | `count`, state | packets of each flow |
+//! | [`Find`] | payload, `slot` | `found`, `also_found`, records | where small bytes are |
 //!
 //! A packet's first byte names its flow and stays as it is; [`Deliver`] sends every packet to port 0.
 //! Tables are a number, so that versions change.
@@ -18,7 +19,10 @@ use std::time::{Duration, Instant};
 
 use chunk::{Chunk, ColumnSet, Columns, Packet, Rows, Verdict};
 use device::accelerator::PayloadUse;
-use engine::{Context, KernelForm, Shade, Stage, Step, Steps};
+use engine::{
+    Context, KernelForm, KernelStep, OutputForm, Parameter, Records, Scratch, Shade, SortKey,
+    Stage, Step, Steps,
+};
 
 chunk::columns! {
     /// What the stages need.
@@ -35,6 +39,12 @@ chunk::columns! {
         pub sum: u32,
         /// Packets of the flow after this packet's job.
         pub count: u32,
+        /// Bytes that the first [`Find`] found.
+        pub found: u32,
+        /// Bytes that the second one found.
+        pub also_found: u32,
+        /// What both [`Find`]s saw of the sorted rows, a bit each.
+        pub ordered: u32,
     }
 }
 
@@ -250,7 +260,180 @@ impl Shade<u64> for Count {
     }
 }
 
-/// Sends every packet to port 0, its sum and count written behind its first byte where there is room.
+/// Finds the bytes below a limit, and writes where they are as records of any length. Its kernels are of every shape: by
+/// blocks, by rows, over a list, and a sort.
+#[derive(Clone)]
+pub struct Find {
+    /// Which of two.
+    second: bool,
+    limit: u32,
+    seed: u64,
+    words_per_job: u32,
+    /// The records, in no order: of each packet its flow and, for each byte that was found, its place made odd by the
+    /// seed.
+    pub records: Arc<Mutex<Vec<Vec<u32>>>>,
+    /// Rows of a device of which the column says another number than the records.
+    pub odd: Arc<Mutex<usize>>,
+}
+
+const FIND: &str = "
+// Scratch, in words: for each row how many bytes were found; behind them the length of a list, and the list.
+FN uint OWN(is_found)(uint byte)
+{
+    return byte < LIMIT;
+}
+FN GLOBAL uint *OWN(found)(GLOBAL uchar *arena)
+{
+    return WHICH == 0u ? COL_FOUND(arena) : COL_ALSO_FOUND(arena);
+}
+KERNEL(find_in_blocks)
+{
+    GLOBAL uint *words = (GLOBAL uint *)SCRATCH(arena);
+    uint row = 0u, block = 0u;
+    if (payload_block(COL_PAYLOAD_AT(arena), COL_PAYLOAD_LEN(arena), job_rows(arena), GLOBAL_ID, &row, &block)) {
+        const uint at = COL_PAYLOAD_AT(arena)[row], len = COL_PAYLOAD_LEN(arena)[row];
+        uint found = 0u;
+        for (uint i = 16u * block; i < 16u * block + 16u && i < len; i++)
+            found += OWN(is_found)(payload_byte(payload, at, len, i));
+        uint seen = 0u;
+        for (;;) {
+            const uint was = ATOMIC_CAS(&words[row], seen, seen + found);
+            if (was == seen)
+                break;
+            seen = was;
+        }
+    }
+}
+KERNEL(find_count)
+{
+    GLOBAL uint *words = (GLOBAL uint *)SCRATCH(arena);
+    const uint rows = job_rows(arena), row = GLOBAL_ID;
+    if (row < rows && IS_NEXT(COL_VERDICT(arena)[row])) {
+        OWN(found)(arena)[row] = 0u;
+        OUTPUT_COUNT(arena, row, words[row]);
+        if (words[row] != 0u)
+            words[rows + 1u + ATOMIC_ADD(&words[rows], 1u)] = row;
+    }
+}
+KERNEL(find_listed)
+{
+    GLOBAL const uint *words = (GLOBAL const uint *)SCRATCH(arena);
+    const uint rows = job_rows(arena);
+    if (GLOBAL_ID < words[rows]) {
+        const uint row = words[rows + 1u + GLOBAL_ID];
+        OWN(found)(arena)[row] = words[row];
+    }
+}
+KERNEL(find_write)
+{
+    const uint row = GLOBAL_ID;
+    if (row < job_rows(arena) && IS_NEXT(COL_VERDICT(arena)[row])) {
+        const uint at = COL_PAYLOAD_AT(arena)[row], len = COL_PAYLOAD_LEN(arena)[row];
+        uint word = 0u;
+        for (uint i = 0u; i < len; i++)
+            if (OWN(is_found)(payload_byte(payload, at, len, i)))
+                OUTPUT_WORD(arena, row, word++, i ^ (uint)(SEED >> 32));
+    }
+}
+KERNEL(find_ordered)
+{
+    if (GLOBAL_ID < job_rows(arena)) {
+        const uint row = SORTED(arena)[GLOBAL_ID], slot = COL_SLOT(arena)[row] & 255u;
+        const uint before = GLOBAL_ID > 0u ? SORTED(arena)[GLOBAL_ID - 1u] : row;
+        const uint slot_before = COL_SLOT(arena)[before] & 255u;
+        const uint fits = GLOBAL_ID == 0u || slot_before < slot || (slot_before == slot && before < row);
+        COL_ORDERED(arena)[row] = fits != 0u && (WHICH == 0u || COL_ORDERED(arena)[row] == 1u) ? WHICH + 1u : 7u;
+    }
+}
+";
+
+impl Find {
+    /// The first of two, or the second, of bytes below `limit`, with room for so many records in a job.
+    pub fn new(second: bool, limit: u32, words_per_job: u32) -> Self {
+        let seed = 0x0001_2345_0000_0000 << u32::from(second);
+        Self { second, limit, seed, words_per_job, records: Arc::default(), odd: Arc::default() }
+    }
+
+    fn record(&self, flow: u32, places: impl Iterator<Item = u32>) {
+        let record: Vec<u32> = std::iter::once(flow).chain(places).collect();
+        if record.len() > 1 {
+            self.records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        }
+    }
+
+    fn found<'a>(&self, view: TestView<'a>) -> &'a mut [u32] {
+        if self.second { view.also_found } else { view.found }
+    }
+}
+
+impl Stage<u64> for Find {
+    fn name(&self) -> &'static str {
+        if self.second { "find_more" } else { "find" }
+    }
+    fn reads(&self) -> ColumnSet {
+        ColumnSet::of(&[TestColumns::SLOT])
+    }
+    fn writes(&self) -> ColumnSet {
+        let found = if self.second { TestColumns::ALSO_FOUND } else { TestColumns::FOUND };
+        ColumnSet::of(&[found, TestColumns::ORDERED])
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
+        Some(Arc::new(self.clone()))
+    }
+}
+
+impl Shade<u64> for Find {
+    fn shade(&self, _: &mut Rows, _: &u64) {}
+    fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], _: &u64) {
+        for (row, packet) in packets.iter().enumerate() {
+            let view = TestColumns::view(rows);
+            if !Verdict(view.verdict[row]).is_next() {
+                continue;
+            }
+            let is_found = |(_, byte): &(u32, u8)| u32::from(*byte) < self.limit;
+            let places = || (0..).zip(bytes_of(packet)).filter(is_found).map(|(i, _)| i);
+            view.ordered[row] = 1 + u32::from(self.second);
+            self.record(view.slot[row], places().map(|i| i ^ (self.seed >> 32) as u32));
+            self.found(TestColumns::view(rows))[row] = places().count() as u32;
+        }
+    }
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(KernelForm {
+            text: FIND.into(),
+            file: "find.k".into(),
+            parameters: vec![
+                ("LIMIT".into(), Parameter::U32(self.limit)),
+                ("WHICH".into(), Parameter::U32(self.second.into())),
+                ("SEED".into(), Parameter::U64(self.seed)),
+            ],
+            steps: vec![
+                Step::blocks("find_in_blocks", 64).into(),
+                Step::rows("find_count", 64).into(),
+                KernelStep::ScanOutput,
+                Step::list("find_listed", 32, 0, 1).into(),
+                Step::rows("find_write", 64).into(),
+                KernelStep::Sort,
+                Step::rows("find_ordered", 64).into(),
+            ],
+            payload: Some(PAYLOAD),
+            scratch: Some(Scratch { bytes: 4, bytes_per_row: 8, is_zeroed: true }),
+            sort: vec![SortKey { column: TestColumns::SLOT, bits: 8 }],
+            output: Some(OutputForm { words_per_row: 8192, words_per_job: self.words_per_job }),
+            ..KernelForm::default()
+        })
+    }
+    fn records(&self, rows: &mut Rows, records: Records<'_>, first: usize) {
+        for row in 0..rows.len() {
+            let (found, slot) =
+                (self.found(TestColumns::view(rows))[row], TestColumns::view(rows).slot[row]);
+            let is_odd = records.row(first + row).count() != found as usize;
+            *self.odd.lock().unwrap_or_else(PoisonError::into_inner) += usize::from(is_odd);
+            self.record(slot, records.row(first + row));
+        }
+    }
+}
+
+/// Sends every packet to port 0, what the stages found written behind its first byte where there is room.
 pub struct Deliver;
 
 impl Stage<u64> for Deliver {
@@ -267,6 +450,10 @@ impl Stage<u64> for Deliver {
             if let Some(room) = packet.data_mut().get_mut(1..9) {
                 room[..4].copy_from_slice(&view.sum[row].to_be_bytes());
                 room[4..].copy_from_slice(&view.count[row].to_be_bytes());
+            }
+            if let Some(room) = packet.data_mut().get_mut(9..12) {
+                let [found, also] = [view.found[row], view.also_found[row]].map(|n| n as u8);
+                room.copy_from_slice(&[found, also, view.ordered[row] as u8]);
             }
             view.verdict[row] = Verdict::forward(0).0;
         }
