@@ -9,7 +9,7 @@ use apps::router::{PipelineOptions, RouterColumns};
 use apps::tables::Newest;
 use chunk::{Chunk, Columns, HugePages, Layout, Pool, Region, Verdict};
 use engine::{
-    Context, Engine, EngineSpec, EngineView, QueueCounters, RxSlot, Stage, Steps, TxSlot,
+    Context, Engine, EngineSpec, EngineView, Phases, QueueCounters, RxSlot, Stage, TxSlot,
     WorkerSpec,
 };
 use io::memory::Replay;
@@ -39,8 +39,8 @@ impl Stage<Fib> for Pass {
         "pass"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::POST
+    fn phases(&self) -> Phases {
+        Phases::POST
     }
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, Fib>) {
         chunk.rows.verdicts().fill(Verdict::forward(0).0);

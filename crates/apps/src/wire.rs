@@ -16,7 +16,7 @@
 //! Threads: one instance per worker, without state.
 
 use chunk::{Chunk, Columns, Verdict};
-use engine::{Context, MARK_FROM_HOST, Stage, Steps};
+use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 
 use crate::switch::SwitchColumns;
 
@@ -44,8 +44,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Wire {
         "wire"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::POST
+    fn phases(&self) -> Phases {
+        Phases::POST
     }
 
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, T>) {

@@ -43,7 +43,7 @@ pub use merge::{Gate, MARK_DEFERRED};
 pub use segment::{
     KernelForm, KernelStep, OutputForm, Parameter, Scratch, Segment, SortKey, segments,
 };
-pub use stage::{Context, Shade, Spread, Stage, Steps, Versions};
+pub use stage::{Context, Phases, Shade, Spread, Stage, Versions};
 pub use worker::{
     DropSink, DumpSink, ErrorSink, MARK_FROM_HOST, PanicSink, RxSlot, SpreadHash, StagePanic,
     TxSlot,

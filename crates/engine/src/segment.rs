@@ -18,7 +18,7 @@ use device::accelerator::{Area, Output, PayloadUse, SegmentProgram, Step, Work};
 use device::driver::Program;
 use kernels::plan::OrderPlan;
 
-use crate::stage::{Stage, Steps};
+use crate::stage::{Phases, Stage};
 
 /// What a device runs in place of a shade: the same columns in, the same bytes out.
 #[derive(Clone, Debug, Default)]
@@ -384,7 +384,7 @@ enum Open {
 ///
 /// Stages whose shades have kernels and that follow one another go together, until one needs the packets
 /// rewritten. A stage whose shade has none is a segment of its own, for the CPU; the stages beside it keep
-/// their device. Stages that do nothing but pre-shade ([`Steps::PRE`], and no shade) join the segment behind
+/// their device. Stages that do nothing but pre-shade ([`Phases::PRE`], and no shade) join the segment behind
 /// them, so that their columns are filled where that segment's job lies. All pre-shades of a segment run
 /// before its first shade: those stages come first in it, so none of them is moved before a shade or a
 /// post-shade that it stood behind.
@@ -400,7 +400,7 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
     let mut payload = None;
     for (i, stage) in stages.iter().enumerate() {
         let shader = stage.shader();
-        let is_bare = shader.is_none() && stage.steps() == Steps::PRE && !stage.ends_segment();
+        let is_bare = shader.is_none() && stage.phases() == Phases::PRE && !stage.ends_segment();
         let form = shader.and_then(|shader| shader.kernels());
         let on_device = form.is_some();
         let has_state = form.as_ref().is_some_and(|form| form.state_bytes > 0);
@@ -465,8 +465,8 @@ mod tests {
         fn name(&self) -> &'static str {
             "kind"
         }
-        fn steps(&self) -> Steps {
-            if *self == Kind::Pre { Steps::PRE } else { Steps::BOTH }
+        fn phases(&self) -> Phases {
+            if *self == Kind::Pre { Phases::PRE } else { Phases::BOTH }
         }
         fn ends_segment(&self) -> bool {
             *self == Kind::Last

@@ -124,8 +124,8 @@ pub trait Stage<T>: Send {
 
     /// Which of its two steps on packets it has; a step that it lacks costs nothing. A stage that has nothing but a
     /// `pre_shade` joins the segment behind it.
-    fn steps(&self) -> Steps {
-        Steps::BOTH
+    fn phases(&self) -> Phases {
+        Phases::BOTH
     }
 
     /// Which packets must meet at one worker. A stage whose kernels keep state needs
@@ -184,24 +184,24 @@ pub trait Stage<T>: Send {
     }
 }
 
-/// The steps of a stage that see packets.
+/// The phases of a stage that see packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steps {
+pub struct Phases {
     /// It has a `pre_shade`.
     pub pre_shade: bool,
     /// It has a `post_shade`.
     pub post_shade: bool,
 }
 
-impl Steps {
+impl Phases {
     /// Both: what a stage has that says nothing.
-    pub const BOTH: Steps = Steps { pre_shade: true, post_shade: true };
+    pub const BOTH: Phases = Phases { pre_shade: true, post_shade: true };
     /// `pre_shade` alone.
-    pub const PRE: Steps = Steps { pre_shade: true, post_shade: false };
+    pub const PRE: Phases = Phases { pre_shade: true, post_shade: false };
     /// `post_shade` alone.
-    pub const POST: Steps = Steps { pre_shade: false, post_shade: true };
+    pub const POST: Phases = Phases { pre_shade: false, post_shade: true };
     /// Neither.
-    pub const NONE: Steps = Steps { pre_shade: false, post_shade: false };
+    pub const NONE: Phases = Phases { pre_shade: false, post_shade: false };
 }
 
 /// A packet for the worker of another flow.

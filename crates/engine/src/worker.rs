@@ -65,7 +65,7 @@ use crate::merge::Lane;
 use crate::quiet::Quiet;
 use crate::ring::{Again, Bell, Passed};
 use crate::segment::Segment;
-use crate::stage::{HandOver, Stage, Steps, Versions};
+use crate::stage::{HandOver, Phases, Stage, Versions};
 use shade::Home;
 
 /// Set in [`Packet::mark`] of packets that come from a twin: the host sends them.
@@ -137,7 +137,7 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) versions: V,
     pub(crate) stages: Vec<Box<dyn Stage<V::Tables>>>,
     /// By stage: the steps that it has.
-    steps: Vec<Steps>,
+    steps: Vec<Phases>,
     pub(crate) segments: Arc<[Segment]>,
     pub(crate) shaders: Vec<Shaders<V::Tables>>,
     pub(crate) rx: Vec<RxSlot>,
@@ -286,7 +286,7 @@ impl<V: Versions> Worker<V> {
             pool: parts.pool,
             versions: parts.versions,
             balances: vec![parts.balance; parts.segments.len()],
-            steps: parts.stages.iter().map(|stage| stage.steps()).collect(),
+            steps: parts.stages.iter().map(|stage| stage.phases()).collect(),
             stages: parts.stages,
             segments: parts.segments,
             shaders,

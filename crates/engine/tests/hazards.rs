@@ -14,8 +14,8 @@ use device::driver::Api;
 use device::faulty::{Faults, Faulty};
 use device::tables::NoTables;
 use engine::{
-    Context, DeviceKind, DeviceSpec, Engine, EngineSpec, EngineView, KernelForm, Policy,
-    QueueCounters, RxSlot, Shade, Stage, StagePanic, Step, Steps, TxSlot, Versions, WorkerSpec,
+    Context, DeviceKind, DeviceSpec, Engine, EngineSpec, EngineView, KernelForm, Phases, Policy,
+    QueueCounters, RxSlot, Shade, Stage, StagePanic, Step, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Script};
 
@@ -85,8 +85,8 @@ impl Stage<u64> for Plain {
     fn ends_segment(&self) -> bool {
         true
     }
-    fn steps(&self) -> Steps {
-        Steps::PRE
+    fn phases(&self) -> Phases {
+        Phases::PRE
     }
     fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
         fill_flows(chunk);
@@ -147,8 +147,8 @@ impl Stage<u64> for Tally {
     fn writes(&self) -> ColumnSet {
         ColumnSet::of(&[self.column()])
     }
-    fn steps(&self) -> Steps {
-        Steps::PRE
+    fn phases(&self) -> Phases {
+        Phases::PRE
     }
     fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
         fill_flows(chunk);
@@ -271,8 +271,8 @@ impl Stage<u64> for Out {
     fn name(&self) -> &'static str {
         "out"
     }
-    fn steps(&self) -> Steps {
-        Steps::POST
+    fn phases(&self) -> Phases {
+        Phases::POST
     }
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
         let next = chunk.rows.verdicts().iter_mut().filter(|verdict| Verdict(**verdict).is_next());
@@ -582,8 +582,8 @@ impl Stage<u64> for Loop {
     fn sends_to(&self) -> &'static [&'static str] {
         &["first", "last"]
     }
-    fn steps(&self) -> Steps {
-        Steps::POST
+    fn phases(&self) -> Phases {
+        Phases::POST
     }
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, u64>) {
         let (target, last) = (cx.place(self.target).unwrap(), cx.place("last").unwrap());
@@ -625,8 +625,8 @@ impl Stage<u64> for Named {
     fn name(&self) -> &'static str {
         self.0
     }
-    fn steps(&self) -> Steps {
-        Steps::PRE
+    fn phases(&self) -> Phases {
+        Phases::PRE
     }
     fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
         let mut seen = self.1.lock().unwrap();

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use chunk::{Chunk, ColumnSet, Columns, Packet, Rows, Verdict};
 use device::accelerator::PayloadUse;
 use engine::{
-    Context, KernelForm, KernelStep, OutputForm, Parameter, Records, Scratch, Shade, SortKey,
-    Stage, Step, Steps,
+    Context, KernelForm, KernelStep, OutputForm, Parameter, Phases, Records, Scratch, Shade,
+    SortKey, Stage, Step,
 };
 
 chunk::columns! {
@@ -122,8 +122,8 @@ impl Stage<u64> for Xor {
         "xor"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::NONE
+    fn phases(&self) -> Phases {
+        Phases::NONE
     }
     fn reads(&self) -> ColumnSet {
         ColumnSet::of(&[TestColumns::KEY])
@@ -200,8 +200,8 @@ impl Stage<u64> for Count {
         "count"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::NONE
+    fn phases(&self) -> Phases {
+        Phases::NONE
     }
     fn reads(&self) -> ColumnSet {
         ColumnSet::of(&[TestColumns::SLOT])
@@ -441,8 +441,8 @@ impl Stage<u64> for Deliver {
         "deliver"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::POST
+    fn phases(&self) -> Phases {
+        Phases::POST
     }
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
         let view = TestColumns::view(&mut chunk.rows);

@@ -26,7 +26,7 @@ use chunk::{
     Chunk, ColumnSet, Columns, DropReason, Emitted, Packet, ReasonBlock, Rows, Verdict, VerdictKind,
 };
 use device::accelerator::PayloadUse;
-use engine::{Context, KernelForm, Shade, Stage, Step, Steps};
+use engine::{Context, KernelForm, Phases, Shade, Stage, Step};
 use lookup::names::{DEPTH_MAX, NameFib, NameHasher, NameKey, NamePrefixes};
 use lookup::{NO_ROUTE, NextHopId};
 use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name};
@@ -132,8 +132,8 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
         "ndn_decode"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::PRE
+    fn phases(&self) -> Phases {
+        Phases::PRE
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -240,8 +240,8 @@ impl<T: AsRef<NdnTables> + 'static> Stage<T> for NameLookup {
         "name_lookup"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::NONE
+    fn phases(&self) -> Phases {
+        Phases::NONE
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -335,8 +335,8 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
         "pit"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::POST
+    fn phases(&self) -> Phases {
+        Phases::POST
     }
 
     fn needs_one_worker(&self, _: &T) -> Option<&'static str> {

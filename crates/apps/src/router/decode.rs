@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, Columns, DropReason, Packet, ReasonBlock, Verdict};
-use engine::{Context, MARK_FROM_HOST, Stage, Steps};
+use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 use lookup::fib::{Fib, Interface};
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
 
@@ -197,8 +197,8 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
         "decode"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::PRE
+    fn phases(&self) -> Phases {
+        Phases::PRE
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {

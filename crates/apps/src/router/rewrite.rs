@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use chunk::{Chunk, Columns, DropReason, Packet, ReasonBlock, Verdict};
-use engine::{Context, Stage, Steps};
+use engine::{Context, Phases, Stage};
 use lookup::fib::{Adjacency, Fib};
 use packet::checksum::ipv4_decrement_ttl;
 use packet::{EtherType, MacAddr, ipv6::decrement_hop_limit};
@@ -153,8 +153,8 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
         "rewrite"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::POST
+    fn phases(&self) -> Phases {
+        Phases::POST
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {

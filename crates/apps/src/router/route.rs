@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, DropReason, ReasonBlock, Rows, Verdict};
-use engine::{KernelForm, Shade, Stage, Step, Steps};
+use engine::{KernelForm, Phases, Shade, Stage, Step};
 use lookup::NextHopId;
 use lookup::fib::{Fib, Resolved};
 
@@ -45,8 +45,8 @@ impl<T: AsRef<Fib>> Stage<T> for Route {
         "route"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::NONE
+    fn phases(&self) -> Phases {
+        Phases::NONE
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, ReasonBlock, Rows, Verdict};
-use engine::{KernelForm, Shade, Stage, Step, Steps};
+use engine::{KernelForm, Phases, Shade, Stage, Step};
 use lookup::NextHopId;
 use lookup::fib::{Fib, NextHopKind, ReversePath};
 
@@ -47,8 +47,8 @@ impl<T: AsRef<Fib>> Stage<T> for ReversePathCheck {
         "rpf"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::NONE
+    fn phases(&self) -> Phases {
+        Phases::NONE
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, Columns, DropReason, Packet, ReasonBlock, Verdict};
-use engine::{Context, Stage, Steps};
+use engine::{Context, Phases, Stage};
 use lookup::bridge::{FloodKind, Station, StationEvent, SwitchTables, split_key};
 
 use super::SwitchPipeline;
@@ -48,8 +48,8 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
         "bridge_out"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::POST
+    fn phases(&self) -> Phases {
+        Phases::POST
     }
 
     fn needs_one_worker(&self, _: &T) -> Option<&'static str> {

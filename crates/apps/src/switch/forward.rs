@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, Rows};
-use engine::{KernelForm, Shade, Stage, Step, Steps};
+use engine::{KernelForm, Phases, Shade, Stage, Step};
 use lookup::bridge::{Station, SwitchTables, split_key};
 use packet::MacAddr;
 
@@ -50,8 +50,8 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for Bridge {
         "bridge"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::NONE
+    fn phases(&self) -> Phases {
+        Phases::NONE
     }
 
     fn reads(&self) -> ColumnSet {

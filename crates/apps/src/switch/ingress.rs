@@ -8,7 +8,7 @@
 //! | drop | `truncated`, `vlan_truncated`, `vlan_not_allowed`, `source_mac_group`, `source_mac_zero`, `bridge_reserved`, `interface_down` |
 
 use chunk::{Chunk, Columns, DropReason, ReasonBlock, Verdict};
-use engine::{Context, MARK_FROM_HOST, Stage, Steps};
+use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 use lookup::bridge::{Refused, SwitchTables, split_key, station_key};
 use packet::ethernet::EthernetView;
 use packet::vlan::VlanView;
@@ -41,8 +41,8 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
         "bridge_in"
     }
 
-    fn steps(&self) -> Steps {
-        Steps::PRE
+    fn phases(&self) -> Phases {
+        Phases::PRE
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {

@@ -113,7 +113,7 @@ enum Form {
     /// All in the last step.
     Cpu,
     /// In three steps, the middle one from columns alone.
-    Steps,
+    Phases,
     /// The same, and the middle one leaves every so many rows open: those that a device did not know.
     Open(usize),
 }
@@ -341,7 +341,7 @@ proptest! {
         default in action(),
         is_switch: bool,
         is_linear: bool,
-        form in prop_oneof![Just(Form::Cpu), Just(Form::Steps), (1_usize..5).prop_map(Form::Open)],
+        form in prop_oneof![Just(Form::Cpu), Just(Form::Phases), (1_usize..5).prop_map(Form::Open)],
     ) {
         let place = if is_switch { Place::Switch } else { Place::Router };
         let hits = Arc::new(Hits::new(1));
@@ -441,7 +441,7 @@ proptest! {
         }
         let fresh = tables::<LinearBuilder>(&second, accept, &hits);
         let one = run(Form::Cpu, Place::Router, &frames, &live);
-        let other = run(Form::Steps, Place::Router, &frames, &fresh);
+        let other = run(Form::Phases, Place::Router, &frames, &fresh);
         prop_assert_eq!(one.verdicts, other.verdicts);
         prop_assert_eq!(one.frames, other.frames);
     }
@@ -451,7 +451,7 @@ proptest! {
 fn without_rules_nothing_is_looked_at() {
     let frames: Vec<_> =
         (0..3).map(|kind| plain(true, [1, 2], [3, 4], kind, 0)[..20].to_vec()).collect();
-    for form in [Form::Cpu, Form::Steps] {
+    for form in [Form::Cpu, Form::Phases] {
         let ran = run(form, Place::Switch, &frames, &FirewallTables::default());
         assert!(ran.verdicts.iter().all(|verdict| verdict.is_next()));
     }
@@ -462,7 +462,7 @@ fn no_memory_is_taken_for_a_packet() {
     let hits = Arc::new(Hits::new(1));
     let action = Action { dscp: Some(46), ..Action::of(Ending::Accept) };
     let tables = tables::<TupleBuilder>(&[], action, &hits);
-    for form in [Form::Cpu, Form::Steps] {
+    for form in [Form::Cpu, Form::Phases] {
         let before = hits.get(0).packets;
         let (_, depot) = Region::new(1024, HugePages::Off).unwrap();
         let mut pool = Pool::new(depot, 64);
@@ -480,7 +480,7 @@ fn no_memory_is_taken_for_a_packet() {
         chunk.rows.set_len(chunk.packets.len());
         chunk.rows.verdicts().fill(Verdict::NEXT.0);
         let mut cx = Context::detached(&mut pool, &all, 1, &mut dropped, &mut released);
-        if form == Form::Steps {
+        if form == Form::Phases {
             first_steps(form, &mut stage, &mut chunk, &mut cx, &all);
             chunk.rows.verdicts().fill(Verdict::NEXT.0);
         }
