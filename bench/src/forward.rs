@@ -2,17 +2,18 @@
 //! parse, lookup and rewrite.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use apps::router::{PipelineOptions, RouterColumns};
 use apps::tables::Newest;
-use chunk::{Chunk, Columns, HugePages, Layout, Pool, Region, Verdict};
+use chunk::{CHUNK_PACKETS_MAX, Chunk, Columns, HugePages, Layout, Packet, Pool, Region, Verdict};
 use engine::{
     Context, Engine, EngineSpec, EngineView, Phases, QueueCounters, RxSlot, Stage, TxSlot,
     WorkerSpec,
 };
 use io::memory::Replay;
+use io::{QueueStats, RxQueue};
 use lookup::fib::{Fib, RouteTables};
 use lookup::versions::{Reader, versions};
 
@@ -29,6 +30,34 @@ enum Part {
     Router,
     /// Receive and transmit only.
     Bare,
+}
+
+/// How packets come: the queues, and the packets that each has ready when it is asked.
+#[derive(Debug, Clone, Copy)]
+struct Arrival {
+    queues: usize,
+    burst: usize,
+}
+
+const FULL: Arrival = Arrival { queues: 1, burst: CHUNK_PACKETS_MAX };
+
+/// One of the queues among which the packets of a replay are dealt out, a burst each time.
+struct Share {
+    replay: Arc<Mutex<Replay>>,
+    burst: usize,
+    stats: QueueStats,
+}
+
+impl RxQueue for Share {
+    fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
+        let mut replay = self.replay.lock().unwrap_or_else(PoisonError::into_inner);
+        let n = replay.recv(pool, out, max.min(self.burst));
+        self.stats.packets += n as u64;
+        n
+    }
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
 }
 
 /// Sends every packet out by port 0, untouched.
@@ -50,6 +79,7 @@ impl Stage<Fib> for Pass {
 struct Case {
     name: &'static str,
     part: Part,
+    arrival: Arrival,
     frames: Arc<Vec<Vec<u8>>>,
     aim: Option<f64>,
     rates: Vec<f64>,
@@ -87,6 +117,7 @@ pub(crate) fn run(
     let case = |name, part, frames: &Arc<Vec<Vec<u8>>>, aim| Case {
         name,
         part,
+        arrival: FULL,
         frames: frames.clone(),
         aim,
         rates: Vec::new(),
@@ -97,6 +128,14 @@ pub(crate) fn run(
         case("IPv4, inside prefixes", Part::Router, &v4, Some(15.0)),
         case("IPv4, uniform", Part::Router, &frames4(Spread::Uniform), None),
         case("IPv4, bare loop", Part::Bare, &v4, None),
+        Case {
+            arrival: Arrival { queues: 8, burst: 32 },
+            ..case("IPv4, 32 packets in each of 8 queues", Part::Router, &v4, None)
+        },
+        Case {
+            arrival: Arrival { queues: 32, burst: 8 },
+            ..case("IPv4, 8 packets in each of 32 queues", Part::Router, &v4, None)
+        },
         case("IPv6, inside prefixes", Part::Router, &v6, Some(6.0)),
         case("IPv6, uniform", Part::Router, &frames6(Spread::Uniform), None),
         case("IPv6, bare loop", Part::Bare, &v6, None),
@@ -137,7 +176,7 @@ fn measure(
         Part::Router => router()?,
     };
     // Cells come back to the depot when the case ends; regions stay mapped, so all cases share one.
-    let engine = start(&case.frames, stages, reader, depot()?, Some(0))?;
+    let engine = start_arriving(&case.frames, stages, reader, depot()?, Some(0), case.arrival)?;
     let view = engine.view().clone();
     // Warm up: caches, page tables, and every vector at its size.
     std::thread::sleep(time / 4);
@@ -179,6 +218,17 @@ pub(crate) fn start(
     depot: Arc<chunk::Depot>,
     cpu: Option<usize>,
 ) -> Result<Engine<Newest<Fib>>, String> {
+    start_arriving(frames, stages, reader, depot, cpu, FULL)
+}
+
+fn start_arriving(
+    frames: &[Vec<u8>],
+    stages: Vec<Box<dyn Stage<Fib>>>,
+    reader: &Reader<Fib>,
+    depot: Arc<chunk::Depot>,
+    cpu: Option<usize>,
+    arrival: Arrival,
+) -> Result<Engine<Newest<Fib>>, String> {
     let mut pool = Pool::new(depot.clone(), 512);
     let frames = frames.iter().map(Vec::as_slice);
     let mut replay = Replay::new(&mut pool, frames, true).ok_or("too few cells")?;
@@ -186,18 +236,27 @@ pub(crate) fn start(
         .map(|_| TxSlot::Own(Box::new(replay.recycle(4096)), Arc::<QueueCounters>::default()))
         .collect();
     drop(pool);
+    let slot = |queue: Box<dyn RxQueue>| RxSlot {
+        port: 0,
+        mark: 0,
+        queue,
+        spread: None,
+        counters: Arc::default(),
+    };
+    let rx = if arrival.queues == 1 {
+        vec![slot(Box::new(replay))]
+    } else {
+        let replay = Arc::new(Mutex::new(replay));
+        let share =
+            || Share { replay: replay.clone(), burst: arrival.burst, stats: QueueStats::default() };
+        (0..arrival.queues).map(|_| slot(Box::new(share()))).collect()
+    };
     let spec = EngineSpec {
         workers: vec![WorkerSpec {
             cpu,
             versions: Newest(reader.clone()),
             stages,
-            rx: vec![RxSlot {
-                port: 0,
-                mark: 0,
-                queue: Box::new(replay),
-                spread: None,
-                counters: Arc::default(),
-            }],
+            rx,
             tx,
             host: Vec::new(),
             on_drop: None,
@@ -207,7 +266,7 @@ pub(crate) fn start(
         layout: Layout::new(RouterColumns::COLUMNS, 1),
         depot,
         chunk_packets: 256,
-        chunks: 2,
+        chunks: if arrival.queues == 1 { 2 } else { 8 },
         devices: Vec::new(),
         max_delay: None,
         packet_time: false,
