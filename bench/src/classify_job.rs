@@ -117,7 +117,8 @@ impl<T: Rules> ClassifyJob<T> {
         let count = headers.len() / form.words;
         let mut rows = arena.reserve(count).ok_or("an arena is still in use")?;
         for (number, column) in form.heads().enumerate() {
-            form.fill(number, headers, rows.column_bytes_mut(usize::from(column.0)));
+            let column = rows.layout().column(column);
+            form.fill(number, headers, rows.column_bytes_mut(column));
         }
         Ok(Self { rows, rules: rules.clone(), form, first })
     }
@@ -142,7 +143,7 @@ impl<T: Rules> ClassifyJob<T> {
 
     /// What was found.
     pub fn found(&self) -> impl Iterator<Item = Match> {
-        let bytes = self.rows.column_bytes(usize::from(FOUND.0));
+        let bytes = self.rows.column_bytes(self.rows.layout().column(FOUND));
         matches(bytes)
     }
 
@@ -151,7 +152,8 @@ impl<T: Rules> ClassifyJob<T> {
         let words = self.form.words;
         let mut headers = vec![0; self.rows.len() * words];
         for (number, column) in self.form.heads().enumerate() {
-            let rows = self.rows.column_bytes(usize::from(column.0)).as_chunks::<HEAD_BYTES>().0;
+            let column = self.rows.layout().column(column);
+            let rows = self.rows.column_bytes(column).as_chunks::<HEAD_BYTES>().0;
             for (row, header) in rows.iter().zip(headers.chunks_exact_mut(words)) {
                 let column = row.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
                 header[4 * number..].iter_mut().zip(column).for_each(|(to, word)| *to = word);
@@ -175,7 +177,8 @@ impl<T: Rules> Shadeable for ClassifyJob<T> {
     fn shade(&mut self) {
         let mut out = vec![Match::NONE; self.rows.len()];
         self.rules.tables().classify(&self.headers(), &mut out);
-        let column = self.rows.column_bytes_mut(usize::from(FOUND.0));
+        let found = self.rows.layout().column(FOUND);
+        let column = self.rows.column_bytes_mut(found);
         for (bytes, found) in column.as_chunks_mut::<FOUND_BYTES>().0.iter_mut().zip(out) {
             let id = found.id().unwrap_or(u32::MAX);
             *bytes = (u64::from(found.priority()) << 32 | u64::from(id)).to_le_bytes();
@@ -228,7 +231,7 @@ pub fn accelerator<T: Rules>(
         program: program(form),
         steps: vec![Step::shared(form.kernel, ITEMS, form.items_per_row)],
         reads: form.reads(),
-        writes: found,
+        writes: found.clone(),
         fills: found,
         payload: None,
         payload_steps: 0,
@@ -347,20 +350,19 @@ fn download(
 
 /// A job of only those columns that the kernel touches, and where its answers stand.
 fn arena_bytes(form: &Classifier, headers: &[u32], rows: usize) -> (Vec<u8>, usize) {
-    let mut header: JobHeader = Layout::new(form.columns, rows).header(0, rows as u32, 1);
+    let layout = Layout::new(form.columns, rows);
     let column = (HEAD_BYTES * rows).next_multiple_of(64);
-    let first = size_of::<JobHeader>().next_multiple_of(64);
+    let first = layout.header_bytes();
     let heads: Vec<_> = form.heads().collect();
     let found = first + heads.len() * column;
     let mut bytes = vec![0; found + FOUND_BYTES * rows.max(1)];
+    layout.write_header(0, rows as u32, 1, &mut bytes);
     for (number, head) in heads.iter().enumerate() {
         let at = first + number * column;
-        header.offsets[usize::from(head.0)] = at as u32;
+        JobHeader::write_offset(&mut bytes, layout.column(*head), at as u32);
         form.fill(number, headers, &mut bytes[at..at + HEAD_BYTES * rows]);
     }
-    header.offsets[usize::from(FOUND.0)] = found as u32;
-    let header = header.to_bytes();
-    bytes[..header.len()].copy_from_slice(&header);
+    JobHeader::write_offset(&mut bytes, layout.column(FOUND), found as u32);
     (bytes, found)
 }
 

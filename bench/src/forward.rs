@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use apps::router::{PipelineOptions, RouterColumns};
+use apps::router::PipelineOptions;
 use apps::tables::Newest;
-use chunk::{CHUNK_PACKETS_MAX, Chunk, Columns, HugePages, Layout, Packet, Pool, Region, Verdict};
+use chunk::{CHUNK_PACKETS_MAX, Chunk, HugePages, Packet, Pool, Region, Verdict};
 use engine::{
     Context, Engine, EngineSpec, EngineView, Phases, QueueCounters, RxSlot, Stage, TxSlot,
     WorkerSpec,
@@ -263,7 +263,6 @@ fn start_arriving(
             device: None,
             on_dump: None,
         }],
-        layout: Layout::new(RouterColumns::COLUMNS, 1),
         depot,
         chunk_packets: 256,
         chunks: if arrival.queues == 1 { 2 } else { 8 },

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apps::router::FibImages;
-use chunk::{Arena, Columns, Layout};
+use chunk::{Arena, Columns, JobHeader, Layout};
 use device::accelerator::{Accelerator, Options};
 use device::driver::{Arguments, Driver, Event, Kernel, Memory, Program, Queue, Shape};
 use device::measure::{self, Costs};
@@ -299,10 +299,12 @@ fn kernels_alone(
             if kind == 0 { (LpmColumns::DST4, 4) } else { (LpmColumns::DST6, 16) };
         let layout = Layout::new(LpmColumns::COLUMNS, ROWS);
         // Only the columns that the kernel touches.
-        let mut header = layout.header(0, ROWS as u32, 1);
-        let (key_at, result) = (128, 128 + width * ROWS);
-        header.offsets[usize::from(column.0)] = key_at as u32;
-        header.offsets[usize::from(LpmColumns::RESULT.0)] = result as u32;
+        let mut header = vec![0; layout.header_bytes()];
+        let (key_at, result) = (header.len(), header.len() + width * ROWS);
+        layout.write_header(0, ROWS as u32, 1, &mut header);
+        for (column, at) in [(column, key_at), (LpmColumns::RESULT, result)] {
+            JobHeader::write_offset(&mut header, layout.column(column), at as u32);
+        }
         let mut batches = Vec::new();
         for first in (0..n).step_by(ROWS) {
             let keys: Vec<u8> = match kind {
@@ -313,7 +315,7 @@ fn kernels_alone(
                 }
             };
             let arena = driver.allocate(result + 4 * ROWS).map_err(text)?;
-            let parts = [(&header.to_bytes()[..], 0), (&keys[..], key_at)];
+            let parts = [(&header[..], 0), (&keys[..], key_at)];
             device::upload_all(driver, queue, arena, &parts, PATIENCE).map_err(text)?;
             batches.push(Batch { arena, result, first });
         }
@@ -418,7 +420,7 @@ pub(crate) fn send_image(driver: &mut dyn Driver, regions: &[&[u32]]) -> Result<
 pub(crate) fn program_of(
     name: &'static str,
     files: &[&'static str],
-    columns: &'static [chunk::ColumnDesc],
+    columns: &[chunk::ColumnDesc],
     own: &str,
 ) -> Program {
     let spec = Spec::new(name, files, columns);

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use chunk::{Chunk, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdict};
+use chunk::{Chunk, Columns, Declaration, HugePages, Packet, Pool, Region, Rows, Verdict};
 use device::{Cost, FaultPlan};
 use engine::{
     Context, DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, Policy, RxSlot, Shade, Stage,
@@ -61,6 +61,9 @@ struct ByFlow;
 impl Stage<()> for ByFlow {
     fn name(&self) -> &'static str {
         "by_flow"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[OrderColumns::COLUMNS]
     }
     fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, ()>) {
         let view = OrderColumns::view(&mut chunk.rows);
@@ -245,7 +248,6 @@ fn forward(packets: u64, policy: Policy) -> Result<(Seen, u64, Duration), String
     let begin = Instant::now();
     let engine = Engine::start(EngineSpec {
         workers: vec![first, second],
-        layout: Layout::new(OrderColumns::COLUMNS, 1),
         depot,
         chunk_packets: 256,
         chunks: 64,

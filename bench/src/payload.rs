@@ -262,7 +262,8 @@ fn scheduling(args: &Args, backend: Backend, report: &mut Report) -> Result<(), 
         .map(|bytes| driver.allocate(bytes).map_err(text));
     let [job, bytes, state] = memory;
     let (job, bytes, state) = (job?, bytes?, state?);
-    let header = layout.header(0, SORTED as u32, 1).to_bytes();
+    let mut header = vec![0; layout.header_bytes()];
+    layout.write_header(0, SORTED as u32, 1, &mut header);
     let mut parts = vec![(&header[..], 0)];
     for column in 0..layout.columns().len() {
         parts.push((rows.column_bytes(column), layout.offset(column)));
@@ -291,7 +292,7 @@ fn scheduling(args: &Args, backend: Backend, report: &mut Report) -> Result<(), 
         finish(driver, queue)?;
         let by_list = begin.elapsed();
         let mut sums = vec![0; 4 * SORTED];
-        let place = layout.offset(usize::from(SortColumns::SUM.0));
+        let place = layout.offset(layout.column(SortColumns::SUM));
         device::download_all(driver, queue, job, place, &mut sums, PATIENCE).map_err(text)?;
         let got = sums.chunks_exact(4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
         if !got.eq(wanted.iter().copied()) {

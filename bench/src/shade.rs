@@ -497,8 +497,9 @@ mod tests {
             let mut batches = keys.batches(256).unwrap();
             keys.on_cpu(&mut batches, Form::Best, 0.0);
             assert_eq!(keys.wrong(&batches), None);
-            let column = keys.load.kernel().writes.last().unwrap().0.into();
-            let last = batches.last_mut().unwrap().rows.column_bytes_mut(column);
+            let rows = &mut batches.last_mut().unwrap().rows;
+            let column = rows.layout().column(*keys.load.kernel().writes.last().unwrap());
+            let last = rows.column_bytes_mut(column);
             *last.last_mut().unwrap() ^= 1;
             assert_eq!(keys.wrong(&batches), Some(KEYS - 1));
         }

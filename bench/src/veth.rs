@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apps::router::{PipelineOptions, RouterColumns};
+use apps::router::PipelineOptions;
 use apps::tables::Newest;
-use chunk::{Columns, HugePages, Layout, Region};
+use chunk::{HugePages, Region};
 use engine::{Engine, EngineSpec, RxSlot, Stage, TxSlot, WorkerSpec};
 use io::{RxQueue, TxQueue, af_packet, af_xdp};
 use lookup::fib::Fib;
@@ -146,7 +146,6 @@ pub(crate) fn child(
             device: None,
             on_dump: None,
         }],
-        layout: Layout::new(RouterColumns::COLUMNS, 1),
         depot: depot.clone(),
         chunk_packets: 256,
         chunks: 4,

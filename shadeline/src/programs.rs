@@ -103,7 +103,7 @@ mod tests {
     use apps::ndn::NdnColumns;
     use apps::router::RouterColumns;
     use apps::switch::SwitchColumns;
-    use chunk::Columns;
+    use chunk::{Columns, Layout};
 
     use super::*;
 
@@ -126,7 +126,7 @@ mod tests {
             assert!(of_app.any(|p| kernel(&p, name)), "{name}");
         }
         for place in [Place::Router, Place::Switch] {
-            let layout = place.layout(1);
+            let layout = Layout::join(place.columns_for_device(), 1).unwrap();
             let columns = chunk::dialect(layout.columns());
             let mut of_app = programs.iter().filter(|p| p.source.contains(&columns));
             assert!(of_app.any(|p| kernel(&p, "filter4") && kernel(&p, "filter6")), "{place:?}");

@@ -15,12 +15,12 @@ use std::sync::mpsc::SyncSender;
 
 use apps::firewall::{self, Firewall, FirewallTables};
 use apps::ndn::pit::PitLimits;
-use apps::ndn::{NdnColumns, NdnCounters, NdnOptions};
-use apps::router::{ErrorGate, PipelineOptions, RouterColumns, RouterCounters};
-use apps::switch::{SwitchColumns, SwitchCounters, SwitchPipeline};
+use apps::ndn::{NdnCounters, NdnOptions};
+use apps::router::{ErrorGate, PipelineOptions, RouterCounters};
+use apps::switch::{SwitchCounters, SwitchPipeline};
 use apps::tables::{Newest, Tables, WithoutRules};
 use apps::wire::Wire;
-use chunk::{Columns, Depot, DropReason, HugePages, Layout, Region};
+use chunk::{Depot, DropReason, HugePages, Region};
 use control::config::{self, App, Config, PortKind, Rpf, VlanTag};
 use device::tables::NoTables;
 use engine::{
@@ -352,17 +352,11 @@ pub(crate) fn start(
     }
     let spread = Spreading::of(app, Spread::of(&workers[0].stages));
     let ports = ports.into_iter().map(|port| place(port, spread, &mut workers)).collect();
-    let columns = match app {
-        App::Router => RouterColumns::COLUMNS,
-        App::Switch | App::Wire => SwitchColumns::COLUMNS,
-        App::Ndn => NdnColumns::COLUMNS,
-    };
     let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
     drops::register().map_err(Failure::other)?;
     let gate = in_order.then(|| error_gate(config, &reader.pin(), count, &mut counters.router));
     let spec = EngineSpec {
         workers,
-        layout: filter.and_then(|filter| filter.layout()).unwrap_or(Layout::new(columns, 1)),
         depot,
         chunk_packets: config.engine.chunk,
         chunks: if device.is_some() { 64 } else { 8 },
@@ -509,11 +503,6 @@ impl Filter {
             false => Firewall::new(self.place),
         };
         if defers_answers { stage.deferring_answers() } else { stage }
-    }
-
-    /// The columns of its pipeline, where it adds some.
-    fn layout(&self) -> Option<Layout> {
-        self.has_device.then(|| self.place.layout(1))
     }
 }
 
@@ -751,13 +740,12 @@ mod tests {
         place(port, spreading, &mut workers);
         let spread = |w: &WorkerSpec<NoTables>| w.rx[0].spread.is_some();
         assert!(workers.iter().all(|w| spread(w) == (need > Spread::Any)));
-        let layout = Layout::new(SwitchColumns::COLUMNS, 1);
         let engine = Engine::start(EngineSpec {
             chunk_packets: 16,
             until_finished: true,
             lossless: true,
             on_error: Arc::new(|_, error| panic!("{error}")),
-            ..EngineSpec::new(workers, layout, depot)
+            ..EngineSpec::new(workers, depot)
         })
         .unwrap();
         engine.join().unwrap();

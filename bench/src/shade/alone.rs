@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use chunk::Layout;
+use chunk::{JobHeader, Layout};
 use device::driver::{Arguments, Driver, Kernel, Memory, Queue, Shape};
 
 use super::PATIENCE;
@@ -67,33 +67,35 @@ impl Alone {
             let (batches, mut resident) = (keys.batches(size)?, Vec::new());
             for batch in batches.iter().take(BATCHES_MAX) {
                 let (first, rows) = (batch.first, batch.rows.len());
-                let mut header = Layout::new(form.columns, rows).header(0, rows as u32, 1);
+                let layout = Layout::new(form.columns, rows);
+                let mut header = vec![0; layout.header_bytes()];
+                layout.write_header(0, rows as u32, 1, &mut header);
                 let mut parts: Vec<(Vec<u8>, usize)> = Vec::new();
-                let mut end = header.to_bytes().len();
+                let mut answers = Vec::new();
+                let mut end = header.len();
                 let mut place = |column: usize| {
                     let at = end;
-                    header.offsets[column] = at as u32;
+                    JobHeader::write_offset(&mut header, column, at as u32);
                     end += (form.columns[column].width * rows).next_multiple_of(64);
                     at
                 };
                 for column in form.reads.iter().chain(form.writes) {
-                    let column = usize::from(column.0);
-                    parts.push((batch.rows.column_bytes(column).to_vec(), place(column)));
+                    let column = layout.column(*column);
+                    let at = place(column);
+                    parts.push((batch.rows.column_bytes(column).to_vec(), at));
+                    answers.push((column, at));
                 }
+                // Those that it wrote stand at the end.
+                answers.drain(..form.reads.len());
                 // Where the keys are in the payload, and how long.
                 for (which, column) in form.payload.into_iter().flatten().enumerate() {
                     let values = places[first..first + rows].iter().map(|place| place[which]);
                     parts.push((
                         values.flat_map(u32::to_ne_bytes).collect(),
-                        place(column.0.into()),
+                        place(layout.column(column)),
                     ));
                 }
-                let answers = form.writes.iter().map(|column| {
-                    let column = usize::from(column.0);
-                    (column, header.offsets[column] as usize)
-                });
-                let answers = answers.collect();
-                parts.push((header.to_bytes().to_vec(), 0));
+                parts.push((header, 0));
                 let memory = device.allocate(end).map_err(text)?;
                 let parts: Vec<_> = parts.iter().map(|(bytes, at)| (&bytes[..], *at)).collect();
                 device::upload_all(device, queue, memory, &parts, PATIENCE).map_err(text)?;

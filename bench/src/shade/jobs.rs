@@ -121,7 +121,7 @@ impl Keys {
         let mut batches = keys.batches(CHUNK)?;
         keys.on_cpu(&mut batches, Form::Plain, 0.0);
         for column in form.writes {
-            let column = usize::from(column.0);
+            let column = keys.arena.layout().column(*column);
             let bytes = batches.iter().flat_map(|batch| batch.rows.column_bytes(column).to_vec());
             keys.expected.push((column, bytes.collect()));
         }
@@ -142,7 +142,8 @@ impl Keys {
                 let mut rows = self.arena.reserve(n).ok_or("the arena is still in use")?;
                 self.load.fill(&mut rows, first);
                 for column in self.load.kernel().writes {
-                    rows.column_bytes_mut(column.0.into()).fill(NO_ANSWER);
+                    let column = rows.layout().column(*column);
+                    rows.column_bytes_mut(column).fill(NO_ANSWER);
                 }
                 let packets = packets.by_ref().take(n).collect();
                 Ok(Batch { rows, packets, load: self.load.clone(), first, has_ended: false })
@@ -209,8 +210,8 @@ impl Keys {
             program: program(&form),
             steps: vec![Step::rows(form.kernel, group_items(&form))],
             reads: ColumnSet::of(form.reads),
+            fills: writes.clone(),
             writes,
-            fills: writes,
             payload: form.payload.map(|[at, len]| PayloadUse { at, len, writes: false }),
             payload_steps: usize::from(form.payload.is_some()),
             is_trusted: true,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use chunk::{ColumnDesc, ColumnId, Columns, Rows, Verdict};
+use chunk::{ColumnId, Columns, Declaration, Rows, Verdict};
 use kernels::image::{bridge, router};
 use kernels::{BridgeColumns, LpmColumns, NameColumns};
 use lookup::bridge::{SwitchTables, station_key};
@@ -46,7 +46,7 @@ pub(super) struct KernelUse {
     /// Its name.
     pub(super) kernel: &'static str,
     /// The declaration of columns.
-    pub(super) columns: &'static [ColumnDesc],
+    pub(super) columns: Declaration,
     /// Columns that it reads, but for those of the payload.
     pub(super) reads: &'static [ColumnId],
     /// Columns that it fills.

@@ -15,7 +15,7 @@
 //!
 //! Threads: one instance per worker, without state.
 
-use chunk::{Chunk, Columns, Verdict};
+use chunk::{Chunk, Columns, Declaration, Verdict};
 use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 
 use crate::switch::SwitchColumns;
@@ -42,6 +42,10 @@ pub const fn partner(port: u16) -> u16 {
 impl<T: Send + Sync + 'static> Stage<T> for Wire {
     fn name(&self) -> &'static str {
         "wire"
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[SwitchColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {

@@ -14,6 +14,7 @@
 //! one owner. The states are checked in every order under loom.
 
 use std::cell::UnsafeCell;
+use std::collections::{HashMap, HashSet};
 use std::marker::PhantomData;
 
 #[cfg(loom)]
@@ -27,17 +28,12 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use crate::columns::{ColumnDesc, Element};
+use crate::columns::{COMMON, ColumnDesc, ColumnId, Declaration, Element};
 
-/// The most columns that a declaration may have.
-pub const JOB_COLUMNS_MAX: usize = 24;
-
-/// Columns that come first in every declaration.
-pub(crate) const COMMON_COLUMNS: usize = 2;
-
-/// What stands at the start of every arena, in the machine's byte order.
+/// What stands at the start of every arena, in the machine's byte order. Behind it come the byte offsets of all columns
+/// from the start of the arena, a word each, and zeros up to a multiple of 64 bytes.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobHeader {
     /// Rows in use.
     pub count: u32,
@@ -45,110 +41,249 @@ pub struct JobHeader {
     pub capacity: u32,
     /// Low and high half of the table version that the job is shaded with.
     pub version: [u32; 2],
-    /// Columns in use.
+    /// Columns.
     pub columns: u32,
-    /// Byte offset of each column from the start of the arena.
-    pub offsets: [u32; JOB_COLUMNS_MAX],
     /// First row of the launch: it covers rows `first .. first + count`.
     pub first: u32,
+    /// Byte offset of the list of a launch's areas, or 0; for a device.
+    pub areas: u32,
     /// Zero.
-    pub reserved: [u32; 2],
+    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<JobHeader>() == 128);
+const _: () = assert!(size_of::<JobHeader>() == 4 * JobHeader::OFFSETS_WORD);
 
 impl JobHeader {
-    /// Its bytes, as they stand at the start of an arena.
-    pub fn to_bytes(&self) -> [u8; 128] {
-        let mut bytes = [0; 128];
-        let words = [self.count, self.capacity, self.version[0], self.version[1], self.columns]
-            .into_iter()
-            .chain(self.offsets)
-            .chain([self.first])
-            .chain(self.reserved);
-        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes
+    /// Index, in 32-bit words, of the first column's offset.
+    pub const OFFSETS_WORD: usize = 8;
+
+    /// Bytes of a header with the offsets of so many columns.
+    pub const fn bytes_with(columns: usize) -> usize {
+        (size_of::<Self>() + 4 * columns).next_multiple_of(64)
     }
 
-    /// Index, in 32-bit words, of the first column's offset.
-    pub const OFFSETS_WORD: usize = 5;
+    /// Writes what comes before the offsets to the start of an arena's bytes.
+    ///
+    /// # Panics
+    /// If these are fewer.
+    pub fn write(&self, bytes: &mut [u8]) {
+        let [low, high] = self.version;
+        let words = [self.count, self.capacity, low, high, self.columns, self.first, self.areas];
+        let words = words.into_iter().chain([self.reserved]);
+        for (place, word) in bytes[..size_of::<Self>()].chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+    }
+
+    /// Index, in 32-bit words, of the offset of the list of areas.
+    pub const AREAS_WORD: usize = 6;
+
+    /// Writes the offset of the list of areas to the header at the start of `bytes`.
+    ///
+    /// # Panics
+    /// If these are fewer.
+    pub fn write_areas(bytes: &mut [u8], offset: u32) {
+        bytes[4 * Self::AREAS_WORD..][..4].copy_from_slice(&offset.to_ne_bytes());
+    }
+
+    /// Writes the offset of a column to the header at the start of `bytes`.
+    ///
+    /// # Panics
+    /// If these are fewer.
+    pub fn write_offset(bytes: &mut [u8], column: usize, offset: u32) {
+        let at = 4 * (Self::OFFSETS_WORD + column);
+        bytes[at..at + 4].copy_from_slice(&offset.to_ne_bytes());
+    }
 }
 
-/// Where the columns of a declaration lie in an arena of some capacity.
+/// Why declarations of columns make no layout. Declarations are numbered in the order in which they were given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// Two declarations give one name to columns of different types; or one gives another type to `verdict` or
+    /// `context`, which is then the `first`, without a number.
+    Clash {
+        /// The first column, and the number of its declaration.
+        first: (&'static ColumnDesc, Option<usize>),
+        /// The other one.
+        second: (&'static ColumnDesc, usize),
+    },
+    /// A declaration has two columns of one name.
+    Twice {
+        /// The name.
+        name: &'static str,
+        /// The number of the declaration.
+        declaration: usize,
+    },
+    /// An arena of so many rows would pass 4 GiB.
+    TooLarge {
+        /// Rows.
+        capacity: usize,
+        /// Columns.
+        columns: usize,
+    },
+}
+
+impl std::fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Clash { first: (one, _), second: (other, _) } => {
+                write!(f, "column `{}` is declared as {one} and as {other}", one.name)
+            }
+            Self::Twice { name, .. } => write!(f, "a declaration names column `{name}` twice"),
+            Self::TooLarge { capacity, columns } => {
+                write!(f, "{capacity} rows of {columns} columns take more than 4 GiB")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LayoutError {}
+
+/// Where the columns of some declarations lie in an arena of some capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    columns: &'static [ColumnDesc],
-    /// The declarations that `columns` are made of; the second one is empty where there is one alone.
-    declared: [&'static [ColumnDesc]; 2],
+    columns: SharedColumns,
     capacity: u32,
-    offsets: [u32; JOB_COLUMNS_MAX],
+    /// Where all columns lie.
+    places: Box<[Place]>,
+    /// By declaration: where its own columns lie.
+    declared: Box<[Declared]>,
     bytes: usize,
 }
 
+/// All columns, each once; shared by layouts that differ in their capacity alone.
+type SharedColumns = std::sync::Arc<[ColumnDesc]>;
+
+/// Where the columns of one declaration lie, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Declared {
+    columns: Declaration,
+    places: Box<[Place]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    offset: u32,
+    width: u32,
+}
+
 impl Layout {
-    /// The layout of `columns` for `capacity` rows.
+    /// The layout of one declaration for `capacity` rows.
     ///
     /// # Panics
-    /// If there are more than [`JOB_COLUMNS_MAX`] columns or the arena would pass 4 GiB.
-    pub fn new(columns: &'static [ColumnDesc], capacity: usize) -> Self {
-        assert!(columns.len() <= JOB_COLUMNS_MAX && capacity < CLOSED as usize);
-        let mut offsets = [0; JOB_COLUMNS_MAX];
-        let mut bytes = size_of::<JobHeader>();
-        for (offset, column) in offsets.iter_mut().zip(columns) {
-            *offset = u32::try_from(bytes).expect("an arena is below 4 GiB");
-            bytes += (column.width * capacity).next_multiple_of(64);
-        }
-        Self { columns, declared: [columns, &[]], capacity: capacity as u32, offsets, bytes }
+    /// Where [`Layout::join`] gives an error.
+    pub fn new(columns: Declaration, capacity: usize) -> Self {
+        Self::join(&[columns], capacity).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The layout of a pipeline's columns and, behind them, those of a stage that stands in several pipelines:
-    /// `columns` is what [`joined`](crate::joined) made of both declarations. Rows of it are rows of either.
+    /// The layout of any number of declarations for `capacity` rows. Columns of one name are one column. First come
+    /// `verdict` and `context`, then all others in the order in which they are first declared. Rows of this layout
+    /// are rows of each of the declarations.
     ///
-    /// # Panics
-    /// As [`Layout::new`], or if `columns` are others.
-    pub fn of_both(
-        columns: &'static [ColumnDesc],
-        declared: [&'static [ColumnDesc]; 2],
+    /// # Errors
+    /// Columns of one name but different types; a name twice in one declaration; an arena of more than 4 GiB.
+    pub fn join(declared: &[Declaration], capacity: usize) -> Result<Self, LayoutError> {
+        let mut all: Vec<(&'static ColumnDesc, Option<usize>)> =
+            COMMON.iter().map(|column| (column, None)).collect();
+        let mut places: HashMap<&str, usize> =
+            COMMON.iter().enumerate().map(|(place, column)| (column.name, place)).collect();
+        for (number, columns) in declared.iter().enumerate() {
+            let mut own = HashSet::new();
+            for column in *columns {
+                if !own.insert(column.name) {
+                    return Err(LayoutError::Twice { name: column.name, declaration: number });
+                }
+                let place = *places.entry(column.name).or_insert(all.len());
+                match all.get(place) {
+                    None => all.push((column, Some(number))),
+                    Some(first) if first.0 == column => {}
+                    Some(first) => {
+                        let (first, second) = (*first, (column, number));
+                        return Err(LayoutError::Clash { first, second });
+                    }
+                }
+            }
+        }
+        let mut known: Vec<Declaration> = Vec::with_capacity(declared.len());
+        for columns in declared {
+            if !known.iter().any(|other| std::ptr::eq(*other, *columns)) {
+                known.push(columns);
+            }
+        }
+        let columns = all.into_iter().map(|(column, _)| *column).collect();
+        Self::of_columns(columns, &mut known.into_iter(), capacity)
+    }
+
+    /// The layout of these columns for declarations that have no others.
+    fn of_columns(
+        columns: SharedColumns,
+        declared: &mut dyn Iterator<Item = Declaration>,
         capacity: usize,
-    ) -> Self {
-        let [first, second] = declared;
-        let (one, other) = columns.split_at(first.len());
-        assert!(one == first && other == &second[COMMON_COLUMNS..], "others were joined");
-        Self { declared, ..Self::new(columns, capacity) }
+    ) -> Result<Self, LayoutError> {
+        let too_large = LayoutError::TooLarge { capacity, columns: columns.len() };
+        let mut by_name = HashMap::with_capacity(columns.len());
+        let mut places = Vec::with_capacity(columns.len());
+        let mut bytes = JobHeader::bytes_with(columns.len());
+        for column in &*columns {
+            let fits = |bytes: usize| u32::try_from(bytes).map_err(|_| too_large.clone());
+            let place = Place { offset: fits(bytes)?, width: fits(column.width)? };
+            by_name.insert(column.name, place);
+            places.push(place);
+            let column_bytes = column.width.checked_mul(capacity).ok_or(too_large.clone())?;
+            fits(column_bytes)?;
+            bytes += column_bytes.next_multiple_of(64);
+        }
+        // The last column too ends below, so that an offset within it is one.
+        if u32::try_from(bytes).is_err() || capacity >= CLOSED as usize {
+            return Err(too_large);
+        }
+        let declared = declared.map(|columns| {
+            let places = columns.iter().map(|column| by_name[column.name]).collect();
+            Declared { columns, places }
+        });
+        let (declared, places) = (declared.collect(), places.into());
+        Ok(Self { columns, capacity: capacity as u32, places, declared, bytes })
     }
 
     /// The same columns for another number of rows.
     ///
     /// # Panics
-    /// As [`Layout::new`].
+    /// If an arena of so many would pass 4 GiB.
     pub fn with_capacity(&self, capacity: usize) -> Self {
-        Self { declared: self.declared, ..Self::new(self.columns, capacity) }
+        let mut declared = self.declared.iter().map(|declared| declared.columns);
+        Self::of_columns(self.columns.clone(), &mut declared, capacity)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Columns that lie between the common ones and those that a declaration adds; `None` for a declaration of which
-    /// the columns are not.
+    /// Where the columns of a declaration lie; `None` if it is not one of those of the layout.
     #[inline]
-    fn skipped(&self, columns: &'static [ColumnDesc]) -> Option<usize> {
-        let [first, second] = self.declared;
-        let behind = || first.len() - COMMON_COLUMNS;
-        if std::ptr::eq(first, columns) || std::ptr::eq(self.columns, columns) {
-            return Some(0);
+    fn places_of(&self, columns: Declaration) -> Option<&[Place]> {
+        let known = self.declared.iter().find(|known| std::ptr::eq(known.columns, columns));
+        match known {
+            Some(known) => Some(&known.places),
+            None => self.places_by_content(columns),
         }
-        if std::ptr::eq(second, columns) {
-            return Some(behind());
-        }
-        // A declaration may have several addresses.
-        if first == columns || self.columns == columns {
-            return Some(0);
-        }
-        (second == columns).then(behind)
+    }
+
+    /// The same for a declaration that is not a static and has several addresses.
+    #[cold]
+    fn places_by_content(&self, columns: Declaration) -> Option<&[Place]> {
+        let known = self.declared.iter().find(|known| known.columns == columns);
+        known.map(|known| &*known.places)
     }
 
     /// The columns.
-    pub fn columns(&self) -> &'static [ColumnDesc] {
-        self.columns
+    pub fn columns(&self) -> &[ColumnDesc] {
+        &self.columns
+    }
+
+    /// The place of a column among all.
+    ///
+    /// # Panics
+    /// If it is not one of them.
+    pub fn column(&self, column: ColumnId) -> usize {
+        let place = column.place_in(&self.columns);
+        place.unwrap_or_else(|| panic!("no declaration has the column `{}`", column.name))
     }
 
     /// Rows there is room for.
@@ -161,25 +296,40 @@ impl Layout {
         self.bytes
     }
 
+    /// Bytes of the header; the first column begins behind it.
+    pub fn header_bytes(&self) -> usize {
+        JobHeader::bytes_with(self.columns.len())
+    }
+
     /// Byte offset of a column from the start of an arena.
     ///
     /// # Panics
     /// If there is no such column.
     pub fn offset(&self, column: usize) -> usize {
-        assert!(column < self.columns.len());
-        self.offsets[column] as usize
+        self.places[column].offset as usize
     }
 
-    /// The header of a launch over rows `first .. first + count`, with this version of the tables.
+    /// The header of a launch over rows `first .. first + count`, with this version of the tables; without the offsets.
     pub fn header(&self, first: u32, count: u32, version: u64) -> JobHeader {
         JobHeader {
             count,
             capacity: self.capacity,
             version: [version as u32, (version >> 32) as u32],
             columns: self.columns.len() as u32,
-            offsets: self.offsets,
             first,
-            reserved: [0; 2],
+            areas: 0,
+            reserved: 0,
+        }
+    }
+
+    /// Writes the header of a launch, offsets included, to the start of an arena's bytes.
+    ///
+    /// # Panics
+    /// If these are fewer than [`Layout::header_bytes`].
+    pub fn write_header(&self, first: u32, count: u32, version: u64, bytes: &mut [u8]) {
+        self.header(first, count, version).write(bytes);
+        for (column, place) in self.places.iter().enumerate() {
+            JobHeader::write_offset(bytes, column, place.offset);
         }
     }
 }
@@ -199,8 +349,8 @@ struct Shared {
     outstanding: AtomicU32,
 }
 
-// SAFETY: `memory` is reached only through `Rows`, whose ranges never overlap while alive, and
-// through the header, which is written under `&mut Arena`-like ownership in `close`.
+// SAFETY: `memory` is reached only through `Rows`, whose ranges never overlap while alive; the header is written
+// before the arena is shared.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -228,12 +378,16 @@ impl Arena {
     /// An open arena, its bytes zero.
     pub fn new(layout: Layout) -> Self {
         let lines = layout.bytes.div_ceil(64);
-        let memory: Box<[Line]> = (0..lines).map(|_| Line(UnsafeCell::new([0; 64]))).collect();
-        let header = layout.header(0, 0, 0);
+        let mut header = vec![0; layout.header_bytes()];
+        layout.write_header(0, 0, 0, &mut header);
+        let header = header.as_chunks::<64>().0.iter().copied();
+        let memory: Box<[Line]> = header
+            .chain(std::iter::repeat([0; 64]))
+            .take(lines)
+            .map(|line| Line(UnsafeCell::new(line)))
+            .collect();
         let shared =
             Shared { layout, memory, reserved: AtomicU32::new(0), outstanding: AtomicU32::new(0) };
-        // SAFETY: the memory is at least a header long, 64-byte aligned and not shared yet.
-        unsafe { shared.base().cast::<JobHeader>().write(header) };
         Self { shared: Arc::new(shared) }
     }
 
@@ -379,14 +533,33 @@ impl Rows {
 
     /// Byte offset in the arena, and bytes, of one column of the rows in use.
     fn place(&self, column: usize) -> (usize, usize) {
-        let width = self.shared.layout.columns[column].width;
-        (self.shared.layout.offset(column) + self.start as usize * width, self.len as usize * width)
+        let Place { offset, width } = self.shared.layout.places[column];
+        let (offset, width) = (offset as usize, width as usize);
+        (offset + self.start as usize * width, self.len as usize * width)
     }
 
     /// The verdict column.
     #[inline]
     pub fn verdicts(&mut self) -> &mut [u32] {
-        self.split(self.shared.layout.columns).column::<u32>()
+        self.common().0
+    }
+
+    /// The verdict column and the context column.
+    #[inline]
+    pub fn common(&mut self) -> (&mut [u32], &mut [u32]) {
+        // These come first, whatever was declared.
+        let mut split = Split::new(self, |layout| &layout.places[..COMMON.len()]);
+        (split.column::<u32>(), split.column::<u32>())
+    }
+
+    /// Sets some columns of the rows in use to zero.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn clear(&mut self, columns: &[usize]) {
+        for column in columns {
+            self.column_bytes_mut(*column).fill(0);
+        }
     }
 
     /// Copies every column of `from`, and its length.
@@ -395,9 +568,9 @@ impl Rows {
     /// If `from` is laid out differently or longer than what was reserved here.
     pub fn copy_from(&mut self, from: &mut Rows) {
         self.set_len(from.len());
-        let layout = self.shared.layout.columns;
-        assert_eq!(layout, from.shared.layout.columns);
-        for i in 0..layout.len() {
+        let (own, other) = (&self.shared.layout.columns, &from.shared.layout.columns);
+        assert!(std::sync::Arc::ptr_eq(own, other) || own == other, "rows of other columns");
+        for i in 0..own.len() {
             self.column_bytes_mut(i).copy_from_slice(from.column_bytes(i));
         }
     }
@@ -408,9 +581,9 @@ impl Rows {
     /// If `from` is laid out differently or has no such row, or nothing was reserved here.
     pub fn copy_row_from(&mut self, from: &Rows, row: usize) {
         self.set_len(1);
-        let layout = self.shared.layout.columns;
-        assert_eq!(layout, from.shared.layout.columns);
-        for (i, column) in layout.iter().enumerate() {
+        let columns = self.shared.layout.columns.clone();
+        assert_eq!(columns, from.shared.layout.columns, "rows of other columns");
+        for (i, column) in columns.iter().enumerate() {
             let value = &from.column_bytes(i)[row * column.width..][..column.width];
             self.column_bytes_mut(i).copy_from_slice(value);
         }
@@ -419,13 +592,14 @@ impl Rows {
     /// Starts the walk over the columns of `columns`, for [`columns!`](crate::columns!).
     ///
     /// # Panics
-    /// If the rows were not laid out by this declaration, or by it and another one.
+    /// If this declaration is not one of those by which the rows were laid out.
     #[doc(hidden)]
     #[inline]
-    pub fn split(&mut self, columns: &'static [ColumnDesc]) -> Split<'_> {
-        let skipped = self.shared.layout.skipped(columns);
-        let skipped = skipped.expect("the rows were laid out by this declaration of columns");
-        Split { rows: self, next: 0, skipped }
+    pub fn split(&mut self, columns: Declaration) -> Split<'_> {
+        Split::new(self, |layout| {
+            let places = layout.places_of(columns);
+            places.expect("this declaration is one of those by which the rows were laid out")
+        })
     }
 }
 
@@ -435,39 +609,47 @@ impl Drop for Rows {
     }
 }
 
-/// Hands out the columns of some rows, each once, in order.
+/// Hands out the columns of one declaration over some rows, each once, in order.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Split<'a> {
-    rows: &'a mut Rows,
-    next: usize,
-    /// Columns of another declaration, behind the common ones.
-    skipped: usize,
+    /// Of columns that were not handed out yet: no two of them are the same (`Layout::join`).
+    places: &'a [Place],
+    base: *mut u8,
+    start: usize,
+    len: usize,
+    rows: PhantomData<&'a mut Rows>,
 }
 
 impl<'a> Split<'a> {
+    /// The columns at some places of the rows' own layout, no two of them the same.
+    #[inline]
+    fn new(rows: &'a mut Rows, places: impl FnOnce(&'a Layout) -> &'a [Place]) -> Self {
+        let rows: &'a Rows = rows;
+        let (start, len) = (rows.start as usize, rows.len as usize);
+        let (places, base) = (places(&rows.shared.layout), rows.shared.base());
+        Self { places, base, start, len, rows: PhantomData }
+    }
+
     /// The next column.
     ///
     /// # Panics
     /// If `T` has not the width that was declared, or there is no column left.
     #[inline]
     pub fn column<T: Element>(&mut self) -> &'a mut [T] {
-        let layout = &self.rows.shared.layout;
-        assert_eq!(layout.columns[self.next].width, size_of::<T>());
-        let offset = layout.offsets[self.next] as usize + self.rows.start as usize * size_of::<T>();
-        self.next += 1;
-        if self.next == COMMON_COLUMNS {
-            self.next += self.skipped;
-        }
+        let (place, rest) = self.places.split_first().expect("the declaration has this column");
+        self.places = rest;
+        assert_eq!(place.width as usize, size_of::<T>());
+        let offset = place.offset as usize + self.start * size_of::<T>();
         // SAFETY: rows `start..start + len` of this column lie within the arena (reserve checked
         // the capacity, set_len the reservation); `offset` is a multiple of T's alignment, because
         // columns start at multiples of 64; any bytes are a T (`Element`). The slice aliases
-        // nothing: other `Rows` hold other rows, other columns other bytes, `next` only goes up,
-        // and the borrow of `rows` for 'a keeps a second `Split` away. `Shared`
-        // outlives 'a, because `rows` holds it.
+        // nothing: other `Rows` hold other rows, other columns other bytes, each place is handed out
+        // once, and the borrow of `rows` for 'a keeps a second `Split` away. The memory outlives 'a,
+        // because the borrowed `Rows` hold it.
         unsafe {
-            let first = self.rows.shared.base().add(offset).cast::<T>();
-            std::slice::from_raw_parts_mut(first, self.rows.len as usize)
+            let first = self.base.add(offset).cast::<T>();
+            std::slice::from_raw_parts_mut(first, self.len)
         }
     }
 }
@@ -497,18 +679,56 @@ mod tests {
     #[test]
     fn the_header_says_where_the_columns_are() {
         let arena = Arena::new(Layout::new(ONE, 10));
-        assert_eq!(arena.layout().bytes(), 128 + 64);
+        assert_eq!(arena.layout().bytes(), 64 + 2 * 64);
         let mut rows = arena.reserve(10).unwrap();
         rows.verdicts().fill(u32::MAX);
-        // SAFETY: the header is only written when the arena is made.
-        let header = unsafe { arena.shared.base().cast::<JobHeader>().read() };
-        assert_eq!((header.capacity, header.columns, header.offsets[0]), (10, 1, 128));
-        assert_eq!(rows.column_bytes(0), [0xff; 40]);
-        let launch = arena.layout().header(3, 4, 5 << 32 | 6);
-        let word = |i: usize| {
-            u32::from_ne_bytes(launch.to_bytes()[4 * i..][..4].try_into().expect("four bytes"))
+        let layout = arena.layout();
+        let words = |bytes: &[u8]| -> Vec<u32> {
+            bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect()
         };
-        assert_eq!([0, 1, 2, 3, 4, 5, 29].map(word), [4, 10, 6, 5, 1, 128, 3]);
+        // SAFETY: the header is only written when the arena is made.
+        let header =
+            unsafe { std::slice::from_raw_parts(arena.shared.base(), layout.header_bytes()) };
+        assert_eq!(words(header), [0, 10, 0, 0, 2, 0, 0, 0, 64, 128, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(rows.column_bytes(0), [0xff; 40]);
+        let mut launch = vec![7; layout.header_bytes()];
+        layout.write_header(3, 4, 5 << 32 | 6, &mut launch);
+        assert_eq!(words(&launch)[..10], [4, 10, 6, 5, 2, 3, 0, 0, 64, 128]);
+        JobHeader::write_offset(&mut launch, 1, 9);
+        assert_eq!(words(&launch)[8..10], [64, 9]);
+    }
+
+    #[test]
+    fn what_makes_no_layout_is_named() {
+        const NARROW: Declaration = &[ColumnDesc { name: "flags", width: 2, dialect: "ushort" }];
+        const WIDE: Declaration = &[ColumnDesc { name: "flags", width: 4, dialect: "uint" }];
+        const OTHER: Declaration = &[ColumnDesc { name: "verdict", width: 1, dialect: "uchar" }];
+        const TWICE: Declaration = &[WIDE[0], WIDE[0]];
+        let error = Layout::join(&[ONE, NARROW, WIDE], 8).unwrap_err();
+        let (first, second) = ((&NARROW[0], Some(1)), (&WIDE[0], 2));
+        assert_eq!(error, LayoutError::Clash { first, second });
+        assert_eq!(
+            error.to_string(),
+            "column `flags` is declared as ushort (2 bytes) and as uint (4 bytes)"
+        );
+        let error = Layout::join(&[OTHER], 8).unwrap_err();
+        assert_eq!(error, LayoutError::Clash { first: (&ONE[0], None), second: (&OTHER[0], 0) });
+        let error = Layout::join(&[ONE, TWICE], 8).unwrap_err();
+        assert_eq!(error, LayoutError::Twice { name: "flags", declaration: 1 });
+        let error = Layout::join(&[ONE], 1 << 29).unwrap_err();
+        assert_eq!(error, LayoutError::TooLarge { capacity: 1 << 29, columns: 2 });
+        assert_eq!(error.to_string(), "536870912 rows of 2 columns take more than 4 GiB");
+        assert!(Layout::join(&[ONE], usize::MAX).is_err());
+    }
+
+    #[test]
+    fn rows_without_declarations_have_verdict_and_context() {
+        let mut rows = Arena::new(Layout::join(&[], 4).unwrap()).reserve(4).unwrap();
+        let (verdict, context) = rows.common();
+        verdict.fill(1);
+        context.fill(2);
+        assert!(rows.verdicts().iter().all(|verdict| *verdict == 1));
+        assert_eq!(rows.column_bytes(1), [2u32.to_ne_bytes(); 4].concat());
     }
 }
 

@@ -1,13 +1,21 @@
 //! Columns: one value a packet, apart from the packet's bytes, so that a whole batch can be worked
 //! on at once and a device can take it as it is.
 //!
-//! A pipeline declares its columns once, with [`columns!`](crate::columns!). From that declaration
-//! come the Rust slices, the byte layout ([`Layout`](crate::Layout)), the kernel dialect's accessors
-//! ([`dialect`]) and the generator of random rows for property tests.
+//! Columns are declared with [`columns!`](crate::columns!). From declarations come the Rust slices, the byte layout
+//! ([`Layout`](crate::Layout)), the kernel dialect's accessors ([`dialect`]) and the generator of random rows for
+//! property tests.
 //!
-//! Two columns come first in every declaration: `verdict` and `context`. The engine reads them.
+//! ```text
+//!  one stage     verdict context │ flags  dst              a column is known by its name: two
+//!  another one   verdict context │ dst    rule             declarations that name `dst` share it
+//!  joined        verdict context │ flags  dst  rule
+//! ```
+//!
+//! Each stage declares what it needs, and the declarations of all stages are joined at start
+//! ([`Layout::join`](crate::Layout::join)). Two columns come first in every declaration: `verdict` and `context`. The
+//! engine reads the first and clears both for each chunk.
 
-use crate::arena::{COMMON_COLUMNS, Rows};
+use crate::arena::{JobHeader, Rows};
 
 /// A type that a column may hold: plain bytes, valid in every bit pattern.
 ///
@@ -38,49 +46,6 @@ element! {
     [u64; 2] = "ulong2_t", |next| [next(), next()];
 }
 
-/// Place of a column in its declaration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ColumnId(pub u8);
-
-/// A set of columns: what a stage reads, or what it writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct ColumnSet(pub u32);
-
-impl ColumnSet {
-    /// No column.
-    pub const EMPTY: ColumnSet = ColumnSet(0);
-
-    /// The set of the columns in `ids`.
-    pub const fn of(ids: &[ColumnId]) -> Self {
-        let (mut bits, mut i) = (0, 0);
-        while i < ids.len() {
-            bits |= 1 << ids[i].0;
-            i += 1;
-        }
-        ColumnSet(bits)
-    }
-
-    /// Whether `id` is in it.
-    pub const fn contains(self, id: ColumnId) -> bool {
-        self.0 >> id.0 & 1 == 1
-    }
-
-    /// Columns in either.
-    pub const fn union(self, other: Self) -> Self {
-        ColumnSet(self.0 | other.0)
-    }
-
-    /// Columns in this and not in the other.
-    pub const fn without(self, other: Self) -> Self {
-        ColumnSet(self.0 & !other.0)
-    }
-
-    /// Columns in both.
-    pub const fn intersection(self, other: Self) -> Self {
-        ColumnSet(self.0 & other.0)
-    }
-}
-
 /// What a declaration says of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnDesc {
@@ -92,46 +57,141 @@ pub struct ColumnDesc {
     pub dialect: &'static str,
 }
 
-/// Columns of two declarations: all of `first`, and behind them what `second` has beside `verdict` and `context`. For
-/// [`Layout::of_both`](crate::Layout::of_both).
-///
-/// # Panics
-/// If these are not `N` columns.
-pub const fn joined<const N: usize>(
-    first: &[ColumnDesc],
-    second: &[ColumnDesc],
-) -> [ColumnDesc; N] {
-    assert!(first.len() + second.len() == N + COMMON_COLUMNS);
-    let mut all = [first[0]; N];
-    let mut i = 0;
-    while i < N {
-        all[i] = if i < first.len() { first[i] } else { second[i - first.len() + COMMON_COLUMNS] };
-        i += 1;
+impl std::fmt::Display for ColumnDesc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({} bytes)", self.dialect, self.width)
     }
-    all
 }
 
-/// Where a column that `second` adds stands among those that [`joined`] made.
-pub const fn joined_id(first: &[ColumnDesc], second: ColumnId) -> ColumnId {
-    ColumnId(second.0 + (first.len() - COMMON_COLUMNS) as u8)
+/// The columns of one declaration, in their order.
+pub type Declaration = &'static [ColumnDesc];
+
+/// Columns that come first in every layout: `verdict` and `context`.
+pub(crate) const COMMON: Declaration = {
+    static COMMON: [ColumnDesc; 2] = [
+        ColumnDesc { name: "verdict", width: 4, dialect: "uint" },
+        ColumnDesc { name: "context", width: 4, dialect: "uint" },
+    ];
+    &COMMON
+};
+
+/// A column, known by its name: declarations that name the same one mean the same one.
+#[derive(Clone, Copy)]
+pub struct ColumnId(&'static ColumnDesc);
+
+impl ColumnId {
+    /// What becomes of a packet; see [`Verdict`](crate::Verdict). The first column of every layout.
+    pub const VERDICT: ColumnId = ColumnId::of(COMMON, 0);
+    /// The context key, zero at the start of a chunk. The second column of every layout.
+    pub const CONTEXT: ColumnId = ColumnId::of(COMMON, 1);
+
+    /// The column at a place of a declaration.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub const fn of(columns: Declaration, place: usize) -> Self {
+        ColumnId(&columns[place])
+    }
+
+    /// Name, width and type.
+    pub const fn desc(self) -> &'static ColumnDesc {
+        self.0
+    }
+
+    /// Its place among `columns`; `None` if it is not there, or is of another type there.
+    pub fn place_in(self, columns: &[ColumnDesc]) -> Option<usize> {
+        columns.iter().position(|column| column == self.0)
+    }
+}
+
+impl std::ops::Deref for ColumnId {
+    type Target = ColumnDesc;
+
+    fn deref(&self) -> &ColumnDesc {
+        self.0
+    }
+}
+
+impl PartialEq for ColumnId {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for ColumnId {}
+
+impl std::fmt::Debug for ColumnId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ColumnId({})", self.name)
+    }
+}
+
+/// A set of columns: what a stage reads, or what it writes. Made and asked at the start, never for a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ColumnSet(
+    /// In order of their names, each once.
+    Vec<ColumnId>,
+);
+
+impl ColumnSet {
+    /// No column.
+    pub const EMPTY: ColumnSet = ColumnSet(Vec::new());
+
+    /// The set of the columns in `ids`.
+    pub fn of(ids: &[ColumnId]) -> Self {
+        let mut columns = ids.to_vec();
+        columns.sort_unstable_by_key(|id| id.name);
+        columns.dedup();
+        ColumnSet(columns)
+    }
+
+    /// Whether a column of this name is in it.
+    pub fn contains(&self, column: &ColumnDesc) -> bool {
+        self.0.binary_search_by_key(&column.name, |id| id.name).is_ok()
+    }
+
+    /// Columns in either.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        Self::of(&[&self.0[..], &other.0].concat())
+    }
+
+    /// Columns in this and not in the other.
+    #[must_use]
+    pub fn without(mut self, other: &Self) -> Self {
+        self.0.retain(|id| !other.contains(id));
+        self
+    }
+
+    /// Columns in both.
+    #[must_use]
+    pub fn intersection(mut self, other: &Self) -> Self {
+        self.0.retain(|id| other.contains(id));
+        self
+    }
+
+    /// Its columns, in order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = ColumnId> + '_ {
+        self.0.iter().copied()
+    }
 }
 
 /// A declaration of columns, made by [`columns!`](crate::columns!).
 pub trait Columns {
     /// The columns in order; `verdict` is 0 and `context` 1.
-    const COLUMNS: &'static [ColumnDesc];
+    const COLUMNS: Declaration;
     /// The slices of a declaration over some rows.
     type View<'a>;
     /// Borrows every column of `rows`.
     ///
     /// # Panics
-    /// If `rows` were not laid out by this declaration, or by it and another one.
+    /// If this declaration is not one of those by which `rows` were laid out.
     fn view(rows: &mut Rows) -> Self::View<'_>;
     /// Fills every column but `verdict` with random values.
     fn randomise(rows: &mut Rows, next: &mut dyn FnMut() -> u64);
 }
 
-/// Declares the columns of a pipeline: see the [module](crate::Columns).
+/// Declares columns: see the [module](crate::Columns). A pipeline may have any number of declarations.
 ///
 /// ```
 /// chunk::columns! {
@@ -144,7 +204,7 @@ pub trait Columns {
 /// use chunk::{Arena, Columns, Layout};
 /// let mut rows = Arena::new(Layout::new(Toy::COLUMNS, 64)).reserve(4).unwrap();
 /// Toy::view(&mut rows).dst[3] = 7;
-/// assert_eq!(Toy::DST.0, 2);
+/// assert_eq!(Toy::DST.name, "dst");
 /// ```
 #[macro_export]
 macro_rules! columns {
@@ -169,15 +229,19 @@ macro_rules! columns {
         $crate::columns!(@ids $name; verdict, context, $($field,)*);
 
         impl $crate::Columns for $name {
-            const COLUMNS: &'static [$crate::ColumnDesc] = &[
-                $crate::ColumnDesc { name: "verdict", width: 4, dialect: "uint" },
-                $crate::ColumnDesc { name: "context", width: 4, dialect: "uint" },
-                $($crate::ColumnDesc {
-                    name: stringify!($field),
-                    width: size_of::<$ty>(),
-                    dialect: <$ty as $crate::Element>::DIALECT,
-                },)*
-            ];
+            const COLUMNS: $crate::Declaration = {
+                // A static has one address in the whole program, by which `view` finds its columns.
+                static DECLARED: &[$crate::ColumnDesc] = &[
+                    *$crate::ColumnId::VERDICT.desc(),
+                    *$crate::ColumnId::CONTEXT.desc(),
+                    $($crate::ColumnDesc {
+                        name: stringify!($field),
+                        width: size_of::<$ty>(),
+                        dialect: <$ty as $crate::Element>::DIALECT,
+                    },)*
+                ];
+                DECLARED
+            };
             type View<'a> = $view<'a>;
             #[inline]
             fn view(rows: &mut $crate::Rows) -> $view<'_> {
@@ -201,9 +265,11 @@ macro_rules! columns {
             enum Place { $($field,)* }
             $crate::__paste! {
                 impl $name { $(
-                    #[doc = concat!("Place of the column `", stringify!($field), "`.")]
-                    pub const [<$field:upper>]: $crate::ColumnId =
-                        $crate::ColumnId(Place::$field as u8);
+                    #[doc = concat!("The column `", stringify!($field), "`.")]
+                    pub const [<$field:upper>]: $crate::ColumnId = $crate::ColumnId::of(
+                        <$name as $crate::Columns>::COLUMNS,
+                        Place::$field as usize,
+                    );
                 )* }
             }
         };
@@ -219,8 +285,7 @@ pub use pastey::paste as __paste;
 pub fn dialect(columns: &[ColumnDesc]) -> String {
     let mut text = String::new();
     for (i, column) in columns.iter().enumerate() {
-        let (name, word) =
-            (column.name.to_ascii_uppercase(), crate::arena::JobHeader::OFFSETS_WORD + i);
+        let (name, word) = (column.name.to_ascii_uppercase(), JobHeader::OFFSETS_WORD + i);
         text += &format!(
             "#define COL_{name}(arena) ((GLOBAL {} *)((GLOBAL uchar *)(arena) + ((GLOBAL const uint *)(arena))[{word}]))\n\
              #define WORD_{name} {word}u\n",
@@ -291,19 +356,31 @@ mod tests {
     fn the_dialect_knows_each_column() {
         let text = dialect(Every::COLUMNS);
         assert_eq!(text.lines().count(), 14);
-        assert!(text.contains("#define WORD_VERDICT 5u\n#define COL_CONTEXT("));
+        assert!(text.contains("#define WORD_VERDICT 8u\n#define COL_CONTEXT("));
         assert!(text.contains("COL_E(arena) ((GLOBAL ulong2_t *)"));
-        assert!(ColumnSet::of(&[Every::A, Every::E]).contains(Every::E));
-        assert!(!ColumnSet::of(&[Every::A]).contains(Every::VERDICT));
+        assert!(ColumnSet::of(&[Every::A, Every::E]).contains(&Every::E));
+        assert!(!ColumnSet::of(&[Every::A]).contains(&Every::VERDICT));
+    }
+
+    #[test]
+    fn sets_know_columns_by_their_names() {
+        crate::columns! { struct Same / SameView { pub e: [u64; 2], pub f: u8, } }
+        let (one, other) =
+            (ColumnSet::of(&[Every::E, Every::A, Every::E]), ColumnSet::of(&[Same::E, Same::F]));
+        let names = |set: ColumnSet| set.iter().map(|id| id.name).collect::<Vec<_>>();
+        assert_eq!(names(one.union(&other)), ["a", "e", "f"]);
+        assert_eq!(names(one.clone().without(&other)), ["a"]);
+        assert_eq!(one.clone().intersection(&other), ColumnSet::of(&[Every::E]));
+        assert!(one.contains(&Same::E) && !ColumnSet::EMPTY.contains(&Same::E));
+        assert_eq!(Same::VERDICT, ColumnId::VERDICT);
+        assert_eq!(Same::E.place_in(Every::COLUMNS), Some(6));
+        assert_eq!(Same::F.place_in(Every::COLUMNS), None);
     }
 
     #[test]
     fn two_declarations_share_rows() {
-        crate::columns! { struct More / MoreView { pub f: u8, pub g: [u64; 2], } }
-        const COUNT: usize = Every::COLUMNS.len() + 2;
-        static BOTH: [ColumnDesc; COUNT] = joined(Every::COLUMNS, More::COLUMNS);
-        let declared = [Every::COLUMNS, More::COLUMNS];
-        let layout = Layout::of_both(&BOTH, declared, 1).with_capacity(40);
+        crate::columns! { struct More / MoreView { pub f: u8, pub e: [u64; 2], pub g: [u64; 2], } }
+        let layout = Layout::join(&[Every::COLUMNS, More::COLUMNS], 1).unwrap().with_capacity(40);
         let mut rows = Arena::new(layout).reserve(40).unwrap();
         let v = Every::view(&mut rows);
         v.verdict.fill(1);
@@ -312,16 +389,22 @@ mod tests {
         v.e.fill([4, 5]);
         let v = More::view(&mut rows);
         assert!(v.verdict.iter().all(|x| *x == 1) && v.context.iter().all(|x| *x == 2));
+        assert!(v.e.iter().all(|x| *x == [4, 5]));
+        v.e.fill([5, 6]);
         v.verdict.fill(6);
         v.f.fill(7);
         v.g.fill([8, 9]);
         let v = Every::view(&mut rows);
         assert!(v.verdict.iter().all(|x| *x == 6) && v.a.iter().all(|x| *x == 3));
-        assert!(v.e.iter().all(|x| *x == [4, 5]));
-        let id = joined_id(Every::COLUMNS, More::G);
-        assert_eq!((BOTH[usize::from(id.0)].name, id.0), ("g", 8));
-        let bytes = rows.column_bytes(usize::from(id.0));
+        assert!(v.e.iter().all(|x| *x == [5, 6]));
+        let place = rows.layout().column(More::G);
+        assert_eq!((rows.layout().columns()[place].name, place), ("g", 8));
+        let bytes = rows.column_bytes(place);
         assert_eq!(bytes[..16], [8_u64, 9].map(u64::to_ne_bytes).concat());
+        let context = rows.layout().column(ColumnId::CONTEXT);
+        rows.clear(&[0, context]);
+        assert!(Every::view(&mut rows).context.iter().all(|x| *x == 0));
+        assert!(More::view(&mut rows).f.iter().all(|x| *x == 7));
     }
 
     #[test]

@@ -25,11 +25,11 @@ pub mod hash;
 pub mod reasons;
 mod verdict;
 
-pub use arena::{Arena, JOB_COLUMNS_MAX, JobHeader, Layout, Rows};
+pub use arena::{Arena, JobHeader, Layout, LayoutError, Rows};
 pub use cell::{CELL_BYTES, Cell, Depot, HEADROOM_BYTES, HugePages, Pool, Region};
 #[doc(hidden)]
 pub use columns::__paste;
-pub use columns::{ColumnDesc, ColumnId, ColumnSet, Columns, Element, dialect, joined, joined_id};
+pub use columns::{ColumnDesc, ColumnId, ColumnSet, Columns, Declaration, Element, dialect};
 pub use frame::{CELL_FRAME_BYTES, PORT_NONE, Packet, Segments};
 pub use reasons::{DropReason, Reason, ReasonBlock, ReasonClash};
 pub use verdict::{Verdict, VerdictKind};

@@ -45,7 +45,7 @@ use chunk::{Arena, ColumnId, ColumnSet, Layout, Packet, Region, Rows};
 use crate::driver::{Arguments, Driver, Event, Kernel, Memory, Program, Queue, Shape};
 use crate::tables::{Images, TableSource};
 use crate::{Device, DeviceError, Shadeable};
-use columns::{HEADER_BYTES, Places, Runs, Way};
+use columns::{Places, Runs, Way};
 use limits::Watch;
 use payload::{Cells, Frame, Reach, Source, View};
 use staging::{Quiet, Staging};
@@ -205,7 +205,8 @@ const PACK_DOWN_BYTES: usize = PACK_BYTES;
 struct Built {
     steps: Vec<(Kernel, Step)>,
     order: Vec<(usize, Way)>,
-    payload: Option<PayloadUse>,
+    /// With the places of the columns of each frame's offset and length.
+    payload: Option<(PayloadUse, [usize; 2])>,
     reach: Reach,
     is_trusted: bool,
     areas: Areas,
@@ -434,16 +435,18 @@ impl<J: Offload> Accelerator<J> {
         let limit = self.options.warm_up;
         let (queue, arena, nothing) = (self.slots[0].queue, self.slots[0].arena, self.nothing);
         let on = (queue, arena, nothing);
+        let header_bytes = self.layout.header_bytes();
         if let Some(cells) = &self.cells {
             // No rows, and for `gather`, which takes the header for its list, no pieces.
+            let mut head = vec![0; header_bytes];
+            self.layout.write_header(0, 0, 0, &mut head);
             let gather = [(cells.gather, cells.items, None)].into_iter();
-            warm_up(driver, on, &self.layout.header(0, 0, 0).to_bytes(), gather, limit)?;
+            warm_up(driver, on, &head, gather, limit)?;
         }
         for built in self.segments.iter().flatten() {
-            let mut head = vec![0; HEADER_BYTES + built.areas.list_bytes()];
-            let mut header = self.layout.header(0, 0, 0);
-            built.areas.write(&mut header, &mut head[HEADER_BYTES..], 0, arena_bytes(&self.layout));
-            head[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+            let mut head = vec![0; header_bytes + built.areas.list_bytes()];
+            self.layout.write_header(0, 0, 0, &mut head);
+            built.areas.write(&mut head, header_bytes, 0, arena_bytes(&self.layout));
             let kernels = built.steps.iter().map(|(kernel, step)| (*kernel, step.items, step.job));
             warm_up(driver, on, &head, kernels, limit)?;
         }
@@ -497,18 +500,19 @@ impl<J: Offload> Accelerator<J> {
         let traffic = &mut self.traffic;
 
         let kept = std::mem::take(&mut slot.columns);
-        let head_bytes = HEADER_BYTES + built.areas.list_bytes();
-        let mut places = Places::new(&self.layout, &built.order, rows, version, (head_bytes, kept));
+        let header_bytes = self.layout.header_bytes();
+        let head_bytes = header_bytes + built.areas.list_bytes();
+        let places = Places::new(&self.layout, &built.order, rows, (head_bytes, kept));
         if rows > self.layout.capacity() {
             return Err(DeviceError::Launch(format!("{rows} rows are more than the arena holds")));
         }
-        let (head, list) = slot.up.bytes()[..head_bytes].split_at_mut(HEADER_BYTES);
-        built.areas.write(&mut places.header, list, rows, places.end);
-        head.copy_from_slice(&places.header.to_bytes());
+        let head = &mut slot.up.bytes()[..head_bytes];
+        places.write_header(&self.layout, rows, version, head);
+        built.areas.write(head, header_bytes, rows, places.end);
 
         // Payload first: its places are columns that go up.
         let (mut payload, mut gather, mut payload_bytes) = (self.nothing, None, 0);
-        if let Some(uses) = built.payload {
+        if let Some((_, [at, len])) = built.payload {
             let region = self.cells.as_ref().map(|cells| cells.region);
             let (packing, reach, is_trusted) =
                 (self.options.packing, built.reach, built.is_trusted);
@@ -545,11 +549,10 @@ impl<J: Offload> Accelerator<J> {
                 _ => {}
             }
             let up = slot.up.bytes();
-            for (column, value) in [
-                (uses.at, (|frame| frame.at) as fn(&Frame) -> usize),
-                (uses.len, |frame| frame.len),
-            ] {
-                let Some(place) = places.of(column.0.into()) else { continue };
+            for (column, value) in
+                [(at, (|frame| frame.at) as fn(&Frame) -> usize), (len, |frame| frame.len)]
+            {
+                let Some(place) = places.of(column) else { continue };
                 for (to, frame) in up[place..].chunks_exact_mut(4).zip(&slot.frames) {
                     to.copy_from_slice(&(value(frame) as u32).to_ne_bytes());
                 }
@@ -557,9 +560,7 @@ impl<J: Offload> Accelerator<J> {
         }
 
         // Columns: packed into the staging block, or straight from the rows.
-        let own = |column: usize| {
-            built.payload.is_some_and(|p| [p.at.0, p.len.0].map(usize::from).contains(&column))
-        };
+        let own = |column: usize| built.payload.is_some_and(|(_, own)| own.contains(&column));
         slot.runs.clear();
         let is_packed = places.up_end <= PACK_BYTES;
         for &(column, place, _) in places.columns.iter().filter(|(_, _, way)| way.is_up()) {
@@ -687,7 +688,7 @@ impl<J: Offload> Accelerator<J> {
             traffic.copies += 1;
             traffic.down_bytes += to.len() as u64;
         }
-        let brings_payload = built.payload.is_some_and(|uses| uses.writes);
+        let brings_payload = built.payload.is_some_and(|(uses, _)| uses.writes);
         let bytes = slot.frames.iter().map(|frame| frame.at + frame.len).max().unwrap_or(0);
         if brings_payload && bytes > 0 {
             payload::room_down(driver, quiet, &mut slot.payload_host, bytes)?;
@@ -774,7 +775,19 @@ fn build(
         Some(uses) if !uses.writes && segment.payload_steps <= 1 && is_trusted => Reach::InPlace,
         Some(_) => Reach::Gather,
     };
-    let SegmentProgram { payload, state_bytes, areas, outputs, .. } = segment;
+    let name = segment.program.name;
+    let payload = segment.payload.map(|uses| {
+        let place = |column: ColumnId| {
+            let missing = || DeviceError::Build {
+                name: name.clone(),
+                log: format!("the payload's column `{}` is not in the layout", column.name),
+            };
+            column.place_in(layout.columns()).ok_or_else(missing)
+        };
+        Ok((uses, [place(uses.at)?, place(uses.len)?]))
+    });
+    let payload = payload.transpose()?;
+    let SegmentProgram { state_bytes, areas, outputs, .. } = segment;
     let has_limits = segment.steps.iter().any(|step| step.limit.is_some());
     Ok(Built {
         steps: kernels.into_iter().zip(segment.steps).collect(),

@@ -15,6 +15,7 @@ use device::tables::TableSource;
 use device::{Cost, Device, DeviceError, FaultPlan, SimulatedDevice};
 
 use crate::balance::{Balance, DeviceCost, Policy};
+use crate::columns::{self, ColumnsError};
 use crate::counters::{DropPlaces, WorkerCounters};
 use crate::flight::{Job, Returns, Shaders};
 use crate::heirs::Heirs;
@@ -105,8 +106,6 @@ pub enum DeviceKind<T> {
 pub struct EngineSpec<V: Versions> {
     /// The workers, at least one.
     pub workers: Vec<WorkerSpec<V>>,
-    /// The pipeline's columns; the capacity is of no account.
-    pub layout: Layout,
     /// All free cells.
     pub depot: Arc<Depot>,
     /// Packets in a chunk at most.
@@ -138,10 +137,9 @@ pub type DeviceSink = Arc<dyn Fn(usize, DeviceEvent<'_>) + Send + Sync>;
 impl<V: Versions> EngineSpec<V> {
     /// An engine without devices, over `depot`, live: it runs until it is stopped, and drops what a queue does not
     /// take. What goes wrong is logged.
-    pub fn new(workers: Vec<WorkerSpec<V>>, layout: Layout, depot: Arc<Depot>) -> Self {
+    pub fn new(workers: Vec<WorkerSpec<V>>, depot: Arc<Depot>) -> Self {
         Self {
             workers,
-            layout,
             depot,
             chunk_packets: CHUNK_PACKETS_MAX,
             chunks: 8,
@@ -174,6 +172,9 @@ pub enum EngineError {
     /// There is no worker, or its stages do not fit together.
     #[error("{0}")]
     Spec(String),
+    /// The stages' columns do not fit together.
+    #[error("{0}")]
+    Columns(#[from] ColumnsError),
     /// No thread or descriptor was to be had.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -368,8 +369,13 @@ impl<V: Versions> Engine<V> {
             }
         }
         let n = spec.workers.len();
-        let plan = Plan::of(&spec)?;
         let chunks = spec.chunks.max(2);
+        let stages = || spec.workers.iter().flat_map(|w| &w.stages).map(|stage| &**stage);
+        // Rows of the largest arena that there will be: a worker's own, or a job's.
+        let rows = spec.devices.iter().map(|device| device.rows).max().unwrap_or(0);
+        let layout = columns::layout(stages(), rows.max(chunks * CHUNK_PACKETS_MAX))?;
+        let zeroed = columns::zeroed(stages(), &layout);
+        let plan = Plan::of(&spec, &layout)?;
         let bells = (0..n).map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?;
         let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
         let stop = Arc::new(AtomicBool::new(false));
@@ -385,7 +391,7 @@ impl<V: Versions> Engine<V> {
         let mut links: Vec<Option<Arc<MasterLink<V>>>> = Vec::new();
         for (number, device) in spec.devices.into_iter().enumerate() {
             let ends = returns.iter().cloned().zip(bells.iter().cloned()).collect();
-            let layout = spec.layout.with_capacity(device.rows.max(CHUNK_PACKETS_MAX));
+            let layout = layout.with_capacity(device.rows.max(CHUNK_PACKETS_MAX));
             let segments = plan.segments.len();
             let link = MasterLink::new(&layout, device.slots + 2, ends, n * chunks, segments)?;
             let link = Arc::new(link);
@@ -474,7 +480,8 @@ impl<V: Versions> Engine<V> {
                 pipeline: pipeline.segments.clone(),
                 places: pipeline.places.clone(),
                 segments: plan.segments.clone(),
-                layout: spec.layout.clone(),
+                layout: layout.clone(),
+                zeroed: zeroed.clone(),
                 rx: worker.rx,
                 tx: worker.tx,
                 host: worker.host,
@@ -673,7 +680,7 @@ struct Plan<V: Versions> {
 }
 
 impl<V: Versions> Plan<V> {
-    fn of(spec: &EngineSpec<V>) -> Result<Self, EngineError> {
+    fn of(spec: &EngineSpec<V>, layout: &Layout) -> Result<Self, EngineError> {
         let is_real = |d: &DeviceSpec<V::Tables>| matches!(d.kind, DeviceKind::Driver { .. });
         let names = |w: &WorkerSpec<V>| w.stages.iter().map(|s| s.name()).collect::<Vec<_>>();
         let mut plan = Self {
@@ -700,7 +707,7 @@ impl<V: Versions> Plan<V> {
                     .devices
                     .iter()
                     .any(is_real)
-                    .then(|| segment_program(&worker.stages, segment, spec.layout.columns()));
+                    .then(|| segment_program(&worker.stages, segment, layout.columns()));
                 // The simulated device runs its jobs side by side on the host's own state: it has no
                 // order to keep state in.
                 segment.on_device &= match &program {

@@ -24,8 +24,8 @@ pub(crate) struct Flight<V: Versions> {
     pub(crate) chunk: Chunk,
     /// The chunk's own rows while it uses a range of a job's arena.
     pub(crate) spare: Option<Rows>,
-    /// Verdicts as they were before the shade, so that a failed job can be done again.
-    pub(crate) before: Vec<u32>,
+    /// Verdicts and contexts as they were before the shade, so that a failed job can be done again.
+    pub(crate) before: [Vec<u32>; 2],
     pub(crate) pin: Option<V::Pin>,
     /// The segment it is in, or enters next.
     pub(crate) segment: usize,
@@ -66,7 +66,7 @@ impl<V: Versions> Flight<V> {
         Self {
             chunk,
             spare: None,
-            before: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            before: [(); 2].map(|()| Vec::with_capacity(chunk::CHUNK_PACKETS_MAX)),
             pin: None,
             segment: 0,
             wanted: None,
@@ -84,16 +84,22 @@ impl<V: Versions> Flight<V> {
         }
     }
 
-    /// Remembers the verdicts before a shade that may fail.
+    /// Remembers the verdicts and contexts before a shade that may fail.
     pub(crate) fn remember(&mut self) {
-        self.before.clear();
-        self.before.extend_from_slice(self.chunk.rows.verdicts());
+        let (verdict, context) = self.chunk.rows.common();
+        for (before, now) in self.before.iter_mut().zip([verdict, context]) {
+            before.clear();
+            before.extend_from_slice(now);
+        }
     }
 
-    /// Puts the verdicts back to what they were: the other columns that a shade reads it never
-    /// wrote.
+    /// Puts the verdicts and contexts back to what they were: the other columns that a shade reads it
+    /// never wrote.
     pub(crate) fn restore(&mut self) {
-        self.chunk.rows.verdicts().copy_from_slice(&self.before);
+        let (verdict, context) = self.chunk.rows.common();
+        let [verdict_before, context_before] = &self.before;
+        verdict.copy_from_slice(verdict_before);
+        context.copy_from_slice(context_before);
     }
 
     /// Moves the columns to the chunk's own rows and gives its range of a job's arena back.
@@ -276,5 +282,69 @@ impl<V: Versions> InOrder<V> {
             elder = progress;
             place += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chunk::{Arena, Layout};
+
+    struct Nothing(());
+
+    impl std::ops::Deref for Nothing {
+        type Target = ();
+        fn deref(&self) -> &() {
+            &self.0
+        }
+    }
+
+    struct Plain;
+
+    impl Versions for Plain {
+        type Tables = ();
+        type Pin = Nothing;
+        fn pin(&mut self) -> Nothing {
+            Nothing(())
+        }
+        fn number(_: &Nothing) -> u64 {
+            0
+        }
+    }
+
+    /// Counts up the context, and drops every other packet that it sees.
+    struct Count;
+
+    impl Shade<()> for Count {
+        fn shade(&self, rows: &mut Rows, (): &()) {
+            let (verdict, context) = rows.common();
+            for (row, (verdict, context)) in verdict.iter_mut().zip(context).enumerate() {
+                if *verdict == 0 {
+                    *context += 1;
+                    *verdict = row as u32 % 2;
+                }
+            }
+        }
+    }
+
+    /// A job that a device has done on state that lacked something: its results are in the rows.
+    #[test]
+    fn a_job_done_again_sees_verdicts_and_contexts_as_they_were() {
+        let rows = Arena::new(Layout::join(&[], 8).unwrap()).reserve(8).unwrap();
+        let mut flight = Box::new(Flight::<Plain>::new(Chunk::new(rows, 0)));
+        let (verdict, context) = flight.chunk.rows.common();
+        verdict[6..].fill(9);
+        context.copy_from_slice(&[0, 10, 20, 30, 40, 50, 60, 70]);
+        flight.pin = Some(Nothing(()));
+        flight.remember();
+        let shaders: Shaders<()> = Arc::new([(0, Arc::new(Count) as Arc<dyn Shade<()>>)]);
+        for _ in 0..2 {
+            flight.shade(&shaders);
+        }
+        flight.restore();
+        flight.shade(&shaders);
+        let (verdict, context) = flight.chunk.rows.common();
+        assert_eq!(*verdict, [0, 1, 0, 1, 0, 1, 9, 9]);
+        assert_eq!(*context, [1, 11, 21, 31, 41, 51, 60, 70]);
     }
 }

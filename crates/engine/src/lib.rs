@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod balance;
+mod columns;
 mod counters;
 mod engine;
 mod flight;
@@ -30,6 +31,7 @@ mod stage;
 mod worker;
 
 pub use balance::{Auto, DeviceCost, Policy, Side};
+pub use columns::{ColumnsError, layout};
 pub use counters::{Counter, DropPlaces, QueueCounters, StageCounters, WorkerCounters};
 pub use device::accelerator::{Records, Step};
 pub use engine::{

@@ -128,13 +128,13 @@ pub struct Segment {
 pub(crate) fn segment_program<T>(
     stages: &[Box<dyn Stage<T>>],
     segment: Segment,
-    columns: &'static [ColumnDesc],
+    columns: &[ColumnDesc],
 ) -> Option<SegmentProgram> {
     let stages = &stages[segment.first..segment.end];
     // The engine reads the verdicts, kernels look at them and may change them.
-    let verdict = ColumnSet::of(&[ColumnId(0)]);
+    let verdict = ColumnSet::of(&[ColumnId::VERDICT]);
     let mut made = SegmentProgram {
-        reads: verdict,
+        reads: verdict.clone(),
         writes: verdict,
         is_trusted: true,
         ..SegmentProgram::default()
@@ -149,9 +149,9 @@ pub(crate) fn segment_program<T>(
         texts.add(stage.name(), &form, &mut made);
         files.extend_from_slice(form.files);
         let sorted: Vec<ColumnId> = form.sort.iter().map(|key| key.column).collect();
-        let reads = stage.reads().union(ColumnSet::of(&sorted));
-        made.reads = made.reads.union(reads.without(made.writes));
-        made.writes = made.writes.union(stage.writes());
+        let reads = stage.reads().union(&ColumnSet::of(&sorted));
+        made.reads = made.reads.union(&reads.without(&made.writes));
+        made.writes = made.writes.union(&stage.writes());
         if let Some(uses) = form.payload {
             let before = made.payload.get_or_insert(uses);
             before.writes |= uses.writes;
@@ -161,6 +161,9 @@ pub(crate) fn segment_program<T>(
         }
         made.state_bytes = made.state_bytes.max(form.state_bytes);
     }
+    // Whoever writes the context changes what is there, so it is read and written, like the verdict.
+    let context = ColumnSet::of(&[ColumnId::CONTEXT]);
+    made.reads = made.reads.union(&context.intersection(&made.writes));
     if names.is_empty() {
         return None;
     }
@@ -195,16 +198,16 @@ pub(crate) fn segment_program<T>(
 const WHOLE_GROUP: u32 = 0;
 
 /// The texts of stages, one behind the other.
-struct Texts {
+struct Texts<'a> {
     text: String,
-    columns: &'static [ColumnDesc],
+    columns: &'a [ColumnDesc],
     /// Which instances have a text without memory of its own: it, its parameters, and the instance's number.
     known: Vec<(Cow<'static, str>, Vec<(Cow<'static, str>, Parameter)>, usize)>,
     stages: usize,
 }
 
-impl Texts {
-    fn new(columns: &'static [ColumnDesc]) -> Self {
+impl<'a> Texts<'a> {
+    fn new(columns: &'a [ColumnDesc]) -> Self {
         Self { text: String::new(), columns, known: Vec::new(), stages: 0 }
     }
 
@@ -332,7 +335,8 @@ impl Texts {
         let mut bits = 0;
         let mut key = String::from("0ul");
         for SortKey { column, bits: wanted } in keys.iter().rev() {
-            let Some(desc) = self.columns.get(usize::from(column.0)) else { continue };
+            let place = column.place_in(self.columns);
+            let Some(desc) = place.and_then(|place| self.columns.get(place)) else { continue };
             let used = (*wanted).min(8 * desc.width.min(8) as u32).min(64 - bits);
             if used == 0 {
                 continue;
@@ -398,16 +402,21 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
     let mut open = Open::Nothing;
     // The columns of the newest segment's payload.
     let mut payload = None;
+    // What its stages read and the engine does not restore.
+    let mut read = ColumnSet::EMPTY;
+    let restored = ColumnSet::of(&[ColumnId::VERDICT, ColumnId::CONTEXT]);
     for (i, stage) in stages.iter().enumerate() {
         let shader = stage.shader();
         let is_bare = shader.is_none() && stage.phases() == Phases::PRE && !stage.ends_segment();
         let form = shader.and_then(|shader| shader.kernels());
         let on_device = form.is_some();
+        let overwrites = stage.writes().intersection(&read) != ColumnSet::EMPTY;
         let has_state = form.as_ref().is_some_and(|form| form.state_bytes > 0);
         let is_limited = form.as_ref().is_some_and(|form| form.time_limit.is_some());
         let places = form.and_then(|form| form.payload).map(|uses| (uses.at, uses.len));
         let goes_along = on_device
             && !is_limited
+            && !overwrites
             && (places.is_none() || payload.is_none() || places == payload);
         match segments.last_mut() {
             Some(last) if open == Open::Any => {
@@ -423,8 +432,10 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
             _ => {
                 segments.push(Segment { first: i, end: i + 1, on_device, has_state });
                 payload = places;
+                read = ColumnSet::EMPTY;
             }
         }
+        read = read.union(&stage.reads().without(&restored));
         open = match () {
             () if is_bare => Open::Any,
             () if on_device && !is_limited && !stage.ends_segment() => Open::Kernels,
@@ -550,7 +561,7 @@ mod tests {
 
     #[test]
     fn memory_is_each_instances_own() {
-        let column = chunk::ColumnId(1);
+        let column = chunk::ColumnId::CONTEXT;
         let form = KernelForm {
             scratch: Some(Scratch { bytes: 8, bytes_per_row: 4, is_zeroed: true }),
             output: Some(OutputForm { words_per_row: 2, words_per_job: 100 }),
@@ -579,7 +590,7 @@ mod tests {
         assert_eq!(names[half], ("clear_area", Some(4)));
         assert_eq!(names.iter().filter(|(kernel, _)| *kernel == "order_count").count(), 4);
         assert!(made.program.source.contains("((ulong)COL_CONTEXT(arena)[row] & 0x1ful) << 0u"));
-        assert!(made.reads.contains(column), "what is sorted by goes up");
+        assert!(made.reads.contains(&column), "what is sorted by goes up");
     }
 
     /// A stage with a time limit shares no segment with another one's kernels.
@@ -661,5 +672,47 @@ mod tests {
                 }
             }
         }
+    }
+
+    chunk::columns! { struct Three / ThreeView { pub a: u32, pub b: u32, pub c: u32, } }
+
+    struct Test(&'static [ColumnId], &'static [ColumnId]);
+
+    impl Shade<()> for Test {
+        fn shade(&self, _: &mut Rows, (): &()) {}
+        fn kernels(&self) -> Option<KernelForm> {
+            Some(KernelForm::default())
+        }
+    }
+
+    impl Stage<()> for Test {
+        fn name(&self) -> &'static str {
+            "test"
+        }
+        fn reads(&self) -> ColumnSet {
+            ColumnSet::of(self.0)
+        }
+        fn writes(&self) -> ColumnSet {
+            ColumnSet::of(self.1)
+        }
+        fn shader(&self) -> Option<Arc<dyn Shade<()>>> {
+            Some(Arc::new(Test(self.0, self.1)))
+        }
+    }
+
+    /// The engine restores verdict and context alone before a job is done again.
+    #[test]
+    fn what_a_segment_reads_no_later_stage_of_it_writes() {
+        const CONTEXT: ColumnId = ColumnId::CONTEXT;
+        let stages: [Test; 5] = [
+            Test(&[Three::A, CONTEXT], &[Three::B, CONTEXT]),
+            Test(&[Three::B, CONTEXT], &[Three::C, CONTEXT]),
+            Test(&[], &[Three::A]),
+            Test(&[Three::A], &[Three::B]),
+            Test(&[Three::C], &[Three::A]),
+        ];
+        let stages = stages.map(|stage| Box::new(stage) as Box<dyn Stage<()>>);
+        let cut: Vec<_> = segments(&stages).iter().map(|s| s.first..s.end).collect();
+        assert_eq!(cut, [0..2, 2..4, 4..5]);
     }
 }

@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, DropReason, Packet, Pool, ReasonBlock, Rows, Verdict};
+use chunk::{Chunk, ColumnSet, Declaration, DropReason, Packet, Pool, ReasonBlock, Rows, Verdict};
 
 use device::accelerator::Records;
 
@@ -28,7 +28,7 @@ pub trait Versions: Send + 'static {
 /// the tables, over a whole batch.
 ///
 /// It looks at the rows whose verdict is [`Verdict::NEXT`] and no others, may change their verdict,
-/// and writes only columns that it does not read. So it can be done again.
+/// and writes only columns that it does not read, but for the context. So it can be done again.
 pub trait Shade<T>: Send + Sync {
     /// Shades `rows`.
     fn shade(&self, rows: &mut Rows, tables: &T);
@@ -106,12 +106,25 @@ pub trait Stage<T>: Send {
         &[]
     }
 
-    /// Columns that its shade reads.
+    /// The declarations of columns that it works with, beyond verdict and context. Those of all stages are joined at
+    /// start: what two stages declare by one name is one column.
+    fn columns(&self) -> &'static [Declaration] {
+        &[]
+    }
+
+    /// Columns that start a chunk as zero, as `context` always does. All others hold what an earlier chunk left there
+    /// until a stage writes them.
+    fn zeroed(&self) -> ColumnSet {
+        ColumnSet::EMPTY
+    }
+
+    /// Columns that its shade reads, `context` among them if it does. The verdict is always one of them.
     fn reads(&self) -> ColumnSet {
         ColumnSet::EMPTY
     }
 
-    /// Columns that its shade writes; none of those that it reads.
+    /// Columns that its shade writes; none of those that it reads, but for `context`, which the engine restores before
+    /// a shade is done again, like the verdict.
     fn writes(&self) -> ColumnSet {
         ColumnSet::EMPTY
     }

@@ -140,6 +140,8 @@ pub(crate) struct Worker<V: Versions> {
     steps: Vec<Phases>,
     pub(crate) segments: Arc<[Segment]>,
     pub(crate) shaders: Vec<Shaders<V::Tables>>,
+    /// Columns that start a chunk as zero, by their places.
+    zeroed: Arc<[usize]>,
     pub(crate) rx: Vec<RxSlot>,
     tx: Vec<TxSide>,
     host: Vec<TxSide>,
@@ -232,6 +234,8 @@ pub(crate) struct Parts<V: Versions> {
     pub(crate) stages: Vec<Box<dyn Stage<V::Tables>>>,
     pub(crate) segments: Arc<[Segment]>,
     pub(crate) layout: Layout,
+    /// Columns that start a chunk as zero, by their places.
+    pub(crate) zeroed: Arc<[usize]>,
     pub(crate) rx: Vec<RxSlot>,
     pub(crate) tx: Vec<TxSlot>,
     pub(crate) host: Vec<TxSlot>,
@@ -290,6 +294,7 @@ impl<V: Versions> Worker<V> {
             stages: parts.stages,
             segments: parts.segments,
             shaders,
+            zeroed: parts.zeroed,
             rx: parts.rx,
             tx: parts.tx.into_iter().map(side).collect(),
             host: parts.host.into_iter().map(side).collect(),

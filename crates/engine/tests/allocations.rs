@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use chunk::{Chunk, Columns, HugePages, Layout, Packet, Pool, Region, Verdict};
+use chunk::{Chunk, Columns, Declaration, HugePages, Packet, Pool, Region, Verdict};
 use engine::{
     Capture, CapturePoint, Context, Engine, EngineSpec, RxSlot, Stage, Trace, TxSlot, Versions,
     WorkerSpec,
@@ -53,6 +53,9 @@ struct Sorter(u64);
 impl Stage<()> for Sorter {
     fn name(&self) -> &'static str {
         "sorter"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[NoColumns::COLUMNS]
     }
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, ()>) {
         for verdict in chunk.rows.verdicts() {
@@ -102,7 +105,7 @@ fn captures_and_traces_allocate_nothing_for_a_packet() {
     let engine = Engine::start(EngineSpec {
         chunk_packets: 64,
         chunks: 4,
-        ..EngineSpec::new(vec![worker], Layout::new(NoColumns::COLUMNS, 1), depot)
+        ..EngineSpec::new(vec![worker], depot)
     })
     .unwrap();
     let view = engine.view().clone();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chunk::{Columns, HugePages, Layout, Packet, Region, Rows};
+use chunk::{HugePages, Packet, Region, Rows};
 use device::accelerator::{Options, Packing};
 use device::driver::Api;
 use device::faulty::{Faults, Faulty};
@@ -18,7 +18,7 @@ use engine::{
     Shade, Stage, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Script};
-use teststages::{Count, Deliver, Find, SLOTS, Sum, TestColumns, Xor};
+use teststages::{Count, Deliver, Find, SLOTS, Sum, Xor};
 
 struct One;
 struct Unit(u64);
@@ -133,7 +133,6 @@ fn run_stages(
             device: None,
             on_dump: None,
         }],
-        layout: Layout::new(TestColumns::COLUMNS, 1),
         depot,
         chunk_packets: 256,
         chunks: 128,

@@ -7,8 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use chunk::{
-    Chunk, ColumnSet, Columns, HugePages, Layout, Packet, Pool, ReasonBlock, Region, Rows, Verdict,
-    reasons,
+    Chunk, ColumnSet, Columns, Declaration, HugePages, Packet, Pool, ReasonBlock, Region, Rows,
+    Verdict, reasons,
 };
 use device::{Cost, FaultPlan};
 use engine::{
@@ -59,6 +59,9 @@ struct First;
 impl Stage<u64> for First {
     fn name(&self) -> &'static str {
         "first"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[TestColumns::COLUMNS]
     }
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
         &[teststages::reasons::BLOCK]
@@ -122,6 +125,9 @@ struct Second(u64);
 impl Stage<u64> for Second {
     fn name(&self) -> &'static str {
         "second"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[TestColumns::COLUMNS]
     }
     fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
         Some(Arc::new(Second(0)))
@@ -249,7 +255,6 @@ fn run_beside(
     }));
     let engine = Engine::start(EngineSpec {
         workers,
-        layout: Layout::new(TestColumns::COLUMNS, 1),
         depot: depot.clone(),
         chunk_packets: 64,
         chunks: 32,
@@ -424,7 +429,6 @@ fn stopping_loses_nothing_that_was_received() {
             device: None,
             on_dump: None,
         }],
-        layout: Layout::new(TestColumns::COLUMNS, 1),
         depot: depot.clone(),
         chunk_packets: 32,
         chunks: 16,

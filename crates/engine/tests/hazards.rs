@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use chunk::{
-    Chunk, ColumnId, ColumnSet, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdict,
-    reasons,
+    Chunk, ColumnId, ColumnSet, Columns, Declaration, HugePages, Packet, Pool, Region, Rows,
+    Verdict, reasons,
 };
 use device::accelerator::Options;
 use device::driver::Api;
@@ -85,6 +85,9 @@ impl Stage<u64> for Plain {
     fn ends_segment(&self) -> bool {
         true
     }
+    fn columns(&self) -> &'static [Declaration] {
+        &[Cols::COLUMNS]
+    }
     fn phases(&self) -> Phases {
         Phases::PRE
     }
@@ -146,6 +149,9 @@ impl Stage<u64> for Tally {
     }
     fn writes(&self) -> ColumnSet {
         ColumnSet::of(&[self.column()])
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[Cols::COLUMNS]
     }
     fn phases(&self) -> Phases {
         Phases::PRE
@@ -271,6 +277,9 @@ impl Stage<u64> for Out {
     fn name(&self) -> &'static str {
         "out"
     }
+    fn columns(&self) -> &'static [Declaration] {
+        &[Cols::COLUMNS]
+    }
     fn phases(&self) -> Phases {
         Phases::POST
     }
@@ -359,7 +368,7 @@ impl Bed {
             until_finished: true,
             lossless: true,
             on_panic: Arc::new(move |panic| told.lock().unwrap().push(panic)),
-            ..EngineSpec::new(workers, Layout::new(Cols::COLUMNS, 1), depot.clone())
+            ..EngineSpec::new(workers, depot.clone())
         })
         .unwrap();
         let view = engine.view().clone();
@@ -414,8 +423,7 @@ fn queues_that_are_always_full_are_served_alike() {
             })
             .collect();
         worker.tx = vec![TxSlot::Own(Box::new(io::memory::Sink::new()), Arc::default())];
-        let layout = Layout::new(Cols::COLUMNS, 1);
-        let spec = EngineSpec { chunks, ..EngineSpec::new(vec![worker], layout, depot) };
+        let spec = EngineSpec { chunks, ..EngineSpec::new(vec![worker], depot) };
         let engine = Engine::start(spec).unwrap();
         let total = || counters.iter().map(|c| c.get().packets).sum::<u64>();
         while total() < 1_000 * 256 {
@@ -558,8 +566,7 @@ fn a_worker_that_dies_keeps_nobody_from_stopping() {
                 worker
             })
             .collect();
-        let layout = Layout::new(Cols::COLUMNS, 1);
-        let engine = Engine::start(EngineSpec::new(workers, layout, depot)).unwrap();
+        let engine = Engine::start(EngineSpec::new(workers, depot)).unwrap();
         while !died.load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
@@ -581,6 +588,9 @@ impl Stage<u64> for Loop {
     }
     fn sends_to(&self) -> &'static [&'static str] {
         &["first", "last"]
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[Cols::COLUMNS]
     }
     fn phases(&self) -> Phases {
         Phases::POST
@@ -624,6 +634,9 @@ struct Named(&'static str, Arc<Mutex<Vec<Vec<u32>>>>);
 impl Stage<u64> for Named {
     fn name(&self) -> &'static str {
         self.0
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[Cols::COLUMNS]
     }
     fn phases(&self) -> Phases {
         Phases::PRE
@@ -700,8 +713,7 @@ fn a_place_that_the_pipeline_lacks_is_an_error() {
     let (_, depot) = Region::new(64, HugePages::Off).unwrap();
     let worker =
         WorkerSpec::new(One, vec![Box::new(Loop { target: "first" }) as Box<dyn Stage<u64>>]);
-    let error =
-        Engine::start(EngineSpec::new(vec![worker], Layout::new(Cols::COLUMNS, 1), depot)).err();
+    let error = Engine::start(EngineSpec::new(vec![worker], depot)).err();
     let text = error.expect("it does not start").to_string();
     assert!(text.contains("`loop`") && text.contains("`first`"), "{text}");
 }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chunk::{Chunk, Columns, HugePages, Layout, Packet, Region, Verdict, reasons};
+use chunk::{Chunk, Columns, Declaration, HugePages, Packet, Region, Verdict, reasons};
 use device::{Cost, FaultPlan};
 use engine::{
     Context, DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, Gate, MARK_DEFERRED, Policy,
@@ -54,6 +54,9 @@ struct Fates {
 impl Stage<()> for Fates {
     fn name(&self) -> &'static str {
         "fates"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[NoColumns::COLUMNS]
     }
 
     fn shader(&self) -> Option<Arc<dyn Shade<()>>> {
@@ -183,7 +186,7 @@ fn spec(
         until_finished: true,
         lossless: true,
         on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
-        ..EngineSpec::new(specs, Layout::new(NoColumns::COLUMNS, 1), depot)
+        ..EngineSpec::new(specs, depot)
     };
     (spec, collected, drops)
 }

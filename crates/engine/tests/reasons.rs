@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use chunk::{
-    Chunk, Columns, DropReason, HugePages, Layout, Packet, ReasonBlock, Region, Verdict, reasons,
+    Chunk, Columns, Declaration, DropReason, HugePages, Packet, ReasonBlock, Region, Verdict,
+    reasons,
 };
 use engine::{
     Context, Engine, EngineError, EngineSpec, QueueCounters, RxSlot, Stage, Versions, WorkerSpec,
@@ -47,6 +48,9 @@ impl Stage<()> for Judge {
     fn name(&self) -> &'static str {
         "judge"
     }
+    fn columns(&self) -> &'static [Declaration] {
+        &[TestColumns::COLUMNS]
+    }
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
         self.0
     }
@@ -84,7 +88,7 @@ fn start(
     let engine = Engine::start(EngineSpec {
         chunk_packets: 32,
         until_finished: true,
-        ..EngineSpec::new(vec![worker], Layout::new(TestColumns::COLUMNS, 1), depot)
+        ..EngineSpec::new(vec![worker], depot)
     })?;
     Ok((engine, dropped))
 }

@@ -13,7 +13,7 @@
 //!
 //! `tuple…` do Bloom search too, where the table has filters. All read the image's first region.
 
-use chunk::{ColumnDesc, ColumnId, ColumnSet, Columns};
+use chunk::{ColumnId, ColumnSet, Columns, Declaration};
 
 use crate::columns::{Classify4Columns, Classify12Columns, Classify32Columns};
 
@@ -27,12 +27,17 @@ pub const FOUND: ColumnId = Classify4Columns::FOUND;
 /// device has places.
 pub const ITEMS_PER_ROW_MAX: u32 = 8;
 
-const _: () = {
-    assert!(Classify12Columns::FOUND.0 == FOUND.0 && Classify32Columns::FOUND.0 == FOUND.0);
-    assert!(Classify4Columns::HEAD0.0 == FOUND.0 + 1);
-    assert!(Classify12Columns::HEAD2.0 == FOUND.0 + 3);
-    assert!(Classify32Columns::HEAD7.0 == FOUND.0 + 8);
-};
+/// The columns of the longest header; a shorter one has the first of them.
+const HEADS: [ColumnId; 8] = [
+    Classify32Columns::HEAD0,
+    Classify32Columns::HEAD1,
+    Classify32Columns::HEAD2,
+    Classify32Columns::HEAD3,
+    Classify32Columns::HEAD4,
+    Classify32Columns::HEAD5,
+    Classify32Columns::HEAD6,
+    Classify32Columns::HEAD7,
+];
 
 /// A structure of the crate `classify`, by what its image says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +62,7 @@ pub struct Classifier {
     /// Its file.
     pub file: &'static str,
     /// A declaration of columns that suits it.
-    pub columns: &'static [ColumnDesc],
+    pub columns: Declaration,
     /// Words of a header.
     pub words: usize,
     /// Work items that one row may have.
@@ -93,12 +98,12 @@ impl Classifier {
 
     /// The columns of a header.
     pub fn heads(&self) -> impl Iterator<Item = ColumnId> {
-        (0..self.words.div_ceil(WORDS) as u8).map(|number| ColumnId(FOUND.0 + 1 + number))
+        HEADS[..self.words.div_ceil(WORDS)].iter().copied()
     }
 
     /// All of them.
     pub fn reads(&self) -> ColumnSet {
-        self.heads().fold(ColumnSet::EMPTY, |set, head| set.union(ColumnSet::of(&[head])))
+        ColumnSet::of(&HEADS[..self.words.div_ceil(WORDS)])
     }
 
     /// Writes column `number` of headers that stand one after the other to `bytes`, 16 for each.
@@ -134,11 +139,12 @@ mod tests {
                     continue;
                 };
                 let info = crate::info(classifier.kernel).expect(classifier.kernel);
+                assert!(FOUND.place_in(classifier.columns).is_some());
                 let file = crate::ALL.iter().find(|file| file.name == classifier.file).unwrap();
                 assert!(file.kernels.contains(info) && file.columns == classifier.columns);
                 for head in classifier.heads() {
-                    let name = classifier.columns[usize::from(head.0)].name;
-                    assert!(info.columns.contains(&name), "{}: {name}", classifier.kernel);
+                    assert!(head.place_in(classifier.columns).is_some(), "{head:?}");
+                    assert!(info.columns.contains(&head.name), "{}: {head:?}", classifier.kernel);
                 }
             }
         }

@@ -2,10 +2,10 @@
 //!
 //! The layout is the arena's ([`Layout`]); values are written and read one by one.
 
-use chunk::{ColumnDesc, ColumnId, Element, JobHeader, Layout};
+use chunk::{ColumnId, Declaration, Element, JobHeader, Layout};
 
 /// Where the header says where the list of areas is, in words of four bytes.
-pub(crate) const AREAS_WORD: usize = std::mem::offset_of!(JobHeader, reserved) / 4;
+pub(crate) const AREAS_WORD: usize = JobHeader::AREAS_WORD;
 
 /// A value of a column, to and from the device's byte order (little-endian).
 pub trait Value: Element {
@@ -53,8 +53,13 @@ impl JobBytes {
     ///
     /// # Panics
     /// As [`Layout::new`].
-    pub fn new(columns: &'static [ColumnDesc], capacity: usize) -> Self {
-        let layout = Layout::new(columns, capacity);
+    pub fn new(columns: Declaration, capacity: usize) -> Self {
+        Self::of(Layout::new(columns, capacity))
+    }
+
+    /// The same over the columns of any layout.
+    pub fn of(layout: Layout) -> Self {
+        let capacity = layout.capacity();
         let mut job = Self { bytes: vec![0; layout.bytes()], layout };
         job.set_range(0, capacity as u32);
         job
@@ -62,9 +67,8 @@ impl JobBytes {
 
     /// The launch covers rows `first .. first + count`.
     pub fn set_range(&mut self, first: u32, count: u32) {
-        let header = self.layout.header(first, count, 1).to_bytes();
         let areas = u32::get(&self.bytes[4 * AREAS_WORD..][..4]);
-        self.bytes[..header.len()].copy_from_slice(&header);
+        self.layout.write_header(first, count, 1, &mut self.bytes);
         areas.put(&mut self.bytes[4 * AREAS_WORD..][..4]);
     }
 
@@ -104,10 +108,12 @@ impl JobBytes {
     }
 
     /// Where the first `rows` values of a column lie.
+    ///
+    /// # Panics
+    /// If there is no such column.
     pub fn column_range(&self, column: ColumnId, rows: usize) -> std::ops::Range<usize> {
-        let i = usize::from(column.0);
-        let start = self.layout.offset(i);
-        start..start + rows * self.layout.columns()[i].width
+        let start = self.layout.offset(self.layout.column(column));
+        start..start + rows * column.width
     }
 
     /// Everything, as it is uploaded.
@@ -121,11 +127,9 @@ impl JobBytes {
     }
 
     fn range<T: Value>(&self, column: ColumnId, row: usize) -> std::ops::Range<usize> {
-        let i = usize::from(column.0);
-        let desc = self.layout.columns()[i];
-        assert_eq!(desc.width, size_of::<T>(), "{}", desc.name);
-        assert!(row < self.layout.capacity(), "{} has no row {row}", desc.name);
-        let at = self.layout.offset(i) + row * size_of::<T>();
+        assert_eq!(column.width, size_of::<T>(), "{}", column.name);
+        assert!(row < self.layout.capacity(), "{} has no row {row}", column.name);
+        let at = self.layout.offset(self.layout.column(column)) + row * size_of::<T>();
         at..at + size_of::<T>()
     }
 }
@@ -146,7 +150,7 @@ mod tests {
         assert_eq!(job.get::<u32>(LpmColumns::RESULT, 0), 7);
         job.set_range(5, 6);
         let word = |i: usize| u32::get(&job.bytes()[4 * i..][..4]);
-        assert_eq!((word(0), word(1), word(29)), (6, 100, 5));
-        assert_eq!(word(JobHeader::OFFSETS_WORD), 128);
+        assert_eq!((word(0), word(1), word(5)), (6, 100, 5));
+        assert_eq!(word(JobHeader::OFFSETS_WORD), 64);
     }
 }

@@ -1,6 +1,6 @@
 //! Which kernels there are.
 
-use chunk::{ColumnDesc, Columns};
+use chunk::{Columns, Declaration};
 
 use crate::columns::{
     BridgeColumns, Classify4Columns, Classify12Columns, Classify32Columns, ExactColumns,
@@ -20,7 +20,10 @@ pub struct KernelFile {
     /// Its kernels, in order.
     pub kernels: &'static [KernelInfo],
     /// A declaration of columns that suits it, for self-tests and for compiling it alone.
-    pub columns: &'static [ColumnDesc],
+    pub columns: Declaration,
+    /// Rows of columns that a kernel finds from the word of the first one on (`WORD_…`): they must be declared one
+    /// after the other.
+    pub side_by_side: &'static [&'static [&'static str]],
 }
 
 /// A kernel.
@@ -84,6 +87,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "empty",
         columns: &[],
+        side_by_side: &[],
         text: include_str!("c/empty.k"),
         headers: &[],
         kernels: &[kernel("empty", &[], 64)],
@@ -91,6 +95,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "lpm",
         columns: LpmColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/lpm.k"),
         headers: &[LPM],
         kernels: &[
@@ -101,6 +106,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "tries",
         columns: LpmColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/tries.k"),
         headers: &[LPM, TRIES],
         kernels: &[
@@ -111,6 +117,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "route",
         columns: RouteColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/route.k"),
         headers: &[LPM, TRIES],
         kernels: &[
@@ -121,6 +128,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "cuckoo",
         columns: ExactColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/cuckoo.k"),
         headers: &[HASH, CUCKOO],
         kernels: &[
@@ -131,6 +139,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "bridge",
         columns: BridgeColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/bridge.k"),
         headers: &[HASH, CUCKOO],
         kernels: &[kernel(
@@ -142,6 +151,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "patch",
         columns: &[],
+        side_by_side: &[],
         text: include_str!("c/patch.k"),
         headers: &[],
         kernels: &[kernel("patch", &[], 256)],
@@ -149,6 +159,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "gather",
         columns: &[],
+        side_by_side: &[],
         text: include_str!("c/gather.k"),
         headers: &[],
         kernels: &[kernel("gather", &[], 64)],
@@ -156,6 +167,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "decode",
         columns: HeaderColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/decode.k"),
         headers: &[HASH, DECODE],
         kernels: &[kernel("decode", DECODE_COLUMNS, 128)],
@@ -163,6 +175,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "rewrite",
         columns: RewriteColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/rewrite.k"),
         headers: &[],
         kernels: &[kernel("rewrite", REWRITE_COLUMNS, 128)],
@@ -170,6 +183,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "select",
         columns: ScheduleColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/select.k"),
         headers: &[SCAN],
         kernels: &[
@@ -181,6 +195,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "sort",
         columns: ScheduleColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/sort.k"),
         headers: &[SCAN, SORT],
         kernels: &[
@@ -195,6 +210,7 @@ pub const ALL: &[KernelFile] = &[
         columns: &[],
         text: include_str!("c/order.k"),
         headers: &[SCAN, SORT],
+        side_by_side: &[],
         kernels: &[
             kernel("order_count", &[], 256),
             kernel("order_scan", &[], 256),
@@ -206,11 +222,13 @@ pub const ALL: &[KernelFile] = &[
         columns: &[],
         text: include_str!("c/areas.k"),
         headers: &[SCAN],
+        side_by_side: &[],
         kernels: &[kernel("clear_area", &[], 256), kernel("output_scan", &[], 256)],
     },
     KernelFile {
         name: "hash",
         columns: HashColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/hash.k"),
         headers: &[HASH],
         kernels: &[
@@ -226,6 +244,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "names",
         columns: NameColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/names.k"),
         headers: &[HASH, NAMES],
         kernels: &[kernel("names", &["payload_at", "payload_len", "result"], 128)],
@@ -233,6 +252,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "classify4",
         columns: Classify4Columns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/classify4.k"),
         headers: CLASSIFY,
         kernels: &[
@@ -247,6 +267,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "classify12",
         columns: Classify12Columns::COLUMNS,
+        side_by_side: &[&["head0", "head1", "head2"]],
         text: include_str!("c/classify12.k"),
         headers: CLASSIFY,
         kernels: &[
@@ -258,6 +279,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "classify32",
         columns: Classify32Columns::COLUMNS,
+        side_by_side: &[HEADS_32],
         text: include_str!("c/classify32.k"),
         headers: CLASSIFY,
         kernels: &[
@@ -269,6 +291,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "filter",
         columns: FilterColumns::COLUMNS,
+        side_by_side: &[&["filter_head0", "filter_head1", "filter_head2"]],
         text: include_str!("c/filter.k"),
         headers: CLASSIFY,
         kernels: &[kernel("filter4", FILTER_4, 256), kernel("filter6", FILTER_6, 256)],
@@ -276,6 +299,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "name_lookup",
         columns: NameLookupColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/name_lookup.k"),
         headers: &[HASH, NAMES],
         // With fewer items a group NVIDIA's compiler spills registers, to have one more group at a time.
@@ -288,6 +312,7 @@ pub const ALL: &[KernelFile] = &[
     KernelFile {
         name: "payload",
         columns: PayloadColumns::COLUMNS,
+        side_by_side: &[],
         text: include_str!("c/payload.k"),
         headers: &[],
         kernels: &[
@@ -299,6 +324,8 @@ pub const ALL: &[KernelFile] = &[
 ];
 
 const HEAD_12: &[&str] = &["head0", "head1", "head2", "found"];
+
+const HEADS_32: &[&str] = &["head0", "head1", "head2", "head3", "head4", "head5", "head6", "head7"];
 
 const HEAD_32: &[&str] =
     &["head0", "head1", "head2", "head3", "head4", "head5", "head6", "head7", "found"];

@@ -7,15 +7,15 @@ use crate::registry::{ALL, KernelFile};
 /// Work items in a group where no file says more.
 const GROUP_ITEMS: u32 = 256;
 
-/// A program: some files of kernels over one declaration of columns.
+/// A program: some files of kernels over the columns of a layout.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// Its name, for messages and caches.
     pub name: &'static str,
     /// Names of [`KernelFile`]s.
     pub files: Vec<&'static str>,
-    /// The declaration of columns; it must hold those that the kernels name.
-    pub columns: &'static [ColumnDesc],
+    /// All columns of the layout, in order; those that the kernels name must be among them.
+    pub columns: Vec<ColumnDesc>,
     /// The most work items that a group may have when it is launched: at most the device's, a power of
     /// two. Kernels that share memory (`select_…`, `sort_…`) are launched with exactly as many, at least
     /// 16 and at most 512.
@@ -30,7 +30,8 @@ impl Spec {
     ///
     /// # Panics
     /// If a file is not known.
-    pub fn new(name: &'static str, files: &[&'static str], columns: &'static [ColumnDesc]) -> Self {
+    pub fn new(name: &'static str, files: &[&'static str], columns: &[ColumnDesc]) -> Self {
+        let columns = columns.to_vec();
         let spec = Self { name, files: files.to_vec(), columns, group_items: 0, reasons: &[] };
         let sizes = spec.kernel_files().flat_map(|file| file.kernels).map(|k| k.group_items);
         Self { group_items: sizes.max().unwrap_or(GROUP_ITEMS), ..spec }
@@ -51,11 +52,22 @@ impl Spec {
         self.kernel_files().flat_map(|file| file.kernels).map(|kernel| kernel.name).collect()
     }
 
-    /// Columns that its kernels name and its declaration lacks.
+    /// Columns that its kernels name and its layout lacks.
     pub fn missing_columns(&self) -> Vec<&'static str> {
         let there = |name: &str| self.columns.iter().any(|column| column.name == name);
         let wanted = self.kernel_files().flat_map(|f| f.kernels).flat_map(|k| k.columns);
         wanted.copied().filter(|name| !there(name)).collect()
+    }
+
+    /// Columns whose words a kernel expects side by side in the job's header, and which are not: other
+    /// declarations that were joined before have some of them. The first one of each row of columns.
+    pub fn scattered_columns(&self) -> Vec<&'static str> {
+        let place = |name: &str| self.columns.iter().position(|column| column.name == name);
+        let is_scattered = |names: &&[&str]| {
+            names.windows(2).any(|pair| place(pair[0]).map(|at| at + 1) != place(pair[1]))
+        };
+        let rows = self.kernel_files().flat_map(|file| file.side_by_side);
+        rows.copied().filter(is_scattered).map(|names| names[0]).collect()
     }
 
     fn kernel_files(&self) -> impl Iterator<Item = &'static KernelFile> {
@@ -77,17 +89,24 @@ pub fn programs() -> Vec<Spec> {
 /// The whole text of a program: nothing is included when it is compiled.
 ///
 /// # Panics
-/// If a file is not known, or columns are missing.
+/// If a file is not known, or columns are missing or scattered.
 pub fn source(spec: &Spec) -> String {
     let missing = spec.missing_columns();
     assert!(missing.is_empty(), "{}: no column is called {}", spec.name, missing.join(", "));
+    let scattered = spec.scattered_columns();
+    assert!(
+        scattered.is_empty(),
+        "{}: the columns behind {} do not follow it: declare them before others do",
+        spec.name,
+        scattered.join(", ")
+    );
     let mut text = format!("#define GROUP_ITEMS {}\n", spec.group_items);
     text += &crate::constants::text();
     for block in spec.reasons {
         text += &crate::constants::drops(block);
     }
     text += include_str!("c/dialect.h");
-    text += &chunk::dialect(spec.columns);
+    text += &chunk::dialect(&spec.columns);
     let mut joined: Vec<&str> = Vec::new();
     for file in spec.kernel_files() {
         for header in file.headers.iter().copied().chain([file.text]) {
@@ -137,6 +156,20 @@ mod tests {
     fn missing_columns_are_named() {
         let spec = Spec::new("lpm", &["lpm"], RouteColumns::COLUMNS);
         assert_eq!(spec.missing_columns(), ["result", "result"]);
+    }
+
+    /// Where another declaration has the second of three columns, a kernel would read the wrong ones.
+    #[test]
+    fn scattered_columns_are_named() {
+        use crate::FilterColumns;
+        chunk::columns! { struct Other / OtherView { pub filter_head1: [u64; 2], } }
+        let scattered = |declared: &[chunk::Declaration]| {
+            let layout = chunk::Layout::join(declared, 1).unwrap();
+            Spec::new("filter", &["filter"], layout.columns()).scattered_columns()
+        };
+        let (own, other) = (FilterColumns::COLUMNS, Other::COLUMNS);
+        assert_eq!(scattered(&[own, other]), [""; 0]);
+        assert_eq!(scattered(&[other, own]), ["filter_head0"]);
     }
 
     /// A kernel may be launched with the size that the registry names, whatever else is in the program.

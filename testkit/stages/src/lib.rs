@@ -17,7 +17,7 @@ pub mod reasons;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use chunk::{Chunk, ColumnSet, Columns, Packet, Rows, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, Rows, Verdict};
 use device::accelerator::PayloadUse;
 use engine::{
     Context, KernelForm, KernelStep, OutputForm, Parameter, Phases, Records, Scratch, Shade,
@@ -64,6 +64,9 @@ pub struct Sum;
 impl Stage<u64> for Sum {
     fn name(&self) -> &'static str {
         "sum"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[TestColumns::COLUMNS]
     }
     fn writes(&self) -> ColumnSet {
         ColumnSet::of(&[TestColumns::SUM])
@@ -120,6 +123,9 @@ pub struct Xor;
 impl Stage<u64> for Xor {
     fn name(&self) -> &'static str {
         "xor"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[TestColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {
@@ -198,6 +204,9 @@ impl Count {
 impl Stage<u64> for Count {
     fn name(&self) -> &'static str {
         "count"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[TestColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {
@@ -439,6 +448,9 @@ pub struct Deliver;
 impl Stage<u64> for Deliver {
     fn name(&self) -> &'static str {
         "deliver"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[TestColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {

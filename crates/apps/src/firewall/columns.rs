@@ -7,57 +7,28 @@
 //!
 //! A pipeline whose firewall stays on the CPU has none of them.
 
-use chunk::{ColumnDesc, ColumnId, ColumnSet, Columns, Layout, joined, joined_id};
+use chunk::{Columns, Declaration};
 use kernels::FilterColumns;
 
 use super::stage::Place;
 use crate::router::RouterColumns;
 use crate::switch::SwitchColumns;
 
-/// Columns that the stage adds: all but verdict and context.
-const ADDED: usize = FilterColumns::COLUMNS.len() - 2;
-
-static ROUTER: [ColumnDesc; RouterColumns::COLUMNS.len() + ADDED] =
-    joined(RouterColumns::COLUMNS, FilterColumns::COLUMNS);
-
-static SWITCH: [ColumnDesc; SwitchColumns::COLUMNS.len() + ADDED] =
-    joined(SwitchColumns::COLUMNS, FilterColumns::COLUMNS);
-
 impl Place {
-    /// The columns of the pipeline itself.
-    const fn own(self) -> &'static [ColumnDesc] {
+    /// The columns that the stage needs on the CPU: those of the pipeline itself.
+    pub const fn columns(self) -> &'static [Declaration] {
         match self {
-            Place::Router => RouterColumns::COLUMNS,
-            Place::Switch => SwitchColumns::COLUMNS,
+            Place::Router => &[RouterColumns::COLUMNS],
+            Place::Switch => &[SwitchColumns::COLUMNS],
         }
     }
 
-    /// The columns of a pipeline whose firewall has its device form, for so many rows.
-    pub fn layout(self, capacity: usize) -> Layout {
-        let all: &'static [ColumnDesc] = match self {
-            Place::Router => &ROUTER,
-            Place::Switch => &SWITCH,
-        };
-        Layout::of_both(all, [self.own(), FilterColumns::COLUMNS], capacity)
-    }
-
-    /// What the device form reads.
-    pub(super) const fn reads(self) -> ColumnSet {
-        ColumnSet::of(&[
-            self.id(FilterColumns::FILTER_FAMILY),
-            self.id(FilterColumns::FILTER_HEAD0),
-            self.id(FilterColumns::FILTER_HEAD1),
-            self.id(FilterColumns::FILTER_HEAD2),
-        ])
-    }
-
-    /// What it writes.
-    pub(super) const fn writes(self) -> ColumnSet {
-        ColumnSet::of(&[self.id(FilterColumns::FILTER_RULE)])
-    }
-
-    const fn id(self, added: ColumnId) -> ColumnId {
-        joined_id(self.own(), added)
+    /// The columns that its device form needs.
+    pub const fn columns_for_device(self) -> &'static [Declaration] {
+        match self {
+            Place::Router => &[RouterColumns::COLUMNS, FilterColumns::COLUMNS],
+            Place::Switch => &[SwitchColumns::COLUMNS, FilterColumns::COLUMNS],
+        }
     }
 }
 

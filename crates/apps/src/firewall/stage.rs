@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, Columns, DropReason, Packet, ReasonBlock, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict};
 use classify::filter::{WORDS_V4, WORDS_V6};
 use classify::{Classify, Match};
 use engine::{Context, Shade, Stage};
@@ -109,7 +109,7 @@ impl Firewall {
         Self::with(place, Form::Cpu(Batch::new(), Batch::new()))
     }
 
-    /// A stage of one worker in its device form, over the columns of [`Place::layout`].
+    /// A stage of one worker in its device form, over the columns of [`Place::columns_for_device`].
     pub fn for_device(place: Place) -> Self {
         Self::with(place, Form::Device(Arc::new(Search), Vec::with_capacity(BATCH)))
     }
@@ -267,6 +267,13 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
         super::STAGE
     }
 
+    fn columns(&self) -> &'static [Declaration] {
+        match self.form {
+            Form::Cpu(..) => self.place.columns(),
+            Form::Device(..) => self.place.columns_for_device(),
+        }
+    }
+
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
         super::REASONS
     }
@@ -274,14 +281,19 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
     fn reads(&self) -> ColumnSet {
         match self.form {
             Form::Cpu(..) => ColumnSet::EMPTY,
-            Form::Device(..) => self.place.reads(),
+            Form::Device(..) => ColumnSet::of(&[
+                FilterColumns::FILTER_FAMILY,
+                FilterColumns::FILTER_HEAD0,
+                FilterColumns::FILTER_HEAD1,
+                FilterColumns::FILTER_HEAD2,
+            ]),
         }
     }
 
     fn writes(&self) -> ColumnSet {
         match self.form {
             Form::Cpu(..) => ColumnSet::EMPTY,
-            Form::Device(..) => self.place.writes(),
+            Form::Device(..) => ColumnSet::of(&[FilterColumns::FILTER_RULE]),
         }
     }
 

@@ -23,7 +23,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use chunk::{
-    Chunk, ColumnSet, Columns, DropReason, Emitted, Packet, ReasonBlock, Rows, Verdict, VerdictKind,
+    Chunk, ColumnSet, Columns, Declaration, DropReason, Emitted, Packet, ReasonBlock, Rows,
+    Verdict, VerdictKind,
 };
 use device::accelerator::PayloadUse;
 use engine::{Context, KernelForm, Phases, Shade, Stage, Step};
@@ -130,6 +131,10 @@ struct NdnDecode {
 impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
     fn name(&self) -> &'static str {
         "ndn_decode"
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[NdnColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {
@@ -240,6 +245,10 @@ impl<T: AsRef<NdnTables> + 'static> Stage<T> for NameLookup {
         "name_lookup"
     }
 
+    fn columns(&self) -> &'static [Declaration] {
+        &[NdnColumns::COLUMNS]
+    }
+
     fn phases(&self) -> Phases {
         Phases::NONE
     }
@@ -333,6 +342,10 @@ type Made = Vec<Emitted>;
 impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
     fn name(&self) -> &'static str {
         "pit"
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[NdnColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {

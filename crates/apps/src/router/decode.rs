@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use chunk::{Chunk, Columns, DropReason, Packet, ReasonBlock, Verdict};
+use chunk::{Chunk, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict};
 use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 use lookup::fib::{Fib, Interface};
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
@@ -195,6 +195,10 @@ fn is_special_v6(d: &Decoded) -> bool {
 impl<T: AsRef<Fib>> Stage<T> for Decode {
     fn name(&self) -> &'static str {
         "decode"
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[RouterColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {

@@ -22,7 +22,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use chunk::{Chunk, Columns, DropReason, Packet, ReasonBlock, Verdict};
+use chunk::{Chunk, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict};
 use engine::{Context, Phases, Stage};
 use lookup::fib::{Adjacency, Fib};
 use packet::checksum::ipv4_decrement_ttl;
@@ -151,6 +151,10 @@ impl Rewrite {
 impl<T: AsRef<Fib>> Stage<T> for Rewrite {
     fn name(&self) -> &'static str {
         "rewrite"
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[RouterColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {

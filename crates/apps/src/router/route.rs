@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, Columns, DropReason, ReasonBlock, Rows, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, DropReason, ReasonBlock, Rows, Verdict};
 use engine::{KernelForm, Phases, Shade, Stage, Step};
 use lookup::NextHopId;
 use lookup::fib::{Fib, Resolved};
@@ -43,6 +43,10 @@ impl Route {
 impl<T: AsRef<Fib>> Stage<T> for Route {
     fn name(&self) -> &'static str {
         "route"
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[RouterColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {

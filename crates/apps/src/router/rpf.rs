@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, Columns, ReasonBlock, Rows, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, ReasonBlock, Rows, Verdict};
 use engine::{KernelForm, Phases, Shade, Stage, Step};
 use lookup::NextHopId;
 use lookup::fib::{Fib, NextHopKind, ReversePath};
@@ -45,6 +45,10 @@ impl ReversePathCheck {
 impl<T: AsRef<Fib>> Stage<T> for ReversePathCheck {
     fn name(&self) -> &'static str {
         "rpf"
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[RouterColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {

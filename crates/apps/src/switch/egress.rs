@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use chunk::{Chunk, Columns, DropReason, Packet, ReasonBlock, Verdict};
+use chunk::{Chunk, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict};
 use engine::{Context, Phases, Stage};
 use lookup::bridge::{FloodKind, Station, StationEvent, SwitchTables, split_key};
 
@@ -46,6 +46,10 @@ impl BridgeOut {
 impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
     fn name(&self) -> &'static str {
         "bridge_out"
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[SwitchColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, Columns, Rows};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, Rows};
 use engine::{KernelForm, Phases, Shade, Stage, Step};
 use lookup::bridge::{Station, SwitchTables, split_key};
 use packet::MacAddr;
@@ -48,6 +48,10 @@ impl Bridge {
 impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for Bridge {
     fn name(&self) -> &'static str {
         "bridge"
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[SwitchColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {

@@ -7,7 +7,7 @@
 //! | forward | frames that Linux sends by the port's twin: out by that port as they are |
 //! | drop | `truncated`, `vlan_truncated`, `vlan_not_allowed`, `source_mac_group`, `source_mac_zero`, `bridge_reserved`, `interface_down` |
 
-use chunk::{Chunk, Columns, DropReason, ReasonBlock, Verdict};
+use chunk::{Chunk, Columns, Declaration, DropReason, ReasonBlock, Verdict};
 use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 use lookup::bridge::{Refused, SwitchTables, split_key, station_key};
 use packet::ethernet::EthernetView;
@@ -39,6 +39,10 @@ struct Header {
 impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
     fn name(&self) -> &'static str {
         "bridge_in"
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[SwitchColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {

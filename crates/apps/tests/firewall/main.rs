@@ -156,12 +156,8 @@ fn run(form: Form, place: Place, frames: &[Vec<u8>], tables: &FirewallTables) ->
     let stage = &mut form.stage(place);
     let (_, depot) = Region::new(4096, HugePages::Off).unwrap();
     let mut pool = Pool::new(depot, 64);
-    let layout = match (form, place) {
-        (Form::Cpu, Place::Router) => Layout::new(RouterColumns::COLUMNS, ROWS),
-        (Form::Cpu, Place::Switch) => Layout::new(SwitchColumns::COLUMNS, ROWS),
-        _ => place.layout(ROWS),
-    };
-    let mut chunk = chunk_of(layout);
+    let columns = Stage::<Tables>::columns(stage);
+    let mut chunk = chunk_of(Layout::join(columns, ROWS).unwrap());
     for (at, frame) in frames.iter().enumerate() {
         let mut packet = Packet::copy_from(&mut pool, frame).unwrap();
         packet.port = (at % 4) as u16;
@@ -466,15 +462,13 @@ fn no_memory_is_taken_for_a_packet() {
         let before = hits.get(0).packets;
         let (_, depot) = Region::new(1024, HugePages::Off).unwrap();
         let mut pool = Pool::new(depot, 64);
-        let mut chunk = chunk_of(match form {
-            Form::Cpu => Layout::new(SwitchColumns::COLUMNS, ROWS),
-            _ => Place::Switch.layout(ROWS),
-        });
+        let mut stage = form.stage(Place::Switch);
+        let columns = Stage::<Tables>::columns(&stage);
+        let mut chunk = chunk_of(Layout::join(columns, ROWS).unwrap());
         for at in 0..ROWS {
             let frame = plain(at % 2 == 0, [1, 2], [3, 4], 2, 0);
             chunk.packets.push(Packet::copy_from(&mut pool, &frame).unwrap());
         }
-        let mut stage = form.stage(Place::Switch);
         let all = Tables(tables.clone());
         let (mut dropped, mut released) = (Vec::new(), Vec::new());
         chunk.rows.set_len(chunk.packets.len());

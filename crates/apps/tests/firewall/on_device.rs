@@ -265,7 +265,6 @@ fn go(
             device: None,
             on_dump: None,
         }],
-        layout: Place::Switch.layout(1),
         depot,
         chunk_packets: 64,
         chunks: 64,

@@ -10,12 +10,9 @@
 //! doing the job again writes anew. One that is read and written (the verdict) comes down into the staging
 //! block and is copied when the job has ended well, so that its input is never half overwritten.
 
-use chunk::{Arena, ColumnId, JobHeader, Layout, Rows};
+use chunk::{Arena, JobHeader, Layout, Rows};
 
 use super::{Offload, SegmentProgram};
-
-/// Bytes of the header of a job.
-pub(super) const HEADER_BYTES: usize = size_of::<JobHeader>();
 
 /// How a column travels.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,14 +42,14 @@ impl Way {
 
 /// Columns by how they travel, in the order in which they lie on the device.
 pub(super) fn order(layout: &Layout, segment: &SegmentProgram) -> Vec<(usize, Way)> {
-    let mut order: Vec<(usize, Way)> = (0..layout.columns().len())
-        .filter_map(|column| {
-            let id = ColumnId(column as u8);
-            let payload = segment.payload.is_some_and(|p| p.at == id || p.len == id);
-            match (segment.reads.contains(id) || payload, segment.writes.contains(id)) {
+    let columns = layout.columns().iter().enumerate();
+    let mut order: Vec<(usize, Way)> = columns
+        .filter_map(|(column, desc)| {
+            let payload = segment.payload.is_some_and(|p| *p.at == *desc || *p.len == *desc);
+            match (segment.reads.contains(desc) || payload, segment.writes.contains(desc)) {
                 (true, false) => Some((column, Way::Up)),
                 (true, true) => Some((column, Way::Both)),
-                (false, true) if segment.fills.contains(id) => Some((column, Way::All)),
+                (false, true) if segment.fills.contains(desc) => Some((column, Way::All)),
                 (false, true) => Some((column, Way::Some)),
                 (false, false) => None,
             }
@@ -64,7 +61,6 @@ pub(super) fn order(layout: &Layout, segment: &SegmentProgram) -> Vec<(usize, Wa
 
 /// Where the columns of one job lie.
 pub(super) struct Places {
-    pub(super) header: JobHeader,
     /// Column, byte offset, way.
     pub(super) columns: Vec<(usize, usize, Way)>,
     /// End of what goes up.
@@ -82,15 +78,12 @@ impl Places {
         layout: &Layout,
         order: &[(usize, Way)],
         rows: usize,
-        version: u64,
         (head_bytes, mut columns): (usize, Vec<(usize, usize, Way)>),
     ) -> Self {
-        let mut header = layout.header(0, rows as u32, version);
         let mut at = head_bytes;
         let (mut up_end, mut down, mut straight) = (head_bytes, None, None);
         columns.clear();
         for &(column, way) in order {
-            header.offsets[column] = at as u32;
             columns.push((column, at, way));
             if way.is_down() {
                 down.get_or_insert(at);
@@ -104,7 +97,16 @@ impl Places {
             }
         }
         let (down, straight) = (down.unwrap_or(at), straight.unwrap_or(at));
-        Self { header, columns, up_end, down, straight, end: at }
+        Self { columns, up_end, down, straight, end: at }
+    }
+
+    /// Writes the header of the job to the start of its bytes. Columns that do not travel keep an offset within an
+    /// arena, as it is on the host.
+    pub(super) fn write_header(&self, layout: &Layout, rows: usize, version: u64, to: &mut [u8]) {
+        layout.write_header(0, rows as u32, version, to);
+        for &(column, at, _) in &self.columns {
+            JobHeader::write_offset(to, column, at as u32);
+        }
     }
 
     pub(super) fn of(&self, column: usize) -> Option<usize> {

@@ -328,12 +328,13 @@ impl Areas {
         }
     }
 
-    /// Writes the list behind the header, and its place into the header.
-    pub(super) fn write(&self, header: &mut JobHeader, list: &mut [u8], rows: usize, start: usize) {
+    /// Writes the list behind the header of `header_bytes`, and its place into the header.
+    pub(super) fn write(&self, head: &mut [u8], header_bytes: usize, rows: usize, start: usize) {
         if self.all.is_empty() {
             return;
         }
-        header.reserved[0] = super::HEADER_BYTES as u32;
+        let (header, list) = head.split_at_mut(header_bytes);
+        JobHeader::write_areas(header, header_bytes as u32);
         for (to, (place, bytes)) in list.chunks_exact_mut(8).zip(self.places(rows, start)) {
             to[..4].copy_from_slice(&(place as u32).to_ne_bytes());
             to[4..].copy_from_slice(&(bytes as u32).to_ne_bytes());

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use chunk::{CHUNK_PACKETS_MAX, Verdict, reasons};
+use chunk::{CHUNK_PACKETS_MAX, reasons};
 
 use super::{
     AGAIN_PACKETS, MARK_FROM_HOST, PASSES_MAX, RING_PACKETS, SpreadHash, Worker, begin_trace,
 };
+use crate::columns;
 use crate::flight::Flight;
 use crate::hooks::CapturePoint;
 use crate::master::MasterLink;
@@ -314,7 +315,7 @@ impl<V: Versions> Worker<V> {
         self.next_seq += 1;
         flight.count = chunk.packets.len();
         chunk.rows.set_len(flight.count);
-        chunk.rows.verdicts().fill(Verdict::NEXT.0);
+        columns::begin(&mut chunk.rows, &self.zeroed);
         flight.segment = segment;
         flight.wanted = None;
         flight.is_spoilt = false;

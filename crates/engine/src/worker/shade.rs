@@ -19,6 +19,7 @@ use chunk::{Chunk, Verdict};
 
 use super::{PASSES_MAX, Worker};
 use crate::balance::Side;
+use crate::columns;
 use crate::flight::{Flight, InOrder, Outcome, Slot};
 use crate::master::MasterLink;
 use crate::ring::{Again, Passed};
@@ -115,7 +116,7 @@ impl<V: Versions> Worker<V> {
                     if segment > self.pipeline.start {
                         rows.copy_from(&mut flight.chunk.rows);
                     } else {
-                        rows.verdicts().fill(Verdict::NEXT.0);
+                        columns::begin(&mut rows, &self.zeroed);
                     }
                     let before = std::mem::replace(&mut flight.chunk.rows, rows);
                     // Its own rows are kept; a range of an earlier job's arena is given back here.

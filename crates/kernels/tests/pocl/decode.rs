@@ -66,7 +66,7 @@ fn check(bed: &mut Bed, frames: &[(Vec<u8>, usize)], items: u32, random: &mut Ra
 fn report(job: &JobBytes, expected: &JobBytes, heads: &[Vec<u8>]) -> ! {
     for (row, head) in heads.iter().enumerate() {
         for (i, column) in COLUMNS.iter().enumerate() {
-            let at = job.column_range(ColumnId(i as u8), row).end;
+            let at = job.column_range(ColumnId::of(COLUMNS, i), row).end;
             let (found, wanted) = (&job.bytes()[at..][..column.width], &expected.bytes()[at..]);
             assert_eq!(found, &wanted[..column.width], "{} of row {row}: {head:02x?}", column.name);
         }

@@ -1,0 +1,244 @@
+//! Columns of any declarations, joined: against a plain map from names to values.
+
+use std::collections::HashMap;
+
+use chunk::{Arena, ColumnDesc, Declaration, Layout, LayoutError, Rows};
+use proptest::prelude::*;
+use proptest::sample::{Index, subsequence};
+
+/// Types that a column may have: width and name in the dialect.
+const TYPES: [(usize, &str); 5] =
+    [(1, "uchar"), (2, "ushort"), (4, "uint"), (8, "ulong"), (16, "ulong2_t")];
+
+const NAMES: [&str; 14] = [
+    "a",
+    "b",
+    "c",
+    "d",
+    "e",
+    "f",
+    "g",
+    "h",
+    "i",
+    "j",
+    "long_name",
+    "long_game",
+    "verdict",
+    "context",
+];
+
+/// A value of any type, as two words.
+type Value = [u64; 2];
+
+/// Values of all columns, by name.
+type Plain = HashMap<&'static str, Vec<Value>>;
+
+fn desc(name: &'static str, kind: usize) -> ColumnDesc {
+    let kind = if matches!(name, "verdict" | "context") { 2 } else { kind };
+    let (width, dialect) = TYPES[kind];
+    ColumnDesc { name, width, dialect }
+}
+
+/// Declarations whose columns of one name are of one type. They overlap more often than not.
+fn declarations() -> impl Strategy<Value = Vec<Declaration>> {
+    let one = subsequence(NAMES.to_vec(), 0..=NAMES.len()).prop_shuffle();
+    let kinds = prop::collection::vec(0..TYPES.len(), NAMES.len());
+    (prop::collection::vec(one, 0..7), kinds).prop_map(|(all, kinds)| {
+        let kind = |name: &str| kinds[NAMES.iter().position(|other| *other == name).unwrap()];
+        let declared = |names: Vec<&'static str>| -> Declaration {
+            Vec::leak(names.into_iter().map(|name| desc(name, kind(name))).collect())
+        };
+        all.into_iter().map(declared).collect()
+    })
+}
+
+/// What one declaration shows of some rows, each value changed by `change`, which is given its name.
+fn visit(
+    rows: &mut Rows,
+    declared: Declaration,
+    mut change: impl FnMut(&'static str, Value) -> Value,
+) -> Vec<(&'static str, Vec<Value>)> {
+    let mut split = rows.split(declared);
+    let mut seen = Vec::new();
+    for ColumnDesc { name, width, .. } in declared {
+        macro_rules! words {
+            ($t:ty) => {{
+                let mut values = Vec::new();
+                for value in split.column::<$t>() {
+                    *value = change(name, [u64::from(*value), 0])[0] as $t;
+                    values.push([u64::from(*value), 0]);
+                }
+                values
+            }};
+        }
+        let values = match width {
+            1 => words!(u8),
+            2 => words!(u16),
+            4 => words!(u32),
+            8 => words!(u64),
+            _ => {
+                let mut values = Vec::new();
+                for value in split.column::<Value>() {
+                    *value = change(name, *value);
+                    values.push(*value);
+                }
+                values
+            }
+        };
+        seen.push((*name, values));
+    }
+    seen
+}
+
+/// Every declaration shows what the plain map has; what nobody has written is zero.
+fn check(rows: &mut Rows, declared: &[Declaration], plain: &Plain) {
+    for columns in declared {
+        for (name, values) in visit(rows, columns, |_, value| value) {
+            assert_eq!(values.len(), rows.len());
+            match plain.get(name) {
+                Some(wanted) => assert_eq!(&values, wanted, "{name}"),
+                None => assert!(values.iter().all(|value| *value == [0, 0]), "{name}"),
+            }
+        }
+    }
+}
+
+/// Fills the columns of one declaration with random values.
+fn fill(rows: &mut Rows, columns: Declaration, plain: &mut Plain, seed: &mut u64) {
+    let random = |_: &str, _: Value| {
+        [(); 2].map(|()| {
+            *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            *seed ^ *seed >> 31
+        })
+    };
+    for (name, values) in visit(rows, columns, random) {
+        plain.insert(name, values);
+    }
+}
+
+/// Columns begin behind the header, at multiples of 64, and no two share a byte.
+fn check_places(layout: &Layout) {
+    let columns = layout.columns().iter().enumerate();
+    let mut places: Vec<(usize, usize)> = columns
+        .map(|(i, column)| (layout.offset(i), layout.offset(i) + column.width * layout.capacity()))
+        .collect();
+    places.sort_unstable();
+    let mut free_from = layout.header_bytes();
+    for (start, end) in places {
+        assert!(start >= free_from && start.is_multiple_of(64));
+        free_from = end;
+    }
+    assert!(free_from <= layout.bytes());
+}
+
+/// The same content at another address.
+fn elsewhere(columns: Declaration) -> Declaration {
+    Vec::leak(columns.to_vec())
+}
+
+proptest! {
+    #[test]
+    fn all_declarations_see_the_same_values(
+        declared in declarations(),
+        parts in (1usize..200, 0usize..100, 1usize..200),
+        slack in 0usize..70,
+        other in 0usize..300,
+        order in prop::collection::vec((any::<Index>(), any::<bool>(), any::<bool>()), 0..8),
+        mut seed in any::<u64>(),
+    ) {
+        let (one, between, two) = parts;
+        let layout = Layout::join(&declared, one + between + two + slack).unwrap();
+        check_places(&layout);
+        let mut names: Vec<_> = layout.columns().iter().map(|column| column.name).collect();
+        prop_assert_eq!(&names[..2], ["verdict", "context"]);
+        names.sort_unstable();
+        names.dedup();
+        prop_assert_eq!(names.len(), layout.columns().len(), "each column once");
+
+        let arena = Arena::new(layout.clone());
+        let mut rows = [one, between, two].map(|n| arena.reserve(n).unwrap());
+        let mut plain = [(); 3].map(|()| Plain::new());
+        for (which, is_last, is_elsewhere) in order.into_iter().filter(|_| !declared.is_empty()) {
+            let columns = declared[which.index(declared.len())];
+            let columns = if is_elsewhere { elsewhere(columns) } else { columns };
+            let part = if is_last { 2 } else { 0 };
+            fill(&mut rows[part], columns, &mut plain[part], &mut seed);
+            for (rows, plain) in rows.iter_mut().zip(&plain) {
+                check(rows, &declared, plain);
+            }
+        }
+
+        // Rows of another arena, of another capacity.
+        let mut copy = Arena::new(layout.with_capacity(one + other)).reserve(one + other).unwrap();
+        check_places(copy.layout());
+        copy.copy_from(&mut rows[0]);
+        check(&mut copy, &declared, &plain[0]);
+
+        // Some columns back to zero.
+        let cleared: Vec<usize> =
+            (0..layout.columns().len()).filter(|column| seed >> column & 1 == 1).collect();
+        rows[2].clear(&cleared);
+        for column in cleared {
+            plain[2].remove(layout.columns()[column].name);
+        }
+        for (rows, plain) in rows.iter_mut().zip(&plain) {
+            check(rows, &declared, plain);
+        }
+    }
+
+    /// The order in which declarations are joined changes where columns lie, not which there are.
+    #[test]
+    fn any_order_has_the_same_columns(
+        (declared, shuffled) in declarations().prop_flat_map(|declared| {
+            (Just(declared.clone()), Just(declared).prop_shuffle())
+        }),
+    ) {
+        let columns = |declared: &[Declaration]| {
+            let mut columns = Layout::join(declared, 3).unwrap().columns().to_vec();
+            columns.sort_by_key(|column| column.name);
+            columns
+        };
+        prop_assert_eq!(columns(&declared), columns(&shuffled));
+    }
+
+    #[test]
+    fn clashing_types_are_an_error(
+        declared in declarations(),
+        (name, kind) in (0..NAMES.len(), 0..TYPES.len()),
+        at in any::<Index>(),
+    ) {
+        let name = NAMES[name];
+        let (width, dialect) = TYPES[kind];
+        let added = ColumnDesc { name, width, dialect };
+        let is_common = matches!(name, "verdict" | "context");
+        let known = declared.iter().copied().flatten().find(|column| column.name == name);
+        let known = known.copied().or(is_common.then_some(desc(name, 2)));
+        let mut all = declared;
+        all.insert(at.index(all.len() + 1), Vec::leak(vec![added]));
+        match (Layout::join(&all, 1), known) {
+            (Ok(_), known) => prop_assert!(known.is_none_or(|known| known == added)),
+            (Err(LayoutError::Clash { first, second }), Some(known)) => {
+                let (one, other) = (*first.0, *second.0);
+                prop_assert!(one != other && [one, other].contains(&added));
+                prop_assert!([one, other].contains(&known));
+                prop_assert!(first.1.is_none_or(|first| all[first].contains(&one)));
+                prop_assert!(all[second.1].contains(&other));
+            }
+            (Err(error), _) => prop_assert!(false, "{}", error),
+        }
+    }
+}
+
+/// More columns than a byte could number.
+#[test]
+fn three_hundred_columns_in_one_layout() {
+    let name = |i: usize| desc(String::leak(format!("c{i}")), i % TYPES.len());
+    let one: Declaration = Vec::leak((0..300).map(name).collect());
+    let layout = Layout::join(&[one], 7).unwrap();
+    assert_eq!((layout.columns().len(), layout.header_bytes()), (302, 1280));
+    check_places(&layout);
+    let mut rows = Arena::new(layout).reserve(7).unwrap();
+    let (mut plain, mut seed) = (Plain::new(), 3);
+    fill(&mut rows, one, &mut plain, &mut seed);
+    check(&mut rows, &[one], &plain);
+}
