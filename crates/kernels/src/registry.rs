@@ -319,6 +319,10 @@ pub const ALL: &[KernelFile] = &[
             kernel("payload_sum", &["payload_at", "payload_len", "sum"], 128),
             kernel("payload_xor", &["payload_at", "payload_len", "key"], 128),
             kernel("flow_count", &["slot"], 128),
+            kernel("payload_blocks", &["payload_at", "payload_len"], 128),
+            kernel("payload_count", &["payload_len"], 128),
+            kernel("payload_words", &["payload_at", "payload_len"], 128),
+            kernel("payload_clear", &["payload_at", "payload_len"], 128),
         ],
     },
 ];

@@ -4,10 +4,10 @@ use chunk::{Columns, Verdict};
 
 use super::{Known, Place};
 use crate::job::JobBytes;
-use crate::{HeaderColumns as H, PayloadColumns as P, RewriteColumns as R, flags, hash};
+use crate::{HeaderColumns as H, Launch, PayloadColumns as P, RewriteColumns as R, flags, hash};
 
 pub(super) fn all() -> Vec<Known> {
-    vec![decode(), rewrite(), payload(), gather()]
+    vec![decode(), rewrite(), payload(), records(), gather()]
 }
 
 /// 802.1Q, VLAN 7, priority 1; IPv4 10.0.0.1 to 10.0.0.2, TTL 64, do not fragment; UDP 1000 to 53.
@@ -156,6 +156,53 @@ fn payload() -> Known {
     let counts = [0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let known = Known { payload, ..known.job(&job, &after) };
     known.expect(Place::Payload, 0, changed).expect(Place::State, 0, counts.to_vec())
+}
+
+/// Blocks and records of frames at multiples of 16, one of them empty.
+fn records() -> Known {
+    let frames: [&[u8]; 5] = [&UDP, &[], &TCP, &CUT, &[]];
+    let mut payload = Vec::new();
+    let mut job = JobBytes::new(P::COLUMNS, frames.len());
+    let (mut sums, mut starts, mut words) = (Vec::new(), vec![0u32, 0, 0, 0], Vec::new());
+    for (row, frame) in frames.into_iter().enumerate() {
+        job.put(P::PAYLOAD_AT, row, payload.len() as u32);
+        job.put(P::PAYLOAD_LEN, row, frame.len() as u32);
+        payload.extend_from_slice(frame);
+        payload.resize(payload.len().next_multiple_of(16), 0);
+        sums.push(frame.iter().map(|byte| u32::from(*byte)).sum::<u32>());
+        starts.push(words.len() as u32);
+        for (i, bytes) in frame.chunks(4).enumerate() {
+            let mut word = [0; 4];
+            word[..bytes.len()].copy_from_slice(bytes);
+            let word = u32::from_le_bytes(word);
+            words.push(if i % 2 == 0 { word } else { word.swap_bytes() });
+        }
+    }
+    starts.push(words.len() as u32);
+    starts[0] = words.len() as u32;
+    let sizes = [&sums, &starts, &words].map(|list| 4 * list.len());
+    let places = job.add_areas(&sizes);
+    let mut after = job.clone();
+    for (place, list) in places.into_iter().zip([&sums, &starts, &words]) {
+        after.bytes_mut()[place..][..4 * list.len()].copy_from_slice(&super::bytes_of(list));
+    }
+    let mut cleared = payload.clone();
+    for row in 0..frames.len() {
+        let at = job.get::<u32>(P::PAYLOAD_AT, row) as usize;
+        cleared[at..][..frames[row].len()].iter_mut().step_by(3).for_each(|byte| *byte = 0);
+    }
+    let kernels = &["payload_blocks", "payload_count", "payload_words", "payload_clear"];
+    let mut known = Known::new("records", &["payload", "areas"], kernels, P::COLUMNS);
+    let launch = |kernel, groups, job| Launch { kernel, groups, items: 0, job };
+    known.launches = vec![
+        launch("payload_blocks", 2, 0),
+        launch("payload_count", 1, 1),
+        launch("output_scan", 1, 1),
+        launch("payload_words", 1, 1),
+        launch("payload_clear", 1, 0),
+    ];
+    let known = Known { payload, ..known.job(&job, &after) };
+    known.expect(Place::Payload, 0, cleared)
 }
 
 /// Frames from odd places of a region, one in two pieces, to places of a memory: by words, by bytes, and with

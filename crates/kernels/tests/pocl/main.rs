@@ -1,5 +1,6 @@
 //! Every kernel against its twin on the CPU, on PoCL, over several sizes of groups and numbers of rows.
 
+mod areas;
 mod bed;
 mod classify;
 #[path = "../../../classify/tests/common/mod.rs"]
