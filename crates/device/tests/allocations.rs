@@ -55,19 +55,20 @@ fn frames(rows: usize) -> Vec<(Vec<u8>, bool)> {
 
 #[test]
 fn a_job_allocates_nothing() {
-    for (rows, writes, packing, has_region) in [
-        (ROWS[0], false, Packing::Auto, true),    // in place
-        (ROWS[0], true, Packing::Auto, true),     // gathered
-        (ROWS[0], true, Packing::Packed, false),  // packed
-        (ROWS[0], true, Packing::Cells, false),   // cells
-        (ROWS[1], true, Packing::Auto, true),     // columns straight from the rows
-        (ROWS[1], false, Packing::Packed, false), // the same
+    for (rows, writes, packing, has_region, limit) in [
+        (ROWS[0], false, Packing::Auto, true, false), // in place
+        (ROWS[0], true, Packing::Auto, true, false),  // gathered
+        (ROWS[0], true, Packing::Packed, false, false), // packed
+        (ROWS[0], true, Packing::Cells, false, false), // cells
+        (ROWS[1], true, Packing::Auto, true, false),  // columns straight from the rows
+        (ROWS[1], false, Packing::Packed, false, false), // the same
+        (ROWS[0], true, Packing::Auto, true, true),   // an event behind each kernel
     ] {
         let Some(driver) = opencl() else { return };
         let (region, mut pool) = cells(2 * rows as u32 + 256);
         let options =
             Options { slots: 2, patience: Duration::from_secs(60), packing, ..Options::default() };
-        let kind = Kind { writes, is_trusted: true };
+        let kind = Kind { writes, is_trusted: true, limit };
         let region = has_region.then_some(region);
         let (mut device, arenas) =
             accelerator(driver, rows, 2, kind, region, options).expect("an accelerator");

@@ -43,7 +43,7 @@ pub use hooks::{
 };
 pub use merge::{Gate, MARK_DEFERRED};
 pub use segment::{
-    KernelForm, KernelStep, OutputForm, Parameter, Scratch, Segment, SortKey, segments,
+    KernelForm, KernelStep, OutputForm, Parameter, Parameters, Scratch, Segment, SortKey, segments,
 };
 pub use stage::{Context, Phases, Shade, Spread, Stage, Versions};
 pub use worker::{

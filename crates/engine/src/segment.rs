@@ -30,7 +30,7 @@ pub struct KernelForm {
     /// The name of its file, for compilers' messages: they name it and the line in `text`. Empty: the stage's name.
     pub file: Cow<'static, str>,
     /// Numbers that `text` uses by their names, as macros of this instance of the stage alone.
-    pub parameters: Vec<(Cow<'static, str>, Parameter)>,
+    pub parameters: Parameters,
     /// The kernels, one behind the other.
     pub steps: Vec<KernelStep>,
     /// How they use packets' bytes.
@@ -52,6 +52,9 @@ pub struct KernelForm {
     /// device, and moves as a whole when nothing of it is under way; never does a single job.
     pub state_bytes: usize,
 }
+
+/// Names, each of them a C identifier, and numbers.
+pub type Parameters = Vec<(Cow<'static, str>, Parameter)>;
 
 /// A number that a kernel is compiled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +205,7 @@ struct Texts<'a> {
     text: String,
     columns: &'a [ColumnDesc],
     /// Which instances have a text without memory of its own: it, its parameters, and the instance's number.
-    known: Vec<(Cow<'static, str>, Vec<(Cow<'static, str>, Parameter)>, usize)>,
+    known: Vec<(Cow<'static, str>, Parameters, usize)>,
     stages: usize,
 }
 

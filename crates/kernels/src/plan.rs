@@ -164,7 +164,7 @@ mod tests {
             assert!(launches.iter().all(|(_, job)| job >> 16 == 3));
             match launches.last() {
                 Some((_, job)) => {
-                    assert_eq!(job & 0xffff, (bits - 1) / 4 * 4 | SortPlan::FROM_OTHER);
+                    assert_eq!(job & 0xffff, ((bits - 1) / 4 * 4) | SortPlan::FROM_OTHER);
                     assert_eq!(plan.keys_job() & 0xff, 0);
                     assert_eq!(plan.keys_job() & 0x100, launches[0].1 & 0x100);
                 }

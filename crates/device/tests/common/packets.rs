@@ -1,6 +1,8 @@
 //! Jobs of packets, and kernels that look at every byte of them. Not every program of tests uses all of it.
 #![allow(dead_code)]
 
+use std::time::Duration;
+
 use chunk::{Arena, ColumnSet, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdict};
 use device::accelerator::{Accelerator, Offload, Options, PayloadUse, SegmentProgram, Step};
 use device::driver::{Driver, Program};
@@ -122,6 +124,8 @@ pub(crate) struct Kind {
     /// With `test_change` behind `test_hash`.
     pub(crate) writes: bool,
     pub(crate) is_trusted: bool,
+    /// With a limit that no kernel comes to.
+    pub(crate) limit: bool,
 }
 
 /// An accelerator that hashes, and changes, packets.
@@ -134,7 +138,9 @@ pub(crate) fn accelerator(
     options: Options,
 ) -> Result<(Accelerator<PacketJob>, Vec<Arena>), DeviceError> {
     let names = if kind.writes { &["test_hash", "test_change"][..] } else { &["test_hash"] };
-    let steps = names.iter().map(|kernel| Step::rows(*kernel, 64)).collect();
+    let limit = kind.limit.then_some(Duration::from_secs(3600));
+    let step = |kernel: &&'static str| Step { limit, stage: "test", ..Step::rows(*kernel, 64) };
+    let steps = names.iter().map(step).collect();
     let segments = vec![Some(segment(TEXT, &["empty"], steps, kind))];
     accelerator_of(driver, capacity, arenas, segments, region, options)
 }

@@ -12,7 +12,7 @@ use crate::fixture::opencl;
 use crate::packets::{Cols, Kind, PacketJob, accelerator, accelerator_of, cells, hash_of, segment};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const KIND: Kind = Kind { writes: false, is_trusted: true };
+const KIND: Kind = Kind { writes: false, is_trusted: true, limit: false };
 
 /// One row takes it a good part of a second.
 const SLOW: &str = "
@@ -143,7 +143,7 @@ fn a_device_that_hangs_at_each_of_its_calls_in_turn() {
         let driver = Box::new(Faulty::new(driver, faults));
         // A warm-up is given its time: a library compiles there. Only where it hangs it ends early.
         let options = Options { patience, warm_up: Duration::from_millis(900), ..options() };
-        let kind = Kind { writes: true, is_trusted: true };
+        let kind = Kind { writes: true, is_trusted: true, limit: false };
         let begin = Instant::now();
         let made = accelerator(driver, 64, 2, kind, Some(region), options);
         let (mut device, arenas) = match made {

@@ -115,7 +115,7 @@ proptest! {
         (writes, is_trusted, has_region) in any::<(bool, bool, bool)>(),
         packing in any_packing(),
     ) {
-        check(&jobs, Kind { writes, is_trusted }, packing, has_region);
+        check(&jobs, Kind { writes, is_trusted, limit: false }, packing, has_region);
     }
 }
 
@@ -127,7 +127,7 @@ fn a_job_whose_rows_are_all_settled_sends_no_payload() {
         [(Packing::Auto, true), (Packing::Auto, false), (Packing::Cells, false)]
     {
         for writes in [false, true] {
-            check(&frames, Kind { writes, is_trusted: true }, packing, has_region);
+            check(&frames, Kind { writes, is_trusted: true, limit: false }, packing, has_region);
         }
     }
 }
