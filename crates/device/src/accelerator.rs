@@ -288,8 +288,8 @@ pub struct Accelerator<J: Offload> {
 impl<J: Offload> Accelerator<J> {
     /// Builds the kernels, takes memory for `options.slots` jobs of at most `layout.capacity()` rows,
     /// and makes `arenas`, and the `region` of the packets' cells, known to the driver. `segments`: by
-    /// number, `None` for those of the CPU. A segment whose program does not build leaves the others their
-    /// device: see [`Device::disabled`].
+    /// number, `None` for those of the CPU. A segment whose program does not build, or whose kernels cannot be
+    /// launched, leaves the others their device: see [`Device::disabled`].
     ///
     /// # Errors
     /// Whatever the driver refuses; where no program builds, the first one's error, with the compiler's log.
@@ -349,9 +349,8 @@ impl<J: Offload> Accelerator<J> {
             self.segments.push(built);
             self.disabled.push(refused);
         }
-        if let Some(refused) = self.disabled.iter().flatten().next()
-            && self.segments.iter().all(Option::is_none)
-        {
+        let is_nothing_built = self.segments.iter().all(Option::is_none);
+        if let (true, Some(refused)) = (is_nothing_built, self.disabled.iter().flatten().next()) {
             return Err(refused.clone());
         }
         let capacity = self.layout.capacity();
@@ -443,12 +442,22 @@ impl<J: Offload> Accelerator<J> {
             let gather = [(cells.gather, cells.items, None)].into_iter();
             warm_up(driver, on, &head, gather, limit)?;
         }
-        for built in self.segments.iter().flatten() {
+        let mut works = self.segments.iter().all(Option::is_none);
+        for (built, disabled) in self.segments.iter().zip(&mut self.disabled) {
+            let Some(built) = built else { continue };
             let mut head = vec![0; header_bytes + built.areas.list_bytes()];
             self.layout.write_header(0, 0, 0, &mut head);
             built.areas.write(&mut head, header_bytes, 0, arena_bytes(&self.layout));
             let kernels = built.steps.iter().map(|(kernel, step)| (*kernel, step.items, step.job));
-            warm_up(driver, on, &head, kernels, limit)?;
+            match warm_up(driver, on, &head, kernels, limit) {
+                Ok(()) => works = true,
+                // A kernel that the device does not take, such as one of too large groups.
+                Err(error @ DeviceError::Launch(_)) => *disabled = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        if let (false, Some(refused)) = (works, self.disabled.iter().flatten().next()) {
+            return Err(refused.clone());
         }
         Ok(())
     }

@@ -14,8 +14,8 @@ use device::faulty::{Faults, Faulty};
 use device::tables::NoTables;
 use device::{Backend, Cost, FaultPlan};
 use engine::{
-    DeviceKind, DeviceSpec, Engine, EngineSpec, MasterView, Policy, QueueCounters, RxSlot, Segment,
-    Shade, Stage, TxSlot, Versions, WorkerSpec,
+    DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, MasterView, Policy, QueueCounters,
+    RxSlot, Segment, Shade, Stage, Step, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Script};
 use teststages::{Count, Deliver, Find, SLOTS, Sum, Xor};
@@ -402,5 +402,63 @@ fn kernels_of_every_shape_write_records() {
             assert!(master.jobs > 0 && (master.failed == 0) == fits, "{master:?}");
             assert_eq!(device.errors == 0, fits);
         }
+    }
+}
+
+/// [`Xor`] with kernels that are no good: they do not compile, or take long.
+struct Bad(&'static str);
+
+impl Stage<u64> for Bad {
+    fn name(&self) -> &'static str {
+        "bad"
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
+        Some(Arc::new(Bad(self.0)))
+    }
+}
+
+impl Shade<u64> for Bad {
+    fn shade(&self, _: &mut Rows, _: &u64) {}
+    fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], tables: &u64) {
+        Xor.shade_packets(rows, packets, tables);
+    }
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(KernelForm {
+            text: self.0.into(),
+            file: "bad.k".into(),
+            steps: vec![Step::rows("bad", 64).into()],
+            time_limit: Some(Duration::from_millis(1)),
+            ..KernelForm::default()
+        })
+    }
+}
+
+/// A stage whose kernels are no good loses no packet, and the stage before it has its device.
+#[test]
+fn kernels_that_are_no_good_lose_nothing() {
+    if !is_ready() {
+        return;
+    }
+    let input = input(3000);
+    let broken = "KERNEL(bad)\n{\n    nonsense();\n}\n";
+    // It would leave wrong packets, were they taken: it changes none.
+    let slow = "KERNEL(bad)
+        {
+            uint x = GLOBAL_ID;
+            for (uint i = 0u; i < 20000000u && job_rows(arena) > 0u; i++)
+                x = (x ^ x >> 7) * 1664525u + i;
+            if (GLOBAL_ID < job_rows(arena) && x == 1u)
+                COL_VERDICT(arena)[GLOBAL_ID] = DROP_TEST;
+        }";
+    for text in [broken, slow] {
+        let stages = || -> Vec<Box<dyn Stage<u64>>> {
+            vec![Box::new(Sum), Box::new(Bad(text)), Box::new(Deliver)]
+        };
+        let cpu = run_stages(input.clone(), None, stages(), Arc::default());
+        let device = run_stages(input.clone(), Some(Setup::default()), stages(), Arc::default());
+        assert!(device.frames == cpu.frames, "other packets, or another order");
+        assert!(device.errors > 0);
+        let traffic = device.master.expect("a master").traffic;
+        assert!(traffic.jobs > 0, "the first stage: {traffic:?}");
     }
 }

@@ -10,7 +10,7 @@
 //!        └── one text ──▶ NVRTC ▶ PTX, cubin      └── the same text ──▶ OpenCL
 //! ```
 //!
-//! Every kernel takes the same five arguments: arena (a job: header and columns, [`job`]), payload (the
+//! Every kernel takes the same five arguments: arena (a job: header, columns and areas, [`job`]), payload (the
 //! packets' bytes), tables (one table image, [`image`]), state (state or scratch) and a job number.
 //!
 //! Threads: plain data, any thread.
