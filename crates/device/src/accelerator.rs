@@ -653,7 +653,11 @@ impl<J: Offload> Accelerator<J> {
         }
         for (kernel, step) in &built.steps {
             let shape = step.shape(rows, payload_bytes, at_once);
-            let arguments = Arguments { job: step.job.unwrap_or(arguments.job), ..arguments };
+            let arguments = Arguments {
+                job: step.job.unwrap_or(arguments.job),
+                payload: if step.has_payload { payload } else { self.nothing },
+                ..arguments
+            };
             driver.launch(run, *kernel, shape, &arguments)?;
             if built.has_limits {
                 slot.watch.mark(driver, run)?;

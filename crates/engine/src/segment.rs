@@ -329,7 +329,8 @@ impl<'a> Texts<'a> {
                 (KernelStep::ScanOutput | KernelStep::Sort, ..) => {}
             }
         }
-        let of_stage = |step| Step { limit: form.time_limit, stage, ..step };
+        let has_payload = form.payload.is_some();
+        let of_stage = |step| Step { limit: form.time_limit, stage, has_payload, ..step };
         made.steps.extend(steps.into_iter().map(of_stage));
     }
 
@@ -560,6 +561,10 @@ mod tests {
             assert_eq!(source.matches(part).count(), times, "{part}");
         }
         assert!(made.steps.iter().all(|step| step.stage == "own" && step.limit.is_none()));
+        assert!(
+            made.steps.iter().all(|step| !step.has_payload),
+            "they do not say that they use it"
+        );
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub struct Step {
     pub items: u32,
     /// What they share out.
     pub work: Work,
+    /// Whether it gets the payload. Others get memory of zeros: in place, payload is what all packets lie in.
+    pub has_payload: bool,
     /// What it gets in place of the job's number.
     pub job: Option<u32>,
     /// How long it may run. A kernel that is seen to run for longer, from the end of what comes before it in its
@@ -71,7 +73,8 @@ pub struct Step {
 
 impl Step {
     fn new(kernel: impl Into<Cow<'static, str>>, items: u32, work: Work) -> Self {
-        Self { kernel: kernel.into(), items, work, job: None, limit: None, stage: "" }
+        let (kernel, has_payload) = (kernel.into(), true);
+        Self { kernel, items, work, has_payload, job: None, limit: None, stage: "" }
     }
 
     /// A kernel over the rows, in groups of `items`.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use device::Device;
-use device::accelerator::{Options, Packing};
+use device::accelerator::{Options, Packing, SegmentProgram, Step};
 use proptest::prelude::*;
 
 use crate::fixture::opencl;
-use crate::packets::{Cols, Kind, PacketJob, accelerator, cells, hash_of};
+use crate::packets::{Cols, Kind, PacketJob, accelerator, accelerator_of, cells, hash_of, segment};
 use chunk::Columns;
 
 /// A cell's room on the device.
@@ -117,6 +117,46 @@ proptest! {
     ) {
         check(&jobs, Kind { writes, is_trusted, limit: false }, packing, has_region);
     }
+}
+
+/// A kernel of a segment whose payload is read in place, which does not use payload itself, does not get it.
+#[test]
+fn a_kernel_that_uses_no_payload_sees_none() {
+    let Some(driver) = opencl() else { return };
+    let (region, mut pool) = cells(64);
+    let text = "
+        KERNEL(test_look)
+        {
+            if (GLOBAL_ID < job_rows(arena))
+                COL_HASH(arena)[GLOBAL_ID] = payload[COL_PAYLOAD_AT(arena)[GLOBAL_ID]];
+        }
+        KERNEL(test_peek)
+        {
+            if (GLOBAL_ID < job_rows(arena)) {
+                uint seen = 0u;
+                for (uint i = 0u; i < 256u; i++)
+                    seen |= payload[i];
+                COL_PLACE(arena)[GLOBAL_ID] = seen;
+            }
+        }";
+    let kind = Kind { writes: false, is_trusted: true, limit: false };
+    let steps = vec![
+        Step::rows("test_look", 64),
+        Step { has_payload: false, ..Step::rows("test_peek", 64) },
+    ];
+    let segment = SegmentProgram { payload_steps: 1, ..segment(text, &["empty"], steps, kind) };
+    let patience = Duration::from_secs(60);
+    let options = Options { slots: 1, patience, ..Options::default() };
+    let (mut device, arenas) =
+        accelerator_of(driver, 64, 1, vec![Some(segment)], Some(region), options)
+            .expect("an accelerator");
+    let job = PacketJob::new(&arenas[0], &mut pool, &[(vec![0xaa; 60], true)]);
+    assert!(device.launch(job).is_ok());
+    let (mut job, result) = device.retire(patience).expect("it ends");
+    let view = Cols::view(&mut job.rows);
+    assert_eq!((result, view.hash[0], view.place[0]), (Ok(()), 0xaa, 0));
+    assert_eq!(device.traffic().payload_in_place, 1);
+    job.free(&mut pool);
 }
 
 /// Nothing to send, and nothing to gather.
