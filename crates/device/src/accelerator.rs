@@ -29,6 +29,7 @@
 //!
 //! Threads: belongs to its master.
 
+mod build;
 mod columns;
 mod ending;
 mod limits;
@@ -45,6 +46,7 @@ use chunk::{Arena, ColumnId, ColumnSet, Layout, Packet, Region, Rows};
 use crate::driver::{Arguments, Driver, Event, Kernel, Memory, Program, Queue, Shape};
 use crate::tables::{Images, TableSource};
 use crate::{Device, DeviceError, Shadeable};
+use build::{build, warm_up};
 use columns::{Places, Runs, Way};
 use limits::Watch;
 use payload::{Cells, Frame, Reach, Source, View};
@@ -768,71 +770,6 @@ impl<J: Offload> Accelerator<J> {
 /// Bytes of a job of as many rows as there is room for, each column at a multiple of 64.
 fn arena_bytes(layout: &Layout) -> usize {
     layout.bytes() + 64 * (layout.columns().len() + 1)
-}
-
-fn build(
-    driver: &mut dyn Driver,
-    layout: &Layout,
-    segment: SegmentProgram,
-) -> Result<Built, DeviceError> {
-    let names: Vec<&str> = segment.steps.iter().map(|step| &*step.kernel).collect();
-    let kernels = driver.build(&segment.program, &names)?;
-    let order = columns::order(layout, &segment);
-    // Blocks are found by the order of the frames, and nothing lies between these.
-    let has_blocks = segment.steps.iter().any(|step| step.work == Work::Blocks);
-    let is_trusted = segment.is_trusted && !has_blocks;
-    let reach = match segment.payload {
-        None => Reach::None,
-        // Over the bus once for each kernel, and never back. Around the frames are the cells' other bytes, chains'
-        // links among them.
-        Some(uses) if !uses.writes && segment.payload_steps <= 1 && is_trusted => Reach::InPlace,
-        Some(_) => Reach::Gather,
-    };
-    let name = segment.program.name;
-    let payload = segment.payload.map(|uses| {
-        let place = |column: ColumnId| {
-            let missing = || DeviceError::Build {
-                name: name.clone(),
-                log: format!("the payload's column `{}` is not in the layout", column.name),
-            };
-            column.place_in(layout.columns()).ok_or_else(missing)
-        };
-        Ok((uses, [place(uses.at)?, place(uses.len)?]))
-    });
-    let payload = payload.transpose()?;
-    let SegmentProgram { state_bytes, areas, outputs, .. } = segment;
-    let has_limits = segment.steps.iter().any(|step| step.limit.is_some());
-    Ok(Built {
-        steps: kernels.into_iter().zip(segment.steps).collect(),
-        order,
-        payload,
-        reach,
-        is_trusted,
-        areas: Areas { all: areas, outputs },
-        has_limits,
-        state_bytes,
-        shards: HashMap::new(),
-    })
-}
-
-/// Launches every kernel once, over no rows: libraries do part of their work at the first launch
-/// (PoCL compiles then), which must not fall on packets.
-fn warm_up(
-    driver: &mut dyn Driver,
-    (queue, arena, nothing): (Queue, Memory, Memory),
-    head: &[u8],
-    kernels: impl Iterator<Item = (Kernel, u32, Option<u32>)>,
-    limit: Duration,
-) -> Result<(), DeviceError> {
-    upload_all(driver, queue, nothing, &[(&[0; 256], 0)], limit)?;
-    upload_all(driver, queue, arena, &[(head, 0)], limit)?;
-    for (kernel, items, job) in kernels {
-        let job = job.unwrap_or(0);
-        let arguments = Arguments { arena, payload: nothing, tables: nothing, state: nothing, job };
-        driver.launch(queue, kernel, Shape { groups: 1, items }, &arguments)?;
-    }
-    let event = driver.event(queue)?;
-    if driver.wait(event, limit)? { Ok(()) } else { Err(DeviceError::Hang(limit)) }
 }
 
 impl<J: Offload> Device<J> for Accelerator<J> {
