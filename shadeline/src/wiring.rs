@@ -370,6 +370,9 @@ pub(crate) fn start(
             DeviceEvent::JobFailed(error) => {
                 tracing::warn!(%error, "device {number}: a job failed; the CPU did it; further failures of this kind are only counted");
             }
+            DeviceEvent::SegmentGivenUp(error) => {
+                tracing::warn!(%error, "device {number}: the kernels of one segment are not used any more; the CPU shades it");
+            }
             DeviceEvent::GivenUp(error) => {
                 tracing::warn!(%error, "device {number}: not used any more; the CPU shades instead");
             }

@@ -162,6 +162,9 @@ impl<V: Versions> EngineSpec<V> {
 pub enum DeviceEvent<'a> {
     /// A job failed; told once for each kind of error. Later jobs go to the device again.
     JobFailed(&'a DeviceError),
+    /// The kernels of one segment are used no more, since the start or from now on; those of the others are. The error
+    /// names the stage or the program.
+    SegmentGivenUp(&'a DeviceError),
     /// It is used no more, since the start or from now on; told once.
     GivenUp(&'a DeviceError),
 }

@@ -50,7 +50,8 @@ pub(crate) struct MasterLink<V: Versions> {
     pub(crate) is_lost: AtomicBool,
     /// By worker and segment: whether the device's copy of that shard is out of step, because a job of it failed.
     is_stale: Vec<AtomicBool>,
-    segments: usize,
+    /// By segment: whether its kernels are used no more, while those of others are.
+    is_disabled: Vec<AtomicBool>,
     pub(crate) stop: AtomicBool,
 }
 
@@ -90,7 +91,7 @@ impl<V: Versions> MasterLink<V> {
             cost: (0..segments).map(|_| DeviceCost::default()).collect(),
             is_lost: AtomicBool::new(false),
             is_stale: (0..shards).map(|_| AtomicBool::new(false)).collect(),
-            segments,
+            is_disabled: (0..segments).map(|_| AtomicBool::new(false)).collect(),
             stop: AtomicBool::new(false),
         })
     }
@@ -100,10 +101,15 @@ impl<V: Versions> MasterLink<V> {
         self.arenas.clone()
     }
 
-    /// Rows in the open arena; `None` when it is full, every arena is at the device, or the device is
-    /// gone.
-    pub(crate) fn reserve(&self, n: usize) -> Option<Rows> {
-        if self.is_lost.load(Ordering::Relaxed) {
+    /// Whether the device shades this segment.
+    pub(crate) fn shades(&self, segment: usize) -> bool {
+        !self.is_lost.load(Ordering::Relaxed) && !self.is_disabled[segment].load(Ordering::Relaxed)
+    }
+
+    /// Rows in the open arena for a chunk of a segment; `None` when it is full, every arena is at the device, or the
+    /// device does not shade this segment any more.
+    pub(crate) fn reserve(&self, segment: usize, n: usize) -> Option<Rows> {
+        if !self.shades(segment) {
             return None;
         }
         self.arenas.get(self.open.load(Ordering::Acquire))?.reserve(n)
@@ -112,7 +118,7 @@ impl<V: Versions> MasterLink<V> {
     /// Whether the device's copy of a shard is out of step. Set by the master; cleared by the shard's worker when
     /// nothing of it is away.
     pub(crate) fn is_stale(&self, worker: u16, segment: usize) -> &AtomicBool {
-        &self.is_stale[usize::from(worker) * self.segments + segment]
+        &self.is_stale[usize::from(worker) * self.is_disabled.len() + segment]
     }
 }
 
@@ -170,6 +176,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
 
     /// Works until told to stop and nothing is left.
     pub(crate) fn run(mut self) {
+        (0..self.segments.len()).for_each(|segment| self.note_disabled(segment));
         let mut quiet_since = Instant::now();
         loop {
             let mut worked = self.take_submissions();
@@ -294,7 +301,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 self.failed(job);
             } else if let Err((job, error)) = self.device.launch(job) {
                 if let Some(error) = error {
-                    self.note(error);
+                    self.note(error, job.segment);
                 }
                 self.failed(job);
             }
@@ -331,26 +338,38 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 self.give_back(job, Outcome::Done);
             }
             Err(error) => {
-                self.note(error);
+                self.note(error, job.segment);
                 self.failed(job);
             }
         }
         true
     }
 
-    /// Tells of an error: of each kind once, and once that the device is given up.
-    fn note(&mut self, error: DeviceError) {
+    /// Tells of an error: of each kind once, and once that the device, or its use for a segment, is given up. What a
+    /// segment's own kernels do wrong says nothing against the device.
+    fn note(&mut self, error: DeviceError, segment: usize) {
         if self.lost.is_some() {
             return;
         }
-        self.failures += 1;
+        self.note_disabled(segment);
+        let is_disabled = self.link.is_disabled[segment].load(Ordering::Relaxed);
+        let is_own = error.is_of_stage() || is_disabled;
+        self.failures += u32::from(!is_own);
         let is_gone = matches!(error, DeviceError::Lost(_) | DeviceError::Hang(_));
         if is_gone || self.failures >= FAILURES_MAX {
             (self.report)(DeviceEvent::GivenUp(&error));
             self.lost = Some(error);
             self.link.is_lost.store(true, Ordering::Relaxed);
-        } else if self.told.insert(std::mem::discriminant(&error)) {
+        } else if !is_disabled && self.told.insert(std::mem::discriminant(&error)) {
             (self.report)(DeviceEvent::JobFailed(&error));
+        }
+    }
+
+    /// Lets the workers know, once, that a segment's kernels are used no more.
+    fn note_disabled(&mut self, segment: usize) {
+        let Some(error) = self.device.disabled(segment) else { return };
+        if !self.link.is_disabled[segment].swap(true, Ordering::Relaxed) {
+            (self.report)(DeviceEvent::SegmentGivenUp(error));
         }
     }
 

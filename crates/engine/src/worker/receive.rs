@@ -1,7 +1,5 @@
 //! The start of a chunk: packets of rings and queues, and the spread over workers.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use chunk::{CHUNK_PACKETS_MAX, reasons};
@@ -12,7 +10,6 @@ use super::{
 use crate::columns;
 use crate::flight::Flight;
 use crate::hooks::CapturePoint;
-use crate::master::MasterLink;
 use crate::merge::Lane;
 use crate::ring::{Again, Passed};
 use crate::stage::Versions;
@@ -123,10 +120,11 @@ impl<V: Versions> Worker<V> {
     /// Whether chunks wait to fill: a device does many rows cheaply. Where the worker shades, a burst leaves
     /// at once.
     fn gathers(&self) -> bool {
-        let there = |master: &Arc<MasterLink<V>>| !master.is_lost.load(Ordering::Relaxed);
-        !self.max_delay.is_zero()
-            && self.shared_segments().any(|segment| self.balances[segment].is_on_device())
-            && self.master.as_ref().is_some_and(there)
+        let Some(master) = self.master.as_ref().filter(|_| !self.max_delay.is_zero()) else {
+            return false;
+        };
+        self.shared_segments()
+            .any(|segment| master.shades(segment) && self.balances[segment].is_on_device())
     }
 
     /// The segments that a device can shade.

@@ -98,7 +98,10 @@ impl<V: Versions> Worker<V> {
             return Way::Here(flight);
         }
         let is_shared = self.segments[segment].on_device;
-        let Some(master) = self.master.as_ref().filter(|_| is_shared) else {
+        let master = self.master.as_ref().filter(|master| {
+            is_shared && (master.shades(segment) || self.homes[segment].side == Side::Device)
+        });
+        let Some(master) = master else {
             return Way::Here(flight);
         };
         let master = master.clone();
@@ -110,7 +113,7 @@ impl<V: Versions> Worker<V> {
         match side {
             None => Way::Wait(flight),
             Some(Side::Cpu) => Way::Here(flight),
-            Some(Side::Device) => match master.reserve(flight.chunk.rows.len()) {
+            Some(Side::Device) => match master.reserve(segment, flight.chunk.rows.len()) {
                 Some(mut rows) => {
                     // Columns written by earlier segments move with the chunk; the first has none yet.
                     if segment > self.pipeline.start {
@@ -132,7 +135,7 @@ impl<V: Versions> Worker<V> {
     /// Where the shard of a segment is at home for its next chunk; `None` while it moves.
     fn home(&mut self, segment: usize, wanted: Side, master: &MasterLink<V>) -> Option<Side> {
         let is_stale = master.is_stale(self.index, segment);
-        let is_lost = master.is_lost.load(Ordering::Relaxed);
+        let is_lost = !master.shades(segment);
         let home = &mut self.homes[segment];
         let is_failing = home.is_broken || is_lost || is_stale.load(Ordering::Acquire);
         let side = match (home.side, wanted) {
