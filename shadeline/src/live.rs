@@ -75,7 +75,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         Plan {
             workers,
             offline: false,
-            events: Events { neighbours: Some(neighbour_events), stations: Some(station_events) },
+            events: Events {
+                neighbours: Some(neighbour_events),
+                stations: Some(station_events),
+                ..Events::default()
+            },
             on_drop: None,
             device,
             // A worker never waits: an error that finds the queue full is told again or lost.

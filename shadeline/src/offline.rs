@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use chunk::{Packet, Pool};
 use control::config::LogLevel;
+use engine::UnderWay;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::capture::{CaptureRx, CaptureTx, Format};
 use io::{Losses, QueueStats, RxQueue};
@@ -64,9 +65,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let wanted = backend::chosen(&config, args.backend);
     let device = backend::open(&config, wanted, plane.changes())?;
     let mut stations = None;
+    let under_way = UnderWay::default();
     let (rx, _plane): (Box<dyn RxQueue>, _) = match plane.bridge {
         Some(_) => {
-            let learner = Learner::new(merged, plane);
+            let learner = Learner::new(merged, plane, under_way.clone());
             stations = Some(learner.totals());
             (Box::new(learner), None)
         }
@@ -84,7 +86,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             workers,
             offline: true,
             device,
-            events: Events::default(),
+            events: Events { under_way, ..Events::default() },
             on_drop: Some(Box::new(move |packet, reason, _| {
                 let mut sink = drop_sink.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(sink) = sink.as_mut() {

@@ -24,8 +24,9 @@ use chunk::{Depot, DropReason, HugePages, Region};
 use control::config::{self, App, Config, PortKind, Rpf, VlanTag};
 use device::tables::NoTables;
 use engine::{
-    DeviceEvent, DeviceKind, DeviceSpec, DropSink, Engine, EngineSpec, ErrorSink, MARK_FROM_HOST,
-    QueueCounters, RxSlot, Spread, SpreadHash, Stage, TxSlot, Versions, WorkerSpec,
+    DeviceEvent, DeviceKind, DeviceSpec, DropSink, Engine, EngineSpec, ErrorSink, Gate, InOrder,
+    MARK_FROM_HOST, QueueCounters, RxSlot, Spread, SpreadHash, Stage, TxSlot, UnderWay, Versions,
+    WorkerSpec,
 };
 use io::{Losses, QueueStats, RxQueue, TxQueue};
 use lookup::bridge::StationEvent;
@@ -286,6 +287,8 @@ pub(crate) struct Plan {
 pub(crate) struct Events {
     pub(crate) neighbours: Option<SyncSender<NeighbourEvent>>,
     pub(crate) stations: Option<SyncSender<StationEvent>>,
+    /// Over captures: how many packets are on their way.
+    pub(crate) under_way: UnderWay,
 }
 
 /// A running data path and what may be seen of it.
@@ -380,7 +383,10 @@ pub(crate) fn start(
         on_panic: Arc::new(|panic| tracing::error!("{panic}")),
     };
     let engine = match gate {
-        Some(gate) => Engine::start_in_order(spec, Some(Box::new(gate))),
+        Some(gate) => {
+            let gate: Option<Box<dyn Gate>> = Some(Box::new(gate));
+            Engine::start_in_order(spec, InOrder { gate, under_way: plan.events.under_way })
+        }
         None => Engine::start(spec),
     };
     let StageCounters { router, switch, ndn } = counters;
@@ -423,7 +429,11 @@ impl Pipelines<'_> {
                 let counters = Arc::new(SwitchCounters::default());
                 all.switch.push(counters.clone());
                 let events = self.events.stations.clone();
-                apps::switch::pipeline(&SwitchPipeline { events, counters })
+                apps::switch::pipeline(&SwitchPipeline {
+                    events,
+                    learns_ahead: self.offline,
+                    counters,
+                })
             }
             App::Ndn => {
                 let counters = Arc::new(NdnCounters::new());

@@ -21,7 +21,7 @@ use crate::flight::{Job, Returns, Shaders};
 use crate::heirs::Heirs;
 use crate::hooks::Hooks;
 use crate::master::{Master, MasterLink};
-use crate::merge::{Gate, Lane, Merger, MergerParts, Merging, Out, WINDOW_PACKETS};
+use crate::merge::{InOrder, Lane, Merger, MergerParts, Merging, Out, WINDOW_PACKETS};
 use crate::quiet::Quiet;
 use crate::ring::Bell;
 use crate::segment::{Segment, segment_program, segments};
@@ -345,24 +345,17 @@ impl<V: Versions> Engine<V> {
     /// one transmit queue for a port or a twin. The sinks of drops and dumps are the first
     /// ones that a worker was given; they see the packets of all workers, in order, each at its own time.
     ///
-    /// The reader waits where packets would be lost for want of room in a ring. `gate` decides about
-    /// packets that stages emit with [`crate::MARK_DEFERRED`]. No stage may hold packets, hand them to
+    /// The reader waits where packets would be lost for want of room in a ring. No stage may hold packets, hand them to
     /// another worker or send them through the pipeline again, for the order knows of none of these;
     /// see [`Stage::needs_one_worker`].
     ///
     /// # Errors
     /// As [`Engine::start`], and when there are other queues than these.
-    pub fn start_in_order(
-        spec: EngineSpec<V>,
-        gate: Option<Box<dyn Gate>>,
-    ) -> Result<Self, EngineError> {
-        Self::start_with(spec, Some(gate))
+    pub fn start_in_order(spec: EngineSpec<V>, in_order: InOrder) -> Result<Self, EngineError> {
+        Self::start_with(spec, Some(in_order))
     }
 
-    fn start_with(
-        mut spec: EngineSpec<V>,
-        in_order: Option<Option<Box<dyn Gate>>>,
-    ) -> Result<Self, EngineError> {
+    fn start_with(mut spec: EngineSpec<V>, in_order: Option<InOrder>) -> Result<Self, EngineError> {
         if spec.workers.is_empty() {
             return Err(EngineError::Spec("an engine needs a worker".into()));
         }
@@ -384,7 +377,7 @@ impl<V: Versions> Engine<V> {
         let stop = Arc::new(AtomicBool::new(false));
         let abort = Arc::new(AtomicBool::new(false));
         let hooks = Arc::new(Hooks::default());
-        let merger = in_order.map(|gate| merger_of(&mut spec, gate, abort.clone())).transpose()?;
+        let merger = in_order.map(|i| merger_of(&mut spec, i, abort.clone())).transpose()?;
         let (merger, merging) = merger.unzip();
 
         let devices = spec.devices.len();
@@ -599,7 +592,7 @@ impl<V: Versions> Engine<V> {
 /// The merger of an engine, which takes the workers' transmit queues and their sink of drops.
 fn merger_of<V: Versions>(
     spec: &mut EngineSpec<V>,
-    gate: Option<Box<dyn Gate>>,
+    in_order: InOrder,
     abort: Arc<AtomicBool>,
 ) -> Result<(Merger, Arc<Merging>), EngineError> {
     let workers = &mut spec.workers;
@@ -615,7 +608,7 @@ fn merger_of<V: Versions>(
     let on_dump = workers.iter_mut().find_map(|worker| worker.on_dump.take());
     let (depot, on_error) = (spec.depot.clone(), spec.on_error.clone());
     let parts =
-        MergerParts { workers: n, depot, tx, host, on_drop, on_dump, on_error, gate, abort };
+        MergerParts { workers: n, depot, tx, host, on_drop, on_dump, on_error, in_order, abort };
     Ok(Merger::new(parts)?)
 }
 

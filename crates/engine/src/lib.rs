@@ -41,7 +41,7 @@ pub use engine::{
 pub use hooks::{
     Capture, CapturePoint, CaptureReader, CapturedFrame, FrameFilter, Hooks, Trace, TraceGuard,
 };
-pub use merge::{Gate, MARK_DEFERRED};
+pub use merge::{Gate, InOrder, MARK_DEFERRED, UnderWay};
 pub use segment::{
     KernelForm, KernelStep, OutputForm, Parameter, Parameters, Scratch, Segment, SortKey, segments,
 };

@@ -52,6 +52,39 @@ pub trait Gate: Send {
     fn admits(&mut self, packet: &Packet) -> bool;
 }
 
+/// How many packets are between the reader and the merger. A receive queue may ask: one that changes
+/// the tables between packets must know that no packet before is still to be looked up.
+#[derive(Clone, Debug, Default)]
+pub struct UnderWay(Arc<Passage>);
+
+/// Packets scheduled and packets merged since the start.
+#[derive(Debug, Default)]
+struct Passage {
+    scheduled: AtomicU64,
+    merged: AtomicU64,
+}
+
+impl UnderWay {
+    /// Whether every packet that was received has gone its way. Always, where no merger is.
+    pub fn is_none(&self) -> bool {
+        self.packets() == 0
+    }
+
+    /// At the reader, or nowhere: the merger's count only grows, the other one is the reader's own.
+    fn packets(&self) -> u64 {
+        self.0.scheduled.load(Ordering::Relaxed) - self.0.merged.load(Ordering::Acquire)
+    }
+}
+
+/// What an engine is given that puts packets in order; see [`crate::Engine::start_in_order`].
+#[derive(Default)]
+pub struct InOrder {
+    /// Decides about packets that stages emit with [`MARK_DEFERRED`]; without one all leave.
+    pub gate: Option<Box<dyn Gate>>,
+    /// Kept up to date by the engine.
+    pub under_way: UnderWay,
+}
+
 /// What a worker put on its lane.
 enum Record {
     /// A packet and what becomes of it: forward, host, drop or dump.
@@ -65,9 +98,7 @@ pub(crate) struct Merging {
     /// By received packet: its worker.
     schedule: Mutex<Vec<u16>>,
     lanes: Box<[Mutex<Vec<Record>>]>,
-    /// Packets scheduled and packets merged since the start.
-    scheduled: AtomicU64,
-    merged: AtomicU64,
+    under_way: UnderWay,
     /// Wakes the merger.
     bell: Bell,
     /// No record will come any more.
@@ -93,8 +124,7 @@ impl Merging {
     /// Whether the reader must wait: too many packets are under way, or too few cells are free for
     /// what may still be made of them. Never while nothing is under way.
     pub(crate) fn is_full(&self) -> bool {
-        let under_way =
-            self.scheduled.load(Ordering::Relaxed) - self.merged.load(Ordering::Acquire);
+        let under_way = self.under_way.packets();
         under_way > 0
             && (under_way + CHUNK_PACKETS_MAX as u64 > self.window
                 || self.depot.available() < self.reserve_cells)
@@ -146,9 +176,10 @@ impl Lane {
 
     /// At the reader: what was noted is in the schedule from now on.
     pub(crate) fn schedule(&mut self) {
+        // First: what is merged is never more than what is scheduled.
         let n = self.targets.len() as u64;
+        self.merging.under_way.0.scheduled.fetch_add(n, Ordering::Relaxed);
         lock(&self.merging.schedule).append(&mut self.targets);
-        self.merging.scheduled.fetch_add(n, Ordering::Relaxed);
     }
 
     /// Whether a port, or an interface's twin, has a queue.
@@ -196,7 +227,7 @@ pub(crate) struct MergerParts {
     pub(crate) on_drop: Option<DropSink>,
     pub(crate) on_dump: Option<DumpSink>,
     pub(crate) on_error: ErrorSink,
-    pub(crate) gate: Option<Box<dyn Gate>>,
+    pub(crate) in_order: InOrder,
     /// Queues that cannot get rid of their packets are given up.
     pub(crate) abort: Arc<AtomicBool>,
 }
@@ -230,8 +261,7 @@ impl Merger {
         let shared = Arc::new(Merging {
             schedule: Mutex::default(),
             lanes: (0..parts.workers).map(|_| Mutex::default()).collect(),
-            scheduled: AtomicU64::new(0),
-            merged: AtomicU64::new(0),
+            under_way: parts.in_order.under_way,
             bell: Bell::new()?,
             is_ended: AtomicBool::new(false),
             window: WINDOW_PACKETS.min(cells / 4) as u64,
@@ -253,7 +283,7 @@ impl Merger {
             on_drop: parts.on_drop,
             on_dump: parts.on_dump,
             on_error: parts.on_error,
-            gate: parts.gate,
+            gate: parts.in_order.gate,
             abort: parts.abort,
         };
         Ok((merger, shared))
@@ -297,7 +327,7 @@ impl Merger {
             self.schedule.pop_front();
             merged += 1;
             // Soon seen by the reader, which waits for room.
-            self.shared.merged.fetch_add(1, Ordering::Release);
+            self.shared.under_way.0.merged.fetch_add(1, Ordering::Release);
         }
         self.flush();
         merged

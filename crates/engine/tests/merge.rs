@@ -8,8 +8,8 @@ use std::time::Duration;
 use chunk::{Chunk, Columns, Declaration, HugePages, Packet, Region, Verdict, reasons};
 use device::{Cost, FaultPlan};
 use engine::{
-    Context, DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, Gate, MARK_DEFERRED, Policy,
-    RxSlot, Shade, Stage, TxSlot, Versions, WorkerSpec,
+    Context, DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, Gate, InOrder, MARK_DEFERRED,
+    Policy, RxSlot, Shade, Stage, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Frames, Script};
 
@@ -118,6 +118,10 @@ impl Gate for EveryThird {
     }
 }
 
+fn gated() -> InOrder {
+    InOrder { gate: Some(Box::<EveryThird>::default()), ..InOrder::default() }
+}
+
 #[derive(PartialEq)]
 struct Output {
     ports: Vec<Vec<(u64, Vec<u8>)>>,
@@ -212,7 +216,7 @@ fn plainly(n: u32) -> Output {
 
 fn merged(workers: usize, cells: u32, n: u32, device: Option<DeviceSpec<()>>) -> Output {
     let (spec, collected, drops) = spec(workers, cells, frames(n), device, true);
-    let engine = Engine::start_in_order(spec, Some(Box::<EveryThird>::default())).unwrap();
+    let engine = Engine::start_in_order(spec, gated()).unwrap();
     output(engine, cells, &collected, &drops)
 }
 
@@ -271,7 +275,7 @@ fn panics_cost_their_chunks_and_leave_the_rest_in_order() {
         let seen = Arc::new(Mutex::new(0));
         let sink = seen.clone();
         spec.on_panic = Arc::new(move |_| *sink.lock().unwrap() += 1);
-        let engine = Engine::start_in_order(spec, Some(Box::<EveryThird>::default())).unwrap();
+        let engine = Engine::start_in_order(spec, gated()).unwrap();
         let view = engine.view().clone();
         let out = output(engine, 40_000, &collected, &drops);
         assert!(*seen.lock().unwrap() > 0);
@@ -292,7 +296,7 @@ fn queues_that_have_no_order_are_refused() {
     let refused = |change: fn(&mut EngineSpec<NoTables>)| {
         let (mut spec, ..) = spec(2, 10_000, frames(1), None, true);
         change(&mut spec);
-        matches!(Engine::start_in_order(spec, None), Err(EngineError::Spec(_)))
+        matches!(Engine::start_in_order(spec, InOrder::default()), Err(EngineError::Spec(_)))
     };
     assert!(!refused(|_| {}));
     assert!(refused(|spec| spec.workers[1].rx[0].spread = None));

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use apps::switch::ingress::source_of;
 use chunk::{Packet, Pool};
 use control::api::SwitchTotals;
+use engine::UnderWay;
 use io::{Losses, QueueStats, RxQueue};
 use lookup::bridge::{Learned, StationEvent};
 
@@ -21,6 +22,8 @@ use crate::plane::Plane;
 pub(crate) struct Learner<Q> {
     inner: Q,
     plane: Plane,
+    /// Packets that workers have not looked up yet.
+    under_way: UnderWay,
     /// Received, and not handed out yet.
     held: VecDeque<Packet>,
     batch: Vec<Packet>,
@@ -36,12 +39,13 @@ pub(crate) struct Learner<Q> {
 }
 
 impl<Q: RxQueue> Learner<Q> {
-    pub(crate) fn new(inner: Q, plane: Plane) -> Self {
+    pub(crate) fn new(inner: Q, plane: Plane, under_way: UnderWay) -> Self {
         let (held, batch) = (VecDeque::new(), Vec::new());
         let totals = Arc::default();
         Self {
             inner,
             plane,
+            under_way,
             held,
             batch,
             now_s: 0,
@@ -112,8 +116,9 @@ impl<Q: RxQueue> RxQueue for Learner<Q> {
             }
             if self.unpublished {
                 self.unpublished = false;
-                // Chunks in flight may still read the copy that is to be written.
-                if !self.plane.try_publish() {
+                // Packets on their way to other workers must not see what comes behind them, and
+                // chunks in flight may still read the copy that is to be written.
+                if !self.under_way.is_none() || !self.plane.try_publish() {
                     self.unpublished = true;
                     self.held.push_front(packet);
                     break;

@@ -32,6 +32,7 @@ const TAGGED_LEN: usize = 18;
 /// The stage.
 pub struct BridgeOut {
     stations: Stations,
+    learns_ahead: bool,
     counters: Arc<SwitchCounters>,
 }
 
@@ -39,7 +40,8 @@ impl BridgeOut {
     /// A stage of one worker.
     pub fn new(options: &SwitchPipeline) -> Self {
         let counters = options.counters.clone();
-        Self { stations: Stations::new(options.events.clone(), counters.clone()), counters }
+        let stations = Stations::new(options.events.clone(), counters.clone());
+        Self { stations, learns_ahead: options.learns_ahead, counters }
     }
 }
 
@@ -56,8 +58,11 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
         Phases::POST
     }
 
-    fn needs_one_worker(&self, _: &T) -> Option<&'static str> {
-        Some("stations are learned, aged and limited frame by frame")
+    fn needs_one_worker(&self, tables: &T) -> Option<&'static str> {
+        match tables.as_ref().has_storm_control() {
+            true => Some("storm control counts the flooded frames of a port, which workers share"),
+            false => (!self.learns_ahead).then_some("it learns stations by the order of frames"),
+        }
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -78,13 +83,15 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
                 continue;
             }
             let (port, bits, tci) = (packet.port, view.flags[row], view.tci[row]);
-            self.learn(
-                port,
-                view.source_key[row],
-                Station(view.source[row]),
-                tables,
-                (now_s, cx.now_ns),
-            );
+            if !self.learns_ahead {
+                self.learn(
+                    port,
+                    view.source_key[row],
+                    Station(view.source[row]),
+                    tables,
+                    (now_s, cx.now_ns),
+                );
+            }
             let destination = Station(view.destination[row]);
             let arrival_ns = cx.arrival_ns(packet);
             let result = if destination.is_known() {

@@ -60,6 +60,9 @@ pub const DEFAULT_STAGES: &[&str] = &["bridge_in", "bridge", "bridge_out"];
 pub struct SwitchPipeline {
     /// Where station events go; `None` where nobody learns.
     pub events: Option<SyncSender<StationEvent>>,
+    /// The receive queue itself learns stations and keeps their times, frame by frame (captures): the
+    /// stages do neither.
+    pub learns_ahead: bool,
     /// Counters of this worker's stages.
     pub counters: Arc<SwitchCounters>,
 }

@@ -130,7 +130,10 @@ impl Bench {
             })),
             on_dump: None,
             on_error: Arc::new(|_, error| panic!("{error}")),
-            gate: Some(Box::new(TwoOfThree::default())),
+            in_order: InOrder {
+                gate: Some(Box::new(TwoOfThree::default())),
+                under_way: UnderWay::default(),
+            },
             abort: Arc::default(),
         })
         .unwrap();
@@ -272,14 +275,14 @@ fn the_reader_waits_until_packets_have_been_merged() {
     assert!(!bench.lanes[0].is_full());
     // Few free cells: the reader waits as long as anything is under way, and no longer.
     let cells: Vec<_> = (0..5000).map_while(|_| bench.pool.get()).collect();
-    assert!(bench.lanes[0].is_full());
+    assert!(bench.lanes[0].is_full() && !bench.merging.under_way.is_none());
     for i in 10..window - CHUNK_PACKETS_MAX {
         bench.retire(0, i, &[]);
     }
     bench.retire(1, 0, &[]);
     bench.lanes.iter_mut().for_each(Lane::hand_in);
     bench.merger.step();
-    assert!(!bench.lanes[0].is_full());
+    assert!(!bench.lanes[0].is_full() && bench.merging.under_way.is_none());
     cells.into_iter().for_each(|cell| bench.pool.put(cell));
     let written = bench.end();
     assert_eq!(written.ports[0].len(), 10);

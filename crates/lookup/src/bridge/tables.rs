@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::mac::{Seen, Station};
 use super::ports::{BridgePort, VLAN_MAX};
-use super::storm::{FloodKind, StormBuckets};
+use super::storm::{FloodKind, StormBuckets, StormLimits};
 use crate::cuckoo::{Cuckoo, CuckooKey};
 use crate::versions::Patchable;
 use crate::{Blob, blob};
@@ -71,6 +71,11 @@ impl SwitchTables {
     #[inline]
     pub fn port(&self, port: u16) -> Option<&BridgePort> {
         self.ports.get(usize::from(port))?.as_ref()
+    }
+
+    /// Whether floods of some port are limited.
+    pub fn has_storm_control(&self) -> bool {
+        self.ports.iter().flatten().any(|port| port.storm != StormLimits::default())
     }
 
     /// The ports that frames of a VLAN leave by, in order.
