@@ -87,3 +87,132 @@ fn faults_happen_over_captures_too() {
     }
     assert!(written[0] == written[1], "the same seed gives the same bytes");
 }
+
+/// A router with limits that only the order of all packets can decide, and a link that fragments.
+const LIMITED: &str = "mode = \"router\"\n\
+    [system]\nworkers = 1\n\
+    [router]\nicmp_rate = 50\nicmp_burst = 7\n\
+    [port.lan]\nmac = \"02:00:00:00:01:01\"\naddresses = [\"192.0.2.1/24\"]\n\
+    [port.wan]\naddresses = [\"198.51.100.1/24\"]\n\
+    [port.thin]\naddresses = [\"203.0.113.1/24\"]\nmtu = 400\n\
+    [port.\"wan.7\"]\nparent = \"wan\"\nvlan = 7\naddresses = [\"198.51.107.1/24\"]\n\
+    [[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"198.51.100.2\"\n\
+    [[route]]\nprefix = \"11.0.0.0/8\"\nvia = \"203.0.113.2\"\n\
+    [[route]]\nprefix = \"12.0.0.0/8\"\nvia = \"198.51.107.2\"\n\
+    [firewall]\ndefault = \"accept\"\n\
+    [[rule]]\nname = \"telnet\"\nproto = \"tcp\"\ndport = 23\naction = \"reject\"\n\
+    [[rule]]\nname = \"noise\"\nproto = \"udp\"\ndport = \"4000-4999\"\naction = \"drop\"\n\
+    [[rule]]\nname = \"talk\"\nproto = \"udp\"\ndport = \"5000-5099\"\naction = \"reject\"\n";
+
+/// So many packets of some thousand flows, of every kind that such a router treats apart.
+fn many_packets(n: u32) -> Vec<testkit::pcap::Record> {
+    use testkit::frames::Frame;
+    let mut seed = 0x2545_f491u32;
+    let mut next = |below: u32| {
+        seed ^= seed << 13;
+        seed ^= seed >> 17;
+        seed ^= seed << 5;
+        seed % below
+    };
+    let mut time_ns = 1_700_000_000_000_000_000;
+    (0..n)
+        .map(|i| {
+            // Sometimes a clock runs back.
+            time_ns += u64::from(next(20_000));
+            let time_ns = time_ns - u64::from(next(200)) / 199 * 1_000_000;
+            let source = format!("192.0.2.{}", 2 + next(200));
+            let net = [10, 10, 10, 11, 12, 172][next(6) as usize];
+            let destination = format!("{net}.{}.3.{}", next(40), 1 + next(200));
+            let ttl = if next(20) == 0 { 1 } else { 64 };
+            let frame = Frame::new().ipv4(&source, &destination).ttl(ttl);
+            let frame = frame.identification(i as u16);
+            let payload = vec![i as u8; if next(10) == 0 { 1000 } else { 20 }];
+            let ports = (1024 + next(50) as u16, [53, 4500, 5050, 8080][next(4) as usize]);
+            let frame = match next(12) {
+                0 => frame.tcp(ports.0, 23, i, &payload),
+                1 => frame.tcp(ports.0, 80, i, &payload),
+                2 => frame.fragment(8 * next(50) as u16, next(2) == 0).raw(17, &payload),
+                3 => frame.dont_fragment().udp(ports.0, ports.1, &payload),
+                _ => frame.udp(ports.0, ports.1, &payload),
+            };
+            testkit::pcap::Record::new(time_ns, frame.bytes())
+        })
+        .collect()
+}
+
+/// Everything that a run wrote, and what it said.
+type Written = (Option<i32>, Vec<(String, Vec<u8>)>, String);
+
+fn written(folder: &Scratch, workers: usize) -> Written {
+    let _ = std::fs::remove_dir_all(folder.join("out"));
+    let config = LIMITED.replace("workers = 1", &format!("workers = {workers}"));
+    let output = run(folder, &config, "lan={}in.pcap");
+    let mut files: Vec<_> = std::fs::read_dir(folder.join("out"))
+        .expect("output")
+        .flatten()
+        .map(|entry| {
+            let bytes = std::fs::read(entry.path()).expect("a file");
+            (entry.file_name().to_string_lossy().into_owned(), bytes)
+        })
+        .collect();
+    files.sort();
+    (output.status.code(), files, errors(&output))
+}
+
+fn assert_same(one: &Written, several: &Written, workers: usize) {
+    assert_eq!(one.0, several.0, "{workers} workers: {}", several.2);
+    assert_eq!(one.1.len(), several.1.len());
+    for ((name, bytes), (_, others)) in one.1.iter().zip(&several.1) {
+        assert!(bytes == others, "{workers} workers wrote something else to {name}");
+    }
+}
+
+#[test]
+fn several_workers_write_what_one_writes() {
+    let folder = Scratch::new();
+    testkit::pcap::write_pcap(&folder.join("in.pcap"), &many_packets(120_000));
+    let one = written(&folder, 1);
+    assert_eq!(one.0, Some(0), "{}", one.2);
+    let stats: serde_json::Value = {
+        let (_, bytes) = one.1.iter().find(|(name, _)| name == "stats.json").expect("stats.json");
+        serde_json::from_slice(bytes).expect("JSON")
+    };
+    assert_eq!(stats["rx_packets"], 120_000);
+    let made = stats["made_packets"].as_u64().expect("a number");
+    assert!(made > 5_000, "fragments, errors and resets: {made}");
+    let tagged = stats["ports"].as_array().expect("ports").last().expect("a subinterface");
+    assert!(tagged["tx_packets"].as_u64() > Some(1_000), "{tagged}");
+    for workers in [2, 4, 7] {
+        assert_same(&one, &written(&folder, workers), workers);
+    }
+}
+
+#[test]
+fn a_capture_that_ends_within_a_packet_is_named_and_the_rest_delivered() {
+    let folder = Scratch::new();
+    let path = folder.join("in.pcap");
+    testkit::pcap::write_pcap(&path, &many_packets(5_000));
+    let whole = std::fs::read(&path).expect("a capture");
+    std::fs::write(&path, &whole[..whole.len() - 11]).expect("a capture");
+    let one = written(&folder, 1);
+    let four = written(&folder, 4);
+    assert_same(&one, &four, 4);
+    for (status, files, said) in [one, four] {
+        assert_eq!(status, Some(1));
+        assert!(said.contains("in.pcap: ") && said.contains("offset "), "{said}");
+        let (_, stats) = files.iter().find(|(name, _)| name == "stats.json").expect("stats.json");
+        let stats: serde_json::Value = serde_json::from_slice(stats).expect("JSON");
+        assert_eq!(stats["rx_packets"], 4_999);
+    }
+}
+
+#[test]
+fn a_stage_that_needs_one_worker_says_so() {
+    let folder = Scratch::new();
+    testkit::pcap::write_pcap(&folder.join("in.pcap"), &many_packets(10));
+    let config = "mode = \"ndn\"\n[system]\nworkers = 2\n[port.lan]\n[port.wan]\n";
+    let output = run(&folder, config, "{}in.pcap");
+    assert!(output.status.success(), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(said.contains("captures go through one worker, not 2, because of the stage"), "{said}");
+}

@@ -52,6 +52,11 @@ macro_rules! cases {
             $(#[test] fn $name() { super::backends_agree(stringify!($name)); })*
         }
 
+        /// The same bytes, however many workers there are.
+        mod workers {
+            $(#[test] fn $name() { super::workers_agree(stringify!($name)); })*
+        }
+
         #[test]
         fn every_folder_is_a_test() {
             let listed: Vec<&str> = vec![$(stringify!($name)),*];
@@ -185,6 +190,75 @@ fn backends_agree(name: &str) {
             assert!(one == other, "{backend} wrote something else to {file}");
         }
     }
+}
+
+/// Four workers write what one writes: captures and statistics, byte for byte.
+fn workers_agree(name: &str) {
+    let case = read_case(name);
+    if case.command.first().is_none_or(|command| command != "run") {
+        return;
+    }
+    let Some(program) = testkit::shadeline_bin() else { return };
+    let scratch = Scratch::new();
+    let written = [1, 4].map(|workers| {
+        let folder = case_with_workers(&scratch, name, workers);
+        let out = scratch.join(&format!("out{workers}"));
+        std::fs::create_dir_all(&out).expect("an output folder");
+        let mut command = Command::new(&program);
+        let output = command.current_dir(folder).args(arguments(&case, &out)).output();
+        let output = output.expect("the program");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(case.status), "{workers} workers\n{said}");
+        list(&out)
+            .into_iter()
+            .map(|file| (file.clone(), std::fs::read(out.join(&file)).expect("a file")))
+            .collect::<BTreeMap<_, _>>()
+    });
+    let [one, four] = &written;
+    assert!(one.keys().eq(four.keys()), "other files");
+    for (file, bytes) in one {
+        assert!(*bytes == four[file], "four workers wrote something else to {file}");
+    }
+}
+
+/// A copy of a case whose configurations ask for so many workers, between the folders beside it.
+fn case_with_workers(scratch: &Scratch, name: &str, workers: usize) -> PathBuf {
+    let all = scratch.join(&format!("golden{workers}"));
+    let folder = all.join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for other in list(&golden()).iter().filter(|other| *other != name) {
+        std::os::unix::fs::symlink(golden().join(other), all.join(other)).expect("a link");
+    }
+    for file in list(&golden().join(name)) {
+        let (from, to) = (golden().join(name).join(&file), folder.join(&file));
+        if from.is_dir() {
+            continue; // what is expected
+        }
+        if file.ends_with(".toml") {
+            let text = std::fs::read_to_string(&from).expect("a configuration");
+            std::fs::write(to, with_workers(&text, workers)).expect("a configuration");
+        } else {
+            std::fs::copy(from, to).expect("a copy");
+        }
+    }
+    folder
+}
+
+/// A configuration with so many workers.
+fn with_workers(text: &str, workers: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut section = "";
+    for line in text.lines() {
+        section = if line.starts_with('[') { line } else { section };
+        let is_count = section == "[system]" && line.starts_with("workers");
+        lines.extend((!is_count).then(|| line.to_owned()));
+    }
+    let at = lines.iter().position(|line| line == "[system]").unwrap_or_else(|| {
+        lines.push("[system]".into());
+        lines.len() - 1
+    });
+    lines.insert(at + 1, format!("workers = {workers}"));
+    lines.join("\n") + "\n"
 }
 
 fn output_is_as_expected(name: &str) {
@@ -476,6 +550,10 @@ fn the_runner_sees_differences() {
     assert_eq!(first_difference("a\nb\n", "a\nc\n"), Some(1));
     assert_eq!(first_difference("a\n", "a\nb\n"), Some(1));
     assert_ne!(fnv(&[0]), fnv(&[0, 0]));
+    assert_eq!(with_workers("a = 1", 4), "a = 1\n[system]\nworkers = 4\n");
+    let text = "[system]\ncells = 9\nworkers = 1\n[pit]\nworkers = 3\n";
+    let other = "[system]\nworkers = 4\ncells = 9\n[pit]\nworkers = 3\n";
+    assert_eq!(with_workers(text, 4), other);
     let mut json =
         serde_json::json!({"packets": 3, "seconds": 0.1, "stages": [{"cost_ns": 7, "calls": 1}]});
     drop_volatile(&mut json);
