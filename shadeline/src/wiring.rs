@@ -297,16 +297,24 @@ pub(crate) struct DataPath {
     pub(crate) counters: Counters,
 }
 
-/// The cells of the configuration, `times` as many.
+/// Cells that a pool of the engine may keep for itself.
+const POOL_CELLS: usize = 4 * chunk::CHUNK_PACKETS_MAX;
+
+/// The cells of the configuration; for several workers over captures, that many for each, and what the pools of
+/// workers and merger keep.
 pub(crate) fn cells(
     config: &Config,
-    times: usize,
+    capture_workers: usize,
 ) -> Result<(&'static Region, Arc<Depot>), Failure> {
     let huge = match config.system.huge_pages {
         config::HugePages::Off => HugePages::Off,
         _ => HugePages::Advise,
     };
-    let cells = u32::try_from(config.system.cells.saturating_mul(times)).unwrap_or(u32::MAX);
+    let cells = match capture_workers {
+        0 | 1 => config.system.cells,
+        n => config.system.cells.saturating_mul(n).saturating_add((n + 1) * POOL_CELLS),
+    };
+    let cells = u32::try_from(cells).unwrap_or(u32::MAX);
     Region::new(cells, huge)
         .map_err(|error| Failure::other(format!("no memory for cells: {error}")))
 }
