@@ -10,12 +10,13 @@ const CONFIG: &str = "mode = \"router\"\n\
     [port.\"wan.7\"]\nparent = \"wan\"\nvlan = 7\n\
     [[route]]\nprefix = \"0.0.0.0/0\"\nvia = \"198.51.100.2\"\n";
 
-/// Runs over `read`, of which `{}` is the scratch folder.
+/// Runs over `read`, of which `{}` is the scratch folder; several inputs have spaces between them.
 fn run(folder: &Scratch, config: &str, read: &str) -> Output {
     let config = folder.write("config.toml", config);
     let read = read.replace("{}", &folder.join("").display().to_string());
     let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
-    command.arg("run").arg(config).arg("-r").arg(read).arg("-w").arg(folder.join("out"));
+    command.arg("run").arg(config).arg("-w").arg(folder.join("out"));
+    read.split(' ').for_each(|read| _ = command.arg("-r").arg(read));
     command.output().expect("the program starts")
 }
 
@@ -143,10 +144,10 @@ fn many_packets(n: u32) -> Vec<testkit::pcap::Record> {
 /// Everything that a run wrote, and what it said.
 type Written = (Option<i32>, Vec<(String, Vec<u8>)>, String);
 
-fn written(folder: &Scratch, workers: usize) -> Written {
+fn written(folder: &Scratch, config: &str, read: &str, workers: usize) -> Written {
     let _ = std::fs::remove_dir_all(folder.join("out"));
-    let config = LIMITED.replace("workers = 1", &format!("workers = {workers}"));
-    let output = run(folder, &config, "lan={}in.pcap");
+    let config = config.replace("workers = 1", &format!("workers = {workers}"));
+    let output = run(folder, &config, read);
     let mut files: Vec<_> = std::fs::read_dir(folder.join("out"))
         .expect("output")
         .flatten()
@@ -171,7 +172,7 @@ fn assert_same(one: &Written, several: &Written, workers: usize) {
 fn several_workers_write_what_one_writes() {
     let folder = Scratch::new();
     testkit::pcap::write_pcap(&folder.join("in.pcap"), &many_packets(120_000));
-    let one = written(&folder, 1);
+    let one = written(&folder, LIMITED, "{}in.pcap", 1);
     assert_eq!(one.0, Some(0), "{}", one.2);
     let stats: serde_json::Value = {
         let (_, bytes) = one.1.iter().find(|(name, _)| name == "stats.json").expect("stats.json");
@@ -183,7 +184,61 @@ fn several_workers_write_what_one_writes() {
     let tagged = stats["ports"].as_array().expect("ports").last().expect("a subinterface");
     assert!(tagged["tx_packets"].as_u64() > Some(1_000), "{tagged}");
     for workers in [2, 4, 7] {
-        assert_same(&one, &written(&folder, workers), workers);
+        assert_same(&one, &written(&folder, LIMITED, "{}in.pcap", workers), workers);
+    }
+}
+
+/// A switch whose stations come, move and age, and whose firewall answers within a limit.
+const SWITCH: &str = "mode = \"switch\"\n\
+    [system]\nworkers = 1\n\
+    [switch]\nstations = 200\nageing = \"10s\"\n\
+    [port.a]\n[port.b]\n[port.c]\n\
+    [firewall]\ndefault = \"accept\"\nicmp_rate = 20\nicmp_burst = 5\n\
+    [[rule]]\nname = \"talk\"\nproto = \"udp\"\ndport = \"5000-5099\"\naction = \"reject\"\n\
+    [[rule]]\nname = \"seen\"\nproto = \"udp\"\ndport = 53\naction = \"mirror c, accept\"\n";
+
+/// Frames of a port whose stations have numbers from `first` on; now and then one of another port's.
+fn station_frames(n: u32, first: u32, start_ns: u64) -> Vec<testkit::pcap::Record> {
+    use testkit::frames::Frame;
+    let mut seed = 77 + first;
+    let mut next = |below: u32| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 8) % below
+    };
+    let mut time_ns = start_ns;
+    (0..n)
+        .map(|i| {
+            // Some stations are silent for long enough to be forgotten.
+            time_ns += u64::from(next(2_000_000)) + u64::from(next(500) / 499) * 3_000_000_000;
+            let wanders = next(400) == 0;
+            let own = if wanders { next(200) } else { first + next(60 + i / 100) % 100 };
+            let mac = |station: u32| [2, 0, 0, 0, 7, station as u8];
+            let to = if next(30) == 0 { [0xff; 6] } else { mac(next(220)) };
+            let port = [53, 5050, 8080][next(3) as usize];
+            let frame = Frame::new().macs(mac(own), to).ipv4("10.0.0.1", "10.0.0.2");
+            testkit::pcap::Record::new(time_ns, frame.udp(1000, port, &i.to_be_bytes()).bytes())
+        })
+        .collect()
+}
+
+#[test]
+fn several_workers_switch_as_one_does() {
+    let folder = Scratch::new();
+    let start = 1_700_000_000_000_000_000;
+    testkit::pcap::write_pcap(&folder.join("a.pcap"), &station_frames(15_000, 0, start));
+    testkit::pcap::write_pcap(&folder.join("b.pcap"), &station_frames(15_000, 100, start + 7));
+    let read = "a={}a.pcap b={}b.pcap";
+    let one = written(&folder, SWITCH, read, 1);
+    assert_eq!(one.0, Some(0), "{}", one.2);
+    let (_, stats) = one.1.iter().find(|(name, _)| name == "stats.json").expect("stats.json");
+    let stats: serde_json::Value = serde_json::from_slice(stats).expect("JSON");
+    let of = |key: &str| stats["switch"][key].as_u64().expect("a number");
+    assert!(of("learned") > 100 && of("moved") > 5 && of("aged") > 20, "{stats}");
+    assert!(of("flooded_packets") > 100 && of("copies") > 100, "{stats}");
+    for workers in [2, 4] {
+        let several = written(&folder, SWITCH, read, workers);
+        assert!(!several.2.contains("one worker"), "{}", several.2);
+        assert_same(&one, &several, workers);
     }
 }
 
@@ -194,12 +249,12 @@ fn a_capture_that_ends_within_a_packet_is_named_and_the_rest_delivered() {
     testkit::pcap::write_pcap(&path, &many_packets(5_000));
     let whole = std::fs::read(&path).expect("a capture");
     std::fs::write(&path, &whole[..whole.len() - 11]).expect("a capture");
-    let one = written(&folder, 1);
-    let four = written(&folder, 4);
+    let one = written(&folder, LIMITED, "{}in.pcap", 1);
+    let four = written(&folder, LIMITED, "{}in.pcap", 4);
     assert_same(&one, &four, 4);
     for (status, files, said) in [one, four] {
         assert_eq!(status, Some(1));
-        assert!(said.contains("in.pcap: ") && said.contains("offset "), "{said}");
+        assert!(said.contains("in.pcap: at byte "), "{said}");
         let (_, stats) = files.iter().find(|(name, _)| name == "stats.json").expect("stats.json");
         let stats: serde_json::Value = serde_json::from_slice(stats).expect("JSON");
         assert_eq!(stats["rx_packets"], 4_999);
