@@ -455,10 +455,10 @@ impl Pipelines<'_> {
     /// How many of `wanted` workers captures go through: one where a stage needs that, which the log says.
     fn capture_workers(&self, wanted: usize, tables: &Tables) -> Result<usize, Failure> {
         let stages = self.stages(true, &mut StageCounters::default())?;
-        let reason = |stage: &Box<dyn Stage<Tables>>| {
+        let needs = |stage: &dyn Stage<Tables>| {
             stage.needs_one_worker(tables).map(|why| (stage.name(), why))
         };
-        Ok(match stages.iter().find_map(reason) {
+        Ok(match stages.iter().find_map(|stage| needs(&**stage)) {
             Some((stage, why)) => {
                 tracing::warn!(
                     "captures go through one worker, not {wanted}, because of the stage `{stage}`: {why}"

@@ -223,8 +223,8 @@ proptest! {
         let mut scheduled = 0;
         let schedule = |bench: &mut Bench, own: &mut Vec<(Vec<usize>, usize)>, n: usize, at: &mut usize| {
             let end = (*at + n).min(packets.len());
-            for i in *at..end {
-                let w = usize::from(packets[i].0);
+            for (i, (worker, _)) in packets.iter().enumerate().take(end).skip(*at) {
+                let w = usize::from(*worker);
                 bench.lanes[0].note(w);
                 own[w].0.push(i);
             }
