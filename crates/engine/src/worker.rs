@@ -382,7 +382,7 @@ impl<V: Versions> Worker<V> {
             }
             if self.quiet.is_quiet() {
                 std::thread::yield_now(); // the others are about to be
-            } else if empty_turns > SPINS && self.inbox.is_empty() && self.again.is_empty() {
+            } else if empty_turns > SPINS && !self.holds_packets() {
                 self.block();
             } else {
                 std::hint::spin_loop();
@@ -404,9 +404,7 @@ impl<V: Versions> Worker<V> {
                 });
         let quiet = sources_done
             && rings_empty
-            && self.inbox.is_empty()
-            && self.again.is_empty()
-            && self.ring_waiting.iter().all(VecDeque::is_empty)
+            && !self.holds_packets()
             && self.order.len() == 0
             && (self.tx_drained() || self.is_aborting());
         if !quiet {
@@ -414,6 +412,13 @@ impl<V: Versions> Worker<V> {
             return false;
         }
         self.quiet.enter()
+    }
+
+    /// Whether packets wait here for a chunk or for a ring: nobody calls when these are free.
+    fn holds_packets(&self) -> bool {
+        !self.inbox.is_empty()
+            || !self.again.is_empty()
+            || self.ring_waiting.iter().any(|waiting| !waiting.is_empty())
     }
 
     fn rx_finished(&self) -> bool {
