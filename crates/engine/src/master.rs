@@ -276,6 +276,8 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 return true;
             }
             let wanted = key(first);
+            // Of a worker of the chunks' own pipeline: the others have none for this segment.
+            let shaders = self.shaders[usize::from(first.chunk.worker)][wanted.1].clone();
             let (flights, rest): (Vec<_>, Vec<_>) =
                 self.waiting[arena].drain(..).partition(|f| key(f) == wanted);
             self.waiting[arena] = rest;
@@ -283,7 +285,6 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 let taken = flights.iter().map(|f| f.chunk.rows.reserved()).sum::<usize>();
                 *left = left.saturating_sub(taken);
             }
-            let shaders = self.shaders[wanted.2.map_or(0, usize::from)][wanted.1].clone();
             let launched = Instant::now();
             let (segment, shard) = (wanted.1, wanted.2);
             let number = shard.map(|_| {
