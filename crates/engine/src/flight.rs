@@ -279,7 +279,8 @@ impl<V: Versions> InOrder<V> {
             if progress == self.start {
                 return; // nobody behind it can be further
             }
-            elder = progress;
+            // A chunk that began at a place is far on and waits for its elders: those behind it wait for them too.
+            elder = elder.min(progress);
             place += 1;
         }
     }
