@@ -163,10 +163,9 @@ impl<V: Versions> Worker<V> {
             self.with_stage(i, &mut flight, |stage, chunk, cx| stage.pre_shade(chunk, cx), true);
         }
         if flight.is_spoilt {
-            // The master goes on when it sees that nobody holds these rows any more.
-            if let Some(own) = flight.spare.take() {
-                flight.chunk.rows = own;
-            }
+            // The master goes on when it sees that nobody holds these rows any more. The verdicts come along: they say
+            // which packets stages have taken over.
+            flight.leave_arena();
             return Slot::Shaded(flight);
         }
         if let Some(master) = master {
