@@ -1,18 +1,25 @@
-//! Stages that prove what no shipped stage needs yet: that payload stays on the device from stage to
-//! stage, that it comes back changed, and that state has one home.
+//! Stages that only tests have, and the [`harness`] that runs stages on workers and devices.
+//!
+//! These prove what no shipped stage needs yet: that payload stays on the device from stage to stage, that it comes
+//! back changed, and that state has one home. Those of [`parts`] make packets go round, wait, multiply and panic; a
+//! [`soak`] puts all of them together at random.
 //!
 //! | stage | reads | writes | |
 //! | --- | --- | --- | --- |
 //! | [`Sum`] | payload | `sum` | the sum of a packet's bytes |
 //! | [`Xor`] | payload, `key` | payload | each byte exclusive-or the packet's key |
-//! | [`Count`] | `slot` | `count`, state | packets of each flow |
+//! | [`HostXor`] | payload, `key` | payload | the same without kernels |
+//! | [`Count`] | `slot` | `count` or `also_count`, state | packets of each flow |
 //! | [`Find`] | payload, `slot` | `found`, `also_found`, records | where small bytes are |
 //!
 //! A packet's first byte names its flow and stays as it is; [`Deliver`] sends every packet to port 0.
 //! Tables are a number, so that versions change.
 #![forbid(unsafe_code)]
 
+pub mod harness;
+pub mod parts;
 pub mod reasons;
+pub mod soak;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,14 +44,18 @@ chunk::columns! {
         pub slot: u32,
         /// What [`Sum`] found.
         pub sum: u32,
-        /// Packets of the flow after this packet's job.
+        /// Packets of the flow up to this one, by the first [`Count`]; 0 for one that it did not count.
         pub count: u32,
+        /// The same by the second one.
+        pub also_count: u32,
         /// Bytes that the first [`Find`] found.
         pub found: u32,
         /// Bytes that the second one found.
         pub also_found: u32,
         /// What both [`Find`]s saw of the sorted rows, a bit each.
         pub ordered: u32,
+        /// The tables' number that [`parts::Age`] saw.
+        pub age: u32,
     }
 }
 
@@ -56,6 +67,15 @@ const PAYLOAD: PayloadUse =
 
 fn bytes_of(packet: &Packet) -> impl Iterator<Item = u8> + '_ {
     packet.segments().flat_map(|segment| segment.iter().copied())
+}
+
+/// Fills the columns that follow from a packet's first byte.
+fn fill_flows(chunk: &mut Chunk) {
+    let view = TestColumns::view(&mut chunk.rows);
+    for (row, packet) in chunk.packets.iter().enumerate() {
+        let flow = u32::from(packet.data().first().copied().unwrap_or(0));
+        (view.key[row], view.slot[row]) = (flow | 1, flow);
+    }
 }
 
 /// Sums payloads.
@@ -72,11 +92,7 @@ impl Stage<u64> for Sum {
         ColumnSet::of(&[TestColumns::SUM])
     }
     fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
-        let view = TestColumns::view(&mut chunk.rows);
-        for (row, packet) in chunk.packets.iter().enumerate() {
-            let flow = u32::from(packet.data().first().copied().unwrap_or(0));
-            (view.key[row], view.slot[row]) = (flow | 1, flow);
-        }
+        fill_flows(chunk);
     }
     fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
         Some(Arc::new(Sum))
@@ -129,7 +145,10 @@ impl Stage<u64> for Xor {
     }
 
     fn phases(&self) -> Phases {
-        Phases::NONE
+        Phases::PRE
+    }
+    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        fill_flows(chunk);
     }
     fn reads(&self) -> ColumnSet {
         ColumnSet::of(&[TestColumns::KEY])
@@ -176,11 +195,41 @@ impl Shade<u64> for Xor {
     }
 }
 
-/// Counts packets by flow, in a shard of its own.
+/// [`Xor`] without its kernels.
+pub struct HostXor;
+
+impl Stage<u64> for HostXor {
+    fn name(&self) -> &'static str {
+        "host_xor"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[TestColumns::COLUMNS]
+    }
+    fn phases(&self) -> Phases {
+        Phases::PRE
+    }
+    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        fill_flows(chunk);
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
+        Some(Arc::new(HostXor))
+    }
+}
+
+impl Shade<u64> for HostXor {
+    fn shade(&self, _: &mut Rows, _: &u64) {}
+    fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], tables: &u64) {
+        Xor.shade_packets(rows, packets, tables);
+    }
+}
+
+/// Counts packets by flow, in a shard of its own. Two of them are two stages with state.
 #[derive(Clone, Default)]
 pub struct Count {
     /// The host's copy of the shard: packets of each flow.
     pub counts: Arc<Mutex<Vec<u32>>>,
+    /// Which of two.
+    second: bool,
     /// What a row costs the CPU more than it need.
     per_row: Duration,
 }
@@ -188,12 +237,27 @@ pub struct Count {
 impl Count {
     /// A shard in which nothing was counted.
     pub fn new() -> Self {
-        Self { counts: Arc::new(Mutex::new(vec![0; SLOTS])), per_row: Duration::ZERO }
+        Self { counts: Arc::new(Mutex::new(vec![0; SLOTS])), ..Self::default() }
+    }
+
+    /// The same of the second stage.
+    pub fn second() -> Self {
+        Self { second: true, ..Self::new() }
     }
 
     /// The same on a CPU that takes so long for each row.
     pub fn slow(per_row: Duration) -> Self {
         Self { per_row, ..Self::new() }
+    }
+
+    /// The packets counted, of all flows.
+    pub fn sum(&self) -> u64 {
+        self.with(|counts| counts.iter().map(|count| u64::from(*count)).sum())
+    }
+
+    /// The packets counted of a flow.
+    pub fn of(&self, flow: u8) -> u64 {
+        self.with(|counts| counts[usize::from(flow)].into())
     }
 
     fn with<R>(&self, change: impl FnOnce(&mut [u32]) -> R) -> R {
@@ -203,20 +267,24 @@ impl Count {
 
 impl Stage<u64> for Count {
     fn name(&self) -> &'static str {
-        "count"
+        if self.second { "count_more" } else { "count" }
     }
     fn columns(&self) -> &'static [Declaration] {
         &[TestColumns::COLUMNS]
     }
 
     fn phases(&self) -> Phases {
-        Phases::NONE
+        Phases::PRE
+    }
+    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        fill_flows(chunk);
     }
     fn reads(&self) -> ColumnSet {
         ColumnSet::of(&[TestColumns::SLOT])
     }
     fn writes(&self) -> ColumnSet {
-        ColumnSet::of(&[TestColumns::COUNT])
+        let count = if self.second { TestColumns::ALSO_COUNT } else { TestColumns::COUNT };
+        ColumnSet::of(&[count])
     }
     fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
         Some(Arc::new(self.clone()))
@@ -230,10 +298,13 @@ impl Shade<u64> for Count {
         while begin.elapsed() < self.per_row * view.slot.len() as u32 {
             std::hint::spin_loop();
         }
+        let out = if self.second { view.also_count } else { view.count };
         self.with(|counts| {
-            for (slot, count) in view.slot.iter().zip(view.count) {
-                counts[*slot as usize % SLOTS] += 1;
-                *count = counts[*slot as usize % SLOTS];
+            for ((slot, verdict), count) in view.slot.iter().zip(view.verdict).zip(out) {
+                let slot = &mut counts[*slot as usize % SLOTS];
+                let is_counted = Verdict(*verdict).is_next();
+                *slot += u32::from(is_counted);
+                *count = if is_counted { *slot } else { 0 };
             }
         });
     }
@@ -244,13 +315,17 @@ impl Shade<u64> for Count {
                 KERNEL(test_count)
                 {
                     GLOBAL uint *counts = (GLOBAL uint *)state;
+                    GLOBAL uint *out = SECOND != 0u ? COL_ALSO_COUNT(arena) : COL_COUNT(arena);
                     if (GLOBAL_ID == 0u)
                         for (uint i = 0u; i < job_rows(arena); i++) {
                             const uint row = JOB_FIRST(arena) + i;
-                            COL_COUNT(arena)[row] = ++counts[COL_SLOT(arena)[row] & 255u];
+                            out[row] = IS_NEXT(COL_VERDICT(arena)[row])
+                                ? ++counts[COL_SLOT(arena)[row] & 255u]
+                                : 0u;
                         }
                 }"
             .into(),
+            parameters: vec![("SECOND".into(), Parameter::U32(self.second.into()))],
             steps: vec![Step::rows("test_count", 64).into()],
             state_bytes: 4 * SLOTS,
             ..KernelForm::default()
@@ -259,10 +334,12 @@ impl Shade<u64> for Count {
     fn state(&self) -> Vec<u8> {
         self.with(|counts| counts.iter().flat_map(|count| count.to_le_bytes()).collect())
     }
-    fn retired(&self, rows: &mut Rows, _: &mut [Packet]) {
+    fn retired(&self, rows: &mut Rows, packets: &mut [Packet]) {
+        assert_eq!(rows.len(), packets.len(), "a packet for each row");
         let view = TestColumns::view(rows);
+        let out = if self.second { view.also_count } else { view.count };
         self.with(|counts| {
-            for (slot, count) in view.slot.iter().zip(view.count) {
+            for (slot, count) in view.slot.iter().zip(out).filter(|(_, count)| **count > 0) {
                 counts[*slot as usize % SLOTS] = *count;
             }
         });
@@ -378,6 +455,9 @@ impl Find {
 impl Stage<u64> for Find {
     fn name(&self) -> &'static str {
         if self.second { "find_more" } else { "find" }
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[TestColumns::COLUMNS]
     }
     fn reads(&self) -> ColumnSet {
         ColumnSet::of(&[TestColumns::SLOT])

@@ -1,0 +1,56 @@
+//! Random pipelines, compared with a model, for a time: `cargo xtask soak`.
+//!
+//! ```text
+//! soak [--seconds N] [--seed S] [--count N]
+//! ```
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use teststages::harness::Random;
+use teststages::soak::soak;
+
+const USAGE: &str = "usage: soak [--seconds N] [--seed S] [--count N]";
+
+fn main() -> ExitCode {
+    let (mut seconds, mut count) = (60, u64::MAX);
+    // Short enough to be typed.
+    let mut seed = Random::from_time().word() % 1_000_000_000;
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let value = args.next().and_then(|value| value.parse().ok());
+        match (arg.as_str(), value) {
+            ("--seconds", Some(value)) => seconds = value,
+            ("--seed", Some(value)) => seed = value,
+            ("--count", Some(value)) => count = value,
+            _ => {
+                eprintln!("{USAGE}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    let with_driver = testkit::require_opencl();
+    println!("soak: seed {seed}, {seconds} s");
+    // Panics of stages are part of the plan: those of the engine come back as errors.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let text = info.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if !text.ends_with("as planned") {
+            report(info);
+        }
+    }));
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let ended = soak(seed, with_driver, |totals| totals.scenarios < count && Instant::now() < end);
+    match ended {
+        Ok(totals) => {
+            println!("{totals:#?}");
+            println!("soak: ok");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("{error}");
+            println!("soak: failed; again: cargo xtask soak --seed SCENARIO --count 1");
+            ExitCode::FAILURE
+        }
+    }
+}
