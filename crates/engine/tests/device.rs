@@ -2,50 +2,15 @@
 //! of a segment, order with eight jobs in flight, the right counts after a failure in mid-state, and
 //! shards that move. `CI=true` wants an OpenCL platform.
 
-use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chunk::{HugePages, Packet, Region, Rows};
+use chunk::{Packet, Rows};
 use device::accelerator::{Options, Packing};
-use device::driver::Api;
-use device::faulty::{Faults, Faulty};
-use device::tables::NoTables;
-use device::{Backend, Cost, FaultPlan};
-use engine::{
-    DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, MasterView, Policy, QueueCounters,
-    RxSlot, Segment, Shade, Stage, Step, TxSlot, Versions, WorkerSpec,
-};
-use io::memory::{Collect, Script};
-use teststages::{Count, Deliver, Find, SLOTS, Sum, Xor};
-
-struct One;
-struct Unit(u64);
-
-impl Deref for Unit {
-    type Target = u64;
-    fn deref(&self) -> &u64 {
-        &self.0
-    }
-}
-
-impl Versions for One {
-    type Tables = u64;
-    type Pin = Unit;
-    fn pin(&mut self) -> Unit {
-        Unit(1)
-    }
-    fn number(_: &Unit) -> u64 {
-        1
-    }
-}
-
-/// The device that the tests run on: the first of OpenCL, unless another one is named.
-fn device_of_tests() -> (Api, u32) {
-    let named = testkit::named_backend().map(|name| name.parse::<Backend>().expect("a backend"));
-    named.and_then(Backend::device).unwrap_or((Api::OpenCl, 0))
-}
+use device::faulty::Faults;
+use engine::{KernelForm, MasterView, Policy, Segment, Shade, Stage, Step};
+use teststages::harness::{Backing, Bed, Case, NumberImage, Random, Setup, Subject, numbered};
+use teststages::{Count, Deliver, Find, HostXor, SLOTS, Sum, Xor};
 
 /// What a run left behind.
 struct Run {
@@ -53,32 +18,8 @@ struct Run {
     counts: Vec<u32>,
     master: Option<MasterView>,
     moves: u64,
-    errors: u64,
+    errors: usize,
     segments: Vec<Segment>,
-}
-
-/// What a job costs on the simulated device here.
-const FREE: Cost = Cost { launch: Duration::ZERO, row: Duration::ZERO };
-
-struct Setup {
-    policy: Policy,
-    faults: Faults,
-    options: Options,
-    slots: usize,
-    simulated: bool,
-}
-
-impl Default for Setup {
-    fn default() -> Self {
-        let options = Options { patience: Duration::from_secs(60), ..Options::default() };
-        Self {
-            policy: Policy::Device,
-            faults: Faults::default(),
-            options,
-            slots: 8,
-            simulated: false,
-        }
-    }
 }
 
 /// Launches of setting up: each kernel of the segment once, over no rows, and the one that gathers cells.
@@ -98,61 +39,25 @@ fn run_stages(
     stages: Vec<Box<dyn Stage<u64>>>,
     counts: Arc<Mutex<Vec<u32>>>,
 ) -> Run {
-    let (_, depot) = Region::new(40_000, HugePages::Off).unwrap();
-    let out = Collect::new();
-    let frames = out.frames();
-    let counters = || Arc::new(QueueCounters::default());
-    let errors = Arc::new(AtomicU64::new(0));
-    let errors_in = errors.clone();
-    let device = setup.map(|setup| {
-        let kind = if setup.simulated {
-            DeviceKind::Simulated { cost: FREE, faults: FaultPlan::default() }
-        } else {
-            let (api, number) = device_of_tests();
-            let driver = device::probe::open(api, number).expect("PoCL");
-            let driver = Box::new(Faulty::new(driver, setup.faults));
-            DeviceKind::Driver { driver, tables: Box::new(NoTables), options: setup.options }
-        };
-        DeviceSpec { kind, slots: setup.slots, rows: 1024, policy: setup.policy }
-    });
-    let engine = Engine::start(EngineSpec {
-        workers: vec![WorkerSpec {
-            cpu: None,
-            versions: One,
-            stages,
-            rx: vec![RxSlot {
-                port: 0,
-                mark: 0,
-                queue: Box::new(Script::untimed(input)),
-                spread: None,
-                counters: counters(),
-            }],
-            tx: vec![TxSlot::Own(Box::new(out), counters())],
-            host: Vec::new(),
-            on_drop: None,
-            device: None,
-            on_dump: None,
-        }],
-        depot,
-        chunk_packets: 256,
-        chunks: 128,
-        devices: device.into_iter().collect(),
-        max_delay: None,
-        packet_time: false,
-        until_finished: true,
-        lossless: true,
-        on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
-        on_device_error: Arc::new(move |_, _| _ = errors_in.fetch_add(1, Ordering::Relaxed)),
-        on_panic: Arc::new(|panic| panic!("{panic}")),
-    })
-    .unwrap();
-    let view = engine.view().clone();
-    engine.join().unwrap();
-    let counts = counts.lock().unwrap().clone();
-    let frames = frames.lock().unwrap().iter().map(|(_, frame)| frame.clone()).collect();
-    let moves = view.workers[0].shard_moves.get();
-    let (errors, segments) = (errors.load(Ordering::Relaxed), view.segments.clone());
-    Run { frames, counts, master: view.master(), moves, errors, segments }
+    let setup = setup.unwrap_or_else(Setup::cpu);
+    let bed = Bed {
+        devices: setup.devices(|| Box::new(NumberImage) as Box<_>),
+        chunks: setup.chunks,
+        cells: 40_000,
+        ..Bed::new(input)
+    };
+    let stages = Mutex::new(stages);
+    let run = bed.run(numbered(1, |_| std::mem::take(&mut *stages.lock().unwrap())));
+    run.conserves().unwrap();
+    assert!(run.panics.is_empty(), "{}", run.panics[0]);
+    Run {
+        frames: run.frames().cloned().collect(),
+        counts: counts.lock().unwrap().clone(),
+        master: run.view.master(),
+        moves: run.view.workers[0].shard_moves.get(),
+        errors: run.device_errors.len(),
+        segments: run.view.segments.clone(),
+    }
 }
 
 /// Frames of many flows and lengths; a long one lies in several cells.
@@ -173,9 +78,6 @@ fn input(packets: usize) -> Vec<Vec<u8>> {
 }
 
 fn is_ready() -> bool {
-    // One cache of PoCL's for this process.
-    static CACHE: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
-    let _ = CACHE.get_or_init(|| tempfile::tempdir().expect("a folder"));
     testkit::require_opencl()
 }
 
@@ -323,25 +225,6 @@ fn shards_move_whole() {
     assert_eq!(master.traffic.state_up_bytes, device.moves.div_ceil(2) * 4 * SLOTS as u64);
 }
 
-/// [`Xor`] without its kernels.
-struct HostXor;
-
-impl Stage<u64> for HostXor {
-    fn name(&self) -> &'static str {
-        "host_xor"
-    }
-    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
-        Some(Arc::new(HostXor))
-    }
-}
-
-impl Shade<u64> for HostXor {
-    fn shade(&self, _: &mut Rows, _: &u64) {}
-    fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], tables: &u64) {
-        Xor.shade_packets(rows, packets, tables);
-    }
-}
-
 /// A shade without kernels takes no device from its neighbours, on any kind of device.
 #[test]
 fn segments_follow_from_kernels() {
@@ -353,12 +236,12 @@ fn segments_follow_from_kernels() {
         vec![Box::new(Sum), Box::new(HostXor), Box::new(Deliver)]
     };
     let cpu = run_stages(input.clone(), None, stages(), Arc::default());
-    for simulated in [false, true] {
-        let setup = Setup { simulated, ..Setup::default() };
+    for backing in [Backing::Driver, Backing::Simulated] {
+        let setup = Setup { backing, ..Setup::default() };
         let device = run_stages(input.clone(), Some(setup), stages(), Arc::default());
         assert!(device.frames == cpu.frames, "other packets, or another order");
         let shown: Vec<_> = device.segments.iter().map(|s| (s.first, s.end, s.on_device)).collect();
-        assert_eq!(shown, [(0, 1, true), (1, 2, false), (2, 3, false)], "simulated: {simulated}");
+        assert_eq!(shown, [(0, 1, true), (1, 2, false), (2, 3, false)], "{backing:?}");
         assert_eq!(device.segments, cpu.segments, "as without a device");
         // Where all arenas are full, a chunk without state is shaded here.
         assert!(device.master.is_some_and(|master| master.packets > 0));
@@ -403,6 +286,25 @@ fn kernels_of_every_shape_write_records() {
             assert_eq!(device.errors == 0, fits);
         }
     }
+}
+
+/// Payload that is read and changed, state, and a shade that only a CPU has: on every kind of device, in chunks of any
+/// size, by several workers, with failures and moves, as one worker on the CPU does it.
+#[test]
+fn any_way_to_run_the_stages_gives_the_same() {
+    let subject = |workers: usize| {
+        let counts: Vec<_> = (0..workers).map(|_| Count::new()).collect();
+        let stages = counts.iter().map(|count| -> Vec<Box<dyn Stage<u64>>> {
+            let count = Box::new(count.clone());
+            vec![Box::new(Sum), Box::new(Xor), count, Box::new(HostXor), Box::new(Deliver)]
+        });
+        let workers = stages.collect();
+        let of = move |flow| counts.iter().map(|count| count.of(flow)).sum::<u64>() as u32;
+        let state = move || (0..=255).flat_map(|flow| of(flow).to_le_bytes()).collect();
+        Subject { workers, state: Box::new(state) }
+    };
+    let case = Case::new("sum, xor, count", input(3000), &subject);
+    case.check_random(Random::from_time().word(), 6, None);
 }
 
 /// [`Xor`] with kernels that are no good: they do not compile, or take long.

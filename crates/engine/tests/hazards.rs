@@ -1,296 +1,31 @@
 //! Many queues, states, panics, places: what must hold where there are two of everything.
 
-use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chunk::{
-    Chunk, ColumnId, ColumnSet, Columns, Declaration, HugePages, Packet, Pool, Region, Rows,
-    Verdict, reasons,
-};
+use chunk::{Chunk, HugePages, Packet, Pool, Region, Verdict, reasons};
 use device::accelerator::Options;
-use device::driver::Api;
-use device::faulty::{Faults, Faulty};
-use device::tables::NoTables;
+use device::faulty::Faults;
 use engine::{
-    Context, DeviceKind, DeviceSpec, Engine, EngineSpec, EngineView, KernelForm, Phases, Policy,
-    QueueCounters, RxSlot, Shade, Stage, StagePanic, Step, TxSlot, Versions, WorkerSpec,
+    Context, DeviceSpec, Engine, EngineSpec, Phases, QueueCounters, RxSlot, Stage, TxSlot,
+    WorkerSpec,
 };
-use io::memory::{Collect, Script};
-
-chunk::columns! {
-    /// What the stages of these tests share.
-    pub struct Cols / View {
-        /// The flow of a packet.
-        pub flow: u32,
-        /// Written by a stage without state.
-        pub plain: u32,
-        /// How many packets of the flow there were, by either counter.
-        pub count_a: u32,
-        /// The same.
-        pub count_b: u32,
-    }
-}
-
-/// Tables that are always the same.
-struct One;
-
-struct Unit(u64);
-
-impl Deref for Unit {
-    type Target = u64;
-    fn deref(&self) -> &u64 {
-        &self.0
-    }
-}
-
-impl Versions for One {
-    type Tables = u64;
-    type Pin = Unit;
-    fn pin(&mut self) -> Unit {
-        Unit(1)
-    }
-    fn number(_: &Unit) -> u64 {
-        1
-    }
-}
+use teststages::harness::{
+    Backing, Bed, NumberImage, Numbered, Run, Setup, Stages, flow_hash, numbered, watchdog,
+};
+use teststages::parts::{At, Named, Out, Plain, Sift, Touchy, Turn, Witness, flow_of};
+use teststages::Count;
 
 const FLOWS: usize = 256;
 
-fn flow_of(packet: &Packet) -> u32 {
-    packet.data().first().copied().unwrap_or(0).into()
-}
-
-fn fill_flows(chunk: &mut Chunk) {
-    let view = Cols::view(&mut chunk.rows);
-    for (flow, packet) in view.flow.iter_mut().zip(&chunk.packets) {
-        *flow = flow_of(packet);
-    }
-}
-
-/// A stage without state that ends its segment.
-struct Plain;
-
-impl Stage<u64> for Plain {
-    fn name(&self) -> &'static str {
-        "plain"
-    }
-    fn reads(&self) -> ColumnSet {
-        ColumnSet::of(&[Cols::FLOW])
-    }
-    fn writes(&self) -> ColumnSet {
-        ColumnSet::of(&[Cols::PLAIN])
-    }
-    fn ends_segment(&self) -> bool {
-        true
-    }
-    fn columns(&self) -> &'static [Declaration] {
-        &[Cols::COLUMNS]
-    }
-    fn phases(&self) -> Phases {
-        Phases::PRE
-    }
-    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
-        fill_flows(chunk);
-    }
-    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
-        Some(Arc::new(Plain))
-    }
-}
-
-impl Shade<u64> for Plain {
-    fn shade(&self, rows: &mut Rows, _: &u64) {
-        let view = Cols::view(rows);
-        view.plain.iter_mut().zip(view.flow).for_each(|(plain, flow)| *plain = *flow + 1);
-    }
-    fn kernels(&self) -> Option<KernelForm> {
-        Some(KernelForm {
-            text: "
-                KERNEL(plain)
-                {
-                    if (GLOBAL_ID < job_rows(arena)) {
-                        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
-                        COL_PLAIN(arena)[row] = COL_FLOW(arena)[row] + 1u;
-                    }
-                }"
-            .into(),
-            steps: vec![Step::rows("plain", 64).into()],
-            ..KernelForm::default()
-        })
-    }
-}
-
-/// Counts packets by flow. Two instances of it are two stages with state.
-#[derive(Clone)]
-struct Tally {
-    is_second: bool,
-    counts: Arc<Mutex<Vec<u32>>>,
-}
-
-impl Tally {
-    fn new(is_second: bool) -> Self {
-        Self { is_second, counts: Arc::new(Mutex::new(vec![0; FLOWS])) }
-    }
-    fn column(&self) -> ColumnId {
-        if self.is_second { Cols::COUNT_B } else { Cols::COUNT_A }
-    }
-    fn sum(&self) -> u64 {
-        self.counts.lock().unwrap().iter().map(|count| u64::from(*count)).sum()
-    }
-}
-
-impl Stage<u64> for Tally {
-    fn name(&self) -> &'static str {
-        if self.is_second { "tally_b" } else { "tally_a" }
-    }
-    fn reads(&self) -> ColumnSet {
-        ColumnSet::of(&[Cols::FLOW])
-    }
-    fn writes(&self) -> ColumnSet {
-        ColumnSet::of(&[self.column()])
-    }
-    fn columns(&self) -> &'static [Declaration] {
-        &[Cols::COLUMNS]
-    }
-    fn phases(&self) -> Phases {
-        Phases::PRE
-    }
-    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
-        fill_flows(chunk);
-    }
-    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
-        Some(Arc::new(self.clone()))
-    }
-}
-
-impl Shade<u64> for Tally {
-    fn shade(&self, rows: &mut Rows, _: &u64) {
-        let view = Cols::view(rows);
-        let out = if self.is_second { view.count_b } else { view.count_a };
-        let mut counts = self.counts.lock().unwrap();
-        for (flow, count) in view.flow.iter().zip(out) {
-            counts[*flow as usize % FLOWS] += 1;
-            *count = counts[*flow as usize % FLOWS];
-        }
-    }
-    fn kernels(&self) -> Option<KernelForm> {
-        const A: &str = "
-            KERNEL(tally_a)
-            {
-                GLOBAL uint *counts = (GLOBAL uint *)state;
-                if (GLOBAL_ID == 0u)
-                    for (uint i = 0u; i < job_rows(arena); i++) {
-                        const uint row = JOB_FIRST(arena) + i;
-                        COL_COUNT_A(arena)[row] = ++counts[COL_FLOW(arena)[row] & 255u];
-                    }
-            }";
-        const B: &str = "
-            KERNEL(tally_b)
-            {
-                GLOBAL uint *counts = (GLOBAL uint *)state;
-                if (GLOBAL_ID == 0u)
-                    for (uint i = 0u; i < job_rows(arena); i++) {
-                        const uint row = JOB_FIRST(arena) + i;
-                        COL_COUNT_B(arena)[row] = ++counts[COL_FLOW(arena)[row] & 255u];
-                    }
-            }";
-        Some(KernelForm {
-            text: if self.is_second { B } else { A }.into(),
-            steps: vec![Step::rows(if self.is_second { "tally_b" } else { "tally_a" }, 64).into()],
-            state_bytes: 4 * FLOWS,
-            ..KernelForm::default()
-        })
-    }
-    fn state(&self) -> Vec<u8> {
-        self.counts.lock().unwrap().iter().flat_map(|count| count.to_le_bytes()).collect()
-    }
-    fn retired(&self, rows: &mut Rows, packets: &mut [Packet]) {
-        assert_eq!(rows.len(), packets.len());
-        let view = Cols::view(rows);
-        let out = if self.is_second { view.count_b } else { view.count_a };
-        let mut counts = self.counts.lock().unwrap();
-        for (flow, count) in view.flow.iter().zip(out) {
-            counts[*flow as usize % FLOWS] = *count;
-        }
-    }
-}
-
-/// When a stage panics.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum At {
-    Never,
-    Pre,
-    Shade,
-    Post,
-    Tick,
-}
-
-/// Panics over packets of flow 13, in one of its steps.
-#[derive(Clone, Copy)]
-struct Touchy(At);
-
-impl Touchy {
-    fn check(self, at: At, packet: &Packet) {
-        assert!(self.0 != at || flow_of(packet) != 13, "flow 13, as planned");
-    }
-}
-
-impl Stage<u64> for Touchy {
-    fn name(&self) -> &'static str {
-        "touchy"
-    }
-    fn origin(&self) -> String {
-        "test.toml:7".into()
-    }
-    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, u64>) {
-        for (row, packet) in chunk.packets.iter().enumerate() {
-            cx.at(row);
-            self.check(At::Pre, packet);
-        }
-    }
-    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
-        Some(Arc::new(*self))
-    }
-    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, u64>) {
-        for (row, packet) in chunk.packets.iter().enumerate() {
-            cx.at(row);
-            self.check(At::Post, packet);
-        }
-    }
-    fn tick(&mut self, _: &mut Context<'_, u64>) {
-        assert!(self.0 != At::Tick, "a tick, as planned");
-    }
-}
-
-impl Shade<u64> for Touchy {
-    fn shade(&self, _: &mut Rows, _: &u64) {}
-    fn shade_packets(&self, _: &mut Rows, packets: &mut [Packet], _: &u64) {
-        packets.iter().for_each(|packet| self.check(At::Shade, packet));
-    }
+fn one() -> Numbered {
+    Numbered::new(1)
 }
 
 /// Sends everything to port 0.
-struct Out;
-
-impl Stage<u64> for Out {
-    fn name(&self) -> &'static str {
-        "out"
-    }
-    fn columns(&self) -> &'static [Declaration] {
-        &[Cols::COLUMNS]
-    }
-    fn phases(&self) -> Phases {
-        Phases::POST
-    }
-    fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
-        let next = chunk.rows.verdicts().iter_mut().filter(|verdict| Verdict(**verdict).is_next());
-        next.for_each(|verdict| *verdict = Verdict::forward(0).0);
-    }
-}
-
-fn flow_hash(frame: &[u8]) -> u32 {
-    u32::from(frame[0]).wrapping_mul(0x9e37_79b9)
+fn out() -> Box<dyn Stage<u64>> {
+    Box::new(Out { ports: 1 })
 }
 
 /// `packets` frames of 60 bytes: a flow, and a number that grows.
@@ -305,90 +40,27 @@ fn input(packets: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The OpenCL device of the tests, with faults.
-fn pocl(faults: Faults, slots: usize, rows: usize) -> DeviceSpec<u64> {
-    let driver = device::probe::open(Api::OpenCl, 0).expect("PoCL");
-    let driver = Box::new(Faulty::new(driver, faults));
+/// The device of the tests, with faults.
+fn device(faults: Faults, slots: usize, rows: usize) -> DeviceSpec<u64> {
     let options = Options { patience: Duration::from_secs(60), ..Options::default() };
-    let kind = DeviceKind::Driver { driver, tables: Box::new(NoTables), options };
-    DeviceSpec { kind, slots, rows, policy: Policy::Device }
+    let setup = Setup { faults, slots, rows, options, ..Setup::default() };
+    setup.devices(|| Box::new(NumberImage) as Box<_>).remove(0)
 }
 
-/// An engine to be built: one worker receives for all, and sends.
-struct Bed {
-    input: Vec<Vec<u8>>,
-    workers: usize,
-    devices: Vec<DeviceSpec<u64>>,
-    chunks: usize,
-    chunk_packets: usize,
+/// The first worker receives for all, and sends.
+fn bed(input: Vec<Vec<u8>>) -> Bed<Numbered> {
+    Bed::new(input)
 }
 
-/// What it left behind.
-struct Done {
-    frames: Vec<Vec<u8>>,
-    dumped: u64,
-    panics: Vec<StagePanic>,
-    view: Arc<EngineView>,
-    /// Cells that did not come back.
-    lost_cells: usize,
+/// Runs a bed with so many workers; nothing is lost by it.
+fn run(bed: Bed<Numbered>, workers: usize, stages: impl Fn(usize) -> Stages<u64>) -> Run {
+    let done = bed.run(numbered(workers, stages));
+    done.conserves().unwrap();
+    done
 }
 
-impl Bed {
-    fn new(input: Vec<Vec<u8>>) -> Self {
-        Self { input, workers: 1, devices: Vec::new(), chunks: 64, chunk_packets: 256 }
-    }
-
-    fn run(self, stages: impl Fn(usize) -> Vec<Box<dyn Stage<u64>>>) -> Done {
-        const CELLS: u32 = 100_000;
-        let (_, depot) = Region::new(CELLS, HugePages::Off).unwrap();
-        let out = Collect::new();
-        let frames = out.frames();
-        let dumped = Arc::new(AtomicU64::new(0));
-        let panics = Arc::new(Mutex::new(Vec::new()));
-        let mut workers: Vec<_> =
-            (0..self.workers).map(|i| WorkerSpec::new(One, stages(i))).collect();
-        for worker in &mut workers {
-            worker.tx = vec![TxSlot::Worker(0)];
-            let dumped = dumped.clone();
-            worker.on_dump = Some(Box::new(move |_, _| _ = dumped.fetch_add(1, Ordering::Relaxed)));
-        }
-        workers[0].tx = vec![TxSlot::Own(Box::new(out), Arc::default())];
-        workers[0].rx.push(RxSlot {
-            port: 0,
-            mark: 0,
-            queue: Box::new(Script::untimed(self.input)),
-            spread: (self.workers > 1).then_some(flow_hash as fn(&[u8]) -> u32),
-            counters: Arc::default(),
-        });
-        let told = panics.clone();
-        let engine = Engine::start(EngineSpec {
-            chunk_packets: self.chunk_packets,
-            chunks: self.chunks,
-            devices: self.devices,
-            until_finished: true,
-            lossless: true,
-            on_panic: Arc::new(move |panic| told.lock().unwrap().push(panic)),
-            ..EngineSpec::new(workers, depot.clone())
-        })
-        .unwrap();
-        let view = engine.view().clone();
-        engine.join().unwrap();
-        let frames = frames.lock().unwrap().iter().map(|(_, frame)| frame.clone()).collect();
-        let panics = panics.lock().unwrap().clone();
-        let lost_cells = CELLS as usize - depot.available();
-        Done { frames, dumped: dumped.load(Ordering::Relaxed), panics, view, lost_cells }
-    }
-}
-
-fn drops(view: &EngineView) -> u64 {
-    view.reasons().iter().map(|reason| view.drops(reason.code())).sum()
-}
-
-/// Runs `what` on a thread and fails if it has not ended in time.
-fn within<R: Send + 'static>(seconds: u64, what: impl FnOnce() -> R + Send + 'static) -> R {
-    let (tx, rx) = mpsc::channel();
-    std::thread::spawn(move || _ = tx.send(what()));
-    rx.recv_timeout(Duration::from_secs(seconds)).expect("it hangs or has failed")
+fn sent(done: &Run) -> usize {
+    done.frames().count()
 }
 
 /// A queue that always has packets.
@@ -411,7 +83,7 @@ fn queues_that_are_always_full_are_served_alike() {
     for (queues, chunks) in [(12, 8), (40, 2), (3, 64)] {
         let (_, depot) = Region::new(40_000, HugePages::Off).unwrap();
         let counters: Vec<Arc<QueueCounters>> = (0..queues).map(|_| Arc::default()).collect();
-        let mut worker = WorkerSpec::new(One, vec![Box::new(Out) as Box<dyn Stage<u64>>]);
+        let mut worker = WorkerSpec::new(one(), vec![out()]);
         worker.rx = counters
             .iter()
             .map(|counters| RxSlot {
@@ -442,15 +114,13 @@ fn a_failed_launch_loses_the_state_of_no_segment() {
     const PACKETS: usize = 20_000;
     for at in 4..24 {
         let faults = Faults { after_launches: 3, launch: Some(at), ..Faults::default() };
-        let (a, b) = (Tally::new(false), Tally::new(true));
-        let stages = (a.clone(), b.clone());
-        let done = within(120, move || {
-            let bed = Bed { devices: vec![pocl(faults, 4, 8192)], ..Bed::new(input(PACKETS)) };
-            bed.run(|_| vec![Box::new(stages.0.clone()), Box::new(stages.1.clone()), Box::new(Out)])
-        });
-        assert_eq!(done.frames.len(), PACKETS);
+        let (a, b) = (Count::new(), Count::second());
+        let bed = Bed { devices: vec![device(faults, 4, 8192)], ..bed(input(PACKETS)) };
+        let done = run(bed, 1, |_| vec![Box::new(a.clone()), Box::new(b.clone()), out()]);
+        assert_eq!(sent(&done), PACKETS);
         assert_eq!((a.sum(), b.sum()), (PACKETS as u64, PACKETS as u64), "launch {at}");
-        assert!(done.frames.is_sorted_by_key(|frame| frame[4..8].to_vec()), "launch {at}");
+        let frames: Vec<_> = done.frames().collect();
+        assert!(frames.is_sorted_by_key(|frame| frame[4..8].to_vec()), "launch {at}");
     }
 }
 
@@ -460,17 +130,12 @@ fn segments_that_share_few_arenas_come_to_their_end() {
     for (workers, slots, rows, chunks) in
         [(1, 2, 256, 64), (1, 2, 512, 64), (1, 4, 8192, 64), (4, 4, 8192, 64), (4, 1, 256, 4)]
     {
-        let tallies: Vec<_> = (0..workers).map(|_| Tally::new(false)).collect();
-        let kept = tallies.clone();
+        let counts: Vec<_> = (0..workers).map(|_| Count::new()).collect();
         let slow = Faults { slow: Some(Duration::from_millis(1)), ..Faults::default() };
-        let done = within(120, move || {
-            let devices = vec![pocl(slow, slots, rows)];
-            let bed = Bed { workers, devices, chunks, ..Bed::new(input(30_000)) };
-            bed.run(|i| vec![Box::new(Plain), Box::new(kept[i].clone()), Box::new(Out)])
-        });
-        let counted: u64 = tallies.iter().map(Tally::sum).sum();
-        assert_eq!((done.frames.len(), counted), (30_000, 30_000));
-        assert_eq!(done.lost_cells, 0);
+        let bed = Bed { devices: vec![device(slow, slots, rows)], chunks, ..bed(input(30_000)) };
+        let done = run(bed, workers, |i| vec![Box::new(Plain), Box::new(counts[i].clone()), out()]);
+        let counted: u64 = counts.iter().map(Count::sum).sum();
+        assert_eq!((sent(&done), counted), (30_000, 30_000));
     }
 }
 
@@ -478,15 +143,13 @@ fn segments_that_share_few_arenas_come_to_their_end() {
 fn a_panic_costs_its_chunk_and_names_stage_packet_and_line() {
     for at in [At::Pre, At::Shade, At::Post] {
         // One packet of flow 13 in each 251, ten of them in all.
-        let done = within(60, move || {
-            let bed = Bed { chunk_packets: 32, ..Bed::new(input(2_510)) };
-            bed.run(|_| vec![Box::new(Touchy(at)), Box::new(Out)])
-        });
+        let bed = Bed { chunk_packets: 32, ..bed(input(2_510)) };
+        let done = run(bed, 1, |_| vec![Box::new(Touchy::new(at)), out()]);
         let dropped = done.view.drops(reasons::STAGE_PANIC);
-        assert_eq!(done.frames.len() as u64 + dropped, 2_510, "{at:?}");
+        assert_eq!(sent(&done) as u64 + dropped, 2_510, "{at:?}");
         assert_eq!(dropped, 10 * 32, "{at:?}: ten chunks of 32");
-        assert!(done.frames.iter().all(|frame| frame[0] != 13));
-        assert_eq!((done.panics.len(), done.lost_cells), (10, 0));
+        assert!(done.frames().all(|frame| frame[0] != 13));
+        assert_eq!(done.panics.len(), 10);
         assert_eq!(done.view.workers[0].panics.get(), 10);
         for panic in &done.panics {
             let (_, bytes) = panic.packet.clone().expect("the packet is known");
@@ -503,36 +166,31 @@ fn a_panic_costs_its_chunk_and_names_stage_packet_and_line() {
 #[test]
 fn a_worker_that_panics_too_often_gives_its_work_to_another() {
     for workers in [1, 3] {
-        let done = within(60, move || {
-            let bed = Bed { workers, chunk_packets: 16, ..Bed::new(input(60_000)) };
-            bed.run(|i| {
-                vec![Box::new(Touchy(if i == 0 { At::Pre } else { At::Never })), Box::new(Out)]
-            })
+        let bed = Bed { chunk_packets: 16, ..bed(input(60_000)) };
+        let done = run(bed, workers, |i| {
+            vec![Box::new(Touchy::new(if i == 0 { At::Pre } else { At::Never })), out()]
         });
         let panicked = done.view.drops(reasons::STAGE_PANIC);
-        assert_eq!(done.frames.len() as u64 + drops(&done.view), 60_000, "{workers} workers");
+        assert_eq!(sent(&done) as u64 + done.drops(), 60_000, "{workers} workers");
         let gave_up: Vec<_> = done.view.workers.iter().map(|w| w.gave_up.get()).collect();
         if flow_hash(&[13]) as u64 * workers as u64 >> 32 == 0 {
             assert_eq!(gave_up.iter().sum::<u64>(), 1, "{gave_up:?}");
             assert!(done.panics.last().unwrap().gave_up);
             if workers > 1 {
-                let of_13 = done.frames.iter().filter(|frame| frame[0] == 13).count();
+                let of_13 = done.frames().filter(|frame| frame[0] == 13).count();
                 assert!(of_13 > 0, "another worker takes the flow");
                 assert!(panicked <= 16 * 16, "{panicked}");
             }
         }
-        assert_eq!(done.lost_cells, 0);
     }
 }
 
 #[test]
 fn a_tick_that_panics_is_counted_and_the_rest_goes_on() {
-    let done = within(60, || {
-        Bed::new(input(1_000)).run(|_| vec![Box::new(Touchy(At::Tick)), Box::new(Out)])
-    });
+    let done = run(bed(input(1_000)), 1, |_| vec![Box::new(Touchy::new(At::Tick)), out()]);
     assert!(done.panics.iter().all(|panic| panic.step == "tick" && panic.packet.is_none()));
     assert!(!done.panics.is_empty());
-    assert_eq!(done.frames.len() as u64 + drops(&done.view), 1_000);
+    assert_eq!(sent(&done) as u64 + done.drops(), 1_000);
 }
 
 /// A receive queue that panics: no stage's fault, so the thread dies.
@@ -550,12 +208,13 @@ impl io::RxQueue for Broken {
 
 #[test]
 fn a_worker_that_dies_keeps_nobody_from_stopping() {
-    let ended = within(30, || {
+    let limit = Duration::from_secs(30);
+    let ended = watchdog::within(limit, "three workers", String::new, || {
         let (_, depot) = Region::new(6000, HugePages::Off).unwrap();
         let died = Arc::new(AtomicBool::new(false));
         let workers = (0..3)
             .map(|i| {
-                let mut worker = WorkerSpec::new(One, vec![Box::new(Out) as Box<dyn Stage<u64>>]);
+                let mut worker = WorkerSpec::new(one(), vec![out()]);
                 let queue: Box<dyn io::RxQueue> = match i {
                     1 => Box::new(Broken(died.clone())),
                     _ => Box::new(Endless(io::QueueStats::default())),
@@ -588,9 +247,6 @@ impl Stage<u64> for Loop {
     }
     fn sends_to(&self) -> &'static [&'static str] {
         &["first", "last"]
-    }
-    fn columns(&self) -> &'static [Declaration] {
-        &[Cols::COLUMNS]
     }
     fn phases(&self) -> Phases {
         Phases::POST
@@ -628,72 +284,43 @@ impl Stage<u64> for Loop {
     }
 }
 
-/// Counts what it sees, by flow.
-struct Named(&'static str, Arc<Mutex<Vec<Vec<u32>>>>);
-
-impl Stage<u64> for Named {
-    fn name(&self) -> &'static str {
-        self.0
-    }
-    fn columns(&self) -> &'static [Declaration] {
-        &[Cols::COLUMNS]
-    }
-    fn phases(&self) -> Phases {
-        Phases::PRE
-    }
-    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
-        let mut seen = self.1.lock().unwrap();
-        for (packet, verdict) in chunk.packets.iter().zip(chunk.rows.verdicts()) {
-            if Verdict(*verdict).is_next() {
-                let number = u32::from_be_bytes(packet.data()[4..8].try_into().unwrap());
-                seen[flow_of(packet) as usize].push(number);
-            }
-        }
-    }
-}
-
 #[test]
 fn packets_go_through_again_and_to_other_workers_in_order() {
     for (workers, chunk_packets, target) in
         [(1, 7, "first"), (1, 64, "last"), (1, 256, "first"), (3, 32, "first"), (4, 256, "last")]
     {
-        let seen: Arc<Mutex<Vec<Vec<u32>>>> = Arc::new(Mutex::new(vec![Vec::new(); FLOWS]));
-        let kept = seen.clone();
+        let nothing = || Arc::new(Mutex::new(vec![Vec::new(); FLOWS]));
+        let seen = nothing();
         const PACKETS: usize = 4_000;
-        let done = within(60, move || {
-            let bed = Bed { workers, chunk_packets, ..Bed::new(input(PACKETS)) };
-            bed.run(|_| {
-                vec![
-                    Box::new(Named("first", Arc::new(Mutex::new(vec![Vec::new(); FLOWS])))),
-                    Box::new(Loop { target }),
-                    Box::new(Named("last", kept.clone())),
-                    Box::new(Out),
-                ]
-            })
+        let bed = Bed { chunk_packets, ..bed(input(PACKETS)) };
+        let done = run(bed, workers, |_| {
+            vec![
+                Box::new(Witness { name: "first", seen: nothing() }),
+                Box::new(Loop { target }),
+                Box::new(Witness { name: "last", seen: seen.clone() }),
+                out(),
+            ]
         });
         let of = |flow: u8| (0..PACKETS).filter(|i| (i * 7 % 251) as u8 == flow).count() as u64;
         let view = &done.view;
-        let sum = |f: fn(&engine::WorkerCounters) -> u64| -> u64 {
-            view.workers.iter().map(|w| f(w)).sum()
-        };
-        let ring_full = view.drops(reasons::RING_FULL);
+        let (ring_full, dumped) = (view.drops(reasons::RING_FULL), done.dumped.len() as u64);
         assert_eq!(
-            done.frames.len() as u64 + drops(view) + done.dumped,
-            PACKETS as u64 + sum(|w| w.emitted.get()),
+            sent(&done) as u64 + done.drops() + dumped,
+            PACKETS as u64 + done.sum(|w| w.emitted.get()),
             "{workers} workers, {target}"
         );
-        assert_eq!((sum(|w| w.dumped.get()), done.lost_cells), (done.dumped, 0));
+        assert_eq!(done.sum(|w| w.dumped.get()), dumped);
         if ring_full == 0 {
             // A packet of flow 11 that turns to the start goes round until it has gone too often.
             let turns = if target == "first" { of(11) } else { 0 };
             assert_eq!(view.drops(reasons::AGAIN_TOO_OFTEN), turns);
             assert_eq!(
-                (done.dumped, sum(|w| w.handed_over.get())),
+                (dumped, done.sum(|w| w.handed_over.get())),
                 if target == "first" { (of(10), of(8) + of(9)) } else { (of(10), of(8)) }
             );
             // Nothing lost, and in order wherever a flow came one way.
             let seen = seen.lock().unwrap();
-            assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), done.frames.len());
+            assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), sent(&done));
             for flow in [12, 14, 100, 250] {
                 if target == "last" || workers > 1 {
                     continue;
@@ -712,7 +339,7 @@ fn packets_go_through_again_and_to_other_workers_in_order() {
 fn a_place_that_the_pipeline_lacks_is_an_error() {
     let (_, depot) = Region::new(64, HugePages::Off).unwrap();
     let worker =
-        WorkerSpec::new(One, vec![Box::new(Loop { target: "first" }) as Box<dyn Stage<u64>>]);
+        WorkerSpec::new(one(), vec![Box::new(Loop { target: "first" }) as Box<dyn Stage<u64>>]);
     let error = Engine::start(EngineSpec::new(vec![worker], depot)).err();
     let text = error.expect("it does not start").to_string();
     assert!(text.contains("`loop`") && text.contains("`first`"), "{text}");
@@ -722,20 +349,101 @@ fn a_place_that_the_pipeline_lacks_is_an_error() {
 #[test]
 fn two_pipelines_share_two_devices_and_one_is_lost() {
     let lost = Faults { after_launches: 10, lost: Some(8), ..Faults::default() };
-    let tallies: Vec<_> = (0..4).map(|i| Tally::new(i % 2 == 1)).collect();
-    let kept = tallies.clone();
-    let done = within(120, move || {
-        let devices = vec![pocl(Faults::default(), 4, 2048), pocl(lost, 4, 2048)];
-        let bed = Bed { workers: 4, devices, ..Bed::new(input(40_000)) };
-        bed.run(|i| match i {
-            0 | 2 => vec![Box::new(Plain), Box::new(kept[i].clone()), Box::new(Out)],
-            _ => vec![Box::new(kept[i].clone()), Box::new(Out)],
-        })
+    let counts: Vec<_> =
+        (0..4).map(|i| if i % 2 == 1 { Count::second() } else { Count::new() }).collect();
+    let devices = vec![device(Faults::default(), 4, 2048), device(lost, 4, 2048)];
+    let bed = Bed { devices, ..bed(input(40_000)) };
+    let done = run(bed, 4, |i| match i {
+        0 | 2 => vec![Box::new(Plain), Box::new(counts[i].clone()), out()],
+        _ => vec![Box::new(counts[i].clone()), out()],
     });
     assert_eq!(done.view.pipelines, [0..3, 3..5]);
-    assert_eq!(done.frames.len(), 40_000);
+    assert_eq!(sent(&done), 40_000);
     let masters = done.view.masters();
     assert!(!masters[0].is_lost && masters[0].jobs > 0 && masters[0].failed == 0, "{masters:?}");
-    let counted: u64 = tallies.iter().map(Tally::sum).sum();
+    let counted: u64 = counts.iter().map(Count::sum).sum();
     assert_eq!(counted, 40_000);
+}
+
+/// A second pipeline's segment on the simulated device is shaded by its own stages.
+#[test]
+fn each_pipeline_has_its_own_shades_on_the_simulated_device() {
+    let setup = Setup { backing: Backing::Simulated, ..Setup::default() };
+    let devices = setup.devices(|| Box::new(NumberImage) as Box<_>);
+    let bed = Bed { devices, ..bed(input(20_000)) };
+    let done = run(bed, 2, |i| match i {
+        0 => vec![out()],
+        _ => vec![Box::new(Sift), out()],
+    });
+    let of_second = |flow: u8| (u64::from(flow_hash(&[flow])) * 2) >> 32 == 1;
+    let sifted = input(20_000).iter().filter(|f| of_second(f[0]) && Sift::drops(f[0])).count();
+    assert!(sifted > 1_000 && done.view.master().is_some_and(|master| master.packets > 0));
+    assert_eq!(done.view.drops(teststages::reasons::TEST), sifted as u64);
+}
+
+/// Keeps the number of the last chunk that it saw, in each of its steps.
+struct InOrder {
+    seen: [u64; 2],
+    odd: Arc<Mutex<usize>>,
+}
+
+impl InOrder {
+    fn look(&mut self, step: usize, chunk: &Chunk) {
+        let is_odd = std::mem::replace(&mut self.seen[step], chunk.seq + 1) > chunk.seq;
+        *self.odd.lock().unwrap() += usize::from(is_odd);
+    }
+}
+
+impl Stage<u64> for InOrder {
+    fn name(&self) -> &'static str {
+        "in_order"
+    }
+    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        self.look(0, chunk);
+    }
+    fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        self.look(1, chunk);
+    }
+}
+
+/// Chunks that begin at a place let none behind them overtake those before them.
+#[test]
+fn stages_see_chunks_in_order_beside_those_that_begin_at_a_place() {
+    for workers in [1, 3] {
+        let odd: Arc<Mutex<usize>> = Arc::default();
+        let slow = Faults { slow: Some(Duration::from_millis(1)), ..Faults::default() };
+        let devices = vec![device(slow, 4, 512)];
+        let bed = Bed { devices, chunk_packets: 16, ..bed(input(8_000)) };
+        let done = run(bed, workers, |_| {
+            vec![
+                Box::new(Named(Turn::FIRST)),
+                Box::new(Turn),
+                Box::new(Plain),
+                Box::new(InOrder { seen: [0; 2], odd: odd.clone() }),
+                Box::new(Named(Turn::LAST)),
+                out(),
+            ]
+        });
+        assert!(done.sum(|w| w.again.get()) > 1_000);
+        assert_eq!(*odd.lock().unwrap(), 0, "{workers} workers");
+    }
+}
+
+/// What a stage took over before another one panicked, behind a segment on a device, has one fate.
+#[test]
+fn a_panic_behind_a_device_counts_no_packet_twice() {
+    let devices = vec![device(Faults::default(), 4, 2048)];
+    let bed = Bed { devices, chunk_packets: 64, ..bed(input(2_510)) };
+    let done = run(bed, 1, |_| {
+        vec![
+            Box::new(Named(Turn::FIRST)),
+            Box::new(Plain),
+            Box::new(Turn),
+            Box::new(Touchy::new(At::Pre)),
+            Box::new(Named(Turn::LAST)),
+            out(),
+        ]
+    });
+    assert_eq!(done.panics.len(), 10);
+    assert!(done.sum(|w| w.handed_over.get()) > 100);
 }
