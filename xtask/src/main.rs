@@ -13,6 +13,7 @@ mod libtest;
 mod peers;
 mod setup;
 mod skip_rule;
+mod soak;
 mod suites;
 mod tidy;
 mod tree;
@@ -32,6 +33,8 @@ usage: cargo xtask COMMAND
   dist                         build the release with PTX inside, for a driver without NVRTC: target/dist/shadeline
   gpu                          pack all that a machine with a GPU needs to test and measure: target/gpu-kit
   fuzz [--seconds N] [TARGET…] run fuzz targets (60 s each by default)
+  soak [--minutes N] [--seed S] [--count N]
+                               random pipelines of the engine against a model (10 minutes by default)
   help                         this text
 
 suites, in their order:
@@ -64,6 +67,10 @@ fn main() -> ExitCode {
         }
         Some("fuzz") => match parse_fuzz(&args[1..]) {
             Ok((seconds, targets)) => suites::finish(vec![fuzz::run(&root, seconds, &targets)]),
+            Err(message) => usage(&message),
+        },
+        Some("soak") => match soak::Options::parse(&args[1..]) {
+            Ok(options) => suites::finish(vec![soak::run(&root, options)]),
             Err(message) => usage(&message),
         },
         None | Some("help" | "--help" | "-h") => {

@@ -55,7 +55,7 @@ enum Source {
 use Found::{File, Library, Miri, Program, Python, PythonVenv};
 use Source::{Debian, DebianFile, PyPi, Rustup};
 
-const DEVICE: &[&str] = &["unit", "asan", "golden", "gpu"];
+const DEVICE: &[&str] = &["unit", "asan", "golden", "gpu", "soak"];
 const NET: &[&str] = &["unit", "asan", "net"];
 
 const COMPONENTS: &[Component] = &[

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::exec::{Log, Outcome};
 use crate::libtest::{self, Counts, TestProgram};
-use crate::{dist, fuzz, gpu, peers, setup, skip_rule, tidy, tree};
+use crate::{dist, fuzz, gpu, peers, setup, skip_rule, soak, tidy, tree};
 
 /// A named part of the tests.
 pub(crate) struct Suite {
@@ -44,6 +44,7 @@ pub(crate) const SUITES: &[Suite] = &[
         run: gpu::run,
     },
     Suite { name: "loom", about: "all interleavings of the lock-free parts", run: loom },
+    Suite { name: "soak", about: "a minute of random pipelines against a model", run: soak_minute },
     Suite { name: "fuzz", about: "each fuzz target, a few seconds", run: fuzz_smoke },
     Suite { name: "asan", about: "crates with unsafe code under AddressSanitizer", run: asan },
     Suite { name: "miri", about: "unit tests of unsafe and lock-free code under Miri", run: miri },
@@ -400,6 +401,10 @@ fn crates_with_loom(root: &Path) -> Vec<String> {
         }
     }
     names
+}
+
+fn soak_minute(root: &Path) -> Report {
+    soak::run(root, soak::Options::SUITE)
 }
 
 fn fuzz_smoke(root: &Path) -> Report {

@@ -43,13 +43,11 @@ fn main() -> ExitCode {
     let ended = soak(seed, with_driver, |totals| totals.scenarios < count && Instant::now() < end);
     match ended {
         Ok(totals) => {
-            println!("{totals:#?}");
-            println!("soak: ok");
+            println!("soak: ran {totals}");
             ExitCode::SUCCESS
         }
         Err(error) => {
-            println!("{error}");
-            println!("soak: failed; again: cargo xtask soak --seed SCENARIO --count 1");
+            println!("soak: failed: {error}");
             ExitCode::FAILURE
         }
     }

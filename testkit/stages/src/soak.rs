@@ -553,6 +553,22 @@ impl std::fmt::Display for Scenario {
     }
 }
 
+impl std::fmt::Display for Totals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Totals { scenarios, packets, emitted, again, jobs, failed, .. } = self;
+        let Totals { lost_devices, moves, panics, gave_up, .. } = self;
+        write!(
+            f,
+            "{scenarios} scenarios, {packets} packets, {emitted} made, {again} again, {jobs} jobs, "
+        )?;
+        write!(
+            f,
+            "{failed} of them failed, {lost_devices} devices lost, {moves} moves of shards, "
+        )?;
+        write!(f, "{panics} panics, {gave_up} workers gave up")
+    }
+}
+
 impl Totals {
     fn add(&mut self, run: &Run) {
         self.scenarios += 1;
@@ -669,7 +685,9 @@ pub fn soak(
             let text = panic.downcast_ref::<String>().cloned();
             Err(text.unwrap_or_else(|| "it panicked".into()))
         });
-        result.map_err(|error| format!("{error}\n{scenario}"))?;
+        result.map_err(|error| {
+            format!("{error}\n{scenario}again: cargo xtask soak --seed {seed} --count 1")
+        })?;
     }
     Ok(totals)
 }
