@@ -17,7 +17,7 @@ pub(super) use firewall::STAGE as FIREWALL;
 /// Runs every check. `cores`: CPUs that the process may use.
 pub(super) fn check(config: &Config, spans: &Spans, cores: usize, walk: &mut Walk<'_>) {
     system(config, spans, cores, walk);
-    engine(&config.engine, &spans.engine, walk);
+    engine(config, &spans.engine, walk);
     ports::check(config, spans, walk);
     // What has no effect is told once, and not judged too.
     let has = |apps: &[App]| spans.app.is_none_or(|app| apps.contains(&app));
@@ -39,21 +39,40 @@ pub(super) fn check(config: &Config, spans: &Spans, cores: usize, walk: &mut Wal
     }
 }
 
-/// Keys of a device that this back end does not have. The command line may still name another one.
-fn engine(engine: &Engine, keys: &Place, walk: &mut Walk<'_>) {
-    let backend = engine.backend;
-    let has_device = backend != EngineBackend::Cpu;
+/// Keys of a device that these back ends do not have. The command line may still name others.
+fn engine(config: &Config, keys: &Place, walk: &mut Walk<'_>) {
+    let engine = &config.engine;
+    if keys.has("backend") && keys.has("devices") {
+        walk.error(keys.at("devices"), "`devices` beside `backend`")
+            .expected("one of the two")
+            .help("`devices` takes every device; `backend` names one, or `cpu`, or `auto`");
+        return;
+    }
+    let (workers, devices) = (config.system.workers, engine.devices.len());
+    if devices > workers {
+        let message =
+            format!("{devices} devices, but only {workers} workers: the last devices get no jobs");
+        walk.warning(keys.at("devices"), message).expected(format!("at most {workers}")).help(
+            "each worker sends its jobs to one device: `[system] workers` says how many there are",
+        );
+    }
+    let has_device = engine.may_use(|backend| backend != EngineBackend::Cpu);
+    let is_real = |b| !matches!(b, EngineBackend::Cpu | EngineBackend::Sim);
+    let may_be_sim = engine.may_use(|b| matches!(b, EngineBackend::Auto | EngineBackend::Sim));
     let a_device = "a back end with a device: auto, opencl, cuda or sim";
+    let given = match devices {
+        0 => format!("backend = \"{}\"", engine.backend),
+        _ => "these `devices`".to_owned(),
+    };
     for (key, used, by) in [
         ("offload", has_device, a_device),
         ("max_delay", has_device, a_device),
         ("jobs_in_flight", has_device, a_device),
-        ("device_timeout", has_device && backend != EngineBackend::Sim, "auto, opencl or cuda"),
-        ("sim", matches!(backend, EngineBackend::Auto | EngineBackend::Sim), "backend = \"sim\""),
+        ("device_timeout", engine.may_use(is_real), "auto, opencl or cuda"),
+        ("sim", may_be_sim, "backend = \"sim\""),
     ] {
         if keys.has(key) && !used {
-            let message = format!("`{key}` has no effect with backend = \"{backend}\"");
-            walk.warning(keys.at(key), message)
+            walk.warning(keys.at(key), format!("`{key}` has no effect with {given}"))
                 .expected(by)
                 .help("`--backend` of the command line may still name another back end");
         }

@@ -72,6 +72,7 @@ pub(super) fn bridging() -> Bridging {
 pub(super) fn engine() -> Engine {
     Engine {
         backend: EngineBackend::Auto,
+        devices: Vec::new(),
         offload: None,
         chunk: 256,
         max_delay: Duration::from_micros(200),

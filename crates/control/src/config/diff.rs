@@ -262,7 +262,12 @@ impl Diff {
     fn engine(&mut self, old: &Engine, new: &Engine) {
         let restart = &mut self.restart;
         let time = super::units::format_duration;
+        let devices = |engine: &Engine| match engine.devices.as_slice() {
+            [] => "none".to_owned(),
+            devices => devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        };
         compare(restart, "engine.backend", old.backend, new.backend);
+        compare(restart, "engine.devices", devices(old), devices(new));
         let offload = |engine: &Engine| engine.offload.map_or("default", |offload| offload.word());
         compare(restart, "engine.offload", offload(old), offload(new));
         compare(restart, "engine.chunk", old.chunk, new.chunk);

@@ -79,18 +79,29 @@ pub(super) fn config(
     let mut file = Section::new(table, "", 0..0);
     let mut spans = Spans { file: file.place(), ..Spans::default() };
 
-    let (mut pipelines, mut wrong) = (Vec::new(), Vec::new());
+    let (mut pipelines, mut wrong, mut lines) = (Vec::new(), Vec::new(), Vec::new());
     if let Some(section) = section(&mut file, walk, "pipeline") {
         for (name, _, value) in section.entries() {
-            let Some((pipeline, is_right)) = pipeline(walk, name, value, known) else { continue };
+            let Some((pipeline, is_right, stages)) = pipeline(walk, name, value, known) else {
+                continue;
+            };
             wrong.extend((!is_right).then_some(name));
             pipelines.push(pipeline);
+            lines.push(stages);
         }
     }
     let chosen = mode(&mut file, walk, &pipelines, known);
     let is_known = !wrong.contains(&chosen.0.name.as_str());
     spans.app = chosen.1.filter(|_| is_known);
     let mut pipeline = chosen.0;
+    let of_file = pipelines.iter().position(|p: &Pipeline| p.name == pipeline.name);
+    let mut stage_lines: Vec<_> = match of_file {
+        Some(at) => std::mem::take(&mut lines[at]).into_iter().map(Some).collect(),
+        None => {
+            let mode = spans.file.has("mode").then(|| walk.line(spans.file.at("mode").start));
+            vec![mode; pipeline.stages.len()]
+        }
+    };
     file.hide(owners::foreign(&owners::SECTIONS, spans.app));
 
     let mut system = defaults::system(cores);
@@ -142,7 +153,10 @@ pub(super) fn config(
     (rules, spans.rules) = read_rules(&mut file, walk, folder);
     firewall.is_on = file.has("firewall") || file.has("rule");
     if firewall.is_on {
-        with_firewall(&mut pipeline, known);
+        if let Some(at) = with_firewall(&mut pipeline, known) {
+            let key = if file.has("firewall") { "firewall" } else { "rule" };
+            stage_lines.insert(at, Some(walk.line(spans.file.at(key).start)));
+        }
     }
     let mut engine = defaults::engine();
     if let Some(mut section) = section(&mut file, walk, "engine") {
@@ -209,6 +223,7 @@ pub(super) fn config(
         rules,
         engine,
         pipelines,
+        stage_lines,
     };
     (config, spans)
 }
@@ -231,18 +246,20 @@ pub(super) fn rules(table: &DeTable<'_>, folder: &Path, walk: &mut Walk<'_>) -> 
     rules
 }
 
-/// Puts the firewall behind the first stage of a shipped pipeline whose application has one.
-fn with_firewall(pipeline: &mut Pipeline, known: &KnownStages) {
+/// Puts the firewall behind the first stage of a shipped pipeline whose application has one, and says where.
+fn with_firewall(pipeline: &mut Pipeline, known: &KnownStages) -> Option<usize> {
     let stage = super::check::FIREWALL;
     let is_shipped = known.modes.contains(pipeline);
     if !is_shipped || !known.stages.iter().any(|known| known == stage) {
-        return;
+        return None;
     }
     let mut stages = pipeline.stages.clone();
-    stages.insert(1.min(stages.len()), stage.to_owned());
-    if known.app_of(&stages) == Ok(pipeline.app) {
+    let at = 1.min(stages.len());
+    stages.insert(at, stage.to_owned());
+    (known.app_of(&stages) == Ok(pipeline.app)).then(|| {
         pipeline.stages = stages;
-    }
+        at
+    })
 }
 
 fn section<'t, 'i>(
@@ -336,6 +353,7 @@ fn seconds<'t, 'i, 'a>(
 
 fn read_engine(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, engine: &mut Engine) {
     section.set(walk, "backend", &mut engine.backend, engine_backend);
+    section.set(walk, "devices", &mut engine.devices, devices);
     if let Some(offload) = section.take(walk, "offload", word) {
         engine.offload = Some(offload);
     }
@@ -357,13 +375,13 @@ fn read_engine(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, engine: &mut 
     }
 }
 
-/// A pipeline, and whether it is known what it does.
+/// A pipeline, whether it is known what it does, and the lines of its stages.
 fn pipeline(
     walk: &mut Walk<'_>,
     name: &str,
     value: &super::walk::Value<'_>,
     known: &KnownStages,
-) -> Option<(Pipeline, bool)> {
+) -> Option<(Pipeline, bool, Vec<usize>)> {
     let mut section = Section::of(walk, value, &format!("pipeline.{name}"))?;
     let place = section.place();
     let stages = section.need(walk, "stages", "[\"…\"]", |walk, value| {
@@ -382,11 +400,11 @@ fn pipeline(
             }
             Some(stage.to_owned())
         });
-        Some(stages.into_iter().map(|(stage, _)| stage).collect())
+        Some(stages.into_iter().map(|(stage, span)| (stage, walk.line(span.start))).unzip())
     });
     let max_delay =
         section.take(walk, "max_delay", |walk, value| duration(walk, value, 0, 1_000_000_000));
-    let stages: Vec<String> = stages.unwrap_or_default();
+    let (stages, lines): (Vec<String>, Vec<usize>) = stages.unwrap_or_default();
     let is_known = stages.iter().all(|stage| known.stages.contains(stage));
     let app = known.app_of(&stages);
     let is_right = app.is_ok();
@@ -401,7 +419,7 @@ fn pipeline(
         }
     };
     section.finish(walk);
-    Some((Pipeline { name: name.to_owned(), app, stages, max_delay }, is_right))
+    Some((Pipeline { name: name.to_owned(), app, stages, max_delay }, is_right, lines))
 }
 
 /// The pipeline that `mode` names: one of the file, else a shipped one; and what it does, where that is known.

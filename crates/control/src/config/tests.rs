@@ -211,6 +211,39 @@ fn findings() {
             &["3:18 warning: `device_timeout` has no effect with backend = \"sim\""],
         ),
         (
+            "[engine]\ndevices = [\"opencl:0\", \"cudda:1\"]\n[port.lan]",
+            &[
+                "2:24 element 2 of `devices` is `cudda:1`, did you mean `cuda`? | sim, opencl, opencl:N",
+            ],
+        ),
+        (
+            "[engine]\ndevices = [\"sim\", \"auto\", 3]\n[port.lan]",
+            &[
+                "2:19 element 2 of `devices` is `auto`, which names no device | sim, opencl",
+                "2:27 element 3 of `devices` is an integer | sim, opencl",
+            ],
+        ),
+        ("[engine]\ndevices = []\n[port.lan]", &["2:11 `devices` is empty | at least one device"]),
+        (
+            "[engine]\ndevices = \"sim\"\n[port.lan]",
+            &["2:11 `devices` is a string | an array of devices"],
+        ),
+        (
+            "[engine]\nbackend = \"sim\"\ndevices = [\"sim\"]\n[port.lan]",
+            &["3:11 `devices` beside `backend` | one of the two"],
+        ),
+        (
+            "[engine]\ndevice = [\"sim\"]\n[port.lan]",
+            &["2:1 unknown key `device` in [engine], did you mean `devices`?"],
+        ),
+        (
+            "[engine]\ndevices = [\"sim\", \"sim\"]\ndevice_timeout = \"1s\"\n[system]\nworkers = 1\n[port.lan]",
+            &[
+                "2:11 warning: 2 devices, but only 1 workers: the last devices get no jobs | at most 1",
+                "3:18 warning: `device_timeout` has no effect with these `devices` | auto, opencl or cuda",
+            ],
+        ),
+        (
             "[port.lan]\nfault = { loss = 2, los = 0.1 }",
             &[
                 "2:18 `loss` is no probability",
@@ -481,12 +514,25 @@ fn values_are_read() {
         let engine = good(&with_port(&lines)).engine;
         assert_eq!((engine.backend, engine.offload), (backend, Some(Offload::Always)));
     }
+    let text = "[engine]\ndevices = [\"opencl:1\", \"opencl:1\"]\noffload = \"always\"\ndevice_timeout = \"1s\"";
+    let engine = good(&with_port(text)).engine;
+    assert_eq!(engine.devices, [EngineBackend::OpenCl(1); 2]);
     assert_eq!(config.engine.sim.packet, Duration::from_nanos(7));
     assert_eq!((config.router.icmp_rate, config.router.kernel), (1000, false));
     let FileNextHops::Spread { v4, v6 } = &config.route_files[0].next_hops else { panic!() };
     let text = |hops: &[NextHop]| hops.iter().map(NextHop::to_string).collect::<Vec<_>>();
     assert_eq!(text(v4), ["192.0.2.8", "192.0.2.9", "192.0.2.10"]);
     assert_eq!(text(v6), ["2001:db8::8", "2001:db8::9"]);
+}
+
+#[test]
+fn each_stage_has_the_line_that_puts_it_there() {
+    let lines = |text: &str| good(text).stage_lines;
+    let port = "[port.lan]\n";
+    assert_eq!(lines(port), [None; 3]);
+    assert_eq!(lines(&format!("\nmode = \"router\"\n{port}")), [Some(2); 3]);
+    let own = "mode = \"own\"\n[pipeline.own]\nstages = [\n  \"ip_check\", \"ip_lookup\",\n  \"neighbour\",\n]\n";
+    assert_eq!(lines(&format!("{own}{port}")), [Some(4), Some(4), Some(5)]);
 }
 
 #[test]

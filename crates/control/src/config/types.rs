@@ -50,6 +50,10 @@ pub struct Config {
     pub engine: Engine,
     /// `[pipeline.NAME]`, in the file's order, chosen or not.
     pub pipelines: Vec<Pipeline>,
+    /// By stage of `pipeline`: the line that puts it there, from 1; for a shipped pipeline that of `mode`, for a
+    /// firewall that was put in that of `[firewall]` or of the first `[[rule]]`. `None`: no line does, the pipeline is
+    /// the default.
+    pub stage_lines: Vec<Option<usize>>,
 }
 
 impl Config {
@@ -609,8 +613,11 @@ pub fn rule_list(
 /// `[engine]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Engine {
-    /// Who shades.
+    /// Who shades; where `devices` names some, it has no meaning.
     pub backend: EngineBackend,
+    /// Devices that shade together, in the file's order, each a device and not [`EngineBackend::Auto`] or
+    /// [`EngineBackend::Cpu`]; empty: as `backend` says.
+    pub devices: Vec<EngineBackend>,
     /// Which chunks go to a device; `None`: `Auto` where the backend is, else `Always`.
     pub offload: Option<Offload>,
     /// Packets in a chunk at most.
@@ -625,7 +632,17 @@ pub struct Engine {
     pub sim: SimCost,
 }
 
-/// `engine.backend`.
+impl Engine {
+    /// Whether some chunks may be shaded on a device that `is_such`.
+    pub(super) fn may_use(&self, is_such: impl Fn(EngineBackend) -> bool) -> bool {
+        match self.devices.as_slice() {
+            [] => is_such(self.backend),
+            devices => devices.iter().any(|device| is_such(*device)),
+        }
+    }
+}
+
+/// `engine.backend`, or an element of `engine.devices`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineBackend {
     /// A GPU if one answers its self-test, else the workers.

@@ -13,6 +13,9 @@ use crate::config::types::*;
 use crate::config::units;
 use crate::config::walk::{Value, Walk, Word, wrong_kind};
 
+/// Elements of `engine.devices` at most: each has threads and copies of the tables of its own.
+const DEVICES_MAX: usize = 16;
+
 pub(super) fn string<'t>(walk: &mut Walk<'_>, value: &'t Value<'_>) -> Option<&'t str> {
     match value.get_ref() {
         DeValue::String(text) => Some(text),
@@ -151,9 +154,44 @@ pub(super) fn word<W: Word>(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<W>
 
 /// Where jobs are shaded: a word, for a real device with its number.
 pub(super) fn engine_backend(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<EngineBackend> {
-    const EXPECTED: &str = "auto, cpu, sim, opencl, opencl:N, cuda or cuda:N";
+    backend(walk, value, "auto, cpu, sim, opencl, opencl:N, cuda or cuda:N")
+}
+
+/// Devices, each as [`engine_backend`] reads it, with where it stands.
+pub(super) fn devices(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<Vec<EngineBackend>> {
+    const EXPECTED: &str = "sim, opencl, opencl:N, cuda or cuda:N";
+    let list = array(walk, value, "an array of devices such as [\"opencl:0\", \"cuda:1\"]")?;
+    if list.is_empty() {
+        walk.error(value.span(), "`devices` is empty")
+            .expected("at least one device")
+            .help("`backend = \"cpu\"` shades on the workers alone");
+        return None;
+    }
+    if list.len() > DEVICES_MAX {
+        walk.error(value.span(), format!("`devices` has {} elements", list.len()))
+            .expected(format!("at most {DEVICES_MAX}"));
+        return None;
+    }
+    let devices = walk.elements(list, |walk, value| {
+        let device = backend(walk, value, EXPECTED)?;
+        if matches!(device, EngineBackend::Auto | EngineBackend::Cpu) {
+            let message = format!("{} is `{device}`, which names no device", walk.subject());
+            walk.error(value.span(), message).expected(EXPECTED);
+            return None;
+        }
+        Some(device)
+    });
+    let all = devices.len() == list.len();
+    all.then(|| devices.into_iter().map(|(device, _)| device).collect())
+}
+
+fn backend(
+    walk: &mut Walk<'_>,
+    value: &Value<'_>,
+    expected: &'static str,
+) -> Option<EngineBackend> {
     let DeValue::String(text) = value.get_ref() else {
-        return wrong_kind(walk, value, EXPECTED);
+        return wrong_kind(walk, value, expected);
     };
     let (name, number) = text.split_once(':').map_or((text.as_ref(), None), |(n, d)| (n, Some(d)));
     let digits = number.unwrap_or("0");
@@ -170,7 +208,7 @@ pub(super) fn engine_backend(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<E
     if found.is_none() {
         let message = format!("{} is `{text}`", walk.subject());
         let words = ["auto", "cpu", "sim", "opencl", "cuda"];
-        walk.error(value.span(), message).nearest(name, words).expected(EXPECTED);
+        walk.error(value.span(), message).nearest(name, words).expected(expected);
     }
     found
 }
