@@ -220,6 +220,8 @@ pub struct EngineView {
 /// What the master and its device did, read at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MasterView {
+    /// Its device's number in [`EngineSpec::devices`]: those that did not come up have no master.
+    pub number: usize,
     /// The device's name.
     pub device: String,
     /// Jobs launched.
@@ -417,7 +419,7 @@ impl<V: Versions> Engine<V> {
                         .spawn(move || side.run())?;
                     masters.push((link.clone(), thread));
                     let seen = link.clone();
-                    views.push(Box::new(move || MasterView::of(&name, &seen)));
+                    views.push(Box::new(move || MasterView::of(number, &name, &seen)));
                     links.push(Some(link));
                 }
                 // A device that does not come up is no reason not to start: the CPU shades.
@@ -633,9 +635,10 @@ fn outs<'a>(
 }
 
 impl MasterView {
-    fn of<V: Versions>(device: &str, link: &MasterLink<V>) -> Self {
+    fn of<V: Versions>(number: usize, device: &str, link: &MasterLink<V>) -> Self {
         let counters = &link.counters;
         Self {
+            number,
             device: device.to_owned(),
             jobs: counters.jobs.load(Ordering::Relaxed),
             packets: counters.packets.load(Ordering::Relaxed),

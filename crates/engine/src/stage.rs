@@ -89,11 +89,6 @@ pub trait Stage<T>: Send {
     /// Its name, as in `[pipeline.NAME] stages = […]`.
     fn name(&self) -> &'static str;
 
-    /// Where the operator wrote it down (a file and a line), for messages.
-    fn origin(&self) -> String {
-        String::new()
-    }
-
     /// Names of the stages to which it sends packets by [`Verdict::again`] or [`Context::hand_over`]; a segment begins
     /// at each of them.
     fn sends_to(&self) -> &'static [&'static str] {

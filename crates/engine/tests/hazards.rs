@@ -8,14 +8,14 @@ use chunk::{Chunk, HugePages, Packet, Pool, Region, Verdict, reasons};
 use device::accelerator::Options;
 use device::faulty::Faults;
 use engine::{
-    Context, DeviceSpec, Engine, EngineSpec, Phases, QueueCounters, RxSlot, Stage, TxSlot,
-    WorkerSpec,
+    Context, DeviceSpec, Engine, EngineSpec, Phases, QueueCounters, RxSlot, Stage, StagePanic,
+    TxSlot, WorkerSpec,
 };
+use teststages::Count;
 use teststages::harness::{
     Backing, Bed, NumberImage, Numbered, Run, Setup, Stages, flow_hash, numbered, watchdog,
 };
 use teststages::parts::{At, Named, Out, Plain, Sift, Touchy, Turn, Witness, flow_of};
-use teststages::Count;
 
 const FLOWS: usize = 256;
 
@@ -154,6 +154,8 @@ fn a_panic_costs_its_chunk_and_names_stage_packet_and_line() {
         for panic in &done.panics {
             let (_, bytes) = panic.packet.clone().expect("the packet is known");
             assert_eq!((bytes[0], panic.stage), (13, (0, "touchy")));
+            // The engine knows no configuration: who wires the stages does.
+            let panic = StagePanic { origin: "test.toml:7".into(), ..panic.clone() };
             let text = panic.to_string();
             assert!(
                 text.contains("`touchy` (test.toml:7)") && text.contains("as planned"),

@@ -304,9 +304,6 @@ impl Stage<u64> for Touchy {
     fn columns(&self) -> &'static [Declaration] {
         &[TestColumns::COLUMNS]
     }
-    fn origin(&self) -> String {
-        "test.toml:7".into()
-    }
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, u64>) {
         for (row, packet) in chunk.packets.iter().enumerate() {
             cx.at(row);

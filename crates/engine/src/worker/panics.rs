@@ -29,7 +29,8 @@ pub struct StagePanic {
     pub worker: u16,
     /// Number of the stage in the pipeline, and its name.
     pub stage: (usize, &'static str),
-    /// Where the operator wrote the stage down; empty where nobody knows.
+    /// Where the operator wrote the stage down, a file and a line. The engine knows nothing of that and leaves it empty:
+    /// whoever receives the report may fill it in.
     pub origin: String,
     /// Which of its functions: `pre_shade`, `shade`, `post_shade`, `retired`, `tick`, `drain`, `describe`.
     pub step: &'static str,
@@ -110,7 +111,7 @@ impl<V: Versions> Worker<V> {
         let report = StagePanic {
             worker: self.index,
             stage: (stage, self.stages[stage - self.first_stage].name()),
-            origin: self.stages[stage - self.first_stage].origin(),
+            origin: String::new(),
             step,
             message: panic_text(panic),
             packet,
