@@ -1,4 +1,6 @@
-//! From `--backend` and `[engine]` to a device that is ready for the engine.
+//! From `--backend` and `[engine]` to devices that are ready for the engine.
+
+use std::str::FromStr;
 
 use apps::tables::{Tables, TablesImages, TablesPatch};
 use control::config::{Config, EngineBackend, Offload};
@@ -12,26 +14,76 @@ use crate::failure::Failure;
 /// Rows of a job at most.
 const JOB_ROWS: usize = 8192;
 
+/// Devices of a data path at most, as in `[engine] devices`.
+const DEVICES_MAX: usize = 16;
+
+/// What `run --backend` takes: one backend, or devices with commas between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Backends(Vec<Backend>);
+
+impl FromStr for Backends {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = |text: &str| text.parse::<Backend>().map_err(|error| error.to_string());
+        let all = text.split(',').map(read).collect::<Result<Vec<_>, _>>()?;
+        if all.len() > DEVICES_MAX {
+            return Err(format!("{} devices: expected at most {DEVICES_MAX}", all.len()));
+        }
+        let no_device = |backend: &&Backend| matches!(backend, Backend::Auto | Backend::Cpu);
+        match all.iter().find(no_device) {
+            Some(other) if all.len() > 1 => Err(format!(
+                "`{other}` names no device: expected sim, opencl:N or cuda:N, with commas between them"
+            )),
+            _ => Ok(Self(all)),
+        }
+    }
+}
+
+impl From<Backend> for Backends {
+    fn from(backend: Backend) -> Self {
+        Self(vec![backend])
+    }
+}
+
 /// What the operator chose: the command line's word over the file's.
-pub(crate) fn chosen(config: &Config, option: Option<Backend>) -> Backend {
-    option.unwrap_or(match config.engine.backend {
+pub(crate) fn chosen(config: &Config, option: Option<Backends>) -> Backends {
+    let of_file = |backend: EngineBackend| match backend {
         EngineBackend::Auto => Backend::Auto,
         EngineBackend::Cpu => Backend::Cpu,
         EngineBackend::Sim => Backend::Sim,
         EngineBackend::OpenCl(number) => Backend::OpenCl(number),
         EngineBackend::Cuda(number) => Backend::Cuda(number),
+    };
+    let engine = &config.engine;
+    option.unwrap_or_else(|| match engine.devices.as_slice() {
+        [] => of_file(engine.backend).into(),
+        devices => Backends(devices.iter().copied().map(of_file).collect()),
     })
 }
 
-/// The device for a data path; `None` where the CPU shades. `auto` takes a GPU that answers its
-/// self-test and is silent where there is none; a device that was named must be there.
+/// The devices for a data path, in the order in which they were named; none where the CPU shades. `auto` takes a GPU
+/// that answers its self-test and is silent where there is none; a device that was named must be there. `changes` opens
+/// one more stream of changes of the tables.
 ///
 /// # Errors
 /// A device that was named and is absent, or does not answer rightly.
 pub(crate) fn open(
     config: &Config,
+    Backends(all): &Backends,
+    changes: impl Fn() -> Changes<TablesPatch>,
+) -> Result<Vec<DeviceSpec<Tables>>, Failure> {
+    let mut devices = Vec::new();
+    for &backend in all {
+        devices.extend(open_one(config, backend, &changes)?);
+    }
+    Ok(devices)
+}
+
+fn open_one(
+    config: &Config,
     backend: Backend,
-    changes: Changes<TablesPatch>,
+    changes: impl Fn() -> Changes<TablesPatch>,
 ) -> Result<Option<DeviceSpec<Tables>>, Failure> {
     let engine = &config.engine;
     let policy = match engine.offload {
@@ -51,7 +103,8 @@ pub(crate) fn open(
             tracing::info!("device: {}", driver.info().name);
             let patience = engine.device_timeout;
             let options = accelerator::Options { patience, ..accelerator::Options::default() };
-            DeviceKind::Driver { driver, tables: Box::new(TablesImages(changes)), options }
+            let tables = Box::new(TablesImages(changes()));
+            DeviceKind::Driver { driver, tables, options }
         }
     };
     Ok(Some(DeviceSpec { kind, slots: engine.jobs_in_flight, rows: JOB_ROWS, policy }))
@@ -87,4 +140,31 @@ fn gpu() -> Option<Box<dyn Driver>> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_names_devices_alone() {
+        let read = |text: &str| text.parse::<Backends>();
+        assert_eq!(read("auto"), Ok(Backends(vec![Backend::Auto])));
+        assert_eq!(read("opencl:0,opencl,sim"), {
+            let opencl = Backend::OpenCl(0);
+            Ok(Backends(vec![opencl, opencl, Backend::Sim]))
+        });
+        for (text, expected) in [
+            ("sim,", "`` is no backend"),
+            ("sim,cdua:1", "`cdua:1` is no backend: expected auto, cpu"),
+            ("sim,cpu", "`cpu` names no device: expected sim, opencl:N or cuda:N"),
+            ("auto,auto", "`auto` names no device"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        let many = |n: usize| read(&vec!["sim"; n].join(","));
+        assert!(many(DEVICES_MAX).is_ok());
+        assert_eq!(many(17), Err("17 devices: expected at most 16".into()));
+    }
 }

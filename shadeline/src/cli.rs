@@ -13,6 +13,8 @@ use control::config::units::parse_duration;
 use device::Backend;
 use ipnet::IpNet;
 
+use crate::backend::Backends;
+
 /// A software router and packet-processing system.
 ///
 /// Start with `shadeline demo`; then write a configuration (docs/configuration.md), check it with
@@ -111,12 +113,14 @@ pub(crate) struct RunArgs {
     /// the first)
     #[arg(short = 'r', long = "read", value_name = "[PORT=]IN", requires = "write")]
     pub(crate) read: Vec<String>,
-    /// Write one capture per output port, dropped.pcapng and stats.json into this folder
+    /// Write one capture per output port, dropped.pcapng, dumped.pcapng where packets are dumped, and stats.json into
+    /// this folder
     #[arg(short = 'w', long = "write", value_name = "DIR", requires = "read")]
     pub(crate) write: Option<PathBuf>,
-    /// Where to shade: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N; by default as the configuration says
-    #[arg(long, value_name = "BACKEND")]
-    pub(crate) backend: Option<Backend>,
+    /// Where to shade: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N, or several devices with commas between them;
+    /// by default as the configuration says
+    #[arg(long, value_name = "BACKEND[,BACKEND]...")]
+    pub(crate) backend: Option<Backends>,
     /// Stop after this time (live)
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "read")]
     pub(crate) duration: Option<Duration>,
@@ -181,8 +185,8 @@ pub(crate) enum CtlCommand {
     },
     /// Copy packets into a capture
     Capture {
-        /// A port, a stage, or `drops`
-        #[arg(value_name = "PORT|STAGE|drops")]
+        /// A port, a stage, `drops`, or `dumps`: the packets that stages give to captures and nothing else
+        #[arg(value_name = "PORT|STAGE|drops|dumps")]
         at: String,
         /// The capture (pcapng) to write
         #[arg(short = 'w', long, value_name = "FILE")]

@@ -136,10 +136,12 @@ fn show(what: ShowWhat) -> Show {
     }
 }
 
-/// A stage's name is a stage, `drops` is drops, anything else is meant to be a port.
+/// A stage's name is a stage, `drops` is drops, `dumps` is dumps, anything else is meant to be a port.
 fn place(at: &str) -> CaptureAt {
     if at == "drops" {
         CaptureAt::Drops
+    } else if at == "dumps" {
+        CaptureAt::Dumps
     } else if pipelines::stages().any(|stage| stage == at) {
         CaptureAt::Stage(at.to_owned())
     } else {

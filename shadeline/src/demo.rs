@@ -61,8 +61,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let script = frames.into_iter().map(|record| (record.time_ns, record.data)).collect::<Vec<_>>();
     let rx: Box<dyn RxQueue> = Box::new(Script::new(script));
     let sinks = |_| Box::new(Sink::new()) as Box<dyn TxQueue>;
-    let device = || backend::open(&config, args.backend, plane.changes());
-    let (capture, _) = forward(&config, &interfaces, &depot, &reader, device()?, rx, sinks)?;
+    let devices = || backend::open(&config, &args.backend.into(), || plane.changes());
+    let (capture, _) = forward(&config, &interfaces, &depot, &reader, devices()?, rx, sinks)?;
     // … then as many small packets as a machine can, one of each thousand prefixes or so.
     let mut pool = Pool::new(depot.clone(), 512);
     let load = load(&addresses);
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         Some(queue) => Box::new(queue) as Box<dyn TxQueue>,
         None => Box::new(Sink::new()),
     };
-    let (load, _) = forward(&config, &interfaces, &depot, &reader, device()?, rx, back)?;
+    let (load, _) = forward(&config, &interfaces, &depot, &reader, devices()?, rx, back)?;
     print(args, counts, built, &capture, &load)
 }
 
@@ -128,7 +128,7 @@ fn forward(
     interfaces: &Interfaces,
     depot: &Arc<chunk::Depot>,
     reader: &lookup::versions::Reader<Tables>,
-    device: Option<engine::DeviceSpec<Tables>>,
+    devices: Vec<engine::DeviceSpec<Tables>>,
     rx: Box<dyn RxQueue>,
     mut tx: impl FnMut(usize) -> Box<dyn TxQueue>,
 ) -> Result<(Report, Duration), Failure> {
@@ -146,7 +146,9 @@ fn forward(
         offline: true,
         events: Events::default(),
         on_drop: None,
-        device,
+        on_dump: None,
+        file: String::new(),
+        devices,
         on_error: Arc::new(|_, error| tracing::warn!("{error}")),
     };
     let begin = Instant::now();

@@ -38,6 +38,14 @@ Every packet that is lost has one counted reason. Its name is in `ctl show drops
 metrics (`shadeline_drop_packets_total`), in `stats.json`, in the report at the end, and in the comment of each packet
 of `dropped.pcapng` and of `ctl capture drops`. Names and numbers keep their meaning from version to version.
 
+A packet that a stage *dumps* is not dropped: it goes to `ctl capture dumps` and nowhere else; over captures to
+`dumped.pcapng`, which is written where there is such a packet. A stage that panics costs the chunk that it worked on
+(`stage_panic`): the log names the stage, the line of the configuration that put it there, and the packet. `ctl show
+runtime` has the counters of all that: packets that entered the pipeline again, were handed over to the worker of another
+flow, dumped, or under way for longer than `max_delay` (*late*), panics, and workers that run no stages any more after 16
+of them. The metrics are `shadeline_worker_again_packets_total`, `…_handed_over_packets_total`, `…_dumped_packets_total`,
+`…_late_packets_total`, `shadeline_worker_panics_total` and `shadeline_worker_gave_up`.
+
 A number is 256 times that of the reason's block plus its place there. Block 255 belongs to the stages of tests.
 
 <!-- Made from the declarations by a test: UPDATE_DROPS=1 cargo test -p shadeline drops -->

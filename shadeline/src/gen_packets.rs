@@ -211,13 +211,15 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
     let io = io.collect();
     let (plane, reader) = Plane::offline(&config, &interfaces)?;
     let (_, depot) = wiring::cells(&config, 1)?;
-    let wanted = backend::chosen(&config, args.backend);
+    let wanted = backend::chosen(&config, args.backend.map(Into::into));
     let plan = Plan {
         workers: 1,
         offline: true,
         events: Events::default(),
         on_drop: None,
-        device: backend::open(&config, wanted, plane.changes())?,
+        on_dump: None,
+        file: String::new(),
+        devices: backend::open(&config, &wanted, || plane.changes())?,
         on_error: Arc::new(|_, error| eprintln!("error: {error}")),
     };
     let begin = Instant::now();

@@ -61,7 +61,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         stamps: true,
     });
 
-    let device = backend::open(&config, backend::chosen(&config, args.backend), plane.changes())?;
+    let wanted = backend::chosen(&config, args.backend.clone());
+    let devices = backend::open(&config, &wanted, || plane.changes())?;
     let (events, inbox) = mpsc::sync_channel(EVENTS);
     let (neighbour_events, neighbour_inbox) = mpsc::sync_channel(EVENTS);
     let (station_events, station_inbox) = mpsc::sync_channel(EVENTS);
@@ -81,7 +82,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
                 ..Events::default()
             },
             on_drop: None,
-            device,
+            on_dump: None,
+            file: args.config.display().to_string(),
+            devices,
             // A worker never waits: an error that finds the queue full is told again or lost.
             on_error: Arc::new(move |port, error| {
                 let _ = errors.try_send(Event::PortError(port, error.to_owned()));
@@ -348,6 +351,7 @@ fn capture(
     let mut tagged = None;
     let point = match at {
         CaptureAt::Drops => Some(CapturePoint::Drops),
+        CaptureAt::Dumps => Some(CapturePoint::Dumps),
         // A subinterface's packets pass its port, with its tags.
         CaptureAt::Port(name) => interfaces.number(name).map(|number| {
             tagged = interfaces.tagged(number).map(|(port, vlans)| (number, port, vlans.to_vec()));
@@ -359,7 +363,7 @@ fn capture(
     };
     let Some(point) = point else {
         let message = format!(
-            "there is no such place: expected a port ({}), a stage ({}) or drops",
+            "there is no such place: expected a port ({}), a stage ({}), drops or dumps",
             interfaces.names().join(", "),
             view.stages.join(", ")
         );

@@ -37,6 +37,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     })?;
     // Not before the input is known to be there.
     std::fs::create_dir_all(folder).map_err(|error| Failure::file(folder, error))?;
+    let dumped = Dumped::new(folder.join("dumped.pcapng"))?;
     let mut io = Vec::new();
     let mut written = Vec::new();
     for number in 0..interfaces.physical() {
@@ -54,6 +55,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let dropped = CaptureTx::create(&path, Format::PcapNg).map_err(|e| Failure::file(&path, e))?;
     let dropped = Arc::new(Mutex::new(Some(dropped)));
     let drop_sink = dropped.clone();
+    let dumped = Arc::new(Mutex::new(dumped));
+    let dump_sink = dumped.clone();
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();
     let error_sink = errors.clone();
 
@@ -62,8 +65,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     // The one that the file does not ask for is enough: most captures are short.
     let workers = if config.system.has_workers { config.system.workers.max(1) } else { 1 };
     let (_, depot) = wiring::cells(&config, workers)?;
-    let wanted = backend::chosen(&config, args.backend);
-    let device = backend::open(&config, wanted, plane.changes())?;
+    let wanted = backend::chosen(&config, args.backend.clone());
+    let devices = backend::open(&config, &wanted, || plane.changes())?;
     let mut stations = None;
     let under_way = UnderWay::default();
     let (rx, _plane): (Box<dyn RxQueue>, _) = match plane.bridge {
@@ -85,7 +88,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         Plan {
             workers,
             offline: true,
-            device,
+            devices,
             events: Events { under_way, ..Events::default() },
             on_drop: Some(Box::new(move |packet, reason, _| {
                 let mut sink = drop_sink.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,6 +96,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
                     sink.write_with_comment(packet, packet.time_ns, Some(reason.name()));
                 }
             })),
+            on_dump: Some(Box::new(move |packet, _| {
+                dump_sink.lock().unwrap_or_else(PoisonError::into_inner).write(packet);
+            })),
+            file: args.config.display().to_string(),
             on_error: Arc::new(move |_, error| {
                 error_sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_owned());
             }),
@@ -115,8 +122,46 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     if let Some(Err(error)) = dropped.map(CaptureTx::finish) {
         errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     }
+    let dumped = dumped.lock().unwrap_or_else(PoisonError::into_inner).finish();
+    errors.lock().unwrap_or_else(PoisonError::into_inner).extend(dumped.err());
     report.errors = std::mem::take(&mut errors.lock().unwrap_or_else(PoisonError::into_inner));
     finish(&report, folder, args.json, begin.elapsed())
+}
+
+/// The capture of packets with the verdict dump. Most pipelines dump none, so the file begins with the first one.
+struct Dumped {
+    path: PathBuf,
+    file: Option<CaptureTx>,
+    error: Option<String>,
+}
+
+impl Dumped {
+    /// A capture of an earlier run is removed.
+    fn new(path: PathBuf) -> Result<Self, Failure> {
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Failure::file(&path, error))
+            }
+            _ => Ok(Self { path, file: None, error: None }),
+        }
+    }
+
+    fn write(&mut self, packet: &Packet) {
+        if self.file.is_none() && self.error.is_none() {
+            match CaptureTx::create(&self.path, Format::PcapNg) {
+                Ok(file) => self.file = Some(file),
+                Err(error) => self.error = Some(format!("{}: {error}", self.path.display())),
+            }
+        }
+        if let Some(file) = &mut self.file {
+            file.write_with_comment(packet, packet.time_ns, None);
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        let ended = self.file.take().map_or(Ok(()), |file| file.finish().map(drop));
+        self.error.take().map_or(ended, Err)
+    }
 }
 
 fn finish(report: &Report, folder: &Path, json: bool, time: Duration) -> Result<(), Failure> {
@@ -291,5 +336,45 @@ fn watch(path: &wiring::DataPath, progress: &Progress) {
     }
     if let Some(bar) = bar {
         bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_capture_of_dumps_begins_with_the_first_one() {
+        let folder = testkit::Scratch::new();
+        let path = folder.join("dumped.pcapng");
+        std::fs::write(&path, "of an earlier run").unwrap();
+        let mut dumped = Dumped::new(path.clone()).unwrap();
+        assert_eq!((dumped.finish(), path.exists()), (Ok(()), false));
+
+        let (_, depot) = chunk::Region::new(16, chunk::HugePages::Off).unwrap();
+        let mut pool = Pool::new(depot, 4);
+        let mut dumped = Dumped::new(path.clone()).unwrap();
+        for byte in [1, 2] {
+            let mut packet = Packet::copy_from(&mut pool, &[byte; 60]).unwrap();
+            packet.time_ns = 1_700_000_000_000_000_000 + u64::from(byte);
+            dumped.write(&packet);
+            packet.free(&mut pool);
+        }
+        assert_eq!(dumped.finish(), Ok(()));
+        let mut rx = CaptureRx::open(vec![path]).unwrap();
+        let mut packets = Vec::new();
+        while !rx.is_finished() {
+            rx.recv(&mut pool, &mut packets, 4);
+        }
+        let read: Vec<_> = packets.iter().map(|p| (p.data()[0], p.time_ns % 10)).collect();
+        assert_eq!(read, [(1, 1), (2, 2)]);
+        packets.into_iter().for_each(|packet| packet.free(&mut pool));
+
+        let mut lost = Dumped::new(folder.join("absent/dumped.pcapng")).unwrap();
+        let packet = Packet::copy_from(&mut pool, &[0; 60]).unwrap();
+        lost.write(&packet);
+        lost.write(&packet);
+        packet.free(&mut pool);
+        assert!(lost.finish().unwrap_err().contains("dumped.pcapng"));
     }
 }

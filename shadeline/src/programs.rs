@@ -80,9 +80,11 @@ fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
     let plan = Plan {
         workers: 1,
         offline: true,
-        device: Some(device),
+        devices: vec![device],
         events: Events::default(),
         on_drop: None,
+        on_dump: None,
+        file: String::new(),
         on_error: Arc::new(|_, _| {}),
     };
     let path = wiring::start(config, &interfaces, depot, &reader, Vec::new(), plan)?;

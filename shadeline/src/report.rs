@@ -5,11 +5,12 @@ use std::time::Duration;
 use apps::switch::SwitchCounters;
 use control::api::SwitchTotals;
 use control::api::table::thousands;
-use engine::{Counter, EngineView, MasterView, StageCounters};
+use engine::{Counter, EngineView, MasterView, StageCounters, WorkerCounters};
 use io::QueueStats;
 use serde::Serialize;
 
 use crate::firewall::Shown;
+use crate::stats::named_apart;
 use crate::wiring::{Counters, Interfaces};
 
 /// Rules that people are shown at the end of a run; the file has all.
@@ -35,11 +36,29 @@ pub(crate) struct Report {
     /// Those of them that were lost at receive and are not among `rx_packets`.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) rx_lost_packets: u64,
+    /// Times that a packet entered the pipeline again.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) again_packets: u64,
+    /// Packets that stages gave to the worker of another flow.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) handed_over_packets: u64,
+    /// Packets that went to captures and nowhere else.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) dumped_packets: u64,
+    /// Packets that were under way for longer than `max_delay`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) late_packets: u64,
+    /// Panics of stages, each of which dropped a chunk.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) panics: u64,
+    /// Workers that run no stages any more.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) workers_given_up: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<f64>,
     /// Not in the file: how packets fall into jobs differs from run to run.
     #[serde(skip)]
-    pub(crate) device: Option<MasterView>,
+    pub(crate) devices: Vec<MasterView>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) errors: Vec<String>,
 }
@@ -165,6 +184,9 @@ impl Report {
                 ns_per_packet: time.map(|_| ratio(sum(|s| &s.busy_ns), packets)),
             }
         });
+        let sum = |counter: fn(&WorkerCounters) -> &Counter| {
+            view.workers.iter().map(|worker| counter(worker).get()).sum::<u64>()
+        };
         Self {
             stages: stages.collect(),
             rules: Vec::new(),
@@ -176,7 +198,13 @@ impl Report {
             dropped_packets: drops.iter().map(|d| d.packets).sum(),
             rx_lost_packets,
             seconds: time.map(|t| t.as_secs_f64()),
-            device: view.master(),
+            again_packets: sum(|w| &w.again),
+            handed_over_packets: sum(|w| &w.handed_over),
+            dumped_packets: sum(|w| &w.dumped),
+            late_packets: sum(|w| &w.late),
+            panics: sum(|w| &w.panics),
+            workers_given_up: sum(|w| &w.gave_up),
+            devices: named_apart(view.masters()),
             errors: Vec::new(),
             ports: ports.collect(),
             drops,
@@ -326,7 +354,23 @@ impl Report {
             },
             thousands(self.made_packets),
         ));
-        if let Some(d) = &self.device {
+        let n = thousands;
+        let rare = [
+            (self.again_packets, "entered the pipeline again"),
+            (self.handed_over_packets, "handed over to another worker"),
+            (self.dumped_packets, "to captures alone"),
+            (self.late_packets, "late"),
+        ];
+        let rare = rare.iter().filter(|(count, _)| *count > 0);
+        let rare: Vec<_> = rare.map(|(count, what)| format!("{} {what}", n(*count))).collect();
+        if !rare.is_empty() {
+            line(format!("packets: {}", rare.join(", ")));
+        }
+        if self.panics > 0 {
+            let (panics, workers) = (n(self.panics), n(self.workers_given_up));
+            line(format!("{panics} panics of stages; {workers} workers run no stages any more"));
+        }
+        for d in &self.devices {
             line(format!(
                 "device {}: {} jobs, {} packets, {} jobs done again on the CPU",
                 d.device,

@@ -14,7 +14,7 @@ use control::api::{
 };
 use control::metrics::Snapshot;
 use control::rib::RibStats;
-use engine::{Counter, EngineView};
+use engine::{Counter, EngineView, MasterView};
 use io::QueueStats;
 use ipnet::IpNet;
 use lookup::fib::Interface;
@@ -413,10 +413,17 @@ impl Statistics {
             burst_fill_percent: w.fill_percent.get(),
             shade_ns_per_packet: w.cpu_row_ns.get(),
             packets_held: w.held.get(),
+            packets_again: w.again.get(),
+            packets_handed_over: w.handed_over.get(),
+            packets_dumped: w.dumped.get(),
+            packets_late: w.late.get(),
+            panics: w.panics.get(),
+            gave_up: w.gave_up.get() > 0,
             cells_free: self.depot.available() as u64,
             cells: cells.into(),
         });
-        let masters = self.view.master().map(|m| MasterRow {
+        let masters = named_apart(self.view.masters()).into_iter().map(|m| MasterRow {
+            number: m.number as u32,
             device: m.device,
             jobs: m.jobs,
             packets: m.packets,
@@ -433,7 +440,7 @@ impl Statistics {
             mode: self.mode.clone(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             workers: workers.collect(),
-            masters: masters.into_iter().collect(),
+            masters: masters.collect(),
             router: self.router(),
             switch: self.switch(tables.switch),
             ndn: self.ndn(tables.ndn),
@@ -489,6 +496,18 @@ impl Statistics {
     }
 }
 
+/// Puts a number behind the name of each device that has the name of another one: a label of the metrics must tell them
+/// apart.
+pub(crate) fn named_apart(mut masters: Vec<MasterView>) -> Vec<MasterView> {
+    let names: Vec<String> = masters.iter().map(|master| master.device.clone()).collect();
+    for master in &mut masters {
+        if names.iter().filter(|name| **name == master.device).count() > 1 {
+            master.device = format!("{} #{}", master.device, master.number);
+        }
+    }
+    masters
+}
+
 fn addresses(record: &Interface) -> Vec<IpNet> {
     let v4 = record.addresses4.iter().map(|&(a, len)| net(true, [0, u64::from(a)], len));
     let v6 = record.addresses6.iter().map(|&(a, len)| net(false, a, len));
@@ -499,4 +518,24 @@ fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_of_one_name_are_told_apart() {
+        let names = |names: &[&str]| {
+            let named = |(number, name): (usize, &&str)| MasterView {
+                number,
+                device: (*name).to_owned(),
+                ..MasterView::default()
+            };
+            let masters = names.iter().enumerate().map(named).collect();
+            named_apart(masters).into_iter().map(|master| master.device).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["a", "b"]), ["a", "b"]);
+        assert_eq!(names(&["a", "b", "a"]), ["a #0", "b", "a #2"]);
+    }
 }

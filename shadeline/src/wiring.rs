@@ -24,9 +24,9 @@ use chunk::{Depot, DropReason, HugePages, Region};
 use control::config::{self, App, Config, PortKind, Rpf, VlanTag};
 use device::tables::NoTables;
 use engine::{
-    DeviceEvent, DeviceKind, DeviceSpec, DropSink, Engine, EngineSpec, ErrorSink, Gate, InOrder,
-    MARK_FROM_HOST, QueueCounters, RxSlot, Spread, SpreadHash, Stage, TxSlot, UnderWay, Versions,
-    WorkerSpec,
+    DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, ErrorSink, Gate,
+    InOrder, MARK_FROM_HOST, QueueCounters, RxSlot, Spread, SpreadHash, Stage, TxSlot, UnderWay,
+    Versions, WorkerSpec,
 };
 use io::{Losses, QueueStats, RxQueue, TxQueue};
 use lookup::bridge::StationEvent;
@@ -276,10 +276,14 @@ pub(crate) struct Plan {
     pub(crate) events: Events,
     /// Told of each dropped packet; live with one worker only.
     pub(crate) on_drop: Option<DropSink>,
+    /// Receives each packet with the verdict dump; over captures alone.
+    pub(crate) on_dump: Option<DumpSink>,
     /// Told of a queue's failure.
     pub(crate) on_error: ErrorSink,
-    /// Where to shade beside the CPU.
-    pub(crate) device: Option<DeviceSpec<Tables>>,
+    /// Where to shade beside the CPU; the workers are dealt out to them in turn.
+    pub(crate) devices: Vec<DeviceSpec<Tables>>,
+    /// The configuration's file, for messages; empty for one that is part of the program.
+    pub(crate) file: String,
 }
 
 /// Where workers tell what they saw; `None` where nobody listens.
@@ -338,11 +342,11 @@ pub(crate) fn start(
     let count = interfaces.names().len();
     let cpus =
         if plan.offline { Vec::new() } else { pinned(&config.system.cpus, n, usable_cpus()) };
-    let mut on_drop = plan.on_drop;
+    let (mut on_drop, mut on_dump) = (plan.on_drop, plan.on_dump);
     let mut workers = Vec::with_capacity(n);
     let app = config.pipeline.app;
-    let mut device = plan.device;
-    let filter = Filter::of(config, device.as_mut(), &reader.pin().firewall);
+    let mut devices = plan.devices;
+    let filter = Filter::of(config, &mut devices, &reader.pin().firewall);
     let mut counters = StageCounters::default();
     for i in 0..n {
         let mut stages = pipelines.stages(in_order, &mut counters)?;
@@ -358,9 +362,10 @@ pub(crate) fn start(
             host: (0..count).map(|_| TxSlot::Absent).collect(),
             on_drop: on_drop.take(),
             device: None,
-            on_dump: None,
+            on_dump: on_dump.take(),
         });
     }
+    let origins = origins(config, &plan.file);
     let spread = Spreading::of(app, Spread::of(&workers[0].stages));
     let ports = ports.into_iter().map(|port| place(port, spread, &mut workers)).collect();
     let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
@@ -370,9 +375,9 @@ pub(crate) fn start(
         workers,
         depot,
         chunk_packets: config.engine.chunk,
-        chunks: if device.is_some() { 64 } else { 8 },
-        max_delay: (!plan.offline && device.is_some()).then_some(max_delay),
-        devices: device.into_iter().collect(),
+        chunks: if devices.is_empty() { 8 } else { 64 },
+        max_delay: (!plan.offline && !devices.is_empty()).then_some(max_delay),
+        devices,
         packet_time: plan.offline,
         until_finished: plan.offline,
         lossless: plan.offline,
@@ -388,7 +393,11 @@ pub(crate) fn start(
                 tracing::warn!(%error, "device {number}: not used any more; the CPU shades instead");
             }
         }),
-        on_panic: Arc::new(|panic| tracing::error!("{panic}")),
+        on_panic: Arc::new(move |mut panic| {
+            let known = origins.iter().find(|(stage, _)| stage == panic.stage.1);
+            panic.origin = known.map(|(_, origin)| origin.clone()).unwrap_or_default();
+            tracing::error!("{panic}");
+        }),
     };
     let engine = match gate {
         Some(gate) => {
@@ -400,6 +409,17 @@ pub(crate) fn start(
     let StageCounters { router, switch, ndn } = counters;
     let engine = engine.map_err(Failure::other)?;
     Ok(DataPath { engine, counters: Counters { ports, router, switch, ndn } })
+}
+
+/// The stages of the pipeline, each with the file and line that put it there; no lines for a configuration without a
+/// file.
+fn origins(config: &Config, file: &str) -> Vec<(String, String)> {
+    let lines = config.stage_lines.iter().map(|line| match line {
+        _ if file.is_empty() => String::new(),
+        Some(line) => format!("{file}:{line}"),
+        None => file.to_owned(),
+    });
+    config.pipeline.stages.iter().cloned().zip(lines).collect()
 }
 
 /// Counters of the stages, by worker.
@@ -497,15 +517,16 @@ struct Filter {
     /// Its place among the stages.
     at: usize,
     place: firewall::Place,
-    /// Whether a device can find the rules.
+    /// Whether the devices can find the rules.
     has_device: bool,
 }
 
 impl Filter {
-    /// That of a configuration, if it has one. A device that does not take the rules is not sent them.
+    /// That of a configuration, if it has one. Where one of the devices does not take the rules, none is sent them: they
+    /// all run the same kernels.
     fn of(
         config: &Config,
-        device: Option<&mut DeviceSpec<Tables>>,
+        devices: &mut [DeviceSpec<Tables>],
         rules: &FirewallTables,
     ) -> Option<Self> {
         let at = config.pipeline.stages.iter().position(|stage| stage == firewall::STAGE)?;
@@ -514,7 +535,11 @@ impl Filter {
             App::Switch | App::Wire => firewall::Place::Switch,
             App::Ndn => return None,
         };
-        Some(Self { at, place, has_device: device.is_some_and(|device| takes(device, rules)) })
+        let take = devices.iter_mut().all(|device| takes(device, rules));
+        if !take {
+            devices.iter_mut().for_each(without_rules);
+        }
+        Some(Self { at, place, has_device: take && !devices.is_empty() })
     }
 
     /// The stage of one worker.
@@ -529,7 +554,7 @@ impl Filter {
 
 /// Whether a device takes a firewall's rules; where it does not, the log says why.
 fn takes(device: &mut DeviceSpec<Tables>, rules: &FirewallTables) -> bool {
-    let DeviceKind::Driver { driver, tables, .. } = &mut device.kind else { return true };
+    let DeviceKind::Driver { driver, .. } = &mut device.kind else { return true };
     // There are two images, each with room to grow, and others than these.
     let (bytes, memory_bytes) = (rules.rules_bytes() as u64, driver.info().memory_bytes);
     let is_small = rules.is_for_device() && 4 * bytes <= memory_bytes;
@@ -544,9 +569,15 @@ fn takes(device: &mut DeviceSpec<Tables>, rules: &FirewallTables) -> bool {
             memory_bytes >> 20
         ),
     }
-    let all = std::mem::replace(tables, Box::new(NoTables));
-    *tables = Box::new(WithoutRules(all));
     false
+}
+
+/// Keeps the rules from a device.
+fn without_rules(device: &mut DeviceSpec<Tables>) {
+    if let DeviceKind::Driver { tables, .. } = &mut device.kind {
+        let all = std::mem::replace(tables, Box::new(NoTables));
+        *tables = Box::new(WithoutRules(all));
+    }
 }
 
 /// What a worker's stages of a named-data forwarder are given.
@@ -782,6 +813,23 @@ mod tests {
         // By flow, a pair's flows and fragments may be apart; without a need, the card's spread stays.
         assert!(workers_per_pair(Spread::Flow).iter().any(|&n| n > 1));
         assert!(workers_per_pair(Spread::Any).iter().all(|&n| n == 2));
+    }
+
+    #[test]
+    fn a_stage_has_the_line_that_put_it_there() {
+        let of = |text: &str, file: &str| {
+            let (config, _) = config::parse(text, &crate::pipelines::known()).unwrap();
+            origins(&config, file)
+        };
+        let ports = "[port.a]\nbackend = \"memory\"\n[port.b]\nbackend = \"memory\"\n";
+        let text = format!("mode = \"switch\"\n{ports}[firewall]\n");
+        let expected =
+            ["bridge_in f.toml:1", "firewall f.toml:6", "bridge f.toml:1", "bridge_out f.toml:1"];
+        let all = of(&text, "f.toml");
+        let all: Vec<_> = all.iter().map(|(stage, origin)| format!("{stage} {origin}")).collect();
+        assert_eq!(all, expected);
+        assert!(of(ports, "f.toml").iter().all(|(_, origin)| origin == "f.toml"), "by default");
+        assert!(of(&text, "").iter().all(|(_, origin)| origin.is_empty()));
     }
 
     #[test]

@@ -271,3 +271,30 @@ fn a_stage_that_needs_one_worker_says_so() {
     let said = errors(&output);
     assert!(said.contains("captures go through one worker, not 2, because of the stage"), "{said}");
 }
+
+/// Two devices, named by the configuration or by the command line, give the bytes of none.
+#[test]
+fn several_devices_change_nothing_but_who_shades() {
+    let folder = Scratch::new();
+    std::fs::write(folder.join("in.pcap"), data("ssh-dups.pcap")).expect("a capture");
+    let files = || {
+        let read = |name: &str| std::fs::read(folder.join("out").join(name)).expect("a file");
+        ["lan.pcapng", "wan.pcapng", "dropped.pcapng", "stats.json"].map(read)
+    };
+    assert!(run(&folder, CONFIG, "lan={}in.pcap").status.success());
+    let plain = files();
+    let workers = "[system]\nworkers = 2\ncpus = []\n";
+    let devices = format!("{CONFIG}{workers}[engine]\ndevices = [\"sim\", \"sim\"]\n");
+    let output = run(&folder, &devices, "lan={}in.pcap");
+    assert!(output.status.success(), "{}", errors(&output));
+    assert_eq!(plain, files());
+    assert!(!folder.join("out/dumped.pcapng").exists());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for device in ["device simulated, 4 slots #0: ", "device simulated, 4 slots #1: "] {
+        assert!(said.contains(device), "{said}");
+    }
+    let both = format!("{CONFIG}[engine]\nbackend = \"cpu\"\ndevices = [\"sim\"]\n");
+    let output = run(&folder, &both, "lan={}in.pcap");
+    let said = errors(&output);
+    assert!(!output.status.success() && said.contains("`devices` beside `backend`"), "{said}");
+}

@@ -171,6 +171,8 @@ pub enum CaptureAt {
     Stage(String),
     /// As they are dropped, the reason in the comment.
     Drops,
+    /// Those that a stage gives to captures and nothing else.
+    Dumps,
 }
 
 /// What the server answers.

@@ -301,6 +301,18 @@ pub struct WorkerRow {
     pub shade_ns_per_packet: u64,
     /// Packets that its stages hold now: those that wait for a neighbour.
     pub packets_held: u64,
+    /// Times that a packet entered the pipeline again.
+    pub packets_again: u64,
+    /// Packets that its stages gave to the worker of another flow.
+    pub packets_handed_over: u64,
+    /// Packets that were given to captures and went nowhere else.
+    pub packets_dumped: u64,
+    /// Packets that were under way for longer than `max_delay`; only with a device.
+    pub packets_late: u64,
+    /// Panics of its stages; each one dropped a chunk.
+    pub panics: u64,
+    /// Whether its stages panicked too often: it runs none of them any more, and other workers do its work.
+    pub gave_up: bool,
     /// Cells free in its pool.
     pub cells_free: u64,
     /// Cells of its pool.
@@ -403,7 +415,9 @@ pub struct NdnTotals {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MasterRow {
-    /// Of the device.
+    /// Of its device in the order in which the devices were named, from 0.
+    pub number: u32,
+    /// The device's name; where several have the same one, with the number behind it.
     pub device: String,
     /// Jobs retired.
     pub jobs: u64,

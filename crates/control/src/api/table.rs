@@ -90,6 +90,11 @@ pub fn runtime(runtime: &Runtime) -> String {
         out.push('\n');
         out.push_str(&table(&r.workers));
     }
+    let rare: Vec<_> = r.workers.iter().filter_map(WorkerRow::rare).collect();
+    if !rare.is_empty() {
+        out.push('\n');
+        out.push_str(&print(WorkerRow::RARE, &rare));
+    }
     if !r.masters.is_empty() {
         out.push('\n');
         out.push_str(&table(&r.masters));
@@ -481,8 +486,32 @@ impl Row for WorkerRow {
     }
 }
 
+impl WorkerRow {
+    /// What most workers have nothing of, in a table of its own: one of all columns would not fit into a terminal.
+    const RARE: &'static [&'static str] =
+        &[">worker", ">again", ">handed over", ">dumped", ">late", ">panics", "stages"];
+
+    /// The cells of [`WorkerRow::RARE`]; `None` for a worker that has nothing of all that.
+    fn rare(&self) -> Option<Vec<String>> {
+        let counters = [
+            self.packets_again,
+            self.packets_handed_over,
+            self.packets_dumped,
+            self.packets_late,
+            self.panics,
+        ];
+        (counters != [0; 5] || self.gave_up).then(|| {
+            let mut cells = vec![self.id.to_string()];
+            cells.extend(counters.map(thousands));
+            cells.push(if self.gave_up { "given up" } else { "run" }.to_owned());
+            cells
+        })
+    }
+}
+
 impl Row for MasterRow {
     const COLUMNS: &'static [&'static str] = &[
+        ">#",
         "device",
         "state",
         ">jobs",
@@ -498,7 +527,7 @@ impl Row for MasterRow {
     fn cells(&self) -> Vec<String> {
         let counters = [self.jobs, self.packets, self.jobs_in_flight, self.jobs_failed];
         let state = if self.is_lost { "lost" } else { "up" };
-        let mut cells = vec![self.device.clone(), state.to_owned()];
+        let mut cells = vec![self.number.to_string(), self.device.clone(), state.to_owned()];
         cells.extend(counters.map(thousands));
         cells.push(format!("{:.1}", self.ns_per_packet));
         cells.push(format!("{:.1} us", self.away_us));

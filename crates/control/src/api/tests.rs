@@ -293,6 +293,16 @@ no_route      -
     assert!(text.contains("uptime         1 h 2 min\n"), "{text}");
     assert!(text.contains("tables         70.0 MiB\n"), "{text}");
     assert!(text.contains("12.3"), "{text}");
+    // What most workers have nothing of is shown of those that have something.
+    assert!(!text.contains("handed over"), "{text}");
+    let rare = WorkerRow { id: 1, packets_late: 1200, gave_up: true, ..WorkerRow::default() };
+    let text = table::runtime(&Runtime { workers: vec![WorkerRow::default(), rare], ..runtime });
+    let (_, rare) = text.split_once("handed over").unwrap();
+    let words: Vec<Vec<&str>> =
+        rare.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(words[0], ["dumped", "late", "panics", "stages"]);
+    assert_eq!(words[1], ["1", "0", "0", "0", "1,200", "0", "given", "up"]);
+    assert_eq!(words.len(), 2);
     assert_eq!(
         ["0", "999", "1,000", "18,446,744,073,709,551,615"].map(String::from),
         [0, 999, 1000, u64::MAX].map(table::thousands)

@@ -6,7 +6,7 @@
 use std::fmt::{Display, Write};
 
 use super::Snapshot;
-use crate::api::{InterfaceRow, NdnTotals, QueueRow, RouteSource, SwitchTotals};
+use crate::api::{InterfaceRow, NdnTotals, QueueRow, RouteSource, SwitchTotals, WorkerRow};
 
 /// Of [`encode`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -180,6 +180,31 @@ fn runtime(out: &mut Text, snapshot: &Snapshot) {
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.wakeups));
     let mut family = out.gauge("worker_busy_ratio", "Share of time with packets in hand.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.busy_percent / 100.0));
+    type Family = (&'static str, &'static str, fn(&WorkerRow) -> u64);
+    let families: [Family; 5] = [
+        ("worker_again_packets_total", "Packets that entered the pipeline again.", |w| {
+            w.packets_again
+        }),
+        (
+            "worker_handed_over_packets_total",
+            "Packets that stages gave to the worker of another flow.",
+            |w| w.packets_handed_over,
+        ),
+        ("worker_dumped_packets_total", "Packets for captures and nothing else.", |w| {
+            w.packets_dumped
+        }),
+        ("worker_late_packets_total", "Packets under way for longer than max_delay.", |w| {
+            w.packets_late
+        }),
+        ("worker_panics_total", "Panics of stages; each one dropped a chunk.", |w| w.panics),
+    ];
+    for (name, help, value) in families {
+        let mut family = out.counter(name, help);
+        workers().for_each(|(w, id)| family.sample(&[("worker", id)], value(w)));
+    }
+    let mut family =
+        out.gauge("worker_gave_up", "Whether a worker runs no stages after too many panics.");
+    workers().for_each(|(w, id)| family.sample(&[("worker", id)], u64::from(w.gave_up)));
     let mut family = out.gauge("worker_packets_held", "Packets that wait for a neighbour.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.packets_held));
     let mut family = out.gauge("worker_cells_free", "Free cells in a worker's pool.");

@@ -44,8 +44,17 @@ fn snapshot(packets: u64) -> Snapshot {
         }],
         runtime: Runtime {
             version: "0.1.0".into(),
-            workers: vec![WorkerRow { busy_percent: 50.0, ..WorkerRow::default() }],
-            masters: vec![MasterRow { device: "sim".into(), ..MasterRow::default() }],
+            workers: vec![WorkerRow {
+                busy_percent: 50.0,
+                packets_handed_over: 8,
+                packets_late: 9,
+                panics: 16,
+                gave_up: true,
+                ..WorkerRow::default()
+            }],
+            masters: ["sim #0", "sim #1"]
+                .map(|device| MasterRow { device: device.into(), ..MasterRow::default() })
+                .to_vec(),
             firewall: Some(FirewallTotals { rules: 1, copies: 4, ..FirewallTotals::default() }),
             switch: Some(SwitchTotals { stations: 12, moved: 5, ..SwitchTotals::default() }),
             ..Runtime::default()
@@ -64,6 +73,12 @@ fn counters_are_written() {
         "shadeline_drop_packets_total{reason=\"no_route\"} 7",
         "shadeline_routes{source=\"kernel\"} 9",
         "shadeline_worker_busy_ratio{worker=\"0\"} 0.5",
+        "shadeline_worker_handed_over_packets_total{worker=\"0\"} 8",
+        "shadeline_worker_late_packets_total{worker=\"0\"} 9",
+        "shadeline_worker_panics_total{worker=\"0\"} 16",
+        "shadeline_worker_gave_up{worker=\"0\"} 1",
+        "shadeline_device_jobs_total{device=\"sim #0\"} 0",
+        "shadeline_device_up{device=\"sim #1\"} 1",
         "shadeline_uptime_seconds 0",
         "shadeline_stations 12",
         "shadeline_rules 1",
