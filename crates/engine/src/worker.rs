@@ -193,6 +193,8 @@ pub(crate) struct Worker<V: Versions> {
     oldest: Option<Instant>,
     /// What a chunk takes from leaving the inbox to its retirement, a mean.
     service: Duration,
+    /// Chunks that retired in this turn: when the first packet of each was received, and how many it had.
+    retired: Vec<(Instant, u64)>,
     /// By segment: chunks that are away, and where its shard of state is at home.
     homes: Vec<Home>,
     free: Vec<Box<Flight<V>>>,
@@ -325,6 +327,7 @@ impl<V: Versions> Worker<V> {
             begun: (0, 0.0),
             leaves: None,
             service: Duration::ZERO,
+            retired: Vec::with_capacity(parts.chunks),
             homes,
             free,
             next_rx: 0,

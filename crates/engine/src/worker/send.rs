@@ -49,10 +49,8 @@ impl<V: Versions> Worker<V> {
         flight.chunk.packets = packets;
         flight.chunk.emitted = emitted;
         flight.pin = None;
-        if let Some(received) = flight.received.take()
-            && received.elapsed() > self.max_delay
-        {
-            self.counters.late.add(flight.count as u64);
+        if let Some(received) = flight.received.take() {
+            self.retired.push((received, flight.count as u64));
         }
         if let Some(begun) = flight.begun.take() {
             // Half the bound at most: a slow while must not end all waiting.
@@ -213,11 +211,26 @@ impl<V: Versions> Worker<V> {
                 }
             }
         }
+        self.count_late();
         for target in 0..self.rung.len() {
             if std::mem::take(&mut self.rung[target])
                 && let Some(Some((_, bell))) = self.rings_out.get(target)
             {
                 bell.ring();
+            }
+        }
+    }
+
+    /// Counts the packets of this turn's chunks that were under way for too long. Only now have they left: a turn may
+    /// retire many chunks, and the first of them waits for the last.
+    fn count_late(&mut self) {
+        if self.retired.is_empty() {
+            return;
+        }
+        let now = std::time::Instant::now();
+        for (received, packets) in self.retired.drain(..) {
+            if now.duration_since(received) > self.max_delay {
+                self.counters.late.add(packets);
             }
         }
     }
