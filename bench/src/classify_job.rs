@@ -236,7 +236,6 @@ pub fn accelerator<T: Rules>(
         payload: None,
         payload_steps: 0,
         is_trusted: true,
-        state_bytes: 0,
         ..SegmentProgram::default()
     };
     let (segments, images) = (vec![Some(segment)], Box::new(images));

@@ -138,7 +138,6 @@ pub fn accelerator<T: Lookups>(
             payload: None,
             payload_steps: 0,
             is_trusted: true,
-            state_bytes: 0,
             ..SegmentProgram::default()
         })
     };

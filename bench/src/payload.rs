@@ -141,7 +141,6 @@ fn packing(args: &Args, backend: Backend, seconds: f64, report: &mut Report) -> 
             // With one kernel the cells would be read in place.
             payload_steps: if packing == Packing::Auto { 2 } else { 1 },
             is_trusted: true,
-            state_bytes: 0,
             ..SegmentProgram::default()
         };
         let layout = Layout::new(PayloadColumns::COLUMNS, PACKETS);

@@ -215,7 +215,6 @@ impl Keys {
             payload: form.payload.map(|[at, len]| PayloadUse { at, len, writes: false }),
             payload_steps: usize::from(form.payload.is_some()),
             is_trusted: true,
-            state_bytes: 0,
             ..SegmentProgram::default()
         };
         // Short keys: the host packs them as quickly as it would list them for the device to fetch.

@@ -35,10 +35,11 @@ mod ending;
 mod limits;
 mod payload;
 mod staging;
+mod state;
 mod steps;
 mod transfer;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use chunk::{Arena, ColumnId, ColumnSet, Layout, Packet, Region, Rows};
@@ -51,9 +52,10 @@ use columns::{Places, Runs, Way};
 use limits::Watch;
 use payload::{Cells, Frame, Reach, Source, View};
 use staging::{Quiet, Staging};
+use state::Shards;
+pub use state::{State, StateForm};
 use steps::Areas;
 pub use steps::{Area, Output, Records, RecordsBuf, Step, Work};
-use transfer::zeroed;
 pub use transfer::{download_all, upload_all};
 
 /// A job that kernels can do.
@@ -68,10 +70,19 @@ pub trait Offload: Shadeable {
     fn parts(&mut self, part: &mut dyn FnMut(&mut Rows));
     /// Hands out its packets, in order of the rows.
     fn packets(&mut self, packet: &mut dyn FnMut(&mut Packet));
-    /// Which shard of its segment's state it works on, and that shard's content where it has just
-    /// moved to the device.
-    fn state(&mut self) -> (usize, Option<Vec<u8>>) {
-        (0, None)
+    /// Names the shards of its segment's state that it works on, and of each whether it has just moved to the device:
+    /// then all of it is sent.
+    fn shards(&mut self, shard: &mut dyn FnMut(usize, bool)) {
+        let _ = shard;
+    }
+    /// How many slots a shard has of a state, by its number in [`SegmentProgram::states`]: never fewer than before.
+    fn state_slots(&self, shard: usize, state: usize) -> usize {
+        let _ = (shard, state);
+        0
+    }
+    /// Writes one step of that state's records, as the host has them, to `bytes`, which are zero.
+    fn state(&self, shard: usize, state: usize, step: usize, bytes: &mut [u8]) {
+        let _ = (shard, state, step, bytes);
     }
     /// Takes the records that the kernels of its segment's shade `shade` wrote: see [`Output`].
     fn output(&mut self, shade: usize, records: Records<'_>) {
@@ -114,9 +125,11 @@ pub struct SegmentProgram {
     pub areas: Vec<Area>,
     /// Records that come back in some of it.
     pub outputs: Vec<Output>,
-    /// Bytes of a shard's state, which stays on the device from job to job, zero at the start. Jobs of a
-    /// segment with state run in order.
-    pub state_bytes: usize,
+    /// State that stays on the device from job to job. Jobs of a segment with state run in order, and when one fails, so
+    /// do those that were launched before it came back.
+    pub states: Vec<State>,
+    /// How many shards of it there are.
+    pub shards: usize,
 }
 
 /// How an accelerator is set up.
@@ -214,9 +227,13 @@ struct Built {
     areas: Areas,
     /// Some step has a time limit.
     has_limits: bool,
-    state_bytes: usize,
-    /// By shard.
-    shards: HashMap<usize, Memory>,
+    states: Vec<State>,
+    /// How many.
+    shards: usize,
+    /// Where the state is, if there is any.
+    state: Option<Shards>,
+    /// Jobs with state up to this number are of no use: they ran behind one that failed.
+    spoilt_to: Option<u32>,
 }
 
 struct Slot<J> {
@@ -239,8 +256,8 @@ struct Slot<J> {
     /// Records, as they come down.
     records: Staging,
     watch: Watch,
-    /// State of a shard that moved to the device with the slot's job.
-    state_host: Vec<u8>,
+    /// State that goes along with the slot's job.
+    state_host: Staging,
     /// Events between the queues of the slot's job, to be given back when it has ended.
     joints: Vec<Event>,
     flight: Option<InFlight<J>>,
@@ -257,6 +274,8 @@ struct FlightPlan {
     image: Option<usize>,
     segment: usize,
     rows: usize,
+    /// The job's own.
+    number: u32,
     /// Whether the slot's frames come back changed.
     brings_payload: bool,
 }
@@ -366,7 +385,7 @@ impl<J: Offload> Accelerator<J> {
         if u32::try_from(arena_bytes(&self.layout) + head_bytes + area_bytes).is_err() {
             return Err(DeviceError::Memory("a job's areas are more than 4 GiB".into()));
         }
-        let has_state = self.segments.iter().flatten().any(|segment| segment.state_bytes > 0);
+        let has_state = self.segments.iter().flatten().any(|segment| !segment.states.is_empty());
         for i in 0..self.options.slots.max(1) {
             let queue = match self.slots.first() {
                 Some(Slot { queue, .. }) if !self.options.overlap && i > 0 => *queue,
@@ -390,7 +409,7 @@ impl<J: Offload> Accelerator<J> {
                 results: Vec::new(),
                 records: Staging::new(driver, record_bytes, "the staging block of records"),
                 watch: Watch::default(),
-                state_host: Vec::new(),
+                state_host: Staging::default(),
                 joints: Vec::new(),
                 flight: None,
             });
@@ -399,6 +418,19 @@ impl<J: Offload> Accelerator<J> {
             self.ordered = Some(driver.queue()?);
         }
         self.quiet.queues = self.slots.iter().map(|slot| slot.queue).chain(self.ordered).collect();
+        let (queue, limit) = (self.slots[0].queue, self.options.warm_up);
+        let mut staged = 0;
+        for built in self.segments.iter_mut().flatten().filter(|built| !built.states.is_empty()) {
+            let states = built.states.clone();
+            let shards = Shards::new(driver, queue, states, built.shards, limit)?;
+            staged = shards.step_bytes().max(state::STAGED_BYTES).max(staged);
+            built.state = Some(shards);
+        }
+        if has_state {
+            for slot in &mut self.slots {
+                slot.state_host = Staging::new(driver, staged, "the staging block of state");
+            }
+        }
         for arena in &self.registered {
             // SAFETY: `registered` keeps the arena until the driver is gone; kernels are given no
             // memory that stands for it, and copies touch only rows of the jobs in flight.
@@ -504,7 +536,7 @@ impl<J: Offload> Accelerator<J> {
         };
         let queue = self.slots[at].queue;
         // Where its kernels run.
-        let run = self.ordered.filter(|_| built.state_bytes > 0).unwrap_or(queue);
+        let run = self.ordered.filter(|_| built.state.is_some()).unwrap_or(queue);
         let image = self.images.bring(driver, tables, version, run, &users, patience)?;
         let quiet = &self.quiet;
         let slot = &mut self.slots[at];
@@ -612,27 +644,10 @@ impl<J: Offload> Accelerator<J> {
             driver.wait_for(run, up)?;
         }
 
-        let mut state = self.nothing;
-        if built.state_bytes > 0 {
-            let (shard, content) = job.state();
-            state = match built.shards.get(&shard) {
-                Some(state) => *state,
-                None => {
-                    let memory = zeroed(driver, run, built.state_bytes, patience)?;
-                    *built.shards.entry(shard).or_insert(memory)
-                }
-            };
-            if let Some(mut content) = content {
-                content.resize(built.state_bytes, 0);
-                let bytes: *const [u8] = &raw const content[..];
-                traffic.copies += 1;
-                traffic.state_up_bytes += content.len() as u64;
-                slot.state_host = content;
-                // SAFETY: the content is kept by its slot, unchanged, until the slot's next job, which
-                // starts when this one has ended; after a hang it is never freed.
-                unsafe { driver.upload(run, bytes, state, 0) }?;
-            }
-        }
+        let state = match &mut built.state {
+            Some(state) => state.bring(driver, quiet, run, job, (&mut slot.state_host, traffic))?,
+            None => self.nothing,
+        };
         self.jobs = self.jobs.wrapping_add(1);
         if let Some((cells, list, pieces)) = gather {
             let (source, nothing) = (cells.memory, self.nothing);
@@ -724,7 +739,7 @@ impl<J: Offload> Accelerator<J> {
         }
         slot.columns = places.columns;
         let event = driver.event(queue)?;
-        Ok(FlightPlan { event, image, segment, rows, brings_payload })
+        Ok(FlightPlan { event, image, segment, rows, number: self.jobs, brings_payload })
     }
 
     /// Brings the results of the flight on `slot` to its rows and packets; a job that kernels did not do, or not
@@ -735,12 +750,19 @@ impl<J: Offload> Accelerator<J> {
         let slot = &mut self.slots[slot];
         let InFlight { mut job, plan, .. } = slot.flight.take()?;
         debug_assert_eq!(plan.rows, job.rows());
-        let built = self.segments.get(plan.segment).and_then(Option::as_ref);
+        let built = self.segments.get_mut(plan.segment).and_then(Option::as_mut);
+        let spoilt_to = built.as_ref().and_then(|built| built.spoilt_to);
+        if spoilt_to.is_some_and(|last| last.wrapping_sub(plan.number).cast_signed() >= 0) {
+            return Some((job, Err(DeviceError::Behind)));
+        }
         let done = done.and_then(|()| {
-            let areas = built.map(|built| &built.areas);
+            let areas = built.as_ref().map(|built| &built.areas);
             areas.map_or(Ok(()), |areas| areas.are_whole(slot.records.bytes(), plan.rows))
         });
         if let Err(error) = done {
+            if let Some(built) = built.filter(|built| built.state.is_some()) {
+                built.spoilt_to = Some(self.jobs);
+            }
             return Some((job, Err(error)));
         }
         for &(place, column) in &slot.results {
@@ -807,7 +829,7 @@ impl<J: Offload> Device<J> for Accelerator<J> {
                 // State is one chain of jobs: when one fails, those behind it are done again, so none of them
                 // may have changed its packets. They end in order.
                 let built = self.segments.get(flight.plan.segment);
-                if built.is_some_and(|built| built.as_ref().is_some_and(|b| b.state_bytes > 0))
+                if built.is_some_and(|built| built.as_ref().is_some_and(|b| b.state.is_some()))
                     && std::mem::replace(&mut behind_state, true)
                 {
                     continue;

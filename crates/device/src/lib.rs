@@ -40,6 +40,11 @@ pub trait Shadeable: Send + 'static {
     fn rows(&self) -> usize;
     /// Does the CPU's shade. The simulated device calls it in place of a kernel.
     fn shade(&mut self);
+    /// The chain that it belongs to, for a job that works on state: jobs of a chain are done in the order of their
+    /// launch, and when one fails, so do those that were launched before it came back. `None` for others.
+    fn chain(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// Why a device did not do a job. The job itself comes back and its inputs are as they were.
@@ -84,6 +89,9 @@ pub enum DeviceError {
     /// The kernels of a stage had more to write for a job than the stage asked room for.
     #[error("{0}: the records of a job are more than there is room for")]
     Overflow(String),
+    /// An earlier job on the same state failed, and this one had begun on what that one left.
+    #[error("an earlier job on the same state failed")]
+    Behind,
     /// The device's context is gone; no further job will succeed.
     #[error("the device is lost: {0}")]
     Lost(String),
@@ -109,7 +117,7 @@ impl DeviceError {
     /// Whether it says nothing of the device: the job is done again on the CPU, and the next one is as good as any.
     /// A segment may be disabled all the same: see [`Device::disabled`].
     pub fn is_of_stage(&self) -> bool {
-        matches!(self, Self::Overflow(_) | Self::TooSlow { .. } | Self::Build { .. })
+        matches!(self, Self::Overflow(_) | Self::TooSlow { .. } | Self::Build { .. } | Self::Behind)
     }
 }
 

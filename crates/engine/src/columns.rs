@@ -2,9 +2,17 @@
 
 use std::sync::Arc;
 
-use chunk::{ColumnId, ColumnSet, Declaration, Layout, LayoutError, Rows, Verdict};
+use chunk::{ColumnId, ColumnSet, Columns, Declaration, Layout, LayoutError, Rows, Verdict};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, has_state};
+
+chunk::columns! {
+    /// The engine's own: in the layout where a stage keeps state on devices.
+    pub struct Shard / ShardView {
+        /// The shard of state that the row belongs to: the number of its worker. The engine writes it before a job.
+        pub shard: u32,
+    }
+}
 
 /// Why the columns of some stages make no pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,10 +58,14 @@ pub fn layout<'a, T: 'a>(
     capacity: usize,
 ) -> Result<Layout, ColumnsError> {
     let stages: Vec<_> = stages.collect();
-    let declared: Vec<(&'static str, Declaration)> = stages
+    let mut declared: Vec<(&'static str, Declaration)> = stages
         .iter()
         .flat_map(|stage| stage.columns().iter().map(|columns| (stage.name(), *columns)))
         .collect();
+    let keeper = |stage: &&dyn Stage<T>| stage.shader().is_some_and(|shade| has_state(&*shade));
+    if let Some(stage) = stages.iter().copied().find(keeper) {
+        declared.push((stage.name(), Shard::COLUMNS));
+    }
     let columns: Vec<Declaration> = declared.iter().map(|(_, columns)| *columns).collect();
     let name = |declaration: usize| declared[declaration].0;
     let layout = Layout::join(&columns, capacity).map_err(|error| match error {
@@ -103,7 +115,6 @@ pub(crate) fn begin(rows: &mut Rows, zeroed: &[usize]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chunk::Columns;
 
     chunk::columns! { struct One / OneView { pub flags: u16, pub dst: u32, } }
     chunk::columns! { struct Two / TwoView { pub dst: u32, pub rule: u64, } }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use chunk::{CHUNK_PACKETS_MAX, Depot, DropReason, Layout, Pool, Reason};
 use crossbeam_queue::ArrayQueue;
-use device::accelerator::{self, Accelerator, SegmentProgram, Traffic};
+use device::accelerator::{self, Accelerator, SegmentProgram, State, Traffic};
 use device::driver::Driver;
 use device::tables::TableSource;
 use device::{Cost, Device, DeviceError, FaultPlan, SimulatedDevice};
@@ -24,8 +24,9 @@ use crate::master::{Master, MasterLink};
 use crate::merge::{InOrder, Lane, Merger, MergerParts, Merging, Out, WINDOW_PACKETS};
 use crate::quiet::Quiet;
 use crate::ring::Bell;
-use crate::segment::{Segment, segment_program, segments};
+use crate::segment::{Segment, segment_program, segments, states};
 use crate::stage::{Stage, Versions};
+use crate::twins::Crew;
 use crate::worker::{
     DropSink, DumpSink, ErrorSink, PanicSink, Parts, RING_PACKETS, RxSlot, TxSlot, Worker,
     panic_text, segment_shaders,
@@ -411,9 +412,10 @@ impl<V: Versions> Engine<V> {
             match opened {
                 Ok(device) => {
                     let name = device.name();
-                    let shaders = plan.shaders.clone();
-                    let segments = plan.segments.clone();
-                    let side = Master::new(link.clone(), device, shaders, segments, report);
+                    // Twins are a device's own.
+                    let crew = Crew::new(plan.shaders.clone(), plan.states.clone());
+                    let (crew, segments) = (Arc::new(crew), plan.segments.clone());
+                    let side = Master::new(link.clone(), device, crew, segments, report);
                     let thread = std::thread::Builder::new()
                         .name(format!("master-{number}"))
                         .spawn(move || side.run())?;
@@ -671,6 +673,8 @@ struct Plan<V: Versions> {
     segments: Arc<[Segment]>,
     /// By segment: what a real device runs.
     programs: Vec<Option<SegmentProgram>>,
+    /// By segment: what its shades keep.
+    states: Vec<Vec<State>>,
     pipelines: Vec<Pipeline>,
     /// By worker.
     of_worker: Vec<usize>,
@@ -686,11 +690,13 @@ impl<V: Versions> Plan<V> {
             stages: Vec::new(),
             segments: Arc::from([]),
             programs: Vec::new(),
+            states: Vec::new(),
             pipelines: Vec::new(),
             of_worker: Vec::new(),
             shaders: Vec::new(),
         };
         let mut all: Vec<Segment> = Vec::new();
+        let shards = spec.workers.len();
         for worker in &spec.workers {
             let wanted = names(worker);
             let known = plan.pipelines.iter().position(|p| plan.stages[p.stages.clone()] == wanted);
@@ -702,17 +708,16 @@ impl<V: Versions> Plan<V> {
             let base = plan.stages.len();
             let (first, cut) = (all.len(), cut(&worker.stages, &wanted)?);
             for mut segment in cut {
-                let program = spec
-                    .devices
-                    .iter()
-                    .any(is_real)
-                    .then(|| segment_program(&worker.stages, segment, layout.columns()));
-                // The simulated device runs its jobs side by side on the host's own state: it has no
-                // order to keep state in.
+                let program =
+                    spec.devices.iter().any(is_real).then(|| {
+                        segment_program(&worker.stages, segment, layout.columns(), shards)
+                    });
                 segment.on_device &= match &program {
                     Some(program) => program.is_some(),
-                    None => !segment.has_state,
+                    // The simulated device has no state without twins.
+                    None => has_twins(&worker.stages[segment.first..segment.end]),
                 };
+                plan.states.push(states(&worker.stages, segment));
                 plan.programs.push(program.flatten().filter(|_| segment.on_device));
                 segment.first += base;
                 segment.end += base;
@@ -741,6 +746,12 @@ impl<V: Versions> Plan<V> {
             .collect();
         Ok(plan)
     }
+}
+
+/// Whether each shade with state has a twin.
+fn has_twins<T>(stages: &[Box<dyn Stage<T>>]) -> bool {
+    let mut shades = stages.iter().filter_map(|stage| stage.shader());
+    shades.all(|shade| !crate::stage::has_state(&*shade) || shade.twin().is_some())
 }
 
 /// Cuts a pipeline into segments, so that one begins at each stage that packets are sent to.

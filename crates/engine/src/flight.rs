@@ -12,6 +12,7 @@ use device::accelerator::{Offload, Records, RecordsBuf};
 
 use crate::balance::Side;
 use crate::stage::{Shade, Versions};
+use crate::twins::Crew;
 
 /// The shaders of one segment in order of its stages, each with its stage's place in the segment.
 pub(crate) type Shaders<T> = Arc<[(usize, Arc<dyn Shade<T>>)]>;
@@ -134,12 +135,10 @@ pub(crate) struct Job<V: Versions> {
     pub(crate) number: Option<u64>,
     /// The segment of all its chunks.
     pub(crate) segment: usize,
-    /// Whose state it works on, where its segment has any.
-    pub(crate) shard: Option<u16>,
     /// When it was launched.
     pub(crate) launched: Instant,
     pub(crate) flights: Vec<Box<Flight<V>>>,
-    pub(crate) shaders: Shaders<V::Tables>,
+    pub(crate) crew: Arc<Crew<V::Tables>>,
     /// By shade: the records that kernels wrote, until it is the job's turn.
     pub(crate) records: Vec<(usize, Arc<RecordsBuf>)>,
 }
@@ -150,9 +149,20 @@ impl<V: Versions> Shadeable for Job<V> {
     }
 
     fn shade(&mut self) {
+        let (crew, segment, has_state) = (&self.crew, self.segment, self.number.is_some());
         for flight in &mut self.flights {
-            flight.shade(&self.shaders);
+            let worker = usize::from(flight.chunk.worker);
+            let has_moved = std::mem::take(&mut flight.moves_state);
+            if !has_state {
+                flight.shade(crew.shaders(worker, segment));
+            } else if let Some(twins) = crew.twins(worker, segment, has_moved) {
+                flight.shade(&twins);
+            }
         }
+    }
+
+    fn chain(&self) -> Option<usize> {
+        self.number.map(|_| self.segment)
     }
 }
 
@@ -180,12 +190,18 @@ impl<V: Versions> Offload for Job<V> {
         self.records.push((shade, Arc::new(records.into())));
     }
 
-    fn state(&mut self) -> (usize, Option<Vec<u8>>) {
-        let shard = self.shard.map_or(0, usize::from);
-        let moves = self.flights.iter_mut().any(|f| std::mem::take(&mut f.moves_state));
-        let content =
-            moves.then(|| self.shaders.iter().map(|(_, s)| s.state()).find(|s| !s.is_empty()));
-        (shard, content.flatten())
+    fn shards(&mut self, shard: &mut dyn FnMut(usize, bool)) {
+        for flight in &mut self.flights {
+            shard(flight.chunk.worker.into(), std::mem::take(&mut flight.moves_state));
+        }
+    }
+
+    fn state_slots(&self, shard: usize, state: usize) -> usize {
+        self.crew.slots(shard, self.segment, state)
+    }
+
+    fn state(&self, shard: usize, state: usize, step: usize, bytes: &mut [u8]) {
+        self.crew.state((shard, self.segment, state), step, bytes);
     }
 }
 

@@ -28,12 +28,13 @@ mod quiet;
 mod ring;
 mod segment;
 mod stage;
+mod twins;
 mod worker;
 
 pub use balance::{Auto, DeviceCost, Policy, Side};
-pub use columns::{ColumnsError, layout};
+pub use columns::{ColumnsError, Shard, layout};
 pub use counters::{Counter, DropPlaces, QueueCounters, StageCounters, WorkerCounters};
-pub use device::accelerator::{Records, Step};
+pub use device::accelerator::{Records, StateForm, Step};
 pub use engine::{
     DeviceEvent, DeviceKind, DeviceSink, DeviceSpec, Engine, EngineError, EngineSpec, EngineView,
     MasterView, StageTotals, WorkerSpec,

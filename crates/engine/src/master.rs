@@ -24,10 +24,11 @@ use device::{Device, DeviceError};
 
 use crate::balance::DeviceCost;
 use crate::engine::DeviceEvent;
-use crate::flight::{Flight, Job, Outcome, Returns, Shaders};
+use crate::flight::{Flight, Job, Outcome, Returns};
 use crate::ring::Bell;
 use crate::segment::Segment;
 use crate::stage::Versions;
+use crate::twins::Crew;
 
 /// Failed jobs after which a device is used no more.
 const FAILURES_MAX: u32 = 64;
@@ -126,10 +127,13 @@ impl<V: Versions> MasterLink<V> {
 pub(crate) struct Master<V: Versions, D> {
     link: Arc<MasterLink<V>>,
     device: D,
-    /// By worker and segment: a stage with state has a shard for each worker.
-    shaders: Vec<Vec<Shaders<V::Tables>>>,
+    crew: Arc<Crew<V::Tables>>,
     /// Chunks that have come in, by arena.
     waiting: Vec<Vec<Box<Flight<V>>>>,
+    /// Lists of flights, kept so that none is allocated for the next job.
+    lists: Vec<Vec<Box<Flight<V>>>>,
+    /// By worker: a chunk of it is left for a later job.
+    held_up: Vec<bool>,
     /// Closed arenas, oldest first, with the rows that were given out of each.
     closed: VecDeque<(usize, usize)>,
     last_end: Instant,
@@ -151,16 +155,19 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     pub(crate) fn new(
         link: Arc<MasterLink<V>>,
         device: D,
-        shaders: Vec<Vec<Shaders<V::Tables>>>,
+        crew: Arc<Crew<V::Tables>>,
         segments: Arc<[Segment]>,
         report: Box<dyn FnMut(DeviceEvent<'_>) + Send>,
     ) -> Self {
+        let workers = link.returns.len();
         let waiting = link.arenas.iter().map(|_| Vec::new()).collect();
         Self {
             link,
             device,
-            shaders,
+            crew,
             waiting,
+            lists: Vec::new(),
+            held_up: vec![false; workers],
             closed: VecDeque::new(),
             last_end: Instant::now(),
             next_number: 0,
@@ -265,39 +272,59 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         if here < rows && self.link.arenas[arena].outstanding() > here {
             return false;
         }
-        // One launch, one version of the tables, one segment, one shard of state.
-        let segments = self.segments.clone();
-        let key = |f: &Flight<V>| {
-            let shard = segments[f.segment].has_state.then_some(f.chunk.worker);
-            (f.pin.as_ref().map_or(0, V::number), f.segment, shard)
-        };
-        while let Some(first) = self.waiting[arena].first() {
+        while !self.waiting[arena].is_empty() {
             if self.device.in_flight() >= self.device.slots() {
                 return true;
             }
-            let wanted = key(first);
-            // Of a worker of the chunks' own pipeline: the others have none for this segment.
-            let shaders = self.shaders[usize::from(first.chunk.worker)][wanted.1].clone();
-            let (flights, rest): (Vec<_>, Vec<_>) =
-                self.waiting[arena].drain(..).partition(|f| key(f) == wanted);
-            self.waiting[arena] = rest;
-            if let Some((_, left)) = self.closed.front_mut() {
-                let taken = flights.iter().map(|f| f.chunk.rows.reserved()).sum::<usize>();
-                *left = left.saturating_sub(taken);
+            self.launch_one(arena);
+        }
+        self.closed.pop_front();
+        true
+    }
+
+    /// Launches a job of chunks that wait in an arena. One launch, one version of the tables, one segment; of a segment
+    /// with state the shards of all workers, each one's chunks in order. Shards that are out of step go back at once.
+    fn launch_one(&mut self, arena: usize) {
+        let key = |f: &Flight<V>| (f.pin.as_ref().map_or(0, V::number), f.segment);
+        let Some(wanted) = self.waiting[arena].first().map(|first| key(first)) else { return };
+        let segment = wanted.1;
+        let has_state = self.segments[segment].has_state;
+        let mut flights = self.lists.pop().unwrap_or_default();
+        let mut stale = self.lists.pop().unwrap_or_default();
+        let held_up = &mut self.held_up;
+        held_up.fill(false);
+        let taken = self.waiting[arena].extract_if(.., |flight| {
+            let worker = usize::from(flight.chunk.worker);
+            let is_of_job = key(flight) == wanted && !held_up[worker];
+            // No chunk overtakes an older one of its shard.
+            held_up[worker] |= has_state && flight.segment == segment && !is_of_job;
+            is_of_job
+        });
+        let link = &self.link;
+        let mut rows = 0;
+        for flight in taken {
+            rows += flight.chunk.rows.reserved();
+            let worker = flight.chunk.worker;
+            let is_stale = has_state && link.is_stale(worker, segment).load(Ordering::Acquire);
+            if is_stale { stale.push(flight) } else { flights.push(flight) }
+        }
+        if let Some((_, left)) = self.closed.front_mut() {
+            *left = left.saturating_sub(rows);
+        }
+        for (flights, is_stale) in [(stale, true), (flights, false)] {
+            if flights.is_empty() {
+                self.lists.push(flights);
+                continue;
             }
-            let launched = Instant::now();
-            let (segment, shard) = (wanted.1, wanted.2);
-            let number = shard.map(|_| {
+            let number = has_state.then(|| {
                 self.next_number += 1;
                 self.next_number - 1
             });
-            let records = Vec::new();
-            let job = Job { number, segment, shard, launched, flights, shaders, records };
+            let (launched, records, crew) = (Instant::now(), Vec::new(), self.crew.clone());
+            let job = Job { number, segment, launched, flights, crew, records };
             let counters = &self.link.counters;
             counters.jobs.fetch_add(1, Ordering::Relaxed);
             counters.packets.fetch_add(device::Shadeable::rows(&job) as u64, Ordering::Relaxed);
-            let is_stale = shard
-                .is_some_and(|worker| self.link.is_stale(worker, segment).load(Ordering::Acquire));
             if self.lost.is_some() || is_stale {
                 self.failed(job);
             } else if let Err((job, error)) = self.device.launch(job) {
@@ -310,15 +337,15 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             self.link.counters.in_flight.store(in_flight, Ordering::Relaxed);
             self.link.counters.in_flight_max.fetch_max(in_flight, Ordering::Relaxed);
         }
-        self.closed.pop_front();
-        true
     }
 
     /// Leaves a job to the workers whose chunks it holds.
     fn failed(&mut self, job: Job<V>) {
         self.link.counters.failed.fetch_add(1, Ordering::Relaxed);
-        if let Some(worker) = job.shard {
-            self.link.is_stale(worker, job.segment).store(true, Ordering::Release);
+        if job.number.is_some() {
+            for flight in &job.flights {
+                self.link.is_stale(flight.chunk.worker, job.segment).store(true, Ordering::Release);
+            }
         }
         self.give_back(job, Outcome::Failed);
     }
@@ -349,7 +376,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     /// Tells of an error: of each kind once, and once that the device, or its use for a segment, is given up. What a
     /// segment's own kernels do wrong says nothing against the device.
     fn note(&mut self, error: DeviceError, segment: usize) {
-        if self.lost.is_some() {
+        if self.lost.is_some() || error == DeviceError::Behind {
             return;
         }
         self.note_disabled(segment);
@@ -384,9 +411,9 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         }
     }
 
-    fn send_home(&mut self, job: Job<V>, outcome: Outcome) {
+    fn send_home(&mut self, mut job: Job<V>, outcome: Outcome) {
         let mut first_row = 0;
-        for mut flight in job.flights {
+        for mut flight in job.flights.drain(..) {
             flight.outcome = outcome;
             flight.records.extend_from_slice(&job.records);
             flight.first_row = first_row;
@@ -401,5 +428,6 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             }
             bell.ring();
         }
+        self.lists.push(job.flights);
     }
 }

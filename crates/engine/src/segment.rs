@@ -11,14 +11,16 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chunk::{ColumnDesc, ColumnId, ColumnSet};
-use device::accelerator::{Area, Output, PayloadUse, SegmentProgram, Step, Work};
+use device::accelerator::{Area, Output, PayloadUse, SegmentProgram, State, StateForm, Step, Work};
 use device::driver::Program;
 use kernels::plan::OrderPlan;
 
-use crate::stage::{Phases, Stage};
+use crate::columns::Shard;
+use crate::stage::{Phases, Shade, Stage};
 
 /// What a device runs in place of a shade: the same columns in, the same bytes out.
 #[derive(Clone, Debug, Default)]
@@ -47,10 +49,13 @@ pub struct KernelForm {
     pub sort: Vec<SortKey>,
     /// Records that kernels write for rows, and that [`Shade::records`](crate::Shade::records) gets.
     pub output: Option<OutputForm>,
-    /// Bytes of a shard's state; 0 for a shade without. Each worker's instance of the stage is one
-    /// shard, for packets of a flow belong to one worker. A shard has one home, its worker or the
-    /// device, and moves as a whole when nothing of it is under way; never does a single job.
-    pub state_bytes: usize,
+    /// Records by slot that stay from job to job: `STATE_RECORD(arena, state, row, slot)` is where the record of a slot of
+    /// the row's shard is, `STATE_SLOTS(arena, state, row)` how many slots it has. A slot that there is not has a record
+    /// that means nothing. Each worker's instance of the stage is one shard, for packets of a flow belong to one worker. A
+    /// shard has one home, its worker or the device, and moves as a whole when nothing of it is under way; never does a
+    /// single job. A job has the rows of many shards, those of each in order of their packets; kernels treat rows of one
+    /// slot of one shard in that order (a sort by `shard` and the slot keeps it).
+    pub state: Option<StateForm>,
 }
 
 /// Names, each of them a C identifier, and numbers.
@@ -132,6 +137,7 @@ pub(crate) fn segment_program<T>(
     stages: &[Box<dyn Stage<T>>],
     segment: Segment,
     columns: &[ColumnDesc],
+    shards: usize,
 ) -> Option<SegmentProgram> {
     let stages = &stages[segment.first..segment.end];
     // The engine reads the verdicts, kernels look at them and may change them.
@@ -140,6 +146,7 @@ pub(crate) fn segment_program<T>(
         reads: verdict.clone(),
         writes: verdict,
         is_trusted: true,
+        shards,
         ..SegmentProgram::default()
     };
     let (mut files, mut texts) = (Vec::new(), Texts::new(columns));
@@ -162,7 +169,9 @@ pub(crate) fn segment_program<T>(
             made.payload_steps += form.steps.iter().filter(is_kernel).count();
             made.is_trusted &= form.text.is_empty() || form.is_trusted;
         }
-        made.state_bytes = made.state_bytes.max(form.state_bytes);
+    }
+    if !made.states.is_empty() {
+        made.reads = made.reads.union(&ColumnSet::of(&[Shard::SHARD]));
     }
     // Whoever writes the context changes what is there, so it is read and written, like the verdict.
     let context = ColumnSet::of(&[ColumnId::CONTEXT]);
@@ -195,6 +204,14 @@ pub(crate) fn segment_program<T>(
     let source = kernels::source(&spec) + &texts.text;
     made.program = Program { name: names.join("+"), source, ..Program::default() };
     Some(made)
+}
+
+/// What the shades of a segment keep, in the order of [`SegmentProgram::states`].
+pub(crate) fn states<T>(stages: &[Box<dyn Stage<T>>], segment: Segment) -> Vec<State> {
+    let shades = stages[segment.first..segment.end].iter().filter_map(|stage| stage.shader());
+    let form = |(shade, form): (usize, StateForm)| State { form, shade };
+    let kept = |shade: Arc<dyn Shade<T>>| shade.kernels().and_then(|form| form.state);
+    shades.map(kept).enumerate().filter_map(|(i, state)| Some(form((i, state?)))).collect()
 }
 
 /// In [`Step::items`] until the program's own number is known.
@@ -255,6 +272,24 @@ impl<'a> Texts<'a> {
             steps.push(clear(area, size));
             area
         });
+        if let Some(state) = form.state {
+            let number = made.states.len();
+            let StateForm { record_bytes, slots_per_step } = state;
+            made.states.push(State { form: state, shade });
+            define(
+                "STATE_RECORD",
+                "(arena, state, row, slot)",
+                format!(
+                    "state_record((state), {number}u, COL_SHARD(arena)[(row)], (slot), \
+                     {slots_per_step}u, {record_bytes}u)"
+                ),
+            );
+            define(
+                "STATE_SLOTS",
+                "(arena, state, row)",
+                format!("state_slots((state), {number}u, COL_SHARD(arena)[(row)])"),
+            );
+        }
         let sort = (!form.sort.is_empty()).then(|| {
             let (fixed, per_row) = OrderPlan::AREA_BYTES;
             let area = made.areas.len();
@@ -270,7 +305,8 @@ impl<'a> Texts<'a> {
         let same = |(text, parameters, _): &&(Cow<'_, str>, Vec<_>, usize)| {
             *text == form.text && *parameters == form.parameters
         };
-        let is_bare = form.scratch.is_none() && output.is_none() && sort.is_none();
+        let is_bare =
+            form.scratch.is_none() && form.state.is_none() && output.is_none() && sort.is_none();
         let known = self.known.iter().find(same).filter(|_| is_bare).map(|(.., number)| *number);
         let number = known.unwrap_or(shade);
         let is_own = |kernel: &str| form.text.contains(&format!("KERNEL({kernel})"));
@@ -415,7 +451,7 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
         let form = shader.and_then(|shader| shader.kernels());
         let on_device = form.is_some();
         let overwrites = stage.writes().intersection(&read) != ColumnSet::EMPTY;
-        let has_state = form.as_ref().is_some_and(|form| form.state_bytes > 0);
+        let has_state = form.as_ref().is_some_and(|form| form.state.is_some());
         let is_limited = form.as_ref().is_some_and(|form| form.time_limit.is_some());
         let places = form.and_then(|form| form.payload).map(|uses| (uses.at, uses.len));
         let goes_along = on_device
@@ -427,8 +463,7 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
                 *last = Segment { first: last.first, end: i + 1, on_device, has_state };
                 payload = places;
             }
-            // A segment has at most one stage with state.
-            Some(last) if open == Open::Kernels && goes_along && !(has_state && last.has_state) => {
+            Some(last) if open == Open::Kernels && goes_along => {
                 last.end = i + 1;
                 last.has_state |= has_state;
                 payload = payload.or(places);
@@ -497,8 +532,9 @@ mod tests {
     impl Shade<()> for Kind {
         fn shade(&self, _: &mut Rows, (): &()) {}
         fn kernels(&self) -> Option<KernelForm> {
-            let state_bytes = if *self == Kind::State { 4 } else { 0 };
-            (*self != Kind::Shade).then(|| KernelForm { state_bytes, ..KernelForm::default() })
+            let form = StateForm { record_bytes: 4, slots_per_step: 16 };
+            let state = (*self == Kind::State).then_some(form);
+            (*self != Kind::Shade).then(|| KernelForm { state, ..KernelForm::default() })
         }
     }
 
@@ -537,7 +573,7 @@ mod tests {
         let stages: Vec<Box<dyn Stage<()>>> =
             forms.into_iter().map(|form| Box::new(Own(form)) as Box<_>).collect();
         let whole = Segment { first: 0, end: stages.len(), on_device: true, has_state: false };
-        segment_program(&stages, whole, &[]).expect("kernels")
+        segment_program(&stages, whole, &[], 1).expect("kernels")
     }
 
     #[test]
@@ -582,7 +618,7 @@ mod tests {
                 vec![Box::new(Own(form.clone())), Box::new(Own(form))];
             let whole = Segment { first: 0, end: 2, on_device: true, has_state: false };
             let columns = <kernels::ScheduleColumns as chunk::Columns>::COLUMNS;
-            segment_program(&stages, whole, columns).expect("kernels")
+            segment_program(&stages, whole, columns, 1).expect("kernels")
         };
         assert_eq!(made.areas.len(), 8);
         let outputs: Vec<_> =
@@ -673,7 +709,6 @@ mod tests {
                 let has_kernels = |kind: &Kind| matches!(kind, Kind::Kernels | Kind::State | Kind::Last);
                 if on_device {
                     prop_assert!(!rest.is_empty() && rest.iter().all(has_kernels));
-                    prop_assert!(rest.iter().filter(|kind| **kind == Kind::State).count() <= 1);
                     prop_assert!(!rest[..rest.len() - 1].contains(&Kind::Last));
                 } else {
                     prop_assert!(rest.len() <= 1 && !rest.iter().any(has_kernels));

@@ -44,11 +44,25 @@ pub trait Shade<T>: Send + Sync {
         None
     }
 
-    /// For a shade with state: the host's copy of its shard, to be sent when the shard moves to a
-    /// device.
-    fn state(&self) -> Vec<u8> {
-        Vec::new()
+    /// For a shade with state ([`KernelForm::state`]): how many slots the host's copy of its shard has now; never fewer
+    /// than before.
+    fn state_slots(&self) -> usize {
+        0
     }
+
+    /// For a shade with state: writes the records of step `step` of the host's copy to `bytes`, which are zero: those of
+    /// slots `step * slots_per_step` and on. Steps are sent when the shard moves to a device, and when it has grown there.
+    /// Called by a master, while nothing of the shard is away or nothing of that step is.
+    fn state(&self, _step: usize, _bytes: &mut [u8]) {}
+
+    /// For a shade with state: one that does the same on an empty state of its own, by which the simulated device shades
+    /// in place of kernels. `None`: that device has none of the stage's segment.
+    fn twin(&self) -> Option<Arc<dyn Shade<T>>> {
+        None
+    }
+
+    /// For such a twin: takes over one step of records, as [`Shade::state`] wrote them.
+    fn set_state(&self, _step: usize, _bytes: &[u8]) {}
 
     /// For a shade whose kernels write records ([`KernelForm::output`]): those of rows that a device has shaded. Row
     /// `row` of `rows` is row `first + row` of `records`. It comes before [`Shade::retired`], in the same order. What
@@ -59,6 +73,16 @@ pub trait Shade<T>: Send + Sync {
     /// in columns; they become the host's copy, row after row. `packets` are the rows' packets, with what the
     /// kernels changed. Called by the shard's worker, chunk after chunk in order.
     fn retired(&self, _rows: &mut Rows, _packets: &mut [Packet]) {}
+}
+
+/// The twin of a shade with state; one without is its own.
+pub(crate) fn twin_of<T>(shade: &Arc<dyn Shade<T>>) -> Arc<dyn Shade<T>> {
+    shade.twin().unwrap_or_else(|| shade.clone())
+}
+
+/// Whether a shade's kernels keep state.
+pub(crate) fn has_state<T>(shade: &dyn Shade<T>) -> bool {
+    shade.kernels().is_some_and(|form| form.state.is_some())
 }
 
 /// Which packets must meet at one worker; each need includes those before it.
@@ -140,7 +164,7 @@ pub trait Stage<T>: Send {
     /// [`Spread::Hosts`] unless it says otherwise; any other needs nothing.
     fn spread(&self) -> Spread {
         let form = self.shader().and_then(|shader| shader.kernels());
-        if form.is_some_and(|form| form.state_bytes > 0) { Spread::Hosts } else { Spread::Any }
+        if form.is_some_and(|form| form.state.is_some()) { Spread::Hosts } else { Spread::Any }
     }
 
     /// Why captures must go through one worker in a pipeline with this stage; `None` where several

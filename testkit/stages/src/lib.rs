@@ -28,7 +28,7 @@ use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, Rows, Verdict};
 use device::accelerator::PayloadUse;
 use engine::{
     Context, KernelForm, KernelStep, OutputForm, Parameter, Phases, Records, Scratch, Shade,
-    SortKey, Stage, Step,
+    SortKey, Stage, StateForm, Step,
 };
 
 chunk::columns! {
@@ -61,6 +61,9 @@ chunk::columns! {
 
 /// Flows that are counted.
 pub const SLOTS: usize = 256;
+
+/// Flows by which the state of [`Count`] grows.
+const STEP: usize = 64;
 
 const PAYLOAD: PayloadUse =
     PayloadUse { at: TestColumns::PAYLOAD_AT, len: TestColumns::PAYLOAD_LEN, writes: false };
@@ -314,25 +317,45 @@ impl Shade<u64> for Count {
             text: "
                 KERNEL(test_count)
                 {
-                    GLOBAL uint *counts = (GLOBAL uint *)state;
                     GLOBAL uint *out = SECOND != 0u ? COL_ALSO_COUNT(arena) : COL_COUNT(arena);
                     if (GLOBAL_ID == 0u)
                         for (uint i = 0u; i < job_rows(arena); i++) {
-                            const uint row = JOB_FIRST(arena) + i;
-                            out[row] = IS_NEXT(COL_VERDICT(arena)[row])
-                                ? ++counts[COL_SLOT(arena)[row] & 255u]
-                                : 0u;
+                            const uint row = JOB_FIRST(arena) + i, slot = COL_SLOT(arena)[row] & 255u;
+                            uint now = 0u;
+                            if (IS_NEXT(COL_VERDICT(arena)[row])) {
+                                GLOBAL uint *count = (GLOBAL uint *)STATE_RECORD(arena, state, row, slot);
+                                now = ++*count;
+                            }
+                            out[row] = now;
                         }
                 }"
             .into(),
             parameters: vec![("SECOND".into(), Parameter::U32(self.second.into()))],
             steps: vec![Step::rows("test_count", 64).into()],
-            state_bytes: 4 * SLOTS,
+            state: Some(StateForm { record_bytes: 4, slots_per_step: STEP }),
             ..KernelForm::default()
         })
     }
-    fn state(&self) -> Vec<u8> {
-        self.with(|counts| counts.iter().flat_map(|count| count.to_le_bytes()).collect())
+    fn state_slots(&self) -> usize {
+        SLOTS
+    }
+    fn state(&self, step: usize, bytes: &mut [u8]) {
+        self.with(|counts| {
+            for (to, count) in bytes.chunks_exact_mut(4).zip(&counts[step * STEP..]) {
+                to.copy_from_slice(&count.to_le_bytes());
+            }
+        });
+    }
+    fn twin(&self) -> Option<Arc<dyn Shade<u64>>> {
+        let second = self.second;
+        Some(Arc::new(Count { second, ..Count::new() }))
+    }
+    fn set_state(&self, step: usize, bytes: &[u8]) {
+        self.with(|counts| {
+            for (count, from) in counts[step * STEP..].iter_mut().zip(bytes.chunks_exact(4)) {
+                *count = from.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
+            }
+        });
     }
     fn retired(&self, rows: &mut Rows, packets: &mut [Packet]) {
         assert_eq!(rows.len(), packets.len(), "a packet for each row");

@@ -1,6 +1,5 @@
 //! A segment's kernels, built and launched once, before the first packet.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use chunk::{ColumnId, Layout};
@@ -45,7 +44,7 @@ pub(super) fn build(
         Ok((uses, [place(uses.at)?, place(uses.len)?]))
     });
     let payload = payload.transpose()?;
-    let SegmentProgram { state_bytes, areas, outputs, .. } = segment;
+    let SegmentProgram { states, shards, areas, outputs, .. } = segment;
     let has_limits = segment.steps.iter().any(|step| step.limit.is_some());
     Ok(Built {
         steps: kernels.into_iter().zip(segment.steps).collect(),
@@ -55,8 +54,10 @@ pub(super) fn build(
         is_trusted,
         areas: Areas { all: areas, outputs },
         has_limits,
-        state_bytes,
-        shards: HashMap::new(),
+        states,
+        shards,
+        state: None,
+        spoilt_to: None,
     })
 }
 

@@ -56,15 +56,3 @@ pub fn download_all(
     to.copy_from_slice(&bytes);
     Ok(())
 }
-
-/// Device memory of zeros.
-pub(super) fn zeroed(
-    driver: &mut dyn Driver,
-    queue: Queue,
-    bytes: usize,
-    patience: Duration,
-) -> Result<Memory, DeviceError> {
-    let memory = driver.allocate(bytes)?;
-    upload_all(driver, queue, memory, &[(&vec![0; bytes], 0)], patience)?;
-    Ok(memory)
-}

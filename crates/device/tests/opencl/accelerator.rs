@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chunk::{Arena, ColumnSet, Columns, Layout, Packet, Rows};
-use device::accelerator::{Accelerator, Offload, Options, SegmentProgram, Step};
+use device::accelerator::{Accelerator, Offload, Options, SegmentProgram, State, StateForm, Step};
 use device::driver::{Driver, Program};
 use device::faulty::{Faults, Faulty};
 use device::tables::{Change, TableSource};
@@ -28,6 +28,8 @@ const ROWS: usize = 40_001;
 /// Launches of setting up: the kernel, over no rows.
 const SET_UP: u64 = 1;
 
+const STATE: State = State { form: StateForm { record_bytes: 4, slots_per_step: 16 }, shade: 0 };
+
 const TEXT: &str = "
     KERNEL(work)
     {
@@ -38,7 +40,7 @@ const TEXT: &str = "
     }
     KERNEL(count)
     {
-        GLOBAL uint *counts = (GLOBAL uint *)state;
+        GLOBAL uint *counts = (GLOBAL uint *)state_record(state, 0u, 0u, 0u, 16u, 4u);
         if (GLOBAL_ID == 0u) {
             counts[0] += job_rows(arena);
             for (uint row = 0u; row < job_rows(arena); row++) {
@@ -78,6 +80,12 @@ impl Offload for Job {
         part(&mut self.rows);
     }
     fn packets(&mut self, _: &mut dyn FnMut(&mut Packet)) {}
+    fn shards(&mut self, shard: &mut dyn FnMut(usize, bool)) {
+        shard(0, false);
+    }
+    fn state_slots(&self, _: usize, _: usize) -> usize {
+        16
+    }
 }
 
 /// A table of one region.
@@ -109,7 +117,8 @@ fn accelerator(
         payload: None,
         payload_steps: 0,
         is_trusted: true,
-        state_bytes: if kernel == "count" { 64 } else { 0 },
+        states: Vec::from_iter((kernel == "count").then_some(STATE)),
+        shards: 1,
         ..SegmentProgram::default()
     };
     let tables = Box::new(OneTable(Arc::new(vec![7; 5000])));

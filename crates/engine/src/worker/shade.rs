@@ -15,11 +15,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use chunk::{Chunk, Verdict};
+use chunk::{Chunk, Columns, Verdict};
 
 use super::{PASSES_MAX, Worker};
 use crate::balance::Side;
-use crate::columns;
+use crate::columns::{self, Shard};
 use crate::flight::{Flight, InOrder, Outcome, Slot};
 use crate::master::MasterLink;
 use crate::ring::{Again, Passed};
@@ -171,6 +171,9 @@ impl<V: Versions> Worker<V> {
         if let Some(master) = master {
             let home = &mut self.homes[at];
             flight.moves_state = segment.has_state && !std::mem::replace(&mut home.has_state, true);
+            if segment.has_state {
+                Shard::view(&mut flight.chunk.rows).shard.fill(self.index.into());
+            }
             flight.remember();
             flight.handed = Instant::now();
             home.away += 1;
@@ -205,7 +208,7 @@ impl<V: Versions> Worker<V> {
             let (rows, packets) = (&mut flight.chunk.rows, &mut flight.chunk.packets);
             let shade = || shader.shade_packets(rows, packets, pin);
             if let Err(panic) = catch_unwind(AssertUnwindSafe(shade)) {
-                let has_state = shader.kernels().is_some_and(|form| form.state_bytes > 0);
+                let has_state = crate::stage::has_state(&**shader);
                 let row = if has_state { None } else { self.find_row(&**shader, flight) };
                 self.chunk_panicked((first + i, "shade"), row, flight, &*panic);
             }

@@ -10,7 +10,8 @@
 //
 // A stage's own text may use what its segment defines for it alone: its parameters, each by its name;
 // STAGE_NUMBER, which OWN appends to the name of a function, for a program may hold the text of several instances;
-// SCRATCH, SORTED, OUTPUT_COUNT and OUTPUT_WORD where it asked for such memory.
+// SCRATCH, SORTED, OUTPUT_COUNT and OUTPUT_WORD where it asked for such memory, STATE_RECORD and STATE_SLOTS where it
+// keeps state.
 
 #if !defined(__CUDACC__) // OpenCL C
 
@@ -153,6 +154,37 @@ FN void output_word(GLOBAL uchar *arena, uint area, uint row, uint i, uint value
         if (i < end - start)
             ((GLOBAL uint *)job_area(arena, area + 1u))[start + i] = value;
     }
+}
+
+// ---- state ----
+//
+// Records by slot, of each stage and each worker's shard. Words of the state: [0] where the spare record is, [1] how many
+// shards there are; from word STATE_DIRECTORY on, for each state and shard: where its list is and how many slots it has.
+// The list says where the shard's steps are, each of so many slots. Places are in units of 64 bytes.
+
+#define STATE_DIRECTORY 16u
+#define STATE_UNIT 64ul
+
+FN GLOBAL const uint *state_entry(GLOBAL const uchar *state, uint number, uint shard)
+{
+    GLOBAL const uint *head = (GLOBAL const uint *)state;
+    return head + STATE_DIRECTORY + 2u * (number * head[1] + shard);
+}
+
+// How many slots of a state a shard has.
+FN uint state_slots(GLOBAL const uchar *state, uint number, uint shard)
+{
+    return shard < ((GLOBAL const uint *)state)[1] ? state_entry(state, number, shard)[1] : 0u;
+}
+
+// The record of a slot. A slot that the shard has not gets the spare record, which means nothing.
+FN GLOBAL uchar *state_record(GLOBAL uchar *state, uint number, uint shard, uint slot, uint slots_per_step,
+                              uint record_bytes)
+{
+    if (slot >= state_slots(state, number, shard))
+        return state + STATE_UNIT * ((GLOBAL const uint *)state)[0];
+    GLOBAL const uint *steps = (GLOBAL const uint *)(state + STATE_UNIT * state_entry(state, number, shard)[0]);
+    return state + STATE_UNIT * steps[slot / slots_per_step] + (ulong)(slot % slots_per_step) * record_bytes;
 }
 
 // ---- the table image ----
