@@ -41,6 +41,8 @@ pub(crate) struct Flight<V: Versions> {
     pub(crate) moves_state: bool,
     /// How often each packet went through the pipeline again; empty where none did.
     pub(crate) passes: Vec<u8>,
+    /// The stage, among the worker's, that sweeps its state by this chunk: it has rows and no packets.
+    pub(crate) sweep: Option<usize>,
     /// A stage panicked over it: its packets are dropped.
     pub(crate) is_spoilt: bool,
     /// Packets at the start.
@@ -76,6 +78,7 @@ impl<V: Versions> Flight<V> {
             first_row: 0,
             moves_state: false,
             passes: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            sweep: None,
             is_spoilt: false,
             count: 0,
             received: None,
@@ -145,7 +148,7 @@ pub(crate) struct Job<V: Versions> {
 
 impl<V: Versions> Shadeable for Job<V> {
     fn rows(&self) -> usize {
-        self.flights.iter().map(|flight| flight.chunk.len()).sum()
+        self.flights.iter().map(|flight| flight.chunk.rows.len()).sum()
     }
 
     fn shade(&mut self) {

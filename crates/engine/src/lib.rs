@@ -27,6 +27,7 @@ mod merge;
 mod quiet;
 mod ring;
 mod segment;
+mod slot_set;
 mod stage;
 mod twins;
 mod worker;
@@ -46,6 +47,7 @@ pub use merge::{Gate, InOrder, MARK_DEFERRED, UnderWay};
 pub use segment::{
     KernelForm, KernelStep, OutputForm, Parameter, Parameters, Scratch, Segment, SortKey, segments,
 };
+pub use slot_set::SlotSet;
 pub use stage::{Context, Phases, Shade, Spread, Stage, Versions};
 pub use worker::{
     DropSink, DumpSink, ErrorSink, MARK_FROM_HOST, PanicSink, RxSlot, SpreadHash, StagePanic,

@@ -240,7 +240,14 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let open = self.link.open.load(Ordering::Relaxed);
         let busy = self.device.in_flight() + self.closed.len();
         match self.waiting.get(open) {
-            Some(waiting) if waiting.is_empty() || busy >= self.device.slots() => return false,
+            Some(_) if busy >= self.device.slots() => return false,
+            // Rows may have been given back without a job.
+            Some(waiting) if waiting.is_empty() => {
+                let arena = &self.link.arenas[open];
+                if arena.outstanding() > 0 || arena.reserved() == 0 {
+                    return false;
+                }
+            }
             _ => {}
         }
         let n = self.link.arenas.len();
@@ -285,7 +292,11 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     /// Launches a job of chunks that wait in an arena. One launch, one version of the tables, one segment; of a segment
     /// with state the shards of all workers, each one's chunks in order. Shards that are out of step go back at once.
     fn launch_one(&mut self, arena: usize) {
-        let key = |f: &Flight<V>| (f.pin.as_ref().map_or(0, V::number), f.segment);
+        // Sweeps go by themselves: they have rows without packets.
+        let key = |flight: &Flight<V>| {
+            let version = flight.pin.as_ref().map_or(0, V::number);
+            (version, flight.segment, flight.sweep.is_some())
+        };
         let Some(wanted) = self.waiting[arena].first().map(|first| key(first)) else { return };
         let segment = wanted.1;
         let has_state = self.segments[segment].has_state;
@@ -324,7 +335,8 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             let job = Job { number, segment, launched, flights, crew, records };
             let counters = &self.link.counters;
             counters.jobs.fetch_add(1, Ordering::Relaxed);
-            counters.packets.fetch_add(device::Shadeable::rows(&job) as u64, Ordering::Relaxed);
+            let packets: usize = job.flights.iter().map(|flight| flight.count).sum();
+            counters.packets.fetch_add(packets as u64, Ordering::Relaxed);
             if self.lost.is_some() || is_stale {
                 self.failed(job);
             } else if let Err((job, error)) = self.device.launch(job) {

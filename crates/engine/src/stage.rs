@@ -71,7 +71,7 @@ pub trait Shade<T>: Send + Sync {
 
     /// For a shade with state: a device has shaded these rows. The records that it touched came back
     /// in columns; they become the host's copy, row after row. `packets` are the rows' packets, with what the
-    /// kernels changed. Called by the shard's worker, chunk after chunk in order.
+    /// kernels changed; there are none of a sweep's rows ([`Stage::sweep`]). Called by the shard's worker, chunk after chunk in order.
     fn retired(&self, _rows: &mut Rows, _packets: &mut [Packet]) {}
 }
 
@@ -199,6 +199,24 @@ pub trait Stage<T>: Send {
     /// When `tick` has something to do at the latest, in nanoseconds since 1970; `None` for nothing.
     fn next_tick_ns(&self) -> Option<u64> {
         None
+    }
+
+    /// When the stage wants to sweep its state next, in nanoseconds since 1970; `None` for not at all. Looked at in each
+    /// turn, while none of its sweeps is under way.
+    fn next_sweep_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Fills rows of a chunk without packets, by which the stage's shade looks at slots of its state where that is at
+    /// home, in order with the shard's other chunks: timeouts, counters to be read. How many rows it filled, from the
+    /// first on; at most [`Rows::reserved`], and 0 for no sweep.
+    ///
+    /// Verdicts are [`Verdict::TAKEN`], so that no other shade of the segment looks at these rows; columns of
+    /// [`Stage::zeroed`] are zero. The stage says in a column of its own which rows are to be swept. On a device the
+    /// changed records come back in columns to [`Shade::retired`], without packets; on the CPU the shade changes the
+    /// host's copy. Neither `pre_shade` nor `post_shade` sees the chunk.
+    fn sweep(&mut self, _rows: &mut Rows, _cx: &mut Context<'_, T>) -> usize {
+        0
     }
 
     /// Packets that the stage holds (waiting for a neighbour): they are in nobody else's count.

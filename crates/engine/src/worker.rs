@@ -40,6 +40,7 @@ mod panics;
 mod receive;
 mod send;
 mod shade;
+mod sweep;
 
 pub(crate) use panics::panic_text;
 pub use panics::{PanicSink, StagePanic};
@@ -198,6 +199,8 @@ pub(crate) struct Worker<V: Versions> {
     /// By segment: chunks that are away, and where its shard of state is at home.
     homes: Vec<Home>,
     free: Vec<Box<Flight<V>>>,
+    /// By stage: a sweep of it is under way.
+    sweeping: Vec<bool>,
     /// The queue that the next turn begins with.
     next_rx: usize,
     /// The end of the last step that was timed.
@@ -293,6 +296,7 @@ impl<V: Versions> Worker<V> {
             versions: parts.versions,
             balances: vec![parts.balance; parts.segments.len()],
             steps: parts.stages.iter().map(|stage| stage.phases()).collect(),
+            sweeping: vec![false; parts.stages.len()],
             stages: parts.stages,
             segments: parts.segments,
             shaders,
@@ -367,6 +371,7 @@ impl<V: Versions> Worker<V> {
             let stopping = self.stop.load(Ordering::Relaxed);
             let mut work = self.receive(stopping);
             self.weigh();
+            work += self.begin_sweeps(stopping);
             work += self.take_back();
             work += self.advance();
             work += self.housekeep(begin);
@@ -510,7 +515,8 @@ impl<V: Versions> Worker<V> {
                 (true, true) => TICK,
                 (true, false) => Duration::from_millis(100),
             };
-            poll_fds(&fds, Some(wait));
+            let sweep = self.until_sweep().unwrap_or(wait);
+            poll_fds(&fds, Some(wait.min(sweep)));
         }
         self.bell.awake();
     }

@@ -10,16 +10,20 @@
 //! | [`Xor`] | payload, `key` | payload | each byte exclusive-or the packet's key |
 //! | [`HostXor`] | payload, `key` | payload | the same without kernels |
 //! | [`Count`] | `slot` | `count` or `also_count`, state | packets of each flow |
+//! | [`Flows`] | flows' slots | the flow's record, state | an order-sensitive sum of each flow, in state that grows |
 //! | [`Find`] | payload, `slot` | `found`, `also_found`, records | where small bytes are |
 //!
 //! A packet's first byte names its flow and stays as it is; [`Deliver`] sends every packet to port 0.
 //! Tables are a number, so that versions change.
 #![forbid(unsafe_code)]
 
+mod flows;
 pub mod harness;
 pub mod parts;
 pub mod reasons;
 pub mod soak;
+
+pub use flows::{FlowColumns, FlowView, Flows, Record};
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -38,6 +38,13 @@ pub(super) struct Home {
     is_broken: bool,
 }
 
+impl Home {
+    /// Where the shard of state is.
+    pub(super) fn side(&self) -> Side {
+        self.side
+    }
+}
+
 impl Default for Home {
     fn default() -> Self {
         Self { away: 0, side: Side::Cpu, has_state: false, is_broken: false }
@@ -94,7 +101,7 @@ impl<V: Versions> Worker<V> {
     /// The side of a chunk in the segment that it is about to enter.
     fn way(&mut self, mut flight: Box<Flight<V>>) -> Way<V> {
         let segment = flight.segment;
-        if flight.is_spoilt {
+        if flight.is_spoilt || self.sweeps_elsewhere(&flight) {
             return Way::Here(flight);
         }
         let is_shared = self.segments[segment].on_device;
@@ -106,9 +113,13 @@ impl<V: Versions> Worker<V> {
         };
         let master = master.clone();
         let has_state = self.segments[segment].has_state;
-        let wanted = *flight
-            .wanted
-            .get_or_insert_with(|| self.balances[segment].choose(&master.cost[segment], has_state));
+        let wanted = match flight.sweep {
+            // State stays where it is.
+            Some(_) => self.homes[segment].side,
+            None => *flight.wanted.get_or_insert_with(|| {
+                self.balances[segment].choose(&master.cost[segment], has_state)
+            }),
+        };
         let side = if has_state { self.home(segment, wanted, &master) } else { Some(wanted) };
         match side {
             None => Way::Wait(flight),
@@ -116,7 +127,7 @@ impl<V: Versions> Worker<V> {
             Some(Side::Device) => match master.reserve(segment, flight.chunk.rows.len()) {
                 Some(mut rows) => {
                     // Columns written by earlier segments move with the chunk; the first has none yet.
-                    if segment > self.pipeline.start {
+                    if segment > self.pipeline.start || flight.sweep.is_some() {
                         rows.copy_from(&mut flight.chunk.rows);
                     } else {
                         columns::begin(&mut rows, &self.zeroed);
@@ -159,13 +170,33 @@ impl<V: Versions> Worker<V> {
         let at = flight.segment;
         let segment = self.segments[at];
         flight.wanted = None;
-        for i in segment.first..segment.end {
-            self.with_stage(i, &mut flight, |stage, chunk, cx| stage.pre_shade(chunk, cx), true);
+        if self.sweeps_elsewhere(&flight) {
+            return Slot::Shaded(flight);
+        }
+        if flight.sweep.is_none() {
+            for i in segment.first..segment.end {
+                self.with_stage(
+                    i,
+                    &mut flight,
+                    |stage, chunk, cx| stage.pre_shade(chunk, cx),
+                    true,
+                );
+            }
         }
         if flight.is_spoilt {
             // The master goes on when it sees that nobody holds these rows any more. The verdicts come along: they say
             // which packets stages have taken over.
             flight.leave_arena();
+            master.into_iter().for_each(|master| master.bell.ring());
+            return Slot::Shaded(flight);
+        }
+        if let Some(master) = master
+            && flight.sweep.is_none()
+            && !flight.chunk.rows.verdicts().iter().any(|verdict| Verdict(*verdict).is_next())
+        {
+            // No shade looks at its rows.
+            flight.leave_arena();
+            master.bell.ring();
             return Slot::Shaded(flight);
         }
         if let Some(master) = master {
@@ -192,7 +223,7 @@ impl<V: Versions> Worker<V> {
             }
         }
         let shaded_ns = self.shade(&mut flight);
-        if segment.on_device {
+        if segment.on_device && flight.sweep.is_none() {
             self.balances[at].auto.shaded(flight.chunk.rows.len(), shaded_ns);
         }
         Slot::Shaded(flight)
@@ -204,6 +235,9 @@ impl<V: Versions> Worker<V> {
         let shaders = self.shaders[flight.segment].clone();
         let mut shaded_ns = 0;
         for (i, shader) in &*shaders {
+            if !self.is_concerned(flight, first + i) {
+                continue;
+            }
             let Some(pin) = flight.pin.as_ref().filter(|_| !flight.is_spoilt) else { break };
             let (rows, packets) = (&mut flight.chunk.rows, &mut flight.chunk.packets);
             let shade = || shader.shade_packets(rows, packets, pin);
@@ -221,10 +255,16 @@ impl<V: Versions> Worker<V> {
         shaded_ns
     }
 
+    /// Whether a stage's shade has to do with a chunk: a sweep is one stage's.
+    fn is_concerned(&self, flight: &Flight<V>, stage: usize) -> bool {
+        flight.sweep.is_none_or(|sweep| self.first_stage + sweep == stage)
+    }
+
     /// Post-shades a segment; the end of the last one retires the chunk.
     fn leave(&mut self, mut flight: Box<Flight<V>>) -> Option<Slot<V>> {
         let segment = self.segments[flight.segment];
-        for i in segment.first..segment.end {
+        let stages = if flight.sweep.is_some() { 0..0 } else { segment.first..segment.end };
+        for i in stages {
             self.with_stage(i, &mut flight, |s, chunk, cx| s.post_shade(chunk, cx), false);
             if !flight.traced.is_empty() {
                 self.trace_stage(i, &mut flight);
@@ -237,7 +277,10 @@ impl<V: Versions> Worker<V> {
         if flight.segment < self.pipeline.end {
             return Some(Slot::Ready(flight));
         }
-        self.retire(flight);
+        match flight.sweep {
+            Some(_) => self.end_sweep(flight),
+            None => self.retire(flight),
+        }
         None
     }
 
@@ -269,6 +312,9 @@ impl<V: Versions> Worker<V> {
         let first = self.segments[flight.segment].first;
         let shaders = self.shaders[flight.segment].clone();
         for (number, (i, shader)) in shaders.iter().enumerate() {
+            if !self.is_concerned(&flight, first + i) {
+                continue;
+            }
             let (chunk, first_row) = (&mut flight.chunk, flight.first_row);
             let retired = || {
                 for (_, records) in records.iter().filter(|(shade, _)| *shade == number) {

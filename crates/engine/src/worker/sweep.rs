@@ -1,0 +1,100 @@
+//! Sweeps: chunks of rows without packets, by which a stage looks at its state where that is at home.
+//!
+//! They lie among the worker's other chunks, in front of the stage's segment, and go through that one alone. So nothing
+//! of the shard overtakes them, and they move and fail with it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use chunk::Verdict;
+
+use super::Worker;
+use crate::columns;
+use crate::flight::Flight;
+use crate::stage::Versions;
+
+impl<V: Versions> Worker<V> {
+    /// Begins a sweep of each stage that wants one and has none under way. The last free chunk is for packets.
+    pub(super) fn begin_sweeps(&mut self, stopping: bool) -> usize {
+        let mut work = 0;
+        for stage in 0..self.stages.len() {
+            let next = self.stages[stage].next_sweep_ns();
+            if self.sweeping[stage] || next.is_none_or(|next| next > self.now_ns) {
+                continue;
+            }
+            let is_ending = stopping || (self.until_finished && self.rx_finished());
+            if is_ending || self.gave_up || self.free.len() < 2 {
+                break;
+            }
+            work += usize::from(self.begin_sweep(stage));
+        }
+        work
+    }
+
+    /// How long it is until a stage wants to sweep.
+    pub(super) fn until_sweep(&self) -> Option<Duration> {
+        let wants = self.stages.iter().zip(&self.sweeping).filter(|(_, sweeping)| !**sweeping);
+        let next = wants.filter_map(|(stage, _)| stage.next_sweep_ns()).min()?;
+        (!self.packet_time).then(|| Duration::from_nanos(next.saturating_sub(self.now_ns)))
+    }
+
+    fn begin_sweep(&mut self, stage: usize) -> bool {
+        let number = self.first_stage + stage;
+        let holds = |segment: &usize| {
+            let segment = &self.segments[*segment];
+            (segment.first..segment.end).contains(&number)
+        };
+        let Some(segment) = self.pipeline.clone().find(holds) else { return false };
+        let Some(mut flight) = self.free.pop() else { return false };
+        let pin = self.versions.pin();
+        let rows = &mut flight.chunk.rows;
+        rows.set_len(rows.reserved());
+        columns::begin(rows, &self.zeroed);
+        rows.verdicts().fill(Verdict::TAKEN.0);
+        let mut cx = context!(self, &*pin, V::number(&pin), self.now_ns, &[]);
+        cx.home = self.homes[segment].side();
+        let swept = catch_unwind(AssertUnwindSafe(|| self.stages[stage].sweep(rows, &mut cx)));
+        let count = swept.unwrap_or_else(|panic| {
+            self.panicked(number, "sweep", &*panic, None, 0);
+            0
+        });
+        self.settle();
+        if count == 0 {
+            self.free.push(flight);
+            return false;
+        }
+        let chunk = &mut flight.chunk;
+        chunk.rows.set_len(count.min(chunk.rows.reserved()));
+        chunk.time_ns = self.now_ns;
+        chunk.seq = self.next_seq;
+        self.next_seq += 1;
+        flight.count = 0;
+        flight.segment = segment;
+        flight.wanted = None;
+        flight.is_spoilt = false;
+        flight.pin = Some(pin);
+        flight.sweep = Some(stage);
+        self.sweeping[stage] = true;
+        self.order.push(flight);
+        true
+    }
+
+    /// Whether a chunk has nothing to do in the segment that it enters: a sweep of another one.
+    pub(super) fn sweeps_elsewhere(&self, flight: &Flight<V>) -> bool {
+        let segment = &self.segments[flight.segment];
+        let stage = flight.sweep.map(|stage| self.first_stage + stage);
+        stage.is_some_and(|stage| !(segment.first..segment.end).contains(&stage))
+    }
+
+    /// The end of a sweep.
+    pub(super) fn end_sweep(&mut self, mut flight: Box<Flight<V>>) {
+        if let Some(stage) = flight.sweep.take() {
+            self.sweeping[stage] = false;
+        }
+        if let Some(own) = flight.spare.take() {
+            flight.chunk.rows = own;
+        }
+        flight.pin = None;
+        self.free.push(flight);
+    }
+}
