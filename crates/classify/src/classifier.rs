@@ -26,6 +26,9 @@ pub trait Classify {
 ///
 /// The image that readers have begins as a copy of [`Classifier::blob`] ([`Classifier::tables`]) after the
 /// build, and then takes every patch in order.
+///
+/// A builder's patches apply only to copies of its own image. A second build of the same rules may have another
+/// image, because its hashes may have another secret seed.
 pub trait Classifier: std::fmt::Debug + Send {
     /// A structure of these rules.
     ///
