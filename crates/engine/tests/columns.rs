@@ -347,7 +347,7 @@ fn a_device_that_fails_at_a_launch_or_a_copy() {
     let faults = [
         Faults { launch: Some(9 + 30), ..Faults::default() },
         Faults { download: Some(3), ..Faults::default() },
-        Faults { lost: Some(2), after_launches: 9, ..Faults::default() },
+        Faults { lost: Some(2), after_launches: 10, ..Faults::default() },
     ];
     for faults in faults {
         let (master, errors) = kernels_on_a_device(9, &[], faults);
