@@ -1,7 +1,6 @@
 //! Order, conservation and recovery of the whole engine, with a stage that counts and one that
 //! chooses ports. A packet is 64 bytes: a flow number and a sequence number.
 
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -13,9 +12,10 @@ use chunk::{
 use device::{Cost, FaultPlan};
 use engine::{
     Capture, CapturePoint, Context, DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, Policy,
-    QueueCounters, RxSlot, Shade, Stage, Step, Trace, TxSlot, Versions, WorkerSpec,
+    QueueCounters, RxSlot, Shade, Stage, Step, Trace, TxSlot, WorkerSpec,
 };
 use io::memory::{Collect, Script, pair};
+use teststages::harness::{Bed, Feed, Numbered, flow_hash};
 
 chunk::columns! {
     /// What the test stages need.
@@ -26,30 +26,6 @@ chunk::columns! {
         pub out: u32,
         /// The port that the second stage made of it.
         pub port: u32,
-    }
-}
-
-/// "Tables" that are a number, changed at will: the version.
-#[derive(Clone)]
-struct Numbered(Arc<AtomicU64>);
-
-struct Number(u64);
-
-impl Deref for Number {
-    type Target = u64;
-    fn deref(&self) -> &u64 {
-        &self.0
-    }
-}
-
-impl Versions for Numbered {
-    type Tables = u64;
-    type Pin = Number;
-    fn pin(&mut self) -> Number {
-        Number(self.0.load(Ordering::Relaxed))
-    }
-    fn number(pin: &Number) -> u64 {
-        pin.0
     }
 }
 
@@ -184,10 +160,6 @@ fn frames(flows: u8, each: u32) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn flow_hash(frame: &[u8]) -> u32 {
-    u32::from(frame[0]).wrapping_mul(0x9e37_79b9)
-}
-
 fn simulated(policy: Policy, faults: FaultPlan) -> DeviceSpec<u64> {
     let cost = Cost { launch: Duration::from_micros(30), row: Duration::from_nanos(200) };
     DeviceSpec { kind: DeviceKind::Simulated { cost, faults }, slots: 8, rows: 2048, policy }
@@ -198,7 +170,7 @@ struct Run {
     drops: u64,
     emitted: u64,
     master: Option<engine::MasterView>,
-    device_errors: u64,
+    device_errors: usize,
     /// Chunks that came to the first stage.
     calls: u64,
     version: Arc<AtomicU64>,
@@ -216,75 +188,39 @@ fn run_beside(
     input: Box<dyn io::RxQueue>,
     device: Option<DeviceSpec<u64>>,
 ) -> Run {
-    let (_, depot) = Region::new(100_000, HugePages::Off).unwrap();
-    let version = Arc::new(AtomicU64::new(0));
-    let errors = Arc::new(AtomicU64::new(0));
-    let outs = [Collect::new(), Collect::new()];
-    let frames_out: Vec<_> = outs.iter().map(Collect::frames).collect();
-    let counters = || Arc::new(QueueCounters::default());
-    let mut outs = outs.into_iter();
-    let mut workers: Vec<_> = (0..2)
-        .map(|_| WorkerSpec {
-            cpu: None,
-            versions: Numbered(version.clone()),
-            stages: vec![Box::new(First) as Box<dyn Stage<u64>>, Box::new(Second(0))],
-            rx: Vec::new(),
-            tx: Vec::new(),
-            host: Vec::new(),
-            on_drop: None,
-            device: None,
-            on_dump: None,
-        })
-        .collect();
-    let own = |q: Option<Collect>| TxSlot::Own(Box::new(q.unwrap()), counters());
-    workers[0].tx = vec![own(outs.next()), TxSlot::Worker(1)];
-    workers[1].tx = vec![TxSlot::Worker(0), own(outs.next())];
-    workers[0].rx.push(RxSlot {
-        port: 0,
-        mark: 0,
-        queue: input,
-        spread: Some(flow_hash),
-        counters: counters(),
-    });
-    workers[0].rx.extend((0..idle).map(|_| RxSlot {
-        port: 1,
-        mark: 0,
-        queue: Box::new(Script::untimed(Vec::new())),
-        spread: None,
-        counters: counters(),
-    }));
-    let engine = Engine::start(EngineSpec {
-        workers,
-        depot: depot.clone(),
+    let feed = |port, queue, spread| Feed { worker: 0, port, queue, spread };
+    let none = || Box::new(Script::untimed(Vec::new()));
+    let mut feeds = vec![feed(0, input, Some(flow_hash as _))];
+    feeds.extend((0..idle).map(|_| feed(1, none(), None)));
+    let bed = Bed {
+        feeds,
+        ports: 2,
+        devices: device.into_iter().collect(),
         chunk_packets: 64,
         chunks: 32,
-        devices: device.into_iter().collect(),
         max_delay,
-        packet_time: false,
-        until_finished: true,
         lossless: false,
-        on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
-        on_device_error: {
-            let errors = errors.clone();
-            Arc::new(move |_, _| _ = errors.fetch_add(1, Ordering::Relaxed))
-        },
-        on_panic: Arc::new(|panic| panic!("{panic}")),
-    })
-    .unwrap();
-    let view = engine.view().clone();
-    while !engine.is_finished() {
-        version.fetch_add(1, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_micros(100));
+        ..Bed::new(Vec::new())
+    };
+    let version = Numbered::new(0);
+    let stages = || vec![Box::new(First) as Box<dyn Stage<u64>>, Box::new(Second(0))];
+    let workers = (0..2).map(|_| (version.clone(), stages())).collect();
+    let changed = version.0.clone();
+    let run = bed.run_while(workers, move |_| _ = changed.fetch_add(1, Ordering::Relaxed));
+    assert!(run.panics.is_empty(), "{}", run.panics[0]);
+    // Every packet has one fate and every cell is back.
+    run.conserves().unwrap();
+    let bytes =
+        |port: &Vec<_>| port.iter().map(|(_, bytes): &(u64, Vec<u8>)| bytes.clone()).collect();
+    Run {
+        out: run.ports.iter().map(bytes).collect(),
+        drops: run.drops(),
+        emitted: run.sum(|worker| worker.emitted.get()),
+        master: run.view.master(),
+        device_errors: run.device_errors.len(),
+        calls: run.view.stage(0).calls,
+        version: version.0,
     }
-    engine.join().unwrap();
-    let drops = view.reasons().iter().map(|r| view.drops(r.code())).sum();
-    let emitted = view.workers.iter().map(|w| w.emitted.get()).sum();
-    // Every cell is back: those of packets sent were freed by the collecting queues.
-    assert_eq!(depot.available(), 100_000, "cells leaked");
-    let out = frames_out.iter().map(|f| f.lock().unwrap().iter().map(|(_, b)| b.clone()).collect());
-    let device_errors = errors.load(Ordering::Relaxed);
-    let (master, calls) = (view.master(), view.stage(0).calls);
-    Run { out: out.collect(), drops, emitted, master, device_errors, calls, version }
 }
 
 fn check_order_and_count(run: &Run, flows: u8, each: u32) {
@@ -414,7 +350,7 @@ fn stopping_loses_nothing_that_was_received() {
     let engine = Engine::start(EngineSpec {
         workers: vec![WorkerSpec {
             cpu: None,
-            versions: Numbered(Arc::default()),
+            versions: Numbered::new(0),
             stages: vec![Box::new(First) as Box<dyn Stage<u64>>, Box::new(Second(0))],
             rx: vec![RxSlot {
                 port: 7,
