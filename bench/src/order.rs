@@ -3,17 +3,28 @@
 //! Two workers, packets spread by flow hash, a simulated device with eight jobs in flight whose
 //! slots end out of order. Every packet carries its flow and its number; the transmit side looks at
 //! each. PacketShader §5.3: packets of a flow must not be reordered.
+//!
+//! Besides the plain pipeline there are three in which more could go wrong:
+//!
+//! | | what is in front of the choice of a port |
+//! | --- | --- |
+//! | with state | a stage whose state, at home at the worker or on the device, keeps each flow's last number and looks too |
+//! | with fragments | packets of odd flows come as two fragments, spread without their flow; a stage joins them and hands them over to the flow's worker |
+//! | sent again | packets of odd flows go through the pipeline twice |
 
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use chunk::{Chunk, Columns, Declaration, HugePages, Packet, Pool, Region, Rows, Verdict};
+use chunk::{
+    Chunk, ColumnSet, Columns, Declaration, HugePages, Packet, Pool, Region, Rows, Verdict, reasons,
+};
 use device::{Cost, FaultPlan};
 use engine::{
-    Context, DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, Policy, RxSlot, Shade, Stage,
-    Step, TxSlot, Versions, WorkerSpec,
+    Context, DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, Phases, Policy, RxSlot, Shade,
+    Stage, StateForm, Step, TxSlot, Versions, WorkerSpec,
 };
 use io::{QueueStats, RxQueue, TxQueue};
 
@@ -27,11 +38,18 @@ chunk::columns! {
         pub flow: u32,
         /// The port chosen for it.
         pub port: u32,
+        /// The packet's number in its flow.
+        pub number: u32,
+        /// Whether a packet with a greater number came before, by the stage with state.
+        pub is_late: u32,
     }
 }
 
 /// Flows of the load.
 const FLOWS: usize = 4096;
+
+/// Flows of a step of state.
+const STEP: usize = 1024;
 
 struct NoTables;
 
@@ -80,8 +98,10 @@ impl Shade<()> for ByFlow {
     fn shade(&self, rows: &mut Rows, (): &()) {
         let view = OrderColumns::view(rows);
         for i in 0..view.flow.len() {
-            view.port[i] = view.flow[i] % 2;
-            view.verdict[i] = Verdict::forward(view.port[i] as u16).0;
+            if Verdict(view.verdict[i]).is_next() {
+                view.port[i] = view.flow[i] % 2;
+                view.verdict[i] = Verdict::forward(view.port[i] as u16).0;
+            }
         }
     }
     fn kernels(&self) -> Option<KernelForm> {
@@ -89,8 +109,8 @@ impl Shade<()> for ByFlow {
             text: "
                 KERNEL(by_flow)
                 {
-                    if (GLOBAL_ID < job_rows(arena)) {
-                        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+                    const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+                    if (GLOBAL_ID < job_rows(arena) && IS_NEXT(COL_VERDICT(arena)[row])) {
                         COL_PORT(arena)[row] = COL_FLOW(arena)[row] % 2u;
                         COL_VERDICT(arena)[row] = VERDICT_FORWARD | COL_PORT(arena)[row];
                     }
@@ -102,6 +122,211 @@ impl Shade<()> for ByFlow {
     }
 }
 
+/// What is in front of the choice of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    Plain,
+    State,
+    Fragments,
+    Again,
+}
+
+/// Keeps the next number of each flow, and looks whether an earlier one comes. The kernel's state is the same.
+#[derive(Clone)]
+struct Last {
+    next: Arc<Vec<AtomicU32>>,
+    late: Arc<AtomicU64>,
+}
+
+impl Last {
+    fn new(late: Arc<AtomicU64>) -> Self {
+        Self { next: Arc::new((0..FLOWS).map(|_| AtomicU32::new(0)).collect()), late }
+    }
+}
+
+impl Stage<()> for Last {
+    fn name(&self) -> &'static str {
+        "last"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[OrderColumns::COLUMNS]
+    }
+    fn reads(&self) -> ColumnSet {
+        ColumnSet::of(&[OrderColumns::FLOW, OrderColumns::NUMBER])
+    }
+    fn writes(&self) -> ColumnSet {
+        ColumnSet::of(&[OrderColumns::IS_LATE])
+    }
+    fn ends_segment(&self) -> bool {
+        true
+    }
+    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, ()>) {
+        let view = OrderColumns::view(&mut chunk.rows);
+        for (row, packet) in chunk.packets.iter().enumerate() {
+            view.flow[row] = flow_of(packet.data());
+            view.number[row] = number_of(packet.data()) as u32;
+        }
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<()>>> {
+        Some(Arc::new(self.clone()))
+    }
+    fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, ()>) {
+        let late: u64 =
+            OrderColumns::view(&mut chunk.rows).is_late.iter().map(|late| u64::from(*late)).sum();
+        self.late.fetch_add(late, Ordering::Relaxed);
+    }
+}
+
+impl Shade<()> for Last {
+    fn shade(&self, rows: &mut Rows, (): &()) {
+        let view = OrderColumns::view(rows);
+        for row in 0..view.flow.len() {
+            let next = &self.next[view.flow[row] as usize % FLOWS];
+            let before = next.fetch_max(view.number[row] + 1, Ordering::Relaxed);
+            view.is_late[row] = u32::from(view.number[row] < before);
+        }
+    }
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(KernelForm {
+            // One work item walks the rows, so that those of a flow run in their order.
+            text: "
+                KERNEL(last_number)
+                {
+                    if (GLOBAL_ID == 0u)
+                        for (uint i = 0u; i < job_rows(arena); i++) {
+                            const uint row = JOB_FIRST(arena) + i;
+                            const uint flow = COL_FLOW(arena)[row] & 4095u;
+                            const uint number = COL_NUMBER(arena)[row];
+                            GLOBAL uint *next = (GLOBAL uint *)STATE_RECORD(arena, state, row, flow);
+                            COL_IS_LATE(arena)[row] = number < *next ? 1u : 0u;
+                            if (number >= *next)
+                                *next = number + 1u;
+                        }
+                }"
+            .into(),
+            steps: vec![Step::rows("last_number", 64).into()],
+            state: Some(StateForm { record_bytes: 4, slots_per_step: STEP }),
+            ..KernelForm::default()
+        })
+    }
+    fn state_slots(&self) -> usize {
+        FLOWS
+    }
+    fn state(&self, step: usize, bytes: &mut [u8]) {
+        for (to, next) in bytes.chunks_exact_mut(4).zip(&self.next[step * STEP..]) {
+            to.copy_from_slice(&next.load(Ordering::Relaxed).to_le_bytes());
+        }
+    }
+    fn twin(&self) -> Option<Arc<dyn Shade<()>>> {
+        Some(Arc::new(Last::new(Arc::default())))
+    }
+    fn set_state(&self, step: usize, bytes: &[u8]) {
+        for (next, from) in self.next[step * STEP..].iter().zip(bytes.as_chunks::<4>().0) {
+            next.store(u32::from_le_bytes(*from), Ordering::Relaxed);
+        }
+    }
+    fn retired(&self, rows: &mut Rows, _: &mut [Packet]) {
+        let view = OrderColumns::view(rows);
+        for (flow, number) in view.flow.iter().zip(view.number) {
+            self.next[*flow as usize % FLOWS].fetch_max(*number + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Joins two fragments and hands the packet over to the worker of its flow.
+struct Join {
+    /// By flow: the first fragment of a packet.
+    first: Vec<Option<Packet>>,
+}
+
+impl Stage<()> for Join {
+    fn name(&self) -> &'static str {
+        "join"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[OrderColumns::COLUMNS]
+    }
+    fn sends_to(&self) -> &'static [&'static str] {
+        &["by_flow"]
+    }
+    fn phases(&self) -> Phases {
+        Phases::POST
+    }
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, ()>) {
+        let Some(place) = cx.place("by_flow") else { return };
+        for row in 0..chunk.len() {
+            let data = chunk.packets[row].data();
+            let (flow, number, fragment) = (flow_of(data), number_of(data), fragment_of(data));
+            if fragment == 0 {
+                continue;
+            }
+            let packet = chunk.take(row);
+            chunk.rows.verdicts()[row] = Verdict::TAKEN.0;
+            let slot = &mut self.first[flow as usize % FLOWS];
+            if fragment == 1 {
+                // The other half of the one before was lost in a full ring.
+                if let Some(alone) = slot.replace(packet) {
+                    cx.drop_packet(alone, reasons::RING_FULL);
+                }
+                continue;
+            }
+            match slot.take() {
+                Some(mut whole) if number_of(whole.data()) == number => {
+                    whole.data_mut()[FRAGMENT_AT] = 0;
+                    packet.free(cx.pool);
+                    cx.hand_over(whole, Some(row), flow_hash(&flow.to_be_bytes()), place);
+                }
+                other => {
+                    *slot = other;
+                    cx.drop_packet(packet, reasons::RING_FULL);
+                }
+            }
+        }
+    }
+    fn held(&self) -> usize {
+        self.first.iter().flatten().count()
+    }
+    fn drain(&mut self, cx: &mut Context<'_, ()>) {
+        self.first.iter_mut().filter_map(Option::take).for_each(|packet| {
+            cx.drop_packet(packet, reasons::RING_FULL);
+        });
+    }
+}
+
+/// Sends packets of odd flows through again, once.
+struct Twice;
+
+impl Stage<()> for Twice {
+    fn name(&self) -> &'static str {
+        "twice"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[OrderColumns::COLUMNS]
+    }
+    fn sends_to(&self) -> &'static [&'static str] {
+        &["twice"]
+    }
+    fn phases(&self) -> Phases {
+        Phases::POST
+    }
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, ()>) {
+        let Some(place) = cx.place("twice") else { return };
+        for row in 0..chunk.len() {
+            let packet = &mut chunk.packets[row];
+            if flow_of(packet.data()) % 2 == 1 && std::mem::replace(&mut packet.mark, 1) == 0 {
+                chunk.rows.verdicts()[row] = Verdict::again(place).0;
+            }
+        }
+    }
+}
+
+/// Which byte says that a packet is a fragment: 0 for none, 1 for the first, 2 for the second.
+const FRAGMENT_AT: usize = 16;
+
+fn fragment_of(frame: &[u8]) -> u8 {
+    frame.get(FRAGMENT_AT).copied().unwrap_or(0)
+}
+
 fn flow_of(frame: &[u8]) -> u32 {
     frame.first_chunk().map_or(0, |b| u32::from_be_bytes(*b))
 }
@@ -110,8 +335,11 @@ fn number_of(frame: &[u8]) -> u64 {
     frame.get(8..16).and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes)
 }
 
+/// A fragment does not show its flow: those of 64 flows go one way.
 fn flow_hash(frame: &[u8]) -> u32 {
-    flow_of(frame).wrapping_mul(0x9e37_79b9)
+    let flow = flow_of(frame);
+    let shown = if fragment_of(frame) == 0 { flow } else { flow / 64 };
+    shown.wrapping_mul(0x9e37_79b9)
 }
 
 /// Makes the packets: a random flow each, numbered within the flow.
@@ -120,6 +348,31 @@ struct Source {
     numbers: Vec<u64>,
     left: u64,
     stats: QueueStats,
+    /// Packets of odd flows come in two.
+    has_fragments: bool,
+    /// The second half of the last packet.
+    second: Option<[u8; 60]>,
+}
+
+impl Source {
+    /// The next frame; `None` at the end.
+    fn next(&mut self) -> Option<[u8; 60]> {
+        if let Some(second) = self.second.take() {
+            return Some(second);
+        }
+        self.left = self.left.checked_sub(1)?;
+        let flow = self.random.below(FLOWS);
+        let mut frame = [0u8; 60];
+        frame[..4].copy_from_slice(&(flow as u32).to_be_bytes());
+        frame[8..16].copy_from_slice(&self.numbers[flow].to_be_bytes());
+        self.numbers[flow] += 1;
+        if self.has_fragments && flow % 2 == 1 {
+            frame[FRAGMENT_AT] = 2;
+            self.second = Some(frame);
+            frame[FRAGMENT_AT] = 1;
+        }
+        Some(frame)
+    }
 }
 
 impl RxQueue for Source {
@@ -127,23 +380,20 @@ impl RxQueue for Source {
         // Bursts of any size, as on a wire: chunks of one packet and full ones.
         let burst = 1 + self.random.below(max);
         for n in 0..burst {
-            if self.left == 0 {
+            // A cell first: a frame is made once.
+            let Some(mut packet) = Packet::copy_from(pool, &[0; 60]) else { return n };
+            let Some(frame) = self.next() else {
+                packet.free(pool);
                 return n;
-            }
-            let flow = self.random.below(FLOWS);
-            let mut frame = [0u8; 60];
-            frame[..4].copy_from_slice(&(flow as u32).to_be_bytes());
-            frame[8..16].copy_from_slice(&self.numbers[flow].to_be_bytes());
-            let Some(packet) = Packet::copy_from(pool, &frame) else { return n };
-            self.numbers[flow] += 1;
-            self.left -= 1;
+            };
+            packet.data_mut().copy_from_slice(&frame);
             self.stats.packets += 1;
             out.push(packet);
         }
         burst
     }
     fn is_finished(&self) -> bool {
-        self.left == 0
+        self.left == 0 && self.second.is_none()
     }
     fn stats(&self) -> QueueStats {
         self.stats
@@ -193,8 +443,16 @@ pub(crate) fn run(packets: u64) -> Result<Report, String> {
         ("device only", Policy::Device),
         ("half and half", Policy::Share { device: 1, of: 2 }),
     ];
-    for (name, policy) in policies {
-        let (seen, in_flight, time) = forward(packets, policy)?;
+    let cases = [
+        ("", Case::Plain),
+        (", with state", Case::State),
+        (", with fragments", Case::Fragments),
+        (", sent again", Case::Again),
+    ];
+    for (name, policy, case) in cases.iter().flat_map(|(suffix, case)| {
+        policies.iter().map(move |(name, policy)| (format!("{name}{suffix}"), *policy, *case))
+    }) {
+        let (seen, in_flight, time) = forward(packets, policy, case)?;
         let rows = &mut report.rows;
         let overtakes = seen.overtakes as f64;
         rows.push(Row::new(format!("{name}: overtakes"), "packets", vec![overtakes]).at_most(0.0));
@@ -210,7 +468,7 @@ pub(crate) fn run(packets: u64) -> Result<Report, String> {
     Ok(report)
 }
 
-fn forward(packets: u64, policy: Policy) -> Result<(Seen, u64, Duration), String> {
+fn forward(packets: u64, policy: Policy, case: Case) -> Result<(Seen, u64, Duration), String> {
     let (_, depot) = Region::new(65_536, HugePages::Advise).map_err(|e| e.to_string())?;
     let seen: [Arc<Mutex<Seen>>; 2] = Default::default();
     let judge = |port: usize| {
@@ -222,11 +480,25 @@ fn forward(packets: u64, policy: Policy) -> Result<(Seen, u64, Duration), String
         numbers: vec![0; FLOWS],
         left: packets,
         stats: QueueStats::default(),
+        has_fragments: case == Case::Fragments,
+        second: None,
+    };
+    let late: Arc<AtomicU64> = Arc::default();
+    let stages = || -> Vec<Box<dyn Stage<()>>> {
+        match case {
+            Case::Plain => vec![Box::new(ByFlow)],
+            Case::State => vec![Box::new(Last::new(late.clone())), Box::new(ByFlow)],
+            Case::Fragments => {
+                let first = (0..FLOWS).map(|_| None).collect();
+                vec![Box::new(Join { first }), Box::new(ByFlow)]
+            }
+            Case::Again => vec![Box::new(Twice), Box::new(ByFlow)],
+        }
     };
     let worker = || WorkerSpec {
         cpu: None,
         versions: NoTables,
-        stages: vec![Box::new(ByFlow) as Box<dyn Stage<()>>],
+        stages: stages(),
         rx: Vec::new(),
         tx: Vec::new(),
         host: Vec::new(),
@@ -272,7 +544,8 @@ fn forward(packets: u64, policy: Policy) -> Result<(Seen, u64, Duration), String
     let view = engine.view().clone();
     engine.join()?;
     let time = begin.elapsed();
-    let mut sum = Seen::default();
+    // What the state saw, and what left.
+    let mut sum = Seen { overtakes: late.load(Ordering::Relaxed), ..Seen::default() };
     for port in &seen {
         let port = port.lock().unwrap_or_else(PoisonError::into_inner);
         sum.packets += port.packets;
