@@ -2,31 +2,26 @@
 //! while rules come and go, one by one and as whole sets of another structure. The twin judges one packet after the
 //! other.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use apps::tables::{Newest, Tables, TablesImages, TablesPatch};
 use apps::wire::{Wire, partner};
-use chunk::{HugePages, PORT_NONE, Packet, Pool, Region};
+use chunk::{PORT_NONE, Packet, Pool};
 use classify::RuleError;
 use classify::auto::AutoBuilder;
 use classify::bloom::BloomBuilder;
 use classify::cuts::CutsBuilder;
 use device::accelerator::Options;
-use device::driver::Api;
 use device::faulty::{Faults, Faulty};
-use device::{Backend, Cost, FaultPlan, probe};
-use engine::{
-    DeviceKind, DeviceSpec, Engine, EngineSpec, MasterView, Policy, QueueCounters, RxSlot, TxSlot,
-    WorkerSpec,
-};
-use io::memory::{Collect, Frames};
+use device::{Cost, FaultPlan, probe};
+use engine::{DeviceKind, DeviceSpec, MasterView, Policy};
 use io::{QueueStats, RxQueue};
 use lookup::Patch;
 use lookup::versions::{Writer, versions};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use teststages::harness::{Bed, Feed, Flight, Stages, device_of_tests};
 
 use super::*;
 
@@ -205,7 +200,8 @@ impl RxQueue for Bursts {
 
 /// A run, whole.
 struct Whole {
-    frames: Vec<Frames>,
+    /// By port.
+    frames: Vec<Vec<Flight>>,
     expected: Vec<Due>,
     hits: Arc<Hits>,
     errors: u64,
@@ -238,56 +234,31 @@ fn go(
     bursts: Bursts,
     hits: Arc<Hits>,
 ) -> Whole {
-    let (_, depot) = Region::new(20_000, HugePages::Off).unwrap();
-    let kind = kind(&bursts.writer);
-    let counters = || Arc::new(QueueCounters::default());
-    let out: Vec<_> = (0..PORTS).map(|_| Collect::new()).collect();
-    let frames = out.iter().map(Collect::frames).collect();
-    let tx = |queue| TxSlot::Own(Box::new(queue) as Box<_>, counters());
+    let device =
+        DeviceSpec { kind: kind(&bursts.writer), slots: 4, rows: 1024, policy: Policy::Device };
     let expected = bursts.expected.clone();
-    let errors = Arc::new(AtomicU64::new(0));
-    let errors_in = errors.clone();
-    let engine = Engine::start(EngineSpec {
-        workers: vec![WorkerSpec {
-            cpu: None,
-            versions: Newest(bursts.writer.reader()),
-            stages: vec![Box::new(Firewall::for_device(Place::Switch)), Box::new(Wire::new())],
-            rx: vec![RxSlot {
-                port: PORT_NONE,
-                mark: 0,
-                queue: Box::new(bursts),
-                spread: None,
-                counters: counters(),
-            }],
-            tx: out.into_iter().map(tx).collect(),
-            host: Vec::new(),
-            on_drop: None,
-            device: None,
-            on_dump: None,
-        }],
-        depot,
+    let versions = Newest(bursts.writer.reader());
+    let stages: Stages<Tables> =
+        vec![Box::new(Firewall::for_device(Place::Switch)), Box::new(Wire::new())];
+    let bed = Bed {
+        feeds: vec![Feed { worker: 0, port: PORT_NONE, queue: Box::new(bursts), spread: None }],
+        ports: PORTS.into(),
+        devices: vec![device],
         chunk_packets: 64,
-        chunks: 64,
-        devices: vec![DeviceSpec { kind, slots: 4, rows: 1024, policy: Policy::Device }],
-        max_delay: None,
         packet_time: true,
-        until_finished: true,
-        lossless: true,
-        on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
-        on_device_error: Arc::new(move |_, _| _ = errors_in.fetch_add(1, Ordering::Relaxed)),
-        on_panic: Arc::new(|panic| panic!("{panic}")),
-    })
-    .unwrap();
-    let view = engine.view().clone();
-    engine.join().unwrap();
-    let errors = errors.load(Ordering::Relaxed);
+        cells: 20_000,
+        ..Bed::new(Vec::new())
+    };
+    let run = bed.run(vec![(versions, stages)]);
+    assert!(run.panics.is_empty(), "{}", run.panics[0]);
+    run.conserves().unwrap();
     let expected = std::mem::take(&mut *expected.lock().unwrap());
-    Whole { frames, expected, hits, errors, master: view.master().unwrap() }
+    let (errors, master) = (run.device_errors.len() as u64, run.view.master().unwrap());
+    Whole { frames: run.ports, expected, hits, errors, master }
 }
 
 fn check(whole: &Whole) {
     for (port, frames) in whole.frames.iter().enumerate() {
-        let frames = frames.lock().unwrap();
         let expected = whole.expected.iter().filter(|packet| usize::from(packet.0) == port);
         let mut sent: Vec<_> = frames.iter().map(|(_, frame)| frame).collect();
         let mut wanted: Vec<_> = expected.map(|(_, frame, _)| frame).collect();
@@ -304,10 +275,9 @@ fn check(whole: &Whole) {
     assert!(whole.master.jobs > 10, "{:?}", whole.master);
 }
 
-/// The device that the tests run on: the first of OpenCL, unless another one is named.
+/// The device that the tests run on, with faults.
 fn driver(faults: Faults, writer: &Writer<Tables>) -> DeviceKind<Tables> {
-    let named = testkit::named_backend().map(|name| name.parse::<Backend>().expect("a backend"));
-    let (api, number) = named.and_then(Backend::device).unwrap_or((Api::OpenCl, 0));
+    let (api, number) = device_of_tests();
     let driver = Box::new(Faulty::new(probe::open(api, number).expect("a device"), faults));
     let options = Options { patience: Duration::from_secs(60), ..Options::default() };
     DeviceKind::Driver { driver, tables: Box::new(TablesImages(writer.changes())), options }
