@@ -581,4 +581,13 @@ mod tests {
         let report = run(20_000).unwrap();
         assert!(report.wrong.is_empty(), "{:?}", report.wrong);
     }
+
+    #[test]
+    fn packets_of_each_case_come_through() {
+        for case in [Case::State, Case::Fragments, Case::Again] {
+            // Few enough for the rings.
+            let (seen, ..) = forward(500, Policy::Cpu, case).unwrap();
+            assert_eq!((seen.packets, seen.overtakes), (500, 0), "{case:?}");
+        }
+    }
 }
