@@ -175,7 +175,7 @@ fn a_worker_that_panics_too_often_gives_its_work_to_another() {
         let panicked = done.view.drops(reasons::STAGE_PANIC);
         assert_eq!(sent(&done) as u64 + done.drops(), 60_000, "{workers} workers");
         let gave_up: Vec<_> = done.view.workers.iter().map(|w| w.gave_up.get()).collect();
-        if flow_hash(&[13]) as u64 * workers as u64 >> 32 == 0 {
+        if (u64::from(flow_hash(&[13])) * workers as u64) >> 32 == 0 {
             assert_eq!(gave_up.iter().sum::<u64>(), 1, "{gave_up:?}");
             assert!(done.panics.last().unwrap().gave_up);
             if workers > 1 {
