@@ -12,6 +12,7 @@ mod balance;
 mod classify;
 pub mod classify_job;
 mod curves;
+mod delay;
 mod forms;
 mod forward;
 mod hash;
@@ -209,6 +210,16 @@ pub enum What {
         #[command(flatten)]
         routes: RoutesArg,
     },
+    /// How long a packet is under way through a device, by load, against `max_delay`
+    Delay {
+        /// A device beside the simulated one: auto (a GPU if there is one, else the first OpenCL device), opencl,
+        /// opencl:N, cuda or cuda:N
+        #[arg(long, value_name = "BACKEND")]
+        backend: Option<device::Backend>,
+        /// Seconds of each run
+        #[arg(long, default_value_t = 0.5)]
+        seconds: f64,
+    },
     /// Overtakes within a flow, with several jobs in flight: none
     Order {
         /// Packets
@@ -290,6 +301,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::VethChild { backend, case, seconds, routes } => {
                 return veth::child(&routes.routes, *backend, case == "bare", *seconds);
             }
+            What::Delay { backend, seconds } => delay::run(args, *backend, *seconds)?,
             What::Order { packets } => order::run(*packets)?,
         },
     };

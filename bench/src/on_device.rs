@@ -47,6 +47,7 @@ pub fn check_backend(args: &Args) -> Result<(), String> {
     let (name, backend) = match &args.what {
         What::Device { backend, .. } => ("device", *backend),
         What::Update { backend: Some(backend), .. } => ("update", *backend),
+        What::Delay { backend: Some(backend), .. } => ("delay", *backend),
         What::Classify(ClassifyArgs { backend: Some(backend), .. }) => ("classify", *backend),
         _ => return Ok(()),
     };

@@ -33,7 +33,7 @@ use crate::{Report, Row};
 
 chunk::columns! {
     /// What the bench's stage needs.
-    struct OrderColumns / OrderView {
+    pub(crate) struct OrderColumns / OrderView {
         /// The packet's flow.
         pub flow: u32,
         /// The port chosen for it.
@@ -51,9 +51,10 @@ const FLOWS: usize = 4096;
 /// Flows of a step of state.
 const STEP: usize = 1024;
 
-struct NoTables;
+/// Tables of nothing, of which there is one version.
+pub(crate) struct OneVersion;
 
-struct Unit(());
+pub(crate) struct Unit(());
 
 impl Deref for Unit {
     type Target = ();
@@ -62,7 +63,7 @@ impl Deref for Unit {
     }
 }
 
-impl Versions for NoTables {
+impl Versions for OneVersion {
     type Tables = ();
     type Pin = Unit;
     fn pin(&mut self) -> Unit {
@@ -74,7 +75,7 @@ impl Versions for NoTables {
 }
 
 /// Chooses the port by the flow's number.
-struct ByFlow;
+pub(crate) struct ByFlow;
 
 impl Stage<()> for ByFlow {
     fn name(&self) -> &'static str {
@@ -88,6 +89,12 @@ impl Stage<()> for ByFlow {
         for (flow, packet) in view.flow.iter_mut().zip(&chunk.packets) {
             *flow = flow_of(packet.data());
         }
+    }
+    fn reads(&self) -> ColumnSet {
+        ColumnSet::of(&[OrderColumns::FLOW])
+    }
+    fn writes(&self) -> ColumnSet {
+        ColumnSet::of(&[OrderColumns::PORT])
     }
     fn shader(&self) -> Option<Arc<dyn Shade<()>>> {
         Some(Arc::new(ByFlow))
@@ -327,7 +334,7 @@ fn fragment_of(frame: &[u8]) -> u8 {
     frame.get(FRAGMENT_AT).copied().unwrap_or(0)
 }
 
-fn flow_of(frame: &[u8]) -> u32 {
+pub(crate) fn flow_of(frame: &[u8]) -> u32 {
     frame.first_chunk().map_or(0, |b| u32::from_be_bytes(*b))
 }
 
@@ -497,7 +504,7 @@ fn forward(packets: u64, policy: Policy, case: Case) -> Result<(Seen, u64, Durat
     };
     let worker = || WorkerSpec {
         cpu: None,
-        versions: NoTables,
+        versions: OneVersion,
         stages: stages(),
         rx: Vec::new(),
         tx: Vec::new(),
