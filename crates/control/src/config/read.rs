@@ -152,11 +152,11 @@ pub(super) fn config(
     let rules;
     (rules, spans.rules) = read_rules(&mut file, walk, folder);
     firewall.is_on = file.has("firewall") || file.has("rule");
-    if firewall.is_on {
-        if let Some(at) = with_firewall(&mut pipeline, known) {
-            let key = if file.has("firewall") { "firewall" } else { "rule" };
-            stage_lines.insert(at, Some(walk.line(spans.file.at(key).start)));
-        }
+    if firewall.is_on
+        && let Some(at) = with_firewall(&mut pipeline, known)
+    {
+        let key = if file.has("firewall") { "firewall" } else { "rule" };
+        stage_lines.insert(at, Some(walk.line(spans.file.at(key).start)));
     }
     let mut engine = defaults::engine();
     if let Some(mut section) = section(&mut file, walk, "engine") {
