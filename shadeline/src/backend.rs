@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use apps::tables::{Tables, TablesImages, TablesPatch};
-use control::config::{Config, EngineBackend, Offload};
+use control::config::{Config, EngineBackend, Offload, System};
 use device::driver::Driver;
 use device::{Backend, Cost, DeviceError, FaultPlan, accelerator, probe};
 use engine::{DeviceKind, DeviceSpec, Policy};
@@ -36,6 +36,21 @@ impl FromStr for Backends {
                 "`{other}` names no device: expected sim, opencl:N or cuda:N, with commas between them"
             )),
             _ => Ok(Self(all)),
+        }
+    }
+}
+
+impl Backends {
+    /// The workers of a live data path. Where the file leaves their number open and a device is named, a core is left to
+    /// the master and the device's driver: workers that fill every core make jobs wait for a turn of the scheduler, and
+    /// with them the packets (`bench delay`). Each device has a worker all the same.
+    pub(crate) fn workers(&self, system: &System) -> usize {
+        let names_device = |backend: &Backend| !matches!(backend, Backend::Auto | Backend::Cpu);
+        let all = system.workers.max(1);
+        match self.0.iter().filter(|backend| names_device(backend)).count() {
+            0 => all,
+            _ if system.has_workers || !system.cpus.is_empty() => all,
+            devices => all.saturating_sub(1).max(devices).min(all),
         }
     }
 }
@@ -145,6 +160,22 @@ fn gpu() -> Option<Box<dyn Driver>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_named_device_leaves_a_core_to_its_master() {
+        let (config, _) = control::config::parse("[port.a]", &crate::pipelines::known()).unwrap();
+        let workers =
+            |text: &str, system: System| text.parse::<Backends>().unwrap().workers(&system);
+        let open = |workers| System { workers, has_workers: false, ..config.system.clone() };
+        assert_eq!(workers("cpu", open(4)), 4);
+        assert_eq!(workers("auto", open(4)), 4);
+        assert_eq!(workers("sim", open(4)), 3);
+        assert_eq!(workers("sim", open(1)), 1);
+        assert_eq!(workers("sim,sim,sim,sim", open(4)), 4, "a worker for each device");
+        assert_eq!(workers("sim,sim,sim", open(2)), 2);
+        assert_eq!(workers("sim", System { has_workers: true, ..open(4) }), 4);
+        assert_eq!(workers("sim", System { cpus: vec![0, 1, 2, 3], ..open(4) }), 4);
+    }
 
     #[test]
     fn a_list_names_devices_alone() {

@@ -46,7 +46,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         )));
     }
     let (_, depot) = wiring::cells(&config, 1)?;
-    let workers = config.system.workers.max(1);
+    let wanted = backend::chosen(&config, args.backend.clone());
+    let workers = wanted.workers(&config.system);
     let (live, mut io) = ports::open(&config, &interfaces, &depot, workers)?;
 
     let facts = live.facts.clone();
@@ -61,7 +62,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         stamps: true,
     });
 
-    let wanted = backend::chosen(&config, args.backend.clone());
     let devices = backend::open(&config, &wanted, || plane.changes())?;
     let (events, inbox) = mpsc::sync_channel(EVENTS);
     let (neighbour_events, neighbour_inbox) = mpsc::sync_channel(EVENTS);
