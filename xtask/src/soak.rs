@@ -11,6 +11,13 @@ use crate::tree;
 /// What a scenario may take that has begun when the time is over, and the watchdog's picture of it.
 const MARGIN: Duration = Duration::from_secs(360);
 
+/// A process lasts no longer: over PoCL it grows with each program that is built, and every scenario has others. Without
+/// a driver it does not grow.
+const SLICE: Duration = Duration::from_secs(60);
+
+/// The seeds of the next process begin so much further.
+const SLICE_SEEDS: u64 = 1_000_000;
+
 /// How long, from which seed, how many scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -44,7 +51,7 @@ impl Options {
     }
 }
 
-/// The run is one test.
+/// Each minute is one test, in a process of its own.
 pub(crate) fn run(root: &Path, options: Options) -> Report {
     let mut report = Report::begin(root, "soak");
     // All packages: with the features of the other suites' build.
@@ -59,15 +66,24 @@ pub(crate) fn run(root: &Path, options: Options) -> Report {
         "   seed {seed} for {} s; again: cargo xtask soak --seed {seed}",
         options.time.as_secs()
     );
-    let mut soak = Command::new(tree::target_dir(root).join("debug/examples/soak"));
-    soak.current_dir(root).args(["--seed", &seed.to_string()]);
-    soak.args(["--seconds", &options.time.as_secs().to_string()]);
-    if let Some(count) = options.count {
-        soak.args(["--count", &count.to_string()]);
-    }
-    let output = report.run_one("soak", &mut soak, options.time + MARGIN);
-    if let Some(totals) = output.lines().find_map(|line| line.strip_prefix("soak: ran ")) {
-        println!("   {totals}");
+    let program = tree::target_dir(root).join("debug/examples/soak");
+    let mut left = options.time;
+    for slice in 0.. {
+        let time = left.min(SLICE);
+        let mut soak = Command::new(&program);
+        soak.current_dir(root).args(["--seed", &(seed + slice * SLICE_SEEDS).to_string()]);
+        soak.args(["--seconds", &time.as_secs().to_string()]);
+        if let Some(count) = options.count {
+            soak.args(["--count", &count.to_string()]);
+        }
+        let output = report.run_one("soak", &mut soak, time + MARGIN);
+        if let Some(totals) = output.lines().find_map(|line| line.strip_prefix("soak: ran ")) {
+            println!("   {totals}");
+        }
+        left -= time;
+        if left.is_zero() || options.count.is_some() || !report.counts.failures.is_empty() {
+            break;
+        }
     }
     report.end()
 }

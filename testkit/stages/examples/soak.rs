@@ -1,7 +1,7 @@
 //! Random pipelines, compared with a model, for a time: `cargo xtask soak`.
 //!
 //! ```text
-//! soak [--seconds N] [--seed S] [--count N]
+//! soak [--seconds N] [--seed S] [--count N] [--driver 0|1]
 //! ```
 
 use std::process::ExitCode;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use teststages::harness::Random;
 use teststages::soak::soak;
 
-const USAGE: &str = "usage: soak [--seconds N] [--seed S] [--count N]";
+const USAGE: &str = "usage: soak [--seconds N] [--seed S] [--count N] [--driver 0|1]";
 
 fn main() -> ExitCode {
-    let (mut seconds, mut count) = (60, u64::MAX);
+    let (mut seconds, mut count, mut driver) = (60, u64::MAX, 1);
     // Short enough to be typed.
     let mut seed = Random::from_time().word() % 1_000_000_000;
     let mut args = std::env::args().skip(1);
@@ -23,13 +23,15 @@ fn main() -> ExitCode {
             ("--seconds", Some(value)) => seconds = value,
             ("--seed", Some(value)) => seed = value,
             ("--count", Some(value)) => count = value,
+            ("--driver", Some(value)) => driver = value,
             _ => {
                 eprintln!("{USAGE}");
                 return ExitCode::from(2);
             }
         }
     }
-    let with_driver = testkit::require_opencl();
+    // Without one a scenario is another one: this is for looking at the rest alone.
+    let with_driver = driver != 0 && testkit::require_opencl();
     println!("soak: seed {seed}, {seconds} s");
     // Panics of stages are part of the plan: those of the engine come back as errors.
     let report = std::panic::take_hook();
