@@ -751,8 +751,10 @@ impl<J: Offload> Accelerator<J> {
         let InFlight { mut job, plan, .. } = slot.flight.take()?;
         debug_assert_eq!(plan.rows, job.rows());
         let built = self.segments.get_mut(plan.segment).and_then(Option::as_mut);
-        let spoilt_to = built.as_ref().and_then(|built| built.spoilt_to);
-        if spoilt_to.is_some_and(|last| last.wrapping_sub(plan.number).cast_signed() >= 0) {
+        if let Some(built) = built.as_deref().filter(|built| built.state.is_some())
+            && let Some(last) = built.spoilt_to
+            && last.wrapping_sub(plan.number).cast_signed() >= 0
+        {
             return Some((job, Err(DeviceError::Behind)));
         }
         let done = done.and_then(|()| {
@@ -783,6 +785,9 @@ impl<J: Offload> Accelerator<J> {
         }
         if let Some(built) = built {
             built.areas.hand_out(slot.records.bytes(), plan.rows, &mut job);
+        }
+        if let Some(built) = self.segments.get_mut(plan.segment).and_then(Option::as_mut) {
+            built.spoilt_to = None; // numbers come round
         }
         self.traffic.jobs += 1;
         Some((job, Ok(())))

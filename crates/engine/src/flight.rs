@@ -115,9 +115,9 @@ impl<V: Versions> Flight<V> {
     }
 
     /// Shades one segment on this thread.
-    fn shade(&mut self, shaders: &[(usize, Arc<dyn Shade<V::Tables>>)]) {
+    fn shade(&mut self, shaders: &Shaders<V::Tables>) {
         let Some(pin) = &self.pin else { return };
-        for (_, shader) in shaders {
+        for (_, shader) in &**shaders {
             shader.shade_packets(&mut self.chunk.rows, &mut self.chunk.packets, pin);
         }
     }

@@ -55,6 +55,9 @@ pub struct KernelForm {
     /// shard has one home, its worker or the device, and moves as a whole when nothing of it is under way; never does a
     /// single job. A job has the rows of many shards, those of each in order of their packets; kernels treat rows of one
     /// slot of one shard in that order (a sort by `shard` and the slot keeps it).
+    ///
+    /// A step is sent whole, with slots that the shard does not have yet: their records are zero on the device until a
+    /// kernel writes them. What a new record starts with, a stage says in columns.
     pub state: Option<StateForm>,
 }
 
@@ -635,6 +638,28 @@ mod tests {
         assert_eq!(names.iter().filter(|(kernel, _)| *kernel == "order_count").count(), 4);
         assert!(made.program.source.contains("((ulong)COL_CONTEXT(arena)[row] & 0x1ful) << 0u"));
         assert!(made.reads.contains(&column), "what is sorted by goes up");
+    }
+
+    #[test]
+    fn each_instance_finds_its_own_state() {
+        let state = |record_bytes| {
+            let state = Some(StateForm { record_bytes, slots_per_step: 64 });
+            KernelForm { state, ..own(1) }
+        };
+        let made = program(vec![state(8), own(1), state(8), own(1)]);
+        let kept: Vec<_> =
+            made.states.iter().map(|state| (state.shade, state.form.step_bytes())).collect();
+        assert_eq!(kept, [(0, 512), (2, 512)]);
+        for number in 0..2 {
+            let record = format!(
+                "#define STATE_RECORD(arena, state, row, slot) state_record((state), {number}u, \
+                 COL_SHARD(arena)[(row)], (slot), 64u, 8u)\n"
+            );
+            assert_eq!(made.program.source.matches(&record).count(), 1, "{number}");
+        }
+        assert_eq!(made.program.source.matches("#undef STATE_SLOTS\n").count(), 2);
+        assert!(made.reads.contains(&Shard::SHARD), "it goes up");
+        assert!(!program(vec![own(1)]).reads.contains(&Shard::SHARD));
     }
 
     /// A stage with a time limit shares no segment with another one's kernels.

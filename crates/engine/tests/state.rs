@@ -20,8 +20,11 @@ use io::memory::{Collect, Script};
 use proptest::prelude::*;
 use teststages::{Count, Deliver, FlowColumns, Flows, Record, Sum, TestColumns, Xor};
 
-/// Tables whose version changes every few chunks.
-struct Changing(u64);
+/// Tables whose version changes with every so many chunks.
+struct Changing {
+    every: u64,
+    pinned: u64,
+}
 
 struct Unit(u64);
 
@@ -36,8 +39,8 @@ impl Versions for Changing {
     type Tables = u64;
     type Pin = Unit;
     fn pin(&mut self) -> Unit {
-        self.0 += 1;
-        Unit(1 + self.0 / 50)
+        self.pinned += 1;
+        Unit(1 + self.pinned / self.every)
     }
     fn number(pin: &Unit) -> u64 {
         pin.0
@@ -200,11 +203,22 @@ fn run(
     device: Option<DeviceSpec<u64>>,
     stages: impl Fn(usize) -> Vec<Box<dyn Stage<u64>>>,
 ) -> Done {
-    const CELLS: u32 = 60_000;
+    run_with((input, 50), workers, chunk_packets, device, stages)
+}
+
+fn run_with(
+    (input, every): (Vec<Vec<u8>>, u64),
+    workers: usize,
+    chunk_packets: usize,
+    device: Option<DeviceSpec<u64>>,
+    stages: impl Fn(usize) -> Vec<Box<dyn Stage<u64>>>,
+) -> Done {
+    const CELLS: u32 = 120_000;
     let (_, depot) = Region::new(CELLS, HugePages::Off).unwrap();
     let out = Collect::new();
     let frames = out.frames();
-    let mut specs: Vec<_> = (0..workers).map(|i| WorkerSpec::new(Changing(0), stages(i))).collect();
+    let mut specs: Vec<_> =
+        (0..workers).map(|i| WorkerSpec::new(Changing { every, pinned: 0 }, stages(i))).collect();
     specs.iter_mut().for_each(|worker| worker.tx = vec![TxSlot::Worker(0)]);
     specs[0].tx = vec![TxSlot::Own(Box::new(out), Arc::default())];
     specs[0].rx.push(RxSlot {
@@ -216,7 +230,7 @@ fn run(
     });
     let engine = Engine::start(EngineSpec {
         chunk_packets,
-        chunks: 32,
+        chunks: 64,
         devices: device.into_iter().collect(),
         until_finished: true,
         lossless: true,
@@ -329,6 +343,13 @@ fn faults() -> impl Strategy<Value = FaultPlan> {
         })
 }
 
+/// So many cases, or as many as `PROPTEST_CASES` says.
+fn config(cases: u32) -> ProptestConfig {
+    let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|wanted| wanted.parse().ok());
+    let cases = wanted.unwrap_or(cases);
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 fn driver_faults() -> impl Strategy<Value = Faults> {
     // Launches of setting up: the kernels of the segment, over no rows.
     let base = Faults { after_launches: 40, ..Faults::default() };
@@ -344,7 +365,7 @@ fn driver_faults() -> impl Strategy<Value = Faults> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(50))]
 
     #[test]
     fn state_on_the_simulated_device_is_as_on_a_cpu(case in case(), faults in faults()) {
@@ -356,7 +377,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(8))]
 
     #[test]
     fn state_on_a_driver_is_as_on_a_cpu(case in case(), faults in driver_faults()) {
@@ -455,7 +476,7 @@ fn ignored_slots_stay_at_home() {
 #[test]
 fn changed_payload_and_state_are_done_again_together() {
     let input: Vec<Vec<u8>> = input(6000, 200, 8);
-    let run_with = |device| {
+    let run_on = |device| {
         let count = Count::new();
         let kept = count.clone();
         let done = run(input.clone(), 1, 32, device, move |_| {
@@ -463,11 +484,11 @@ fn changed_payload_and_state_are_done_again_together() {
         });
         (done, count.counts.lock().unwrap().clone())
     };
-    let (cpu, counts) = run_with(None);
+    let (cpu, counts) = run_on(None);
     for every in [2, 3, 7] {
         let failing = (0..400).step_by(every).collect();
         let faults = FaultPlan { failing, ..FaultPlan::default() };
-        let (device, counted) = run_with(Some(simulated(faults, Policy::Device)));
+        let (device, counted) = run_on(Some(simulated(faults, Policy::Device)));
         assert!(device.frames == cpu.frames, "every {every}: other packets, or another order");
         assert_eq!(counted, counts, "every {every}");
         let master = device.view.master().expect("a master");
@@ -479,21 +500,25 @@ fn changed_payload_and_state_are_done_again_together() {
 #[test]
 #[ignore = "prints numbers"]
 fn rows_per_job_by_workers() {
+    let input = |flow: usize| {
+        let mut frame = vec![0; 60];
+        frame[1] = (flow * 7 % 251) as u8;
+        frame
+    };
     for has_state in [false, true] {
         for workers in [1, 2, 4, 8] {
             let slow = Faults { slow: Some(Duration::from_millis(10)), ..Faults::default() };
             let device = DeviceSpec { rows: 8192, ..pocl(slow, Policy::Device) };
-            let done = run(input(100_000, 250, 2), workers, 256, Some(device), |_| {
+            let input = ((0..100_000).map(input).collect(), u64::MAX);
+            let done = run_with(input, workers, 256, Some(device), |_| {
                 let first: Box<dyn Stage<u64>> =
                     if has_state { Box::new(Count::new()) } else { Box::new(Plain) };
                 vec![first, Box::new(Out)]
             });
             let master = done.view.master().expect("a master");
             let rows = master.packets as f64 / master.jobs as f64;
-            println!(
-                "state {has_state}, {workers} workers: {rows:.0} rows a job, {} jobs",
-                master.jobs
-            );
+            let jobs = master.jobs;
+            println!("state {has_state}, {workers} workers: {rows:.0} rows a job, {jobs} jobs");
         }
     }
 }

@@ -245,9 +245,9 @@ impl Stage<u64> for Flows {
         let view = FlowColumns::view(rows);
         let op = if self.is_second { view.sweep_b } else { view.sweep_a };
         self.with(|shared| {
-            for row in 0..count {
+            for (row, (to, op)) in view.flow_slot.iter_mut().zip(op).enumerate().take(count) {
                 let slot = (first + row) % all;
-                (view.flow_slot[row], op[row]) = (slot as u32, 1);
+                (*to, *op) = (slot as u32, 1);
                 shared.asked[slot] += 1;
             }
         });

@@ -35,7 +35,8 @@ impl<V: Versions> Worker<V> {
     pub(super) fn until_sweep(&self) -> Option<Duration> {
         let wants = self.stages.iter().zip(&self.sweeping).filter(|(_, sweeping)| !**sweeping);
         let next = wants.filter_map(|(stage, _)| stage.next_sweep_ns()).min()?;
-        (!self.packet_time).then(|| Duration::from_nanos(next.saturating_sub(self.now_ns)))
+        let may_begin = self.free.len() >= 2 && !self.gave_up && !self.packet_time;
+        may_begin.then(|| Duration::from_nanos(next.saturating_sub(self.now_ns)))
     }
 
     fn begin_sweep(&mut self, stage: usize) -> bool {
