@@ -203,8 +203,9 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 return;
             }
             // A worker between reserving and submitting needs some microseconds; one that has
-            // nothing needs a bell.
-            if idle && quiet_since.elapsed() > Duration::from_micros(50) {
+            // nothing needs a bell. Nobody rings when an arena comes free.
+            let has_room = self.link.open.load(Ordering::Relaxed) != NO_ARENA;
+            if idle && has_room && quiet_since.elapsed() > Duration::from_micros(50) {
                 self.sleep();
             } else {
                 std::thread::yield_now();
