@@ -18,7 +18,7 @@ use engine::{
 };
 use io::memory::{Collect, Script};
 use proptest::prelude::*;
-use teststages::{Count, Deliver, FlowColumns, Flows, Record, Sum, TestColumns, Xor};
+use teststages::{Count, Deliver, Find, FlowColumns, Flows, Record, Sum, TestColumns, Xor};
 
 /// Tables whose version changes with every so many chunks.
 struct Changing {
@@ -494,6 +494,41 @@ fn changed_payload_and_state_are_done_again_together() {
         let master = device.view.master().expect("a master");
         assert!(master.failed > 0 && master.jobs > master.failed, "{master:?}");
     }
+}
+
+/// A job whose records are too many fails when others on the same state are under way behind it.
+#[test]
+fn jobs_behind_one_that_overflows_change_no_packet_twice() {
+    if !is_ready() {
+        return;
+    }
+    let frame = |number: usize| {
+        let mut frame = vec![200; 60];
+        frame[0] = 100 + (number % 50) as u8;
+        if number % 900 == 100 {
+            frame[6..].fill(0);
+        }
+        frame
+    };
+    let input: Vec<Vec<u8>> = (0..9000).map(frame).collect();
+    let run_on = |device| {
+        let (count, find) = (Count::new(), Find::new(false, 3, 40));
+        let kept = (count.clone(), find.clone());
+        let done = run(input.clone(), 1, 64, device, move |_| {
+            let (count, find) = kept.clone();
+            vec![Box::new(Sum), Box::new(find), Box::new(Xor), Box::new(count), Box::new(Deliver)]
+        });
+        let (mut records, counts) = (find.records.lock().unwrap().clone(), count.counts);
+        records.sort_unstable();
+        (done, records, counts.lock().unwrap().clone())
+    };
+    let (cpu, records, counts) = run_on(None);
+    let slow = Faults { slow: Some(Duration::from_millis(5)), ..Faults::default() };
+    let (device, found, counted) = run_on(Some(pocl(slow, Policy::Device)));
+    assert!(device.frames == cpu.frames, "other packets, or another order");
+    assert_eq!((counted, found == records), (counts, true));
+    let master = device.view.master().expect("a master");
+    assert!(master.failed > 1 && master.jobs > master.failed && !master.is_lost, "{master:?}");
 }
 
 /// How full jobs are, with and without state, by workers: numbers for people.
