@@ -237,6 +237,63 @@ fn a_worker_that_dies_keeps_nobody_from_stopping() {
     assert!(ended.unwrap_err().contains("as planned"));
 }
 
+/// A receive queue that gives packets for a while and panics then.
+struct Breaking {
+    left: usize,
+    stats: io::QueueStats,
+}
+
+impl io::RxQueue for Breaking {
+    fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
+        assert!(self.left > 0, "the queue breaks, as planned");
+        let n = max.min(self.left).min(64);
+        self.left -= n;
+        out.extend((0..n).map_while(|_| Packet::copy_from(pool, &[1; 60])));
+        n
+    }
+    fn stats(&self) -> io::QueueStats {
+        self.stats
+    }
+}
+
+/// A worker dies while its shard is at home on the device and chunks of it are there: the others and the master go on.
+#[test]
+fn a_worker_that_dies_while_its_state_is_away_takes_nobody_along() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let counts = [Count::new(), Count::new()];
+    let kept = counts.clone();
+    let ended = watchdog::within(Duration::from_secs(60), "two workers", String::new, move || {
+        let (_, depot) = Region::new(20_000, HugePages::Off).unwrap();
+        let slow = Faults { slow: Some(Duration::from_millis(5)), ..Faults::default() };
+        let workers = kept
+            .iter()
+            .enumerate()
+            .map(|(i, count)| {
+                let stages: Vec<Box<dyn Stage<u64>>> = vec![Box::new(count.clone()), out()];
+                let mut worker = WorkerSpec::new(one(), stages);
+                let left = if i == 0 { 2_000 } else { 20_000 };
+                let queue: Box<dyn io::RxQueue> =
+                    Box::new(Breaking { left, stats: io::QueueStats::default() });
+                let (spread, counters) = (None, Arc::default());
+                worker.rx = vec![RxSlot { port: 0, mark: 0, queue, spread, counters }];
+                let sink = io::memory::Sink::new();
+                worker.tx = vec![TxSlot::Own(Box::new(sink), Arc::default())];
+                worker
+            })
+            .collect();
+        let devices = vec![device(slow, 4, 1024)];
+        let spec = EngineSpec { devices, chunks: 64, ..EngineSpec::new(workers, depot) };
+        Engine::start(spec).unwrap().join()
+    });
+    assert!(ended.unwrap_err().contains("as planned"));
+    let sum = |count: &Count| (0..=255).map(|flow| count.of(flow)).sum::<u64>();
+    // What came back before the worker died was counted once.
+    assert!(sum(&counts[0]) <= 2_000 && sum(&counts[1]) <= 20_000);
+    assert!(sum(&counts[1]) > 2_000, "the second one went on without the first");
+}
+
 /// Sends packets of odd flows again from `target`, with one from each flow's number taken off until it is even or
 /// the packet was dropped; hands packets of flow 8 to the worker of flow 9.
 struct Loop {
