@@ -276,7 +276,7 @@ crate::drop_reasons! {
     RX_FULL = 2, "rx_full", "the kernel's receive queue was full",
         "Give the port more `queues` and the engine more `workers`.";
     RX_NO_CELLS = 3, "rx_no_cells", "no cell was free at receive",
-        "Raise `cells` in `[engine]`; `ctl show runtime` names the worker that holds many packets.";
+        "Raise `cells` in `[system]`; `ctl show runtime` names the worker that holds many packets.";
     RX_OVERSIZE = 4, "rx_oversize", "the frame is longer than the queue or all cells can hold",
         "Switch receive offloads off (GRO, LRO), or lower the MTU of the sender.";
     RX_UNREADABLE = 5, "rx_unreadable", "the record is no frame that can be read: another link type, a broken descriptor",
@@ -296,7 +296,7 @@ crate::drop_reasons! {
     RING_FULL = 12, "ring_full", "the ring to another worker was full",
         "One worker has more work than its core can do: spread its queues, or add workers.";
     NO_CELLS = 13, "no_cells", "no cell was free for a packet that a stage had to make",
-        "Raise `cells` in `[engine]`.";
+        "Raise `cells` in `[system]`.";
     FAULT_INJECTED = 14, "fault_injected", "lost on purpose by a port's `fault`",
         "Remove `fault` from the port when the test is over.";
     STAGE_PANIC = 15, "stage_panic", "a stage panicked while it worked on the packet's chunk, or the worker runs no stage any more",

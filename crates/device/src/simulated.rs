@@ -5,6 +5,7 @@
 //! that lacks it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -202,10 +203,9 @@ fn serve<J: Shadeable>(
             (_, None, Some(lost @ DeviceError::Lost(_))) => Err(lost),
             (true, ..) => Err(DeviceError::Behind),
             (false, None, Some(error)) => Err(error),
-            (false, None, None) => {
-                job.shade();
-                Ok(())
-            }
+            // A stage that panics here panics again on its worker, where that is reported.
+            (false, None, None) => catch_unwind(AssertUnwindSafe(|| job.shade()))
+                .map_err(|_| DeviceError::Launch("a stage panicked".into())),
         };
         turn.has_failed = result.as_ref().is_err_and(|error| *error != DeviceError::Behind);
         drop(turn);

@@ -432,6 +432,7 @@ impl<V: Versions> Engine<V> {
             }
         }
         let places = Arc::new(DropPlaces::of_registered());
+        let peers: Vec<_> = (0..n).map(|i| plan.peers(i)).collect();
         let view = Arc::new(EngineView {
             workers: (0..n)
                 .map(|_| Arc::new(WorkerCounters::new(plan.stages.len(), &places)))
@@ -500,6 +501,7 @@ impl<V: Versions> Engine<V> {
                 on_error: spec.on_error.clone(),
                 on_panic: spec.on_panic.clone(),
                 heirs: heirs.clone(),
+                peers: peers[i].clone(),
                 quiet,
                 until_finished: spec.until_finished,
                 stop: stop.clone(),
@@ -683,6 +685,12 @@ struct Plan<V: Versions> {
 }
 
 impl<V: Versions> Plan<V> {
+    /// The workers of worker `i`'s pipeline, in ascending order.
+    fn peers(&self, i: usize) -> Arc<[usize]> {
+        let all = self.of_worker.iter().enumerate();
+        all.filter(|(_, number)| **number == self.of_worker[i]).map(|(peer, _)| peer).collect()
+    }
+
     fn of(spec: &EngineSpec<V>, layout: &Layout) -> Result<Self, EngineError> {
         let is_real = |d: &DeviceSpec<V::Tables>| matches!(d.kind, DeviceKind::Driver { .. });
         let names = |w: &WorkerSpec<V>| w.stages.iter().map(|s| s.name()).collect::<Vec<_>>();
@@ -712,11 +720,10 @@ impl<V: Versions> Plan<V> {
                     spec.devices.iter().any(is_real).then(|| {
                         segment_program(&worker.stages, segment, layout.columns(), shards)
                     });
-                segment.on_device &= match &program {
-                    Some(program) => program.is_some(),
-                    // The simulated device has no state without twins.
-                    None => has_twins(&worker.stages[segment.first..segment.end]),
-                };
+                segment.on_device &= program.as_ref().is_none_or(Option::is_some);
+                // The simulated device has no state without twins.
+                segment.on_device &= spec.devices.iter().all(is_real)
+                    || has_twins(&worker.stages[segment.first..segment.end]);
                 plan.states.push(states(&worker.stages, segment));
                 plan.programs.push(program.flatten().filter(|_| segment.on_device));
                 segment.first += base;

@@ -1,7 +1,9 @@
 //! A chunk on its way, and the job that carries several of them to a device.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use std::time::Instant;
 
@@ -144,6 +146,18 @@ pub(crate) struct Job<V: Versions> {
     pub(crate) crew: Arc<Crew<V::Tables>>,
     /// By shade: the records that kernels wrote, until it is the job's turn.
     pub(crate) records: Vec<(usize, Arc<RecordsBuf>)>,
+    /// A stage panicked on the master's thread: the job is done again by its workers.
+    pub(crate) is_spoilt: AtomicBool,
+}
+
+impl<V: Versions> Job<V> {
+    /// Calls a stage on the master's thread.
+    fn guarded<R: Default>(&self, call: impl FnOnce() -> R) -> R {
+        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+            self.is_spoilt.store(true, Ordering::Relaxed);
+            R::default()
+        })
+    }
 }
 
 impl<V: Versions> Shadeable for Job<V> {
@@ -200,11 +214,11 @@ impl<V: Versions> Offload for Job<V> {
     }
 
     fn state_slots(&self, shard: usize, state: usize) -> usize {
-        self.crew.slots(shard, self.segment, state)
+        self.guarded(|| self.crew.slots(shard, self.segment, state))
     }
 
     fn state(&self, shard: usize, state: usize, step: usize, bytes: &mut [u8]) {
-        self.crew.state((shard, self.segment, state), step, bytes);
+        self.guarded(|| self.crew.state((shard, self.segment, state), step, bytes));
     }
 }
 

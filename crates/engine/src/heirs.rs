@@ -5,14 +5,15 @@
 //! go on as before.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// By worker: who works on its packets; itself, at the start.
 #[derive(Debug)]
-pub(crate) struct Heirs(Box<[AtomicUsize]>);
+pub(crate) struct Heirs(Box<[AtomicUsize]>, Mutex<()>);
 
 impl Heirs {
     pub(crate) fn new(workers: usize) -> Self {
-        Self((0..workers).map(AtomicUsize::new).collect())
+        Self((0..workers).map(AtomicUsize::new).collect(), Mutex::new(()))
     }
 
     /// The worker that works on the packets of `worker`.
@@ -30,11 +31,14 @@ impl Heirs {
         at
     }
 
-    /// Worker `worker` gives its stages up; the next one that has not is its heir. `false` if there is none.
-    pub(crate) fn give_up(&self, worker: usize) -> bool {
-        let n = self.0.len();
-        let candidates = (1..n).map(|i| (worker + i) % n);
-        let heir = candidates.into_iter().find(|&w| self.of(w) == w);
+    /// Worker `worker` gives its stages up; the next one of its `peers`, in ascending order, that has not is its heir.
+    /// `false` if there is none.
+    pub(crate) fn give_up(&self, worker: usize, peers: &[usize]) -> bool {
+        // One at a time, or two might become each other's heirs.
+        let _alone = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = peers.partition_point(|&peer| peer <= worker);
+        let mut others = peers[place..].iter().chain(&peers[..place]).copied();
+        let heir = others.find(|&other| other != worker && self.of(other) == other);
         if let Some(heir) = heir {
             self.0[worker].store(heir, Ordering::Relaxed);
         }
@@ -49,11 +53,12 @@ mod tests {
     #[test]
     fn work_goes_to_somebody_who_still_works() {
         let heirs = Heirs::new(4);
-        assert!(heirs.give_up(1));
+        let all = [0, 1, 2, 3];
+        assert!(heirs.give_up(1, &all));
         assert_eq!([0, 1, 2, 3].map(|w| heirs.of(w)), [0, 2, 2, 3]);
-        assert!(heirs.give_up(2));
+        assert!(heirs.give_up(2, &all));
         assert_eq!([0, 1, 2, 3].map(|w| heirs.of(w)), [0, 3, 3, 3]);
-        assert!(heirs.give_up(3) && !heirs.give_up(0));
+        assert!(heirs.give_up(3, &all) && !heirs.give_up(0, &all));
         assert_eq!([0, 1, 2, 3].map(|w| heirs.of(w)), [0; 4]);
     }
 }

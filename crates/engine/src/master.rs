@@ -280,6 +280,9 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         if here < rows && self.link.arenas[arena].outstanding() > here {
             return false;
         }
+        if let Some((_, left)) = self.closed.front_mut() {
+            *left = here; // what was given back without a job is not waited for
+        }
         while !self.waiting[arena].is_empty() {
             if self.device.in_flight() >= self.device.slots() {
                 return true;
@@ -333,7 +336,8 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 self.next_number - 1
             });
             let (launched, records, crew) = (Instant::now(), Vec::new(), self.crew.clone());
-            let job = Job { number, segment, launched, flights, crew, records };
+            let is_spoilt = AtomicBool::new(false);
+            let job = Job { number, segment, launched, flights, crew, records, is_spoilt };
             let counters = &self.link.counters;
             counters.jobs.fetch_add(1, Ordering::Relaxed);
             let packets: usize = job.flights.iter().map(|flight| flight.count).sum();
@@ -370,6 +374,8 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let in_flight = self.device.in_flight() as u64;
         self.link.counters.in_flight.store(in_flight, Ordering::Relaxed);
         match result {
+            // A stage panicked while its state was read: what the device made of that counts for nothing.
+            Ok(()) if job.is_spoilt.load(Ordering::Relaxed) => self.failed(job),
             Ok(()) => {
                 let now = Instant::now();
                 let begin = self.last_end.max(job.launched);

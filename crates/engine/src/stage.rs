@@ -119,7 +119,7 @@ pub trait Stage<T>: Send {
         &[]
     }
 
-    /// The blocks of the reasons that it drops for, apart from [`reasons::BLOCK`]. The engine registers
+    /// The blocks of the reasons that it drops for, apart from [`chunk::reasons::BLOCK`]. The engine registers
     /// them when it starts; a reason of another block counts as unknown.
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
         &[]

@@ -212,8 +212,13 @@ pub(crate) struct Worker<V: Versions> {
     dropped: Vec<(Packet, DropReason)>,
     released: Vec<(Packet, Verdict)>,
     handed: Vec<HandOver>,
-    /// Packets that enter the pipeline at a place.
-    again: VecDeque<Again>,
+    /// By segment of its pipeline: packets that enter there; and how many these are.
+    again: Vec<VecDeque<Again>>,
+    again_count: usize,
+    /// The ring that the next turn begins with.
+    next_ring: usize,
+    /// The workers of its pipeline.
+    peers: Arc<[usize]>,
     /// How often the packet that retires now went through again.
     passes_now: u8,
     /// Its stages panicked too often: it runs none of them any more.
@@ -258,6 +263,8 @@ pub(crate) struct Parts<V: Versions> {
     pub(crate) on_panic: PanicSink,
     /// Who works on the packets of workers that gave their stages up.
     pub(crate) heirs: Arc<Heirs>,
+    /// The workers of its pipeline.
+    pub(crate) peers: Arc<[usize]>,
     /// Names of the stages that packets may be sent to, each with its segment.
     pub(crate) places: Arc<[(&'static str, u16)]>,
     /// Number of its first stage and of its first segment, and one past its last segment: an engine may have several
@@ -337,8 +344,11 @@ impl<V: Versions> Worker<V> {
             next_rx: 0,
             timed: Instant::now(),
             order: InOrder::new(parts.chunks, parts.pipeline.start),
+            again: parts.pipeline.clone().map(|_| VecDeque::new()).collect(),
+            again_count: 0,
+            next_ring: 0,
+            peers: parts.peers,
             pipeline: parts.pipeline,
-            again: VecDeque::with_capacity(AGAIN_PACKETS),
             handed: Vec::with_capacity(CHUNK_PACKETS_MAX),
             passes_now: 0,
             gave_up: false,
@@ -425,7 +435,7 @@ impl<V: Versions> Worker<V> {
     /// Whether packets wait here for a chunk or for a ring: nobody calls when these are free.
     fn holds_packets(&self) -> bool {
         !self.inbox.is_empty()
-            || !self.again.is_empty()
+            || self.again_count > 0
             || self.ring_waiting.iter().any(|waiting| !waiting.is_empty())
     }
 
@@ -554,7 +564,7 @@ impl<V: Versions> Worker<V> {
         if !self.is_drained {
             self.drain_stages();
         }
-        while let Some(again) = self.again.pop_front() {
+        for again in self.again.iter_mut().flat_map(|waiting| waiting.drain(..)) {
             again.packet.free(&mut self.pool);
         }
         self.hand_in();
@@ -578,7 +588,7 @@ impl<V: Versions> Drop for Worker<V> {
     /// A worker that dies of a panic of its own leaves its work to another one. It counts as quiet from then on.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.heirs.give_up(self.index.into());
+            self.heirs.give_up(self.index.into(), &self.peers);
         }
     }
 }

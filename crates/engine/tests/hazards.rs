@@ -1,6 +1,6 @@
 //! Many queues, states, panics, places: what must hold where there are two of everything.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -505,4 +505,123 @@ fn a_panic_behind_a_device_counts_no_packet_twice() {
     });
     assert_eq!(done.panics.len(), 10);
     assert!(done.sum(|w| w.handed_over.get()) > 100);
+}
+
+/// Counts packets by port.
+struct ByPort(Arc<[AtomicU64; 2]>);
+
+impl Stage<u64> for ByPort {
+    fn name(&self) -> &'static str {
+        "by_port"
+    }
+    fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        for packet in &chunk.packets {
+            self.0[usize::from(packet.port)].fetch_add(1, Ordering::Relaxed);
+        }
+        chunk.rows.verdicts().fill(Verdict::drop(teststages::reasons::TEST).0);
+    }
+}
+
+/// Two workers whose queues are always full spread all they get to a third one.
+#[test]
+fn rings_that_are_always_full_are_served_alike() {
+    let (_, depot) = Region::new(40_000, HugePages::Off).unwrap();
+    let seen: Arc<[AtomicU64; 2]> = Arc::default();
+    let workers = (0..3u16)
+        .map(|i| {
+            let mut worker = WorkerSpec::new(one(), vec![Box::new(ByPort(seen.clone())) as _]);
+            let (queue, counters) = (Box::new(Endless(io::QueueStats::default())), Arc::default());
+            let spread = Some((|_| u32::MAX) as fn(&[u8]) -> u32);
+            worker.rx = vec![RxSlot { port: i % 2, mark: 0, queue, spread, counters }];
+            worker.rx.truncate(usize::from(2 - i.min(2)));
+            worker
+        })
+        .collect();
+    let engine = Engine::start(EngineSpec::new(workers, depot)).unwrap();
+    let of = |port: usize| seen[port].load(Ordering::Relaxed);
+    while of(0) + of(1) < 3_000_000 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    engine.stop(Duration::from_secs(5)).unwrap();
+    let (less, more) = (of(0).min(of(1)), of(0).max(of(1)));
+    assert!(8 * less > more, "{less} packets of one ring, {more} of the other");
+}
+
+/// Sends packets once more, by turns from two places.
+struct Fork;
+
+impl Stage<u64> for Fork {
+    fn name(&self) -> &'static str {
+        "fork"
+    }
+    fn sends_to(&self) -> &'static [&'static str] {
+        &["left", "right"]
+    }
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, u64>) {
+        let places = [cx.place("left").unwrap(), cx.place("right").unwrap()];
+        for (row, verdict) in chunk.rows.verdicts().iter_mut().enumerate() {
+            *verdict = Verdict::again(places[row % 2]).0;
+        }
+    }
+}
+
+/// A place.
+struct Somewhere(&'static str);
+
+impl Stage<u64> for Somewhere {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+}
+
+#[test]
+fn packets_for_places_by_turns_are_not_lost() {
+    let done = run(bed(input(30_000)), 1, |_| {
+        vec![Box::new(Fork), Box::new(Somewhere("left")), Box::new(Somewhere("right")), out()]
+    });
+    assert_eq!((done.frames().count(), done.view.workers[0].again.get()), (30_000, 30_000));
+}
+
+/// [`Plain`] whose shade panics over flow 13, also on the simulated device.
+struct Explosive;
+
+impl Stage<u64> for Explosive {
+    fn name(&self) -> &'static str {
+        "explosive"
+    }
+    fn columns(&self) -> &'static [chunk::Declaration] {
+        Plain.columns()
+    }
+    fn shader(&self) -> Option<Arc<dyn engine::Shade<u64>>> {
+        Some(Arc::new(Explosive))
+    }
+}
+
+impl engine::Shade<u64> for Explosive {
+    fn shade(&self, _: &mut chunk::Rows, _: &u64) {}
+    fn shade_packets(&self, _: &mut chunk::Rows, packets: &mut [Packet], _: &u64) {
+        assert!(packets.iter().all(|packet| flow_of(packet) != 13), "flow 13, as planned");
+    }
+    fn kernels(&self) -> Option<engine::KernelForm> {
+        Some(engine::KernelForm {
+            text: "KERNEL(nothing)\n{\n}\n".into(),
+            steps: vec![engine::Step::rows("nothing", 64).into()],
+            ..engine::KernelForm::default()
+        })
+    }
+}
+
+#[test]
+fn a_shade_that_panics_on_the_simulated_device_costs_its_chunks() {
+    let cost = device::Cost { launch: Duration::from_micros(20), row: Duration::ZERO };
+    let kind = engine::DeviceKind::Simulated { cost, faults: device::FaultPlan::default() };
+    let device = DeviceSpec { kind, slots: 4, rows: 1024, policy: engine::Policy::Device };
+    let limit = Duration::from_secs(60);
+    let done = watchdog::within(limit, "a shade that panics", String::new, move || {
+        let bed = Bed { devices: vec![device], chunk_packets: 32, ..bed(input(2_510)) };
+        run(bed, 1, |_| vec![Box::new(Explosive), out()])
+    });
+    let dropped = done.view.drops(reasons::STAGE_PANIC);
+    assert_eq!((done.frames().count() as u64 + dropped, dropped), (2_510, 10 * 32));
+    assert_eq!(done.panics.len(), 10);
 }

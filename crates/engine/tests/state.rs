@@ -531,30 +531,3 @@ fn jobs_behind_one_that_overflows_change_no_packet_twice() {
     let master = device.view.master().expect("a master");
     assert!(master.failed > 1 && master.jobs > master.failed && !master.is_lost, "{master:?}");
 }
-
-/// How full jobs are, with and without state, by workers: numbers for people.
-#[test]
-#[ignore = "prints numbers"]
-fn rows_per_job_by_workers() {
-    let input = |flow: usize| {
-        let mut frame = vec![0; 60];
-        frame[1] = (flow * 7 % 251) as u8;
-        frame
-    };
-    for has_state in [false, true] {
-        for workers in [1, 2, 4, 8] {
-            let slow = Faults { slow: Some(Duration::from_millis(10)), ..Faults::default() };
-            let device = DeviceSpec { rows: 8192, ..pocl(slow, Policy::Device) };
-            let input = ((0..100_000).map(input).collect(), u64::MAX);
-            let done = run_with(input, workers, 256, Some(device), |_| {
-                let first: Box<dyn Stage<u64>> =
-                    if has_state { Box::new(Count::new()) } else { Box::new(Plain) };
-                vec![first, Box::new(Out)]
-            });
-            let master = done.view.master().expect("a master");
-            let rows = master.packets as f64 / master.jobs as f64;
-            let jobs = master.jobs;
-            println!("state {has_state}, {workers} workers: {rows:.0} rows a job, {jobs} jobs");
-        }
-    }
-}

@@ -122,7 +122,7 @@ impl<V: Versions> Worker<V> {
         if gave_up {
             self.gave_up = true;
             self.counters.gave_up.set(1);
-            self.heirs.give_up(self.index.into());
+            self.heirs.give_up(self.index.into(), &self.peers);
         }
     }
 
@@ -181,13 +181,16 @@ impl<V: Versions> Worker<V> {
             }
         }
         self.inbox = inbox;
-        while let Some(again) = self.again.pop_front() {
+        let mut again = std::mem::take(&mut self.again);
+        self.again_count = 0;
+        for again in again.iter_mut().flat_map(|waiting| waiting.drain(..)) {
             if heir == usize::from(self.index) {
                 self.drop_packet(again.packet, reasons::STAGE_PANIC);
             } else {
                 self.pass(heir, Passed::Again(again));
             }
         }
+        self.again = again;
         if !self.is_drained && self.order.len() == 0 {
             self.is_drained = true;
             self.drain_stages();

@@ -59,7 +59,7 @@ impl<V: Versions> Worker<V> {
         for i in (first..queues).chain(0..first) {
             // Chunks in flight bound the work in progress.
             let room = self.chunk_packets.saturating_sub(self.inbox.len());
-            if room == 0 || self.free.is_empty() {
+            if room == 0 || self.free.is_empty() || self.has_many_again() {
                 break;
             }
             let n = self.receive_queue(i, room);
@@ -179,6 +179,13 @@ impl<V: Versions> Worker<V> {
         self.heirs.of(((u64::from(hash) * workers) >> 32) as usize)
     }
 
+    /// The worker of this one's pipeline that packets of a flow hash belong to.
+    pub(super) fn peer_of(&self, hash: u32) -> usize {
+        let peers = self.peers.len() as u64;
+        let place = ((u64::from(hash) * peers) >> 32) as usize;
+        self.heirs.of(self.peers.get(place).copied().unwrap_or(self.index.into()))
+    }
+
     /// Puts `passed` in the ring to worker `target`. A full ring drops it, counted; where nothing may be lost, it waits,
     /// and this worker receives nothing until it has left.
     pub(super) fn pass(&mut self, target: usize, passed: Passed) {
@@ -186,8 +193,8 @@ impl<V: Versions> Worker<V> {
         let Some(Some((ring, bell))) = self.rings_out.get_mut(target) else {
             return self.drop_packet(passed.into_packet(), reasons::TX_NO_PORT);
         };
-        if !may_pass {
-            return self.drop_packet(passed.into_packet(), reasons::RING_FULL); // all have ended
+        if !may_pass || ring.is_abandoned() {
+            return self.drop_packet(passed.into_packet(), reasons::RING_FULL); // nobody takes it any more
         }
         if !self.ring_waiting[target].is_empty() {
             return self.ring_waiting[target].push_back(passed);
@@ -234,16 +241,22 @@ impl<V: Versions> Worker<V> {
     /// Takes what other workers have passed on, until the inbox holds `limit` packets.
     fn take_passed(&mut self, limit: usize) -> usize {
         let mut work = 0;
-        for i in 0..self.rings_in.len() {
+        let rings = self.rings_in.len();
+        let first = self.next_ring;
+        if rings > 0 {
+            self.next_ring = (first + 1) % rings;
+        }
+        for i in (first..rings).chain(0..first) {
             if !self.rings_in[i].is_empty() {
                 self.quiet.leave(); // before the ring is seen to be empty by its producer
             }
             for _ in 0..RING_PACKETS {
                 // A received packet needs a chunk; without one it stays in the ring.
-                let is_full = self.inbox.len() >= limit || self.free.is_empty();
+                let is_full =
+                    self.inbox.len() >= limit || self.free.is_empty() || self.has_many_again();
                 match self.rings_in[i].peek() {
                     Ok(Passed::Received(_)) if is_full => break,
-                    Ok(Passed::Again(_)) if self.again.len() >= AGAIN_PACKETS => break,
+                    Ok(Passed::Again(_)) if self.again_count >= AGAIN_PACKETS => break,
                     _ => {}
                 }
                 let Ok(passed) = self.rings_in[i].pop() else { break };
@@ -252,7 +265,7 @@ impl<V: Versions> Worker<V> {
                     Passed::Received(packet) => self.inbox.push(packet),
                     Passed::Transmit(packet, port) => self.queue_tx(packet, port),
                     Passed::Host(packet, port) => self.queue_host(packet, port),
-                    Passed::Again(again) => self.again.push_back(again),
+                    Passed::Again(again) => self.queue_again(again),
                 }
             }
         }
@@ -283,21 +296,33 @@ impl<V: Versions> Worker<V> {
         self.begin(flight, self.pipeline.start);
     }
 
-    /// Makes a chunk of packets that enter the pipeline at one place.
+    /// Makes a chunk of packets for each place at which some enter the pipeline.
     fn begin_again(&mut self) {
-        let Some(&Again { place, .. }) = self.again.front() else { return };
+        if self.again_count == 0 {
+            return;
+        }
         if self.gave_up {
             return self.relay();
         }
-        let Some(mut flight) = self.free.pop() else { return };
-        while flight.chunk.packets.len() < self.chunk_packets
-            && let Some(again) = self.again.pop_front_if(|again| again.place == place)
-        {
-            flight.passes.push(again.passes);
-            flight.chunk.packets.push(again.packet);
+        for place in 0..self.again.len() {
+            if self.again[place].is_empty() {
+                continue;
+            }
+            let Some(mut flight) = self.free.pop() else { return };
+            let n = self.again[place].len().min(self.chunk_packets);
+            for again in self.again[place].drain(..n) {
+                flight.passes.push(again.passes);
+                flight.chunk.packets.push(again.packet);
+            }
+            self.again_count -= n;
+            self.counters.again.add(n as u64);
+            self.begin(flight, self.pipeline.start + place);
         }
-        self.counters.again.add(flight.chunk.packets.len() as u64);
-        self.begin(flight, place.into());
+    }
+
+    /// Whether so many packets wait to enter the pipeline again that no others are received meanwhile.
+    fn has_many_again(&self) -> bool {
+        self.again_count >= AGAIN_PACKETS / 2
     }
 
     /// Starts a chunk in front of a segment.
@@ -321,16 +346,19 @@ impl<V: Versions> Worker<V> {
         self.order.push(flight);
     }
 
-    /// Lets a packet enter the pipeline at a place; one that did so too often, or finds too many waiting, is dropped.
+    /// Lets a packet enter the pipeline at a place. One that did so too often is dropped, and one that finds too many
+    /// waiting, where packets may be lost.
     pub(super) fn queue_again(&mut self, again: Again) {
+        let place = usize::from(again.place).wrapping_sub(self.pipeline.start);
         if again.passes > PASSES_MAX {
             self.drop_packet(again.packet, reasons::AGAIN_TOO_OFTEN);
-        } else if self.again.len() >= AGAIN_PACKETS {
+        } else if self.again_count >= AGAIN_PACKETS && !self.lossless {
             self.drop_packet(again.packet, reasons::AGAIN_FULL);
-        } else if !self.pipeline.contains(&again.place.into()) {
-            self.drop_packet(again.packet, reasons::UNKNOWN);
+        } else if let Some(waiting) = self.again.get_mut(place) {
+            waiting.push_back(again);
+            self.again_count += 1;
         } else {
-            self.again.push_back(again);
+            self.drop_packet(again.packet, reasons::UNKNOWN);
         }
     }
 }

@@ -109,6 +109,7 @@ impl<V: Versions> Worker<V> {
             is_shared && (master.shades(segment) || self.homes[segment].side == Side::Device)
         });
         let Some(master) = master else {
+            flight.leave_arena();
             return Way::Here(flight);
         };
         let master = master.clone();
@@ -123,7 +124,11 @@ impl<V: Versions> Worker<V> {
         let side = if has_state { self.home(segment, wanted, &master) } else { Some(wanted) };
         match side {
             None => Way::Wait(flight),
-            Some(Side::Cpu) => Way::Here(flight),
+            Some(Side::Cpu) => {
+                // Rows that it kept of an earlier job's arena could hold that arena up.
+                flight.leave_arena();
+                Way::Here(flight)
+            }
             Some(Side::Device) => match master.reserve(segment, flight.chunk.rows.len()) {
                 Some(mut rows) => {
                     // Columns written by earlier segments move with the chunk; the first has none yet.
@@ -138,7 +143,10 @@ impl<V: Versions> Worker<V> {
                     Way::There(flight)
                 }
                 None if has_state => Way::Wait(flight),
-                None => Way::Here(flight),
+                None => {
+                    flight.leave_arena();
+                    Way::Here(flight)
+                }
             },
         }
     }
@@ -388,7 +396,7 @@ impl<V: Versions> Worker<V> {
             self.counters.handed_over.add(handed.len() as u64);
             for HandOver { packet, hash, place, passes } in handed.drain(..) {
                 let again = Again { packet, place, passes };
-                let target = self.worker_of(hash);
+                let target = self.peer_of(hash);
                 if target == usize::from(self.index) || passes > PASSES_MAX {
                     self.queue_again(again);
                 } else {
