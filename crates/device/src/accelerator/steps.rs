@@ -158,7 +158,7 @@ impl Area {
 
 /// Records of any length that kernels write for rows, which come back to the host.
 ///
-/// Two areas hold them: the starts ([`Output::starts`]), and behind it the words. In words of four bytes, the starts
+/// Two areas hold them: the starts ([`Output::STARTS`]), and behind it the words. In words of four bytes, the starts
 /// are: how many words there are in all; whether they are more than there is room for; two that are zero; then for
 /// each row where its words start, and where the last one's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
