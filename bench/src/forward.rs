@@ -55,6 +55,9 @@ impl RxQueue for Share {
         self.stats.packets += n as u64;
         n
     }
+    fn release(&mut self, pool: &mut Pool) {
+        self.replay.lock().unwrap_or_else(PoisonError::into_inner).release(pool);
+    }
     fn stats(&self) -> QueueStats {
         self.stats
     }
