@@ -153,6 +153,16 @@ fn run(program: &Path, name: &str, case: &Case, out: &Path) -> Output {
 /// What `--backend` may say that every machine with the test tools has.
 const BACKENDS: &[&str] = &["sim", "opencl"];
 
+/// Packets that stages behind the first one saw, by the table of stages that a run prints.
+fn packets_behind_first(said: &str) -> u64 {
+    let table = said.lines().skip_while(|line| !line.starts_with("stage ")).skip(2);
+    let rows = table.take_while(|line| !line.is_empty());
+    rows.filter_map(|line| {
+        line.split_whitespace().next_back()?.replace(',', "").parse::<u64>().ok()
+    })
+    .sum()
+}
+
 /// A run on another backend writes the same captures.
 fn backends_agree(name: &str) {
     let case = read_case(name);
@@ -181,7 +191,9 @@ fn backends_agree(name: &str) {
         assert_eq!(output.status.code(), Some(case.status), "{backend}: {}\n{said}", case.about);
         if case.status == 0 {
             assert!(said.contains(", 0 jobs done again on the CPU"), "{backend}: {said}");
-            assert!(!said.contains(": 0 jobs, "), "{backend}: {said}");
+            // What the first stage settles whole does not travel.
+            let is_left = said.contains(": 0 jobs, ") && packets_behind_first(&said) > 0;
+            assert!(!is_left, "{backend}: {said}");
         }
         assert_eq!(list(&plain), list(&out), "{backend}: other files");
         for file in list(&plain) {
