@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use chunk::CHUNK_PACKETS_MAX;
 use control::config::Config;
 use device::driver::Program;
 use device::embedded::{self, Recorded};
@@ -76,7 +77,7 @@ fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
         tables: Box::new(NoTables),
         options: accelerator::Options::default(),
     };
-    let device = DeviceSpec { kind, slots: 1, rows: 1, policy: Policy::Device };
+    let device = DeviceSpec { kind, slots: 1, rows: CHUNK_PACKETS_MAX, policy: Policy::Device };
     let plan = Plan {
         workers: 1,
         offline: true,

@@ -102,7 +102,7 @@ pub struct PayloadUse {
 }
 
 /// Consecutive stages as a device runs them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SegmentProgram {
     /// The source of all its kernels.
     pub program: Program,

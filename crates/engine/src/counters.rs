@@ -74,13 +74,21 @@ impl QueueCounters {
     }
 }
 
+/// Counters in a [`Line`].
+const LINE: usize = 16;
+
+/// Counters that share no cache line with another worker's.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Line([Counter; LINE]);
+
 /// Counters of one worker.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerCounters {
-    /// Packets received from ports, twins and other workers.
+    /// Packets received from ports and twins; those that other workers pass on count where they were received.
     pub rx_packets: Counter,
-    /// Packets handed to transmit queues, to twins and to other workers.
+    /// Packets handed to the transmit queues of ports and of twins, by the worker that owns the queue.
     pub tx_packets: Counter,
     /// Packets made by stages.
     pub emitted: Counter,
@@ -122,7 +130,7 @@ pub struct WorkerCounters {
     /// Chunks in flight now.
     pub in_flight: Counter,
     places: Arc<DropPlaces>,
-    drops: Box<[Counter]>,
+    drops: Box<[Line]>,
     /// By stage.
     pub stages: Box<[StageCounters]>,
 }
@@ -153,7 +161,7 @@ impl WorkerCounters {
             held: Counter::default(),
             in_flight: Counter::default(),
             places: places.clone(),
-            drops: (0..places.len).map(|_| Counter::default()).collect(),
+            drops: (0..places.len.div_ceil(LINE)).map(|_| Line::default()).collect(),
             stages: (0..stages).map(|_| StageCounters::default()).collect(),
         }
     }
@@ -161,7 +169,12 @@ impl WorkerCounters {
     /// Counts one drop. Only the owning thread may call this.
     #[inline]
     pub fn count_drop(&self, reason: DropReason) {
-        self.drops[self.places.of(reason)].add(1);
+        self.drop_counter(self.places.of(reason)).add(1);
+    }
+
+    #[inline]
+    fn drop_counter(&self, place: usize) -> &Counter {
+        &self.drops[place / LINE].0[place % LINE]
     }
 
     /// The drop reasons that have a counter, in order of code.
@@ -172,11 +185,11 @@ impl WorkerCounters {
     /// Packets dropped for `reason`; 0 for a code that nobody had declared at the start, for its packets count
     /// as [`reasons::UNKNOWN`].
     pub fn drops(&self, reason: DropReason) -> u64 {
-        let at = |place: &usize| self.drops[*place].get();
+        let at = |place: &usize| self.drop_counter(*place).get();
         if reason == reasons::UNKNOWN {
             return self.places.unknown.iter().map(at).sum();
         }
-        if self.places.knows(reason) { self.drops[self.places.of(reason)].get() } else { 0 }
+        if self.places.knows(reason) { self.drop_counter(self.places.of(reason)).get() } else { 0 }
     }
 }
 

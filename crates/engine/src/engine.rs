@@ -189,14 +189,20 @@ pub enum EngineError {
 
 /// A running engine.
 pub struct Engine<V: Versions> {
+    threads: Threads<V>,
+    view: Arc<EngineView>,
+    depot: Arc<Depot>,
+}
+
+/// The threads of an engine, and how they are told to end.
+struct Threads<V: Versions> {
     workers: Vec<JoinHandle<Worker<V>>>,
     masters: Vec<(Arc<MasterLink<V>>, JoinHandle<()>)>,
     merger: Option<(Arc<Merging>, JoinHandle<Merger>)>,
+    /// By worker.
     bells: Vec<Bell>,
     stop: Arc<AtomicBool>,
     abort: Arc<AtomicBool>,
-    view: Arc<EngineView>,
-    depot: Arc<Depot>,
 }
 
 /// What others may see of a running engine; it outlives it.
@@ -358,10 +364,76 @@ impl<V: Versions> Engine<V> {
         Self::start_with(spec, Some(in_order))
     }
 
-    fn start_with(mut spec: EngineSpec<V>, in_order: Option<InOrder>) -> Result<Self, EngineError> {
+    fn start_with(spec: EngineSpec<V>, in_order: Option<InOrder>) -> Result<Self, EngineError> {
         if spec.workers.is_empty() {
             return Err(EngineError::Spec("an engine needs a worker".into()));
         }
+        if let Some(small) = spec.devices.iter().position(|d| d.rows < CHUNK_PACKETS_MAX) {
+            return Err(EngineError::Spec(format!(
+                "device {small}: a job of {} rows has no room for a chunk of {CHUNK_PACKETS_MAX}",
+                spec.devices[small].rows
+            )));
+        }
+        let depot = spec.depot.clone();
+        let bells = spec.workers.iter().map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?;
+        let mut threads = Threads {
+            workers: Vec::new(),
+            masters: Vec::new(),
+            merger: None,
+            bells,
+            stop: Arc::new(AtomicBool::new(false)),
+            abort: Arc::new(AtomicBool::new(false)),
+        };
+        match threads.start(spec, in_order) {
+            Ok(view) => Ok(Self { threads, view, depot }),
+            Err(error) => {
+                // Those that have started have nothing to lose.
+                let _ = threads.stop(Duration::ZERO);
+                Err(error)
+            }
+        }
+    }
+
+    /// What may be seen of it.
+    pub fn view(&self) -> &Arc<EngineView> {
+        &self.view
+    }
+
+    /// Whether every worker has ended: all sources were finished, or a thread panicked.
+    pub fn is_finished(&self) -> bool {
+        self.threads.are_finished()
+    }
+
+    /// Stops receiving, lets every packet come to its end, and ends the threads. Packets that the
+    /// transmit queues do not get rid of within `patience` are given up.
+    ///
+    /// # Errors
+    /// The panic message of a worker that died.
+    pub fn stop(self, patience: Duration) -> Result<(), String> {
+        self.threads.stop(patience)
+    }
+
+    /// Waits until every worker has ended by itself.
+    ///
+    /// # Errors
+    /// The panic message of a worker that died.
+    pub fn join(self) -> Result<(), String> {
+        self.threads.join()
+    }
+
+    /// Free cells; see [`Depot::available`].
+    pub fn depot(&self) -> &Arc<Depot> {
+        &self.depot
+    }
+}
+
+impl<V: Versions> Threads<V> {
+    /// Starts them all, one after the other; on an error those that were started before go on.
+    fn start(
+        &mut self,
+        mut spec: EngineSpec<V>,
+        in_order: Option<InOrder>,
+    ) -> Result<Arc<EngineView>, EngineError> {
         for stage in spec.workers.iter().flat_map(|worker| &worker.stages) {
             for block in stage.drop_reasons() {
                 chunk::reasons::register(block)?;
@@ -375,17 +447,15 @@ impl<V: Versions> Engine<V> {
         let layout = columns::layout(stages(), rows.max(chunks * CHUNK_PACKETS_MAX))?;
         let zeroed = columns::zeroed(stages(), &layout);
         let plan = Plan::of(&spec, &layout)?;
-        let bells = (0..n).map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?;
         let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
-        let stop = Arc::new(AtomicBool::new(false));
-        let abort = Arc::new(AtomicBool::new(false));
+        let Self { bells, stop, abort, .. } = &*self;
+        let (bells, stop, abort) = (bells.clone(), stop.clone(), abort.clone());
         let hooks = Arc::new(Hooks::default());
         let merger = in_order.map(|i| merger_of(&mut spec, i, abort.clone())).transpose()?;
         let (merger, merging) = merger.unzip();
 
         let devices = spec.devices.len();
         let policies: Vec<_> = spec.devices.iter().map(|device| device.policy).collect();
-        let mut masters = Vec::new();
         let mut views: Vec<Box<dyn Fn() -> MasterView + Send + Sync>> = Vec::new();
         let mut links: Vec<Option<Arc<MasterLink<V>>>> = Vec::new();
         for (number, device) in spec.devices.into_iter().enumerate() {
@@ -419,7 +489,7 @@ impl<V: Versions> Engine<V> {
                     let thread = std::thread::Builder::new()
                         .name(format!("master-{number}"))
                         .spawn(move || side.run())?;
-                    masters.push((link.clone(), thread));
+                    self.masters.push((link.clone(), thread));
                     let seen = link.clone();
                     views.push(Box::new(move || MasterView::of(number, &name, &seen)));
                     links.push(Some(link));
@@ -464,7 +534,6 @@ impl<V: Versions> Engine<V> {
             }
         }
         let heirs = Arc::new(Heirs::new(n));
-        let mut workers = Vec::new();
         let rings = rings_in.into_iter().zip(rings_out);
         let given = spec.workers.into_iter().zip(rings).zip(Quiet::of_workers(n));
         for (i, ((worker, (rings_in, rings_out)), quiet)) in given.enumerate() {
@@ -518,38 +587,25 @@ impl<V: Versions> Engine<V> {
                     }
                     Worker::new(parts).run()
                 })?;
-            workers.push(thread);
+            self.workers.push(thread);
         }
-        let merger = match merger.zip(merging) {
-            Some((merger, merging)) => {
-                let thread = std::thread::Builder::new().name("merger".into());
-                Some((merging, thread.spawn(move || merger.run())?))
-            }
-            None => None,
-        };
-        Ok(Self { workers, masters, merger, bells, stop, abort, view, depot: spec.depot })
+        if let Some((merger, merging)) = merger.zip(merging) {
+            let thread = std::thread::Builder::new().name("merger".into());
+            self.merger = Some((merging, thread.spawn(move || merger.run())?));
+        }
+        Ok(view)
     }
 
-    /// What may be seen of it.
-    pub fn view(&self) -> &Arc<EngineView> {
-        &self.view
-    }
-
-    /// Whether every worker has ended: all sources were finished, or a thread panicked.
-    pub fn is_finished(&self) -> bool {
+    fn are_finished(&self) -> bool {
         self.workers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Stops receiving, lets every packet come to its end, and ends the threads. Packets that the
-    /// transmit queues do not get rid of within `patience` are given up.
-    ///
-    /// # Errors
-    /// The panic message of a worker that died.
-    pub fn stop(self, patience: Duration) -> Result<(), String> {
+    /// See [`Engine::stop`].
+    fn stop(self, patience: Duration) -> Result<(), String> {
         self.stop.store(true, Ordering::Release);
         self.bells.iter().for_each(Bell::ring);
         let deadline = Instant::now() + patience;
-        while !self.is_finished() && Instant::now() < deadline {
+        while !self.are_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_micros(200));
             self.bells.iter().for_each(Bell::ring);
         }
@@ -557,11 +613,8 @@ impl<V: Versions> Engine<V> {
         self.join()
     }
 
-    /// Waits until every worker has ended by itself.
-    ///
-    /// # Errors
-    /// The panic message of a worker that died.
-    pub fn join(self) -> Result<(), String> {
+    /// See [`Engine::join`].
+    fn join(self) -> Result<(), String> {
         let mut died = None;
         // All queues are dropped here, on one thread, after every worker has ended.
         let mut ended = Vec::new();
@@ -587,11 +640,6 @@ impl<V: Versions> Engine<V> {
             }
         }
         died.map_or(Ok(()), Err)
-    }
-
-    /// Free cells; see [`Depot::available`].
-    pub fn depot(&self) -> &Arc<Depot> {
-        &self.depot
     }
 }
 
@@ -710,20 +758,37 @@ impl<V: Versions> Plan<V> {
             let known = plan.pipelines.iter().position(|p| plan.stages[p.stages.clone()] == wanted);
             let number = known.unwrap_or(plan.pipelines.len());
             plan.of_worker.push(number);
-            if known.is_some() {
+            let cut = cut(&worker.stages, &wanted)?;
+            let program = |segment: Segment| {
+                let is_wanted = spec.devices.iter().any(is_real);
+                let program = || segment_program(&worker.stages, segment, layout.columns(), shards);
+                is_wanted.then(program)
+            };
+            if let Some(known) = known {
+                // All its workers share one program on a device.
+                let Pipeline { stages, segments: there, .. } = &plan.pipelines[known];
+                let (base, there) = (stages.start, there.clone());
+                let is_same = |(segment, number): (&Segment, usize)| {
+                    let known: &Segment = &all[number];
+                    let made = program(*segment).flatten().filter(|_| known.on_device);
+                    segment.end == known.end - base && made == plan.programs[number]
+                };
+                if cut.len() != there.len() || !cut.iter().zip(there).all(is_same) {
+                    return Err(EngineError::Spec(format!(
+                        "worker {} has stages of the same names as a worker before it, with other kernels: {}",
+                        plan.of_worker.len() - 1,
+                        wanted.join(", ")
+                    )));
+                }
                 continue;
             }
-            let base = plan.stages.len();
-            let (first, cut) = (all.len(), cut(&worker.stages, &wanted)?);
+            if !spec.devices.is_empty() {
+                has_twins(&worker.stages)?;
+            }
+            let (base, first) = (plan.stages.len(), all.len());
             for mut segment in cut {
-                let program =
-                    spec.devices.iter().any(is_real).then(|| {
-                        segment_program(&worker.stages, segment, layout.columns(), shards)
-                    });
+                let program = program(segment);
                 segment.on_device &= program.as_ref().is_none_or(Option::is_some);
-                // The simulated device has no state without twins.
-                segment.on_device &= spec.devices.iter().all(is_real)
-                    || has_twins(&worker.stages[segment.first..segment.end]);
                 plan.states.push(states(&worker.stages, segment));
                 plan.programs.push(program.flatten().filter(|_| segment.on_device));
                 segment.first += base;
@@ -755,10 +820,18 @@ impl<V: Versions> Plan<V> {
     }
 }
 
-/// Whether each shade with state has a twin.
-fn has_twins<T>(stages: &[Box<dyn Stage<T>>]) -> bool {
-    let mut shades = stages.iter().filter_map(|stage| stage.shader());
-    shades.all(|shade| !crate::stage::has_state(&*shade) || shade.twin().is_some())
+/// Each shade with state has a twin, so that segments are the same on every device.
+fn has_twins<T>(stages: &[Box<dyn Stage<T>>]) -> Result<(), EngineError> {
+    for stage in stages {
+        let Some(shade) = stage.shader() else { continue };
+        if crate::stage::has_state(&*shade) && shade.twin().is_none() {
+            let name = stage.name();
+            let message =
+                format!("stage `{name}` keeps state on devices, but its shade has no twin");
+            return Err(EngineError::Spec(message));
+        }
+    }
+    Ok(())
 }
 
 /// Cuts a pipeline into segments, so that one begins at each stage that packets are sent to.
@@ -769,13 +842,18 @@ fn cut<T>(
     let mut starts = vec![0];
     for stage in stages {
         for target in stage.sends_to() {
-            let place = names.iter().position(|name| name == target).ok_or_else(|| {
-                EngineError::Spec(format!(
-                    "stage `{}` sends packets to stage `{target}`, which the pipeline lacks",
-                    stage.name()
-                ))
-            })?;
-            starts.push(place);
+            let mut places = (0..names.len()).filter(|place| names[*place] == *target);
+            let why = match (places.next(), places.next()) {
+                (Some(place), None) => {
+                    starts.push(place);
+                    continue;
+                }
+                (None, _) => "which the pipeline lacks",
+                (Some(_), Some(_)) => "of which the pipeline has several",
+            };
+            let message =
+                format!("stage `{}` sends packets to stage `{target}`, {why}", stage.name());
+            return Err(EngineError::Spec(message));
         }
     }
     starts.sort_unstable();

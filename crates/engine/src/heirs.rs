@@ -1,19 +1,59 @@
 //! Workers that gave their stages up, and who does their work.
 //!
-//! A worker whose stages panic again and again runs none of them any more. It keeps its queues, for a queue belongs to
-//! one thread, and hands what they receive to its heir; the spread by flow hash passes it over. Its transmit queues
-//! go on as before.
+//! A worker whose stages panic again and again runs none of them any more. It gives its receive queues to its heir,
+//! hands it the packets that other workers still pass on, and is passed over by the spread by flow hash. Its transmit
+//! queues go on as before, for other workers send through them. Over captures with several workers the reader keeps its
+//! one queue: it goes on spreading what that receives.
+//!
+//! A worker whose thread dies, by a panic outside of its stages, takes its queues along: one of them may be what made it
+//! panic.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// By worker: who works on its packets; itself, at the start.
-#[derive(Debug)]
-pub(crate) struct Heirs(Box<[AtomicUsize]>, Mutex<()>);
+use crate::worker::RxSlot;
+
+/// By worker: who works on its packets, and what it was given.
+pub(crate) struct Heirs(Box<[Heir]>, Mutex<()>);
+
+struct Heir {
+    /// Who works on this worker's packets; itself, at the start.
+    of: AtomicUsize,
+    /// Queues that others gave it and that it has not taken yet, and whether there are any.
+    queues: Mutex<Vec<RxSlot>>,
+    has_queues: AtomicBool,
+}
 
 impl Heirs {
     pub(crate) fn new(workers: usize) -> Self {
-        Self((0..workers).map(AtomicUsize::new).collect(), Mutex::new(()))
+        let heir = |worker| Heir {
+            of: AtomicUsize::new(worker),
+            queues: Mutex::default(),
+            has_queues: AtomicBool::new(false),
+        };
+        Self((0..workers).map(heir).collect(), Mutex::new(()))
+    }
+
+    /// Gives queues to a worker. Whoever gives is not quiet ([`crate::quiet`]) until they are taken.
+    pub(crate) fn give(&self, worker: usize, queues: &mut Vec<RxSlot>) {
+        let heir = &self.0[worker];
+        heir.queues.lock().unwrap_or_else(PoisonError::into_inner).append(queues);
+        heir.has_queues.store(true, Ordering::Release);
+    }
+
+    /// Whether queues wait for a worker.
+    #[inline]
+    pub(crate) fn has_queues(&self, worker: usize) -> bool {
+        self.0[worker].has_queues.load(Ordering::Acquire)
+    }
+
+    /// Takes the queues that wait for a worker.
+    #[cold]
+    pub(crate) fn take(&self, worker: usize) -> Vec<RxSlot> {
+        let heir = &self.0[worker];
+        let mut queues = heir.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        heir.has_queues.store(false, Ordering::Release);
+        std::mem::take(&mut *queues)
     }
 
     /// The worker that works on the packets of `worker`.
@@ -22,7 +62,7 @@ impl Heirs {
         let mut at = worker;
         // Heirs lead upwards round the circle; whoever gives up last is its own heir.
         for _ in 0..self.0.len() {
-            let next = self.0.get(at).map_or(at, |heir| heir.load(Ordering::Relaxed));
+            let next = self.0.get(at).map_or(at, |heir| heir.of.load(Ordering::Relaxed));
             if next == at {
                 break;
             }
@@ -40,7 +80,7 @@ impl Heirs {
         let mut others = peers[place..].iter().chain(&peers[..place]).copied();
         let heir = others.find(|&other| other != worker && self.of(other) == other);
         if let Some(heir) = heir {
-            self.0[worker].store(heir, Ordering::Relaxed);
+            self.0[worker].of.store(heir, Ordering::Relaxed);
         }
         heir.is_some()
     }

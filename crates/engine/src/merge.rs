@@ -103,6 +103,8 @@ pub(crate) struct Merging {
     bell: Bell,
     /// No record will come any more.
     is_ended: AtomicBool,
+    /// By worker: its thread has died. What it did not hand in before is lost.
+    is_dead: Box<[AtomicBool]>,
     /// Packets under way at most.
     window: u64,
     depot: Arc<Depot>,
@@ -200,6 +202,15 @@ impl Lane {
         self.records.push(Record::Retired);
     }
 
+    /// The worker's thread dies: the merger does not wait for its packets. At the reader: none follow those that were
+    /// noted.
+    pub(crate) fn die(&mut self) {
+        self.schedule();
+        self.hand_in();
+        self.merging.is_dead[usize::from(self.index)].store(true, Ordering::Release);
+        self.merging.bell.ring();
+    }
+
     /// Gives the merger what was put.
     pub(crate) fn hand_in(&mut self) {
         if !self.records.is_empty() {
@@ -238,6 +249,8 @@ pub(crate) struct Merger {
     pool: Pool,
     schedule: VecDeque<u16>,
     lanes: Vec<VecDeque<Record>>,
+    /// By worker: its thread had died when the lanes were taken.
+    is_dead: Vec<bool>,
     /// Swapped with a lane or with the schedule, so that their locks are short.
     taken: Vec<Record>,
     targets: Vec<u16>,
@@ -264,6 +277,7 @@ impl Merger {
             under_way: parts.in_order.under_way,
             bell: Bell::new()?,
             is_ended: AtomicBool::new(false),
+            is_dead: (0..parts.workers).map(|_| AtomicBool::new(false)).collect(),
             window: WINDOW_PACKETS.min(cells / 4) as u64,
             reserve_cells: cells / 2,
             admitted: Counter::default(),
@@ -276,6 +290,7 @@ impl Merger {
             pool: Pool::new(parts.depot, 2 * CHUNK_PACKETS_MAX),
             schedule: VecDeque::with_capacity(WINDOW_PACKETS),
             lanes: (0..parts.workers).map(|_| VecDeque::new()).collect(),
+            is_dead: vec![false; parts.workers],
             taken: Vec::new(),
             targets: Vec::new(),
             tx: parts.tx,
@@ -312,6 +327,10 @@ impl Merger {
 
     /// Takes what was handed in and sends what is in order now; how many packets were merged.
     pub(crate) fn step(&mut self) -> usize {
+        // Looked at first: a dead worker hands nothing in that the taking does not see.
+        for (is_dead, shared) in self.is_dead.iter_mut().zip(&self.shared.is_dead) {
+            *is_dead = shared.load(Ordering::Acquire);
+        }
         self.take();
         let mut merged = 0;
         while let Some(&worker) = self.schedule.front() {
@@ -321,7 +340,8 @@ impl Merger {
                     return merged;
                 }
             }
-            if !self.merge_one(usize::from(worker)) {
+            let worker = usize::from(worker);
+            if !self.merge_one(worker) && !self.is_dead[worker] {
                 break;
             }
             self.schedule.pop_front();

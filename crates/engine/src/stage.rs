@@ -56,7 +56,7 @@ pub trait Shade<T>: Send + Sync {
     fn state(&self, _step: usize, _bytes: &mut [u8]) {}
 
     /// For a shade with state: one that does the same on an empty state of its own, by which the simulated device shades
-    /// in place of kernels. `None`: that device has none of the stage's segment.
+    /// in place of kernels. An engine with devices does not start where it is `None`.
     fn twin(&self) -> Option<Arc<dyn Shade<T>>> {
         None
     }

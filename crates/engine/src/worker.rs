@@ -101,7 +101,7 @@ pub struct RxSlot {
     pub mark: u32,
     /// The queue.
     pub queue: Box<dyn RxQueue>,
-    /// Spreads its packets over all workers; `None` keeps them.
+    /// Spreads its packets over all workers of its worker's pipeline; `None` keeps them.
     pub spread: Option<SpreadHash>,
     /// Where its counters are read.
     pub counters: Arc<QueueCounters>,
@@ -223,6 +223,8 @@ pub(crate) struct Worker<V: Versions> {
     passes_now: u8,
     /// Its stages panicked too often: it runs none of them any more.
     gave_up: bool,
+    /// The worker that it gave its receive queues to.
+    gave_to: Option<usize>,
     /// And they have parted with what they held.
     is_drained: bool,
     last_version: u64,
@@ -352,6 +354,7 @@ impl<V: Versions> Worker<V> {
             handed: Vec::with_capacity(CHUNK_PACKETS_MAX),
             passes_now: 0,
             gave_up: false,
+            gave_to: None,
             is_drained: false,
             oldest: None,
             next_seq: 0,
@@ -422,6 +425,8 @@ impl<V: Versions> Worker<V> {
                 });
         let quiet = sources_done
             && rings_empty
+            && !self.is_giving()
+            && !self.heirs.has_queues(self.index.into())
             && !self.holds_packets()
             && self.order.len() == 0
             && (self.tx_drained() || self.is_aborting());
@@ -456,8 +461,8 @@ impl<V: Versions> Worker<V> {
     /// Ticks the stages when the tables changed or time has passed.
     fn housekeep(&mut self, now: Instant) -> usize {
         let due = now.duration_since(self.last_tick) >= TICK;
-        let timed =
-            due || self.stages.iter().any(|s| s.next_tick_ns().is_some_and(|t| t <= self.now_ns));
+        let tick = self.earliest(0..self.stages.len(), "next_tick_ns", |s| s.next_tick_ns());
+        let timed = due || tick.is_some_and(|tick| tick <= self.now_ns);
         let pin = self.versions.pin();
         let number = V::number(&pin);
         if !timed && number == self.last_version {
@@ -469,17 +474,22 @@ impl<V: Versions> Worker<V> {
         for i in 0..if self.gave_up { 0 } else { self.stages.len() } {
             let stage = &mut self.stages[i];
             let mut cx = context!(self, &*pin, number, self.now_ns, &[]);
+            let mut step = "tick";
             let ticked = catch_unwind(AssertUnwindSafe(|| {
                 stage.tick(&mut cx);
+                step = "held";
                 stage.held()
             }));
             match ticked {
                 Ok(of_stage) => held += of_stage,
-                Err(panic) => self.panicked(self.first_stage + i, "tick", &*panic, None, 0),
+                Err(panic) => self.panicked(self.first_stage + i, step, &*panic, None, 0),
             }
         }
         drop(pin);
-        self.counters.held.set(held as u64);
+        // Stages that are given up hold what they held until they are drained.
+        if !self.gave_up || self.is_drained {
+            self.counters.held.set(held as u64);
+        }
         self.counters.in_flight.set(self.order.len() as u64);
         if self.master.is_some() {
             let shared = || self.shared_segments().map(|segment| &self.balances[segment]);
@@ -504,10 +514,14 @@ impl<V: Versions> Worker<V> {
 
     /// Blocks until a queue, a ring, a master or a timer calls.
     fn block(&mut self) {
+        let holds = |stage: &dyn Stage<V::Tables>| (stage.held() > 0).then_some(0);
+        let holds = self.earliest(0..self.stages.len(), "held", holds).is_some();
+        let until_sweep = self.until_sweep();
         self.bell.about_to_sleep();
         let quiet = self.rx.iter_mut().all(|slot| slot.queue.arm())
             && self.rings_in.iter().all(rtrb::Consumer::is_empty)
-            && self.returns.is_empty();
+            && self.returns.is_empty()
+            && !self.heirs.has_queues(self.index.into());
         if quiet && !self.stop.load(Ordering::Acquire) {
             self.counters.sleeps.add(1);
             let mut fds = ArrayVec::<_, POLLED_MAX>::new();
@@ -519,14 +533,13 @@ impl<V: Versions> Worker<V> {
                     None => polled &= slot.queue.is_finished(),
                 }
             }
-            let held = self.stages.iter().any(|s| s.held() > 0);
-            let wait = match (polled && self.order.len() == 0, held) {
+            let wait = match (polled && self.order.len() == 0, holds) {
                 (false, _) => Duration::from_micros(50), // a queue that cannot call
                 (true, true) => TICK,
                 (true, false) => Duration::from_millis(100),
             };
-            let sweep = self.until_sweep().unwrap_or(wait);
-            poll_fds(&fds, Some(wait.min(sweep)));
+            let wait = until_sweep.unwrap_or(wait).min(wait);
+            poll_fds(&fds, Some(wait));
         }
         self.bell.awake();
     }
@@ -585,10 +598,14 @@ impl<V: Versions> Worker<V> {
 }
 
 impl<V: Versions> Drop for Worker<V> {
-    /// A worker that dies of a panic of its own leaves its work to another one. It counts as quiet from then on.
+    /// A worker that dies of a panic outside of its stages leaves its work to another one. It counts as quiet from then
+    /// on.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.heirs.give_up(self.index.into(), &self.peers);
+            if let Some(lane) = &mut self.lane {
+                lane.die();
+            }
         }
     }
 }

@@ -8,14 +8,14 @@ use chunk::{Chunk, HugePages, Packet, Pool, Region, Verdict, reasons};
 use device::accelerator::Options;
 use device::faulty::Faults;
 use engine::{
-    Context, DeviceSpec, Engine, EngineSpec, Phases, QueueCounters, RxSlot, Stage, StagePanic,
-    TxSlot, WorkerSpec,
+    Context, DeviceSpec, Engine, EngineSpec, KernelForm, Phases, QueueCounters, RxSlot, Shade,
+    Stage, StagePanic, StateForm, TxSlot, WorkerSpec,
 };
-use teststages::Count;
 use teststages::harness::{
-    Backing, Bed, NumberImage, Numbered, Run, Setup, Stages, flow_hash, numbered, watchdog,
+    Backing, Bed, Feed, NumberImage, Numbered, Run, Setup, Stages, flow_hash, numbered, watchdog,
 };
 use teststages::parts::{At, Named, Out, Plain, Sift, Touchy, Turn, Witness, flow_of};
+use teststages::{Count, Find};
 
 const FLOWS: usize = 256;
 
@@ -184,6 +184,89 @@ fn a_worker_that_panics_too_often_gives_its_work_to_another() {
                 assert!(panicked <= 16 * 16, "{panicked}");
             }
         }
+    }
+}
+
+/// Three workers with a queue each, of which the first one gives up: the second one, and after it the third, receive
+/// what comes there. In the end one worker is left with all queues.
+#[test]
+fn a_worker_that_gives_up_gives_its_queues_to_the_next() {
+    for touchy in [vec![0], vec![0, 1], vec![1, 2], vec![2]] {
+        let (_, depot) = Region::new(20_000, HugePages::Off).unwrap();
+        let workers = (0..3).map(|i| {
+            let at = if touchy.contains(&i) { At::Pre } else { At::Never };
+            let mut worker = WorkerSpec::new(one(), vec![Box::new(Touchy::new(at)), out()]);
+            let queue = Box::new(io::memory::Script::untimed(input(60_000)));
+            worker.rx =
+                vec![RxSlot { port: 0, mark: 0, queue, spread: None, counters: Arc::default() }];
+            worker.tx = vec![TxSlot::Own(Box::new(io::memory::Sink::new()), Arc::default())];
+            worker
+        });
+        let spec = EngineSpec::new(workers.collect(), depot);
+        let on_panic = Arc::new(|_: StagePanic| {});
+        let spec = EngineSpec {
+            chunk_packets: 16,
+            lossless: true,
+            until_finished: true,
+            on_panic,
+            ..spec
+        };
+        let engine = Engine::start(spec).unwrap();
+        let view = engine.view().clone();
+        engine.join().unwrap();
+        let received: Vec<u64> =
+            view.workers.iter().map(|worker| worker.rx_packets.get()).collect();
+        let gave_up: Vec<usize> = (0..3).filter(|&i| view.workers[i].gave_up.get() == 1).collect();
+        assert_eq!(received.iter().sum::<u64>(), 180_000);
+        assert_eq!(gave_up, touchy);
+        assert!(touchy.iter().all(|&i| received[i] < 60_000), "{touchy:?}: {received:?}");
+        let dropped = view.drops(reasons::STAGE_PANIC);
+        assert_eq!(dropped, 16 * 16 * touchy.len() as u64, "{touchy:?}: nothing else is lost");
+        let sent: u64 = view.workers.iter().map(|worker| worker.tx_packets.get()).sum();
+        assert_eq!(sent + dropped, 180_000);
+    }
+}
+
+/// Panics where the engine asks for a time or a number.
+struct Asked(&'static str);
+
+impl Asked {
+    fn answer(&self, step: &str) {
+        assert!(self.0 != step, "as planned");
+    }
+}
+
+impl Stage<u64> for Asked {
+    fn name(&self) -> &'static str {
+        "asked"
+    }
+    fn next_tick_ns(&self) -> Option<u64> {
+        self.answer("next_tick_ns");
+        None
+    }
+    fn next_sweep_ns(&self) -> Option<u64> {
+        self.answer("next_sweep_ns");
+        Some(0)
+    }
+    fn sweep(&mut self, _: &mut chunk::Rows, _: &mut Context<'_, u64>) -> usize {
+        self.answer("sweep");
+        0
+    }
+    fn held(&self) -> usize {
+        self.answer("held");
+        0
+    }
+}
+
+#[test]
+fn a_stage_that_panics_when_it_is_asked_gives_up_and_the_other_worker_goes_on() {
+    for step in ["next_tick_ns", "next_sweep_ns", "sweep", "held"] {
+        let done = run(bed(input(20_000)), 2, |i| {
+            vec![Box::new(Asked(if i == 0 { step } else { "" })), out()]
+        });
+        assert!(!done.panics.is_empty(), "{step}");
+        assert!(done.panics.iter().all(|panic| panic.step == step && panic.stage.1 == "asked"));
+        assert_eq!(sent(&done), 20_000, "{step}: it costs no packet");
     }
 }
 
@@ -429,15 +512,18 @@ fn two_pipelines_share_two_devices_and_one_is_lost() {
 fn each_pipeline_has_its_own_shades_on_the_simulated_device() {
     let setup = Setup { backing: Backing::Simulated, ..Setup::default() };
     let devices = setup.devices(|| Box::new(NumberImage) as Box<_>);
-    let bed = Bed { devices, ..bed(input(20_000)) };
-    let done = run(bed, 2, |i| match i {
-        0 => vec![out()],
+    // Two workers of the first pipeline, two of the second; a queue of each is spread over its own pipeline's.
+    let queue = || Box::new(io::memory::Script::untimed(input(20_000)));
+    let feed = |worker| Feed { worker, port: 0, queue: queue(), spread: Some(flow_hash) };
+    let bed = Bed { devices, feeds: vec![feed(0), feed(3)], ..bed(Vec::new()) };
+    let done = run(bed, 4, |i| match i {
+        0 | 2 => vec![out()],
         _ => vec![Box::new(Sift), out()],
     });
-    let of_second = |flow: u8| (u64::from(flow_hash(&[flow])) * 2) >> 32 == 1;
-    let sifted = input(20_000).iter().filter(|f| of_second(f[0]) && Sift::drops(f[0])).count();
+    let sifted = input(20_000).iter().filter(|f| Sift::drops(f[0])).count();
     assert!(sifted > 1_000 && done.view.master().is_some_and(|master| master.packets > 0));
     assert_eq!(done.view.drops(teststages::reasons::TEST), sifted as u64);
+    assert!(done.view.workers.iter().all(|worker| worker.chunks.get() > 0), "all have work");
 }
 
 /// Keeps the number of the last chunk that it saw, in each of its steps.
@@ -624,4 +710,91 @@ fn a_shade_that_panics_on_the_simulated_device_costs_its_chunks() {
     let dropped = done.view.drops(reasons::STAGE_PANIC);
     assert_eq!((done.frames().count() as u64 + dropped, dropped), (2_510, 10 * 32));
     assert_eq!(done.panics.len(), 10);
+}
+
+/// A shade with state and without a twin.
+struct Alone;
+
+impl Stage<u64> for Alone {
+    fn name(&self) -> &'static str {
+        "alone"
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
+        Some(Arc::new(Alone))
+    }
+}
+
+impl Shade<u64> for Alone {
+    fn shade(&self, _: &mut chunk::Rows, _: &u64) {}
+    fn kernels(&self) -> Option<KernelForm> {
+        let state = Some(StateForm { record_bytes: 4, slots_per_step: 16 });
+        Some(KernelForm { state, ..KernelForm::default() })
+    }
+}
+
+/// Sends packets to a stage that is there twice.
+struct Lost;
+
+impl Stage<u64> for Lost {
+    fn name(&self) -> &'static str {
+        "lost"
+    }
+    fn sends_to(&self) -> &'static [&'static str] {
+        &["twice"]
+    }
+}
+
+/// What cannot work is an error at the start, which names what is wrong; nothing goes on behind it.
+#[test]
+fn what_cannot_work_is_refused_at_the_start() {
+    let refused = |device: Option<DeviceSpec<u64>>, stages: &dyn Fn(usize) -> Stages<u64>| {
+        let (_, depot) = Region::new(2_000, HugePages::Off).unwrap();
+        let workers = (0..2).map(|i| WorkerSpec::new(one(), stages(i))).collect();
+        let spec =
+            EngineSpec { devices: device.into_iter().collect(), ..EngineSpec::new(workers, depot) };
+        match Engine::start(spec) {
+            Ok(engine) => engine.stop(Duration::from_secs(5)).map(|()| String::new()).unwrap(),
+            Err(error) => error.to_string(),
+        }
+    };
+    let simulated = |rows| {
+        let cost = device::Cost { launch: Duration::ZERO, row: Duration::ZERO };
+        let faults = device::FaultPlan::default();
+        let kind = engine::DeviceKind::Simulated { cost, faults };
+        Some(DeviceSpec { kind, slots: 2, rows, policy: engine::Policy::Device })
+    };
+    assert_eq!(refused(simulated(256), &|_| vec![out()]), "");
+    assert_eq!(
+        refused(simulated(255), &|_| vec![out()]),
+        "device 0: a job of 255 rows has no room for a chunk of 256"
+    );
+    assert_eq!(refused(None, &|_| vec![Box::new(Alone), out()]), "");
+    assert_eq!(
+        refused(simulated(256), &|_| vec![Box::new(Alone), out()]),
+        "stage `alone` keeps state on devices, but its shade has no twin"
+    );
+    let twice = || Box::new(Named("twice"));
+    assert_eq!(
+        refused(None, &|_| vec![Box::new(Lost), twice(), twice(), out()]),
+        "stage `lost` sends packets to stage `twice`, of which the pipeline has several"
+    );
+    assert_eq!(
+        refused(None, &|_| vec![Box::new(Lost), out()]),
+        "stage `lost` sends packets to stage `twice`, which the pipeline lacks"
+    );
+    if testkit::require_opencl() {
+        let of_other_kernels = |i: usize| -> Stages<u64> {
+            vec![Box::new(if i == 0 { Count::new() } else { Count::second() }), out()]
+        };
+        let message = refused(Some(device(Faults::default(), 2, 256)), &of_other_kernels);
+        assert!(message.is_empty(), "other names are other pipelines: {message}");
+        let finds = |i: usize| -> Stages<u64> {
+            vec![Box::new(Find::new(false, 10 + i as u32, 1000)), out()]
+        };
+        let message = refused(Some(device(Faults::default(), 2, 256)), &finds);
+        assert_eq!(
+            message,
+            "worker 1 has stages of the same names as a worker before it, with other kernels: find, out"
+        );
+    }
 }

@@ -291,6 +291,38 @@ fn panics_cost_their_chunks_and_leave_the_rest_in_order() {
     }
 }
 
+/// A worker's thread dies, the reader's or another: its packets are lost, those of the others come out in order, and
+/// nobody waits for it.
+#[test]
+fn a_worker_that_dies_leaves_a_gap_and_no_more() {
+    for dies in [0, 1, 3] {
+        let n = 40_000;
+        let (mut spec, collected, _) = spec(4, 40_000, frames(n), None, true);
+        spec.workers[dies].stages = vec![Box::new(Fates {
+            defers: true,
+            panics_over: Some(500),
+            chunks: 0,
+            gate: EveryThird::default(),
+        })];
+        spec.on_panic = Arc::new(|panic| panic!("{panic}"));
+        let engine = Engine::start_in_order(spec, gated()).unwrap();
+        let limit = Duration::from_secs(60);
+        let ended =
+            teststages::harness::watchdog::within(limit, "four workers", String::new, || {
+                engine.join()
+            });
+        assert!(ended.unwrap_err().contains("planned"));
+        let ports: Vec<_> =
+            collected.iter().map(|f| std::mem::take(&mut *f.lock().unwrap())).collect();
+        for port in &ports {
+            assert!(port.is_sorted_by_key(|(_, frame)| serial(frame)));
+        }
+        let last = ports.iter().flatten().map(|(_, frame)| serial(frame)).max().unwrap();
+        // The last worker reads.
+        assert!(dies == 3 || last > n - 500, "{dies}: the others go on, up to {last}");
+    }
+}
+
 #[test]
 fn queues_that_have_no_order_are_refused() {
     let refused = |change: fn(&mut EngineSpec<NoTables>)| {

@@ -357,7 +357,7 @@ fn read_engine(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, engine: &mut 
     if let Some(offload) = section.take(walk, "offload", word) {
         engine.offload = Some(offload);
     }
-    section.set(walk, "chunk", &mut engine.chunk, integer(1..=1024));
+    section.set(walk, "chunk", &mut engine.chunk, integer(1..=256));
     section.set(walk, "max_delay", &mut engine.max_delay, |walk, value| {
         duration(walk, value, 0, 1_000_000_000)
     });

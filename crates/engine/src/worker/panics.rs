@@ -13,8 +13,9 @@ use chunk::{Arena, Packet, Verdict, reasons};
 
 use super::Worker;
 use crate::flight::Flight;
+use crate::merge::MARK_DEFERRED;
 use crate::ring::Passed;
-use crate::stage::{Shade, Versions};
+use crate::stage::{Shade, Stage, Versions};
 
 /// Panics after which a worker gives its stages up.
 pub(super) const PANICS_MAX: u64 = 16;
@@ -32,7 +33,8 @@ pub struct StagePanic {
     /// Where the operator wrote the stage down, a file and a line. The engine knows nothing of that and leaves it empty:
     /// whoever receives the report may fill it in.
     pub origin: String,
-    /// Which of its functions: `pre_shade`, `shade`, `post_shade`, `retired`, `tick`, `drain`, `describe`.
+    /// Which of its functions: `pre_shade`, `shade`, `post_shade`, `retired`, `sweep`, `next_sweep_ns`, `tick`,
+    /// `next_tick_ns`, `held`, `drain`. A panic of `describe` is an empty description.
     pub step: &'static str,
     /// What it said.
     pub message: String,
@@ -148,8 +150,16 @@ impl<V: Versions> Worker<V> {
     pub(super) fn drop_chunk(&mut self, flight: &mut Flight<V>) {
         let chunk = &mut flight.chunk;
         let mut lost = flight.count.saturating_sub(chunk.packets.len());
-        self.counters.emitted.add(chunk.emitted.len() as u64);
-        chunk.packets.extend(chunk.emitted.drain(..).map(|emitted| emitted.packet));
+        for mut made in chunk.emitted.drain(..) {
+            // What the merger was to decide about is decided.
+            made.packet.mark &= !MARK_DEFERRED;
+            if made.packet.is_empty() {
+                made.packet.free(&mut self.pool);
+            } else {
+                self.counters.emitted.add(1);
+                chunk.packets.push(made.packet);
+            }
+        }
         let mut packets = std::mem::take(&mut flight.chunk.packets);
         for (row, packet) in packets.drain(..).enumerate() {
             let verdict =
@@ -195,6 +205,69 @@ impl<V: Versions> Worker<V> {
             self.is_drained = true;
             self.drain_stages();
         }
+    }
+
+    /// Gives the receive queues to the heir. One that nobody inherits from stays with its queues, and drops what they
+    /// receive; so does the reader of captures, whose order is bound to its queue.
+    #[cold]
+    pub(super) fn give_queues(&mut self) {
+        if let Some(heir) = self.gave_to
+            && self.heirs.has_queues(heir)
+            && self.rings_out[heir].as_ref().is_some_and(|(ring, _)| ring.is_abandoned())
+        {
+            self.inherit_from(heir); // it died before it took them
+        }
+        let heir = self.heirs.of(self.index.into());
+        if self.rx.is_empty() || self.lane.is_some() || heir == usize::from(self.index) {
+            return;
+        }
+        self.heirs.give(heir, &mut self.rx);
+        self.next_rx = 0;
+        self.gave_to = Some(heir);
+        if let Some(Some((_, bell))) = self.rings_out.get(heir) {
+            bell.ring();
+        }
+    }
+
+    /// Takes the queues of a worker that gave its stages up.
+    #[cold]
+    pub(super) fn inherit(&mut self) {
+        self.inherit_from(self.index.into());
+    }
+
+    fn inherit_from(&mut self, worker: usize) {
+        // First: who gave them is not quiet before they are taken, so this cannot be too late.
+        self.quiet.leave();
+        self.rx.append(&mut self.heirs.take(worker));
+    }
+
+    /// Whether its heir has not taken its queues yet.
+    pub(super) fn is_giving(&self) -> bool {
+        self.gave_to.is_some_and(|heir| self.heirs.has_queues(heir))
+    }
+
+    /// Asks some stages for a time and answers the earliest; one that panics ends the asking. Stages that are given up
+    /// are not asked.
+    pub(super) fn earliest(
+        &mut self,
+        stages: impl Iterator<Item = usize>,
+        step: &'static str,
+        ask: impl Fn(&dyn Stage<V::Tables>) -> Option<u64>,
+    ) -> Option<u64> {
+        if self.gave_up {
+            return None;
+        }
+        let (mut asked, mut earliest) = (0, None);
+        let all = || {
+            for i in stages {
+                asked = i;
+                earliest = [earliest, ask(&*self.stages[i])].into_iter().flatten().min();
+            }
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(all)) {
+            self.panicked(self.first_stage + asked, step, &*panic, None, 0);
+        }
+        earliest
     }
 
     /// Lets the stages part with what they hold.

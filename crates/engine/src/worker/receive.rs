@@ -22,6 +22,12 @@ impl<V: Versions> Worker<V> {
     /// chunk for each queue between them, never more.
     pub(super) fn receive(&mut self, stopping: bool) -> usize {
         self.is_held_up = false;
+        if self.heirs.has_queues(self.index.into()) {
+            self.inherit();
+        }
+        if self.gave_up {
+            self.give_queues();
+        }
         let half = self.chunk_packets.div_ceil(2);
         self.begin_again();
         let mut work = self.take_passed(if stopping { self.chunk_packets } else { half });
@@ -98,7 +104,7 @@ impl<V: Versions> Worker<V> {
                 self.hooks.offer(point, packet, now, packet.port, false, None);
             }
         }
-        if let (Some(hash), true) = (self.rx[i].spread, self.rings_out.len() > 1) {
+        if let (Some(hash), true) = (self.rx[i].spread, self.peers.len() > 1) {
             self.spread(hash, waiting);
         } else if let Some(lane) = &mut self.lane {
             lane.note_own(n);
@@ -156,7 +162,7 @@ impl<V: Versions> Worker<V> {
     fn spread(&mut self, hash: SpreadHash, first: usize) {
         let mut inbox = std::mem::take(&mut self.inbox);
         for packet in inbox.drain(first..) {
-            let target = self.worker_of(hash(packet.data()));
+            let target = self.peer_of(hash(packet.data()));
             if let Some(lane) = &mut self.lane {
                 lane.note(target);
             }
@@ -171,12 +177,6 @@ impl<V: Versions> Worker<V> {
         if let Some(lane) = &mut self.lane {
             lane.schedule();
         }
-    }
-
-    /// The worker that packets of a flow hash belong to.
-    pub(super) fn worker_of(&self, hash: u32) -> usize {
-        let workers = self.rings_out.len() as u64;
-        self.heirs.of(((u64::from(hash) * workers) >> 32) as usize)
     }
 
     /// The worker of this one's pipeline that packets of a flow hash belong to.

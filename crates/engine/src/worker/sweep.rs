@@ -3,6 +3,7 @@
 //! They lie among the worker's other chunks, in front of the stage's segment, and go through that one alone. So nothing
 //! of the shard overtakes them, and they move and fail with it.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -18,12 +19,12 @@ impl<V: Versions> Worker<V> {
     pub(super) fn begin_sweeps(&mut self, stopping: bool) -> usize {
         let mut work = 0;
         for stage in 0..self.stages.len() {
-            let next = self.stages[stage].next_sweep_ns();
-            if self.sweeping[stage] || next.is_none_or(|next| next > self.now_ns) {
+            let next = self.next_sweep_ns(stage..stage + 1);
+            if next.is_none_or(|next| next > self.now_ns) {
                 continue;
             }
             let is_ending = stopping || (self.until_finished && self.rx_finished());
-            if is_ending || self.gave_up || self.free.len() < 2 {
+            if is_ending || self.free.len() < 2 {
                 break;
             }
             work += usize::from(self.begin_sweep(stage));
@@ -31,10 +32,18 @@ impl<V: Versions> Worker<V> {
         work
     }
 
+    /// When the first of some stages wants to sweep, of those that have no sweep under way.
+    fn next_sweep_ns(&mut self, stages: Range<usize>) -> Option<u64> {
+        let sweeping = std::mem::take(&mut self.sweeping);
+        let still = stages.filter(|stage| !sweeping[*stage]);
+        let next = self.earliest(still, "next_sweep_ns", |stage| stage.next_sweep_ns());
+        self.sweeping = sweeping;
+        next
+    }
+
     /// How long it is until a stage wants to sweep.
-    pub(super) fn until_sweep(&self) -> Option<Duration> {
-        let wants = self.stages.iter().zip(&self.sweeping).filter(|(_, sweeping)| !**sweeping);
-        let next = wants.filter_map(|(stage, _)| stage.next_sweep_ns()).min()?;
+    pub(super) fn until_sweep(&mut self) -> Option<Duration> {
+        let next = self.next_sweep_ns(0..self.stages.len())?;
         let may_begin = self.free.len() >= 2 && !self.gave_up && !self.packet_time;
         may_begin.then(|| Duration::from_nanos(next.saturating_sub(self.now_ns)))
     }
