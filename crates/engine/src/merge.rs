@@ -70,9 +70,12 @@ impl UnderWay {
         self.packets() == 0
     }
 
-    /// At the reader, or nowhere: the merger's count only grows, the other one is the reader's own.
+    /// Exact at the reader, whose own count one is; the merger's only grows. Anybody else may see more packets than
+    /// there are.
     fn packets(&self) -> u64 {
-        self.0.scheduled.load(Ordering::Relaxed) - self.0.merged.load(Ordering::Acquire)
+        let merged = self.0.merged.load(Ordering::Acquire);
+        // Behind the acquire, so that it is no less than what was merged.
+        self.0.scheduled.load(Ordering::Relaxed) - merged
     }
 }
 

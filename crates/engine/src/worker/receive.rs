@@ -50,6 +50,12 @@ impl<V: Versions> Worker<V> {
 
     /// Takes bursts from the queues until the chunk is full or every queue was asked once.
     fn receive_queues(&mut self) -> usize {
+        if self.rx.is_empty() {
+            if self.lossless {
+                self.pass_waiting();
+            }
+            return 0;
+        }
         if self.lossless
             && (self.pass_waiting()
                 || self.tx.iter().any(|side| side.waiting.len() > CHUNK_PACKETS_MAX))
