@@ -154,7 +154,7 @@ pub trait Stage<T>: Send {
         false
     }
 
-    /// Which of its two steps on packets it has; a step that it lacks costs nothing. A stage that has nothing but a
+    /// Which of its two steps on packets it has; a step that it lacks is neither called nor timed. A stage that has nothing but a
     /// `pre_shade` joins the segment behind it.
     fn phases(&self) -> Phases {
         Phases::BOTH
