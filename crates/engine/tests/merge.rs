@@ -256,8 +256,18 @@ fn chunks_that_a_device_shades_come_out_in_order() {
     }
 }
 
-/// A panic costs its chunk, wherever that is in the order; a worker that gives up drops what it was given
-/// and the others go on.
+/// [`EveryThird`], which says how often it was asked.
+struct Counted(EveryThird, Arc<Mutex<usize>>);
+
+impl Gate for Counted {
+    fn admits(&mut self, packet: &Packet) -> bool {
+        *self.1.lock().unwrap() += 1;
+        self.0.admits(packet)
+    }
+}
+
+/// A panic costs its chunk, wherever that is in the order: its packets are dropped at their places, and the gate is not
+/// asked about what it had made. A worker that gives up drops what it was given and the others go on.
 #[test]
 fn panics_cost_their_chunks_and_leave_the_rest_in_order() {
     for (every, gives_up) in [(4_000, false), (100, true)] {
@@ -275,7 +285,10 @@ fn panics_cost_their_chunks_and_leave_the_rest_in_order() {
         let seen = Arc::new(Mutex::new(0));
         let sink = seen.clone();
         spec.on_panic = Arc::new(move |_| *sink.lock().unwrap() += 1);
-        let engine = Engine::start_in_order(spec, gated()).unwrap();
+        let asked = Arc::new(Mutex::new(0));
+        let gate = Counted(EveryThird::default(), asked.clone());
+        let in_order = InOrder { gate: Some(Box::new(gate)), ..InOrder::default() };
+        let engine = Engine::start_in_order(spec, in_order).unwrap();
         let view = engine.view().clone();
         let out = output(engine, 40_000, &collected, &drops);
         assert!(*seen.lock().unwrap() > 0);
@@ -288,6 +301,11 @@ fn panics_cost_their_chunks_and_leave_the_rest_in_order() {
         for port in &out.ports {
             assert!(port.is_sorted_by_key(|(_, frame)| serial(frame)));
         }
+        assert!(out.drops.is_sorted_by_key(|(frame, ..)| serial(frame)));
+        let asks = |port: &Vec<(u64, Vec<u8>)>| {
+            port.iter().filter(|(_, frame)| frame[2] == 4 && frame[3] == 0).count()
+        };
+        assert_eq!(*asked.lock().unwrap(), out.ports.iter().map(asks).sum::<usize>());
     }
 }
 

@@ -16,8 +16,9 @@ impl<V: Versions> Worker<V> {
         packets: &mut Vec<Packet>,
         emitted: &mut Vec<Emitted>,
     ) {
-        // Packets that go through again have retired before.
-        let mut received = if flight.passes.is_empty() { flight.count } else { 0 };
+        // Packets that go through again have retired before, and so have those of a chunk that a panic ended.
+        let is_first = flight.passes.is_empty() && !flight.is_spoilt;
+        let mut received = if is_first { flight.count } else { 0 };
         let last = packets.len().saturating_sub(1);
         let mut made = emitted.drain(..).peekable();
         for (row, (packet, verdict)) in
@@ -38,12 +39,12 @@ impl<V: Versions> Worker<V> {
             }
         }
         drop(made);
-        // A panic took the rows; their packets were put before.
         self.retired_on_lane(received);
         self.hand_in();
     }
 
-    fn retired_on_lane(&mut self, n: usize) {
+    /// What is on the lane belongs to a packet that retires now, and so with the next ones, `n` in all.
+    pub(super) fn retired_on_lane(&mut self, n: usize) {
         if let Some(lane) = &mut self.lane {
             (0..n).for_each(|_| lane.retired());
         }

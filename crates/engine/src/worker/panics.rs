@@ -148,19 +148,18 @@ impl<V: Versions> Worker<V> {
     /// are theirs; those that went with the panic are counted all the same.
     #[cold]
     pub(super) fn drop_chunk(&mut self, flight: &mut Flight<V>) {
-        let chunk = &mut flight.chunk;
-        let mut lost = flight.count.saturating_sub(chunk.packets.len());
-        for mut made in chunk.emitted.drain(..) {
-            // What the merger was to decide about is decided.
-            made.packet.mark &= !MARK_DEFERRED;
-            if made.packet.is_empty() {
-                made.packet.free(&mut self.pool);
-            } else {
-                self.counters.emitted.add(1);
-                chunk.packets.push(made.packet);
-            }
-        }
         let mut packets = std::mem::take(&mut flight.chunk.packets);
+        let mut emitted = std::mem::take(&mut flight.chunk.emitted);
+        if self.lane.is_some() {
+            // What the gate would decide about was not made: nobody asks.
+            let deferred = emitted.extract_if(.., |e| e.packet.mark & MARK_DEFERRED != 0);
+            deferred.for_each(|e| e.packet.free(&mut self.pool));
+        }
+        self.counters.emitted.add(emitted.len() as u64);
+        emitted.sort_by_key(|e| e.cause);
+        let (count, rows) = (flight.count, packets.len());
+        let mut lost = count.saturating_sub(rows);
+        let mut made = emitted.drain(..).peekable();
         for (row, packet) in packets.drain(..).enumerate() {
             let verdict =
                 flight.chunk.rows.verdicts().get(row).map_or(Verdict::NEXT, |v| Verdict(*v));
@@ -169,9 +168,17 @@ impl<V: Versions> Worker<V> {
             } else if verdict != Verdict::TAKEN {
                 lost += 1;
             }
+            while let Some(e) = made.next_if(|e| usize::from(e.cause) <= row || row + 1 == rows) {
+                self.drop_packet(e.packet, reasons::STAGE_PANIC);
+            }
+            // Each at its place among those of other workers.
+            self.retired_on_lane(usize::from(row < count));
         }
+        made.for_each(|e| self.drop_packet(e.packet, reasons::STAGE_PANIC));
+        self.retired_on_lane(count.saturating_sub(rows));
         (0..lost).for_each(|_| self.counters.count_drop(reasons::STAGE_PANIC));
         flight.chunk.packets = packets;
+        flight.chunk.emitted = emitted;
         self.settle();
     }
 
