@@ -593,8 +593,8 @@ fn a_panic_behind_a_device_counts_no_packet_twice() {
     assert!(done.sum(|w| w.handed_over.get()) > 100);
 }
 
-/// Counts packets by port.
-struct ByPort(Arc<[AtomicU64; 2]>);
+/// Counts packets by port, and is slower than all who send.
+struct ByPort(Arc<[AtomicU64; 5]>);
 
 impl Stage<u64> for ByPort {
     fn name(&self) -> &'static str {
@@ -605,32 +605,50 @@ impl Stage<u64> for ByPort {
             self.0[usize::from(packet.port)].fetch_add(1, Ordering::Relaxed);
         }
         chunk.rows.verdicts().fill(Verdict::drop(teststages::reasons::TEST).0);
+        std::thread::sleep(Duration::from_micros(100));
     }
 }
 
-/// Two workers whose queues are always full spread all they get to a third one.
+/// Workers whose queues are always full spread all they get to the last one, whose own queue may be full as well. Its
+/// chunks are so small that each ring could fill them all.
 #[test]
 fn rings_that_are_always_full_are_served_alike() {
-    let (_, depot) = Region::new(40_000, HugePages::Off).unwrap();
-    let seen: Arc<[AtomicU64; 2]> = Arc::default();
-    let workers = (0..3u16)
-        .map(|i| {
-            let mut worker = WorkerSpec::new(one(), vec![Box::new(ByPort(seen.clone())) as _]);
-            let (queue, counters) = (Box::new(Endless(io::QueueStats::default())), Arc::default());
-            let spread = Some((|_| u32::MAX) as fn(&[u8]) -> u32);
-            worker.rx = vec![RxSlot { port: i % 2, mark: 0, queue, spread, counters }];
-            worker.rx.truncate(usize::from(2 - i.min(2)));
-            worker
-        })
-        .collect();
-    let engine = Engine::start(EngineSpec::new(workers, depot)).unwrap();
-    let of = |port: usize| seen[port].load(Ordering::Relaxed);
-    while of(0) + of(1) < 3_000_000 {
-        std::thread::sleep(Duration::from_millis(1));
+    for (rings, own, lossless) in
+        [(2, false, true), (2, true, true), (3, false, true), (4, true, true), (4, true, false)]
+    {
+        let (_, depot) = Region::new(40_000, HugePages::Off).unwrap();
+        let seen: Arc<[AtomicU64; 5]> = Arc::default();
+        let workers = (0..=rings)
+            .map(|i| {
+                let mut worker = WorkerSpec::new(one(), vec![Box::new(ByPort(seen.clone())) as _]);
+                let (queue, counters) =
+                    (Box::new(Endless(io::QueueStats::default())), Arc::default());
+                let spread = (i < rings).then_some((|_| u32::MAX) as fn(&[u8]) -> u32);
+                worker.rx = vec![RxSlot { port: i as u16, mark: 0, queue, spread, counters }];
+                worker.rx.truncate(usize::from(i < rings || own));
+                worker
+            })
+            .collect();
+        let spec = EngineSpec { chunk_packets: 16, lossless, ..EngineSpec::new(workers, depot) };
+        let engine = Engine::start(spec).unwrap();
+        let of = |port: usize| seen[port].load(Ordering::Relaxed);
+        while (0..rings).map(of).sum::<u64>() < 32_000 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let served: Vec<u64> = (0..rings + usize::from(own)).map(of).collect();
+        engine.stop(Duration::from_secs(5)).unwrap();
+        let (least, most) = (served[..rings].iter().min(), served[..rings].iter().max());
+        let (least, most) = (least.unwrap(), most.unwrap());
+        assert!(2 * least > *most, "{rings} rings, own queue: {own}: {served:?}");
+        if own {
+            // Half of each chunk is for the queues.
+            let (queue, rings) = (served[rings], served[..rings].iter().sum::<u64>());
+            assert!(
+                queue.abs_diff(rings) < rings / 2,
+                "{queue} of the queue, {rings} of the rings"
+            );
+        }
     }
-    engine.stop(Duration::from_secs(5)).unwrap();
-    let (less, more) = (of(0).min(of(1)), of(0).max(of(1)));
-    assert!(8 * less > more, "{less} packets of one ring, {more} of the other");
 }
 
 /// Sends packets once more, by turns from two places.

@@ -249,9 +249,6 @@ impl<V: Versions> Worker<V> {
         let mut work = 0;
         let rings = self.rings_in.len();
         let first = self.next_ring;
-        if rings > 0 {
-            self.next_ring = (first + 1) % rings;
-        }
         for i in (first..rings).chain(0..first) {
             if !self.rings_in[i].is_empty() {
                 self.quiet.leave(); // before the ring is seen to be empty by its producer
@@ -267,11 +264,16 @@ impl<V: Versions> Worker<V> {
                 }
                 let Ok(passed) = self.rings_in[i].pop() else { break };
                 work += 1;
+                let had_room = self.inbox.len() < limit && self.again_count < AGAIN_PACKETS;
                 match passed {
                     Passed::Received(packet) => self.inbox.push(packet),
                     Passed::Transmit(packet, port) => self.queue_tx(packet, port),
                     Passed::Host(packet, port) => self.queue_host(packet, port),
                     Passed::Again(again) => self.queue_again(again),
+                }
+                // The ring that took the last room comes last the next time.
+                if had_room && (self.inbox.len() >= limit || self.again_count >= AGAIN_PACKETS) {
+                    self.next_ring = (i + 1) % rings;
                 }
             }
         }
