@@ -70,11 +70,9 @@ impl UnderWay {
         self.packets() == 0
     }
 
-    /// Exact at the reader, whose own count one is; the merger's only grows. Anybody else may see more packets than
-    /// there are.
+    /// Never too few, whoever asks: what was merged before the first look is scheduled at the second one.
     fn packets(&self) -> u64 {
         let merged = self.0.merged.load(Ordering::Acquire);
-        // Behind the acquire, so that it is no less than what was merged.
         self.0.scheduled.load(Ordering::Relaxed) - merged
     }
 }

@@ -315,3 +315,22 @@ fn lanes_know_which_queues_there_are() {
     assert!(lane.has_queue(0, false) && lane.has_queue(2, false) && lane.has_queue(1, true));
     assert!(!lane.has_queue(3, false) && !lane.has_queue(9, false) && !lane.has_queue(0, true));
 }
+
+/// Workers that do not read ask as well, while the reader schedules and the merger merges.
+#[test]
+fn whoever_asks_sees_no_packets_that_are_not_under_way() {
+    let (under_way, is_over) = (UnderWay::default(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..300_000 {
+                under_way.0.scheduled.fetch_add(256, Ordering::Relaxed);
+                under_way.0.merged.fetch_add(256, Ordering::Release);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        while !is_over.load(Ordering::Relaxed) {
+            assert!(under_way.packets() < 1 << 32);
+        }
+    });
+    assert!(under_way.is_none());
+}
