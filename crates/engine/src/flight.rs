@@ -1,7 +1,7 @@
 //! A chunk on its way, and the job that carries several of them to a device.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -166,6 +166,32 @@ impl<V: Versions> Shadeable for Job<V> {
     }
 
     fn shade(&mut self) {
+        let before = self.crew.changes_packets(self.segment).then(|| self.frames());
+        let shaded = catch_unwind(AssertUnwindSafe(|| self.shade_flights()));
+        if let Err(panic) = shaded {
+            // The job is done again, from what its packets were.
+            let mut before = before.into_iter().flatten();
+            self.packets(&mut |packet| {
+                before.next().into_iter().for_each(|frame| packet.write_all(&frame))
+            });
+            resume_unwind(panic);
+        }
+    }
+
+    fn chain(&self) -> Option<usize> {
+        self.number.map(|_| self.segment)
+    }
+}
+
+impl<V: Versions> Job<V> {
+    /// Copies of its packets' bytes.
+    fn frames(&self) -> Vec<Vec<u8>> {
+        let packets = self.flights.iter().flat_map(|flight| &flight.chunk.packets);
+        packets.map(|packet| packet.segments().collect::<Vec<_>>().concat()).collect()
+    }
+
+    /// Shades its chunks by the shades of their workers, or by these shades' twins.
+    fn shade_flights(&mut self) {
         let (crew, segment, has_state) = (&self.crew, self.segment, self.number.is_some());
         for flight in &mut self.flights {
             let worker = usize::from(flight.chunk.worker);
@@ -176,10 +202,6 @@ impl<V: Versions> Shadeable for Job<V> {
                 flight.shade(&twins);
             }
         }
-    }
-
-    fn chain(&self) -> Option<usize> {
-        self.number.map(|_| self.segment)
     }
 }
 

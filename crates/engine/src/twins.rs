@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use device::accelerator::State;
 
 use crate::flight::Shaders;
+use crate::stage::Shade;
 
 /// The shades of all workers.
 pub(crate) struct Crew<T> {
@@ -16,6 +17,8 @@ pub(crate) struct Crew<T> {
     shaders: Vec<Vec<Shaders<T>>>,
     /// By segment: the states that its shades keep.
     states: Vec<Vec<State>>,
+    /// By segment: whether a shade changes packets.
+    changes_packets: Vec<bool>,
     /// By worker and segment; none before the shard has moved to the device.
     twins: Vec<Mutex<Option<Twin<T>>>>,
 }
@@ -29,7 +32,20 @@ struct Twin<T> {
 impl<T> Crew<T> {
     pub(crate) fn new(shaders: Vec<Vec<Shaders<T>>>, states: Vec<Vec<State>>) -> Self {
         let twins = shaders.iter().flatten().map(|_| Mutex::new(None)).collect();
-        Self { shaders, states, twins }
+        let changes = |shade: &Arc<dyn Shade<T>>| {
+            shade.kernels().and_then(|form| form.payload).is_some_and(|payload| payload.writes)
+        };
+        let in_segment = |segment: usize| {
+            let mut all = shaders.iter().flat_map(|worker| worker[segment].iter());
+            all.any(|(_, shade)| changes(shade))
+        };
+        let changes_packets = (0..states.len()).map(in_segment).collect();
+        Self { shaders, states, changes_packets, twins }
+    }
+
+    /// Whether the shades of a segment change packets.
+    pub(crate) fn changes_packets(&self, segment: usize) -> bool {
+        self.changes_packets[segment]
     }
 
     /// The shades of a segment at a worker.

@@ -15,7 +15,7 @@ use teststages::harness::{
     Backing, Bed, Feed, NumberImage, Numbered, Run, Setup, Stages, flow_hash, numbered, watchdog,
 };
 use teststages::parts::{At, Named, Out, Plain, Sift, Touchy, Turn, Witness, flow_of};
-use teststages::{Count, Find};
+use teststages::{Count, Find, Xor};
 
 const FLOWS: usize = 256;
 
@@ -723,8 +723,11 @@ fn a_shade_that_panics_on_the_simulated_device_costs_its_chunks() {
     let limit = Duration::from_secs(60);
     let done = watchdog::within(limit, "a shade that panics", String::new, move || {
         let bed = Bed { devices: vec![device], chunk_packets: 32, ..bed(input(2_510)) };
-        run(bed, 1, |_| vec![Box::new(Explosive), out()])
+        run(bed, 1, |_| vec![Box::new(Xor), Box::new(Explosive), out()])
     });
+    assert_eq!(done.view.segments.len(), 2, "both shades make one job");
+    // What the first shade had changed in the job's other chunks was not changed twice.
+    assert!(done.frames().all(|frame| frame[1] == frame[0] | 1));
     let dropped = done.view.drops(reasons::STAGE_PANIC);
     assert_eq!((done.frames().count() as u64 + dropped, dropped), (2_510, 10 * 32));
     assert_eq!(done.panics.len(), 10);
