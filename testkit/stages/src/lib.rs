@@ -1,8 +1,8 @@
 //! Stages that only tests have, and the [`harness`] that runs stages on workers and devices.
 //!
 //! These prove what no shipped stage needs yet: that payload stays on the device from stage to stage, that it comes
-//! back changed, and that state has one home. Those of [`parts`] make packets go round, wait, multiply and panic; a
-//! [`soak`] puts all of them together at random.
+//! back changed, and that state has one home. Those of [`parts`] make packets go round, wait, multiply and panic;
+//! [`brittle::Brittle`] makes any of them panic. A [`soak`] puts all of them together at random.
 //!
 //! | stage | reads | writes | |
 //! | --- | --- | --- | --- |
@@ -17,6 +17,7 @@
 //! Tables are a number, so that versions change.
 #![forbid(unsafe_code)]
 
+pub mod brittle;
 mod flows;
 pub mod harness;
 pub mod parts;
@@ -467,6 +468,14 @@ impl Find {
         Self { second, limit, seed, words_per_job, records: Arc::default(), odd: Arc::default() }
     }
 
+    /// The record of a frame; `None` for one in which nothing is found.
+    pub fn record_of(&self, flow: u8, frame: &[u8]) -> Option<Vec<u32>> {
+        let found = (0..).zip(frame).filter(|(_, byte)| u32::from(**byte) < self.limit);
+        let places = found.map(|(i, _): (u32, _)| i ^ (self.seed >> 32) as u32);
+        let record: Vec<u32> = std::iter::once(flow.into()).chain(places).collect();
+        (record.len() > 1).then_some(record)
+    }
+
     fn record(&self, flow: u32, places: impl Iterator<Item = u32>) {
         let record: Vec<u32> = std::iter::once(flow).chain(places).collect();
         if record.len() > 1 {
@@ -485,6 +494,12 @@ impl Stage<u64> for Find {
     }
     fn columns(&self) -> &'static [Declaration] {
         &[TestColumns::COLUMNS]
+    }
+    fn phases(&self) -> Phases {
+        Phases::PRE
+    }
+    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        fill_flows(chunk);
     }
     fn reads(&self) -> ColumnSet {
         ColumnSet::of(&[TestColumns::SLOT])

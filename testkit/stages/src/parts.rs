@@ -11,6 +11,8 @@
 //! | [`Turn`] | sends packets again, hands them over, emits copies, dumps |
 //! | [`Hold`] | holds packets until a tick |
 //! | [`Spray`] | emits copies |
+//! | [`Divert`] | dumps, drops, and sends to where nobody is |
+//! | [`Ask`] | emits copies that leave only if the gate lets them |
 //! | [`Out`] | sends every packet to a port by its flow |
 //! | [`Ending`] | another stage, behind which a segment ends |
 //!
@@ -19,7 +21,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Rows, Verdict};
-use engine::{Context, KernelForm, Parameter, Phases, Shade, Spread, Stage, Step};
+use engine::{Context, KernelForm, MARK_DEFERRED, Parameter, Phases, Shade, Spread, Stage, Step};
 
 use crate::harness::flow_hash;
 use crate::{TestColumns, fill_flows, reasons};
@@ -32,6 +34,9 @@ pub const HELD: u32 = 2;
 pub const COPY_OF_TURN: u64 = 1 << 63;
 /// Set in the time stamp of a copy by [`Spray`].
 pub const COPY_OF_SPRAY: u64 = 1 << 62;
+
+/// Set in the time stamp of a copy by [`Ask`].
+pub const COPY_OF_ASK: u64 = 1 << 61;
 
 /// The flow of a packet.
 pub fn flow_of(packet: &Packet) -> u8 {
@@ -478,6 +483,94 @@ impl Stage<u64> for Spray {
                 copy.time_ns |= COPY_OF_SPRAY;
                 chunk.emit(row, Verdict::forward(0), copy);
             }
+        }
+    }
+}
+
+/// Gives packets odd verdicts by their flow, modulo 32: 3 to the sink of dumps, 11 to a twin that there is not, 19 to a
+/// port that there is not, 27 dropped.
+pub struct Divert;
+
+impl Divert {
+    /// A port that nobody has.
+    const NO_PORT: u16 = 999;
+
+    /// The verdict on a flow.
+    pub fn verdict(flow: u8) -> Verdict {
+        match flow & 31 {
+            3 => Verdict::DUMP,
+            11 => Verdict::host(0),
+            19 => Verdict::forward(Divert::NO_PORT),
+            27 => Verdict::drop(reasons::TEST),
+            _ => Verdict::NEXT,
+        }
+    }
+}
+
+impl Stage<u64> for Divert {
+    fn name(&self) -> &'static str {
+        "divert"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[TestColumns::COLUMNS]
+    }
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        &[reasons::BLOCK]
+    }
+    fn phases(&self) -> Phases {
+        Phases::POST
+    }
+    fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        for row in next_rows(chunk) {
+            let flow = flow_of(&chunk.packets[row]);
+            chunk.rows.verdicts()[row] = Divert::verdict(flow).0;
+        }
+    }
+}
+
+/// Emits a copy of each packet of the flows 2, 6, 10 and so on, for the port of its flow, which leaves only if the
+/// [`engine::Gate`] lets it. Of the flows 6, 22, 38 and so on it emits an empty packet instead.
+pub struct Ask {
+    /// How many ports there are.
+    pub ports: u16,
+}
+
+impl Ask {
+    /// Whether it asks about packets of a flow.
+    pub fn asks(flow: u8) -> bool {
+        flow & 3 == 2
+    }
+
+    /// Whether it has nothing to send then.
+    pub fn is_empty(flow: u8) -> bool {
+        flow & 15 == 6
+    }
+}
+
+impl Stage<u64> for Ask {
+    fn name(&self) -> &'static str {
+        "ask"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        &[TestColumns::COLUMNS]
+    }
+    fn phases(&self) -> Phases {
+        Phases::POST
+    }
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, u64>) {
+        for row in next_rows(chunk) {
+            let packet = &chunk.packets[row];
+            let flow = flow_of(packet);
+            if !Ask::asks(flow) {
+                continue;
+            }
+            let mut copy = match Ask::is_empty(flow) {
+                true => Packet::empty(),
+                false => packet.duplicate(cx.pool).unwrap_or(Packet::empty()),
+            };
+            copy.time_ns = packet.time_ns | COPY_OF_ASK;
+            copy.mark = MARK_DEFERRED;
+            chunk.emit(row, Verdict::forward(u16::from(flow) % self.ports.max(1)), copy);
         }
     }
 }

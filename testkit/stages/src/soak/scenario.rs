@@ -1,0 +1,553 @@
+//! A random run: what it is made of, and the engine that it is.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chunk::{Packet, Pool};
+use engine::{DeviceSpec, Gate, InOrder, Stage};
+use io::{QueueStats, RxQueue};
+
+use super::Totals;
+use super::compare::Seen;
+use crate::brittle::{Breaks, Brittle, Call};
+use crate::harness::{
+    Backing, Bed, Ends, Feed, NumberImage, Numbered, Random, Run, Setup, flow_hash,
+};
+use crate::parts::{
+    Age, Ask, At, Divert, Ending, Hold, Named, Out, Plain, Sift, Spray, Stamp, Touchy, Turn,
+};
+use crate::{Count, Find, HostXor, Sum, Xor};
+
+/// Bytes below this are what [`Find`] finds.
+pub(super) const FIND_BELOW: u32 = 8;
+
+/// A stage of a scenario.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Part {
+    First,
+    Last,
+    /// `Sum` and `Stamp` behind it.
+    Sum,
+    Xor,
+    HostXor,
+    /// The first or the second one.
+    Count(usize),
+    /// With room for so many words of records in a job.
+    Find {
+        words: u32,
+    },
+    Plain,
+    Age,
+    Sift,
+    Touchy(Touchy),
+    Turn,
+    Hold,
+    Divert,
+    Spray,
+    Ask,
+    Out,
+}
+
+impl Part {
+    /// Whether it has a shade, which may panic or end its segment.
+    fn is_shaded(self) -> bool {
+        match self {
+            Part::Sum | Part::Xor | Part::HostXor | Part::Count(_) => true,
+            Part::Find { .. } | Part::Plain | Part::Sift => true,
+            Part::First | Part::Last | Part::Age | Part::Touchy(_) | Part::Turn => false,
+            Part::Hold | Part::Divert | Part::Spray | Part::Ask | Part::Out => false,
+        }
+    }
+
+    /// Whether the engine sees the same stage: by its name.
+    fn is_like(self, other: Part) -> bool {
+        match (self, other) {
+            (Part::Count(one), Part::Count(two)) => one == two,
+            _ => std::mem::discriminant(&self) == std::mem::discriminant(&other),
+        }
+    }
+}
+
+/// A stage at its place in a pipeline.
+#[derive(Clone, Copy)]
+pub(super) struct Placed {
+    pub(super) part: Part,
+    /// A segment ends behind it.
+    ends: bool,
+    /// Its shade panics.
+    breaks: Option<Breaks>,
+    /// It panics at this worker and at no other one; `None`: at all.
+    only: Option<usize>,
+}
+
+impl fmt::Debug for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.part)?;
+        if let Some(Breaks { call, is_late, every, times }) = self.breaks {
+            let late = if is_late { " late" } else { "" };
+            write!(f, " panics{late} in {call:?} {every} {times} times")?;
+        }
+        if let Some(worker) = self.only {
+            write!(f, " at worker {worker}")?;
+        }
+        f.write_str(if self.ends { " |" } else { "" })
+    }
+}
+
+/// A random run.
+pub struct Scenario {
+    /// The seed that it was made from.
+    pub seed: u64,
+    pub(super) pipelines: Vec<Vec<Placed>>,
+    /// By worker: its pipeline.
+    pub(super) of_worker: Vec<usize>,
+    queues: usize,
+    /// The worker of the first queue; the next ones have the next.
+    first_worker: usize,
+    is_spread: bool,
+    pub(super) ports: usize,
+    setup: Setup,
+    devices: Vec<Setup>,
+    pub(super) is_lossless: bool,
+    /// Behind the workers is a merger.
+    pub(super) is_in_order: bool,
+    /// And one worker must give the same.
+    has_twin: bool,
+    packet_time: bool,
+    pub(super) refuses: Option<u64>,
+    pub(super) ends: Ends,
+    cells: u32,
+    pub(super) frames: Vec<Vec<u8>>,
+}
+
+impl Scenario {
+    /// The scenario of a seed. `with_driver`: a real driver may take part.
+    pub fn new(seed: u64, with_driver: bool) -> Self {
+        let mut random = Random::new(seed);
+        let is_in_order = random.one_in(4);
+        let backing = match random.below(6) {
+            0 | 1 => Backing::Cpu,
+            2 | 3 if with_driver => Backing::Driver,
+            _ => Backing::Simulated,
+        };
+        let setup = Setup::random(&mut random, backing);
+        let kinds = if is_in_order || random.one_in(2) { 1 } else { random.between(2, 3) };
+        let panics = random.one_in(3);
+        let mut pipelines: Vec<Vec<Placed>> = Vec::new();
+        for _ in 0..kinds {
+            let pipeline = pipeline(&mut random, is_in_order, panics.then_some(setup.workers));
+            // What the engine cannot tell apart is one pipeline.
+            let is_like = |other: &&Vec<Placed>| {
+                let mut parts = other.iter().zip(&pipeline);
+                other.len() == pipeline.len() && parts.all(|(one, two)| one.part.is_like(two.part))
+            };
+            pipelines.push(pipelines.iter().find(is_like).unwrap_or(&pipeline).clone());
+        }
+        let of_worker = (0..setup.workers).map(|_| random.below(kinds)).collect();
+        let count = if backing == Backing::Cpu { 0 } else { random.between(1, 3) };
+        let is_mixed = with_driver && random.one_in(3);
+        let devices = (0..count).map(|_| {
+            let other = random.pick(&[Backing::Simulated, Backing::Driver]);
+            let backing = if is_mixed { other } else { backing };
+            Setup { devices: 1, ..Setup::random(&mut random, backing) }
+        });
+        let mut devices: Vec<Setup> = devices.collect();
+        // The memory of a device that hangs is never freed: few of them, or a long soak needs much.
+        if !random.one_in(10) {
+            for Setup { faults, .. } in &mut devices {
+                (faults.hang, faults.hang_call) = (None, None);
+            }
+        }
+        let is_lossless = !random.one_in(3);
+        let packets = random.between(1, 4000);
+        // Few flows meet a stage that panics often enough for a worker to give up.
+        let flows = random.pick(&[256, 256, 40, 6]);
+        let frames = (0..packets).map(|_| frame(&mut random, flows)).collect();
+        let micros = random.below(20_000) as u64;
+        let queues = if is_in_order { 1 } else { random.between(1, 12) };
+        Self {
+            seed,
+            pipelines,
+            of_worker,
+            queues,
+            first_worker: random.below(setup.workers),
+            is_spread: is_in_order || !random.one_in(4),
+            ports: random.between(1, 4),
+            setup,
+            devices,
+            is_lossless,
+            is_in_order,
+            has_twin: is_in_order && !panics && random.one_in(2),
+            packet_time: is_in_order && random.one_in(2),
+            refuses: random.one_in(3).then(|| random.word()),
+            ends: if random.one_in(5) {
+                Ends::Stopped(Duration::from_micros(micros))
+            } else {
+                Ends::Finished
+            },
+            cells: if random.one_in(6) { 8192 } else { 32_768 },
+            frames,
+        }
+    }
+
+    /// Runs it and compares.
+    ///
+    /// # Errors
+    /// What differs from the model.
+    ///
+    /// # Panics
+    /// When it hangs, or a thread dies.
+    pub fn run(&self, totals: &mut Totals) -> Result<(), String> {
+        let several = self.run_with(&self.of_worker, true, totals)?;
+        if self.has_twin && self.ends == Ends::Finished {
+            let one = self.run_with(&self.of_worker[..1], false, totals)?;
+            same_counts(&one, &several)?;
+        }
+        Ok(())
+    }
+
+    fn run_with(
+        &self,
+        of_worker: &[usize],
+        with_devices: bool,
+        totals: &mut Totals,
+    ) -> Result<Run, String> {
+        let n = of_worker.len();
+        let odd: Arc<Mutex<Vec<String>>> = Arc::default();
+        let counts: Vec<[Count; 2]> = (0..n).map(|_| [Count::new(), Count::second()]).collect();
+        let words = self.pipelines.iter().flatten().find_map(|placed| match placed.part {
+            Part::Find { words } => Some(words),
+            _ => None,
+        });
+        let finds: Vec<Find> =
+            (0..n).map(|_| Find::new(false, FIND_BELOW, words.unwrap_or(1))).collect();
+        let tables = Numbered::new(1);
+        let workers = (0..n).map(|worker| {
+            let parts = (&counts[worker], &finds[worker]);
+            (tables.clone(), self.stages(worker, of_worker[worker], parts, &odd))
+        });
+        let source = || Box::new(NumberImage) as Box<_>;
+        let devices = if with_devices { &self.devices[..] } else { &[] };
+        let devices: Vec<DeviceSpec<u64>> =
+            devices.iter().flat_map(|setup| setup.devices(source)).collect();
+        let asked: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let in_order = self.is_in_order.then(|| {
+            let gate = Box::new(TwoOfThree { asked: asked.clone() });
+            InOrder { gate: Some(gate), ..InOrder::default() }
+        });
+        let bed = Bed::<Numbered> {
+            name: format!("scenario {} with {n} workers", self.seed),
+            feeds: (0..self.queues).map(|queue| self.feed(queue, n)).collect(),
+            ports: self.ports,
+            refuses: self.refuses,
+            devices,
+            chunk_packets: self.setup.chunk_packets,
+            chunks: self.setup.chunks,
+            max_delay: self.setup.max_delay,
+            packet_time: self.packet_time,
+            lossless: self.is_lossless,
+            in_order,
+            ends: self.ends,
+            cells: self.cells,
+            limit: Duration::from_secs(180),
+        };
+        let changes = tables.clone();
+        let run = bed.run_while(workers.collect(), move |_| {
+            changes.0.fetch_add(1, Ordering::Relaxed);
+        });
+        totals.add(&run);
+        totals.in_order += u64::from(self.is_in_order);
+        run.conserves()?;
+        let odd = odd.lock().map_err(|_| "a stage panicked over its tables")?;
+        if let Some(first) = odd.first() {
+            return Err(format!("{} times the tables were odd: {first}", odd.len()));
+        }
+        drop(odd);
+        let asked = std::mem::take(&mut *asked.lock().map_err(|_| "the gate panicked")?);
+        let of_packet = |flow: u8| self.worker_of(flow, n);
+        let seen = Seen { run: &run, counts: &counts, finds: &finds, asked: &asked };
+        if self.is_in_order {
+            self.compare_in_order(&seen)?;
+        } else {
+            self.compare(&seen, of_packet)?;
+        }
+        Ok(run)
+    }
+
+    fn stages(
+        &self,
+        worker: usize,
+        kind: usize,
+        (counts, find): (&[Count; 2], &Find),
+        odd: &Arc<Mutex<Vec<String>>>,
+    ) -> Vec<Box<dyn Stage<u64>>> {
+        let ports = self.ports as u16;
+        let mut stages: Vec<Box<dyn Stage<u64>>> = Vec::new();
+        for &Placed { part, ends, breaks, only } in &self.pipelines[kind] {
+            let panics = only.is_none_or(|only| only == worker);
+            let mut stage: Box<dyn Stage<u64>> = match part {
+                Part::First => Box::new(Named(Turn::FIRST)),
+                Part::Last => Box::new(Named(Turn::LAST)),
+                Part::Sum => Box::new(Sum),
+                Part::Xor => Box::new(Xor),
+                Part::HostXor => Box::new(HostXor),
+                Part::Count(which) => Box::new(counts[which].clone()),
+                Part::Find { .. } => Box::new(find.clone()),
+                Part::Plain => Box::new(Plain),
+                Part::Age => Box::new(Age::new(odd.clone())),
+                Part::Sift => Box::new(Sift),
+                Part::Touchy(touchy) if panics => Box::new(touchy),
+                Part::Touchy(touchy) => Box::new(Touchy { at: At::Never, ..touchy }),
+                Part::Turn => Box::new(Turn),
+                Part::Hold => Box::new(Hold::default()),
+                Part::Divert => Box::new(Divert),
+                Part::Spray => Box::new(Spray),
+                Part::Ask => Box::new(Ask { ports }),
+                Part::Out => Box::new(Out { ports }),
+            };
+            if let Some(breaks) = breaks.filter(|_| panics) {
+                stage = Box::new(Brittle::new(stage, breaks));
+            }
+            stages.push(if ends { Box::new(Ending(stage)) } else { stage });
+            if part == Part::Sum {
+                stages.push(Box::new(Stamp));
+            }
+        }
+        stages
+    }
+
+    /// The queue of a packet: all packets of a flow come by one.
+    fn queue_of(&self, flow: u8) -> usize {
+        usize::from(flow) % self.queues
+    }
+
+    /// The worker of `n` at which a received packet begins.
+    fn worker_of(&self, flow: u8, n: usize) -> usize {
+        match self.is_spread {
+            true => ((u64::from(flow_hash(&[flow])) * n as u64) >> 32) as usize,
+            false => (self.queue_of(flow) + self.first_worker) % n,
+        }
+    }
+
+    fn feed(&self, queue: usize, n: usize) -> Feed {
+        let own = (1..).zip(&self.frames).filter(|(_, frame)| self.queue_of(frame[0]) == queue);
+        let source = Bursts {
+            frames: own
+                .map(|(number, frame)| (number, frame.clone()))
+                .collect::<Vec<_>>()
+                .into_iter(),
+            random: Random::new(self.seed ^ queue as u64),
+            stats: QueueStats::default(),
+        };
+        Feed {
+            worker: (queue + self.first_worker) % n,
+            port: 0,
+            queue: Box::new(source),
+            spread: self.is_spread.then_some(flow_hash as _),
+        }
+    }
+
+    /// Whether a stage of some pipeline panics.
+    pub(super) fn may_panic(&self) -> bool {
+        let mut all = self.pipelines.iter().flatten();
+        all.any(|placed| placed.breaks.is_some() || matches!(placed.part, Part::Touchy(_)))
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "scenario {}", self.seed)?;
+        for (kind, pipeline) in self.pipelines.iter().enumerate() {
+            writeln!(f, "pipeline {kind}: {pipeline:?}")?;
+        }
+        let Self { of_worker, queues, first_worker, is_spread, is_in_order, .. } = self;
+        writeln!(
+            f,
+            "workers' pipelines {of_worker:?}, {queues} queues from worker {first_worker}, spread: {is_spread}, \
+             in order: {is_in_order}",
+        )?;
+        writeln!(
+            f,
+            "{} ports, lossless: {}, refuse: {}, the packets' time: {}",
+            self.ports,
+            self.is_lossless,
+            self.refuses.is_some(),
+            self.packet_time
+        )?;
+        let Setup { chunk_packets, chunks, max_delay, .. } = &self.setup;
+        writeln!(f, "{chunk_packets} packets a chunk, {chunks} chunks, {max_delay:?} of delay")?;
+        writeln!(f, "{} packets, {} cells, ends: {:?}", self.frames.len(), self.cells, self.ends)?;
+        for device in &self.devices {
+            writeln!(f, "device: {device:?}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether one worker counted what several did.
+fn same_counts(one: &Run, several: &Run) -> Result<(), String> {
+    let stages = |run: &Run| -> Vec<(&'static str, u64)> {
+        let names = run.view.stages.iter().enumerate();
+        names.map(|(i, name)| (*name, run.view.stage(i).packets)).collect()
+    };
+    let rest = |run: &Run| [run.received, run.view.emitted(), run.sum(|w| w.dumped.get())];
+    for (what, one, several) in [
+        ("stages' packets", format!("{:?}", stages(one)), format!("{:?}", stages(several))),
+        ("counts", format!("{:?}", rest(one)), format!("{:?}", rest(several))),
+    ] {
+        if one != several {
+            return Err(format!("{what} of one worker {one}, of several {several}"));
+        }
+    }
+    Ok(())
+}
+
+/// A random pipeline, whose order a merger knows if it `is_in_order`. `panics`: stages panic at some of so many workers.
+fn pipeline(random: &mut Random, is_in_order: bool, panics: Option<usize>) -> Vec<Placed> {
+    let mut parts = vec![
+        Part::Sum,
+        Part::Xor,
+        Part::HostXor,
+        Part::Count(0),
+        Part::Count(1),
+        Part::Plain,
+        Part::Age,
+        Part::Sift,
+    ];
+    random.shuffle(&mut parts);
+    parts.truncate(random.between(1, 6));
+    if random.one_in(5) {
+        parts.push(Part::Find { words: random.pick(&[64, 4096, 65_536]) });
+    }
+    if random.one_in(4) {
+        parts.push(Part::Divert);
+    }
+    if is_in_order {
+        if random.one_in(2) {
+            parts.push(Part::Ask);
+        }
+    } else {
+        if random.one_in(4) {
+            parts.push(Part::Hold);
+        }
+        if random.one_in(2) {
+            parts.extend([Part::Turn, Part::Last]);
+        }
+    }
+    let only = |random: &mut Random| {
+        let workers = panics.unwrap_or(1);
+        random.one_in(2).then(|| random.below(workers))
+    };
+    let mut touchy_at = None;
+    if panics.is_some() && random.one_in(2) {
+        let at = random.pick(&[At::Pre, At::Shade, At::Post, At::Tick]);
+        let every = random.pick(&[1, 2, 5]);
+        parts.push(Part::Touchy(Touchy { at, flow: random.below(8) as u8, every }));
+        // Where each tick panicked nobody would do anything.
+        touchy_at = if at == At::Tick { Some(0) } else { only(random) };
+    }
+    random.shuffle(&mut parts);
+    parts.insert(0, Part::First);
+    if random.one_in(4) {
+        parts.push(Part::Spray);
+    }
+    parts.push(Part::Out);
+    let place = |part: Part| {
+        let is_touchy = matches!(part, Part::Touchy(_));
+        let ends = random.one_in(4) && part.is_shaded();
+        Placed { part, ends, breaks: None, only: touchy_at.filter(|_| is_touchy) }
+    };
+    let mut placed: Vec<Placed> = parts.into_iter().map(place).collect();
+    for placed in placed.iter_mut().filter(|placed| placed.part.is_shaded()) {
+        if panics.is_none() || !random.one_in(3) {
+            continue;
+        }
+        let calls: &[Call] = match placed.part {
+            Part::Count(_) => &[
+                Call::Shade,
+                Call::TwinShade,
+                Call::Twin,
+                Call::SetState,
+                Call::State,
+                Call::Slots,
+                Call::Retired,
+            ],
+            Part::Find { .. } => &[Call::Shade, Call::Records, Call::Retired],
+            _ => &[Call::Shade, Call::Retired],
+        };
+        placed.breaks = Some(Breaks {
+            call: random.pick(calls),
+            is_late: random.one_in(2),
+            every: random.pick(&[1, 2, 7]),
+            times: random.pick(&[1, 3, 40]),
+        });
+        placed.only = only(random);
+    }
+    placed
+}
+
+/// A random frame of one of `flows` flows: mostly short, now and then over several cells.
+fn frame(random: &mut Random, flows: usize) -> Vec<u8> {
+    let len = match random.below(100) {
+        0 => random.between(2000, 5000),
+        1..=9 => random.between(200, 1500),
+        _ => random.between(1, 120),
+    };
+    let mut frame: Vec<u8> = (0..len).map(|_| random.word() as u8).collect();
+    frame[0] = random.below(flows) as u8;
+    frame
+}
+
+/// Lets two of three packets leave, and keeps the numbers of those that it was asked about.
+struct TwoOfThree {
+    asked: Arc<Mutex<Vec<u64>>>,
+}
+
+/// Whether the gate lets the packet leave that it is asked about after `before` others.
+pub(super) fn is_admitted(before: usize) -> bool {
+    before % 3 != 1
+}
+
+impl Gate for TwoOfThree {
+    fn admits(&mut self, packet: &Packet) -> bool {
+        let mut asked = self.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        asked.push(packet.time_ns);
+        is_admitted(asked.len() - 1)
+    }
+}
+
+/// Gives its frames in bursts of any size, and nothing in between.
+struct Bursts {
+    frames: std::vec::IntoIter<(u64, Vec<u8>)>,
+    random: Random,
+    stats: QueueStats,
+}
+
+impl RxQueue for Bursts {
+    fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
+        if self.random.one_in(8) {
+            return 0;
+        }
+        let burst = if self.random.one_in(2) { max } else { self.random.between(1, max) };
+        for n in 0..burst {
+            let Some((number, frame)) = self.frames.as_slice().first() else { return n };
+            let Some(mut packet) = Packet::copy_from(pool, frame) else { return n };
+            packet.time_ns = *number;
+            self.stats.packets += 1;
+            self.stats.bytes += frame.len() as u64;
+            self.frames.next();
+            out.push(packet);
+        }
+        burst
+    }
+
+    fn is_finished(&self) -> bool {
+        self.frames.as_slice().is_empty()
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}
