@@ -349,6 +349,11 @@ impl Scenario {
         }
     }
 
+    /// Whether a simulated device takes part.
+    pub(super) fn has_simulated(&self) -> bool {
+        self.devices.iter().any(|setup| setup.backing == Backing::Simulated)
+    }
+
     /// Whether a stage of some pipeline panics.
     pub(super) fn may_panic(&self) -> bool {
         let mut all = self.pipelines.iter().flatten();
