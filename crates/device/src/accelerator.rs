@@ -19,7 +19,8 @@
 //! `columns.rs` for which columns may come down so. The host's inputs stay untouched until the job has
 //! ended without an error, so a job can always be done again.
 //!
-//! Payload goes up once for all stages of a segment: see `payload.rs`.
+//! Payload goes up once for all stages of a segment: see `payload.rs`. What comes down is copied to the rows and packets
+//! by whoever goes on with them: see `landing.rs`.
 //!
 //! Tables are on the device as two images. A job brings the image that nobody uses to its version, by
 //! the changes since that image's own version where they are still known, else as a whole.
@@ -27,11 +28,13 @@
 //! A device that hangs is abandoned: nothing that it knows of is freed, now or at the end, and jobs that it
 //! may still write to move to other rows before they are given back.
 //!
-//! Threads: belongs to its master.
+//! Threads: belongs to its master. Jobs share what came down for them with the workers, which only read it; a slot is
+//! free again when they have.
 
 mod build;
 mod columns;
 mod ending;
+mod landing;
 mod limits;
 mod payload;
 mod staging;
@@ -40,6 +43,7 @@ mod steps;
 mod transfer;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chunk::{Arena, ColumnId, ColumnSet, Layout, Packet, Region, Rows};
@@ -49,13 +53,14 @@ use crate::tables::{Images, TableSource};
 use crate::{Device, DeviceError, Shadeable};
 use build::{build, warm_up};
 use columns::{Places, Runs, Way};
+pub use landing::Landing;
 use limits::Watch;
 use payload::{Cells, Frame, Reach, Source, View};
 use staging::{Quiet, Staging};
 use state::Shards;
 pub use state::{State, StateForm};
 use steps::Areas;
-pub use steps::{Area, Output, Records, RecordsBuf, Step, Work};
+pub use steps::{Area, Output, Records, Step, Work};
 pub use transfer::{download_all, upload_all};
 
 /// A job that kernels can do.
@@ -84,7 +89,14 @@ pub trait Offload: Shadeable {
     fn state(&self, shard: usize, state: usize, step: usize, bytes: &mut [u8]) {
         let _ = (shard, state, step, bytes);
     }
-    /// Takes the records that the kernels of its segment's shade `shade` wrote: see [`Output`].
+    /// Takes what came down when it has ended well, before it comes back. By default all of it is brought to its rows
+    /// and packets at once, and its records to [`Offload::output`]. A job may keep the landing instead, for other
+    /// threads to take their parts: the device does the next job with it when the last one has dropped it.
+    fn landed(&mut self, landing: &Arc<Landing>) {
+        landing.land_all(self);
+    }
+    /// Takes the records that the kernels of its segment's shade `shade` wrote: see [`Output`]. Not called for a job
+    /// that keeps its landing.
     fn output(&mut self, shade: usize, records: Records<'_>) {
         let _ = (shade, records);
     }
@@ -214,6 +226,9 @@ const FRAME_ALIGN: usize = 16;
 /// Room for payload that each slot begins with where a segment has payload, at most: more comes when it is needed.
 const PAYLOAD_BYTES: usize = 4 << 20;
 
+/// Landings beyond those of the slots: jobs start while others' results are still being read.
+const SPARES: usize = 2;
+
 /// What comes down in one piece at most; more goes straight to the rows.
 const PACK_DOWN_BYTES: usize = PACK_BYTES;
 
@@ -240,21 +255,13 @@ struct Slot<J> {
     queue: Queue,
     arena: Memory,
     up: Staging,
-    down: Staging,
-    payload: Option<(Memory, usize)>,
-    payload_host: Staging,
-    /// The list of the pieces to be gathered: on the device, staged, and to be filled again.
-    list: Option<(Memory, usize)>,
-    list_host: Staging,
-    pieces: Vec<u32>,
-    /// Lists of a job, kept so that none is allocated for the next: places of its frames and of its columns,
-    /// copies of runs of host bytes, and for each column that is staged its byte offset in `down`.
-    frames: Vec<Frame>,
+    payload: payload::Memories,
+    /// What the slot's job brings down. Nobody else holds it while there is one.
+    landing: Arc<Landing>,
+    /// Lists of a job, kept so that none is allocated for the next: places of its columns, and copies of runs of host
+    /// bytes.
     columns: Vec<(usize, usize, Way)>,
     runs: Runs,
-    results: Vec<(usize, usize)>,
-    /// Records, as they come down.
-    records: Staging,
     watch: Watch,
     /// State that goes along with the slot's job.
     state_host: Staging,
@@ -276,13 +283,13 @@ struct FlightPlan {
     rows: usize,
     /// The job's own.
     number: u32,
-    /// Whether the slot's frames come back changed.
-    brings_payload: bool,
 }
 
 /// See the module.
 pub struct Accelerator<J: Offload> {
     slots: Vec<Slot<J>>,
+    /// Landings for slots whose last one is still being read.
+    spares: Vec<Arc<Landing>>,
     /// All queues on which jobs run.
     quiet: Quiet,
     /// Where kernels of jobs with state run, in order; `None` where all jobs run in order anyway.
@@ -328,6 +335,7 @@ impl<J: Offload> Accelerator<J> {
         // From here on whatever fails ends as a whole accelerator does: `drop` knows how.
         let mut made = Self {
             slots: Vec::new(),
+            spares: Vec::new(),
             quiet: Quiet { queues: Vec::new(), patience: options.patience },
             ordered: None,
             order: VecDeque::new(),
@@ -386,34 +394,33 @@ impl<J: Offload> Accelerator<J> {
             return Err(DeviceError::Memory("a job's areas are more than 4 GiB".into()));
         }
         let has_state = self.segments.iter().flatten().any(|segment| !segment.states.is_empty());
+        let bytes = arena_bytes(&self.layout) + head_bytes;
+        let staging = "the staging block of columns";
+        let landing = |driver: &mut dyn Driver| Landing {
+            columns: Staging::new(driver, bytes, staging),
+            records: Staging::new(driver, record_bytes, "the staging block of records"),
+            ..Landing::default()
+        };
         for i in 0..self.options.slots.max(1) {
             let queue = match self.slots.first() {
                 Some(Slot { queue, .. }) if !self.options.overlap && i > 0 => *queue,
                 _ => driver.queue()?,
             };
-            let bytes = arena_bytes(&self.layout) + head_bytes;
-            let staging = "the staging block of columns";
             self.slots.push(Slot {
                 queue,
                 arena: driver.allocate(bytes + area_bytes)?,
                 up: Staging::new(driver, bytes, staging),
-                down: Staging::new(driver, bytes, staging),
-                payload: None,
-                payload_host: Staging::default(),
-                list: None,
-                list_host: Staging::default(),
-                pieces: Vec::new(),
-                frames: Vec::new(),
+                payload: payload::Memories::default(),
+                landing: Arc::new(landing(driver)),
                 columns: Vec::new(),
                 runs: Runs::default(),
-                results: Vec::new(),
-                records: Staging::new(driver, record_bytes, "the staging block of records"),
                 watch: Watch::default(),
                 state_host: Staging::default(),
                 joints: Vec::new(),
                 flight: None,
             });
         }
+        self.spares.extend((0..SPARES).map(|_| Arc::new(landing(driver))));
         if has_state && self.options.overlap && self.slots.len() > 1 {
             self.ordered = Some(driver.queue()?);
         }
@@ -443,11 +450,13 @@ impl<J: Offload> Accelerator<J> {
             let quiet = &Quiet { queues: Vec::new(), patience: self.options.patience };
             let bytes = (self.layout.capacity() * CELL_BYTES).min(PAYLOAD_BYTES);
             for slot in &mut self.slots {
-                payload::room(driver, quiet, &mut slot.payload, bytes)?;
-                payload::room(driver, quiet, &mut slot.list, bytes / 16)?;
-                let staging = "the staging block of payload";
-                slot.payload_host.grow(driver, quiet, bytes, staging)?;
-                slot.list_host.grow(driver, quiet, bytes / 16, staging)?;
+                payload::room(driver, quiet, &mut slot.payload.frames, bytes)?;
+                payload::room(driver, quiet, &mut slot.payload.list, bytes / 16)?;
+                slot.payload.list_host.grow(driver, quiet, bytes / 16, payload::STAGING)?;
+            }
+            let landings = self.slots.iter_mut().map(|slot| &mut slot.landing);
+            for landing in landings.chain(&mut self.spares).filter_map(Arc::get_mut) {
+                landing.payload.grow(driver, quiet, bytes, payload::STAGING)?;
             }
         }
         if let Some(region) = region.filter(|_| uses) {
@@ -496,6 +505,22 @@ impl<J: Offload> Accelerator<J> {
         Ok(())
     }
 
+    /// A slot that has no job, with a landing that nobody reads.
+    fn free_slot(&mut self) -> Option<usize> {
+        let (mut free, mut spares) = (None, self.spares.iter_mut());
+        for (number, slot) in self.slots.iter_mut().enumerate() {
+            if slot.flight.is_none() {
+                if Arc::get_mut(&mut slot.landing).is_some() {
+                    return Some(number);
+                }
+                free.get_or_insert(number);
+            }
+        }
+        let spare = spares.find_map(|spare| Arc::get_mut(spare).is_some().then_some(spare))?;
+        std::mem::swap(spare, &mut self.slots[free?].landing);
+        free
+    }
+
     /// Starts `job` on slot `slot`, which is free.
     fn start(&mut self, slot: usize, mut job: J) -> Result<(), (J, DeviceError)> {
         match self.enqueue(slot, &mut job) {
@@ -540,6 +565,10 @@ impl<J: Offload> Accelerator<J> {
         let image = self.images.bring(driver, tables, version, run, &users, patience)?;
         let quiet = &self.quiet;
         let slot = &mut self.slots[at];
+        let Some(landing) = Arc::get_mut(&mut slot.landing) else {
+            return Err(DeviceError::Launch("the results of an earlier job are still read".into()));
+        };
+        landing.begin(rows, &built.areas);
         let traffic = &mut self.traffic;
 
         let kept = std::mem::take(&mut slot.columns);
@@ -549,7 +578,7 @@ impl<J: Offload> Accelerator<J> {
         if rows > self.layout.capacity() {
             return Err(DeviceError::Launch(format!("{rows} rows are more than the arena holds")));
         }
-        let head = &mut slot.up.bytes()[..head_bytes];
+        let head = &mut slot.up.bytes_mut()[..head_bytes];
         places.write_header(&self.layout, rows, version, head);
         built.areas.write(head, header_bytes, rows, places.end);
 
@@ -560,11 +589,11 @@ impl<J: Offload> Accelerator<J> {
             let (packing, reach, is_trusted) =
                 (self.options.packing, built.reach, built.is_trusted);
             let view = View { packing, reach, is_trusted, region };
-            let plan = payload::plan(driver, quiet, slot, job, view)?;
+            let plan = payload::plan(driver, quiet, (&mut slot.payload, landing), job, view)?;
             payload_bytes = plan.bytes;
             payload = match (&plan.source, &self.cells) {
                 (Source::InPlace, Some(cells)) => cells.memory,
-                _ => payload::room(driver, quiet, &mut slot.payload, plan.bytes)?,
+                _ => payload::room(driver, quiet, &mut slot.payload.frames, plan.bytes)?,
             };
             match (&plan.source, &self.cells) {
                 (Source::InPlace, _) => traffic.payload_in_place += 1,
@@ -572,8 +601,8 @@ impl<J: Offload> Accelerator<J> {
                     traffic.payload_gathered += 1;
                     if pieces > 0 {
                         let bytes = 16 * (pieces + 1);
-                        let list = payload::room(driver, quiet, &mut slot.list, bytes)?;
-                        let host: *const [u8] = &raw const slot.list_host.bytes()[..bytes];
+                        let list = payload::room(driver, quiet, &mut slot.payload.list, bytes)?;
+                        let host: *const [u8] = &raw const slot.payload.list_host.bytes()[..bytes];
                         // SAFETY: as for the staging block below.
                         unsafe { driver.upload(queue, host, list, 0) }?;
                         gather = Some((cells, list, pieces));
@@ -582,21 +611,22 @@ impl<J: Offload> Accelerator<J> {
                     }
                 }
                 (&Source::Staged(bytes), _) if bytes > 0 => {
-                    let host: *const [u8] = &raw const slot.payload_host.bytes()[..bytes];
-                    // SAFETY: the staging block of this slot is written again only when its flight has
-                    // ended (`retire`, `settle`); after a hang it is never freed.
+                    let host: *const [u8] = &raw const landing.payload.bytes()[..bytes];
+                    // SAFETY: the staging blocks of this slot and of its landing, which is the slot's alone, are
+                    // written again only when its flight has ended (`retire`, `settle`); after a hang they are
+                    // never freed.
                     unsafe { driver.upload(queue, host, payload, 0) }?;
                     traffic.copies += 1;
                     traffic.payload_up_bytes += bytes as u64;
                 }
                 _ => {}
             }
-            let up = slot.up.bytes();
+            let up = slot.up.bytes_mut();
             for (column, value) in
                 [(at, (|frame| frame.at) as fn(&Frame) -> usize), (len, |frame| frame.len)]
             {
                 let Some(place) = places.of(column) else { continue };
-                for (to, frame) in up[place..].chunks_exact_mut(4).zip(&slot.frames) {
+                for (to, frame) in up[place..].chunks_exact_mut(4).zip(&landing.frames) {
                     to.copy_from_slice(&(value(frame) as u32).to_ne_bytes());
                 }
             }
@@ -610,7 +640,7 @@ impl<J: Offload> Accelerator<J> {
             if own(column) {
                 if !is_packed {
                     let width = self.layout.columns()[column].width;
-                    let bytes = &mut slot.up.bytes()[place..place + rows * width];
+                    let bytes = &mut slot.up.bytes_mut()[place..place + rows * width];
                     slot.runs.push(&raw mut *bytes, place);
                 }
                 continue;
@@ -619,7 +649,7 @@ impl<J: Offload> Accelerator<J> {
             job.parts(&mut |rows| {
                 let from = rows.column_bytes_mut(column);
                 if is_packed {
-                    slot.up.bytes()[to..to + from.len()].copy_from_slice(from);
+                    slot.up.bytes_mut()[to..to + from.len()].copy_from_slice(from);
                 } else {
                     slot.runs.push(&raw mut *from, to);
                 }
@@ -691,17 +721,16 @@ impl<J: Offload> Accelerator<J> {
         let is_packed = places.end - places.down < PACK_DOWN_BYTES;
         let staged_end = if is_packed { places.end } else { places.straight };
         if staged_end > places.down {
-            let to: *mut [u8] = &raw mut slot.down.bytes()[..staged_end - places.down];
-            // SAFETY: the staging block of this slot is read only when its flight has ended; after a
-            // hang it is never freed.
+            let to: *mut [u8] = &raw mut landing.columns.bytes_mut()[..staged_end - places.down];
+            // SAFETY: the landing is this slot's alone, and neither read nor shared before its flight has ended
+            // (`finish`); after a hang it is never freed.
             unsafe { driver.download(queue, slot.arena, places.down, to) }?;
             traffic.copies += 1;
             traffic.down_bytes += to.len() as u64;
         }
-        slot.results.clear();
         for &(column, place, _) in places.columns.iter().filter(|(_, _, way)| way.is_down()) {
             if place < staged_end {
-                slot.results.push((place - places.down, column));
+                landing.results.push((place - places.down, column));
                 continue;
             }
             let mut from = place;
@@ -718,20 +747,21 @@ impl<J: Offload> Accelerator<J> {
             traffic.copies += 1;
             traffic.down_bytes += to.len() as u64;
         }
-        let brings_payload = built.payload.is_some_and(|(uses, _)| uses.writes);
-        let bytes = slot.frames.iter().map(|frame| frame.at + frame.len).max().unwrap_or(0);
-        if brings_payload && bytes > 0 {
-            payload::room_down(driver, quiet, &mut slot.payload_host, bytes)?;
-            let to: *mut [u8] = &raw mut slot.payload_host.bytes()[..bytes];
-            // SAFETY: as above; the upload from the same block comes before it in the same queue.
+        landing.brings_payload = built.payload.is_some_and(|(uses, _)| uses.writes);
+        let bytes = landing.frames.iter().map(|frame| frame.at + frame.len).max().unwrap_or(0);
+        if landing.brings_payload && bytes > 0 {
+            // A gathered job has staged nothing.
+            landing.payload.grow(driver, quiet, bytes, payload::STAGING)?;
+            let to: *mut [u8] = &raw mut landing.payload.bytes_mut()[..bytes];
+            // SAFETY: as for columns; the upload from the same block comes before it in the same queue.
             unsafe { driver.download(queue, payload, 0, to) }?;
             traffic.copies += 1;
             traffic.payload_down_bytes += bytes as u64;
         }
         let mut at = 0;
         for (start, bytes) in built.areas.records(rows, places.end) {
-            let to: *mut [u8] = &raw mut slot.records.bytes()[at..at + bytes];
-            // SAFETY: as for the staging block of results.
+            let to: *mut [u8] = &raw mut landing.records.bytes_mut()[at..at + bytes];
+            // SAFETY: as for columns.
             unsafe { driver.download(queue, slot.arena, start, to) }?;
             at += bytes;
             traffic.copies += 1;
@@ -739,10 +769,10 @@ impl<J: Offload> Accelerator<J> {
         }
         slot.columns = places.columns;
         let event = driver.event(queue)?;
-        Ok(FlightPlan { event, image, segment, rows, number: self.jobs, brings_payload })
+        Ok(FlightPlan { event, image, segment, rows, number: self.jobs })
     }
 
-    /// Brings the results of the flight on `slot` to its rows and packets; a job that kernels did not do, or not
+    /// Gives what the flight on `slot` brought down to its job; a job that kernels did not do, or not
     /// in time, comes back as it was.
     fn finish(&mut self, slot: usize) -> Option<(J, Result<(), DeviceError>)> {
         self.release_joints(slot);
@@ -757,35 +787,14 @@ impl<J: Offload> Accelerator<J> {
         {
             return Some((job, Err(DeviceError::Behind)));
         }
-        let done = done.and_then(|()| {
-            let areas = built.as_ref().map(|built| &built.areas);
-            areas.map_or(Ok(()), |areas| areas.are_whole(slot.records.bytes(), plan.rows))
-        });
+        let done = done.and_then(|()| slot.landing.is_whole());
         if let Err(error) = done {
             if let Some(built) = built.filter(|built| built.state.is_some()) {
                 built.spoilt_to = Some(self.jobs);
             }
             return Some((job, Err(error)));
         }
-        for &(place, column) in &slot.results {
-            let mut from = place;
-            let down = slot.down.bytes();
-            job.parts(&mut |rows| {
-                let to = rows.column_bytes_mut(column);
-                let len = to.len();
-                to.copy_from_slice(&down[from..from + len]);
-                from += len;
-            });
-        }
-        if plan.brings_payload {
-            let payload = slot.payload_host.bytes();
-            payload::live(&mut slot.frames, &mut job, |frame, packet| {
-                packet.write_all(&payload[frame.at..frame.at + frame.len]);
-            });
-        }
-        if let Some(built) = built {
-            built.areas.hand_out(slot.records.bytes(), plan.rows, &mut job);
-        }
+        job.landed(&slot.landing);
         if let Some(built) = self.segments.get_mut(plan.segment).and_then(Option::as_mut) {
             built.spoilt_to = None; // numbers come round
         }
@@ -815,9 +824,7 @@ impl<J: Offload> Device<J> for Accelerator<J> {
         if let Some(Some(error)) = self.disabled.get(job.segment()) {
             return Err((job, Some(error.clone())));
         }
-        let Some(free) = self.slots.iter().position(|slot| slot.flight.is_none()) else {
-            return Err((job, None));
-        };
+        let Some(free) = self.free_slot() else { return Err((job, None)) };
         self.start(free, job).map_err(|(job, error)| (job, Some(error)))
     }
 
@@ -872,6 +879,14 @@ impl<J: Offload> Device<J> for Accelerator<J> {
 
     fn in_flight(&self) -> usize {
         self.order.len()
+    }
+
+    fn has_room(&self) -> bool {
+        // Only this thread makes clones, so what is not shared stays so.
+        let is_own = |landing: &Arc<Landing>| Arc::strong_count(landing) == 1;
+        let has_spare = self.spares.iter().any(is_own);
+        let mut free = self.slots.iter().filter(|slot| slot.flight.is_none());
+        free.any(|slot| has_spare || is_own(&slot.landing))
     }
 
     fn disabled(&self, segment: usize) -> Option<&DeviceError> {

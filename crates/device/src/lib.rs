@@ -136,6 +136,11 @@ pub trait Device<J: Shadeable>: Send {
     fn retire(&mut self, wait: Duration) -> Option<(J, Result<(), DeviceError>)>;
     /// Jobs launched and not yet retired.
     fn in_flight(&self) -> usize;
+    /// Whether it takes a job now. A slot may stay taken for a while after its job was retired: see
+    /// [`accelerator::Offload::landed`].
+    fn has_room(&self) -> bool {
+        self.in_flight() < self.slots()
+    }
     /// What travelled to and from it so far.
     fn traffic(&self) -> Traffic {
         Traffic::default()
@@ -163,6 +168,9 @@ impl<J: Shadeable, D: Device<J> + ?Sized> Device<J> for Box<D> {
     }
     fn in_flight(&self) -> usize {
         (**self).in_flight()
+    }
+    fn has_room(&self) -> bool {
+        (**self).has_room()
     }
     fn traffic(&self) -> Traffic {
         (**self).traffic()

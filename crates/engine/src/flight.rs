@@ -10,7 +10,7 @@ use std::time::Instant;
 use chunk::{Chunk, Packet, Rows};
 use crossbeam_queue::ArrayQueue;
 use device::Shadeable;
-use device::accelerator::{Offload, Records, RecordsBuf};
+use device::accelerator::{Landing, Offload};
 
 use crate::balance::Side;
 use crate::stage::{Shade, Versions};
@@ -36,8 +36,8 @@ pub(crate) struct Flight<V: Versions> {
     pub(crate) wanted: Option<Side>,
     /// How it came back from a master.
     pub(crate) outcome: Outcome,
-    /// By shade of the segment: records of its job, of which its rows' begin at `first_row`.
-    pub(crate) records: Vec<(usize, Arc<RecordsBuf>)>,
+    /// What came down for its job, of which its rows' part begins at `first_row`: its worker takes that.
+    pub(crate) landing: Option<Arc<Landing>>,
     pub(crate) first_row: usize,
     /// It is the first of its shard since that moved to the device: the state goes along.
     pub(crate) moves_state: bool,
@@ -76,7 +76,7 @@ impl<V: Versions> Flight<V> {
             segment: 0,
             wanted: None,
             outcome: Outcome::Done,
-            records: Vec::new(),
+            landing: None,
             first_row: 0,
             moves_state: false,
             passes: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
@@ -144,8 +144,8 @@ pub(crate) struct Job<V: Versions> {
     pub(crate) launched: Instant,
     pub(crate) flights: Vec<Box<Flight<V>>>,
     pub(crate) crew: Arc<Crew<V::Tables>>,
-    /// By shade: the records that kernels wrote, until it is the job's turn.
-    pub(crate) records: Vec<(usize, Arc<RecordsBuf>)>,
+    /// What came down, until the workers have taken their parts of it.
+    pub(crate) landing: Option<Arc<Landing>>,
     /// A stage panicked on the master's thread: the job is done again by its workers.
     pub(crate) is_spoilt: AtomicBool,
 }
@@ -225,8 +225,8 @@ impl<V: Versions> Offload for Job<V> {
         self.flights.iter_mut().flat_map(|flight| &mut flight.chunk.packets).for_each(packet);
     }
 
-    fn output(&mut self, shade: usize, records: Records<'_>) {
-        self.records.push((shade, Arc::new(records.into())));
+    fn landed(&mut self, landing: &Arc<Landing>) {
+        self.landing = Some(landing.clone());
     }
 
     fn shards(&mut self, shard: &mut dyn FnMut(usize, bool)) {

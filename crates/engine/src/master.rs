@@ -10,10 +10,14 @@
 //! larger the jobs. A job that fails goes back as it is, and each chunk's own worker shades it on its
 //! core; its packets are not lost.
 //!
-//! Threads: one per device. Workers meet it only in arenas and two kinds of queues.
+//! The master looks at no packet. What a job brought down goes home with its chunks as it came
+//! ([`device::accelerator::Landing`]), and each worker copies its part. A device takes no further job in the place of
+//! one whose results are still being read, and while it has no room the open arena fills.
+//!
+//! Threads: one per device. Workers meet it only in arenas, two kinds of queues, and what came down, which they read.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +48,8 @@ pub(crate) struct MasterLink<V: Versions> {
     pub(crate) submissions: ArrayQueue<Box<Flight<V>>>,
     pub(crate) bell: Bell,
     pub(crate) returns: Vec<(Returns<V>, Bell)>,
+    /// By worker: its thread has ended, and takes nothing back.
+    is_gone: Vec<AtomicBool>,
     pub(crate) counters: MasterCounters,
     /// What the device costs, by segment, for the workers' balance.
     pub(crate) cost: Vec<DeviceCost>,
@@ -87,6 +93,7 @@ impl<V: Versions> MasterLink<V> {
             open: AtomicUsize::new(0),
             submissions: ArrayQueue::new(chunks.max(1)),
             bell: Bell::new()?,
+            is_gone: returns.iter().map(|_| AtomicBool::new(false)).collect(),
             returns,
             counters: MasterCounters::default(),
             cost: (0..segments).map(|_| DeviceCost::default()).collect(),
@@ -105,6 +112,41 @@ impl<V: Versions> MasterLink<V> {
     /// Whether the device shades this segment.
     pub(crate) fn shades(&self, segment: usize) -> bool {
         !self.is_lost.load(Ordering::Relaxed) && !self.is_disabled[segment].load(Ordering::Relaxed)
+    }
+
+    /// Gives a chunk to its worker.
+    fn send_home(&self, mut flight: Box<Flight<V>>) {
+        let worker = usize::from(flight.chunk.worker);
+        let (returns, bell) = &self.returns[worker];
+        // A worker's queue has room for every chunk it owns.
+        while let Err(back) = returns.push(flight) {
+            flight = back;
+            std::thread::yield_now();
+        }
+        bell.ring();
+        // The other half is in `worker_is_gone`. Of "push, look at the flag" here and "set the flag, drain" there, with
+        // these fences one sees the other: a chunk is drained there, or here.
+        fence(Ordering::SeqCst);
+        if self.is_gone[worker].load(Ordering::Relaxed) {
+            self.drain(worker);
+        }
+    }
+
+    /// A worker's thread has ended before its chunks came back, because of a panic of its own. Nobody takes them any
+    /// more: what they hold of arenas and of a device's results is given back, now and when others come. Their packets
+    /// are lost.
+    // For `Drop` of a worker.
+    #[allow(dead_code)]
+    pub(crate) fn worker_is_gone(&self, worker: usize) {
+        self.is_gone[worker].store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.drain(worker);
+        // The master may wait for what they held.
+        self.bell.ring();
+    }
+
+    fn drain(&self, worker: usize) {
+        while self.returns[worker].0.pop().is_some() {}
     }
 
     /// Rows in the open arena for a chunk of a segment; `None` when it is full, every arena is at the device, or the
@@ -141,7 +183,7 @@ pub(crate) struct Master<V: Versions, D> {
     next_number: u64,
     next_back: u64,
     /// Those that have ended before an older one.
-    early: BTreeMap<u64, (Job<V>, Outcome)>,
+    early: Vec<(u64, Job<V>, Outcome)>,
     segments: Arc<[Segment]>,
     /// Why the device is used no more.
     lost: Option<DeviceError>,
@@ -161,6 +203,8 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     ) -> Self {
         let workers = link.returns.len();
         let waiting = link.arenas.iter().map(|_| Vec::new()).collect();
+        // Those of a segment that are in flight, and one that never was.
+        let early = device.slots() + 1;
         Self {
             link,
             device,
@@ -172,7 +216,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             last_end: Instant::now(),
             next_number: 0,
             next_back: 0,
-            early: BTreeMap::new(),
+            early: Vec::with_capacity(early),
             segments,
             lost: None,
             told: HashSet::new(),
@@ -241,7 +285,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let open = self.link.open.load(Ordering::Relaxed);
         let busy = self.device.in_flight() + self.closed.len();
         match self.waiting.get(open) {
-            Some(_) if busy >= self.device.slots() => return false,
+            Some(_) if busy >= self.device.slots() || !self.device.has_room() => return false,
             // Rows may have been given back without a job.
             Some(waiting) if waiting.is_empty() => {
                 let arena = &self.link.arenas[open];
@@ -283,11 +327,14 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         if let Some((_, left)) = self.closed.front_mut() {
             *left = here; // what was given back without a job is not waited for
         }
+        let mut has_launched = false;
         while !self.waiting[arena].is_empty() {
-            if self.device.in_flight() >= self.device.slots() {
-                return true;
+            // Whoever still reads an earlier job's results needs the core more than this thread.
+            if !self.device.has_room() {
+                return has_launched;
             }
             self.launch_one(arena);
+            has_launched = true;
         }
         self.closed.pop_front();
         true
@@ -335,9 +382,9 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 self.next_number += 1;
                 self.next_number - 1
             });
-            let (launched, records, crew) = (Instant::now(), Vec::new(), self.crew.clone());
+            let (launched, landing, crew) = (Instant::now(), None, self.crew.clone());
             let is_spoilt = AtomicBool::new(false);
-            let job = Job { number, segment, launched, flights, crew, records, is_spoilt };
+            let job = Job { number, segment, launched, flights, crew, landing, is_spoilt };
             let counters = &self.link.counters;
             counters.jobs.fetch_add(1, Ordering::Relaxed);
             let packets: usize = job.flights.iter().map(|flight| flight.count).sum();
@@ -423,29 +470,26 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     /// Gives the chunks of an ended job back: at once, or where its segment has state in the order of the launches.
     fn give_back(&mut self, job: Job<V>, outcome: Outcome) {
         let Some(number) = job.number else { return self.send_home(job, outcome) };
-        self.early.insert(number, (job, outcome));
-        while let Some((job, outcome)) = self.early.remove(&self.next_back) {
+        self.early.push((number, job, outcome));
+        while let Some(next) = self.early.iter().position(|early| early.0 == self.next_back) {
+            let (_, job, outcome) = self.early.swap_remove(next);
             self.next_back += 1;
             self.send_home(job, outcome);
         }
     }
 
+    /// Gives each chunk to its worker, which brings what came down for it to its rows and packets.
     fn send_home(&mut self, mut job: Job<V>, outcome: Outcome) {
         let mut first_row = 0;
+        let landing = job.landing.take().filter(|_| outcome == Outcome::Done);
         for mut flight in job.flights.drain(..) {
             flight.outcome = outcome;
-            flight.records.extend_from_slice(&job.records);
+            flight.landing.clone_from(&landing);
             flight.first_row = first_row;
             first_row += flight.chunk.rows.len();
             let away_ns = flight.handed.elapsed().as_nanos() as u64;
             self.link.cost[job.segment].chunk_was_away(away_ns);
-            let (returns, bell) = &self.link.returns[usize::from(flight.chunk.worker)];
-            // A worker's queue has room for every chunk it owns.
-            while let Err(back) = returns.push(flight) {
-                flight = back;
-                std::thread::yield_now();
-            }
-            bell.ring();
+            self.link.send_home(flight);
         }
         self.lists.push(job.flights);
     }

@@ -117,6 +117,9 @@ impl<J: Offload> Drop for Accelerator<J> {
             for slot in self.slots.drain(..) {
                 std::mem::forget(slot);
             }
+            for landing in self.spares.drain(..) {
+                std::mem::forget(landing);
+            }
             std::mem::forget(std::mem::take(&mut self.registered));
             self.images.leak();
         }

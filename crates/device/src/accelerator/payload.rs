@@ -21,7 +21,7 @@ use chunk::{Packet, Region, Verdict};
 use kernels::Spec;
 
 use super::staging::{Quiet, Staging};
-use super::{CELL_BYTES, FRAME_ALIGN, Offload, PACKED_BELOW, Packing, Slot};
+use super::{CELL_BYTES, FRAME_ALIGN, Landing, Offload, PACKED_BELOW, Packing};
 use crate::DeviceError;
 use crate::driver::{Driver, Kernel, Memory, Program};
 
@@ -55,7 +55,21 @@ pub(super) struct Frame {
     pub(super) is_live: bool,
 }
 
-/// The frames' places are in the slot.
+/// What the log calls the memory from which payload goes up, or into which it comes down.
+pub(super) const STAGING: &str = "the staging block of payload";
+
+/// What a slot has for payload on its way up.
+#[derive(Default)]
+pub(super) struct Memories {
+    /// Frames on the device.
+    pub(super) frames: Option<(Memory, usize)>,
+    /// The list of the pieces to be gathered: on the device, staged, and to be filled again.
+    pub(super) list: Option<(Memory, usize)>,
+    pub(super) list_host: Staging,
+    pieces: Vec<u32>,
+}
+
+/// The frames' places are in the landing.
 pub(super) struct PayloadPlan {
     pub(super) source: Source,
     /// Bytes of device memory.
@@ -100,11 +114,11 @@ impl Cells {
 pub(super) fn plan<J: Offload>(
     driver: &mut dyn Driver,
     quiet: &Quiet,
-    slot: &mut Slot<J>,
+    (slot, landing): (&mut Memories, &mut Landing),
     job: &mut J,
     view: View<'_>,
 ) -> Result<PayloadPlan, DeviceError> {
-    let frames = &mut slot.frames;
+    let frames = &mut landing.frames;
     frames.clear();
     job.parts(&mut |rows| {
         let is_live = |verdict: &u32| Verdict(*verdict).is_next();
@@ -127,7 +141,7 @@ pub(super) fn plan<J: Offload>(
     }
     if let (Some(region), Packing::Auto, Reach::InPlace | Reach::Gather) =
         (view.region, packing, reach)
-        && let Some(plan) = gathered(driver, quiet, slot, job, region)?
+        && let Some(plan) = gathered(driver, quiet, (slot, &mut landing.frames), job, region)?
     {
         return Ok(plan);
     }
@@ -140,10 +154,10 @@ pub(super) fn plan<J: Offload>(
         Packing::Auto => (used as f64) < PACKED_BELOW * (packets * CELL_BYTES) as f64,
     };
     let bytes_max = if is_packed { used + packets * FRAME_ALIGN } else { packets * CELL_BYTES };
-    slot.payload_host.grow(driver, quiet, bytes_max, "the staging block of payload")?;
-    let host = slot.payload_host.bytes();
+    landing.payload.grow(driver, quiet, bytes_max, STAGING)?;
+    let host = landing.payload.bytes_mut();
     let mut at = 0;
-    for frame in &mut slot.frames {
+    for frame in &mut landing.frames {
         frame.at = at;
         at += match (frame.is_live, is_packed) {
             (false, _) => 0,
@@ -151,7 +165,7 @@ pub(super) fn plan<J: Offload>(
             (true, false) => CELL_BYTES,
         };
     }
-    live(&mut slot.frames, job, |frame, packet| {
+    live(&mut landing.frames, job, |frame, packet| {
         let mut to = frame.at;
         for segment in packet.segments() {
             host[to..to + segment.len()].copy_from_slice(segment);
@@ -191,7 +205,7 @@ fn in_place<J: Offload>(frames: &mut [Frame], job: &mut J, region: &Region) -> b
 fn gathered<J: Offload>(
     driver: &mut dyn Driver,
     quiet: &Quiet,
-    slot: &mut Slot<J>,
+    (slot, frames): (&mut Memories, &mut [Frame]),
     job: &mut J,
     region: &Region,
 ) -> Result<Option<PayloadPlan>, DeviceError> {
@@ -200,12 +214,12 @@ fn gathered<J: Offload>(
     list.clear();
     list.extend([0; 4]);
     let mut at = 0usize;
-    for frame in &mut slot.frames {
+    for frame in &mut *frames {
         frame.at = at;
         at += if frame.is_live { frame.len.next_multiple_of(FRAME_ALIGN) } else { 0 };
     }
     let mut is_reached = u32::try_from(at).is_ok();
-    live(&mut slot.frames, job, |frame, packet| {
+    live(frames, job, |frame, packet| {
         let mut to = frame.at;
         for segment in packet.segments().filter(|segment| !segment.is_empty()) {
             let from = segment.as_ptr().addr().wrapping_sub(base);
@@ -224,7 +238,7 @@ fn gathered<J: Offload>(
     list[0] = pieces as u32;
     let bytes = size_of_val(&list[..]);
     slot.list_host.grow(driver, quiet, bytes, "the staging block of lists")?;
-    for (to, word) in slot.list_host.bytes().chunks_exact_mut(4).zip(&slot.pieces) {
+    for (to, word) in slot.list_host.bytes_mut().chunks_exact_mut(4).zip(&slot.pieces) {
         to.copy_from_slice(&word.to_ne_bytes());
     }
     Ok(Some(PayloadPlan { source: Source::Gathered(pieces), bytes: at }))
@@ -251,14 +265,4 @@ pub(super) fn room(
     let memory = driver.allocate(room)?;
     *kept = Some((memory, room));
     Ok(memory)
-}
-
-/// Makes room for what comes down: a gathered job has staged nothing.
-pub(super) fn room_down(
-    driver: &mut dyn Driver,
-    quiet: &Quiet,
-    host: &mut Staging,
-    bytes: usize,
-) -> Result<(), DeviceError> {
-    host.grow(driver, quiet, bytes, "the staging block of payload")
 }

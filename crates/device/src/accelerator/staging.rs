@@ -32,7 +32,7 @@ impl Staging {
         if bytes > 0 {
             // SAFETY: the pages are not moved, and go when they are unregistered (`grow`) or their
             // driver has ended; they are read and written under the rules of each copy.
-            let registered = unsafe { driver.register(made.bytes()) };
+            let registered = unsafe { driver.register(made.bytes_mut()) };
             made.is_registered = is_taken(driver, what, registered);
         }
         made
@@ -53,7 +53,7 @@ impl Staging {
             return Ok(());
         }
         quiet.wait(driver)?;
-        if self.is_registered && driver.unregister(self.bytes().as_mut_ptr()).is_err() {
+        if self.is_registered && driver.unregister(self.bytes_mut().as_mut_ptr()).is_err() {
             // Whatever the library still knows of it stays.
             std::mem::forget(std::mem::take(self));
         }
@@ -61,7 +61,13 @@ impl Staging {
         Ok(())
     }
 
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
+        let (ptr, len) = (self.pages.as_ptr().cast::<u8>(), self.pages.len() * PAGE_BYTES);
+        // SAFETY: pages are bytes without gaps, and the borrow of `self` covers the slice.
+        unsafe { std::slice::from_raw_parts(ptr, len) }
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let (ptr, len) = (self.pages.as_mut_ptr().cast::<u8>(), self.pages.len() * PAGE_BYTES);
         // SAFETY: pages are bytes without gaps, and the borrow of `self` covers the slice.
         unsafe { std::slice::from_raw_parts_mut(ptr, len) }

@@ -286,7 +286,7 @@ impl Sender<'_> {
             let wanted = bytes.max(STAGED_BYTES);
             self.staging.grow(driver, self.quiet, wanted, "the staging block of state")?;
         }
-        let to = &mut self.staging.bytes()[self.filled..self.filled + bytes];
+        let to = &mut self.staging.bytes_mut()[self.filled..self.filled + bytes];
         to.fill(0);
         fill(to);
         let from: *const [u8] = &raw const *to;

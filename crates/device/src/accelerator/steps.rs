@@ -8,12 +8,11 @@
 //! Areas belong to the job: they are scratch, and stay on the device but for those of an [`Output`].
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::time::Duration;
 
 use chunk::JobHeader;
 
-use super::Offload;
-use crate::DeviceError;
 use crate::driver::Shape;
 
 /// Bytes of a block of payload.
@@ -219,26 +218,6 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Records that are kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RecordsBuf {
-    starts: Vec<u8>,
-    words: Vec<u8>,
-}
-
-impl RecordsBuf {
-    /// To be read.
-    pub fn as_records(&self) -> Records<'_> {
-        Records { starts: &self.starts, words: &self.words }
-    }
-}
-
-impl From<Records<'_>> for RecordsBuf {
-    fn from(records: Records<'_>) -> Self {
-        Self { starts: records.starts.to_vec(), words: records.words.to_vec() }
-    }
-}
-
 fn word(bytes: &[u8], index: usize) -> Option<u32> {
     bytes.get(4 * index..4 * index + 4)?.try_into().ok().map(u32::from_ne_bytes)
 }
@@ -294,41 +273,18 @@ impl Areas {
         })
     }
 
-    /// The records of each output, out of what [`Areas::records`] brought down.
-    fn read<'a>(
-        &'a self,
-        down: &'a [u8],
+    /// Each output, and where its starts and its words are in what [`Areas::records`] brings down.
+    pub(super) fn outputs_of(
+        &self,
         rows: usize,
-    ) -> impl Iterator<Item = (Output, Option<Records<'a>>)> + 'a {
-        let words_at = self.records(rows, 0).scan(0, |at, (_, bytes)| {
+    ) -> impl Iterator<Item = (Output, [Range<usize>; 2])> + '_ {
+        let starts_bytes = Output::STARTS.bytes(rows).next_multiple_of(AREA_ALIGN);
+        let places = self.records(rows, 0).scan(0, move |at, (_, bytes)| {
+            let (start, words) = (*at, *at + starts_bytes);
             *at += bytes;
-            Some(*at - bytes..*at)
+            Some([start..words, words..*at])
         });
-        self.outputs.iter().zip(words_at).map(move |(output, range)| {
-            let starts_bytes = Output::STARTS.bytes(rows).next_multiple_of(AREA_ALIGN);
-            let halves = down.get(range).and_then(|bytes| bytes.split_at_checked(starts_bytes));
-            (*output, halves.and_then(|(starts, words)| Records::new(starts, words, rows)))
-        })
-    }
-
-    /// Whether all records are there.
-    ///
-    /// # Errors
-    /// [`DeviceError::Overflow`], with the stage whose kernels had more than there is room for.
-    pub(super) fn are_whole(&self, down: &[u8], rows: usize) -> Result<(), DeviceError> {
-        match self.read(down, rows).find(|(_, records)| records.is_none()) {
-            Some((output, _)) => Err(DeviceError::Overflow(output.stage.to_owned())),
-            None => Ok(()),
-        }
-    }
-
-    /// Hands the records to the job.
-    pub(super) fn hand_out<J: Offload>(&self, down: &[u8], rows: usize, job: &mut J) {
-        for (output, records) in self.read(down, rows) {
-            if let Some(records) = records {
-                job.output(output.shade, records);
-            }
-        }
+        self.outputs.iter().copied().zip(places)
     }
 
     /// Writes the list behind the header of `header_bytes`, and its place into the header.

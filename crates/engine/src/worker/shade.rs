@@ -304,19 +304,25 @@ impl<V: Versions> Worker<V> {
         work
     }
 
-    /// A chunk that was away is here, with its results or to be shaded. Chunks of a shard come back in the order in
+    /// A chunk that was away is here: what came down for it is brought to its rows and packets, or it is shaded. Chunks of a shard come back in the order in
     /// which they left, and the host's copy of its state follows in that order.
     fn came_back(&mut self, mut flight: Box<Flight<V>>) -> Box<Flight<V>> {
         let has_state = self.segments[flight.segment].has_state;
         let home = &mut self.homes[flight.segment];
         home.away -= 1;
         home.is_broken |= has_state && flight.outcome == Outcome::Failed;
-        let records = std::mem::take(&mut flight.records);
+        // Dropped when its part is taken: the device waits for it.
+        let landing = flight.landing.take();
         if flight.outcome == Outcome::Failed || home.is_broken {
             flight.restore();
             self.shade(&mut flight);
             return flight;
         }
+        if let Some(landing) = &landing {
+            let Chunk { rows, packets, .. } = &mut flight.chunk;
+            landing.land(flight.first_row, rows, packets);
+        }
+        let records = || landing.iter().flat_map(|landing| landing.records());
         let first = self.segments[flight.segment].first;
         let shaders = self.shaders[flight.segment].clone();
         for (number, (i, shader)) in shaders.iter().enumerate() {
@@ -325,8 +331,8 @@ impl<V: Versions> Worker<V> {
             }
             let (chunk, first_row) = (&mut flight.chunk, flight.first_row);
             let retired = || {
-                for (_, records) in records.iter().filter(|(shade, _)| *shade == number) {
-                    shader.records(&mut chunk.rows, records.as_records(), first_row);
+                for (_, records) in records().filter(|(shade, _)| *shade == number) {
+                    shader.records(&mut chunk.rows, records, first_row);
                 }
                 shader.retired(&mut chunk.rows, &mut chunk.packets);
             };
