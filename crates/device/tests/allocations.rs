@@ -1,5 +1,5 @@
 //! A job allocates nothing: launched and retired again and again on PoCL, every form of payload and every way of
-//! columns, it leaves the counts of the allocator as they were. The libraries' own memory does not come from there.
+//! columns, with records and in parts, it leaves the counts of the allocator as they were. The libraries' own memory does not come from there.
 
 #[path = "opencl/fixture.rs"]
 #[allow(dead_code)]
@@ -15,7 +15,7 @@ use device::Device;
 use device::accelerator::{Options, Packing};
 
 use fixture::opencl;
-use packets::{Kind, PacketJob, accelerator, cells};
+use packets::{Kind, PacketJob, PartsJob, accelerator, accelerator_of, cells, recording};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -96,4 +96,36 @@ fn a_job_allocates_nothing() {
         assert!(counts[0] > 0, "the count counts");
         jobs.into_iter().for_each(|job| job.free(&mut pool));
     }
+}
+
+#[test]
+fn a_job_of_parts_with_records_allocates_nothing() {
+    let Some(driver) = opencl() else { return };
+    let (region, mut pool) = cells(4096);
+    let options = Options { slots: 2, patience: Duration::from_secs(60), ..Options::default() };
+    let segments = vec![Some(recording(1 << 16))];
+    let (mut device, arenas) =
+        accelerator_of(driver, 1024, 2, segments, Some(region), options).expect("an accelerator");
+    let parts: Vec<_> = [200, 1, 100].map(frames).into();
+    let mut jobs: Vec<_> =
+        arenas.iter().map(|arena| PartsJob::new(arena, &mut pool, &parts)).collect();
+    let (mut counts, mut records) = (Vec::with_capacity(16), Vec::new());
+    for _ in 0..16 {
+        let before = ALLOCATIONS.with(Cell::get);
+        while let Some(job) = jobs.pop() {
+            assert!(device.launch(job).is_ok());
+        }
+        while device.in_flight() > 0 {
+            let Some((mut job, result)) = device.retire(Duration::from_millis(1)) else { continue };
+            assert!(result.is_ok());
+            for part in &mut job.0 {
+                part.land(&mut records);
+                assert!(part.rows.len() < 4 || !records.is_empty());
+            }
+            jobs.push(job);
+        }
+        counts.push(ALLOCATIONS.with(Cell::get) - before);
+    }
+    assert!(counts[4..].iter().all(|count| *count == 0), "{counts:?}");
+    jobs.into_iter().for_each(|job| job.free(&mut pool));
 }

@@ -494,3 +494,77 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         self.lists.push(job.flights);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chunk::Chunk;
+    use device::accelerator::Landing;
+
+    struct Nothing;
+
+    impl std::ops::Deref for Nothing {
+        type Target = ();
+        fn deref(&self) -> &() {
+            &()
+        }
+    }
+
+    struct Plain;
+
+    impl Versions for Plain {
+        type Tables = ();
+        type Pin = Nothing;
+        fn pin(&mut self) -> Nothing {
+            Nothing
+        }
+        fn number(_: &Nothing) -> u64 {
+            0
+        }
+    }
+
+    fn link(workers: usize) -> MasterLink<Plain> {
+        let layout = Layout::join(&[], 4096).unwrap();
+        let returns =
+            (0..workers).map(|_| (Returns::new(ArrayQueue::new(64)), Bell::new().unwrap()));
+        MasterLink::new(&layout, 2, returns.collect(), 64, 1).unwrap()
+    }
+
+    /// A chunk of a worker on its way home.
+    fn flight(link: &MasterLink<Plain>, worker: u16, landing: &Arc<Landing>) -> Box<Flight<Plain>> {
+        let rows = link.reserve(0, 8).unwrap();
+        let mut flight = Box::new(Flight::new(Chunk::new(rows, worker)));
+        flight.landing = Some(landing.clone());
+        flight
+    }
+
+    /// What a worker held that is gone is given back, whether it came home before that or after; others keep theirs.
+    #[test]
+    fn a_worker_that_is_gone_holds_nothing() {
+        let (link, landing) = (link(2), Arc::new(Landing::default()));
+        (0..3).for_each(|i| link.send_home(flight(&link, i % 2, &landing)));
+        assert_eq!(Arc::strong_count(&landing), 4);
+        link.worker_is_gone(0);
+        assert_eq!((Arc::strong_count(&landing), link.arenas[0].outstanding()), (2, 8));
+        link.send_home(flight(&link, 0, &landing));
+        link.send_home(flight(&link, 1, &landing));
+        assert_eq!((Arc::strong_count(&landing), link.returns[1].0.len()), (3, 2));
+    }
+
+    /// The worker dies while its chunks come home.
+    #[test]
+    fn no_chunk_stays_between_a_master_and_a_worker_that_dies() {
+        for round in 0..300u32 {
+            let (link, landing) = (link(1), Arc::new(Landing::default()));
+            let flights: Vec<_> = (0..20).map(|_| flight(&link, 0, &landing)).collect();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    (0..round % 64).for_each(|_| std::hint::spin_loop());
+                    link.worker_is_gone(0);
+                });
+                flights.into_iter().for_each(|flight| link.send_home(flight));
+            });
+            assert_eq!((Arc::strong_count(&landing), link.arenas[0].outstanding()), (1, 0));
+        }
+    }
+}

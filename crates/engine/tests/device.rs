@@ -307,6 +307,40 @@ fn any_way_to_run_the_stages_gives_the_same() {
     case.check_random(Random::from_time().word(), 6, None);
 }
 
+/// Each worker takes its own part of what came down: changed payload, columns and records, by several workers, in chunks
+/// of any size, whatever fails.
+#[test]
+fn workers_take_their_parts_of_a_job() {
+    let subject = |workers: usize| {
+        let finds = [Find::new(false, 3, 1 << 20), Find::new(true, 20, 1 << 20)];
+        let stages = (0..workers).map(|_| -> Vec<Box<dyn Stage<u64>>> {
+            let [first, second] = finds.each_ref().map(|find| Box::new(find.clone()));
+            vec![Box::new(Sum), Box::new(Xor), first, second, Box::new(Deliver)]
+        });
+        let workers = stages.collect();
+        let state = move || {
+            let words = finds.iter().flat_map(|find| {
+                let mut records = find.records.lock().unwrap().clone();
+                records.sort_unstable();
+                let odd = *find.odd.lock().unwrap() as u32;
+                records.into_iter().flatten().chain([odd]).collect::<Vec<_>>()
+            });
+            words.flat_map(u32::to_le_bytes).collect()
+        };
+        Subject { workers, state: Box::new(state) }
+    };
+    let case = Case::new("sum, xor, find, find", input(3000), &subject);
+    let reference = case.run(&Setup::cpu()).0;
+    for backing in [Backing::Driver, Backing::Simulated] {
+        if backing == Backing::Driver && !is_ready() {
+            continue;
+        }
+        let run = case.check(&Setup { workers: 4, backing, ..Setup::default() }, &reference);
+        assert!(run.view.master().is_some_and(|master| master.packets > 0), "{backing:?}");
+    }
+    case.check_random(Random::from_time().word(), 4, Some(&reference));
+}
+
 /// [`Xor`] with kernels that are no good: they do not compile, or take long.
 struct Bad(&'static str);
 

@@ -19,10 +19,10 @@ use std::ops::Range;
 
 use chunk::{Packet, Rows};
 
+use super::Offload;
 use super::payload::Frame;
 use super::staging::Staging;
 use super::steps::{Areas, Output, Records};
-use super::Offload;
 use crate::DeviceError;
 
 /// See the module. The default one brings nothing.

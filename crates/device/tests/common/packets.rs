@@ -1,10 +1,13 @@
 //! Jobs of packets, and kernels that look at every byte of them. Not every program of tests uses all of it.
 #![allow(dead_code)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chunk::{Arena, ColumnSet, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdict};
-use device::accelerator::{Accelerator, Offload, Options, PayloadUse, SegmentProgram, Step};
+use device::accelerator::{
+    Accelerator, Landing, Offload, Options, Output, PayloadUse, SegmentProgram, Step,
+};
 use device::driver::{Driver, Program};
 use device::tables::NoTables;
 use device::{DeviceError, Shadeable};
@@ -27,7 +30,7 @@ chunk::columns! {
 }
 
 /// A kernel that hashes frames, and one that changes them.
-const TEXT: &str = "
+pub(crate) const TEXT: &str = "
     KERNEL(test_hash)
     {
         const uint row = JOB_FIRST(arena) + GLOBAL_ID;
@@ -51,6 +54,25 @@ const TEXT: &str = "
                 payload_set_byte(payload, at, len, i, payload_byte(payload, at, len, i) ^ COL_KEY(arena)[row]);
         }
     }";
+
+/// Kernels that write the number of each row and its frame's length as often as the row's number has it, up to 3 times.
+const RECORDS: &str = "
+    KERNEL(test_count)
+    {
+        if (GLOBAL_ID < job_rows(arena))
+            output_count(arena, 0u, 3u, GLOBAL_ID, GLOBAL_ID & 3u);
+    }
+    KERNEL(test_write)
+    {
+        if (GLOBAL_ID < job_rows(arena))
+            for (uint i = 0u; i < (GLOBAL_ID & 3u); i++)
+                output_word(arena, 0u, GLOBAL_ID, i, GLOBAL_ID << 16 ^ COL_PAYLOAD_LEN(arena)[GLOBAL_ID]);
+    }";
+
+/// The records of a row of the job.
+pub(crate) fn records_of(row: usize, len: usize) -> Vec<u32> {
+    vec![(row << 16 ^ len) as u32; row & 3]
+}
 
 /// What `test_hash` makes of a frame.
 pub(crate) fn hash_of(frame: &[u8]) -> u32 {
@@ -118,6 +140,73 @@ impl Offload for PacketJob {
     }
 }
 
+/// A part of a job, as a worker has it.
+pub(crate) struct Part {
+    pub(crate) rows: Rows,
+    pub(crate) packets: Vec<Packet>,
+    /// Number of its first row in the job.
+    pub(crate) first: usize,
+    pub(crate) landing: Option<Arc<Landing>>,
+}
+
+impl Part {
+    /// Takes what came down for it; the records of each row, if `records` are wanted.
+    pub(crate) fn land(&mut self, records: &mut Vec<u32>) {
+        let Some(landing) = self.landing.take() else { return };
+        landing.land(self.first, &mut self.rows, &mut self.packets);
+        records.clear();
+        for (shade, all) in landing.records() {
+            assert_eq!(shade, 5);
+            (self.first..self.first + self.rows.len()).for_each(|row| records.extend(all.row(row)));
+        }
+    }
+}
+
+/// A job of several parts that takes what came down along with it.
+pub(crate) struct PartsJob(pub(crate) Vec<Part>);
+
+impl PartsJob {
+    pub(crate) fn new(arena: &Arena, pool: &mut Pool, parts: &[Vec<(Vec<u8>, bool)>]) -> Self {
+        let mut at = 0;
+        let part = |frames: &Vec<_>| {
+            let PacketJob { rows, packets, .. } = PacketJob::new(arena, pool, frames);
+            at += rows.len();
+            Part { first: at - rows.len(), landing: None, rows, packets }
+        };
+        Self(parts.iter().map(part).collect())
+    }
+
+    pub(crate) fn free(self, pool: &mut Pool) {
+        self.0.into_iter().flat_map(|part| part.packets).for_each(|packet| packet.free(pool));
+    }
+}
+
+impl Shadeable for PartsJob {
+    fn rows(&self) -> usize {
+        self.0.iter().map(|part| part.rows.len()).sum()
+    }
+    fn shade(&mut self) {}
+}
+
+impl Offload for PartsJob {
+    type Tables = ();
+    fn segment(&self) -> usize {
+        0
+    }
+    fn tables(&self) -> Option<(&(), u64)> {
+        Some((&(), 1))
+    }
+    fn parts(&mut self, part: &mut dyn FnMut(&mut Rows)) {
+        self.0.iter_mut().for_each(|own| part(&mut own.rows));
+    }
+    fn packets(&mut self, packet: &mut dyn FnMut(&mut Packet)) {
+        self.0.iter_mut().flat_map(|part| &mut part.packets).for_each(packet);
+    }
+    fn landed(&mut self, landing: &Arc<Landing>) {
+        self.0.iter_mut().for_each(|part| part.landing = Some(landing.clone()));
+    }
+}
+
 /// How a test's segment is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
@@ -169,15 +258,32 @@ pub(crate) fn segment(
     }
 }
 
+/// A segment that hashes and changes packets, and writes records.
+pub(crate) fn recording(words_per_job: usize) -> SegmentProgram {
+    let names =
+        ["test_hash", "test_change", "clear_area", "test_count", "output_scan", "test_write"];
+    let step = |name: &'static str| match name {
+        "clear_area" | "output_scan" => Step::group(name, 256).with_job(0),
+        _ => Step::rows(name, 64),
+    };
+    let kind = Kind { writes: true, is_trusted: true, limit: false };
+    let steps = names.map(step).into();
+    SegmentProgram {
+        areas: vec![Output::STARTS, Output::words(3, words_per_job)],
+        outputs: vec![Output { area: 0, shade: 5, stage: "test" }],
+        ..segment(&[TEXT, RECORDS].concat(), &["areas"], steps, kind)
+    }
+}
+
 /// An accelerator of these segments.
-pub(crate) fn accelerator_of(
+pub(crate) fn accelerator_of<J: Offload<Tables = ()>>(
     driver: Box<dyn Driver>,
     capacity: usize,
     arenas: usize,
     segments: Vec<Option<SegmentProgram>>,
     region: Option<&'static Region>,
     options: Options,
-) -> Result<(Accelerator<PacketJob>, Vec<Arena>), DeviceError> {
+) -> Result<(Accelerator<J>, Vec<Arena>), DeviceError> {
     let layout = Layout::new(Cols::COLUMNS, capacity);
     let arenas: Vec<_> = (0..arenas).map(|_| Arena::new(layout.clone())).collect();
     let kept = arenas.clone();

@@ -115,17 +115,18 @@ fn a_program_that_does_not_build_leaves_the_others_their_device() {
     // A kernel that is built and that no device takes, because its groups are too large.
     let huge = || Some(segment(SLOW, &["empty"], vec![Step::rows("test_quick", 1 << 24)], KIND));
     let Some(driver) = opencl() else { return };
-    let (device, _) = accelerator_of(driver, 64, 1, vec![huge(), sound()], None, options())
-        .expect("an accelerator");
+    let (device, _) =
+        accelerator_of::<PacketJob>(driver, 64, 1, vec![huge(), sound()], None, options())
+            .expect("an accelerator");
     assert!(matches!(device.disabled(0), Some(DeviceError::Launch(_))), "{:?}", device.disabled(0));
     assert_eq!(device.disabled(1), None);
     let Some(driver) = opencl() else { return };
-    let none = accelerator_of(driver, 64, 1, vec![huge()], None, options());
+    let none = accelerator_of::<PacketJob>(driver, 64, 1, vec![huge()], None, options());
     assert!(matches!(none.err(), Some(DeviceError::Launch(_))));
 
     // Where none builds there is no device.
     let Some(driver) = opencl() else { return };
-    let none = accelerator_of(driver, 64, 1, vec![None, broken()], None, options());
+    let none = accelerator_of::<PacketJob>(driver, 64, 1, vec![None, broken()], None, options());
     assert!(none.is_err_and(|error| is_named(&error)));
 }
 

@@ -5,6 +5,7 @@ mod cache;
 mod driver;
 mod failures;
 mod fixture;
+mod landing;
 mod measure;
 #[path = "../common/packets.rs"]
 mod packets;
