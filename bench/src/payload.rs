@@ -120,9 +120,8 @@ fn packing(args: &Args, backend: Backend, seconds: f64, report: &mut Report) -> 
     let mut pool = Pool::new(depot, 64);
     let time = Duration::from_secs_f64(seconds / 2.0);
     let kinds = [
-        ("cells", Packing::Cells, None),
         ("packed", Packing::Packed, None),
-        ("cells in place", Packing::Cells, Some(region)),
+        ("cells in place", Packing::InPlace, Some(region)),
         ("gathered by the device", Packing::Auto, Some(region)),
     ];
     let mut devices = Vec::new();

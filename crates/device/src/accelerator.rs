@@ -36,6 +36,7 @@ mod columns;
 mod ending;
 mod landing;
 mod limits;
+mod part;
 mod payload;
 mod staging;
 mod state;
@@ -55,7 +56,9 @@ use build::{build, warm_up};
 use columns::{Places, Runs, Way};
 pub use landing::Landing;
 use limits::Watch;
-use payload::{Cells, Frame, Reach, Source, View};
+use part::Frame;
+pub use part::{PayloadBlock, PayloadPart, PayloadWork};
+use payload::{Cells, PIECE_BYTES, Reach, Source, View};
 use staging::{Quiet, Staging};
 use state::Shards;
 pub use state::{State, StateForm};
@@ -75,6 +78,12 @@ pub trait Offload: Shadeable {
     fn parts(&mut self, part: &mut dyn FnMut(&mut Rows));
     /// Hands out its packets, in order of the rows.
     fn packets(&mut self, packet: &mut dyn FnMut(&mut Packet));
+    /// Hands out what its workers have found of its packets' bytes, part by part in the order of the rows; `false`, and
+    /// hands out nothing, where they have not looked at all of them. Then [`Offload::packets`] is called in their stead.
+    fn payload(&mut self, part: &mut dyn FnMut(&mut PayloadPart)) -> bool {
+        let _ = part;
+        false
+    }
     /// Names the shards of its segment's state that it works on, and of each whether it has just moved to the device:
     /// then all of it is sent.
     fn shards(&mut self, shard: &mut dyn FnMut(usize, bool)) {
@@ -174,11 +183,11 @@ impl Default for Options {
 /// How payload travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// By the device itself where it reaches the cells; else chosen for each job by how full they are.
+    /// By the device itself where it reaches the cells, else packed by the host.
     Auto,
-    /// Each frame in a cell of its own; in place where that can be.
-    Cells,
-    /// Back to back, by the host.
+    /// In place where that can be, else packed by the host.
+    InPlace,
+    /// Packed, one frame behind the other, by the host.
     Packed,
 }
 
@@ -214,17 +223,14 @@ pub struct Traffic {
 /// Below so many bytes the columns of a job are packed into one block.
 const PACK_BYTES: usize = 64 << 10;
 
-/// Cells less full than this are packed: copying the frames together costs less than sending the rest.
-const PACKED_BELOW: f64 = 0.5;
-
-/// Bytes of a cell's place on the device.
-const CELL_BYTES: usize = chunk::CELL_BYTES;
-
 /// Frames that are packed start at multiples of this.
 const FRAME_ALIGN: usize = 16;
 
 /// Room for payload that each slot begins with where a segment has payload, at most: more comes when it is needed.
 const PAYLOAD_BYTES: usize = 4 << 20;
+
+/// Room for packed payload beside each arena at most: what does not fit, the master packs.
+const BLOCK_BYTES: usize = 16 << 20;
 
 /// Landings beyond those of the slots: jobs start while others' results are still being read.
 const SPARES: usize = 2;
@@ -238,7 +244,6 @@ struct Built {
     /// With the places of the columns of each frame's offset and length.
     payload: Option<(PayloadUse, [usize; 2])>,
     reach: Reach,
-    is_trusted: bool,
     areas: Areas,
     /// Some step has a time limit.
     has_limits: bool,
@@ -448,7 +453,7 @@ impl<J: Offload> Accelerator<J> {
         if uses {
             // Room for payload of common jobs: growing waits for all that is under way.
             let quiet = &Quiet { queues: Vec::new(), patience: self.options.patience };
-            let bytes = (self.layout.capacity() * CELL_BYTES).min(PAYLOAD_BYTES);
+            let bytes = (self.layout.capacity() * chunk::CELL_BYTES).min(PAYLOAD_BYTES);
             for slot in &mut self.slots {
                 payload::room(driver, quiet, &mut slot.payload.frames, bytes)?;
                 payload::room(driver, quiet, &mut slot.payload.list, bytes / 16)?;
@@ -585,10 +590,7 @@ impl<J: Offload> Accelerator<J> {
         // Payload first: its places are columns that go up.
         let (mut payload, mut gather, mut payload_bytes) = (self.nothing, None, 0);
         if let Some((_, [at, len])) = built.payload {
-            let region = self.cells.as_ref().map(|cells| cells.region);
-            let (packing, reach, is_trusted) =
-                (self.options.packing, built.reach, built.is_trusted);
-            let view = View { packing, reach, is_trusted, region };
+            let view = view_of(&self.options, built, self.cells.as_ref());
             let plan = payload::plan(driver, quiet, (&mut slot.payload, landing), job, view)?;
             payload_bytes = plan.bytes;
             payload = match (&plan.source, &self.cells) {
@@ -600,34 +602,35 @@ impl<J: Offload> Accelerator<J> {
                 (&Source::Gathered(pieces), Some(cells)) => {
                     traffic.payload_gathered += 1;
                     if pieces > 0 {
-                        let bytes = 16 * (pieces + 1);
+                        let bytes = PIECE_BYTES * (pieces + 1);
                         let list = payload::room(driver, quiet, &mut slot.payload.list, bytes)?;
                         let host: *const [u8] = &raw const slot.payload.list_host.bytes()[..bytes];
-                        // SAFETY: as for the staging block below.
+                        // SAFETY: the staging blocks of this slot are written again only when its flight has ended
+                        // (`retire`, `settle`); after a hang they are never freed.
                         unsafe { driver.upload(queue, host, list, 0) }?;
                         gather = Some((cells, list, pieces));
                         traffic.copies += 1;
                         traffic.payload_up_bytes += plan.bytes as u64;
                     }
                 }
-                (&Source::Staged(bytes), _) if bytes > 0 => {
-                    let host: *const [u8] = &raw const landing.payload.bytes()[..bytes];
-                    // SAFETY: the staging blocks of this slot and of its landing, which is the slot's alone, are
-                    // written again only when its flight has ended (`retire`, `settle`); after a hang they are
-                    // never freed.
-                    unsafe { driver.upload(queue, host, payload, 0) }?;
-                    traffic.copies += 1;
-                    traffic.payload_up_bytes += bytes as u64;
+                _ => {
+                    traffic.copies += slot.payload.runs.len() as u64;
+                    traffic.payload_up_bytes += plan.bytes as u64;
+                    for (bytes, place) in slot.payload.runs.drain() {
+                        // SAFETY: the bytes are a worker's packed payload, of which the job holds the range, or lie in
+                        // the landing, which is the slot's alone. Nobody writes either before the flight has ended
+                        // (`retire`, `settle`). After a hang neither is ever freed.
+                        unsafe { driver.upload(queue, bytes, payload, place) }?;
+                    }
                 }
-                _ => {}
             }
             let up = slot.up.bytes_mut();
             for (column, value) in
-                [(at, (|frame| frame.at) as fn(&Frame) -> usize), (len, |frame| frame.len)]
+                [(at, (|frame| frame.at) as fn(&Frame) -> u32), (len, |frame| frame.len)]
             {
                 let Some(place) = places.of(column) else { continue };
                 for (to, frame) in up[place..].chunks_exact_mut(4).zip(&landing.frames) {
-                    to.copy_from_slice(&(value(frame) as u32).to_ne_bytes());
+                    to.copy_from_slice(&value(frame).to_ne_bytes());
                 }
             }
         }
@@ -748,7 +751,8 @@ impl<J: Offload> Accelerator<J> {
             traffic.down_bytes += to.len() as u64;
         }
         landing.brings_payload = built.payload.is_some_and(|(uses, _)| uses.writes);
-        let bytes = landing.frames.iter().map(|frame| frame.at + frame.len).max().unwrap_or(0);
+        let ends = landing.frames.iter().map(|frame| frame.at as usize + frame.len as usize);
+        let bytes = ends.max().unwrap_or(0);
         if landing.brings_payload && bytes > 0 {
             // A gathered job has staged nothing.
             landing.payload.grow(driver, quiet, bytes, payload::STAGING)?;
@@ -801,6 +805,12 @@ impl<J: Offload> Accelerator<J> {
         self.traffic.jobs += 1;
         Some((job, Ok(())))
     }
+}
+
+/// How a segment's kernels may see payload.
+fn view_of(options: &Options, built: &Built, cells: Option<&Cells>) -> View {
+    let region = cells.map(|cells| cells.region);
+    View { packing: options.packing, reach: built.reach, region }
 }
 
 /// Bytes of a job of as many rows as there is room for, each column at a multiple of 64.
@@ -891,6 +901,34 @@ impl<J: Offload> Device<J> for Accelerator<J> {
 
     fn disabled(&self, segment: usize) -> Option<&DeviceError> {
         self.disabled.get(segment)?.as_ref()
+    }
+
+    fn payload_work(&self, segment: usize) -> PayloadWork {
+        let built = self.segments.get(segment).and_then(Option::as_ref);
+        let Some(built) = built.filter(|built| built.payload.is_some()) else {
+            return PayloadWork::None;
+        };
+        let is_reached = view_of(&self.options, built, self.cells.as_ref()).is_reached();
+        if is_reached { PayloadWork::Find } else { PayloadWork::Pack }
+    }
+
+    fn payload_blocks(&mut self, number: usize) -> Vec<PayloadBlock> {
+        let mut all = 0..self.segments.len();
+        if all.all(|segment| self.payload_work(segment) != PayloadWork::Pack) {
+            return Vec::new();
+        }
+        let bytes = (self.layout.capacity() * chunk::CELL_BYTES).min(BLOCK_BYTES);
+        let blocks: Vec<_> = (0..number).map(|_| PayloadBlock::new(bytes)).collect();
+        if let Some(driver) = self.driver.as_deref_mut().filter(|_| self.lost.is_none()) {
+            for block in &blocks {
+                // SAFETY: as for the arenas, which it goes with: kept in `registered` until the driver is gone, and
+                // copied from where a job in flight holds a part of it.
+                let registered = unsafe { driver.register(block.memory()) };
+                staging::is_taken(driver, "a block of packed payload", registered);
+                self.registered.push(block.arena().clone());
+            }
+        }
+        blocks
     }
 
     fn traffic(&self) -> Traffic {

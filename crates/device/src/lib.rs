@@ -32,7 +32,7 @@ pub use simulated::{Cost, FaultPlan, SimulatedDevice};
 
 use std::time::Duration;
 
-use accelerator::Traffic;
+use accelerator::{PayloadBlock, PayloadWork, Traffic};
 
 /// A job, as a device sees it.
 pub trait Shadeable: Send + 'static {
@@ -145,6 +145,17 @@ pub trait Device<J: Shadeable>: Send {
     fn traffic(&self) -> Traffic {
         Traffic::default()
     }
+    /// What workers do about payload of a segment before they hand a chunk in. Asked once, before the first job.
+    fn payload_work(&self, segment: usize) -> PayloadWork {
+        let _ = segment;
+        PayloadWork::None
+    }
+    /// Memory in which workers pack payload, one block for each of so many arenas; none where no segment needs any. Asked
+    /// for once, before the first job.
+    fn payload_blocks(&mut self, number: usize) -> Vec<PayloadBlock> {
+        let _ = number;
+        Vec::new()
+    }
     /// Why it takes no jobs of this segment, or no more; `None` where it does. Jobs of other segments go on. Asked
     /// after the start, for programs that did not build, and when a job has come back with an error.
     fn disabled(&self, segment: usize) -> Option<&DeviceError> {
@@ -174,6 +185,12 @@ impl<J: Shadeable, D: Device<J> + ?Sized> Device<J> for Box<D> {
     }
     fn traffic(&self) -> Traffic {
         (**self).traffic()
+    }
+    fn payload_work(&self, segment: usize) -> PayloadWork {
+        (**self).payload_work(segment)
+    }
+    fn payload_blocks(&mut self, number: usize) -> Vec<PayloadBlock> {
+        (**self).payload_blocks(number)
     }
     fn disabled(&self, segment: usize) -> Option<&DeviceError> {
         (**self).disabled(segment)

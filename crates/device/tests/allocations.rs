@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use device::Device;
-use device::accelerator::{Options, Packing};
+use device::accelerator::{Options, Packing, PayloadWork};
 
 use fixture::opencl;
 use packets::{Kind, PacketJob, PartsJob, accelerator, accelerator_of, cells, recording};
@@ -59,7 +59,6 @@ fn a_job_allocates_nothing() {
         (ROWS[0], false, Packing::Auto, true, false), // in place
         (ROWS[0], true, Packing::Auto, true, false),  // gathered
         (ROWS[0], true, Packing::Packed, false, false), // packed
-        (ROWS[0], true, Packing::Cells, false, false), // cells
         (ROWS[1], true, Packing::Auto, true, false),  // columns straight from the rows
         (ROWS[1], false, Packing::Packed, false, false), // the same
         (ROWS[0], true, Packing::Auto, true, true),   // an event behind each kernel
@@ -100,32 +99,46 @@ fn a_job_allocates_nothing() {
 
 #[test]
 fn a_job_of_parts_with_records_allocates_nothing() {
-    let Some(driver) = opencl() else { return };
-    let (region, mut pool) = cells(4096);
-    let options = Options { slots: 2, patience: Duration::from_secs(60), ..Options::default() };
-    let segments = vec![Some(recording(1 << 16))];
-    let (mut device, arenas) =
-        accelerator_of(driver, 1024, 2, segments, Some(region), options).expect("an accelerator");
-    let parts: Vec<_> = [200, 1, 100].map(frames).into();
-    let mut jobs: Vec<_> =
-        arenas.iter().map(|arena| PartsJob::new(arena, &mut pool, &parts)).collect();
-    let (mut counts, mut records) = (Vec::with_capacity(16), Vec::new());
-    for _ in 0..16 {
-        let before = ALLOCATIONS.with(Cell::get);
-        while let Some(job) = jobs.pop() {
-            assert!(device.launch(job).is_ok());
-        }
-        while device.in_flight() > 0 {
-            let Some((mut job, result)) = device.retire(Duration::from_millis(1)) else { continue };
-            assert!(result.is_ok());
-            for part in &mut job.0 {
-                part.land(&mut records);
-                assert!(part.rows.len() < 4 || !records.is_empty());
+    // Gathered by the device, and packed by workers.
+    for packing in [Packing::Auto, Packing::Packed] {
+        let Some(driver) = opencl() else { return };
+        let (region, mut pool) = cells(4096);
+        let patience = Duration::from_secs(60);
+        let options = Options { slots: 2, patience, packing, ..Options::default() };
+        let segments = vec![Some(recording(1 << 16))];
+        let (mut device, arenas) = accelerator_of(driver, 1024, 2, segments, Some(region), options)
+            .expect("an accelerator");
+        let (region, blocks) = match device.payload_work(0) {
+            PayloadWork::Pack => (None, device.payload_blocks(2)),
+            _ => (Some(region), Vec::new()),
+        };
+        let parts: Vec<_> = [200, 1, 100].map(frames).into();
+        let mut jobs: Vec<_> =
+            arenas.iter().map(|arena| PartsJob::new(arena, &mut pool, &parts)).collect();
+        let (mut counts, mut records) = (Vec::with_capacity(16), Vec::new());
+        for _ in 0..16 {
+            let before = ALLOCATIONS.with(Cell::get);
+            while let Some(mut job) = jobs.pop() {
+                let block = blocks.get(jobs.len());
+                block.into_iter().for_each(|block| assert!(block.reuse()));
+                job.0.iter_mut().for_each(|part| part.look(region, block));
+                assert!(device.launch(job).is_ok());
             }
-            jobs.push(job);
+            while device.in_flight() > 0 {
+                let Some((mut job, result)) = device.retire(Duration::from_millis(1)) else {
+                    continue;
+                };
+                assert!(result.is_ok());
+                for part in &mut job.0 {
+                    part.land(&mut records);
+                    part.payload.clear();
+                    assert!(part.rows.len() < 4 || !records.is_empty());
+                }
+                jobs.push(job);
+            }
+            counts.push(ALLOCATIONS.with(Cell::get) - before);
         }
-        counts.push(ALLOCATIONS.with(Cell::get) - before);
+        assert!(counts[4..].iter().all(|count| *count == 0), "{packing:?}: {counts:?}");
+        jobs.into_iter().for_each(|job| job.free(&mut pool));
     }
-    assert!(counts[4..].iter().all(|count| *count == 0), "{counts:?}");
-    jobs.into_iter().for_each(|job| job.free(&mut pool));
 }

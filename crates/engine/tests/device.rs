@@ -90,7 +90,7 @@ fn a_device_gives_the_same_packets_and_counts_and_one_upload_serves_all_stages()
     let bytes: u64 = input.iter().map(|frame| frame.len() as u64).sum();
     let cpu = run(input.clone(), None);
     assert_eq!(cpu.frames.len(), 20_000);
-    for packing in [Packing::Auto, Packing::Packed, Packing::Cells] {
+    for packing in [Packing::Auto, Packing::Packed, Packing::InPlace] {
         let setup = Setup::default();
         let options = Options { packing, ..setup.options };
         let faults = Faults { slow: Some(Duration::from_millis(40)), ..Faults::default() };
@@ -103,15 +103,9 @@ fn a_device_gives_the_same_packets_and_counts_and_one_upload_serves_all_stages()
         let traffic = master.traffic;
         assert_eq!(traffic.launches, 3 * traffic.jobs, "{packing:?}");
         assert_eq!(traffic.state_up_bytes, 4 * SLOTS as u64, "the shard moved once");
-        // Two stages use the payload and one changes it: up once, down once. Packed frames start at
-        // multiples of 16; a cell has 2,048 bytes.
+        // Two stages use the payload and one changes it: up once, down once. Frames start at multiples of 16.
         let up = traffic.payload_up_bytes;
-        match packing {
-            Packing::Cells => assert!(up >= 2048 * 18_000, "{up}"),
-            Packing::Packed => assert!((bytes..bytes + 20_000 * 16).contains(&up), "{up}"),
-            // Gathered by the device, likewise.
-            Packing::Auto => assert!((bytes..bytes + 20_000 * 16).contains(&up), "{up}"),
-        }
+        assert!((bytes..bytes + 20_000 * 16).contains(&up), "{up}");
         let gathered = if packing == Packing::Auto { traffic.jobs } else { 0 };
         assert_eq!((traffic.payload_gathered, traffic.payload_in_place), (gathered, 0));
         assert!(traffic.payload_down_bytes <= up && traffic.payload_down_bytes >= bytes);
@@ -128,7 +122,7 @@ fn payload_that_is_only_read_stays_where_it_is() {
     let only_sum = || -> Vec<Box<dyn Stage<u64>>> { vec![Box::new(Sum), Box::new(Deliver)] };
     let cpu = run_stages(input.clone(), None, only_sum(), Arc::default());
     let setup = Setup::default();
-    let options = Options { packing: Packing::Cells, ..setup.options };
+    let options = Options { packing: Packing::InPlace, ..setup.options };
     let setup = Setup { options, ..setup };
     let device = run_stages(input, Some(setup), only_sum(), Arc::default());
     assert!(device.frames == cpu.frames, "other packets, or another order");
@@ -271,7 +265,7 @@ fn kernels_of_every_shape_write_records() {
         };
         let on_cpu = finds();
         let cpu = run_stages(input.clone(), None, stages(&on_cpu), Arc::default());
-        for packing in [Packing::Auto, Packing::Cells] {
+        for packing in [Packing::Auto, Packing::InPlace] {
             let setup = Setup::default();
             let options = Options { packing, ..setup.options };
             let there = finds();

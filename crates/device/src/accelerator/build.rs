@@ -51,7 +51,6 @@ pub(super) fn build(
         order,
         payload,
         reach,
-        is_trusted,
         areas: Areas { all: areas, outputs },
         has_limits,
         states,

@@ -20,7 +20,7 @@ use std::ops::Range;
 use chunk::{Packet, Rows};
 
 use super::Offload;
-use super::payload::Frame;
+use super::part::Frame;
 use super::staging::Staging;
 use super::steps::{Areas, Output, Records};
 use crate::DeviceError;
@@ -80,8 +80,8 @@ impl Landing {
     }
 
     fn land_packet(&self, frame: &Frame, packet: &mut Packet) {
-        if frame.is_live {
-            packet.write_all(&self.payload.bytes()[frame.at..frame.at + frame.len]);
+        if frame.len > 0 {
+            packet.write_all(&self.payload.bytes()[frame.at as usize..][..frame.len as usize]);
         }
     }
 

@@ -1,27 +1,36 @@
-//! A job's payload: in place, gathered by the device, as cells, or packed (GASPP §5.1).
+//! A job's payload: in place, gathered by the device, or packed by the host (GASPP §5.1).
 //!
 //! ```text
 //!  region of all cells, registered          memory of the slot
 //!  │ …frame…  │  …frame…  │ ……  │ ─ gather ─▶ │frame│frame│frame│   for several kernels, or where one writes
 //!  └── read in place by a segment's only kernel
-//!  └─ host copies to staging, packed or as cells ─ upload ─▶ │…│    where the device does not reach the region
+//!  └─ workers pack into blocks ──── upload ─▶ │…│    where the device does not reach the region
 //! ```
 //!
 //! Frames in the slot's memory start at multiples of 16 bytes, in order of their rows, and are followed by zeros
 //! up to the next multiple. Rows that were settled before the shade have a length of 0 and no bytes there.
 //!
-//! Kernels that are not ours get packed or gathered frames only: in place, and as cells, they would see bytes that
-//! are no frame's of their job.
+//! Kernels that are not ours get packed or gathered frames only: in place, they would see bytes that are no frame's of
+//! their job.
 //!
-//! What kernels have changed comes down into the staging block and is copied into the cells when the job has
+//! What kernels have changed comes down into the job's landing and is copied into the cells when the job has
 //! ended well. Coming down straight into the cells would save that copy, but a copy that fails half way
 //! would leave nothing from which the job could be done again.
+//!
+//! Who does what: workers find their frames and pack them (`part.rs`), before they hand a chunk in, and copy what comes
+//! down into their packets (`landing.rs`). The master adds up where each chunk's payload begins, and writes the columns of
+//! places and the list of pieces from numbers. It looks at packets itself only where no worker has looked, for jobs
+//! that are not the engine's, and copies only frames that found no room in a block.
 
-use chunk::{Packet, Region, Verdict};
+use std::ops::Range;
+
+use chunk::Region;
 use kernels::Spec;
 
+use super::columns::Runs;
+use super::part::{Frame, PayloadPart, copy_frame};
 use super::staging::{Quiet, Staging};
-use super::{CELL_BYTES, FRAME_ALIGN, Landing, Offload, PACKED_BELOW, Packing};
+use super::{Landing, Offload, Packing};
 use crate::DeviceError;
 use crate::driver::{Driver, Kernel, Memory, Program};
 
@@ -37,26 +46,21 @@ pub(super) enum Reach {
 }
 
 /// Where the payload of a job is, and what has to be done for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// In the region.
     InPlace,
     /// To be gathered from the region, so many pieces; the list is staged.
     Gathered(usize),
-    /// In the staging block, so many bytes.
-    Staged(usize),
-}
-
-/// Where the frame of a row is in the payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Frame {
-    pub(super) at: usize,
-    pub(super) len: usize,
-    /// The row was not settled before the shade: only such frames travel.
-    pub(super) is_live: bool,
+    /// Packed, in the runs of [`Memories::runs`].
+    Packed,
 }
 
 /// What the log calls the memory from which payload goes up, or into which it comes down.
 pub(super) const STAGING: &str = "the staging block of payload";
+
+/// Bytes of a piece in the list for `gather`, and of the list's head.
+pub(super) const PIECE_BYTES: usize = size_of::<super::part::Piece>();
 
 /// What a slot has for payload on its way up.
 #[derive(Default)]
@@ -66,24 +70,38 @@ pub(super) struct Memories {
     /// The list of the pieces to be gathered: on the device, staged, and to be filled again.
     pub(super) list: Option<(Memory, usize)>,
     pub(super) list_host: Staging,
-    pieces: Vec<u32>,
+    /// Packed frames, and where each run goes.
+    pub(super) runs: Runs,
+    /// What was found of a job that no worker has looked at.
+    own: PayloadPart,
+    /// Rows whose frames no worker has packed, and their bytes.
+    left: Vec<(Range<usize>, Range<usize>)>,
 }
 
 /// The frames' places are in the landing.
 pub(super) struct PayloadPlan {
     pub(super) source: Source,
-    /// Bytes of device memory.
+    /// Bytes of device memory, but for those read in place.
     pub(super) bytes: usize,
 }
 
 /// How a segment's kernels may see payload.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
+pub(super) struct View {
     pub(super) packing: Packing,
     pub(super) reach: Reach,
-    /// Kernels are ours, and keep to their rows' bytes.
-    pub(super) is_trusted: bool,
-    pub(super) region: Option<&'a Region>,
+    /// The cells, as far as the device reaches them.
+    pub(super) region: Option<&'static Region>,
+}
+
+impl View {
+    /// Whether the device is to fetch frames by itself, one way or the other.
+    pub(super) fn is_reached(&self) -> bool {
+        match (self.packing, self.reach) {
+            (Packing::Packed, _) | (_, Reach::None) | (Packing::InPlace, Reach::Gather) => false,
+            (Packing::InPlace, Reach::InPlace) | (Packing::Auto, _) => self.region.is_some(),
+        }
+    }
 }
 
 /// The region of all cells as kernels see it, and the kernel that gathers from it.
@@ -110,138 +128,127 @@ impl Cells {
     }
 }
 
-/// Finds the place of each frame of a job, and stages what the device does not reach.
+/// Finds the place of each frame of a job: in the landing. Puts down what has to be copied for it.
+///
+/// # Errors
+/// More than 4 GiB, or the driver's when more memory is needed.
 pub(super) fn plan<J: Offload>(
     driver: &mut dyn Driver,
     quiet: &Quiet,
     (slot, landing): (&mut Memories, &mut Landing),
     job: &mut J,
-    view: View<'_>,
+    view: View,
 ) -> Result<PayloadPlan, DeviceError> {
-    let frames = &mut landing.frames;
-    frames.clear();
-    job.parts(&mut |rows| {
-        let is_live = |verdict: &u32| Verdict(*verdict).is_next();
-        let frame = |verdict| Frame { is_live: is_live(verdict), ..Frame::default() };
-        frames.extend(rows.verdicts().iter().map(frame));
+    let region = view.region.filter(|_| view.is_reached());
+    let Memories { own, runs, left, list_host, .. } = slot;
+    runs.clear();
+    left.clear();
+    let is_known = job.payload(&mut |_| ());
+    if !is_known {
+        look(own, job, region);
+    }
+    let mut parts = Parts { job, own, is_known };
+
+    let (mut bytes, mut pieces, mut is_in_one_cell) = (0, 0, true);
+    let mut is_reached = region.is_some();
+    parts.visit(&mut |part| {
+        bytes += part.bytes();
+        pieces += part.pieces().len();
+        is_in_one_cell &= part.is_in_one_cell();
+        is_reached &= region.is_some_and(|region| part.bytes() == 0 || part.is_in(region));
     });
-    let (mut packets, mut used, mut longest) = (0usize, 0usize, 0);
-    live(frames, job, |frame, packet| {
-        frame.len = packet.frame_len();
-        packets += 1;
-        used += frame.len;
-        longest = longest.max(frame.len);
-    });
-    let View { packing, is_trusted, .. } = view;
-    let reach = if packing == Packing::Packed { Reach::None } else { view.reach };
-    if let (Some(region), Reach::InPlace) = (view.region, reach)
-        && in_place(frames, job, region)
-    {
+    if u32::try_from(bytes).is_err() {
+        return Err(DeviceError::Memory("a job's payload is more than 4 GiB".into()));
+    }
+
+    if is_reached && is_in_one_cell && view.reach == Reach::InPlace {
+        parts.visit(&mut |part| {
+            let mut pieces = part.pieces().iter();
+            landing.frames.extend(part.frames().iter().map(|frame| {
+                let piece = if frame.len > 0 { pieces.next() } else { None };
+                Frame { at: piece.map_or(0, |piece| piece[0]), ..*frame }
+            }));
+        });
         return Ok(PayloadPlan { source: Source::InPlace, bytes: 0 });
     }
-    if let (Some(region), Packing::Auto, Reach::InPlace | Reach::Gather) =
-        (view.region, packing, reach)
-        && let Some(plan) = gathered(driver, quiet, (slot, &mut landing.frames), job, region)?
-    {
-        return Ok(plan);
+
+    let is_gathered = is_reached && view.packing == Packing::Auto;
+    if is_gathered {
+        let list_bytes = PIECE_BYTES * (pieces + 1);
+        list_host.grow(driver, quiet, list_bytes, "the staging block of lists")?;
+        let head = &mut list_host.bytes_mut()[..PIECE_BYTES];
+        head.fill(0);
+        head[..4].copy_from_slice(&(pieces as u32).to_ne_bytes());
     }
-    let is_packed = match packing {
-        Packing::Packed => true,
-        _ if !is_trusted => true,
-        // A chain of cells has no place of one cell.
-        Packing::Cells | Packing::Auto if longest > CELL_BYTES => true,
-        Packing::Cells => false,
-        Packing::Auto => (used as f64) < PACKED_BELOW * (packets * CELL_BYTES) as f64,
-    };
-    let bytes_max = if is_packed { used + packets * FRAME_ALIGN } else { packets * CELL_BYTES };
-    landing.payload.grow(driver, quiet, bytes_max, STAGING)?;
-    let host = landing.payload.bytes_mut();
-    let mut at = 0;
-    for frame in &mut landing.frames {
-        frame.at = at;
-        at += match (frame.is_live, is_packed) {
-            (false, _) => 0,
-            (true, true) => frame.len.next_multiple_of(FRAME_ALIGN),
-            (true, false) => CELL_BYTES,
-        };
-    }
-    live(&mut landing.frames, job, |frame, packet| {
-        let mut to = frame.at;
-        for segment in packet.segments() {
-            host[to..to + segment.len()].copy_from_slice(segment);
-            to += segment.len();
+    let mut list = list_host.bytes_mut().chunks_exact_mut(PIECE_BYTES).skip(1);
+    let mut base = 0;
+    parts.visit(&mut |part| {
+        let start = base as u32;
+        let first = landing.frames.len();
+        let frames = part.frames().iter();
+        landing.frames.extend(frames.map(|frame| Frame { at: start + frame.at, ..*frame }));
+        let range = base..base + part.bytes();
+        base = range.end;
+        if is_gathered {
+            for (&[from, to, len, zeros], entry) in part.pieces().iter().zip(&mut list) {
+                let words = [from, start + to, len, zeros];
+                for (to, word) in entry.chunks_exact_mut(4).zip(words) {
+                    to.copy_from_slice(&word.to_ne_bytes());
+                }
+            }
+        } else if range.is_empty() {
+        } else if let Some(packed) = part.packed() {
+            runs.push(&raw mut *packed, range.start);
+        } else {
+            left.push((first..landing.frames.len(), range));
         }
-        host[to..to.next_multiple_of(FRAME_ALIGN)].fill(0);
     });
-    Ok(PayloadPlan { source: Source::Staged(at), bytes: at })
+    if is_gathered {
+        return Ok(PayloadPlan { source: Source::Gathered(pieces), bytes });
+    }
+    if !left.is_empty() {
+        landing.payload.grow(driver, quiet, bytes, STAGING)?;
+        let host = landing.payload.bytes_mut();
+        let (mut row, mut ranges) = (0, left.iter().peekable());
+        job.packets(&mut |packet| {
+            while ranges.next_if(|(rows, _)| rows.end <= row).is_some() {}
+            if let Some(frame) = landing.frames.get(row)
+                && ranges.peek().is_some_and(|(rows, _)| rows.contains(&row))
+            {
+                copy_frame(frame, packet, host);
+            }
+            row += 1;
+        });
+        for (_, range) in left {
+            runs.push(&raw mut host[range.clone()], range.start);
+        }
+    }
+    Ok(PayloadPlan { source: Source::Packed, bytes })
 }
 
-/// Visits each live row's frame and packet.
-pub(super) fn live<J: Offload>(
-    frames: &mut [Frame],
-    job: &mut J,
-    mut visit: impl FnMut(&mut Frame, &mut Packet),
-) {
-    let mut frames = frames.iter_mut();
-    job.packets(&mut |packet| {
-        if let Some(frame) = frames.next().filter(|frame| frame.is_live) {
-            visit(frame, packet);
-        }
-    });
+/// What is known of a job's packets, part by part.
+struct Parts<'a, J> {
+    job: &'a mut J,
+    own: &'a mut PayloadPart,
+    is_known: bool,
 }
 
-/// The frames where they lie; whether none is a chain or elsewhere.
-fn in_place<J: Offload>(frames: &mut [Frame], job: &mut J, region: &Region) -> bool {
-    let mut all = true;
-    live(frames, job, |frame, packet| {
-        let at = packet.offset_in(region).filter(|at| *at <= u64::from(u32::MAX));
-        all &= at.is_some();
-        frame.at = at.unwrap_or(0) as usize;
-    });
-    all
+impl<J: Offload> Parts<'_, J> {
+    fn visit(&mut self, part: &mut dyn FnMut(&mut PayloadPart)) {
+        if self.is_known {
+            self.job.payload(part);
+        } else {
+            part(self.own);
+        }
+    }
 }
 
-/// Writes the list for the kernel `gather`; `None` if a piece lies elsewhere.
-fn gathered<J: Offload>(
-    driver: &mut dyn Driver,
-    quiet: &Quiet,
-    (slot, frames): (&mut Memories, &mut [Frame]),
-    job: &mut J,
-    region: &Region,
-) -> Result<Option<PayloadPlan>, DeviceError> {
-    let base = region.base().as_ptr().addr();
-    let list = &mut slot.pieces;
-    list.clear();
-    list.extend([0; 4]);
-    let mut at = 0usize;
-    for frame in &mut *frames {
-        frame.at = at;
-        at += if frame.is_live { frame.len.next_multiple_of(FRAME_ALIGN) } else { 0 };
-    }
-    let mut is_reached = u32::try_from(at).is_ok();
-    live(frames, job, |frame, packet| {
-        let mut to = frame.at;
-        for segment in packet.segments().filter(|segment| !segment.is_empty()) {
-            let from = segment.as_ptr().addr().wrapping_sub(base);
-            is_reached &= from < region.bytes() && u32::try_from(from + segment.len()).is_ok();
-            list.extend([from as u32, to as u32, segment.len() as u32, 0]);
-            to += segment.len();
-        }
-        if let Some(zeros) = list.last_mut().filter(|_| to > frame.at) {
-            *zeros = (to.next_multiple_of(FRAME_ALIGN) - to) as u32;
-        }
-    });
-    if !is_reached {
-        return Ok(None);
-    }
-    let pieces = list.len() / 4 - 1;
-    list[0] = pieces as u32;
-    let bytes = size_of_val(&list[..]);
-    slot.list_host.grow(driver, quiet, bytes, "the staging block of lists")?;
-    for (to, word) in slot.list_host.bytes_mut().chunks_exact_mut(4).zip(&slot.pieces) {
-        to.copy_from_slice(&word.to_ne_bytes());
-    }
-    Ok(Some(PayloadPlan { source: Source::Gathered(pieces), bytes: at }))
+/// Looks at a job's packets as one part.
+fn look<J: Offload>(own: &mut PayloadPart, job: &mut J, region: Option<&'static Region>) {
+    own.begin(region);
+    job.parts(&mut |rows| own.add_rows(rows.verdicts()));
+    job.packets(&mut |packet| own.add_packet(packet));
+    own.end();
 }
 
 /// Memory that is kept from job to job, at least `bytes` long.

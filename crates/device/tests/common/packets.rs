@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use chunk::{Arena, ColumnSet, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdict};
 use device::accelerator::{
-    Accelerator, Landing, Offload, Options, Output, PayloadUse, SegmentProgram, Step,
+    Accelerator, Landing, Offload, Options, Output, PayloadBlock, PayloadPart, PayloadUse,
+    SegmentProgram, Step,
 };
 use device::driver::{Driver, Program};
 use device::tables::NoTables;
@@ -147,9 +148,18 @@ pub(crate) struct Part {
     /// Number of its first row in the job.
     pub(crate) first: usize,
     pub(crate) landing: Option<Arc<Landing>>,
+    pub(crate) payload: PayloadPart,
 }
 
 impl Part {
+    /// Looks at its packets as a worker does.
+    pub(crate) fn look(&mut self, region: Option<&'static Region>, block: Option<&PayloadBlock>) {
+        self.payload.find(&mut self.rows, &self.packets, region);
+        if let Some(block) = block {
+            self.payload.pack(&self.packets, block);
+        }
+    }
+
     /// Takes what came down for it; the records of each row, if `records` are wanted.
     pub(crate) fn land(&mut self, records: &mut Vec<u32>) {
         let Some(landing) = self.landing.take() else { return };
@@ -171,7 +181,8 @@ impl PartsJob {
         let part = |frames: &Vec<_>| {
             let PacketJob { rows, packets, .. } = PacketJob::new(arena, pool, frames);
             at += rows.len();
-            Part { first: at - rows.len(), landing: None, rows, packets }
+            let payload = PayloadPart::with_capacity(rows.len());
+            Part { first: at - rows.len(), landing: None, rows, packets, payload }
         };
         Self(parts.iter().map(part).collect())
     }
@@ -201,6 +212,11 @@ impl Offload for PartsJob {
     }
     fn packets(&mut self, packet: &mut dyn FnMut(&mut Packet)) {
         self.0.iter_mut().flat_map(|part| &mut part.packets).for_each(packet);
+    }
+    fn payload(&mut self, part: &mut dyn FnMut(&mut PayloadPart)) -> bool {
+        let is_known = self.0.iter().all(|own| own.payload.is_known());
+        self.0.iter_mut().filter(|_| is_known).for_each(|own| part(&mut own.payload));
+        is_known
     }
     fn landed(&mut self, landing: &Arc<Landing>) {
         self.0.iter_mut().for_each(|part| part.landing = Some(landing.clone()));

@@ -23,7 +23,8 @@ fn accelerator(
 
 /// Four chunks, of which one is empty; `seed` makes other frames.
 fn frames(seed: usize) -> Vec<Vec<(Vec<u8>, bool)>> {
-    let frame = |row: usize| (vec![(row ^ seed) as u8; 1 + (seed + 7 * row) % 90], row % 5 != 0);
+    let frame =
+        |row: usize| (vec![(row ^ seed) as u8; 1 + (seed + 7 * row) % 90], !row.is_multiple_of(5));
     [30, 0, 64, 7].map(|rows: usize| (0..rows).map(frame).collect()).into()
 }
 

@@ -9,4 +9,5 @@ mod landing;
 mod measure;
 #[path = "../common/packets.rs"]
 mod packets;
+mod parts;
 mod payload;

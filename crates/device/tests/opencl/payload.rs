@@ -10,13 +10,9 @@ use crate::fixture::opencl;
 use crate::packets::{Cols, Kind, PacketJob, accelerator, accelerator_of, cells, hash_of, segment};
 use chunk::Columns;
 
-/// A cell's room on the device.
-const CELL: usize = 2048;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Packed,
-    Cells,
     Gathered,
     InPlace,
 }
@@ -43,32 +39,23 @@ fn check(jobs: &[Vec<(Vec<u8>, bool)>], kind: Kind, packing: Packing, has_region
         let traffic = device.traffic();
 
         let live = || frames.iter().filter(|(_, is_live)| *is_live);
-        let used: usize = live().map(|(frame, _)| frame.len()).sum();
         let aligned: usize = live().map(|(frame, _)| frame.len().next_multiple_of(16)).sum();
-        let longest = live().map(|(frame, _)| frame.len()).max().unwrap_or(0);
-        let cells = live().count() * CELL;
-        let is_sparse = 2 * used < cells;
         let form = match (packing, has_region, kind.is_trusted) {
             (Packing::Packed, ..) => Form::Packed,
             (_, true, true) if !kind.writes && !is_chained => Form::InPlace,
             (Packing::Auto, true, _) => Form::Gathered,
-            (_, _, false) => Form::Packed,
-            (Packing::Auto, ..) if is_sparse => Form::Packed,
-            _ if longest > CELL => Form::Packed,
-            _ => Form::Cells,
+            _ => Form::Packed,
         };
         let up = match form {
             Form::InPlace => 0,
             Form::Packed | Form::Gathered => aligned,
-            Form::Cells => cells,
         };
         let context = format!("{kind:?} {packing:?} {form:?}");
         assert_eq!(traffic.payload_up_bytes - before.payload_up_bytes, up as u64, "{context}");
         let down = traffic.payload_down_bytes - before.payload_down_bytes;
-        match (kind.writes, form) {
-            (false, _) => assert_eq!(down, 0, "{context}"),
-            (true, Form::Cells) => assert!(down <= cells as u64, "{context}"),
-            (true, _) => assert!(down as usize + 16 > aligned && down as usize <= aligned),
+        match kind.writes {
+            false => assert_eq!(down, 0, "{context}"),
+            true => assert!(down as usize + 16 > aligned && down as usize <= aligned),
         }
         let is_gathered = traffic.payload_gathered - before.payload_gathered;
         let is_in_place = traffic.payload_in_place - before.payload_in_place;
@@ -103,7 +90,7 @@ fn any_frames() -> impl Strategy<Value = Vec<(Vec<u8>, bool)>> {
 }
 
 fn any_packing() -> impl Strategy<Value = Packing> {
-    prop_oneof![Just(Packing::Auto), Just(Packing::Cells), Just(Packing::Packed)]
+    prop_oneof![Just(Packing::Auto), Just(Packing::InPlace), Just(Packing::Packed)]
 }
 
 proptest! {
@@ -164,7 +151,7 @@ fn a_kernel_that_uses_no_payload_sees_none() {
 fn a_job_whose_rows_are_all_settled_sends_no_payload() {
     let frames = vec![vec![(vec![1; 100], false); 20], vec![(Vec::new(), true); 3]];
     for (packing, has_region) in
-        [(Packing::Auto, true), (Packing::Auto, false), (Packing::Cells, false)]
+        [(Packing::Auto, true), (Packing::Auto, false), (Packing::InPlace, false)]
     {
         for writes in [false, true] {
             check(&frames, Kind { writes, is_trusted: true, limit: false }, packing, has_region);

@@ -106,7 +106,7 @@ impl Setup {
         let faults = random_faults(random);
         let is_hanging = faults.hang.is_some() || faults.hang_call.is_some();
         let patience = if is_hanging { Duration::from_secs(1) } else { Duration::from_secs(60) };
-        let packing = random.pick(&[Packing::Auto, Packing::Cells, Packing::Packed]);
+        let packing = random.pick(&[Packing::Auto, Packing::InPlace, Packing::Packed]);
         Self {
             backing,
             devices: if backing == Backing::Cpu { 0 } else { random.between(1, 2) },
