@@ -10,7 +10,7 @@ use std::time::Instant;
 use chunk::{Chunk, Packet, Rows};
 use crossbeam_queue::ArrayQueue;
 use device::Shadeable;
-use device::accelerator::{Landing, Offload};
+use device::accelerator::{Landing, Offload, PayloadPart};
 
 use crate::balance::Side;
 use crate::stage::{Shade, Versions};
@@ -39,6 +39,8 @@ pub(crate) struct Flight<V: Versions> {
     /// What came down for its job, of which its rows' part begins at `first_row`: its worker takes that.
     pub(crate) landing: Option<Arc<Landing>>,
     pub(crate) first_row: usize,
+    /// What its worker found of its packets' bytes, for the device.
+    pub(crate) payload: PayloadPart,
     /// It is the first of its shard since that moved to the device: the state goes along.
     pub(crate) moves_state: bool,
     /// How often each packet went through the pipeline again; empty where none did.
@@ -78,6 +80,7 @@ impl<V: Versions> Flight<V> {
             outcome: Outcome::Done,
             landing: None,
             first_row: 0,
+            payload: PayloadPart::with_capacity(chunk::CHUNK_PACKETS_MAX),
             moves_state: false,
             passes: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             sweep: None,
@@ -223,6 +226,14 @@ impl<V: Versions> Offload for Job<V> {
 
     fn packets(&mut self, packet: &mut dyn FnMut(&mut Packet)) {
         self.flights.iter_mut().flat_map(|flight| &mut flight.chunk.packets).for_each(packet);
+    }
+
+    fn payload(&mut self, part: &mut dyn FnMut(&mut PayloadPart)) -> bool {
+        let is_known = self.flights.iter().all(|flight| flight.payload.is_known());
+        if is_known {
+            self.flights.iter_mut().for_each(|flight| part(&mut flight.payload));
+        }
+        is_known
     }
 
     fn landed(&mut self, landing: &Arc<Landing>) {

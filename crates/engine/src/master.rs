@@ -10,7 +10,9 @@
 //! larger the jobs. A job that fails goes back as it is, and each chunk's own worker shades it on its
 //! core; its packets are not lost.
 //!
-//! The master looks at no packet. What a job brought down goes home with its chunks as it came
+//! The master looks at no packet. What a device needs to know of packets' bytes, their workers find out before they hand a
+//! chunk in ([`device::accelerator::PayloadPart`]), and where it does not reach them, workers pack them into a block that
+//! goes with the arena. What a job brought down goes home with its chunks as it came
 //! ([`device::accelerator::Landing`]), and each worker copies its part. A device takes no further job in the place of
 //! one whose results are still being read, and while it has no room the open arena fills.
 //!
@@ -18,12 +20,12 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use chunk::{Arena, Layout, Rows};
+use chunk::{Arena, Chunk, Layout, Region, Rows};
 use crossbeam_queue::ArrayQueue;
-use device::accelerator::Traffic;
+use device::accelerator::{PayloadBlock, PayloadWork, Traffic};
 use device::{Device, DeviceError};
 
 use crate::balance::DeviceCost;
@@ -45,6 +47,8 @@ pub(crate) struct MasterLink<V: Versions> {
     arenas: Vec<Arena>,
     /// The arena that workers reserve in; [`NO_ARENA`] while every one is at the device or still held.
     open: AtomicUsize,
+    /// What its device needs of payload; nothing before there is one.
+    payload: OnceLock<PayloadNeeds>,
     pub(crate) submissions: ArrayQueue<Box<Flight<V>>>,
     pub(crate) bell: Bell,
     pub(crate) returns: Vec<(Returns<V>, Bell)>,
@@ -60,6 +64,14 @@ pub(crate) struct MasterLink<V: Versions> {
     /// By segment: whether its kernels are used no more, while those of others are.
     is_disabled: Vec<AtomicBool>,
     pub(crate) stop: AtomicBool,
+}
+
+/// What a device needs workers to do about payload.
+struct PayloadNeeds {
+    /// By segment.
+    work: Vec<PayloadWork>,
+    /// By arena, where frames are packed: memory for those of its chunks.
+    blocks: Vec<PayloadBlock>,
 }
 
 /// Counters of a master.
@@ -91,6 +103,7 @@ impl<V: Versions> MasterLink<V> {
         Ok(Self {
             arenas: (0..arenas.max(2)).map(|_| Arena::new(layout.clone())).collect(),
             open: AtomicUsize::new(0),
+            payload: OnceLock::new(),
             submissions: ArrayQueue::new(chunks.max(1)),
             bell: Bell::new()?,
             is_gone: returns.iter().map(|_| AtomicBool::new(false)).collect(),
@@ -158,6 +171,25 @@ impl<V: Versions> MasterLink<V> {
         self.arenas.get(self.open.load(Ordering::Acquire))?.reserve(n)
     }
 
+    /// Finds the frames of a chunk that has its rows in an arena, and packs them, if the device needs that. `region`: all
+    /// cells.
+    pub(crate) fn find_payload(&self, flight: &mut Flight<V>, region: &'static Region) {
+        let Some(PayloadNeeds { work, blocks }) = self.payload.get() else { return };
+        let Chunk { rows, packets, .. } = &mut flight.chunk;
+        match work[flight.segment] {
+            PayloadWork::None => {}
+            PayloadWork::Find => flight.payload.find(rows, packets, Some(region)),
+            PayloadWork::Pack => {
+                flight.payload.find(rows, packets, None);
+                // The master packs what finds no room.
+                let arena = self.arenas.iter().position(|arena| arena.holds(rows));
+                if let Some(block) = arena.and_then(|arena| blocks.get(arena)) {
+                    flight.payload.pack(packets, block);
+                }
+            }
+        }
+    }
+
     /// Whether the device's copy of a shard is out of step. Set by the master; cleared by the shard's worker when
     /// nothing of it is away.
     pub(crate) fn is_stale(&self, worker: u16, segment: usize) -> &AtomicBool {
@@ -196,11 +228,15 @@ pub(crate) struct Master<V: Versions, D> {
 impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     pub(crate) fn new(
         link: Arc<MasterLink<V>>,
-        device: D,
+        mut device: D,
         crew: Arc<Crew<V::Tables>>,
         segments: Arc<[Segment]>,
         report: Box<dyn FnMut(DeviceEvent<'_>) + Send>,
     ) -> Self {
+        link.payload.get_or_init(|| PayloadNeeds {
+            work: (0..segments.len()).map(|segment| device.payload_work(segment)).collect(),
+            blocks: device.payload_blocks(link.arenas.len()),
+        });
         let workers = link.returns.len();
         let waiting = link.arenas.iter().map(|_| Vec::new()).collect();
         // Those of a segment that are in flight, and one that never was.
@@ -304,6 +340,11 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         });
         if open == NO_ARENA && next.is_none() {
             return false;
+        }
+        let needs = self.link.payload.get();
+        if let Some(block) = next.and_then(|next| needs?.blocks.get(next)) {
+            // Nobody holds any of it: chunks give their part back before the arena's rows.
+            block.reuse();
         }
         self.link.open.store(next.unwrap_or(NO_ARENA), Ordering::Release);
         if open != NO_ARENA {
@@ -499,7 +540,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
 mod tests {
     use super::*;
     use chunk::Chunk;
-    use device::accelerator::Landing;
+    use device::accelerator::{Landing, Offload};
 
     struct Nothing;
 
@@ -524,10 +565,14 @@ mod tests {
     }
 
     fn link(workers: usize) -> MasterLink<Plain> {
+        link_of(workers, 1)
+    }
+
+    fn link_of(workers: usize, segments: usize) -> MasterLink<Plain> {
         let layout = Layout::join(&[], 4096).unwrap();
         let returns =
             (0..workers).map(|_| (Returns::new(ArrayQueue::new(64)), Bell::new().unwrap()));
-        MasterLink::new(&layout, 2, returns.collect(), 64, 1).unwrap()
+        MasterLink::new(&layout, 2, returns.collect(), 64, segments).unwrap()
     }
 
     /// A chunk of a worker on its way home.
@@ -536,6 +581,80 @@ mod tests {
         let mut flight = Box::new(Flight::new(Chunk::new(rows, worker)));
         flight.landing = Some(landing.clone());
         flight
+    }
+
+    /// A device that needs payload of its second segment packed, and takes one job.
+    #[derive(Default)]
+    struct Packs(Vec<Job<Plain>>);
+
+    impl Device<Job<Plain>> for Packs {
+        fn name(&self) -> String {
+            String::new()
+        }
+        fn slots(&self) -> usize {
+            1
+        }
+        fn launch(&mut self, job: Job<Plain>) -> Result<(), (Job<Plain>, Option<DeviceError>)> {
+            self.0.push(job);
+            Ok(())
+        }
+        fn retire(&mut self, _: Duration) -> Option<(Job<Plain>, Result<(), DeviceError>)> {
+            Some((self.0.pop()?, Ok(())))
+        }
+        fn in_flight(&self) -> usize {
+            self.0.len()
+        }
+        fn payload_work(&self, segment: usize) -> PayloadWork {
+            if segment == 1 { PayloadWork::Pack } else { PayloadWork::None }
+        }
+        fn payload_blocks(&mut self, number: usize) -> Vec<PayloadBlock> {
+            (0..number).map(|_| PayloadBlock::new(1024)).collect()
+        }
+    }
+
+    /// Blocks go with arenas: a chunk packs into that of its arena, and finds room again when the arena is reopened.
+    #[test]
+    fn workers_pack_beside_the_arena_of_their_rows() {
+        let (region, depot) = Region::new(256, chunk::HugePages::Off).unwrap();
+        let mut pool = chunk::Pool::new(depot, 16);
+        let link = Arc::new(link_of(1, 2));
+        let segment = |first| Segment { first, end: first + 1, on_device: true, has_state: false };
+        let segments: Arc<[Segment]> = [segment(0), segment(1)].into();
+        let crew = Arc::new(Crew::new(vec![vec![[].into(), [].into()]], vec![Vec::new(); 2]));
+        let report = Box::new(|_: DeviceEvent<'_>| ());
+        let mut master = Master::new(link.clone(), Packs::default(), crew, segments, report);
+        let landing = Arc::new(Landing::default());
+        let mut make = |segment: usize| {
+            let mut flight = flight(&link, 0, &landing);
+            flight.segment = segment;
+            let packet = |i| chunk::Packet::copy_from(&mut pool, &[i; 60]).unwrap();
+            flight.chunk.packets.extend((0..8).map(packet));
+            link.find_payload(&mut flight, region);
+            flight
+        };
+        for round in 0..5 {
+            // Two chunks of 8 frames of 64 bytes fill a block. The third is found, not packed.
+            for (segment, is_known) in [(1, true), (1, true), (1, true), (0, false)] {
+                let flight = make(segment);
+                assert_eq!(flight.payload.is_known(), is_known);
+                assert!(link.submissions.push(flight).is_ok());
+            }
+            let mut jobs = 0;
+            while jobs < 2 {
+                master.take_submissions();
+                master.turn_arenas();
+                master.launch();
+                for job in &mut master.device.0 {
+                    let mut packed = Vec::new();
+                    let is_known = Offload::payload(job, &mut |part| packed.push(part.is_packed()));
+                    assert_eq!(is_known, job.segment == 1);
+                    let wanted: &[bool] = if is_known { &[true, true, false] } else { &[] };
+                    assert_eq!(packed, wanted, "round {round}");
+                }
+                jobs += usize::from(master.retire(Duration::ZERO));
+            }
+            while link.returns[0].0.pop().is_some() {}
+        }
     }
 
     /// What a worker held that is gone is given back, whether it came home before that or after; others keep theirs.

@@ -53,7 +53,7 @@ pub struct PayloadBlock {
 
 impl PayloadBlock {
     /// Room for so many bytes.
-    pub(super) fn new(bytes: usize) -> Self {
+    pub fn new(bytes: usize) -> Self {
         let capacity = bytes.div_ceil(FRAME_ALIGN);
         Self { blocks: Arena::new(Layout::new(BlockColumns::COLUMNS, capacity)) }
     }
@@ -200,6 +200,11 @@ impl PayloadPart {
             copy_frame(frame, packet, to);
         }
         true
+    }
+
+    /// Whether it has packed frames.
+    pub fn is_packed(&self) -> bool {
+        self.packed.is_some()
     }
 
     pub(super) fn frames(&self) -> &[Frame] {

@@ -214,6 +214,7 @@ impl<V: Versions> Worker<V> {
                 Shard::view(&mut flight.chunk.rows).shard.fill(self.index.into());
             }
             flight.remember();
+            master.find_payload(&mut flight, self.pool.region());
             flight.handed = Instant::now();
             home.away += 1;
             self.counters.chunks_to_device.add(1);
@@ -313,6 +314,7 @@ impl<V: Versions> Worker<V> {
         home.is_broken |= has_state && flight.outcome == Outcome::Failed;
         // Dropped when its part is taken: the device waits for it.
         let landing = flight.landing.take();
+        flight.payload.clear();
         if flight.outcome == Outcome::Failed || home.is_broken {
             flight.restore();
             self.shade(&mut flight);
