@@ -235,6 +235,9 @@ const BLOCK_BYTES: usize = 16 << 20;
 /// Landings beyond those of the slots: jobs start while others' results are still being read.
 const SPARES: usize = 2;
 
+/// Runs of host bytes of a common job.
+const RUNS: usize = 256;
+
 /// What comes down in one piece at most; more goes straight to the rows.
 const PACK_DOWN_BYTES: usize = PACK_BYTES;
 
@@ -401,9 +404,15 @@ impl<J: Offload> Accelerator<J> {
         let has_state = self.segments.iter().flatten().any(|segment| !segment.states.is_empty());
         let bytes = arena_bytes(&self.layout) + head_bytes;
         let staging = "the staging block of columns";
+        // Lists have room for common jobs, so that they do not grow late, when a slot is used for the first time.
+        let columns = self.layout.columns().len();
+        let outputs = self.segments.iter().flatten().map(|built| built.areas.outputs.len()).max();
         let landing = |driver: &mut dyn Driver| Landing {
             columns: Staging::new(driver, bytes, staging),
+            results: Vec::with_capacity(columns),
+            frames: Vec::with_capacity(capacity),
             records: Staging::new(driver, record_bytes, "the staging block of records"),
+            outputs: Vec::with_capacity(outputs.unwrap_or(0)),
             ..Landing::default()
         };
         for i in 0..self.options.slots.max(1) {
@@ -415,13 +424,13 @@ impl<J: Offload> Accelerator<J> {
                 queue,
                 arena: driver.allocate(bytes + area_bytes)?,
                 up: Staging::new(driver, bytes, staging),
-                payload: payload::Memories::default(),
+                payload: payload::Memories::with_capacity(capacity),
                 landing: Arc::new(landing(driver)),
-                columns: Vec::new(),
-                runs: Runs::default(),
+                columns: Vec::with_capacity(columns),
+                runs: Runs::with_capacity(RUNS),
                 watch: Watch::default(),
                 state_host: Staging::default(),
-                joints: Vec::new(),
+                joints: Vec::with_capacity(2),
                 flight: None,
             });
         }

@@ -238,7 +238,10 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             blocks: device.payload_blocks(link.arenas.len()),
         });
         let workers = link.returns.len();
-        let waiting = link.arenas.iter().map(|_| Vec::new()).collect();
+        let chunks = link.submissions.capacity();
+        let waiting = link.arenas.iter().map(|_| Vec::with_capacity(chunks)).collect();
+        // One for each job in flight, and two for the next.
+        let lists = (0..device.slots() + 2).map(|_| Vec::with_capacity(chunks)).collect();
         // Those of a segment that are in flight, and one that never was.
         let early = device.slots() + 1;
         Self {
@@ -246,7 +249,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             device,
             crew,
             waiting,
-            lists: Vec::new(),
+            lists,
             held_up: vec![false; workers],
             closed: VecDeque::new(),
             last_end: Instant::now(),

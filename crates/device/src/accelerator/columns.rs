@@ -126,6 +126,10 @@ pub(super) struct Runs(Vec<Run>);
 unsafe impl Send for Runs {}
 
 impl Runs {
+    pub(super) fn with_capacity(runs: usize) -> Self {
+        Self(Vec::with_capacity(runs))
+    }
+
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

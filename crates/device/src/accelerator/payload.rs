@@ -30,7 +30,7 @@ use kernels::Spec;
 use super::columns::Runs;
 use super::part::{Frame, PayloadPart, copy_frame};
 use super::staging::{Quiet, Staging};
-use super::{Landing, Offload, Packing};
+use super::{Landing, Offload, Packing, RUNS};
 use crate::DeviceError;
 use crate::driver::{Driver, Kernel, Memory, Program};
 
@@ -76,6 +76,20 @@ pub(super) struct Memories {
     own: PayloadPart,
     /// Rows whose frames no worker has packed, and their bytes.
     left: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl Memories {
+    /// For jobs of so many rows, with lists for common jobs.
+    pub(super) fn with_capacity(rows: usize) -> Self {
+        // Most jobs' frames are found by their workers.
+        let rows = rows.min(RUNS);
+        Self {
+            runs: Runs::with_capacity(RUNS),
+            own: PayloadPart::with_capacity(rows),
+            left: Vec::with_capacity(RUNS),
+            ..Self::default()
+        }
+    }
 }
 
 /// The frames' places are in the landing.
