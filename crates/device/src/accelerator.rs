@@ -19,8 +19,18 @@
 //! `columns.rs` for which columns may come down so. The host's inputs stay untouched until the job has
 //! ended without an error, so a job can always be done again.
 //!
-//! Payload goes up once for all stages of a segment: see `payload.rs`. What comes down is copied to the rows and packets
-//! by whoever goes on with them: see `landing.rs`.
+//! Payload goes up once for all stages of a segment: see `payload.rs`.
+//!
+//! Who copies what, on which thread:
+//!
+//! ```text
+//!  workers   frames and pieces of a chunk's packets; its packed bytes       before they hand it in   `part.rs`
+//!  master    columns of a small job to one block; places of frames, list    `launch`                 here, `payload.rs`
+//!  device    columns, payload, records
+//!  workers   staged columns to rows, changed payload to cells, records      when they have it back   `landing.rs`
+//! ```
+//!
+//! Jobs that have no workers, such as those of tests and benches, leave all of it to the master's thread.
 //!
 //! Tables are on the device as two images. A job brings the image that nobody uses to its version, by
 //! the changes since that image's own version where they are still known, else as a whole.

@@ -5,10 +5,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chunk::{Packet, Rows};
+use chunk::{Chunk, ColumnSet, Declaration, Packet, Rows};
 use device::accelerator::{Options, Packing};
 use device::faulty::Faults;
-use engine::{KernelForm, MasterView, Policy, Segment, Shade, Stage, Step};
+use engine::{Context, KernelForm, MasterView, Policy, Segment, Shade, Stage, Step};
 use teststages::harness::{Backing, Bed, Case, NumberImage, Random, Setup, Subject, numbered};
 use teststages::{Count, Deliver, Find, HostXor, SLOTS, Sum, Xor};
 
@@ -333,6 +333,70 @@ fn workers_take_their_parts_of_a_job() {
         assert!(run.view.master().is_some_and(|master| master.packets > 0), "{backing:?}");
     }
     case.check_random(Random::from_time().word(), 4, Some(&reference));
+}
+
+/// [`Xor`] by one of several workers that takes its time over what comes back.
+struct Late {
+    is_late: bool,
+}
+
+impl Stage<u64> for Late {
+    fn name(&self) -> &'static str {
+        "late"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        Xor.columns()
+    }
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, u64>) {
+        Xor.pre_shade(chunk, cx);
+    }
+    fn reads(&self) -> ColumnSet {
+        Xor.reads()
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
+        Some(Arc::new(Self { ..*self }))
+    }
+}
+
+impl Shade<u64> for Late {
+    fn shade(&self, _: &mut Rows, _: &u64) {}
+    fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], tables: &u64) {
+        Xor.shade_packets(rows, packets, tables);
+    }
+    fn kernels(&self) -> Option<KernelForm> {
+        Xor.kernels()
+    }
+    fn retired(&self, _: &mut Rows, _: &mut [Packet]) {
+        if self.is_late {
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    }
+}
+
+/// A worker holds what came down for its chunks for long, and the device has one slot: the others' packets go on, here or
+/// there, and nothing is overwritten.
+#[test]
+fn a_slow_worker_holds_up_no_other() {
+    if !is_ready() {
+        return;
+    }
+    let subject = |workers: usize| {
+        let stages = (0..workers).map(|worker| -> Vec<Box<dyn Stage<u64>>> {
+            let is_late = workers > 1 && worker == 1;
+            vec![Box::new(Sum), Box::new(Late { is_late }), Box::new(Deliver)]
+        });
+        Subject { workers: stages.collect(), state: Box::new(Vec::new) }
+    };
+    let case = Case::new("sum, late", input(6000), &subject);
+    let reference = case.run(&Setup::cpu()).0;
+    for (slots, packing) in [(1, Packing::Auto), (1, Packing::Packed), (3, Packing::Packed)] {
+        let setup = Setup::default();
+        let options = Options { packing, ..setup.options };
+        let setup = Setup { workers: 4, slots, chunk_packets: 32, rows: 512, options, ..setup };
+        let run = case.check(&setup, &reference);
+        let master = run.view.master().expect("a master");
+        assert!(master.packets > 0 && master.failed == 0, "{master:?}");
+    }
 }
 
 /// [`Xor`] with kernels that are no good: they do not compile, or take long.
