@@ -97,6 +97,9 @@ impl Stage<u64> for Brittle {
     fn writes(&self) -> ColumnSet {
         self.stage.writes()
     }
+    fn zeroed(&self) -> ColumnSet {
+        self.stage.zeroed()
+    }
     fn ends_segment(&self) -> bool {
         self.stage.ends_segment()
     }
@@ -112,6 +115,12 @@ impl Stage<u64> for Brittle {
     fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
         let (shade, plan) = (self.stage.shader()?, self.plan.clone());
         Some(Arc::new(BrittleShade { shade, plan, is_twin: false }))
+    }
+    fn next_sweep_ns(&self) -> Option<u64> {
+        self.stage.next_sweep_ns()
+    }
+    fn sweep(&mut self, rows: &mut Rows, cx: &mut Context<'_, u64>) -> usize {
+        self.stage.sweep(rows, cx)
     }
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, u64>) {
         self.stage.post_shade(chunk, cx);

@@ -49,7 +49,8 @@ pub struct Record {
 const RECORD_BYTES: usize = 12;
 
 impl Record {
-    fn add(&mut self, value: u32) {
+    /// One more packet, of this value.
+    pub fn add(&mut self, value: u32) {
         self.sum = self.sum.wrapping_mul(31).wrapping_add(value);
         self.packets += 1;
     }
@@ -61,6 +62,13 @@ struct Shared {
     records: Vec<Record>,
     /// By slot: how often a sweep was asked for.
     asked: Vec<u32>,
+}
+
+/// The flow of a frame, and what it adds to the flow's record. Bytes that a short frame lacks count as 0.
+pub fn flow_and_value(frame: &[u8]) -> (u16, u32) {
+    let bytes = std::array::from_fn(|i| frame.get(i).copied().unwrap_or(0));
+    let [a, b, c, d, e, f] = bytes;
+    (u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f]))
 }
 
 /// Sums up the packets of each flow in an order-sensitive way. A packet's first two bytes name its flow, the next four are
@@ -215,12 +223,11 @@ impl Stage<u64> for Flows {
     fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
         let view = FlowColumns::view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter().enumerate() {
-            let bytes = packet.data();
-            let flow = u16::from_be_bytes([bytes[0], bytes[1]]);
+            let (flow, value) = flow_and_value(packet.data());
             let new = self.slots.len() as u32;
             let slot = *self.slots.entry(flow).or_insert(new);
             view.flow_slot[row] = slot;
-            view.flow_value[row] = u32::from_be_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]);
+            view.flow_value[row] = value;
             if self.ignored.contains(slot as usize) {
                 view.verdict[row] = Verdict::forward(0).0;
             }

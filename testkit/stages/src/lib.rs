@@ -24,7 +24,7 @@ pub mod parts;
 pub mod reasons;
 pub mod soak;
 
-pub use flows::{FlowColumns, FlowView, Flows, Record};
+pub use flows::{FlowColumns, FlowView, Flows, Record, flow_and_value};
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -607,7 +607,7 @@ impl Stage<u64> for Ending {
         self.0.name()
     }
     fn columns(&self) -> &'static [Declaration] {
-        &[TestColumns::COLUMNS]
+        self.0.columns()
     }
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
         self.0.drop_reasons()
@@ -617,6 +617,9 @@ impl Stage<u64> for Ending {
     }
     fn writes(&self) -> ColumnSet {
         self.0.writes()
+    }
+    fn zeroed(&self) -> ColumnSet {
+        self.0.zeroed()
     }
     fn ends_segment(&self) -> bool {
         true
@@ -632,6 +635,12 @@ impl Stage<u64> for Ending {
     }
     fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
         self.0.shader()
+    }
+    fn next_sweep_ns(&self) -> Option<u64> {
+        self.0.next_sweep_ns()
+    }
+    fn sweep(&mut self, rows: &mut Rows, cx: &mut Context<'_, u64>) -> usize {
+        self.0.sweep(rows, cx)
     }
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, u64>) {
         self.0.post_shade(chunk, cx);

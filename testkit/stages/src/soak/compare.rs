@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use chunk::{DropReason, reasons};
 
 use super::model::{self, Fate, Outcome};
-use super::scenario::{Scenario, is_admitted};
+use super::scenario::{Part, Placed, Scenario, is_admitted};
 use crate::harness::{Ends, Flight, Run};
 use crate::parts::{COPY_OF_ASK, COPY_OF_SPRAY, COPY_OF_TURN};
-use crate::{Count, Find};
+use crate::{Count, Find, Flows, Record};
 
 /// What a run left behind.
 pub(super) struct Seen<'a> {
@@ -16,6 +16,7 @@ pub(super) struct Seen<'a> {
     /// By worker.
     pub(super) counts: &'a [[Count; 2]],
     pub(super) finds: &'a [Find],
+    pub(super) flows: &'a [Flows],
     /// The packets that the gate was asked about.
     pub(super) asked: &'a [u64],
 }
@@ -37,6 +38,10 @@ struct Tally {
     /// Any record may have been found again: the simulated device finds by the workers' shades, and a job in which a
     /// stage panicked there was done once more.
     finds_again: bool,
+    /// By flow of [`Flows`]: its record, and all its packets.
+    flows: BTreeMap<u16, Record>,
+    /// Packets of them that were lost.
+    lost_of_flows: u64,
 }
 
 impl Tally {
@@ -51,6 +56,10 @@ impl Tally {
             *least += u64::from(!is_lost);
             let may_repeat = is_lost || self.finds_again;
             *most = if may_repeat { u64::MAX } else { most.saturating_add(1) };
+        }
+        for (flow, value) in &outcome.flows {
+            self.flows.entry(*flow).or_default().add(*value);
+            self.lost_of_flows += u64::from(is_lost);
         }
     }
 
@@ -81,9 +90,52 @@ impl Tally {
         }
         Ok(())
     }
+
+    /// Flows' records: all packets are in them, in order if that `is_exact`, and each sweep that was asked for, if that
+    /// `is_swept`.
+    fn check_flows(&self, flows: &[Flows], is_exact: bool, is_swept: bool) -> Result<(), String> {
+        let (mut came, mut packets) = (Vec::new(), 0);
+        for flows in flows {
+            let (records, asked) = flows.records();
+            for (slot, (record, asked)) in records.iter().zip(asked).enumerate() {
+                if record.sweeps > asked || (is_swept && record.sweeps < asked) {
+                    return Err(format!("slot {slot}: {record:?}, {asked} sweeps asked for"));
+                }
+            }
+            packets += records.iter().map(|record| u64::from(record.packets)).sum::<u64>();
+            // A packet that was settled before has a slot as well.
+            let used = records.iter().filter(|record| record.packets > 0);
+            came.extend(used.map(|record| Record { sweeps: 0, ..*record }));
+        }
+        let most = self.flows.values().map(|record| u64::from(record.packets)).sum::<u64>();
+        if !(most - self.lost_of_flows..=most).contains(&packets) {
+            let lost = self.lost_of_flows;
+            return Err(format!("{packets} packets of flows, but must be {most}, less {lost}"));
+        }
+        let mut wanted: Vec<Record> = self.flows.values().copied().collect();
+        let by = |record: &Record| (record.packets, record.sum);
+        came.sort_unstable_by_key(by);
+        wanted.sort_unstable_by_key(by);
+        let odd = wanted.iter().zip(&came).find(|(wanted, came)| wanted != came);
+        match odd.filter(|_| is_exact && self.lost_of_flows == 0) {
+            Some((wanted, came)) => Err(format!("a flow is {came:?}, but must be {wanted:?}")),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Scenario {
+    /// What the stages counted.
+    fn check_tally(&self, tally: &Tally, seen: &Seen<'_>) -> Result<(), String> {
+        tally.check(seen)?;
+        let gave_up = seen.run.sum(|worker| worker.gave_up.get()) > 0;
+        // Who goes through twice may meet others in another order, and so may those of an heir.
+        let is_exact = !gave_up && !self.has(|placed| placed.part == Part::Turn);
+        let breaks =
+            |placed: &Placed| placed.breaks.is_some() && matches!(placed.part, Part::Flows { .. });
+        tally.check_flows(seen.flows, is_exact, !self.has(breaks))
+    }
+
     /// Whether a packet with this outcome may be lost for this reason here.
     fn may_lose(&self, reason: DropReason, outcome: &Outcome, panics: bool) -> bool {
         let has_peers = self.of_worker.len() > 1;
@@ -183,7 +235,7 @@ impl Scenario {
         if received != run.received {
             return Err(format!("{} received by count, {received} came out", run.received));
         }
-        tally.check(seen)?;
+        self.check_tally(&tally, seen)?;
         for (port, frames) in run.ports.iter().enumerate() {
             let mut last = HashMap::new();
             for (number, bytes) in frames.iter().filter(|(number, _)| straight.contains(number)) {
@@ -253,7 +305,7 @@ impl Scenario {
         if !panics && run.view.emitted() != wanted.emitted {
             return Err(format!("{} emitted, not {}", run.view.emitted(), wanted.emitted));
         }
-        tally.check(seen)
+        self.check_tally(&tally, seen)
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Outcome {
     pub(super) counted: Vec<(usize, u8)>,
     /// Its records in [`Find`].
     pub(super) found: Vec<Vec<u32>>,
+    /// What it adds to the records of [`crate::Flows`].
+    pub(super) flows: Vec<(u16, u32)>,
     /// Copies made on its way, by their numbers, in the order in which they were made.
     pub(super) copies: Vec<(u64, Outcome)>,
     /// It enters the pipeline at a place.
@@ -39,8 +41,9 @@ pub(super) struct Outcome {
 
 impl Outcome {
     fn of(fate: Fate) -> Self {
-        let (counted, found, copies) = (Vec::new(), Vec::new(), Vec::new());
-        Self { fate, counted, found, copies, turns: false }
+        let (counted, found) = (Vec::new(), Vec::new());
+        let (flows, copies) = (Vec::new(), Vec::new());
+        Self { fate, counted, found, flows, copies, turns: false }
     }
 }
 
@@ -72,7 +75,8 @@ impl Scenario {
             let flow = bytes[0];
             let port = usize::from(flow) % self.ports;
             let turned_to = match placed.part {
-                Part::First | Part::Last | Part::Plain | Part::Age | Part::Touchy(_) => None,
+                Part::First | Part::Last | Part::Fence | Part::Plain => None,
+                Part::Age | Part::Touchy(_) => None,
                 Part::Sum => {
                     let sum = bytes.iter().fold(0u32, |sum, byte| sum.wrapping_add((*byte).into()));
                     if let Some(room) = bytes.get_mut(8..12) {
@@ -91,6 +95,10 @@ impl Scenario {
                 Part::Find { words } => {
                     let find = Find::new(false, super::scenario::FIND_BELOW, words);
                     outcome.found.extend(find.record_of(flow, &bytes));
+                    None
+                }
+                Part::Flows { .. } => {
+                    outcome.flows.push(crate::flow_and_value(&bytes));
                     None
                 }
                 Part::Sift if Sift::drops(flow) => {
@@ -166,6 +174,7 @@ impl Scenario {
                 let rest = self.walk(kind, from, Seen { number, bytes, mark, passes: passes + 1 });
                 outcome.counted.extend(rest.counted);
                 outcome.found.extend(rest.found);
+                outcome.flows.extend(rest.flows);
                 outcome.copies.extend(rest.copies);
                 outcome.fate = rest.fate;
                 return outcome;

@@ -18,7 +18,7 @@ use crate::harness::{
 use crate::parts::{
     Age, Ask, At, Divert, Ending, Hold, Named, Out, Plain, Sift, Spray, Stamp, Touchy, Turn,
 };
-use crate::{Count, Find, HostXor, Sum, Xor};
+use crate::{Count, Find, Flows, HostXor, Sum, Xor};
 
 /// Bytes below this are what [`Find`] finds.
 pub(super) const FIND_BELOW: u32 = 8;
@@ -28,6 +28,8 @@ pub(super) const FIND_BELOW: u32 = 8;
 pub(super) enum Part {
     First,
     Last,
+    /// A segment by itself.
+    Fence,
     /// `Sum` and `Stamp` behind it.
     Sum,
     Xor,
@@ -37,6 +39,11 @@ pub(super) enum Part {
     /// With room for so many words of records in a job.
     Find {
         words: u32,
+    },
+    /// In state that grows by so many slots, swept this often.
+    Flows {
+        step: usize,
+        sweep_ns: u64,
     },
     Plain,
     Age,
@@ -55,9 +62,9 @@ impl Part {
     fn is_shaded(self) -> bool {
         match self {
             Part::Sum | Part::Xor | Part::HostXor | Part::Count(_) => true,
-            Part::Find { .. } | Part::Plain | Part::Sift => true,
-            Part::First | Part::Last | Part::Age | Part::Touchy(_) | Part::Turn => false,
-            Part::Hold | Part::Divert | Part::Spray | Part::Ask | Part::Out => false,
+            Part::Find { .. } | Part::Flows { .. } | Part::Plain | Part::Sift => true,
+            Part::First | Part::Last | Part::Fence | Part::Age | Part::Touchy(_) => false,
+            Part::Turn | Part::Hold | Part::Divert | Part::Spray | Part::Ask | Part::Out => false,
         }
     }
 
@@ -77,7 +84,7 @@ pub(super) struct Placed {
     /// A segment ends behind it.
     ends: bool,
     /// Its shade panics.
-    breaks: Option<Breaks>,
+    pub(super) breaks: Option<Breaks>,
     /// It panics at this worker and at no other one; `None`: at all.
     only: Option<usize>,
 }
@@ -217,15 +224,28 @@ impl Scenario {
         let n = of_worker.len();
         let odd: Arc<Mutex<Vec<String>>> = Arc::default();
         let counts: Vec<[Count; 2]> = (0..n).map(|_| [Count::new(), Count::second()]).collect();
-        let words = self.pipelines.iter().flatten().find_map(|placed| match placed.part {
-            Part::Find { words } => Some(words),
-            _ => None,
-        });
-        let finds: Vec<Find> =
-            (0..n).map(|_| Find::new(false, FIND_BELOW, words.unwrap_or(1))).collect();
+        let find = |worker: usize| {
+            let mut parts = self.pipelines[of_worker[worker]].iter().map(|placed| placed.part);
+            let words = parts.find_map(|part| match part {
+                Part::Find { words } => Some(words),
+                _ => None,
+            });
+            Find::new(false, FIND_BELOW, words.unwrap_or(1))
+        };
+        let finds: Vec<Find> = (0..n).map(find).collect();
+        let flows = |worker: usize| {
+            let mut parts = self.pipelines[of_worker[worker]].iter().map(|placed| placed.part);
+            let form = parts.find_map(|part| match part {
+                Part::Flows { step, sweep_ns } => Some((step, sweep_ns)),
+                _ => None,
+            });
+            let (step, sweep_ns) = form.unwrap_or((1, 0));
+            Flows::new(false, step).swept_every(sweep_ns)
+        };
+        let flows: Vec<Flows> = (0..n).map(flows).collect();
         let tables = Numbered::new(1);
         let workers = (0..n).map(|worker| {
-            let parts = (&counts[worker], &finds[worker]);
+            let parts = (&counts[worker], &finds[worker], &flows[worker]);
             (tables.clone(), self.stages(worker, of_worker[worker], parts, &odd))
         });
         let source = || Box::new(NumberImage) as Box<_>;
@@ -267,7 +287,7 @@ impl Scenario {
         drop(odd);
         let asked = std::mem::take(&mut *asked.lock().map_err(|_| "the gate panicked")?);
         let of_packet = |flow: u8| self.worker_of(flow, n);
-        let seen = Seen { run: &run, counts: &counts, finds: &finds, asked: &asked };
+        let seen = Seen { run: &run, counts: &counts, finds: &finds, flows: &flows, asked: &asked };
         if self.is_in_order {
             self.compare_in_order(&seen)?;
         } else {
@@ -280,7 +300,7 @@ impl Scenario {
         &self,
         worker: usize,
         kind: usize,
-        (counts, find): (&[Count; 2], &Find),
+        (counts, find, flows): (&[Count; 2], &Find, &Flows),
         odd: &Arc<Mutex<Vec<String>>>,
     ) -> Vec<Box<dyn Stage<u64>>> {
         let ports = self.ports as u16;
@@ -290,11 +310,13 @@ impl Scenario {
             let mut stage: Box<dyn Stage<u64>> = match part {
                 Part::First => Box::new(Named(Turn::FIRST)),
                 Part::Last => Box::new(Named(Turn::LAST)),
+                Part::Fence => Box::new(Named("fence")),
                 Part::Sum => Box::new(Sum),
                 Part::Xor => Box::new(Xor),
                 Part::HostXor => Box::new(HostXor),
                 Part::Count(which) => Box::new(counts[which].clone()),
                 Part::Find { .. } => Box::new(find.clone()),
+                Part::Flows { .. } => Box::new(flows.clone()),
                 Part::Plain => Box::new(Plain),
                 Part::Age => Box::new(Age::new(odd.clone())),
                 Part::Sift => Box::new(Sift),
@@ -354,10 +376,14 @@ impl Scenario {
         self.devices.iter().any(|setup| setup.backing == Backing::Simulated)
     }
 
+    /// Whether a part is in some pipeline.
+    pub(super) fn has(&self, is_it: impl Fn(&Placed) -> bool) -> bool {
+        self.pipelines.iter().flatten().any(is_it)
+    }
+
     /// Whether a stage of some pipeline panics.
     pub(super) fn may_panic(&self) -> bool {
-        let mut all = self.pipelines.iter().flatten();
-        all.any(|placed| placed.breaks.is_some() || matches!(placed.part, Part::Touchy(_)))
+        self.has(|placed| placed.breaks.is_some() || matches!(placed.part, Part::Touchy(_)))
     }
 }
 
@@ -427,6 +453,11 @@ fn pipeline(random: &mut Random, is_in_order: bool, panics: Option<usize>) -> Ve
         parts.push(Part::Find { words: random.pick(&[64, 4096, 65_536]) });
     }
     if random.one_in(4) {
+        // Of the packets' time, which are numbers, and of the clock's.
+        let (step, sweep_ns) = (random.pick(&[1, 16, 64]), random.pick(&[0, 100, 200_000]));
+        parts.push(Part::Flows { step, sweep_ns });
+    }
+    if random.one_in(4) {
         parts.push(Part::Divert);
     }
     if is_in_order {
@@ -454,6 +485,11 @@ fn pipeline(random: &mut Random, is_in_order: bool, panics: Option<usize>) -> Ve
         touchy_at = if at == At::Tick { Some(0) } else { only(random) };
     }
     random.shuffle(&mut parts);
+    // Flows takes values from packets before its segment is shaded: who changes them must be in one before.
+    let flows = parts.iter().position(|part| matches!(part, Part::Flows { .. }));
+    if let Some(flows) = flows.filter(|&flows| parts[..flows].contains(&Part::Xor)) {
+        parts.insert(flows, Part::Fence);
+    }
     parts.insert(0, Part::First);
     if random.one_in(4) {
         parts.push(Part::Spray);
@@ -470,7 +506,7 @@ fn pipeline(random: &mut Random, is_in_order: bool, panics: Option<usize>) -> Ve
             continue;
         }
         let calls: &[Call] = match placed.part {
-            Part::Count(_) => &[
+            Part::Count(_) | Part::Flows { .. } => &[
                 Call::Shade,
                 Call::TwinShade,
                 Call::Twin,
@@ -502,6 +538,8 @@ fn frame(random: &mut Random, flows: usize) -> Vec<u8> {
     };
     let mut frame: Vec<u8> = (0..len).map(|_| random.word() as u8).collect();
     frame[0] = random.below(flows) as u8;
+    // The flows of `Flows`: no more than its state has room for.
+    frame.iter_mut().skip(1).take(1).for_each(|byte| *byte &= 3);
     frame
 }
 
