@@ -48,7 +48,7 @@ struct Plan {
 }
 
 /// The engine looks for twins when it starts, on the caller's thread.
-const CALLS_AT_START: u64 = 2;
+const CALLS_AT_START: u64 = 1;
 
 impl Plan {
     fn around<R>(&self, call: Call, work: impl FnOnce() -> R) -> R {

@@ -22,7 +22,7 @@ chunk::columns! {
         pub sweep_b: u32,
         /// The first one's record after the row: an order-sensitive sum,
         pub sum_a: u32,
-        /// packets,
+        /// packets, of rows that are in it,
         pub packets_a: u32,
         /// and sweeps.
         pub sweeps_a: u32,
@@ -208,7 +208,8 @@ impl Stage<u64> for Flows {
         &[FlowColumns::COLUMNS, Shard::COLUMNS]
     }
     fn zeroed(&self) -> ColumnSet {
-        ColumnSet::of(&[self.op()])
+        let [_, packets, _] = self.results();
+        ColumnSet::of(&[self.op(), packets])
     }
     fn phases(&self) -> Phases {
         Phases::PRE
@@ -323,12 +324,19 @@ impl Shade<u64> for Flows {
         });
     }
     fn retired(&self, rows: &mut Rows, _: &mut [Packet]) {
+        // Not by their verdicts: a stage behind this one may have dropped packets that are in the records.
+        let v = FlowColumns::view(rows);
+        let (op, [sum, packets, sweeps]) = match self.is_second {
+            false => (v.sweep_a, [v.sum_a, v.packets_a, v.sweeps_a]),
+            true => (v.sweep_b, [v.sum_b, v.packets_b, v.sweeps_b]),
+        };
         self.with(|shared| {
-            self.rows(rows, |slot, _, _, [sum, packets, sweeps]| {
-                let record = Record { sum: *sum, packets: *packets, sweeps: *sweeps };
+            for row in (0..op.len()).filter(|&row| packets[row] != 0 || op[row] != 0) {
+                let record = Record { sum: sum[row], packets: packets[row], sweeps: sweeps[row] };
+                let slot = v.flow_slot[row] as usize;
                 shared.records[slot] = record;
                 self.check(slot, record);
-            });
+            }
         });
     }
 }
