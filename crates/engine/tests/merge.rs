@@ -8,8 +8,8 @@ use std::time::Duration;
 use chunk::{Chunk, Columns, Declaration, HugePages, Packet, Region, Verdict, reasons};
 use device::{Cost, FaultPlan};
 use engine::{
-    Context, DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, Gate, InOrder, MARK_DEFERRED,
-    Policy, RxSlot, Shade, Stage, TxSlot, Versions, WorkerSpec,
+    Context, DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, Gate, InOrder, KernelForm,
+    MARK_DEFERRED, Policy, RxSlot, Shade, Stage, Step, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Frames, Script};
 
@@ -338,6 +338,58 @@ fn a_worker_that_dies_leaves_a_gap_and_no_more() {
         let last = ports.iter().flatten().map(|(_, frame)| serial(frame)).max().unwrap();
         // The last worker reads.
         assert!(dies == 3 || last > n - 500, "{dies}: the others go on, up to {last}");
+    }
+}
+
+/// A device may shade it.
+struct Shaded;
+
+impl Stage<()> for Shaded {
+    fn name(&self) -> &'static str {
+        "shaded"
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<()>>> {
+        Some(Arc::new(Shaded))
+    }
+}
+
+impl Shade<()> for Shaded {
+    fn shade(&self, _: &mut chunk::Rows, (): &()) {}
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(KernelForm {
+            text: "KERNEL(nothing)\n{\n}\n".into(),
+            steps: vec![Step::rows("nothing", 64).into()],
+            ..KernelForm::default()
+        })
+    }
+}
+
+/// A worker gives up while a device has chunks of it: what it receives then is dropped behind them.
+#[test]
+fn a_worker_that_gives_up_drops_nothing_before_what_is_away() {
+    for workers in [1, 3] {
+        let n = 20_000;
+        let cost = Cost { launch: Duration::from_millis(1), row: Duration::ZERO };
+        let kind = DeviceKind::Simulated { cost, faults: FaultPlan::default() };
+        let device = DeviceSpec { kind, slots: 2, rows: 512, policy: Policy::Device };
+        let (mut spec, collected, drops) = spec(workers, 40_000, frames(n), Some(device), true);
+        for worker in &mut spec.workers {
+            let gate = EveryThird::default();
+            let panics_over = Some(300);
+            let fates = Fates { defers: true, panics_over, chunks: 0, gate };
+            worker.stages = vec![Box::new(Shaded), Box::new(fates)];
+        }
+        spec.on_panic = Arc::new(|_| {});
+        let engine = Engine::start_in_order(spec, gated()).unwrap();
+        let view = engine.view().clone();
+        let out = output(engine, 40_000, &collected, &drops);
+        let gave_up: u64 = view.workers.iter().map(|worker| worker.gave_up.get()).sum();
+        assert_eq!(gave_up, workers as u64);
+        assert!(view.master().is_some_and(|master| master.jobs > 0));
+        assert!(out.drops.is_sorted_by_key(|(frame, ..)| serial(frame)), "{workers} workers");
+        for port in &out.ports {
+            assert!(port.is_sorted_by_key(|(_, frame)| serial(frame)), "{workers} workers");
+        }
     }
 }
 

@@ -182,10 +182,14 @@ impl<V: Versions> Worker<V> {
         self.settle();
     }
 
-    /// Hands the inbox to the heir, or drops it where there is none.
+    /// Hands the inbox to the heir, or drops it where there is none. Before a merger it is dropped, once the chunks that
+    /// began earlier have retired.
     #[cold]
     pub(super) fn relay(&mut self) {
         if self.lane.is_some() {
+            if self.order.len() > 0 {
+                return;
+            }
             self.drop_inbox_on_lane();
         }
         let heir = self.heirs.of(self.index.into());
