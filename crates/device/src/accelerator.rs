@@ -108,6 +108,11 @@ pub trait Offload: Shadeable {
     fn state(&self, shard: usize, state: usize, step: usize, bytes: &mut [u8]) {
         let _ = (shard, state, step, bytes);
     }
+    /// Whether something of what it handed out is not as it should be. It comes back as it was, with
+    /// [`DeviceError::Behind`], and so do jobs with that state which were launched before it came back.
+    fn is_spoilt(&self) -> bool {
+        false
+    }
     /// Takes what came down when it has ended well, before it comes back. By default all of it is brought to its rows
     /// and packets at once, and its records to [`Offload::output`]. A job may keep the landing instead, for other
     /// threads to take their parts: the device does the next job with it when the last one has dropped it.
@@ -810,6 +815,10 @@ impl<J: Offload> Accelerator<J> {
         {
             return Some((job, Err(DeviceError::Behind)));
         }
+        let done = done.and_then(|()| match job.is_spoilt() {
+            true => Err(DeviceError::Behind),
+            false => Ok(()),
+        });
         let done = done.and_then(|()| slot.landing.is_whole());
         if let Err(error) = done {
             if let Some(built) = built.filter(|built| built.state.is_some()) {

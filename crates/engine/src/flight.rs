@@ -240,6 +240,10 @@ impl<V: Versions> Offload for Job<V> {
         self.landing = Some(landing.clone());
     }
 
+    fn is_spoilt(&self) -> bool {
+        self.is_spoilt.load(Ordering::Relaxed)
+    }
+
     fn shards(&mut self, shard: &mut dyn FnMut(usize, bool)) {
         for flight in &mut self.flights {
             shard(flight.chunk.worker.into(), std::mem::take(&mut flight.moves_state));

@@ -465,8 +465,6 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let in_flight = self.device.in_flight() as u64;
         self.link.counters.in_flight.store(in_flight, Ordering::Relaxed);
         match result {
-            // A stage panicked while its state was read: what the device made of that counts for nothing.
-            Ok(()) if job.is_spoilt.load(Ordering::Relaxed) => self.failed(job),
             Ok(()) => {
                 let now = Instant::now();
                 let begin = self.last_end.max(job.launched);

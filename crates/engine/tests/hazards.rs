@@ -11,6 +11,7 @@ use engine::{
     Context, DeviceSpec, Engine, EngineSpec, KernelForm, Phases, QueueCounters, RxSlot, Shade,
     Stage, StagePanic, StateForm, TxSlot, WorkerSpec,
 };
+use teststages::brittle::{Breaks, Brittle, Call};
 use teststages::harness::{
     Backing, Bed, Feed, NumberImage, Numbered, Run, Setup, Stages, flow_hash, numbered, watchdog,
 };
@@ -817,5 +818,29 @@ fn what_cannot_work_is_refused_at_the_start() {
             message,
             "worker 1 has stages of the same names as a worker before it, with other kernels: find, out"
         );
+    }
+}
+
+/// A stage's state cannot be read for a device: what that makes of the job counts for nothing, packets least of all.
+#[test]
+fn state_that_cannot_be_read_changes_no_packet_and_no_count() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    for call in [Call::State, Call::Slots] {
+        for (is_late, every) in [(false, 1), (false, 4), (true, 3)] {
+            let count = Count::new();
+            let slow = Faults { slow: Some(Duration::from_millis(1)), ..Faults::default() };
+            let bed = Bed { devices: vec![device(slow, 4, 1024)], ..bed(input(20_000)) };
+            let breaks = Breaks { call, is_late, every, times: 6 };
+            let done = run(bed, 1, |_| {
+                let brittle = Brittle::new(Box::new(count.clone()), breaks);
+                vec![Box::new(brittle), Box::new(Xor), out()]
+            });
+            assert!(done.view.master().is_some_and(|master| master.failed > 0), "{breaks:?}");
+            let once = |frame: &&Vec<u8>| frame[1] == frame[0] | 1;
+            assert_eq!(done.frames().filter(once).count(), 20_000, "{breaks:?}");
+            assert_eq!(count.sum(), 20_000, "{breaks:?}");
+        }
     }
 }
