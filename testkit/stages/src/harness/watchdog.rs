@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// How long the debugger may take to show the threads' calls.
 const DEBUGGER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs `what` on a thread of its own and gives its result.
+/// Runs `what` on a thread of its own and gives its result. After a sixth of `limit` it prints all threads, and goes on:
+/// what comes to its end then was no hang, but a stall.
 ///
 /// # Panics
 /// With the panic of `what`; and when it has not ended within `limit`, after all threads, and what `more` says, were
@@ -18,7 +19,7 @@ const DEBUGGER_LIMIT: Duration = Duration::from_secs(60);
 pub fn within<R: Send + 'static>(
     limit: Duration,
     name: &str,
-    more: impl FnOnce() -> String,
+    more: impl Fn() -> String,
     what: impl FnOnce() -> R + Send + 'static,
 ) -> R {
     let (done, ended) = channel();
@@ -29,7 +30,15 @@ pub fn within<R: Send + 'static>(
     };
     let thread = std::thread::Builder::new().name("bed".into()).spawn(run);
     let thread = thread.unwrap_or_else(|error| panic!("{name}: no thread: {error}"));
-    match ended.recv_timeout(limit) {
+    let early = limit / 6;
+    let result = ended.recv_timeout(early).or_else(|error| match error {
+        RecvTimeoutError::Timeout => {
+            eprintln!("{name}: not ended after {} s\n{}{}", early.as_secs(), more(), threads());
+            ended.recv_timeout(limit - early)
+        }
+        error => Err(error),
+    });
+    match result {
         Ok(result) => result,
         Err(RecvTimeoutError::Disconnected) => match thread.join() {
             Err(panic) => resume_unwind(panic),
