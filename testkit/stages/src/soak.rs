@@ -11,9 +11,9 @@
 //! flow's packets that go straight through keep their order. Behind a merger everything comes out in the order and with
 //! the counts of one worker.
 //!
-//! * [`scenario`]: the random run.
-//! * [`model`]: a packet's walk through the stages.
-//! * [`compare`]: one beside the other.
+//! * `scenario`: the random run.
+//! * `model`: a packet's walk through the stages.
+//! * `compare`: one beside the other.
 
 mod compare;
 mod model;
