@@ -216,6 +216,8 @@ pub(crate) struct Master<V: Versions, D> {
     next_back: u64,
     /// Those that have ended before an older one.
     early: Vec<(u64, Job<V>, Outcome)>,
+    /// By worker and segment with state: chunks that are at the device.
+    flying: Vec<u32>,
     segments: Arc<[Segment]>,
     /// Why the device is used no more.
     lost: Option<DeviceError>,
@@ -244,6 +246,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let lists = (0..device.slots() + 2).map(|_| Vec::with_capacity(chunks)).collect();
         // Those of a segment that are in flight, and one that never was.
         let early = device.slots() + 1;
+        let flying = vec![0; workers * segments.len()];
         Self {
             link,
             device,
@@ -256,6 +259,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             next_number: 0,
             next_back: 0,
             early: Vec::with_capacity(early),
+            flying,
             segments,
             lost: None,
             told: HashSet::new(),
@@ -435,15 +439,39 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             counters.packets.fetch_add(packets as u64, Ordering::Relaxed);
             if self.lost.is_some() || is_stale {
                 self.failed(job);
-            } else if let Err((job, error)) = self.device.launch(job) {
-                if let Some(error) = error {
-                    self.note(error, job.segment);
+            } else {
+                self.count_flying(&job, true);
+                if let Err((job, error)) = self.device.launch(job) {
+                    self.count_flying(&job, false);
+                    if let Some(error) = error {
+                        self.note(error, job.segment);
+                    }
+                    self.failed(job);
                 }
-                self.failed(job);
             }
             let in_flight = self.device.in_flight() as u64;
             self.link.counters.in_flight.store(in_flight, Ordering::Relaxed);
             self.link.counters.in_flight_max.fetch_max(in_flight, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts the chunks of a job with state that goes to the device, or comes back from it.
+    fn count_flying(&mut self, job: &Job<V>, goes: bool) {
+        for flight in job.flights.iter().filter(|_| job.number.is_some()) {
+            let shard = usize::from(flight.chunk.worker) * self.segments.len() + job.segment;
+            let flying = &mut self.flying[shard];
+            *flying = if goes { *flying + 1 } else { *flying - 1 };
+        }
+    }
+
+    /// A job with state failed by itself: those that are at the device now will fail behind it. Their shards are out of
+    /// step from now on, or chunks launched before they are back would be done without them.
+    fn fail_those_behind(&self, segment: usize) {
+        let segments = self.segments.len();
+        for (worker, flying) in self.flying.chunks_exact(segments).enumerate() {
+            if flying[segment] > 0 {
+                self.link.is_stale(worker as u16, segment).store(true, Ordering::Release);
+            }
         }
     }
 
@@ -464,6 +492,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             self.device.traffic();
         let in_flight = self.device.in_flight() as u64;
         self.link.counters.in_flight.store(in_flight, Ordering::Relaxed);
+        self.count_flying(&job, false);
         match result {
             Ok(()) => {
                 let now = Instant::now();
@@ -474,6 +503,10 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 self.give_back(job, Outcome::Done);
             }
             Err(error) => {
+                let is_own = error != DeviceError::Behind || job.is_spoilt.load(Ordering::Relaxed);
+                if job.number.is_some() && is_own {
+                    self.fail_those_behind(job.segment);
+                }
                 self.note(error, job.segment);
                 self.failed(job);
             }

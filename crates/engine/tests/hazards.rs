@@ -844,3 +844,23 @@ fn state_that_cannot_be_read_changes_no_packet_and_no_count() {
         }
     }
 }
+
+/// Jobs with state fail one behind the other, and others are launched meanwhile: none is done by both sides, or its
+/// packets would be changed twice.
+#[test]
+fn jobs_behind_one_that_failed_change_no_packet_twice() {
+    for round in 0..30 {
+        let cost = device::Cost { launch: Duration::from_micros(50), row: Duration::ZERO };
+        let failing = (round % 7..200).step_by(7).collect();
+        let faults = device::FaultPlan { failing, ..device::FaultPlan::default() };
+        let kind = engine::DeviceKind::Simulated { cost, faults };
+        let device = DeviceSpec { kind, slots: 6, rows: 512, policy: engine::Policy::Device };
+        let counts: Vec<Count> = (0..4).map(|_| Count::new()).collect();
+        let bed = Bed { devices: vec![device], chunk_packets: 24, ..bed(input(20_000)) };
+        let done = run(bed, 4, |i| vec![Box::new(counts[i].clone()), Box::new(Xor), out()]);
+        assert!(done.view.master().is_some_and(|master| master.failed > 0));
+        let once = |frame: &&Vec<u8>| frame[1] == frame[0] | 1;
+        assert_eq!(done.frames().filter(once).count(), 20_000, "round {round}");
+        assert_eq!(counts.iter().map(Count::sum).sum::<u64>(), 20_000, "round {round}");
+    }
+}
