@@ -9,28 +9,38 @@ use common::{BACKENDS, Live, SOON, config, ping};
 use testkit::process::Stop;
 use testkit::wait_until;
 
-/// Sends at half the measured rate while `change` runs again and again; nothing may be lost.
+/// Sends at half the measured rate while `change` runs again and again; nothing may be lost. What the kernel's receive
+/// queue lost, for want of a processor, is counted as such and says nothing about changes: then once more, more slowly.
 fn loses_nothing(live: &Live, what: &str, mut change: impl FnMut(u32)) {
-    live.count_udp();
-    assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
-    let rate = live.measured_rate() / 2.0;
-    let count = (rate * 3.0) as u64;
-    let before = live.counted_udp();
-    // What was lost at full speed says nothing here.
-    live.ctl("clear counters");
-    let mut sender = live.flood(&format!("{:.0}pps", rate.max(1.0)), count);
-    let mut changes = 0;
-    while sender.is_running() {
-        change(changes);
-        changes += 1;
+    let mut rate = live.measured_rate() / 2.0;
+    for _ in 0..4 {
+        live.count_udp();
+        assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+        let count = (rate * 3.0) as u64;
+        let before = live.counted_udp();
+        // What was lost at full speed says nothing here.
+        live.ctl("clear counters");
+        let mut sender = live.flood(&format!("{:.0}pps", rate.max(1.0)), count);
+        let mut changes = 0;
+        while sender.is_running() {
+            change(changes);
+            changes += 1;
+        }
+        let (status, said) = sender.wait(SOON);
+        assert!(status.success(), "{said}");
+        let arrived = || live.counted_udp() - before;
+        wait_until(Duration::from_secs(3), || arrived() >= count);
+        let (arrived, drops) = (arrived(), live.drops());
+        let missed: u64 = drops.iter().filter(|drop| drop.0 == "rx_full").map(|drop| drop.1).sum();
+        assert!(changes >= 3, "{what}: only {changes} changes in three seconds");
+        assert_eq!(arrived + missed, count, "{what}, {changes} times at {rate:.0}/s: {drops:?}");
+        println!("{what}: {count} packets at {rate:.0} packets/s, {changes} changes, {missed} missed");
+        if missed == 0 {
+            return;
+        }
+        rate /= 2.0;
     }
-    let (status, said) = sender.wait(SOON);
-    assert!(status.success(), "{said}");
-    let arrived = || live.counted_udp() - before;
-    wait_until(Duration::from_secs(3), || arrived() >= count);
-    assert!(changes >= 3, "{what}: only {changes} changes in three seconds");
-    assert_eq!(arrived(), count, "{what}, {changes} times at {rate:.0}/s: {:?}", live.drops());
-    println!("{what}: {count} packets at {rate:.0} packets/s, {changes} changes, none lost");
+    panic!("{what}: the kernel's queue was full at any rate");
 }
 
 #[test]

@@ -148,8 +148,6 @@ impl<V: Versions> MasterLink<V> {
     /// A worker's thread has ended before its chunks came back, because of a panic of its own. Nobody takes them any
     /// more: what they hold of arenas and of a device's results is given back, now and when others come. Their packets
     /// are lost.
-    // For `Drop` of a worker.
-    #[allow(dead_code)]
     pub(crate) fn worker_is_gone(&self, worker: usize) {
         self.is_gone[worker].store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);

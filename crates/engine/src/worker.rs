@@ -606,6 +606,9 @@ impl<V: Versions> Drop for Worker<V> {
             if let Some(lane) = &mut self.lane {
                 lane.die();
             }
+            if let Some(master) = &self.master {
+                master.worker_is_gone(self.index.into());
+            }
         }
     }
 }

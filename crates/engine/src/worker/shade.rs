@@ -80,8 +80,10 @@ impl<V: Versions> Worker<V> {
                 }
                 Way::There(flight) => {
                     work += 1;
-                    let master = self.master.clone();
-                    self.enter(flight, master.as_deref())
+                    let master = self.master.take();
+                    let slot = self.enter(flight, master.as_deref());
+                    self.master = master;
+                    slot
                 }
             }),
             Slot::Shaded(flight) => {
@@ -305,8 +307,8 @@ impl<V: Versions> Worker<V> {
         work
     }
 
-    /// A chunk that was away is here: what came down for it is brought to its rows and packets, or it is shaded. Chunks of a shard come back in the order in
-    /// which they left, and the host's copy of its state follows in that order.
+    /// A chunk that was away is here: what came down for it is brought to its rows and packets, or it is shaded. Chunks
+    /// of a shard come back in the order in which they left, and the host's copy of its state follows in that order.
     fn came_back(&mut self, mut flight: Box<Flight<V>>) -> Box<Flight<V>> {
         let has_state = self.segments[flight.segment].has_state;
         let home = &mut self.homes[flight.segment];
