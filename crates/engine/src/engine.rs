@@ -609,12 +609,19 @@ impl<V: Versions> Threads<V> {
             std::thread::sleep(Duration::from_micros(200));
             self.bells.iter().for_each(Bell::ring);
         }
-        self.abort.store(true, Ordering::Release);
-        self.join()
+        if !self.are_finished() {
+            self.abort.store(true, Ordering::Release);
+        }
+        self.end(Some(deadline))
     }
 
     /// See [`Engine::join`].
     fn join(self) -> Result<(), String> {
+        self.end(None)
+    }
+
+    /// The same; what a merger has not sent by `deadline` is given up.
+    fn end(self, deadline: Option<Instant>) -> Result<(), String> {
         let mut died = None;
         // All queues are dropped here, on one thread, after every worker has ended.
         let mut ended = Vec::new();
@@ -627,6 +634,14 @@ impl<V: Versions> Threads<V> {
         ended.into_iter().for_each(Worker::recycle);
         if let Some((merging, thread)) = self.merger {
             merging.end();
+            while deadline.is_some_and(|deadline| Instant::now() < deadline)
+                && !thread.is_finished()
+            {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            if deadline.is_some() {
+                self.abort.store(true, Ordering::Release);
+            }
             match thread.join() {
                 Ok(merger) => drop(merger),
                 Err(panic) => died = Some(panic_text(&*panic)),

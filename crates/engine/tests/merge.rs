@@ -393,6 +393,45 @@ fn a_worker_that_gives_up_drops_nothing_before_what_is_away() {
     }
 }
 
+/// Takes few packets at a time.
+struct Slow(Collect);
+
+impl io::TxQueue for Slow {
+    fn send(&mut self, pool: &mut chunk::Pool, packets: &mut Vec<Packet>) {
+        std::thread::sleep(Duration::from_micros(100));
+        let rest = packets.split_off(packets.len().min(20));
+        self.0.send(pool, packets);
+        *packets = rest;
+    }
+    fn flush(&mut self, _: &mut chunk::Pool) {}
+    fn stats(&self) -> io::QueueStats {
+        self.0.stats()
+    }
+}
+
+/// An engine that is stopped gives its merger the same time to send as its workers.
+#[test]
+fn a_stop_waits_for_what_a_slow_queue_still_takes() {
+    let n = 4_000;
+    let (mut spec, _, drops) = spec(2, 40_000, frames(n), None, true);
+    let outs = [Collect::new(), Collect::new()];
+    let collected: Vec<Frames> = outs.iter().map(Collect::frames).collect();
+    let slow = |out| TxSlot::Own(Box::new(Slow(out)), Arc::default());
+    spec.workers[0].tx = outs.into_iter().map(slow).collect();
+    spec.until_finished = false;
+    let counters = spec.workers[1].rx[0].counters.clone();
+    let engine = Engine::start_in_order(spec, gated()).unwrap();
+    while counters.get().packets < u64::from(n) {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    engine.stop(Duration::from_secs(60)).unwrap();
+    let received = |frame: &&(u64, Vec<u8>)| frame.1[3] == 0;
+    let of = |port: &Frames| port.lock().unwrap().iter().filter(received).count();
+    let sent: usize = collected.iter().map(of).sum();
+    let dropped = drops.lock().unwrap().iter().filter(|drop| drop.0[3] == 0).count();
+    assert_eq!(sent + dropped, n as usize);
+}
+
 #[test]
 fn queues_that_have_no_order_are_refused() {
     let refused = |change: fn(&mut EngineSpec<NoTables>)| {
