@@ -71,7 +71,8 @@ pub trait Shade<T>: Send + Sync {
 
     /// For a shade with state: a device has shaded these rows. The records that it touched came back
     /// in columns; they become the host's copy, row after row. `packets` are the rows' packets, with what the
-    /// kernels changed; there are none of a sweep's rows ([`Stage::sweep`]). Called by the shard's worker, chunk after chunk in order.
+    /// kernels changed; there are none of a sweep's rows ([`Stage::sweep`]). Verdicts are those behind the whole segment:
+    /// a later stage may have settled rows that this one saw. Called by the shard's worker, chunk after chunk in order.
     fn retired(&self, _rows: &mut Rows, _packets: &mut [Packet]) {}
 }
 

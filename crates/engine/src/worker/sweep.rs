@@ -23,8 +23,9 @@ impl<V: Versions> Worker<V> {
             if next.is_none_or(|next| next > self.now_ns) {
                 continue;
             }
-            let is_ending = stopping || (self.until_finished && self.rx_finished());
-            if is_ending || self.free.len() < 2 {
+            // A worker without queues of its own goes on until it has nothing left to do.
+            let is_finished = self.rx_finished() && (!self.rx.is_empty() || self.quiet.is_quiet());
+            if stopping || (self.until_finished && is_finished) || self.free.len() < 2 {
                 break;
             }
             work += usize::from(self.begin_sweep(stage));
