@@ -34,7 +34,9 @@ fn loses_nothing(live: &Live, what: &str, mut change: impl FnMut(u32)) {
         let missed: u64 = drops.iter().filter(|drop| drop.0 == "rx_full").map(|drop| drop.1).sum();
         assert!(changes >= 3, "{what}: only {changes} changes in three seconds");
         assert_eq!(arrived + missed, count, "{what}, {changes} times at {rate:.0}/s: {drops:?}");
-        println!("{what}: {count} packets at {rate:.0} packets/s, {changes} changes, {missed} missed");
+        println!(
+            "{what}: {count} packets at {rate:.0} packets/s, {changes} changes, {missed} missed"
+        );
         if missed == 0 {
             return;
         }
