@@ -199,8 +199,9 @@ pub(crate) struct Worker<V: Versions> {
     /// By segment: chunks that are away, and where its shard of state is at home.
     homes: Vec<Home>,
     free: Vec<Box<Flight<V>>>,
-    /// By stage: a sweep of it is under way.
+    /// By stage: a sweep of it is under way; and the number of chunks begun before the last turn that began one.
     sweeping: Vec<bool>,
+    swept_at: u64,
     /// The queue that the next turn begins with.
     next_rx: usize,
     /// The end of the last step that was timed.
@@ -306,6 +307,7 @@ impl<V: Versions> Worker<V> {
             balances: vec![parts.balance; parts.segments.len()],
             steps: parts.stages.iter().map(|stage| stage.phases()).collect(),
             sweeping: vec![false; parts.stages.len()],
+            swept_at: 0,
             stages: parts.stages,
             segments: parts.segments,
             shaders,

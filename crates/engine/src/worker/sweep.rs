@@ -23,12 +23,16 @@ impl<V: Versions> Worker<V> {
             if next.is_none_or(|next| next > self.now_ns) {
                 continue;
             }
-            // A worker without queues of its own goes on until it has nothing left to do.
-            let is_finished = self.rx_finished() && (!self.rx.is_empty() || self.quiet.is_quiet());
-            if stopping || (self.until_finished && is_finished) || self.free.len() < 2 {
+            // A worker without queues of its own sweeps as long as others pass packets to it, so that it comes to an end.
+            let has_worked = self.rx.is_empty() && self.counters.chunks.get() > self.swept_at;
+            let is_ending = self.until_finished && self.rx_finished() && !has_worked;
+            if stopping || is_ending || self.free.len() < 2 {
                 break;
             }
             work += usize::from(self.begin_sweep(stage));
+        }
+        if work > 0 {
+            self.swept_at = self.counters.chunks.get();
         }
         work
     }
