@@ -1,49 +1,23 @@
-//! Generators and the plainest oracle: a scan over all prefixes.
+//! What tests of tables share: generators, the runner of properties, the shared data.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::path::PathBuf;
 
-use lookup::{Address, Lpm, NO_ROUTE, NextHopId, Prefix};
+use lookup::{Address, NextHopId, Prefix};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
-/// The longest covering prefix by a scan over all.
-pub(crate) fn scan<A: Address>(routes: &[(Prefix<A>, NextHopId)], addr: A) -> NextHopId {
-    let covering = routes.iter().filter(|(prefix, _)| prefix.contains(addr));
-    covering.max_by_key(|(prefix, _)| prefix.len()).map_or(NO_ROUTE, |(_, next_hop)| *next_hop)
-}
-
-/// Asks a table for all addresses in one batch.
-pub(crate) fn ask<A: Address>(table: &impl Lpm<A::Key>, addrs: &[A]) -> Vec<NextHopId> {
-    let keys: Vec<A::Key> = addrs.iter().map(|a| a.to_key()).collect();
-    let mut out = vec![0xdead_beef; keys.len()];
-    table.lookup(&keys, &mut out);
-    out
-}
-
-/// Where answers change: the ends of each prefix and their neighbours.
-pub(crate) fn edges<A: Address>(
-    prefixes: impl IntoIterator<Item = Prefix<A>>,
-    step: impl Fn(A) -> [A; 2],
-) -> Vec<A> {
-    let mut addrs = Vec::new();
-    for prefix in prefixes {
-        for end in [prefix.addr(), prefix.last()] {
-            addrs.push(end);
-            addrs.extend(step(end));
-        }
-    }
-    addrs
-}
-
-/// One below and one above.
-pub(crate) fn around4(addr: u32) -> [u32; 2] {
-    [addr.wrapping_sub(1), addr.wrapping_add(1)]
-}
-
-/// One below and one above.
-pub(crate) fn around6(addr: u128) -> [u128; 2] {
-    [addr.wrapping_sub(1), addr.wrapping_add(1)]
+/// Runs a property over fresh random inputs; a failing one is shrunk, and its seed kept beside the caller's file.
+#[track_caller]
+pub(crate) fn property<S: Strategy>(cases: u32, inputs: S, property: impl Fn(S::Value)) {
+    let source_file = Some(std::panic::Location::caller().file());
+    let config = ProptestConfig { source_file, ..ProptestConfig::with_cases(cases) };
+    let result = TestRunner::new(config).run(&inputs, |input| {
+        property(input);
+        Ok(())
+    });
+    result.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 /// IPv4 prefixes that nest and crowd: few distinct high bits, all lengths.
@@ -67,6 +41,14 @@ pub(crate) fn prefix6() -> impl Strategy<Value = Prefix<u128>> + Clone {
         2 => prop::sample::select(vec![16_u8, 20, 29, 32, 36, 40, 44, 48, 63, 64, 65, 127, 128]),
     ];
     (addr, len).prop_map(|(addr, len)| Prefix::masked(addr, len)).boxed()
+}
+
+/// IPv6 prefixes in one small part of the address space, so that buckets burst and nodes grow.
+pub(crate) fn crowded6() -> impl Strategy<Value = Prefix<u128>> + Clone {
+    let addr = (0..2_u128, 0..8_u128, 0..64_u128, any::<u16>()).prop_map(|(a, b, c, d)| {
+        0x2001 << 112 | a << 108 | b << 92 | c << 76 | u128::from(d) << 54
+    });
+    (addr, 17..=90_u8).prop_map(|(addr, len)| Prefix::masked(addr, len)).boxed()
 }
 
 /// One change of a table; of `Remove`, the index is into what was inserted so far.
