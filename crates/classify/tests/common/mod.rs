@@ -4,12 +4,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use classify::naive::Naive;
-use classify::{
-    Classifier, Classify, Condition, Field, Kind, Match, RuleRef, RuleSet, Schema, Tables,
-};
-use lookup::Patch;
+use classify::{Classify, Condition, Field, Kind, Match, RuleRef, RuleSet, Schema};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 /// A small generator of reproducible numbers (splitmix64).
 #[derive(Clone)]
@@ -161,201 +158,16 @@ pub fn classify(classifier: &impl Classify, headers: &[u32]) -> Vec<Match> {
     out
 }
 
-/// A classifier, its readers' tables, and the twin.
-pub struct Bed<C> {
-    pub schema: Schema,
-    pub builder: C,
-    pub tables: Tables,
-    pub twin: Naive,
-    pub ids: Vec<u32>,
-    next: u32,
-}
-
-impl<C: Classifier> Bed<C> {
-    pub fn new(set: &RuleSet) -> Self {
-        let builder = C::build(set).unwrap();
-        let tables = builder.tables().unwrap();
-        let ids = set.iter().map(|rule| rule.id).collect();
-        let (schema, twin) = ((**set.schema()).clone(), Naive::new(set).unwrap());
-        Self { schema, builder, tables, twin, ids, next: set.len() as u32 + 5 }
-    }
-
-    fn apply(&mut self, patches: &[Patch]) {
-        use lookup::versions::Patchable;
-        patches.iter().for_each(|patch| self.tables.apply(patch));
-    }
-
-    pub fn insert(&mut self, random: &mut Random) {
-        let words = words(&self.schema, random);
-        let priority = random.below(40) as u32;
-        let rule = RuleRef { words: &words, priority, id: self.next };
-        let mut patches = Vec::new();
-        self.builder.insert(rule, &mut patches).unwrap();
-        self.apply(&patches);
-        self.twin.insert(rule).unwrap();
-        self.ids.push(self.next);
-        self.next += 1;
-        // A second rule with the id is refused, and nothing changes.
-        let mut patches = Vec::new();
-        assert!(self.builder.insert(rule, &mut patches).is_err());
-        self.apply(&patches);
-    }
-
-    pub fn remove(&mut self, random: &mut Random) {
-        if self.ids.is_empty() {
-            assert!(!self.builder.remove(0, &mut Vec::new()));
-            return;
-        }
-        let at = random.below(self.ids.len() as u128) as usize;
-        let id = self.ids.swap_remove(at);
-        let mut patches = Vec::new();
-        assert!(self.builder.remove(id, &mut patches));
-        assert!(!self.builder.remove(id, &mut patches));
-        self.apply(&patches);
-        assert!(self.twin.remove(id));
-    }
-
-    /// Tables, the builder's image and the twin say the same.
-    pub fn check(&self, headers: &[u32]) {
-        assert_eq!(self.builder.len(), self.ids.len());
-        assert_eq!(self.tables.blob().words(), self.builder.blob().words());
-        let (found, expected) = (classify(&self.tables, headers), classify(&self.twin, headers));
-        for (at, header) in headers.chunks(self.schema.words()).enumerate() {
-            assert_eq!(found[at], expected[at], "header {header:x?}");
-        }
-        let memory = self.builder.memory();
-        assert_eq!(memory.total(), self.builder.blob().len_bytes(), "{memory:?}");
-    }
-}
-
-/// Sets of any schema and size, changes, and lookups between them.
-pub fn against_the_twin<C: Classifier>(seed: u64, schema: usize, rules: usize, changes: usize) {
-    against_the_twin_of::<C>(seed, &schemas()[schema], rules, changes);
-}
-
-/// The same of a given schema.
-pub fn against_the_twin_of<C: Classifier>(
-    seed: u64,
-    schema: &Schema,
-    rules: usize,
-    changes: usize,
-) {
-    let random = &mut Random(seed);
-    let set = set(schema, rules, random);
-    let mut bed = Bed::<C>::new(&set);
-    bed.check(&headers(&set, 100, random));
-    for change in 0..changes {
-        match random.one_in(2) {
-            true => bed.insert(random),
-            false => bed.remove(random),
-        }
-        if change % 8 == 0 {
-            bed.check(&headers(&set, 20, random));
-        }
-    }
-    bed.check(&headers(&set, 100, random));
-}
-
-/// Arguments of [`against_the_twin`].
-pub fn cases() -> impl Strategy<Value = (u64, usize, usize, usize)> {
-    let rules = prop_oneof![Just(0_usize), Just(1), 2..20_usize, 20..150_usize];
-    (any::<u64>(), 0..5_usize, rules, 0..120_usize)
-}
-
-/// Sets that one would forget.
-pub fn odd_sets<C: Classifier>() {
-    odd_sets_of::<C>(&schemas());
-}
-
-/// The same for structures that take some schemas alone.
-pub fn odd_sets_of<C: Classifier>(schemas: &[Schema]) {
-    for schema in schemas {
-        let random = &mut Random(7);
-        let any: Vec<Condition> = schema.fields().iter().map(Condition::any).collect();
-        let any = schema.conditions(&any).unwrap();
-        let same = words(schema, random);
-        let rule = |words: &[u32], priority, id| (words.to_vec(), priority, id);
-        let sets = [
-            vec![],
-            vec![rule(&any, 3, 9)],
-            vec![rule(&same, 3, 9)],
-            (0..50).map(|id| rule(&any, 0, 50 - id)).collect(),
-            (0..50).map(|id| rule(&same, 7, id)).collect(),
-            // The first covers all others, which never match.
-            (0..50).map(|id| rule(if id == 0 { &any } else { &same }, id, id)).collect(),
-            vec![rule(&any, u32::MAX, 1), rule(&same, u32::MAX, 0)],
-        ];
-        for rules in sets {
-            let mut set = RuleSet::new(schema.clone());
-            for (words, priority, id) in &rules {
-                set.push(RuleRef { words, priority: *priority, id: *id }).unwrap();
-            }
-            let mut bed = Bed::<C>::new(&set);
-            bed.check(&headers(&set, 50, random));
-            // Down to nothing, and up again.
-            while !bed.ids.is_empty() {
-                bed.remove(random);
-                bed.check(&headers(&set, 5, random));
-            }
-            (0..20).for_each(|_| bed.insert(random));
-            bed.check(&headers(&set, 50, random));
-        }
-        let mut twice = RuleSet::new(schema.clone());
-        for priority in [1, 2] {
-            twice.push(RuleRef { words: &same, priority, id: 4 }).unwrap();
-        }
-        assert_eq!(C::build(&twice).unwrap_err(), classify::RuleError::DuplicateId(4));
-    }
-}
-
-/// A thread classifies while rules come and go: what it finds is what some version said.
-pub fn lookups_beside_updates<C: Classifier>() {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    let random = &mut Random(11);
-    let schema = Schema::five_tuple();
-    let set = set(&schema, 120, random);
-    let headers = headers(&set, 64, random);
-    let mut builder = C::build(&set).unwrap();
-    let mut twin = Naive::new(&set).unwrap();
-    let (mut writer, reader) = lookup::versions::versions(builder.tables().unwrap());
-    // What version v must say.
-    let mut expected = vec![classify(&twin, &headers)];
-    let mut batches = Vec::new();
-    let mut ids: Vec<u32> = (0..120).collect();
-    for id in 1000..1150 {
-        let mut patches = Vec::new();
-        let words = words(&schema, random);
-        let rule = RuleRef { words: &words, priority: random.below(120) as u32, id };
-        builder.insert(rule, &mut patches).unwrap();
-        twin.insert(rule).unwrap();
-        ids.push(id);
-        let gone = ids.swap_remove(random.below(ids.len() as u128) as usize);
-        assert!(builder.remove(gone, &mut patches) && twin.remove(gone));
-        batches.push(patches);
-        expected.push(classify(&twin, &headers));
-    }
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let seen = scope.spawn(|| {
-            let mut seen = std::collections::BTreeSet::new();
-            loop {
-                let last = done.load(Ordering::Acquire);
-                let pin = reader.pin();
-                let found = classify(&*pin, &headers);
-                assert_eq!(found, expected[pin.version() as usize], "version {}", pin.version());
-                seen.insert(pin.version());
-                if last {
-                    return seen.len();
-                }
-            }
-        });
-        for patches in batches {
-            writer.publish(patches);
-            std::thread::yield_now();
-        }
-        done.store(true, Ordering::Release);
-        assert!(seen.join().unwrap() >= 1);
+/// Runs a property over fresh random inputs; a failing one is shrunk, and its seed kept beside the caller's file.
+#[track_caller]
+pub fn property<S: Strategy>(cases: u32, inputs: S, property: impl Fn(S::Value)) {
+    let source_file = Some(std::panic::Location::caller().file());
+    let config = ProptestConfig { source_file, ..ProptestConfig::with_cases(cases) };
+    let result = TestRunner::new(config).run(&inputs, |input| {
+        property(input);
+        Ok(())
     });
+    result.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 /// The bytes of a file below `../shared/data/classbench`, unpacked; `None` with a line that says so.
@@ -400,22 +212,4 @@ pub const TRACES: [&str; 2] = ["cutsplit/acl_1k", "cutsplit/ipc_1k"];
 
 pub fn rules(name: &str) -> Option<RuleSet> {
     Some(classify::classbench::parse_rules(&shared(name)?).unwrap().set)
-}
-
-/// First matching rules of the shipped traces: as an independent program found them.
-pub fn traces_with_answers<C: Classifier>() {
-    for name in TRACES {
-        let Some(set) = rules(name) else { return };
-        let trace = shared(&format!("{name}_trace")).unwrap();
-        let trace = classify::classbench::parse_trace(&trace).unwrap();
-        let expected = String::from_utf8(shared(&format!("{name}_expected")).unwrap()).unwrap();
-        let expected: Vec<u32> =
-            expected.lines().map(|line| line.trim().parse().unwrap()).collect();
-        assert_eq!(expected.len(), trace.len());
-        let tables = C::build(&set).unwrap().tables().unwrap();
-        let found = classify(&tables, &trace.headers);
-        for (at, expected) in expected.iter().enumerate() {
-            assert_eq!(found[at].id(), Some(*expected), "{name}, line {}", at + 1);
-        }
-    }
 }

@@ -1,116 +1,43 @@
-//! Tuple and Bloom search against the naive twin.
-
-mod common;
+//! Tuple and Bloom search: hashes and filters, large classes, what searches do.
 
 use classify::bloom::{self, BloomBuilder};
 use classify::linear::LinearBuilder;
-use classify::naive::Naive;
-use classify::tuple::{self, FilterPlan, Form, HashKind, Options, TupleBuilder, TupleSpace};
-use classify::{Classifier, Condition, Match, RuleError, RuleRef, RuleSet};
-use common::{Random, SETS, cases, classify, headers, rules, schemas, set};
-use lookup::versions::Patchable;
-use proptest::prelude::*;
+use classify::tuple::{self, FilterPlan, HashKind, Options, TupleBuilder, TupleSpace};
+use classify::{Classifier, Condition, RuleError, RuleRef, RuleSet, Schema};
+use lookup::Blob;
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-    #[test]
-    fn agrees_with_the_twin((seed, schema, rules, changes) in cases()) {
-        common::against_the_twin::<TupleBuilder>(seed, schema, rules, changes);
-    }
+use crate::common::{Random, headers};
+use crate::suite::{Structure, Visit, check_forms, four_forms, reference, shared_answers};
 
-    #[test]
-    fn bloom_agrees_with_the_twin((seed, schema, rules, changes) in cases()) {
-        common::against_the_twin::<BloomBuilder>(seed, schema, rules, changes);
-    }
-
-    /// Every form, hash and filter says the same.
-    #[test]
-    fn forms_agree(
-        seed: u64,
-        schema in 0..5_usize,
-        rules in 0..200_usize,
-        murmur3: bool,
-        functions in 0..5_u32,
-    ) {
-        let random = &mut Random(seed);
-        let set = set(&schemas()[schema], rules, random);
-        let headers = headers(&set, 77, random);
-        let expected = classify(&Naive::new(&set).unwrap(), &headers);
-        // Filters that say yes too often do no harm.
+impl Structure for TupleBuilder {
+    /// As by default; and with any hash, and filters that say yes too often, which does no harm.
+    fn ways(set: &RuleSet, random: &mut Random) -> Vec<Result<Self, RuleError>> {
+        let hash = if random.one_in(2) { HashKind::Murmur3 } else { HashKind::Universal };
+        let functions = random.below(5) as u32;
         let filter = (functions > 0).then_some(FilterPlan { functions, rate: 0.3 });
-        let hash = if murmur3 { HashKind::Murmur3 } else { HashKind::Universal };
-        let builder = TupleBuilder::with(&set, Options { hash, filter, seed: Some(seed) }).unwrap();
-        let space = TupleSpace::new(builder.blob()).unwrap();
-        prop_assert_eq!(space.has_filters(), filter.is_some());
-        for form in [Form::Best, Form::Direct, Form::Switched, Form::Vectors] {
-            let mut found = vec![Match::new(0, 77); expected.len()];
-            space.classify_by(form, &headers, &mut found);
-            prop_assert_eq!(&found, &expected, "{:?}", form);
-        }
+        let drawn = TupleBuilder::with(set, Options { hash, filter, seed: Some(random.next()) });
+        let drawn = drawn.inspect(|builder| {
+            let space = TupleSpace::new(builder.blob()).unwrap();
+            assert_eq!(space.has_filters(), filter.is_some());
+        });
+        vec![TupleBuilder::build(set), drawn]
     }
-
-    /// The same after changes, one rule at a time, from one set to another. [`Form::Best`] compares small classes
-    /// without their slots where it can; the other forms show that changes leave the slots right.
-    #[test]
-    fn forms_agree_after_changes(
-        seed: u64,
-        schema in 0..5_usize,
-        first in 0..60_usize,
-        second in 0..60_usize,
-    ) {
-        let random = &mut Random(seed);
-        let schema = &schemas()[schema];
-        let (first, second) = (set(schema, first, random), set(schema, second, random));
-        let headers = headers(&second, 100, random);
-        follow::<TupleBuilder>(&first, &second, &headers);
-        follow::<BloomBuilder>(&first, &second, &headers);
+    fn forms(image: &Blob, visit: Visit<'_>) {
+        let space = TupleSpace::new(image).unwrap();
+        four_forms(visit, |form, headers, out| space.classify_by(form, headers, out));
     }
 }
 
-/// Patches lead from one set to another; all forms find what the twin of the second finds.
-fn follow<C: Classifier>(first: &RuleSet, second: &RuleSet, headers: &[u32]) {
-    let mut builder = C::build(first).unwrap();
-    let mut tables = builder.tables().unwrap();
-    for at in 0..first.len().max(second.len()) {
-        let mut patches = Vec::new();
-        assert_eq!(builder.remove(at as u32, &mut patches), at < first.len());
-        if at < second.len() {
-            builder.insert(second.rule(at), &mut patches).unwrap();
-        }
-        patches.iter().for_each(|patch| tables.apply(patch));
+impl Structure for BloomBuilder {
+    fn forms(image: &Blob, visit: Visit<'_>) {
+        TupleBuilder::forms(image, visit);
     }
-    assert!(tables.blob().words() == builder.blob().words());
-    let expected = classify(&Naive::new(second).unwrap(), headers);
-    let space = TupleSpace::new(tables.blob()).unwrap();
-    for form in [Form::Best, Form::Direct, Form::Switched, Form::Vectors] {
-        let mut found = vec![Match::new(0, 77); expected.len()];
-        space.classify_by(form, headers, &mut found);
-        assert_eq!(found, expected, "{form:?}");
-    }
-}
-
-#[test]
-fn odd_sets() {
-    common::odd_sets::<TupleBuilder>();
-    common::odd_sets::<BloomBuilder>();
-}
-
-#[test]
-fn lookups_beside_updates() {
-    common::lookups_beside_updates::<TupleBuilder>();
-    common::lookups_beside_updates::<BloomBuilder>();
-}
-
-#[test]
-fn traces_with_answers() {
-    common::traces_with_answers::<TupleBuilder>();
-    common::traces_with_answers::<BloomBuilder>();
 }
 
 /// One class of thousands of entries, whose slots and filter are gathered from; and many small ones.
 #[test]
 fn large_classes() {
-    let schema = &schemas()[0];
+    let schema = &Schema::five_tuple();
     let any = Condition::Range { low: 0, high: 65535 };
     let mut set = RuleSet::new(schema.clone());
     for number in 0..6000_u128 {
@@ -126,62 +53,27 @@ fn large_classes() {
     }
     let random = &mut Random(2);
     let headers = headers(&set, 500, random);
-    let expected = classify(&Naive::new(&set).unwrap(), &headers);
+    let expected = reference(&set, &headers);
     for filter in [None, Some(FilterPlan::TABLE_2)] {
         let options = Options { filter, ..Options::default() };
         let builder = TupleBuilder::with(&set, options).unwrap();
         assert!(builder.stats().class_max > 3000);
-        let space = TupleSpace::new(builder.blob()).unwrap();
-        for form in [Form::Direct, Form::Switched, Form::Vectors] {
-            let mut found = vec![Match::NONE; expected.len()];
-            space.classify_by(form, &headers, &mut found);
-            assert_eq!(found, expected, "{form:?}");
-        }
-    }
-}
-
-/// Rules come and go until rooms, directory and filters have been made anew several times.
-#[test]
-fn many_changes() {
-    let random = &mut Random(3);
-    let schema = &schemas()[0];
-    let set = set(schema, 100, random);
-    let mut plain = common::Bed::<TupleBuilder>::new(&set);
-    let mut filtered = common::Bed::<BloomBuilder>::new(&set);
-    for round in 0..4 {
-        for _ in 0..250 {
-            let mut other = random.clone();
-            match random.below(10) < if round % 2 == 0 { 8 } else { 1 } {
-                true => plain.insert(random),
-                false => plain.remove(random),
-            }
-            match other.below(10) < if round % 2 == 0 { 8 } else { 1 } {
-                true => filtered.insert(&mut other),
-                false => filtered.remove(&mut other),
-            }
-        }
-        plain.check(&headers(&set, 100, random));
-        filtered.check(&headers(&set, 100, random));
+        check_forms::<TupleBuilder>(&builder.tables().unwrap(), &headers, &expected);
     }
 }
 
 #[test]
-fn shared_sets_agree_with_the_twin() {
-    for (name, _) in SETS {
-        let Some(set) = rules(name) else { return };
-        let headers = headers(&set, 200, &mut Random(5));
-        let expected = classify(&Naive::new(&set).unwrap(), &headers);
-        let tuple = TupleBuilder::build(&set).unwrap();
-        assert_eq!(classify(&tuple.tables().unwrap(), &headers), expected, "{name}");
-        let bloom = BloomBuilder::build(&set).unwrap();
-        assert_eq!(classify(&bloom.tables().unwrap(), &headers), expected, "{name}");
+fn filters_of_the_shared_sets_are_as_planned() {
+    for (name, set, headers, _) in shared_answers() {
+        let headers = &headers[..800];
+        let (tuple, bloom) = (TupleBuilder::build(set).unwrap(), BloomBuilder::build(set).unwrap());
         let (plain, filtered) = (tuple.stats(), bloom.stats());
         assert!(plain.entries >= set.len() && plain.classes > 50);
         assert_eq!((plain.entries, plain.classes), (filtered.entries, filtered.classes));
         assert_eq!(plain.filters, None);
-        assert!(bloom::measure(tuple.blob(), &headers).is_none());
+        assert!(bloom::measure(tuple.blob(), headers).is_none());
         // The formula and what is measured; small filters in large numbers make both smaller than the plan.
-        let report = bloom::measure(bloom.blob(), &headers).unwrap();
+        let report = bloom::measure(bloom.blob(), headers).unwrap();
         assert!(report.misses > 0);
         assert!(report.rate() < 4.0 * FilterPlan::TABLE_2.rate, "{name}: {report:?}");
         let filters = filtered.filters.unwrap();
@@ -195,7 +87,7 @@ fn shared_sets_agree_with_the_twin() {
 /// A class that is nearly full has the formula's rate.
 #[test]
 fn false_positives_are_as_the_formula_says() {
-    let schema = &schemas()[0];
+    let schema = &Schema::five_tuple();
     let mut set = RuleSet::new(schema.clone());
     for number in 0..3000_u32 {
         let fields = schema.fields().iter().enumerate();
@@ -228,7 +120,7 @@ fn false_positives_are_as_the_formula_says() {
 /// What searches do is what a search class by class does; chains and expansions are those of the rules.
 #[test]
 fn searches_are_counted() {
-    let schema = &schemas()[0];
+    let schema = &Schema::five_tuple();
     let mut set = RuleSet::new(schema.clone());
     let prefix = |value: u128, len| Condition::Prefix { value, len };
     let ports = |low, high| Condition::Range { low, high };
@@ -266,7 +158,7 @@ fn searches_are_counted() {
 /// A rule of six ranges would make a million entries; after the refusal all is as before.
 #[test]
 fn a_rule_of_too_many_prefixes_is_refused() {
-    use classify::{Field, Kind, Schema};
+    use classify::{Field, Kind};
     let fields = (0..6).map(|_| Field::new("port", 16, Kind::Range)).collect();
     let schema = Schema::new(fields).unwrap();
     let wide = schema.conditions(&[Condition::Range { low: 1, high: 65534 }; 6]).unwrap();
