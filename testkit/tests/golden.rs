@@ -1,7 +1,7 @@
 //! End to end, a folder per case: captures in, expectation out.
 //!
-//! `tests/golden/CASE/case.toml` names the command and what it must say; `expected/` holds what it must write. A
-//! capture is expected as text, `NAME.txt`: a line a packet with time, interface, length, a hash of the bytes, what
+//! Every folder of `tests/golden` is a case, and a test by its name. `tests/golden/CASE/case.toml` names the command and
+//! what it must say; `expected/` holds what it must write. A capture is expected as text, `NAME.txt`: a line a packet with time, interface, length, a hash of the bytes, what
 //! the packet is and its comment, so that a change shows as a readable difference. `UPDATE_GOLDEN=1` writes the
 //! expectation anew.
 //!
@@ -57,82 +57,38 @@ macro_rules! cases {
             $(#[test] fn $name() { super::workers_agree(stringify!($name)); })*
         }
 
-        #[test]
-        fn every_folder_is_a_test() {
-            let listed: Vec<&str> = vec![$(stringify!($name)),*];
-            let mut folders = Vec::new();
-            for entry in std::fs::read_dir(golden()).expect("tests/golden").flatten() {
-                if entry.path().join("case.toml").exists() {
-                    folders.push(entry.file_name().to_string_lossy().into_owned());
-                }
-            }
-            folders.sort();
-            assert_eq!(folders, listed, "tests/golden and the list in golden.rs differ");
-        }
+        const CASES: &[&str] = &[$(stringify!($name)),*];
     };
 }
 
-cases! {
-    arp
-    bad_addresses
-    bad_config
-    bad_ipv4
-    bad_ttl
-    classify
-    corrupt_capture
-    ecmp
-    extension_headers
-    firewall
-    firewall_check
-    firewall_classbench
-    firewall_odd
-    firewall_switch
-    firewall_wire
-    fragmentation
-    icmp_rate
-    ipv6_esp
-    ipv6_fragments
-    jumbo
-    jumbo_too_big
-    lpm
-    lpm_real
-    martians
-    mpls
-    ndn_forwarding
-    ndn_malformed
-    ndn_nack
-    ndn_udp
-    not_ethernet
-    pcapng
-    pppoe
-    q_in_q
-    raw_ip
-    reordered
-    reverse_path
-    routes
-    services
-    smtp
-    ssh
-    switch
-    switch_real
-    switch_time
-    tcp_options
-    tcp_urgent
-    two_inputs
-    vlan_collisions
-    vlans
-    wikipedia
-    wrong_checksums
-}
+// One word for each folder of `tests/golden`, found by `build.rs`.
+include!(concat!(env!("OUT_DIR"), "/golden.rs"));
 
 fn golden() -> PathBuf {
     repository().join("tests/golden")
 }
 
 fn read_case(name: &str) -> Case {
-    let path = golden().join(name).join("case.toml");
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    find_case(&golden(), name).unwrap_or_else(|missing| panic!("{missing}"))
+}
+
+/// A case, or what its folder lacks.
+fn find_case(golden: &Path, name: &str) -> Result<Case, String> {
+    let path = golden.join(name).join("case.toml");
+    let lacks = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        lacks(&format!("every folder here is a case and needs this file: {error}"))
+    })?;
+    let case: Case = toml::from_str(&text).map_err(|error| lacks(&error))?;
+    if case.command.is_empty() {
+        return Err(lacks(&"`command` is empty"));
+    }
+    if let Some(script) = &case.oracle
+        && !repository().join("tests/oracle").join(script).is_file()
+    {
+        return Err(lacks(&format!("`oracle` names {script}, which is not in tests/oracle")));
+    }
+    Ok(case)
 }
 
 /// The arguments with their places filled in.
@@ -554,6 +510,28 @@ fn the_oracle_of_the_firewall_sees_tampering() {
         std::fs::write(out.join("stats.json"), other).expect("stats.json");
         assert!(ask(&python, "firewall.py", name, &case, &out).is_err(), "{name}");
     }
+}
+
+/// A folder that is no case is named with what it lacks; a new one is a test.
+#[test]
+fn folders_that_are_no_cases_are_named() {
+    let scratch = Scratch::new();
+    let lacks = |name: &str, text: Option<&str>| {
+        std::fs::create_dir_all(scratch.join(name)).expect("a folder");
+        if let Some(text) = text {
+            scratch.write(&format!("{name}/case.toml"), text);
+        }
+        find_case(scratch.path(), name).map(|_| ()).unwrap_err()
+    };
+    assert!(lacks("empty", None).contains("empty/case.toml: every folder here is a case"));
+    assert!(lacks("bare", Some("about = 'x'")).contains("missing field `command`"));
+    assert!(lacks("idle", Some("about = 'x'\ncommand = []")).contains("`command` is empty"));
+    let judged = "about = 'x'\ncommand = ['run']\noracle = 'no.py'";
+    assert!(lacks("judged", Some(judged)).contains("no.py, which is not in tests/oracle"));
+    let other = "about = 'x'\ncommand = ['run']\nsay = []";
+    assert!(lacks("other", Some(other)).contains("unknown field `say`"));
+    let folders = list(&golden()).into_iter().filter(|name| golden().join(name).is_dir());
+    assert_eq!(folders.collect::<Vec<_>>(), CASES);
 }
 
 #[test]
