@@ -380,9 +380,12 @@ pub(crate) fn traces_with_answers<C: Structure>() {
     }
 }
 
+/// A shared set, headers, and what is expected for them.
+type Answers = (&'static str, RuleSet, Vec<u32>, Vec<Match>);
+
 /// The shared sets with headers and what the reference finds, made once for all structures.
-pub(crate) fn shared_answers() -> &'static [(&'static str, RuleSet, Vec<u32>, Vec<Match>)] {
-    static ANSWERS: OnceLock<Vec<(&str, RuleSet, Vec<u32>, Vec<Match>)>> = OnceLock::new();
+pub(crate) fn shared_answers() -> &'static [Answers] {
+    static ANSWERS: OnceLock<Vec<Answers>> = OnceLock::new();
     ANSWERS.get_or_init(|| {
         let answers = SETS.iter().map_while(|(name, count)| {
             let set = rules(name)?;
