@@ -24,8 +24,9 @@ impl Small for u64 {
     fn key(number: u64) -> u64 {
         number
     }
+    /// Both halves of its word matter.
     fn value(number: u64) -> u64 {
-        number
+        number << 32 | number
     }
 }
 
