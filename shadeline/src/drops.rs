@@ -43,7 +43,8 @@ A packet that a stage *dumps* is not dropped: it goes to `ctl capture dumps` and
 (`stage_panic`): the log names the stage, the line of the configuration that put it there, and the packet. `ctl show
 runtime` has the counters of all that: packets that entered the pipeline again, were handed over to the worker of another
 flow, dumped, or under way for longer than `max_delay` (*late*), panics, and workers that run no stages any more after 16
-of them. The metrics are `shadeline_worker_again_packets_total`, `…_handed_over_packets_total`, `…_dumped_packets_total`,
+of them: such a worker gives its receive queues to another one, except over captures. The metrics are
+`shadeline_worker_again_packets_total`, `…_handed_over_packets_total`, `…_dumped_packets_total`,
 `…_late_packets_total`, `shadeline_worker_panics_total` and `shadeline_worker_gave_up`.
 
 A number is 256 times that of the reason's block plus its place there. Block 255 belongs to the stages of tests.

@@ -55,6 +55,7 @@ mod steps;
 mod transfer;
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -395,7 +396,14 @@ impl<J: Offload> Accelerator<J> {
 
     /// Starts `job` on slot `slot`, which is free.
     fn start(&mut self, slot: usize, mut job: J) -> Result<(), (J, DeviceError)> {
-        match self.enqueue(slot, &mut job) {
+        // What is the application's own may panic, such as the source of its tables: the job must not go with it.
+        let enqueued = catch_unwind(AssertUnwindSafe(|| self.enqueue(slot, &mut job)));
+        let enqueued = enqueued.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(DeviceError::Lost(format!("a panic: {}", text.unwrap_or_default())))
+        });
+        match enqueued {
             Ok(plan) => {
                 let since = Instant::now();
                 self.slots[slot].flight = Some(InFlight { job, since, plan });

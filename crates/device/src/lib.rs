@@ -92,6 +92,9 @@ pub enum DeviceError {
     /// An earlier job on the same state failed, and this one had begun on what that one left.
     #[error("an earlier job on the same state failed")]
     Behind,
+    /// A stage panicked while the simulated device shaded by it.
+    #[error("a stage panicked")]
+    StagePanic,
     /// The device's context is gone; no further job will succeed.
     #[error("the device is lost: {0}")]
     Lost(String),
@@ -117,7 +120,14 @@ impl DeviceError {
     /// Whether it says nothing of the device: the job is done again on the CPU, and the next one is as good as any.
     /// A segment may be disabled all the same: see [`Device::disabled`].
     pub fn is_of_stage(&self) -> bool {
-        matches!(self, Self::Overflow(_) | Self::TooSlow { .. } | Self::Build { .. } | Self::Behind)
+        matches!(
+            self,
+            Self::Overflow(_)
+                | Self::TooSlow { .. }
+                | Self::Build { .. }
+                | Self::Behind
+                | Self::StagePanic
+        )
     }
 }
 

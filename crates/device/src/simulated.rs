@@ -204,8 +204,9 @@ fn serve<J: Shadeable>(
             (true, ..) => Err(DeviceError::Behind),
             (false, None, Some(error)) => Err(error),
             // A stage that panics here panics again on its worker, where that is reported.
-            (false, None, None) => catch_unwind(AssertUnwindSafe(|| job.shade()))
-                .map_err(|_| DeviceError::Launch("a stage panicked".into())),
+            (false, None, None) => {
+                catch_unwind(AssertUnwindSafe(|| job.shade())).map_err(|_| DeviceError::StagePanic)
+            }
         };
         turn.has_failed = result.as_ref().is_err_and(|error| *error != DeviceError::Behind);
         drop(turn);

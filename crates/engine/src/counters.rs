@@ -98,8 +98,9 @@ pub struct WorkerCounters {
     pub handed_over: Counter,
     /// Packets for the capture sink and nowhere else.
     pub dumped: Counter,
-    /// Packets of chunks whose oldest packet was under way for longer than `max_delay`: from the worker's first look at
-    /// it until the turn in which it left had sent its packets. Time in a queue before that look is in nobody's count.
+    /// Packets that were under way for longer than `max_delay`: from the worker's first look at each until the turn in
+    /// which it left had sent its packets. Time in a queue before that look, and in the pipeline again, is in nobody's
+    /// count.
     pub late: Counter,
     /// Panics of stages.
     pub panics: Counter,

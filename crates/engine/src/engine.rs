@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -203,6 +204,8 @@ struct Threads<V: Versions> {
     bells: Vec<Bell>,
     stop: Arc<AtomicBool>,
     abort: Arc<AtomicBool>,
+    /// A worker has died.
+    died: Arc<AtomicBool>,
 }
 
 /// What others may see of a running engine; it outlives it.
@@ -383,6 +386,7 @@ impl<V: Versions> Engine<V> {
             bells,
             stop: Arc::new(AtomicBool::new(false)),
             abort: Arc::new(AtomicBool::new(false)),
+            died: Arc::new(AtomicBool::new(false)),
         };
         match threads.start(spec, in_order) {
             Ok(view) => Ok(Self { threads, view, depot }),
@@ -399,9 +403,10 @@ impl<V: Versions> Engine<V> {
         &self.view
     }
 
-    /// Whether every worker has ended: all sources were finished, or a thread panicked.
+    /// Whether it has come to its end: every worker has ended, for all sources were finished, or one has died of a panic
+    /// outside of its stages, and nobody serves its queues. The others go on until they are stopped.
     pub fn is_finished(&self) -> bool {
-        self.threads.are_finished()
+        self.threads.died.load(Ordering::Acquire) || self.threads.are_finished()
     }
 
     /// Stops receiving, lets every packet come to its end, and ends the threads. Packets that the
@@ -448,8 +453,9 @@ impl<V: Versions> Threads<V> {
         let zeroed = columns::zeroed(stages(), &layout);
         let plan = Plan::of(&spec, &layout)?;
         let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
-        let Self { bells, stop, abort, .. } = &*self;
+        let Self { bells, stop, abort, died, .. } = &*self;
         let (bells, stop, abort) = (bells.clone(), stop.clone(), abort.clone());
+        let died = died.clone();
         let hooks = Arc::new(Hooks::default());
         let merger = in_order.map(|i| merger_of(&mut spec, i, abort.clone())).transpose()?;
         let (merger, merging) = merger.unzip();
@@ -465,7 +471,10 @@ impl<V: Versions> Threads<V> {
             let link = MasterLink::new(&layout, device.slots + 2, ends, n * chunks, segments)?;
             let link = Arc::new(link);
             let report = spec.on_device_error.clone();
-            let report = Box::new(move |event: DeviceEvent<'_>| report(number, event));
+            let report = Box::new(move |event: DeviceEvent<'_>| {
+                // A sink that panics must not end the master, which holds chunks of all workers.
+                let _ = catch_unwind(AssertUnwindSafe(|| report(number, event)));
+            });
             let opened: Result<Box<dyn Device<Job<V>>>, DeviceError> = match device.kind {
                 DeviceKind::Simulated { cost, faults } => {
                     SimulatedDevice::new(device.slots, cost, faults).map(|d| Box::new(d) as Box<_>)
@@ -575,6 +584,7 @@ impl<V: Versions> Threads<V> {
                 until_finished: spec.until_finished,
                 stop: stop.clone(),
                 abort: abort.clone(),
+                died: died.clone(),
                 packet_time: spec.packet_time,
                 lossless: spec.lossless,
                 chunk_packets: spec.chunk_packets,

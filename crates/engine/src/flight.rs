@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use std::time::Instant;
 
@@ -15,6 +15,7 @@ use device::accelerator::{Landing, Offload, PayloadPart};
 use crate::balance::Side;
 use crate::stage::{Shade, Versions};
 use crate::twins::Crew;
+use crate::worker::panic_text;
 
 /// The shaders of one segment in order of its stages, each with its stage's place in the segment.
 pub(crate) type Shaders<T> = Arc<[(usize, Arc<dyn Shade<T>>)]>;
@@ -49,10 +50,12 @@ pub(crate) struct Flight<V: Versions> {
     pub(crate) sweep: Option<usize>,
     /// A stage panicked over it: its packets are dropped.
     pub(crate) is_spoilt: bool,
+    /// A stage panicked when a master wanted to read its state: the worker reports it.
+    pub(crate) panic: Option<StatePanic>,
     /// Packets at the start.
     pub(crate) count: usize,
-    /// When the first of its packets was received, where that is measured.
-    pub(crate) received: Option<Instant>,
+    /// When its packets were received, and how many each time, where that is measured.
+    pub(crate) received: Vec<(Instant, u32)>,
     /// When it was begun, where that is measured.
     pub(crate) begun: Option<Instant>,
     /// When it was handed to a master.
@@ -85,8 +88,9 @@ impl<V: Versions> Flight<V> {
             passes: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             sweep: None,
             is_spoilt: false,
+            panic: None,
             count: 0,
-            received: None,
+            received: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             begun: None,
             handed: Instant::now(),
             traced: Vec::new(),
@@ -151,13 +155,37 @@ pub(crate) struct Job<V: Versions> {
     pub(crate) landing: Option<Arc<Landing>>,
     /// A stage panicked on the master's thread: the job is done again by its workers.
     pub(crate) is_spoilt: AtomicBool,
+    /// The first such panic.
+    pub(crate) panic: Mutex<Option<StatePanic>>,
+}
+
+/// A panic of a stage whose state a master wanted to read.
+#[derive(Debug)]
+pub(crate) struct StatePanic {
+    /// The worker whose shard it was.
+    pub(crate) shard: usize,
+    /// The stage's place in the segment.
+    pub(crate) place: usize,
+    /// `state` or `state_slots`.
+    pub(crate) step: &'static str,
+    /// What it said.
+    pub(crate) message: String,
 }
 
 impl<V: Versions> Job<V> {
-    /// Calls a stage on the master's thread.
-    fn guarded<R: Default>(&self, call: impl FnOnce() -> R) -> R {
-        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+    /// Calls a stage on the master's thread. What it panics with goes home with a chunk of its worker, which reports it.
+    fn guarded<R: Default>(
+        &self,
+        (shard, state): (usize, usize),
+        step: &'static str,
+        call: impl FnOnce() -> R,
+    ) -> R {
+        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
             self.is_spoilt.store(true, Ordering::Relaxed);
+            let place = self.crew.place(shard, self.segment, state);
+            let message = panic_text(&*panic);
+            let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(StatePanic { shard, place, step, message });
             R::default()
         })
     }
@@ -251,11 +279,13 @@ impl<V: Versions> Offload for Job<V> {
     }
 
     fn state_slots(&self, shard: usize, state: usize) -> usize {
-        self.guarded(|| self.crew.slots(shard, self.segment, state))
+        self.guarded((shard, state), "state_slots", || self.crew.slots(shard, self.segment, state))
     }
 
     fn state(&self, shard: usize, state: usize, step: usize, bytes: &mut [u8]) {
-        self.guarded(|| self.crew.state((shard, self.segment, state), step, bytes));
+        self.guarded((shard, state), "state", || {
+            self.crew.state((shard, self.segment, state), step, bytes);
+        });
     }
 }
 

@@ -429,8 +429,8 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 self.next_number - 1
             });
             let (launched, landing, crew) = (Instant::now(), None, self.crew.clone());
-            let is_spoilt = AtomicBool::new(false);
-            let job = Job { number, segment, launched, flights, crew, landing, is_spoilt };
+            let (is_spoilt, panic) = (AtomicBool::new(false), Mutex::default());
+            let job = Job { number, segment, launched, flights, crew, landing, is_spoilt, panic };
             let counters = &self.link.counters;
             counters.jobs.fetch_add(1, Ordering::Relaxed);
             let packets: usize = job.flights.iter().map(|flight| flight.count).sum();
@@ -555,6 +555,12 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     fn send_home(&mut self, mut job: Job<V>, outcome: Outcome) {
         let mut first_row = 0;
         let landing = job.landing.take().filter(|_| outcome == Outcome::Done);
+        if let Some(panic) = job.panic.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            let is_its = |flight: &&mut Box<Flight<V>>| panic.shard == flight.chunk.worker.into();
+            if let Some(flight) = job.flights.iter_mut().find(is_its) {
+                flight.panic = Some(panic);
+            }
+        }
         for mut flight in job.flights.drain(..) {
             flight.outcome = outcome;
             flight.landing.clone_from(&landing);

@@ -62,6 +62,8 @@ pub struct UnderWay(Arc<Passage>);
 struct Passage {
     scheduled: AtomicU64,
     merged: AtomicU64,
+    /// Nobody merges any more: the merger's thread has died.
+    is_dead: AtomicBool,
 }
 
 impl UnderWay {
@@ -72,6 +74,9 @@ impl UnderWay {
 
     /// Never too few, whoever asks: what was merged before the first look is scheduled at the second one.
     fn packets(&self) -> u64 {
+        if self.0.is_dead.load(Ordering::Relaxed) {
+            return 0;
+        }
         let merged = self.0.merged.load(Ordering::Acquire);
         self.0.scheduled.load(Ordering::Relaxed) - merged
     }
@@ -212,6 +217,17 @@ impl Lane {
         self.merging.bell.ring();
     }
 
+    /// Where the merger has died, nothing more is sent: the cells of what was put go back to `pool`.
+    pub(crate) fn free_if_dead(&mut self, pool: &mut Pool) {
+        if self.merging.under_way.0.is_dead.load(Ordering::Relaxed) {
+            for record in self.records.drain(..) {
+                if let Record::Packet(packet, _) = record {
+                    packet.free(pool);
+                }
+            }
+        }
+    }
+
     /// Gives the merger what was put.
     pub(crate) fn hand_in(&mut self) {
         if !self.records.is_empty() {
@@ -262,6 +278,15 @@ pub(crate) struct Merger {
     on_error: ErrorSink,
     gate: Option<Box<dyn Gate>>,
     abort: Arc<AtomicBool>,
+}
+
+impl Drop for Merger {
+    /// A gate, a sink or a queue panicked: the workers go on without a merger, or they would wait for it.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.under_way.0.is_dead.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Merger {

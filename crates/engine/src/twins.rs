@@ -59,6 +59,11 @@ impl<T> Crew<T> {
         self.shaders(worker, segment)[shade].1.state_slots()
     }
 
+    /// The place in the segment of the stage that keeps a state.
+    pub(crate) fn place(&self, worker: usize, segment: usize, state: usize) -> usize {
+        self.shaders(worker, segment)[self.states[segment][state].shade].0
+    }
+
     /// Writes a step of that state, as the host has it.
     pub(crate) fn state(
         &self,

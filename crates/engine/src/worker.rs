@@ -53,7 +53,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arrayvec::ArrayVec;
-use chunk::{Arena, CHUNK_PACKETS_MAX, Chunk, DropReason, Layout, Packet, Pool, Verdict};
+use chunk::{Arena, CHUNK_PACKETS_MAX, Chunk, DropReason, Layout, Packet, Pool, Verdict, reasons};
 use io::{RxQueue, TxQueue};
 
 use crate::balance::Balance;
@@ -178,6 +178,8 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) until_finished: bool,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) abort: Arc<AtomicBool>,
+    /// A thread of the engine has died.
+    pub(crate) died: Arc<AtomicBool>,
     /// Take chunk time from the packets instead of the clock.
     pub(crate) packet_time: bool,
     /// Wait for a full transmit queue instead of dropping.
@@ -190,16 +192,17 @@ pub(crate) struct Worker<V: Versions> {
     begun: (usize, f64),
     /// When the chunk in the inbox must leave at the latest.
     leaves: Option<Instant>,
-    /// When its first packet was received.
-    oldest: Option<Instant>,
+    /// When its packets were received, and how many each time, where that is measured; and how many in all.
+    arrivals: Vec<(Instant, u32)>,
+    noted: usize,
     /// What a chunk takes from leaving the inbox to its retirement, a mean.
     service: Duration,
-    /// Chunks that retired in this turn: when the first packet of each was received, and how many it had.
-    retired: Vec<(Instant, u64)>,
+    /// Packets that retired in this turn: when they were received.
+    retired: Vec<(Instant, u32)>,
     /// By segment: chunks that are away, and where its shard of state is at home.
     homes: Vec<Home>,
     free: Vec<Box<Flight<V>>>,
-    /// By stage: a sweep of it is under way; and the number of chunks begun before the last turn that began one.
+    /// By stage: a sweep of it is under way; and how much work was begun before the last turn that began one.
     sweeping: Vec<bool>,
     swept_at: u64,
     /// The queue that the next turn begins with.
@@ -280,6 +283,7 @@ pub(crate) struct Parts<V: Versions> {
     /// Stop by itself once every source is finished.
     pub(crate) until_finished: bool,
     pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) died: Arc<AtomicBool>,
     pub(crate) abort: Arc<AtomicBool>,
     pub(crate) packet_time: bool,
     pub(crate) lossless: bool,
@@ -335,6 +339,7 @@ impl<V: Versions> Worker<V> {
             until_finished: parts.until_finished,
             stop: parts.stop,
             abort: parts.abort,
+            died: parts.died,
             packet_time: parts.packet_time,
             lossless: parts.lossless,
             chunk_packets: parts.chunk_packets.clamp(1, CHUNK_PACKETS_MAX),
@@ -342,7 +347,7 @@ impl<V: Versions> Worker<V> {
             begun: (0, 0.0),
             leaves: None,
             service: Duration::ZERO,
-            retired: Vec::with_capacity(parts.chunks),
+            retired: Vec::with_capacity(4 * parts.chunks),
             homes,
             free,
             next_rx: 0,
@@ -358,7 +363,8 @@ impl<V: Versions> Worker<V> {
             gave_up: false,
             gave_to: None,
             is_drained: false,
-            oldest: None,
+            arrivals: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            noted: 0,
             next_seq: 0,
             inbox: Vec::with_capacity(CHUNK_PACKETS_MAX),
             passed: Vec::with_capacity(CHUNK_PACKETS_MAX),
@@ -605,12 +611,37 @@ impl<V: Versions> Drop for Worker<V> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.heirs.give_up(self.index.into(), &self.peers);
+            self.died.store(true, Ordering::Release);
+            self.lose_packets();
             if let Some(lane) = &mut self.lane {
                 lane.die();
             }
             if let Some(master) = &self.master {
                 master.worker_is_gone(self.index.into());
             }
+        }
+    }
+}
+
+impl<V: Versions> Worker<V> {
+    /// Counts the packets that go with a thread that dies, as far as they are known.
+    #[cold]
+    fn lose_packets(&mut self) {
+        let mut lost: Vec<Packet> = self.inbox.drain(..).collect();
+        for flight in self.order.here() {
+            lost.append(&mut flight.chunk.packets);
+            self.counters.emitted.add(flight.chunk.emitted.len() as u64);
+            lost.extend(flight.chunk.emitted.drain(..).map(|emitted| emitted.packet));
+        }
+        let again = self.again.iter_mut().flat_map(|waiting| waiting.drain(..));
+        lost.extend(again.map(|again| again.packet));
+        let passed = self.ring_waiting.iter_mut().flat_map(|waiting| waiting.drain(..));
+        lost.extend(passed.map(Passed::into_packet));
+        let sides = self.tx.iter_mut().chain(&mut self.host);
+        lost.extend(sides.flat_map(|side| side.waiting.drain(..)));
+        for packet in lost.into_iter().filter(|packet| !packet.is_empty()) {
+            self.counters.count_drop(reasons::STAGE_PANIC);
+            packet.free(&mut self.pool);
         }
     }
 }

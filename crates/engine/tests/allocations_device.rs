@@ -104,6 +104,7 @@ fn run(packing: Packing) {
             Box::new(There(Arc::new(Sum), words.clone())),
             Box::new(There(Arc::new(Xor), words.clone())),
             Box::new(There(Arc::new(Find::new(false, 20, 1 << 18)), words.clone())),
+            Box::new(teststages::Count::new()),
             Box::new(Deliver),
         ];
         WorkerSpec {

@@ -432,6 +432,26 @@ fn a_stop_waits_for_what_a_slow_queue_still_takes() {
     assert_eq!(sent + dropped, n as usize);
 }
 
+struct Broken;
+
+impl Gate for Broken {
+    fn admits(&mut self, _: &Packet) -> bool {
+        panic!("the gate breaks, as planned");
+    }
+}
+
+/// The merger's thread dies: nobody waits for it, and the engine says why it failed.
+#[test]
+fn a_merger_that_dies_holds_nobody_up() {
+    let (spec, ..) = spec(4, 40_000, frames(40_000), None, true);
+    let in_order = InOrder { gate: Some(Box::new(Broken)), ..InOrder::default() };
+    let engine = Engine::start_in_order(spec, in_order).unwrap();
+    let limit = Duration::from_secs(60);
+    let ended =
+        teststages::harness::watchdog::within(limit, "four workers", String::new, || engine.join());
+    assert!(ended.unwrap_err().contains("as planned"));
+}
+
 #[test]
 fn queues_that_have_no_order_are_refused() {
     let refused = |change: fn(&mut EngineSpec<NoTables>)| {

@@ -66,6 +66,7 @@ impl<V: Versions> Worker<V> {
     /// Gives the merger what waits on the lane.
     pub(super) fn hand_in(&mut self) {
         if let Some(lane) = &mut self.lane {
+            lane.free_if_dead(&mut self.pool);
             lane.hand_in();
         }
     }

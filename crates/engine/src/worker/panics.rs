@@ -33,8 +33,9 @@ pub struct StagePanic {
     /// Where the operator wrote the stage down, a file and a line. The engine knows nothing of that and leaves it empty:
     /// whoever receives the report may fill it in.
     pub origin: String,
-    /// Which of its functions: `pre_shade`, `shade`, `post_shade`, `retired`, `sweep`, `next_sweep_ns`, `tick`,
-    /// `next_tick_ns`, `held`, `drain`. A panic of `describe` is an empty description.
+    /// Which of its functions: `pre_shade`, `shade`, `post_shade`, `retired`, `records`, `state`, `state_slots`, `sweep`,
+    /// `next_sweep_ns`, `tick`, `next_tick_ns`, `held`, `drain`. A panic of `describe` is an empty description. What
+    /// panics on the simulated device is named when its worker does the same.
     pub step: &'static str,
     /// What it said.
     pub message: String,
@@ -186,6 +187,8 @@ impl<V: Versions> Worker<V> {
     /// began earlier have retired.
     #[cold]
     pub(super) fn relay(&mut self) {
+        self.arrivals.clear();
+        self.noted = 0;
         if self.lane.is_some() {
             if self.order.len() > 0 {
                 return;
@@ -230,6 +233,10 @@ impl<V: Versions> Worker<V> {
         }
         let heir = self.heirs.of(self.index.into());
         if self.rx.is_empty() || self.lane.is_some() || heir == usize::from(self.index) {
+            return;
+        }
+        // Not quiet until they are taken; where all were quiet before, nobody would take them.
+        if !self.quiet.leave() {
             return;
         }
         self.heirs.give(heir, &mut self.rx);

@@ -40,6 +40,7 @@ impl<V: Versions> Worker<V> {
             work += received;
             work += self.take_passed(self.chunk_packets);
         }
+        self.note_arrivals();
         if stopping {
             self.begin_chunk();
         } else {
@@ -144,12 +145,18 @@ impl<V: Versions> Worker<V> {
         self.pipeline.clone().filter(|&segment| self.segments[segment].on_device)
     }
 
+    /// Remembers when the packets were received that the turn brought.
+    fn note_arrivals(&mut self) {
+        let new = self.inbox.len().saturating_sub(self.noted);
+        if new > 0 && !self.max_delay.is_zero() {
+            self.arrivals.push((Instant::now(), new as u32));
+            self.noted += new;
+        }
+    }
+
     /// Begins a chunk of the inbox when it is full or may wait no longer.
     fn gather(&mut self) {
-        if !self.max_delay.is_zero() && !self.inbox.is_empty() {
-            self.oldest.get_or_insert_with(Instant::now);
-        }
-        if self.inbox.len() >= self.chunk_packets || !self.gathers() {
+        if self.gave_up || self.inbox.len() >= self.chunk_packets || !self.gathers() {
             return self.begin_chunk();
         }
         if self.inbox.is_empty() {
@@ -295,7 +302,8 @@ impl<V: Versions> Worker<V> {
         if self.leaves.take().is_some() || !self.max_delay.is_zero() {
             flight.begun = Some(Instant::now());
         }
-        flight.received = self.oldest.take();
+        std::mem::swap(&mut flight.received, &mut self.arrivals);
+        self.noted = 0;
         std::mem::swap(&mut flight.chunk.packets, &mut self.inbox);
         if self.hooks.tracing() {
             begin_trace(&self.hooks, &mut flight);

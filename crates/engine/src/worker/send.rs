@@ -49,9 +49,7 @@ impl<V: Versions> Worker<V> {
         flight.chunk.packets = packets;
         flight.chunk.emitted = emitted;
         flight.pin = None;
-        if let Some(received) = flight.received.take() {
-            self.retired.push((received, flight.count as u64));
-        }
+        self.retired.append(&mut flight.received);
         if let Some(begun) = flight.begun.take() {
             // Half the bound at most: a slow while must not end all waiting.
             let service = begun.elapsed().min(self.max_delay / 2);
@@ -221,8 +219,8 @@ impl<V: Versions> Worker<V> {
         }
     }
 
-    /// Counts the packets of this turn's chunks that were under way for too long. Only now have they left: a turn may
-    /// retire many chunks, and the first of them waits for the last.
+    /// Counts the packets of this turn that were under way for too long. Only now have they left: a turn may retire many
+    /// chunks, and the first of them waits for the last.
     fn count_late(&mut self) {
         if self.retired.is_empty() {
             return;
@@ -230,7 +228,7 @@ impl<V: Versions> Worker<V> {
         let now = std::time::Instant::now();
         for (received, packets) in self.retired.drain(..) {
             if now.duration_since(received) > self.max_delay {
-                self.counters.late.add(packets);
+                self.counters.late.add(packets.into());
             }
         }
     }

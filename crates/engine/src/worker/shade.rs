@@ -20,7 +20,7 @@ use chunk::{Chunk, Columns, Verdict};
 use super::{PASSES_MAX, Worker};
 use crate::balance::Side;
 use crate::columns::{self, Shard};
-use crate::flight::{Flight, InOrder, Outcome, Slot};
+use crate::flight::{Flight, InOrder, Outcome, Slot, StatePanic};
 use crate::master::MasterLink;
 use crate::ring::{Again, Passed};
 use crate::stage::{Context, HandOver, Stage, Versions};
@@ -311,6 +311,10 @@ impl<V: Versions> Worker<V> {
     /// of a shard come back in the order in which they left, and the host's copy of its state follows in that order.
     fn came_back(&mut self, mut flight: Box<Flight<V>>) -> Box<Flight<V>> {
         let has_state = self.segments[flight.segment].has_state;
+        if let Some(StatePanic { place, step, message, .. }) = flight.panic.take() {
+            let stage = self.segments[flight.segment].first + place;
+            self.panicked(stage, step, &message, None, 0);
+        }
         let home = &mut self.homes[flight.segment];
         home.away -= 1;
         home.is_broken |= has_state && flight.outcome == Outcome::Failed;
@@ -334,14 +338,18 @@ impl<V: Versions> Worker<V> {
                 continue;
             }
             let (chunk, first_row) = (&mut flight.chunk, flight.first_row);
+            let mut step = "records";
             let retired = || {
                 for (_, records) in records().filter(|(shade, _)| *shade == number) {
                     shader.records(&mut chunk.rows, records, first_row);
                 }
+                step = "retired";
                 shader.retired(&mut chunk.rows, &mut chunk.packets);
             };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(retired)) {
-                self.chunk_panicked((first + i, "retired"), None, &mut flight, &*panic);
+                // The host's copy lacks what the device has.
+                self.homes[flight.segment].is_broken |= has_state;
+                self.chunk_panicked((first + i, step), None, &mut flight, &*panic);
             }
         }
         flight

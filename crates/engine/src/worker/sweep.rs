@@ -24,7 +24,7 @@ impl<V: Versions> Worker<V> {
                 continue;
             }
             // A worker without queues of its own sweeps as long as others pass packets to it, so that it comes to an end.
-            let has_worked = self.rx.is_empty() && self.counters.chunks.get() > self.swept_at;
+            let has_worked = self.rx.is_empty() && self.packets_begun() > self.swept_at;
             let is_ending = self.until_finished && self.rx_finished() && !has_worked;
             if stopping || is_ending || self.free.len() < 2 {
                 break;
@@ -32,9 +32,14 @@ impl<V: Versions> Worker<V> {
             work += usize::from(self.begin_sweep(stage));
         }
         if work > 0 {
-            self.swept_at = self.counters.chunks.get();
+            self.swept_at = self.packets_begun();
         }
         work
+    }
+
+    /// Grows with each chunk that has packets.
+    fn packets_begun(&self) -> u64 {
+        self.counters.chunks.get() + self.counters.again.get()
     }
 
     /// When the first of some stages wants to sweep, of those that have no sweep under way.

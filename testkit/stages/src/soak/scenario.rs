@@ -129,6 +129,12 @@ pub struct Scenario {
     pub(super) frames: Vec<Vec<u8>>,
 }
 
+/// Whether the engine takes two lists of stages for one pipeline.
+fn are_alike(one: &[Placed], two: &[Placed]) -> bool {
+    let mut parts = one.iter().zip(two);
+    one.len() == two.len() && parts.all(|(one, two)| one.part.is_like(two.part))
+}
+
 impl Scenario {
     /// The scenario of a seed. `with_driver`: a real driver may take part.
     pub fn new(seed: u64, with_driver: bool) -> Self {
@@ -147,11 +153,8 @@ impl Scenario {
         for _ in 0..kinds {
             let pipeline = pipeline(&mut random, is_in_order, panics.then_some(setup.workers));
             // What the engine cannot tell apart is one pipeline.
-            let is_like = |other: &&Vec<Placed>| {
-                let mut parts = other.iter().zip(&pipeline);
-                other.len() == pipeline.len() && parts.all(|(one, two)| one.part.is_like(two.part))
-            };
-            pipelines.push(pipelines.iter().find(is_like).unwrap_or(&pipeline).clone());
+            let known = pipelines.iter().find(|other| are_alike(other, &pipeline));
+            pipelines.push(known.unwrap_or(&pipeline).clone());
         }
         let of_worker = (0..setup.workers).map(|_| random.below(kinds)).collect();
         let count = if backing == Backing::Cpu { 0 } else { random.between(1, 3) };
@@ -287,7 +290,7 @@ impl Scenario {
         }
         drop(odd);
         let asked = std::mem::take(&mut *asked.lock().map_err(|_| "the gate panicked")?);
-        let of_packet = |flow: u8| self.worker_of(flow, n);
+        let of_packet = |flow: u8| self.worker_of(flow, of_worker);
         let seen = Seen { run: &run, counts: &counts, finds: &finds, flows: &flows, asked: &asked };
         if self.is_in_order {
             self.compare_in_order(&seen)?;
@@ -346,12 +349,17 @@ impl Scenario {
         usize::from(flow) % self.queues
     }
 
-    /// The worker of `n` at which a received packet begins.
-    fn worker_of(&self, flow: u8, n: usize) -> usize {
-        match self.is_spread {
-            true => ((u64::from(flow_hash(&[flow])) * n as u64) >> 32) as usize,
-            false => (self.queue_of(flow) + self.first_worker) % n,
+    /// The worker at which a received packet begins: one of the pipeline of the worker that receives it.
+    fn worker_of(&self, flow: u8, of_worker: &[usize]) -> usize {
+        let n = of_worker.len();
+        let receiver = (self.queue_of(flow) + self.first_worker) % n;
+        if !self.is_spread {
+            return receiver;
         }
+        let pipeline = |worker: usize| &self.pipelines[of_worker[worker]][..];
+        let is_peer = |worker: &usize| are_alike(pipeline(*worker), pipeline(receiver));
+        let peers: Vec<usize> = (0..n).filter(is_peer).collect();
+        peers[((u64::from(flow_hash(&[flow])) * peers.len() as u64) >> 32) as usize]
     }
 
     fn feed(&self, queue: usize, n: usize) -> Feed {
