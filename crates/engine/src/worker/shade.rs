@@ -347,8 +347,7 @@ impl<V: Versions> Worker<V> {
                 shader.retired(&mut chunk.rows, &mut chunk.packets);
             };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(retired)) {
-                // The host's copy lacks what the device has.
-                self.homes[flight.segment].is_broken |= has_state;
+                // The host's copy lacks this chunk's part, like the chunk itself; the device's does not.
                 self.chunk_panicked((first + i, step), None, &mut flight, &*panic);
             }
         }
