@@ -5,9 +5,8 @@
 //! then, and when the worker *saw* it first. The transmit side takes its own time of each.
 //!
 //! The delay from arrival is what a network sees. The engine promises less, for it cannot know how long a packet lay in
-//! a queue: `max_delay` and the counter *late* go from the worker's first look at a chunk's oldest packet until the turn
-//! in which the chunk retires has been sent, and late chunks count with all their packets. So packets that took longer
-//! than `max_delay` from first look to transmit must be among those counted late.
+//! a queue: `max_delay` and the counter *late* go from the worker's first look at a packet until the turn in which it
+//! retires has been sent. So packets that took longer than `max_delay` from first look to transmit must be counted late.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
