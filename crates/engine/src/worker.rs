@@ -445,9 +445,10 @@ impl<V: Versions> Worker<V> {
         self.quiet.enter()
     }
 
-    /// Whether packets wait here for a chunk or for a ring: nobody calls when these are free.
+    /// Whether packets wait here for a chunk or for a ring, or queues for their heir: nobody calls when these are free.
     fn holds_packets(&self) -> bool {
         !self.inbox.is_empty()
+            || self.is_to_give()
             || self.again_count > 0
             || self.ring_waiting.iter().any(|waiting| !waiting.is_empty())
     }

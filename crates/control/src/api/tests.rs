@@ -166,7 +166,8 @@ fn bad_lines_are_answered() {
     for line in cases {
         let mut stream = UnixStream::connect(place.socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        writeln!(stream, "{line}").unwrap();
+        // The server may hang up before it has read all of a line that is too long.
+        let _ = stream.write_all(format!("{line}\n").as_bytes());
         let mut answer = vec![0; 4096];
         let n = stream.read(&mut answer).unwrap();
         let answer = String::from_utf8_lossy(&answer[..n]);

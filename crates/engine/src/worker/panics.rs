@@ -5,6 +5,7 @@
 //! ([`crate::heirs`]).
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -231,10 +232,19 @@ impl<V: Versions> Worker<V> {
         {
             self.inherit_from(heir); // it died before it took them
         }
-        let heir = self.heirs.of(self.index.into());
-        if self.rx.is_empty() || self.lane.is_some() || heir == usize::from(self.index) {
+        // What it received before and passed on must not be overtaken by what the heir receives: it has to have arrived.
+        let has_arrived =
+            self.inbox.is_empty()
+                && self.order.len() == 0
+                && self.again_count == 0
+                && self.ring_waiting.iter().all(VecDeque::is_empty)
+                && self.rings_out.iter().flatten().all(|(ring, _)| {
+                    ring.slots() == ring.buffer().capacity() || ring.is_abandoned()
+                });
+        if !self.is_to_give() || !has_arrived {
             return;
         }
+        let heir = self.heirs.of(self.index.into());
         // Not quiet until they are taken; where all were quiet before, nobody would take them.
         if !self.quiet.leave() {
             return;
@@ -245,6 +255,14 @@ impl<V: Versions> Worker<V> {
         if let Some(Some((_, bell))) = self.rings_out.get(heir) {
             bell.ring();
         }
+    }
+
+    /// Whether its queues are another worker's from now on: it does not look at them any more.
+    pub(super) fn is_to_give(&self) -> bool {
+        self.gave_up
+            && !self.rx.is_empty()
+            && self.lane.is_none()
+            && self.heirs.of(self.index.into()) != usize::from(self.index)
     }
 
     /// Takes the queues of a worker that gave its stages up.

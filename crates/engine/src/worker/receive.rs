@@ -51,7 +51,7 @@ impl<V: Versions> Worker<V> {
 
     /// Takes bursts from the queues until the chunk is full or every queue was asked once.
     fn receive_queues(&mut self) -> usize {
-        if self.rx.is_empty() {
+        if self.rx.is_empty() || self.is_to_give() {
             if self.lossless {
                 self.pass_waiting();
             }
