@@ -12,9 +12,9 @@ use testkit::wait_until;
 /// Sends at half the measured rate while `change` runs again and again; nothing may be lost. What the kernel's receive
 /// queue lost, for want of a processor, is counted as such and says nothing about changes: then once more, more slowly.
 fn loses_nothing(live: &Live, what: &str, mut change: impl FnMut(u32)) {
+    live.count_udp();
     let mut rate = live.measured_rate() / 2.0;
     for _ in 0..4 {
-        live.count_udp();
         assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
         let count = (rate * 3.0) as u64;
         let before = live.counted_udp();

@@ -42,7 +42,7 @@ pub trait Offload: Shadeable {
         let _ = (shard, state, step, bytes);
     }
     /// Whether something of what it handed out is not as it should be. It comes back as it was, with
-    /// [`DeviceError::Behind`], and so do jobs with that state which were launched before it came back.
+    /// [`DeviceError::Behind`](crate::DeviceError::Behind), and so do jobs with that state which were launched before it came back.
     fn is_spoilt(&self) -> bool {
         false
     }
