@@ -265,9 +265,11 @@ impl<V: Versions> Worker<V> {
                 let is_full =
                     self.inbox.len() >= limit || self.free.is_empty() || self.has_many_again();
                 match self.rings_in[i].peek() {
+                    // What arrives after this look was not looked at.
+                    Err(_) => break,
                     Ok(Passed::Received(_)) if is_full => break,
                     Ok(Passed::Again(_)) if self.again_count >= AGAIN_PACKETS => break,
-                    _ => {}
+                    Ok(_) => {}
                 }
                 let Ok(passed) = self.rings_in[i].pop() else { break };
                 work += 1;
