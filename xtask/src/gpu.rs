@@ -433,8 +433,11 @@ mod tests {
             */three/cuda) ;;
             *) echo same >"$2/wan.pcapng" ;;
         esac
+        seen=7; case $2 in */eight/*) seen=0 ;; esac
+        printf 'stage  calls  packets\ndecode  1  1,007\nroute  1  %s\n\n' "$seen"
         case $2 in
             */four/cuda) echo 'device x: 7 jobs, 7 packets, 3 jobs done again on the CPU' ;;
+            */eight/cuda|*/nine/cuda) echo 'device x: 0 jobs, 0 packets, 0 jobs done again on the CPU' ;;
             *) echo 'device x: 7 jobs, 7 packets, 0 jobs done again on the CPU' ;;
         esac
         case $2 in */five/cuda) exit 9 ;; esac
@@ -456,7 +459,7 @@ mod tests {
             fs::write(&proof, text).unwrap();
             fs::set_permissions(proof, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let names = ["one", "two", "three", "four", "five", "six", "seven"];
+        let names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
         for name in names {
             fs::create_dir_all(kit.join("cases").join(name)).unwrap();
         }
@@ -467,7 +470,7 @@ mod tests {
         let output = Command::new("sh").arg(kit.join("run.sh")).env("SHORT", "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("7 of 14 parts passed"), "{said}");
+        assert!(said.contains("8 of 16 parts passed"), "{said}");
         assert!(said.contains("bench/results/Fake_1-20"), "{said}");
 
         let text = fs::read_to_string(kit.join("out/result.json")).unwrap();
@@ -487,6 +490,8 @@ mod tests {
             ("case five", 1),
             ("case six", 1),
             ("case seven", 0),
+            ("case eight", 0),
+            ("case nine", 1),
             ("proof kernels", 0),
             ("proof stages", 101),
             ("bench_device", 3),
@@ -499,10 +504,10 @@ mod tests {
             assert_eq!(json.get(name).and_then(Json::text), Some(expected), "{name}");
         }
         let all = problems(&text, names.len());
-        assert_eq!(all.len(), 9, "seven parts failed, one gave no JSON, one is missing: {all:#?}");
+        assert_eq!(all.len(), 10, "eight parts failed, one gave no JSON, one is missing: {all:#?}");
         assert!(text.contains("on cuda"), "{text}");
         assert!(all.iter().any(|p| p.contains("no \"such\" device\there")), "{all:#?}");
-        assert_eq!(problems(&text, 8).len(), 10, "a case is missing");
+        assert_eq!(problems(&text, 10).len(), 11, "a case is missing");
     }
 
     #[test]

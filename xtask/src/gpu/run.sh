@@ -89,6 +89,15 @@ part() {
         "$out/parts/$name.out" "$out/parts/$name.err" "shadeline $*"
 }
 
+# behind_first FILE: how many packets the stages behind the first one saw, by the table that a run prints. A device has
+# nothing to do where that is 0.
+behind_first() {
+    awk '/^stage / { inside = 1; next }
+        inside && $0 == "" { exit }
+        inside && seen++ { gsub(",", ""); sum += $NF }
+        END { print sum + 0 }' "$1"
+}
+
 # differ CASE STATUS ARGUMENTS…: the CPU and the device must write the same bytes.
 differ() {
     case_name=$1 wanted=$2
@@ -115,7 +124,8 @@ differ() {
     done
     # Who did it: all of it the device, none of it again on the CPU.
     if [ "$wanted" -eq 0 ]; then
-        if ! grep -q ', 0 jobs done again on the CPU' "$log.run" || grep -q ': 0 jobs, ' "$log.run"; then
+        if ! grep -q ', 0 jobs done again on the CPU' "$log.run" ||
+            { [ "$(behind_first "$log.run")" -gt 0 ] && grep -q ': 0 jobs, ' "$log.run"; }; then
             echo "the device did not do its jobs" >>"$log.err"
             bad=1
         fi
