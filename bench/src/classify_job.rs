@@ -76,7 +76,7 @@ impl TableSource<Tables> for RuleImages {
         let between = self.0.as_ref().and_then(|changes| changes.between(from, to));
         let Some(versions) = between else { return false };
         for patch in versions.iter().flat_map(|patches| patches.iter()) {
-            apps::tables::each_change(patch, 0, change);
+            controlplane::tables::each_change(patch, 0, change);
         }
         true
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use apps::router::PipelineOptions;
-use apps::tables::Newest;
 use chunk::{CHUNK_PACKETS_MAX, Chunk, HugePages, Packet, Pool, Region, Verdict};
+use controlplane::Newest;
 use engine::{
     Context, Engine, EngineSpec, EngineView, Phases, QueueCounters, RxSlot, Stage, TxSlot,
     WorkerSpec,

@@ -326,7 +326,7 @@ mod tests {
             let driver = Box::new(Faulty::new(driver, faults));
             let patience = Duration::from_secs(if faults.hang.is_some() { 1 } else { 60 });
             let options = Options { patience, ..Options::default() };
-            let source = Box::new(apps::router::FibImages(writer.changes()));
+            let source = Box::new(apps::router::FibImages::new(writer.changes(), 0));
             let (mut device, arenas) =
                 accelerator::<Pin<Fib>>(driver, source, LookupKernels::default(), 256, options)
                     .unwrap();

@@ -104,7 +104,7 @@ pub(crate) fn run(
     let keys6 = keys6(&prefixes6, ROWS, Spread::Prefixes, 8);
     let (writer, reader) = versions(fib);
     let pin = Arc::new(reader.pin());
-    let source = || Box::new(FibImages(writer.changes()));
+    let source = || Box::new(FibImages::new(writer.changes(), 0));
 
     // Each variant has a device of its own; rounds go through all of them in turn.
     let time = Duration::from_secs_f64(seconds);

@@ -71,7 +71,7 @@ struct Follower {
 impl Follower {
     fn new(backend: Backend, writer: &Writer<Fib>) -> Result<Self, String> {
         let options = DeviceOptions { slots: 4, ..DeviceOptions::default() };
-        let source = Box::new(FibImages(writer.changes()));
+        let source = Box::new(FibImages::new(writer.changes(), 0));
         let driver = crate::on_device::open(backend)?;
         let (device, arenas) = lookup_job::accelerator::<Pin<Fib>>(
             driver,

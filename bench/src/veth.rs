@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apps::router::PipelineOptions;
-use apps::tables::Newest;
 use chunk::{HugePages, Region};
+use controlplane::Newest;
 use engine::{Engine, EngineSpec, RxSlot, Stage, TxSlot, WorkerSpec};
 use io::{RxQueue, TxQueue, af_packet, af_xdp};
 use lookup::fib::Fib;

@@ -2,12 +2,11 @@
 
 use std::str::FromStr;
 
-use apps::tables::{Tables, TablesImages, TablesPatch};
 use control::config::{Config, EngineBackend, Offload, System};
+use controlplane::{Tables, TablesImages};
 use device::driver::Driver;
 use device::{Backend, Cost, DeviceError, FaultPlan, accelerator, probe};
 use engine::{DeviceKind, DeviceSpec, Policy};
-use lookup::versions::Changes;
 
 use crate::failure::Failure;
 
@@ -78,19 +77,19 @@ pub(crate) fn chosen(config: &Config, option: Option<Backends>) -> Backends {
 }
 
 /// The devices for a data path, in the order in which they were named; none where the CPU shades. `auto` takes a GPU
-/// that answers its self-test and is silent where there is none; a device that was named must be there. `changes` opens
-/// one more stream of changes of the tables.
+/// that answers its self-test and is silent where there is none; a device that was named must be there. `images` makes
+/// one more view of the tables for a device.
 ///
 /// # Errors
 /// A device that was named and is absent, or does not answer rightly.
 pub(crate) fn open(
     config: &Config,
     Backends(all): &Backends,
-    changes: impl Fn() -> Changes<TablesPatch>,
+    images: impl Fn() -> TablesImages,
 ) -> Result<Vec<DeviceSpec<Tables>>, Failure> {
     let mut devices = Vec::new();
     for &backend in all {
-        devices.extend(open_one(config, backend, &changes)?);
+        devices.extend(open_one(config, backend, &images)?);
     }
     Ok(devices)
 }
@@ -98,7 +97,7 @@ pub(crate) fn open(
 fn open_one(
     config: &Config,
     backend: Backend,
-    changes: impl Fn() -> Changes<TablesPatch>,
+    images: impl Fn() -> TablesImages,
 ) -> Result<Option<DeviceSpec<Tables>>, Failure> {
     let engine = &config.engine;
     let policy = match engine.offload {
@@ -118,7 +117,7 @@ fn open_one(
             tracing::info!("device: {}", driver.info().name);
             let patience = engine.device_timeout;
             let options = accelerator::Options { patience, ..accelerator::Options::default() };
-            let tables = Box::new(TablesImages(changes()));
+            let tables = Box::new(images());
             DeviceKind::Driver { driver, tables, options }
         }
     };

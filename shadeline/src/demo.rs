@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use apps::tables::Tables;
 use chunk::{Packet, Pool};
 use control::config::{Config, FileNextHops, NextHop};
+use controlplane::Tables;
 use io::capture::read_all;
 use io::memory::{Recycle, Replay, Script, Sink};
 use io::{QueueStats, RxQueue, TxQueue};
@@ -18,7 +18,7 @@ use lookup::routes::parse_bytes;
 
 use crate::cli::DemoArgs;
 use crate::failure::Failure;
-use crate::plane::{self, Plane};
+use crate::plane::{self, Parts, Plane};
 use crate::report::Report;
 use crate::wiring::{self, DataPath, Events, Interfaces, Plan, PortFacts, PortIo};
 use crate::{backend, pipelines};
@@ -61,8 +61,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let script = frames.into_iter().map(|record| (record.time_ns, record.data)).collect::<Vec<_>>();
     let rx: Box<dyn RxQueue> = Box::new(Script::new(script));
     let sinks = |_| Box::new(Sink::new()) as Box<dyn TxQueue>;
-    let devices = || backend::open(&config, &args.backend.into(), || plane.changes());
-    let (capture, _) = forward(&config, &interfaces, &depot, &reader, devices()?, rx, sinks)?;
+    let devices = || backend::open(&config, &args.backend.into(), || plane.images());
+    let (capture, _) =
+        forward(&config, &interfaces, &depot, (&reader, plane.parts), devices()?, rx, sinks)?;
     // … then as many small packets as a machine can, one of each thousand prefixes or so.
     let mut pool = Pool::new(depot.clone(), 512);
     let load = load(&addresses);
@@ -78,7 +79,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         Some(queue) => Box::new(queue) as Box<dyn TxQueue>,
         None => Box::new(Sink::new()),
     };
-    let (load, _) = forward(&config, &interfaces, &depot, &reader, devices()?, rx, back)?;
+    let (load, _) =
+        forward(&config, &interfaces, &depot, (&reader, plane.parts), devices()?, rx, back)?;
     print(args, counts, built, &capture, &load)
 }
 
@@ -127,7 +129,7 @@ fn forward(
     config: &Config,
     interfaces: &Interfaces,
     depot: &Arc<chunk::Depot>,
-    reader: &lookup::versions::Reader<Tables>,
+    (reader, parts): (&lookup::versions::Reader<Tables>, Parts),
     devices: Vec<engine::DeviceSpec<Tables>>,
     rx: Box<dyn RxQueue>,
     mut tx: impl FnMut(usize) -> Box<dyn TxQueue>,
@@ -142,6 +144,7 @@ fn forward(
         })
         .collect();
     let plan = Plan {
+        parts,
         workers: 1,
         offline: true,
         events: Events::default(),

@@ -213,13 +213,14 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
     let (_, depot) = wiring::cells(&config, 1)?;
     let wanted = backend::chosen(&config, args.backend.map(Into::into));
     let plan = Plan {
+        parts: plane.parts,
         workers: 1,
         offline: true,
         events: Events::default(),
         on_drop: None,
         on_dump: None,
         file: String::new(),
-        devices: backend::open(&config, &wanted, || plane.changes())?,
+        devices: backend::open(&config, &wanted, || plane.images())?,
         on_error: Arc::new(|_, error| eprintln!("error: {error}")),
     };
     let begin = Instant::now();

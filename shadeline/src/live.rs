@@ -5,10 +5,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use apps::tables::{Newest, Tables};
 use control::api::{CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep};
 use control::config::App;
 use control::kernel::{Mirror, Options as MirrorOptions};
+use controlplane::{Newest, Tables};
 use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace};
 use packet::filter::Filter;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         stamps: true,
     });
 
-    let devices = backend::open(&config, &wanted, || plane.changes())?;
+    let devices = backend::open(&config, &wanted, || plane.images())?;
     let (events, inbox) = mpsc::sync_channel(EVENTS);
     let (neighbour_events, neighbour_inbox) = mpsc::sync_channel(EVENTS);
     let (station_events, station_inbox) = mpsc::sync_channel(EVENTS);
@@ -74,6 +74,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         &reader,
         io,
         Plan {
+            parts: plane.parts,
             workers,
             offline: false,
             events: Events {

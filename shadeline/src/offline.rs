@@ -66,7 +66,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let workers = if config.system.has_workers { config.system.workers.max(1) } else { 1 };
     let (_, depot) = wiring::cells(&config, workers)?;
     let wanted = backend::chosen(&config, args.backend.clone());
-    let devices = backend::open(&config, &wanted, || plane.changes())?;
+    let devices = backend::open(&config, &wanted, || plane.images())?;
+    let parts = plane.parts;
     let mut stations = None;
     let under_way = UnderWay::default();
     let (rx, _plane): (Box<dyn RxQueue>, _) = match plane.bridge {
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         &reader,
         io,
         Plan {
+            parts,
             workers,
             offline: true,
             devices,

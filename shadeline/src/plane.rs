@@ -10,13 +10,17 @@
 
 use std::path::Path;
 
-use apps::tables::{Tables, TablesPatch};
+use apps::firewall::FirewallPart;
+use apps::ndn::NdnPart;
+use apps::router::RouterPart;
+use apps::switch::SwitchPart;
 use control::config::{App, Config, FileNextHops, NextHop, RouteFile, TableV4, TableV6};
 use control::rib::{Leg, RibChange, RibManager, Target, spread};
+use controlplane::{PartId, PatchOf, TablePart, Tables, TablesImages, TablesPatch};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lookup::fib::{RouteTables, V4Table, V6Table};
 use lookup::routes::{RoutesFile, Token, read_file};
-use lookup::versions::{Changes, Reader, Writer, versions};
+use lookup::versions::{Reader, Writer, versions};
 use lookup::{NextHopId, Prefix};
 
 use crate::bridge::Bridge;
@@ -25,6 +29,15 @@ use crate::firewall::Firewall;
 use crate::named::Named;
 use crate::wiring::{self, Interfaces, PortFacts};
 use crate::{lpm, room};
+
+/// Where the tables of each application are in those of the program. A part that no stage reads is empty.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts {
+    pub(crate) router: PartId<RouterPart>,
+    pub(crate) switch: PartId<SwitchPart>,
+    pub(crate) ndn: PartId<NdnPart>,
+    pub(crate) firewall: PartId<FirewallPart>,
+}
 
 /// What makes the tables, and the one place from which they are published.
 pub(crate) struct Plane {
@@ -36,6 +49,7 @@ pub(crate) struct Plane {
     /// Of a pipeline with a firewall.
     pub(crate) firewall: Option<Firewall>,
     pub(crate) writer: Writer<Tables>,
+    pub(crate) parts: Parts,
     /// Taken, and not published yet.
     pending: Vec<TablesPatch>,
     /// The rules are more than a device is sent, and it was told.
@@ -55,31 +69,41 @@ impl Plane {
         mut rib: RibManager,
         live: bool,
     ) -> Result<(Self, Reader<Tables>), Failure> {
-        let (mut tables, mut bridge, mut named) = (Tables::default(), None, None);
+        let (mut fib, mut switch, mut ndn, mut rules) = Default::default();
+        let (mut bridge, mut named) = (None, None);
         match config.pipeline.app {
             App::Router => {
-                tables.fib = rib.freeze().map_err(|error| room::failure(config, &error))?;
+                fib = rib.freeze().map_err(|error| room::failure(config, &error))?;
             }
             App::Switch => {
                 let (part, first) = Bridge::new(config, interfaces, live)?;
-                (tables.switch, bridge) = (first, Some(part));
+                (switch, bridge) = (first, Some(part));
             }
             App::Wire => {}
             App::Ndn => {
                 let interface = |number| rib.fib().interface(number);
                 let (part, first) = Named::new(config, interfaces, interface, live)?;
-                (tables.ndn, named) = (first, Some(part));
+                (ndn, named) = (first, Some(part));
             }
         }
         let firewall = Firewall::new(config, interfaces)?.map(|(part, first)| {
-            tables.firewall = first;
+            rules = first;
             part
         });
         // Who opens a device tells of these.
-        let has_too_many_rules = !tables.firewall.is_for_device();
+        let has_too_many_rules = !apps::firewall::FirewallTables::is_for_device(&rules);
+        let mut tables = Tables::default();
+        // The kernels number their regions in this order.
+        let parts = Parts {
+            router: tables.add::<RouterPart>(fib),
+            switch: tables.add::<SwitchPart>(switch),
+            ndn: tables.add::<NdnPart>(ndn),
+            firewall: tables.add::<FirewallPart>(rules),
+        };
         let (writer, reader) = versions(tables);
         let pending = Vec::new();
-        let mut plane = Self { rib, bridge, named, firewall, writer, pending, has_too_many_rules };
+        let mut plane =
+            Self { rib, bridge, named, firewall, writer, parts, pending, has_too_many_rules };
         plane.publish();
         Ok((plane, reader))
     }
@@ -93,9 +117,9 @@ impl Plane {
         Self::start(config, interfaces, rib, false)
     }
 
-    /// The changes from now on, for a device.
-    pub(crate) fn changes(&self) -> Changes<TablesPatch> {
-        self.writer.changes()
+    /// The tables from now on, for a device.
+    pub(crate) fn images(&self) -> TablesImages {
+        TablesImages(self.writer.changes())
     }
 
     /// Makes everything visible that changed, as one version; its number. Waits, sleeping, until nobody reads
@@ -107,7 +131,9 @@ impl Plane {
             return self.writer.version();
         }
         let version = self.writer.publish(patches);
-        if !self.has_too_many_rules && !self.writer.current().firewall.is_for_device() {
+        if !self.has_too_many_rules
+            && !self.writer.current().part(self.parts.firewall).is_for_device()
+        {
             self.has_too_many_rules = true;
             tracing::warn!(
                 "firewall: its rules are more than a device is sent; the CPU classifies"
@@ -132,15 +158,16 @@ impl Plane {
     }
 
     fn take_patches(&mut self) {
-        self.pending.extend(self.rib.take_patches().into_iter().map(TablesPatch::Fib));
+        let parts = self.parts;
+        take(&mut self.pending, parts.router, self.rib.take_patches());
         if let Some(bridge) = &mut self.bridge {
-            self.pending.extend(bridge.take_patches().into_iter().map(TablesPatch::Switch));
+            take(&mut self.pending, parts.switch, bridge.take_patches());
         }
         if let Some(named) = &mut self.named {
-            self.pending.extend(named.take_patches().into_iter().map(TablesPatch::Ndn));
+            take(&mut self.pending, parts.ndn, named.take_patches());
         }
         if let Some(firewall) = &mut self.firewall {
-            self.pending.extend(firewall.take_patches().into_iter().map(TablesPatch::Firewall));
+            take(&mut self.pending, parts.firewall, firewall.take_patches());
         }
     }
 
@@ -148,6 +175,18 @@ impl Plane {
     /// sooner. For idle moments.
     pub(crate) fn tick(&mut self) {
         self.writer.try_settle();
+    }
+}
+
+/// Puts the patches of a part to those that wait.
+fn take<P: TablePart>(
+    pending: &mut Vec<TablesPatch>,
+    part: PartId<P>,
+    patches: impl Into<Vec<PatchOf<P>>>,
+) {
+    let patches = patches.into();
+    if !patches.is_empty() {
+        pending.push(part.patch(patches));
     }
 }
 

@@ -70,7 +70,7 @@ fn all() -> Result<Vec<Program>, Failure> {
 /// Starts the engine as a capture without packets would, and lets it end.
 fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
     let interfaces = Interfaces::of(config);
-    let (_plane, reader) = Plane::offline(config, &interfaces)?;
+    let (plane, reader) = Plane::offline(config, &interfaces)?;
     let (_, depot) = wiring::cells(config, 1)?;
     let kind = DeviceKind::Driver {
         driver: Box::new(recorded.driver()),
@@ -79,6 +79,7 @@ fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
     };
     let device = DeviceSpec { kind, slots: 1, rows: CHUNK_PACKETS_MAX, policy: Policy::Device };
     let plan = Plan {
+        parts: plane.parts,
         workers: 1,
         offline: true,
         devices: vec![device],

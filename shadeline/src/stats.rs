@@ -31,7 +31,7 @@ pub(crate) struct Statistics {
     interfaces: Interfaces,
     kinds: Vec<String>,
     depot: Arc<Depot>,
-    reader: Mutex<Reader<apps::tables::Tables>>,
+    reader: Mutex<Reader<controlplane::Tables>>,
     started: Instant,
     mode: String,
     version: AtomicU64,
@@ -81,7 +81,7 @@ impl Statistics {
         interfaces: Interfaces,
         kinds: Vec<String>,
         depot: Arc<Depot>,
-        reader: Reader<apps::tables::Tables>,
+        reader: Reader<controlplane::Tables>,
         mode: String,
     ) -> Self {
         let n = interfaces.names().len();

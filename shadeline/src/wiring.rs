@@ -9,6 +9,7 @@
 //! Numbers: physical ports first, in the order of the file, then subinterfaces; so an untagged
 //! frame's interface has its port's number.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -18,10 +19,10 @@ use apps::ndn::pit::PitLimits;
 use apps::ndn::{NdnCounters, NdnOptions};
 use apps::router::{ErrorGate, PipelineOptions, RouterCounters};
 use apps::switch::{SwitchCounters, SwitchPipeline};
-use apps::tables::{Newest, Tables, WithoutRules};
 use apps::wire::Wire;
 use chunk::{Depot, DropReason, HugePages, Region};
 use control::config::{self, App, Config, PortKind, Rpf, VlanTag};
+use controlplane::{Newest, OverPart, PartId, TablePart, Tables, Without};
 use device::tables::NoTables;
 use engine::{
     DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, ErrorSink, Gate,
@@ -37,6 +38,7 @@ use packet::MacAddr;
 
 use crate::drops;
 use crate::failure::Failure;
+use crate::plane::Parts;
 
 /// The TPIDs of an outer and an inner tag (IEEE 802.1ad, 802.1Q).
 const TPID_SERVICE: u16 = 0x88a8;
@@ -268,6 +270,8 @@ impl PortCounters {
 
 /// How the engine is to run, beside what the configuration says.
 pub(crate) struct Plan {
+    /// Where the tables of each application are.
+    pub(crate) parts: Parts,
     /// Worker threads.
     pub(crate) workers: usize,
     /// Time is the packets', queues are files, the end of input is the end.
@@ -332,7 +336,8 @@ pub(crate) fn start(
     ports: Vec<PortIo>,
     plan: Plan,
 ) -> Result<DataPath, Failure> {
-    let pipelines = Pipelines { config, offline: plan.offline, events: &plan.events };
+    let parts = &plan.parts;
+    let pipelines = Pipelines { config, parts, offline: plan.offline, events: &plan.events };
     let n = match plan.workers.max(1) {
         n if n > 1 && plan.offline => pipelines.capture_workers(n, &reader.pin())?,
         n => n,
@@ -346,12 +351,13 @@ pub(crate) fn start(
     let mut workers = Vec::with_capacity(n);
     let app = config.pipeline.app;
     let mut devices = plan.devices;
-    let filter = Filter::of(config, &mut devices, &reader.pin().firewall);
+    let filter = Filter::of(config, parts, &mut devices, &reader.pin());
     let mut counters = StageCounters::default();
     for i in 0..n {
         let mut stages = pipelines.stages(in_order, &mut counters)?;
         if let Some(filter) = &filter {
-            stages.insert(filter.at, Box::new(filter.stage(in_order)));
+            let stage = Box::new(filter.stage(in_order));
+            stages.insert(filter.at, OverPart::boxed(stage, parts.firewall));
         }
         workers.push(WorkerSpec {
             cpu: cpus.get(i).copied(),
@@ -370,7 +376,9 @@ pub(crate) fn start(
     let ports = ports.into_iter().map(|port| place(port, spread, &mut workers)).collect();
     let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
     drops::register().map_err(Failure::other)?;
-    let gate = in_order.then(|| error_gate(config, &reader.pin(), count, &mut counters.router));
+    let gate = in_order.then(|| {
+        error_gate(config, reader.pin().part(parts.firewall), count, &mut counters.router)
+    });
     let spec = EngineSpec {
         workers,
         depot,
@@ -433,6 +441,7 @@ struct StageCounters {
 /// Makes the stages of each worker.
 struct Pipelines<'a> {
     config: &'a Config,
+    parts: &'a Parts,
     offline: bool,
     events: &'a Events,
 }
@@ -451,22 +460,21 @@ impl Pipelines<'_> {
                 all.router.push(counters.clone());
                 let events = self.events.neighbours.clone();
                 let options = PipelineOptions { events, counters, defers_errors };
-                apps::router::pipeline(&config.pipeline.stages, &options).map_err(Failure::other)?
+                let stages = apps::router::pipeline(&config.pipeline.stages, &options);
+                over(stages.map_err(Failure::other)?, self.parts.router)
             }
             App::Switch => {
                 let counters = Arc::new(SwitchCounters::default());
                 all.switch.push(counters.clone());
                 let events = self.events.stations.clone();
-                apps::switch::pipeline(&SwitchPipeline {
-                    events,
-                    learns_ahead: self.offline,
-                    counters,
-                })
+                let options = SwitchPipeline { events, learns_ahead: self.offline, counters };
+                over(apps::switch::pipeline(&options), self.parts.switch)
             }
             App::Ndn => {
                 let counters = Arc::new(NdnCounters::new());
                 all.ndn.push(counters.clone());
-                apps::ndn::pipeline(&ndn_options(config, self.offline, counters))
+                let options = ndn_options(config, self.offline, counters);
+                over(apps::ndn::pipeline(&options), self.parts.ndn)
             }
             App::Wire => vec![Box::new(Wire::new())],
         })
@@ -490,10 +498,18 @@ impl Pipelines<'_> {
     }
 }
 
+/// Stages of one application over all tables.
+fn over<P: TablePart>(
+    stages: Vec<Box<dyn Stage<P::Tables>>>,
+    part: PartId<P>,
+) -> Vec<Box<dyn Stage<Tables>>> {
+    stages.into_iter().map(|stage| OverPart::boxed(stage, part)).collect()
+}
+
 /// The limit of errors of all workers together; it counts beside them.
 fn error_gate(
     config: &Config,
-    tables: &Tables,
+    rules: &FirewallTables,
     interfaces: usize,
     counters: &mut Vec<Arc<RouterCounters>>,
 ) -> ErrorGate {
@@ -505,7 +521,7 @@ fn error_gate(
         }
         // A router's firewall leaves its errors to `rewrite`.
         App::Switch | App::Ndn | App::Wire => {
-            let options = tables.firewall.options();
+            let options = rules.options();
             (options.icmp_rate, options.icmp_burst)
         }
     };
@@ -526,8 +542,9 @@ impl Filter {
     /// all run the same kernels.
     fn of(
         config: &Config,
+        parts: &Parts,
         devices: &mut [DeviceSpec<Tables>],
-        rules: &FirewallTables,
+        tables: &Tables,
     ) -> Option<Self> {
         let at = config.pipeline.stages.iter().position(|stage| stage == firewall::STAGE)?;
         let place = match config.pipeline.app {
@@ -535,9 +552,11 @@ impl Filter {
             App::Switch | App::Wire => firewall::Place::Switch,
             App::Ndn => return None,
         };
+        let rules = tables.part(parts.firewall);
         let take = devices.iter_mut().all(|device| takes(device, rules));
         if !take {
-            devices.iter_mut().for_each(without_rules);
+            let regions = parts.firewall.regions();
+            devices.iter_mut().for_each(|device| without_rules(device, regions.clone()));
         }
         Some(Self { at, place, has_device: take && !devices.is_empty() })
     }
@@ -573,10 +592,10 @@ fn takes(device: &mut DeviceSpec<Tables>, rules: &FirewallTables) -> bool {
 }
 
 /// Keeps the rules from a device.
-fn without_rules(device: &mut DeviceSpec<Tables>) {
+fn without_rules(device: &mut DeviceSpec<Tables>, regions: Range<usize>) {
     if let DeviceKind::Driver { tables, .. } = &mut device.kind {
-        let all = std::mem::replace(tables, Box::new(NoTables));
-        *tables = Box::new(WithoutRules(all));
+        let source = std::mem::replace(tables, Box::new(NoTables));
+        *tables = Box::new(Without { source, regions });
     }
 }
 

@@ -40,6 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("device", &["kernels", "chunk"]),
     ("io", &["chunk"]),
     ("engine", &["chunk", "io", "kernels", "device"]),
+    ("controlplane", &["chunk", "lookup", "device", "engine"]),
     (
         "apps",
         &[
@@ -54,6 +55,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "device",
             "io",
             "engine",
+            "controlplane",
         ],
     ),
     ("control", &["packet", "lookup", "classify"]),
@@ -64,7 +66,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const UNSAFE_CRATES: &[&str] =
     &["chunk", "io", "device", "interleave", "lookup", "classify", "crypto", "bench", "kernels"];
 /// Crates that say so to the compiler.
-const FORBID_CRATES: &[&str] = &["packet", "apps", "control"];
+const FORBID_CRATES: &[&str] = &["packet", "apps", "control", "controlplane"];
 const LINES_MAX: usize = 900;
 const DATA_TYPES: &[&str] = &["pcap", "pcapng", "cap", "gz", "xz", "zst", "dat", "bin"];
 const RESTRICTED: &str = "../shared/data/restricted";

@@ -291,6 +291,8 @@ pub struct Context<'a, T> {
     pub(crate) passes: &'a [u8],
     /// The row under work, where the stage says so.
     pub(crate) row: Option<usize>,
+    /// That of the context that this one was made of.
+    pub(crate) outer_row: Option<&'a mut Option<usize>>,
 }
 
 impl<'a, T> Context<'a, T> {
@@ -317,6 +319,7 @@ impl<'a, T> Context<'a, T> {
             places: &[],
             passes: &[],
             row: None,
+            outer_row: None,
         }
     }
 
@@ -343,13 +346,22 @@ impl<'a, T> Context<'a, T> {
             places: self.places,
             passes: self.passes,
             row: self.row,
+            outer_row: Some(self.outer_row.as_deref_mut().unwrap_or(&mut self.row)),
         }
     }
 
     /// Says which row the stage works on, so that a panic names its packet.
     #[inline]
     pub fn at(&mut self, row: usize) {
-        self.row = Some(row);
+        match &mut self.outer_row {
+            Some(outer) => **outer = Some(row),
+            None => self.row = Some(row),
+        }
+    }
+
+    /// The row that [`Context::at`] named last.
+    pub fn row_at_work(&self) -> Option<usize> {
+        self.outer_row.as_deref().copied().unwrap_or(self.row)
     }
 
     /// Ends a packet that the stage holds, counted. Packets still in the chunk are dropped by their

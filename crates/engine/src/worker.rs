@@ -31,6 +31,7 @@ macro_rules! context {
             places: &$worker.places,
             passes: $passes,
             row: None,
+            outer_row: None,
         }
     };
 }

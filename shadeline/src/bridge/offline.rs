@@ -81,8 +81,10 @@ impl<Q: RxQueue> Learner<Q> {
             self.unpublished |= bridge.age_some(now_s, usize::MAX) > 0;
         }
         let tables = self.plane.writer.current();
-        let source = source_of(packet.data(), packet.port, &tables.switch);
-        let source = source.filter(|_| apps::firewall::stage::passes(packet, &tables.firewall));
+        let source = source_of(packet.data(), packet.port, tables.part(self.plane.parts.switch));
+        let source = source.filter(|_| {
+            apps::firewall::stage::passes(packet, tables.part(self.plane.parts.firewall))
+        });
         let Some((vlan, mac)) = source else { return true };
         let event = StationEvent { vlan, mac, port: packet.port };
         let known = bridge.known(vlan, mac);

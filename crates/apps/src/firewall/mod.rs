@@ -35,7 +35,9 @@ pub mod tables;
 
 pub use hits::{Hit, Hits, Made};
 pub use stage::{Firewall, Place};
-pub use tables::{Action, Ending, FirewallOptions, FirewallPatch, FirewallTables, Record};
+pub use tables::{
+    Action, Ending, FirewallOptions, FirewallPart, FirewallPatch, FirewallTables, Record,
+};
 
 /// Blocks of the reasons that the stage drops for.
 pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK];

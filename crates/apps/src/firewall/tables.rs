@@ -7,12 +7,15 @@
 //!
 //! Thread rule: that of [`lookup::versions`].
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use classify::Tables;
 use classify::cuts::Cuts;
 use classify::linear::Linear;
 use classify::tuple::TupleSpace;
+use controlplane::tables::{TablePart, each_change};
+use device::tables::Change;
 use lookup::Patch;
 use lookup::versions::Patchable;
 
@@ -190,5 +193,142 @@ impl Patchable for FirewallTables {
             FirewallPatch::Records(records) => self.records.clone_from(records),
             FirewallPatch::Options(options) => self.options = *options,
         }
+    }
+}
+
+impl AsRef<FirewallTables> for FirewallTables {
+    fn as_ref(&self) -> &FirewallTables {
+        self
+    }
+}
+
+/// The firewall's part: [`FirewallTables`], with the rules of IPv4 and those of IPv6 as its regions.
+#[derive(Debug)]
+pub struct FirewallPart;
+
+impl TablePart for FirewallPart {
+    type Tables = FirewallTables;
+
+    const REGIONS: usize = 2;
+
+    fn len_bytes(tables: &FirewallTables) -> usize {
+        tables.len_bytes()
+    }
+
+    fn regions(tables: &FirewallTables) -> Vec<Cow<'_, [u32]>> {
+        tables.images().map(Cow::Borrowed).into()
+    }
+
+    fn changes(patch: &FirewallPatch, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+        match patch {
+            FirewallPatch::V4(patches) => rules(0, patches, change),
+            FirewallPatch::V6(patches) => rules(1, patches, change),
+            // What rules do belongs to what is done on the CPU.
+            FirewallPatch::Record(..) | FirewallPatch::Records(_) | FirewallPatch::Options(_) => {
+                true
+            }
+        }
+    }
+}
+
+/// Hands out what changed among the rules of a family; `false` where they have become more than a device is sent.
+fn rules(region: usize, patches: &[Patch], change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+    let end = |patch: &Patch| match patch {
+        Patch::Write { offset_words, words } => offset_words + words.len(),
+        Patch::Writes { .. } => {
+            patch.writes().map(|(at, words)| at + words.len()).max().unwrap_or_default()
+        }
+        Patch::Fill { offset_words, count, .. } => offset_words + count,
+        Patch::Grow { len_words } => *len_words,
+        Patch::Replace(words) => words.len(),
+    };
+    patches.iter().for_each(|patch| each_change(patch, region, change));
+    patches.iter().all(|patch| end(patch) <= DEVICE_WORDS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use classify::filter::{schema_v4, schema_v6};
+    use classify::linear::LinearBuilder;
+    use classify::tuple::TupleBuilder;
+    use classify::{Classifier, Condition, RuleRef, RuleSet, Schema};
+    use controlplane::PartImages;
+    use device::tables::TableSource;
+    use lookup::versions::versions;
+
+    use super::*;
+
+    /// Applies a change the way a device does.
+    fn apply(region: &mut Vec<u32>, change: &Change<'_>) {
+        match change {
+            Change::Write { at, words } => region[*at..][..words.len()].copy_from_slice(words),
+            Change::Fill { at, count, value } => region[*at..][..*count].fill(*value),
+            Change::Grow(len) => region.resize((*len).next_multiple_of(16).max(region.len()), 0),
+            Change::Replace(words) => *region = words.to_vec(),
+        }
+    }
+
+    /// The rules' regions too, where rules come and go and where the whole set becomes another structure.
+    #[test]
+    fn a_copy_follows_the_rules() {
+        let rule = |schema: &Schema, at: u32| {
+            let mask =
+                |value: u32, mask: u32| Condition::Mask { value: value.into(), mask: mask.into() };
+            let port = |port: u32| Condition::Range { low: port.into(), high: (port + 7).into() };
+            let any = || Condition::Prefix { value: 0, len: 0 };
+            let shape = mask(1, 1);
+            let others = [port(at), port(3 * at), mask(at % 3, 3), mask(0, 0), shape, mask(0, 0)];
+            schema.conditions(&[&[any(), any()][..], &others].concat()).unwrap()
+        };
+        let of = |schema: Arc<Schema>, count: u32| {
+            let mut set = RuleSet::new(schema.clone());
+            for at in 0..count {
+                let words = rule(&schema, at);
+                set.push(RuleRef { words: &words, priority: at, id: at + 1 }).unwrap();
+            }
+            set
+        };
+        let (v4, v6) = (schema_v4(), schema_v6());
+        let mut first = TupleBuilder::build(&of(v4.clone(), 0)).unwrap();
+        let second = LinearBuilder::build(&of(v6.clone(), 3)).unwrap();
+        let both = (first.tables().unwrap(), second.tables().unwrap());
+        let rules = FirewallTables::new(both, Vec::new(), Default::default(), Default::default());
+        let (mut writer, reader) = versions(rules);
+        let images = PartImages::<FirewallPart>::new(writer.changes(), 0);
+        let start = reader.pin();
+        let mut copy: Vec<_> = images.regions(&start).iter().map(|r| r.to_vec()).collect();
+        let mut at = start.version();
+        drop(start);
+        for round in 0..30 {
+            let (mut patches, mut others) = (Vec::new(), Vec::new());
+            for id in 20 * round..20 * round + 20 {
+                let words = rule(&v4, id);
+                first
+                    .insert(RuleRef { words: &words, priority: id, id: id + 1 }, &mut patches)
+                    .unwrap();
+                if id % 3 == 0 {
+                    first.remove(id / 2, &mut patches);
+                }
+            }
+            if round % 10 == 9 {
+                let other = TupleBuilder::build(&of(v6.clone(), 9 * round)).unwrap();
+                others.push(Patch::Replace(other.blob().words().to_vec()));
+            }
+            let both = [FirewallPatch::V4(patches), FirewallPatch::V6(others)];
+            writer.publish(both.into());
+            let pin = reader.pin();
+            assert!(images.changes(at, pin.version(), &mut |region, change| {
+                apply(&mut copy[region], &change);
+            }));
+            at = pin.version();
+            for region in [0, 1] {
+                let whole = &images.regions(&pin)[region];
+                assert!(**whole == copy[region][..], "round {round}, region {region}");
+            }
+        }
+        let too_long = [Patch::Grow { len_words: DEVICE_WORDS_MAX + 16 }];
+        assert!(!super::rules(0, &too_long, &mut |_, _| {}));
     }
 }

@@ -30,7 +30,7 @@ pub use spread::spread_hash;
 pub use stages::{
     DATA, INTEREST, NameForm, NdnColumns, NdnOptions, NdnView, STAGES, pipeline, pipeline_with,
 };
-pub use tables::{Face, NdnPatch, NdnPort, NdnTables, UdpEnds};
+pub use tables::{Face, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds};
 
 /// Blocks of the reasons that its stages drop for.
 pub const REASONS: &[&chunk::ReasonBlock] =

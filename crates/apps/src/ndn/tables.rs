@@ -4,9 +4,12 @@
 //! or a pair of UDP addresses. A prefix leads to a next hop, a next hop to faces, best first. An Interest takes the
 //! first that is up and is not the one it came by.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use controlplane::tables::{TablePart, each_change};
+use device::tables::Change;
 use lookup::names::NameFib;
 use lookup::versions::Patchable;
 use lookup::{Blob, NextHopId, Patch};
@@ -193,5 +196,95 @@ impl Patchable for NdnTables {
 impl AsRef<NdnTables> for NdnTables {
     fn as_ref(&self) -> &NdnTables {
         self
+    }
+}
+
+/// The forwarder's part: [`NdnTables`], with the table of prefixes as its one region.
+#[derive(Debug)]
+pub struct NdnPart;
+
+impl TablePart for NdnPart {
+    type Tables = NdnTables;
+
+    const REGIONS: usize = 1;
+
+    fn len_bytes(tables: &NdnTables) -> usize {
+        tables.len_bytes()
+    }
+
+    fn regions(tables: &NdnTables) -> Vec<Cow<'_, [u32]>> {
+        vec![Cow::Borrowed(tables.fib.words())]
+    }
+
+    fn changes(patch: &NdnPatch, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+        // Faces, ports and next hops' faces belong to what is done on the CPU.
+        if let NdnPatch::Fib(patch) = patch {
+            each_change(patch, 0, change);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use controlplane::PartImages;
+    use device::tables::TableSource;
+    use lookup::names::{NameFibBuilder, NameHasher, NameLimits, NameList};
+    use lookup::versions::versions;
+
+    use super::*;
+
+    fn name(index: u32) -> NameList {
+        let mut list = NameList::new();
+        let component = |value: u32| [&[8, 4][..], &value.to_be_bytes()].concat();
+        list.push([component(index % 7), component(index)].iter().map(Vec::as_slice));
+        list
+    }
+
+    /// Applies a change the way a device does.
+    fn apply(region: &mut Vec<u32>, change: &Change<'_>) {
+        match change {
+            Change::Write { at, words } => region[*at..][..words.len()].copy_from_slice(words),
+            Change::Fill { at, count, value } => region[*at..][..*count].fill(*value),
+            Change::Grow(len) => region.resize((*len).next_multiple_of(16).max(region.len()), 0),
+            Change::Replace(words) => *region = words.to_vec(),
+        }
+    }
+
+    /// A copy of the regions that follows the names' changes is, word for word, what the tables say of themselves.
+    #[test]
+    fn a_copy_follows_the_names() {
+        let limits = NameLimits { prefixes: 5000, name_bytes: 1 << 22 };
+        let (mut builder, blob) =
+            NameFibBuilder::build(NameHasher::new(1), &name(0), &[1], limits).unwrap();
+        let (mut writer, reader) = versions(NdnTables::new(blob));
+        let images = PartImages::<NdnPart>::new(writer.changes(), 0);
+        let start = reader.pin();
+        let mut copy: Vec<_> = images.regions(&start).iter().map(|r| r.to_vec()).collect();
+        assert_eq!(copy.len(), 1);
+        let (mut at, mut grown) = (start.version(), false);
+        drop(start);
+        for round in 0..40 {
+            let mut patches = Vec::new();
+            for index in round * 50..(round + 1) * 50 {
+                builder.insert(name(index).get(0), 1 + index, &mut patches).unwrap();
+                if index % 3 == 0 {
+                    builder.remove(name(index / 2).get(0), &mut patches);
+                }
+            }
+            let face = NdnPatch::Hop(round, vec![1]);
+            let patches = patches.into_iter().map(NdnPatch::Fib).chain([face]);
+            writer.publish(patches.collect());
+            let pin = reader.pin();
+            let is_known = images.changes(at, pin.version(), &mut |region, change| {
+                assert_eq!(region, 0);
+                grown |= matches!(change, Change::Grow(_));
+                apply(&mut copy[region], &change);
+            });
+            assert!(is_known);
+            at = pin.version();
+            assert!(*images.regions(&pin)[0] == copy[0][..], "round {round}");
+        }
+        assert!(grown, "the names' region grew on the way");
     }
 }

@@ -55,7 +55,7 @@ use lookup::fib::{Fib, NeighbourEvent};
 pub use columns::{RouterColumns, RouterView};
 pub use counters::{RouterCounters, TaggedCounters};
 pub use gate::ErrorGate;
-pub use versions::FibImages;
+pub use versions::{FibImages, RouterPart};
 
 /// Blocks of the reasons that its stages drop for. `rewrite` rejects packets for the firewall.
 pub const REASONS: &[&chunk::ReasonBlock] = &[

@@ -1,28 +1,35 @@
-//! A device's view of the versions of the forwarding tables.
+//! The forwarding tables as a part of the program's.
 
 use std::borrow::Cow;
 
-use device::tables::{Change, TableSource};
+use controlplane::tables::{PartImages, TablePart, each_change};
+use device::tables::Change;
+use kernels::image::router;
 use lookup::fib;
 use lookup::fib::{Fib, FibPatch};
-use lookup::versions::Changes;
 
-use crate::tables::each_change;
-
-/// The forwarding tables as a device copies them and follows their changes.
+/// The router's part: [`Fib`], with the regions of [`kernels::image::router`].
 #[derive(Debug)]
-pub struct FibImages(pub Changes<FibPatch>);
+pub struct RouterPart;
 
-impl TableSource<Fib> for FibImages {
-    fn regions<'a>(&self, tables: &'a Fib) -> Vec<Cow<'a, [u32]>> {
+/// The forwarding tables by themselves, as a device copies them and follows their changes.
+pub type FibImages = PartImages<RouterPart>;
+
+impl TablePart for RouterPart {
+    type Tables = Fib;
+
+    const REGIONS: usize = router::REGIONS;
+
+    fn len_bytes(tables: &Fib) -> usize {
+        tables.len_bytes()
+    }
+
+    fn regions(tables: &Fib) -> Vec<Cow<'_, [u32]>> {
         tables.regions().into()
     }
 
-    fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
-        let Some(versions) = self.0.between(from, to) else { return false };
-        for patch in versions.iter().flat_map(|patches| patches.iter()) {
-            patch.regions(&mut |region, patch| each_change(&patch, region, change));
-        }
+    fn changes(patch: &FibPatch, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+        patch.regions(&mut |region, patch| each_change(&patch, region, change));
         true
     }
 }
@@ -30,7 +37,6 @@ impl TableSource<Fib> for FibImages {
 // The kernels' numbers are the router's own.
 const _: () = {
     use super::columns::{Decision, flags};
-    use kernels::image::router;
     assert!(flags::IPV4 == kernels::flags::IPV4 && flags::IPV6 == kernels::flags::IPV6);
     assert!(flags::LINK_LOCAL == kernels::flags::LINK_LOCAL);
     assert!(Decision::ADJACENCIES_MAX == kernels::decision::ADJACENCIES_MAX);

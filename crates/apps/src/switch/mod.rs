@@ -43,7 +43,7 @@ use lookup::bridge::{StationEvent, SwitchTables};
 
 pub use columns::{SwitchColumns, SwitchView};
 pub use counters::SwitchCounters;
-pub use versions::SwitchImages;
+pub use versions::{SwitchImages, SwitchPart};
 
 /// Blocks of the reasons that its stages drop for.
 pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK, packet::reasons::BLOCK];

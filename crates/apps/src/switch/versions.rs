@@ -1,34 +1,35 @@
-//! A device's view of the versions of a switch's tables.
+//! A switch's tables as a part of the program's.
 
 use std::borrow::Cow;
 
-use device::tables::{Change, TableSource};
-use kernels::image::bridge::STATIONS;
+use controlplane::tables::{PartImages, TablePart, each_change};
+use device::tables::Change;
 use lookup::bridge::{SwitchPatch, SwitchTables};
-use lookup::versions::Changes;
 
-use crate::tables::each_change;
-
-/// The tables as a device copies them and follows their changes: the station table in the region
-/// [`STATIONS`], the regions before it empty.
+/// The switch's part: [`SwitchTables`], with the station table as its one region.
 #[derive(Debug)]
-pub struct SwitchImages(pub Changes<SwitchPatch>);
+pub struct SwitchPart;
 
-impl TableSource<SwitchTables> for SwitchImages {
-    fn regions<'a>(&self, tables: &'a SwitchTables) -> Vec<Cow<'a, [u32]>> {
-        let mut regions = vec![Cow::Borrowed(&[][..]); STATIONS];
-        regions.push(Cow::Borrowed(tables.blob().words()));
-        regions
+/// The tables by themselves, as a device copies them and follows their changes.
+pub type SwitchImages = PartImages<SwitchPart>;
+
+impl TablePart for SwitchPart {
+    type Tables = SwitchTables;
+
+    const REGIONS: usize = 1;
+
+    fn len_bytes(tables: &SwitchTables) -> usize {
+        tables.blob().len_bytes()
     }
 
-    fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
-        let Some(versions) = self.0.between(from, to) else { return false };
-        for patch in versions.iter().flat_map(|patches| patches.iter()) {
-            // Kernels read neither ports nor options: both belong to the post-shade.
-            let SwitchPatch::Macs(patches) = patch else { continue };
-            for patch in patches {
-                each_change(patch, STATIONS, change);
-            }
+    fn regions(tables: &SwitchTables) -> Vec<Cow<'_, [u32]>> {
+        vec![Cow::Borrowed(tables.blob().words())]
+    }
+
+    fn changes(patch: &SwitchPatch, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+        // Kernels read neither ports nor options: both belong to the post-shade.
+        if let SwitchPatch::Macs(patches) = patch {
+            patches.iter().for_each(|patch| each_change(patch, 0, change));
         }
         true
     }

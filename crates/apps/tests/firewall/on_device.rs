@@ -5,13 +5,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use apps::tables::{Newest, Tables, TablesImages, TablesPatch};
+use apps::firewall::FirewallPart;
 use apps::wire::{Wire, partner};
 use chunk::{PORT_NONE, Packet, Pool};
 use classify::RuleError;
 use classify::auto::AutoBuilder;
 use classify::bloom::BloomBuilder;
 use classify::cuts::CutsBuilder;
+use controlplane::{Newest, PartImages};
 use device::accelerator::Options;
 use device::faulty::{Faults, Faulty};
 use device::{Cost, FaultPlan, probe};
@@ -58,13 +59,13 @@ fn structure(build: Build, places: &Places, is_v4: bool) -> Box<dyn Classifier> 
 
 /// What the engine receives: a burst for each version, with the rules changed before it.
 struct Bursts {
-    writer: Writer<Tables>,
+    writer: Writer<FirewallTables>,
     structures: [Box<dyn Classifier>; 2],
     builds: Vec<[Build; 2]>,
     places: Places,
     runner: TestRunner,
     /// Changes that no version has yet: chunks in flight may still read the copy that is to be written.
-    waiting: Option<Vec<TablesPatch>>,
+    waiting: Option<Vec<FirewallPatch>>,
     left: usize,
     /// What must leave, in order, and what must not.
     expected: Arc<Mutex<Vec<Due>>>,
@@ -95,7 +96,7 @@ impl Bursts {
     }
 
     /// Changes some rules, or all of them.
-    fn change(&mut self) -> Vec<TablesPatch> {
+    fn change(&mut self) -> Vec<FirewallPatch> {
         let mut patches = [Vec::new(), Vec::new()];
         let mut records = Vec::new();
         if self.left % 10 == 7
@@ -133,7 +134,7 @@ impl Bursts {
             FirewallPatch::Record(place as u32 + 1, record)
         });
         let rules = [FirewallPatch::V4(v4), FirewallPatch::V6(v6)];
-        rules.into_iter().chain(records).map(TablesPatch::Firewall).collect()
+        rules.into_iter().chain(records).collect()
     }
 
     fn fate(&self, packet: &Packet) -> Fate {
@@ -215,7 +216,7 @@ fn start(first: [Build; 2], builds: Vec<[Build; 2]>, hits: &Arc<Hits>) -> Bursts
     let [v4, v6] = [0, 1].map(|at: usize| structures[at].tables().unwrap());
     let records = vec![record(Action::of(Ending::Accept))];
     let firewall = FirewallTables::new((v4, v6), records, FirewallOptions::default(), hits.clone());
-    let (writer, _) = versions(Tables { firewall, ..Tables::default() });
+    let (writer, _) = versions(firewall);
     Bursts {
         writer,
         structures,
@@ -230,7 +231,7 @@ fn start(first: [Build; 2], builds: Vec<[Build; 2]>, hits: &Arc<Hits>) -> Bursts
 }
 
 fn go(
-    kind: impl FnOnce(&Writer<Tables>) -> DeviceKind<Tables>,
+    kind: impl FnOnce(&Writer<FirewallTables>) -> DeviceKind<FirewallTables>,
     bursts: Bursts,
     hits: Arc<Hits>,
 ) -> Whole {
@@ -238,7 +239,7 @@ fn go(
         DeviceSpec { kind: kind(&bursts.writer), slots: 4, rows: 1024, policy: Policy::Device };
     let expected = bursts.expected.clone();
     let versions = Newest(bursts.writer.reader());
-    let stages: Stages<Tables> =
+    let stages: Stages<FirewallTables> =
         vec![Box::new(Firewall::for_device(Place::Switch)), Box::new(Wire::new())];
     let bed = Bed {
         feeds: vec![Feed { worker: 0, port: PORT_NONE, queue: Box::new(bursts), spread: None }],
@@ -276,14 +277,16 @@ fn check(whole: &Whole) {
 }
 
 /// The device that the tests run on, with faults.
-fn driver(faults: Faults, writer: &Writer<Tables>) -> DeviceKind<Tables> {
+fn driver(faults: Faults, writer: &Writer<FirewallTables>) -> DeviceKind<FirewallTables> {
     let (api, number) = device_of_tests();
     let driver = Box::new(Faulty::new(probe::open(api, number).expect("a device"), faults));
     let options = Options { patience: Duration::from_secs(60), ..Options::default() };
-    DeviceKind::Driver { driver, tables: Box::new(TablesImages(writer.changes())), options }
+    let first = kernels::image::firewall::RULES4;
+    let tables = Box::new(PartImages::<FirewallPart>::new(writer.changes(), first));
+    DeviceKind::Driver { driver, tables, options }
 }
 
-fn simulated(_: &Writer<Tables>) -> DeviceKind<Tables> {
+fn simulated(_: &Writer<FirewallTables>) -> DeviceKind<FirewallTables> {
     let cost = Cost { launch: Duration::from_micros(20), row: Duration::from_nanos(10) };
     DeviceKind::Simulated { cost, faults: FaultPlan::default() }
 }

@@ -1,0 +1,419 @@
+//! All tables of the program as one version, whatever applications there are.
+//!
+//! A pipeline may join stages of several applications, and a packet must see one version of everything they read. So
+//! there is one pair of copies, one list of changes and one image on a device. Each application adds its own
+//! [`TablePart`] and gets a [`PartId`], by which its stages find the part and its control makes patches.
+//!
+//! ```text
+//!  Fib ─────────┐ add               ┌─▶ Reader<Tables> ─▶ tables.part(id) ─▶ stages over their own part
+//!  SwitchTables ┼────▶ Tables ─▶ Writer
+//!  …            ┘  PartId::patch ──▶└─▶ Changes ─▶ TablesImages ─▶ a device: regions numbered part by part
+//! ```
+//!
+//! Thread rule: that of [`lookup::versions`].
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use device::tables::{Change, TableSource};
+use engine::Versions;
+use lookup::Patch;
+use lookup::versions::{Changes, Patchable, Pin, Reader};
+
+/// What the program must know of the tables of one application, beside their type: a device's view of them.
+pub trait TablePart: 'static {
+    /// The tables.
+    type Tables: Patchable<Patch: Debug + Send + Sync + 'static>
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static;
+
+    /// How many regions of a device's image they have.
+    const REGIONS: usize;
+
+    /// Memory of one copy, bytes.
+    fn len_bytes(tables: &Self::Tables) -> usize;
+
+    /// The regions for a device, [`TablePart::REGIONS`] of them. A region that no kernel is to read is empty.
+    fn regions(tables: &Self::Tables) -> Vec<Cow<'_, [u32]>>;
+
+    /// Hands what a patch changes in the regions to `change`, with the region's number in this part; `false` where the
+    /// changes do not say it and a device must copy the regions anew.
+    fn changes(patch: &PatchOf<Self>, change: &mut dyn FnMut(usize, Change<'_>)) -> bool;
+}
+
+/// A change of a part's tables.
+pub type PatchOf<P> = <<P as TablePart>::Tables as Patchable>::Patch;
+
+/// A part of [`Tables`]: where stages and control find it.
+#[derive(Debug)]
+pub struct PartId<P> {
+    index: usize,
+    first_region: usize,
+    part: PhantomData<fn() -> P>,
+}
+
+// Not derived: `P` need not be `Copy`.
+impl<P> Clone for PartId<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for PartId<P> {}
+
+impl<P: TablePart> PartId<P> {
+    /// Numbers of its regions in a device's image.
+    pub fn regions(self) -> Range<usize> {
+        self.first_region..self.first_region + P::REGIONS
+    }
+
+    /// Changes of the part, as changes of all tables.
+    pub fn patch(self, patches: Vec<PatchOf<P>>) -> TablesPatch {
+        TablesPatch {
+            index: self.index,
+            first_region: self.first_region,
+            patches: Box::new(patches),
+            changes: changes_of::<P>,
+        }
+    }
+}
+
+/// Changes of one part, in order.
+pub struct TablesPatch {
+    index: usize,
+    first_region: usize,
+    /// A `Vec` of the part's patches.
+    patches: Box<dyn Any + Send + Sync>,
+    changes: fn(&dyn Any, &mut dyn FnMut(usize, Change<'_>)) -> bool,
+}
+
+impl Debug for TablesPatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TablesPatch").field("part", &self.index).finish_non_exhaustive()
+    }
+}
+
+fn changes_of<P: TablePart>(patches: &dyn Any, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+    let Some(patches) = patches.downcast_ref::<Vec<PatchOf<P>>>() else { return false };
+    // Every patch is handed out, also behind one that is not whole.
+    patches.iter().fold(true, |is_whole, patch| P::changes(patch, change) && is_whole)
+}
+
+/// A part without its type.
+trait AnyPart: Debug + Send + Sync {
+    fn as_any(&self) -> &dyn Any;
+    fn copy(&self) -> Box<dyn AnyPart>;
+    fn apply(&mut self, patches: &dyn Any);
+    fn len_bytes(&self) -> usize;
+    fn regions(&self) -> Vec<Cow<'_, [u32]>>;
+    fn count_regions(&self) -> usize;
+}
+
+/// The tables of a part.
+struct Held<P: TablePart>(P::Tables);
+
+impl<P: TablePart> Debug for Held<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<P: TablePart> AnyPart for Held<P> {
+    fn as_any(&self) -> &dyn Any {
+        &self.0
+    }
+
+    fn copy(&self) -> Box<dyn AnyPart> {
+        Box::new(Self(self.0.clone()))
+    }
+
+    fn apply(&mut self, patches: &dyn Any) {
+        let patches = patches.downcast_ref::<Vec<PatchOf<P>>>().expect("patches of another part");
+        patches.iter().for_each(|patch| self.0.apply(patch));
+    }
+
+    fn len_bytes(&self) -> usize {
+        P::len_bytes(&self.0)
+    }
+
+    fn regions(&self) -> Vec<Cow<'_, [u32]>> {
+        P::regions(&self.0)
+    }
+
+    fn count_regions(&self) -> usize {
+        P::REGIONS
+    }
+}
+
+/// One version of all tables.
+#[derive(Debug, Default)]
+pub struct Tables {
+    parts: Vec<Box<dyn AnyPart>>,
+}
+
+impl Clone for Tables {
+    fn clone(&self) -> Self {
+        Self { parts: self.parts.iter().map(|part| part.copy()).collect() }
+    }
+}
+
+impl Tables {
+    /// Adds a part, before the first version. Its regions follow those of the parts before it.
+    pub fn add<P: TablePart>(&mut self, tables: P::Tables) -> PartId<P> {
+        let first_region = self.parts.iter().map(|part| part.count_regions()).sum();
+        self.parts.push(Box::new(Held::<P>(tables)));
+        PartId { index: self.parts.len() - 1, first_region, part: PhantomData }
+    }
+
+    /// A part.
+    ///
+    /// # Panics
+    /// If `id` is of other tables.
+    #[inline]
+    pub fn part<P: TablePart>(&self, id: PartId<P>) -> &P::Tables {
+        self.parts[id.index].as_any().downcast_ref().expect("a part of other tables")
+    }
+
+    /// Memory of one version, bytes.
+    pub fn len_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.len_bytes()).sum()
+    }
+}
+
+impl Patchable for Tables {
+    type Patch = TablesPatch;
+
+    fn apply(&mut self, patch: &TablesPatch) {
+        self.parts[patch.index].apply(&*patch.patches);
+    }
+}
+
+/// One worker's way to the newest version of tables.
+#[derive(Debug)]
+pub struct Newest<T>(pub Reader<T>);
+
+impl<T: Send + Sync + 'static> Versions for Newest<T> {
+    type Tables = T;
+    type Pin = Pin<T>;
+
+    #[inline]
+    fn pin(&mut self) -> Pin<T> {
+        self.0.pin()
+    }
+
+    #[inline]
+    fn number(pin: &Pin<T>) -> u64 {
+        pin.version()
+    }
+}
+
+/// All tables as a device copies them and follows their changes: the regions of the parts, in their order.
+#[derive(Debug)]
+pub struct TablesImages(pub Changes<TablesPatch>);
+
+impl TableSource<Tables> for TablesImages {
+    fn regions<'a>(&self, tables: &'a Tables) -> Vec<Cow<'a, [u32]>> {
+        let mut regions = Vec::new();
+        for part in &tables.parts {
+            let first = regions.len();
+            regions.extend(part.regions());
+            debug_assert_eq!(regions.len(), first + part.count_regions(), "{part:?}");
+        }
+        regions
+    }
+
+    fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+        let Some(versions) = self.0.between(from, to) else { return false };
+        let patches = versions.iter().flat_map(|patches| patches.iter());
+        patches.fold(true, |is_whole, patch| {
+            let mut each = |region, what: Change<'_>| change(patch.first_region + region, what);
+            (patch.changes)(&*patch.patches, &mut each) && is_whole
+        })
+    }
+}
+
+/// Tables without the regions of some part, which are empty: for a device that does not take it.
+pub struct Without {
+    /// All tables.
+    pub source: Box<dyn TableSource<Tables>>,
+    /// Numbers of the regions that are left out.
+    pub regions: Range<usize>,
+}
+
+impl TableSource<Tables> for Without {
+    fn regions<'a>(&self, tables: &'a Tables) -> Vec<Cow<'a, [u32]>> {
+        let mut regions = self.source.regions(tables);
+        for (number, region) in regions.iter_mut().enumerate() {
+            if self.regions.contains(&number) {
+                *region = Cow::Borrowed(&[]);
+            }
+        }
+        regions
+    }
+
+    fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+        self.source.changes(from, to, &mut |region, what| {
+            if !self.regions.contains(&region) {
+                change(region, what);
+            }
+        })
+    }
+}
+
+/// One part by itself as a device copies it and follows its changes; for tests and measurements of one application.
+pub struct PartImages<P: TablePart> {
+    changes: Changes<PatchOf<P>>,
+    first_region: usize,
+}
+
+impl<P: TablePart> PartImages<P> {
+    /// Its regions are numbered from `first_region`; those before are empty.
+    pub fn new(changes: Changes<PatchOf<P>>, first_region: usize) -> Self {
+        Self { changes, first_region }
+    }
+}
+
+impl<P: TablePart> TableSource<P::Tables> for PartImages<P> {
+    fn regions<'a>(&self, tables: &'a P::Tables) -> Vec<Cow<'a, [u32]>> {
+        let before = std::iter::repeat_n(Cow::Borrowed(&[][..]), self.first_region);
+        before.chain(P::regions(tables)).collect()
+    }
+
+    fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+        let Some(versions) = self.changes.between(from, to) else { return false };
+        let mut each = |region, what: Change<'_>| change(self.first_region + region, what);
+        let patches = versions.iter().flat_map(|patches| patches.iter());
+        patches.fold(true, |is_whole, patch| P::changes(patch, &mut each) && is_whole)
+    }
+}
+
+/// The changes that a patch makes to a region, in the words of the device.
+pub fn each_change(patch: &Patch, region: usize, change: &mut dyn FnMut(usize, Change<'_>)) {
+    match patch {
+        Patch::Write { offset_words: at, words } => {
+            change(region, Change::Write { at: *at, words })
+        }
+        Patch::Writes { .. } => {
+            patch.writes().for_each(|(at, words)| change(region, Change::Write { at, words }));
+        }
+        Patch::Fill { offset_words: at, count, value } => {
+            change(region, Change::Fill { at: *at, count: *count, value: *value });
+        }
+        Patch::Grow { len_words } => change(region, Change::Grow(*len_words)),
+        Patch::Replace(words) => change(region, Change::Replace(words)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lookup::versions::versions;
+
+    use super::*;
+
+    /// Tables of `N` regions, one word each.
+    #[derive(Clone, Debug)]
+    struct Words<const N: usize>(Vec<u32>);
+
+    impl<const N: usize> Patchable for Words<N> {
+        type Patch = (usize, u32);
+
+        fn apply(&mut self, (region, value): &(usize, u32)) {
+            self.0[*region] = *value;
+        }
+    }
+
+    struct Part<const N: usize>;
+
+    impl<const N: usize> TablePart for Part<N> {
+        type Tables = Words<N>;
+
+        const REGIONS: usize = N;
+
+        fn len_bytes(_: &Words<N>) -> usize {
+            4 * N
+        }
+
+        fn regions(tables: &Words<N>) -> Vec<Cow<'_, [u32]>> {
+            tables.0.chunks(1).map(Cow::Borrowed).collect()
+        }
+
+        /// A value of 0 stands for what cannot be said.
+        fn changes(
+            (region, value): &(usize, u32),
+            change: &mut dyn FnMut(usize, Change<'_>),
+        ) -> bool {
+            change(*region, Change::Write { at: 0, words: &[*value] });
+            *value != 0
+        }
+    }
+
+    #[test]
+    fn parts_are_found_patched_and_numbered() {
+        let mut tables = Tables::default();
+        let one = tables.add::<Part<1>>(Words(vec![10]));
+        let two = tables.add::<Part<2>>(Words(vec![20, 21]));
+        let other = tables.add::<Part<1>>(Words(vec![30]));
+        assert_eq!((one.regions(), two.regions(), other.regions()), (0..1, 1..3, 3..4));
+        assert_eq!(tables.len_bytes(), 16);
+        let copy = tables.clone();
+        let (mut writer, reader) = versions(tables);
+        let images = TablesImages(writer.changes());
+        let source = Box::new(TablesImages(writer.changes()));
+        let without = Without { source, regions: two.regions() };
+        let from = reader.pin().version();
+        // Two parts of one type are two parts.
+        writer.publish(vec![other.patch(vec![(0, 31)]), two.patch(vec![(1, 22), (0, 19)])]);
+        let pin = reader.pin();
+        assert_eq!(
+            (pin.part(one).0[0], &pin.part(two).0[..], pin.part(other).0[0]),
+            (10, &[19, 22][..], 31)
+        );
+        assert_eq!(copy.part(other).0[0], 30);
+
+        let mut seen = Vec::new();
+        let mut note = |region: usize, what: Change<'_>| seen.push((region, format!("{what:?}")));
+        assert!(images.changes(from, pin.version(), &mut note));
+        let regions: Vec<_> = seen.drain(..).map(|(region, _)| region).collect();
+        assert_eq!(regions, [3, 2, 1]);
+        let mut note = |region: usize, _: Change<'_>| seen.push((region, String::new()));
+        assert!(without.changes(from, pin.version(), &mut note));
+        assert_eq!(seen.iter().map(|(region, _)| *region).collect::<Vec<_>>(), [3]);
+        let words = |source: &dyn TableSource<Tables>| {
+            source.regions(&pin).iter().map(|region| region.to_vec()).collect::<Vec<_>>()
+        };
+        assert_eq!(words(&images), [[10].to_vec(), vec![19], vec![22], vec![31]]);
+        assert_eq!(words(&without), [[10].to_vec(), vec![], vec![], vec![31]]);
+    }
+
+    #[test]
+    fn what_changes_do_not_say_is_to_be_copied_anew() {
+        let mut tables = Tables::default();
+        let one = tables.add::<Part<1>>(Words(vec![10]));
+        let two = tables.add::<Part<1>>(Words(vec![20]));
+        let (mut writer, reader) = versions(tables);
+        let images = TablesImages(writer.changes());
+        let from = reader.pin().version();
+        writer.publish(vec![one.patch(vec![(0, 0)]), two.patch(vec![(0, 7)])]);
+        let to = reader.pin().version();
+        let mut seen = 0;
+        assert!(!images.changes(from, to, &mut |_, _| seen += 1));
+        assert_eq!(seen, 2, "later changes are handed out all the same");
+        assert!(!images.changes(from, to + 1, &mut |_, _| {}), "of a version that there is not");
+    }
+
+    #[test]
+    #[should_panic(expected = "of other tables")]
+    fn a_part_of_other_tables_is_none_of_these() {
+        let mut tables = Tables::default();
+        tables.add::<Part<1>>(Words(vec![1]));
+        let mut others = Tables::default();
+        let id = others.add::<Part<2>>(Words(vec![1, 2]));
+        tables.part(id);
+    }
+}
