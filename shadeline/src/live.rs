@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::api::{CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep};
-use control::config::App;
 use control::kernel::{Mirror, Options as MirrorOptions};
 use controlplane::{Newest, Tables};
 use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace};
@@ -202,7 +201,7 @@ fn start_mirror(
     events: &mpsc::SyncSender<Event>,
 ) -> Result<Option<Mirror>, Failure> {
     // A named-data forwarder has its neighbours from Linux.
-    let mirrors = config.router.kernel || config.pipeline.app == App::Ndn;
+    let mirrors = config.router.kernel || config.pipeline.uses("ndn");
     if !mirrors && live.links.iter().all(Option::is_none) {
         return Ok(None);
     }

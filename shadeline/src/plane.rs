@@ -14,7 +14,7 @@ use apps::firewall::FirewallPart;
 use apps::ndn::NdnPart;
 use apps::router::RouterPart;
 use apps::switch::SwitchPart;
-use control::config::{App, Config, FileNextHops, NextHop, RouteFile, TableV4, TableV6};
+use control::config::{Config, FileNextHops, NextHop, RouteFile, TableV4, TableV6};
 use control::rib::{Leg, RibChange, RibManager, Target, spread};
 use controlplane::{PartId, PatchOf, TablePart, Tables, TablesImages, TablesPatch};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -71,20 +71,17 @@ impl Plane {
     ) -> Result<(Self, Reader<Tables>), Failure> {
         let (mut fib, mut switch, mut ndn, mut rules) = Default::default();
         let (mut bridge, mut named) = (None, None);
-        match config.pipeline.app {
-            App::Router => {
-                fib = rib.freeze().map_err(|error| room::failure(config, &error))?;
-            }
-            App::Switch => {
-                let (part, first) = Bridge::new(config, interfaces, live)?;
-                (switch, bridge) = (first, Some(part));
-            }
-            App::Wire => {}
-            App::Ndn => {
-                let interface = |number| rib.fib().interface(number);
-                let (part, first) = Named::new(config, interfaces, interface, live)?;
-                (ndn, named) = (first, Some(part));
-            }
+        if config.pipeline.uses("router") {
+            fib = rib.freeze().map_err(|error| room::failure(config, &error))?;
+        }
+        if config.pipeline.uses("switch") {
+            let (part, first) = Bridge::new(config, interfaces, live)?;
+            (switch, bridge) = (first, Some(part));
+        }
+        if config.pipeline.uses("ndn") {
+            let interface = |number| rib.fib().interface(number);
+            let (part, first) = Named::new(config, interfaces, interface, live)?;
+            (ndn, named) = (first, Some(part));
         }
         let firewall = Firewall::new(config, interfaces)?.map(|(part, first)| {
             rules = first;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chunk::Depot;
-use control::config::{App, Backend, Config, Physical, PortKind, XdpMode, ZeroCopy};
+use control::config::{Backend, Config, Physical, PortKind, XdpMode, ZeroCopy};
 use control::kernel::close::Closed;
 use control::kernel::links::{self, Ipv6Off};
 use control::kernel::offloads::{OffloadsOff, set_offloads_off};
@@ -85,7 +85,7 @@ pub(crate) fn open(
             to_close.push(physical.interface.as_str());
         }
         if kind.starts_with("af_xdp")
-            && (physical.promiscuous || matches!(config.pipeline.app, App::Switch | App::Wire))
+            && (physical.promiscuous || config.pipeline.main().is_promiscuous)
         {
             let all = Link::open(&physical.interface).and_then(|link| link.promiscuous());
             live._promiscuous.push(all.map_err(|e| failed(&e))?);

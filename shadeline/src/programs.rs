@@ -59,9 +59,8 @@ fn all() -> Result<Vec<Program>, Failure> {
     }
     let (mut config, _) = control::config::parse(CONFIG, &pipelines::known())
         .map_err(|d| Failure::other(control::config::render(&d, "demo.toml", CONFIG, false)))?;
-    for stages in pipelines::all() {
-        config.pipeline.app = pipelines::app_of(&stages).map_err(Failure::other)?;
-        config.pipeline.stages = stages;
+    for stages in pipelines::usual() {
+        pipelines::with_stages(&mut config, &stages).map_err(Failure::other)?;
         record(&config, &recorded)?;
     }
     Ok(recorded.programs())

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use control::api::{ErrorKind, NeighbourRow, ROWS_PER_RESPONSE, Request, Response, RouteRow, Show};
-use control::config::{App, Config, NextHop};
+use control::config::{Config, NextHop};
 use control::kernel::{self, Event as KernelEvent};
 use control::neighbour::{Output, Permanent, Resolver, Settings};
 use control::rib::{Leg, RibChange, RouteView, Source, Target};
@@ -494,7 +494,7 @@ impl Steward {
                 | Request::RouteGet { .. }
                 | Request::Show { what: Show::Routes }
         );
-        if of_router && self.config.pipeline.app != App::Router {
+        if of_router && !self.config.pipeline.uses("router") {
             return send(Response::error(ErrorKind::Unsupported, NO_ROUTER));
         }
         let done = |message: &str| Response::Done { message: message.to_owned() };

@@ -21,8 +21,8 @@ use apps::router::{ErrorGate, PipelineOptions, RouterCounters};
 use apps::switch::{SwitchCounters, SwitchPipeline};
 use apps::wire::Wire;
 use chunk::{Depot, DropReason, HugePages, Region};
-use control::config::{self, App, Config, PortKind, Rpf, VlanTag};
-use controlplane::{Newest, OverPart, PartId, TablePart, Tables, Without};
+use control::config::{self, Config, PortKind, Rpf, VlanTag};
+use controlplane::{Newest, OverPart, Tables, Without};
 use device::tables::NoTables;
 use engine::{
     DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, ErrorSink, Gate,
@@ -338,8 +338,12 @@ pub(crate) fn start(
 ) -> Result<DataPath, Failure> {
     let parts = &plan.parts;
     let pipelines = Pipelines { config, parts, offline: plan.offline, events: &plan.events };
+    let mut devices = plan.devices;
+    let filter = Filter::of(config, parts, &mut devices, &reader.pin());
     let n = match plan.workers.max(1) {
-        n if n > 1 && plan.offline => pipelines.capture_workers(n, &reader.pin())?,
+        n if n > 1 && plan.offline => {
+            pipelines.capture_workers(n, filter.as_ref(), &reader.pin())?
+        }
         n => n,
     };
     // Several workers over captures: what they make is put in order behind them.
@@ -349,16 +353,9 @@ pub(crate) fn start(
         if plan.offline { Vec::new() } else { pinned(&config.system.cpus, n, usable_cpus()) };
     let (mut on_drop, mut on_dump) = (plan.on_drop, plan.on_dump);
     let mut workers = Vec::with_capacity(n);
-    let app = config.pipeline.app;
-    let mut devices = plan.devices;
-    let filter = Filter::of(config, parts, &mut devices, &reader.pin());
     let mut counters = StageCounters::default();
     for i in 0..n {
-        let mut stages = pipelines.stages(in_order, &mut counters)?;
-        if let Some(filter) = &filter {
-            let stage = Box::new(filter.stage(in_order));
-            stages.insert(filter.at, OverPart::boxed(stage, parts.firewall));
-        }
+        let stages = pipelines.stages(in_order, filter.as_ref(), &mut counters)?;
         workers.push(WorkerSpec {
             cpu: cpus.get(i).copied(),
             versions: Newest(reader.clone()),
@@ -372,7 +369,7 @@ pub(crate) fn start(
         });
     }
     let origins = origins(config, &plan.file);
-    let spread = Spreading::of(app, Spread::of(&workers[0].stages));
+    let spread = Spreading::of(&workers[0].stages);
     let ports = ports.into_iter().map(|port| place(port, spread, &mut workers)).collect();
     let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
     drops::register().map_err(Failure::other)?;
@@ -447,42 +444,59 @@ struct Pipelines<'a> {
 }
 
 impl Pipelines<'_> {
-    /// The stages of one more worker, but the firewall.
+    /// The stages of one more worker.
     fn stages(
         &self,
         defers_errors: bool,
+        filter: Option<&Filter>,
         all: &mut StageCounters,
     ) -> Result<Vec<Box<dyn Stage<Tables>>>, Failure> {
-        let config = self.config;
-        Ok(match config.pipeline.app {
-            App::Router => {
-                let counters = Arc::new(RouterCounters::new(Interfaces::of(config).names().len()));
-                all.router.push(counters.clone());
-                let events = self.events.neighbours.clone();
-                let options = PipelineOptions { events, counters, defers_errors };
-                let stages = apps::router::pipeline(&config.pipeline.stages, &options);
-                over(stages.map_err(Failure::other)?, self.parts.router)
-            }
-            App::Switch => {
-                let counters = Arc::new(SwitchCounters::default());
-                all.switch.push(counters.clone());
-                let events = self.events.stations.clone();
-                let options = SwitchPipeline { events, learns_ahead: self.offline, counters };
-                over(apps::switch::pipeline(&options), self.parts.switch)
-            }
-            App::Ndn => {
-                let counters = Arc::new(NdnCounters::new());
-                all.ndn.push(counters.clone());
-                let options = ndn_options(config, self.offline, counters);
-                over(apps::ndn::pipeline(&options), self.parts.ndn)
-            }
-            App::Wire => vec![Box::new(Wire::new())],
-        })
+        let (config, parts) = (self.config, self.parts);
+        let pipeline = &config.pipeline;
+        let router = pipeline.uses("router").then(|| {
+            let counters = Arc::new(RouterCounters::new(Interfaces::of(config).names().len()));
+            all.router.push(counters.clone());
+            let events = self.events.neighbours.clone();
+            PipelineOptions { events, counters, defers_errors }
+        });
+        let switch = pipeline.uses("switch").then(|| {
+            let counters = Arc::new(SwitchCounters::default());
+            all.switch.push(counters.clone());
+            let events = self.events.stations.clone();
+            SwitchPipeline { events, learns_ahead: self.offline, counters }
+        });
+        let ndn = pipeline.uses("ndn").then(|| {
+            let counters = Arc::new(NdnCounters::new());
+            all.ndn.push(counters.clone());
+            ndn_options(config, self.offline, counters)
+        });
+        let with_source = pipeline.has("rpf");
+        let stage = |name: &String| -> Option<Box<dyn Stage<Tables>>> {
+            let of_router = |options| apps::router::stage(name, with_source, options).ok();
+            let router = router.as_ref().and_then(of_router);
+            let switch = switch.as_ref().and_then(|options| apps::switch::stage(name, options));
+            let ndn = ndn.as_ref().and_then(|options| apps::ndn::stage(name, options));
+            let rules = filter.filter(|_| name == firewall::STAGE);
+            let rules = rules.map(|filter| Box::new(filter.stage(defers_errors)) as _);
+            let over_router = router.map(|stage| OverPart::boxed(stage, parts.router));
+            over_router
+                .or_else(|| switch.map(|stage| OverPart::boxed(stage, parts.switch)))
+                .or_else(|| ndn.map(|stage| OverPart::boxed(stage, parts.ndn)))
+                .or_else(|| rules.map(|stage| OverPart::boxed(stage, parts.firewall)))
+                .or_else(|| (name == "wire").then(|| Box::new(Wire::new()) as _))
+        };
+        let unknown = |name: &String| Failure::other(format!("unknown stage `{name}`"));
+        pipeline.stages.iter().map(|name| stage(name).ok_or_else(|| unknown(name))).collect()
     }
 
     /// How many of `wanted` workers captures go through: one where a stage needs that, which the log says.
-    fn capture_workers(&self, wanted: usize, tables: &Tables) -> Result<usize, Failure> {
-        let stages = self.stages(true, &mut StageCounters::default())?;
+    fn capture_workers(
+        &self,
+        wanted: usize,
+        filter: Option<&Filter>,
+        tables: &Tables,
+    ) -> Result<usize, Failure> {
+        let stages = self.stages(true, filter, &mut StageCounters::default())?;
         let needs = |stage: &dyn Stage<Tables>| {
             stage.needs_one_worker(tables).map(|why| (stage.name(), why))
         };
@@ -498,14 +512,6 @@ impl Pipelines<'_> {
     }
 }
 
-/// Stages of one application over all tables.
-fn over<P: TablePart>(
-    stages: Vec<Box<dyn Stage<P::Tables>>>,
-    part: PartId<P>,
-) -> Vec<Box<dyn Stage<Tables>>> {
-    stages.into_iter().map(|stage| OverPart::boxed(stage, part)).collect()
-}
-
 /// The limit of errors of all workers together; it counts beside them.
 fn error_gate(
     config: &Config,
@@ -514,24 +520,19 @@ fn error_gate(
     counters: &mut Vec<Arc<RouterCounters>>,
 ) -> ErrorGate {
     let own = Arc::new(RouterCounters::new(interfaces));
-    let (rate, burst) = match config.pipeline.app {
-        App::Router => {
-            counters.push(own.clone());
-            (config.router.icmp_rate, config.router.icmp_burst)
-        }
-        // A router's firewall leaves its errors to `rewrite`.
-        App::Switch | App::Ndn | App::Wire => {
-            let options = rules.options();
-            (options.icmp_rate, options.icmp_burst)
-        }
+    // A router's firewall leaves its errors to `rewrite`.
+    let (rate, burst) = if config.pipeline.uses("router") {
+        counters.push(own.clone());
+        (config.router.icmp_rate, config.router.icmp_burst)
+    } else {
+        let options = rules.options();
+        (options.icmp_rate, options.icmp_burst)
     };
     ErrorGate::new(rate, burst, own)
 }
 
 /// A pipeline's firewall.
 struct Filter {
-    /// Its place among the stages.
-    at: usize,
     place: firewall::Place,
     /// Whether the devices can find the rules.
     has_device: bool,
@@ -546,11 +547,12 @@ impl Filter {
         devices: &mut [DeviceSpec<Tables>],
         tables: &Tables,
     ) -> Option<Self> {
-        let at = config.pipeline.stages.iter().position(|stage| stage == firewall::STAGE)?;
-        let place = match config.pipeline.app {
-            App::Router => firewall::Place::Router,
-            App::Switch | App::Wire => firewall::Place::Switch,
-            App::Ndn => return None,
+        if !config.pipeline.has(firewall::STAGE) {
+            return None;
+        }
+        let place = match config.pipeline.uses("router") {
+            true => firewall::Place::Router,
+            false => firewall::Place::Switch,
         };
         let rules = tables.part(parts.firewall);
         let take = devices.iter_mut().all(|device| takes(device, rules));
@@ -558,7 +560,7 @@ impl Filter {
             let regions = parts.firewall.regions();
             devices.iter_mut().for_each(|device| without_rules(device, regions.clone()));
         }
-        Some(Self { at, place, has_device: take && !devices.is_empty() })
+        Some(Self { place, has_device: take && !devices.is_empty() })
     }
 
     /// The stage of one worker.
@@ -639,14 +641,15 @@ struct Spreading {
 }
 
 impl Spreading {
-    /// What an application and its stages need.
-    fn of(app: App, need: Spread) -> Self {
-        let (hash, always): (SpreadHash, bool) = match (app, need) {
-            // Interests and Data meet by their names.
-            (App::Ndn, _) => (apps::ndn::spread_hash, true),
-            (_, Spread::Any) => (packet::flow::flow_hash_of_frame, false),
-            (_, Spread::Flow) => (packet::flow::flow_hash_of_frame, true),
-            (_, Spread::Hosts) => (packet::flow::host_hash_of_frame, true),
+    /// What the stages of a pipeline need.
+    fn of<T>(stages: &[Box<dyn Stage<T>>]) -> Self {
+        if let Some(hash) = stages.iter().find_map(|stage| stage.spread_hash()) {
+            return Self { hash, always: true };
+        }
+        let (hash, always): (SpreadHash, bool) = match Spread::of(stages) {
+            Spread::Any => (packet::flow::flow_hash_of_frame, false),
+            Spread::Flow => (packet::flow::flow_hash_of_frame, true),
+            Spread::Hosts => (packet::flow::host_hash_of_frame, true),
         };
         Self { hash, always }
     }
@@ -807,7 +810,7 @@ mod tests {
                 WorkerSpec { tx: vec![TxSlot::Absent], ..WorkerSpec::new(NoTables, vec![stage]) }
             })
             .collect();
-        let spreading = Spreading::of(App::Wire, Spread::of(&workers[0].stages));
+        let spreading = Spreading::of(&workers[0].stages);
         place(port, spreading, &mut workers);
         let spread = |w: &WorkerSpec<NoTables>| w.rx[0].spread.is_some();
         assert!(workers.iter().all(|w| spread(w) == (need > Spread::Any)));

@@ -55,6 +55,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "device",
             "io",
             "engine",
+            "control",
             "controlplane",
         ],
     ),

@@ -16,12 +16,36 @@
 //! Threads: one instance per worker, without state.
 
 use chunk::{Chunk, Columns, Declaration, Verdict};
+use control::config::{Application, RAW, StageKind};
 use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 
 use crate::switch::SwitchColumns;
 
-/// The stages of a wire, in their order: what `mode = "wire"` stands for.
-pub const STAGES: &[&str] = &[crate::firewall::STAGE, "wire"];
+/// What it has in the configuration.
+pub static APPLICATION: Application = Application {
+    name: "wire",
+    title: "a wire",
+    sections: &[],
+    port_keys: &[],
+    has_host: false,
+    is_promiscuous: true,
+    in_pairs: true,
+    joins: None,
+};
+
+/// Its stage.
+pub const STAGES: &[StageKind] = &[StageKind {
+    name: "wire",
+    about: "Sends what comes in by one port of a pair out by the other.",
+    application: &APPLICATION,
+    needs: &[RAW],
+    provides: &[],
+    is_first: false,
+    is_last: true,
+}];
+
+/// The stages that `mode = "wire"` stands for.
+pub const DEFAULT_STAGES: &[&str] = &[crate::firewall::STAGE, "wire"];
 
 /// The stage.
 #[derive(Debug, Default)]

@@ -17,8 +17,8 @@ mod diagnostic;
 mod diff;
 mod names;
 mod next_hop;
-mod owners;
 mod read;
+mod stages;
 mod types;
 pub mod units;
 mod walk;
@@ -32,31 +32,10 @@ pub use diagnostic::{Diagnostic, Severity, render};
 pub use diff::{Change, Diff, NOTHING};
 pub use names::{ParsePrefixError, parse_prefix, read_prefix};
 pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
+pub use stages::{Application, FRAMES, KnownStages, RAW, StageKind};
 pub use types::*;
 
 use crate::firewall::Action;
-
-/// What stages in an order do, or why they make no pipeline.
-pub type AppOf = fn(&[String]) -> Result<App, String>;
-
-/// What the file may name that this crate does not know: the caller's stages and pipelines.
-#[derive(Debug, Clone, Default)]
-pub struct KnownStages {
-    /// Names of stages that `[pipeline.NAME] stages` may list.
-    pub stages: Vec<String>,
-    /// Shipped pipelines that `mode` may name; the first is the default.
-    pub modes: Vec<Pipeline>,
-    /// CPUs that the process may use, the default of `system.workers`; 0: ask the system.
-    pub cores: usize,
-    /// What stages in this order do, or why they make no pipeline; `None`: all make a router.
-    pub app_of: Option<AppOf>,
-}
-
-impl KnownStages {
-    fn app_of(&self, stages: &[String]) -> Result<App, String> {
-        self.app_of.map_or(Ok(App::Router), |app_of| app_of(stages))
-    }
-}
 
 /// Reads a configuration from its text.
 ///
@@ -257,7 +236,7 @@ fn parse_in(
     };
     let (config, spans) = read::config(table.get_ref(), known, cores, folder, &mut walk);
     if walk.is_whole() {
-        check::check(&config, &spans, cores, &mut walk);
+        check::check(&config, &spans, known, cores, &mut walk);
     }
     let diagnostics = walk.into_diagnostics();
     if diagnostics.iter().any(|d| d.severity == Severity::Error) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Declaration, Packet, ReasonBlock, Rows};
 use device::accelerator::Records;
-use engine::{Context, KernelForm, Phases, Shade, Spread, Stage};
+use engine::{Context, KernelForm, Phases, Shade, Spread, SpreadHash, Stage};
 
 use crate::tables::{PartId, TablePart, Tables};
 
@@ -68,6 +68,10 @@ impl<P: TablePart> Stage<Tables> for OverPart<P> {
 
     fn spread(&self) -> Spread {
         self.stage.spread()
+    }
+
+    fn spread_hash(&self) -> Option<SpreadHash> {
+        self.stage.spread_hash()
     }
 
     fn needs_one_worker(&self, tables: &Tables) -> Option<&'static str> {

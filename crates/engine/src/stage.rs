@@ -10,6 +10,7 @@ use device::accelerator::Records;
 
 use crate::balance::Side;
 use crate::segment::KernelForm;
+use crate::worker::SpreadHash;
 
 /// Where the versions of all tables come from. One per worker. The engine knows nothing of what is
 /// in the tables.
@@ -166,6 +167,12 @@ pub trait Stage<T>: Send {
     fn spread(&self) -> Spread {
         let form = self.shader().and_then(|shader| shader.kernels());
         if form.is_some_and(|form| form.state.is_some()) { Spread::Hosts } else { Spread::Any }
+    }
+
+    /// The hash of a frame by which packets that must meet are spread, where addresses and ports do not say it: names,
+    /// the addresses inside a tunnel. Every port is spread by it. A pipeline has at most one such stage.
+    fn spread_hash(&self) -> Option<SpreadHash> {
+        None
     }
 
     /// Why captures must go through one worker in a pipeline with this stage; `None` where several

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use control::config::{App, Config, FileNextHops, NextHop, RouteFile, Severity};
+use control::config::{Config, FileNextHops, NextHop, RouteFile, Severity};
 use lookup::routes::{ProblemKind, RoutesFile, read_file};
 
 use crate::lpm::{repeated, repeats};
@@ -38,18 +38,17 @@ impl fmt::Display for Finding {
 /// Whatever is wrong in the files that the configuration's application reads, in order.
 pub(super) fn check(config: &Config) -> Vec<Finding> {
     let mut findings = Findings(Vec::new());
-    match config.pipeline.app {
-        App::Router => {
-            let mut demand = Demand::default();
-            for file in &config.route_files {
-                findings.of_routes(config, file, &mut demand);
-            }
-            if let Some((path, what)) = without_room_for_routes(config, demand) {
-                findings.error(&path, None, what);
-            }
+    if config.pipeline.uses("router") {
+        let mut demand = Demand::default();
+        for file in &config.route_files {
+            findings.of_routes(config, file, &mut demand);
         }
-        App::Ndn => findings.of_names(config),
-        App::Switch | App::Wire => {}
+        if let Some((path, what)) = without_room_for_routes(config, demand) {
+            findings.error(&path, None, what);
+        }
+    }
+    if config.pipeline.uses("ndn") {
+        findings.of_names(config);
     }
     findings.0
 }

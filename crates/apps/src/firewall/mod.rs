@@ -33,6 +33,8 @@ pub mod sight;
 pub mod stage;
 pub mod tables;
 
+use control::config::{Application, FRAMES, StageKind};
+
 pub use hits::{Hit, Hits, Made};
 pub use stage::{Firewall, Place};
 pub use tables::{
@@ -41,6 +43,29 @@ pub use tables::{
 
 /// Blocks of the reasons that the stage drops for.
 pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK];
+
+/// What it has in the configuration.
+pub static APPLICATION: Application = Application {
+    name: "firewall",
+    title: "a firewall",
+    sections: &["firewall", "rule"],
+    port_keys: &[],
+    has_host: false,
+    is_promiscuous: false,
+    in_pairs: false,
+    joins: Some(STAGE),
+};
+
+/// Its stage.
+pub const STAGES: &[StageKind] = &[StageKind {
+    name: STAGE,
+    about: "Judges IP packets by the first rule that matches: accept, drop, reject, send, mark, mirror.",
+    application: &APPLICATION,
+    needs: &[FRAMES],
+    provides: &[],
+    is_first: false,
+    is_last: false,
+}];
 
 /// The stage's name.
 pub const STAGE: &str = "firewall";

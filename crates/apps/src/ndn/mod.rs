@@ -28,7 +28,7 @@ mod tables;
 pub use counters::{FACES_MAX, FaceCounters, NdnCounters};
 pub use spread::spread_hash;
 pub use stages::{
-    DATA, INTEREST, NameForm, NdnColumns, NdnOptions, NdnView, STAGES, pipeline, pipeline_with,
+    DATA, INTEREST, NameForm, NdnColumns, NdnOptions, NdnView, pipeline, pipeline_with, stage,
 };
 pub use tables::{Face, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds};
 
@@ -36,8 +36,55 @@ pub use tables::{Face, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds};
 pub const REASONS: &[&chunk::ReasonBlock] =
     &[reasons::BLOCK, packet::reasons::BLOCK, kernels::reasons::BLOCK];
 
+use control::config::{Application, FRAMES, StageKind};
 use lookup::names::{NameHash, NameHasher};
 use packet::ndn::Name;
+
+/// What it has in the configuration.
+pub static APPLICATION: Application = Application {
+    name: "ndn",
+    title: "a named-data forwarder",
+    sections: &["neighbour", "ndn", "name", "names"],
+    port_keys: &["addresses", "twin"],
+    has_host: true,
+    is_promiscuous: false,
+    in_pairs: false,
+    joins: None,
+};
+
+/// Its stages.
+pub const STAGES: &[StageKind] = &[
+    StageKind {
+        name: "ndn_decode",
+        about: "Finds NDN packets in Ethernet frames and datagrams, and the face that they came by.",
+        application: &APPLICATION,
+        needs: &[FRAMES],
+        provides: &["name"],
+        is_first: true,
+        is_last: false,
+    },
+    StageKind {
+        name: "name_lookup",
+        about: "Finds the next hop by the longest prefix of an Interest's name.",
+        application: &APPLICATION,
+        needs: &["name"],
+        provides: &["name_hop"],
+        is_first: false,
+        is_last: false,
+    },
+    StageKind {
+        name: "pit",
+        about: "Keeps pending Interests; sends Interests on and Data back.",
+        application: &APPLICATION,
+        needs: &["name", "name_hop"],
+        provides: &[],
+        is_first: false,
+        is_last: true,
+    },
+];
+
+/// The stages that `mode = "ndn"` stands for.
+pub const DEFAULT_STAGES: &[&str] = &["ndn_decode", "name_lookup", "pit"];
 
 /// The worker, of `workers`, whose table a name belongs to.
 ///

@@ -27,7 +27,7 @@ use chunk::{
     Verdict, VerdictKind,
 };
 use device::accelerator::PayloadUse;
-use engine::{Context, KernelForm, Phases, Shade, Stage, Step};
+use engine::{Context, KernelForm, Phases, Shade, SpreadHash, Stage, Step};
 use lookup::names::{DEPTH_MAX, NameFib, NameHasher, NameKey, NamePrefixes};
 use lookup::{NO_ROUTE, NextHopId};
 use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name};
@@ -65,9 +65,6 @@ pub const INTEREST: u8 = 0;
 /// Data.
 pub const DATA: u8 = 1;
 
-/// The names of the stages, in order.
-pub const STAGES: &[&str] = &["ndn_decode", "name_lookup", "pit"];
-
 /// What the stages of one worker are given.
 #[derive(Debug, Clone)]
 pub struct NdnOptions {
@@ -97,17 +94,31 @@ pub fn pipeline_with<T: AsRef<NdnTables> + 'static>(
     options: &NdnOptions,
     form: NameForm,
 ) -> Vec<Box<dyn Stage<T>>> {
-    vec![
-        Box::new(NdnDecode { counters: options.counters.clone() }),
-        Box::new(NameLookup { shade: Arc::new(Lookup(form)) }),
-        Box::new(PitStage {
+    let lookup = Box::new(NameLookup { shade: Arc::new(Lookup(form)) });
+    let own = |name| stage(name, options);
+    [own("ndn_decode"), Some(lookup), own("pit")].into_iter().flatten().collect()
+}
+
+/// A stage for one worker; `None` for a name that is none of [`super::STAGES`].
+pub fn stage<T: AsRef<NdnTables> + 'static>(
+    name: &str,
+    options: &NdnOptions,
+) -> Option<Box<dyn Stage<T>>> {
+    Some(match name {
+        "ndn_decode" => Box::new(NdnDecode { counters: options.counters.clone() }),
+        "name_lookup" => {
+            let shade = Arc::new(Lookup(|fib, keys, out| fib.lookup(keys, out)));
+            Box::new(NameLookup { shade })
+        }
+        "pit" => Box::new(PitStage {
             pit: Pit::new(options.hasher, options.pit),
             nack: options.nack,
             packet_time: options.packet_time,
             counters: options.counters.clone(),
             waiting: Vec::with_capacity(256),
         }),
-    ]
+        _ => return None,
+    })
 }
 
 #[inline(always)]
@@ -143,6 +154,10 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
         super::REASONS
+    }
+
+    fn spread_hash(&self) -> Option<SpreadHash> {
+        Some(super::spread_hash) // Interests and Data meet by their names
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {

@@ -49,6 +49,7 @@ mod versions;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use ::control::config::{Application, FRAMES, StageKind};
 use engine::Stage;
 use lookup::fib::{Fib, NeighbourEvent};
 
@@ -65,9 +66,57 @@ pub const REASONS: &[&chunk::ReasonBlock] = &[
     kernels::reasons::BLOCK,
 ];
 
-/// The names that `[pipeline.NAME] stages` may hold, in the order in which they make sense. The
-/// firewall is [`crate::firewall::Firewall`], which whoever builds the pipeline puts in its place.
-pub const KNOWN_STAGES: &[&str] = &["decode", crate::firewall::STAGE, "rpf", "route", "rewrite"];
+/// What it has in the configuration.
+pub static APPLICATION: Application = Application {
+    name: "router",
+    title: "a router",
+    sections: &["router", "route", "routes", "neighbour"],
+    port_keys: &["addresses", "twin", "rpf", "parent", "vlan"],
+    has_host: true,
+    is_promiscuous: false,
+    in_pairs: false,
+    joins: None,
+};
+
+/// Its stages.
+pub const STAGES: &[StageKind] = &[
+    StageKind {
+        name: "decode",
+        about: "Reads the headers of IPv4, IPv6, ARP and neighbour discovery; settles what is not to be routed.",
+        application: &APPLICATION,
+        needs: &[FRAMES],
+        provides: &[FRAMES, "ip"],
+        is_first: true,
+        is_last: false,
+    },
+    StageKind {
+        name: "rpf",
+        about: "Drops packets whose source could not have come in here (RFC 3704).",
+        application: &APPLICATION,
+        needs: &["ip"],
+        provides: &[],
+        is_first: false,
+        is_last: false,
+    },
+    StageKind {
+        name: "route",
+        about: "Finds the next hop by the longest prefix of the destination address.",
+        application: &APPLICATION,
+        needs: &["ip"],
+        provides: &["next_hop"],
+        is_first: false,
+        is_last: false,
+    },
+    StageKind {
+        name: "rewrite",
+        about: "Changes TTL and link header, fragments, answers with ICMP errors, sends.",
+        application: &APPLICATION,
+        needs: &["ip", "next_hop"],
+        provides: &[],
+        is_first: false,
+        is_last: true,
+    },
+];
 
 /// The stages that `mode = "router"` stands for.
 pub const DEFAULT_STAGES: &[&str] = &["decode", "rpf", "route", "rewrite"];
@@ -84,71 +133,38 @@ pub struct PipelineOptions {
     pub defers_errors: bool,
 }
 
-/// A list of stages that makes no pipeline.
+/// A name that is none of [`STAGES`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PipelineError {
-    /// A name that is none of [`KNOWN_STAGES`].
-    #[error("unknown stage `{name}`: expected one of decode, firewall, rpf, route, rewrite")]
-    Unknown {
-        /// The name.
-        name: String,
-    },
-    /// A stage that needs columns of one that does not come before it, or comes twice.
-    #[error("stage `{name}` {problem}")]
-    Order {
-        /// The stage.
-        name: &'static str,
-        /// What is wrong with its place.
-        problem: &'static str,
-    },
-}
+#[error("a router has no stage `{0}`")]
+pub struct UnknownStage(String);
 
-/// Checks a list of stages: `decode` first, then `firewall` and `rpf` (optional), `route` and
-/// `rewrite`.
+/// A stage for one worker, over any tables that the forwarding tables are part of. `with_source`: a stage behind
+/// `decode` reads source addresses (`rpf`).
 ///
 /// # Errors
-/// An unknown name, a stage that is missing, comes twice or too early.
-pub fn check<S: AsRef<str>>(names: &[S]) -> Result<(), PipelineError> {
-    let order = |name: &str| KNOWN_STAGES.iter().position(|known| *known == name);
-    let mut next = 0;
-    for name in names {
-        let name = name.as_ref();
-        let place = order(name).ok_or_else(|| PipelineError::Unknown { name: name.to_string() })?;
-        if place < next {
-            let problem =
-                "comes twice or too late: the order is decode, firewall, rpf, route, rewrite";
-            return Err(PipelineError::Order { name: KNOWN_STAGES[place], problem });
-        }
-        next = place + 1;
-    }
-    for needed in ["decode", "route", "rewrite"] {
-        if !names.iter().any(|name| name.as_ref() == needed) {
-            let problem = "is missing";
-            return Err(PipelineError::Order { name: needed, problem });
-        }
-    }
-    Ok(())
+/// A name that is none of [`STAGES`].
+pub fn stage<T: AsRef<Fib> + 'static>(
+    name: &str,
+    with_source: bool,
+    options: &PipelineOptions,
+) -> Result<Box<dyn Stage<T>>, UnknownStage> {
+    Ok(match name {
+        "decode" => Box::new(decode::Decode::new(with_source, options)),
+        "rpf" => Box::new(rpf::ReversePathCheck::new()),
+        "route" => Box::new(route::Route::new()),
+        "rewrite" => Box::new(rewrite::Rewrite::new(options)),
+        _ => return Err(UnknownStage(name.to_owned())),
+    })
 }
 
-/// The stages of a router for one worker, over any tables that the forwarding tables are part of;
-/// all that `names` names but the firewall.
+/// Several stages for one worker, in this order.
 ///
 /// # Errors
-/// As [`check`].
+/// As [`stage`].
 pub fn pipeline<T: AsRef<Fib> + 'static>(
     names: &[impl AsRef<str>],
     options: &PipelineOptions,
-) -> Result<Vec<Box<dyn Stage<T>>>, PipelineError> {
-    check(names)?;
+) -> Result<Vec<Box<dyn Stage<T>>>, UnknownStage> {
     let with_source = names.iter().any(|name| name.as_ref() == "rpf");
-    let own = names.iter().filter(|name| name.as_ref() != crate::firewall::STAGE);
-    let stages = own.map(|name| -> Box<dyn Stage<T>> {
-        match name.as_ref() {
-            "decode" => Box::new(decode::Decode::new(with_source, options)),
-            "rpf" => Box::new(rpf::ReversePathCheck::new()),
-            "route" => Box::new(route::Route::new()),
-            _ => Box::new(rewrite::Rewrite::new(options)),
-        }
-    });
-    Ok(stages.collect())
+    names.iter().map(|name| stage(name.as_ref(), with_source, options)).collect()
 }

@@ -38,6 +38,7 @@ mod versions;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use control::config::{Application, FRAMES, StageKind};
 use engine::Stage;
 use lookup::bridge::{StationEvent, SwitchTables};
 
@@ -48,9 +49,48 @@ pub use versions::{SwitchImages, SwitchPart};
 /// Blocks of the reasons that its stages drop for.
 pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK, packet::reasons::BLOCK];
 
-/// The names that `[pipeline.NAME] stages` may hold, in their order. The firewall is
-/// [`crate::firewall::Firewall`], which whoever builds the pipeline puts in its place.
-pub const KNOWN_STAGES: &[&str] = &["bridge_in", crate::firewall::STAGE, "bridge", "bridge_out"];
+/// What it has in the configuration.
+pub static APPLICATION: Application = Application {
+    name: "switch",
+    title: "a switch",
+    sections: &["switch", "station"],
+    port_keys: &["access", "trunk", "native", "learning", "storm"],
+    has_host: false,
+    is_promiscuous: true,
+    in_pairs: false,
+    joins: None,
+};
+
+/// Its stages.
+pub const STAGES: &[StageKind] = &[
+    StageKind {
+        name: "bridge_in",
+        about: "Reads MAC addresses and tag, finds the VLAN, drops what no bridge forwards.",
+        application: &APPLICATION,
+        needs: &[FRAMES],
+        provides: &[FRAMES, "vlan"],
+        is_first: true,
+        is_last: false,
+    },
+    StageKind {
+        name: "bridge",
+        about: "Finds the ports of source and destination in the table of stations.",
+        application: &APPLICATION,
+        needs: &["vlan"],
+        provides: &["station"],
+        is_first: false,
+        is_last: false,
+    },
+    StageKind {
+        name: "bridge_out",
+        about: "Learns stations; sends each frame out by its port or floods it, with the tag that the port wants.",
+        application: &APPLICATION,
+        needs: &["vlan", "station"],
+        provides: &[],
+        is_first: false,
+        is_last: true,
+    },
+];
 
 /// The stages of a switch, in their order: what `mode = "switch"` stands for.
 pub const DEFAULT_STAGES: &[&str] = &["bridge_in", "bridge", "bridge_out"];
@@ -67,30 +107,23 @@ pub struct SwitchPipeline {
     pub counters: Arc<SwitchCounters>,
 }
 
-/// A list of stages that makes no switch.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a switch has the stages bridge_in, bridge, bridge_out, in this order, and may have `firewall` behind the first"
-)]
-pub struct PipelineError;
-
-/// Checks a list of stages: all of [`DEFAULT_STAGES`] in their order, `firewall` behind the first or not.
-///
-/// # Errors
-/// Any other list.
-pub fn check<S: AsRef<str>>(names: &[S]) -> Result<(), PipelineError> {
-    let is = |stages: &[&str]| names.iter().map(AsRef::as_ref).eq(stages.iter().copied());
-    if is(DEFAULT_STAGES) || is(KNOWN_STAGES) { Ok(()) } else { Err(PipelineError) }
+/// A stage for one worker; `None` for a name that is none of [`STAGES`].
+pub fn stage<T>(name: &str, options: &SwitchPipeline) -> Option<Box<dyn Stage<T>>>
+where
+    T: AsRef<SwitchTables> + Send + Sync + 'static,
+{
+    Some(match name {
+        "bridge_in" => Box::new(ingress::BridgeIn::new()),
+        "bridge" => Box::new(forward::Bridge::new()),
+        "bridge_out" => Box::new(egress::BridgeOut::new(options)),
+        _ => return None,
+    })
 }
 
-/// The stages of a switch for one worker, all but the firewall.
+/// The stages of a switch for one worker.
 pub fn pipeline<T>(options: &SwitchPipeline) -> Vec<Box<dyn Stage<T>>>
 where
     T: AsRef<SwitchTables> + Send + Sync + 'static,
 {
-    vec![
-        Box::new(ingress::BridgeIn::new()),
-        Box::new(forward::Bridge::new()),
-        Box::new(egress::BridgeOut::new(options)),
-    ]
+    DEFAULT_STAGES.iter().filter_map(|name| stage(name, options)).collect()
 }

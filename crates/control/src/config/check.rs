@@ -9,33 +9,41 @@ mod routes;
 mod switch;
 
 use super::read::Spans;
+use super::stages::KnownStages;
 use super::types::*;
 use super::walk::{Place, Walk};
 
-pub(super) use firewall::STAGE as FIREWALL;
-
 /// Runs every check. `cores`: CPUs that the process may use.
-pub(super) fn check(config: &Config, spans: &Spans, cores: usize, walk: &mut Walk<'_>) {
+pub(super) fn check(
+    config: &Config,
+    spans: &Spans,
+    known: &KnownStages,
+    cores: usize,
+    walk: &mut Walk<'_>,
+) {
     system(config, spans, cores, walk);
     engine(config, &spans.engine, walk);
     ports::check(config, spans, walk);
-    // What has no effect is told once, and not judged too.
-    let has = |apps: &[App]| spans.app.is_none_or(|app| apps.contains(&app));
-    if has(&[App::Router, App::Ndn]) {
+    // What has no effect is said once, and not judged too.
+    let reads = |section| spans.app.is_none_or(|app| known.reads(app, section));
+    if spans.app.is_none_or(|app| app.port_keys.contains(&"addresses")) {
         addresses::check(config, spans, walk);
     }
-    if has(&[App::Router]) {
+    if reads("route") {
         routes::check(config, spans, walk);
     }
     // One mistake in `mode` is one error, not one for every key of what was meant.
     let Some(app) = spans.app else { return };
-    apps::check(app, config, spans, walk);
-    firewall::check(config, spans, walk);
-    match app {
-        App::Router => {}
-        App::Wire => ports::in_pairs(config, spans, walk),
-        App::Switch => switch::check(config, spans, walk),
-        App::Ndn => ndn::check(config, spans, walk),
+    apps::check(app, known, config, spans, walk);
+    firewall::check(reads("firewall"), config, spans, walk);
+    if app.in_pairs {
+        ports::in_pairs(config, spans, walk);
+    }
+    if reads("switch") {
+        switch::check(config, spans, walk);
+    }
+    if reads("ndn") {
+        ndn::check(config, spans, walk);
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lookup::bridge::{PortMode, StormLimits};
 
+use super::stages::Application;
 use super::types::*;
 use crate::firewall::{Action, Ending};
 
@@ -109,7 +110,6 @@ pub(super) fn twin(port: &str) -> String {
 
 /// Whether a port with this back end has a twin unless the file says otherwise: where there is a
 /// kernel interface to stand in for. A switch's and a wire's have none: their frames are not for this machine.
-pub(super) fn has_twin(app: App, backend: Backend) -> bool {
-    let is_host = matches!(app, App::Router | App::Ndn);
-    is_host && matches!(backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp)
+pub(super) fn has_twin(application: &Application, backend: Backend) -> bool {
+    application.has_host && matches!(backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp)
 }

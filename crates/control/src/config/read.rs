@@ -13,9 +13,10 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
+use super::defaults;
+use super::stages::{Application, KnownStages};
 use super::types::*;
 use super::walk::{Place, Section, Walk};
-use super::{KnownStages, defaults, owners};
 use values::*;
 
 /// Where things stand, beside the [`Config`]: vectors match its vectors.
@@ -25,7 +26,7 @@ use values::*;
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     /// What the file is about; `None` where `mode` does not say, which was told.
-    pub(super) app: Option<App>,
+    pub(super) app: Option<&'static Application>,
     pub(super) file: Place,
     pub(super) system: Place,
     pub(super) router: Place,
@@ -102,7 +103,7 @@ pub(super) fn config(
             vec![mode; pipeline.stages.len()]
         }
     };
-    file.hide(owners::foreign(&owners::SECTIONS, spans.app));
+    file.hide(known.foreign_sections(spans.app));
 
     let mut system = defaults::system(cores);
     if let Some(mut section) = section(&mut file, walk, "system") {
@@ -152,12 +153,7 @@ pub(super) fn config(
     let rules;
     (rules, spans.rules) = read_rules(&mut file, walk, folder);
     firewall.is_on = file.has("firewall") || file.has("rule");
-    if firewall.is_on
-        && let Some(at) = with_firewall(&mut pipeline, known)
-    {
-        let key = if file.has("firewall") { "firewall" } else { "rule" };
-        stage_lines.insert(at, Some(walk.line(spans.file.at(key).start)));
-    }
+    with_joining(&file, walk, known, &mut pipeline, &mut stage_lines);
     let mut engine = defaults::engine();
     if let Some(mut section) = section(&mut file, walk, "engine") {
         spans.engine = section.place();
@@ -169,7 +165,7 @@ pub(super) fn config(
     spans.has_lost_ports = section_of_ports.is_none() && file.has("port");
     if let Some(section) = section_of_ports {
         for (name, span, value) in section.entries() {
-            if let Some((port, place)) = ports::port(walk, name, span, value, spans.app) {
+            if let Some((port, place)) = ports::port(walk, name, span, value, spans.app, known) {
                 ports.push(port);
                 spans.ports.push(place);
             } else {
@@ -246,20 +242,26 @@ pub(super) fn rules(table: &DeTable<'_>, folder: &Path, walk: &mut Walk<'_>) -> 
     rules
 }
 
-/// Puts the firewall behind the first stage of a shipped pipeline whose application has one, and says where.
-fn with_firewall(pipeline: &mut Pipeline, known: &KnownStages) -> Option<usize> {
-    let stage = super::check::FIREWALL;
-    let is_shipped = known.modes.contains(pipeline);
-    if !is_shipped || !known.stages.iter().any(|known| known == stage) {
-        return None;
+/// Puts the stages of applications into a shipped pipeline whose sections the file has, and the lines of those sections.
+fn with_joining(
+    file: &Section<'_, '_>,
+    walk: &Walk<'_>,
+    known: &KnownStages,
+    pipeline: &mut Pipeline,
+    lines: &mut Vec<Option<usize>>,
+) {
+    if !known.modes.contains(pipeline) {
+        return;
     }
-    let mut stages = pipeline.stages.clone();
-    let at = 1.min(stages.len());
-    stages.insert(at, stage.to_owned());
-    (known.app_of(&stages) == Ok(pipeline.app)).then(|| {
-        pipeline.stages = stages;
-        at
-    })
+    for application in known.applications() {
+        let Some(stage) = application.joins else { continue };
+        let Some(section) = application.sections.iter().find(|s| file.has(s)) else { continue };
+        if let Some(at) = known.place_of_joining(&pipeline.stages, stage) {
+            pipeline.stages.insert(at, stage.to_owned());
+            pipeline.applications = known.arrange(&pipeline.stages).unwrap_or_default();
+            lines.insert(at, Some(walk.line(file.place().at(section).start)));
+        }
+    }
 }
 
 fn section<'t, 'i>(
@@ -389,10 +391,10 @@ fn pipeline(
         if stages.is_empty() {
             walk.error(value.span(), "`stages` is empty").expected("at least one stage");
         }
-        let names = || known.stages.iter().map(String::as_str);
+        let names = || known.kinds.iter().map(|kind| kind.name);
         let stages = walk.elements(stages, |walk, value| {
             let stage = string(walk, value)?;
-            if !known.stages.iter().any(|other| other == stage) {
+            if known.kind(stage).is_none() {
                 let expected = format!("one of {}", names().collect::<Vec<_>>().join(", "));
                 walk.error(value.span(), format!("unknown stage `{stage}`"))
                     .nearest(stage, names())
@@ -405,21 +407,18 @@ fn pipeline(
     let max_delay =
         section.take(walk, "max_delay", |walk, value| duration(walk, value, 0, 1_000_000_000));
     let (stages, lines): (Vec<String>, Vec<usize>) = stages.unwrap_or_default();
-    let is_known = stages.iter().all(|stage| known.stages.contains(stage));
-    let app = known.app_of(&stages);
-    let is_right = app.is_ok();
-    let app = match app {
-        Ok(app) => app,
-        Err(problem) => {
-            // Of a stage that nobody knows, that was said.
-            if is_known && !stages.is_empty() {
-                walk.error(place.at("stages"), problem);
-            }
-            App::default()
+    let is_known = stages.iter().all(|stage| known.kind(stage).is_some());
+    let arranged = known.arrange(&stages);
+    let is_right = arranged.is_ok();
+    let applications = arranged.unwrap_or_else(|problem| {
+        // Of a stage that nobody knows, that was said.
+        if is_known && !stages.is_empty() {
+            walk.error(place.at("stages"), problem);
         }
-    };
+        Vec::new()
+    });
     section.finish(walk);
-    Some((Pipeline { name: name.to_owned(), app, stages, max_delay }, is_right, lines))
+    Some((Pipeline { name: name.to_owned(), applications, stages, max_delay }, is_right, lines))
 }
 
 /// The pipeline that `mode` names: one of the file, else a shipped one; and what it does, where that is known.
@@ -428,7 +427,7 @@ fn mode(
     walk: &mut Walk<'_>,
     pipelines: &[Pipeline],
     known: &KnownStages,
-) -> (Pipeline, Option<App>) {
+) -> (Pipeline, Option<&'static Application>) {
     let all = || pipelines.iter().chain(&known.modes);
     let fallback = || known.modes.iter().chain(pipelines).next().cloned();
     let chosen = file.take(walk, "mode", |walk, value| {
@@ -446,10 +445,10 @@ fn mode(
     let is_known = chosen.is_some() || !file.has("mode");
     let pipeline = chosen.or_else(fallback).unwrap_or_else(|| Pipeline {
         name: "none".to_owned(),
-        app: App::default(),
+        applications: Vec::new(),
         stages: Vec::new(),
         max_delay: None,
     });
-    let app = is_known.then_some(pipeline.app);
+    let app = pipeline.applications.first().copied().filter(|_| is_known);
     (pipeline, app)
 }

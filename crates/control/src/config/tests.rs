@@ -14,22 +14,27 @@ mod firewall;
 const EXAMPLE: &str = include_str!("../../../../shadeline/examples/router.toml");
 
 fn known() -> KnownStages {
-    let stages = ["ip_check", "ip_lookup", "neighbour", "learn", "ask"].map(String::from).to_vec();
-    let mode = |name: &str, app, stages: &[String]| {
-        let stages = stages.to_vec();
-        Pipeline { name: name.into(), app, stages, max_delay: None }
-    };
-    let modes = vec![
-        mode("router", App::Router, &stages[..3]),
-        mode("switch", App::Switch, &stages[3..4]),
-        mode("ndn", App::Ndn, &stages[4..]),
+    use super::stages::tests::{FIREWALL, NDN, ROUTER, SWITCH, WIRE, kind};
+    let first = |kind| StageKind { is_first: true, ..kind };
+    let last = |kind| StageKind { is_last: true, ..kind };
+    let kinds = vec![
+        first(kind("ip_check", &ROUTER, &[], &[FRAMES, "ip"])),
+        kind("ip_lookup", &ROUTER, &["ip"], &["hop"]),
+        last(kind("neighbour", &ROUTER, &["hop"], &[])),
+        first(kind("learn", &SWITCH, &[], &[FRAMES, "port"])),
+        last(kind("send", &SWITCH, &["port"], &[])),
+        last(first(kind("ask", &NDN, &[], &[]))),
+        kind("firewall", &FIREWALL, &[FRAMES], &[]),
+        last(kind("wire", &WIRE, &[RAW], &[])),
     ];
-    let app_of: AppOf = |stages| match stages.iter().filter(|stage| *stage == "learn").count() {
-        0 => Ok(App::Router),
-        1 if stages.len() == 1 => Ok(App::Switch),
-        _ => Err("`learn` stands alone".into()),
+    let mode = |name: &str, stages: &[StageKind]| {
+        let applications = vec![stages[stages.len() - 1].application];
+        let stages = stages.iter().map(|kind| kind.name.to_owned()).collect();
+        Pipeline { name: name.into(), applications, stages, max_delay: None }
     };
-    KnownStages { stages, modes, cores: 2, app_of: Some(app_of) }
+    let modes =
+        vec![mode("router", &kinds[..3]), mode("switch", &kinds[3..5]), mode("ndn", &kinds[5..6])];
+    KnownStages { kinds, modes, cores: 2 }
 }
 
 /// Diagnostics as `line:column severity message | expected`.

@@ -11,6 +11,7 @@ use packet::MacAddr;
 use packet::ndn::NameBuf;
 
 use super::next_hop::NextHop;
+use super::stages::Application;
 use crate::firewall::{Action, Conditions, Rule};
 
 /// A checked configuration. Names resolve, ranges hold, defaults are filled in.
@@ -87,37 +88,31 @@ impl Config {
 pub struct Pipeline {
     /// What `mode` calls it.
     pub name: String,
-    /// What its stages do together.
-    pub app: App,
+    /// The applications of its stages, each once, that of the last stage first; none in one that was refused.
+    pub applications: Vec<&'static Application>,
     /// Names of stages, at least one.
     pub stages: Vec<String>,
     /// How long a packet may be under way because chunks wait to fill; `None`: as `[engine]` says.
     pub max_delay: Option<Duration>,
 }
 
-/// What a pipeline does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum App {
-    /// Forwards by IP address.
-    #[default]
-    Router,
-    /// Forwards by MAC address.
-    Switch,
-    /// Forwards by the name of data.
-    Ndn,
-    /// Joins ports in pairs.
-    Wire,
-}
+impl Pipeline {
+    /// The application of its last stage, which says what becomes of packets.
+    ///
+    /// # Panics
+    /// In one that [`super::parse`] refused.
+    pub fn main(&self) -> &'static Application {
+        self.applications.first().expect("a pipeline that was taken")
+    }
 
-impl App {
-    /// With its article, for messages.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Router => "a router",
-            Self::Switch => "a switch",
-            Self::Ndn => "a named-data forwarder",
-            Self::Wire => "a wire",
-        }
+    /// Whether one of its stages belongs to this application.
+    pub fn uses(&self, application: &str) -> bool {
+        self.applications.iter().any(|own| own.name == application)
+    }
+
+    /// Whether it has this stage.
+    pub fn has(&self, stage: &str) -> bool {
+        self.stages.iter().any(|own| own == stage)
     }
 }
 

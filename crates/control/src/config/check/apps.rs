@@ -1,35 +1,49 @@
 //! What one application has and another does not.
 
-use crate::config::owners::{PORT_KEYS, SECTIONS, foreign};
 use crate::config::read::Spans;
+use crate::config::stages::{Application, KnownStages};
 use crate::config::types::*;
 use crate::config::walk::{Place, Walk};
 
-/// Sections that somebody relies on to be safe: that they do nothing is an error.
-const GUARDS: [&str; 2] = ["firewall", "rule"];
-
-pub(super) fn check(app: App, config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
-    for (owners, sections) in SECTIONS.iter().filter(|(owners, _)| !owners.contains(&app)) {
-        for section in sections.iter().filter(|section| spans.file.has(section)) {
-            let message = format!("`{section}` has no effect in {}", app.title());
-            let titles: Vec<_> = owners.iter().map(|owner| owner.title()).collect();
-            let diagnostic = match GUARDS.contains(section) {
-                true => walk.error(spans.file.at(section), message + ": nothing would be judged"),
-                false => walk.warning(spans.file.at(section), message),
+pub(super) fn check(
+    app: &Application,
+    known: &KnownStages,
+    config: &Config,
+    spans: &Spans,
+    walk: &mut Walk<'_>,
+) {
+    let mut seen = Vec::new();
+    for owner in known.applications() {
+        let foreign = owner.sections.iter().filter(|section| !known.reads(app, section));
+        for section in foreign.filter(|section| spans.file.has(section)) {
+            if seen.contains(section) {
+                continue;
+            }
+            seen.push(section);
+            let message = format!("`{section}` has no effect in {}", app.title);
+            // What somebody relies on to be safe must not do nothing.
+            let diagnostic = match owner.joins {
+                Some(_) => {
+                    walk.error(spans.file.at(section), message + ": nothing would be judged")
+                }
+                None => walk.warning(spans.file.at(section), message),
             };
-            diagnostic.expected(titles.join(" or "));
+            diagnostic.expected(known.readers_of(section).join(" or "));
         }
     }
+    let foreign = known.foreign_port_keys(Some(app));
     for (port, spans) in config.ports.iter().zip(&spans.ports) {
-        of_port(app, port, &spans.keys, walk);
+        of_port(app, &foreign, port, &spans.keys, walk);
     }
 }
 
-fn of_port(app: App, port: &Port, keys: &Place, walk: &mut Walk<'_>) {
-    if app != App::Router && matches!(port.kind, PortKind::Vlan { .. }) {
-        let message = format!("{} has no subinterfaces", app.title());
+fn of_port(app: &Application, foreign: &[&str], port: &Port, keys: &Place, walk: &mut Walk<'_>) {
+    // Ports of a switch carry VLANs themselves.
+    let has_vlans = app.port_keys.contains(&"trunk");
+    if foreign.contains(&"vlan") && matches!(port.kind, PortKind::Vlan { .. }) {
+        let message = format!("{} has no subinterfaces", app.title);
         let diagnostic = walk.error(keys.at("vlan"), message);
-        if app == App::Switch {
+        if has_vlans {
             diagnostic
                 .expected("`access` or `trunk` at the port itself")
                 .help("a VLAN of the switch reaches every port that carries it");
@@ -38,10 +52,10 @@ fn of_port(app: App, port: &Port, keys: &Place, walk: &mut Walk<'_>) {
         }
         return;
     }
-    for key in foreign(&PORT_KEYS, Some(app)).filter(|key| keys.has(key)) {
-        let message = format!("`{key}` has no effect at a port of {}", app.title());
+    for key in foreign.iter().filter(|key| keys.has(key)) {
+        let message = format!("`{key}` has no effect at a port of {}", app.title);
         let diagnostic = walk.warning(keys.at(key), message);
-        if app == App::Switch {
+        if has_vlans {
             diagnostic.help("frames of a switch never reach this machine's Linux");
         }
     }

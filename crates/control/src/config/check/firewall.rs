@@ -12,15 +12,14 @@ use crate::firewall::{Action, findings};
 const ODD_SHOWN: usize = 3;
 
 /// The stage that reads the rules.
-pub(in crate::config) const STAGE: &str = "firewall";
+const STAGE: &str = "firewall";
 
-pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+/// `may_be`: whether the pipeline can have a firewall.
+pub(super) fn check(may_be: bool, config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     if !config.firewall.is_on {
         return;
     }
-    if matches!(config.pipeline.app, App::Router | App::Switch | App::Wire)
-        && !config.pipeline.stages.iter().any(|stage| stage == STAGE)
-    {
+    if may_be && !config.pipeline.has(STAGE) {
         let section = if spans.file.has("rule") { "rule" } else { "firewall" };
         let name = &config.pipeline.name;
         let message = format!("`{section}` has no effect: the pipeline `{name}` has no firewall");

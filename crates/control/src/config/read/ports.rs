@@ -8,7 +8,7 @@ use super::PortSpans;
 use super::values::*;
 use crate::config::defaults;
 use crate::config::next_hop::is_port_name;
-use crate::config::owners::{PORT_KEYS, foreign};
+use crate::config::stages::{Application, KnownStages};
 use crate::config::types::*;
 use crate::config::walk::{Section, Value, Walk, wrong_kind};
 
@@ -26,7 +26,8 @@ pub(super) fn port(
     name: &str,
     name_span: Range<usize>,
     value: &Value<'_>,
-    app: Option<App>,
+    app: Option<&Application>,
+    known: &KnownStages,
 ) -> Option<(Port, PortSpans)> {
     if !is_port_name(name) {
         walk.error(name_span, format!("`{name}` cannot name a port")).expected(
@@ -35,7 +36,7 @@ pub(super) fn port(
         );
     }
     let mut section = Section::of(walk, value, &format!("port.{name}"))?;
-    section.hide(foreign(&PORT_KEYS, app));
+    section.hide(known.foreign_port_keys(app));
     let keys = section.place();
     let is_vlan = section.has("vlan") || section.has("parent");
     let (kind, twin_default) = if is_vlan {

@@ -33,7 +33,7 @@ mac = "02:00:5e:10:00:08"
 fn a_switch_has_vlans_storm_limits_and_static_stations() {
     let (config, warnings) = parse(SWITCH, &known()).unwrap();
     assert_eq!(warnings, []);
-    assert_eq!(config.pipeline.app, App::Switch);
+    assert_eq!(config.pipeline.main().name, "switch");
     assert_eq!(config.switch, Switch { stations: 4096, ageing: Duration::from_secs(60) });
     assert!(config.ports.iter().all(|port| port.twin.is_none()), "Linux sees no frames");
     let modes = config.ports.iter().map(|port| match &port.bridging.mode {
@@ -69,7 +69,7 @@ fn the_example_of_a_switch_is_good() {
     let (config, warnings) =
         parse(include_str!("../../../../../shadeline/examples/switch.toml"), &known()).unwrap();
     assert_eq!(warnings, []);
-    assert_eq!(config.pipeline.app, App::Switch);
+    assert_eq!(config.pipeline.main().name, "switch");
 }
 
 #[test]
@@ -109,7 +109,11 @@ fn what_a_switch_cannot_have_is_told() {
     let twice = format!("{SWITCH}[[station]]\nport = \"a\"\nmac = \"02:00:5e:10:00:07\"\n");
     assert!(found(&twice)[0].contains("station 02:00:5e:10:00:07 of VLAN 10 stands twice"));
     let mixed = "[port.a]\n[pipeline.x]\nstages = [\"learn\", \"ip_check\"]\n";
-    assert!(found(mixed)[0].starts_with("3:10 `learn` stands alone"), "{:?}", found(mixed));
+    assert!(
+        found(mixed)[0].starts_with("3:10 `ip_check` must be the first stage"),
+        "{:?}",
+        found(mixed)
+    );
 }
 
 const NDN: &str = r#"
@@ -165,7 +169,7 @@ fn the_example_of_a_forwarder_has_no_mistakes_and_shows_the_defaults() {
 fn a_forwarder_has_faces_and_routes_for_names() {
     let (config, warnings) = parse(NDN, &known()).unwrap();
     assert_eq!(warnings, []);
-    assert_eq!(config.pipeline.app, App::Ndn);
+    assert_eq!(config.pipeline.main().name, "ndn");
     let lifetime_max = Duration::from_secs(10);
     assert_eq!(config.ndn, Ndn { names: 1024, pit_entries: 4096, lifetime_max, nack: false });
     assert!(config.ports.iter().all(|port| port.twin.is_some()), "Linux stays on the box");

@@ -4,14 +4,21 @@ use super::*;
 use crate::firewall::{Ending, Family};
 
 fn known() -> KnownStages {
-    let stages = ["decode", "firewall", "route"].map(String::from).to_vec();
-    let plain = vec![stages[0].clone(), stages[2].clone()];
-    let mode = |name: &str, app, stages: &[String]| {
-        let stages = stages.to_vec();
-        Pipeline { name: name.into(), app, stages, max_delay: None }
+    use crate::config::stages::tests::{FIREWALL, NDN, ROUTER, kind};
+    let first = |kind| StageKind { is_first: true, ..kind };
+    let last = |kind| StageKind { is_last: true, ..kind };
+    let kinds = vec![
+        first(kind("decode", &ROUTER, &[], &[FRAMES])),
+        kind("firewall", &FIREWALL, &[FRAMES], &[]),
+        last(kind("route", &ROUTER, &[FRAMES], &[])),
+        last(first(kind("ask", &NDN, &[], &[]))),
+    ];
+    let mode = |name: &str, application, stages: &[&str]| {
+        let stages = stages.iter().map(|stage| (*stage).to_owned()).collect();
+        Pipeline { name: name.into(), applications: vec![application], stages, max_delay: None }
     };
-    let modes = vec![mode("router", App::Router, &plain), mode("ndn", App::Ndn, &plain)];
-    KnownStages { stages, modes, cores: 2, app_of: None }
+    let modes = vec![mode("router", &ROUTER, &["decode", "route"]), mode("ndn", &NDN, &["ask"])];
+    KnownStages { kinds, modes, cores: 2 }
 }
 
 const PORTS: &str = "[port.a]\n[port.b]\n[port.v]\nparent = \"a\"\nvlan = 7\n";

@@ -1,0 +1,444 @@
+//! What the configuration must know of applications and of the kinds of stages, and which stages make a pipeline.
+//!
+//! A stage says what it needs and what it provides, in words that name headers and columns (`ip`, `next_hop`), and
+//! whether it must be the first or the last one. A list of stages is a pipeline if each finds what it needs: no list of
+//! pipelines is kept anywhere. VPP's feature arcs order their nodes in the same way.
+
+use std::fmt::Write as _;
+
+/// What all pipelines begin with: frames as they were received.
+pub const FRAMES: &str = "frames";
+
+/// What only a pipeline has that decodes nothing: frames that no stage has settled.
+pub const RAW: &str = "raw frames";
+
+/// What an application has in the configuration file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Application {
+    /// Its name, as a folder and in messages.
+    pub name: &'static str,
+    /// With its article, for messages.
+    pub title: &'static str,
+    /// Sections of the file that it reads.
+    pub sections: &'static [&'static str],
+    /// Keys of a port that it reads.
+    pub port_keys: &'static [&'static str],
+    /// Whether Linux shares the ports: they may have TAP twins.
+    pub has_host: bool,
+    /// Whether its ports take frames for every station.
+    pub is_promiscuous: bool,
+    /// Whether its ports are joined in pairs.
+    pub in_pairs: bool,
+    /// The stage that its sections put behind the first stage of a shipped pipeline. Somebody relies on such a stage to
+    /// be safe, so sections that do nothing are an error.
+    pub joins: Option<&'static str>,
+}
+
+/// A kind of stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StageKind {
+    /// Its name, as in `[pipeline.NAME] stages`.
+    pub name: &'static str,
+    /// One sentence: what it is for.
+    pub about: &'static str,
+    /// The application that it belongs to.
+    pub application: &'static Application,
+    /// What it needs of the stages before it.
+    pub needs: &'static [&'static str],
+    /// What the stages behind it find. The first stage of a pipeline hides what there was before it.
+    pub provides: &'static [&'static str],
+    /// It decodes received frames, so it must be the first stage.
+    pub is_first: bool,
+    /// It sends packets out, so it must be the last stage, and some stage must be.
+    pub is_last: bool,
+}
+
+/// Stages that the caller knows, and shipped pipelines.
+#[derive(Debug, Clone, Default)]
+pub struct KnownStages {
+    /// Kinds of stages, in an order in which they make sense.
+    pub kinds: Vec<StageKind>,
+    /// Shipped pipelines that `mode` may name; the first is the default.
+    pub modes: Vec<super::Pipeline>,
+    /// CPUs that the process may use, the default of `system.workers`; 0: ask the system.
+    pub cores: usize,
+}
+
+impl KnownStages {
+    /// The kind of that name.
+    pub fn kind(&self, name: &str) -> Option<&StageKind> {
+        self.kinds.iter().find(|kind| kind.name == name)
+    }
+
+    /// The applications, each once.
+    pub fn applications(&self) -> Vec<&'static Application> {
+        distinct(self.kinds.iter())
+    }
+
+    /// The applications of these stages: that of the last one, which says what becomes of packets, and then the others.
+    ///
+    /// # Errors
+    /// Why the stages are no pipeline, and an order that works where there is one.
+    pub fn arrange<S: AsRef<str>>(
+        &self,
+        stages: &[S],
+    ) -> Result<Vec<&'static Application>, String> {
+        let mut kinds = Vec::with_capacity(stages.len());
+        for stage in stages {
+            let name = stage.as_ref();
+            let kind = self.kind(name).ok_or_else(|| format!("unknown stage `{name}`"))?;
+            kinds.push(kind);
+        }
+        self.check(&kinds).map_err(|problem| match self.mended(&kinds) {
+            Some(order) => format!("{problem}; an order that works: {}", order.join(", ")),
+            None => problem,
+        })?;
+        Ok(distinct(kinds.into_iter().rev()))
+    }
+
+    /// Whether each stage finds what it needs.
+    fn check(&self, kinds: &[&StageKind]) -> Result<(), String> {
+        let mut found = vec![FRAMES, RAW];
+        for (at, kind) in kinds.iter().enumerate() {
+            let name = kind.name;
+            if kinds[..at].iter().any(|before| before.name == name) {
+                return Err(format!("`{name}` is there twice"));
+            }
+            if kind.is_first && at > 0 {
+                return Err(format!(
+                    "`{name}` must be the first stage: it decodes what was received"
+                ));
+            }
+            if let Some(missing) = kind.needs.iter().find(|needed| !found.contains(needed)) {
+                return Err(self.missing(name, missing));
+            }
+            if kind.is_last && at + 1 < kinds.len() {
+                return Err(format!("`{name}` must be the last stage: it sends packets out"));
+            }
+            if kind.is_first {
+                found.clear();
+            }
+            found.extend(kind.provides);
+        }
+        match kinds.last() {
+            Some(last) if !last.is_last => {
+                let ends: Vec<_> = self.kinds.iter().filter(|kind| kind.is_last).collect();
+                Err(format!("no stage sends packets out behind `{}`: {}", last.name, names(&ends)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn missing(&self, stage: &str, what: &str) -> String {
+        let providers: Vec<_> =
+            self.kinds.iter().filter(|kind| kind.provides.contains(&what)).collect();
+        let mut text = format!("`{stage}` needs {what}, which no stage before it provides");
+        match providers.as_slice() {
+            [] => text += ": only a pipeline has it that decodes nothing before",
+            [one] => {
+                let _ = write!(text, ": `{}` is missing", one.name);
+            }
+            several => {
+                let _ = write!(text, ": {}", names(several));
+            }
+        }
+        text
+    }
+
+    /// The same stages, and those that they need, in an order that works; `None` where there is none.
+    fn mended(&self, kinds: &[&StageKind]) -> Option<Vec<&'static str>> {
+        let wanted = |chosen: &[bool]| -> Vec<&StageKind> {
+            self.kinds.iter().zip(chosen).filter(|(_, is)| **is).map(|(kind, _)| kind).collect()
+        };
+        let mut chosen: Vec<bool> =
+            self.kinds.iter().map(|kind| kinds.iter().any(|k| k.name == kind.name)).collect();
+        // Each round adds one stage that somebody needs.
+        for _ in 0..self.kinds.len() {
+            let list = wanted(&chosen);
+            if self.check(&list).is_ok() {
+                return Some(list.iter().map(|kind| kind.name).collect());
+            }
+            let is_provided = |what: &str| {
+                what == FRAMES || list.iter().any(|kind| kind.provides.contains(&what))
+            };
+            let needed = list.iter().flat_map(|kind| kind.needs).find(|what| !is_provided(what));
+            let application = list.first()?.application;
+            // Of several, one of an application that is there.
+            let has = |kind: &StageKind| list.iter().any(|k| k.application == kind.application);
+            let next = match needed {
+                Some(what) => self.kinds.iter().position(|kind| kind.provides.contains(what))?,
+                None if list.iter().any(|kind| kind.is_last) => return None,
+                None => self.kinds.iter().position(|kind| {
+                    kind.is_last && (kind.application == application || has(kind))
+                })?,
+            };
+            if std::mem::replace(&mut chosen[next], true) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Every pipeline: all lists of different stages that [`KnownStages::arrange`] takes.
+    pub fn pipelines(&self) -> Vec<Vec<&'static str>> {
+        let mut all = Vec::new();
+        self.extend(&mut Vec::new(), &mut all);
+        all
+    }
+
+    fn extend<'a>(&'a self, list: &mut Vec<&'a StageKind>, all: &mut Vec<Vec<&'static str>>) {
+        for kind in &self.kinds {
+            list.push(kind);
+            let is_whole = self.check(list).is_ok();
+            if is_whole {
+                all.push(list.iter().map(|kind| kind.name).collect());
+            } else if !kind.is_last && self.may_go_on(list) {
+                self.extend(list, all);
+            }
+            list.pop();
+        }
+    }
+
+    /// Whether nothing is wrong but that the end is missing.
+    fn may_go_on(&self, list: &[&StageKind]) -> bool {
+        let end = StageKind { is_last: true, ..*list[list.len() - 1] };
+        let mut closed = list.to_vec();
+        *closed.last_mut().expect("a stage") = &end;
+        self.check(&closed).is_ok()
+    }
+
+    /// Where the stage that an application puts in stands in a shipped pipeline: behind the first stage that decodes,
+    /// else first; `None` where it cannot.
+    pub(super) fn place_of_joining(&self, stages: &[String], stage: &str) -> Option<usize> {
+        if stages.iter().any(|own| own == stage) {
+            return None;
+        }
+        [1, 0].into_iter().find(|at| {
+            let mut with = stages.to_vec();
+            *at <= with.len() && {
+                with.insert(*at, stage.to_owned());
+                self.arrange(&with).is_ok()
+            }
+        })
+    }
+
+    /// The titles of those that read a section: applications that have it, and for one that joins others, those.
+    pub(super) fn readers_of(&self, section: &str) -> Vec<&'static str> {
+        let mut titles = Vec::new();
+        for application in self.applications().iter().filter(|a| a.sections.contains(&section)) {
+            match application.joins {
+                None => titles.push(application.title),
+                Some(stage) => titles.extend(self.modes.iter().filter_map(|mode| {
+                    let is_there = mode.stages.iter().any(|own| own == stage);
+                    let may = is_there || self.place_of_joining(&mode.stages, stage).is_some();
+                    may.then(|| mode.main().title)
+                })),
+            }
+        }
+        titles
+    }
+
+    /// Whether a pipeline reads a section of the file: one of its applications has it, or one that could join it.
+    pub(super) fn reads(&self, main: &Application, section: &str) -> bool {
+        self.readers_of(section).contains(&main.title)
+    }
+
+    /// Sections that no stage of a pipeline of `main` reads.
+    pub(super) fn foreign_sections(&self, main: Option<&Application>) -> Vec<&'static str> {
+        let Some(main) = main else { return Vec::new() };
+        let all = self.applications().into_iter().flat_map(|application| application.sections);
+        all.copied().filter(|section| !self.reads(main, section)).collect()
+    }
+
+    /// Keys of a port that nobody reads in a pipeline of `main`.
+    pub(super) fn foreign_port_keys(&self, main: Option<&Application>) -> Vec<&'static str> {
+        let Some(main) = main else { return Vec::new() };
+        let all = self.applications().into_iter().flat_map(|application| application.port_keys);
+        let mut keys: Vec<_> = all.copied().filter(|key| !main.port_keys.contains(key)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+}
+
+fn distinct<'a>(kinds: impl Iterator<Item = &'a StageKind>) -> Vec<&'static Application> {
+    let mut all = Vec::new();
+    for kind in kinds {
+        if !all.contains(&kind.application) {
+            all.push(kind.application);
+        }
+    }
+    all
+}
+
+/// `` `a` or `b` does ``.
+fn names(kinds: &[&StageKind]) -> String {
+    let names: Vec<_> = kinds.iter().map(|kind| format!("`{}`", kind.name)).collect();
+    format!("{} {}", names.join(" or "), if names.len() == 1 { "does" } else { "do" })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    const fn application(name: &'static str, title: &'static str) -> Application {
+        Application {
+            name,
+            title,
+            sections: &[],
+            port_keys: &[],
+            has_host: false,
+            is_promiscuous: false,
+            in_pairs: false,
+            joins: None,
+        }
+    }
+
+    /// As the program has them.
+    pub(in crate::config) static ROUTER: Application = Application {
+        sections: &["router", "route", "routes", "neighbour"],
+        port_keys: &["addresses", "twin", "rpf", "parent", "vlan"],
+        has_host: true,
+        ..application("router", "a router")
+    };
+    pub(in crate::config) static SWITCH: Application = Application {
+        sections: &["switch", "station"],
+        port_keys: &["access", "trunk", "native", "learning", "storm"],
+        is_promiscuous: true,
+        ..application("switch", "a switch")
+    };
+    pub(in crate::config) static NDN: Application = Application {
+        sections: &["neighbour", "ndn", "name", "names"],
+        port_keys: &["addresses", "twin"],
+        has_host: true,
+        ..application("ndn", "a named-data forwarder")
+    };
+    pub(in crate::config) static WIRE: Application =
+        Application { in_pairs: true, ..application("wire", "a wire") };
+    pub(in crate::config) static FIREWALL: Application = Application {
+        sections: &["firewall", "rule"],
+        joins: Some("firewall"),
+        ..application("firewall", "a firewall")
+    };
+
+    /// A kind in the middle of a pipeline.
+    pub(in crate::config) const fn kind(
+        name: &'static str,
+        application: &'static Application,
+        needs: &'static [&'static str],
+        provides: &'static [&'static str],
+    ) -> StageKind {
+        let (is_first, is_last) = (false, false);
+        StageKind { name, about: "", application, needs, provides, is_first, is_last }
+    }
+
+    fn known() -> KnownStages {
+        let first = |kind| StageKind { is_first: true, ..kind };
+        let last = |kind| StageKind { is_last: true, ..kind };
+        KnownStages {
+            kinds: vec![
+                first(kind("decode", &ROUTER, &[], &[FRAMES, "ip"])),
+                first(kind("bridge_in", &SWITCH, &[], &[FRAMES, "link"])),
+                first(kind("ndn_decode", &NDN, &[], &["name"])),
+                kind("firewall", &FIREWALL, &[FRAMES], &[]),
+                kind("rpf", &ROUTER, &["ip"], &[]),
+                kind("route", &ROUTER, &["ip"], &["next_hop"]),
+                kind("bridge", &SWITCH, &["link"], &["output"]),
+                last(kind("rewrite", &ROUTER, &["next_hop"], &[])),
+                last(kind("bridge_out", &SWITCH, &["output"], &[])),
+                last(kind("pit", &NDN, &["name"], &[])),
+                last(kind("wire", &WIRE, &[RAW], &[])),
+            ],
+            ..KnownStages::default()
+        }
+    }
+
+    fn names_of(list: &str) -> Vec<&str> {
+        list.split(' ').collect()
+    }
+
+    #[test]
+    fn stages_that_find_what_they_need_make_a_pipeline() {
+        let known = known();
+        for (list, expected) in [
+            ("decode route rewrite", &["router"][..]),
+            ("decode route firewall rpf rewrite", &["router", "firewall"]),
+            ("bridge_in bridge bridge_out", &["switch"]),
+            ("firewall wire", &["wire", "firewall"]),
+            ("wire", &["wire"]),
+            ("ndn_decode pit", &["ndn"]),
+        ] {
+            let found = known.arrange(&names_of(list)).unwrap_or_else(|e| panic!("{list}: {e}"));
+            assert_eq!(found.iter().map(|a| a.name).collect::<Vec<_>>(), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_an_order_that_works() {
+        let known = known();
+        for (list, expected) in [
+            (
+                "route rewrite",
+                "`route` needs ip, which no stage before it provides: `decode` is missing; \
+                 an order that works: decode, route, rewrite",
+            ),
+            (
+                "decode rewrite",
+                "`rewrite` needs next_hop, which no stage before it provides: `route` is missing; \
+                 an order that works: decode, route, rewrite",
+            ),
+            (
+                "firewall decode route rewrite",
+                "`decode` must be the first stage: it decodes what was received; \
+                 an order that works: decode, firewall, route, rewrite",
+            ),
+            (
+                "decode rewrite route",
+                "`rewrite` needs next_hop, which no stage before it provides: `route` is missing; \
+                 an order that works: decode, route, rewrite",
+            ),
+            (
+                "decode route",
+                "no stage sends packets out behind `route`: \
+                 `rewrite` or `bridge_out` or `pit` or `wire` do; \
+                 an order that works: decode, route, rewrite",
+            ),
+            (
+                "ndn_decode firewall pit",
+                "`firewall` needs frames, which no stage before it provides: \
+                 `decode` or `bridge_in` do",
+            ),
+            (
+                "decode wire",
+                "`wire` needs raw frames, which no stage before it provides: \
+                 only a pipeline has it that decodes nothing before",
+            ),
+            (
+                "decode rpf rpf route rewrite",
+                "`rpf` is there twice; an order that works: decode, rpf, route, rewrite",
+            ),
+            ("decode rout rewrite", "unknown stage `rout`"),
+        ] {
+            assert_eq!(known.arrange(&names_of(list)).unwrap_err(), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn all_pipelines_are_those_that_are_taken() {
+        let known = known();
+        let all = known.pipelines();
+        assert!(all.iter().all(|list| known.arrange(list).is_ok()));
+        // A router with any order of rpf, route and firewall; a switch with a firewall or none; and so on.
+        assert_eq!(all.len(), (1 + 2 + 2 + 6) + 3 + 1 + 2, "{all:?}");
+        // Every list of up to four kinds that is not among them is refused.
+        let names: Vec<_> = known.kinds.iter().map(|kind| kind.name).collect();
+        let n = names.len();
+        for number in 0..n.pow(4) {
+            let list: Vec<_> = (0..4).map(|digit| names[number / n.pow(digit) % n]).collect();
+            for len in 1..=4 {
+                let is_in = all.iter().any(|known| known == &list[..len]);
+                assert_eq!(known.arrange(&list[..len]).is_ok(), is_in, "{:?}", &list[..len]);
+            }
+        }
+    }
+}

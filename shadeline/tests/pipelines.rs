@@ -1,0 +1,148 @@
+//! Every pipeline that the requirements of stages allow: it starts, and writes the same bytes whoever shades. They are
+//! generated, not listed: a new stage is in here without a line.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use testkit::{Scratch, repository, require_opencl};
+
+/// The golden case whose configuration and captures a pipeline of this application gets.
+fn case_of(application: &str) -> &'static str {
+    match application {
+        "router" => "firewall",
+        "switch" => "firewall_switch",
+        "ndn" => "ndn_udp",
+        "wire" => "firewall_wire",
+        other => panic!("a pipeline of {other}: which captures does it get?"),
+    }
+}
+
+/// The case's configuration with these stages instead of its mode, and without what none of them reads.
+fn config(case: &Path, stages: &[&str]) -> String {
+    let text = std::fs::read_to_string(case.join("config.toml")).expect("a configuration");
+    let text = text.lines().filter(|line| !line.starts_with("mode = "));
+    let mut text = text.collect::<Vec<_>>().join("\n");
+    if !stages.contains(&"firewall")
+        && let Some(at) = text.find("[firewall]")
+    {
+        text.truncate(at); // the rules come last
+    }
+    if stages.contains(&"rpf") {
+        text = text.replace("[port.lan]", "[port.lan]\nrpf = \"strict\"");
+    }
+    let stages = stages.iter().map(|stage| format!("\"{stage}\"")).collect::<Vec<_>>().join(", ");
+    format!("mode = \"generated\"\n[pipeline.generated]\nstages = [{stages}]\n{text}\n")
+}
+
+fn captures(case: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(case).expect("a case").flatten().map(|entry| entry.path());
+    let mut all: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|e| e == "pcap")).collect();
+    all.sort();
+    all
+}
+
+fn run(config: &Path, captures: &[PathBuf], out: &Path, backend: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.arg("run").arg(config).arg("-w").arg(out).args(["--backend", backend]);
+    for capture in captures {
+        let port = capture.file_stem().unwrap_or_default().to_string_lossy();
+        command.arg("-r").arg(format!("{port}={}", capture.display()));
+    }
+    // One cache for all: cold, the self-test of a device takes its time.
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    command.env("POCL_CACHE_DIR", cache.join("pocl")).env("SHADELINE_CACHE", cache.join("kernels"));
+    command.output().expect("the program starts")
+}
+
+fn said(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+/// What a run wrote, but for the statistics, which hold times.
+fn written(out: &Path) -> Vec<(String, Vec<u8>)> {
+    let files = std::fs::read_dir(out).expect("captures").flatten().map(|entry| entry.path());
+    let captures = files.filter(|path| path.extension().is_some_and(|e| e == "pcapng"));
+    let mut all: Vec<_> = captures
+        .map(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (name, std::fs::read(&path).expect("a capture"))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn every_pipeline_writes_the_same_bytes_whoever_shades() {
+    let known = apps::known_stages();
+    let has_opencl = require_opencl();
+    for stages in known.pipelines() {
+        let application = known.arrange(&stages).expect("a pipeline")[0].name;
+        let case = repository().join("tests/golden").join(case_of(application));
+        let folder = Scratch::new();
+        let path = folder.write("config.toml", config(&case, &stages));
+        if case.join("names.txt").is_file() {
+            std::fs::copy(case.join("names.txt"), folder.join("names.txt")).expect("names");
+        }
+        let captures = captures(&case);
+        let cpu = run(&path, &captures, &folder.join("cpu"), "cpu");
+        assert!(cpu.status.success(), "{stages:?}: {}", said(&cpu));
+        let expected = written(&folder.join("cpu"));
+        let bytes: usize = expected.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert!(bytes > 5000, "{stages:?} wrote {bytes} bytes: {}", said(&cpu));
+        let backends = ["sim", "opencl"];
+        for backend in backends.into_iter().filter(|b| *b != "opencl" || has_opencl) {
+            let out = folder.join(backend);
+            let output = run(&path, &captures, &out, backend);
+            assert!(output.status.success(), "{stages:?} on {backend}: {}", said(&output));
+            let text = said(&output);
+            assert!(text.contains(", 0 jobs done again on the CPU"), "{stages:?}: {text}");
+            assert!(written(&out) == expected, "{stages:?}: {backend} wrote something else");
+        }
+    }
+}
+
+/// Lists of stages that are no pipeline are refused, and the reason names a stage of the list and what is wrong with it.
+#[test]
+fn every_other_list_of_stages_is_refused_with_a_reason() {
+    let known = apps::known_stages();
+    let allowed = known.pipelines();
+    let names: Vec<_> = known.kinds.iter().map(|kind| kind.name).collect();
+    let n = names.len();
+    for len in 1..=4 {
+        for number in 0..n.pow(len) {
+            let list: Vec<_> = (0..len).map(|digit| names[number / n.pow(digit) % n]).collect();
+            match known.arrange(&list) {
+                Ok(_) => assert!(allowed.contains(&list), "{list:?}"),
+                Err(reason) => {
+                    assert!(!allowed.contains(&list), "{list:?}: {reason}");
+                    let is_named = list.iter().any(|stage| reason.contains(&format!("`{stage}`")));
+                    assert!(is_named, "{list:?}: {reason}");
+                    // What it proposes works.
+                    if let Some((_, order)) = reason.split_once("an order that works: ") {
+                        let order: Vec<_> = order.split(", ").collect();
+                        assert!(allowed.contains(&order), "{list:?}: {reason}");
+                        assert!(list.iter().all(|stage| order.contains(stage)), "{reason}");
+                    }
+                }
+            }
+        }
+    }
+    // As a user meets it.
+    let folder = Scratch::new();
+    let text = "mode = \"x\"\n[pipeline.x]\nstages = [\"decode\", \"rewrite\", \"rpf\"]\n[port.a]\n";
+    let path = folder.write("config.toml", text);
+    let output = Command::new(env!("CARGO_BIN_EXE_shadeline")).arg("check").arg(path).output();
+    let output = output.expect("the program starts");
+    assert!(!output.status.success());
+    let text = said(&output);
+    for expected in [
+        "config.toml:3:10",
+        "`rewrite` needs next_hop, which no stage before it provides: `route` is missing",
+        "an order that works: decode, rpf, route, rewrite",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
+}
