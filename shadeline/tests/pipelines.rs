@@ -82,7 +82,7 @@ fn every_pipeline_writes_the_same_bytes_whoever_shades() {
         let application = known.arrange(&stages).expect("a pipeline")[0].name;
         let case = repository().join("tests/golden").join(case_of(application));
         let folder = Scratch::new();
-        let path = folder.write("config.toml", config(&case, &stages));
+        let path = folder.write("config.toml", &config(&case, &stages));
         if case.join("names.txt").is_file() {
             std::fs::copy(case.join("names.txt"), folder.join("names.txt")).expect("names");
         }
