@@ -9,7 +9,7 @@
 //! addresses, next hops); [`Diff`] tells a reload what a new file changes.
 //!
 //! A key is declared once, in `schema`: type, default, range, text, and whether a reload applies it ([`section!`]). Its
-//! reading and the difference at a reload follow from that. Other
+//! reading, the difference at a reload, `docs/configuration.md` and the manual page ([`manual`]) follow from that. Other
 //! crates declare sections of their own in the same way. Nothing here touches the network or keeps state; [`parse`] never
 //! panics, whatever the text.
 //!
@@ -19,6 +19,7 @@ mod check;
 mod diagnostic;
 mod diff;
 pub mod kinds;
+pub mod manual;
 mod names;
 mod next_hop;
 mod owners;
