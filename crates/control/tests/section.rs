@@ -11,6 +11,7 @@ use control::config::section::{
     self, Changes, KeyDefault, Reload, SectionValue, Severity, Value, Walk,
 };
 use control::config::values;
+use proptest::prelude::*;
 
 control::words! {
     /// What happens to packets beyond the rate.
@@ -204,4 +205,78 @@ fn the_documentation_is_made_from_the_declaration() {
             "| `report` | the defaults of its keys | a table: `to`, `all` | restart | Where reports go. |",
         ]
     );
+}
+
+/// A key that a value differs in, its text as a reload shows it, and the value as the file has it.
+type Plain = (&'static str, String, String);
+
+fn any_limit() -> impl Strategy<Value = (Limit, Vec<Plain>)> {
+    let ports = prop::collection::vec("[a-c]{1,2}", 0..3);
+    let report = (any::<Option<u32>>(), any::<bool>());
+    let words = prop::sample::select(vec![Beyond::Drop, Beyond::Mark]);
+    let parts = (0..64_u8, 1..4_u32, 0..3_u64, words, ports, 0..3_u64, report);
+    parts.prop_map(|(class, rate, ms, beyond, ports, half, (to, all))| {
+        let to = to.map(|bits| std::net::Ipv4Addr::from_bits(bits % 3));
+        let window = if ms == 0 { "off".to_owned() } else { format!("{ms}ms") };
+        let word = if beyond == Beyond::Drop { "drop" } else { "mark" };
+        let quoted = |text: &str| format!("\"{text}\"");
+        let list = ports.iter().map(|port| quoted(port)).collect::<Vec<_>>().join(", ");
+        let bare = |key, text: String| (key, text.clone(), text);
+        let mut plain = vec![
+            bare("class", class.to_string()),
+            bare("rate", rate.to_string()),
+            ("window", window.clone(), quoted(&window)),
+            ("beyond", word.to_owned(), quoted(word)),
+            ("in", ports.join(" "), format!("[{list}]")),
+            bare("even", (2 * half).to_string()),
+            bare("report.all", all.to_string()),
+        ];
+        let address = to.map_or("-".to_owned(), |to| to.to_string());
+        plain.push(("report.to", address.clone(), to.map_or(String::new(), |_| quoted(&address))));
+        let limit = Limit {
+            class,
+            rate,
+            window: Duration::from_millis(ms),
+            beyond,
+            ports,
+            even: 2 * half,
+            report: Report { to: to.map(Into::into), all },
+            reads: 0,
+        };
+        (limit, plain)
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read((limit, plain) in any_limit()) {
+        let given = plain.iter().filter(|(.., toml)| !toml.is_empty());
+        let keys: String = given.map(|(key, _, toml)| format!("{key} = {toml}\n")).collect();
+        prop_assert_eq!(good(&keys), limit);
+    }
+
+    #[test]
+    fn what_differs_is_in_the_difference((old, before) in any_limit(), (new, after) in any_limit()) {
+        let mut changes = Changes::default();
+        old.diff(&new, "s", &mut changes);
+        for (reload, changes) in [("live", changes.live), ("restart", changes.restart)] {
+            let is_such = |key: &str| (["class", "report.to"].contains(&key)) == (reload == "restart");
+            let pairs = before.iter().zip(&after).filter(|((key, ..), _)| is_such(key));
+            let differing = pairs.filter(|((_, old, _), (_, new, _))| old != new);
+            let mut wanted: Vec<_> = differing
+                .map(|((key, old, _), (_, new, _))| format!("s.{key}: {old} -> {new}"))
+                .collect();
+            let mut found: Vec<_> = changes.iter().map(ToString::to_string).collect();
+            wanted.sort_unstable();
+            found.sort_unstable();
+            prop_assert_eq!(found, wanted);
+        }
+    }
+
+    #[test]
+    fn a_number_is_read_if_it_is_in_range(number in -200_i64..200) {
+        let found = found(&format!("class = {number}\n"));
+        let wanted = format!("3:9 `class` is {number} | an integer from 0 to 63");
+        prop_assert_eq!(found, if (0..64).contains(&number) { vec![] } else { vec![wanted] });
+    }
 }

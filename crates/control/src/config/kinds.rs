@@ -333,7 +333,7 @@ pub fn file(expected: &'static str) -> Readable {
     Readable { expected }
 }
 
-/// [`file`].
+/// [`file()`].
 #[derive(Debug, Clone)]
 pub struct Readable {
     expected: &'static str,
@@ -359,8 +359,8 @@ impl Kind for Readable {
     }
 }
 
-/// A text that its type reads; an error's text may end in `: expected …`. `expected`: for the message where the value is
-/// no text, and for the documentation.
+/// A text that its type reads; an error's text may end in `: expected …`. `expected`: for the message where the value
+/// is no text, and for the documentation.
 pub fn parsed<T: FromStr<Err: Display> + Display>(expected: &'static str) -> Parsed<T> {
     Parsed { name: "text", expected, allowed: expected, takes_number: false, of: PhantomData }
 }

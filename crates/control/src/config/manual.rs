@@ -54,14 +54,15 @@ const HEAD: &str = "\
 .SH NAME
 shadeline.toml \\- configuration file of shadeline(1)
 .SH DESCRIPTION
-One TOML file holds the configuration. \\fBshadeline run\\fR \\fIFILE\\fR starts with it, \\fBshadeline check\\fR \\fIFILE\\fR
-reports all errors, \\fBshadeline ctl reload\\fR applies a changed file.
+One TOML file holds the configuration.
+\\fBshadeline run\\fR \\fIFILE\\fR starts with it, \\fBshadeline check\\fR \\fIFILE\\fR reports all errors,
+\\fBshadeline ctl reload\\fR applies a changed file.
 .PP
-Durations are texts with the unit ns, us, ms, s, min or h (\\fB\"1.5ms\"\\fR). Rates are integers per second, or texts with
-the unit pps, kpps, Mpps or /s.
+Durations are texts with the unit ns, us, ms, s, min or h (\\fB\"1.5ms\"\\fR).
+Rates are integers per second, or texts with the unit pps, kpps, Mpps or /s.
 .PP
-Reload is \\fBlive\\fR if a reload applies a change, and \\fBrestart\\fR if only a restart does: a reload then reports the
-key and keeps its old value.
+Reload is \\fBlive\\fR if a reload applies a change, and \\fBrestart\\fR if only a restart does:
+a reload then reports the key and keeps its old value.
 ";
 
 const FOOT: &str = "\
@@ -123,9 +124,11 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
     use std::path::Path;
 
     use super::*;
+    use crate::config::KnownStages;
     use crate::config::schema;
     use crate::config::section::{self, SectionValue};
 
@@ -187,6 +190,45 @@ mod tests {
             names.sort_unstable();
             assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{title}: {names:?}");
         }
+    }
+
+    /// The reader lists the keys that it knows where one is unknown: they are those of the tables.
+    #[test]
+    fn the_reader_knows_the_declared_keys() {
+        // Where the pipeline is unknown, no application hides the keys of another one.
+        let text = "mode = \"?\"\n[system]\nzz = 1\n[router]\nzz = 1\n[engine]\nzz = 1\nsim.zz = 1\n[port.p]\nzz = 1\nfault.zz = 1\n\
+                    storm.zz = 1\n[port.v]\nparent = \"p\"\nzz = 1\n[[route]]\nzz = 1\nvia = [{ zz = 1 }]\n[[routes]]\n\
+                    zz = 1\n[[neighbour]]\nzz = 1\n[switch]\nzz = 1\n[[station]]\nzz = 1\n[pipeline.x]\nzz = 1\n\
+                    [ndn]\nzz = 1\n[ndn.face.x]\nzz = 1\n[ndn.face.y]\nlocal = \"192.0.2.1\"\nzz = 1\n[[name]]\n\
+                    zz = 1\n[[names]]\nzz = 1\n[firewall]\nzz = 1\n[[rule]]\naction = \"drop\"\nzz = 1\n\
+                    [[rule]]\naction = \"drop\"\nfile = \"f\"\nzz = 1\n";
+        let errors = crate::config::parse(text, &KnownStages::default()).unwrap_err();
+        let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for error in errors {
+            let Some(section) = error.message.strip_prefix("unknown key `zz` in ") else {
+                continue;
+            };
+            let section = ["port.p", "port.v", "pipeline.x", "ndn.face.x", "ndn.face.y"]
+                .iter()
+                .fold(section.to_owned(), |section, name| {
+                    let (kind, _) = name.rsplit_once('.').unwrap();
+                    section.replace(name, &format!("{kind}.NAME"))
+                })
+                .replace("[route.via]", "member");
+            let expected = error.expected.unwrap_or_default();
+            let names = expected.trim_start_matches("one of ").split(", ").map(str::to_owned);
+            known.entry(section).or_default().extend(names);
+        }
+        // A table of tables.
+        assert!(known.get_mut("[ndn]").unwrap().remove("face"));
+        let mut declared: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for SectionKeys { title, keys, .. } in schema::keys() {
+            // Behind the section's name is what makes a part of it.
+            let section = title.split(' ').next().unwrap().to_owned();
+            declared.entry(section).or_default().extend(keys.iter().map(|k| k.name.to_owned()));
+        }
+        assert!(declared.remove("Top").is_some());
+        assert_eq!(known, declared);
     }
 
     fn settings(section: &dyn SectionValue) -> Vec<section::Setting> {

@@ -4,6 +4,7 @@
 mod engine;
 pub(super) mod firewall;
 pub(super) mod ndn;
+mod pipeline;
 pub(super) mod port;
 mod router;
 pub(super) mod routes;
@@ -33,7 +34,7 @@ pub struct SectionKeys {
     pub keys: Vec<&'static Key>,
 }
 
-/// All keys of the configuration file but `mode` and those of `[pipeline.NAME]`, in the order of the documentation.
+/// All keys of the configuration file, in the order of the documentation.
 pub fn keys() -> Vec<SectionKeys> {
     let tables = sections().into_iter().map(|(title, sections)| SectionKeys {
         title,
@@ -49,6 +50,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
         Box::new(S::default())
     }
     vec![
+        ("Top level", vec![of::<pipeline::TopLevel>()]),
         ("[system]", vec![of::<System>()]),
         ("[port.NAME]", vec![of::<Port>(), of::<Physical>()]),
         ("[port.NAME.fault]", vec![of::<Fault>()]),
@@ -78,5 +80,6 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
         ("[[names]]", vec![of::<ndn::NameFile>()]),
         ("[engine]", vec![of::<Engine>()]),
         ("[engine.sim]", vec![of::<SimCost>()]),
+        ("[pipeline.NAME]", vec![of::<pipeline::PipelineKeys>()]),
     ]
 }

@@ -436,8 +436,8 @@ pub fn read(text: &str, name: &str, section: &mut dyn SectionValue) -> Vec<Diagn
 ///
 /// A key is `live` (a reload applies a change) or `restart` (only a restart does), then the field's name and type, its
 /// default, and its [`Kind`]. Its docstring is the text of the documentation: one paragraph. A key that cannot be a
-/// field's name has its name in brackets behind the field: `live interface["in"]: …`. Fields behind `also` are no keys.
-/// The struct has `Debug`, `Clone`, `PartialEq`, `Default`, the constants `NAME` and `KEYS`, and is a
+/// field's name has its name in brackets behind the field: `live interface["in"]: …`. Fields behind `also` are not
+/// keys. The struct has `Debug`, `Clone`, `PartialEq`, `Default`, the constants `NAME` and `KEYS`, and is a
 /// [`SectionValue`].
 ///
 /// ```
@@ -578,8 +578,8 @@ macro_rules! section {
     (@reload restart) => { $crate::config::section::Reload::Restart };
 }
 
-/// Declares an enum whose values are words in the file, for [`kinds::words`](crate::config::kinds::words). Several words
-/// may mean the same value; the first is the one that is written.
+/// Declares an enum whose values are words in the file, for [`kinds::words`](crate::config::kinds::words). Several
+/// words may mean the same value; the first is the one that is written.
 #[macro_export]
 macro_rules! words {
     (

@@ -11,8 +11,8 @@ use crate::config::values::{Value, Walk, array, word, wrong_kind};
 /// Elements of `engine.devices` at most: each has threads and copies of the tables of its own.
 const DEVICES_MAX: usize = 16;
 
-// 200 µs is about what PacketShader's batches add at low load (§6.4). A job takes far less than half a second on anything
-// that still works, and while one hangs, packets wait behind it.
+// 200 µs is about what PacketShader's batches add at low load (§6.4). A job takes far less than half a second on
+// anything that still works, and while one hangs, packets wait behind it.
 crate::section! {
     /// Chunks of packets, and the devices that process them.
     pub struct Engine("engine") {
@@ -20,20 +20,20 @@ crate::section! {
         /// ([devices.md](devices.md)). `sim`: on the simulated device. `auto`: on a GPU if one passes its self-test,
         /// otherwise by the workers. `--backend` of the command line takes precedence.
         restart backend: EngineBackend = EngineBackend::Auto, backend();
-        /// Several devices at once, instead of `backend`: `["opencl:0", "cuda:1"]`. Workers are assigned to them in turn,
-        /// so there should be at least as many workers as devices. The same device may appear twice. `--backend
+        /// Several devices at once, instead of `backend`: `["opencl:0", "cuda:1"]`. Workers are assigned to them in
+        /// turn, so there should be at least as many workers as devices. The same device may appear twice. `--backend
         /// opencl:0,cuda:1` of the command line means the same.
         restart devices: Vec<EngineBackend> = Vec::new(), devices();
-        /// Chunks that go to the device. `always`: all, as long as the device has capacity. `auto`: under heavy load, and
-        /// only where that costs less and a result is back within `max_delay` (`ctl show runtime` shows which side is in
-        /// use).
+        /// Chunks that go to the device. `always`: all, as long as the device has capacity. `auto`: under heavy load,
+        /// and only where that costs less and a result is back within `max_delay` (`ctl show runtime` shows which
+        /// side is in use).
         restart offload: Option<Offload> = None, offload();
         /// Most packets in a chunk.
         restart chunk: usize = 256, integer(1..=256);
         /// With a device: the longest time that a packet may be under way because its chunk waits for more packets. A
-        /// chunk leaves when it is full, or when further waiting would exceed this time. Without a device, a burst leaves
-        /// at once. Packets that were under way longer, from the worker's first look at them, count as late (`ctl show
-        /// runtime`).
+        /// chunk leaves when it is full, or when further waiting would exceed this time. Without a device, a burst
+        /// leaves at once. Packets that were under way longer, from the worker's first look at them, count as late
+        /// (`ctl show runtime`).
         restart max_delay: Duration = Duration::from_micros(200),
             duration(Duration::ZERO..=Duration::from_secs(1));
         /// Jobs on a device at once.

@@ -25,7 +25,8 @@ const PROBLEMS_SHOWN: usize = 10;
 const NAME: &str = "1 to 64 letters, digits or `.`, `_`, `-`, `:`, `#`, `/`, and not `default`";
 
 /// What an action may be, for the documentation.
-const ACTION: &str = "`accept`, `drop`, `reject` or `send PORT`; before it `mirror PORT` and `mark N` (0 to 63), joined by `,`";
+const ACTION: &str = "`accept`, `drop`, `reject` or `send PORT`; before it `mirror PORT` and \
+                      `mark N` (0 to 63), joined by `,`";
 
 // What no rule forbids is allowed. Rates as those of the router.
 crate::section! {
@@ -35,8 +36,8 @@ crate::section! {
         /// Action for packets that match no rule.
         live default: Action = Action::of(Ending::Accept),
             parsed(action::EXPECTED).named("action", ACTION);
-        /// Structure that finds the rule, on the CPU or a device. `auto`: the fastest one for the rules at hand, as measured
-        /// on the CPU.
+        /// Structure that finds the rule, on the CPU or a device. `auto`: the fastest one for the rules at hand, as
+        /// measured on the CPU.
         live algorithm: String = "auto".to_owned(), algorithm();
         /// ICMP and ICMPv6 errors for rejected packets that each worker of a switch or wire sends (over captures: all
         /// workers together). 0: none. A router uses `icmp_rate` of `[router]`.
@@ -103,7 +104,8 @@ crate::section! {
 
 const PORTS: &str = "a port or a range such as 22 or \"1024-65535\"";
 const PORTS_SHOWN: &str = "a port such as `22`, or a range such as `\"1024-65535\"`";
-const PROTO: &str = "a number, or `\"icmp\"`, `\"igmp\"`, `\"tcp\"`, `\"udp\"`, `\"dccp\"`, `\"gre\"`, `\"esp\"`, `\"icmpv6\"`, `\"ospf\"`, `\"sctp\"`, `\"udplite\"`";
+const PROTO: &str = "a number, or `\"icmp\"`, `\"igmp\"`, `\"tcp\"`, `\"udp\"`, `\"dccp\"`, `\"gre\"`, `\"esp\"`, \
+                     `\"icmpv6\"`, `\"ospf\"`, `\"sctp\"`, `\"udplite\"`";
 const FLAGS: &str = "`fin`, `syn`, `rst`, `psh`, `ack`, `urg`, `ece`, `cwr`, `none`";
 
 /// `None` where something is missing or wrong. `number`: the rule's place in the file, from 1.

@@ -27,16 +27,17 @@ const INTERFACE_NAME_MAX: usize = 15;
 crate::section! {
     /// A port.
     pub struct Port("port.NAME") {
-        /// Longest layer-3 packet in bytes. At least 1280 with an IPv6 address. If the key is absent, the MTU follows the
-        /// interface's (a subinterface: the parent's). The twin has the same MTU.
+        /// Longest layer-3 packet in bytes. At least 1280 with an IPv6 address. If the key is absent, the MTU follows
+        /// the interface's (a subinterface: the parent's). The twin has the same MTU.
         live mtu: Option<u32> = None, integer(68..=65_535).unit("bytes").optional().shown("the interface's");
         /// MAC address of the port. Without a kernel interface, the default is derived from the port's name.
         restart mac: Option<MacAddr> = None, unicast_mac().optional().shown("the interface's");
-        /// Addresses of the router on this port, with the lengths of their subnets: `["192.0.2.1/24", "2001:db8::1/64"]`.
+        /// Addresses of the router on this port, with the lengths of their subnets: `["192.0.2.1/24",
+        /// "2001:db8::1/64"]`.
         live addresses: Vec<IpNet> = Vec::new(),
             list(interface_address(), "an array such as [\"192.0.2.1/24\"]").joined_by(" ");
-        /// Reverse-path check of sources (RFC 3704). `strict`: the route to the source must leave by this port. `loose`: a
-        /// route to the source must exist.
+        /// Reverse-path check of sources (RFC 3704). `strict`: the route to the source must leave by this port.
+        /// `loose`: a route to the source must exist.
         live rpf: Rpf = Rpf::Off, words();
         /// TAP device that stands in for the port in the kernel: `true` (called `sl-NAME`), its name, or `false`. The
         /// default is `true` for the back ends `auto`, `af_packet` and `af_xdp`, and `false` for the others, for
@@ -82,12 +83,12 @@ crate::section! {
     pub struct Physical("port.NAME") {
         /// Interface of the kernel. With `backend = "tap"`: name of the TAP device. Not used by `memory` and `pcap`.
         restart interface: String = String::new(), interface().shown("the port's name");
-        /// How packets are received and sent. `auto`: AF_XDP where the driver works without copying, otherwise AF_PACKET.
-        /// `af_packet`: AF_PACKET (TPACKET_V3). `af_xdp`: AF_XDP. `tap`: a TAP device. `memory`: rings in this process.
-        /// `pcap`: capture files.
+        /// How packets are received and sent. `auto`: AF_XDP where the driver works without copying, otherwise
+        /// AF_PACKET. `af_packet`: AF_PACKET (TPACKET_V3). `af_xdp`: AF_XDP. `tap`: a TAP device. `memory`: rings in
+        /// this process. `pcap`: capture files.
         restart backend: Backend = Backend::Auto, words();
-        /// AF_XDP: where the program is attached. `native`: in the driver. `skb`: in the network stack. `auto`: native if
-        /// possible, otherwise skb.
+        /// AF_XDP: where the program is attached. `native`: in the driver. `skb`: in the network stack. `auto`:
+        /// native if possible, otherwise skb.
         restart xdp: XdpMode = XdpMode::Auto, words();
         /// AF_XDP without copies. `on`: required. `off`: never. `auto`: where the driver supports it.
         restart zero_copy: ZeroCopy = ZeroCopy::Auto, words();
@@ -205,8 +206,8 @@ impl fmt::Display for VlanTag {
     }
 }
 
-/// `None` where the value is no table. `app`: what the file is about, where that is known. A port with mistakes is still
-/// there, so that what names it is not wrong as well.
+/// `None` where the value is no table. `app`: what the file is about, where that is known. A port with mistakes is
+/// still there, so that what names it is not wrong as well.
 pub(in crate::config) fn port(
     walk: &mut Walk<'_>,
     name: &str,

@@ -36,7 +36,7 @@ pub struct Route {
 /// `[[routes]]`: a file with a prefix (and perhaps a next hop) a line.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RouteFile {
-    /// Relative paths start at the configuration's folder once [`super::load`] read it.
+    /// Relative paths start at the configuration's folder once [`load`](crate::config::load) read it.
     pub file: PathBuf,
     /// Who gets a prefix.
     pub next_hops: FileNextHops,
@@ -94,8 +94,8 @@ crate::section! {
     pub(in crate::config) struct RouteFileKeys("[[routes]]") {
         /// Path of the file. A relative path starts at the folder of the configuration.
         live file: Option<PathBuf> = None, file("a file with a prefix a line").optional().needed("\"table.txt.gz\"");
-        /// Next hops: each prefix gets one by a hash of the prefix, IPv4 prefixes among those for IPv4, IPv6 prefixes among
-        /// those for IPv6.
+        /// Next hops: each prefix gets one by a hash of the prefix, IPv4 prefixes among those for IPv4, IPv6 prefixes
+        /// among those for IPv6.
         live next_hops: Option<Vec<Hop>> = None, next_hops().optional().shown("the file's own");
         /// Number of next hops. Beyond the given ones: the addresses that follow each of them, in turn.
         live spread: Option<usize> = None, integer(1..=65_536).optional().shown("as many as given");

@@ -23,8 +23,8 @@ crate::section! {
     pub struct Switch("switch") {
         /// Stations that are kept, static ones included.
         restart stations: u32 = 1 << 20, integer(16..=1 << 26);
-        /// A station that has not been seen for this long is forgotten (IEEE 802.1Q-2018 table 8-6). `"off"`: stations are
-        /// never forgotten.
+        /// A station that has not been seen for this long is forgotten (IEEE 802.1Q-2018 table 8-6). `"off"`:
+        /// stations are never forgotten.
         // §8.8.3 has 10 s at least; less serves tests.
         live ageing: Duration = Duration::from_secs(300),
             or_word("off", Duration::ZERO, duration(Duration::from_secs(1)..=Duration::from_secs(1_000_000)));

@@ -16,10 +16,10 @@ const SOCKET_BYTES_MAX: usize = 96;
 crate::section! {
     /// Threads, memory, the log, the control socket and the metrics.
     pub struct System("system") {
-        /// Worker threads. If a device is named and neither `workers` nor `cpus` is set, a live run leaves one CPU to the
-        /// threads of the device. A capture run (`run -r`) has one worker unless this key is set; its output does not
-        /// depend on the number of workers. A named-data forwarder, and a switch with storm control, always read captures
-        /// with one worker; a warning says so.
+        /// Worker threads. If a device is named and neither `workers` nor `cpus` is set, a live run leaves one CPU to
+        /// the threads of the device. A capture run (`run -r`) has one worker unless this key is set; its output does
+        /// not depend on the number of workers. A named-data forwarder, and a switch with storm control, always read
+        /// captures with one worker; a warning says so.
         restart workers: usize = 1, integer(1..=1024).shown("usable CPUs");
         /// CPU of each worker. If the array is empty, workers take the usable CPUs in order; if there are more workers
         /// than usable CPUs, they are not pinned.
@@ -27,8 +27,8 @@ crate::section! {
             list(integer(0..=65_535), "an array of CPU numbers");
         /// Packet buffers of 2,048 bytes per worker. At least four chunks are required.
         restart cells: usize = 16_384, integer(256..=16_777_216);
-        /// Huge pages for packet buffers and tables. `auto`: 2 MB pages where the kernel provides them (`madvise`). `try`:
-        /// reserved 2 MB pages first, otherwise as `auto`. `off`: 4 KB pages.
+        /// Huge pages for packet buffers and tables. `auto`: 2 MB pages where the kernel provides them (`madvise`).
+        /// `try`: reserved 2 MB pages first, otherwise as `auto`. `off`: 4 KB pages.
         restart huge_pages: HugePages = HugePages::Auto, words();
         /// Least severe level that is logged.
         live log: LogLevel = LogLevel::Info, words();
