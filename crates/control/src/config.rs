@@ -8,30 +8,38 @@
 //! `types` and knows keys, kinds and ranges; `check` compares parts with each other (names,
 //! addresses, next hops); [`Diff`] tells a reload what a new file changes.
 //!
-//! Defaults stand in one place, `defaults.rs`; `docs/configuration.md` lists every key. Nothing
-//! here touches the network or keeps state; [`parse`] never panics, whatever the text.
+//! A key is declared once, in `schema`: type, default, range, text, and whether a reload applies it ([`section!`]). Its
+//! reading, the difference at a reload, `docs/configuration.md` and the manual page ([`manual`]) follow from that. Other
+//! crates declare sections of their own in the same way. Nothing here touches the network or keeps state; [`parse`] never
+//! panics, whatever the text.
+//!
+//! [`section!`]: crate::section!
 
 mod check;
-mod defaults;
 mod diagnostic;
 mod diff;
+pub mod kinds;
+pub mod manual;
 mod names;
 mod next_hop;
 mod read;
+mod schema;
+pub mod section;
 mod stages;
 mod types;
 pub mod units;
+pub mod values;
 mod walk;
 
 use std::path::{Path, PathBuf};
 
 use classify::classbench::Problems;
 
-pub use defaults::SOCKET;
 pub use diagnostic::{Diagnostic, Severity, render};
 pub use diff::{Change, Diff, NOTHING};
 pub use names::{ParsePrefixError, parse_prefix, read_prefix};
 pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
+pub use schema::{SOCKET, SectionKeys, keys};
 pub use stages::{Application, FRAMES, KnownStages, RAW, StageKind};
 pub use types::*;
 
@@ -212,9 +220,9 @@ const FOUND_MAX: usize = 40;
 
 fn toml_rules(path: &Path, text: &str) -> Result<Vec<RuleEntry>, LoadError> {
     let (table, syntax) = toml::de::DeTable::parse_recoverable(text);
-    let mut walk = walk::Walk::new(text, &syntax);
     let folder = path.parent().unwrap_or(Path::new(""));
-    let rules = read::rules(table.get_ref(), folder, &mut walk);
+    let mut walk = walk::Walk::new(text, &syntax).in_folder(Some(folder));
+    let rules = read::rules(table.get_ref(), &mut walk);
     let diagnostics = walk.into_diagnostics();
     if diagnostics.iter().any(|d| d.severity == Severity::Error) {
         let file = path.display().to_string();
@@ -229,12 +237,12 @@ fn parse_in(
     folder: Option<&Path>,
 ) -> Result<(Config, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (table, syntax) = toml::de::DeTable::parse_recoverable(text);
-    let mut walk = walk::Walk::new(text, &syntax);
+    let mut walk = walk::Walk::new(text, &syntax).in_folder(folder);
     let cores = match known.cores {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         cores => cores,
     };
-    let (config, spans) = read::config(table.get_ref(), known, cores, folder, &mut walk);
+    let (config, spans) = read::config(table.get_ref(), known, cores, &mut walk);
     if walk.is_whole() {
         check::check(&config, &spans, known, cores, &mut walk);
     }

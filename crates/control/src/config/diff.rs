@@ -3,13 +3,11 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::hash::Hash;
-use std::time::Duration;
-
-use lookup::bridge::{PortMode, StormLimits, StormRate};
 
 use super::Config;
+use super::schema::mode_text;
+use super::section::{Changes, SectionValue};
 use super::types::*;
-use super::walk::Word;
 use crate::firewall::Rule;
 
 /// What a difference without any change says.
@@ -145,9 +143,11 @@ impl Diff {
 
     fn between(old: &Config, new: &Config) -> Diff {
         let mut diff = Diff::default();
-        diff.system(&old.system, &new.system);
-        diff.engine(&old.engine, &new.engine);
-        diff.router(&old.router, &new.router);
+        diff.section(System::NAME, &old.system, &new.system);
+        diff.section(Engine::NAME, &old.engine, &new.engine);
+        diff.section(Router::NAME, &old.router, &new.router);
+        diff.log_changed = diff.live.iter().any(|change| change.key == "system.log");
+        diff.router_changed = diff.live.iter().any(|change| change.key.starts_with("router."));
         let restart = &mut diff.restart;
         compare(restart, "mode", &old.pipeline.name, &new.pipeline.name);
         let stages = |pipeline: &Pipeline| pipeline.stages.join(" ");
@@ -164,25 +164,23 @@ impl Diff {
         diff.routes(old, new);
         (diff.neighbours_removed, diff.neighbours_added) =
             set_difference(&old.neighbours, &new.neighbours);
-        compare(&mut diff.restart, "switch.stations", old.switch.stations, new.switch.stations);
-        let ageing = |switch: &Switch| match switch.ageing {
-            Duration::ZERO => "off".to_owned(),
-            ageing => super::units::format_duration(ageing),
-        };
-        compare(&mut diff.live, "switch.ageing", ageing(&old.switch), ageing(&new.switch));
+        diff.section(Switch::NAME, &old.switch, &new.switch);
         (diff.stations_removed, diff.stations_added) = set_difference(&old.stations, &new.stations);
         diff.ndn(old, new);
         diff.firewall(old, new);
         diff
     }
 
+    /// What changes in a section, key by key; `name` stands before the keys.
+    fn section(&mut self, name: &str, old: &dyn SectionValue, new: &dyn SectionValue) {
+        let mut changes = Changes::default();
+        old.diff(new, name, &mut changes);
+        self.live.append(&mut changes.live);
+        self.restart.append(&mut changes.restart);
+    }
+
     fn firewall(&mut self, old: &Config, new: &Config) {
-        let live = &mut self.live;
-        let (before, after) = (&old.firewall, &new.firewall);
-        compare(live, "firewall.default", &before.default, &after.default);
-        compare(live, "firewall.algorithm", &before.algorithm, &after.algorithm);
-        compare(live, "firewall.icmp_rate", before.icmp_rate, after.icmp_rate);
-        compare(live, "firewall.icmp_burst", before.icmp_burst, after.icmp_burst);
+        self.section(Firewall::NAME, &old.firewall, &new.firewall);
         let rules = |config: &Config| -> Vec<Rule> {
             let rules = config.rules.iter().filter_map(|entry| match entry {
                 RuleEntry::One(rule) => Some(rule.clone()),
@@ -227,13 +225,7 @@ impl Diff {
     }
 
     fn ndn(&mut self, old: &Config, new: &Config) {
-        let restart = &mut self.restart;
-        let (before, after) = (&old.ndn, &new.ndn);
-        compare(restart, "ndn.names", before.names, after.names);
-        compare(restart, "ndn.pit_entries", before.pit_entries, after.pit_entries);
-        let lifetime = |ndn: &Ndn| super::units::format_duration(ndn.lifetime_max);
-        compare(restart, "ndn.lifetime_max", lifetime(before), lifetime(after));
-        compare(restart, "ndn.nack", before.nack, after.nack);
+        self.section(Ndn::NAME, &old.ndn, &new.ndn);
         (self.faces_removed, self.faces_added) = set_difference(&old.faces, &new.faces);
         (self.names_removed, self.names_added) = set_difference(&old.names, &new.names);
         let files = |config: &Config| {
@@ -241,71 +233,6 @@ impl Diff {
             files.collect::<Vec<_>>().join(" ")
         };
         compare(&mut self.live, "names", files(old), files(new));
-    }
-
-    fn system(&mut self, old: &System, new: &System) {
-        let list = |cpus: &[usize]| format!("{cpus:?}");
-        let metrics = |system: &System| {
-            system.metrics.map_or_else(|| "off".to_owned(), |address| address.to_string())
-        };
-        let restart = &mut self.restart;
-        compare(restart, "system.workers", old.workers, new.workers);
-        compare(restart, "system.cpus", list(&old.cpus), list(&new.cpus));
-        compare(restart, "system.cells", old.cells, new.cells);
-        compare(restart, "system.huge_pages", old.huge_pages.word(), new.huge_pages.word());
-        compare(restart, "system.log_format", old.log_format.word(), new.log_format.word());
-        compare(restart, "system.socket", old.socket.display(), new.socket.display());
-        compare(restart, "system.metrics", metrics(old), metrics(new));
-        self.log_changed = compare(&mut self.live, "system.log", old.log.word(), new.log.word());
-    }
-
-    fn engine(&mut self, old: &Engine, new: &Engine) {
-        let restart = &mut self.restart;
-        let time = super::units::format_duration;
-        let devices = |engine: &Engine| match engine.devices.as_slice() {
-            [] => "none".to_owned(),
-            devices => devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-        };
-        compare(restart, "engine.backend", old.backend, new.backend);
-        compare(restart, "engine.devices", devices(old), devices(new));
-        let offload = |engine: &Engine| engine.offload.map_or("default", |offload| offload.word());
-        compare(restart, "engine.offload", offload(old), offload(new));
-        compare(restart, "engine.chunk", old.chunk, new.chunk);
-        compare(restart, "engine.max_delay", time(old.max_delay), time(new.max_delay));
-        compare(restart, "engine.jobs_in_flight", old.jobs_in_flight, new.jobs_in_flight);
-        let times = (time(old.device_timeout), time(new.device_timeout));
-        compare(restart, "engine.device_timeout", times.0, times.1);
-        compare(restart, "engine.sim.launch", time(old.sim.launch), time(new.sim.launch));
-        compare(restart, "engine.sim.packet", time(old.sim.packet), time(new.sim.packet));
-    }
-
-    fn router(&mut self, old: &Router, new: &Router) {
-        let time = super::units::format_duration;
-        let restart = &mut self.restart;
-        compare(restart, "router.kernel", old.kernel, new.kernel);
-        // Queues and tables of a fixed size, allocated at start.
-        compare(restart, "router.arp_queue_packets", old.arp_queue_packets, new.arp_queue_packets);
-        compare(
-            restart,
-            "router.arp_queue_total_packets",
-            old.arp_queue_total_packets,
-            new.arp_queue_total_packets,
-        );
-        compare(restart, "router.table_v4", old.table_v4.word(), new.table_v4.word());
-        compare(restart, "router.table_v6", old.table_v6.word(), new.table_v6.word());
-        compare(restart, "router.neighbours_max", old.neighbours_max, new.neighbours_max);
-        let live = &mut self.live;
-        let before = live.len();
-        compare(live, "router.ttl", old.ttl, new.ttl);
-        compare(live, "router.fragment", old.fragment, new.fragment);
-        compare(live, "router.icmp_rate", old.icmp_rate, new.icmp_rate);
-        compare(live, "router.icmp_burst", old.icmp_burst, new.icmp_burst);
-        let timers = |r: &Router| [r.neighbour_reachable, r.neighbour_retry].map(time);
-        let ([old_reachable, old_retry], [new_reachable, new_retry]) = (timers(old), timers(new));
-        compare(live, "router.neighbour_reachable", old_reachable, new_reachable);
-        compare(live, "router.neighbour_retry", old_retry, new_retry);
-        compare(live, "router.neighbour_attempts", old.neighbour_attempts, new.neighbour_attempts);
-        self.router_changed = live.len() > before;
     }
 
     fn ports(&mut self, old: &Config, new: &Config) {
@@ -324,7 +251,7 @@ impl Diff {
             config.physical_ports().map(|(port, _)| port.name.clone()).collect::<Vec<_>>()
         };
         let (old, new) = (order(old), order(new));
-        // Numbers of ports follow the file's order; added and removed ones are told above.
+        // Numbers of ports follow the file's order; added and removed ones are noted above.
         let same_set = old.iter().collect::<BTreeSet<_>>() == new.iter().collect::<BTreeSet<_>>();
         if same_set {
             compare(&mut self.restart, "order of ports", old.join(" "), new.join(" "));
@@ -343,37 +270,20 @@ impl Diff {
     }
 
     fn port(&mut self, old: &Port, new: &Port) {
-        let key = |field: &str| format!("port.{}.{field}", new.name);
-        let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-        let restart = &mut self.restart;
-        compare(
-            restart,
-            &key("mac"),
-            or_dash(old.mac.map(|mac| mac.to_string())),
-            or_dash(new.mac.map(|mac| mac.to_string())),
-        );
-        compare(restart, &key("twin"), or_dash(old.twin.clone()), or_dash(new.twin.clone()));
+        let name = format!("port.{}", new.name);
+        let before = self.live.len();
+        self.section(&name, old, new);
         match (&old.kind, &new.kind) {
-            (PortKind::Physical(old), PortKind::Physical(new)) => {
-                physical(restart, &key, old, new);
-            }
+            (PortKind::Physical(old), PortKind::Physical(new)) => self.section(&name, old, new),
             (old, new) => {
-                compare(restart, &key("vlan"), kind(old), kind(new));
+                compare(&mut self.restart, &format!("{name}.vlan"), old, new);
             }
         }
-        let list = |port: &Port| {
-            port.addresses.iter().map(|a| a.to_string()).collect::<Vec<_>>().join(" ")
-        };
-        let live = &mut self.live;
-        let before = live.len();
-        let mtu = |port: &Port| or_dash(port.mtu.map(|mtu| mtu.to_string()));
-        compare(live, &key("mtu"), mtu(old), mtu(new));
-        compare(live, &key("addresses"), list(old), list(new));
-        compare(live, &key("rpf"), old.rpf.word(), new.rpf.word());
-        compare(live, &key("vlans"), vlans(&old.bridging.mode), vlans(&new.bridging.mode));
-        compare(live, &key("learning"), old.bridging.learning, new.bridging.learning);
-        compare(live, &key("storm"), storm(&old.bridging.storm), storm(&new.bridging.storm));
-        if live.len() > before {
+        // One text for `access`, `trunk` and `native`.
+        let (old_vlans, new_vlans) = (mode_text(&old.bridging.mode), mode_text(&new.bridging.mode));
+        compare(&mut self.live, &format!("{name}.vlans"), old_vlans, new_vlans);
+        self.section(&name, &old.bridging, &new.bridging);
+        if self.live.len() > before {
             self.ports_changed.push(new.name.clone());
         }
     }
@@ -390,63 +300,6 @@ impl Diff {
             if !compare(&mut self.live, "routes", &old, &new) {
                 self.live.push(Change { key: "routes".into(), old, new: "new next hops".into() });
             }
-        }
-    }
-}
-
-fn physical(
-    restart: &mut Vec<Change>,
-    key: &dyn Fn(&str) -> String,
-    old: &Physical,
-    new: &Physical,
-) {
-    let queues = |p: &Physical| p.queues.map_or_else(|| "auto".to_owned(), |n| n.to_string());
-    let path = |path: &Option<std::path::PathBuf>| {
-        path.as_ref().map_or_else(|| "-".to_owned(), |path| path.display().to_string())
-    };
-    let fault = |fault: &Option<Fault>| match fault {
-        None => "-".to_owned(),
-        Some(Fault { loss, duplicate, reorder, corrupt, seed }) => format!(
-            "loss {loss} duplicate {duplicate} reorder {reorder} corrupt {corrupt} seed {seed}"
-        ),
-    };
-    compare(restart, &key("interface"), &old.interface, &new.interface);
-    compare(restart, &key("backend"), old.backend.word(), new.backend.word());
-    compare(restart, &key("xdp"), old.xdp.word(), new.xdp.word());
-    compare(restart, &key("zero_copy"), old.zero_copy.word(), new.zero_copy.word());
-    compare(restart, &key("queues"), queues(old), queues(new));
-    compare(restart, &key("promiscuous"), old.promiscuous, new.promiscuous);
-    compare(restart, &key("read"), path(&old.read), path(&new.read));
-    compare(restart, &key("write"), path(&old.write), path(&new.write));
-    compare(restart, &key("fault"), fault(&old.fault), fault(&new.fault));
-}
-
-/// `access 10`, `trunk 10,20-29 native 1`.
-fn vlans(mode: &PortMode) -> String {
-    match mode {
-        PortMode::Access(vlan) => format!("access {vlan}"),
-        PortMode::Trunk { native, allowed } => {
-            let native = native.map_or_else(String::new, |vlan| format!(" native {vlan}"));
-            format!("trunk {allowed}{native}")
-        }
-    }
-}
-
-fn storm(limits: &StormLimits) -> String {
-    let kinds = [limits.broadcast, limits.multicast, limits.unknown];
-    let rates = kinds.map(|limit| match limit {
-        None => "-".to_owned(),
-        Some(StormRate { packets_per_s, burst }) => format!("{packets_per_s}/s burst {burst}"),
-    });
-    rates.join(", ")
-}
-
-fn kind(kind: &PortKind) -> String {
-    match kind {
-        PortKind::Physical(_) => "physical".to_owned(),
-        PortKind::Vlan { parent, tag: VlanTag::Single(id) } => format!("{id} on {parent}"),
-        PortKind::Vlan { parent, tag: VlanTag::Double(outer, inner) } => {
-            format!("[{outer}, {inner}] on {parent}")
         }
     }
 }

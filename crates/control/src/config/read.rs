@@ -1,23 +1,15 @@
 //! Tables of the file become typed values: keys, kinds and ranges, each on its own.
 
-mod firewall;
-mod ndn;
-mod ports;
-mod routes;
-mod switch;
-mod values;
-
-use std::net::Ipv4Addr;
 use std::ops::Range;
-use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::defaults;
+use super::schema::{firewall, ndn, port, routes, switch};
+use super::section::SectionValue;
 use super::stages::{Application, KnownStages};
 use super::types::*;
+use super::values::{array, duration, string};
 use super::walk::{Place, Section, Walk};
-use values::*;
 
 /// Where things stand, beside the [`Config`]: vectors match its vectors.
 ///
@@ -69,12 +61,11 @@ pub(super) struct NameSpans {
     pub(super) faces: Vec<Range<usize>>,
 }
 
-/// Reads the whole file. `folder`: where relative paths start; `None`: paths are not looked at.
+/// Reads the whole file.
 pub(super) fn config(
     table: &DeTable<'_>,
     known: &KnownStages,
     cores: usize,
-    folder: Option<&Path>,
     walk: &mut Walk<'_>,
 ) -> (Config, Spans) {
     let mut file = Section::new(table, "", 0..0);
@@ -105,22 +96,23 @@ pub(super) fn config(
     };
     file.hide(known.foreign_sections(spans.app));
 
-    let mut system = defaults::system(cores);
+    let mut system = System::on(cores);
     if let Some(mut section) = section(&mut file, walk, "system") {
         spans.system = section.place();
-        read_system(&mut section, walk, &mut system);
+        system.has_workers = section.has("workers");
+        system.read(&mut section, walk);
         section.finish(walk);
     }
-    let mut router = defaults::router();
+    let mut router = Router::default();
     if let Some(mut section) = section(&mut file, walk, "router") {
         spans.router = section.place();
-        read_router(&mut section, walk, &mut router);
+        router.read(&mut section, walk);
         section.finish(walk);
     }
-    let mut switch = defaults::switch();
+    let mut switch = Switch::default();
     if let Some(mut section) = section(&mut file, walk, "switch") {
         spans.switch = section.place();
-        switch::switch(&mut section, walk, &mut switch);
+        switch.read(&mut section, walk);
         section.finish(walk);
     }
     let mut stations = Vec::new();
@@ -129,7 +121,7 @@ pub(super) fn config(
         stations.push(station);
         spans.stations.push(place);
     }
-    let (mut ndn, mut faces) = (defaults::ndn(), Vec::new());
+    let (mut ndn, mut faces) = (Ndn::default(), Vec::new());
     if let Some(mut section) = section(&mut file, walk, "ndn") {
         spans.ndn = section.place();
         (faces, spans.faces) = ndn::ndn(&mut section, walk, &mut ndn).into_iter().unzip();
@@ -142,22 +134,21 @@ pub(super) fn config(
         spans.names.push(place);
     }
     let sections_of_files = sections(&mut file, walk, "names");
-    let name_files =
-        sections_of_files.into_iter().filter_map(|s| ndn::names(s, walk, folder)).collect();
-    let mut firewall = defaults::firewall();
+    let name_files = sections_of_files.into_iter().filter_map(|s| ndn::names(s, walk)).collect();
+    let mut firewall = Firewall::default();
     if let Some(mut section) = section(&mut file, walk, "firewall") {
         spans.firewall = section.place();
-        firewall::firewall(&mut section, walk, &mut firewall);
+        firewall.read(&mut section, walk);
         section.finish(walk);
     }
     let rules;
-    (rules, spans.rules) = read_rules(&mut file, walk, folder);
+    (rules, spans.rules) = read_rules(&mut file, walk);
     firewall.is_on = file.has("firewall") || file.has("rule");
     with_joining(&file, walk, known, &mut pipeline, &mut stage_lines);
-    let mut engine = defaults::engine();
+    let mut engine = Engine::default();
     if let Some(mut section) = section(&mut file, walk, "engine") {
         spans.engine = section.place();
-        read_engine(&mut section, walk, &mut engine);
+        engine.read(&mut section, walk);
         section.finish(walk);
     }
     let mut ports = Vec::new();
@@ -165,7 +156,7 @@ pub(super) fn config(
     spans.has_lost_ports = section_of_ports.is_none() && file.has("port");
     if let Some(section) = section_of_ports {
         for (name, span, value) in section.entries() {
-            if let Some((port, place)) = ports::port(walk, name, span, value, spans.app, known) {
+            if let Some((port, place)) = port::port(walk, name, span, value, spans.app, known) {
                 ports.push(port);
                 spans.ports.push(place);
             } else {
@@ -182,23 +173,18 @@ pub(super) fn config(
     }
     let mut route_files = Vec::new();
     for section in sections(&mut file, walk, "routes") {
-        if let Some((routes, place)) = routes::route_file(section, walk, folder) {
+        if let Some((routes, place)) = routes::route_file(section, walk) {
             route_files.push(routes);
             spans.route_files.push(place);
         }
     }
     let mut neighbours = Vec::new();
     for mut section in sections(&mut file, walk, "neighbour") {
-        let port = section.need(walk, "port", "\"lan\"", string);
-        let address = section.need(walk, "address", "\"192.0.2.7\"", address);
-        let mac = section.need(walk, "mac", "\"02:00:5e:10:00:07\"", unicast_mac);
+        let mut neighbour = Neighbour::default();
+        neighbour.read(&mut section, walk);
         spans.neighbours.push(section.place());
         section.finish(walk);
-        neighbours.push(Neighbour {
-            port: port.unwrap_or_default().to_owned(),
-            address: address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
-            mac: mac.unwrap_or_default(),
-        });
+        neighbours.push(neighbour);
     }
     file.finish(walk);
     let config = Config {
@@ -225,19 +211,15 @@ pub(super) fn config(
 }
 
 /// `[[rule]]`, each with its place.
-fn read_rules(
-    file: &mut Section<'_, '_>,
-    walk: &mut Walk<'_>,
-    folder: Option<&Path>,
-) -> (Vec<RuleEntry>, Vec<Place>) {
+fn read_rules(file: &mut Section<'_, '_>, walk: &mut Walk<'_>) -> (Vec<RuleEntry>, Vec<Place>) {
     let sections = sections(file, walk, "rule").into_iter().zip(1..);
-    sections.filter_map(|(section, number)| firewall::rule(section, walk, number, folder)).unzip()
+    sections.filter_map(|(section, number)| firewall::rule(section, walk, number)).unzip()
 }
 
 /// Reads a file of rules alone.
-pub(super) fn rules(table: &DeTable<'_>, folder: &Path, walk: &mut Walk<'_>) -> Vec<RuleEntry> {
+pub(super) fn rules(table: &DeTable<'_>, walk: &mut Walk<'_>) -> Vec<RuleEntry> {
     let mut file = Section::new(table, "", 0..0);
-    let (rules, _) = read_rules(&mut file, walk, Some(folder));
+    let (rules, _) = read_rules(&mut file, walk);
     file.finish(walk);
     rules
 }
@@ -288,93 +270,6 @@ fn sections<'t, 'i>(
     };
     let sections = walk.elements(array, |walk, value| Section::of(walk, value, &title));
     sections.into_iter().map(|(section, _)| section).collect()
-}
-
-fn read_system(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, system: &mut System) {
-    system.has_workers = section.has("workers");
-    section.set(walk, "workers", &mut system.workers, integer(1..=1024));
-    section.set(walk, "cpus", &mut system.cpus, |walk, value| {
-        let cpus = array(walk, value, "an array of CPU numbers")?;
-        let cpus = walk.elements(cpus, integer(0..=65_535));
-        Some(cpus.into_iter().map(|(cpu, _)| cpu).collect())
-    });
-    section.set(walk, "cells", &mut system.cells, integer(256..=16_777_216));
-    section.set(walk, "huge_pages", &mut system.huge_pages, word);
-    section.set(walk, "log", &mut system.log, word);
-    section.set(walk, "log_format", &mut system.log_format, word);
-    section.set(walk, "socket", &mut system.socket, |walk, value| {
-        let text = string(walk, value)?;
-        // sockaddr_un holds 108 bytes; some are for the name under which the socket is made.
-        if text.is_empty() || text.len() > 96 || text.contains('\0') {
-            walk.error(value.span(), "`socket` cannot name a Unix socket")
-                .expected("a path of 1 to 96 bytes");
-            return None;
-        }
-        Some(text.into())
-    });
-    section.set(walk, "metrics", &mut system.metrics, |walk, value| match string(walk, value)? {
-        "off" => Some(None),
-        text => text.parse().map(Some).ok().or_else(|| {
-            walk.error(value.span(), format!("`metrics` is `{text}`"))
-                .expected("ADDRESS:PORT such as \"127.0.0.1:9101\" or \"[::1]:9101\", or \"off\"");
-            None
-        }),
-    });
-}
-
-fn read_router(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, router: &mut Router) {
-    section.set(walk, "kernel", &mut router.kernel, boolean);
-    section.set(walk, "ttl", &mut router.ttl, integer(1..=255));
-    section.set(walk, "fragment", &mut router.fragment, boolean);
-    section.set(walk, "icmp_rate", &mut router.icmp_rate, rate(0..=10_000_000));
-    section.set(walk, "icmp_burst", &mut router.icmp_burst, integer(1..=1_000_000));
-    section.set(walk, "arp_queue_packets", &mut router.arp_queue_packets, integer(0..=4096));
-    section.set(
-        walk,
-        "arp_queue_total_packets",
-        &mut router.arp_queue_total_packets,
-        integer(0..=1_048_576),
-    );
-    section.set(walk, "neighbours_max", &mut router.neighbours_max, integer(16..=1_048_576));
-    let range = (1, 86_400);
-    section.set(walk, "neighbour_reachable", &mut router.neighbour_reachable, seconds(range));
-    section.set(walk, "neighbour_attempts", &mut router.neighbour_attempts, integer(1..=100));
-    section.set(walk, "table_v4", &mut router.table_v4, word);
-    section.set(walk, "table_v6", &mut router.table_v6, word);
-    section.set(walk, "neighbour_retry", &mut router.neighbour_retry, |walk, value| {
-        duration(walk, value, 10_000_000, 3_600_000_000_000)
-    });
-}
-
-/// A duration of whole seconds from and to.
-fn seconds<'t, 'i, 'a>(
-    (from, to): (u64, u64),
-) -> impl FnOnce(&mut Walk<'a>, &'t super::walk::Value<'i>) -> Option<std::time::Duration> {
-    move |walk, value| duration(walk, value, from * 1_000_000_000, to * 1_000_000_000)
-}
-
-fn read_engine(section: &mut Section<'_, '_>, walk: &mut Walk<'_>, engine: &mut Engine) {
-    section.set(walk, "backend", &mut engine.backend, engine_backend);
-    section.set(walk, "devices", &mut engine.devices, devices);
-    if let Some(offload) = section.take(walk, "offload", word) {
-        engine.offload = Some(offload);
-    }
-    section.set(walk, "chunk", &mut engine.chunk, integer(1..=256));
-    section.set(walk, "max_delay", &mut engine.max_delay, |walk, value| {
-        duration(walk, value, 0, 1_000_000_000)
-    });
-    section.set(walk, "jobs_in_flight", &mut engine.jobs_in_flight, integer(1..=64));
-    section.set(walk, "device_timeout", &mut engine.device_timeout, |walk, value| {
-        duration(walk, value, 1_000_000, 60_000_000_000)
-    });
-    let sim = section.take(walk, "sim", |walk, value| Section::of(walk, value, "engine.sim"));
-    if let Some(mut sim) = sim {
-        let cost = &mut engine.sim;
-        let second = 1_000_000_000;
-        sim.set(walk, "launch", &mut cost.launch, |walk, value| duration(walk, value, 0, second));
-        sim.set(walk, "packet", &mut cost.packet, |walk, value| duration(walk, value, 0, second));
-        sim.finish(walk);
-    }
 }
 
 /// A pipeline, whether it is known what it does, and the lines of its stages.

@@ -6,17 +6,19 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error};
 
 use super::diagnostic::{Diagnostic, Severity};
+use super::section::{Key, Kind};
 
-/// A value and where it stands.
-pub(super) type Value<'i> = Spanned<DeValue<'i>>;
+/// A value of the file, and its place in the text.
+pub type Value<'i> = Spanned<DeValue<'i>>;
 
-/// An enum whose values are words in the file.
-pub(super) trait Word: Copy + PartialEq + 'static {
+/// An enum whose values are words in the file; [`words!`](crate::words) makes one.
+pub trait Word: Copy + PartialEq + 'static {
     /// Every word with its value; the first of a value is the one written.
     const WORDS: &'static [(&'static str, Self)];
 
@@ -27,7 +29,8 @@ pub(super) trait Word: Copy + PartialEq + 'static {
 }
 
 /// The text, and what was found in it so far.
-pub(super) struct Walk<'a> {
+#[derive(Debug)]
+pub struct Walk<'a> {
     text: &'a str,
     /// Offset of each line's first byte.
     line_starts: Vec<usize>,
@@ -38,6 +41,12 @@ pub(super) struct Walk<'a> {
     whole: bool,
     /// What the value at hand is called: "`mtu`", "element 2 of `addresses`".
     subject: String,
+    /// The key at hand with its sections: "port.lan.mtu".
+    path: String,
+    /// Where relative paths start; `None`: files are not looked at.
+    folder: Option<&'a Path>,
+    /// Places of the elements that the last array of the value at hand kept.
+    kept: Vec<Range<usize>>,
     /// Stands in for a diagnostic that is not kept.
     scratch: Diagnostic,
 }
@@ -62,6 +71,9 @@ impl<'a> Walk<'a> {
             broken_lines: HashSet::new(),
             whole: true,
             subject: String::new(),
+            path: String::new(),
+            folder: None,
+            kept: Vec::new(),
             scratch,
         };
         for error in syntax {
@@ -69,6 +81,22 @@ impl<'a> Walk<'a> {
         }
         walk.broken_lines = walk.found.iter().map(|(_, d)| d.line).collect();
         walk
+    }
+
+    /// With a folder where relative paths start, so that files that the text names are looked at.
+    pub(super) fn in_folder(mut self, folder: Option<&'a Path>) -> Walk<'a> {
+        self.folder = folder;
+        self
+    }
+
+    /// Where relative paths start; `None`: files are not looked at.
+    pub fn folder(&self) -> Option<&'a Path> {
+        self.folder
+    }
+
+    /// The key at hand with its sections, `port.lan.mtu`.
+    pub fn path(&self) -> &str {
+        &self.path
     }
 
     fn syntax_error(&mut self, error: &Error) {
@@ -109,7 +137,7 @@ impl<'a> Walk<'a> {
 
     /// Whether names and missing keys can be judged: not after a syntax error, which may have
     /// hidden anything.
-    pub(super) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.whole
     }
 
@@ -119,12 +147,13 @@ impl<'a> Walk<'a> {
     }
 
     /// What the value at hand is called in messages.
-    pub(super) fn subject(&self) -> &str {
+    pub fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// Reads elements of an array one by one, under names of their own.
-    pub(super) fn elements<'t, 'i, T>(
+    /// Reads elements of an array one by one, under names of their own; gives those that could be read, each with its
+    /// place.
+    pub fn elements<'t, 'i, T>(
         &mut self,
         values: &'t toml::de::DeArray<'i>,
         mut read: impl FnMut(&mut Walk<'a>, &'t Value<'i>) -> Option<T>,
@@ -138,22 +167,17 @@ impl<'a> Walk<'a> {
             }
         }
         self.subject = array;
+        self.kept = items.iter().map(|(_, span)| span.clone()).collect();
         items
     }
 
-    pub(super) fn error(
-        &mut self,
-        span: Range<usize>,
-        message: impl Into<String>,
-    ) -> &mut Diagnostic {
+    /// Reports an error at these bytes of the text.
+    pub fn error(&mut self, span: Range<usize>, message: impl Into<String>) -> &mut Diagnostic {
         self.report(Severity::Error, span, message.into())
     }
 
-    pub(super) fn warning(
-        &mut self,
-        span: Range<usize>,
-        message: impl Into<String>,
-    ) -> &mut Diagnostic {
+    /// Reports a warning at these bytes of the text.
+    pub fn warning(&mut self, span: Range<usize>, message: impl Into<String>) -> &mut Diagnostic {
         self.report(Severity::Warning, span, message.into())
     }
 
@@ -189,7 +213,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Line of an offset, from 1.
-    pub(super) fn line(&self, offset: usize) -> usize {
+    pub fn line(&self, offset: usize) -> usize {
         self.line_of(offset) + 1
     }
 
@@ -209,18 +233,20 @@ impl<'a> Walk<'a> {
 }
 
 impl Diagnostic {
-    pub(super) fn expected(&mut self, expected: impl Into<String>) -> &mut Diagnostic {
+    /// Says what would be right.
+    pub fn expected(&mut self, expected: impl Into<String>) -> &mut Diagnostic {
         self.expected = Some(expected.into());
         self
     }
 
-    pub(super) fn help(&mut self, help: impl Into<String>) -> &mut Diagnostic {
+    /// Says a way out.
+    pub fn help(&mut self, help: impl Into<String>) -> &mut Diagnostic {
         self.help = Some(help.into());
         self
     }
 
     /// Adds "did you mean" where one of `known` is near to `name`.
-    pub(super) fn nearest<'k>(
+    pub fn nearest<'k>(
         &mut self,
         name: &str,
         known: impl IntoIterator<Item = &'k str>,
@@ -248,6 +274,11 @@ impl Place {
         value.map_or_else(|| self.header.clone(), |(_, span)| span.clone())
     }
 
+    /// The table's header.
+    pub(super) fn header(&self) -> Range<usize> {
+        self.header.clone()
+    }
+
     /// Whether the file gives `key`.
     pub(super) fn has(&self, key: &str) -> bool {
         self.values.iter().any(|(name, _)| name == key)
@@ -260,28 +291,34 @@ impl Place {
 }
 
 /// A table under reading.
-pub(super) struct Section<'t, 'i> {
+#[derive(Debug)]
+pub struct Section<'t, 'i> {
     table: &'t DeTable<'i>,
     name: String,
     header: Range<usize>,
     asked: Vec<&'static str>,
     hidden: Vec<&'static str>,
     wrong: Vec<&'static str>,
+    /// Of keys whose value is an array: the places of the elements that could be read.
+    elements: Vec<(&'static str, Vec<Range<usize>>)>,
 }
 
 impl<'t, 'i> Section<'t, 'i> {
     /// `name` as in the file: `port.lan`; empty for the whole file.
     pub(super) fn new(table: &'t DeTable<'i>, name: &str, header: Range<usize>) -> Section<'t, 'i> {
-        let (asked, hidden, wrong) = (Vec::new(), Vec::new(), Vec::new());
-        Section { table, name: name.to_owned(), header, asked, hidden, wrong }
+        Section {
+            table,
+            name: name.to_owned(),
+            header,
+            asked: Vec::new(),
+            hidden: Vec::new(),
+            wrong: Vec::new(),
+            elements: Vec::new(),
+        }
     }
 
-    /// The section of a table value, or a diagnostic.
-    pub(super) fn of(
-        walk: &mut Walk<'_>,
-        value: &'t Value<'i>,
-        name: &str,
-    ) -> Option<Section<'t, 'i>> {
+    /// The section of a value that should be a table, or a diagnostic. `name` as in the file: `port.lan`.
+    pub fn of(walk: &mut Walk<'_>, value: &'t Value<'i>, name: &str) -> Option<Section<'t, 'i>> {
         match value.get_ref() {
             DeValue::Table(table) => Some(Section::new(table, name, value.span())),
             _ => wrong_kind(walk, value, "a table"),
@@ -303,51 +340,80 @@ impl<'t, 'i> Section<'t, 'i> {
         self.hidden.extend(keys);
     }
 
-    pub(super) fn header(&self) -> Range<usize> {
+    /// The place of the table's header.
+    pub fn header(&self) -> Range<usize> {
         self.header.clone()
     }
 
-    pub(super) fn has(&self, key: &str) -> bool {
+    /// Whether the file gives `key`.
+    pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
+    /// Whether nothing was wrong with a key that was read: it was there if it has to be, and its value was right.
+    pub fn is_right(&self, key: &str) -> bool {
+        !self.wrong.contains(&key)
+    }
+
+    /// Places of the elements of an array that could be read, in order; none where `key` has no array.
+    pub fn elements_of(&self, key: &str) -> Vec<Range<usize>> {
+        let of_key = self.elements.iter().find(|(name, _)| *name == key);
+        of_key.map(|(_, spans)| spans.clone()).unwrap_or_default()
+    }
+
+    /// Makes keys known that are not read here.
+    pub fn know(&mut self, keys: &'static [Key]) {
+        self.asked.extend(keys.iter().map(|key| key.name));
+    }
+
+    /// Reads a key of the kind that its declaration says; `target` keeps its value where the key is absent or wrong.
+    pub fn key<K: Kind>(
+        &mut self,
+        walk: &mut Walk<'_>,
+        key: &'static str,
+        kind: &K,
+        target: &mut K::Value,
+    ) {
+        let read = |walk: &mut Walk<'_>, value: &'t Value<'i>| kind.read(walk, value);
+        let value = match kind.example() {
+            Some(example) => self.need(walk, key, example, read),
+            None => self.take(walk, key, read),
+        };
+        if let Some(value) = value {
+            *target = value;
+        }
+    }
+
     /// The value of an optional key.
-    pub(super) fn get(&mut self, walk: &mut Walk<'_>, key: &'static str) -> Option<&'t Value<'i>> {
+    pub fn get(&mut self, walk: &mut Walk<'_>, key: &'static str) -> Option<&'t Value<'i>> {
         self.asked.push(key);
         walk.subject = format!("`{key}`");
+        walk.path = match self.name.as_str() {
+            "" => key.to_owned(),
+            name => format!("{name}.{key}"),
+        };
         self.table.get(key)
     }
 
     /// The value of an optional key, read.
-    pub(super) fn take<'a, T>(
+    pub fn take<'a, T>(
         &mut self,
         walk: &mut Walk<'a>,
         key: &'static str,
         read: impl FnOnce(&mut Walk<'a>, &'t Value<'i>) -> Option<T>,
     ) -> Option<T> {
         let value = self.get(walk, key)?;
+        walk.kept.clear();
         let read = read(walk, value);
-        if read.is_none() {
-            self.wrong.push(key);
+        match read {
+            Some(_) => self.elements.push((key, std::mem::take(&mut walk.kept))),
+            None => self.wrong.push(key),
         }
         read
     }
 
-    /// Overwrites a default with the value of an optional key.
-    pub(super) fn set<'a, T>(
-        &mut self,
-        walk: &mut Walk<'a>,
-        key: &'static str,
-        target: &mut T,
-        read: impl FnOnce(&mut Walk<'a>, &'t Value<'i>) -> Option<T>,
-    ) {
-        if let Some(value) = self.take(walk, key, read) {
-            *target = value;
-        }
-    }
-
-    /// The value of a key that must be there, read.
-    pub(super) fn need<'a, T>(
+    /// The value of a key that must be there, read; `example` is a value for the message where it is not.
+    pub fn need<'a, T>(
         &mut self,
         walk: &mut Walk<'a>,
         key: &'static str,
@@ -375,8 +441,8 @@ impl<'t, 'i> Section<'t, 'i> {
         entries
     }
 
-    /// Every key that was not asked for is unknown.
-    pub(super) fn finish(self, walk: &mut Walk<'_>) {
+    /// Reports every key that was not asked for as unknown.
+    pub fn finish(self, walk: &mut Walk<'_>) {
         for (key, span, _) in self.entries() {
             if self.asked.contains(&key) {
                 continue;
@@ -387,6 +453,7 @@ impl<'t, 'i> Section<'t, 'i> {
             let shown = self.asked.iter().filter(|key| !self.hidden.contains(key));
             let mut known: Vec<_> = shown.copied().collect();
             known.sort_unstable();
+            known.dedup();
             let expected = format!("one of {}", known.join(", "));
             walk.error(span, format!("unknown {what} `{key}`{place}"))
                 .nearest(key, known.iter().copied())
@@ -404,8 +471,8 @@ impl<'t, 'i> Section<'t, 'i> {
     }
 }
 
-/// Says that a value has the wrong type.
-pub(super) fn wrong_kind<T>(walk: &mut Walk<'_>, value: &Value<'_>, expected: &str) -> Option<T> {
+/// Reports that a value has the wrong type.
+pub fn wrong_kind<T>(walk: &mut Walk<'_>, value: &Value<'_>, expected: &str) -> Option<T> {
     let found = match value.get_ref() {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "an integer",

@@ -1,0 +1,127 @@
+//! `[system]`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::config::kinds::{Custom, Kind, custom, integer, list, words};
+use crate::config::values;
+
+/// Where the control socket is unless the file says otherwise; `shadeline ctl` looks here.
+pub const SOCKET: &str = "/run/shadeline.sock";
+
+/// Longest path of the control socket in bytes. `sockaddr_un` holds 108; the rest is for the name under which the
+/// socket is made.
+const SOCKET_BYTES_MAX: usize = 96;
+
+crate::section! {
+    /// Threads, memory, the log, the control socket and the metrics.
+    pub struct System("system") {
+        /// Worker threads. If a device is named and neither `workers` nor `cpus` is set, a live run leaves one CPU to
+        /// the threads of the device. A capture run (`run -r`) has one worker unless this key is set; its output does
+        /// not depend on the number of workers. A named-data forwarder, and a switch with storm control, always read
+        /// captures with one worker; a warning says so.
+        restart workers: usize = 1, integer(1..=1024).shown("usable CPUs");
+        /// CPU of each worker. If the array is empty, workers take the usable CPUs in order; if there are more workers
+        /// than usable CPUs, they are not pinned.
+        restart cpus: Vec<usize> = Vec::new(),
+            list(integer(0..=65_535), "an array of CPU numbers");
+        /// Packet buffers of 2,048 bytes per worker. At least four chunks are required.
+        restart cells: usize = 16_384, integer(256..=16_777_216);
+        /// Huge pages for packet buffers and tables. `auto`: 2 MB pages where the kernel provides them (`madvise`).
+        /// `try`: reserved 2 MB pages first, otherwise as `auto`. `off`: 4 KB pages.
+        restart huge_pages: HugePages = HugePages::Auto, words();
+        /// Least severe level that is logged.
+        live log: LogLevel = LogLevel::Info, words();
+        /// Format of the log: lines of text, or one JSON object per line.
+        restart log_format: LogFormat = LogFormat::Text, words();
+        /// Path of the control socket (mode 0660).
+        restart socket: PathBuf = SOCKET.into(), socket();
+        /// Address and TCP port of the metrics server (Prometheus text at `/metrics`).
+        restart metrics: Option<SocketAddr> = None, metrics();
+    }
+    also {
+        /// Whether the file sets `workers`. Captures have one worker where it does not.
+        has_workers: bool = false;
+    }
+}
+
+impl System {
+    /// The defaults on a machine with `cores` usable CPUs.
+    pub(in crate::config) fn on(cores: usize) -> System {
+        System { workers: cores.max(1), ..System::default() }
+    }
+}
+
+crate::words! {
+    /// `system.huge_pages`.
+    pub enum HugePages {
+        /// `madvise`: the kernel gives 2 MB pages where it can.
+        Auto = "auto",
+        /// 4 KB pages.
+        Off = "off",
+        /// Reserved 2 MB pages (`hugetlbfs`) first, otherwise as `Auto`.
+        Try = "try",
+    }
+}
+
+crate::words! {
+    /// `system.log`.
+    pub enum LogLevel {
+        /// Nothing.
+        Off = "off",
+        /// Failures.
+        Error = "error",
+        /// Problems that do not stop anything.
+        Warn = "warn",
+        /// Starts, stops and changes.
+        Info = "info",
+        /// Decisions.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}
+
+crate::words! {
+    /// `system.log_format`.
+    pub enum LogFormat {
+        /// Lines of text.
+        Text = "text",
+        /// One JSON object per line.
+        Json = "json",
+    }
+}
+
+fn socket() -> Custom<PathBuf> {
+    let allowed = format!("a path of 1 to {SOCKET_BYTES_MAX} bytes");
+    let read = |walk: &mut values::Walk<'_>, value: &values::Value<'_>| {
+        let text = values::string(walk, value)?;
+        if text.is_empty() || text.len() > SOCKET_BYTES_MAX || text.contains('\0') {
+            let message = format!("{} cannot name a Unix socket", walk.subject());
+            walk.error(value.span(), message)
+                .expected(format!("a path of 1 to {SOCKET_BYTES_MAX} bytes"));
+            return None;
+        }
+        Some(text.into())
+    };
+    custom("path", allowed, read, |path| path.display().to_string())
+}
+
+fn metrics() -> Custom<Option<SocketAddr>> {
+    let read =
+        |walk: &mut values::Walk<'_>, value: &values::Value<'_>| match values::string(walk, value)?
+        {
+            "off" => Some(None),
+            text => text.parse().map(Some).ok().or_else(|| {
+                let message = format!("{} is `{text}`", walk.subject());
+                walk.error(value.span(), message).expected(
+                    "ADDRESS:PORT such as \"127.0.0.1:9101\" or \"[::1]:9101\", or \"off\"",
+                );
+                None
+            }),
+        };
+    let text = |address: &Option<SocketAddr>| {
+        address.map_or_else(|| "off".to_owned(), |address| address.to_string())
+    };
+    custom("address", "`\"ADDRESS:PORT\"`, or `\"off\"`", read, text)
+}
