@@ -12,6 +12,8 @@ static ROUTER: Application = Application {
     has_host: true,
     is_promiscuous: false,
     in_pairs: false,
+    requests: &[],
+    metrics: &[],
     joins: None,
 };
 static SWITCH: Application = Application {

@@ -44,6 +44,11 @@ pub(crate) enum Command {
     },
     /// Ask or steer a running router, switch or named-data forwarder
     Ctl(CtlArgs),
+    /// List the stages that pipelines are composed of
+    ///
+    /// With a name: what the stage needs and provides, the columns and kernels that it has, its drop reasons,
+    /// configuration keys, `ctl` requests and metrics.
+    Stages(StagesArgs),
     /// Show where this machine can shade: memory, self-test, what a launch and a copy cost
     ///
     /// Lists every backend: the CPU, each CUDA and OpenCL device, or why a library has none. Each
@@ -90,6 +95,15 @@ pub(crate) enum Command {
         /// The folder, made if need be
         folder: PathBuf,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StagesArgs {
+    /// One stage, with all that it declares
+    pub(crate) name: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -29,6 +29,7 @@ mod ports;
 mod programs;
 mod report;
 mod room;
+mod stages;
 mod stats;
 mod steward;
 mod traffic;
@@ -74,6 +75,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Run(args) => offline::run(&args),
         Command::Check { config, json } => check::run(&config, json),
         Command::Ctl(args) => ctl::run(&args),
+        Command::Stages(args) => stages::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Lpm(args) => lpm::run(&args),
         Command::Names(args) => names::run(&args),
@@ -99,6 +101,10 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Man { folder } => std::fs::create_dir_all(&folder)
             .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
+            .and_then(|()| {
+                let page = control::config::manual::roff(&control::config::keys());
+                std::fs::write(folder.join("shadeline.toml.5"), page)
+            })
             .map_err(|error| Failure::file(&folder, error)),
     }
 }

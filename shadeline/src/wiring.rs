@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use apps::firewall::{self, Firewall, FirewallTables};
 use apps::ndn::pit::PitLimits;
@@ -24,10 +25,11 @@ use chunk::{Depot, DropReason, HugePages, Region};
 use control::config::{self, Config, PortKind, Rpf, VlanTag};
 use controlplane::{Newest, OverPart, Tables, Without};
 use device::tables::NoTables;
+use device::{Cost, FaultPlan};
 use engine::{
     DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, ErrorSink, Gate,
-    InOrder, MARK_FROM_HOST, QueueCounters, RxSlot, Spread, SpreadHash, Stage, TxSlot, UnderWay,
-    Versions, WorkerSpec,
+    InOrder, MARK_FROM_HOST, Policy, QueueCounters, RxSlot, Spread, SpreadHash, Stage, TxSlot,
+    UnderWay, Versions, WorkerSpec,
 };
 use io::{Losses, QueueStats, RxQueue, TxQueue};
 use lookup::bridge::StationEvent;
@@ -510,6 +512,22 @@ impl Pipelines<'_> {
             None => wanted,
         })
     }
+}
+
+/// The stages of a pipeline as one worker would have them, by themselves.
+pub(crate) fn stages_of(
+    config: &Config,
+    parts: &Parts,
+    tables: &Tables,
+) -> Result<Vec<Box<dyn Stage<Tables>>>, Failure> {
+    let pipelines = Pipelines { config, parts, offline: true, events: &Events::default() };
+    // As a device would have them.
+    let cost = Cost { launch: Duration::ZERO, row: Duration::ZERO };
+    let simulated = DeviceKind::Simulated { cost, faults: FaultPlan::default() };
+    let rows = chunk::CHUNK_PACKETS_MAX;
+    let device = DeviceSpec { kind: simulated, slots: 1, rows, policy: Policy::Device };
+    let filter = Filter::of(config, parts, &mut [device], tables);
+    pipelines.stages(false, filter.as_ref(), &mut StageCounters::default())
 }
 
 /// The limit of errors of all workers together; it counts beside them.

@@ -132,7 +132,8 @@ fn every_other_list_of_stages_is_refused_with_a_reason() {
     }
     // As a user meets it.
     let folder = Scratch::new();
-    let text = "mode = \"x\"\n[pipeline.x]\nstages = [\"decode\", \"rewrite\", \"rpf\"]\n[port.a]\n";
+    let text =
+        "mode = \"x\"\n[pipeline.x]\nstages = [\"decode\", \"rewrite\", \"rpf\"]\n[port.a]\n";
     let path = folder.write("config.toml", text);
     let output = Command::new(env!("CARGO_BIN_EXE_shadeline")).arg("check").arg(path).output();
     let output = output.expect("the program starts");

@@ -30,6 +30,8 @@ pub static APPLICATION: Application = Application {
     has_host: false,
     is_promiscuous: true,
     in_pairs: true,
+    requests: &[],
+    metrics: &[],
     joins: None,
 };
 

@@ -53,6 +53,16 @@ pub static APPLICATION: Application = Application {
     has_host: false,
     is_promiscuous: false,
     in_pairs: false,
+    requests: &["rule add", "rule replace", "rule del", "rule show"],
+    metrics: &[
+        "shadeline_rules",
+        "shadeline_rule_packets_total",
+        "shadeline_rule_bytes_total",
+        "shadeline_mirror_copies_total",
+        "shadeline_mirror_copies_lost_total",
+        "shadeline_reject_answers_total",
+        "shadeline_reject_answers_withheld_total",
+    ],
     joins: Some(STAGE),
 };
 

@@ -49,6 +49,17 @@ pub static APPLICATION: Application = Application {
     has_host: true,
     is_promiscuous: false,
     in_pairs: false,
+    requests: &["show faces", "show names", "show neighbours", "name add", "name del", "name get"],
+    metrics: &[
+        "shadeline_ndn_faces",
+        "shadeline_ndn_names",
+        "shadeline_ndn_pending_interests",
+        "shadeline_ndn_expired_interests_total",
+        "shadeline_ndn_transmit_interests_total",
+        "shadeline_ndn_transmit_data_total",
+        "shadeline_ndn_transmit_nacks_total",
+        "shadeline_ndn_copies_lost_total",
+    ],
     joins: None,
 };
 

@@ -75,6 +75,23 @@ pub static APPLICATION: Application = Application {
     has_host: true,
     is_promiscuous: false,
     in_pairs: false,
+    requests: &[
+        "show routes",
+        "show neighbours",
+        "route add",
+        "route replace",
+        "route del",
+        "route get",
+    ],
+    metrics: &[
+        "shadeline_routes",
+        "shadeline_neighbours",
+        "shadeline_icmp_errors_sent_total",
+        "shadeline_icmp_errors_withheld_total",
+        "shadeline_answers_sent_total",
+        "shadeline_fragmented_packets_total",
+        "shadeline_fragments_made_total",
+    ],
     joins: None,
 };
 

@@ -58,6 +58,20 @@ pub static APPLICATION: Application = Application {
     has_host: false,
     is_promiscuous: true,
     in_pairs: false,
+    requests: &["show macs", "clear macs"],
+    metrics: &[
+        "shadeline_stations",
+        "shadeline_stations_max",
+        "shadeline_stations_learned_total",
+        "shadeline_stations_moved_total",
+        "shadeline_stations_aged_total",
+        "shadeline_stations_flushed_total",
+        "shadeline_stations_refused_total",
+        "shadeline_station_events_lost_total",
+        "shadeline_flooded_packets_total",
+        "shadeline_flood_copies_total",
+        "shadeline_flood_copies_lost_total",
+    ],
     joins: None,
 };
 

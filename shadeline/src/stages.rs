@@ -1,0 +1,383 @@
+//! `shadeline stages`: the stages that pipelines are composed of, as they declare themselves.
+//!
+//! Nothing here is a list: needs and provides are those of [`control::config::StageKind`], columns, kernels and drop
+//! reasons those of the stage that a pipeline would have, keys those of the configuration's sections.
+
+use std::fmt::Write as _;
+
+use chunk::{ColumnSet, Declaration};
+#[cfg(test)]
+use control::config::KnownStages;
+use control::config::section::{About, KeyDefault};
+use control::config::{StageKind, keys};
+use controlplane::Tables;
+use engine::{KernelStep, Spread, Stage};
+use serde::Serialize;
+
+use crate::cli::StagesArgs;
+use crate::failure::Failure;
+use crate::pipelines;
+use crate::plane::Plane;
+use crate::wiring::{self, Interfaces};
+
+/// Ports to compose a pipeline over; no packet passes.
+const CONFIG: &str = include_str!("../data/demo.toml");
+
+/// Everything that is declared of a stage.
+#[derive(Debug, Serialize)]
+struct Described {
+    name: &'static str,
+    about: &'static str,
+    application: &'static str,
+    /// `first`, `last` or `between`.
+    place: &'static str,
+    needs: &'static [&'static str],
+    provides: &'static [&'static str],
+    columns_read: Vec<&'static str>,
+    columns_written: Vec<&'static str>,
+    /// Columns that it uses on the CPU alone.
+    columns_other: Vec<&'static str>,
+    /// None: the CPU alone does it.
+    kernels: Vec<String>,
+    /// Which packets must meet at one worker.
+    packets_meet: &'static str,
+    drop_reasons: Vec<&'static str>,
+    sections: Vec<Section>,
+    requests: &'static [&'static str],
+    metrics: &'static [&'static str],
+}
+
+/// A section of the configuration that its application reads.
+#[derive(Debug, Serialize)]
+struct Section {
+    title: &'static str,
+    keys: Vec<KeyRow>,
+}
+
+#[derive(Debug, Serialize)]
+struct KeyRow {
+    name: &'static str,
+    kind: &'static str,
+    values: String,
+    default: String,
+    reload: String,
+    text: String,
+}
+
+pub(crate) fn run(args: &StagesArgs) -> Result<(), Failure> {
+    let all = described()?;
+    let Some(name) = &args.name else {
+        if args.json {
+            println!("{}", serde_json::to_string_pretty(&all).map_err(Failure::other)?);
+        } else {
+            print!("{}", list(&all));
+        }
+        return Ok(());
+    };
+    let Some(stage) = all.iter().find(|stage| stage.name == name) else {
+        let names: Vec<_> = all.iter().map(|stage| stage.name).collect();
+        let expected = names.join(", ");
+        return Err(Failure::usage(format!("unknown stage `{name}`: expected one of {expected}")));
+    };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(stage).map_err(Failure::other)?);
+    } else {
+        print!("{}", text(stage));
+    }
+    Ok(())
+}
+
+/// Every stage, in an order in which stages make sense.
+fn described() -> Result<Vec<Described>, Failure> {
+    let known = pipelines::known();
+    let (mut config, _) = control::config::parse(CONFIG, &known)
+        .map_err(|d| Failure::other(control::config::render(&d, "demo.toml", CONFIG, false)))?;
+    let interfaces = Interfaces::of(&config);
+    // Each stage is asked in a pipeline that has it.
+    let usual = pipelines::usual();
+    let mut all = Vec::new();
+    for kind in &known.kinds {
+        let stages = usual.iter().find(|stages| stages.contains(&kind.name));
+        let stages = stages
+            .ok_or_else(|| Failure::other(format!("no pipeline has the stage `{}`", kind.name)))?;
+        pipelines::with_stages(&mut config, stages).map_err(Failure::other)?;
+        let (plane, reader) = Plane::offline(&config, &interfaces)?;
+        let stages = wiring::stages_of(&config, &plane.parts, &reader.pin())?;
+        let stage = stages.iter().find(|stage| stage.name() == kind.name);
+        let stage = stage.ok_or_else(|| Failure::other(format!("no stage `{}`", kind.name)))?;
+        all.push(describe(kind, &**stage));
+    }
+    Ok(all)
+}
+
+fn describe(kind: &StageKind, stage: &dyn Stage<Tables>) -> Described {
+    let form = stage.shader().and_then(|shader| shader.kernels());
+    let kernels = form.map(|form| form.steps).unwrap_or_default();
+    let kernels = kernels.into_iter().filter_map(|step| match step {
+        KernelStep::Kernel(step) => Some(step.kernel.to_string()),
+        _ => None,
+    });
+    let reasons = stage.drop_reasons().iter().flat_map(|block| block.reasons());
+    let of = |set: &ColumnSet| columns(stage.columns(), |column| set.contains(column));
+    let (reads, writes) = (stage.reads(), stage.writes());
+    let application = kind.application;
+    Described {
+        name: kind.name,
+        about: kind.about,
+        application: application.name,
+        place: match (kind.is_first, kind.is_last) {
+            (true, _) => "first",
+            (_, true) => "last",
+            _ => "between",
+        },
+        needs: kind.needs,
+        provides: kind.provides,
+        columns_read: of(&reads),
+        columns_written: of(&writes),
+        columns_other: columns(stage.columns(), |c| !reads.contains(c) && !writes.contains(c)),
+        kernels: kernels.collect(),
+        packets_meet: match (stage.spread_hash(), stage.spread()) {
+            (Some(_), _) => "by a hash of its own",
+            (None, Spread::Any) => "none",
+            (None, Spread::Flow) => "of a flow, both directions",
+            (None, Spread::Hosts) => "between two hosts",
+        },
+        drop_reasons: reasons.map(|reason| reason.name()).collect(),
+        sections: sections(application.sections),
+        requests: application.requests,
+        metrics: application.metrics,
+    }
+}
+
+fn columns(
+    declared: &[Declaration],
+    wanted: impl Fn(&chunk::ColumnDesc) -> bool,
+) -> Vec<&'static str> {
+    let all = declared.iter().flat_map(|declaration| declaration.iter());
+    let mut names = Vec::new();
+    for column in all.filter(|column| wanted(column)) {
+        if !names.contains(&column.name) && !["verdict", "context"].contains(&column.name) {
+            names.push(column.name);
+        }
+    }
+    names
+}
+
+/// The sections of these names, `[router]` or `[[route]]`, with those below them.
+fn sections(names: &[&str]) -> Vec<Section> {
+    let is_own = |title: &str| {
+        let name = title.trim_start_matches('[');
+        let end = name.find([']', '.']).unwrap_or(name.len());
+        names.contains(&&name[..end])
+    };
+    let own = keys().into_iter().filter(|section| is_own(section.title));
+    own.map(|section| Section {
+        title: section.title,
+        keys: section
+            .keys
+            .iter()
+            .map(|key| {
+                let About { kind, allowed, default, .. } = key.about();
+                KeyRow {
+                    name: key.name,
+                    kind,
+                    values: allowed,
+                    default: match default {
+                        KeyDefault::Value(value) => value,
+                        KeyDefault::Words(words) => words.to_owned(),
+                        KeyDefault::Absent => "none".to_owned(),
+                        KeyDefault::Needed(_) => "required".to_owned(),
+                    },
+                    reload: key.reload.to_string(),
+                    text: key.text(),
+                }
+            })
+            .collect(),
+    })
+    .collect()
+}
+
+fn list(all: &[Described]) -> String {
+    let mut out = format!(
+        "{:<12} {:<12} {:<8} {:<7} {}\n",
+        "stage", "application", "place", "device", "what it does"
+    );
+    for stage in all {
+        let device = if stage.kernels.is_empty() { "-" } else { "yes" };
+        let row = (stage.name, stage.application, stage.place, device, stage.about);
+        let _ = writeln!(out, "{:<12} {:<12} {:<8} {:<7} {}", row.0, row.1, row.2, row.3, row.4);
+    }
+    out += "\n`shadeline stages NAME` shows what one needs, provides, reads and writes.\n";
+    out
+}
+
+/// One stage, for people.
+fn text(stage: &Described) -> String {
+    let mut out = format!("{}: {}\n\n", stage.name, stage.about);
+    for (name, value) in facts(stage) {
+        let _ = writeln!(out, "{name:<18} {value}");
+    }
+    for section in &stage.sections {
+        let _ = writeln!(out, "\n{}", section.title);
+        for key in &section.keys {
+            let (name, default) = (key.name, &key.default);
+            let _ = writeln!(out, "  {name:<24} {default:<14} {:<8} {}", key.reload, key.text);
+        }
+    }
+    out
+}
+
+/// What is said of a stage in a line each.
+fn facts(stage: &Described) -> Vec<(&'static str, String)> {
+    let list = |names: &[&str]| match names {
+        [] => "none".to_owned(),
+        names => names.join(", "),
+    };
+    let kernels: Vec<_> = stage.kernels.iter().map(String::as_str).collect();
+    let device = match kernels.as_slice() {
+        [] => "CPU only".to_owned(),
+        kernels => format!("kernels {}", kernels.join(", ")),
+    };
+    vec![
+        ("application", stage.application.to_owned()),
+        ("place", stage.place.to_owned()),
+        ("needs", list(stage.needs)),
+        ("provides", list(stage.provides)),
+        ("shade reads", list(&stage.columns_read)),
+        ("shade writes", list(&stage.columns_written)),
+        ("other columns", list(&stage.columns_other)),
+        ("device", device),
+        ("packets that meet", stage.packets_meet.to_owned()),
+        ("drop reasons", list(&stage.drop_reasons)),
+        ("ctl", list(stage.requests)),
+        ("metrics", list(stage.metrics)),
+    ]
+}
+
+/// Which stages provide something, for the page.
+#[cfg(test)]
+fn providers(known: &KnownStages, what: &str) -> Vec<&'static str> {
+    let all = known.kinds.iter().filter(|kind| kind.provides.contains(&what));
+    all.map(|kind| kind.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    const HEAD: &str = "\
+# Stages
+
+A pipeline is a list of stages: `[pipeline.NAME] stages = [\"decode\", \"firewall\", \"route\", \"rewrite\"]`, and `mode =
+\"NAME\"` takes it. Any order is a pipeline in which each stage finds what it needs: what a stage before it provides, or
+what every pipeline begins with (`frames`). A stage whose place is `first` decodes received frames and hides what there
+was before it; one whose place is `last` sends packets out. `shadeline check` says what is missing and names an order
+that works. `mode = \"router\"`, `\"switch\"`, `\"ndn\"` and `\"wire\"` are shipped pipelines.
+
+`shadeline stages` prints this list, `shadeline stages NAME` one stage with its configuration keys, `--json` either for
+programs. All stages have the metrics `shadeline_stage_calls_total`, `…_packets_total` and `…_seconds_total`.
+
+<!-- Made from the declarations by a test: UPDATE_STAGES=1 cargo test -p shadeline stages -->
+";
+
+    fn page() -> String {
+        let known = pipelines::known();
+        let all = described().unwrap();
+        let mut page = HEAD.to_owned();
+        page += "\n| stage | application | place | needs | provides | device |\n";
+        page += "| --- | --- | --- | --- | --- | --- |\n";
+        for stage in &all {
+            let device = if stage.kernels.is_empty() { "–" } else { "yes" };
+            let name = stage.name;
+            let (needs, provides) = (stage.needs.join(", "), stage.provides.join(", "));
+            let _ = writeln!(
+                page,
+                "| [`{name}`](#{name}) | {} | {} | {needs} | {provides} | {device} |",
+                stage.application, stage.place
+            );
+        }
+        for stage in &all {
+            let _ =
+                write!(page, "\n## {}\n\n{}\n\n| | |\n| --- | --- |\n", stage.name, stage.about);
+            for (name, value) in facts(stage) {
+                let value = match (name, value.as_str()) {
+                    ("needs", needs) if needs != "none" => {
+                        let of = |what: &str| match providers(&known, what).as_slice() {
+                            [] => what.to_owned(),
+                            providers => format!("{what} (of {})", providers.join(", ")),
+                        };
+                        stage.needs.iter().map(|what| of(what)).collect::<Vec<_>>().join("; ")
+                    }
+                    ("drop reasons", reasons) if reasons != "none" => {
+                        format!("{} ([drops.md](drops.md))", stage.drop_reasons.len())
+                    }
+                    _ => value,
+                };
+                let _ = writeln!(page, "| {name} | {value} |");
+            }
+            let titles: Vec<_> =
+                stage.sections.iter().map(|section| format!("`{}`", section.title)).collect();
+            if !titles.is_empty() {
+                let titles = titles.join(", ");
+                let _ = writeln!(
+                    page,
+                    "| sections | {titles} ([configuration.md](configuration.md)) |"
+                );
+            }
+        }
+        page
+    }
+
+    #[test]
+    fn the_page_is_made_from_the_declarations() {
+        let path = testkit::repository().join("docs/stages.md");
+        if std::env::var_os("UPDATE_STAGES").is_some() {
+            std::fs::write(&path, page()).unwrap();
+        }
+        let there = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            there == page(),
+            "docs/stages.md is old: UPDATE_STAGES=1 cargo test -p shadeline stages"
+        );
+    }
+
+    #[test]
+    fn what_is_declared_is_there() {
+        let all = described().unwrap();
+        let has_device: Vec<_> =
+            all.iter().filter(|stage| !stage.kernels.is_empty()).map(|stage| stage.name).collect();
+        for name in ["rpf", "route", "bridge", "name_lookup"] {
+            assert!(has_device.contains(&name), "{has_device:?}");
+        }
+        let route = all.iter().find(|stage| stage.name == "route").unwrap();
+        assert!(route.columns_written.contains(&"decision"), "{route:?}");
+        // Each request is a command of `ctl`, each metric a family of the program.
+        let cli = crate::cli::Cli::command();
+        let ctl = cli.find_subcommand("ctl").unwrap();
+        let families = include_str!("../../crates/control/src/metrics/text.rs");
+        for stage in &all {
+            assert!(!stage.about.is_empty() && stage.about.ends_with('.'), "{}", stage.name);
+            for request in stage.requests {
+                let mut at = ctl;
+                for word in request.split(' ') {
+                    let is_value = |arg: &clap::Arg| {
+                        arg.get_possible_values().iter().any(|value| value.get_name() == word)
+                    };
+                    match at.find_subcommand(word) {
+                        Some(next) => at = next,
+                        None => assert!(at.get_arguments().any(is_value), "ctl {request}: {word}"),
+                    }
+                }
+            }
+            for metric in stage.metrics {
+                let family = metric.strip_prefix("shadeline_").expect("a prefix");
+                assert!(families.contains(&format!("\"{family}\"")), "{metric}");
+            }
+            for section in stage.sections.iter().map(|section| section.title) {
+                assert!(section.starts_with('['), "{section}");
+            }
+        }
+    }
+}
