@@ -591,12 +591,8 @@ impl Steward {
         }
         self.dirty = true;
         self.settle();
-        let resolves = self
-            .plane
-            .rib
-            .routes(None)
-            .find(|view| view.prefix == prefix && view.source == Source::Api)
-            .is_none_or(|view| view.resolved.is_some());
+        let added = self.plane.rib.route(prefix, Source::Api);
+        let resolves = added.is_none_or(|view| view.resolved.is_some());
         let message = if resolves {
             String::new()
         } else {

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 use classify::classbench::Problems;
 
-pub use diagnostic::{Diagnostic, Severity, render};
+pub use diagnostic::{Diagnostic, Severity, Topic, render};
 pub use diff::{Change, Diff, NOTHING};
 pub use names::{ParsePrefixError, parse_prefix, read_prefix};
 pub use next_hop::{NextHop, ParseNextHopError, is_port_name};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 
 use control::api::{ErrorKind, ROWS_PER_RESPONSE, Request, Response};
-use control::config::{self, LoadError, Report, RuleEntry};
+use control::config::{self, LoadError, Report, RuleEntry, Topic};
 use control::firewall::Action;
 
 use super::Steward;
@@ -53,9 +53,8 @@ impl NewRules {
 
 /// What a configuration has odd about its rules, in the words of its warnings.
 pub(super) fn odd(report: &Report) -> Vec<String> {
-    let warnings = report.diagnostics.iter().map(|diagnostic| &diagnostic.message);
-    let odd = ["never match", "may be left out"];
-    warnings.filter(|message| odd.iter().any(|odd| message.contains(odd))).cloned().collect()
+    let odd = report.diagnostics.iter().filter(|diagnostic| diagnostic.topic == Topic::OddRule);
+    odd.map(|diagnostic| diagnostic.message.clone()).collect()
 }
 
 /// What a reload tells of rules before the differences of the file.

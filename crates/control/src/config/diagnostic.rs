@@ -23,6 +23,19 @@ pub struct Diagnostic {
     /// A way out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
+    /// What it is about.
+    #[serde(skip)]
+    pub topic: Topic,
+}
+
+/// What a [`Diagnostic`] is about, for those who show some of them elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Topic {
+    /// Anything.
+    #[default]
+    Other,
+    /// A rule that never matches or may be left out.
+    OddRule,
 }
 
 /// Of a [`Diagnostic`].

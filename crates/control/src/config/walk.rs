@@ -11,7 +11,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error};
 
-use super::diagnostic::{Diagnostic, Severity};
+use super::diagnostic::{Diagnostic, Severity, Topic};
 use super::section::{Key, Kind};
 
 /// A value of the file, and its place in the text.
@@ -63,6 +63,7 @@ impl<'a> Walk<'a> {
             message: String::new(),
             expected: None,
             help: None,
+            topic: Topic::default(),
         };
         let mut walk = Walk {
             text,
@@ -200,6 +201,7 @@ impl<'a> Walk<'a> {
             message,
             expected: None,
             help: None,
+            topic: Topic::default(),
         };
         // A value that could not be parsed is replaced by one that stands nowhere.
         let invented = !self.whole && span == (0..0);
@@ -236,6 +238,12 @@ impl Diagnostic {
     /// Says what would be right.
     pub fn expected(&mut self, expected: impl Into<String>) -> &mut Diagnostic {
         self.expected = Some(expected.into());
+        self
+    }
+
+    /// Says what it is about.
+    pub fn about(&mut self, topic: Topic) -> &mut Diagnostic {
+        self.topic = topic;
         self
     }
 

@@ -8,7 +8,7 @@ use lookup::fib::{Fib, FibBuilder, FibPatch, Options, RouteTables, RouteTarget};
 use lookup::versions::{Patchable, Writer};
 use lookup::{NextHopId, Prefix, TableError};
 
-use super::family::{AnyPrefix, Both};
+use super::family::{AnyPrefix, Both, RibFamily};
 use super::origins::{Origin, OriginKey};
 use super::routes::join;
 use super::types::{RibChange, RibError, Source, Target};
@@ -195,6 +195,21 @@ impl RibManager {
             AnyPrefix::V6(prefix) => self.candidates(prefix),
         };
         ids.iter().any(|id| self.source(*id) == Some(source))
+    }
+
+    /// The route to `prefix` that `source` gave, the best one where it gave several.
+    pub fn route(&self, prefix: IpNet, source: Source) -> Option<RouteView<'_>> {
+        match prefix.into() {
+            AnyPrefix::V4(prefix) => self.route_of(prefix, source),
+            AnyPrefix::V6(prefix) => self.route_of(prefix, source),
+        }
+    }
+
+    fn route_of<A: RibFamily>(&self, prefix: Prefix<A>, source: Source) -> Option<RouteView<'_>> {
+        let ids = self.candidates(prefix);
+        let own: Vec<_> =
+            ids.iter().copied().filter(|id| self.source(*id) == Some(source)).collect();
+        self.view(prefix, self.best(&own).or(own.first().copied())?)
     }
 
     /// The installed route that packets to `address` take, neighbours' host routes aside.

@@ -606,6 +606,10 @@ fn preference_then_metric_then_the_last_told() {
     assert_eq!(rib.apply(gone(Source::Kernel)), Err(RibError::NoSuchRoute));
     assert!(rib.contains(net("10.9.0.0/16"), Source::File(0)));
     assert!(!rib.contains(net("10.9.0.0/16"), Source::Api));
+    let found = rib.route(net("10.9.0.0/16"), Source::File(0)).unwrap();
+    assert_eq!((found.prefix, found.source), (net("10.9.0.0/16"), Source::File(0)));
+    assert!(rib.route(net("10.9.0.0/16"), Source::Api).is_none());
+    assert!(rib.route(net("10.9.0.0/17"), Source::File(0)).is_none());
 }
 
 #[test]

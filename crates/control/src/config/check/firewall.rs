@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::addresses::unknown_port;
+use crate::config::Topic;
 use crate::config::read::Spans;
 use crate::config::types::*;
 use crate::config::walk::Walk;
@@ -88,13 +89,13 @@ fn odd(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         while let Some(finding) = found.next_if(|finding| finding.rule() < end) {
             count += 1;
             if count <= ODD_SHOWN {
-                walk.warning(place.at("name"), finding.text(name));
+                walk.warning(place.at("name"), finding.text(name)).about(Topic::OddRule);
             }
         }
         if count > ODD_SHOWN {
             let (more, file) = (count - ODD_SHOWN, entry.name());
             let message = format!("{more} more rules of `{file}` never match or may be left out");
-            walk.warning(place.at("name"), message);
+            walk.warning(place.at("name"), message).about(Topic::OddRule);
         }
         begin = end;
     }
