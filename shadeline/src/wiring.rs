@@ -460,6 +460,7 @@ impl Pipelines<'_> {
                 apps::switch::pipeline(&SwitchPipeline {
                     events,
                     learns_ahead: self.offline,
+                    with_headers: config.pipeline.stages.iter().any(|s| s == firewall::STAGE),
                     counters,
                 })
             }
@@ -516,8 +517,8 @@ fn error_gate(
 struct Filter {
     /// Its place among the stages.
     at: usize,
-    place: firewall::Place,
-    /// Whether the devices can find the rules.
+    app: App,
+    /// The devices have the rules.
     has_device: bool,
 }
 
@@ -530,24 +531,21 @@ impl Filter {
         rules: &FirewallTables,
     ) -> Option<Self> {
         let at = config.pipeline.stages.iter().position(|stage| stage == firewall::STAGE)?;
-        let place = match config.pipeline.app {
-            App::Router => firewall::Place::Router,
-            App::Switch | App::Wire => firewall::Place::Switch,
-            App::Ndn => return None,
-        };
         let take = devices.iter_mut().all(|device| takes(device, rules));
         if !take {
             devices.iter_mut().for_each(without_rules);
         }
-        Some(Self { at, place, has_device: take && !devices.is_empty() })
+        Some(Self { at, app: config.pipeline.app, has_device: take })
     }
 
     /// The stage of one worker.
     fn stage(&self, defers_answers: bool) -> Firewall {
-        let stage = match self.has_device {
-            true => Firewall::for_device(self.place),
-            false => Firewall::new(self.place),
+        let stage = match self.app {
+            App::Router => Firewall::new().in_router(),
+            App::Wire => Firewall::new().decoding(),
+            App::Switch | App::Ndn => Firewall::new(),
         };
+        let stage = if self.has_device { stage } else { stage.on_cpu() };
         if defers_answers { stage.deferring_answers() } else { stage }
     }
 }

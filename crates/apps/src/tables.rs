@@ -22,7 +22,7 @@ use lookup::bridge::{SwitchPatch, SwitchTables};
 use lookup::fib::{Fib, FibPatch};
 use lookup::versions::{Changes, Patchable, Pin, Reader};
 
-use crate::firewall::tables::DEVICE_WORDS_MAX;
+use crate::firewall::tables::{DEVICE_WORDS_MAX, action_word, action_words};
 use crate::firewall::{FirewallPatch, FirewallTables};
 use crate::ndn::{NdnPatch, NdnTables};
 
@@ -146,7 +146,14 @@ impl TableSource<Tables> for TablesImages {
                 TablesPatch::Firewall(FirewallPatch::V6(patches)) => {
                     is_whole &= rules(firewall::RULES6, patches, change);
                 }
-                // Ports, options, faces, next hops' faces and actions belong to what is done on the CPU.
+                TablesPatch::Firewall(FirewallPatch::Record(id, record)) => {
+                    let words = &[action_word(record.as_ref())];
+                    change(firewall::ACTIONS, Change::Write { at: *id as usize, words });
+                }
+                TablesPatch::Firewall(FirewallPatch::Records(records)) => {
+                    change(firewall::ACTIONS, Change::Replace(&action_words(records)));
+                }
+                // Ports, options, faces and next hops' faces belong to what is done on the CPU.
                 TablesPatch::Switch(_) | TablesPatch::Ndn(_) | TablesPatch::Firewall(_) => {}
             }
         }
@@ -207,12 +214,13 @@ pub fn each_change(patch: &Patch, region: usize, change: &mut dyn FnMut(usize, C
 
 const _: () = assert!(bridge::STATIONS == router::REGIONS && ndn::NAMES == bridge::REGIONS);
 const _: () =
-    assert!(firewall::RULES4 == ndn::REGIONS && firewall::RULES6 + 1 == firewall::REGIONS);
+    assert!(firewall::RULES4 == ndn::REGIONS && firewall::ACTIONS + 1 == firewall::REGIONS);
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use chunk::Verdict;
     use classify::filter::{schema_v4, schema_v6};
     use classify::linear::LinearBuilder;
     use classify::tuple::TupleBuilder;
@@ -221,6 +229,7 @@ mod tests {
     use lookup::versions::versions;
 
     use super::*;
+    use crate::firewall::{Action, Ending, Record};
 
     fn name(index: u32) -> NameList {
         let mut list = NameList::new();
@@ -232,7 +241,10 @@ mod tests {
     /// Applies a change the way a device does.
     fn apply(region: &mut Vec<u32>, change: &Change<'_>) {
         match change {
-            Change::Write { at, words } => region[*at..][..words.len()].copy_from_slice(words),
+            Change::Write { at, words } => {
+                region.resize(region.len().max(at + words.len()), 0);
+                region[*at..][..words.len()].copy_from_slice(words);
+            }
             Change::Fill { at, count, value } => region[*at..][..*count].fill(*value),
             Change::Grow(len) => region.resize((*len).next_multiple_of(16).max(region.len()), 0),
             Change::Replace(words) => *region = words.to_vec(),
@@ -326,8 +338,18 @@ mod tests {
                 let other = TupleBuilder::build(&of(v6.clone(), 9 * round)).unwrap();
                 others.push(Patch::Replace(other.blob().words().to_vec()));
             }
-            let both = [FirewallPatch::V4(patches), FirewallPatch::V6(others)];
-            writer.publish(both.map(TablesPatch::from).into());
+            let action = |id: u32| {
+                let ending =
+                    if id.is_multiple_of(2) { Ending::Drop } else { Ending::Send(id as u16) };
+                let record = Record { name: "rule".into(), action: Action::of(ending) };
+                (id % 3 != 1).then_some(record)
+            };
+            let mut patches = vec![FirewallPatch::V4(patches), FirewallPatch::V6(others)];
+            match round % 10 {
+                8 => patches.push(FirewallPatch::Records((0..5 * round).map(action).collect())),
+                _ => patches.push(FirewallPatch::Record(7 * round, action(round))),
+            }
+            writer.publish(patches.into_iter().map(TablesPatch::from).collect());
             let pin = reader.pin();
             let mut apart = |region, _: Change<'_>| panic!("region {region} is not to be there");
             assert!(without.changes(at, pin.version(), &mut apart));
@@ -335,7 +357,11 @@ mod tests {
                 apply(&mut copy[region], &change);
             }));
             at = pin.version();
-            for region in [firewall::RULES4, firewall::RULES6] {
+            for id in 0..250 {
+                let verdict = pin.firewall.record(id).map_or(Verdict::NEXT, |r| r.action.verdict());
+                assert_eq!(pin.firewall.verdict(id), verdict, "round {round}, rule {id}");
+            }
+            for region in [firewall::RULES4, firewall::RULES6, firewall::ACTIONS] {
                 let whole = &images.regions(&pin)[region];
                 assert!(**whole == copy[region][..], "round {round}, region {region}");
             }

@@ -5,18 +5,24 @@
 //!                                            none ─▶ records[0]: the default
 //! ```
 //!
+//! Beside the records stand their verdicts, a word each, in the form that a device reads
+//! ([`kernels::image::firewall::ACTIONS`]): both sides settle packets by the same words.
+//!
 //! Thread rule: that of [`lookup::versions`].
 
 use std::sync::Arc;
 
+use chunk::Verdict;
 use classify::Tables;
 use classify::cuts::Cuts;
 use classify::linear::Linear;
 use classify::tuple::TupleSpace;
+use kernels::filter::ACTION;
 use lookup::Patch;
 use lookup::versions::Patchable;
 
 use super::hits::Hits;
+use super::reasons;
 
 /// Words of the rules of a family that a device is sent: 1 GiB. Packets of a larger set are left to the CPU.
 pub const DEVICE_WORDS_MAX: usize = 1 << 28;
@@ -50,6 +56,22 @@ impl Action {
     pub const fn of(ending: Ending) -> Self {
         Self { ending, mirror: None, dscp: None }
     }
+
+    /// Whether anything is to be done to a packet beside its verdict.
+    #[inline]
+    pub fn is_more_than_a_verdict(self) -> bool {
+        self.mirror.is_some() || self.dscp.is_some() || self.ending == Ending::Reject
+    }
+
+    /// What the shade makes of a packet. A router's `rewrite` goes on with what is rejected.
+    pub const fn verdict(self) -> Verdict {
+        match self.ending {
+            Ending::Accept => Verdict::NEXT,
+            Ending::Drop => Verdict::drop(reasons::FIREWALL_DROP),
+            Ending::Reject => Verdict::drop(reasons::FIREWALL_REJECT),
+            Ending::Send(port) => Verdict::forward(port),
+        }
+    }
 }
 
 /// A rule as the data path knows it.
@@ -59,6 +81,11 @@ pub struct Record {
     pub name: Arc<str>,
     /// What it does.
     pub action: Action,
+}
+
+/// The word of a rule's action on a device; 0 for one without a record.
+pub fn action_word(record: Option<&Record>) -> u32 {
+    record.map_or(0, |record| ACTION | record.action.verdict().0)
 }
 
 /// What is not of a rule.
@@ -76,6 +103,10 @@ pub struct FirewallTables {
     rules: Option<(Tables, Tables)>,
     /// By id; 0 is the default's.
     records: Vec<Option<Record>>,
+    /// By id as well: [`action_word`]. Empty where there is no firewall, and nowhere else.
+    actions: Vec<u32>,
+    /// No kernel knows the rules, or they are too many for a device.
+    is_beyond_device: bool,
     options: FirewallOptions,
     hits: Arc<Hits>,
 }
@@ -103,7 +134,11 @@ impl FirewallTables {
         options: FirewallOptions,
         hits: Arc<Hits>,
     ) -> Self {
-        Self { rules: Some((v4, v6)), records, options, hits }
+        let rules = Some((v4, v6));
+        let actions = action_words(&records);
+        let mut tables = Self { rules, records, actions, is_beyond_device: false, options, hits };
+        tables.look_at_rules();
+        tables
     }
 
     /// Rules of IPv4 and of IPv6; `None` where there is no firewall.
@@ -117,6 +152,17 @@ impl FirewallTables {
     pub fn record(&self, id: u32) -> Option<&Record> {
         let of = |id: u32| self.records.get(id as usize).and_then(Option::as_ref);
         of(id).or_else(|| of(0))
+    }
+
+    /// What the shade makes of a packet for which a rule was found.
+    #[inline]
+    pub fn verdict(&self, id: u32) -> Verdict {
+        let of = |id: u32| self.actions.get(id as usize).copied().unwrap_or(0);
+        let word = match of(id) {
+            0 => of(0),
+            own => own,
+        };
+        Verdict(word & !ACTION)
     }
 
     /// What is not of a rule.
@@ -138,18 +184,31 @@ impl FirewallTables {
         (both(v4) || Cuts::new(v4.blob()).is_some()) && both(v6)
     }
 
+    /// Whether a device can judge by this version: its kernels know the structures, and the rules are few enough for it
+    /// ([`DEVICE_WORDS_MAX`]).
+    #[inline]
+    pub fn fits_device(&self) -> bool {
+        !self.is_beyond_device
+    }
+
     /// Whether the rules are few enough for a device: [`DEVICE_WORDS_MAX`].
     pub fn is_for_device(&self) -> bool {
         let words = |rules: &Tables| rules.blob().len_words();
         self.rules().is_none_or(|(v4, v6)| words(v4).max(words(v6)) <= DEVICE_WORDS_MAX)
     }
 
-    /// The images of the rules of IPv4 and of IPv6, for a device; nothing where there is no firewall, or one that is
-    /// too large.
-    pub fn images(&self) -> [&[u32]; 2] {
+    fn look_at_rules(&mut self) {
+        self.is_beyond_device = !(self.is_for_device() && self.has_kernels());
+    }
+
+    /// The images of the rules of IPv4, of those of IPv6, and of the actions, for a device; nothing where there is no
+    /// firewall. The rules are left out where they are too many.
+    pub fn images(&self) -> [&[u32]; 3] {
         match self.rules() {
-            Some((v4, v6)) if self.is_for_device() => [v4.blob().words(), v6.blob().words()],
-            _ => [&[], &[]],
+            Some((v4, v6)) if self.is_for_device() => {
+                [v4.blob().words(), v6.blob().words(), &self.actions]
+            }
+            _ => [&[], &[], &self.actions],
         }
     }
 
@@ -160,7 +219,8 @@ impl FirewallTables {
 
     /// Memory, bytes.
     pub fn len_bytes(&self) -> usize {
-        self.rules_bytes() + self.records.len() * size_of::<Option<Record>>()
+        let actions = size_of_val(&*self.actions);
+        self.rules_bytes() + self.records.len() * size_of::<Option<Record>>() + actions
     }
 }
 
@@ -168,27 +228,45 @@ impl Patchable for FirewallTables {
     type Patch = FirewallPatch;
 
     fn apply(&mut self, patch: &FirewallPatch) {
-        let rules = self.rules.as_mut();
+        // Without rules there is no firewall, and nothing to be changed but the options.
+        let Some((v4, v6)) = self.rules.as_mut() else {
+            if let FirewallPatch::Options(options) = patch {
+                self.options = *options;
+            }
+            return;
+        };
         match patch {
             FirewallPatch::V4(patches) => {
-                if let Some((v4, _)) = rules {
-                    patches.iter().for_each(|patch| v4.apply(patch));
-                }
+                patches.iter().for_each(|patch| v4.apply(patch));
+                self.look_at_rules();
             }
             FirewallPatch::V6(patches) => {
-                if let Some((_, v6)) = rules {
-                    patches.iter().for_each(|patch| v6.apply(patch));
-                }
+                patches.iter().for_each(|patch| v6.apply(patch));
+                self.look_at_rules();
             }
             FirewallPatch::Record(id, record) => {
                 let at = *id as usize;
                 if self.records.len() <= at {
                     self.records.resize(at + 1, None);
+                    self.actions.resize(at + 1, 0);
                 }
                 self.records[at].clone_from(record);
+                self.actions[at] = action_word(record.as_ref());
             }
-            FirewallPatch::Records(records) => self.records.clone_from(records),
+            FirewallPatch::Records(records) => {
+                self.records.clone_from(records);
+                self.actions = action_words(records);
+            }
             FirewallPatch::Options(options) => self.options = *options,
         }
     }
+}
+
+/// The word of each record; one at least, for the default.
+pub fn action_words(records: &[Option<Record>]) -> Vec<u32> {
+    let mut words: Vec<_> = records.iter().map(|record| action_word(record.as_ref())).collect();
+    if words.is_empty() {
+        words.push(0);
+    }
+    words
 }

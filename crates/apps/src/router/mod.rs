@@ -141,10 +141,14 @@ pub fn pipeline<T: AsRef<Fib> + 'static>(
 ) -> Result<Vec<Box<dyn Stage<T>>>, PipelineError> {
     check(names)?;
     let with_source = names.iter().any(|name| name.as_ref() == "rpf");
+    let has_firewall = names.iter().any(|name| name.as_ref() == crate::firewall::STAGE);
     let own = names.iter().filter(|name| name.as_ref() != crate::firewall::STAGE);
     let stages = own.map(|name| -> Box<dyn Stage<T>> {
         match name.as_ref() {
-            "decode" => Box::new(decode::Decode::new(with_source, options)),
+            "decode" => {
+                let stage = decode::Decode::new(with_source, options);
+                Box::new(if has_firewall { stage.with_headers() } else { stage })
+            }
             "rpf" => Box::new(rpf::ReversePathCheck::new()),
             "route" => Box::new(route::Route::new()),
             _ => Box::new(rewrite::Rewrite::new(options)),

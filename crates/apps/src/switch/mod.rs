@@ -63,6 +63,8 @@ pub struct SwitchPipeline {
     /// The receive queue itself learns stations and keeps their times, frame by frame (captures): the
     /// stages do neither.
     pub learns_ahead: bool,
+    /// A later stage reads the [header columns](crate::firewall::HeaderColumns).
+    pub with_headers: bool,
     /// Counters of this worker's stages.
     pub counters: Arc<SwitchCounters>,
 }
@@ -88,8 +90,9 @@ pub fn pipeline<T>(options: &SwitchPipeline) -> Vec<Box<dyn Stage<T>>>
 where
     T: AsRef<SwitchTables> + Send + Sync + 'static,
 {
+    let first = ingress::BridgeIn::new();
     vec![
-        Box::new(ingress::BridgeIn::new()),
+        Box::new(if options.with_headers { first.with_headers() } else { first }),
         Box::new(forward::Bridge::new()),
         Box::new(egress::BridgeOut::new(options)),
     ]
