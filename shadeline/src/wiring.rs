@@ -465,16 +465,16 @@ impl Pipelines<'_> {
             let counters = Arc::new(SwitchCounters::default());
             all.switch.push(counters.clone());
             let events = self.events.stations.clone();
-            SwitchPipeline { events, learns_ahead: self.offline, counters }
+            let with_headers = pipeline.has(firewall::STAGE);
+            SwitchPipeline { events, learns_ahead: self.offline, with_headers, counters }
         });
         let ndn = pipeline.uses("ndn").then(|| {
             let counters = Arc::new(NdnCounters::new());
             all.ndn.push(counters.clone());
             ndn_options(config, self.offline, counters)
         });
-        let with_source = pipeline.has("rpf");
         let stage = |name: &String| -> Option<Box<dyn Stage<Tables>>> {
-            let of_router = |options| apps::router::stage(name, with_source, options).ok();
+            let of_router = |options| apps::router::stage(name, &pipeline.stages, options).ok();
             let router = router.as_ref().and_then(of_router);
             let switch = switch.as_ref().and_then(|options| apps::switch::stage(name, options));
             let ndn = ndn.as_ref().and_then(|options| apps::ndn::stage(name, options));
@@ -549,10 +549,22 @@ fn error_gate(
     ErrorGate::new(rate, burst, own)
 }
 
+/// Who decodes before a firewall.
+#[derive(Clone, Copy)]
+enum First {
+    /// A router's `decode`.
+    Router,
+    /// The firewall itself.
+    Firewall,
+    /// Another stage that provides its headers.
+    Other,
+}
+
 /// A pipeline's firewall.
 struct Filter {
-    place: firewall::Place,
-    /// Whether the devices can find the rules.
+    /// What stands first in its pipeline.
+    first: First,
+    /// The devices have the rules.
     has_device: bool,
 }
 
@@ -565,12 +577,12 @@ impl Filter {
         devices: &mut [DeviceSpec<Tables>],
         tables: &Tables,
     ) -> Option<Self> {
-        if !config.pipeline.has(firewall::STAGE) {
-            return None;
-        }
-        let place = match config.pipeline.uses("router") {
-            true => firewall::Place::Router,
-            false => firewall::Place::Switch,
+        let stages = &config.pipeline.stages;
+        let at = stages.iter().position(|stage| stage == firewall::STAGE)?;
+        let first = match (at, config.pipeline.uses("router")) {
+            (0, _) => First::Firewall,
+            (_, true) => First::Router,
+            (_, false) => First::Other,
         };
         let rules = tables.part(parts.firewall);
         let take = devices.iter_mut().all(|device| takes(device, rules));
@@ -578,15 +590,17 @@ impl Filter {
             let regions = parts.firewall.regions();
             devices.iter_mut().for_each(|device| without_rules(device, regions.clone()));
         }
-        Some(Self { place, has_device: take && !devices.is_empty() })
+        Some(Self { first, has_device: take })
     }
 
     /// The stage of one worker.
     fn stage(&self, defers_answers: bool) -> Firewall {
-        let stage = match self.has_device {
-            true => Firewall::for_device(self.place),
-            false => Firewall::new(self.place),
+        let stage = match self.first {
+            First::Router => Firewall::new().in_router(),
+            First::Firewall => Firewall::new().decoding(),
+            First::Other => Firewall::new(),
         };
+        let stage = if self.has_device { stage } else { stage.on_cpu() };
         if defers_answers { stage.deferring_answers() } else { stage }
     }
 }

@@ -6,11 +6,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use apps::firewall::{
-    Action, Ending, Firewall, FirewallOptions, FirewallTables, Hits, Place, Record,
-};
-use apps::switch::SwitchColumns;
-use chunk::{Arena, CHUNK_PACKETS_MAX, Chunk, Columns, HugePages, Layout, Packet, Pool, Region};
+use apps::firewall::{Action, Ending, Firewall, FirewallOptions, FirewallTables, Hits, Record};
+use chunk::{Arena, CHUNK_PACKETS_MAX, Chunk, HugePages, Layout, Packet, Pool, Region};
 use classify::filter::{Tail, header_v4, schema_v4, schema_v6, shape};
 use classify::generate::trace::{Copies, Options, Point, trace};
 use classify::{Classify, Condition, Match, RuleRef, RuleSet};
@@ -54,7 +51,10 @@ fn main() {
     let (_, depot) =
         Region::new(2 * (CHUNKS * CHUNK_PACKETS_MAX) as u32, HugePages::Advise).expect("memory");
     let mut pool = Pool::new(depot, CHUNK_PACKETS_MAX);
-    let arena = Arena::new(Layout::new(SwitchColumns::COLUMNS, CHUNKS * CHUNK_PACKETS_MAX));
+    let mut stage = Firewall::new().decoding();
+    let columns = Stage::<Tables>::columns(&stage);
+    let layout = Layout::join(columns, CHUNKS * CHUNK_PACKETS_MAX).expect("columns");
+    let arena = Arena::new(layout);
     let (mut chunks, mut keys) = (Vec::new(), Vec::new());
     for headers in headers.chunks(4 * CHUNK_PACKETS_MAX) {
         let rows = arena.reserve(CHUNK_PACKETS_MAX).expect("rows");
@@ -66,12 +66,13 @@ fn main() {
         chunk.rows.set_len(chunk.packets.len());
         chunks.push(chunk);
     }
-    let mut stage = Firewall::new(Place::Switch);
     let packets = chunks.iter().map(Chunk::len).sum::<usize>();
     let (mut dropped, mut released) = (Vec::new(), Vec::new());
     let whole = best_ns(packets, || {
         for chunk in &mut chunks {
             let mut cx = Context::detached(&mut pool, &tables, 1, &mut dropped, &mut released);
+            Stage::<Tables>::pre_shade(&mut stage, chunk, &mut cx);
+            Stage::<Tables>::shader(&stage).expect("a shade").shade(&mut chunk.rows, &tables);
             Stage::<Tables>::post_shade(&mut stage, chunk, &mut cx);
         }
     });

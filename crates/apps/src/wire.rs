@@ -6,8 +6,7 @@
 //! ```
 //!
 //! A firewall by itself, which no host and no switch sees: nothing is learned, no address is ours, and frames that no
-//! bridge forwards pass, too. The stage stands behind [`crate::firewall`] and uses a switch's columns, of which it
-//! needs the verdict alone.
+//! bridge forwards pass, too. The stage stands behind [`crate::firewall`] and needs no column but the verdict.
 //!
 //! | | |
 //! | --- | --- |
@@ -15,11 +14,9 @@
 //!
 //! Threads: one instance per worker, without state.
 
-use chunk::{Chunk, Columns, Declaration, Verdict};
+use chunk::{Chunk, Verdict};
 use control::config::{Application, RAW, StageKind};
 use engine::{Context, MARK_FROM_HOST, Phases, Stage};
-
-use crate::switch::SwitchColumns;
 
 /// What it has in the configuration.
 pub static APPLICATION: Application = Application {
@@ -70,17 +67,12 @@ impl<T: Send + Sync + 'static> Stage<T> for Wire {
         "wire"
     }
 
-    fn columns(&self) -> &'static [Declaration] {
-        &[SwitchColumns::COLUMNS]
-    }
-
     fn phases(&self) -> Phases {
         Phases::POST
     }
 
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, T>) {
-        let view = SwitchColumns::view(&mut chunk.rows);
-        for (verdict, packet) in view.verdict.iter_mut().zip(&chunk.packets) {
+        for (verdict, packet) in chunk.rows.verdicts().iter_mut().zip(&chunk.packets) {
             if Verdict(*verdict).is_next() {
                 let own = packet.mark & MARK_FROM_HOST != 0;
                 *verdict = Verdict::forward(if own { packet.port } else { partner(packet.port) }).0;

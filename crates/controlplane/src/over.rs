@@ -147,6 +147,10 @@ impl<P: TablePart> Shade<Tables> for ShadeOver<P> {
         self.shade.kernels()
     }
 
+    fn fits_device(&self, tables: &Tables) -> bool {
+        self.shade.fits_device(tables.part(self.part))
+    }
+
     fn state_slots(&self) -> usize {
         self.shade.state_slots()
     }

@@ -23,6 +23,9 @@ pub(crate) type Shaders<T> = Arc<[(usize, Arc<dyn Shade<T>>)]>;
 /// Chunks on their way back from a master to one worker.
 pub(crate) type Returns<V> = Arc<ArrayQueue<Box<Flight<V>>>>;
 
+/// Room for the stages of a segment; more of them take memory once.
+const STAGES: usize = 32;
+
 /// A chunk with what belongs to it while it is worked on.
 pub(crate) struct Flight<V: Versions> {
     pub(crate) chunk: Chunk,
@@ -35,6 +38,8 @@ pub(crate) struct Flight<V: Versions> {
     pub(crate) segment: usize,
     /// The side that was chosen for the segment it enters next: chosen once, however long it waits.
     pub(crate) wanted: Option<Side>,
+    /// By stage of the segment: how many rows were on their way when its pre-shade had its turn.
+    pub(crate) live: Vec<u32>,
     /// How it came back from a master.
     pub(crate) outcome: Outcome,
     /// What came down for its job, of which its rows' part begins at `first_row`: its worker takes that.
@@ -80,6 +85,7 @@ impl<V: Versions> Flight<V> {
             pin: None,
             segment: 0,
             wanted: None,
+            live: Vec::with_capacity(STAGES),
             outcome: Outcome::Done,
             landing: None,
             first_row: 0,

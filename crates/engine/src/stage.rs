@@ -45,6 +45,12 @@ pub trait Shade<T>: Send + Sync {
         None
     }
 
+    /// Whether its kernels can work with this version of the tables. The chunks of a version with which they cannot are
+    /// shaded on the CPU, with all shades of the segment.
+    fn fits_device(&self, _tables: &T) -> bool {
+        true
+    }
+
     /// For a shade with state ([`KernelForm::state`]): how many slots the host's copy of its shard has now; never fewer
     /// than before.
     fn state_slots(&self) -> usize {
@@ -292,6 +298,8 @@ pub struct Context<'a, T> {
     pub(crate) released: &'a mut Vec<(Packet, Verdict)>,
     /// `None` apart from any worker.
     pub(crate) handed: Option<&'a mut Vec<HandOver>>,
+    /// `None` apart from any worker.
+    pub(crate) settled: Option<&'a mut u32>,
     /// Names of the places, each with its number.
     pub(crate) places: &'a [(&'static str, u16)],
     /// By row: how often the packet went through again; empty for none.
@@ -323,6 +331,7 @@ impl<'a, T> Context<'a, T> {
             dropped,
             released,
             handed: None,
+            settled: None,
             places: &[],
             passes: &[],
             row: None,
@@ -335,6 +344,14 @@ impl<'a, T> Context<'a, T> {
     #[inline]
     pub fn arrival_ns(&self, packet: &Packet) -> u64 {
         if self.packet_time { packet.time_ns } else { self.now_ns }
+    }
+
+    /// Says in `post_shade` that the stage's shade has settled so many rows of the chunk: stages behind it in its segment
+    /// passed over them, and do not count them among their packets.
+    pub fn count_settled(&mut self, rows: u32) {
+        if let Some(settled) = &mut self.settled {
+            **settled += rows;
+        }
     }
 
     /// The same over a part of the tables, for stages that know no other.
@@ -350,6 +367,7 @@ impl<'a, T> Context<'a, T> {
             dropped: self.dropped,
             released: self.released,
             handed: self.handed.as_deref_mut(),
+            settled: self.settled.as_deref_mut(),
             places: self.places,
             passes: self.passes,
             row: self.row,

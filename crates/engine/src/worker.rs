@@ -28,6 +28,7 @@ macro_rules! context {
             dropped: &mut $worker.dropped,
             released: &mut $worker.released,
             handed: Some(&mut $worker.handed),
+            settled: Some(&mut $worker.settled),
             places: &$worker.places,
             passes: $passes,
             row: None,
@@ -217,6 +218,8 @@ pub(crate) struct Worker<V: Versions> {
     dropped: Vec<(Packet, DropReason)>,
     released: Vec<(Packet, Verdict)>,
     handed: Vec<HandOver>,
+    /// Rows that the stage at work says its shade has settled.
+    settled: u32,
     /// By segment of its pipeline: packets that enter there; and how many these are.
     again: Vec<VecDeque<Again>>,
     again_count: usize,
@@ -360,6 +363,7 @@ impl<V: Versions> Worker<V> {
             peers: parts.peers,
             pipeline: parts.pipeline,
             handed: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            settled: 0,
             passes_now: 0,
             gave_up: false,
             gave_to: None,

@@ -273,7 +273,8 @@ chunk::columns! {
 chunk::columns! {
     /// Columns of `filter4` and `filter6`, which the firewall's stage adds to those of its pipeline.
     pub struct FilterColumns / FilterView {
-        /// Of the header: 4, 6, or 0 where no rules are asked. Written for packets on their way.
+        /// Of the header: 4, 6, or 0 where no rules are asked; [`filter::SHORT`](crate::filter::SHORT) and
+        /// [`filter::MALFORMED`](crate::filter::MALFORMED) where the packet is dropped unseen.
         pub filter_family: u8,
         /// Words 0 to 3 of the header, lowest first: all of IPv4.
         pub filter_head0: [u64; 2],
@@ -281,7 +282,8 @@ chunk::columns! {
         pub filter_head1: [u64; 2],
         /// Words 8 and 9 of it, and zero.
         pub filter_head2: [u64; 2],
-        /// Id of the best rule; all ones for none, [`filter::UNKNOWN`](crate::filter::UNKNOWN).
+        /// Id of the best rule, 0 for the default; [`filter::NOT_JUDGED`](crate::filter::NOT_JUDGED) for a row that no
+        /// rule judged. Written for every row.
         pub filter_rule: u32,
     }
 }

@@ -31,8 +31,6 @@ pub(crate) fn text() -> String {
         ("REVERSE_PATH", image::router::REVERSE_PATH),
         ("STATIONS", image::bridge::STATIONS),
         ("NAMES", image::ndn::NAMES),
-        ("RULES4", image::firewall::RULES4),
-        ("RULES6", image::firewall::RULES6),
     ] {
         define(&format!("REGION_{name}"), region as u32);
     }
@@ -43,6 +41,12 @@ pub(crate) fn text() -> String {
     define("FLAG_IPV6", flags::IPV6.into());
     define("FLAG_LINK_LOCAL", flags::LINK_LOCAL.into());
     define("FILTER_UNKNOWN", filter::UNKNOWN);
+    define("FILTER_NOT_JUDGED", filter::NOT_JUDGED);
+    define("FILTER_ACTION", filter::ACTION);
+    define("FILTER_SHORT", filter::SHORT.into());
+    define("FILTER_MALFORMED", filter::MALFORMED.into());
+    define("FILTER_DROP_SHORT", filter::DROP_SHORT.0);
+    define("FILTER_DROP_MALFORMED", filter::DROP_MALFORMED.0);
     define("BRIDGE_GROUP", bridge::GROUP.into());
     define("DECISION_ADJACENCIES_MAX", decision::ADJACENCIES_MAX);
     define("DECISION_CONNECTED", decision::CONNECTED);

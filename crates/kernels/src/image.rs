@@ -96,8 +96,11 @@ pub mod firewall {
     pub const RULES4: usize = 8;
     /// The same with those of IPv6.
     pub const RULES6: usize = 9;
+    /// One word a rule by its id, the default's first: its verdict and [`filter::ACTION`](crate::filter::ACTION); 0 for
+    /// a rule that has none of its own. Without a word there is no firewall.
+    pub const ACTIONS: usize = 10;
     /// How many there are, those of the others among them.
-    pub const REGIONS: usize = 10;
+    pub const REGIONS: usize = 11;
 }
 
 /// Where the regions of an image are.

@@ -56,8 +56,29 @@ pub mod bridge {
 
 /// Values of the columns of the firewall's stage.
 pub mod filter {
-    /// In `filter_rule`: the rules stand in a structure that has no kernel, and the CPU has to look.
+    use chunk::{DropReason, Verdict};
+
+    /// In `filter_rule`: no rule judged the row.
+    pub const NOT_JUDGED: u32 = u32::MAX;
+    /// In `filter_rule`: the rules stand in a structure that has no kernel. Such rules are not sent to a device; if they
+    /// come there all the same, their packets are dropped.
     pub const UNKNOWN: u32 = u32::MAX - 1;
+    /// In `filter_family`: IPv4 or IPv6 that is too short for what rules may ask.
+    pub const SHORT: u8 = 1;
+    /// In `filter_family`: a malformed packet.
+    pub const MALFORMED: u8 = 2;
+    /// In a word of [`ACTIONS`](crate::image::firewall::ACTIONS): the rule has an action of its own. The other bits are
+    /// its verdict.
+    pub const ACTION: u32 = 1 << 31;
+    /// What becomes of a packet that is too short. The firewall asserts that it is its own.
+    pub const DROP_SHORT: Verdict = Verdict::drop(DropReason::from_code(0x0502));
+    /// What becomes of a malformed packet. The firewall asserts that it is its own.
+    pub const DROP_MALFORMED: Verdict = Verdict::drop(DropReason::from_code(0x0503));
+
+    /// The argument `job` of `filter4` and `filter6`: the numbers of the regions that they read.
+    pub const fn job(rules: usize, actions: usize) -> u32 {
+        rules as u32 | (actions as u32) << 8
+    }
 }
 
 /// Values of the router's column `decision`: a kind in the top four bits, an adjacency (kind 0) or an

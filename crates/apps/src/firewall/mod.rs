@@ -6,16 +6,19 @@
 //!            └──────────┘                               └─▶ drop, and an answer (reject)
 //! ```
 //!
-//! - [`sight`] says what of a packet the rules see: addresses, ports, protocol, flags, the interface.
-//! - [`stage`] looks at all packets of a chunk, classifies each family in one batch, and acts in order.
-//! - [`search`] is the step between that a device can take, over [`columns`] that the stage adds to its pipeline's.
-//! - [`answer`] builds what the sender of a rejected frame gets where no router is that would tell it.
+//! - [`header`] says what of a packet the rules see: addresses, ports, protocol, flags, the interface. The first stage
+//!   of a pipeline that decodes fills its columns.
+//! - [`search`] is the step that a device can take: rules by header, and verdicts by rule.
+//! - [`stage`] does the rest: counts, marks, copies, answers.
+//! - [`columns`] are those of each firewall of a pipeline, by its name.
+//! - [`answer`] builds what the sender of a rejected frame gets where no router is that would answer it.
 //! - [`tables`] is one version of the rules ([`classify::Tables`]) and of what they do.
 //! - [`hits`] counts, by rule and worker.
 //!
 //! The stage stands in pipelines of different applications: behind `decode` in a router, behind `bridge_in` in a
-//! switch. Where the CPU classifies it has no columns; its device form adds its own to those of the pipeline. Which
-//! structure finds the rule, the tables say themselves, on a device too.
+//! switch, by itself before `wire`. It never decodes what a stage before it has decoded, and it does not end its
+//! segment: rows that it has settled are passed over by the next kernel. Which structure finds the rule, the tables say
+//! themselves, on a device too.
 //!
 //! # Deliberately absent
 //! - Connections: a packet is judged by its own headers. `tcp_flags` tells an opening segment from the others.
@@ -26,23 +29,25 @@
 
 pub mod answer;
 pub mod columns;
+pub mod header;
 pub mod hits;
 pub mod reasons;
 pub mod search;
-pub mod sight;
 pub mod stage;
 pub mod tables;
 
 use control::config::{Application, FRAMES, StageKind};
 
+pub use columns::Instance;
+pub use header::{Header, HeaderColumns, HeaderView, Headers};
 pub use hits::{Hit, Hits, Made};
-pub use stage::{Firewall, Place};
+pub use stage::Firewall;
 pub use tables::{
     Action, Ending, FirewallOptions, FirewallPart, FirewallPatch, FirewallTables, Record,
 };
 
 /// Blocks of the reasons that the stage drops for.
-pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK];
+pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK, kernels::reasons::BLOCK];
 
 /// What it has in the configuration.
 pub static APPLICATION: Application = Application {

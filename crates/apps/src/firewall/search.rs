@@ -1,129 +1,147 @@
-//! The step that a device can take: from headers in columns to rules.
+//! The step that a device can take: from headers in columns to rules, and to verdicts.
 //!
 //! ```text
 //!  filter_family, filter_head0 … ─▶ rows of IPv4 ─▶ rules of IPv4 ─┐
-//!                                └▶ rows of IPv6 ─▶ rules of IPv6 ─┴▶ filter_rule
+//!                                └▶ rows of IPv6 ─▶ rules of IPv6 ─┴▶ rule ─▶ actions ─▶ verdict
 //! ```
 //!
 //! | | |
 //! | --- | --- |
 //! | reads | `filter_family`, `filter_head0`, `filter_head1`, `filter_head2` |
 //! | writes | `filter_rule` |
+//! | forward | out by the port of `send` |
+//! | drop | `firewall_drop`, `firewall_reject`, `firewall_short`, `firewall_malformed` |
 //!
-//! A pure function of columns and tables. The kernels `filter4` and `filter6` do the same over the images that the CPU
-//! reads, whichever structure they are. What a kernel does not know it leaves as [`UNKNOWN`], and the worker
-//! looks itself: a set that goes over to a structure without a kernel costs time and changes nothing else.
+//! A pure function of columns and tables. The next stage of the segment passes over the rows that have their verdict.
+//! The kernels `filter4` and `filter6` do the same over the images that the CPU reads. Tables with rules that no kernel
+//! knows, or too many for a device, are not for it: while they last, the CPU shades the segment.
 //!
 //! Threads: without state; any thread may.
 
-use chunk::{Columns, Rows, Verdict};
+use chunk::{Rows, Verdict};
 use classify::filter::{WORDS_V4, WORDS_V6};
-use classify::{Classify, Match, NO_ID, Tables};
-use engine::{KernelForm, Shade, Step};
+use classify::{Classify, Match, Tables};
+use engine::{KernelForm, KernelStep, Shade, Step};
 use kernels::classifiers::ITEMS_PER_ROW_MAX;
-use kernels::filter::UNKNOWN;
-use kernels::{FilterColumns, FilterView};
+use kernels::filter::{MALFORMED, NOT_JUDGED, SHORT, UNKNOWN, job};
+use kernels::image::firewall::{ACTIONS, RULES4, RULES6};
 
-use super::columns::words;
-use super::stage::BATCH;
+use super::columns::{Instance, ShadeView};
+use super::header::words;
+use super::reasons::{FIREWALL_MALFORMED, FIREWALL_SHORT};
 use super::tables::FirewallTables;
 
-// No rule has the number that says "not known".
-const _: () = assert!(super::hits::IDS_MAX < UNKNOWN as usize && UNKNOWN != NO_ID);
+/// Rows that are classified at once.
+const BATCH: usize = chunk::CHUNK_PACKETS_MAX;
+
+// No rule has a number that says something else.
+const _: () = assert!(super::hits::IDS_MAX < UNKNOWN as usize && UNKNOWN < NOT_JUDGED);
 
 /// See the module.
-pub(super) struct Search;
+pub(super) struct Search {
+    pub(super) instance: Instance,
+    /// Whether a device may do it.
+    pub(super) has_kernels: bool,
+}
 
 impl<T: AsRef<FirewallTables>> Shade<T> for Search {
     fn shade(&self, rows: &mut Rows, tables: &T) {
-        if let Some(rules) = tables.as_ref().rules() {
-            search(FilterColumns::view(rows), rules, |_| true);
+        let mut view = self.instance.view(rows);
+        search(&mut view, tables.as_ref());
+        if let Some(shared) = view.shared {
+            // As the kernels leave it.
+            shared.copy_from_slice(view.rule);
         }
     }
 
     fn kernels(&self) -> Option<KernelForm> {
-        Some(KernelForm {
+        let search = |kernel: &'static str, rules: usize| -> KernelStep {
+            Step::shared(kernel, 256, ITEMS_PER_ROW_MAX).with_job(job(rules, ACTIONS)).into()
+        };
+        let mut form = KernelForm {
             files: &["filter"],
-            steps: ["filter4", "filter6"]
-                .map(|kernel| Step::shared(kernel, 256, ITEMS_PER_ROW_MAX).into())
-                .to_vec(),
+            steps: vec![search("filter4", RULES4), search("filter6", RULES6)],
             ..KernelForm::default()
-        })
-    }
-}
-
-impl Search {
-    /// What was found, by row: the rule's id, 0 for none, of a packet that is judged.
-    pub(super) fn take(
-        &self,
-        rows: &mut Rows,
-        rules: (&Tables, &Tables),
-        found: &mut Vec<Option<u32>>,
-    ) {
-        let view = FilterColumns::view(rows);
-        let judged = |row: usize| is_live(view.verdict[row]) && view.filter_family[row] != 0;
-        let all = 0..view.verdict.len();
-        if all.clone().any(|row| judged(row) && view.filter_rule[row] == UNKNOWN) {
-            return self.take_again(rows, rules, found);
+        };
+        if self.instance.copies_rule() {
+            let name = self.instance.rule().name.to_uppercase();
+            form.text = KEEP.replace("OWN", &name).into();
+            form.file = "keep.k".into();
+            form.steps.push(Step::rows("filter_keep", 256).into());
         }
-        let id = |rule: u32| if rule == NO_ID { 0 } else { rule };
-        found.extend(all.map(|row| judged(row).then(|| id(view.filter_rule[row]))));
+        self.has_kernels.then_some(form)
     }
 
-    /// Finds here what a device did not know.
-    #[cold]
-    fn take_again(&self, rows: &mut Rows, rules: (&Tables, &Tables), found: &mut Vec<Option<u32>>) {
-        search(FilterColumns::view(rows), rules, |rule| rule == UNKNOWN);
-        self.take(rows, rules, found);
+    fn fits_device(&self, tables: &T) -> bool {
+        tables.as_ref().fits_device()
     }
 }
 
-#[inline(always)]
-fn is_live(verdict: u32) -> bool {
-    Verdict(verdict).is_next()
+/// Copies the rule to the firewall's own column: the next one writes over the column that they share.
+const KEEP: &str = "KERNEL(filter_keep)
+{
+    if (GLOBAL_ID < job_rows(arena)) {
+        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+        COL_OWN(arena)[row] = COL_FILTER_RULE(arena)[row];
+    }
 }
+";
 
-/// Finds the rules of the rows whose `filter_rule` is `wanted` to be found.
-fn search(mut view: FilterView<'_>, (v4, v6): (&Tables, &Tables), wanted: impl Fn(u32) -> bool) {
+/// Finds the rule of each row that is judged, and gives the row its verdict.
+fn search(view: &mut ShadeView<'_>, tables: &FirewallTables) {
+    let Some((v4, v6)) = tables.rules() else { return view.rule.fill(NOT_JUDGED) };
     for first in (0..view.verdict.len()).step_by(BATCH) {
-        of_family::<WORDS_V4>(&mut view, first, 4, v4, &wanted, |view, row| {
-            words(view.filter_head0[row])
-        });
-        of_family::<WORDS_V6>(&mut view, first, 6, v6, &wanted, |view, row| {
-            let [a, b, c, d] = words(view.filter_head0[row]);
-            let [e, f, g, h] = words(view.filter_head1[row]);
-            let [ports, what, ..] = words(view.filter_head2[row]);
+        let rows = first..(first + BATCH).min(view.verdict.len());
+        for row in rows.clone() {
+            view.rule[row] = NOT_JUDGED;
+            if !Verdict(view.verdict[row]).is_next() {
+                continue;
+            }
+            match view.family[row] {
+                SHORT => view.verdict[row] = Verdict::drop(FIREWALL_SHORT).0,
+                MALFORMED => view.verdict[row] = Verdict::drop(FIREWALL_MALFORMED).0,
+                _ => {}
+            }
+        }
+        of_family::<WORDS_V4>(view, rows.clone(), 4, v4, |view, row| words(view.head0[row]));
+        of_family::<WORDS_V6>(view, rows.clone(), 6, v6, |view, row| {
+            let [a, b, c, d] = words(view.head0[row]);
+            let [e, f, g, h] = words(view.head1[row]);
+            let [ports, what, ..] = words(view.head2[row]);
             [a, b, c, d, e, f, g, h, ports, what]
         });
+        for row in rows {
+            if view.rule[row] != NOT_JUDGED {
+                view.verdict[row] = tables.verdict(view.rule[row]).0;
+            }
+        }
     }
 }
 
-/// The same of one family, in the batch of rows from `first` on.
+/// Finds the rules of one family, in a batch of rows.
 fn of_family<const WORDS: usize>(
-    view: &mut FilterView<'_>,
-    first: usize,
+    view: &mut ShadeView<'_>,
+    batch: std::ops::Range<usize>,
     family: u8,
     rules: &Tables,
-    wanted: &impl Fn(u32) -> bool,
-    header: impl Fn(&FilterView<'_>, usize) -> [u32; WORDS],
+    header: impl Fn(&ShadeView<'_>, usize) -> [u32; WORDS],
 ) {
+    if !view.family[batch.clone()].contains(&family) {
+        return;
+    }
     let (mut headers, mut rows) = ([[0; WORDS]; BATCH], [0; BATCH]);
     let mut count = 0;
-    for row in first..(first + BATCH).min(view.verdict.len()) {
-        let is_it = is_live(view.verdict[row]) && view.filter_family[row] == family;
-        if is_it && wanted(view.filter_rule[row]) {
+    for row in batch {
+        if Verdict(view.verdict[row]).is_next() && view.family[row] == family {
             (headers[count], rows[count]) = (header(view, row), row);
             count += 1;
         }
-    }
-    if count == 0 {
-        return;
     }
     let mut best = [Match::NONE; BATCH];
     if rules.words() == WORDS {
         rules.classify(headers[..count].as_flattened(), &mut best[..count]);
     }
     for (row, best) in rows[..count].iter().zip(&best) {
-        view.filter_rule[*row] = best.id().unwrap_or(NO_ID);
+        view.rule[*row] = best.id().unwrap_or(0);
     }
 }

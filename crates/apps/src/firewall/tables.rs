@@ -5,21 +5,27 @@
 //!                                            none ─▶ records[0]: the default
 //! ```
 //!
+//! Beside the records stand their verdicts, a word each, in the form that a device reads
+//! ([`kernels::image::firewall::ACTIONS`]): both sides settle packets by the same words.
+//!
 //! Thread rule: that of [`lookup::versions`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use chunk::Verdict;
 use classify::Tables;
 use classify::cuts::Cuts;
 use classify::linear::Linear;
 use classify::tuple::TupleSpace;
 use controlplane::tables::{TablePart, each_change};
 use device::tables::Change;
+use kernels::filter::ACTION;
 use lookup::Patch;
 use lookup::versions::Patchable;
 
 use super::hits::Hits;
+use super::reasons;
 
 /// Words of the rules of a family that a device is sent: 1 GiB. Packets of a larger set are left to the CPU.
 pub const DEVICE_WORDS_MAX: usize = 1 << 28;
@@ -53,6 +59,22 @@ impl Action {
     pub const fn of(ending: Ending) -> Self {
         Self { ending, mirror: None, dscp: None }
     }
+
+    /// Whether anything is to be done to a packet beside its verdict.
+    #[inline]
+    pub fn is_more_than_a_verdict(self) -> bool {
+        self.mirror.is_some() || self.dscp.is_some() || self.ending == Ending::Reject
+    }
+
+    /// What the shade makes of a packet. A router's `rewrite` goes on with what is rejected.
+    pub const fn verdict(self) -> Verdict {
+        match self.ending {
+            Ending::Accept => Verdict::NEXT,
+            Ending::Drop => Verdict::drop(reasons::FIREWALL_DROP),
+            Ending::Reject => Verdict::drop(reasons::FIREWALL_REJECT),
+            Ending::Send(port) => Verdict::forward(port),
+        }
+    }
 }
 
 /// A rule as the data path knows it.
@@ -62,6 +84,11 @@ pub struct Record {
     pub name: Arc<str>,
     /// What it does.
     pub action: Action,
+}
+
+/// The word of a rule's action on a device; 0 for one without a record.
+pub fn action_word(record: Option<&Record>) -> u32 {
+    record.map_or(0, |record| ACTION | record.action.verdict().0)
 }
 
 /// What is not of a rule.
@@ -79,6 +106,10 @@ pub struct FirewallTables {
     rules: Option<(Tables, Tables)>,
     /// By id; 0 is the default's.
     records: Vec<Option<Record>>,
+    /// By id as well: [`action_word`]. Empty where there is no firewall, and nowhere else.
+    actions: Vec<u32>,
+    /// No kernel knows the rules, or they are too many for a device.
+    is_beyond_device: bool,
     options: FirewallOptions,
     hits: Arc<Hits>,
 }
@@ -106,7 +137,11 @@ impl FirewallTables {
         options: FirewallOptions,
         hits: Arc<Hits>,
     ) -> Self {
-        Self { rules: Some((v4, v6)), records, options, hits }
+        let rules = Some((v4, v6));
+        let actions = action_words(&records);
+        let mut tables = Self { rules, records, actions, is_beyond_device: false, options, hits };
+        tables.look_at_rules();
+        tables
     }
 
     /// Rules of IPv4 and of IPv6; `None` where there is no firewall.
@@ -120,6 +155,17 @@ impl FirewallTables {
     pub fn record(&self, id: u32) -> Option<&Record> {
         let of = |id: u32| self.records.get(id as usize).and_then(Option::as_ref);
         of(id).or_else(|| of(0))
+    }
+
+    /// What the shade makes of a packet for which a rule was found.
+    #[inline]
+    pub fn verdict(&self, id: u32) -> Verdict {
+        let of = |id: u32| self.actions.get(id as usize).copied().unwrap_or(0);
+        let word = match of(id) {
+            0 => of(0),
+            own => own,
+        };
+        Verdict(word & !ACTION)
     }
 
     /// What is not of a rule.
@@ -141,18 +187,31 @@ impl FirewallTables {
         (both(v4) || Cuts::new(v4.blob()).is_some()) && both(v6)
     }
 
+    /// Whether a device can judge by this version: its kernels know the structures, and the rules are few enough for it
+    /// ([`DEVICE_WORDS_MAX`]).
+    #[inline]
+    pub fn fits_device(&self) -> bool {
+        !self.is_beyond_device
+    }
+
     /// Whether the rules are few enough for a device: [`DEVICE_WORDS_MAX`].
     pub fn is_for_device(&self) -> bool {
         let words = |rules: &Tables| rules.blob().len_words();
         self.rules().is_none_or(|(v4, v6)| words(v4).max(words(v6)) <= DEVICE_WORDS_MAX)
     }
 
-    /// The images of the rules of IPv4 and of IPv6, for a device; nothing where there is no firewall, or one that is
-    /// too large.
-    pub fn images(&self) -> [&[u32]; 2] {
+    fn look_at_rules(&mut self) {
+        self.is_beyond_device = !(self.is_for_device() && self.has_kernels());
+    }
+
+    /// The images of the rules of IPv4, of those of IPv6, and of the actions, for a device; nothing where there is no
+    /// firewall. The rules are left out where they are too many.
+    pub fn images(&self) -> [&[u32]; 3] {
         match self.rules() {
-            Some((v4, v6)) if self.is_for_device() => [v4.blob().words(), v6.blob().words()],
-            _ => [&[], &[]],
+            Some((v4, v6)) if self.is_for_device() => {
+                [v4.blob().words(), v6.blob().words(), &self.actions]
+            }
+            _ => [&[], &[], &self.actions],
         }
     }
 
@@ -163,7 +222,8 @@ impl FirewallTables {
 
     /// Memory, bytes.
     pub fn len_bytes(&self) -> usize {
-        self.rules_bytes() + self.records.len() * size_of::<Option<Record>>()
+        let actions = size_of_val(&*self.actions);
+        self.rules_bytes() + self.records.len() * size_of::<Option<Record>>() + actions
     }
 }
 
@@ -171,29 +231,47 @@ impl Patchable for FirewallTables {
     type Patch = FirewallPatch;
 
     fn apply(&mut self, patch: &FirewallPatch) {
-        let rules = self.rules.as_mut();
+        // Without rules there is no firewall, and nothing to be changed but the options.
+        let Some((v4, v6)) = self.rules.as_mut() else {
+            if let FirewallPatch::Options(options) = patch {
+                self.options = *options;
+            }
+            return;
+        };
         match patch {
             FirewallPatch::V4(patches) => {
-                if let Some((v4, _)) = rules {
-                    patches.iter().for_each(|patch| v4.apply(patch));
-                }
+                patches.iter().for_each(|patch| v4.apply(patch));
+                self.look_at_rules();
             }
             FirewallPatch::V6(patches) => {
-                if let Some((_, v6)) = rules {
-                    patches.iter().for_each(|patch| v6.apply(patch));
-                }
+                patches.iter().for_each(|patch| v6.apply(patch));
+                self.look_at_rules();
             }
             FirewallPatch::Record(id, record) => {
                 let at = *id as usize;
                 if self.records.len() <= at {
                     self.records.resize(at + 1, None);
+                    self.actions.resize(at + 1, 0);
                 }
                 self.records[at].clone_from(record);
+                self.actions[at] = action_word(record.as_ref());
             }
-            FirewallPatch::Records(records) => self.records.clone_from(records),
+            FirewallPatch::Records(records) => {
+                self.records.clone_from(records);
+                self.actions = action_words(records);
+            }
             FirewallPatch::Options(options) => self.options = *options,
         }
     }
+}
+
+/// The word of each record; one at least, for the default.
+pub fn action_words(records: &[Option<Record>]) -> Vec<u32> {
+    let mut words: Vec<_> = records.iter().map(|record| action_word(record.as_ref())).collect();
+    if words.is_empty() {
+        words.push(0);
+    }
+    words
 }
 
 impl AsRef<FirewallTables> for FirewallTables {
@@ -202,14 +280,15 @@ impl AsRef<FirewallTables> for FirewallTables {
     }
 }
 
-/// The firewall's part: [`FirewallTables`], with the rules of IPv4 and those of IPv6 as its regions.
+/// The firewall's part: [`FirewallTables`], with the rules of IPv4, those of IPv6 and the rules'
+/// verdicts as its regions.
 #[derive(Debug)]
 pub struct FirewallPart;
 
 impl TablePart for FirewallPart {
     type Tables = FirewallTables;
 
-    const REGIONS: usize = 2;
+    const REGIONS: usize = 3;
 
     fn len_bytes(tables: &FirewallTables) -> usize {
         tables.len_bytes()
@@ -223,10 +302,17 @@ impl TablePart for FirewallPart {
         match patch {
             FirewallPatch::V4(patches) => rules(0, patches, change),
             FirewallPatch::V6(patches) => rules(1, patches, change),
-            // What rules do belongs to what is done on the CPU.
-            FirewallPatch::Record(..) | FirewallPatch::Records(_) | FirewallPatch::Options(_) => {
+            FirewallPatch::Record(id, record) => {
+                let words = &[action_word(record.as_ref())];
+                change(2, Change::Write { at: *id as usize, words });
                 true
             }
+            FirewallPatch::Records(records) => {
+                change(2, Change::Replace(&action_words(records)));
+                true
+            }
+            // What is not of a rule belongs to what is done on the CPU.
+            FirewallPatch::Options(_) => true,
         }
     }
 }
@@ -263,7 +349,10 @@ mod tests {
     /// Applies a change the way a device does.
     fn apply(region: &mut Vec<u32>, change: &Change<'_>) {
         match change {
-            Change::Write { at, words } => region[*at..][..words.len()].copy_from_slice(words),
+            Change::Write { at, words } => {
+                region.resize(region.len().max(at + words.len()), 0);
+                region[*at..][..words.len()].copy_from_slice(words);
+            }
             Change::Fill { at, count, value } => region[*at..][..*count].fill(*value),
             Change::Grow(len) => region.resize((*len).next_multiple_of(16).max(region.len()), 0),
             Change::Replace(words) => *region = words.to_vec(),
@@ -316,14 +405,28 @@ mod tests {
                 let other = TupleBuilder::build(&of(v6.clone(), 9 * round)).unwrap();
                 others.push(Patch::Replace(other.blob().words().to_vec()));
             }
-            let both = [FirewallPatch::V4(patches), FirewallPatch::V6(others)];
-            writer.publish(both.into());
+            let action = |id: u32| {
+                let ending =
+                    if id.is_multiple_of(2) { Ending::Drop } else { Ending::Send(id as u16) };
+                let record = Record { name: "rule".into(), action: Action::of(ending) };
+                (id % 3 != 1).then_some(record)
+            };
+            let mut patches = vec![FirewallPatch::V4(patches), FirewallPatch::V6(others)];
+            match round % 10 {
+                8 => patches.push(FirewallPatch::Records((0..5 * round).map(action).collect())),
+                _ => patches.push(FirewallPatch::Record(7 * round, action(round))),
+            }
+            writer.publish(patches);
             let pin = reader.pin();
             assert!(images.changes(at, pin.version(), &mut |region, change| {
                 apply(&mut copy[region], &change);
             }));
             at = pin.version();
-            for region in [0, 1] {
+            for id in 0..250 {
+                let verdict = pin.record(id).map_or(Verdict::NEXT, |r| r.action.verdict());
+                assert_eq!(pin.verdict(id), verdict, "round {round}, rule {id}");
+            }
+            for region in [0, 1, 2] {
                 let whole = &images.regions(&pin)[region];
                 assert!(**whole == copy[region][..], "round {round}, region {region}");
             }

@@ -29,6 +29,25 @@ chunk::columns! {
     }
 }
 
+chunk::columns! {
+    /// What `decode` writes where a later stage reads [headers](crate::firewall::HeaderColumns).
+    pub(super) struct DecodeColumns / DecodeView {
+        pub flags: u16,
+        pub l3: u8,
+        pub interface: u16,
+        pub flow_hash: u32,
+        pub dst4: u32,
+        pub src4: u32,
+        pub dst6: [u64; 2],
+        pub src6: [u64; 2],
+        pub filter_family: u8,
+        pub filter_head0: [u64; 2],
+        pub filter_head1: [u64; 2],
+        pub filter_head2: [u64; 2],
+        pub filter_l3: u8,
+    }
+}
+
 /// Bits of the column `flags`.
 ///
 /// ```text

@@ -3,7 +3,7 @@
 //! | | |
 //! | --- | --- |
 //! | reads | the packets |
-//! | writes | `flags`, `l3`, `interface`, `flow_hash`, `dst4` or `dst6`; `src4` or `src6` for `rpf` |
+//! | writes | `flags`, `l3`, `interface`, `flow_hash`, `dst4` or `dst6`; `src4` or `src6` for `rpf`; what a firewall sees |
 //! | next | `rpf` or `route` for transit and for what may be ours; `rewrite` for what the router answers |
 //! | forward | packets of the host, tagged, out of the interface's port |
 //! | host | ARP, neighbour discovery, link-local groups, broadcasts, unknown EtherTypes: where there is a twin |
@@ -24,10 +24,13 @@ use lookup::fib::{Fib, Interface};
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
 
 use super::PipelineOptions;
-use super::columns::{Answer, RouterColumns, flags, is_live};
+use super::columns::{
+    Answer, DecodeColumns, DecodeView, RouterColumns, RouterView, flags, is_live,
+};
 use super::counters::RouterCounters;
 use super::events::Events;
 use super::frames;
+use crate::firewall::Headers;
 
 /// Packets whose first line is on its way while one is decoded. Measured with `examples/cost.rs`.
 const AHEAD: usize = 24;
@@ -39,6 +42,7 @@ const ODD: u16 =
 /// The stage.
 pub struct Decode {
     with_source: bool,
+    with_headers: bool,
     pub(super) events: Events,
     counters: Arc<RouterCounters>,
 }
@@ -59,7 +63,69 @@ impl Decode {
     /// `with_source`: whether a later stage reads the source columns.
     pub fn new(with_source: bool, options: &PipelineOptions) -> Self {
         let events = Events::new(options.events.clone(), options.counters.clone());
-        Self { with_source, events, counters: options.counters.clone() }
+        let counters = options.counters.clone();
+        Self { with_source, with_headers: false, events, counters }
+    }
+
+    /// It also fills the [header columns](crate::firewall::HeaderColumns), which a later stage reads.
+    #[must_use]
+    pub fn with_headers(mut self) -> Self {
+        self.with_headers = true;
+        self
+    }
+}
+
+/// The columns that the stage writes.
+struct Out<'a> {
+    verdict: &'a mut [u32],
+    flags: &'a mut [u16],
+    l3: &'a mut [u8],
+    interface: &'a mut [u16],
+    flow_hash: &'a mut [u32],
+    dst4: &'a mut [u32],
+    src4: &'a mut [u32],
+    dst6: &'a mut [[u64; 2]],
+    src6: &'a mut [[u64; 2]],
+    headers: Option<Headers<'a>>,
+}
+
+impl<'a> From<RouterView<'a>> for Out<'a> {
+    fn from(view: RouterView<'a>) -> Self {
+        Self {
+            verdict: view.verdict,
+            flags: view.flags,
+            l3: view.l3,
+            interface: view.interface,
+            flow_hash: view.flow_hash,
+            dst4: view.dst4,
+            src4: view.src4,
+            dst6: view.dst6,
+            src6: view.src6,
+            headers: None,
+        }
+    }
+}
+
+impl<'a> From<DecodeView<'a>> for Out<'a> {
+    fn from(view: DecodeView<'a>) -> Self {
+        Self {
+            verdict: view.verdict,
+            flags: view.flags,
+            l3: view.l3,
+            interface: view.interface,
+            flow_hash: view.flow_hash,
+            dst4: view.dst4,
+            src4: view.src4,
+            dst6: view.dst6,
+            src6: view.src6,
+            headers: Some(Headers {
+                family: view.filter_family,
+                head0: view.filter_head0,
+                head1: view.filter_head1,
+                head2: view.filter_head2,
+                l3: view.filter_l3,
+            }),
+        }
     }
 }
 
@@ -198,7 +264,10 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        &[RouterColumns::COLUMNS]
+        match self.with_headers {
+            true => &[RouterColumns::COLUMNS, DecodeColumns::COLUMNS],
+            false => &[RouterColumns::COLUMNS],
+        }
     }
 
     fn phases(&self) -> Phases {
@@ -211,7 +280,13 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let cx = &mut cx.over(T::as_ref);
-        let view = RouterColumns::view(&mut chunk.rows);
+        let mut out = match self.with_headers {
+            true => DecodeColumns::view(&mut chunk.rows).into(),
+            false => Out::from(RouterColumns::view(&mut chunk.rows)),
+        };
+        if let Some(headers) = &mut out.headers {
+            headers.begin();
+        }
         let packets = &mut chunk.packets[..];
         for packet in packets.iter().take(AHEAD) {
             packet.prefetch();
@@ -222,7 +297,7 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
             if let Some(ahead) = packets.get(row + AHEAD) {
                 ahead.prefetch();
             }
-            if !is_live(view.verdict[row]) {
+            if !is_live(out.verdict[row]) {
                 continue;
             }
             let packet = &packets[row];
@@ -247,24 +322,29 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
                 match self.settle(&mut packets[row], &d, cx) {
                     Ok(found) => found,
                     Err(verdict) => {
-                        view.verdict[row] = verdict.0;
+                        out.verdict[row] = verdict.0;
                         continue;
                     }
                 }
             };
-            view.flags[row] = found;
-            view.l3[row] = d.l3_offset as u8;
-            view.interface[row] = interface;
-            view.flow_hash[row] = packet::flow::flow_hash(&d);
+            if let Some(headers) = &mut out.headers
+                && found & (flags::IPV4 | flags::IPV6) != 0
+            {
+                headers.put(row, packets[row].data(), &d, interface);
+            }
+            out.flags[row] = found;
+            out.l3[row] = d.l3_offset as u8;
+            out.interface[row] = interface;
+            out.flow_hash[row] = packet::flow::flow_hash(&d);
             if family == flags::IPV4 {
-                view.dst4[row] = d.dst_v4();
+                out.dst4[row] = d.dst_v4();
                 if self.with_source {
-                    view.src4[row] = d.src_v4();
+                    out.src4[row] = d.src_v4();
                 }
             } else {
-                view.dst6[row] = d.dst;
+                out.dst6[row] = d.dst;
                 if self.with_source {
-                    view.src6[row] = d.src;
+                    out.src6[row] = d.src;
                 }
             }
         }

@@ -155,18 +155,22 @@ pub struct PipelineOptions {
 #[error("a router has no stage `{0}`")]
 pub struct UnknownStage(String);
 
-/// A stage for one worker, over any tables that the forwarding tables are part of. `with_source`: a stage behind
-/// `decode` reads source addresses (`rpf`).
+/// A stage for one worker, over any tables that the forwarding tables are part of. `pipeline`: all stages of its pipeline;
+/// `decode` writes what they read.
 ///
 /// # Errors
 /// A name that is none of [`STAGES`].
 pub fn stage<T: AsRef<Fib> + 'static>(
     name: &str,
-    with_source: bool,
+    pipeline: &[impl AsRef<str>],
     options: &PipelineOptions,
 ) -> Result<Box<dyn Stage<T>>, UnknownStage> {
+    let has = |stage: &str| pipeline.iter().any(|name| name.as_ref() == stage);
     Ok(match name {
-        "decode" => Box::new(decode::Decode::new(with_source, options)),
+        "decode" => {
+            let stage = decode::Decode::new(has("rpf"), options);
+            Box::new(if has(crate::firewall::STAGE) { stage.with_headers() } else { stage })
+        }
         "rpf" => Box::new(rpf::ReversePathCheck::new()),
         "route" => Box::new(route::Route::new()),
         "rewrite" => Box::new(rewrite::Rewrite::new(options)),
@@ -174,7 +178,7 @@ pub fn stage<T: AsRef<Fib> + 'static>(
     })
 }
 
-/// Several stages for one worker, in this order.
+/// Several stages for one worker, in this order. A firewall among them is left out: its tables are others.
 ///
 /// # Errors
 /// As [`stage`].
@@ -182,6 +186,6 @@ pub fn pipeline<T: AsRef<Fib> + 'static>(
     names: &[impl AsRef<str>],
     options: &PipelineOptions,
 ) -> Result<Vec<Box<dyn Stage<T>>>, UnknownStage> {
-    let with_source = names.iter().any(|name| name.as_ref() == "rpf");
-    names.iter().map(|name| stage(name.as_ref(), with_source, options)).collect()
+    let own = names.iter().filter(|name| name.as_ref() != crate::firewall::STAGE);
+    own.map(|name| stage(name.as_ref(), names, options)).collect()
 }

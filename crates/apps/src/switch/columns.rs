@@ -20,6 +20,21 @@ chunk::columns! {
     }
 }
 
+chunk::columns! {
+    /// What `bridge_in` writes where a later stage reads [headers](crate::firewall::HeaderColumns).
+    pub(super) struct BridgeInColumns / BridgeInView {
+        pub flags: u16,
+        pub tci: u16,
+        pub source_key: u64,
+        pub destination_key: u64,
+        pub filter_family: u8,
+        pub filter_head0: [u64; 2],
+        pub filter_head1: [u64; 2],
+        pub filter_head2: [u64; 2],
+        pub filter_l3: u8,
+    }
+}
+
 /// Bits of the column `flags`.
 pub(super) mod flags {
     /// The destination is a group, the broadcast address among them.

@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | writes | `flags`, `tci`, `source_key`, `destination_key` (in `pre_shade`) |
+//! | writes | `flags`, `tci`, `source_key`, `destination_key` (in `pre_shade`); what a firewall sees |
 //! | next | `bridge` |
 //! | forward | frames that Linux sends by the port's twin: out by that port as they are |
 //! | drop | `truncated`, `vlan_truncated`, `vlan_not_allowed`, `source_mac_group`, `source_mac_zero`, `bridge_reserved`, `interface_down` |
@@ -12,19 +12,72 @@ use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 use lookup::bridge::{Refused, SwitchTables, split_key, station_key};
 use packet::ethernet::EthernetView;
 use packet::vlan::VlanView;
-use packet::{EtherType, MacAddr};
+use packet::{Decoded, EtherType, MacAddr};
 
-use super::columns::{SwitchColumns, flags, is_live};
+use super::columns::{BridgeInColumns, BridgeInView, SwitchColumns, SwitchView, flags, is_live};
 use super::reasons;
+use crate::firewall::Headers;
 
 /// The stage.
 #[derive(Debug, Default)]
-pub struct BridgeIn(());
+pub struct BridgeIn {
+    with_headers: bool,
+}
 
 impl BridgeIn {
     /// A stage without state.
     pub fn new() -> Self {
-        Self(())
+        Self::default()
+    }
+
+    /// It also decodes the packets and fills the [header columns](crate::firewall::HeaderColumns), which a later stage
+    /// reads. The switch itself needs no more of a frame than its link header.
+    #[must_use]
+    pub fn with_headers(mut self) -> Self {
+        self.with_headers = true;
+        self
+    }
+}
+
+/// The columns that the stage writes.
+struct Out<'a> {
+    verdict: &'a mut [u32],
+    flags: &'a mut [u16],
+    tci: &'a mut [u16],
+    source_key: &'a mut [u64],
+    destination_key: &'a mut [u64],
+    headers: Option<Headers<'a>>,
+}
+
+impl<'a> From<SwitchView<'a>> for Out<'a> {
+    fn from(view: SwitchView<'a>) -> Self {
+        Self {
+            verdict: view.verdict,
+            flags: view.flags,
+            tci: view.tci,
+            source_key: view.source_key,
+            destination_key: view.destination_key,
+            headers: None,
+        }
+    }
+}
+
+impl<'a> From<BridgeInView<'a>> for Out<'a> {
+    fn from(view: BridgeInView<'a>) -> Self {
+        Self {
+            verdict: view.verdict,
+            flags: view.flags,
+            tci: view.tci,
+            source_key: view.source_key,
+            destination_key: view.destination_key,
+            headers: Some(Headers {
+                family: view.filter_family,
+                head0: view.filter_head0,
+                head1: view.filter_head1,
+                head2: view.filter_head2,
+                l3: view.filter_l3,
+            }),
+        }
     }
 }
 
@@ -42,7 +95,10 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        &[SwitchColumns::COLUMNS]
+        match self.with_headers {
+            true => &[SwitchColumns::COLUMNS, BridgeInColumns::COLUMNS],
+            false => &[SwitchColumns::COLUMNS],
+        }
     }
 
     fn phases(&self) -> Phases {
@@ -55,7 +111,14 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let tables = cx.tables.as_ref();
-        let view = SwitchColumns::view(&mut chunk.rows);
+        let mut out = match self.with_headers {
+            true => BridgeInColumns::view(&mut chunk.rows).into(),
+            false => Out::from(SwitchColumns::view(&mut chunk.rows)),
+        };
+        if let Some(headers) = &mut out.headers {
+            headers.begin();
+        }
+        let mut d = Decoded::default();
         for packet in chunk.packets.iter().take(AHEAD) {
             packet.prefetch();
         }
@@ -63,21 +126,26 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
             if let Some(later) = chunk.packets.get(row + AHEAD) {
                 later.prefetch();
             }
-            if !is_live(view.verdict[row]) {
+            if !is_live(out.verdict[row]) {
                 continue;
             }
             if packet.mark == MARK_FROM_HOST {
-                view.verdict[row] = Verdict::forward(packet.port).0;
+                out.verdict[row] = Verdict::forward(packet.port).0;
                 continue;
             }
             match read(packet.data(), packet.port, tables) {
                 Ok(header) => {
-                    view.flags[row] = header.flags;
-                    view.tci[row] = header.tci;
-                    view.source_key[row] = header.source_key;
-                    view.destination_key[row] = header.destination_key;
+                    out.flags[row] = header.flags;
+                    out.tci[row] = header.tci;
+                    out.source_key[row] = header.source_key;
+                    out.destination_key[row] = header.destination_key;
+                    if let Some(headers) = &mut out.headers {
+                        let frame = packet.data();
+                        packet::decode::decode_into(frame, packet.frame_len(), &mut d);
+                        headers.put(row, frame, &d, packet.port);
+                    }
                 }
-                Err(reason) => view.verdict[row] = Verdict::drop(reason).0,
+                Err(reason) => out.verdict[row] = Verdict::drop(reason).0,
             }
         }
     }

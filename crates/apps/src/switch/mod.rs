@@ -117,6 +117,8 @@ pub struct SwitchPipeline {
     /// The receive queue itself learns stations and keeps their times, frame by frame (captures): the
     /// stages do neither.
     pub learns_ahead: bool,
+    /// A later stage reads the [header columns](crate::firewall::HeaderColumns).
+    pub with_headers: bool,
     /// Counters of this worker's stages.
     pub counters: Arc<SwitchCounters>,
 }
@@ -127,7 +129,10 @@ where
     T: AsRef<SwitchTables> + Send + Sync + 'static,
 {
     Some(match name {
-        "bridge_in" => Box::new(ingress::BridgeIn::new()),
+        "bridge_in" => {
+            let stage = ingress::BridgeIn::new();
+            Box::new(if options.with_headers { stage.with_headers() } else { stage })
+        }
         "bridge" => Box::new(forward::Bridge::new()),
         "bridge_out" => Box::new(egress::BridgeOut::new(options)),
         _ => return None,

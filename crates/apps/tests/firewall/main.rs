@@ -1,17 +1,17 @@
-//! The stage against a plain twin: one packet after the other, every rule in order. Both of its forms, step by step;
-//! see `on_device` for the kernels.
+//! The stage against a plain reference: one packet after the other, every rule in order. Step by step, in each place in
+//! which it may stand; see `on_device` for the kernels, and `pipelines` for the stages around it.
 
 mod on_device;
+mod pipelines;
 
 use std::sync::Arc;
 
 use apps::firewall::reasons;
-use apps::firewall::sight::{Sight, look};
 use apps::firewall::{
-    Action, Ending, Firewall, FirewallOptions, FirewallPatch, FirewallTables, Hits, Place, Record,
+    Action, Ending, Firewall, FirewallOptions, FirewallPatch, FirewallTables, Header,
+    HeaderColumns, Headers, Hits, Instance, Record,
 };
 use apps::router::RouterColumns;
-use apps::switch::SwitchColumns;
 use chunk::{
     Arena, Chunk, Columns, DropReason, HugePages, Layout, Packet, Pool, Region, Verdict,
     VerdictKind,
@@ -22,9 +22,8 @@ use classify::tuple::TupleBuilder;
 use classify::{Classifier, Condition, RuleRef, RuleSet, Schema};
 use engine::{Context, Stage};
 use kernels::FilterColumns;
-use kernels::filter::UNKNOWN;
+use kernels::filter::NOT_JUDGED;
 use lookup::versions::Patchable;
-use packet::Decoded;
 use proptest::prelude::*;
 
 /// Tables of which the firewall is a part, as the program has them.
@@ -90,20 +89,21 @@ fn tables_of(
     FirewallTables::new(both, records, options, hits.clone())
 }
 
-/// What the twin says of one packet: the id of its rule, or the reason for which it is never judged.
-fn twin(packet: &Packet, interface: u16, rules: &[Own]) -> Option<Result<u32, DropReason>> {
+/// What the reference says of one packet: the id of its rule, or the reason for which it is never judged.
+fn reference(packet: &Packet, interface: u16, rules: &[Own]) -> Option<Result<u32, DropReason>> {
     let (v4, v6) = (schema_v4(), schema_v6());
-    let mut d = Decoded::default();
+    let d = packet::decode(packet.data(), packet.frame_len());
     let found = |is_v4: bool, schema: &Schema, header: &[u32]| {
         let mut all = rules.iter().zip(1..).filter(|(rule, _)| rule.is_v4 == is_v4);
         let found = all.find(|(rule, _)| schema.matches(&rule.words, header));
         Some(Ok(found.map_or(0, |(_, id)| id)))
     };
-    match look(packet, interface, &mut d) {
-        Sight::Nothing => None,
-        Sight::Never(reason) => Some(Err(reason)),
-        Sight::V4(header) => found(true, &v4, &header),
-        Sight::V6(header) => found(false, &v6, &header),
+    match Header::of(packet.data(), &d, interface) {
+        Header::Nothing => None,
+        Header::Short => Some(Err(reasons::FIREWALL_SHORT)),
+        Header::Malformed => Some(Err(reasons::FIREWALL_MALFORMED)),
+        Header::V4(header) => found(true, &v4, &header),
+        Header::V6(header) => found(false, &v6, &header),
     }
 }
 
@@ -114,34 +114,67 @@ fn chunk_of(layout: Layout) -> Chunk {
     Chunk::new(Arena::new(layout).reserve(ROWS).unwrap(), 0)
 }
 
-/// Verdicts, what was emitted, and the packets after the stage.
+/// Verdicts behind the shade and behind the stage, what was emitted, and the packets after the stage.
 struct Ran {
+    shaded: Vec<Verdict>,
     verdicts: Vec<Verdict>,
     emitted: Vec<(u16, Verdict, Vec<u8>)>,
     frames: Vec<Vec<u8>>,
 }
 
-/// Which form of the stage runs.
+/// What stands around the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// All in the last step.
-    Cpu,
-    /// In three steps, the middle one from columns alone.
-    Phases,
-    /// The same, and the middle one leaves every so many rows open: those that a device did not know.
-    Open(usize),
+enum Place {
+    /// Nothing before it: it decodes itself.
+    Alone,
+    /// A stage that fills the header columns.
+    Behind,
+    /// The same, and a `rewrite` behind it.
+    Router,
+}
+
+/// The stage in a place; with a column of its own, or with the one that all firewalls share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Form {
+    place: Place,
+    is_named: bool,
 }
 
 impl Form {
-    fn stage(self, place: Place) -> Firewall {
-        match self {
-            Form::Cpu => Firewall::new(place),
-            _ => Firewall::for_device(place),
+    fn stage(self) -> Firewall {
+        let stage = match self.is_named {
+            true => Firewall::of(Instance::of_pipeline(&["one", "other"])[1]),
+            false => Firewall::new(),
+        };
+        match self.place {
+            Place::Alone => stage.decoding(),
+            Place::Behind => stage,
+            Place::Router => stage.in_router(),
         }
+    }
+
+    const ALL: [Form; 6] = [
+        Form { place: Place::Alone, is_named: false },
+        Form { place: Place::Behind, is_named: false },
+        Form { place: Place::Router, is_named: false },
+        Form { place: Place::Alone, is_named: true },
+        Form { place: Place::Behind, is_named: true },
+        Form { place: Place::Router, is_named: true },
+    ];
+}
+
+/// What a stage before it does: fills the columns of the packets that are on their way.
+fn fill(chunk: &mut Chunk) {
+    let Chunk { packets, rows, .. } = chunk;
+    let mut headers = Headers::from(HeaderColumns::view(rows));
+    headers.begin();
+    for (row, packet) in packets.iter().enumerate() {
+        let d = packet::decode(packet.data(), packet.frame_len());
+        headers.put(row, packet.data(), &d, packet.port);
     }
 }
 
-/// Runs the first and the second step over columns in which anything may stand.
+/// Runs the first two steps over columns in which anything may be.
 fn first_steps(
     form: Form,
     stage: &mut Firewall,
@@ -149,25 +182,25 @@ fn first_steps(
     cx: &mut Context<'_, Tables>,
     tables: &Tables,
 ) {
+    if form.place != Place::Alone {
+        fill(chunk);
+    }
+    Stage::<Tables>::pre_shade(stage, chunk, cx);
+    Stage::<Tables>::shader(stage).expect("a shade").shade(&mut chunk.rows, tables);
+}
+
+fn randomise(chunk: &mut Chunk) {
     let mut seed = 5_u64;
     let mut next = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         seed
     };
-    FilterColumns::randomise(&mut chunk.rows, &mut next);
-    Stage::<Tables>::pre_shade(stage, chunk, cx);
-    let shade = Stage::<Tables>::shader(stage).expect("a device form");
-    shade.shade(&mut chunk.rows, tables);
-    if let Form::Open(every) = form {
-        FilterColumns::view(&mut chunk.rows).filter_rule.chunks_mut(every).for_each(|rows| {
-            rows[0] = UNKNOWN;
-        });
-    }
+    HeaderColumns::randomise(&mut chunk.rows, &mut next);
 }
 
 /// Runs a stage over frames that four ports received in turn.
-fn run(form: Form, place: Place, frames: &[Vec<u8>], tables: &FirewallTables) -> Ran {
-    let stage = &mut form.stage(place);
+fn run(form: Form, frames: &[Vec<u8>], tables: &FirewallTables) -> Ran {
+    let stage = &mut form.stage();
     let (_, depot) = Region::new(4096, HugePages::Off).unwrap();
     let mut pool = Pool::new(depot, 64);
     let columns = Stage::<Tables>::columns(stage);
@@ -179,8 +212,9 @@ fn run(form: Form, place: Place, frames: &[Vec<u8>], tables: &FirewallTables) ->
         chunk.packets.push(packet);
     }
     chunk.rows.set_len(frames.len());
+    randomise(&mut chunk);
     chunk.rows.verdicts().fill(Verdict::NEXT.0);
-    if place == Place::Router {
+    if form.place == Place::Router {
         let view = RouterColumns::view(&mut chunk.rows);
         for (at, packet) in chunk.packets.iter().enumerate() {
             let d = packet::decode(packet.data(), packet.frame_len());
@@ -189,24 +223,20 @@ fn run(form: Form, place: Place, frames: &[Vec<u8>], tables: &FirewallTables) ->
                 packet::Kind::Ipv6 => 2,
                 _ => 4,
             };
-            view.interface[at] = packet.port;
         }
     }
     let (mut dropped, mut released) = (Vec::new(), Vec::new());
     let all = Tables(tables.clone());
     let mut cx = Context::detached(&mut pool, &all, 7_000, &mut dropped, &mut released);
-    if form != Form::Cpu {
-        first_steps(form, stage, &mut chunk, &mut cx, &all);
-    }
+    first_steps(form, stage, &mut chunk, &mut cx, &all);
+    // What the shade says is all that later stages of its segment see of it.
+    let shaded = chunk.rows.verdicts().iter().map(|verdict| Verdict(*verdict)).collect();
     Stage::<Tables>::post_shade(stage, &mut chunk, &mut cx);
-    let verdicts = match place {
-        Place::Router => RouterColumns::view(&mut chunk.rows).verdict.to_vec(),
-        Place::Switch => SwitchColumns::view(&mut chunk.rows).verdict.to_vec(),
-    };
+    let verdicts = chunk.rows.verdicts().iter().map(|verdict| Verdict(*verdict)).collect();
     let emitted = chunk.emitted.drain(..);
     let emitted: Vec<_> = emitted.map(|e| (e.cause, e.verdict, e.packet.data().to_vec())).collect();
     let frames = chunk.packets.iter().map(|packet| packet.data().to_vec()).collect();
-    Ran { verdicts: verdicts.into_iter().map(Verdict).collect(), emitted, frames }
+    Ran { shaded, verdicts, emitted, frames }
 }
 
 fn expected(action: Action, place: Place) -> Verdict {
@@ -214,7 +244,7 @@ fn expected(action: Action, place: Place) -> Verdict {
         Ending::Accept => Verdict::NEXT,
         Ending::Drop => Verdict::drop(reasons::FIREWALL_DROP),
         Ending::Send(port) => Verdict::forward(port),
-        // A router's is told, and dropped, by `rewrite`.
+        // A router's is answered, and dropped, by `rewrite`.
         Ending::Reject if place == Place::Router => Verdict::NEXT,
         Ending::Reject => Verdict::drop(reasons::FIREWALL_REJECT),
     }
@@ -345,21 +375,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn the_stage_does_what_its_twin_does(
+    fn the_stage_does_what_its_reference_does(
         rules in prop::collection::vec(rule(), 0..24),
         frames in prop::collection::vec(frame(), 1..200),
         default in action(),
-        is_switch: bool,
         is_linear: bool,
-        form in prop_oneof![Just(Form::Cpu), Just(Form::Phases), (1_usize..5).prop_map(Form::Open)],
+        form in prop::sample::select(Form::ALL.to_vec()),
     ) {
-        let place = if is_switch { Place::Switch } else { Place::Router };
+        let place = form.place;
         let hits = Arc::new(Hits::new(1));
         let tables = match is_linear {
             true => tables::<LinearBuilder>(&rules, default, &hits),
             false => tables::<TupleBuilder>(&rules, default, &hits),
         };
-        let ran = run(form, place, &frames, &tables);
+        let ran = run(form, &frames, &tables);
         let mut counted = vec![(0, 0, 0); rules.len() + 1];
         let mut emitted = ran.emitted.iter();
         let (_, depot) = Region::new(64, HugePages::Off).unwrap();
@@ -367,7 +396,7 @@ proptest! {
         for (row, frame) in frames.iter().enumerate() {
             let mut packet = Packet::copy_from(&mut pool, frame).unwrap();
             packet.port = (row % 4) as u16;
-            let judged = twin(&packet, packet.port, &rules);
+            let judged = reference(&packet, packet.port, &rules);
             packet.free(&mut pool);
             let Some(judged) = judged else {
                 prop_assert_eq!(ran.verdicts[row], Verdict::NEXT);
@@ -383,6 +412,7 @@ proptest! {
             };
             let action = if id == 0 { default } else { rules[id as usize - 1].action };
             prop_assert_eq!(ran.verdicts[row], expected(action, place), "rule {}", id);
+            prop_assert_eq!(ran.shaded[row], action.verdict(), "rule {}", id);
             let (packets, bytes, _) = counted[id as usize];
             // Live, a chunk's packets came at one time.
             counted[id as usize] = (packets + 1, bytes + frame.len() as u64, 7_000);
@@ -403,7 +433,7 @@ proptest! {
                 && usize::from(*cause) == row
                 && action.ending == Ending::Reject
             {
-                prop_assert!(is_switch && verdict.kind() == VerdictKind::Forward);
+                prop_assert!(place != Place::Router && verdict.kind() == VerdictKind::Forward);
                 prop_assert_eq!(verdict.port(), (row % 4) as u16);
                 prop_assert_eq!((&answer[..6], &answer[6..12]), (&frame[6..12], &frame[..6]));
                 prop_assert_eq!(
@@ -462,9 +492,9 @@ fn follow(first: &[Own], second: &[Own], frames: &[Vec<u8>]) -> usize {
         assert!(rules.blob().words() == tables.blob().words(), "patches make the builder's image");
     }
     let fresh = tables::<LinearBuilder>(second, accept, &hits);
-    for form in [Form::Cpu, Form::Phases] {
-        let one = run(form, Place::Router, frames, &live);
-        let other = run(Form::Phases, Place::Router, frames, &fresh);
+    for form in Form::ALL {
+        let one = run(form, frames, &live);
+        let other = run(form, frames, &fresh);
         assert_eq!(one.verdicts, other.verdicts, "{form:?}");
         assert_eq!(one.frames, other.frames, "{form:?}");
     }
@@ -502,9 +532,9 @@ fn patches_fill_a_class_that_is_hashed() {
 fn without_rules_nothing_is_looked_at() {
     let frames: Vec<_> =
         (0..3).map(|kind| plain(true, [1, 2], [3, 4], kind, 0)[..20].to_vec()).collect();
-    for form in [Form::Cpu, Form::Phases] {
-        let ran = run(form, Place::Switch, &frames, &FirewallTables::default());
-        assert!(ran.verdicts.iter().all(|verdict| verdict.is_next()));
+    for form in Form::ALL {
+        let ran = run(form, &frames, &FirewallTables::default());
+        assert!(ran.shaded.iter().chain(&ran.verdicts).all(|verdict| verdict.is_next()));
     }
 }
 
@@ -513,11 +543,11 @@ fn no_memory_is_taken_for_a_packet() {
     let hits = Arc::new(Hits::new(1));
     let action = Action { dscp: Some(46), ..Action::of(Ending::Accept) };
     let tables = tables::<TupleBuilder>(&[], action, &hits);
-    for form in [Form::Cpu, Form::Phases] {
+    for form in Form::ALL {
         let before = hits.get(0).packets;
         let (_, depot) = Region::new(1024, HugePages::Off).unwrap();
         let mut pool = Pool::new(depot, 64);
-        let mut stage = form.stage(Place::Switch);
+        let mut stage = form.stage();
         let columns = Stage::<Tables>::columns(&stage);
         let mut chunk = chunk_of(Layout::join(columns, ROWS).unwrap());
         for at in 0..ROWS {
@@ -529,19 +559,52 @@ fn no_memory_is_taken_for_a_packet() {
         chunk.rows.set_len(chunk.packets.len());
         chunk.rows.verdicts().fill(Verdict::NEXT.0);
         let mut cx = Context::detached(&mut pool, &all, 1, &mut dropped, &mut released);
-        if form == Form::Phases {
-            first_steps(form, &mut stage, &mut chunk, &mut cx, &all);
-            chunk.rows.verdicts().fill(Verdict::NEXT.0);
-        }
         let info = allocation_counter::measure(|| {
-            Stage::<Tables>::pre_shade(&mut stage, &mut chunk, &mut cx);
-            if let Some(shade) = Stage::<Tables>::shader(&stage) {
-                shade.shade(&mut chunk.rows, &all);
-            }
+            first_steps(form, &mut stage, &mut chunk, &mut cx, &all);
             Stage::<Tables>::post_shade(&mut stage, &mut chunk, &mut cx);
         });
         assert_eq!(info.count_total, 0, "{form:?}");
         assert_eq!(hits.get(0).packets - before, ROWS as u64);
+        chunk.packets.drain(..).for_each(|packet| packet.free(&mut pool));
+    }
+}
+
+/// Rows that are settled before the shade, by a stage of the same segment, are passed over and have no rule.
+#[test]
+fn settled_rows_are_passed_over() {
+    let hits = Arc::new(Hits::new(1));
+    let tables = Tables(tables::<LinearBuilder>(&[], Action::of(Ending::Drop), &hits));
+    for form in Form::ALL {
+        let (_, depot) = Region::new(64, HugePages::Off).unwrap();
+        let mut pool = Pool::new(depot, 8);
+        let mut stage = form.stage();
+        let columns = Stage::<Tables>::columns(&stage);
+        let mut chunk = chunk_of(Layout::join(columns, ROWS).unwrap());
+        for kind in [2, 2, 0, 2] {
+            let frame = plain(true, [1, 2], [3, 4], kind, 0);
+            chunk.packets.push(Packet::copy_from(&mut pool, &frame).unwrap());
+        }
+        chunk.rows.set_len(4);
+        randomise(&mut chunk);
+        chunk.rows.verdicts().fill(Verdict::NEXT.0);
+        let (mut dropped, mut released) = (Vec::new(), Vec::new());
+        let mut cx = Context::detached(&mut pool, &tables, 1, &mut dropped, &mut released);
+        fill(&mut chunk);
+        let before = hits.get(0).packets;
+        chunk.rows.verdicts()[1] = Verdict::forward(3).0;
+        Stage::<Tables>::shader(&stage).expect("a shade").shade(&mut chunk.rows, &tables);
+        let (next, drop) = (Verdict::NEXT.0, Verdict::drop(reasons::FIREWALL_DROP).0);
+        assert_eq!(chunk.rows.verdicts(), [drop, Verdict::forward(3).0, next, drop]);
+        let rule = FilterColumns::FILTER_RULE.place_in(chunk.rows.layout().columns()).unwrap();
+        let rules = chunk.rows.column_bytes(rule).chunks_exact(4);
+        let rules: Vec<_> =
+            rules.map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();
+        assert_eq!(rules, [0, NOT_JUDGED, NOT_JUDGED, 0]);
+        // A later stage drops what this one would have counted, and it is counted all the same.
+        chunk.rows.verdicts()[3] = Verdict::drop(chunk::reasons::UNKNOWN).0;
+        Stage::<Tables>::post_shade(&mut stage, &mut chunk, &mut cx);
+        assert_eq!(hits.get(0).packets - before, 2);
+        assert_eq!(chunk.rows.verdicts()[1], Verdict::forward(3).0);
         chunk.packets.drain(..).for_each(|packet| packet.free(&mut pool));
     }
 }

@@ -1,5 +1,5 @@
 //! The stage in an engine with a device (PoCL): each packet is judged by the rules of the version that it came under,
-//! while rules come and go, one by one and as whole sets of another structure. The twin judges one packet after the
+//! while rules come and go, one by one and as whole sets of another structure. The reference judges one packet after the
 //! other.
 
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use apps::firewall::FirewallPart;
 use apps::wire::{Wire, partner};
-use chunk::{PORT_NONE, Packet, Pool};
+use chunk::{ColumnSet, Declaration, PORT_NONE, Packet, Pool, ReasonBlock, Rows};
 use classify::RuleError;
 use classify::auto::AutoBuilder;
 use classify::bloom::BloomBuilder;
@@ -16,7 +16,7 @@ use controlplane::{Newest, PartImages};
 use device::accelerator::Options;
 use device::faulty::{Faults, Faulty};
 use device::{Cost, FaultPlan, probe};
-use engine::{DeviceKind, DeviceSpec, MasterView, Policy};
+use engine::{DeviceKind, DeviceSpec, KernelForm, MasterView, Policy, Shade};
 use io::{QueueStats, RxQueue};
 use lookup::Patch;
 use lookup::versions::{Writer, versions};
@@ -30,7 +30,7 @@ const PORTS: u16 = 4;
 const BURSTS: usize = 30;
 const PLACES: usize = 40;
 
-/// Rules by place, as the twin has them: the first that matches is at the lowest one.
+/// Rules by place, as the reference has them: the first that matches is at the lowest one.
 type Places = Vec<Option<Own>>;
 
 type Build = fn(&RuleSet) -> Result<Box<dyn Classifier>, RuleError>;
@@ -146,7 +146,7 @@ impl Bursts {
         let is_there = |id: u32| self.places[id as usize - 1].is_some();
         let rules: Vec<_> = all.zip(1..).filter(|(_, id)| is_there(*id)).collect();
         let (rules, ids): (Vec<_>, Vec<u32>) = rules.into_iter().unzip();
-        let found = twin(packet, packet.port, &rules)?;
+        let found = reference(packet, packet.port, &rules)?;
         Some(found.map(|at| if at == 0 { 0 } else { ids[at as usize - 1] }))
     }
 }
@@ -235,12 +235,20 @@ fn go(
     bursts: Bursts,
     hits: Arc<Hits>,
 ) -> Whole {
+    go_with(kind, bursts, hits, Box::new(Firewall::new().decoding()))
+}
+
+fn go_with(
+    kind: impl FnOnce(&Writer<FirewallTables>) -> DeviceKind<FirewallTables>,
+    bursts: Bursts,
+    hits: Arc<Hits>,
+    stage: Box<dyn Stage<FirewallTables>>,
+) -> Whole {
     let device =
         DeviceSpec { kind: kind(&bursts.writer), slots: 4, rows: 1024, policy: Policy::Device };
     let expected = bursts.expected.clone();
     let versions = Newest(bursts.writer.reader());
-    let stages: Stages<FirewallTables> =
-        vec![Box::new(Firewall::for_device(Place::Switch)), Box::new(Wire::new())];
+    let stages: Stages<FirewallTables> = vec![stage, Box::new(Wire::new())];
     let bed = Bed {
         feeds: vec![Feed { worker: 0, port: PORT_NONE, queue: Box::new(bursts), spread: None }],
         ports: PORTS.into(),
@@ -259,6 +267,11 @@ fn go(
 }
 
 fn check(whole: &Whole) {
+    check_packets(whole);
+    assert!(whole.master.jobs > 10, "{:?}", whole.master);
+}
+
+fn check_packets(whole: &Whole) {
     for (port, frames) in whole.frames.iter().enumerate() {
         let expected = whole.expected.iter().filter(|packet| usize::from(packet.0) == port);
         let mut sent: Vec<_> = frames.iter().map(|(_, frame)| frame).collect();
@@ -273,7 +286,6 @@ fn check(whole: &Whole) {
         assert_eq!(whole.hits.get(id).packets, own.count() as u64, "rule {id}");
     }
     assert_eq!(whole.master.failed, whole.errors, "each failure is of another kind");
-    assert!(whole.master.jobs > 10, "{:?}", whole.master);
 }
 
 /// The device that the tests run on, with faults.
@@ -339,5 +351,73 @@ fn a_simulated_device_does_so_too() {
         let hits = Arc::new(Hits::new(1));
         (0..=PLACES as u32).for_each(|id| hits.make(id));
         check(&go(simulated, start(first, builds, &hits), hits));
+    }
+}
+
+/// Whether kernels fit a version of the tables.
+type Fits = fn(&FirewallTables) -> bool;
+
+/// The stage, whose kernels fit some versions of the tables alone.
+struct Picky(Firewall, Fits);
+
+/// Its shade.
+struct PickyShade(Arc<dyn Shade<FirewallTables>>, Fits);
+
+impl Shade<FirewallTables> for PickyShade {
+    fn shade(&self, rows: &mut Rows, tables: &FirewallTables) {
+        self.0.shade(rows, tables);
+    }
+    fn kernels(&self) -> Option<KernelForm> {
+        self.0.kernels()
+    }
+    fn fits_device(&self, tables: &FirewallTables) -> bool {
+        self.1(tables)
+    }
+}
+
+impl Stage<FirewallTables> for Picky {
+    fn name(&self) -> &'static str {
+        "picky"
+    }
+    fn columns(&self) -> &'static [Declaration] {
+        Stage::<FirewallTables>::columns(&self.0)
+    }
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        Stage::<FirewallTables>::drop_reasons(&self.0)
+    }
+    fn reads(&self) -> ColumnSet {
+        Stage::<FirewallTables>::reads(&self.0)
+    }
+    fn writes(&self) -> ColumnSet {
+        Stage::<FirewallTables>::writes(&self.0)
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<FirewallTables>>> {
+        let shade = Stage::<FirewallTables>::shader(&self.0)?;
+        Some(Arc::new(PickyShade(shade, self.1)))
+    }
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, FirewallTables>) {
+        self.0.pre_shade(chunk, cx);
+    }
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, FirewallTables>) {
+        self.0.post_shade(chunk, cx);
+    }
+}
+
+/// Chunks under tables that the kernels do not know are shaded on the CPU, whatever the policy; the others are not.
+#[test]
+fn tables_that_do_not_fit_a_device_stay_on_the_cpu() {
+    let some: Fits =
+        |tables| (1..9).filter(|id| tables.record(*id) != tables.record(0)).count() % 2 == 0;
+    let picky: [(Fits, bool); 2] = [(|_| false, false), (some, true)];
+    for (fits, sometimes) in picky {
+        let [(first, builds), ..] = sequences();
+        let hits = Arc::new(Hits::new(1));
+        (0..=PLACES as u32).for_each(|id| hits.make(id));
+        let stage = Box::new(Picky(Firewall::new().decoding(), fits));
+        let whole = go_with(simulated, start(first, builds, &hits), hits, stage);
+        check_packets(&whole);
+        assert_eq!(whole.master.jobs > 0, sometimes, "{:?}", whole.master);
+        assert!(whole.master.packets < whole.expected.len() as u64, "{:?}", whole.master);
+        assert_eq!(whole.errors, 0);
     }
 }

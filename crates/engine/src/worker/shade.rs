@@ -119,9 +119,16 @@ impl<V: Versions> Worker<V> {
         let wanted = match flight.sweep {
             // State stays where it is.
             Some(_) => self.homes[segment].side,
-            None => *flight.wanted.get_or_insert_with(|| {
-                self.balances[segment].choose(&master.cost[segment], has_state)
-            }),
+            None => match flight.wanted {
+                Some(wanted) => wanted,
+                None => {
+                    let wanted = match self.fits_device(&flight) {
+                        true => self.balances[segment].choose(&master.cost[segment], has_state),
+                        false => Side::Cpu,
+                    };
+                    *flight.wanted.insert(wanted)
+                }
+            },
         };
         let side = if has_state { self.home(segment, wanted, &master) } else { Some(wanted) };
         match side {
@@ -153,6 +160,12 @@ impl<V: Versions> Worker<V> {
         }
     }
 
+    /// Whether a device's kernels can work with the tables of a chunk.
+    fn fits_device(&self, flight: &Flight<V>) -> bool {
+        let Some(pin) = &flight.pin else { return true };
+        self.shaders[flight.segment].iter().all(|(_, shader)| shader.fits_device(pin))
+    }
+
     /// Where the shard of a segment is at home for its next chunk; `None` while it moves.
     fn home(&mut self, segment: usize, wanted: Side, master: &MasterLink<V>) -> Option<Side> {
         let is_stale = master.is_stale(self.index, segment);
@@ -180,6 +193,7 @@ impl<V: Versions> Worker<V> {
         let at = flight.segment;
         let segment = self.segments[at];
         flight.wanted = None;
+        flight.live.clear();
         if self.sweeps_elsewhere(&flight) {
             return Slot::Shaded(flight);
         }
@@ -275,8 +289,14 @@ impl<V: Versions> Worker<V> {
     fn leave(&mut self, mut flight: Box<Flight<V>>) -> Option<Slot<V>> {
         let segment = self.segments[flight.segment];
         let stages = if flight.sweep.is_some() { 0..0 } else { segment.first..segment.end };
+        let mut settled = 0;
         for i in stages {
+            if let Some(live) = flight.live.get(i - segment.first) {
+                // Those that a stage of the segment settled in its shade never came to the stages behind it.
+                self.counters.stages[i].packets.add(live.saturating_sub(settled).into());
+            }
             self.with_stage(i, &mut flight, |s, chunk, cx| s.post_shade(chunk, cx), false);
+            settled += std::mem::take(&mut self.settled);
             if !flight.traced.is_empty() {
                 self.trace_stage(i, &mut flight);
             }
@@ -368,7 +388,7 @@ impl<V: Versions> Worker<V> {
             stage.calls.add(1);
             let live =
                 flight.chunk.rows.verdicts().iter().filter(|&&v| Verdict(v).is_next()).count();
-            stage.packets.add(live as u64);
+            flight.live.push(live as u32);
         }
         let local = i - self.first_stage;
         let steps = self.steps[local];

@@ -1,4 +1,5 @@
-//! The firewall's stage: rows of both families between rows of none, over each structure that a set may stand in.
+//! The firewall's stage: rows of both families between rows of none, over each structure that a set may stand in, with
+//! the verdicts of the rules' actions.
 
 use chunk::{Columns, Verdict};
 
@@ -6,19 +7,51 @@ use super::classify::{Case, GROUP_ITEMS_MIN, NONE, linear, tuple};
 use super::cuts::cuts;
 use super::{Known, Sparse, bytes_of};
 use crate::columns::FilterColumns;
-use crate::filter::UNKNOWN;
+use crate::filter::{
+    ACTION, DROP_MALFORMED, DROP_SHORT, MALFORMED, NOT_JUDGED, SHORT, UNKNOWN, job,
+};
 use crate::image::{ImageLayout, firewall};
 use crate::job::JobBytes;
 
+/// Region of the actions of a second firewall, for the last pair.
+const OTHER_ACTIONS: usize = firewall::REGIONS;
+
 pub(super) fn all() -> Vec<Known> {
     let pairs = [
-        [linear(4), tuple(10, 2)],
-        [tuple(4, 2), linear(10)],
-        [cuts(), tuple(10, 0)],
-        [of_no_kernel(&tuple(4, 0)), of_no_kernel(&linear(10))],
+        ([linear(4), tuple(10, 2)], firewall::ACTIONS),
+        ([tuple(4, 2), linear(10)], firewall::ACTIONS),
+        ([cuts(), tuple(10, 0)], OTHER_ACTIONS),
+        ([of_no_kernel(&tuple(4, 0)), of_no_kernel(&linear(10))], firewall::ACTIONS),
     ];
-    let four = pairs.iter().map(|pair| known(&["filter4"], 4, pair));
-    four.chain(pairs.iter().map(|pair| known(&["filter6"], 6, pair))).collect()
+    let of = |kernel: &'static [&'static str], family| {
+        pairs.iter().map(move |(pair, actions)| known(kernel, family, pair, *actions))
+    };
+    // Without actions nothing is judged: filter4 alone says so.
+    let none = known(&["filter4"], 4, &pairs[0].0, OTHER_ACTIONS + 1);
+    of(&["filter4"], 4).chain(of(&["filter6"], 6)).chain([none]).collect()
+}
+
+/// Actions by rule: all verdicts that a rule may give, and rules without one. The table is shorter than the rules are
+/// many.
+fn actions() -> Vec<u32> {
+    let verdict = |rule: u32| match rule % 5 {
+        _ if rule == 0 => ACTION | Verdict::forward(77).0,
+        0 => 0,
+        1 => ACTION | Verdict::NEXT.0,
+        2 => ACTION | Verdict::drop(crate::reasons::NO_ROUTE).0,
+        _ => ACTION | Verdict::forward(rule as u16).0,
+    };
+    (0..24).map(verdict).collect()
+}
+
+/// The verdict of a rule.
+fn verdict_of(rule: u32) -> u32 {
+    if rule == UNKNOWN {
+        return Verdict::drop(crate::reasons::BAD_LOOKUP).0;
+    }
+    let actions = actions();
+    let own = actions.get(rule as usize).copied().filter(|word| *word != 0);
+    own.unwrap_or(actions[0]) & !ACTION
 }
 
 /// The same headers over rules that no kernel reads.
@@ -28,31 +61,36 @@ fn of_no_kernel(case: &Case) -> Case {
     Case { answers: vec![u64::from(UNKNOWN); headers.len()], headers, image }
 }
 
-/// A row, and what must stand in it.
+/// A row, and the rule that must stand in it; `None` for one that no rule judges.
 struct Row {
     verdict: Verdict,
     family: u8,
     header: Vec<u32>,
-    rule: u32,
+    rule: Option<u32>,
 }
 
 /// Before the stage has been there.
 const BEFORE: u32 = 0xdead_beef;
 
-/// Headers of both families in turn, and every seventh row one that the kernels leave alone.
+/// Headers of both families in turn, and every seventh row one that no rule judges.
 fn rows(cases: &[Case; 2]) -> Vec<Row> {
     let mut rows = Vec::new();
     for at in 0..cases.iter().map(|case| case.headers.len()).max().unwrap_or(0) {
         for (case, family) in cases.iter().zip([4, 6]) {
             let Some(header) = case.headers.get(at) else { continue };
             if rows.len() % 7 == 3 {
-                let dropped = rows.len() % 2 == 0;
                 let drop = Verdict::drop(crate::reasons::NO_ROUTE);
-                let verdict = if dropped { drop } else { Verdict::NEXT };
-                let family = if dropped { family } else { 0 };
-                rows.push(Row { verdict, family, header: header.clone(), rule: BEFORE });
+                let (verdict, family) = match rows.len() % 5 {
+                    0 => (drop, family),
+                    1 => (Verdict::NEXT, SHORT),
+                    2 => (Verdict::NEXT, MALFORMED),
+                    3 => (drop, SHORT),
+                    _ => (Verdict::NEXT, 0),
+                };
+                rows.push(Row { verdict, family, header: header.clone(), rule: None });
             }
-            let rule = if case.answers[at] == NONE { u32::MAX } else { case.answers[at] as u32 };
+            let rule = if case.answers[at] == NONE { 0 } else { case.answers[at] as u32 };
+            let rule = Some(rule);
             rows.push(Row { verdict: Verdict::NEXT, family, header: header.clone(), rule });
         }
     }
@@ -60,7 +98,12 @@ fn rows(cases: &[Case; 2]) -> Vec<Row> {
 }
 
 /// The kernel of a family: it leaves the rows of the other one alone.
-fn known(kernel: &'static [&'static str], family: u8, cases: &[Case; 2]) -> Known {
+fn known(
+    kernel: &'static [&'static str],
+    family: u8,
+    cases: &[Case; 2],
+    actions_at: usize,
+) -> Known {
     let rows = rows(cases);
     let mut before = JobBytes::new(FilterColumns::COLUMNS, rows.len());
     let heads =
@@ -77,18 +120,40 @@ fn known(kernel: &'static [&'static str], family: u8, cases: &[Case; 2]) -> Know
             before.put(head, at, [half(0), half(2)]);
         }
     }
+    let is_there = actions_at <= OTHER_ACTIONS;
     let mut after = before.clone();
-    for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.family == family) {
-        after.put(FilterColumns::FILTER_RULE, at, row.rule);
+    for (at, row) in rows.iter().enumerate() {
+        let dropped = match row.family {
+            SHORT => Some(DROP_SHORT),
+            MALFORMED => Some(DROP_MALFORMED),
+            _ => None,
+        };
+        match row.rule.filter(|_| is_there) {
+            Some(rule) if row.family == family => {
+                after.put(FilterColumns::FILTER_RULE, at, rule);
+                after.put(FilterColumns::VERDICT, at, verdict_of(rule));
+            }
+            None if family == 4 => {
+                after.put(FilterColumns::FILTER_RULE, at, NOT_JUDGED);
+                if let Some(dropped) = dropped.filter(|_| is_there && row.verdict.is_next()) {
+                    after.put(FilterColumns::VERDICT, at, dropped.0);
+                }
+            }
+            _ => {}
+        }
     }
-    let mut regions = vec![&[][..]; firewall::REGIONS];
+    let mut regions = vec![&[][..]; OTHER_ACTIONS + 2];
     (regions[firewall::RULES4], regions[firewall::RULES6]) = (&cases[0].image, &cases[1].image);
+    let actions = actions();
+    (regions[firewall::ACTIONS], regions[OTHER_ACTIONS]) = (&actions, &actions);
     let lens: Vec<_> = regions.iter().map(|region| (region.len(), 0)).collect();
     let image = bytes_of(&ImageLayout::new(&lens).write(1, &regions));
     let mut known = Known::new("filter", &["filter"], kernel, FilterColumns::COLUMNS);
+    let rules = if family == 4 { firewall::RULES4 } else { firewall::RULES6 };
     for launch in &mut known.launches {
         // Enough for the smallest groups, so that items of larger ones share rows.
         launch.groups = rows.len().div_ceil(GROUP_ITEMS_MIN) as u32;
+        launch.job = job(rules, actions_at);
     }
     known.tables = Sparse { bytes: image.len(), parts: vec![(0, image)] };
     known.job(&before, &after)

@@ -1,0 +1,207 @@
+//! What rules see of a packet, as columns.
+//!
+//! The first stage that decodes a packet fills these columns from its one decode: `decode` of a router, `bridge_in` of
+//! a switch, or the firewall itself where no such stage comes before it. Every later firewall reads them, also behind
+//! one that marked the packet: no rule asks for what a mark changes.
+//!
+//! | packet | is seen as |
+//! | --- | --- |
+//! | not IP: ARP, LLDP, PPPoE, MPLS, … | nothing: it passes |
+//! | IP whose headers are broken, three VLAN tags | malformed: it is dropped |
+//! | whole, or a first fragment | with ports, TCP flags, or ICMP type and code |
+//! | a later fragment | without these: rules that ask for them do not match |
+//! | a TCP, UDP, SCTP, DCCP, UDP-Lite or ICMP header that is not all there | too short: it is dropped |
+//! | a TCP fragment at offset 8 | too short: it could write over the flags (RFC 1858 §4, RFC 3128) |
+//!
+//! IPv6 extension headers are walked over; ESP has no ports that anybody can see.
+
+use chunk::DropReason;
+use classify::filter::{self, Tail, WORDS_V4, WORDS_V6, shape};
+use kernels::filter::{MALFORMED, SHORT};
+use packet::{Anomaly, Decoded, IpProtocol, Kind};
+
+use super::reasons;
+
+chunk::columns! {
+    /// What rules see of a packet. A stage that fills these columns writes `filter_family` for every row.
+    pub struct HeaderColumns / HeaderView {
+        /// 4 or 6; 0 where no rules are asked; [`SHORT`] or [`MALFORMED`] where the firewall drops the packet.
+        pub filter_family: u8,
+        /// Words 0 to 3 of the header, lowest first: all of IPv4 ([`filter::schema_v4`]).
+        pub filter_head0: [u64; 2],
+        /// Words 4 to 7 of a header of IPv6 ([`filter::schema_v6`]).
+        pub filter_head1: [u64; 2],
+        /// Words 8 and 9 of it, and zero.
+        pub filter_head2: [u64; 2],
+        /// Where the IP header starts, bytes from the frame's start. Written where the family is 4 or 6.
+        pub filter_l3: u8,
+    }
+}
+
+/// What of a packet rules can match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Header {
+    /// Nothing; the packet passes.
+    Nothing,
+    /// Nothing, for it is too short; the packet ends here.
+    Short,
+    /// Nothing, for it is malformed; the packet ends here.
+    Malformed,
+    /// A header of [`filter::schema_v4`].
+    V4([u32; WORDS_V4]),
+    /// A header of [`filter::schema_v6`].
+    V6([u32; WORDS_V6]),
+}
+
+impl Header {
+    /// What rules see of `frame`, which came in by `interface` and was decoded to `d`.
+    #[inline]
+    pub fn of(frame: &[u8], d: &Decoded, interface: u16) -> Self {
+        if !d.is_ip() {
+            return match d.anomaly {
+                Anomaly::TooManyVlanTags => Header::Malformed,
+                _ => Header::Nothing,
+            };
+        }
+        // What is wrong with addresses alone (DHCP's among them) is for others to judge.
+        let is_judged = matches!(
+            d.anomaly,
+            Anomaly::None | Anomaly::MartianSource | Anomaly::MartianDestination
+        );
+        if !is_judged {
+            return Header::Malformed;
+        }
+        let Some(tail) = tail(d, frame, interface) else { return Header::Short };
+        match d.kind {
+            Kind::Ipv4 => Header::V4(filter::header_v4(d.src_v4(), d.dst_v4(), tail)),
+            _ => Header::V6(filter::header_v6(d.src, d.dst, tail)),
+        }
+    }
+
+    /// Why the firewall drops the packet unseen.
+    pub const fn dropped(self) -> Option<DropReason> {
+        match self {
+            Header::Short => Some(reasons::FIREWALL_SHORT),
+            Header::Malformed => Some(reasons::FIREWALL_MALFORMED),
+            Header::Nothing | Header::V4(_) | Header::V6(_) => None,
+        }
+    }
+}
+
+// The kernels drop for the firewall's own reasons.
+const _: () = {
+    let short = chunk::Verdict::drop(reasons::FIREWALL_SHORT);
+    let malformed = chunk::Verdict::drop(reasons::FIREWALL_MALFORMED);
+    assert!(kernels::filter::DROP_SHORT.0 == short.0);
+    assert!(kernels::filter::DROP_MALFORMED.0 == malformed.0);
+};
+
+/// The header columns over some rows, for the stage that fills them.
+#[derive(Debug)]
+pub struct Headers<'a> {
+    /// The column `filter_family`, and so on.
+    pub family: &'a mut [u8],
+    /// Words 0 to 3.
+    pub head0: &'a mut [[u64; 2]],
+    /// Words 4 to 7.
+    pub head1: &'a mut [[u64; 2]],
+    /// Words 8 and 9.
+    pub head2: &'a mut [[u64; 2]],
+    /// Where the IP header starts.
+    pub l3: &'a mut [u8],
+}
+
+impl<'a> From<HeaderView<'a>> for Headers<'a> {
+    fn from(view: HeaderView<'a>) -> Self {
+        let HeaderView {
+            filter_family, filter_head0, filter_head1, filter_head2, filter_l3, ..
+        } = view;
+        Self {
+            family: filter_family,
+            head0: filter_head0,
+            head1: filter_head1,
+            head2: filter_head2,
+            l3: filter_l3,
+        }
+    }
+}
+
+impl Headers<'_> {
+    /// Says of every row that no rule is asked; stages write the others then.
+    pub fn begin(&mut self) {
+        self.family.fill(0);
+    }
+
+    /// Writes what rules see of `frame`, the packet of a row, which came in by `interface` and was decoded to `d`.
+    #[inline]
+    pub fn put(&mut self, row: usize, frame: &[u8], d: &Decoded, interface: u16) {
+        self.family[row] = match Header::of(frame, d, interface) {
+            Header::Nothing => 0,
+            Header::Short => SHORT,
+            Header::Malformed => MALFORMED,
+            Header::V4(words) => {
+                self.head0[row] = column(words);
+                4
+            }
+            Header::V6([a, b, c, d, e, f, g, h, ports, what]) => {
+                self.head0[row] = column([a, b, c, d]);
+                self.head1[row] = column([e, f, g, h]);
+                self.head2[row] = column([ports, what, 0, 0]);
+                6
+            }
+        };
+        self.l3[row] = d.l3_offset as u8;
+    }
+}
+
+/// Words of a header as they are in a column.
+#[inline]
+const fn column(words: [u32; 4]) -> [u64; 2] {
+    let [a, b, c, d] = words;
+    [(b as u64) << 32 | a as u64, (d as u64) << 32 | c as u64]
+}
+
+/// The words of a column.
+#[inline]
+pub(super) const fn words(column: [u64; 2]) -> [u32; 4] {
+    let [low, high] = column;
+    [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
+}
+
+/// Everything but the addresses; `None` for what is too short.
+#[inline]
+fn tail(d: &Decoded, frame: &[u8], interface: u16) -> Option<Tail> {
+    let proto = d.protocol;
+    let of = |condition: bool, bit: u8| if condition { bit } else { 0 };
+    let fragment = of(d.has(Decoded::FRAGMENT), shape::FRAGMENT);
+    let plain = Tail { proto: proto.0, shape: fragment, interface, ..Tail::default() };
+    if d.fragment_offset != 0 {
+        return (proto != IpProtocol::TCP || d.fragment_offset > 8).then_some(plain);
+    }
+    let l4 = usize::from(d.l4_offset);
+    let needed = needed(d.kind, proto);
+    if needed > 0 && (d.has(Decoded::L4_TRUNCATED) || frame.len() < l4 + needed) {
+        return None;
+    }
+    if let Some((sport, dport)) = d.ports() {
+        let flags = if proto == IpProtocol::TCP { frame.get(l4 + 13).copied()? } else { 0 };
+        return Some(Tail { sport, dport, flags, shape: fragment | shape::PORTS, ..plain });
+    }
+    Some(match d.icmp_type_code() {
+        Some((kind, code)) => {
+            Tail { sport: kind.into(), dport: code.into(), shape: fragment | shape::ICMP, ..plain }
+        }
+        None => plain,
+    })
+}
+
+/// Bytes of the upper layer that rules may ask for.
+#[inline]
+fn needed(kind: Kind, protocol: IpProtocol) -> usize {
+    match (kind, protocol) {
+        (_, IpProtocol::TCP) => 14,
+        (_, IpProtocol::UDP | IpProtocol::SCTP | IpProtocol::DCCP | IpProtocol::UDP_LITE) => 4,
+        (Kind::Ipv4, IpProtocol::ICMP) | (Kind::Ipv6, IpProtocol::ICMPV6) => 4,
+        _ => 0,
+    }
+}
