@@ -128,8 +128,8 @@ mod tests {
             assert!(of_app.any(|p| kernel(&p, name)), "{name}");
         }
         // A firewall and the lookups behind it are one program: one upload, and one launch sequence.
-        // That with the reverse path has the same text as that without.
-        for name in ["firewall+route", "firewall+bridge", "firewall"] {
+        // That without the reverse path has the same text as that with it.
+        for name in ["firewall+rpf+route", "firewall+bridge", "firewall"] {
             let of_pipeline: Vec<_> = programs.iter().filter(|p| p.name == name).collect();
             assert_eq!(of_pipeline.len(), 1, "{name}");
             assert!(["filter4", "filter6"].iter().all(|kernel_name| {

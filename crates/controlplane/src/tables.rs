@@ -90,8 +90,11 @@ pub struct TablesPatch {
     first_region: usize,
     /// A `Vec` of the part's patches.
     patches: Box<dyn Any + Send + Sync>,
-    changes: fn(&dyn Any, &mut dyn FnMut(usize, Change<'_>)) -> bool,
+    changes: ChangesOf,
 }
+
+/// Hands out what patches change, by region of their part.
+type ChangesOf = fn(&dyn Any, &mut dyn FnMut(usize, Change<'_>)) -> bool;
 
 impl Debug for TablesPatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -101,8 +104,12 @@ impl Debug for TablesPatch {
 
 fn changes_of<P: TablePart>(patches: &dyn Any, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
     let Some(patches) = patches.downcast_ref::<Vec<PatchOf<P>>>() else { return false };
-    // Every patch is handed out, also behind one that is not whole.
-    patches.iter().fold(true, |is_whole, patch| P::changes(patch, change) && is_whole)
+    let mut is_whole = true;
+    for patch in patches {
+        // Every patch is handed out, also behind one that is not whole.
+        is_whole &= P::changes(patch, change);
+    }
+    is_whole
 }
 
 /// A part without its type.
@@ -230,11 +237,12 @@ impl TableSource<Tables> for TablesImages {
 
     fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
         let Some(versions) = self.0.between(from, to) else { return false };
-        let patches = versions.iter().flat_map(|patches| patches.iter());
-        patches.fold(true, |is_whole, patch| {
+        let mut is_whole = true;
+        for patch in versions.iter().flat_map(|patches| patches.iter()) {
             let mut each = |region, what: Change<'_>| change(patch.first_region + region, what);
-            (patch.changes)(&*patch.patches, &mut each) && is_whole
-        })
+            is_whole &= (patch.changes)(&*patch.patches, &mut each);
+        }
+        is_whole
     }
 }
 
@@ -288,8 +296,11 @@ impl<P: TablePart> TableSource<P::Tables> for PartImages<P> {
     fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
         let Some(versions) = self.changes.between(from, to) else { return false };
         let mut each = |region, what: Change<'_>| change(self.first_region + region, what);
-        let patches = versions.iter().flat_map(|patches| patches.iter());
-        patches.fold(true, |is_whole, patch| P::changes(patch, &mut each) && is_whole)
+        let mut is_whole = true;
+        for patch in versions.iter().flat_map(|patches| patches.iter()) {
+            is_whole &= P::changes(patch, &mut each);
+        }
+        is_whole
     }
 }
 
