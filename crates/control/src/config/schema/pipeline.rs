@@ -17,7 +17,7 @@ crate::section! {
 crate::section! {
     /// A pipeline.
     pub(in crate::config) struct PipelineKeys("pipeline.NAME") {
-        /// Stages of the pipeline, in order.
+        /// Stages of the pipeline, in order. Each must find what it needs ([stages.md](stages.md)).
         restart stages: Vec<String> = Vec::new(),
             list(name_of("a stage"), "an array of names of stages").needed("[\"…\"]");
         /// As in `[engine]`, for this pipeline.
