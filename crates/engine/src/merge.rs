@@ -185,6 +185,9 @@ impl Lane {
     /// At the reader: what was noted is in the schedule from now on.
     pub(crate) fn schedule(&mut self) {
         // First: what is merged is never more than what is scheduled.
+        if self.merging.under_way.0.is_dead.load(Ordering::Relaxed) {
+            return self.targets.clear(); // nobody takes it any more
+        }
         let n = self.targets.len() as u64;
         self.merging.under_way.0.scheduled.fetch_add(n, Ordering::Relaxed);
         lock(&self.merging.schedule).append(&mut self.targets);

@@ -257,9 +257,6 @@ impl<V: Versions> Worker<V> {
         let rings = self.rings_in.len();
         let first = self.next_ring;
         for i in (first..rings).chain(0..first) {
-            if !self.rings_in[i].is_empty() {
-                self.quiet.leave(); // before the ring is seen to be empty by its producer
-            }
             for _ in 0..RING_PACKETS {
                 // A received packet needs a chunk; without one it stays in the ring.
                 let is_full =
@@ -271,6 +268,8 @@ impl<V: Versions> Worker<V> {
                     Ok(Passed::Again(_)) if self.again_count >= AGAIN_PACKETS => break,
                     Ok(_) => {}
                 }
+                // Before the ring is seen to be empty by its producer; a packet may have come since an earlier look.
+                self.quiet.leave();
                 let Ok(passed) = self.rings_in[i].pop() else { break };
                 work += 1;
                 let had_room = self.inbox.len() < limit && self.again_count < AGAIN_PACKETS;

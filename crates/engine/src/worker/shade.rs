@@ -290,6 +290,7 @@ impl<V: Versions> Worker<V> {
         let segment = self.segments[flight.segment];
         let stages = if flight.sweep.is_some() { 0..0 } else { segment.first..segment.end };
         let mut settled = 0;
+        self.settled = 0; // only what a `post_shade` says counts
         for i in stages {
             if let Some(live) = flight.live.get(i - segment.first) {
                 // Those that a stage of the segment settled in its shade never came to the stages behind it.
