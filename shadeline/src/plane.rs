@@ -97,6 +97,11 @@ impl Plane {
             ndn: tables.add::<NdnPart>(ndn),
             firewall: tables.add::<FirewallPart>(rules),
         };
+        use kernels::image::{bridge, firewall as rules, ndn as names, router};
+        assert!(parts.router.regions() == (0..router::REGIONS), "regions are the kernels'");
+        assert!(parts.switch.regions() == (bridge::STATIONS..bridge::REGIONS));
+        assert!(parts.ndn.regions() == (names::NAMES..names::REGIONS));
+        assert!(parts.firewall.regions() == (rules::RULES4..rules::REGIONS));
         let (writer, reader) = versions(tables);
         let pending = Vec::new();
         let mut plane =
@@ -133,7 +138,7 @@ impl Plane {
         {
             self.has_too_many_rules = true;
             tracing::warn!(
-                "firewall: its rules are more than a device is sent; the CPU classifies"
+                "firewall: rule set exceeds the device limit; the CPU processes its segment, lookups included"
             );
         }
         version

@@ -35,8 +35,8 @@ struct Described {
     provides: &'static [&'static str],
     columns_read: Vec<&'static str>,
     columns_written: Vec<&'static str>,
-    /// Columns that it uses on the CPU alone.
-    columns_other: Vec<&'static str>,
+    /// All columns of its application: on the CPU it may use any.
+    columns_declared: Vec<&'static str>,
     /// None: the CPU alone does it.
     kernels: Vec<String>,
     /// Which packets must meet at one worker.
@@ -134,7 +134,7 @@ fn describe(kind: &StageKind, stage: &dyn Stage<Tables>) -> Described {
         provides: kind.provides,
         columns_read: of(&reads),
         columns_written: of(&writes),
-        columns_other: columns(stage.columns(), |c| !reads.contains(c) && !writes.contains(c)),
+        columns_declared: columns(stage.columns(), |_| true),
         kernels: kernels.collect(),
         packets_meet: match (stage.spread_hash(), stage.spread()) {
             (Some(_), _) => "by a hash of its own",
@@ -245,10 +245,10 @@ fn facts(stage: &Described) -> Vec<(&'static str, String)> {
         ("provides", list(stage.provides)),
         ("shade reads", list(&stage.columns_read)),
         ("shade writes", list(&stage.columns_written)),
-        ("other columns", list(&stage.columns_other)),
+        ("declared columns", list(&stage.columns_declared)),
         ("device", device),
         ("packets that meet", stage.packets_meet.to_owned()),
-        ("drop reasons", list(&stage.drop_reasons)),
+        ("declared reasons", list(&stage.drop_reasons)),
         ("ctl", list(stage.requests)),
         ("metrics", list(stage.metrics)),
     ]
@@ -275,6 +275,9 @@ A pipeline is a list of stages: `[pipeline.NAME] stages = [\"decode\", \"firewal
 what every pipeline begins with (`frames`). A stage whose place is `first` decodes received frames and hides what there
 was before it; one whose place is `last` sends packets out. `shadeline check` says what is missing and names an order
 that works. `mode = \"router\"`, `\"switch\"`, `\"ndn\"` and `\"wire\"` are shipped pipelines.
+
+*Shade reads* and *shade writes* are the columns of the step that a device can take. *Declared columns* and *declared
+reasons* are those that the stage may use or drop for; the stages of an application share them.
 
 `shadeline stages` prints this list, `shadeline stages NAME` one stage with its configuration keys, `--json` either for
 programs. All stages have the metrics `shadeline_stage_calls_total`, `…_packets_total` and `…_seconds_total`.
@@ -306,11 +309,15 @@ programs. All stages have the metrics `shadeline_stage_calls_total`, `…_packet
                     ("needs", needs) if needs != "none" => {
                         let of = |what: &str| match providers(&known, what).as_slice() {
                             [] => what.to_owned(),
-                            providers => format!("{what} (of {})", providers.join(", ")),
+                            _ if stage.place == "first" => format!("{what} (as received)"),
+                            providers if what == control::config::FRAMES => {
+                                format!("{what} (as received, or from {})", providers.join(", "))
+                            }
+                            providers => format!("{what} (from {})", providers.join(", ")),
                         };
                         stage.needs.iter().map(|what| of(what)).collect::<Vec<_>>().join("; ")
                     }
-                    ("drop reasons", reasons) if reasons != "none" => {
+                    ("declared reasons", reasons) if reasons != "none" => {
                         format!("{} ([drops.md](drops.md))", stage.drop_reasons.len())
                     }
                     _ => value,

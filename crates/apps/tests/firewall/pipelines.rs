@@ -496,6 +496,7 @@ fn a_device_does_so_too() {
             let world = world(names).new_tree(&mut runner).unwrap().current();
             let (out, jobs, launched, segments) = in_engine(&world, Some(driver), 64);
             check(&world, &out, "PoCL");
+            assert!(jobs > 0, "{names:?}: the device did nothing");
             // All kernels of a segment are one launch sequence.
             if segments.len() <= 2 && !names.contains(&"cpu") {
                 assert!(launched <= jobs * launches(names), "{names:?}: {launched} of {jobs} jobs");

@@ -106,7 +106,7 @@ impl KnownStages {
         for (at, kind) in kinds.iter().enumerate() {
             let name = kind.name;
             if kinds[..at].iter().any(|before| before.name == name) {
-                return Err(format!("`{name}` is there twice"));
+                return Err(format!("stage `{name}` is listed twice"));
             }
             if kind.is_first && at > 0 {
                 return Err(format!(
@@ -127,7 +127,11 @@ impl KnownStages {
         match kinds.last() {
             Some(last) if !last.is_last => {
                 let ends: Vec<_> = self.kinds.iter().filter(|kind| kind.is_last).collect();
-                Err(format!("no stage sends packets out behind `{}`: {}", last.name, names(&ends)))
+                Err(format!(
+                    "`{}` cannot be the last stage: add one of {}",
+                    last.name,
+                    names(&ends)
+                ))
             }
             _ => Ok(()),
         }
@@ -136,14 +140,14 @@ impl KnownStages {
     fn missing(&self, stage: &str, what: &str) -> String {
         let providers: Vec<_> =
             self.kinds.iter().filter(|kind| kind.provides.contains(&what)).collect();
-        let mut text = format!("`{stage}` needs {what}, which no stage before it provides");
+        let mut text = format!("`{stage}` needs {what}, which no earlier stage provides");
         match providers.as_slice() {
-            [] => text += ": only a pipeline has it that decodes nothing before",
+            [] => text += ": remove the stages that decode",
             [one] => {
                 let _ = write!(text, ": `{}` is missing", one.name);
             }
             several => {
-                let _ = write!(text, ": {}", names(several));
+                let _ = write!(text, ": add one of {}", names(several));
             }
         }
         text
@@ -275,10 +279,9 @@ fn distinct<'a>(kinds: impl Iterator<Item = &'a StageKind>) -> Vec<&'static Appl
     all
 }
 
-/// `` `a` or `b` does ``.
+/// `` `a`, `b` ``.
 fn names(kinds: &[&StageKind]) -> String {
-    let names: Vec<_> = kinds.iter().map(|kind| format!("`{}`", kind.name)).collect();
-    format!("{} {}", names.join(" or "), if names.len() == 1 { "does" } else { "do" })
+    kinds.iter().map(|kind| format!("`{}`", kind.name)).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -385,12 +388,12 @@ pub(super) mod tests {
         for (list, expected) in [
             (
                 "route rewrite",
-                "`route` needs ip, which no stage before it provides: `decode` is missing; \
+                "`route` needs ip, which no earlier stage provides: `decode` is missing; \
                  an order that works: decode, route, rewrite",
             ),
             (
                 "decode rewrite",
-                "`rewrite` needs next_hop, which no stage before it provides: `route` is missing; \
+                "`rewrite` needs next_hop, which no earlier stage provides: `route` is missing; \
                  an order that works: decode, route, rewrite",
             ),
             (
@@ -400,28 +403,28 @@ pub(super) mod tests {
             ),
             (
                 "decode rewrite route",
-                "`rewrite` needs next_hop, which no stage before it provides: `route` is missing; \
+                "`rewrite` needs next_hop, which no earlier stage provides: `route` is missing; \
                  an order that works: decode, route, rewrite",
             ),
             (
                 "decode route",
-                "no stage sends packets out behind `route`: \
-                 `rewrite` or `bridge_out` or `pit` or `wire` do; \
+                "`route` cannot be the last stage: \
+                 add one of `rewrite`, `bridge_out`, `pit`, `wire`; \
                  an order that works: decode, route, rewrite",
             ),
             (
                 "ndn_decode firewall pit",
-                "`firewall` needs frames, which no stage before it provides: \
-                 `decode` or `bridge_in` do",
+                "`firewall` needs frames, which no earlier stage provides: \
+                 add one of `decode`, `bridge_in`",
             ),
             (
                 "decode wire",
-                "`wire` needs raw frames, which no stage before it provides: \
-                 only a pipeline has it that decodes nothing before",
+                "`wire` needs raw frames, which no earlier stage provides: \
+                 remove the stages that decode",
             ),
             (
                 "decode rpf rpf route rewrite",
-                "`rpf` is there twice; an order that works: decode, rpf, route, rewrite",
+                "stage `rpf` is listed twice; an order that works: decode, rpf, route, rewrite",
             ),
             ("decode rout rewrite", "unknown stage `rout`"),
         ] {

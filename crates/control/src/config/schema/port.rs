@@ -29,7 +29,8 @@ crate::section! {
         /// Longest layer-3 packet in bytes. At least 1280 with an IPv6 address. If the key is absent, the MTU follows
         /// the interface's (a subinterface: the parent's). The twin has the same MTU.
         live mtu: Option<u32> = None, integer(68..=65_535).unit("bytes").optional().shown("the interface's");
-        /// MAC address of the port. Without a kernel interface, the default is derived from the port's name.
+        /// MAC address of the port. Without a kernel interface, the default is derived from the port's place in the
+        /// file.
         restart mac: Option<MacAddr> = None, unicast_mac().optional().shown("the interface's");
         /// Addresses of the router on this port, with the lengths of their subnets: `["192.0.2.1/24",
         /// "2001:db8::1/64"]`.
