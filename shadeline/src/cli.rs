@@ -17,7 +17,7 @@ use crate::backend::Backends;
 
 /// A software router and packet-processing system.
 ///
-/// Start with `shadeline demo`; then write a configuration (docs/configuration.md), check it with
+/// Start with `shadeline demo`. Then write a configuration (docs/configuration.md), check it with
 /// `shadeline check`, try it on captures with `shadeline run CONFIG -r IN.pcap -w DIR`, and run it.
 #[derive(Debug, Parser)]
 #[command(name = "shadeline", version, propagate_version = true, max_term_width = 100)]
@@ -28,13 +28,13 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Forward a shipped capture and a generated load by a shipped routing table
+    /// Forward a shipped capture and generated packets with a shipped routing table
     Demo(DemoArgs),
     /// Run a configuration, live or over captures
     ///
-    /// Live it needs CAP_NET_RAW, CAP_NET_ADMIN and, for AF_XDP, CAP_BPF; over captures nothing.
+    /// Live runs need CAP_NET_RAW, CAP_NET_ADMIN and, for AF_XDP, CAP_BPF. Capture runs need no privileges.
     Run(RunArgs),
-    /// Check a configuration: all errors at once, each with its place and what was expected
+    /// Check a configuration and print all errors, each with its place and the expected value
     Check {
         /// The configuration
         config: PathBuf,
@@ -42,64 +42,64 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Ask or steer a running router, switch or named-data forwarder
+    /// Query or control a running instance
     Ctl(CtlArgs),
-    /// List the stages that pipelines are composed of
+    /// List the stages of which pipelines are composed
     ///
-    /// With a name: what the stage needs and provides, the columns and kernels that it has, its drop reasons,
-    /// configuration keys, `ctl` requests and metrics.
+    /// With a name, print what the stage needs and provides, its columns, kernels, drop reasons, configuration keys, `ctl`
+    /// requests and metrics.
     Stages(StagesArgs),
-    /// Show where this machine can shade: memory, self-test, what a launch and a copy cost
+    /// List the devices of this machine: memory, self-test, cost of a launch and a copy
     ///
-    /// Lists every backend: the CPU, each CUDA and OpenCL device, or why a library has none. Each
-    /// device runs every kernel on inputs whose answers are known; then launches and copies in both
-    /// directions are measured, which takes some seconds and wants an idle machine. Says which device
-    /// `--backend auto` takes. The exit status is 1 when a device fails, 0 also without any device.
+    /// Lists every backend: the CPU, and each CUDA and OpenCL device or the reason why a library has none.
+    /// Each device runs every kernel on inputs with known answers. Then launches and copies in both
+    /// directions are measured, which takes some seconds and needs an idle machine. The output shows which
+    /// device `--backend auto` takes. The exit status is 1 if a device fails, and 0 if there is none.
     Devices(DevicesArgs),
-    /// Look addresses up in a routes file
+    /// Look up addresses in a routes file
     Lpm(LpmArgs),
-    /// Look names up in a file of name prefixes
+    /// Look up names in a file of name prefixes
     ///
-    /// Names are NDN URIs: `/org/example/a%20b/54=%01`. The longest prefix, component by component, wins.
+    /// Names are NDN URIs: `/org/example/a%20b/54=%01`. The prefix with the most matching components wins.
     Names(NamesArgs),
-    /// Classify headers by a rule file: ClassBench's, or one over any fields
+    /// Classify headers by a rule file, in ClassBench's format or with fields of its own
     ///
-    /// The first rule of a file that matches a header is the best one. Prints what each structure costs to
-    /// build, takes of memory, and classifies in a second.
+    /// The first rule of the file that matches a header is the best one. Prints build time, memory use and headers
+    /// per second of each structure.
     Classify(ClassifyArgs),
     /// Generate traffic, rules and headers
     #[command(subcommand)]
     Gen(GenCommand),
     /// Measure loss, throughput and latency through a device under test
     ///
-    /// By default at 10 kpps for 10 s; with --max-loss from the highest rate on, 10 s a trial. Packets
-    /// are numbered over all flows: those that overtake packets of another flow count as reordered,
-    /// too. For one flow give --src, --dst, --sport and --dport a single value each.
+    /// By default it sends 10 kpps for 10 s. With --max-loss it searches from the highest rate down, 10 s a
+    /// trial. Packets are numbered over all flows, so a packet that overtakes one of another flow counts as
+    /// reordered. For one flow, give --src, --dst, --sport and --dport one value each.
     Measure(MeasureArgs),
     /// Run a benchmark
     Bench(bench::Args),
-    /// List the device programs of this build, with the PTX that it brings
+    /// List the device programs of this build and their PTX
     #[command(hide = true)]
     Programs {
-        /// Compile them into this file instead
+        /// Compile them into this file
         #[arg(long, value_name = "FILE")]
         pack: Option<PathBuf>,
     },
-    /// Print the shell's completions
+    /// Print completions for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Write the man pages into a folder
     Man {
-        /// The folder, made if need be
+        /// The folder; created if it does not exist
         folder: PathBuf,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StagesArgs {
-    /// One stage, with all that it declares
+    /// One stage, in detail
     pub(crate) name: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -111,10 +111,10 @@ pub(crate) struct DemoArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Where to shade: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N
+    /// Processing backend: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N
     #[arg(long, default_value = "cpu", value_name = "BACKEND")]
     pub(crate) backend: Backend,
-    /// Packets of the generated load
+    /// Number of generated packets
     #[arg(long, default_value_t = 4_000_000, value_name = "N")]
     pub(crate) packets: u64,
 }
@@ -123,19 +123,19 @@ pub(crate) struct DemoArgs {
 pub(crate) struct RunArgs {
     /// The configuration
     pub(crate) config: PathBuf,
-    /// Read packets from a capture, or from those in a folder and its folders, into PORT (by default
-    /// the first)
+    /// Read packets from a capture, or from all captures below a folder, into PORT (default: the first
+    /// port)
     #[arg(short = 'r', long = "read", value_name = "[PORT=]IN", requires = "write")]
     pub(crate) read: Vec<String>,
-    /// Write one capture per output port, dropped.pcapng, dumped.pcapng where packets are dumped, and stats.json into
-    /// this folder
+    /// Write one capture per port, dropped.pcapng, dumped.pcapng (if packets are dumped) and stats.json into this
+    /// folder
     #[arg(short = 'w', long = "write", value_name = "DIR", requires = "read")]
     pub(crate) write: Option<PathBuf>,
-    /// Where to shade: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N, or several devices with commas between them;
-    /// by default as the configuration says
+    /// Processing backend: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N, or several devices separated by commas
+    /// (default: as in the configuration)
     #[arg(long, value_name = "BACKEND[,BACKEND]...")]
     pub(crate) backend: Option<Backends>,
-    /// Stop after this time (live)
+    /// Stop after this time (live runs)
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "read")]
     pub(crate) duration: Option<Duration>,
     /// Print the totals as JSON
@@ -171,7 +171,7 @@ pub(crate) enum CtlCommand {
     /// Show or change the rules of the firewall
     #[command(subcommand)]
     Rule(RuleCommand),
-    /// Start counters at zero, or forget learned stations
+    /// Reset counters, or remove learned stations
     Clear {
         /// What to clear
         what: ClearWhat,
@@ -182,39 +182,39 @@ pub(crate) enum CtlCommand {
         #[arg(long, value_name = "VLAN", value_parser = clap::value_parser!(u16).range(1..=4094))]
         vlan: Option<u16>,
     },
-    /// Apply the changed configuration file without losing a packet
+    /// Apply the changed configuration file without packet loss
     Reload,
-    /// Follow some packets, stage by stage
+    /// Trace packets through the stages
     ///
-    /// With --json an array of steps a line, one line for each packet.
+    /// With --json, prints one line for each packet: an array of steps.
     Trace {
-        /// How many packets
+        /// Number of packets
         #[arg(short = 'c', long, default_value_t = 5)]
         count: u32,
-        /// Give up after this time
+        /// Stop after this time
         #[arg(long, value_parser = duration, value_name = "TIME", default_value = "10s")]
         duration: Duration,
-        /// Which packets, such as `tcp and port 80`
+        /// Packet filter, such as `tcp and port 80`
         filter: Vec<String>,
     },
-    /// Copy packets into a capture
+    /// Capture packets into a file
     Capture {
-        /// A port, a stage, `drops`, or `dumps`: the packets that stages give to captures and nothing else
+        /// A port, a stage, `drops`, or `dumps` (packets with the verdict dump)
         #[arg(value_name = "PORT|STAGE|drops|dumps")]
         at: String,
         /// The capture (pcapng) to write
         #[arg(short = 'w', long, value_name = "FILE")]
         write: PathBuf,
-        /// End after so many packets
+        /// Stop after this number of packets
         #[arg(short = 'c', long)]
         count: Option<u64>,
-        /// End after this time
+        /// Stop after this time
         #[arg(long, value_parser = duration, value_name = "TIME")]
         duration: Option<Duration>,
-        /// Which packets, such as `tcp and port 80`
+        /// Packet filter, such as `tcp and port 80`
         filter: Vec<String>,
     },
-    /// Drain and end the router
+    /// Drain the queues and stop
     Stop,
 }
 
@@ -226,9 +226,9 @@ pub(crate) enum ShowWhat {
     Neighbours,
     /// Stations of a switch
     Macs,
-    /// Ways to neighbours of a named-data forwarder
+    /// Faces of a named-data forwarder
     Faces,
-    /// Routes for names of a named-data forwarder
+    /// Name routes of a named-data forwarder
     Names,
     Stages,
     Drops,
@@ -246,15 +246,15 @@ pub(crate) enum ClearWhat {
 pub(crate) enum RouteCommand {
     /// Add a route
     Add(RouteArgs),
-    /// Add a route or change the one there is
+    /// Add a route, or replace an existing one
     Replace(RouteArgs),
-    /// Remove a route that was added here
+    /// Remove a route that was added with `ctl`
     Del {
         /// Its prefix
         #[arg(value_parser = prefix)]
         prefix: IpNet,
     },
-    /// Which route an address takes
+    /// Look up the route of an address
     Get {
         /// The address
         address: IpAddr,
@@ -263,17 +263,17 @@ pub(crate) enum RouteCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RuleCommand {
-    /// Add a rule, behind all others unless said otherwise
+    /// Add a rule (default: behind all others)
     Add {
         #[command(flatten)]
         rule: RuleArgs,
-        /// Right before this rule
+        /// Insert directly before this rule
         #[arg(long, value_name = "RULE", conflicts_with_all = ["after", "first"])]
         before: Option<String>,
-        /// Right behind this rule
+        /// Insert directly behind this rule
         #[arg(long, value_name = "RULE", conflicts_with = "first")]
         after: Option<String>,
-        /// Before all others
+        /// Insert before all others
         #[arg(long)]
         first: bool,
     },
@@ -282,17 +282,17 @@ pub(crate) enum RuleCommand {
         /// Its name
         name: String,
     },
-    /// Change a rule in its place, or with --file all rules at once
+    /// Replace a rule in its place, or all rules with --file
     Replace {
         #[command(flatten)]
         rule: RuleArgs,
-        /// Make the rules those of this file, at once: `[[rule]]` entries, or a ClassBench file with --action for all
+        /// Replace all rules by those of this file: `[[rule]]` entries, or a ClassBench file together with --action
         #[arg(long, value_name = "FILE", conflicts_with = "name")]
         file: Option<PathBuf>,
     },
     /// Print the rules in order, with their counters
     Show {
-        /// Only this one; `default` for what no rule matches
+        /// Only this rule; `default`: packets that match no rule
         name: Option<String>,
     },
 }
@@ -301,37 +301,37 @@ pub(crate) enum RuleCommand {
 pub(crate) struct RuleArgs {
     /// Its name
     pub(crate) name: Option<String>,
-    /// What it does: accept, drop, reject or `send PORT`, before it `mirror PORT` and `mark DSCP`, joined by `,`
+    /// Action: accept, drop, reject or `send PORT`; `mirror PORT` and `mark DSCP` may precede it, separated by `,`
     #[arg(long, value_name = "ACTION")]
     pub(crate) action: Option<control::firewall::Action>,
-    /// Packets that came in by this interface
+    /// Receiving interface
     #[arg(long = "in", value_name = "PORT")]
     pub(crate) interface: Option<String>,
-    /// From this address or prefix
+    /// Source address or prefix
     #[arg(long, value_parser = net, value_name = "PREFIX")]
     pub(crate) src: Option<IpNet>,
-    /// To this address or prefix
+    /// Destination address or prefix
     #[arg(long, value_parser = net, value_name = "PREFIX")]
     pub(crate) dst: Option<IpNet>,
-    /// Of this protocol, by name or number
+    /// IP protocol, by name or number
     #[arg(long)]
     pub(crate) proto: Option<control::firewall::Protocol>,
-    /// From this port or range, such as 1024-65535
+    /// Source port or range, such as 1024-65535
     #[arg(long, value_name = "PORTS")]
     pub(crate) sport: Option<control::firewall::Ports>,
-    /// To this port or range
+    /// Destination port or range
     #[arg(long, value_name = "PORTS")]
     pub(crate) dport: Option<control::firewall::Ports>,
-    /// With these TCP flags, such as syn/syn,ack
+    /// TCP flags, such as syn/syn,ack
     #[arg(long, value_name = "SET/OF")]
     pub(crate) tcp_flags: Option<control::firewall::TcpFlags>,
-    /// Of this type of ICMP
+    /// ICMP type
     #[arg(long, value_name = "N")]
     pub(crate) icmp_type: Option<u8>,
-    /// Of this code beside the type
+    /// ICMP code; needs the type
     #[arg(long, value_name = "N")]
     pub(crate) icmp_code: Option<u8>,
-    /// Fragments alone, or none
+    /// Whether the packet is a fragment
     #[arg(long, value_name = "true|false")]
     pub(crate) fragment: Option<bool>,
 }
@@ -340,18 +340,18 @@ pub(crate) struct RuleArgs {
 pub(crate) enum NameCommand {
     /// Add a route
     Add {
-        /// What names begin with, such as `/org/example`
+        /// Name prefix, such as `/org/example`
         prefix: String,
-        /// Names of faces joined by `,`, best first
+        /// Names of faces, separated by `,`, best first
         #[arg(value_delimiter = ',', required = true, value_name = "FACE[,FACE]")]
         faces: Vec<String>,
     },
-    /// Remove a route that was added here
+    /// Remove a route that was added with `ctl`
     Del {
         /// Its prefix
         prefix: String,
     },
-    /// Which route an Interest for a name takes
+    /// Look up the route of an Interest for a name
     Get {
         /// The name
         name: String,
@@ -363,7 +363,7 @@ pub(crate) struct RouteArgs {
     /// Its prefix
     #[arg(value_parser = prefix)]
     pub(crate) prefix: IpNet,
-    /// An address, `ADDRESS%PORT`, a port, several joined by `,`, `blackhole` or `unreachable`
+    /// An address, `ADDRESS%PORT`, a port, several of them separated by `,`, `blackhole` or `unreachable`
     pub(crate) next_hop: control::config::NextHop,
 }
 
@@ -372,81 +372,81 @@ pub(crate) struct DevicesArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Measure nothing
+    /// Skip the measurements
     #[arg(long)]
     pub(crate) quick: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LpmArgs {
-    /// `PREFIX NEXTHOP` a line; either family, `#` and `;` comments, gzip and xz read as they are
+    /// `PREFIX NEXTHOP` per line, IPv4 and IPv6; `#` and `;` start comments; may be gzip or xz
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: PathBuf,
-    /// One address a line; `#` and `;` comments and blank lines have no result; gzip and xz read as they are
+    /// One address per line; comments and blank lines have no result; may be gzip or xz
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: PathBuf,
-    /// Written: one next hop or `-` a line, one for each address
+    /// Output: one next hop or `-` per line, one line for each address
     #[arg(long, value_name = "FILE")]
     pub(crate) results: PathBuf,
-    /// The table; one of one family leaves the other to `auto`
+    /// The table; for a table of one family, the other family uses `auto`
     #[arg(long, value_enum, default_value_t = Algorithm::Auto)]
     pub(crate) algorithm: Algorithm,
-    /// Where to look up: auto, cpu, opencl, opencl:N, cuda or cuda:N
+    /// Backend for lookups: auto, cpu, opencl, opencl:N, cuda or cuda:N
     #[arg(long, default_value = "cpu", value_name = "BACKEND")]
     pub(crate) backend: Backend,
-    /// Print the figures as JSON
+    /// Print the results as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct NamesArgs {
-    /// `NAME NEXTHOP` a line; words that begin with `#` or `;` begin a comment, gzip and xz read as they are
+    /// `NAME NEXTHOP` per line; a word with `#` or `;` in front starts a comment; may be gzip or xz
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: PathBuf,
-    /// One name a line; comments and blank lines have no result; gzip and xz read as they are
+    /// One name per line; comments and blank lines have no result; may be gzip or xz
     #[arg(long, value_name = "FILE")]
     pub(crate) names: PathBuf,
-    /// Written: one next hop or `-` a line, one for each name
+    /// Output: one next hop or `-` per line, one line for each name
     #[arg(long, value_name = "FILE")]
     pub(crate) results: PathBuf,
-    /// Print the figures as JSON
+    /// Print the results as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ClassifyArgs {
-    /// The rules: ClassBench's format, or a first line `fields NAME:BITS:KIND …`; gzip and xz read as they are
+    /// The rules: ClassBench's format, or a first line `fields NAME:BITS:KIND …`; may be gzip or xz
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: PathBuf,
-    /// The headers: sip dip sport dport proto, in decimal, and more columns; gzip and xz read as they are
+    /// The headers: sip dip sport dport proto in decimal, and further columns; may be gzip or xz
     #[arg(long, value_name = "FILE", required_unless_present_any = ["explain", "check"])]
     pub(crate) trace: Option<PathBuf>,
     /// The structure; `all` runs every one and compares the answers
     #[arg(long, value_parser = classify_algorithm(), default_value = crate::classify::ALL, value_name = "NAME")]
     pub(crate) algorithm: String,
-    /// The hash of `tuple` and `bloom`
+    /// Hash function of `tuple` and `bloom`
     #[arg(long, value_enum, default_value_t = TupleHash::Universal, value_name = "HASH")]
     pub(crate) hash: TupleHash,
-    /// Bytes of a block of the instructions of `tic`: a cache line, or half of one
+    /// Bytes of an instruction block of `tic`: a cache line, or half of one
     #[arg(long, value_name = "32|64", default_value = "64", value_parser = tic_block)]
     pub(crate) tic_block: Block,
-    /// Written: the index of the best rule, from 0, or -1 a line, one for each header
+    /// Output: the index of the best rule from 0, or -1, one line for each header
     #[arg(long, value_name = "FILE", requires = "trace")]
     pub(crate) matches: Option<PathBuf>,
-    /// Say which rules match this header, and which structure finds them how
+    /// Print which rules match this header, and how each structure finds them
     ///
     /// One value for each field: `SIP DIP SPORT DPORT PROTO`, such as `10.0.0.1 192.0.2.1 1024 80 tcp`.
     #[arg(long, value_name = "TUPLE", conflicts_with_all = ["trace", "matches"])]
     pub(crate) explain: Option<String>,
-    /// Warn of rules that never count, because a better one matches all that they do
+    /// Warn of rules that never apply because a better rule covers them
     #[arg(long)]
     pub(crate) check: bool,
-    /// Where to classify, beside the CPU: auto, cpu, opencl, opencl:N, cuda or cuda:N
+    /// Backend to classify on, in addition to the CPU: auto, cpu, opencl, opencl:N, cuda or cuda:N
     #[arg(long, default_value = "cpu", value_name = "BACKEND", requires = "trace")]
     pub(crate) backend: Backend,
-    /// Print the figures as JSON
+    /// Print the results as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -455,7 +455,7 @@ pub(crate) struct ClassifyArgs {
 pub(crate) enum TupleHash {
     /// Multiply-shift, strongly universal
     Universal,
-    /// Murmur3 x86_32, beside it
+    /// Murmur3 x86_32
     Murmur3,
 }
 
@@ -477,13 +477,13 @@ fn tic_block(text: &str) -> Result<Block, String> {
 fn classify_algorithm() -> PossibleValuesParser {
     let names = ::classify::algorithms::ALGORITHMS.iter();
     let names = names.map(|algorithm| PossibleValue::new(algorithm.name).help(algorithm.about));
-    let all = PossibleValue::new(crate::classify::ALL).help("All of them, side by side");
+    let all = PossibleValue::new(crate::classify::ALL).help("All of them; compare the answers");
     PossibleValuesParser::new(names.chain([all]))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Algorithm {
-    /// The quickest for each family
+    /// The fastest of each family
     Auto,
     /// DIR-24-8 (IPv4)
     #[value(name = "dir24-8")]
@@ -500,14 +500,14 @@ pub(crate) enum Algorithm {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GenCommand {
-    /// Packets of any kind, to an interface, a file or straight into the engine
+    /// Generate packets for an interface, a file or the engine
     Packets(Box<GenPacketsArgs>),
-    /// Rules: so many classes of them, or with the structure of a ClassBench parameter file
+    /// Generate rules with a given number of classes, or from a ClassBench parameter file
     ///
-    /// Writes ClassBench's format; for 12 fields a file whose first line names them. The same options give the
+    /// Writes ClassBench's format, or for 12 fields a file whose first line names them. The same options give the
     /// same bytes.
     Rules(GenRulesArgs),
-    /// Headers drawn from the rules of a file, for `shadeline classify`
+    /// Generate headers from the rules of a file, for `shadeline classify`
     ///
     /// A header is a random corner of a rule, as in ClassBench's traces; the last column is that rule's index.
     Trace(GenTraceArgs),
@@ -515,16 +515,16 @@ pub(crate) enum GenCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct GenRulesArgs {
-    /// Rules
+    /// Number of rules
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) rules: usize,
-    /// Written: the rules; `-` is standard output
+    /// Output: the rules; `-` is standard output
     #[arg(short = 'w', long, value_name = "FILE")]
     pub(crate) write: PathBuf,
     /// A parameter file of ClassBench
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fields", "classes", "full_classes", "overlap", "distribution"])]
     pub(crate) parameters: Option<PathBuf>,
-    /// With a parameter file: bits that prefix lengths move at most
+    /// With a parameter file: the most bits by which prefix lengths change
     #[arg(
         long,
         value_name = "BITS",
@@ -533,7 +533,7 @@ pub(crate) struct GenRulesArgs {
         value_parser = clap::value_parser!(u8).range(0..=32)
     )]
     pub(crate) smoothing: u8,
-    /// With a parameter file: above 0 shorter prefixes than in the file, below longer ones; -1 to 1
+    /// With a parameter file: above 0, shorter prefixes than in the file; below 0, longer ones; -1 to 1
     #[arg(
         long,
         value_name = "S",
@@ -543,7 +543,7 @@ pub(crate) struct GenRulesArgs {
         allow_negative_numbers = true
     )]
     pub(crate) address_scope: f64,
-    /// With a parameter file: above 0 wider ports than in the file, below narrower ones; -1 to 1
+    /// With a parameter file: above 0, wider port ranges than in the file; below 0, narrower ones; -1 to 1
     #[arg(
         long,
         value_name = "S",
@@ -553,22 +553,22 @@ pub(crate) struct GenRulesArgs {
         allow_negative_numbers = true
     )]
     pub(crate) port_scope: f64,
-    /// Fields: the IPv4 5-tuple, or the 12 of OpenFlow
+    /// Number of fields: the IPv4 5-tuple, or the 12 fields of OpenFlow
     #[arg(long, value_name = "5|12", default_value = "5", value_parser = fields)]
     pub(crate) fields: u8,
-    /// Classes: masks that rules have; by default 16, or as many as rules where these are fewer
+    /// Number of classes (masks); default: 16, but at most the number of rules
     #[arg(long, value_name = "C", value_parser = count)]
     pub(crate) classes: Option<usize>,
-    /// Classes that share all rules but one of each other class; by default all
+    /// Number of classes that share all rules except one of each other class (default: all)
     #[arg(long, value_name = "F", value_parser = count)]
     pub(crate) full_classes: Option<usize>,
     /// Classes that match a header of the first rules (`gen trace --first`)
     #[arg(long, value_name = "C_m", default_value_t = 1, value_parser = count)]
     pub(crate) overlap: usize,
-    /// How rules are spread over classes
+    /// Distribution of rules over classes
     #[arg(long, value_enum, default_value_t = Spread::Full)]
     pub(crate) distribution: Spread,
-    /// The seed of all that is random
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Print the totals as JSON
@@ -580,34 +580,34 @@ pub(crate) struct GenRulesArgs {
 pub(crate) enum Spread {
     /// Full classes, and classes of one rule
     Full,
-    /// The n-th class has a part of 1/n
+    /// The n-th class has a share of 1/n
     Zipf,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GenTraceArgs {
-    /// The rules; gzip and xz read as they are
+    /// The rules; may be gzip or xz
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: PathBuf,
-    /// Headers
+    /// Number of headers
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) count: usize,
-    /// Written: the headers; `-` is standard output
+    /// Output: the headers; `-` is standard output
     #[arg(short = 'w', long, value_name = "FILE")]
     pub(crate) write: PathBuf,
-    /// How often a header comes in a row
+    /// How often a header repeats
     #[arg(long, value_enum, default_value_t = TraceSpread::Pareto)]
     pub(crate) distribution: TraceSpread,
-    /// With `pareto`: its scale; ClassBench says 0 for no locality, 0.0001 for low, 1 (the default) for high
+    /// Scale of `pareto`: 0 for no locality, 0.0001 for low, 1 (default) for high, as in ClassBench
     #[arg(long, value_name = "B", value_parser = locality, allow_negative_numbers = true)]
     pub(crate) locality: Option<f64>,
-    /// Headers anywhere inside their rules, not at corners
+    /// Draw headers from anywhere inside their rules, not from corners
     #[arg(long)]
     pub(crate) inside: bool,
-    /// Only from the first N rules
+    /// Use the first N rules only
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) first: Option<usize>,
-    /// The seed of all that is random
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Print the totals as JSON
@@ -627,17 +627,17 @@ pub(crate) enum TraceSpread {
 pub(crate) struct GenPacketsArgs {
     #[command(flatten)]
     pub(crate) traffic: crate::traffic::TrafficArgs,
-    /// Send by this interface (needs CAP_NET_RAW)
+    /// Send on this interface (needs CAP_NET_RAW)
     #[arg(long, value_name = "IF", group = "to")]
     pub(crate) interface: Option<String>,
     /// Write this capture: pcap if the name ends in .pcap, else pcapng
     #[arg(short = 'w', long, value_name = "FILE", group = "to")]
     pub(crate) write: Option<PathBuf>,
-    /// Feed them to the engine with this configuration, into PORT (by default the first)
+    /// Feed the engine with this configuration, into PORT (default: the first port)
     #[arg(long, value_name = "[PORT=]CONFIG", group = "to")]
     pub(crate) engine: Option<String>,
-    /// Where the engine shades: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N; by default as the
-    /// configuration says
+    /// Backend of the engine: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N (default: as in the
+    /// configuration)
     #[arg(long, value_name = "BACKEND", requires = "engine")]
     pub(crate) backend: Option<Backend>,
     /// Print the totals as JSON
@@ -649,22 +649,22 @@ pub(crate) struct GenPacketsArgs {
 pub(crate) struct MeasureArgs {
     #[command(flatten)]
     pub(crate) traffic: crate::traffic::TrafficArgs,
-    /// Send by this interface
+    /// Send on this interface
     #[arg(long, value_name = "IF")]
     pub(crate) tx: String,
-    /// Receive by this interface
+    /// Receive on this interface
     #[arg(long, value_name = "IF")]
     pub(crate) rx: String,
     /// Search for the highest rate with at most this loss, in percent (RFC 2544)
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) max_loss: Option<f64>,
-    /// End the search when the rate is known to so many percent of the highest
+    /// End the search when the rate is known to this percentage of the highest rate
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1")]
     pub(crate) resolution: f64,
-    /// Wait so long for late packets after the last one of a trial (RFC 2544 §23)
+    /// Wait this long for late packets after the last packet of a trial (RFC 2544 §23)
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "2s")]
     pub(crate) wait: Duration,
-    /// Print the figures as JSON
+    /// Print the results as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

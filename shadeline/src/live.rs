@@ -39,8 +39,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let socket = &config.system.socket;
     if std::os::unix::net::UnixStream::connect(socket).is_ok() {
         return Err(Failure::other(format!(
-            "a router is running already: it answers at {} (`shadeline ctl stop` ends it; another \
-             one needs another `socket`)",
+            "an instance is already running at {}: stop it with `shadeline ctl stop`, or use another \
+             `socket`",
             socket.display()
         )));
     }
@@ -242,7 +242,7 @@ fn serve(
                 request => Event::Request(request, answer),
             };
             if events.send(event).is_err() {
-                let gone = Response::error(ErrorKind::Internal, "the router is stopping");
+                let gone = Response::error(ErrorKind::Internal, "the instance is stopping");
                 let _ = responder.send(gone);
                 return;
             }
@@ -363,7 +363,7 @@ fn capture(
     };
     let Some(point) = point else {
         let message = format!(
-            "there is no such place: expected a port ({}), a stage ({}), drops or dumps",
+            "unknown capture point: expected a port ({}), a stage ({}), drops or dumps",
             interfaces.names().join(", "),
             view.stages.join(", ")
         );
@@ -410,6 +410,6 @@ fn capture(
         }
     }
     if frames.lost() > 0 {
-        tracing::warn!("a capture lost {} frames: its reader is slow", frames.lost());
+        tracing::warn!("a capture lost {} frames: the client reads too slowly", frames.lost());
     }
 }

@@ -165,7 +165,7 @@ impl Named {
         (self.faces, self.ports) = (before.faces, before.ports);
         self.changed.truncate(before.changed);
         if let Err(error) = self.routes.go_back() {
-            tracing::error!("routes for names are not as they were: {error}");
+            tracing::error!("failed to restore the previous name routes: {error}");
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn run(pack: Option<&Path>) -> Result<(), Failure> {
     match missing {
         0 => Ok(()),
         missing => Err(Failure::other(format!(
-            "{missing} of {} programs need a compiler on the machine: this is no build of `cargo xtask dist`",
+            "{missing} of {} programs need a compiler on the machine: build with `cargo xtask dist`",
             programs.len()
         ))),
     }

@@ -59,11 +59,11 @@ pub(crate) enum Event {
 }
 
 /// What who asks anything but a router for routes is told.
-const NO_ROUTER: &str = "this is no router: only one with mode = \"router\" has routes";
+const NO_ROUTER: &str = "this instance has no routes: its pipeline has no router stages";
 
 /// What who asks a router for stations is told.
-const NO_NEIGHBOURS: &str = "a switch has no neighbours: `ctl show macs` has its stations";
-const NO_SWITCH: &str = "this is no switch: only one with mode = \"switch\" has stations";
+const NO_NEIGHBOURS: &str = "a switch has no neighbours: use `ctl show macs` for stations";
+const NO_SWITCH: &str = "this instance has no stations: its pipeline has no switch stages";
 
 /// How long a version may wait for more changes when they pour in.
 const GATHER: usize = 4096;
@@ -502,7 +502,7 @@ impl Steward {
             Request::Show { what } => self.show(what, answer),
             Request::RouteAdd { prefix, next_hop } => {
                 if self.plane.rib.contains(prefix, Source::Api) {
-                    let message = format!("{prefix} was added already: use `ctl route replace`");
+                    let message = format!("{prefix} exists already: use `ctl route replace`");
                     return send(Response::error(ErrorKind::Exists, message));
                 }
                 send(self.route(prefix, &next_hop));
@@ -518,7 +518,7 @@ impl Steward {
                     }
                     Err(_) => Response::error(
                         ErrorKind::NotFound,
-                        format!("{prefix}: no such route was added over this socket"),
+                        format!("{prefix}: no such route was added with `ctl`"),
                     ),
                 });
             }
@@ -544,7 +544,7 @@ impl Steward {
             Request::ClearCounters => {
                 self.clear_rules();
                 self.statistics.clear();
-                send(done("counters start at zero"));
+                send(done("counters reset"));
             }
             Request::Reload => send(match self.reload() {
                 Ok(message) => Response::Done { message },
@@ -596,7 +596,7 @@ impl Steward {
         let message = if resolves {
             String::new()
         } else {
-            "added, but not in use: no interface leads to its next hop now".into()
+            "added, but inactive: no interface leads to its next hop".into()
         };
         Response::Done { message }
     }

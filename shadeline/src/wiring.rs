@@ -391,13 +391,13 @@ pub(crate) fn start(
         on_error: plan.on_error,
         on_device_error: Arc::new(|number, event| match event {
             DeviceEvent::JobFailed(error) => {
-                tracing::warn!(%error, "device {number}: a job failed; the CPU did it; further failures of this kind are only counted");
+                tracing::warn!(%error, "device {number}: a job failed and was repeated on the CPU; further failures of this kind are only counted");
             }
             DeviceEvent::SegmentGivenUp(error) => {
-                tracing::warn!(%error, "device {number}: the kernels of one segment are not used any more; the CPU shades it");
+                tracing::warn!(%error, "device {number}: the kernels of a segment are disabled; the CPU processes it");
             }
             DeviceEvent::GivenUp(error) => {
-                tracing::warn!(%error, "device {number}: not used any more; the CPU shades instead");
+                tracing::warn!(%error, "device {number}: disabled; the CPU takes over");
             }
         }),
         on_panic: Arc::new(move |mut panic| {
@@ -505,7 +505,7 @@ impl Pipelines<'_> {
         Ok(match stages.iter().find_map(|stage| needs(&**stage)) {
             Some((stage, why)) => {
                 tracing::warn!(
-                    "captures go through one worker, not {wanted}, because of the stage `{stage}`: {why}"
+                    "captures are processed by one worker, not {wanted}: stage `{stage}`: {why}"
                 );
                 1
             }
@@ -615,9 +615,9 @@ fn takes(device: &mut DeviceSpec<Tables>, rules: &FirewallTables) -> bool {
         return true;
     }
     match is_small {
-        true => tracing::warn!("firewall: no kernel knows its structure; the CPU classifies"),
+        true => tracing::warn!("firewall: no kernel supports its structure; the CPU classifies"),
         false => tracing::warn!(
-            "firewall: its rules take {} MiB, too much for a device of {} MiB; the CPU classifies",
+            "firewall: its rules need {} MiB, too much for a device with {} MiB; the CPU classifies",
             bytes >> 20,
             memory_bytes >> 20
         ),

@@ -236,6 +236,6 @@ fn a_reload_speaks_of_what_runs() {
     let command = format!("{} run {} --duration 1s", live.bin.display(), path.display());
     let second = live.net.router.try_run(&command);
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(!second.status.success() && said.contains("a router is running already"), "{said}");
+    assert!(!second.status.success() && said.contains("an instance is already running"), "{said}");
     live.stop();
 }

@@ -257,7 +257,7 @@ fn what_is_odd_or_wrong_is_told_and_a_reload_is_the_file() {
 fn without_the_stage_there_are_no_rules() {
     let Some(live) = Live::start("none", "af_packet", "") else { return };
     let (ok, said) = live.try_ctl("rule show");
-    assert!(!ok && said.contains("there is no firewall"), "{said}");
+    assert!(!ok && said.contains("this instance has no firewall"), "{said}");
     let (ok, said) = live.try_ctl("rule add x --action drop");
     assert!(!ok && said.contains("and a restart"), "{said}");
 }

@@ -193,7 +193,7 @@ fn interests_find_data_by_ethernet_and_udp() {
             ("name del /com", "no such route was added"),
             ("name get /com", "no route for /com"),
             ("name get /", "at least one component"),
-            ("show macs", "this is no switch"),
+            ("show macs", "this instance has no stations"),
         ] {
             let (ok, said) = net.ctl(args);
             assert!(!ok && said.contains(expected), "{args}: {said}");
@@ -202,7 +202,7 @@ fn interests_find_data_by_ethernet_and_udp() {
         assert!(!ok && said.contains("a prefix of 10000 components, more than 31"), "{said}");
         net.good("name add /com far,two");
         let (ok, said) = net.ctl("name add /com far");
-        assert!(!ok && said.contains("was added already"), "{said}");
+        assert!(!ok && said.contains("exists already"), "{said}");
         assert_eq!(net.ask_one("/com/y"), "data:/com/y");
 
         // A reload has another face and another route; what was added stays.

@@ -269,7 +269,7 @@ fn a_stage_that_needs_one_worker_says_so() {
     let output = run(&folder, config, "{}in.pcap");
     assert!(output.status.success(), "{}", errors(&output));
     let said = errors(&output);
-    assert!(said.contains("captures go through one worker, not 2, because of the stage"), "{said}");
+    assert!(said.contains("captures are processed by one worker, not 2: stage"), "{said}");
 }
 
 /// Two devices, named by the configuration or by the command line, give the bytes of none.

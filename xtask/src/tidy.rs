@@ -22,6 +22,7 @@ const RULES: &[(&str, Rule)] = &[
     ("safety", safety),
     ("layers", layers),
     ("words", words),
+    ("phrases", phrases),
     ("headers", headers),
     ("sources", sources),
     ("links", links),
@@ -290,6 +291,42 @@ fn words(files: &[File]) -> Vec<String> {
     complaints
 }
 
+/// What a user sees is plain English: phrases that were replaced, each with what stands in their place, do not come back.
+/// In sources that is text in quotation marks and the help of commands, in pages every line.
+fn phrases(files: &[File]) -> Vec<String> {
+    let replaced = [
+        (concat!("in", " vain"), "lost, without result"),
+        (concat!("ask or", " steer"), "query or control"),
+        (concat!("over captures", " nothing"), "capture runs need no privileges"),
+        (concat!("nobody", " pays"), "otherwise there is no cost"),
+        (concat!("than a device", " is sent"), "exceeds the device limit"),
+        (concat!("this is", " no "), "this instance has no"),
+        (concat!("read as", " they are"), "may be gzip or xz"),
+    ];
+    let mut complaints = Vec::new();
+    for file in files {
+        let is_page =
+            file.path == "README.md" || file.path.starts_with("docs/") && file.extension() == "md";
+        let is_help = file.path.ends_with("/cli.rs");
+        if !is_page && (file.extension() != "rs" || file.path.starts_with("xtask/")) {
+            continue;
+        }
+        for (number, line) in file.lines() {
+            let line = line.to_lowercase();
+            let is_seen = |at: usize| {
+                let is_comment = line.trim_start().starts_with("//");
+                is_page || is_help || !is_comment && line[..at].matches('"').count() % 2 == 1
+            };
+            for (phrase, instead) in replaced {
+                if line.find(phrase).is_some_and(is_seen) {
+                    complaints.push(format!("{}:{number}: `{phrase}`: {instead}", file.path));
+                }
+            }
+        }
+    }
+    complaints
+}
+
 /// The path stands at the start of a word, not in the middle of a longer path.
 fn has_word(line: &str, word: &str) -> bool {
     let joined =
@@ -472,6 +509,16 @@ mod tests {
     fn words_bite() {
         assert_eq!(complaints(words, "a.md", concat!("see /", "work/main\n")), 1);
         assert_eq!(complaints(words, "a.md", "see net/work/load\n"), 0);
+    }
+
+    #[test]
+    fn phrases_bite() {
+        let vain = concat!("asked in", " vain");
+        assert_eq!(complaints(phrases, "docs/a.md", &format!("It {vain}.\n")), 1);
+        assert_eq!(complaints(phrases, "a/b.rs", &format!("let a = \"{vain}\";\n")), 1);
+        assert_eq!(complaints(phrases, "a/cli.rs", &format!("    /// {vain}\n")), 1);
+        assert_eq!(complaints(phrases, "a/b.rs", &format!("// {vain}\n")), 0);
+        assert_eq!(complaints(phrases, "ARCHITECTURE.md", &format!("{vain}\n")), 0);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::{Steward, now_ns};
 
 /// What who asks others for names is told.
 const NO_FORWARDER: &str =
-    "this is no named-data forwarder: only one with mode = \"ndn\" has faces and names";
+    "this instance has no faces and names: its pipeline has no named-data stages";
 
 /// An answer that says why not.
 type Refusal = Box<Response>;
@@ -121,7 +121,7 @@ impl Steward {
             ));
         }
         if named.has(&name) {
-            let message = format!("{name} was added already: use `ctl name del` first");
+            let message = format!("{name} exists already: use `ctl name del` first");
             return Err(refuse(ErrorKind::Exists, message));
         }
         named.add(&name, &numbers).map_err(|error| refuse(ErrorKind::Full, error))
@@ -135,7 +135,7 @@ impl Steward {
         let named = self.plane.named.as_mut();
         let named = named.ok_or_else(|| refuse(ErrorKind::Unsupported, NO_FORWARDER))?;
         let name = prefix_of(prefix)?;
-        let message = || format!("{name}: no such route was added over this socket");
+        let message = || format!("{name}: no such route was added with `ctl`");
         named.remove(&name).then_some(()).ok_or_else(|| refuse(ErrorKind::NotFound, message()))
     }
 

@@ -188,7 +188,7 @@ impl Steward {
         for (i, was) in before.records.iter().enumerate() {
             if let Err(error) = self.addresses_back(i, was) {
                 let name = self.interfaces.name(i as u16);
-                tracing::error!("port {name}: its addresses are not as they were: {error}");
+                tracing::error!("port {name}: failed to restore the previous addresses: {error}");
             }
         }
         self.records = before.records;

@@ -12,8 +12,8 @@ use crate::firewall::{self, Firewall, Gone, Refusal};
 use crate::wiring::Interfaces;
 
 /// What who asks for rules where there are none is told.
-const NO_FIREWALL: &str = "there is no firewall: it needs [firewall] or a [[rule]] in the configuration of a router or \
-     a switch, and a restart";
+const NO_FIREWALL: &str =
+    "this instance has no firewall: add [firewall] or a [[rule]] to the configuration and restart";
 
 fn no_firewall() -> Response {
     Response::error(ErrorKind::Unsupported, NO_FIREWALL)

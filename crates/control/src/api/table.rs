@@ -123,7 +123,7 @@ fn switching(totals: &SwitchTotals, pairs: &mut Vec<[String; 2]>) {
     let learned =
         [(t.learned, "learned"), (t.moved, "moved"), (t.aged, "aged"), (t.flushed, "flushed")];
     pairs.push(["".to_owned(), counts(&learned)]);
-    let refused = [(t.refused + t.table_full, "refused"), (t.events_lost, "told in vain")];
+    let refused = [(t.refused + t.table_full, "refused"), (t.events_lost, "events lost")];
     pairs.push(["".to_owned(), counts(&refused)]);
     let flooded = [(t.flooded, "frames"), (t.copies, "copies"), (t.copies_lost, "copies lost")];
     pairs.push(["flooded".to_owned(), counts(&flooded)]);

@@ -352,7 +352,7 @@ fn every_row_has_a_cell_for_each_title() {
 fn wait(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain");
+        assert!(start.elapsed() < Duration::from_secs(20), "no answer in time");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

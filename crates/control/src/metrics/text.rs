@@ -34,7 +34,7 @@ pub fn encode(snapshot: &Snapshot) -> String {
     for drop in &snapshot.drops {
         family.sample(&[("reason", &drop.reason)], drop.packets);
     }
-    let mut family = out.gauge("routes", "Routes known, by who told of them.");
+    let mut family = out.gauge("routes", "Known routes, by source.");
     for (source, routes) in &snapshot.routes {
         let source = match source {
             RouteSource::Connected => "connected",
@@ -54,8 +54,10 @@ fn interfaces(out: &mut Text, rows: &[InterfaceRow]) {
     let families: [Family; 8] = [
         ("interface_receive_packets_total", "Packets received.", |r| r.rx_packets),
         ("interface_receive_bytes_total", "Bytes received.", |r| r.rx_bytes),
-        ("interface_receive_errors_total", "Frames refused at receive.", |r| r.rx_errors),
-        ("interface_receive_drops_total", "Frames lost to a full ring or pool.", |r| r.rx_drops),
+        ("interface_receive_errors_total", "Receive errors.", |r| r.rx_errors),
+        ("interface_receive_drops_total", "Frames lost because a ring or pool was full.", |r| {
+            r.rx_drops
+        }),
         ("interface_transmit_packets_total", "Packets sent.", |r| r.tx_packets),
         ("interface_transmit_bytes_total", "Bytes sent.", |r| r.tx_bytes),
         ("interface_transmit_errors_total", "Frames refused at transmit.", |r| r.tx_errors),
@@ -106,18 +108,26 @@ fn queues(out: &mut Text, rows: &[QueueRow]) {
 }
 
 fn switch(out: &mut Text, totals: &SwitchTotals) {
-    out.gauge("stations", "Stations known.").sample(&[], totals.stations);
-    out.gauge("stations_max", "Room for stations.").sample(&[], totals.stations_max);
+    out.gauge("stations", "Known stations.").sample(&[], totals.stations);
+    out.gauge("stations_max", "Maximum number of stations.").sample(&[], totals.stations_max);
     let families = [
         ("stations_learned_total", "Stations learned.", totals.learned),
-        ("stations_moved_total", "Stations that changed their port.", totals.moved),
-        ("stations_aged_total", "Stations forgotten unseen.", totals.aged),
-        ("stations_flushed_total", "Stations forgotten by command or link.", totals.flushed),
-        ("stations_refused_total", "Stations that found the table full.", totals.refused),
-        ("station_events_lost_total", "Stations told to control in vain.", totals.events_lost),
+        ("stations_moved_total", "Stations that moved to another port.", totals.moved),
+        ("stations_aged_total", "Stations removed after the ageing time.", totals.aged),
+        (
+            "stations_flushed_total",
+            "Stations removed by a command or a link failure.",
+            totals.flushed,
+        ),
+        (
+            "stations_refused_total",
+            "Stations not learned because the table was full.",
+            totals.refused,
+        ),
+        ("station_events_lost_total", "Station events lost (queue full).", totals.events_lost),
         ("flooded_packets_total", "Frames flooded.", totals.flooded),
-        ("flood_copies_total", "Copies made of them.", totals.copies),
-        ("flood_copies_lost_total", "Copies that found no cell.", totals.copies_lost),
+        ("flood_copies_total", "Copies of flooded frames.", totals.copies),
+        ("flood_copies_lost_total", "Copies lost for lack of a cell.", totals.copies_lost),
     ];
     for (name, help, value) in families {
         out.counter(name, help).sample(&[], value);
@@ -130,17 +140,21 @@ fn firewall(out: &mut Text, snapshot: &Snapshot) {
     out.gauge("rules", "Rules of the firewall.").sample(&[], totals.rules);
     let families = [
         ("mirror_copies_total", "Copies sent by rules.", totals.copies),
-        ("mirror_copies_lost_total", "Copies that found no cell.", totals.copies_lost),
-        ("reject_answers_total", "Answers of a switch for rejected packets.", totals.answers),
-        ("reject_answers_withheld_total", "Those withheld.", totals.answers_withheld),
+        ("mirror_copies_lost_total", "Copies lost for lack of a cell.", totals.copies_lost),
+        ("reject_answers_total", "Answers of a switch to rejected packets.", totals.answers),
+        (
+            "reject_answers_withheld_total",
+            "Answers withheld by the rate limit.",
+            totals.answers_withheld,
+        ),
     ];
     for (name, help, value) in families {
         out.counter(name, help).sample(&[], value);
     }
     let rules = &snapshot.rules;
-    let mut family = out.counter("rule_packets_total", "Packets that a rule decided about.");
+    let mut family = out.counter("rule_packets_total", "Packets that matched a rule.");
     rules.iter().for_each(|r| family.sample(&[("rule", &r.name)], r.packets));
-    let mut family = out.counter("rule_bytes_total", "Their bytes.");
+    let mut family = out.counter("rule_bytes_total", "Bytes that matched a rule.");
     rules.iter().for_each(|r| family.sample(&[("rule", &r.name)], r.bytes));
     let mut family =
         out.gauge("rule_last_hit_timestamp_seconds", "When the last one came, since 1970.");
@@ -161,7 +175,7 @@ fn runtime(out: &mut Text, snapshot: &Snapshot) {
     let mut family = out.gauge("table_routes", "Routes in the forwarding tables.");
     family.sample(&[("family", "ipv4")], r.routes_v4);
     family.sample(&[("family", "ipv6")], r.routes_v6);
-    out.gauge("neighbours", "Neighbours known.").sample(&[], r.neighbours);
+    out.gauge("neighbours", "Known neighbours.").sample(&[], r.neighbours);
     if let Some(switch) = &r.switch {
         self::switch(out, switch);
     }
@@ -217,29 +231,35 @@ fn runtime(out: &mut Text, snapshot: &Snapshot) {
         .sample(&[], made.icmp_errors_sent);
     out.counter("icmp_errors_withheld_total", "ICMP and ICMPv6 errors withheld by the rate limit.")
         .sample(&[], made.icmp_errors_withheld);
-    out.counter("answers_sent_total", "Answers for own addresses where there is no twin.")
-        .sample(&[], made.answers_sent);
+    out.counter(
+        "answers_sent_total",
+        "ARP and neighbour discovery answers for own addresses without a twin.",
+    )
+    .sample(&[], made.answers_sent);
     out.counter("fragmented_packets_total", "IPv4 packets that were fragmented.")
         .sample(&[], made.fragmented);
     out.counter("fragments_made_total", "Fragments made.").sample(&[], made.fragments_made);
     r.ndn.iter().for_each(|totals| ndn(out, totals));
     firewall(out, snapshot);
 
-    let mut family = out.counter("device_jobs_total", "Jobs retired by a device.");
+    let mut family = out.counter("device_jobs_total", "Jobs completed by a device.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs));
-    let mut family = out.counter("device_packets_total", "Packets of a device's jobs.");
+    let mut family = out.counter("device_packets_total", "Packets processed by a device.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.packets));
-    let mut family = out.counter("device_jobs_failed_total", "Jobs done again on a worker.");
+    let mut family = out.counter(
+        "device_jobs_failed_total",
+        "Device jobs that failed and were repeated on the CPU.",
+    );
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs_failed));
     let mut family = out.gauge("device_up", "Whether a device is still in use.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], u64::from(!m.is_lost)));
-    let mut family = out.counter("device_up_bytes_total", "Bytes that went to a device.");
+    let mut family = out.counter("device_up_bytes_total", "Bytes copied to a device.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.up_bytes));
-    let mut family = out.counter("device_down_bytes_total", "Bytes that came from a device.");
+    let mut family = out.counter("device_down_bytes_total", "Bytes copied from a device.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.down_bytes));
     let mut family = out.gauge("worker_on_device", "Whether a worker's chunks go to a device now.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], u64::from(w.side == "device")));
-    let mut family = out.counter("worker_chunks_to_device_total", "Chunks handed to a device.");
+    let mut family = out.counter("worker_chunks_to_device_total", "Chunks sent to a device.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.chunks_to_device));
     let mut family = out.gauge("device_jobs_in_flight", "Jobs on a device now.");
     r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs_in_flight));
@@ -250,13 +270,13 @@ fn ndn(out: &mut Text, totals: &NdnTotals) {
     let t = totals;
     out.gauge("ndn_faces", "Faces.").sample(&[], t.faces);
     out.gauge("ndn_names", "Prefixes of names in the table.").sample(&[], t.names);
-    out.gauge("ndn_pending_interests", "Interests that are pending.").sample(&[], t.pending);
+    out.gauge("ndn_pending_interests", "Pending Interests.").sample(&[], t.pending);
     let families = [
-        ("ndn_expired_interests_total", "Interests whose time ended without Data.", t.expired),
+        ("ndn_expired_interests_total", "Interests that expired without Data.", t.expired),
         ("ndn_transmit_interests_total", "Interests sent.", t.interests),
         ("ndn_transmit_data_total", "Data sent, copies among them.", t.data),
         ("ndn_transmit_nacks_total", "Nacks sent.", t.nacks),
-        ("ndn_copies_lost_total", "Copies for which no cell was free.", t.copies_lost),
+        ("ndn_copies_lost_total", "Copies lost for lack of a cell.", t.copies_lost),
     ];
     for (name, help, value) in families {
         out.counter(name, help).sample(&[], value);
