@@ -259,7 +259,7 @@ fn without_the_stage_there_are_no_rules() {
     let (ok, said) = live.try_ctl("rule show");
     assert!(!ok && said.contains("this instance has no firewall"), "{said}");
     let (ok, said) = live.try_ctl("rule add x --action drop");
-    assert!(!ok && said.contains("and a restart"), "{said}");
+    assert!(!ok && said.contains("and restart"), "{said}");
 }
 
 #[test]
