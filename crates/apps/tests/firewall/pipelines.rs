@@ -215,6 +215,11 @@ struct Out {
     hits: Vec<u64>,
 }
 
+/// Whether the stage has kernels.
+fn has_kernels(name: &str) -> bool {
+    launches(&[name]) > 0
+}
+
 /// One chunk of one packet, of which nobody knows what its columns hold.
 struct One<'a> {
     chunk: Chunk,
@@ -303,11 +308,12 @@ fn answer(one: &mut One<'_>) {
     Stage::<FirewallTables>::post_shade(&mut stage, chunk, &mut cx);
 }
 
-/// Each packet by itself, stage after stage.
-fn each_by_itself(world: &World) -> Out {
+/// Each packet by itself, stage after stage; and whether one came as far as a stage with kernels.
+fn each_by_itself(world: &World) -> (Out, bool) {
     let tables = world.tables(&Arc::new(Hits::new(1)));
     let mut counted = vec![0; world.rules.len() + 1];
     let mut out = Out { ports: vec![Vec::new(); usize::from(PORTS)], ..Out::default() };
+    let mut is_shaded = false;
     let mut own = stages(world.names);
     let plain = Firewall::new().in_router();
     let declared = own.iter().flat_map(|stage| stage.columns());
@@ -325,6 +331,7 @@ fn each_by_itself(world: &World) -> Out {
         chunk.rows.verdicts().fill(Verdict::NEXT.0);
         let mut one = One { chunk, pool: &mut pool, tables: &tables };
         for (stage, name) in own.iter_mut().zip(world.names) {
+            is_shaded |= has_kernels(name) && Verdict(*one.verdict()).is_next();
             match FIREWALLS.contains(name) {
                 true => judge(&mut one, world, &mut counted),
                 false => one.stage(&mut **stage),
@@ -353,7 +360,7 @@ fn each_by_itself(world: &World) -> Out {
         }
     }
     out.hits = counted;
-    out
+    (out, is_shaded)
 }
 
 /// Makes a device that follows the changes of tables.
@@ -438,8 +445,9 @@ fn driver(writer: &Writer<Tables>) -> DeviceKind<Tables> {
     DeviceKind::Driver { driver, tables: Box::new(TablesImages(writer.changes())), options }
 }
 
-fn check(world: &World, found: &Out, where_: &str) {
-    let expected = each_by_itself(world);
+/// Whether a packet came as far as a stage with kernels.
+fn check(world: &World, found: &Out, where_: &str) -> bool {
+    let (expected, is_shaded) = each_by_itself(world);
     for (port, (found, expected)) in found.ports.iter().zip(&expected.ports).enumerate() {
         let at = found.iter().zip(expected).position(|(one, other)| one != other);
         let (lens, names) = ((found.len(), expected.len()), world.names);
@@ -458,6 +466,7 @@ fn check(world: &World, found: &Out, where_: &str) {
         expected.dropped.iter().map(|(reason, (at, _))| (at, reason.name())).collect::<Vec<_>>()
     );
     assert_eq!(found.hits, expected.hits, "{where_} {:?}", world.names);
+    is_shaded
 }
 
 proptest! {
@@ -495,8 +504,8 @@ fn a_device_does_so_too() {
         for _ in 0..2 {
             let world = world(names).new_tree(&mut runner).unwrap().current();
             let (out, jobs, launched, segments) = in_engine(&world, Some(driver), 64);
-            check(&world, &out, "PoCL");
-            assert!(jobs > 0, "{names:?}: the device did nothing");
+            let is_shaded = check(&world, &out, "PoCL");
+            assert_eq!(jobs > 0, is_shaded, "{names:?}: {jobs} jobs");
             // All kernels of a segment are one launch sequence.
             if segments.len() <= 2 && !names.contains(&"cpu") {
                 assert!(launched <= jobs * launches(names), "{names:?}: {launched} of {jobs} jobs");
