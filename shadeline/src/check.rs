@@ -6,11 +6,10 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use control::config::{Config, Diagnostic, LoadError, Report, Severity};
+use controlplane::Interfaces;
 
 use crate::failure::Failure;
-use crate::firewall::Firewall;
 use crate::pipelines;
-use crate::wiring::Interfaces;
 
 use files::Finding;
 
@@ -36,7 +35,9 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
     let (report, findings, mut good) = match control::config::load(path, &pipelines::known()) {
         Ok((config, report)) => {
             // What a structure cannot hold is known when it is built.
-            Firewall::new(&config, &Interfaces::of(&config))?;
+            if config.pipeline.has(apps::firewall::STAGE) {
+                apps::firewall::check(&config, &Interfaces::of(&config)).map_err(Failure::other)?;
+            }
             (report, files::check(&config), true)
         }
         Err(LoadError::Invalid(report)) => (report, Vec::new(), false),

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use apps::router::{RouterControl, routes};
 use chunk::{Packet, Pool};
 use control::config::{Config, FileNextHops, NextHop};
-use controlplane::Tables;
+use controlplane::{Interfaces, PortFacts, Publisher, Running, Setup, Tables};
+use engine::UnderWay;
 use io::capture::read_all;
 use io::memory::{Recycle, Replay, Script, Sink};
 use io::{QueueStats, RxQueue, TxQueue};
@@ -18,9 +20,8 @@ use lookup::routes::parse_bytes;
 
 use crate::cli::DemoArgs;
 use crate::failure::Failure;
-use crate::plane::{self, Parts, Plane};
 use crate::report::Report;
-use crate::wiring::{self, DataPath, Events, Interfaces, Plan, PortFacts, PortIo};
+use crate::wiring::{self, DataPath, Plan, PortIo};
 use crate::{backend, pipelines};
 
 const CONFIG: &str = include_str!("../data/demo.toml");
@@ -42,18 +43,24 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         return Err(Failure::other(format!("the shipped capture is damaged: {error}")));
     }
     let begin = Instant::now();
-    let mut rib = plane::rib(&config, &interfaces, facts, false)?;
+    let setup = Setup { config: &config, interfaces: &interfaces, facts: &facts, is_live: false };
+    let mut rib = routes::rib(&setup).map_err(Failure::other)?;
     let hops = |text: &str| text.parse::<NextHop>().map_err(Failure::other);
     let spread = FileNextHops::Spread {
         v4: vec![hops("192.0.2.2")?, hops("198.51.100.2")?, hops("203.0.113.2")?],
         v6: vec![hops("2001:db8:1::2")?, hops("2001:db8:2::2")?, hops("2001:db8:3::2")?],
     };
-    let routes = parse_bytes(ROUTES);
-    let counts = (routes.v4.len(), routes.v6.len());
+    let table = parse_bytes(ROUTES);
+    let counts = (table.v4.len(), table.v6.len());
     let name = Path::new("routes.txt.gz");
-    let addresses = addresses(&routes);
-    plane::load_routes(&mut rib, 0, 20, &spread, routes, &interfaces, name)?;
-    let (plane, reader) = Plane::start(&config, &interfaces, rib, false)?;
+    let addresses = addresses(&table);
+    routes::load_routes(&mut rib, 0, 20, &spread, table, &interfaces, name)
+        .map_err(Failure::other)?;
+    let mut tables = Tables::default();
+    let part = RouterControl::start(&setup, rib, &mut tables).map_err(Failure::other)?;
+    let descriptor = &apps::router::DESCRIPTOR;
+    let router = Running { descriptor, name: "router".into(), part };
+    let (mut publisher, reader) = Publisher::new(tables, vec![router]);
     let built = begin.elapsed();
 
     let (_, depot) = wiring::cells(&config, 1)?;
@@ -61,9 +68,11 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let script = frames.into_iter().map(|record| (record.time_ns, record.data)).collect::<Vec<_>>();
     let rx: Box<dyn RxQueue> = Box::new(Script::new(script));
     let sinks = |_| Box::new(Sink::new()) as Box<dyn TxQueue>;
-    let devices = || backend::open(&config, &args.backend.into(), || plane.images());
-    let (capture, _) =
-        forward(&config, &interfaces, &depot, (&reader, plane.parts), devices()?, rx, sinks)?;
+    let devices =
+        |publisher: &Publisher| backend::open(&config, &args.backend.into(), || publisher.images());
+    let own = devices(&publisher)?;
+    let parts = &mut publisher.parts;
+    let (capture, _) = forward(&config, &interfaces, &depot, (&reader, parts), own, rx, sinks)?;
     // … then as many small packets as a machine can, one of each thousand prefixes or so.
     let mut pool = Pool::new(depot.clone(), 512);
     let load = load(&addresses);
@@ -79,8 +88,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         Some(queue) => Box::new(queue) as Box<dyn TxQueue>,
         None => Box::new(Sink::new()),
     };
-    let (load, _) =
-        forward(&config, &interfaces, &depot, (&reader, plane.parts), devices()?, rx, back)?;
+    let own = devices(&publisher)?;
+    let parts = &mut publisher.parts;
+    let (load, _) = forward(&config, &interfaces, &depot, (&reader, parts), own, rx, back)?;
     print(args, counts, built, &capture, &load)
 }
 
@@ -129,7 +139,7 @@ fn forward(
     config: &Config,
     interfaces: &Interfaces,
     depot: &Arc<chunk::Depot>,
-    (reader, parts): (&lookup::versions::Reader<Tables>, Parts),
+    (reader, parts): (&lookup::versions::Reader<Tables>, &mut [Running]),
     devices: Vec<engine::DeviceSpec<Tables>>,
     rx: Box<dyn RxQueue>,
     mut tx: impl FnMut(usize) -> Box<dyn TxQueue>,
@@ -144,10 +154,9 @@ fn forward(
         })
         .collect();
     let plan = Plan {
-        parts,
         workers: 1,
         offline: true,
-        events: Events::default(),
+        under_way: UnderWay::default(),
         on_drop: None,
         on_dump: None,
         file: String::new(),
@@ -155,11 +164,12 @@ fn forward(
         on_error: Arc::new(|_, error| tracing::warn!("{error}")),
     };
     let begin = Instant::now();
-    let path: DataPath = wiring::start(config, interfaces, depot.clone(), reader, ports, plan)?;
-    let (view, counters) = (path.engine.view().clone(), path.counters.clone());
+    let path: DataPath =
+        wiring::start(config, interfaces, depot.clone(), reader, parts, ports, plan)?;
+    let (view, ports) = (path.engine.view().clone(), path.ports);
     path.engine.join().map_err(Failure::other)?;
     let time = begin.elapsed();
-    Ok((Report::of(&view, &counters, interfaces, Some(time)), time))
+    Ok((Report::of(&view, &ports, parts, interfaces, Some(time)), time))
 }
 
 /// An address inside every so-manieth prefix of the table.

@@ -32,11 +32,6 @@ impl Failure {
         Self { message: String::new(), code: 1 }
     }
 
-    /// What went wrong.
-    pub(crate) fn message(self) -> String {
-        self.message
-    }
-
     /// Prints the message.
     pub(crate) fn report(self) -> ExitCode {
         if !self.message.is_empty() {

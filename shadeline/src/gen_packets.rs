@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use chunk::{Depot, HugePages, Pool, Region};
 use control::api::table::thousands;
+use controlplane::Interfaces;
+use engine::UnderWay;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::af_packet;
 use io::capture::{CaptureTx, Format};
@@ -22,10 +24,9 @@ use serde::Serialize;
 
 use crate::cli::GenPacketsArgs;
 use crate::failure::Failure;
-use crate::plane::Plane;
 use crate::report::Report;
 use crate::traffic::{Rate, Sent, TrafficArgs, send, source_mac, wire_bps};
-use crate::wiring::{self, Events, Interfaces, Plan, PortIo};
+use crate::wiring::{self, Plan, PortIo};
 use crate::{backend, check, ports};
 
 /// Time of the first packet of a capture: 2000-01-01, in nanoseconds since 1970.
@@ -209,23 +210,23 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
         stamps: false,
     });
     let io = io.collect();
-    let (plane, reader) = Plane::offline(&config, &interfaces)?;
+    let (mut publisher, reader) = wiring::offline(&config, &interfaces)?;
     let (_, depot) = wiring::cells(&config, 1)?;
     let wanted = backend::chosen(&config, args.backend.map(Into::into));
     let plan = Plan {
-        parts: plane.parts,
         workers: 1,
         offline: true,
-        events: Events::default(),
+        under_way: UnderWay::default(),
         on_drop: None,
         on_dump: None,
         file: String::new(),
-        devices: backend::open(&config, &wanted, || plane.images())?,
+        devices: backend::open(&config, &wanted, || publisher.images())?,
         on_error: Arc::new(|_, error| eprintln!("error: {error}")),
     };
     let begin = Instant::now();
-    let path = wiring::start(&config, &interfaces, depot, &reader, io, plan)?;
-    let (view, counters) = (path.engine.view().clone(), path.counters.clone());
+    let parts = &mut publisher.parts;
+    let path = wiring::start(&config, &interfaces, depot, &reader, parts, io, plan)?;
+    let (view, ports) = (path.engine.view().clone(), path.ports);
     let mut progress = Progress::new(&args.traffic, Some(count));
     while !path.engine.is_finished() {
         std::thread::sleep(Duration::from_millis(1));
@@ -234,7 +235,7 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
     progress.end();
     path.engine.join().map_err(Failure::other)?;
     let time = begin.elapsed();
-    let report = Report::of(&view, &counters, &interfaces, Some(time));
+    let report = Report::of(&view, &ports, &publisher.parts, &interfaces, Some(time));
     let bytes = report.ports.iter().map(|port| port.rx_bytes).sum();
     let packets = report.rx_packets;
     let totals =

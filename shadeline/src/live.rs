@@ -5,25 +5,24 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use control::api::{CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep};
+use control::api::{
+    Asked, CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep,
+};
 use control::kernel::{Mirror, Options as MirrorOptions};
-use controlplane::{Newest, Tables};
-use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace};
+use controlplane::inject::injector;
+use controlplane::statistics::Shown;
+use controlplane::{ControlLoop, Event, Interfaces, Newest, Publisher, Setup, Start, Tables};
+use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace, UnderWay};
 use packet::filter::Filter;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
-use crate::inject::injector;
-use crate::plane::{self, Plane};
 use crate::report::Report;
-use crate::stats::Statistics;
-use crate::steward::rules::NewRules;
-use crate::steward::{self, Event, Start, Steward};
-use crate::wiring::{self, Events, Interfaces, Plan, PortIo};
-use crate::{backend, check, log, ports};
+use crate::wiring::{self, Plan, PortIo};
+use crate::{backend, check, log, pipelines, ports};
 
-/// Events of workers that may wait for the steward; more are told again by later packets.
+/// Events that may wait for the control loop; workers drop more, and repeat what they tell.
 const EVENTS: usize = 4096;
 
 /// How long the transmit queues have to get rid of the last packets.
@@ -51,8 +50,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 
     let facts = live.facts.clone();
     let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
-    let (plane, reader) =
-        Plane::start(&config, &interfaces, plane::rib(&config, &interfaces, fact, true)?, true)?;
+    let setup = Setup { config: &config, interfaces: &interfaces, facts: &fact, is_live: true };
+    let (mut publisher, reader) =
+        Publisher::start(apps::DESCRIPTORS, &setup).map_err(Failure::other)?;
     let (injector, injected) = injector(depot.clone()).map_err(Failure::other)?;
     io.push(PortIo {
         number: 0,
@@ -61,74 +61,72 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         stamps: true,
     });
 
-    let devices = backend::open(&config, &wanted, || plane.images())?;
+    let devices = backend::open(&config, &wanted, || publisher.images())?;
     let (events, inbox) = mpsc::sync_channel(EVENTS);
-    let (neighbour_events, neighbour_inbox) = mpsc::sync_channel(EVENTS);
-    let (station_events, station_inbox) = mpsc::sync_channel(EVENTS);
     let errors = events.clone();
     let path = wiring::start(
         &config,
         &interfaces,
         depot.clone(),
         &reader,
+        &mut publisher.parts,
         io,
         Plan {
-            parts: plane.parts,
             workers,
             offline: false,
-            events: Events {
-                neighbours: Some(neighbour_events),
-                stations: Some(station_events),
-                ..Events::default()
-            },
+            under_way: UnderWay::default(),
             on_drop: None,
             on_dump: None,
             file: args.config.display().to_string(),
             devices,
-            // A worker never waits: an error that finds the queue full is told again or lost.
+            // A worker never waits: an error that finds the queue full comes again or is lost.
             on_error: Arc::new(move |port, error| {
                 let _ = errors.try_send(Event::PortError(port, error.to_owned()));
             }),
         },
     )?;
     let view = path.engine.view().clone();
-    let statistics = Arc::new(Statistics::new(
-        view.clone(),
-        path.counters.clone(),
-        interfaces.clone(),
-        live.kinds.clone(),
-        depot,
-        reader,
-        config.pipeline.name.clone(),
-    ));
-
     let (stop, stopped) = mpsc::channel::<()>();
     let on_stop = stop.clone();
-    let steward = Steward::new(Start {
+    let mirrors = publisher.parts.iter().any(|own| own.part.mirrors_kernel(&config));
+    let mut control = ControlLoop::new(Start {
         path: args.config.clone(),
+        known: pipelines::known(),
+        descriptors: apps::DESCRIPTORS,
         interfaces: interfaces.clone(),
         facts: live.facts.clone(),
         twins: live.twins.clone(),
         links: live.links.clone(),
-        plane,
+        publisher,
         injector,
-        statistics: statistics.clone(),
+        shown: Shown {
+            view: view.clone(),
+            ports: path.ports.clone(),
+            kinds: live.kinds.clone(),
+            depot,
+            reader,
+        },
+        events: events.clone(),
         on_stop: Box::new(move || {
             let _ = on_stop.send(());
         }),
+        on_reload: Box::new(|config| log::set_level(config.system.log)),
         config: config.clone(),
     });
-    let carrier = events.clone();
-    spawn("neighbours", move || steward::forward(neighbour_inbox, Event::Neighbour, carrier))?;
-    let carrier = events.clone();
-    spawn("stations", move || steward::forward(station_inbox, Event::Station, carrier))?;
-    let steward = spawn("steward", move || steward.run(&inbox))?;
+    control.start_sources().map_err(Failure::other)?;
+    let control = spawn("control", move || control.run(&inbox))?;
 
-    let mirror = start_mirror(&config, &live, &events)?;
+    let mirror = start_mirror(mirrors, &live, &events)?;
     let server = serve(&config, &interfaces, &view, &events)?;
     let metrics = config.system.metrics.map(|address| {
-        let source = statistics.clone();
-        control::metrics::serve(address, Arc::new(move || source.snapshot()))
+        let events = Mutex::new(events.clone());
+        let source = move || {
+            let (answer, text) = mpsc::channel();
+            let events = events.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let asked = events.send(Event::Metrics(answer));
+            asked.ok().and_then(|()| text.recv().ok()).unwrap_or_default()
+        };
+        control::metrics::serve(address, Arc::new(source))
     });
     let metrics = metrics.transpose().map_err(Failure::other)?;
 
@@ -149,14 +147,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     tracing::info!("draining");
 
     // The packets first; then those who change tables; the ports last.
-    let engine = path.engine;
-    let counters = path.counters;
-    let ended = engine.stop(DRAIN);
-    let report = Report::of(&view, &counters, &interfaces, Some(begin.elapsed()));
+    let ports = path.ports;
+    let ended = path.engine.stop(DRAIN);
+    let time = begin.elapsed();
     handle.close();
     drop((server, metrics, mirror));
     let _ = events.send(Event::Stop);
-    let _ = steward.join();
+    let parts = control.join().unwrap_or_default();
+    let report = Report::of(&view, &ports, &parts, &interfaces, Some(time));
     drop(live);
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report).map_err(Failure::other)?);
@@ -166,10 +164,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     ended.map_err(|panic| Failure::other(format!("a worker died: {panic}")))
 }
 
-fn spawn(
+fn spawn<T: Send + 'static>(
     name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> Result<std::thread::JoinHandle<()>, Failure> {
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<std::thread::JoinHandle<T>, Failure> {
     std::thread::Builder::new().name(name.into()).spawn(work).map_err(Failure::other)
 }
 
@@ -193,15 +191,13 @@ fn wait(
     }
 }
 
-/// Mirrors the kernel, if the configuration wants that. Links are watched all the same: a port
+/// Mirrors the kernel, if an application wants that. Links are watched all the same: a port
 /// whose link goes down must lose its routes.
 fn start_mirror(
-    config: &control::config::Config,
+    mirrors: bool,
     live: &ports::LivePorts,
     events: &mpsc::SyncSender<Event>,
 ) -> Result<Option<Mirror>, Failure> {
-    // A named-data forwarder has its neighbours from Linux.
-    let mirrors = config.router.kernel || config.pipeline.uses("ndn");
     if !mirrors && live.links.iter().all(Option::is_none) {
         return Ok(None);
     }
@@ -222,26 +218,17 @@ fn serve(
     // The sender is not shared by threads: each connection clones it under a lock.
     let events = Mutex::new(events.clone());
     let (interfaces, view) = (interfaces.clone(), view.clone());
-    let handler = move |request: Request, responder: &mut dyn Responder| match request {
+    let handler = move |asked: Asked, responder: &mut dyn Responder| match asked.request {
         Request::Trace { count, filter, duration_s } => {
             trace(&view, &interfaces, responder, count, &filter, duration_s);
         }
         Request::Capture { at, filter, count, duration_s } => {
             capture(&view, &interfaces, responder, &at, &filter, count, duration_s);
         }
-        request => {
+        _ => {
             let events = events.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let (answer, answers) = mpsc::channel();
-            let event = match request {
-                Request::RuleReplaceAll { file, action } => {
-                    match NewRules::read(&file, action.as_ref(), &interfaces) {
-                        Ok(set) => Event::Rules(set, answer),
-                        Err(response) => return drop(responder.send(*response)),
-                    }
-                }
-                request => Event::Request(request, answer),
-            };
-            if events.send(event).is_err() {
+            if events.send(Event::Request(asked, answer)).is_err() {
                 let gone = Response::error(ErrorKind::Internal, "the instance is stopping");
                 let _ = responder.send(gone);
                 return;
@@ -349,17 +336,21 @@ fn capture(
     duration: Option<Duration>,
 ) {
     let mut tagged = None;
+    // A subinterface's packets pass its port, with its tags.
+    let mut port = |name: &str| {
+        interfaces.number(name).map(|number| {
+            tagged = interfaces.tagged(number).map(|(port, vlans)| (number, port, vlans.to_vec()));
+            CapturePoint::Port(tagged.as_ref().map_or(number, |(_, port, _)| *port))
+        })
+    };
+    let stage =
+        |name: &str| view.stages.iter().position(|own| *own == name).map(CapturePoint::Stage);
     let point = match at {
         CaptureAt::Drops => Some(CapturePoint::Drops),
         CaptureAt::Dumps => Some(CapturePoint::Dumps),
-        // A subinterface's packets pass its port, with its tags.
-        CaptureAt::Port(name) => interfaces.number(name).map(|number| {
-            tagged = interfaces.tagged(number).map(|(port, vlans)| (number, port, vlans.to_vec()));
-            CapturePoint::Port(tagged.as_ref().map_or(number, |(_, port, _)| *port))
-        }),
-        CaptureAt::Stage(name) => {
-            view.stages.iter().position(|stage| stage == name).map(CapturePoint::Stage)
-        }
+        CaptureAt::Port(name) => port(name),
+        CaptureAt::Stage(name) => stage(name),
+        CaptureAt::Named(name) => stage(name).or_else(|| port(name)),
     };
     let Some(point) = point else {
         let message = format!(

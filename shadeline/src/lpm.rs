@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use crate::cli::{Algorithm, LpmArgs};
 use crate::failure::Failure;
-use crate::room;
+use apps::router::room;
 
 /// Addresses looked up in one call: a burst.
 const BATCH: usize = 256;
@@ -138,20 +138,6 @@ fn on_device(
     device::lookup_all(args.backend, device::Tables { v4, v6 }, keys4, keys6)
 }
 
-/// Says that lines of a routes file say what others said already.
-pub(crate) fn repeated(routes: &RoutesFile) -> Option<String> {
-    repeats(routes.problems.repeated)
-}
-
-/// The same of a count.
-pub(crate) fn repeats(lines: u64) -> Option<String> {
-    match lines {
-        0 => None,
-        1 => Some("1 line repeats an earlier one".into()),
-        n => Some(format!("{} lines repeat earlier ones", thousands(n))),
-    }
-}
-
 fn tell_problems(args: &LpmArgs, routes: &RoutesFile) {
     for problem in &routes.problems.first {
         eprintln!("warning: {}: {problem}", args.routes.display());
@@ -160,7 +146,7 @@ fn tell_problems(args: &LpmArgs, routes: &RoutesFile) {
     if more > 0 {
         eprintln!("warning: {}: and {more} more", args.routes.display());
     }
-    if let Some(text) = repeated(routes) {
+    if let Some(text) = apps::router::routes::repeated(routes.problems.repeated) {
         eprintln!("warning: {}: {text}", args.routes.display());
     }
 }

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod backend;
-mod bridge;
 mod check;
 mod classify;
 mod cli;
@@ -12,26 +11,19 @@ mod demo;
 mod devices;
 mod drops;
 mod failure;
-mod firewall;
 mod gen_packets;
 mod gen_rules;
-mod inject;
 mod live;
 mod log;
 mod lpm;
 mod measure;
-mod named;
 mod names;
 mod offline;
 mod pipelines;
-mod plane;
 mod ports;
 mod programs;
 mod report;
-mod room;
 mod stages;
-mod stats;
-mod steward;
 mod traffic;
 mod wiring;
 

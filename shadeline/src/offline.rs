@@ -7,22 +7,22 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chunk::{Packet, Pool};
 use control::config::LogLevel;
+use controlplane::ahead::LearnAhead;
+use controlplane::{Interfaces, Publisher};
 use engine::UnderWay;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::capture::{CaptureRx, CaptureTx, Format};
 use io::{Losses, QueueStats, RxQueue};
 
-use crate::bridge::offline::Learner;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
-use crate::plane::Plane;
 use crate::report::Report;
-use crate::wiring::{self, Events, Interfaces, Plan, PortIo};
+use crate::wiring::{self, Plan, PortIo};
 use crate::{backend, check, log, ports};
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
@@ -60,23 +60,18 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();
     let error_sink = errors.clone();
 
-    let (plane, reader) = Plane::offline(&config, &interfaces)?;
-    let rules = plane.firewall.as_ref().map(|firewall| firewall.shown_now(usize::MAX));
+    let (publisher, reader) = wiring::offline(&config, &interfaces)?;
     // The one that the file does not ask for is enough: most captures are short.
     let workers = if config.system.has_workers { config.system.workers.max(1) } else { 1 };
     let (_, depot) = wiring::cells(&config, workers)?;
     let wanted = backend::chosen(&config, args.backend.clone());
-    let devices = backend::open(&config, &wanted, || plane.images())?;
-    let parts = plane.parts;
-    let mut stations = None;
+    let devices = backend::open(&config, &wanted, || publisher.images())?;
     let under_way = UnderWay::default();
-    let (rx, _plane): (Box<dyn RxQueue>, _) = match plane.bridge {
-        Some(_) => {
-            let learner = Learner::new(merged, plane, under_way.clone());
-            stations = Some(learner.totals());
-            (Box::new(learner), None)
-        }
-        None => (Box::new(merged), Some(plane)),
+    let learns = publisher.parts.iter().any(|own| own.part.learns_ahead());
+    let publisher = Arc::new(Mutex::new(publisher));
+    let rx: Box<dyn RxQueue> = match learns {
+        true => Box::new(LearnAhead::new(merged, publisher.clone(), under_way.clone())),
+        false => Box::new(merged),
     };
     io.push(PortIo { number: 0, twin: false, queues: vec![(Some(rx), None)], stamps: true });
     let begin = Instant::now();
@@ -85,13 +80,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         &interfaces,
         depot,
         &reader,
+        &mut lock(&publisher).parts,
         io,
         Plan {
-            parts,
             workers,
             offline: true,
             devices,
-            events: Events { under_way, ..Events::default() },
+            under_way,
             on_drop: Some(Box::new(move |packet, reason, _| {
                 let mut sink = drop_sink.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(sink) = sink.as_mut() {
@@ -109,17 +104,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     )?;
     watch(&path, &progress);
     let view = path.engine.view().clone();
-    let counters = path.counters.clone();
+    let ports = path.ports;
     path.engine.join().map_err(Failure::other)?;
 
-    let mut report = Report::of(&view, &counters, &interfaces, None);
+    let mut report = Report::of(&view, &ports, &lock(&publisher).parts, &interfaces, None);
     let received = progress.received.lock().unwrap_or_else(PoisonError::into_inner).clone();
     report.set_received(&received, &interfaces);
-    rules.iter().for_each(|rules| report.set_rules(rules));
-    if let Some(stations) = stations {
-        let totals = *stations.lock().unwrap_or_else(PoisonError::into_inner);
-        report.set_switch(&totals, &counters);
-    }
     let dropped = dropped.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(Err(error)) = dropped.map(CaptureTx::finish) {
         errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
@@ -128,6 +118,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     errors.lock().unwrap_or_else(PoisonError::into_inner).extend(dumped.err());
     report.errors = std::mem::take(&mut errors.lock().unwrap_or_else(PoisonError::into_inner));
     finish(&report, folder, args.json, begin.elapsed())
+}
+
+fn lock(publisher: &Mutex<Publisher>) -> MutexGuard<'_, Publisher> {
+    publisher.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The capture of packets with the verdict dump. Most pipelines dump none, so the file begins with the first one.

@@ -7,11 +7,6 @@ pub(crate) fn known() -> KnownStages {
     apps::known_stages()
 }
 
-/// The name of every stage.
-pub(crate) fn stages() -> impl Iterator<Item = &'static str> {
-    known().kinds.into_iter().map(|kind| kind.name)
-}
-
 /// A configuration of a pipeline with these stages, everything else by default.
 ///
 /// # Errors

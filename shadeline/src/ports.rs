@@ -13,6 +13,8 @@ use control::kernel::close::Closed;
 use control::kernel::links::{self, Ipv6Off};
 use control::kernel::offloads::{OffloadsOff, set_offloads_off};
 use control::netlink::Client;
+use controlplane::interfaces::addresses;
+use controlplane::{Interfaces, PortFacts, Twin};
 use io::capture::{CaptureRx, CaptureTx, Format};
 use io::fault::Fault;
 use io::link::{Link, Promiscuous};
@@ -20,17 +22,9 @@ use io::tap::Tap;
 use io::{RxQueue, TxQueue, af_packet, af_xdp};
 
 use crate::failure::Failure;
-use crate::wiring::{Interfaces, PortFacts, PortIo, Queue};
+use crate::wiring::{PortIo, Queue};
 
 type Queues = Vec<Queue>;
-
-/// The Linux side of an interface.
-#[derive(Debug, Clone)]
-#[allow(dead_code, reason = "shown in debug logs")]
-pub(crate) struct Twin {
-    pub(crate) name: String,
-    pub(crate) ifindex: u32,
-}
 
 /// The ports of a live router and what was changed for them.
 pub(crate) struct LivePorts {
@@ -109,7 +103,7 @@ pub(crate) fn open(
         if usize::from(number) >= interfaces.physical() {
             live.kinds.push(subinterface_kind(config, interfaces.name(number)));
         }
-        let record = crate::wiring::interface(
+        let record = controlplane::interfaces::record(
             config,
             interfaces,
             number,
@@ -298,25 +292,13 @@ fn open_twin(name: &str, record: &lookup::fib::Interface) -> Result<(Twin, Queue
     let tap = Tap::open(&options).map_err(|e| e.to_string())?;
     let ifindex = io::link::index_of(&tap.name).ok_or("it vanished")?;
     let mut client = Client::route().map_err(|e| e.to_string())?;
-    let v4 = record.addresses4.iter().map(|&(a, len)| net(true, [0, u64::from(a)], len));
-    let v6 = record.addresses6.iter().map(|&(a, len)| net(false, a, len));
-    for address in v4.chain(v6).flatten() {
+    for address in addresses(record) {
         links::add_address(&mut client, ifindex, address, false).map_err(|e| e.to_string())?;
     }
     let twin = Twin { name: tap.name.clone(), ifindex };
     let tx: Box<dyn TxQueue> = Box::new(tap.tx());
     let rx: Box<dyn RxQueue> = Box::new(tap.into_rx());
     Ok((twin, (Some(rx), Some(tx))))
-}
-
-/// An address of the forwarding tables with its prefix length.
-pub(crate) fn net(v4: bool, bits: [u64; 2], len: u8) -> Option<ipnet::IpNet> {
-    let address: std::net::IpAddr = if v4 {
-        std::net::Ipv4Addr::from_bits(bits[1] as u32).into()
-    } else {
-        std::net::Ipv6Addr::from_bits(u128::from(bits[0]) << 64 | u128::from(bits[1])).into()
-    };
-    ipnet::IpNet::new(address, len).ok()
 }
 
 fn subinterface_kind(config: &Config, name: &str) -> String {

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use chunk::CHUNK_PACKETS_MAX;
 use control::config::Config;
+use controlplane::Interfaces;
 use device::driver::Program;
 use device::embedded::{self, Recorded};
 use device::tables::NoTables;
 use device::{accelerator, measure, selftest};
-use engine::{DeviceKind, DeviceSpec, Policy};
+use engine::{DeviceKind, DeviceSpec, Policy, UnderWay};
 
 use crate::failure::Failure;
 use crate::pipelines;
-use crate::plane::Plane;
-use crate::wiring::{self, Events, Interfaces, Plan};
+use crate::wiring::{self, Plan};
 
 /// Ports to wire a pipeline to; no packet passes.
 const CONFIG: &str = include_str!("../data/demo.toml");
@@ -69,7 +69,7 @@ fn all() -> Result<Vec<Program>, Failure> {
 /// Starts the engine as a capture without packets would, and lets it end.
 fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
     let interfaces = Interfaces::of(config);
-    let (plane, reader) = Plane::offline(config, &interfaces)?;
+    let (mut publisher, reader) = wiring::offline(config, &interfaces)?;
     let (_, depot) = wiring::cells(config, 1)?;
     let kind = DeviceKind::Driver {
         driver: Box::new(recorded.driver()),
@@ -78,17 +78,17 @@ fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
     };
     let device = DeviceSpec { kind, slots: 1, rows: CHUNK_PACKETS_MAX, policy: Policy::Device };
     let plan = Plan {
-        parts: plane.parts,
         workers: 1,
         offline: true,
         devices: vec![device],
-        events: Events::default(),
+        under_way: UnderWay::default(),
         on_drop: None,
         on_dump: None,
         file: String::new(),
         on_error: Arc::new(|_, _| {}),
     };
-    let path = wiring::start(config, &interfaces, depot, &reader, Vec::new(), plan)?;
+    let path =
+        wiring::start(config, &interfaces, depot, &reader, &mut publisher.parts, Vec::new(), plan)?;
     path.engine.join().map_err(Failure::other)
 }
 

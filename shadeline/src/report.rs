@@ -2,19 +2,13 @@
 
 use std::time::Duration;
 
-use apps::switch::SwitchCounters;
-use control::api::SwitchTotals;
 use control::api::table::thousands;
+use controlplane::statistics::{PortCounters, lost, named_apart, totals};
+use controlplane::{Interfaces, Running, Section};
 use engine::{Counter, EngineView, MasterView, StageCounters, WorkerCounters};
 use io::QueueStats;
 use serde::Serialize;
-
-use crate::firewall::Shown;
-use crate::stats::named_apart;
-use crate::wiring::{Counters, Interfaces};
-
-/// Rules that people are shown at the end of a run; the file has all.
-const RULES_SHOWN: usize = 40;
+use serde_json::{Map, Value};
 
 /// Totals of a run.
 #[derive(Debug, Serialize)]
@@ -22,12 +16,12 @@ pub(crate) struct Report {
     pub(crate) ports: Vec<PortTotals>,
     pub(crate) drops: Vec<DropTotals>,
     pub(crate) stages: Vec<StageTotals>,
-    /// Of a firewall, in order, also those without a packet; the default last.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) rules: Vec<RuleTotals>,
-    /// Of a switch.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) switch: Option<StationTotals>,
+    /// What applications add, a field each.
+    #[serde(flatten)]
+    sections: Map<String, Value>,
+    /// The same for people.
+    #[serde(skip)]
+    texts: Vec<String>,
     pub(crate) rx_packets: u64,
     pub(crate) tx_packets: u64,
     pub(crate) host_packets: u64,
@@ -96,32 +90,6 @@ pub(crate) struct StageTotals {
     pub(crate) ns_per_packet: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
-pub(crate) struct RuleTotals {
-    pub(crate) rule: String,
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-    /// Seconds since 1970, to the nanosecond.
-    pub(crate) last_hit: Option<String>,
-}
-
-/// What a switch knows at the end, and what it did.
-#[derive(Debug, Serialize)]
-pub(crate) struct StationTotals {
-    /// Stations known, static ones among them, and room for them.
-    pub(crate) stations: u64,
-    pub(crate) stations_max: u64,
-    pub(crate) learned: u64,
-    pub(crate) moved: u64,
-    pub(crate) aged: u64,
-    /// Frames of stations that were not learned, because the table was full.
-    pub(crate) refused_packets: u64,
-    /// Frames that went to all ports of their VLAN, and the copies made of them beside the frames themselves.
-    pub(crate) flooded_packets: u64,
-    pub(crate) copies: u64,
-    pub(crate) copies_lost: u64,
-}
-
 /// A field that most runs have no use for.
 fn is_zero(n: &u64) -> bool {
     *n == 0
@@ -132,13 +100,14 @@ impl Report {
     /// machine; without it the same input gives the same report.
     pub(crate) fn of(
         view: &EngineView,
-        counters: &Counters,
+        ports: &[PortCounters],
+        parts: &[Running],
         interfaces: &Interfaces,
         time: Option<Duration>,
     ) -> Self {
         let mut host_packets = 0;
         let (mut rx_packets, mut rx_lost_packets, mut tx_packets) = (0, 0, 0);
-        for port in &counters.ports {
+        for port in ports {
             let (rx, tx) = port.totals();
             rx_packets += rx.packets;
             rx_lost_packets += rx.dropped;
@@ -148,7 +117,8 @@ impl Report {
             }
             tx_packets += tx.packets;
         }
-        let ports = counters.interfaces(interfaces).into_iter().zip(interfaces.names());
+        let counters = ports;
+        let ports = totals(ports, interfaces, parts).into_iter().zip(interfaces.names());
         let ports = ports.map(|((rx, tx), name)| PortTotals {
             port: name.clone(),
             rx_packets: rx.packets,
@@ -165,7 +135,7 @@ impl Report {
                 reason: r.name(),
                 text: r.text(),
                 packets: view.workers.iter().map(|w| w.drops(r.code())).sum::<u64>()
-                    + counters.lost(r.code()),
+                    + lost(counters, r.code()),
             })
             .filter(|d| d.packets > 0)
             .collect();
@@ -184,13 +154,14 @@ impl Report {
                 ns_per_packet: time.map(|_| ratio(sum(|s| &s.busy_ns), packets)),
             }
         });
+        let sections: Vec<Section> = parts.iter().flat_map(|own| own.part.report()).collect();
         let sum = |counter: fn(&WorkerCounters) -> &Counter| {
             view.workers.iter().map(|worker| counter(worker).get()).sum::<u64>()
         };
         Self {
             stages: stages.collect(),
-            rules: Vec::new(),
-            switch: None,
+            sections: sections.iter().map(|s| (s.name.to_owned(), s.value.clone())).collect(),
+            texts: sections.into_iter().map(|section| section.text).collect(),
             rx_packets,
             tx_packets,
             host_packets,
@@ -218,36 +189,6 @@ impl Report {
             let rx = own.map_or_else(QueueStats::default, |(_, rx)| *rx);
             (port.rx_packets, port.rx_bytes, port.rx_drops) = (rx.packets, rx.bytes, rx.dropped);
         }
-    }
-
-    /// Says what a switch learned and flooded: what it knows, and what its stages counted.
-    pub(crate) fn set_switch(&mut self, known: &SwitchTotals, counters: &Counters) {
-        let sum = |counter: fn(&SwitchCounters) -> &Counter| {
-            counters.switch.iter().map(|worker| counter(worker).get()).sum::<u64>()
-        };
-        self.switch = Some(StationTotals {
-            stations: known.stations,
-            stations_max: known.stations_max,
-            learned: known.learned,
-            moved: known.moved,
-            aged: known.aged,
-            refused_packets: known.refused,
-            flooded_packets: sum(|c| &c.flooded),
-            copies: sum(|c| &c.copies),
-            copies_lost: sum(|c| &c.copies_lost),
-        });
-    }
-
-    /// Says how often the rules of a firewall were hit.
-    pub(crate) fn set_rules(&mut self, shown: &Shown) {
-        let time = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
-        let totals = shown.counts().map(|(name, hit)| RuleTotals {
-            rule: name.to_owned(),
-            packets: hit.packets,
-            bytes: hit.bytes,
-            last_hit: (hit.packets > 0).then(|| time(hit.last_ns)),
-        });
-        self.rules = totals.collect();
     }
 
     /// For people.
@@ -280,45 +221,9 @@ impl Report {
                 line(format!("{:<28} {:>14}  {}", d.reason, thousands(d.packets), d.text));
             }
         }
-        if !self.rules.is_empty() {
+        for text in &self.texts {
             line(String::new());
-            line(format!("{:<28} {:>14} {:>16}", "rule", "packets", "bytes"));
-            let hit: Vec<_> = self.rules.iter().filter(|rule| rule.packets > 0).collect();
-            for rule in hit.iter().take(RULES_SHOWN) {
-                let (packets, bytes) = (thousands(rule.packets), thousands(rule.bytes));
-                line(format!("{:<28} {packets:>14} {bytes:>16}", rule.rule));
-            }
-            if let Some(more) = hit.len().checked_sub(RULES_SHOWN).filter(|n| *n > 0) {
-                line(format!("and {} more", thousands(more as u64)));
-            }
-            let idle = self.rules.len() - hit.len();
-            line(match idle {
-                0 => "all rules had packets".into(),
-                idle => format!(
-                    "without a packet: {} of {}",
-                    thousands(idle as u64),
-                    thousands(self.rules.len() as u64)
-                ),
-            });
-        }
-        if let Some(t) = &self.switch {
-            let n = thousands;
-            line(String::new());
-            line(format!(
-                "{} of {} stations: {} learned, {} moved, {} aged",
-                n(t.stations),
-                n(t.stations_max),
-                n(t.learned),
-                n(t.moved),
-                n(t.aged)
-            ));
-            line(format!(
-                "{} packets flooded, {} copies, {} copies lost; {} packets of stations that found no room",
-                n(t.flooded_packets),
-                n(t.copies),
-                n(t.copies_lost),
-                n(t.refused_packets)
-            ));
+            line(text.clone());
         }
         line(String::new());
         let timed = self.seconds.is_some();

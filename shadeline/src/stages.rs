@@ -10,15 +10,15 @@ use chunk::{ColumnSet, Declaration};
 use control::config::KnownStages;
 use control::config::section::{About, KeyDefault};
 use control::config::{StageKind, keys};
-use controlplane::Tables;
+use control::metrics::Metrics;
+use controlplane::{Descriptor, Interfaces, Running, Tables};
 use engine::{KernelStep, Spread, Stage};
 use serde::Serialize;
 
 use crate::cli::StagesArgs;
 use crate::failure::Failure;
 use crate::pipelines;
-use crate::plane::Plane;
-use crate::wiring::{self, Interfaces};
+use crate::wiring;
 
 /// Ports to compose a pipeline over; no packet passes.
 const CONFIG: &str = include_str!("../data/demo.toml");
@@ -43,8 +43,8 @@ struct Described {
     packets_meet: &'static str,
     drop_reasons: Vec<&'static str>,
     sections: Vec<Section>,
-    requests: &'static [&'static str],
-    metrics: &'static [&'static str],
+    requests: Vec<String>,
+    metrics: Vec<String>,
 }
 
 /// A section of the configuration that its application reads.
@@ -101,16 +101,19 @@ fn described() -> Result<Vec<Described>, Failure> {
         let stages = stages
             .ok_or_else(|| Failure::other(format!("no pipeline has the stage `{}`", kind.name)))?;
         pipelines::with_stages(&mut config, stages).map_err(Failure::other)?;
-        let (plane, reader) = Plane::offline(&config, &interfaces)?;
-        let stages = wiring::stages_of(&config, &plane.parts, &reader.pin())?;
+        let (mut publisher, _) = wiring::offline(&config, &interfaces)?;
+        let stages = wiring::stages_of(&config, &mut publisher.parts)?;
         let stage = stages.iter().find(|stage| stage.name() == kind.name);
         let stage = stage.ok_or_else(|| Failure::other(format!("no stage `{}`", kind.name)))?;
-        all.push(describe(kind, &**stage));
+        let own = |own: &&Running| own.descriptor.application == kind.application;
+        let own = publisher.parts.iter().find(own);
+        let own = own.ok_or_else(|| Failure::other(format!("no part of `{}`", kind.name)))?;
+        all.push(describe(kind, &**stage, own));
     }
     Ok(all)
 }
 
-fn describe(kind: &StageKind, stage: &dyn Stage<Tables>) -> Described {
+fn describe(kind: &StageKind, stage: &dyn Stage<Tables>, own: &Running) -> Described {
     let form = stage.shader().and_then(|shader| shader.kernels());
     let kernels = form.map(|form| form.steps).unwrap_or_default();
     let kernels = kernels.into_iter().filter_map(|step| match step {
@@ -144,9 +147,24 @@ fn describe(kind: &StageKind, stage: &dyn Stage<Tables>) -> Described {
         },
         drop_reasons: reasons.map(|reason| reason.name()).collect(),
         sections: sections(application.sections),
-        requests: application.requests,
-        metrics: application.metrics,
+        requests: requests(own.descriptor),
+        metrics: metrics(own),
     }
+}
+
+/// What `ctl` asks of an application: `show routes`, `route add`.
+fn requests(descriptor: &Descriptor) -> Vec<String> {
+    let tables = descriptor.tables.iter().map(|table| format!("show {}", table.name));
+    let visible = descriptor.requests.iter().filter(|kind| !(kind.command)().is_hide_set());
+    tables.chain(visible.map(|kind| kind.words.join(" "))).collect()
+}
+
+/// The families that a part has metrics of before the first packet.
+fn metrics(own: &Running) -> Vec<String> {
+    let mut out = Metrics::default();
+    own.part.metrics(&mut out);
+    let types = out.text().lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
 fn columns(
@@ -233,6 +251,7 @@ fn facts(stage: &Described) -> Vec<(&'static str, String)> {
         [] => "none".to_owned(),
         names => names.join(", "),
     };
+    let texts = |all: &[String]| list(&all.iter().map(String::as_str).collect::<Vec<_>>());
     let kernels: Vec<_> = stage.kernels.iter().map(String::as_str).collect();
     let device = match kernels.as_slice() {
         [] => "CPU only".to_owned(),
@@ -249,8 +268,8 @@ fn facts(stage: &Described) -> Vec<(&'static str, String)> {
         ("device", device),
         ("packets that meet", stage.packets_meet.to_owned()),
         ("declared reasons", list(&stage.drop_reasons)),
-        ("ctl", list(stage.requests)),
-        ("metrics", list(stage.metrics)),
+        ("ctl", texts(&stage.requests)),
+        ("metrics", texts(&stage.metrics)),
     ]
 }
 
@@ -360,13 +379,14 @@ programs. All stages have the metrics `shadeline_stage_calls_total`, `…_packet
         }
         let route = all.iter().find(|stage| stage.name == "route").unwrap();
         assert!(route.columns_written.contains(&"decision"), "{route:?}");
-        // Each request is a command of `ctl`, each metric a family of the program.
+        assert!(route.metrics.iter().any(|metric| metric == "shadeline_routes"), "{route:?}");
+        assert!(route.requests.iter().any(|request| request == "route add"), "{route:?}");
+        // Each request is a command of `ctl`.
         let cli = crate::cli::Cli::command();
         let ctl = cli.find_subcommand("ctl").unwrap();
-        let families = include_str!("../../crates/control/src/metrics/text.rs");
         for stage in &all {
             assert!(!stage.about.is_empty() && stage.about.ends_with('.'), "{}", stage.name);
-            for request in stage.requests {
+            for request in &stage.requests {
                 let mut at = ctl;
                 for word in request.split(' ') {
                     let is_value = |arg: &clap::Arg| {
@@ -378,10 +398,7 @@ programs. All stages have the metrics `shadeline_stage_calls_total`, `…_packet
                     }
                 }
             }
-            for metric in stage.metrics {
-                let family = metric.strip_prefix("shadeline_").expect("a prefix");
-                assert!(families.contains(&format!("\"{family}\"")), "{metric}");
-            }
+            assert!(stage.metrics.iter().all(|m| m.starts_with("shadeline_")), "{stage:?}");
             for section in stage.sections.iter().map(|section| section.title) {
                 assert!(section.starts_with('['), "{section}");
             }

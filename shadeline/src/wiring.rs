@@ -2,193 +2,40 @@
 //!
 //! ```text
 //!  Config ─▶ Interfaces (numbers for names)
-//!         ─▶ RibManager ─versions─▶ Reader<Tables> per worker
+//!         ─▶ Publisher (control parts) ─versions─▶ Reader<Tables> per worker
 //!         ─▶ PortIo per port (live, captures, memory) ─▶ WorkerSpec per worker ─▶ Engine
 //! ```
-//!
-//! Numbers: physical ports first, in the order of the file, then subinterfaces; so an untagged
-//! frame's interface has its port's number.
 
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
-use std::time::Duration;
 
-use apps::firewall::{self, Firewall, FirewallTables};
-use apps::ndn::pit::PitLimits;
-use apps::ndn::{NdnCounters, NdnOptions};
-use apps::router::{ErrorGate, PipelineOptions, RouterCounters};
-use apps::switch::{SwitchCounters, SwitchPipeline};
-use apps::wire::Wire;
-use chunk::{Depot, DropReason, HugePages, Region};
-use control::config::{self, Config, PortKind, Rpf, VlanTag};
-use controlplane::{Newest, OverPart, Tables, Without};
-use device::tables::NoTables;
-use device::{Cost, FaultPlan};
-use engine::{
-    DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, ErrorSink, Gate,
-    InOrder, MARK_FROM_HOST, Policy, QueueCounters, RxSlot, Spread, SpreadHash, Stage, TxSlot,
-    UnderWay, Versions, WorkerSpec,
+use chunk::{Depot, HugePages, Region};
+use control::config::{self, Config};
+use controlplane::statistics::PortCounters;
+use controlplane::{
+    Interfaces, Newest, PortFacts, Publisher, Running, Setup, Tables, Without, WorkerSetup,
 };
-use io::{Losses, QueueStats, RxQueue, TxQueue};
-use lookup::bridge::StationEvent;
-use lookup::fib::{Interface, NeighbourEvent, Options, ReversePath};
-use lookup::names::NameHasher;
+use device::tables::NoTables;
+use engine::{
+    DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, ErrorSink,
+    InOrder, MARK_FROM_HOST, RxSlot, Spread, SpreadHash, Stage, TxSlot, UnderWay, Versions,
+    WorkerSpec,
+};
+use io::{RxQueue, TxQueue};
 use lookup::versions::Reader;
-use packet::MacAddr;
 
 use crate::drops;
 use crate::failure::Failure;
-use crate::plane::Parts;
 
-/// The TPIDs of an outer and an inner tag (IEEE 802.1ad, 802.1Q).
-const TPID_SERVICE: u16 = 0x88a8;
-const TPID_CUSTOMER: u16 = 0x8100;
-
-/// Numbers for names.
-#[derive(Debug, Clone)]
-pub(crate) struct Interfaces {
-    names: Vec<String>,
-    physical: usize,
-    /// Of each subinterface: the port that carries it and its VLANs, the outer one first.
-    tagged: Vec<(u16, Vec<u16>)>,
-}
-
-impl Interfaces {
-    pub(crate) fn of(config: &Config) -> Self {
-        let is = |physical: bool| {
-            config.ports.iter().filter(move |p| matches!(p.kind, PortKind::Physical(_)) == physical)
-        };
-        let names: Vec<_> = is(true).chain(is(false)).map(|port| port.name.clone()).collect();
-        let tagged = is(false).filter_map(|port| match &port.kind {
-            PortKind::Physical(_) => None,
-            PortKind::Vlan { parent, tag } => {
-                let parent = names.iter().position(|n| n == parent).unwrap_or_default() as u16;
-                Some(match *tag {
-                    VlanTag::Single(id) => (parent, vec![id]),
-                    VlanTag::Double(outer, inner) => (parent, vec![outer, inner]),
-                })
-            }
-        });
-        Self { tagged: tagged.collect(), physical: is(true).count(), names }
-    }
-
-    /// The number of an interface.
-    pub(crate) fn number(&self, name: &str) -> Option<u16> {
-        self.names.iter().position(|n| n == name).map(|n| n as u16)
-    }
-
-    /// The name of an interface; `-` for no interface at all.
-    pub(crate) fn name(&self, number: u16) -> &str {
-        self.names.get(usize::from(number)).map_or("-", String::as_str)
-    }
-
-    /// Of a subinterface: the port that carries it and its VLANs, the outer one first.
-    pub(crate) fn tagged(&self, number: u16) -> Option<(u16, &[u16])> {
-        let (port, vlans) = self.tagged.get(usize::from(number).checked_sub(self.physical)?)?;
-        Some((*port, vlans))
-    }
-
-    /// All, in order of their numbers.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.names
-    }
-
-    /// How many of them are ports; they come first.
-    pub(crate) fn physical(&self) -> usize {
-        self.physical
-    }
-}
-
-/// What the system says of a port, where the configuration leaves it open.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct PortFacts {
-    /// The MAC of the network interface.
-    pub(crate) mac: Option<[u8; 6]>,
-    /// Its MTU.
-    pub(crate) mtu: Option<u32>,
-}
-
-/// The record of interface `number` in the forwarding tables.
-pub(crate) fn interface(
+/// The control parts and tables of a run over captures: no kernel, no twins, neighbours made up from their addresses.
+pub(crate) fn offline(
     config: &Config,
     interfaces: &Interfaces,
-    number: u16,
-    facts: impl Fn(u16) -> PortFacts,
-    twins: bool,
-) -> Interface {
-    let Some(port) = config.port(interfaces.name(number)) else { return Interface::default() };
-    let (physical, tags) = match &port.kind {
-        PortKind::Physical(_) => (number, Vec::new()),
-        PortKind::Vlan { parent, tag } => {
-            let tags = match *tag {
-                VlanTag::Single(id) => vec![(TPID_CUSTOMER, id)],
-                VlanTag::Double(outer, inner) => {
-                    vec![(TPID_SERVICE, outer), (TPID_CUSTOMER, inner)]
-                }
-            };
-            (interfaces.number(parent).unwrap_or(number), tags)
-        }
-    };
-    let facts = facts(physical);
-    let parent = config.port(interfaces.name(physical));
-    let mac = port.mac.or(parent.and_then(|p| p.mac)).map(|m| m.0).or(facts.mac);
-    let mtu = port.mtu.or(parent.and_then(|p| p.mtu)).or(facts.mtu).unwrap_or(1500);
-    let mut addresses4 = Vec::new();
-    let mut addresses6 = Vec::new();
-    for address in &port.addresses {
-        match address {
-            ipnet::IpNet::V4(net) => addresses4.push((net.addr().to_bits(), net.prefix_len())),
-            ipnet::IpNet::V6(net) => {
-                let bits = net.addr().to_bits();
-                addresses6.push(([(bits >> 64) as u64, bits as u64], net.prefix_len()));
-            }
-        }
-    }
-    Interface {
-        name: port.name.clone(),
-        up: true,
-        port: physical,
-        tags,
-        mac: mac.unwrap_or_else(|| derived_mac(physical)),
-        mtu: mtu.min(u32::from(u16::MAX)) as u16,
-        addresses4,
-        addresses6,
-        reverse_path: match port.rpf {
-            Rpf::Off => ReversePath::Off,
-            Rpf::Strict => ReversePath::Strict,
-            Rpf::Loose => ReversePath::Loose,
-        },
-        any_mac: promiscuous(config, interfaces.name(physical)),
-        twin: twins && port.twin.is_some(),
-    }
-}
-
-fn promiscuous(config: &Config, port: &str) -> bool {
-    let kind = config.port(port).map(|p| &p.kind);
-    matches!(kind, Some(PortKind::Physical(physical)) if physical.promiscuous)
-}
-
-/// The MAC of a port that nobody gave one, locally administered: captures need some.
-fn derived_mac(port: u16) -> [u8; 6] {
-    let [high, low] = port.to_be_bytes();
-    [0x02, 0x53, 0x4c, 0x00, high, low]
-}
-
-/// What the data path is told of the configuration.
-pub(crate) fn options(config: &Config, offline: bool) -> Options {
-    let router = &config.router;
-    Options {
-        derive_neighbours: offline,
-        ttl: router.ttl,
-        fragment: router.fragment,
-        icmp_rate: router.icmp_rate,
-        icmp_burst: router.icmp_burst,
-        neighbour_queue_packets: router.arp_queue_packets.min(u32::MAX as usize) as u32,
-        neighbour_queue_total_packets: router.arp_queue_total_packets.min(u32::MAX as usize) as u32,
-        neighbour_wait_ns: (router.neighbour_retry * router.neighbour_attempts).as_nanos() as u64,
-    }
+) -> Result<(Publisher, Reader<Tables>), Failure> {
+    let facts = |_| PortFacts::default();
+    let setup = Setup { config, interfaces, facts: &facts, is_live: false };
+    Publisher::start(apps::DESCRIPTORS, &setup).map_err(Failure::other)
 }
 
 /// Both sides of a queue, of which a capture may have only one.
@@ -206,85 +53,19 @@ pub(crate) struct PortIo {
     pub(crate) stamps: bool,
 }
 
-/// Counters of the queues of a port, for those who show them.
-#[derive(Clone)]
-pub(crate) struct PortCounters {
-    pub(crate) number: u16,
-    pub(crate) twin: bool,
-    /// By queue: the worker, its receive side, its transmit side.
-    pub(crate) queues: Vec<(usize, Arc<QueueCounters>, Arc<QueueCounters>)>,
-    /// Why its queues lost packets.
-    pub(crate) losses: Vec<Arc<Losses>>,
-}
-
-/// What may be seen of a data path, also after its end.
-#[derive(Clone)]
-pub(crate) struct Counters {
-    pub(crate) ports: Vec<PortCounters>,
-    /// By worker; none where no router is.
-    pub(crate) router: Vec<Arc<RouterCounters>>,
-    /// By worker; none where no switch is.
-    pub(crate) switch: Vec<Arc<SwitchCounters>>,
-    /// By worker; none where no named-data forwarder is.
-    pub(crate) ndn: Vec<Arc<NdnCounters>>,
-}
-
-impl Counters {
-    /// What each interface received and sent. A port's queues count for it; for a subinterface,
-    /// which has none, the router's stages do.
-    pub(crate) fn interfaces(&self, interfaces: &Interfaces) -> Vec<(QueueStats, QueueStats)> {
-        let mut all = vec![<(QueueStats, QueueStats)>::default(); interfaces.names().len()];
-        for port in self.ports.iter().filter(|port| !port.twin) {
-            let (rx, tx) = port.totals();
-            if let Some(sums) = all.get_mut(usize::from(port.number)) {
-                sums.0 += rx;
-                sums.1 += tx;
-            }
-        }
-        for (i, sums) in all.iter_mut().enumerate().skip(interfaces.physical()) {
-            for tagged in self.router.iter().filter_map(|worker| worker.tagged(i as u16)) {
-                sums.0.packets += tagged.rx_packets.get();
-                sums.0.bytes += tagged.rx_bytes.get();
-                sums.1.packets += tagged.tx_packets.get();
-                sums.1.bytes += tagged.tx_bytes.get();
-            }
-        }
-        all
-    }
-
-    /// Packets that queues lost for `reason`: no stage gave them a verdict.
-    pub(crate) fn lost(&self, reason: DropReason) -> u64 {
-        self.ports.iter().map(|port| io::lost(&port.losses, reason)).sum()
-    }
-}
-
-impl PortCounters {
-    /// Sums over the queues: received, sent.
-    pub(crate) fn totals(&self) -> (QueueStats, QueueStats) {
-        let mut sums = (QueueStats::default(), QueueStats::default());
-        for (_, rx, tx) in &self.queues {
-            sums.0 += rx.get();
-            sums.1 += tx.get();
-        }
-        sums
-    }
-}
-
 /// How the engine is to run, beside what the configuration says.
 pub(crate) struct Plan {
-    /// Where the tables of each application are.
-    pub(crate) parts: Parts,
     /// Worker threads.
     pub(crate) workers: usize,
     /// Time is the packets', queues are files, the end of input is the end.
     pub(crate) offline: bool,
-    /// Where workers tell what they saw.
-    pub(crate) events: Events,
-    /// Told of each dropped packet; live with one worker only.
+    /// Over captures: how many packets are on their way.
+    pub(crate) under_way: UnderWay,
+    /// Receives each dropped packet; live with one worker only.
     pub(crate) on_drop: Option<DropSink>,
     /// Receives each packet with the verdict dump; over captures alone.
     pub(crate) on_dump: Option<DumpSink>,
-    /// Told of a queue's failure.
+    /// Receives the failure of a queue.
     pub(crate) on_error: ErrorSink,
     /// Where to shade beside the CPU; the workers are dealt out to them in turn.
     pub(crate) devices: Vec<DeviceSpec<Tables>>,
@@ -292,19 +73,11 @@ pub(crate) struct Plan {
     pub(crate) file: String,
 }
 
-/// Where workers tell what they saw; `None` where nobody listens.
-#[derive(Default)]
-pub(crate) struct Events {
-    pub(crate) neighbours: Option<SyncSender<NeighbourEvent>>,
-    pub(crate) stations: Option<SyncSender<StationEvent>>,
-    /// Over captures: how many packets are on their way.
-    pub(crate) under_way: UnderWay,
-}
-
 /// A running data path and what may be seen of it.
 pub(crate) struct DataPath {
     pub(crate) engine: Engine<Newest<Tables>>,
-    pub(crate) counters: Counters,
+    /// Counters of the queues, by port.
+    pub(crate) ports: Vec<PortCounters>,
 }
 
 /// Cells that a pool of the engine may keep for itself.
@@ -335,29 +108,27 @@ pub(crate) fn start(
     interfaces: &Interfaces,
     depot: Arc<Depot>,
     reader: &Reader<Tables>,
+    parts: &mut [Running],
     ports: Vec<PortIo>,
     plan: Plan,
 ) -> Result<DataPath, Failure> {
-    let parts = &plan.parts;
-    let pipelines = Pipelines { config, parts, offline: plan.offline, events: &plan.events };
     let mut devices = plan.devices;
-    let filter = Filter::of(config, parts, &mut devices, &reader.pin());
+    let on_device = on_device(parts, &mut devices, &reader.pin());
+    let count = interfaces.names().len();
+    let mut pipelines =
+        Pipelines { config, parts, on_device, interfaces: count, packet_time: plan.offline };
     let n = match plan.workers.max(1) {
-        n if n > 1 && plan.offline => {
-            pipelines.capture_workers(n, filter.as_ref(), &reader.pin())?
-        }
+        n if n > 1 && plan.offline => pipelines.capture_workers(n, &reader.pin())?,
         n => n,
     };
     // Several workers over captures: what they make is put in order behind them.
     let in_order = plan.offline && n > 1;
-    let count = interfaces.names().len();
     let cpus =
         if plan.offline { Vec::new() } else { pinned(&config.system.cpus, n, usable_cpus()) };
     let (mut on_drop, mut on_dump) = (plan.on_drop, plan.on_dump);
     let mut workers = Vec::with_capacity(n);
-    let mut counters = StageCounters::default();
     for i in 0..n {
-        let stages = pipelines.stages(in_order, filter.as_ref(), &mut counters)?;
+        let stages = pipelines.stages(i, in_order)?;
         workers.push(WorkerSpec {
             cpu: cpus.get(i).copied(),
             versions: Newest(reader.clone()),
@@ -375,9 +146,10 @@ pub(crate) fn start(
     let ports = ports.into_iter().map(|port| place(port, spread, &mut workers)).collect();
     let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
     drops::register().map_err(Failure::other)?;
-    let gate = in_order.then(|| {
-        error_gate(config, reader.pin().part(parts.firewall), count, &mut counters.router)
-    });
+    let gate = match in_order {
+        true => pipelines.parts.iter_mut().find_map(|own| own.part.gate(config, count)),
+        false => None,
+    };
     let spec = EngineSpec {
         workers,
         depot,
@@ -406,16 +178,12 @@ pub(crate) fn start(
             tracing::error!("{panic}");
         }),
     };
-    let engine = match gate {
-        Some(gate) => {
-            let gate: Option<Box<dyn Gate>> = Some(Box::new(gate));
-            Engine::start_in_order(spec, InOrder { gate, under_way: plan.events.under_way })
-        }
-        None => Engine::start(spec),
+    let engine = match in_order {
+        true => Engine::start_in_order(spec, InOrder { gate, under_way: plan.under_way }),
+        false => Engine::start(spec),
     };
-    let StageCounters { router, switch, ndn } = counters;
     let engine = engine.map_err(Failure::other)?;
-    Ok(DataPath { engine, counters: Counters { ports, router, switch, ndn } })
+    Ok(DataPath { engine, ports })
 }
 
 /// The stages of the pipeline, each with the file and line that put it there; no lines for a configuration without a
@@ -429,76 +197,49 @@ fn origins(config: &Config, file: &str) -> Vec<(String, String)> {
     config.pipeline.stages.iter().cloned().zip(lines).collect()
 }
 
-/// Counters of the stages, by worker.
-#[derive(Default)]
-struct StageCounters {
-    router: Vec<Arc<RouterCounters>>,
-    switch: Vec<Arc<SwitchCounters>>,
-    ndn: Vec<Arc<NdnCounters>>,
-}
-
 /// Makes the stages of each worker.
 struct Pipelines<'a> {
     config: &'a Config,
-    parts: &'a Parts,
-    offline: bool,
-    events: &'a Events,
+    parts: &'a mut [Running],
+    /// By part: the devices have its tables.
+    on_device: Vec<bool>,
+    interfaces: usize,
+    /// Time is the packets'.
+    packet_time: bool,
 }
 
 impl Pipelines<'_> {
-    /// The stages of one more worker.
+    /// The stages of one worker.
     fn stages(
-        &self,
-        defers_errors: bool,
-        filter: Option<&Filter>,
-        all: &mut StageCounters,
+        &mut self,
+        worker: usize,
+        defers_limits: bool,
     ) -> Result<Vec<Box<dyn Stage<Tables>>>, Failure> {
-        let (config, parts) = (self.config, self.parts);
-        let pipeline = &config.pipeline;
-        let router = pipeline.uses("router").then(|| {
-            let counters = Arc::new(RouterCounters::new(Interfaces::of(config).names().len()));
-            all.router.push(counters.clone());
-            let events = self.events.neighbours.clone();
-            PipelineOptions { events, counters, defers_errors }
-        });
-        let switch = pipeline.uses("switch").then(|| {
-            let counters = Arc::new(SwitchCounters::default());
-            all.switch.push(counters.clone());
-            let events = self.events.stations.clone();
-            let with_headers = pipeline.has(firewall::STAGE);
-            SwitchPipeline { events, learns_ahead: self.offline, with_headers, counters }
-        });
-        let ndn = pipeline.uses("ndn").then(|| {
-            let counters = Arc::new(NdnCounters::new());
-            all.ndn.push(counters.clone());
-            ndn_options(config, self.offline, counters)
-        });
-        let stage = |name: &String| -> Option<Box<dyn Stage<Tables>>> {
-            let of_router = |options| apps::router::stage(name, &pipeline.stages, options).ok();
-            let router = router.as_ref().and_then(of_router);
-            let switch = switch.as_ref().and_then(|options| apps::switch::stage(name, options));
-            let ndn = ndn.as_ref().and_then(|options| apps::ndn::stage(name, options));
-            let rules = filter.filter(|_| name == firewall::STAGE);
-            let rules = rules.map(|filter| Box::new(filter.stage(defers_errors)) as _);
-            let over_router = router.map(|stage| OverPart::boxed(stage, parts.router));
-            over_router
-                .or_else(|| switch.map(|stage| OverPart::boxed(stage, parts.switch)))
-                .or_else(|| ndn.map(|stage| OverPart::boxed(stage, parts.ndn)))
-                .or_else(|| rules.map(|stage| OverPart::boxed(stage, parts.firewall)))
-                .or_else(|| (name == "wire").then(|| Box::new(Wire::new()) as _))
-        };
-        let unknown = |name: &String| Failure::other(format!("unknown stage `{name}`"));
-        pipeline.stages.iter().map(|name| stage(name).ok_or_else(|| unknown(name))).collect()
+        let pipeline = &self.config.pipeline;
+        let mut stages = Vec::with_capacity(pipeline.stages.len());
+        for (at, name) in pipeline.stages.iter().enumerate() {
+            let made = self.parts.iter_mut().zip(&self.on_device).find_map(|(own, has_device)| {
+                let setup = WorkerSetup {
+                    worker,
+                    config: self.config,
+                    pipeline,
+                    at,
+                    interfaces: self.interfaces,
+                    packet_time: self.packet_time,
+                    defers_limits,
+                    has_device: *has_device,
+                };
+                own.part.stage(name, &setup)
+            });
+            let unknown = || Failure::other(format!("unknown stage `{name}`"));
+            stages.push(made.ok_or_else(unknown)?);
+        }
+        Ok(stages)
     }
 
     /// How many of `wanted` workers captures go through: one where a stage needs that, which the log says.
-    fn capture_workers(
-        &self,
-        wanted: usize,
-        filter: Option<&Filter>,
-        tables: &Tables,
-    ) -> Result<usize, Failure> {
-        let stages = self.stages(true, filter, &mut StageCounters::default())?;
+    fn capture_workers(&mut self, wanted: usize, tables: &Tables) -> Result<usize, Failure> {
+        let stages = self.stages(0, true)?;
         let needs = |stage: &dyn Stage<Tables>| {
             stage.needs_one_worker(tables).map(|why| (stage.name(), why))
         };
@@ -514,134 +255,40 @@ impl Pipelines<'_> {
     }
 }
 
-/// The stages of a pipeline as one worker would have them, by themselves.
+/// The stages of a pipeline as one worker would have them, by themselves, as if there were a device.
 pub(crate) fn stages_of(
     config: &Config,
-    parts: &Parts,
-    tables: &Tables,
+    parts: &mut [Running],
 ) -> Result<Vec<Box<dyn Stage<Tables>>>, Failure> {
-    let pipelines = Pipelines { config, parts, offline: true, events: &Events::default() };
-    // As a device would have them.
-    let cost = Cost { launch: Duration::ZERO, row: Duration::ZERO };
-    let simulated = DeviceKind::Simulated { cost, faults: FaultPlan::default() };
-    let rows = chunk::CHUNK_PACKETS_MAX;
-    let device = DeviceSpec { kind: simulated, slots: 1, rows, policy: Policy::Device };
-    let filter = Filter::of(config, parts, &mut [device], tables);
-    pipelines.stages(false, filter.as_ref(), &mut StageCounters::default())
+    let on_device = vec![true; parts.len()];
+    Pipelines { config, parts, on_device, interfaces: 0, packet_time: true }.stages(0, false)
 }
 
-/// The limit of errors of all workers together; it counts beside them.
-fn error_gate(
-    config: &Config,
-    rules: &FirewallTables,
-    interfaces: usize,
-    counters: &mut Vec<Arc<RouterCounters>>,
-) -> ErrorGate {
-    let own = Arc::new(RouterCounters::new(interfaces));
-    // A router's firewall leaves its errors to `rewrite`.
-    let (rate, burst) = if config.pipeline.uses("router") {
-        counters.push(own.clone());
-        (config.router.icmp_rate, config.router.icmp_burst)
-    } else {
-        let options = rules.options();
-        (options.icmp_rate, options.icmp_burst)
-    };
-    ErrorGate::new(rate, burst, own)
-}
-
-/// Who decodes before a firewall.
-#[derive(Clone, Copy)]
-enum First {
-    /// A router's `decode`.
-    Router,
-    /// The firewall itself.
-    Firewall,
-    /// Another stage that provides its headers.
-    Other,
-}
-
-/// A pipeline's firewall.
-struct Filter {
-    /// What stands first in its pipeline.
-    first: First,
-    /// The devices have the rules.
-    has_device: bool,
-}
-
-impl Filter {
-    /// That of a configuration, if it has one. Where one of the devices does not take the rules, none is sent them: they
-    /// all run the same kernels.
-    fn of(
-        config: &Config,
-        parts: &Parts,
-        devices: &mut [DeviceSpec<Tables>],
-        tables: &Tables,
-    ) -> Option<Self> {
-        let stages = &config.pipeline.stages;
-        let at = stages.iter().position(|stage| stage == firewall::STAGE)?;
-        let first = match (at, config.pipeline.uses("router")) {
-            (0, _) => First::Firewall,
-            (_, true) => First::Router,
-            (_, false) => First::Other,
-        };
-        let rules = tables.part(parts.firewall);
-        let take = devices.iter_mut().all(|device| takes(device, rules));
-        if !take {
-            let regions = parts.firewall.regions();
-            devices.iter_mut().for_each(|device| without_rules(device, regions.clone()));
+/// Which parts' tables the devices have. Where one of the devices cannot have them, none is sent them, for they all run the
+/// same kernels; the log says why.
+fn on_device(parts: &[Running], devices: &mut [DeviceSpec<Tables>], tables: &Tables) -> Vec<bool> {
+    let fits = |own: &Running| {
+        for device in devices.iter_mut() {
+            let DeviceKind::Driver { driver, .. } = &mut device.kind else { continue };
+            if let Some(why) = own.part.unfit(tables, driver.info().memory_bytes) {
+                tracing::warn!("{}: {why}; the CPU processes its stages", own.name);
+                return false;
+            }
         }
-        Some(Self { first, has_device: take })
+        true
+    };
+    let fits: Vec<bool> = parts.iter().map(fits).collect();
+    for (own, _) in parts.iter().zip(&fits).filter(|(_, fits)| !**fits) {
+        devices.iter_mut().for_each(|device| without(device, own.part.regions()));
     }
-
-    /// The stage of one worker.
-    fn stage(&self, defers_answers: bool) -> Firewall {
-        let stage = match self.first {
-            First::Router => Firewall::new().in_router(),
-            First::Firewall => Firewall::new().decoding(),
-            First::Other => Firewall::new(),
-        };
-        let stage = if self.has_device { stage } else { stage.on_cpu() };
-        if defers_answers { stage.deferring_answers() } else { stage }
-    }
+    fits
 }
 
-/// Whether a device takes a firewall's rules; where it does not, the log says why.
-fn takes(device: &mut DeviceSpec<Tables>, rules: &FirewallTables) -> bool {
-    let DeviceKind::Driver { driver, .. } = &mut device.kind else { return true };
-    // There are two images, each with room to grow, and others than these.
-    let (bytes, memory_bytes) = (rules.rules_bytes() as u64, driver.info().memory_bytes);
-    let is_small = rules.is_for_device() && 4 * bytes <= memory_bytes;
-    if is_small && rules.has_kernels() {
-        return true;
-    }
-    match is_small {
-        true => tracing::warn!("firewall: no kernel supports its structure; the CPU classifies"),
-        false => tracing::warn!(
-            "firewall: its rules need {} MiB, too much for a device with {} MiB; the CPU classifies",
-            bytes >> 20,
-            memory_bytes >> 20
-        ),
-    }
-    false
-}
-
-/// Keeps the rules from a device.
-fn without_rules(device: &mut DeviceSpec<Tables>, regions: Range<usize>) {
+/// Keeps some tables from a device.
+fn without(device: &mut DeviceSpec<Tables>, regions: Range<usize>) {
     if let DeviceKind::Driver { tables, .. } = &mut device.kind {
         let source = std::mem::replace(tables, Box::new(NoTables));
         *tables = Box::new(Without { source, regions });
-    }
-}
-
-/// What a worker's stages of a named-data forwarder are given.
-fn ndn_options(config: &Config, packet_time: bool, counters: Arc<NdnCounters>) -> NdnOptions {
-    let lifetime_max_ms = config.ndn.lifetime_max.as_millis() as u64;
-    NdnOptions {
-        hasher: NameHasher::random(),
-        pit: PitLimits { lifetime_max_ms, ..PitLimits::of(config.ndn.pit_entries) },
-        nack: config.ndn.nack,
-        packet_time,
-        counters,
     }
 }
 
@@ -740,11 +387,6 @@ fn place<V: Versions>(
 /// The path of a file that a configuration embedded in the program names.
 pub(crate) fn is_readable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok()
-}
-
-/// A MAC as the configuration writes it.
-pub(crate) fn mac_text(mac: [u8; 6]) -> String {
-    MacAddr(mac).to_string()
 }
 
 #[cfg(test)]

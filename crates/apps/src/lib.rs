@@ -7,16 +7,28 @@
 
 pub mod firewall;
 pub mod ndn;
+#[cfg(test)]
+mod requests;
 pub mod router;
 pub mod switch;
 pub mod wire;
 
 use control::config::{KnownStages, Pipeline, StageKind};
+use controlplane::Descriptor;
 
-/// Every kind of stage, in an order in which they make sense: what decodes, what decides, what sends.
-pub fn stage_kinds() -> Vec<StageKind> {
-    let all =
-        [router::STAGES, switch::STAGES, ndn::STAGES, wire::STAGES, firewall::STAGES].concat();
+/// The applications of the program, one line each. Their order is that of `ctl`, of reports and of metrics.
+pub static DESCRIPTORS: &[&Descriptor] = &[
+    &router::DESCRIPTOR,
+    &switch::DESCRIPTOR,
+    &ndn::DESCRIPTOR,
+    &wire::DESCRIPTOR,
+    &firewall::DESCRIPTOR,
+];
+
+/// Every kind of stage of some applications, in an order in which they make sense: what decodes, what decides, what sends.
+pub fn stage_kinds(descriptors: &[&Descriptor]) -> Vec<StageKind> {
+    let mut kinds: Vec<StageKind> =
+        descriptors.iter().flat_map(|own| own.stages).copied().collect();
     let rank = |kind: &StageKind| match kind {
         StageKind { is_first: true, .. } => 0,
         StageKind { is_last: true, .. } => 3,
@@ -24,26 +36,25 @@ pub fn stage_kinds() -> Vec<StageKind> {
         StageKind { provides: [], .. } => 1,
         _ => 2,
     };
-    let mut kinds = all;
     kinds.sort_by_key(|kind| (rank(kind), kind.application.joins.is_none()));
     kinds
 }
 
 /// The stages of all applications, and the pipelines that `mode` names.
 pub fn known_stages() -> KnownStages {
-    let mut known = KnownStages { kinds: stage_kinds(), ..KnownStages::default() };
-    let shipped = [
-        ("router", router::DEFAULT_STAGES),
-        ("switch", switch::DEFAULT_STAGES),
-        ("ndn", ndn::DEFAULT_STAGES),
-        ("wire", wire::DEFAULT_STAGES),
-    ];
-    let modes = shipped.map(|(name, stages)| Pipeline {
-        name: name.to_owned(),
-        applications: known.arrange(stages).expect("a shipped pipeline"),
-        stages: stages.iter().map(|stage| (*stage).to_owned()).collect(),
+    known_of(DESCRIPTORS)
+}
+
+/// The same of some applications.
+pub fn known_of(descriptors: &[&Descriptor]) -> KnownStages {
+    let mut known = KnownStages { kinds: stage_kinds(descriptors), ..KnownStages::default() };
+    let shipped = descriptors.iter().filter(|own| !own.pipeline.is_empty());
+    let modes = shipped.map(|own| Pipeline {
+        name: own.application.name.to_owned(),
+        applications: known.arrange(own.pipeline).expect("a shipped pipeline"),
+        stages: own.pipeline.iter().map(|stage| (*stage).to_owned()).collect(),
         max_delay: None,
     });
-    known.modes = modes.into();
+    known.modes = modes.collect();
     known
 }

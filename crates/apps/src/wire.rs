@@ -16,6 +16,7 @@
 
 use chunk::{Chunk, Verdict};
 use control::config::{Application, RAW, StageKind};
+use controlplane::{ControlPart, Descriptor, Setup, Tables, WorkerSetup};
 use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 
 /// What it has in the configuration.
@@ -27,8 +28,6 @@ pub static APPLICATION: Application = Application {
     has_host: false,
     is_promiscuous: true,
     in_pairs: true,
-    requests: &[],
-    metrics: &[],
     joins: None,
 };
 
@@ -45,6 +44,31 @@ pub const STAGES: &[StageKind] = &[StageKind {
 
 /// The stages that `mode = "wire"` stands for.
 pub const DEFAULT_STAGES: &[&str] = &[crate::firewall::STAGE, "wire"];
+
+/// What it declares.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    application: &APPLICATION,
+    stages: STAGES,
+    pipeline: DEFAULT_STAGES,
+    requests: &[],
+    tables: &[],
+    groups: &[],
+    absent: "this instance has no wire: its pipeline has no stage `wire`",
+    start,
+};
+
+/// A wire has no tables and nothing to ask for.
+struct WireControl;
+
+fn start(_setup: &Setup<'_>, _tables: &mut Tables) -> Result<Box<dyn ControlPart>, String> {
+    Ok(Box::new(WireControl))
+}
+
+impl ControlPart for WireControl {
+    fn stage(&mut self, kind: &str, _worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
+        (kind == "wire").then(|| Box::new(Wire::new()) as _)
+    }
+}
 
 /// The stage.
 #[derive(Debug, Default)]

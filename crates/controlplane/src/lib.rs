@@ -1,13 +1,34 @@
-//! What an application declares, and how the program joins applications on one data path.
+//! The control plane: what an application declares, and how the program joins applications.
 //!
-//! - [`tables`]: the tables of all applications as one version, each application's a part of its own type.
-//! - [`over`]: a stage that knows its own part alone, in a pipeline over all parts.
+//! - [`application`]: a [`Descriptor`] for each application, and the [`ControlPart`] that it starts.
+//! - [`request`]: its requests and tables of `ctl`.
+//! - [`tables`]: the tables of all applications as one version; [`over`]: a stage over its own part of them.
+//! - [`publisher`]: the one place from which tables become visible.
+//! - [`control_loop`]: the thread that owns configuration, interfaces and parts of a live program; reload.
+//! - [`ahead`]: over captures, parts that learn from frames before the pipeline sees them.
+//! - [`statistics`]: what a running data path shows.
+//! - [`interfaces`]: numbers, names and records of interfaces; [`inject`]: frames that control sends.
 #![forbid(unsafe_code)]
 
+pub mod ahead;
+pub mod application;
+pub mod control_loop;
+pub mod inject;
+pub mod interfaces;
 pub mod over;
+pub mod publisher;
+pub mod request;
+pub mod statistics;
 pub mod tables;
 
-pub use over::OverPart;
-pub use tables::{
-    Newest, PartId, PartImages, PatchOf, TablePart, Tables, TablesImages, TablesPatch, Without,
+pub use application::{
+    Ahead, Built, Call, Carrier, ControlPart, Descriptor, Environment, Outcome, Prepare, Refusal,
+    Rows, Section, Setup, Source, Twin, Work, WorkerSetup, events,
 };
+pub use control_loop::{ControlLoop, Event, Start, now_ns};
+pub use interfaces::{Interfaces, PortFacts};
+pub use over::OverPart;
+pub use publisher::{Publisher, Running};
+pub use request::{GroupKind, RequestKind, TableKind};
+pub use statistics::Statistics;
+pub use tables::{Newest, PartId, PatchOf, TablePart, Tables, TablesImages, TablesPatch, Without};

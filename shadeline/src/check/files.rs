@@ -5,13 +5,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use apps::ndn::name_files::{FileRoutes, without_room};
+use apps::ndn::name_lines::each_line;
+use apps::router::room::{Demand, without_room as without_room_for_routes};
+use apps::router::routes::repeated;
 use control::config::{Config, FileNextHops, NextHop, RouteFile, Severity};
 use lookup::routes::{ProblemKind, RoutesFile, read_file};
-
-use crate::lpm::{repeated, repeats};
-use crate::named::{FileRoutes, without_room};
-use crate::names::each_line;
-use crate::room::{Demand, without_room as without_room_for_routes};
 
 /// Next hops of one file that are told.
 const SHOWN: usize = 100;
@@ -87,8 +86,8 @@ impl Findings {
         for path in &config.name_files {
             let file = match FileRoutes::read(config, path) {
                 Ok(file) => file,
-                Err(failure) => {
-                    self.failed(path, &failure.message());
+                Err(message) => {
+                    self.failed(path, &message);
                     continue;
                 }
             };
@@ -96,7 +95,7 @@ impl Findings {
                 self.warn(path, Some(*line), problem);
             }
             self.more(path, file.problems.count - file.problems.first.len() as u64);
-            if let Some(text) = repeats(file.problems.repeated) {
+            if let Some(text) = repeated(file.problems.repeated) {
                 self.warn(path, None, text);
             }
             files.push(file);
@@ -127,7 +126,7 @@ impl Findings {
             self.warn(path, Some(problem.line), &problem.kind);
         }
         self.more(path, routes.problems.count - routes.problems.first.len() as u64);
-        if let Some(text) = repeated(&routes) {
+        if let Some(text) = repeated(routes.problems.repeated) {
             self.warn(path, None, text);
         }
         match &file.next_hops {
@@ -173,8 +172,8 @@ impl Findings {
             }
         });
         self.more(path, count.saturating_sub(SHOWN) as u64);
-        if let Err(failure) = read {
-            self.failed(path, &failure.message());
+        if let Err(message) = read {
+            self.failed(path, &message);
         }
     }
 }

@@ -29,14 +29,20 @@
 
 pub mod answer;
 pub mod columns;
+pub mod commands;
+mod control_part;
 pub mod header;
 pub mod hits;
+mod ids;
 pub mod reasons;
+pub mod rows;
+mod rule_list;
 pub mod search;
 pub mod stage;
 pub mod tables;
 
 use control::config::{Application, FRAMES, StageKind};
+use controlplane::Descriptor;
 
 pub use columns::Instance;
 pub use header::{Header, HeaderColumns, HeaderView, Headers};
@@ -49,6 +55,29 @@ pub use tables::{
 /// Blocks of the reasons that the stage drops for.
 pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK, kernels::reasons::BLOCK];
 
+/// What it declares.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    application: &APPLICATION,
+    stages: STAGES,
+    pipeline: &[],
+    requests: commands::REQUESTS,
+    tables: commands::TABLES,
+    groups: commands::GROUPS,
+    absent: "this instance has no firewall: add [firewall] or a [[rule]] to the configuration and restart",
+    start: control_part::start,
+};
+
+/// Whether the structure of the configuration holds its rules.
+///
+/// # Errors
+/// Why it does not.
+pub fn check(
+    config: &control::config::Config,
+    interfaces: &controlplane::Interfaces,
+) -> Result<(), String> {
+    rule_list::RuleList::new(config, interfaces).map(drop)
+}
+
 /// What it has in the configuration.
 pub static APPLICATION: Application = Application {
     name: "firewall",
@@ -58,16 +87,6 @@ pub static APPLICATION: Application = Application {
     has_host: false,
     is_promiscuous: false,
     in_pairs: false,
-    requests: &["rule add", "rule replace", "rule del", "rule show"],
-    metrics: &[
-        "shadeline_rules",
-        "shadeline_rule_packets_total",
-        "shadeline_rule_bytes_total",
-        "shadeline_mirror_copies_total",
-        "shadeline_mirror_copies_lost_total",
-        "shadeline_reject_answers_total",
-        "shadeline_reject_answers_withheld_total",
-    ],
     joins: Some(STAGE),
 };
 

@@ -17,10 +17,16 @@
 //!
 //! Threads: a worker's table is its own.
 
+pub mod commands;
+mod control_part;
 mod counters;
 mod frames;
+pub mod name_files;
+pub mod name_lines;
+mod name_routes;
 pub mod pit;
 pub mod reasons;
+pub mod rows;
 mod spread;
 mod stages;
 mod tables;
@@ -37,8 +43,21 @@ pub const REASONS: &[&chunk::ReasonBlock] =
     &[reasons::BLOCK, packet::reasons::BLOCK, kernels::reasons::BLOCK];
 
 use control::config::{Application, FRAMES, StageKind};
+use controlplane::Descriptor;
 use lookup::names::{NameHash, NameHasher};
 use packet::ndn::Name;
+
+/// What it declares.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    application: &APPLICATION,
+    stages: STAGES,
+    pipeline: DEFAULT_STAGES,
+    requests: commands::REQUESTS,
+    tables: commands::TABLES,
+    groups: commands::GROUPS,
+    absent: "this instance has no faces and names: its pipeline has no named-data stages",
+    start: control_part::start,
+};
 
 /// What it has in the configuration.
 pub static APPLICATION: Application = Application {
@@ -49,17 +68,6 @@ pub static APPLICATION: Application = Application {
     has_host: true,
     is_promiscuous: false,
     in_pairs: false,
-    requests: &["show faces", "show names", "show neighbours", "name add", "name del", "name get"],
-    metrics: &[
-        "shadeline_ndn_faces",
-        "shadeline_ndn_names",
-        "shadeline_ndn_pending_interests",
-        "shadeline_ndn_expired_interests_total",
-        "shadeline_ndn_transmit_interests_total",
-        "shadeline_ndn_transmit_data_total",
-        "shadeline_ndn_transmit_nacks_total",
-        "shadeline_ndn_copies_lost_total",
-    ],
     joins: None,
 };
 

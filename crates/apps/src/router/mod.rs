@@ -30,7 +30,9 @@
 
 mod answers;
 pub(crate) mod columns;
+pub mod commands;
 mod control;
+mod control_part;
 mod counters;
 pub mod decode;
 pub(crate) mod errors;
@@ -41,7 +43,10 @@ mod neighbours;
 pub mod reasons;
 pub mod reference;
 pub mod rewrite;
+pub mod room;
 pub mod route;
+pub mod routes;
+pub mod rows;
 pub mod rpf;
 mod size;
 mod versions;
@@ -50,10 +55,12 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use ::control::config::{Application, FRAMES, StageKind};
+use controlplane::Descriptor;
 use engine::Stage;
 use lookup::fib::{Fib, NeighbourEvent};
 
 pub use columns::{RouterColumns, RouterView};
+pub use control_part::RouterControl;
 pub use counters::{RouterCounters, TaggedCounters};
 pub use gate::ErrorGate;
 pub use versions::{FibImages, RouterPart};
@@ -66,6 +73,18 @@ pub const REASONS: &[&chunk::ReasonBlock] = &[
     kernels::reasons::BLOCK,
 ];
 
+/// What it declares.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    application: &APPLICATION,
+    stages: STAGES,
+    pipeline: DEFAULT_STAGES,
+    requests: commands::REQUESTS,
+    tables: commands::TABLES,
+    groups: commands::GROUPS,
+    absent: "this instance has no routes: its pipeline has no router stages",
+    start: control_part::start,
+};
+
 /// What it has in the configuration.
 pub static APPLICATION: Application = Application {
     name: "router",
@@ -75,23 +94,6 @@ pub static APPLICATION: Application = Application {
     has_host: true,
     is_promiscuous: false,
     in_pairs: false,
-    requests: &[
-        "show routes",
-        "show neighbours",
-        "route add",
-        "route replace",
-        "route del",
-        "route get",
-    ],
-    metrics: &[
-        "shadeline_routes",
-        "shadeline_neighbours",
-        "shadeline_icmp_errors_sent_total",
-        "shadeline_icmp_errors_withheld_total",
-        "shadeline_answers_sent_total",
-        "shadeline_fragmented_packets_total",
-        "shadeline_fragments_made_total",
-    ],
     joins: None,
 };
 

@@ -26,12 +26,15 @@
 //! the storm buckets, and the bounded channel of [`StationEvent`]s.
 
 mod columns;
+pub mod commands;
+mod control_part;
 mod counters;
 pub mod egress;
 pub mod forward;
 pub mod ingress;
 pub mod reasons;
 pub mod reference;
+pub mod rows;
 mod stations;
 mod versions;
 
@@ -39,6 +42,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use control::config::{Application, FRAMES, StageKind};
+use controlplane::Descriptor;
 use engine::Stage;
 use lookup::bridge::{StationEvent, SwitchTables};
 
@@ -49,6 +53,18 @@ pub use versions::{SwitchImages, SwitchPart};
 /// Blocks of the reasons that its stages drop for.
 pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK, packet::reasons::BLOCK];
 
+/// What it declares.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    application: &APPLICATION,
+    stages: STAGES,
+    pipeline: DEFAULT_STAGES,
+    requests: commands::REQUESTS,
+    tables: commands::TABLES,
+    groups: commands::GROUPS,
+    absent: "this instance has no stations: its pipeline has no switch stages",
+    start: control_part::start,
+};
+
 /// What it has in the configuration.
 pub static APPLICATION: Application = Application {
     name: "switch",
@@ -58,20 +74,6 @@ pub static APPLICATION: Application = Application {
     has_host: false,
     is_promiscuous: true,
     in_pairs: false,
-    requests: &["show macs", "clear macs"],
-    metrics: &[
-        "shadeline_stations",
-        "shadeline_stations_max",
-        "shadeline_stations_learned_total",
-        "shadeline_stations_moved_total",
-        "shadeline_stations_aged_total",
-        "shadeline_stations_flushed_total",
-        "shadeline_stations_refused_total",
-        "shadeline_station_events_lost_total",
-        "shadeline_flooded_packets_total",
-        "shadeline_flood_copies_total",
-        "shadeline_flood_copies_lost_total",
-    ],
     joins: None,
 };
 

@@ -29,10 +29,6 @@ pub struct Application {
     pub is_promiscuous: bool,
     /// Whether its ports are joined in pairs.
     pub in_pairs: bool,
-    /// Its requests, as `shadeline ctl` has them: `show routes`.
-    pub requests: &'static [&'static str],
-    /// Its metrics, whole names.
-    pub metrics: &'static [&'static str],
     /// The stage that its sections put behind the first stage of a shipped pipeline. Somebody relies on such a stage to
     /// be safe, so sections that do nothing are an error.
     pub joins: Option<&'static str>,
@@ -297,8 +293,6 @@ pub(super) mod tests {
             has_host: false,
             is_promiscuous: false,
             in_pairs: false,
-            requests: &[],
-            metrics: &[],
             joins: None,
         }
     }

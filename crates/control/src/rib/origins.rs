@@ -138,8 +138,8 @@ impl RibManager {
     }
 
     /// Resolves all origins anew after a change, and installs what follows from it: first those
-    /// that stand on their own feet, then those that those carry.
-    pub(super) fn settle(&mut self) {
+    /// that stand on their own feet, then those that those carry. [`RibManager::take_patches`] does so, too.
+    pub fn settle(&mut self) {
         if !std::mem::take(&mut self.unsettled) {
             return;
         }

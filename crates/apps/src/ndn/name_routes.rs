@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 
-use apps::ndn::NdnPatch;
 use lookup::names::{
     DEPTH_MAX, Name, NameFibBuilder, NameHasher, NameLimits, NameList, NameRouteError,
 };
 use lookup::{Blob, NO_ROUTE, NextHopId, Patch};
 use packet::ndn::NameBuf;
 
+use super::NdnPatch;
+
 /// Who told of a route; the first of those who did wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Source {
+pub(super) enum Source {
     /// The control socket.
     Api,
     /// `[[name]]`.

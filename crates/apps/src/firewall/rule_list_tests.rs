@@ -8,12 +8,39 @@ use super::*;
 
 const CONFIG: &str = "[port.a]\n[port.b]\n[port.v]\nparent = \"a\"\nvlan = 7\n[firewall]\n";
 
-/// A firewall without rules, and the tables as a worker has them.
-fn start(algorithm: &str) -> (Firewall, FirewallTables) {
+/// A list without rules, and the tables as a worker has them.
+fn start(algorithm: &str) -> (RuleList, FirewallTables) {
     let text = format!("{CONFIG}algorithm = \"{algorithm}\"\n");
-    let (config, _) = config::parse(&text, &crate::pipelines::known()).unwrap();
+    let (config, _) = config::parse(&text, &crate::known_stages()).unwrap();
     let interfaces = Interfaces::of(&config);
-    Firewall::new(&config, &interfaces).unwrap().unwrap()
+    RuleList::new(&config, &interfaces).unwrap()
+}
+
+/// Finishes a change.
+fn whole(list: &mut RuleList, changed: Result<Changed, Refusal>) -> Result<Vec<String>, Refusal> {
+    match changed? {
+        Changed::Done(odd) => Ok(odd),
+        Changed::Rebuild(rebuild) => {
+            assert!(list.take_patches().is_empty() || !list.is_rebuilding, "a rule is missing");
+            list.rebuilt(rebuild.run())
+        }
+    }
+}
+
+fn add(list: &mut RuleList, rule: Rule, place: &Place) -> Result<Vec<String>, Refusal> {
+    let changed = list.add(rule, place);
+    whole(list, changed)
+}
+
+fn replace(list: &mut RuleList, rule: Rule) -> Result<Vec<String>, Refusal> {
+    let changed = list.replace(rule);
+    whole(list, changed)
+}
+
+fn replace_all(list: &mut RuleList, entries: &[RuleEntry]) -> Result<(), Refusal> {
+    let built = list.basis().build(entries, true).map_err(Refusal::Bad)?;
+    list.take(built);
+    Ok(())
 }
 
 /// Numbers that look random, the same each time.
@@ -81,7 +108,7 @@ fn plain<'a>(rules: &'a [Rule], family: Family, header: &[u32]) -> Option<&'a Ru
 }
 
 /// The tables, and the rows, are those of the list.
-fn compare(firewall: &Firewall, tables: &FirewallTables, rules: &[Rule], random: &mut Random) {
+fn compare(firewall: &RuleList, tables: &FirewallTables, rules: &[Rule], random: &mut Random) {
     let rows = firewall.rows(None).unwrap();
     assert_eq!(rows.len(), rules.len() + 1);
     for (row, rule) in rows.iter().zip(rules) {
@@ -100,7 +127,7 @@ fn compare(firewall: &Firewall, tables: &FirewallTables, rules: &[Rule], random:
         match plain(rules, family, &header) {
             Some(rule) => {
                 assert_eq!(*record.name, *rule.name, "{header:x?}");
-                assert_eq!(record.action, firewall.resolve(&rule.action).unwrap());
+                assert_eq!(record.action, resolve(&rule.action, &firewall.interfaces).unwrap());
             }
             None => assert_eq!(&*record.name, DEFAULT_RULE),
         }
@@ -130,7 +157,7 @@ fn changes_in_any_order_are_those_of_a_list() {
                         (2, Some(at)) => (Place::After(other), at + 1),
                         _ => (Place::Last, rules.len()),
                     };
-                    let added = firewall.add(rule.clone(), &place);
+                    let added = add(&mut firewall, rule.clone(), &place);
                     assert_eq!(added.is_ok(), at.is_none());
                     if at.is_none() {
                         rules.insert(to, rule);
@@ -138,7 +165,7 @@ fn changes_in_any_order_are_those_of_a_list() {
                 }
                 4 => {
                     let rule = random.rule(rule_name);
-                    let done = firewall.replace(rule.clone());
+                    let done = replace(&mut firewall, rule.clone());
                     match at {
                         Some(at) => rules[at] = rule,
                         None => assert!(matches!(done, Err(Refusal::NotFound(_)))),
@@ -152,7 +179,7 @@ fn changes_in_any_order_are_those_of_a_list() {
                     let count = random.below(20);
                     rules = (0..count).map(|n| random.rule(format!("r{n}"))).collect();
                     let entries: Vec<_> = rules.iter().cloned().map(RuleEntry::One).collect();
-                    firewall.replace_all(&entries).unwrap();
+                    replace_all(&mut firewall, &entries).unwrap();
                 }
                 _ => {}
             }
@@ -168,26 +195,26 @@ fn a_place_without_a_number_makes_new_ones() {
     let mut random = Random(7);
     let mut rules = vec![random.rule("first".into()), random.rule("last".into())];
     for rule in &rules {
-        firewall.add(rule.clone(), &Place::Last).unwrap();
+        add(&mut firewall, rule.clone(), &Place::Last).unwrap();
     }
     // Always between the same two: the gap is halved until nothing is left of it.
     for n in 0..60 {
         let rule = random.rule(format!("n{n}"));
-        firewall.add(rule.clone(), &Place::After("first".into())).unwrap();
+        add(&mut firewall, rule.clone(), &Place::After("first".into())).unwrap();
         rules.insert(1, rule);
     }
     for n in 0..5 {
         let rule = random.rule(format!("m{n}"));
-        firewall.add(rule.clone(), &Place::First).unwrap();
+        add(&mut firewall, rule.clone(), &Place::First).unwrap();
         rules.insert(0, rule);
     }
     firewall.take_patches().iter().for_each(|patch| tables.apply(patch));
     compare(&firewall, &tables, &rules, &mut random);
     // Ids are those that the rules began with.
-    let id = |firewall: &Firewall, name: &str| firewall.names[name].0;
+    let id = |firewall: &RuleList, name: &str| firewall.names[name].0;
     let before = id(&firewall, "n7");
     let entries: Vec<_> = rules.iter().rev().cloned().map(RuleEntry::One).collect();
-    firewall.replace_all(&entries).unwrap();
+    replace_all(&mut firewall, &entries).unwrap();
     assert_eq!(id(&firewall, "n7"), before);
 }
 
@@ -197,18 +224,21 @@ fn what_is_refused_changes_nothing() {
     let mut random = Random(9);
     let rules: Vec<_> = (0..6).map(|n| random.rule(format!("r{n}"))).collect();
     let entries: Vec<_> = rules.iter().cloned().map(RuleEntry::One).collect();
-    firewall.replace_all(&entries).unwrap();
+    replace_all(&mut firewall, &entries).unwrap();
     let bad = |rule: &str| Rule { action: rule.parse().unwrap(), ..rules[0].clone() };
     // Packets leave by ports, not by subinterfaces.
-    assert!(matches!(firewall.replace(bad("send v")), Err(Refusal::Bad(_))));
+    assert!(matches!(replace(&mut firewall, bad("send v")), Err(Refusal::Bad(_))));
     let new = Rule { name: "new".into(), ..bad("mirror nobody") };
-    assert!(matches!(firewall.add(new, &Place::Last), Err(Refusal::Bad(_))));
+    assert!(matches!(add(&mut firewall, new, &Place::Last), Err(Refusal::Bad(_))));
     let conditions = Conditions { icmp_code: Some(1), ..Conditions::default() };
-    assert!(matches!(firewall.replace(Rule { conditions, ..bad("drop") }), Err(Refusal::Bad(_))));
-    assert!(matches!(firewall.add(bad("drop"), &Place::Last), Err(Refusal::Exists(_))));
+    assert!(matches!(
+        replace(&mut firewall, Rule { conditions, ..bad("drop") }),
+        Err(Refusal::Bad(_))
+    ));
+    assert!(matches!(add(&mut firewall, bad("drop"), &Place::Last), Err(Refusal::Exists(_))));
     assert!(matches!(firewall.remove("new"), Err(Refusal::NotFound(_))));
     let twice = [entries.clone(), entries].concat();
-    assert!(matches!(firewall.replace_all(&twice), Err(Refusal::Bad(_))));
+    assert!(matches!(replace_all(&mut firewall, &twice), Err(Refusal::Bad(_))));
     firewall.take_patches().iter().for_each(|patch| tables.apply(patch));
     compare(&firewall, &tables, &rules, &mut random);
 }

@@ -1,44 +1,33 @@
-//! What control does for a firewall: rules in order, their structures, and what they counted.
+//! The rules of a firewall in order, their structures, and what they counted.
 //!
 //! ```text
-//!  file, `ctl rule replace --file` ─▶ build aside ─▶ all tables anew ┐
-//!  `ctl rule add`, `del`, `replace` ─▶ insert, remove ──────patches ─┴▶ take_patches ─▶ Plane::publish
+//!  file, `ctl rule replace --file` ─▶ Basis::build, on any thread ─▶ take: all tables anew ┐
+//!  `ctl rule add`, `del`, `replace` ─▶ insert, remove ──────────────────────────patches ─┴▶ take_patches
 //! ```
 //!
 //! A rule has a name, which is the user's, and an id, which is the tables' and the counters'. A rule that keeps its
 //! name keeps its id, and so its counters, whatever else changes. Its place in the order is a priority with
 //! gaps between, so that a new rule mostly moves no other.
-//!
-//! Threads: the steward's; counters are read by anybody ([`Shown`]).
-
-mod ids;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use apps::firewall::hits::IDS_MAX;
-use apps::firewall::{
-    self as data, FirewallOptions, FirewallPatch, FirewallTables, Hit, Hits, Record,
-};
 use classify::algorithms::{self, Algorithm};
 use classify::{Classifier, RuleRef, RuleSet, Schema};
-use control::api::{FirewallTotals, RuleRow};
 use control::config::{self, Config, RuleEntry};
 use control::firewall::{
     Action, Conditions, DEFAULT_RULE, Ending, Family, Finding, Place, Rule, findings,
     findings_of_one, set, words,
 };
+use controlplane::{Interfaces, now_ns};
 use lookup::Patch;
 
-use crate::failure::Failure;
-use crate::wiring::Interfaces;
-use ids::Ids;
+use super::hits::IDS_MAX;
+use super::ids::Ids;
+use super::rows::{FirewallTotals, RuleRow};
+use super::{self as data, FirewallOptions, FirewallPatch, FirewallTables, Hit, Hits, Record};
 
-/// Rules whose counters the metrics show; more would be no metrics.
-const SHOWN_MAX: usize = 1024;
-
-/// Findings that an answer tells.
+/// Findings that an answer names.
 const FINDINGS_MAX: usize = 20;
 
 /// Between the priorities of neighbours, where there is room.
@@ -46,7 +35,7 @@ const GAP: u32 = 1 << 12;
 
 /// Why a change was refused; nothing has changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(super) enum Refusal {
     /// There is no such rule.
     NotFound(String),
     /// There is one already.
@@ -75,11 +64,11 @@ struct Rules {
     classifier: Box<dyn Classifier>,
 }
 
-/// The firewall as control sees it.
+/// The rules as control sees them.
 #[derive(Debug)]
-pub(crate) struct Firewall {
-    /// The best first.
-    rules: Vec<Live>,
+pub(super) struct RuleList {
+    /// The best first. Shared with what is being built of them.
+    rules: Arc<Vec<Live>>,
     /// Id and priority by name.
     names: HashMap<Arc<str>, (u32, u32)>,
     tables: [Rules; 2],
@@ -90,85 +79,126 @@ pub(crate) struct Firewall {
     hits: Arc<Hits>,
     interfaces: Interfaces,
     changed: Vec<FirewallPatch>,
-    /// What was noted of the rules is not what they are.
-    is_shown_old: bool,
+    /// The structures lack a rule until others are built: until then nothing is published.
+    is_rebuilding: bool,
+}
+
+/// What rules are built from, on any thread.
+#[derive(Debug, Clone)]
+pub(super) struct Basis {
+    rules: Arc<Vec<Live>>,
+    ids: Ids,
+    algorithm: &'static Algorithm,
+    hits: Arc<Hits>,
+    interfaces: Interfaces,
+}
+
+/// What became of a change.
+pub(super) enum Changed {
+    /// It is there; what is odd about the rule.
+    Done(Vec<String>),
+    /// The structures have no room for it as they are: all rules are built anew, and [`RuleList::rebuilt`] takes them.
+    Rebuild(Rebuild),
+}
+
+/// Rules that are to be built.
+pub(super) struct Rebuild {
+    basis: Basis,
+    rules: Vec<Live>,
+    at: usize,
+}
+
+/// Rules that were built anew for the rule at `at`.
+pub(super) struct Rebuilt {
+    built: Result<Built, String>,
+    at: usize,
+}
+
+impl Rebuild {
+    /// Builds them, on any thread.
+    pub(super) fn run(self) -> Rebuilt {
+        Rebuilt { built: self.basis.build_of(self.rules), at: self.at }
+    }
 }
 
 /// What a reload did to the rules of `ctl rule`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Gone {
+pub(super) struct Gone {
     /// Those that the file does not have.
-    pub(crate) rules: usize,
+    pub(super) rules: usize,
     /// Rules that the file has: all that there are now.
-    pub(crate) of_file: usize,
+    pub(super) of_file: usize,
 }
 
 /// A whole set, built and not in use.
-struct Built {
+pub(super) struct Built {
     rules: Vec<Live>,
     tables: [Rules; 2],
     ids: Ids,
+    algorithm: &'static Algorithm,
 }
 
-impl Firewall {
-    /// The firewall of a configuration, and the first version of its tables; `None` where the pipeline has none.
+impl RuleList {
+    /// The rules of a configuration, and the first version of their tables.
     ///
     /// # Errors
     /// Rules that the structure cannot hold, or no memory.
-    pub(crate) fn new(
+    pub(super) fn new(
         config: &Config,
         interfaces: &Interfaces,
-    ) -> Result<Option<(Self, FirewallTables)>, Failure> {
-        if !config.pipeline.stages.iter().any(|stage| stage == data::STAGE) {
-            return Ok(None);
-        }
-        let failed = |error: String| Failure::other(format!("firewall: {error}"));
+    ) -> Result<(Self, FirewallTables), String> {
+        let failed = |error: String| format!("firewall: {error}");
         let algorithm = algorithm(&config.firewall.algorithm);
-        let empty =
-            [Family::V4, Family::V6].map(|family| Rules::build(family, algorithm, &[], interfaces));
-        let [v4, v6] = empty;
-        let mut firewall = Self {
-            rules: Vec::new(),
-            names: HashMap::new(),
-            tables: [v4.map_err(failed)?, v6.map_err(failed)?],
+        let basis = Basis {
+            rules: Arc::default(),
+            ids: Ids::new(),
+            algorithm,
+            hits: Arc::new(Hits::new(config.system.workers.max(1))),
+            interfaces: interfaces.clone(),
+        };
+        let Built { rules, tables, ids, .. } = basis.build(&config.rules, false).map_err(failed)?;
+        let list = Self {
+            names: names(&rules),
+            rules: Arc::new(rules),
+            tables,
             algorithm,
             default: config.firewall.default.clone(),
             options: options(config),
-            ids: Ids::new(),
-            hits: Arc::new(Hits::new(config.system.workers.max(1))),
-            interfaces: interfaces.clone(),
+            ids,
+            hits: basis.hits,
+            interfaces: basis.interfaces,
             changed: Vec::new(),
-            is_shown_old: true,
+            is_rebuilding: false,
         };
-        let built = firewall.build(&config.rules, false).map_err(failed)?;
-        firewall.take(built);
-        firewall.changed.clear();
         let tables = |rules: &Rules| rules.classifier.tables().map_err(|e| failed(e.to_string()));
-        let [v4, v6] = &firewall.tables;
+        let [v4, v6] = &list.tables;
         let first = FirewallTables::new(
             (tables(v4)?, tables(v6)?),
-            firewall.records(),
-            firewall.options,
-            firewall.hits.clone(),
+            list.records(),
+            list.options,
+            list.hits.clone(),
         );
-        Ok(Some((firewall, first)))
+        Ok((list, first))
     }
 
-    /// Makes the firewall that of a configuration with the same ports. Says how many rules of `ctl rule`, which the
-    /// file does not have, are gone.
-    pub(crate) fn apply(&mut self, config: &Config) -> Result<Gone, String> {
-        let algorithm = algorithm(&config.firewall.algorithm);
+    /// What rules are built from.
+    pub(super) fn basis(&self) -> Basis {
+        Basis {
+            rules: self.rules.clone(),
+            ids: self.ids.clone(),
+            algorithm: self.algorithm,
+            hits: self.hits.clone(),
+            interfaces: self.interfaces.clone(),
+        }
+    }
+
+    /// Makes the rules those of a configuration with the same ports: `built` by [`Basis::of_config`]. Says how many rules of
+    /// `ctl rule`, which the file does not have, are gone.
+    pub(super) fn apply(&mut self, config: &Config, built: Option<Built>) -> Gone {
         let added = self.rules.iter().filter(|rule| rule.is_added).cloned();
         let added: Vec<Live> = added.collect();
-        if algorithm.name != self.algorithm.name || !self.is_of(&config.rules) {
-            let before = std::mem::replace(&mut self.algorithm, algorithm);
-            match self.build(&config.rules, false) {
-                Ok(built) => self.take(built),
-                Err(error) => {
-                    self.algorithm = before;
-                    return Err(error);
-                }
-            }
+        if let Some(built) = built {
+            self.take(built);
         }
         let now = options(config);
         if self.options != now {
@@ -177,42 +207,19 @@ impl Firewall {
         }
         if self.default != config.firewall.default {
             self.default = config.firewall.default.clone();
-            self.is_shown_old = true;
             self.changed.push(FirewallPatch::Record(0, Some(self.default_record())));
         }
-        self.rules.iter_mut().for_each(|rule| rule.is_added = false);
+        Arc::make_mut(&mut self.rules).iter_mut().for_each(|rule| rule.is_added = false);
         let is_there = |rule: &Live| {
             let now = self.place_of(&rule.name).ok().map(|at| &self.rules[at]);
             now.is_some_and(|now| now.conditions == rule.conditions && now.action == rule.action)
         };
         let rules = added.iter().filter(|rule| !is_there(rule)).count();
-        Ok(Gone { rules, of_file: self.rules.len() })
-    }
-
-    /// Whether these are the rules, in this order.
-    fn is_of(&self, entries: &[RuleEntry]) -> bool {
-        let mut rules = self.rules.iter();
-        let mut text = String::new();
-        let all = config::rule_list(entries).all(|(name, conditions, action)| {
-            use std::fmt::Write;
-            text.clear();
-            let _ = write!(text, "{name}");
-            rules.next().is_some_and(|rule| {
-                *rule.name == *text && rule.conditions == *conditions && rule.action == *action
-            })
-        });
-        all && rules.next().is_none()
-    }
-
-    /// Makes the rules those of entries, all at once.
-    pub(crate) fn replace_all(&mut self, entries: &[RuleEntry]) -> Result<(), Refusal> {
-        let built = self.build(entries, true).map_err(Refusal::Bad)?;
-        self.take(built);
-        Ok(())
+        Gone { rules, of_file: self.rules.len() }
     }
 
     /// Adds a rule; what is odd about it.
-    pub(crate) fn add(&mut self, rule: Rule, place: &Place) -> Result<Vec<String>, Refusal> {
+    pub(super) fn add(&mut self, rule: Rule, place: &Place) -> Result<Changed, Refusal> {
         let Rule { name, conditions, action } = rule;
         if !control::firewall::is_rule_name(&name) {
             let message = format!(
@@ -234,7 +241,7 @@ impl Firewall {
             return Err(Refusal::Bad(format!("more than {} rules", IDS_MAX - 1)));
         }
         conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
-        self.resolve(&action).map_err(Refusal::Bad)?;
+        resolve(&action, &self.interfaces).map_err(Refusal::Bad)?;
         let priority = self.gap_at(at);
         let id = self.ids.next();
         self.hits.make(id);
@@ -256,32 +263,30 @@ impl Firewall {
                 self.ids.begin(id, self.hits.get(id));
                 self.names.insert(name, (id, live.priority));
                 let record = self.record(&live);
-                self.rules.insert(at, live);
+                Arc::make_mut(&mut self.rules).insert(at, live);
                 self.changed.push(FirewallPatch::Record(id, Some(record)));
-                self.is_shown_old = true;
             }
             Ok(false) => {
                 // No number is between its neighbours', or no room: all rules anew.
                 self.ids.give_back(id);
-                let mut rules = self.rules.clone();
+                let mut rules = self.rules.to_vec();
                 rules.insert(at, live);
-                let built = self.build_of(rules).map_err(Refusal::Bad)?;
-                self.take(built);
+                return Ok(Changed::Rebuild(Rebuild { basis: self.basis(), rules, at }));
             }
             Err(error) => {
                 self.ids.give_back(id);
                 return Err(Refusal::Bad(error));
             }
         }
-        Ok(self.odd_at(at))
+        Ok(Changed::Done(self.odd_at(at)))
     }
 
     /// Changes a rule in its place; what is odd about it. A name that no rule has is refused: it is more often mistyped
     /// than meant, and a rule behind all others opens or closes what nobody asked for.
-    pub(crate) fn replace(&mut self, rule: Rule) -> Result<Vec<String>, Refusal> {
+    pub(super) fn replace(&mut self, rule: Rule) -> Result<Changed, Refusal> {
         let at = self.place_of(&rule.name)?;
         rule.conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
-        self.resolve(&rule.action).map_err(Refusal::Bad)?;
+        resolve(&rule.action, &self.interfaces).map_err(Refusal::Bad)?;
         let before = self.rules[at].clone();
         let Rule { conditions, action, .. } = rule;
         let live = Live { conditions, action, is_added: true, ..before.clone() };
@@ -289,57 +294,66 @@ impl Firewall {
         self.words_of(&live).map_err(Refusal::Bad)?;
         self.remove_words(before.id);
         if !self.insert_words(&live).map_err(Refusal::Bad)? {
-            let mut rules = self.rules.clone();
+            let mut rules = self.rules.to_vec();
             rules[at] = live;
-            let built = self.build_of(rules);
-            // Without room for the new rule there is room for the old one: as they were.
-            let built = built.or_else(|error| {
-                let again = self.build_of(self.rules.clone());
-                again.map_err(|_| error.clone()).and_then(|built| {
-                    self.take(built);
-                    Err(error)
-                })
-            });
-            let built = built.map_err(Refusal::Bad)?;
-            self.take(built);
-            return Ok(self.odd_at(at));
+            self.is_rebuilding = true;
+            return Ok(Changed::Rebuild(Rebuild { basis: self.basis(), rules, at }));
         }
         let record = self.record(&live);
         self.changed.push(FirewallPatch::Record(live.id, Some(record)));
-        self.rules[at] = live;
-        self.is_shown_old = true;
-        Ok(self.odd_at(at))
+        Arc::make_mut(&mut self.rules)[at] = live;
+        Ok(Changed::Done(self.odd_at(at)))
+    }
+
+    /// Takes rules that were built anew; what is odd about the changed one. Where they could not be built, the rules are as
+    /// they were.
+    pub(super) fn rebuilt(&mut self, rebuilt: Rebuilt) -> Result<Vec<String>, Refusal> {
+        let Rebuilt { built, at } = rebuilt;
+        match built {
+            Ok(built) => {
+                self.take(built);
+                Ok(self.odd_at(at))
+            }
+            Err(error) => {
+                // Without room for the new rule there is room for the old one.
+                if self.is_rebuilding
+                    && let Ok(built) = self.basis().build_of(self.rules.to_vec())
+                {
+                    self.take(built);
+                }
+                self.is_rebuilding = false;
+                Err(Refusal::Bad(error))
+            }
+        }
     }
 
     /// Takes a rule away.
-    pub(crate) fn remove(&mut self, name: &str) -> Result<(), Refusal> {
+    pub(super) fn remove(&mut self, name: &str) -> Result<(), Refusal> {
         let at = self.place_of(name)?;
-        let rule = self.rules.remove(at);
+        let rule = Arc::make_mut(&mut self.rules).remove(at);
         self.names.remove(name);
         self.remove_words(rule.id);
         self.changed.push(FirewallPatch::Record(rule.id, None));
         self.ids.give_back(rule.id);
-        self.is_shown_old = true;
         Ok(())
     }
 
     /// What is to be published.
-    pub(crate) fn take_patches(&mut self) -> Vec<FirewallPatch> {
-        std::mem::take(&mut self.changed)
+    pub(super) fn take_patches(&mut self) -> Vec<FirewallPatch> {
+        if self.is_rebuilding { Vec::new() } else { std::mem::take(&mut self.changed) }
     }
 
     /// Counters begin at zero.
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         let ids = self.rules.iter().map(|rule| rule.id).chain([0]);
         for id in ids {
             self.ids.begin(id, self.hits.get(id));
         }
-        self.is_shown_old = true;
     }
 
     /// Rows of all rules and of the default, or of one.
-    pub(crate) fn rows(&self, name: Option<&str>) -> Result<Vec<RuleRow>, Refusal> {
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+    pub(super) fn rows(&self, name: Option<&str>) -> Result<Vec<RuleRow>, Refusal> {
+        let now_s = now_ns() as f64 / 1e9;
         let default = (DEFAULT_RULE, 0, &self.default);
         let row =
             |place: usize, (name, id, action): (&str, u32, &Action), conditions: &Conditions| {
@@ -363,27 +377,32 @@ impl Firewall {
         }
     }
 
-    /// What others show of the rules, if it is not what they were given before.
-    pub(crate) fn shown(&mut self) -> Option<Shown> {
-        std::mem::take(&mut self.is_shown_old).then(|| self.shown_now(SHOWN_MAX))
+    /// Names and counters of up to `most` rules, and of the default behind them.
+    pub(super) fn counts(&self, most: usize) -> impl Iterator<Item = (&str, Hit)> {
+        let of = |id: u32| self.ids.since(id, self.hits.get(id));
+        let rules = self.rules.iter().take(most).map(move |rule| (&*rule.name, of(rule.id)));
+        rules.chain([(DEFAULT_RULE, of(0))])
     }
 
-    /// The same of up to `most` rules, asked for.
-    pub(crate) fn shown_now(&self, most: usize) -> Shown {
-        let of = |rule: &Live| (rule.name.clone(), rule.id, self.ids.base(rule.id));
-        let rules = self.rules.iter().take(most).map(of);
+    /// Totals.
+    pub(super) fn totals(&self) -> FirewallTotals {
         let bytes =
             self.tables.iter().map(|rules| rules.classifier.memory().total()).sum::<usize>();
-        Shown {
-            rules: rules.chain([(DEFAULT_RULE.into(), 0, self.ids.base(0))]).collect(),
-            hits: self.hits.clone(),
-            totals: FirewallTotals {
-                rules: self.rules.len() as u64,
-                algorithm: self.algorithm.name.to_owned(),
-                rule_bytes: bytes as u64,
-                ..FirewallTotals::default()
-            },
+        let made = self.hits.made();
+        FirewallTotals {
+            rules: self.rules.len() as u64,
+            algorithm: self.algorithm.name.to_owned(),
+            rule_bytes: bytes as u64,
+            copies: made.copies,
+            copies_lost: made.copies_lost,
+            answers: made.answers,
+            answers_withheld: made.answers_withheld,
         }
+    }
+
+    /// The limit of answers.
+    pub(super) fn options(&self) -> FirewallOptions {
+        self.options
     }
 
     fn place_of(&self, name: &str) -> Result<usize, Refusal> {
@@ -412,45 +431,23 @@ impl Firewall {
         let most = self.rules.iter().map(|rule| rule.id).max().unwrap_or(0);
         let mut records = vec![None; most as usize + 1];
         records[0] = Some(self.default_record());
-        for rule in &self.rules {
+        for rule in self.rules.iter() {
             records[rule.id as usize] = Some(self.record(rule));
         }
         records
     }
 
     fn default_record(&self) -> Record {
-        let action = self.resolve(&self.default);
+        let action = resolve(&self.default, &self.interfaces);
         let action = action.unwrap_or(data::Action::of(data::Ending::Drop));
         Record { name: DEFAULT_RULE.into(), action }
     }
 
     fn record(&self, rule: &Live) -> Record {
         // It was resolved before the rule was taken.
-        let action = self.resolve(&rule.action);
+        let action = resolve(&rule.action, &self.interfaces);
         let action = action.unwrap_or(data::Action::of(data::Ending::Drop));
         Record { name: rule.name.clone(), action }
-    }
-
-    /// An action with numbers for its ports.
-    fn resolve(&self, action: &Action) -> Result<data::Action, String> {
-        let port = |name: &str| {
-            let number = self.interfaces.number(name);
-            let number = number.filter(|n| usize::from(*n) < self.interfaces.physical());
-            number.ok_or_else(|| {
-                let ports = self.interfaces.names()[..self.interfaces.physical()].join(", ");
-                format!("there is no port `{name}`: expected one of {ports}")
-            })
-        };
-        Ok(data::Action {
-            ending: match &action.ending {
-                Ending::Accept => data::Ending::Accept,
-                Ending::Drop => data::Ending::Drop,
-                Ending::Reject => data::Ending::Reject,
-                Ending::Send(name) => data::Ending::Send(port(name)?),
-            },
-            mirror: action.mirror.as_deref().map(port).transpose()?,
-            dscp: action.mark,
-        })
     }
 
     /// Words of a rule in each family.
@@ -496,8 +493,67 @@ impl Firewall {
         }
     }
 
+    /// Takes what was built into use, with patches that make all of it visible at once.
+    pub(super) fn take(&mut self, built: Built) {
+        let whole = |rules: &Rules| vec![Patch::Replace(rules.classifier.blob().words().to_vec())];
+        let [v4, v6] = &built.tables;
+        self.changed.push(FirewallPatch::V4(whole(v4)));
+        self.changed.push(FirewallPatch::V6(whole(v6)));
+        let mut ids = built.ids;
+        // Counters may have been cleared while the rules were built.
+        for id in self.rules.iter().map(|rule| rule.id).chain([0]) {
+            ids.begin(id, self.ids.base(id));
+        }
+        self.names = names(&built.rules);
+        (self.tables, self.ids, self.algorithm) = (built.tables, ids, built.algorithm);
+        self.rules = Arc::new(built.rules);
+        self.is_rebuilding = false;
+        self.changed.push(FirewallPatch::Records(self.records()));
+    }
+
+    /// What is odd about the rule at `at`, in words.
+    fn odd_at(&self, at: usize) -> Vec<String> {
+        let rules = self.rules.iter().map(|rule| (&rule.conditions, &rule.action));
+        let found = findings_of_one(rules, at, |name| self.interfaces.number(name));
+        self.texts(&found)
+    }
+
+    fn texts(&self, found: &[Finding]) -> Vec<String> {
+        texts(found, |at| self.rules[at].name.to_string())
+    }
+}
+
+impl Basis {
+    /// The rules of a configuration, built aside; `None` where they are those that there are.
+    ///
+    /// # Errors
+    /// Rules that the structure cannot hold.
+    pub(super) fn of_config(mut self, config: &Config) -> Result<Option<Built>, String> {
+        let algorithm = algorithm(&config.firewall.algorithm);
+        if algorithm.name == self.algorithm.name && self.is_of(&config.rules) {
+            return Ok(None);
+        }
+        self.algorithm = algorithm;
+        self.build(&config.rules, false).map(Some)
+    }
+
+    /// Whether these are the rules, in this order.
+    fn is_of(&self, entries: &[RuleEntry]) -> bool {
+        let mut rules = self.rules.iter();
+        let mut text = String::new();
+        let all = config::rule_list(entries).all(|(name, conditions, action)| {
+            use std::fmt::Write;
+            text.clear();
+            let _ = write!(text, "{name}");
+            rules.next().is_some_and(|rule| {
+                *rule.name == *text && rule.conditions == *conditions && rule.action == *action
+            })
+        });
+        all && rules.next().is_none()
+    }
+
     /// All rules of entries, built aside. Rules keep the ids of their names.
-    fn build(&self, entries: &[RuleEntry], is_added: bool) -> Result<Built, String> {
+    pub(super) fn build(&self, entries: &[RuleEntry], is_added: bool) -> Result<Built, String> {
         let mut seen: HashMap<Arc<str>, ()> = HashMap::new();
         let mut rules = Vec::new();
         for (name, conditions, action) in config::rule_list(entries) {
@@ -523,11 +579,12 @@ impl Firewall {
         // Where rules are many they begin low, so that all have a number.
         let begin = if gap < GAP { gap } else { begin };
         let mut kept: HashMap<&str, u32> = HashMap::new();
-        for rule in &self.rules {
+        for rule in self.rules.iter() {
             kept.insert(&rule.name, rule.id);
         }
         for (at, rule) in rules.iter_mut().enumerate() {
-            self.resolve(&rule.action).map_err(|e| format!("rule `{}`: {e}", rule.name))?;
+            resolve(&rule.action, &self.interfaces)
+                .map_err(|e| format!("rule `{}`: {e}", rule.name))?;
             rule.priority = begin + gap * at as u32;
             rule.id = match kept.remove(&*rule.name) {
                 Some(id) => id,
@@ -542,36 +599,38 @@ impl Firewall {
         kept.values().for_each(|id| ids.give_back(*id));
         let build = |family| Rules::build(family, self.algorithm, &rules, &self.interfaces);
         let tables = [build(Family::V4)?, build(Family::V6)?];
-        Ok(Built { rules, tables, ids })
-    }
-
-    /// Takes what was built into use, with patches that make all of it visible at once.
-    fn take(&mut self, built: Built) {
-        let whole = |rules: &Rules| vec![Patch::Replace(rules.classifier.blob().words().to_vec())];
-        let [v4, v6] = &built.tables;
-        self.changed.push(FirewallPatch::V4(whole(v4)));
-        self.changed.push(FirewallPatch::V6(whole(v6)));
-        (self.rules, self.tables, self.ids) = (built.rules, built.tables, built.ids);
-        let names = self.rules.iter().map(|rule| (rule.name.clone(), (rule.id, rule.priority)));
-        self.names = names.collect();
-        self.changed.push(FirewallPatch::Records(self.records()));
-        self.is_shown_old = true;
-    }
-
-    /// What is odd about the rule at `at`, in words.
-    fn odd_at(&self, at: usize) -> Vec<String> {
-        let rules = self.rules.iter().map(|rule| (&rule.conditions, &rule.action));
-        let found = findings_of_one(rules, at, |name| self.interfaces.number(name));
-        self.texts(&found)
-    }
-
-    fn texts(&self, found: &[Finding]) -> Vec<String> {
-        texts(found, |at| self.rules[at].name.to_string())
+        Ok(Built { rules, tables, ids, algorithm: self.algorithm })
     }
 }
 
+fn names(rules: &[Live]) -> HashMap<Arc<str>, (u32, u32)> {
+    rules.iter().map(|rule| (rule.name.clone(), (rule.id, rule.priority))).collect()
+}
+
+/// An action with numbers for its ports.
+fn resolve(action: &Action, interfaces: &Interfaces) -> Result<data::Action, String> {
+    let port = |name: &str| {
+        let number = interfaces.number(name);
+        let number = number.filter(|n| usize::from(*n) < interfaces.physical());
+        number.ok_or_else(|| {
+            let ports = interfaces.names()[..interfaces.physical()].join(", ");
+            format!("there is no port `{name}`: expected one of {ports}")
+        })
+    };
+    Ok(data::Action {
+        ending: match &action.ending {
+            Ending::Accept => data::Ending::Accept,
+            Ending::Drop => data::Ending::Drop,
+            Ending::Reject => data::Ending::Reject,
+            Ending::Send(name) => data::Ending::Send(port(name)?),
+        },
+        mirror: action.mirror.as_deref().map(port).transpose()?,
+        dscp: action.mark,
+    })
+}
+
 /// What is odd about rules that are not in use yet, in words. It takes its time, on any thread.
-pub(crate) fn odd(entries: &[RuleEntry], interfaces: &Interfaces) -> Vec<String> {
+pub(super) fn odd(entries: &[RuleEntry], interfaces: &Interfaces) -> Vec<String> {
     let rules: Vec<_> = config::rule_list(entries).collect();
     let number = |name: &str| interfaces.number(name);
     let found = findings(rules.iter().map(|(_, c, a)| (*c, *a)), number);
@@ -615,43 +674,6 @@ impl Rules {
     }
 }
 
-/// What may be shown of a firewall without its owner: counters of rules by name.
-#[derive(Debug, Clone)]
-pub(crate) struct Shown {
-    /// Name, id, and what was counted when the rule began; the default last.
-    rules: Vec<(Arc<str>, u32, Hit)>,
-    hits: Arc<Hits>,
-    totals: FirewallTotals,
-}
-
-impl Shown {
-    /// Names and counters.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = (&str, Hit)> {
-        let since = |(_, id, base): &(Arc<str>, u32, Hit)| ids::since(self.hits.get(*id), *base);
-        self.rules.iter().map(move |rule| (&*rule.0, since(rule)))
-    }
-
-    /// The same as rows, for the metrics.
-    pub(crate) fn rows(&self) -> Vec<RuleRow> {
-        let counts = self.counts().enumerate();
-        let none = || (Conditions::default(), Action::of(Ending::Accept));
-        let rows = counts.map(|(at, (name, hit))| row(at + 1, name, none().0, none().1, hit, None));
-        rows.collect()
-    }
-
-    /// Totals.
-    pub(crate) fn totals(&self) -> FirewallTotals {
-        let made = self.hits.made();
-        FirewallTotals {
-            copies: made.copies,
-            copies_lost: made.copies_lost,
-            answers: made.answers,
-            answers_withheld: made.answers_withheld,
-            ..self.totals.clone()
-        }
-    }
-}
-
 fn row(
     place: usize,
     name: &str,
@@ -685,4 +707,5 @@ fn options(config: &Config) -> FirewallOptions {
 }
 
 #[cfg(test)]
+#[path = "rule_list_tests.rs"]
 mod tests;

@@ -12,8 +12,7 @@ use lookup::TableError;
 use lookup::fib::{FibBuilder, Options, RouteTarget};
 use lookup::routes::{RoutesFile, read_file};
 
-use crate::failure::Failure;
-use crate::plane;
+use super::routes;
 
 /// IPv4 routes longer than 24 bits, and IPv6 routes, that every table has room for.
 const LONG_V4: usize = 200_000;
@@ -21,14 +20,14 @@ const V6: usize = 1_000_000;
 
 /// How many routes there are of the kinds that fill tables.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Demand {
+pub struct Demand {
     long_v4: usize,
     v6: usize,
 }
 
 impl Demand {
     /// Counts those of a file in.
-    pub(crate) fn add(&mut self, routes: &RoutesFile) {
+    pub fn add(&mut self, routes: &RoutesFile) {
         self.long_v4 += routes.v4.iter().filter(|(prefix, _)| prefix.len() > 24).count();
         self.v6 += routes.v6.len();
     }
@@ -39,7 +38,7 @@ impl Demand {
 }
 
 /// The first file of `[[routes]]` that the tables have no room for, and why. `demand` is that of all of them.
-pub(crate) fn without_room(config: &Config, demand: Demand) -> Option<(PathBuf, String)> {
+pub fn without_room(config: &Config, demand: Demand) -> Option<(PathBuf, String)> {
     if !demand.may_be_too_much() {
         return None;
     }
@@ -58,7 +57,7 @@ pub(crate) fn without_room(config: &Config, demand: Demand) -> Option<(PathBuf, 
 
 /// Builds the tables of a configuration with the routes of files.
 fn build(config: &Config, files: &[RoutesFile]) -> Result<(), TableError> {
-    let mut builder = FibBuilder::new(Options::default(), plane::tables(config));
+    let mut builder = FibBuilder::new(Options::default(), routes::tables(config));
     let hop4 = builder.create_hop::<u32>(&RouteTarget::Blackhole)?;
     let hop6 = builder.create_hop::<u128>(&RouteTarget::Blackhole)?;
     let v4 = files.iter().flat_map(|file| file.v4.iter().map(|(prefix, _)| (*prefix, hop4)));
@@ -69,19 +68,19 @@ fn build(config: &Config, files: &[RoutesFile]) -> Result<(), TableError> {
 }
 
 /// Why a start has no tables: with the file whose routes they have no room for.
-pub(crate) fn failure(config: &Config, error: &TableError) -> Failure {
+pub fn failure(config: &Config, error: &TableError) -> String {
     let mut demand = Demand::default();
     for file in config.route_files.iter().filter_map(|file| read_file(&file.file).ok()) {
         demand.add(&file);
     }
     match without_room(config, demand) {
-        Some((path, what)) => Failure::file(&path, what),
-        None => Failure::other(text(error)),
+        Some((path, what)) => format!("{}: {what}", path.display()),
+        None => text(error),
     }
 }
 
 /// Why the RIB refused, and what helps.
-pub(crate) fn refused(error: &RibError) -> String {
+pub fn refused(error: &RibError) -> String {
     match error {
         RibError::Table(error) => text(error),
         other => other.to_string(),
@@ -89,7 +88,7 @@ pub(crate) fn refused(error: &RibError) -> String {
 }
 
 /// What a table said, and what helps where it is full.
-pub(crate) fn text(error: &TableError) -> String {
+pub fn text(error: &TableError) -> String {
     let full = match error {
         TableError::Of { error, .. } => error,
         other => other,

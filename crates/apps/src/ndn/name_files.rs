@@ -7,23 +7,23 @@ use std::path::{Path, PathBuf};
 use control::config::Config;
 use packet::ndn::{Name, NameBuf};
 
-use crate::failure::Failure;
-use crate::names::{self, Problems};
+use super::name_lines::{Problems, read_routes};
 
 /// A file of `NAME FACE[,FACE]` lines, read.
-pub(crate) struct FileRoutes {
+pub struct FileRoutes {
     path: PathBuf,
     /// In the order of the file, each prefix once.
-    pub(crate) routes: Vec<FileRoute>,
+    pub routes: Vec<FileRoute>,
     /// Lines that were left out or that say something else than an earlier one.
-    pub(crate) problems: Problems,
+    pub problems: Problems,
 }
 
 /// A line of it.
-pub(crate) struct FileRoute {
-    pub(crate) prefix: NameBuf,
+pub struct FileRoute {
+    /// The prefix.
+    pub prefix: NameBuf,
     /// Indices of the configuration's faces, best first.
-    pub(crate) faces: Vec<usize>,
+    pub faces: Vec<usize>,
     line: u64,
 }
 
@@ -32,8 +32,8 @@ impl FileRoutes {
     ///
     /// # Errors
     /// It cannot be read.
-    pub(crate) fn read(config: &Config, path: &Path) -> Result<Self, Failure> {
-        let mut file = names::read_routes(path)?;
+    pub fn read(config: &Config, path: &Path) -> Result<Self, String> {
+        let mut file = read_routes(path)?;
         let known: HashMap<&str, usize> =
             config.faces.iter().enumerate().map(|(at, face)| (face.name.as_str(), at)).collect();
         let ways: Vec<Result<Vec<usize>, String>> = file
@@ -89,9 +89,12 @@ fn owned(bytes: &[u8]) -> NameBuf {
 
 /// The first line that there is no room for.
 #[derive(Debug)]
-pub(crate) struct WithoutRoom {
-    pub(crate) path: PathBuf,
-    pub(crate) line: u64,
+pub struct WithoutRoom {
+    /// The file,
+    /// Its path.
+    pub path: PathBuf,
+    /// and the line in it.
+    pub line: u64,
     /// Prefixes in all, and of those there is room for.
     count: usize,
     limit: usize,
@@ -105,7 +108,7 @@ impl fmt::Display for WithoutRoom {
 
 impl WithoutRoom {
     /// The same without its place.
-    pub(crate) fn what(&self) -> String {
+    pub fn what(&self) -> String {
         format!(
             "no room for this prefix: {} prefixes in all, `names` of [ndn] is {}",
             self.count, self.limit
@@ -114,7 +117,7 @@ impl WithoutRoom {
 }
 
 /// Whether `[[name]]` and the files of `[[names]]` have more prefixes than `names` of `[ndn]` allows.
-pub(crate) fn without_room(config: &Config, files: &[FileRoutes]) -> Option<WithoutRoom> {
+pub fn without_room(config: &Config, files: &[FileRoutes]) -> Option<WithoutRoom> {
     let own = config.names.iter().map(|name| &name.prefix);
     let mut prefixes: HashSet<&NameBuf> = own.filter(|prefix| !prefix.name().is_empty()).collect();
     let (limit, mut first) = (config.ndn.names, None);

@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use apps::firewall::Hit;
-use apps::firewall::hits::IDS_MAX;
+use super::Hit;
+use super::hits::IDS_MAX;
 
 /// Numbers that rest.
 const RESTING: usize = 4096;

@@ -12,20 +12,20 @@ use rustix::event::{EventfdFlags, eventfd};
 const CAPACITY: usize = 1024;
 
 /// Control's end.
-pub(crate) struct Injector {
+pub struct Injector {
     tx: MemoryTx,
     pool: Pool,
     event: Arc<OwnedFd>,
 }
 
 /// The worker's end: a receive queue whose packets carry their ports.
-pub(crate) struct Injected {
+pub struct Injected {
     rx: MemoryRx,
     event: Arc<OwnedFd>,
 }
 
 /// Both ends of a new queue.
-pub(crate) fn injector(depot: Arc<Depot>) -> std::io::Result<(Injector, Injected)> {
+pub fn injector(depot: Arc<Depot>) -> std::io::Result<(Injector, Injected)> {
     let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (tx, rx) = pair(CAPACITY);
     let pool = Pool::new(depot, 64);
@@ -34,7 +34,7 @@ pub(crate) fn injector(depot: Arc<Depot>) -> std::io::Result<(Injector, Injected
 
 impl Injector {
     /// Sends `frame`, tags and all, out of physical port `port`.
-    pub(crate) fn send(&mut self, port: u16, frame: &[u8]) {
+    pub fn send(&mut self, port: u16, frame: &[u8]) {
         let Some(mut packet) = Packet::copy_from(&mut self.pool, frame) else { return };
         packet.port = port;
         match self.tx.push(packet) {

@@ -1,0 +1,309 @@
+//! The firewall's part of the control plane: its rules, what `ctl rule` does with them, and their counters.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use chunk::Packet;
+use control::api::ErrorKind;
+use control::api::table::thousands;
+use control::config::{self, Config, LoadError};
+use control::firewall::Action;
+use control::metrics::Metrics;
+use controlplane::{
+    Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
+    Rows, Section, Setup, Tables, TablesPatch, WorkerSetup,
+};
+use engine::{Gate, Stage};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::commands::{RuleAdd, RuleDel, RuleReplace, RuleReplaceAll, RuleShow};
+use super::rule_list::{self, Basis, Changed, Gone, Rebuilt, RuleList};
+use super::{Firewall, FirewallPart, FirewallTables};
+use crate::router::{ErrorGate, RouterCounters};
+
+/// Rules whose counters the metrics show; more would be no metrics.
+const SHOWN_MAX: usize = 1024;
+
+/// Rules that people are shown at the end of a run; the file has all.
+const REPORTED: usize = 40;
+
+/// The firewall as control sees it.
+struct FirewallControl {
+    rules: RuleList,
+    part: PartId<FirewallPart>,
+    is_live: bool,
+    /// It was logged that the rules are more than a device is sent.
+    has_too_many: bool,
+    /// For a reload: rules that were built, if they are others.
+    prepared: Option<rule_list::Built>,
+}
+
+/// The rules of a file, built, and what is odd about them.
+type NewRules = Result<(rule_list::Built, Vec<String>), Refusal>;
+
+/// What a rule counted, for the report of a run.
+#[derive(Debug, Serialize)]
+struct RuleTotals {
+    rule: String,
+    packets: u64,
+    bytes: u64,
+    /// Seconds since 1970, to the nanosecond.
+    last_hit: Option<String>,
+}
+
+/// Starts it with the rules of the configuration.
+pub(super) fn start(
+    setup: &Setup<'_>,
+    tables: &mut Tables,
+) -> Result<Box<dyn ControlPart>, String> {
+    let (rules, first) = RuleList::new(setup.config, setup.interfaces)?;
+    // Who opens a device says that of these.
+    let has_too_many = !FirewallTables::is_for_device(&first);
+    let part = tables.add::<FirewallPart>(first);
+    let is_live = setup.is_live;
+    Ok(Box::new(FirewallControl { rules, part, is_live, has_too_many, prepared: None }))
+}
+
+impl From<rule_list::Refusal> for Refusal {
+    fn from(refusal: rule_list::Refusal) -> Self {
+        let (kind, message) = match refusal {
+            rule_list::Refusal::NotFound(message) => (ErrorKind::NotFound, message),
+            rule_list::Refusal::Exists(message) => (ErrorKind::Exists, message),
+            rule_list::Refusal::Bad(message) => (ErrorKind::BadRequest, message),
+        };
+        Refusal::new(kind, message)
+    }
+}
+
+/// Reads a file of rules and builds them, which for many takes longer than the control loop may be away.
+fn read(basis: &Basis, file: &Path, action: Option<&Action>, interfaces: &Interfaces) -> NewRules {
+    let entries = config::load_rules(file, action).map_err(|error| {
+        let kind = match error {
+            LoadError::Invalid(_) => ErrorKind::Config,
+            _ => ErrorKind::BadRequest,
+        };
+        Refusal::new(kind, error)
+    })?;
+    let odd = rule_list::odd(&entries, interfaces);
+    let built = basis.build(&entries, true);
+    Ok((built.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?, odd))
+}
+
+/// What is odd about rules, for who changed them; the log has it, too.
+fn warnings(odd: &[String]) -> String {
+    odd.iter().for_each(|text| tracing::warn!("{text}"));
+    odd.iter().map(|text| format!("warning: {text}")).collect::<Vec<_>>().join("\n")
+}
+
+impl FirewallControl {
+    fn changed(changed: Result<Changed, rule_list::Refusal>) -> Result<Outcome, Refusal> {
+        Ok(match changed? {
+            Changed::Done(odd) => Outcome::Done(warnings(&odd)),
+            Changed::Rebuild(rebuild) => Outcome::Later(Box::new(|| Box::new(rebuild.run()))),
+        })
+    }
+}
+
+impl ControlPart for FirewallControl {
+    fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
+        if kind != super::STAGE {
+            return None;
+        }
+        let stage = match (worker.at, worker.pipeline.uses("router")) {
+            (0, _) => Firewall::new().decoding(),
+            (_, true) => Firewall::new().in_router(),
+            (_, false) => Firewall::new(),
+        };
+        let stage = if worker.has_device { stage } else { stage.on_cpu() };
+        let stage = if worker.defers_limits { stage.deferring_answers() } else { stage };
+        Some(OverPart::boxed(Box::new(stage), self.part))
+    }
+
+    fn regions(&self) -> Range<usize> {
+        self.part.regions()
+    }
+
+    fn unfit(&self, tables: &Tables, memory_bytes: u64) -> Option<String> {
+        let rules = tables.part(self.part);
+        // There are two images, each with room to grow, and others than these.
+        let bytes = rules.rules_bytes() as u64;
+        let is_small = rules.is_for_device() && 4 * bytes <= memory_bytes;
+        if !is_small {
+            return Some(format!(
+                "its rules need {} MiB, too much for a device with {} MiB",
+                bytes >> 20,
+                memory_bytes >> 20
+            ));
+        }
+        (!rules.has_kernels()).then(|| "no kernel supports its structure".to_owned())
+    }
+
+    fn take_patches(&mut self) -> Option<TablesPatch> {
+        let patches = self.rules.take_patches();
+        (!patches.is_empty()).then(|| self.part.patch(patches))
+    }
+
+    fn published(&mut self, tables: &Tables) {
+        if !self.has_too_many && !tables.part(self.part).is_for_device() {
+            self.has_too_many = true;
+            tracing::warn!(
+                "firewall: rule set exceeds the device limit; the CPU processes its segment, lookups included"
+            );
+        }
+    }
+
+    fn call(&mut self, mut call: Call<'_>, env: &mut Environment<'_>) -> Result<Outcome, Refusal> {
+        match call.name {
+            "rule_add" => {
+                let RuleAdd { rule, place, .. } = call.read()?;
+                Self::changed(self.rules.add(rule, &place))
+            }
+            "rule_replace" => {
+                let RuleReplace { rule, .. } = call.read()?;
+                Self::changed(self.rules.replace(rule))
+            }
+            "rule_replace_all" => {
+                let RuleReplaceAll { file, action, .. } = call.read()?;
+                let (basis, interfaces) = (self.rules.basis(), env.interfaces.clone());
+                Ok(Outcome::Later(Box::new(move || {
+                    Box::new(read(&basis, &file, action.as_ref(), &interfaces))
+                })))
+            }
+            "rule_del" => {
+                let RuleDel { name, .. } = call.read()?;
+                self.rules.remove(&name)?;
+                Ok(Outcome::Done(String::new()))
+            }
+            "rule_show" => {
+                let RuleShow { name, .. } = call.read()?;
+                let rows = self.rules.rows(name.as_deref())?;
+                Ok(Outcome::Rows(Rows::of("rules", call.as_text, rows)))
+            }
+            name => Err(Refusal::new(ErrorKind::Internal, format!("no request `{name}`"))),
+        }
+    }
+
+    fn built(&mut self, built: Built, _env: &mut Environment<'_>) -> Result<String, Refusal> {
+        let odd = match built.downcast::<Rebuilt>() {
+            Ok(rebuilt) => self.rules.rebuilt(*rebuilt)?,
+            Err(built) => {
+                let new = built
+                    .downcast::<NewRules>()
+                    .map_err(|_| Refusal::new(ErrorKind::Internal, "something else was built"))?;
+                let (built, odd) = (*new)?;
+                self.rules.take(built);
+                odd
+            }
+        };
+        Ok(warnings(&odd))
+    }
+
+    /// Rules are built aside, if they are others.
+    fn prepare(&self) -> Option<Prepare> {
+        let basis = self.rules.basis();
+        Some(Box::new(|config, _| Ok(Box::new(basis.of_config(config)?) as Built)))
+    }
+
+    fn apply(
+        &mut self,
+        _old: &Config,
+        prepared: Option<Built>,
+        _env: &mut Environment<'_>,
+    ) -> Result<(), String> {
+        let built = prepared.and_then(|built| built.downcast::<Option<rule_list::Built>>().ok());
+        self.prepared = built.and_then(|built| *built);
+        Ok(())
+    }
+
+    fn roll_back(&mut self, _env: &mut Environment<'_>) {
+        self.prepared = None;
+    }
+
+    fn commit(&mut self, _old: &Config, _started: &Config, env: &mut Environment<'_>) -> String {
+        let Gone { rules, of_file } = self.rules.apply(env.config, self.prepared.take());
+        let count = |n: usize| if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") };
+        match rules {
+            0 => String::new(),
+            _ => format!(
+                "gone: {} of `ctl rule`; back: {} of the configuration\n",
+                count(rules),
+                count(of_file)
+            ),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    fn runtime(&self) -> (Map<String, Value>, Vec<[String; 2]>) {
+        let totals = self.rules.totals();
+        let mut fields = Map::new();
+        fields.insert("firewall".into(), serde_json::to_value(&totals).unwrap_or_default());
+        (fields, totals.lines())
+    }
+
+    fn metrics(&self, out: &mut Metrics) {
+        self.rules.totals().metrics(out);
+        let rules: Vec<_> = self.rules.counts(SHOWN_MAX).collect();
+        let mut family = out.counter("rule_packets_total", "Packets that matched a rule.");
+        rules.iter().for_each(|(name, hit)| family.sample(&[("rule", name)], hit.packets));
+        let mut family = out.counter("rule_bytes_total", "Bytes that matched a rule.");
+        rules.iter().for_each(|(name, hit)| family.sample(&[("rule", name)], hit.bytes));
+        let mut family =
+            out.gauge("rule_last_hit_timestamp_seconds", "When the last one came, since 1970.");
+        for (name, hit) in rules.iter().filter(|(_, hit)| hit.last_ns > 0) {
+            family.sample(&[("rule", name)], hit.last_ns as f64 / 1e9);
+        }
+    }
+
+    /// Over captures; live, `ctl` and the metrics have it.
+    fn report(&self) -> Vec<Section> {
+        if self.is_live {
+            return Vec::new();
+        }
+        let time = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+        let totals = self.rules.counts(usize::MAX).map(|(name, hit)| RuleTotals {
+            rule: name.to_owned(),
+            packets: hit.packets,
+            bytes: hit.bytes,
+            last_hit: (hit.packets > 0).then(|| time(hit.last_ns)),
+        });
+        let totals: Vec<_> = totals.collect();
+        vec![Section::new("rules", &totals, text(&totals))]
+    }
+
+    fn passes(&self, packet: &Packet, tables: &Tables) -> bool {
+        super::stage::passes(packet, tables.part(self.part))
+    }
+
+    fn gate(&mut self, _config: &Config, interfaces: usize) -> Option<Box<dyn Gate>> {
+        let options = self.rules.options();
+        let own = Arc::new(RouterCounters::new(interfaces));
+        Some(Box::new(ErrorGate::new(options.icmp_rate, options.icmp_burst, own)))
+    }
+}
+
+/// The rules that had packets, for people.
+fn text(rules: &[RuleTotals]) -> String {
+    let mut out = format!("{:<28} {:>14} {:>16}\n", "rule", "packets", "bytes");
+    let hit: Vec<_> = rules.iter().filter(|rule| rule.packets > 0).collect();
+    for rule in hit.iter().take(REPORTED) {
+        let (packets, bytes) = (thousands(rule.packets), thousands(rule.bytes));
+        out += &format!("{:<28} {packets:>14} {bytes:>16}\n", rule.rule);
+    }
+    if let Some(more) = hit.len().checked_sub(REPORTED).filter(|n| *n > 0) {
+        out += &format!("and {} more\n", thousands(more as u64));
+    }
+    out += &match rules.len() - hit.len() {
+        0 => "all rules had packets\n".to_owned(),
+        idle => format!(
+            "without a packet: {} of {}\n",
+            thousands(idle as u64),
+            thousands(rules.len() as u64)
+        ),
+    };
+    out
+}

@@ -1,0 +1,528 @@
+//! The router's part of the control plane: routes, neighbours, and what `ctl` asks of them.
+//!
+//! ```text
+//!  file, kernel, `ctl route` ───────────▶ RibManager ─▶ take_patches
+//!  workers' events, kernel, timers ─▶ Resolver ─┘ └─ ARP and neighbour discovery, out by a port
+//! ```
+
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use control::api::ErrorKind;
+use control::config::{Config, Neighbour, NextHop};
+use control::kernel::{self, Event as KernelEvent};
+use control::metrics::Metrics;
+use control::neighbour::{NeighbourRow, NeighbourView, Output, Permanent, Resolver, Settings};
+use control::rib::{Leg, RibChange, RibManager, RouteView, Source as RouteOf, Target};
+use controlplane::interfaces::mac_text;
+use controlplane::{
+    Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
+    Rows, Setup, Source, Tables, TablesPatch, WorkerSetup, events, now_ns,
+};
+use engine::{Counter, Gate, Stage};
+use io::QueueStats;
+use ipnet::IpNet;
+use lookup::fib::{Fib, NeighbourEvent, Options, RouteTarget};
+use lookup::routes::RoutesFile;
+use serde_json::{Map, Value};
+
+use super::commands::{RouteDel, RouteGet, RouteSet};
+use super::rows::{RouteRow, RouterTotals};
+use super::{ErrorGate, PipelineOptions, RouterCounters, RouterPart, room, routes};
+
+/// The router as control sees it.
+pub struct RouterControl {
+    rib: RibManager,
+    resolver: Resolver,
+    output: Output,
+    part: PartId<RouterPart>,
+    events: Option<SyncSender<NeighbourEvent>>,
+    source: Option<Source>,
+    /// By worker, and that of the gate.
+    counters: Vec<Arc<RouterCounters>>,
+    /// What was counted when counters were cleared.
+    base: RouterTotals,
+    /// The routes before a reload.
+    before: Option<RibManager>,
+}
+
+/// The resolver's times and bounds, of the configuration.
+fn settings(config: &Config) -> Settings {
+    let router = &config.router;
+    Settings {
+        entries_max: router.neighbours_max,
+        reachable_ns: router.neighbour_reachable.as_nanos() as u64,
+        retry_ns: router.neighbour_retry.as_nanos() as u64,
+        attempts: router.neighbour_attempts,
+        ..Settings::default()
+    }
+}
+
+/// Starts it with the routes of the configuration.
+pub(super) fn start(
+    setup: &Setup<'_>,
+    tables: &mut Tables,
+) -> Result<Box<dyn ControlPart>, String> {
+    RouterControl::start(setup, routes::rib(setup)?, tables)
+}
+
+impl RouterControl {
+    /// Starts it with these routes.
+    ///
+    /// # Errors
+    /// The tables have no room for them, or there is no memory.
+    pub fn start(
+        setup: &Setup<'_>,
+        mut rib: RibManager,
+        tables: &mut Tables,
+    ) -> Result<Box<dyn ControlPart>, String> {
+        let fib = rib.freeze().map_err(|error| room::failure(setup.config, &error))?;
+        let (events, source) = setup.is_live.then(events).unzip();
+        let mut router = Self {
+            rib,
+            resolver: Resolver::new(settings(setup.config)),
+            output: Output::default(),
+            part: tables.add::<RouterPart>(fib),
+            events,
+            source,
+            counters: Vec::new(),
+            base: RouterTotals::default(),
+            before: None,
+        };
+        if setup.is_live {
+            for number in 0..setup.interfaces.names().len() as u16 {
+                let record = setup.record(number);
+                router.resolver.set_interface(number, Some(&record), &mut router.output);
+            }
+            router.set_neighbours(&[], setup.config, setup.interfaces, now_ns());
+        }
+        Ok(Box::new(router))
+    }
+
+    /// Sends what the resolver asks, and takes over what it found.
+    fn flush(&mut self, env: &mut Environment<'_>) {
+        let mut output = std::mem::take(&mut self.output);
+        for (interface, frame) in output.frames.drain(..) {
+            env.send(interface, &frame);
+        }
+        for change in output.changes.drain(..) {
+            let (interface, address, mac) = (change.interface, change.address, change.mac);
+            self.change(RibChange::Neighbour { interface, address, mac });
+        }
+        self.output = output;
+    }
+
+    fn change(&mut self, change: RibChange) {
+        if let Err(error) = self.rib.apply(change) {
+            tracing::debug!("route left out: {error}");
+        }
+    }
+
+    /// Makes the static neighbours those of the configuration; `before` are those there were.
+    fn set_neighbours(
+        &mut self,
+        before: &[Neighbour],
+        config: &Config,
+        interfaces: &Interfaces,
+        now_ns: u64,
+    ) {
+        let now = &config.neighbours;
+        let gone = before.iter().filter(|old| !now.contains(old)).map(|old| (old, None));
+        let all = now.iter().map(|new| (new, Some(new.mac.0)));
+        for (neighbour, mac) in gone.chain(all) {
+            if let Some(i) = interfaces.number(&neighbour.port) {
+                let (by, out) = (Permanent::Configuration, &mut self.output);
+                self.resolver.set_permanent(i, neighbour.address, mac, by, now_ns, out);
+            }
+        }
+    }
+
+    fn legs(legs: &[kernel::Leg], env: &Environment<'_>) -> Target {
+        let legs = legs.iter().filter_map(|leg| {
+            let interface = env.interface_of(leg.ifindex)?;
+            Some(Leg { gateway: leg.gateway, interface: Some(interface), weight: leg.weight })
+        });
+        Target::Legs(legs.collect())
+    }
+
+    /// The sums over the workers, since the start.
+    fn since_start(&self) -> RouterTotals {
+        let sum = |counter: fn(&RouterCounters) -> &Counter| {
+            self.counters.iter().map(|worker| counter(worker).get()).sum()
+        };
+        RouterTotals {
+            icmp_errors_sent: sum(|c| &c.icmp_errors_sent),
+            icmp_errors_withheld: sum(|c| &c.icmp_errors_withheld),
+            answers_sent: sum(|c| &c.answers_sent),
+            fragmented: sum(|c| &c.fragmented),
+            fragments_made: sum(|c| &c.fragments_made),
+        }
+    }
+
+    /// The same, since the counters were cleared.
+    fn totals(&self) -> RouterTotals {
+        let (now, then) = (self.since_start(), self.base);
+        RouterTotals {
+            icmp_errors_sent: now.icmp_errors_sent - then.icmp_errors_sent,
+            icmp_errors_withheld: now.icmp_errors_withheld - then.icmp_errors_withheld,
+            answers_sent: now.answers_sent - then.answers_sent,
+            fragmented: now.fragmented - then.fragmented,
+            fragments_made: now.fragments_made - then.fragments_made,
+        }
+    }
+
+    fn set_route(
+        &mut self,
+        prefix: IpNet,
+        next_hop: &NextHop,
+        env: &Environment<'_>,
+    ) -> Result<Outcome, Refusal> {
+        let bad = |message| Err(Refusal::new(ErrorKind::BadRequest, message));
+        if prefix != prefix.trunc() {
+            let expected = prefix.trunc();
+            return bad(format!("{prefix}: bits are set beyond the length, expected {expected}"));
+        }
+        for (member, _) in next_hop.members() {
+            match member {
+                NextHop::Address { address: IpAddr::V6(address), port: None }
+                    if address.is_unicast_link_local() =>
+                {
+                    return bad(format!("{address} is link-local: expected {address}%PORT"));
+                }
+                NextHop::Address { port: Some(port), .. } | NextHop::Port(port) => {
+                    env.number(port)?;
+                }
+                _ => {}
+            }
+        }
+        let target = routes::target(next_hop, env.interfaces);
+        let change = RibChange::Route { prefix, source: RouteOf::Api, metric: 0, target };
+        if let Err(error) = self.rib.apply(change) {
+            return Err(Refusal::new(ErrorKind::Full, room::refused(&error)));
+        }
+        // Whether it resolves is known when it is settled; the patches stay for the publisher.
+        self.rib.settle();
+        let added = self.rib.route(prefix, RouteOf::Api);
+        let resolves = added.is_none_or(|view| view.resolved.is_some());
+        let message = match resolves {
+            true => "",
+            false => "added, but inactive: no interface leads to its next hop",
+        };
+        Ok(Outcome::Done(message.to_owned()))
+    }
+
+    fn route_row(&self, view: &RouteView<'_>, env: &Environment<'_>) -> RouteRow {
+        let name = |i: u16| env.interfaces.name(i).to_owned();
+        let ports = match view.resolved {
+            Some(RouteTarget::Paths(paths)) => paths.iter().map(|p| name(p.interface)).collect(),
+            Some(RouteTarget::Local(i) | RouteTarget::Broadcast(i)) => vec![name(*i)],
+            _ => Vec::new(),
+        };
+        RouteRow {
+            prefix: view.prefix,
+            next_hop: next_hop(view.target, view.resolved, env),
+            ports,
+            source: view.source.into(),
+            metric: view.metric,
+            active: view.installed,
+        }
+    }
+}
+
+/// A target in the words of the configuration.
+fn next_hop(target: &Target, resolved: Option<&RouteTarget>, env: &Environment<'_>) -> NextHop {
+    let port = |i: u16| env.interfaces.name(i).to_owned();
+    let hop = |gateway: Option<IpAddr>, interface: Option<u16>| match gateway {
+        Some(address) => NextHop::Address { address, port: interface.map(port) },
+        None => NextHop::Port(interface.map(port).unwrap_or_default()),
+    };
+    match target {
+        Target::Legs(legs) => match legs.as_ref() {
+            [leg] => hop(leg.gateway, leg.interface),
+            legs => NextHop::Group(
+                legs.iter()
+                    .map(|leg| {
+                        let weight = leg.weight.clamp(1, u32::from(u16::MAX)) as u16;
+                        (hop(leg.gateway, leg.interface), weight)
+                    })
+                    .collect(),
+            ),
+        },
+        Target::Object(_) => match resolved {
+            Some(RouteTarget::Paths(paths)) if paths.len() == 1 => {
+                hop(paths[0].gateway, Some(paths[0].interface))
+            }
+            Some(RouteTarget::Paths(paths)) => NextHop::Group(
+                paths.iter().map(|p| (hop(p.gateway, Some(p.interface)), 1)).collect(),
+            ),
+            _ => NextHop::Blackhole,
+        },
+        Target::Blackhole => NextHop::Blackhole,
+        Target::Unreachable => NextHop::Unreachable,
+        Target::Local(i) | Target::Broadcast(i) => NextHop::Port(port(*i)),
+    }
+}
+
+impl ControlPart for RouterControl {
+    fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
+        while self.counters.len() <= worker.worker {
+            self.counters.push(Arc::new(RouterCounters::new(worker.interfaces)));
+        }
+        let options = PipelineOptions {
+            events: self.events.clone(),
+            counters: self.counters[worker.worker].clone(),
+            defers_errors: worker.defers_limits,
+        };
+        let stage = super::stage::<Fib>(kind, &worker.pipeline.stages, &options).ok()?;
+        Some(OverPart::boxed(stage, self.part))
+    }
+
+    fn sources(&mut self) -> Vec<Source> {
+        self.source.take().into_iter().collect()
+    }
+
+    fn regions(&self) -> Range<usize> {
+        self.part.regions()
+    }
+
+    fn take_patches(&mut self) -> Option<TablesPatch> {
+        let patches = self.rib.take_patches();
+        (!patches.is_empty()).then(|| self.part.patch(patches))
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        self.resolver.next_deadline_ns()
+    }
+
+    fn tick(&mut self, env: &mut Environment<'_>) {
+        self.resolver.tick(env.now_ns, &mut self.output);
+        self.flush(env);
+    }
+
+    fn event(&mut self, event: Built, env: &mut Environment<'_>) {
+        if let Ok(event) = event.downcast::<NeighbourEvent>() {
+            self.resolver.event(*event, env.now_ns, &mut self.output);
+        }
+    }
+
+    fn kernel(&mut self, event: &KernelEvent, env: &mut Environment<'_>) {
+        let (now, out) = (env.now_ns, &mut self.output);
+        match event {
+            KernelEvent::NeighbourChanged { ifindex, ip, mac, state } => {
+                let Some(i) = env.interface_of(*ifindex) else { return };
+                if *state == kernel::NeighbourState::Permanent {
+                    let by = Permanent::Kernel;
+                    self.resolver.set_permanent(i, *ip, Some(*mac), by, now, out);
+                } else {
+                    self.resolver.hint(i, *ip, *mac, now, out);
+                }
+            }
+            KernelEvent::NeighbourRemoved { ifindex, ip } => {
+                let Some(i) = env.interface_of(*ifindex) else { return };
+                self.resolver.set_permanent(i, *ip, None, Permanent::Kernel, now, out);
+            }
+            KernelEvent::NextHopReplaced { id, next_hop } => {
+                let target = match next_hop {
+                    kernel::NextHop::Legs(legs) => Self::legs(legs, env),
+                    kernel::NextHop::Blackhole => Target::Blackhole,
+                };
+                self.change(RibChange::Object { id: *id, target: Some(target) });
+            }
+            KernelEvent::NextHopRemoved { id } => {
+                self.change(RibChange::Object { id: *id, target: None });
+            }
+            KernelEvent::RouteReplaced { prefix, route } => {
+                let target = match &route.target {
+                    kernel::Target::Legs(legs) => Self::legs(legs, env),
+                    kernel::Target::NextHop(id) => Target::Object(*id),
+                    kernel::Target::Blackhole => Target::Blackhole,
+                    kernel::Target::Unreachable | kernel::Target::Prohibit => Target::Unreachable,
+                };
+                let (prefix, source, metric) = (*prefix, RouteOf::Kernel, route.metric);
+                self.change(RibChange::Route { prefix, source, metric, target });
+            }
+            KernelEvent::RouteRemoved { prefix } => {
+                let (prefix, source) = (*prefix, RouteOf::Kernel);
+                self.change(RibChange::RemoveRoute { prefix, source, metric: None });
+            }
+            _ => {}
+        }
+    }
+
+    fn interface(&mut self, number: u16, env: &mut Environment<'_>) {
+        let Some(record) = env.records.get(usize::from(number)) else { return };
+        self.resolver.set_interface(number, Some(record), &mut self.output);
+        let interface = Some(record.clone());
+        self.change(RibChange::Interface { index: number, interface });
+    }
+
+    fn mirrors_kernel(&self, config: &Config) -> bool {
+        config.router.kernel
+    }
+
+    fn call(&mut self, mut call: Call<'_>, env: &mut Environment<'_>) -> Result<Outcome, Refusal> {
+        match call.name {
+            "route_add" => {
+                let RouteSet { prefix, next_hop } = call.read()?;
+                if self.rib.contains(prefix, RouteOf::Api) {
+                    let message = format!("{prefix} exists already: use `ctl route replace`");
+                    return Err(Refusal::new(ErrorKind::Exists, message));
+                }
+                self.set_route(prefix, &next_hop, env)
+            }
+            "route_replace" => {
+                let RouteSet { prefix, next_hop } = call.read()?;
+                self.set_route(prefix, &next_hop, env)
+            }
+            "route_del" => {
+                let RouteDel { prefix } = call.read()?;
+                let change = RibChange::RemoveRoute { prefix, source: RouteOf::Api, metric: None };
+                self.rib.apply(change).map_err(|_| {
+                    let message = format!("{prefix}: no such route was added with `ctl`");
+                    Refusal::new(ErrorKind::NotFound, message)
+                })?;
+                Ok(Outcome::Done(String::new()))
+            }
+            "route_get" => {
+                let RouteGet { address } = call.read()?;
+                let view = self.rib.route_get(address).ok_or_else(|| {
+                    Refusal::new(ErrorKind::NotFound, format!("no route to {address}"))
+                })?;
+                Ok(Outcome::Rows(Rows::of("routes", call.as_text, [self.route_row(&view, env)])))
+            }
+            name => Err(Refusal::new(ErrorKind::Internal, format!("no request `{name}`"))),
+        }
+    }
+
+    fn table(&self, name: &str, as_text: bool, env: &Environment<'_>) -> Result<Rows, Refusal> {
+        if name == "routes" {
+            let mut rows = Rows::new::<RouteRow>("routes", as_text);
+            self.rib.routes(None).for_each(|view| rows.push(&self.route_row(&view, env)));
+            return Ok(rows);
+        }
+        let row = |view: NeighbourView| NeighbourRow {
+            address: view.address,
+            port: env.interfaces.name(view.interface).to_owned(),
+            mac: view.mac.map(mac_text),
+            state: view.state.name().to_owned(),
+            age_s: view.confirmed_ns.map(|t| env.now_ns.saturating_sub(t) as f64 / 1e9),
+        };
+        Ok(Rows::of("neighbours", as_text, self.resolver.neighbours().map(row)))
+    }
+
+    /// Files of routes are read aside.
+    fn prepare(&self) -> Option<Prepare> {
+        Some(Box::new(|config, _| {
+            let files = config.route_files.iter();
+            let read = files.map(|file| routes::read_file(&file.file));
+            let read: Vec<RoutesFile> = read.collect::<Result<_, _>>()?;
+            Ok(Box::new(read) as Built)
+        }))
+    }
+
+    fn begin(&mut self) {
+        self.before = Some(self.rib.clone());
+    }
+
+    fn apply(
+        &mut self,
+        old: &Config,
+        prepared: Option<Built>,
+        env: &mut Environment<'_>,
+    ) -> Result<(), String> {
+        let config = env.config;
+        let of_file = routes::static_routes(config, env.interfaces);
+        self.rib.sync_static(of_file).map_err(|error| room::refused(&error))?;
+        let read = prepared.and_then(|built| built.downcast::<Vec<RoutesFile>>().ok());
+        let read = read.map(|read| *read).unwrap_or_default();
+        for ((number, file), read) in config.route_files.iter().enumerate().zip(read) {
+            routes::load_file(&mut self.rib, number as u16, file, read, env.interfaces)?;
+        }
+        for number in config.route_files.len()..old.route_files.len() {
+            let gone = self.rib.sync_file(number as u16, 0, Vec::new(), Vec::new(), |_, _| None);
+            gone.map_err(|error| room::refused(&error))?;
+        }
+        Ok(())
+    }
+
+    fn roll_back(&mut self, _env: &mut Environment<'_>) {
+        if let Some(before) = self.before.take() {
+            self.rib = before;
+        }
+    }
+
+    fn commit(&mut self, old: &Config, started: &Config, env: &mut Environment<'_>) -> String {
+        self.before = None;
+        self.set_neighbours(&old.neighbours, env.config, env.interfaces, env.now_ns);
+        self.flush(env);
+        let entries_max = started.router.neighbours_max;
+        self.resolver.set_settings(Settings { entries_max, ..settings(env.config) });
+        let before = routes::options(started, false);
+        self.change(RibChange::Options(Options {
+            neighbour_queue_packets: before.neighbour_queue_packets,
+            neighbour_queue_total_packets: before.neighbour_queue_total_packets,
+            ..routes::options(env.config, false)
+        }));
+        String::new()
+    }
+
+    fn clear(&mut self) {
+        self.base = self.since_start();
+    }
+
+    fn runtime(&self) -> (Map<String, Value>, Vec<[String; 2]>) {
+        let (stats, totals) = (self.rib.stats(), self.totals());
+        let (v4, v6) = (stats.installed_v4 as u64, stats.installed_v6 as u64);
+        let neighbours = self.resolver.len() as u64;
+        let mut fields = Map::new();
+        fields.insert("routes_v4".into(), v4.into());
+        fields.insert("routes_v6".into(), v6.into());
+        fields.insert("neighbours".into(), neighbours.into());
+        fields.insert("router".into(), serde_json::to_value(totals).unwrap_or_default());
+        let n = control::api::table::thousands;
+        let mut lines = vec![
+            ["routes".to_owned(), format!("{} v4, {} v6", n(v4), n(v6))],
+            ["neighbours".to_owned(), n(neighbours)],
+        ];
+        lines.extend(totals.lines());
+        (fields, lines)
+    }
+
+    fn metrics(&self, out: &mut Metrics) {
+        let stats = self.rib.stats();
+        let mut family = out.gauge("routes", "Known routes, by source.");
+        for (source, routes) in [
+            ("connected", stats.connected),
+            ("static", stats.static_),
+            ("api", stats.api),
+            ("kernel", stats.kernel),
+            ("file", stats.file),
+        ] {
+            family.sample(&[("source", source)], routes);
+        }
+        let mut family = out.gauge("table_routes", "Routes in the forwarding tables.");
+        family.sample(&[("family", "ipv4")], stats.installed_v4);
+        family.sample(&[("family", "ipv6")], stats.installed_v6);
+        out.gauge("neighbours", "Known neighbours.").sample(&[], self.resolver.len());
+        self.totals().metrics(out);
+    }
+
+    fn tagged(&self, interface: u16) -> (QueueStats, QueueStats) {
+        let mut sums = <(QueueStats, QueueStats)>::default();
+        for tagged in self.counters.iter().filter_map(|worker| worker.tagged(interface)) {
+            sums.0.packets += tagged.rx_packets.get();
+            sums.0.bytes += tagged.rx_bytes.get();
+            sums.1.packets += tagged.tx_packets.get();
+            sums.1.bytes += tagged.tx_bytes.get();
+        }
+        sums
+    }
+
+    fn gate(&mut self, config: &Config, interfaces: usize) -> Option<Box<dyn Gate>> {
+        let own = Arc::new(RouterCounters::new(interfaces));
+        self.counters.push(own.clone());
+        Some(Box::new(ErrorGate::new(config.router.icmp_rate, config.router.icmp_burst, own)))
+    }
+}

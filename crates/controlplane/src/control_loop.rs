@@ -1,0 +1,495 @@
+//! The control loop: the one thread that owns the configuration, the interfaces and the applications' control parts of a
+//! live program.
+//!
+//! ```text
+//!  kernel mirror ──┐                          ┌─▶ Publisher ─version─▶ workers
+//!  workers' events ┼─▶ one queue ─▶ ControlLoop ─▶ ControlPart of each application ─frames─▶ worker 0
+//!  control socket ─┤        ▲                 └─▶ answers
+//!  signals ────────┘        └── what a builder thread has built
+//! ```
+//!
+//! Whatever is in the queue at a time is applied together and seen as one version. What takes long to build (a reload's
+//! files, a set of rules) is built on a thread of its own; requests that change tables wait until that is in use, in their
+//! order, and everything else goes on.
+
+mod links;
+mod reload;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use control::api::{Asked, ErrorKind, ROWS_PER_RESPONSE, Request, Response, table};
+use control::config::{Config, KnownStages};
+use control::kernel::Event as KernelEvent;
+use lookup::fib::Interface;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::application::{
+    Built, Call, Carrier, Descriptor, Environment, Outcome, Refusal, Rows, Twin, Work,
+};
+use crate::inject::Injector;
+use crate::interfaces::{self, Interfaces, PortFacts};
+use crate::publisher::{Publisher, Running};
+use crate::statistics::{Shown, Statistics};
+use reload::Read;
+
+/// What the control loop is given.
+pub enum Event {
+    /// A worker's stage tells the part of this number.
+    Part(usize, Built),
+    /// By the kernel.
+    Kernel(Vec<KernelEvent>),
+    /// By a client; the answer goes in pieces through the sender.
+    Request(Asked, Sender<Response>),
+    /// The metrics, as text.
+    Metrics(Sender<String>),
+    /// A port failed or recovered; the text is for the log.
+    PortError(u16, String),
+    /// Something is built that a request asked a part for.
+    Built(usize, Built, Sender<Response>),
+    /// A configuration is read, and what the parts prepared of it is built.
+    Read(Box<Read>),
+    /// Read the configuration again (SIGHUP).
+    Reload,
+    /// End.
+    Stop,
+}
+
+/// How many events are applied as one version when they pour in.
+const GATHER: usize = 4096;
+
+/// The longest time between two turns: rates are sampled then.
+const TURN: Duration = Duration::from_millis(500);
+
+/// What a control loop starts with.
+pub struct Start {
+    /// As read at the start.
+    pub config: Config,
+    /// Its file.
+    pub path: PathBuf,
+    /// What a configuration may name.
+    pub known: KnownStages,
+    /// All applications of the program, running or not.
+    pub descriptors: &'static [&'static Descriptor],
+    /// The interfaces.
+    pub interfaces: Interfaces,
+    /// By physical port.
+    pub facts: Vec<PortFacts>,
+    /// By interface.
+    pub twins: Vec<Option<Twin>>,
+    /// By physical port: the name of its network interface, where it has one.
+    pub links: Vec<Option<String>>,
+    /// The parts and their tables.
+    pub publisher: Publisher,
+    /// Frames that leave by ports.
+    pub injector: Injector,
+    /// The data path.
+    pub shown: Shown,
+    /// The loop's own queue, for what builder threads send.
+    pub events: SyncSender<Event>,
+    /// Ends the program.
+    pub on_stop: Box<dyn Fn() + Send>,
+    /// A configuration is in force: what is not about the data path, such as the log's level.
+    pub on_reload: Box<dyn Fn(&Config) + Send>,
+}
+
+/// The control loop.
+pub struct ControlLoop {
+    /// As last read. What only a restart applies still has the values of `started`.
+    config: Config,
+    started: Config,
+    path: PathBuf,
+    known: KnownStages,
+    descriptors: &'static [&'static Descriptor],
+    interfaces: Interfaces,
+    facts: Vec<PortFacts>,
+    twins: Vec<Option<Twin>>,
+    links: Vec<Option<String>>,
+    publisher: Publisher,
+    injector: Injector,
+    statistics: Statistics,
+    events: SyncSender<Event>,
+    on_stop: Box<dyn Fn() + Send>,
+    on_reload: Box<dyn Fn(&Config) + Send>,
+    records: Vec<Interface>,
+    /// By interface: the twin is up; by physical port: the link is up.
+    twin_up: Vec<bool>,
+    link_up: Vec<bool>,
+    /// The last failure of a port that was logged.
+    logged: Option<(u16, String)>,
+    /// Something is being built on another thread.
+    is_building: bool,
+    /// Requests that wait for that.
+    waiting: VecDeque<(Asked, Sender<Response>)>,
+}
+
+/// The parts, and what they may use.
+macro_rules! environment {
+    ($own:expr) => {
+        Environment {
+            config: &$own.config,
+            interfaces: &$own.interfaces,
+            records: &$own.records,
+            twins: &$own.twins,
+            now_ns: now_ns(),
+            injector: Some(&mut $own.injector),
+        }
+    };
+}
+use environment;
+
+impl ControlLoop {
+    /// The loop of parts that have started; interfaces are up until the kernel says otherwise.
+    pub fn new(start: Start) -> Self {
+        let facts = start.facts.clone();
+        let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
+        let record = |n| interfaces::record(&start.config, &start.interfaces, n, fact, true);
+        let records: Vec<_> = (0..start.interfaces.names().len() as u16).map(record).collect();
+        let mode = start.config.pipeline.name.clone();
+        let own = start.interfaces.clone();
+        let statistics = Statistics::new(start.shown, own, mode, &start.publisher.parts);
+        let mut control = Self {
+            twin_up: vec![true; records.len()],
+            link_up: vec![true; start.interfaces.physical()],
+            records,
+            started: start.config.clone(),
+            config: start.config,
+            path: start.path,
+            known: start.known,
+            descriptors: start.descriptors,
+            interfaces: start.interfaces,
+            facts: start.facts,
+            twins: start.twins,
+            links: start.links,
+            publisher: start.publisher,
+            injector: start.injector,
+            statistics,
+            events: start.events,
+            on_stop: start.on_stop,
+            on_reload: start.on_reload,
+            logged: None,
+            is_building: false,
+            waiting: VecDeque::new(),
+        };
+        for i in 0..control.records.len() {
+            control.publish_interface(i);
+        }
+        control.settle();
+        control
+    }
+
+    /// Starts the threads that carry what workers tell the parts into the loop's queue.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start_sources(&mut self) -> std::io::Result<()> {
+        for (number, own) in self.publisher.parts.iter_mut().enumerate() {
+            for source in own.part.sources() {
+                let events = self.events.clone();
+                let carrier =
+                    Carrier::new(move |event| events.send(Event::Part(number, event)).is_ok());
+                let name = own.descriptor.application.name.to_owned();
+                std::thread::Builder::new().name(name).spawn(move || source(carrier))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Works until it is to stop; the parts as they are then.
+    pub fn run(mut self, events: &Receiver<Event>) -> Vec<Running> {
+        'turns: loop {
+            let now = now_ns();
+            let parts = &self.publisher.parts;
+            let deadline = parts.iter().filter_map(|own| own.part.next_deadline_ns()).min();
+            let wait = deadline.map_or(TURN, |t| Duration::from_nanos(t.saturating_sub(now)));
+            let is_busy = parts.iter().any(|own| own.part.is_busy());
+            let wait = if is_busy { Duration::ZERO } else { wait.min(TURN) };
+            match events.recv_timeout(wait) {
+                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(event) => {
+                    self.take(event);
+                    for _ in 0..GATHER {
+                        match events.try_recv() {
+                            Ok(Event::Stop) => break 'turns,
+                            Ok(event) => self.take(event),
+                            Err(_) => break,
+                        }
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => self.statistics.sample(&self.publisher.parts),
+            }
+            self.tick();
+            self.settle();
+        }
+        self.publisher.parts
+    }
+
+    fn tick(&mut self) {
+        let mut env = environment!(self);
+        self.publisher.parts.iter_mut().for_each(|own| own.part.tick(&mut env));
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Part(number, event) => {
+                let mut env = environment!(self);
+                self.publisher.parts[number].part.event(event, &mut env);
+            }
+            Event::Kernel(events) => {
+                for event in events {
+                    self.kernel(event);
+                }
+            }
+            Event::Request(asked, answer) => {
+                // What came before the request is part of its answer.
+                self.settle();
+                self.answer(asked, answer);
+            }
+            Event::Metrics(answer) => {
+                let version = self.publisher.version();
+                let text = self.statistics.metrics(&self.records, version, &self.publisher.parts);
+                // A scrape that is gone needs none.
+                let _ = answer.send(text);
+            }
+            Event::PortError(port, error) => self.port_error(port, error),
+            Event::Built(number, built, answer) => {
+                let mut env = environment!(self);
+                let done = self.publisher.parts[number].part.built(built, &mut env);
+                self.settle();
+                send_done(&answer, done);
+                self.next_waiting();
+            }
+            Event::Read(read) => {
+                self.apply_read(*read);
+                self.next_waiting();
+            }
+            Event::Reload => self.reload(None),
+            Event::Stop => {}
+        }
+    }
+
+    /// Makes all changes visible as one version.
+    fn settle(&mut self) {
+        self.publisher.publish();
+        self.publisher.settle();
+    }
+
+    /// Nothing is being built any more: requests that waited have their turn, until one builds again.
+    fn next_waiting(&mut self) {
+        self.is_building = false;
+        while !self.is_building
+            && let Some((asked, answer)) = self.waiting.pop_front()
+        {
+            self.answer(asked, answer);
+        }
+    }
+
+    /// Builds something on a thread of its own.
+    fn build(&mut self, name: &str, work: impl FnOnce() -> Event + Send + 'static) {
+        let events = self.events.clone();
+        let thread = std::thread::Builder::new().name(name.into());
+        match thread.spawn(move || events.send(work())) {
+            Ok(_) => self.is_building = true,
+            // Who asked sees that nobody answers.
+            Err(error) => tracing::error!("no thread for `{name}`: {error}"),
+        }
+    }
+
+    fn answer(&mut self, asked: Asked, answer: Sender<Response>) {
+        let Asked { request, text } = asked;
+        if self.is_building && self.changes(&request) {
+            self.waiting.push_back((Asked { request, text }, answer));
+            return;
+        }
+        // A client that is gone needs no answer.
+        let send = |response| drop(answer.send(response));
+        match request {
+            Request::Show { what } => match self.show(&what, text) {
+                Ok(responses) => responses.into_iter().for_each(send),
+                Err(refusal) => send(refusal.into()),
+            },
+            Request::ClearCounters => {
+                self.statistics.clear(&mut self.publisher.parts);
+                send(Response::Done { message: "counters reset".into() });
+            }
+            Request::Reload => self.reload(Some(answer)),
+            Request::Stop => {
+                send(Response::Done { message: "draining".into() });
+                (self.on_stop)();
+            }
+            Request::Trace { .. } | Request::Capture { .. } => {
+                send(Response::error(ErrorKind::Internal, "answered elsewhere"));
+            }
+            Request::Call { name, fields } => self.call(&name, fields, text, answer),
+        }
+    }
+
+    /// Whether a request changes tables, so that it waits while some are being built.
+    fn changes(&self, request: &Request) -> bool {
+        match request {
+            Request::Reload => true,
+            Request::Call { name, .. } => {
+                let all = self.descriptors.iter().flat_map(|own| own.requests);
+                all.into_iter().any(|kind| kind.changes && kind.is_named(name))
+            }
+            _ => false,
+        }
+    }
+
+    fn call(
+        &mut self,
+        name: &str,
+        mut fields: Map<String, Value>,
+        as_text: bool,
+        answer: Sender<Response>,
+    ) {
+        let number = match self.part_for(name, &mut fields) {
+            Ok(number) => number,
+            Err(refusal) => return drop(answer.send(refusal.into())),
+        };
+        let mut env = environment!(self);
+        let part = &mut self.publisher.parts[number].part;
+        let outcome = part.call(Call { name, fields, as_text }, &mut env);
+        self.settle();
+        match outcome {
+            Ok(Outcome::Done(message)) => drop(answer.send(Response::Done { message })),
+            Ok(Outcome::Rows(rows)) => {
+                for response in rows.responses(ROWS_PER_RESPONSE) {
+                    if answer.send(response).is_err() {
+                        return;
+                    }
+                }
+            }
+            Ok(Outcome::Later(work)) => self.build_later(number, work, answer),
+            Err(refusal) => drop(answer.send(refusal.into())),
+        }
+    }
+
+    fn build_later(&mut self, number: usize, work: Work, answer: Sender<Response>) {
+        let name = self.publisher.parts[number].name.clone();
+        self.build(&name, move || Event::Built(number, work(), answer));
+    }
+
+    /// The part that answers a request: that of the stage that its field `stage` names, or the only one.
+    fn part_for(&self, name: &str, fields: &mut Map<String, Value>) -> Result<usize, Refusal> {
+        let declares =
+            |own: &&&'static Descriptor| own.requests.iter().any(|kind| kind.is_named(name));
+        let Some(descriptor) = self.descriptors.iter().find(declares) else {
+            let all = self.descriptors.iter().flat_map(|own| own.requests);
+            let all: Vec<_> = all.map(|kind| kind.name()).collect();
+            let message = format!("unknown request `{name}`: expected one of {}", all.join(", "));
+            return Err(Refusal::new(ErrorKind::BadRequest, message));
+        };
+        let application = descriptor.application.name;
+        let own = self.publisher.parts.iter().enumerate();
+        let own: Vec<(usize, &Running)> =
+            own.filter(|(_, own)| own.descriptor.application.name == application).collect();
+        let names = || own.iter().map(|(_, own)| own.name.as_str()).collect::<Vec<_>>().join(", ");
+        let wanted = fields.remove("stage");
+        match (wanted.as_ref().and_then(Value::as_str), own.as_slice()) {
+            (_, []) => Err(Refusal::new(ErrorKind::Unsupported, descriptor.absent)),
+            (Some(stage), all) => {
+                all.iter().find(|(_, own)| own.name == stage).map(|(number, _)| *number).ok_or_else(
+                    || {
+                        let message =
+                            format!("there is no stage `{stage}`: expected one of {}", names());
+                        Refusal::new(ErrorKind::NotFound, message)
+                    },
+                )
+            }
+            (None, [(number, _)]) => Ok(*number),
+            (None, _) => {
+                let message =
+                    format!("several stages: say which one by `stage`, one of {}", names());
+                Err(Refusal::new(ErrorKind::BadRequest, message))
+            }
+        }
+    }
+
+    fn show(&mut self, what: &str, as_text: bool) -> Result<Vec<Response>, Refusal> {
+        let parts = &self.publisher.parts;
+        Ok(match what {
+            "interfaces" => {
+                let rows = self.statistics.interfaces(&self.records, parts);
+                core_table(what, as_text, &rows, table::interfaces)
+            }
+            "queues" => core_table(what, as_text, &self.statistics.queues(), table::table),
+            "stages" => core_table(what, as_text, &self.statistics.stages(), table::table),
+            "drops" => core_table(what, as_text, &self.statistics.drops(), table::drops),
+            "runtime" => {
+                let runtime = self.statistics.runtime(self.publisher.version(), parts);
+                let fields = match serde_json::to_value(&runtime) {
+                    Ok(Value::Object(fields)) => fields,
+                    _ => Map::new(),
+                };
+                vec![match as_text {
+                    true => Response::Text { text: table::runtime(&runtime) },
+                    false => Response::Object { table: what.to_owned(), fields },
+                }]
+            }
+            _ => self.show_of_parts(what, as_text)?,
+        })
+    }
+
+    /// A table that applications declare: the rows of all that run.
+    fn show_of_parts(&mut self, what: &str, as_text: bool) -> Result<Vec<Response>, Refusal> {
+        let has = |own: &Descriptor| own.tables.iter().any(|table| table.name == what);
+        let env = environment!(self);
+        let own = self.publisher.parts.iter().filter(|own| has(own.descriptor));
+        let tables: Vec<Rows> =
+            own.map(|own| own.part.table(what, as_text, &env)).collect::<Result<_, _>>()?;
+        if !tables.is_empty() {
+            return Ok(tables
+                .into_iter()
+                .flat_map(|rows| rows.responses(ROWS_PER_RESPONSE))
+                .collect());
+        }
+        if let Some(absent) = self.descriptors.iter().find(|own| has(own)) {
+            return Err(Refusal::new(ErrorKind::Unsupported, absent.absent));
+        }
+        let running = self.publisher.parts.iter().flat_map(|own| own.descriptor.tables);
+        let mut names = CORE_TABLES.to_vec();
+        for table in running {
+            if !names.contains(&table.name) {
+                names.push(table.name);
+            }
+        }
+        let message = format!("unknown table `{what}`: expected one of {}", names.join(", "));
+        Err(Refusal::new(ErrorKind::NotFound, message))
+    }
+}
+
+/// Tables that every program has.
+pub const CORE_TABLES: &[&str] = &["interfaces", "queues", "stages", "drops", "runtime"];
+
+/// A table of the program itself.
+fn core_table<R: Serialize>(
+    name: &str,
+    as_text: bool,
+    rows: &[R],
+    text: impl Fn(&[R]) -> String,
+) -> Vec<Response> {
+    if as_text {
+        let empty = rows.is_empty() && name == "drops";
+        let text = if empty { "no drops\n".to_owned() } else { text(rows) };
+        return vec![Response::Text { text }];
+    }
+    let rows = rows.iter().map(|row| serde_json::to_value(row).unwrap_or_default()).collect();
+    vec![Response::Rows { table: name.to_owned(), rows }]
+}
+
+fn send_done(answer: &Sender<Response>, done: Result<String, Refusal>) {
+    // A client that is gone needs no answer.
+    let _ = answer.send(match done {
+        Ok(message) => Response::Done { message },
+        Err(refusal) => refusal.into(),
+    });
+}
+
+/// The clock: nanoseconds since 1970.
+pub fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}

@@ -1,0 +1,204 @@
+//! A reload: the file is read, and what takes long is built, on a thread of its own; then the parts apply it as one
+//! version, or nothing of it.
+
+use std::sync::mpsc::Sender;
+
+use control::api::{ErrorKind, Response};
+use control::config::{self, Config, NOTHING, Report, Topic};
+use control::kernel;
+use control::netlink::Client;
+use lookup::fib::Interface;
+
+use super::{ControlLoop, Event, now_ns};
+use crate::application::{Built, Environment, Prepare};
+use crate::interfaces::{Interfaces, addresses};
+
+/// A configuration that was read, with what the parts prepared of it, by part.
+pub struct Read {
+    result: Result<(Config, Report, Vec<Option<Built>>), String>,
+    /// Who asked.
+    answer: Option<Sender<Response>>,
+}
+
+impl ControlLoop {
+    /// Begins to read the configuration again. The answer goes to whoever asked; the log has it in one line.
+    pub(super) fn reload(&mut self, answer: Option<Sender<Response>>) {
+        if self.is_building {
+            let asked = control::api::Asked { request: control::api::Request::Reload, text: true };
+            // Without a client the answer is the log's.
+            let answer = answer.unwrap_or_else(|| std::sync::mpsc::channel().0);
+            self.waiting.push_back((asked, answer));
+            return;
+        }
+        let prepare: Vec<Option<Prepare>> =
+            self.publisher.parts.iter().map(|own| own.part.prepare()).collect();
+        let (path, known) = (self.path.clone(), self.known.clone());
+        let interfaces = self.interfaces.clone();
+        self.build("reload", move || {
+            let read = || {
+                let (config, report) =
+                    config::load(&path, &known).map_err(|error| error.to_string())?;
+                same_ports(&config, &interfaces)?;
+                let built = |prepare: Option<Prepare>| {
+                    prepare.map(|prepare| prepare(&config, &interfaces)).transpose()
+                };
+                let built = prepare.into_iter().map(built).collect::<Result<_, _>>()?;
+                Ok((config, report, built))
+            };
+            Event::Read(Box::new(Read { result: read(), answer }))
+        });
+    }
+
+    /// Applies what was read.
+    pub(super) fn apply_read(&mut self, read: Read) {
+        let result =
+            read.result.and_then(|(config, report, built)| self.apply_file(config, &report, built));
+        match &result {
+            Ok(message) => tracing::info!("reloaded: {}", one_line(message)),
+            Err(message) => tracing::error!("not reloaded: {}", one_line(message)),
+        }
+        let Some(answer) = read.answer else { return };
+        // A client that is gone needs no answer.
+        let _ = answer.send(match result {
+            Ok(message) => Response::Done { message },
+            Err(message) => Response::error(ErrorKind::Config, message),
+        });
+    }
+
+    fn apply_file(
+        &mut self,
+        new: Config,
+        report: &Report,
+        built: Vec<Option<Built>>,
+    ) -> Result<String, String> {
+        let mut diff = Config::diff(&self.config, &new);
+        // What waits for a restart is told until the restart, or until the file is as it was.
+        diff.restart = Config::diff(&self.started, &new).restart;
+        let records = self.records.clone();
+        let old = std::mem::replace(&mut self.config, new);
+        self.publisher.parts.iter_mut().for_each(|own| own.part.begin());
+        if let Err(error) = self.apply(&old, built) {
+            self.go_back(old, &records);
+            return Err(error);
+        }
+        let mut env = super::environment!(self);
+        let parts = self.publisher.parts.iter_mut();
+        let told: String =
+            parts.map(|own| own.part.commit(&old, &self.started, &mut env)).collect();
+        (self.on_reload)(&self.config);
+        self.settle();
+        let odd = report.diagnostics.iter().filter(|d| d.topic == Topic::OddRule);
+        let odd: String = odd.map(|d| format!("warning: {}\n", d.message)).collect();
+        let diff = match diff.to_string() {
+            // Of the file; what the parts say was no part of it.
+            text if !told.is_empty() && text == NOTHING => "nothing else changed".into(),
+            text => text,
+        };
+        Ok(odd + &told + &diff)
+    }
+
+    /// Whatever may fail.
+    fn apply(&mut self, old: &Config, built: Vec<Option<Built>>) -> Result<(), String> {
+        let mut env = super::environment!(self);
+        for (own, built) in self.publisher.parts.iter_mut().zip(built) {
+            own.part.apply(old, built, &mut env)?;
+        }
+        self.apply_addresses(old)
+    }
+
+    /// Addresses, MTU and checks of the interfaces after a reload. Addresses of a twin go by way of
+    /// the kernel, which may have some of its own.
+    fn apply_addresses(&mut self, old: &Config) -> Result<(), String> {
+        for i in 0..self.records.len() {
+            let name = self.interfaces.name(i as u16).to_owned();
+            let fresh = self.fresh_record(i);
+            let list = |config: &Config| {
+                config.port(&name).map(|port| port.addresses.clone()).unwrap_or_default()
+            };
+            let (before, after) = (list(old), list(&self.config));
+            if let Some(twin) = self.twins[i].clone() {
+                let mut client = Client::route().map_err(|error| error.to_string())?;
+                for address in before.iter().filter(|a| !after.contains(a)) {
+                    kernel::links::remove_address(&mut client, twin.ifindex, *address)
+                        .map_err(|error| error.to_string())?;
+                    self.address(twin.ifindex, *address, false);
+                }
+                for address in after.iter().filter(|a| !before.contains(a)) {
+                    kernel::links::add_address(&mut client, twin.ifindex, *address, false)
+                        .map_err(|error| error.to_string())?;
+                    self.address(twin.ifindex, *address, true);
+                }
+                self.set_mtu(i, fresh.mtu)?;
+                self.records[i].reverse_path = fresh.reverse_path;
+            } else {
+                // The rest of it is for a restart.
+                let record = &mut self.records[i];
+                record.mtu = fresh.mtu;
+                record.addresses4 = fresh.addresses4;
+                record.addresses6 = fresh.addresses6;
+                record.reverse_path = fresh.reverse_path;
+            }
+            self.publish_interface(i);
+        }
+        Ok(())
+    }
+
+    /// Makes everything as it was before a reload that failed.
+    fn go_back(&mut self, old: Config, records: &[Interface]) {
+        self.config = old;
+        for (i, was) in records.iter().enumerate() {
+            if let Err(error) = self.addresses_back(i, was) {
+                let name = self.interfaces.name(i as u16);
+                tracing::error!("port {name}: failed to restore the previous addresses: {error}");
+            }
+        }
+        self.records = records.to_vec();
+        for i in 0..self.records.len() {
+            self.tell_interface(i);
+        }
+        // After the interfaces: what they changed goes back, too.
+        let mut env = super::environment!(self);
+        self.publisher.parts.iter_mut().for_each(|own| own.part.roll_back(&mut env));
+        self.settle();
+    }
+
+    /// Gives a twin the addresses and the MTU that it had.
+    fn addresses_back(&mut self, i: usize, was: &Interface) -> Result<(), String> {
+        let Some(twin) = self.twins[i].clone() else { return Ok(()) };
+        let (now, then) = (addresses(&self.records[i]), addresses(was));
+        if now != then {
+            let mut client = Client::route().map_err(|error| error.to_string())?;
+            for address in now.iter().filter(|a| !then.contains(a)) {
+                kernel::links::remove_address(&mut client, twin.ifindex, *address)
+                    .map_err(|error| error.to_string())?;
+            }
+            for address in then.iter().filter(|a| !now.contains(a)) {
+                kernel::links::add_address(&mut client, twin.ifindex, *address, false)
+                    .map_err(|error| error.to_string())?;
+            }
+        }
+        self.set_mtu(i, was.mtu)
+    }
+}
+
+/// Ports are opened once.
+fn same_ports(new: &Config, interfaces: &Interfaces) -> Result<(), String> {
+    let now = Interfaces::of(new);
+    let (names, before) = (now.names(), interfaces.names());
+    if names == before {
+        return Ok(());
+    }
+    let new = names.iter().filter(|n| !before.contains(n)).map(|n| format!("`{n}` is new"));
+    let gone = before.iter().filter(|n| !names.contains(n));
+    let gone = gone.map(|n| format!("`{n}` is gone"));
+    let mut list: Vec<_> = new.chain(gone).collect();
+    if list.is_empty() {
+        list.push("their order differs".into());
+    }
+    Err(format!("ports cannot come or go while the router runs: {}; restart it", list.join(", ")))
+}
+
+/// A message of several lines as an entry of the log.
+fn one_line(message: &str) -> String {
+    message.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect::<Vec<_>>().join("; ")
+}

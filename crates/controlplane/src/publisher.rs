@@ -1,0 +1,122 @@
+//! The publisher: the one place from which tables become visible.
+//!
+//! ```text
+//!  ControlPart::take_patches, of each part ─▶ Publisher::publish ─one version─▶ Reader<Tables> of each worker
+//!                                                              └─patches────▶ Changes, for a device
+//! ```
+
+use lookup::versions::{Reader, Writer, versions};
+
+use crate::application::{ControlPart, Descriptor, Setup};
+use crate::tables::{Tables, TablesImages, TablesPatch};
+
+/// A part of the control plane that runs, with its descriptor and the name of its stages.
+pub struct Running {
+    /// What its application declares.
+    pub descriptor: &'static Descriptor,
+    /// The name of its stages where they have one of their own (`[stage.NAME]`), else that of the application.
+    pub name: String,
+    /// The part.
+    pub part: Box<dyn ControlPart>,
+}
+
+/// What makes the tables, and the one place from which they are published.
+pub struct Publisher {
+    /// The parts, in the order of their descriptors.
+    pub parts: Vec<Running>,
+    pub(crate) writer: Writer<Tables>,
+    /// Taken, and not published yet.
+    pending: Vec<TablesPatch>,
+}
+
+impl Publisher {
+    /// Starts the parts of those applications that have a stage in a pipeline of the configuration, and publishes the first
+    /// version of their tables.
+    ///
+    /// # Errors
+    /// A part cannot start: a file cannot be read, or there is no room or memory.
+    pub fn start(
+        descriptors: &[&'static Descriptor],
+        setup: &Setup<'_>,
+    ) -> Result<(Self, Reader<Tables>), String> {
+        let mut tables = Tables::default();
+        let mut parts = Vec::new();
+        for descriptor in descriptors {
+            if setup.config.pipeline.uses(descriptor.application.name) {
+                let part = (descriptor.start)(setup, &mut tables)?;
+                let name = descriptor.application.name.to_owned();
+                parts.push(Running { descriptor, name, part });
+            }
+        }
+        Ok(Self::new(tables, parts))
+    }
+
+    /// The publisher of parts that have started.
+    pub fn new(tables: Tables, parts: Vec<Running>) -> (Self, Reader<Tables>) {
+        let (writer, reader) = versions(tables);
+        let mut publisher = Self { parts, writer, pending: Vec::new() };
+        publisher.publish();
+        (publisher, reader)
+    }
+
+    /// The tables from now on, for a device.
+    pub fn images(&self) -> TablesImages {
+        TablesImages(self.writer.changes())
+    }
+
+    /// The newest version.
+    pub fn current(&self) -> &Tables {
+        self.writer.current()
+    }
+
+    /// Its number.
+    pub fn version(&self) -> u64 {
+        self.writer.version()
+    }
+
+    /// Makes everything visible that changed, as one version; its number. Waits, sleeping, until nobody reads
+    /// the version before the current one.
+    pub fn publish(&mut self) -> u64 {
+        self.take_patches();
+        let patches = std::mem::take(&mut self.pending);
+        if patches.is_empty() {
+            return self.writer.version();
+        }
+        let version = self.writer.publish(patches);
+        self.tell();
+        version
+    }
+
+    /// The same without waiting; `false` where somebody still reads, and nothing is lost.
+    pub fn try_publish(&mut self) -> bool {
+        self.take_patches();
+        if self.pending.is_empty() {
+            return true;
+        }
+        match self.writer.try_publish(std::mem::take(&mut self.pending)) {
+            Ok(_) => {
+                self.tell();
+                true
+            }
+            Err(patches) => {
+                self.pending = patches;
+                false
+            }
+        }
+    }
+
+    fn take_patches(&mut self) {
+        self.pending.extend(self.parts.iter_mut().filter_map(|own| own.part.take_patches()));
+    }
+
+    fn tell(&mut self) {
+        let tables = self.writer.current();
+        self.parts.iter_mut().for_each(|own| own.part.published(tables));
+    }
+
+    /// Brings the idle copy of the tables up to date if nobody holds it, so that the next version is there
+    /// sooner. For idle moments.
+    pub fn settle(&mut self) {
+        self.writer.try_settle();
+    }
+}

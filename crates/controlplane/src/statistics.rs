@@ -1,0 +1,389 @@
+//! What is counted of a running data path, for `ctl show`, the metrics and the end.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use chunk::{CELL_BYTES, Depot, DropReason, Reason};
+use control::api::{DropRow, InterfaceRow, MasterRow, QueueRow, Runtime, StageRow, WorkerRow};
+use control::metrics::{Metrics, Snapshot, encode};
+use engine::{EngineView, MasterView, QueueCounters};
+use io::{Losses, QueueStats};
+use lookup::fib::Interface;
+use lookup::versions::Reader;
+
+use crate::interfaces::{Interfaces, addresses, mac_text};
+use crate::publisher::Running;
+use crate::tables::Tables;
+
+/// Counters of the queues of a port, for those who show them.
+#[derive(Clone)]
+pub struct PortCounters {
+    /// The port, or for a twin its interface.
+    pub number: u16,
+    /// Whether it is the twin of that interface.
+    pub twin: bool,
+    /// By queue: the worker, its receive side, its transmit side.
+    pub queues: Vec<(usize, Arc<QueueCounters>, Arc<QueueCounters>)>,
+    /// Why its queues lost packets.
+    pub losses: Vec<Arc<Losses>>,
+}
+
+impl PortCounters {
+    /// Sums over the queues: received, sent.
+    pub fn totals(&self) -> (QueueStats, QueueStats) {
+        let mut sums = (QueueStats::default(), QueueStats::default());
+        for (_, rx, tx) in &self.queues {
+            sums.0 += rx.get();
+            sums.1 += tx.get();
+        }
+        sums
+    }
+}
+
+/// What each interface received and sent. A port's queues count for it; for a subinterface, which has none, the stages do.
+pub fn totals(
+    ports: &[PortCounters],
+    interfaces: &Interfaces,
+    parts: &[Running],
+) -> Vec<(QueueStats, QueueStats)> {
+    let mut all = vec![<(QueueStats, QueueStats)>::default(); interfaces.names().len()];
+    for port in ports.iter().filter(|port| !port.twin) {
+        let (rx, tx) = port.totals();
+        if let Some(sums) = all.get_mut(usize::from(port.number)) {
+            sums.0 += rx;
+            sums.1 += tx;
+        }
+    }
+    for (i, sums) in all.iter_mut().enumerate().skip(interfaces.physical()) {
+        for (rx, tx) in parts.iter().map(|own| own.part.tagged(i as u16)) {
+            sums.0 += rx;
+            sums.1 += tx;
+        }
+    }
+    all
+}
+
+/// Packets that queues lost for `reason`: no stage gave them a verdict.
+pub fn lost(ports: &[PortCounters], reason: DropReason) -> u64 {
+    ports.iter().map(|port| io::lost(&port.losses, reason)).sum()
+}
+
+/// Counters of a running data path.
+pub struct Statistics {
+    view: Arc<EngineView>,
+    ports: Vec<PortCounters>,
+    interfaces: Interfaces,
+    kinds: Vec<String>,
+    depot: Arc<Depot>,
+    reader: Mutex<Reader<Tables>>,
+    started: Instant,
+    mode: String,
+    sampled: Sample,
+    /// What interfaces had counted when the counters were cleared.
+    base: Vec<(QueueStats, QueueStats)>,
+    /// What their queues had lost then, by reason.
+    lost_base: Vec<u64>,
+}
+
+/// Counters some time ago, and the rates since the time before.
+struct Sample {
+    at: Instant,
+    interfaces: Vec<(QueueStats, QueueStats)>,
+    busy_ns: Vec<u64>,
+    rates_pps: Vec<(f64, f64)>,
+    busy_percent: Vec<f64>,
+}
+
+/// What a running data path shows.
+pub struct Shown {
+    /// Its counters.
+    pub view: Arc<EngineView>,
+    /// Those of its queues.
+    pub ports: Vec<PortCounters>,
+    /// By interface: the back end as it runs.
+    pub kinds: Vec<String>,
+    /// Where its cells come from.
+    pub depot: Arc<Depot>,
+    /// Its tables.
+    pub reader: Reader<Tables>,
+}
+
+impl Statistics {
+    /// Those of a data path; `mode` is the name of its pipeline.
+    pub fn new(shown: Shown, interfaces: Interfaces, mode: String, parts: &[Running]) -> Self {
+        let Shown { view, ports, kinds, depot, reader } = shown;
+        let n = interfaces.names().len();
+        let sampled = Sample {
+            at: Instant::now(),
+            interfaces: totals(&ports, &interfaces, parts),
+            busy_ns: vec![0; view.workers.len()],
+            rates_pps: vec![(0.0, 0.0); n],
+            busy_percent: vec![0.0; view.workers.len()],
+        };
+        Self {
+            base: vec![Default::default(); n],
+            lost_base: vec![0; view.reasons().len()],
+            sampled,
+            view,
+            ports,
+            interfaces,
+            kinds,
+            depot,
+            reader: Mutex::new(reader),
+            started: Instant::now(),
+            mode,
+        }
+    }
+
+    /// What may be seen of the engine.
+    pub fn view(&self) -> &Arc<EngineView> {
+        &self.view
+    }
+
+    /// Measures rates since the last call, if that was at least half a second ago.
+    pub fn sample(&mut self, parts: &[Running]) {
+        let sample = &mut self.sampled;
+        let seconds = sample.at.elapsed().as_secs_f64();
+        if seconds < 0.5 {
+            return;
+        }
+        let interfaces = totals(&self.ports, &self.interfaces, parts);
+        let busy_ns: Vec<_> = self.view.workers.iter().map(|w| w.busy_ns.get()).collect();
+        let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+        sample.rates_pps = interfaces
+            .iter()
+            .zip(&sample.interfaces)
+            .map(|((rx, tx), (rx0, tx0))| {
+                (rate(rx.packets, rx0.packets), rate(tx.packets, tx0.packets))
+            })
+            .collect();
+        sample.busy_percent = busy_ns
+            .iter()
+            .zip(&sample.busy_ns)
+            .map(|(n, t)| (rate(*n, *t) / 1e7).min(100.0))
+            .collect();
+        (sample.interfaces, sample.busy_ns, sample.at) = (interfaces, busy_ns, Instant::now());
+    }
+
+    /// Everything counts from zero from now on.
+    pub fn clear(&mut self, parts: &mut [Running]) {
+        self.view.clear();
+        self.lost_base = self.view.reasons().iter().map(|r| lost(&self.ports, r.code())).collect();
+        self.base = totals(&self.ports, &self.interfaces, parts);
+        parts.iter_mut().for_each(|own| own.part.clear());
+    }
+
+    /// A row for each interface; `records` are the interfaces as they are now.
+    pub fn interfaces(&mut self, records: &[Interface], parts: &[Running]) -> Vec<InterfaceRow> {
+        self.sample(parts);
+        let totals = totals(&self.ports, &self.interfaces, parts);
+        let row = |(i, record): (usize, &Interface)| {
+            let mut row = InterfaceRow {
+                name: self.interfaces.name(i as u16).to_owned(),
+                index: i as u32,
+                kind: self.kinds.get(i).cloned().unwrap_or_default(),
+                mac: mac_text(record.mac),
+                mtu: record.mtu.into(),
+                state: if record.up { "up" } else { "down" }.into(),
+                addresses: addresses(record),
+                ..InterfaceRow::default()
+            };
+            if let (Some((rx, tx)), Some((rx0, tx0))) = (totals.get(i), self.base.get(i)) {
+                row.rx_packets = rx.packets - rx0.packets;
+                row.rx_bytes = rx.bytes - rx0.bytes;
+                row.rx_errors = rx.errors - rx0.errors;
+                row.rx_drops = rx.dropped - rx0.dropped;
+                row.tx_packets = tx.packets - tx0.packets;
+                row.tx_bytes = tx.bytes - tx0.bytes;
+                row.tx_errors = tx.errors - tx0.errors;
+                row.tx_drops = tx.dropped - tx0.dropped;
+            }
+            if let Some(&(rx_pps, tx_pps)) = self.sampled.rates_pps.get(i) {
+                (row.rx_rate_pps, row.tx_rate_pps) = (rx_pps, tx_pps);
+            }
+            row
+        };
+        records.iter().enumerate().map(row).collect()
+    }
+
+    /// A row for each queue of each port.
+    pub fn queues(&self) -> Vec<QueueRow> {
+        let mut rows = Vec::new();
+        for port in self.ports.iter().filter(|p| !p.twin) {
+            for (q, (worker, rx, tx)) in port.queues.iter().enumerate() {
+                let (rx, tx) = (rx.get(), tx.get());
+                rows.push(QueueRow {
+                    port: self.interfaces.name(port.number).to_owned(),
+                    queue: q as u32,
+                    worker: *worker as u32,
+                    rx_packets: rx.packets,
+                    rx_bytes: rx.bytes,
+                    rx_drops: rx.dropped,
+                    tx_packets: tx.packets,
+                    tx_bytes: tx.bytes,
+                    tx_drops: tx.dropped,
+                });
+            }
+        }
+        rows
+    }
+
+    /// A row for each stage.
+    pub fn stages(&self) -> Vec<StageRow> {
+        let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
+        let row = |(i, name): (usize, &&'static str)| {
+            let totals = self.view.stage(i);
+            StageRow {
+                name: (*name).to_owned(),
+                calls: totals.calls,
+                packets: totals.packets,
+                packets_per_call: ratio(totals.packets, totals.calls),
+                ns_per_packet: ratio(totals.busy_ns, totals.packets),
+            }
+        };
+        self.view.stages.iter().enumerate().map(row).collect()
+    }
+
+    /// A row for each reason that occurred.
+    pub fn drops(&self) -> Vec<DropRow> {
+        let mut rows = self.all_drops();
+        rows.retain(|row| row.packets > 0);
+        rows
+    }
+
+    /// A row for each reason: what stages and the engine dropped, and what queues lost.
+    fn all_drops(&self) -> Vec<DropRow> {
+        let row = |(reason, base): (&&Reason, &u64)| DropRow {
+            reason: reason.name().to_owned(),
+            code: reason.code().code(),
+            text: reason.text().to_owned(),
+            remedy: reason.remedy().to_owned(),
+            packets: self.view.drops(reason.code()) + lost(&self.ports, reason.code()) - base,
+        };
+        self.view.reasons().iter().zip(self.lost_base.iter()).map(row).collect()
+    }
+
+    /// The process.
+    pub fn runtime(&mut self, version: u64, parts: &[Running]) -> Runtime {
+        self.sample(parts);
+        let sample = &self.sampled;
+        let cells = self.depot.region().cells();
+        let table_bytes = {
+            let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            2 * reader.pin().len_bytes()
+        };
+        let workers = self.view.workers.iter().enumerate().map(|(i, w)| WorkerRow {
+            id: i as u32,
+            cpu: self.view.cpus[i].map(|cpu| cpu as u32),
+            packets: w.rx_packets.get(),
+            busy_percent: sample.busy_percent.get(i).copied().unwrap_or(0.0),
+            empty_polls: w.idle_turns.get(),
+            wakeups: w.sleeps.get(),
+            side: if w.on_device.get() > 0 { "device" } else { "cpu" }.into(),
+            chunks_to_device: w.chunks_to_device.get(),
+            burst_fill_percent: w.fill_percent.get(),
+            shade_ns_per_packet: w.cpu_row_ns.get(),
+            packets_held: w.held.get(),
+            packets_again: w.again.get(),
+            packets_handed_over: w.handed_over.get(),
+            packets_dumped: w.dumped.get(),
+            packets_late: w.late.get(),
+            panics: w.panics.get(),
+            gave_up: w.gave_up.get() > 0,
+            cells_free: self.depot.available() as u64,
+            cells: cells.into(),
+        });
+        let masters = named_apart(self.view.masters());
+        let mut runtime = Runtime {
+            version: env!("CARGO_PKG_VERSION").into(),
+            mode: self.mode.clone(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            workers: workers.collect(),
+            masters: masters.into_iter().map(master).collect(),
+            table_version: version,
+            table_bytes: table_bytes as u64,
+            pool_bytes: u64::from(cells) * CELL_BYTES as u64,
+            resident_bytes: resident_bytes(),
+            ..Runtime::default()
+        };
+        for own in parts {
+            let (fields, lines) = own.part.runtime();
+            runtime.applications.extend(fields);
+            runtime.lines.extend(lines);
+        }
+        runtime
+    }
+
+    /// Everything, for a scrape.
+    pub fn metrics(&mut self, records: &[Interface], version: u64, parts: &[Running]) -> String {
+        let snapshot = Snapshot {
+            interfaces: self.interfaces(records, parts),
+            queues: self.queues(),
+            stages: self.stages(),
+            // Every reason, so that a counter is there before its first drop.
+            drops: self.all_drops(),
+            runtime: self.runtime(version, parts),
+        };
+        let applications = |out: &mut Metrics| parts.iter().for_each(|own| own.part.metrics(out));
+        encode(&snapshot, applications)
+    }
+}
+
+fn master(m: MasterView) -> MasterRow {
+    let per_job = |n: u64| if m.jobs == 0 { 0.0 } else { n as f64 / m.jobs as f64 };
+    MasterRow {
+        number: m.number as u32,
+        jobs: m.jobs,
+        packets: m.packets,
+        jobs_in_flight: m.in_flight,
+        jobs_failed: m.failed,
+        is_lost: m.is_lost,
+        ns_per_packet: m.row_ns,
+        away_us: m.away_ns as f64 / 1e3,
+        up_bytes: m.traffic.up_bytes + m.traffic.payload_up_bytes + m.traffic.table_bytes,
+        down_bytes: m.traffic.down_bytes + m.traffic.payload_down_bytes,
+        uploads: 0,
+        launches: m.traffic.launches,
+        uploads_per_job: per_job(0),
+        launches_per_job: per_job(m.traffic.launches),
+        device: m.device,
+    }
+}
+
+/// Puts a number behind the name of each device that has the name of another one: a label of the metrics must tell them
+/// apart.
+pub fn named_apart(mut masters: Vec<MasterView>) -> Vec<MasterView> {
+    let names: Vec<String> = masters.iter().map(|master| master.device.clone()).collect();
+    for master in &mut masters {
+        if names.iter().filter(|name| **name == master.device).count() > 1 {
+            master.device = format!("{} #{}", master.device, master.number);
+        }
+    }
+    masters
+}
+
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_of_one_name_are_told_apart() {
+        let names = |names: &[&str]| {
+            let named = |(number, name): (usize, &&str)| MasterView {
+                number,
+                device: (*name).to_owned(),
+                ..MasterView::default()
+            };
+            let masters = names.iter().enumerate().map(named).collect();
+            named_apart(masters).into_iter().map(|master| master.device).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["a", "b"]), ["a", "b"]);
+        assert_eq!(names(&["a", "b", "a"]), ["a #0", "b", "a #2"]);
+    }
+}
