@@ -1,4 +1,4 @@
-//! The control socket: how `shadeline ctl` and programs talk to a running router.
+//! The control socket: how `shadeline ctl` and programs talk to a running instance.
 //!
 //! A Unix stream socket, mode 0660. One JSON object a line: the client writes a [`Request`], the
 //! server answers with any number of [`Response`]s, of which the last is `end` or `error`. Then
@@ -12,11 +12,17 @@
 //! < {"response":"end"}
 //! ```
 //!
+//! This module knows the requests and tables that every pipeline has. Those of applications pass through it by their
+//! names: a [`Request::Call`] with fields, a [`Response::Rows`] with rows. With `"text":true` in the request, tables come
+//! as texts that the server has made ([`Response::Table`], [`Response::Text`]), so that a client prints tables that it
+//! does not know.
+//!
 //! Thread rule: one thread accepts, one thread per connection (at most
 //! [`server::Limits::connections`]) reads, calls the handler and writes. The handler is shared and
 //! must not block for long on the data path. A client that does not read is hung up after
 //! [`server::Limits::write_timeout`].
 
+pub mod answer;
 mod client;
 mod message;
 pub mod rows;
@@ -24,7 +30,10 @@ pub mod server;
 pub mod table;
 
 pub use client::{Client, ClientError};
-pub use message::{CaptureAt, ErrorKind, Frame, Request, Response, Show, TraceStep};
+pub use message::{
+    Asked, CORE_REQUESTS, CORE_RESPONSES, CaptureAt, ErrorKind, Frame, Request, Response,
+    TraceStep, decode, fields_of,
+};
 pub use rows::*;
 pub use server::{BindError, Responder, Server};
 

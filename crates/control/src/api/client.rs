@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::message::{ErrorKind, Request, Response};
+use super::message::{Asked, ErrorKind, Response};
 
-/// A connection to a running router. One request at a time.
+/// A connection to a running instance. One request at a time.
 #[derive(Debug)]
 pub struct Client {
     reader: BufReader<UnixStream>,
@@ -58,14 +58,14 @@ impl Client {
         self.reader.get_ref().try_clone()
     }
 
-    /// Sends `request` and gives each response but the last to `each`. After
+    /// Sends a request and gives each response but the last to `each`. After
     /// [`ControlFlow::Break`] the connection is closed: that is how a capture ends.
     pub fn stream(
         mut self,
-        request: &Request,
+        asked: &Asked,
         mut each: impl FnMut(Response) -> ControlFlow<()>,
     ) -> Result<(), ClientError> {
-        self.send(request)?;
+        self.send(asked)?;
         while let Some(response) = self.receive()? {
             if each(response).is_break() {
                 break;
@@ -74,9 +74,9 @@ impl Client {
         Ok(())
     }
 
-    /// Sends `request` and gives its responses, without the last. Not for captures without limits.
-    pub fn call(&mut self, request: &Request) -> Result<Vec<Response>, ClientError> {
-        self.send(request)?;
+    /// Sends a request and gives its responses, without the last. Not for captures without limits.
+    pub fn call(&mut self, asked: &Asked) -> Result<Vec<Response>, ClientError> {
+        self.send(asked)?;
         let mut responses = Vec::new();
         while let Some(response) = self.receive()? {
             responses.push(response);
@@ -84,8 +84,8 @@ impl Client {
         Ok(responses)
     }
 
-    fn send(&mut self, request: &Request) -> Result<(), ClientError> {
-        let mut line = serde_json::to_vec(request).map_err(|error| self.protocol(error))?;
+    fn send(&mut self, asked: &Asked) -> Result<(), ClientError> {
+        let mut line = serde_json::to_vec(asked).map_err(|error| self.protocol(error))?;
         line.push(b'\n');
         match self.reader.get_ref().write_all(&line) {
             // A busy server says so and hangs up before it reads: its line is still there.

@@ -1,106 +1,26 @@
 //! Requests and responses, one JSON object a line.
+//!
+//! What every pipeline has is a variant here. A request of an application is its name and its fields, and a table is its
+//! name and its rows: the application's folder says what they mean.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
+use std::fmt;
 use std::time::Duration;
 
-use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
+use serde::ser::{Error as _, SerializeMap};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 
-use super::rows::*;
-use crate::config::NextHop;
-use crate::firewall::{Action, Place, Rule};
+use super::table::Row;
 
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields, remote = "Self")]
 pub enum Request {
-    /// A table: the response of the same name, in pieces.
+    /// A table, in pieces.
     Show {
-        /// Which.
-        what: Show,
-    },
-    /// Adds a route of source `api`; an error where one of that source stands. Answer: `done`.
-    RouteAdd {
-        /// No host bits set.
-        prefix: IpNet,
-        /// Where to.
-        next_hop: NextHop,
-    },
-    /// Adds or replaces a route of source `api`. Answer: `done`.
-    RouteReplace {
-        /// No host bits set.
-        prefix: IpNet,
-        /// Where to.
-        next_hop: NextHop,
-    },
-    /// Takes a route of source `api` away; an error where there is none. Answer: `done`.
-    RouteDel {
-        /// No host bits set.
-        prefix: IpNet,
-    },
-    /// The route that packets to `address` take. Answer: `routes` with one row, or none.
-    RouteGet {
-        /// Destination.
-        address: IpAddr,
-    },
-    /// Forgets learned stations: of a port, of a VLAN, or all. Answer: `done`.
-    ClearMacs {
-        /// The port's name.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        port: Option<String>,
-        /// The VLAN.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        vlan: Option<u16>,
-    },
-    /// Adds a route for names, of source `api`; an error where one of that source stands. Answer: `done`.
-    NameAdd {
-        /// A URI such as `/org/example`; `/` for all names.
-        prefix: String,
-        /// Names of faces, best first.
-        faces: Vec<String>,
-    },
-    /// Takes a route of source `api` away; an error where there is none. Answer: `done`.
-    NameDel {
-        /// As in `name_add`.
-        prefix: String,
-    },
-    /// The route that Interests for `name` take. Answer: `names` with one row.
-    NameGet {
-        /// A URI.
-        name: String,
-    },
-    /// Adds a rule to the firewall; an error where one has its name. Answer: `done` with what is odd.
-    RuleAdd {
-        /// The rule.
-        rule: Rule,
-        /// Among the others.
-        #[serde(default)]
-        place: Place,
-    },
-    /// Changes a rule in its place, or adds it behind all. Answer: as of `rule_add`.
-    RuleReplace {
-        /// The rule.
-        rule: Rule,
-    },
-    /// Makes the rules those of a file, all at once. Answer: as of `rule_add`.
-    RuleReplaceAll {
-        /// Its path, as the router sees it: `[[rule]]` entries, or a ClassBench file.
-        file: PathBuf,
-        /// What all rules of a ClassBench file do.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        action: Option<Action>,
-    },
-    /// Takes a rule away; an error where there is none. Answer: `done`.
-    RuleDel {
         /// Its name.
-        name: String,
-    },
-    /// Rules in order, the default last. Answer: `rules`.
-    RuleShow {
-        /// One of them.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
+        what: String,
     },
     /// Starts counters at zero. Answer: `done`.
     ClearCounters,
@@ -131,40 +51,103 @@ pub enum Request {
         #[serde(default, with = "seconds", skip_serializing_if = "Option::is_none")]
         duration_s: Option<Duration>,
     },
-    /// Drains and ends the router. Answer: `done` once it has begun.
+    /// Drains and ends the program. Answer: `done` once it has begun.
     Stop,
+    /// A request that an application declares. The answer is the application's.
+    #[serde(skip)]
+    Call {
+        /// Its words joined by `_`: `route_add`. None of [`CORE_REQUESTS`].
+        name: String,
+        /// Its fields. `request` and `text` are not among them.
+        fields: Map<String, Value>,
+    },
 }
 
-/// Tables of `show`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Show {
-    /// [`InterfaceRow`].
-    Interfaces,
-    /// [`QueueRow`].
-    Queues,
-    /// [`RouteRow`].
-    Routes,
-    /// [`NeighbourRow`].
-    Neighbours,
-    /// [`MacRow`].
-    Macs,
-    /// [`FaceRow`].
-    Faces,
-    /// [`NameRow`].
-    Names,
-    /// [`StageRow`].
-    Stages,
-    /// [`DropRow`].
-    Drops,
-    /// [`Runtime`].
-    Runtime,
+/// Names of requests that no application declares.
+pub const CORE_REQUESTS: [&str; 6] =
+    ["show", "clear_counters", "reload", "trace", "capture", "stop"];
+
+/// A request, and in which form its answer is to come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// What is asked.
+    pub request: Request,
+    /// Tables as texts for people; else as rows for programs. `"text": true` in the object; absent: rows.
+    pub text: bool,
+}
+
+impl Request {
+    /// The same, with the form of its answer.
+    pub fn asked(self, text: bool) -> Asked {
+        Asked { request: self, text }
+    }
+}
+
+impl Serialize for Request {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Request::Call { name, fields } = self else {
+            return Request::serialize(self, serializer);
+        };
+        if CORE_REQUESTS.contains(&name.as_str()) {
+            return Err(S::Error::custom(format!("`{name}` is not a request of an application")));
+        }
+        if let Some(taken) = ["request", "text"].into_iter().find(|key| fields.contains_key(*key)) {
+            return Err(S::Error::custom(format!("`{taken}` is not a field of a request")));
+        }
+        tagged("request", name, fields, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Request {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Request, D::Error> {
+        let Object(mut fields) = Object::deserialize(deserializer)?;
+        let name = tag("request", &fields).map_err(de::Error::custom)?;
+        if !CORE_REQUESTS.contains(&name.as_str()) {
+            fields.remove("request");
+            return Ok(Request::Call { name, fields });
+        }
+        // The derived code lets any field pass beside the name of a request that has none.
+        let extra = fields.keys().find(|key| *key != "request").cloned();
+        let request = Request::deserialize(Value::Object(fields)).map_err(de::Error::custom)?;
+        match (&request, extra) {
+            (Request::ClearCounters | Request::Reload | Request::Stop, Some(extra)) => {
+                Err(de::Error::custom(format!("unknown field `{extra}`, there are no fields")))
+            }
+            _ => Ok(request),
+        }
+    }
+}
+
+impl Serialize for Asked {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !self.text {
+            return Serialize::serialize(&self.request, serializer);
+        }
+        let mut object = fields_of(&self.request).map_err(S::Error::custom)?;
+        object.insert("text".to_owned(), Value::Bool(true));
+        object.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Asked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Asked, D::Error> {
+        let Object(mut object) = Object::deserialize(deserializer)?;
+        let text = match object.remove("text") {
+            None => false,
+            Some(Value::Bool(text)) => text,
+            Some(_) => return Err(de::Error::custom("`text`: expected true or false")),
+        };
+        let request = <Request as Deserialize>::deserialize(Value::Object(object));
+        Ok(Asked { request: request.map_err(de::Error::custom)?, text })
+    }
 }
 
 /// Where packets are copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaptureAt {
+    /// At the stage of this name, or else at the port: the program knows what it has.
+    Named(String),
     /// As a port receives and sends them.
     Port(String),
     /// As they come out of a stage.
@@ -177,41 +160,109 @@ pub enum CaptureAt {
 
 /// What the server answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "response", rename_all = "snake_case")]
-#[expect(missing_docs, reason = "fields are the rows of the variant's table")]
+#[serde(tag = "response", rename_all = "snake_case", remote = "Self")]
 pub enum Response {
-    /// Part of the table.
-    Interfaces { rows: Vec<InterfaceRow> },
-    /// Part of the table.
-    Queues { rows: Vec<QueueRow> },
-    /// Part of the table.
-    Routes { rows: Vec<RouteRow> },
-    /// Part of the table.
-    Neighbours { rows: Vec<NeighbourRow> },
-    /// Part of the table.
-    Macs { rows: Vec<MacRow> },
-    /// Part of the table.
-    Faces { rows: Vec<FaceRow> },
-    /// Part of the table.
-    Names { rows: Vec<NameRow> },
-    /// Part of the table.
-    Rules { rows: Vec<RuleRow> },
-    /// Part of the table.
-    Stages { rows: Vec<StageRow> },
-    /// Part of the table.
-    Drops { rows: Vec<DropRow> },
-    /// The process.
-    Runtime(Box<Runtime>),
+    /// Part of a table, for programs: `{"response": TABLE, "rows": […]}`.
+    #[serde(skip)]
+    Rows {
+        /// Its name. None of [`CORE_RESPONSES`].
+        table: String,
+        /// Objects, as many as one piece has.
+        rows: Vec<Value>,
+    },
+    /// A table that is one object, for programs: `{"response": TABLE, …}`.
+    #[serde(skip)]
+    Object {
+        /// Its name. None of [`CORE_RESPONSES`].
+        table: String,
+        /// Its fields. `response` and `rows` are not among them.
+        fields: Map<String, Value>,
+    },
+    /// Part of a table, for people; pieces with the same columns are one table.
+    Table {
+        /// Titles as in [`Row::COLUMNS`].
+        columns: Vec<String>,
+        /// One text for each column.
+        rows: Vec<Vec<String>>,
+        /// The text for no rows at all; empty: the titles alone.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        empty: String,
+    },
+    /// Finished text, for people.
+    Text {
+        /// With a newline at each line's end.
+        text: String,
+    },
     /// One packet's way.
-    Trace { steps: Vec<TraceStep> },
+    Trace {
+        /// Stage by stage.
+        steps: Vec<TraceStep>,
+    },
     /// One packet.
     Frame(Frame),
-    /// It was done; `message` may be empty.
-    Done { message: String },
+    /// It was done.
+    Done {
+        /// What there is to say about it; may be empty.
+        message: String,
+    },
     /// It was not done. Ends the answer.
-    Error { kind: ErrorKind, message: String },
+    Error {
+        /// For programs.
+        kind: ErrorKind,
+        /// For people.
+        message: String,
+    },
     /// Ends the answer.
     End,
+}
+
+/// Names that no table has.
+pub const CORE_RESPONSES: [&str; 7] = ["table", "text", "trace", "frame", "done", "error", "end"];
+
+impl Serialize for Response {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let check = |table: &str| {
+            let is_core = CORE_RESPONSES.contains(&table);
+            let refusal = || S::Error::custom(format!("`{table}` is not a name of a table"));
+            if is_core { Err(refusal()) } else { Ok(()) }
+        };
+        match self {
+            Response::Rows { table, rows } => {
+                check(table)?;
+                let mut map = serializer.serialize_map(Some(2))?;
+                map.serialize_entry("response", table)?;
+                map.serialize_entry("rows", rows)?;
+                map.end()
+            }
+            Response::Object { table, fields } => {
+                check(table)?;
+                let taken = ["response", "rows"].into_iter().find(|key| fields.contains_key(*key));
+                if let Some(taken) = taken {
+                    return Err(S::Error::custom(format!("`{taken}` is not a field of a table")));
+                }
+                tagged("response", table, fields, serializer)
+            }
+            _ => Response::serialize(self, serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Response {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Response, D::Error> {
+        let Object(mut fields) = Object::deserialize(deserializer)?;
+        let table = tag("response", &fields).map_err(de::Error::custom)?;
+        if CORE_RESPONSES.contains(&table.as_str()) {
+            return Response::deserialize(Value::Object(fields)).map_err(de::Error::custom);
+        }
+        fields.remove("response");
+        match fields.remove("rows") {
+            None => Ok(Response::Object { table, fields }),
+            Some(Value::Array(rows)) if fields.is_empty() => Ok(Response::Rows { table, rows }),
+            Some(_) => {
+                Err(de::Error::custom(format!("`{table}`: expected an array of rows alone")))
+            }
+        }
+    }
 }
 
 /// Why a request failed.
@@ -276,6 +327,119 @@ impl Response {
     /// Nothing follows it.
     pub fn is_last(&self) -> bool {
         matches!(self, Response::Error { .. } | Response::End)
+    }
+
+    /// A piece of a table in the form that is asked: texts, or rows.
+    pub fn piece<R: Row + Serialize>(table: &str, rows: &[R], text: bool) -> Response {
+        if text {
+            Response::Table {
+                columns: R::COLUMNS.iter().map(|column| (*column).to_owned()).collect(),
+                rows: rows.iter().map(Row::cells).collect(),
+                empty: R::EMPTY.to_owned(),
+            }
+        } else {
+            Response::rows(table, rows)
+        }
+    }
+
+    /// A whole table in the form that is asked, in pieces of [`ROWS_PER_RESPONSE`](super::ROWS_PER_RESPONSE) rows; one
+    /// piece where there are no rows.
+    pub fn pieces<R: Row + Serialize>(
+        table: &str,
+        rows: &[R],
+        text: bool,
+    ) -> impl Iterator<Item = Response> {
+        let first = rows.is_empty().then_some(rows);
+        let pieces = first.into_iter().chain(rows.chunks(super::ROWS_PER_RESPONSE));
+        pieces.map(move |rows| Response::piece(table, rows, text))
+    }
+
+    /// A piece of a table for programs. A row that JSON cannot hold, which no type here makes, is null.
+    pub fn rows<R: Serialize>(table: &str, rows: &[R]) -> Response {
+        let row = |row: &R| serde_json::to_value(row).unwrap_or_default();
+        Response::Rows { table: table.to_owned(), rows: rows.iter().map(row).collect() }
+    }
+
+    /// A table that is one object, for programs. `object` is a struct or a map with texts as keys: another value has no
+    /// fields.
+    pub fn object(table: &str, object: &impl Serialize) -> Response {
+        let fields = fields_of(object).unwrap_or_default();
+        Response::Object { table: table.to_owned(), fields }
+    }
+}
+
+/// Reads the fields of a [`Request::Call`] as the type that its application declares.
+///
+/// # Errors
+/// An answer of [`ErrorKind::BadRequest`]: a field is missing, unknown, or has a wrong value.
+pub fn decode<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, Box<Response>> {
+    let decoded = serde_json::from_value(Value::Object(fields));
+    decoded.map_err(|error| Box::new(Response::error(ErrorKind::BadRequest, error)))
+}
+
+/// The fields of a value that is an object in JSON.
+///
+/// # Errors
+/// It is something else.
+pub fn fields_of(value: &impl Serialize) -> Result<Map<String, Value>, String> {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(other) => Err(format!("expected an object, found {other}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Writes an object that begins with its tag.
+fn tagged<S: Serializer>(
+    tag: &'static str,
+    name: &str,
+    fields: &Map<String, Value>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(1 + fields.len()))?;
+    map.serialize_entry(tag, name)?;
+    for (key, value) in fields {
+        map.serialize_entry(key, value)?;
+    }
+    map.end()
+}
+
+/// The text of an object's tag.
+fn tag(tag: &'static str, fields: &Map<String, Value>) -> Result<String, String> {
+    match fields.get(tag) {
+        Some(Value::String(name)) => Ok(name.clone()),
+        Some(_) => Err(format!("`{tag}`: expected a text")),
+        None => Err(format!("missing field `{tag}`")),
+    }
+}
+
+/// An object of which no key is there twice.
+struct Object(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object, D::Error> {
+        struct Read;
+
+        impl<'de> Visitor<'de> for Read {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Object, A::Error> {
+                let mut fields = Map::new();
+                while let Some((key, value)) = access.next_entry::<String, Value>()? {
+                    if fields.contains_key(&key) {
+                        return Err(de::Error::custom(format!("duplicate field `{key}`")));
+                    }
+                    fields.insert(key, value);
+                }
+                Ok(Object(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Read)
     }
 }
 

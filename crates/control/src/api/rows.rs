@@ -1,15 +1,13 @@
-//! Rows of the tables that `show` prints, `--json` writes and the metrics count.
+//! Rows of the tables that every pipeline has: what `show` prints, `--json` writes and the metrics count.
+//!
+//! Rows of applications are in their own folders; each is a [`Row`](super::table::Row) too.
 //!
 //! Counters are totals since the start or the last `clear counters`; rates are per second over the
 //! last interval that the program measured.
 
-use std::net::{IpAddr, SocketAddr};
-
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-
-use crate::config::NextHop;
-use crate::firewall::{Action, Conditions};
+use serde_json::{Map, Value};
 
 /// One port.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -75,133 +73,6 @@ pub struct QueueRow {
     pub tx_drops: u64,
 }
 
-/// Who told of a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RouteSource {
-    /// A port's own address or subnet.
-    Connected,
-    /// `[[route]]`.
-    Static,
-    /// `[[routes]]`.
-    File,
-    /// The kernel's tables.
-    Kernel,
-    /// The control socket.
-    Api,
-}
-
-/// One route.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RouteRow {
-    /// Destinations.
-    pub prefix: IpNet,
-    /// Where to, as its source says.
-    pub next_hop: NextHop,
-    /// Ports that it resolves to, one per member of the next hop; empty: does not resolve.
-    pub ports: Vec<String>,
-    /// Who told.
-    pub source: RouteSource,
-    /// Smaller wins.
-    pub metric: u32,
-    /// It is the one in use among those of its prefix.
-    pub active: bool,
-}
-
-/// One neighbour.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NeighbourRow {
-    /// Its address.
-    pub address: IpAddr,
-    /// Port's name.
-    pub port: String,
-    /// `None` while unresolved.
-    pub mac: Option<String>,
-    /// RFC 4861's words (`incomplete`, `reachable`, `stale`, `probe`), `failed`, or `static`.
-    pub state: String,
-    /// Since it was last confirmed; `None`: never, or static.
-    pub age_s: Option<f64>,
-}
-
-/// One station of a switch.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MacRow {
-    /// Its VLAN.
-    pub vlan: u16,
-    /// `aa:bb:cc:dd:ee:ff`.
-    pub mac: String,
-    /// Port's name.
-    pub port: String,
-    /// Whether it is configured; else it was learned.
-    #[serde(rename = "static")]
-    pub is_static: bool,
-    /// Since it was last seen, to the second; `None`: static.
-    pub age_s: Option<u32>,
-}
-
-/// One face of a named-data forwarder.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FaceRow {
-    /// As in the configuration.
-    pub name: String,
-    /// `ethernet`, `group` (of all forwarders on the link) or `udp`.
-    pub kind: String,
-    /// Port's name.
-    pub port: String,
-    /// UDP: our end and the neighbour's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ends: Option<[SocketAddr; 2]>,
-    /// Where its frames go; `None` while it is not known.
-    pub mac: Option<String>,
-    /// `up`, `down` (the port is), or `unresolved` (the MAC is not known).
-    pub state: String,
-    /// Interests that came in.
-    pub in_interests: u64,
-    /// Data that came in.
-    pub in_data: u64,
-    /// Interests that went out.
-    pub out_interests: u64,
-    /// Data that went out.
-    pub out_data: u64,
-}
-
-/// One route for names.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NameRow {
-    /// What names begin with.
-    pub prefix: String,
-    /// Names of faces, best first.
-    pub faces: Vec<String>,
-    /// Who told.
-    pub source: RouteSource,
-    /// It is the one in use among those of its prefix.
-    pub active: bool,
-}
-
-/// One rule of the firewall, or what becomes of packets that no rule matches.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RuleRow {
-    /// In the order, from 1.
-    pub place: u64,
-    /// Its name; `default` behind all rules.
-    pub name: String,
-    /// What it asks of a packet.
-    pub conditions: Conditions,
-    /// What it does.
-    pub action: Action,
-    /// Packets that it matched, and no rule before it.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// When the last one came, since 1970.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_hit_s: Option<f64>,
-    /// How long ago that was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub age_s: Option<f64>,
-}
-
 /// One stage.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -248,25 +119,14 @@ pub struct Runtime {
     pub workers: Vec<WorkerRow>,
     /// Masters of devices.
     pub masters: Vec<MasterRow>,
-    /// What the router made itself.
-    pub router: RouterTotals,
-    /// What a switch knows and did; `None` in others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub switch: Option<SwitchTotals>,
-    /// What a named-data forwarder knows and did; `None` in others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ndn: Option<NdnTotals>,
-    /// What a firewall has and did; `None` without one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub firewall: Option<FirewallTotals>,
+    /// What applications say of themselves, each under names of its own.
+    #[serde(flatten)]
+    pub applications: Map<String, Value>,
+    /// The same for people: pairs of title and text; an empty title continues the line before.
+    #[serde(skip)]
+    pub lines: Vec<[String; 2]>,
     /// Version of the tables that new packets see.
     pub table_version: u64,
-    /// Routes in the forwarding tables.
-    pub routes_v4: u64,
-    /// Routes in the forwarding tables.
-    pub routes_v6: u64,
-    /// Neighbours known.
-    pub neighbours: u64,
     /// Bytes of the forwarding tables, both copies.
     pub table_bytes: u64,
     /// Bytes of cells and arenas.
@@ -319,98 +179,6 @@ pub struct WorkerRow {
     pub cells: u64,
 }
 
-/// What the router made beside the packets that it was given.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RouterTotals {
-    /// ICMP and ICMPv6 errors sent.
-    pub icmp_errors_sent: u64,
-    /// ICMP and ICMPv6 errors withheld by the rate limit.
-    pub icmp_errors_withheld: u64,
-    /// Answers for its own addresses where there is no twin: ARP, neighbour discovery, echo.
-    pub answers_sent: u64,
-    /// IPv4 packets that were fragmented.
-    pub fragmented: u64,
-    /// Fragments made of them.
-    pub fragments_made: u64,
-}
-
-/// What a firewall has, and what it did beside the fates of the packets that it was given.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FirewallTotals {
-    /// Rules.
-    pub rules: u64,
-    /// Structure that finds the rule of a packet.
-    pub algorithm: String,
-    /// Bytes of its tables, one copy.
-    pub rule_bytes: u64,
-    /// Copies sent by `mirror`.
-    pub copies: u64,
-    /// Copies for which no cell was free.
-    pub copies_lost: u64,
-    /// Answers of a switch for packets that were rejected; a router counts its own.
-    pub answers: u64,
-    /// Those that the rate limit withheld.
-    pub answers_withheld: u64,
-}
-
-/// What a switch knows, and what it did beside the fates of the frames that it was given.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SwitchTotals {
-    /// Stations known, static ones among them.
-    pub stations: u64,
-    /// Room for stations.
-    pub stations_max: u64,
-    /// Stations learned.
-    pub learned: u64,
-    /// Stations that changed their port.
-    pub moved: u64,
-    /// Stations forgotten because they were not seen.
-    pub aged: u64,
-    /// Stations forgotten by command, or because their port went down.
-    pub flushed: u64,
-    /// Stations that found the table full.
-    pub refused: u64,
-    /// Frames of unknown stations that came while the table was full.
-    pub table_full: u64,
-    /// Events of stations that found the way to control full; the next frame tells again.
-    pub events_lost: u64,
-    /// Frames that were flooded.
-    pub flooded: u64,
-    /// Copies made of them, beside the frame itself.
-    pub copies: u64,
-    /// Copies for which no cell was free.
-    pub copies_lost: u64,
-}
-
-/// What a named-data forwarder knows, and what it did beside the fates of the packets that it was given.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct NdnTotals {
-    /// Prefixes in the table.
-    pub names: u64,
-    /// Room for prefixes.
-    pub names_max: u64,
-    /// Faces.
-    pub faces: u64,
-    /// Interests that are pending now, over all workers.
-    pub pending: u64,
-    /// Room for them.
-    pub pending_max: u64,
-    /// Interests whose time ended without Data.
-    pub expired: u64,
-    /// Interests that went out.
-    pub interests: u64,
-    /// Data that went out, copies among them.
-    pub data: u64,
-    /// Nacks sent.
-    pub nacks: u64,
-    /// Copies of Data and Nacks for which no cell was free.
-    pub copies_lost: u64,
-}
-
 /// One master.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -433,6 +201,14 @@ pub struct MasterRow {
     pub ns_per_packet: f64,
     /// How long a chunk is away.
     pub away_us: f64,
+    /// Copies to the device for its jobs: columns and payload.
+    pub uploads: u64,
+    /// The same, for each job.
+    pub uploads_per_job: f64,
+    /// Kernels launched for its jobs.
+    pub launches: u64,
+    /// The same, for each job.
+    pub launches_per_job: f64,
     /// Bytes that went up: columns, payload, tables.
     pub up_bytes: u64,
     /// Bytes that came down.

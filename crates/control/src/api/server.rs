@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::message::{ErrorKind, Request, Response};
+use super::message::{Asked, ErrorKind, Response};
 
 /// Where a handler puts its answer.
 pub trait Responder {
@@ -86,7 +86,7 @@ impl Server {
     /// The socket of a dead process is replaced; that of a live one is [`BindError::InUse`].
     pub fn bind(
         path: impl AsRef<Path>,
-        handler: impl Fn(Request, &mut dyn Responder) + Send + Sync + 'static,
+        handler: impl Fn(Asked, &mut dyn Responder) + Send + Sync + 'static,
     ) -> Result<Server, BindError> {
         Server::bind_with(path, Limits::default(), handler)
     }
@@ -95,7 +95,7 @@ impl Server {
     pub fn bind_with(
         path: impl AsRef<Path>,
         limits: Limits,
-        handler: impl Fn(Request, &mut dyn Responder) + Send + Sync + 'static,
+        handler: impl Fn(Asked, &mut dyn Responder) + Send + Sync + 'static,
     ) -> Result<Server, BindError> {
         let path = path.as_ref().to_owned();
         let io = |source| BindError::Io { path: path.clone(), source };
@@ -143,7 +143,7 @@ impl Drop for Server {
     }
 }
 
-type Handler = dyn Fn(Request, &mut dyn Responder) + Send + Sync;
+type Handler = dyn Fn(Asked, &mut dyn Responder) + Send + Sync;
 
 impl Shared {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u64, UnixStream)>> {
@@ -245,8 +245,8 @@ fn converse(stream: UnixStream, shared: &Shared, handler: &Handler) -> io::Resul
         }
         connection.ended = false;
         match serde_json::from_slice(&line) {
-            Ok(request) => {
-                let answered = catch_unwind(AssertUnwindSafe(|| handler(request, &mut connection)));
+            Ok(asked) => {
+                let answered = catch_unwind(AssertUnwindSafe(|| handler(asked, &mut connection)));
                 if answered.is_err() {
                     let message = "the request failed inside the router; its log says more";
                     connection.send(Response::error(ErrorKind::Internal, message))?;

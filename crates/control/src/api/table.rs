@@ -1,44 +1,28 @@
 //! Tables for people: columns as wide as they must be, numbers right-aligned with thousands.
+//!
+//! A table of an application is rows of a type that is a [`Row`]. The texts of more than one table are made here.
 
-use super::message::Response;
 use super::rows::*;
-use crate::firewall::DEFAULT_RULE;
 
 /// A row that can be printed.
 pub trait Row {
     /// Titles; columns of numbers start with `>` and align right.
     const COLUMNS: &'static [&'static str];
 
+    /// The text for no rows at all, such as `no stations`; empty: the titles alone.
+    const EMPTY: &'static str = "";
+
     /// One text per column.
     fn cells(&self) -> Vec<String>;
 }
 
-/// Rows under their titles, `-` for empty cells, a newline at each line's end.
+/// Rows under their titles, or the text for no rows; a newline at each line's end.
 pub fn table<R: Row>(rows: &[R]) -> String {
+    if rows.is_empty() && !R::EMPTY.is_empty() {
+        return format!("{}\n", R::EMPTY);
+    }
     let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
     print(R::COLUMNS, &cells)
-}
-
-/// The table of a response's rows; `None` for responses without a table.
-pub fn response(response: &Response) -> Option<String> {
-    Some(match response {
-        Response::Interfaces { rows } => interfaces(rows),
-        Response::Queues { rows } => table(rows),
-        Response::Routes { rows } => table(rows),
-        Response::Neighbours { rows } => table(rows),
-        Response::Macs { rows } if rows.is_empty() => "no stations\n".to_owned(),
-        Response::Macs { rows } => table(rows),
-        Response::Faces { rows } if rows.is_empty() => "no faces\n".to_owned(),
-        Response::Faces { rows } => table(rows),
-        Response::Names { rows } if rows.is_empty() => "no routes for names\n".to_owned(),
-        Response::Names { rows } => table(rows),
-        Response::Rules { rows } => table(rows),
-        Response::Stages { rows } => table(rows),
-        Response::Drops { rows } if rows.is_empty() => "no drops\n".to_owned(),
-        Response::Drops { rows } => drops(rows),
-        Response::Runtime(runtime) => self::runtime(runtime),
-        _ => return None,
-    })
 }
 
 /// What interfaces are, and below what they did: in one table no terminal would hold it.
@@ -49,6 +33,9 @@ pub fn interfaces(rows: &[InterfaceRow]) -> String {
 
 /// What was dropped and why, and below what to do about it.
 pub fn drops(rows: &[DropRow]) -> String {
+    if rows.is_empty() {
+        return table(rows);
+    }
     let remedy = |row: &DropRow| vec![row.reason.clone(), row.remedy.clone()];
     let remedies: Vec<Vec<String>> = rows.iter().map(remedy).collect();
     format!("{}\n{}", table(rows), print(&["reason", "what to do"], &remedies))
@@ -63,23 +50,11 @@ pub fn runtime(runtime: &Runtime) -> String {
         ["uptime".to_owned(), time(r.uptime_s)],
         ["table version".to_owned(), thousands(r.table_version)],
     ];
-    if r.switch.is_none() && r.ndn.is_none() {
-        let routes = format!("{} v4, {} v6", thousands(r.routes_v4), thousands(r.routes_v6));
-        pairs.push(["routes".to_owned(), routes]);
-        pairs.push(["neighbours".to_owned(), thousands(r.neighbours)]);
-    }
+    pairs.extend(r.lines.iter().cloned());
     for (name, bytes) in
         [("tables", r.table_bytes), ("pools", r.pool_bytes), ("resident", r.resident_bytes)]
     {
         pairs.push([name.to_owned(), bytes_text(bytes)]);
-    }
-    match (&r.switch, &r.ndn) {
-        (Some(totals), _) => switching(totals, &mut pairs),
-        (_, Some(totals)) => naming(totals, &mut pairs),
-        (None, None) => routing(&r.router, &mut pairs),
-    }
-    if let Some(totals) = &r.firewall {
-        filtering(totals, &mut pairs);
     }
     let width = pairs.iter().map(|[name, _]| name.len()).max().unwrap_or(0);
     let mut out = String::new();
@@ -102,57 +77,10 @@ pub fn runtime(runtime: &Runtime) -> String {
     out
 }
 
-fn routing(made: &RouterTotals, pairs: &mut Vec<[String; 2]>) {
-    let sent = thousands(made.icmp_errors_sent);
-    let withheld = thousands(made.icmp_errors_withheld);
-    pairs.push(["icmp errors".to_owned(), format!("{sent} sent, {withheld} withheld")]);
-    pairs.push(["answers".to_owned(), thousands(made.answers_sent)]);
-    let (whole, pieces) = (thousands(made.fragmented), thousands(made.fragments_made));
-    pairs.push(["fragmented".to_owned(), format!("{whole} packets, {pieces} fragments")]);
-}
-
-fn counts(counts: &[(u64, &str)]) -> String {
+/// Counts in one line: `3 learned, 1,200 moved`.
+pub fn counts(counts: &[(u64, &str)]) -> String {
     let counts = counts.iter().map(|(count, what)| format!("{} {what}", thousands(*count)));
     counts.collect::<Vec<_>>().join(", ")
-}
-
-fn switching(totals: &SwitchTotals, pairs: &mut Vec<[String; 2]>) {
-    let t = totals;
-    let stations = format!("{} of {}", thousands(t.stations), thousands(t.stations_max));
-    pairs.push(["stations".to_owned(), stations]);
-    let learned =
-        [(t.learned, "learned"), (t.moved, "moved"), (t.aged, "aged"), (t.flushed, "flushed")];
-    pairs.push(["".to_owned(), counts(&learned)]);
-    let refused = [(t.refused + t.table_full, "refused"), (t.events_lost, "events lost")];
-    pairs.push(["".to_owned(), counts(&refused)]);
-    let flooded = [(t.flooded, "frames"), (t.copies, "copies"), (t.copies_lost, "copies lost")];
-    pairs.push(["flooded".to_owned(), counts(&flooded)]);
-}
-
-fn filtering(totals: &FirewallTotals, pairs: &mut Vec<[String; 2]>) {
-    let t = totals;
-    let rules = format!("{} by {}, {}", thousands(t.rules), t.algorithm, bytes_text(t.rule_bytes));
-    pairs.push(["rules".to_owned(), rules]);
-    let copies = [(t.copies, "sent"), (t.copies_lost, "lost")];
-    pairs.push(["copies".to_owned(), counts(&copies)]);
-    let answers = [(t.answers, "sent"), (t.answers_withheld, "withheld")];
-    pairs.push(["rejections".to_owned(), counts(&answers)]);
-}
-
-fn naming(totals: &NdnTotals, pairs: &mut Vec<[String; 2]>) {
-    let t = totals;
-    let of = |some: u64, all: u64| format!("{} of {}", thousands(some), thousands(all));
-    pairs.push(["faces".to_owned(), thousands(t.faces)]);
-    pairs.push(["names".to_owned(), of(t.names, t.names_max)]);
-    pairs.push(["pending".to_owned(), of(t.pending, t.pending_max)]);
-    pairs.push(["".to_owned(), counts(&[(t.expired, "expired")])]);
-    let sent = [
-        (t.interests, "interests"),
-        (t.data, "data"),
-        (t.nacks, "nacks"),
-        (t.copies_lost, "copies lost"),
-    ];
-    pairs.push(["sent".to_owned(), counts(&sent)]);
 }
 
 /// `1234567` as `1,234,567`.
@@ -172,9 +100,11 @@ pub fn thousands(number: u64) -> String {
 /// pad all others to as many.
 const WIDTH_MAX: usize = 120;
 
-fn print(columns: &[&str], rows: &[Vec<String>]) -> String {
+/// Texts under titles as in [`Row::COLUMNS`]: `-` for an empty cell, a newline at each line's end. Cells beyond the columns
+/// are left out.
+pub fn print(columns: &[impl AsRef<str>], rows: &[Vec<String>]) -> String {
     let titles: Vec<String> =
-        columns.iter().map(|column| column.trim_start_matches('>').to_owned()).collect();
+        columns.iter().map(|column| column.as_ref().trim_start_matches('>').to_owned()).collect();
     let width = |i: usize| {
         let cells = rows.iter().map(|row| row.get(i).map_or(0, |cell| cell.chars().count()));
         let cells = cells.filter(|width| *width <= WIDTH_MAX);
@@ -189,7 +119,7 @@ fn print(columns: &[&str], rows: &[Vec<String>]) -> String {
             if i > 0 {
                 line.push_str("  ");
             }
-            if columns[i].starts_with('>') {
+            if columns[i].as_ref().starts_with('>') {
                 line.push_str(&format!("{cell:>width$}"));
             } else {
                 line.push_str(&format!("{cell:width$}"));
@@ -201,21 +131,13 @@ fn print(columns: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-fn source(source: RouteSource) -> &'static str {
-    match source {
-        RouteSource::Connected => "connected",
-        RouteSource::Static => "static",
-        RouteSource::File => "file",
-        RouteSource::Kernel => "kernel",
-        RouteSource::Api => "api",
-    }
-}
-
-fn list<T: ToString>(items: &[T]) -> String {
+/// Several in one cell, joined by `,`.
+pub fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(",")
 }
 
-fn rate(per_second: f64) -> String {
+/// A rate: `12 /s`, `3.4 k/s`, `5.67 M/s`.
+pub fn rate(per_second: f64) -> String {
     match per_second {
         r if r >= 1e6 => format!("{:.2} M/s", r / 1e6),
         r if r >= 1e3 => format!("{:.1} k/s", r / 1e3),
@@ -223,7 +145,8 @@ fn rate(per_second: f64) -> String {
     }
 }
 
-fn time(seconds: f64) -> String {
+/// A time: `1.5 s`, `2 min 3 s`, `1,000 h 5 min`.
+pub fn time(seconds: f64) -> String {
     let whole = seconds.max(0.0) as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {
         (0, 0, _) => format!("{seconds:.1} s"),
@@ -232,7 +155,8 @@ fn time(seconds: f64) -> String {
     }
 }
 
-fn bytes_text(bytes: u64) -> String {
+/// Bytes in powers of 1,024: `12 B`, `3.4 KiB`, `5.6 MiB`, `7.89 GiB`.
+pub fn bytes_text(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 30 => format!("{:.2} GiB", b as f64 / (1u64 << 30) as f64),
         b if b >= 1 << 20 => format!("{:.1} MiB", b as f64 / (1u64 << 20) as f64),
@@ -319,114 +243,6 @@ impl Row for QueueRow {
     }
 }
 
-impl Row for RouteRow {
-    const COLUMNS: &'static [&'static str] =
-        &["", "prefix", "next hop", "port", "source", ">metric"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            if self.active { "*" } else { "-" }.to_owned(),
-            self.prefix.to_string(),
-            self.next_hop.to_string(),
-            list(&self.ports),
-            source(self.source).to_owned(),
-            self.metric.to_string(),
-        ]
-    }
-}
-
-impl Row for NeighbourRow {
-    const COLUMNS: &'static [&'static str] = &["address", "port", "mac", "state", ">age"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.address.to_string(),
-            self.port.clone(),
-            self.mac.clone().unwrap_or_default(),
-            self.state.clone(),
-            self.age_s.map(time).unwrap_or_default(),
-        ]
-    }
-}
-
-impl Row for MacRow {
-    const COLUMNS: &'static [&'static str] = &[">vlan", "mac", "port", "kind", ">age"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.vlan.to_string(),
-            self.mac.clone(),
-            self.port.clone(),
-            if self.is_static { "static" } else { "learned" }.to_owned(),
-            self.age_s.map(|age_s| time(age_s.into())).unwrap_or_default(),
-        ]
-    }
-}
-
-impl Row for FaceRow {
-    const COLUMNS: &'static [&'static str] = &[
-        "face",
-        "kind",
-        "port",
-        "state",
-        "mac",
-        "ends",
-        ">rx interests",
-        ">data",
-        ">tx interests",
-        ">data",
-    ];
-
-    fn cells(&self) -> Vec<String> {
-        let mut cells = vec![
-            self.name.clone(),
-            self.kind.clone(),
-            self.port.clone(),
-            self.state.clone(),
-            self.mac.clone().unwrap_or_default(),
-            self.ends.map(|[local, remote]| format!("{local} - {remote}")).unwrap_or_default(),
-        ];
-        let counters = [self.in_interests, self.in_data, self.out_interests, self.out_data];
-        cells.extend(counters.map(thousands));
-        cells
-    }
-}
-
-impl Row for NameRow {
-    const COLUMNS: &'static [&'static str] = &["", "prefix", "faces", "source"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            if self.active { "*" } else { "-" }.to_owned(),
-            self.prefix.clone(),
-            list(&self.faces),
-            source(self.source).to_owned(),
-        ]
-    }
-}
-
-impl Row for RuleRow {
-    const COLUMNS: &'static [&'static str] =
-        &[">#", "rule", "matches", "action", ">packets", ">bytes", ">last hit"];
-
-    fn cells(&self) -> Vec<String> {
-        let is_default = self.name == DEFAULT_RULE;
-        vec![
-            if is_default { String::new() } else { self.place.to_string() },
-            self.name.clone(),
-            if is_default {
-                "what no rule matches".to_owned()
-            } else {
-                self.conditions.to_string()
-            },
-            self.action.to_string(),
-            thousands(self.packets),
-            thousands(self.bytes),
-            self.age_s.map_or_else(String::new, |age| format!("{} ago", time(age))),
-        ]
-    }
-}
-
 impl Row for StageRow {
     const COLUMNS: &'static [&'static str] =
         &["stage", ">calls", ">packets", ">packets/call", ">ns/packet"];
@@ -444,6 +260,7 @@ impl Row for StageRow {
 
 impl Row for DropRow {
     const COLUMNS: &'static [&'static str] = &["reason", ">packets", "meaning"];
+    const EMPTY: &'static str = "no drops";
 
     fn cells(&self) -> Vec<String> {
         vec![self.reason.clone(), thousands(self.packets), self.text.clone()]
@@ -520,6 +337,8 @@ impl Row for MasterRow {
         ">failed",
         ">ns/packet",
         ">away",
+        ">uploads/job",
+        ">launches/job",
         ">up",
         ">down",
     ];
@@ -531,6 +350,7 @@ impl Row for MasterRow {
         cells.extend(counters.map(thousands));
         cells.push(format!("{:.1}", self.ns_per_packet));
         cells.push(format!("{:.1} us", self.away_us));
+        cells.extend([self.uploads_per_job, self.launches_per_job].map(|n| format!("{n:.1}")));
         cells.extend([self.up_bytes, self.down_bytes].map(bytes_text));
         cells
     }

@@ -9,9 +9,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
 use super::server::Limits;
 use super::*;
-use crate::config::NextHop;
+use crate::neighbour::NeighbourRow;
 
 /// A path of its own for a socket; the folder goes with it.
 struct Place(PathBuf);
@@ -49,15 +52,16 @@ fn frame(n: u64) -> Response {
 }
 
 /// Answers a few requests; a capture streams until the client is gone.
-fn answer(request: Request, out: &mut dyn Responder) {
-    match request {
-        Request::Show { what: Show::Drops } => {
+fn answer(asked: Asked, out: &mut dyn Responder) {
+    match asked.request {
+        Request::Show { what } if what == "drops" => {
             for i in 0..3 {
                 let row = DropRow { reason: format!("r{i}"), packets: i, ..DropRow::default() };
-                let _ = out.send(Response::Drops { rows: vec![row] });
+                let _ = out.send(Response::piece("drops", &[row], asked.text));
             }
         }
-        Request::RouteDel { prefix } => {
+        Request::Call { name, mut fields } if name == "route_del" => {
+            let prefix = fields.remove("prefix").unwrap_or_default();
             let message = format!("no route of source api to {prefix}");
             let _ = out.send(Response::error(ErrorKind::NotFound, message));
             let _ = out.send(Response::Done { message: "not sent".into() });
@@ -75,6 +79,16 @@ fn answer(request: Request, out: &mut dyn Responder) {
     }
 }
 
+/// A request of an application.
+fn call(name: &str, fields: Value) -> Request {
+    Request::Call { name: name.to_owned(), fields: fields_of(&fields).unwrap() }
+}
+
+/// For programs.
+fn rows(request: Request) -> Asked {
+    request.asked(false)
+}
+
 fn server(path: &Path) -> Server {
     Server::bind(path, answer).unwrap()
 }
@@ -86,35 +100,46 @@ fn requests_are_answered_in_turn() {
     assert_eq!(std::fs::metadata(place.socket()).unwrap().permissions().mode() & 0o777, 0o660);
     assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 1, "nothing but the socket");
     let mut client = Client::connect(place.socket()).unwrap();
-    let drops = client.call(&Request::Show { what: Show::Drops }).unwrap();
+    let show = Request::Show { what: "drops".into() };
+    let drops = client.call(&rows(show.clone())).unwrap();
     assert_eq!(drops.len(), 3);
-    let del = Request::RouteDel { prefix: "10.0.0.0/8".parse().unwrap() };
+    let drops = answer::json(drops).unwrap();
+    assert_eq!(
+        drops[2],
+        json!({"reason": "r2", "code": 0, "text": "", "remedy": "", "packets": 2})
+    );
+    let drops = answer::text(client.call(&show.asked(true)).unwrap());
+    assert_eq!(
+        drops,
+        "reason  packets  meaning\nr0            0  -\nr1            1  -\nr2            2  -\n"
+    );
+    let del = rows(call("route_del", json!({"prefix": "10.0.0.0/8"})));
     let Err(ClientError::Refused { kind: ErrorKind::NotFound, message }) = client.call(&del) else {
         panic!("expected an error");
     };
-    assert_eq!(message, "no route of source api to 10.0.0.0/8");
+    assert_eq!(message, "no route of source api to \"10.0.0.0/8\"");
     // A handler that panics ends its request, not the server.
-    let Err(ClientError::Refused { kind, .. }) = client.call(&Request::Reload) else { panic!() };
+    let reload = rows(Request::Reload);
+    let Err(ClientError::Refused { kind, .. }) = client.call(&reload) else { panic!() };
     assert_eq!(kind, ErrorKind::Internal);
-    let done = client.call(&Request::ClearCounters).unwrap();
+    let done = client.call(&rows(Request::ClearCounters)).unwrap();
     assert_eq!(done, [Response::Done { message: "ClearCounters".into() }]);
 }
 
 #[test]
 fn every_request_is_read_as_written() {
-    let prefix = "2001:db8::/32".parse().unwrap();
-    let next_hop: NextHop = "192.0.2.1*3,192.0.2.2%lan".parse().unwrap();
     let requests = [
-        Request::Show { what: Show::Interfaces },
-        Request::RouteAdd { prefix, next_hop: next_hop.clone() },
-        Request::RouteReplace { prefix, next_hop },
-        Request::RouteDel { prefix },
-        Request::RouteGet { address: "192.0.2.1".parse().unwrap() },
+        Request::Show { what: "interfaces".into() },
+        call(
+            "route_add",
+            json!({"prefix": "2001:db8::/32", "next_hop": "192.0.2.1*3,192.0.2.2%lan"}),
+        ),
+        call("clear_macs", json!({})),
         Request::ClearCounters,
         Request::Reload,
         Request::Trace { count: 3, filter: "udp".into(), duration_s: None },
         Request::Capture {
-            at: CaptureAt::Port("lan".into()),
+            at: CaptureAt::Named("lan".into()),
             filter: String::new(),
             count: Some(4),
             duration_s: Some(Duration::from_millis(1500)),
@@ -129,23 +154,194 @@ fn every_request_is_read_as_written() {
     ];
     let place = Place::new();
     let (sender, receiver) = mpsc::channel();
-    let _server = Server::bind(place.socket(), move |request, _| sender.send(request).unwrap());
+    let _server = Server::bind(place.socket(), move |asked, _| sender.send(asked).unwrap());
     let mut client = Client::connect(place.socket()).unwrap();
-    for request in requests {
-        client.call(&request).unwrap();
-        assert_eq!(receiver.recv().unwrap(), request);
+    for (i, request) in requests.into_iter().enumerate() {
+        let asked = request.asked(i % 2 == 0);
+        client.call(&asked).unwrap();
+        assert_eq!(receiver.recv().unwrap(), asked);
     }
-    // The wire form, for programs in other languages.
-    let text = r#"{"request":"capture","at":{"stage":"ip_lookup"},"duration_s":2}"#;
-    let capture: Request = serde_json::from_str(text).unwrap();
-    let Request::Capture { at, duration_s, .. } = capture else { panic!() };
-    assert_eq!(at, CaptureAt::Stage("ip_lookup".into()));
-    assert_eq!(duration_s, Some(Duration::from_secs(2)));
+}
+
+/// What programs in other languages write.
+#[test]
+fn requests_on_the_wire() {
+    let read = |text: &str| serde_json::from_str::<Asked>(text);
+    let ask = |text: &str| read(text).unwrap().request;
+    let at = |text: &str| {
+        let text = format!(r#"{{"request":"capture","at":{text},"duration_s":2}}"#);
+        let Request::Capture { at, duration_s, .. } = ask(&text) else { panic!("{text}") };
+        assert_eq!(duration_s, Some(Duration::from_secs(2)));
+        at
+    };
+    assert_eq!(at(r#"{"stage":"ip_lookup"}"#), CaptureAt::Stage("ip_lookup".into()));
+    assert_eq!(at(r#"{"port":"lan"}"#), CaptureAt::Port("lan".into()));
+    assert_eq!(at(r#"{"named":"lan"}"#), CaptureAt::Named("lan".into()));
+    assert_eq!(at(r#""drops""#), CaptureAt::Drops);
+    assert_eq!(at(r#""dumps""#), CaptureAt::Dumps);
+
+    let add = r#"{"request":"route_add","next_hop":"lan","prefix":"10.0.0.0/8"}"#;
+    let fields = json!({"prefix": "10.0.0.0/8", "next_hop": "lan"});
+    assert_eq!(read(add).unwrap(), rows(call("route_add", fields)));
+    assert_eq!(serde_json::to_string(&read(add).unwrap()).unwrap(), add);
+    let show = Request::Show { what: "routes".into() };
+    assert_eq!(
+        serde_json::to_string(&rows(show.clone())).unwrap(),
+        r#"{"request":"show","what":"routes"}"#
+    );
+    let text = r#"{"request":"show","text":true,"what":"routes"}"#;
+    assert_eq!(serde_json::to_string(&show.clone().asked(true)).unwrap(), text);
+    assert_eq!(read(text).unwrap(), show.asked(true));
+    assert_eq!(ask(r#"{"request":"stop"}"#), Request::Stop);
+
+    for (bad, expected) in [
+        ("[]", "expected an object"),
+        ("{}", "missing field `request`"),
+        (r#"{"request":7}"#, "`request`: expected a text"),
+        (r#"{"request":"show"}"#, "missing field `what`"),
+        (r#"{"request":"show","what":3}"#, "expected a string"),
+        (r#"{"request":"show","what":"routes","more":1}"#, "unknown field `more`"),
+        (r#"{"request":"show","what":"a","what":"b"}"#, "duplicate field `what`"),
+        (r#"{"request":"stop","now":true}"#, "unknown field `now`"),
+        (r#"{"request":"clear_counters","port":"lan"}"#, "unknown field `port`"),
+        (r#"{"request":"show","what":"routes","text":1}"#, "`text`: expected true or false"),
+        (r#"{"request":"trace","count":-1}"#, "expected u32"),
+        (r#"{"request":"trace","count":1,"duration_s":-1}"#, "negative"),
+        (r#"{"request":"capture","at":{"place":"lan"}}"#, "unknown variant `place`"),
+    ] {
+        let error = read(bad).unwrap_err().to_string();
+        assert!(error.contains(expected), "{bad}: {error}");
+    }
+    // Each name of the core is read as a variant, whatever it says of its fields.
+    for name in CORE_REQUESTS {
+        let read = read(&format!(r#"{{"request":"{name}"}}"#));
+        assert!(!matches!(read, Ok(Asked { request: Request::Call { .. }, .. })), "{name}");
+    }
+    // What could not be read back is not written.
+    for request in [call("stop", json!({})), call("rule_add", json!({"text": 1}))] {
+        assert!(serde_json::to_string(&rows(request)).is_err());
+    }
+}
+
+#[test]
+fn responses_on_the_wire() {
     let text = serde_json::to_string(&frame(7)).unwrap();
     assert!(text.contains(r#""bytes":"00ff07""#), "{text}");
     assert_eq!(serde_json::from_str::<Response>(&text).unwrap(), frame(7));
     assert!(serde_json::from_str::<Response>(&text.replace("00ff07", "00f")).is_err());
     assert!(serde_json::from_str::<Response>(&text.replace("00ff07", "00+f")).is_err());
+    let step = TraceStep { stage: "rx".into(), verdict: "next".into(), detail: "".into() };
+    let row = DropRow { reason: "no_route".into(), packets: 7, ..DropRow::default() };
+    let responses = [
+        Response::Rows { table: "routes".into(), rows: vec![json!({"prefix": "10.0.0.0/8"})] },
+        Response::Rows { table: "macs".into(), rows: vec![] },
+        Response::object("runtime", &Runtime::default()),
+        Response::Object { table: "nothing".into(), fields: serde_json::Map::new() },
+        Response::piece("drops", &[row], true),
+        Response::Table { columns: vec![], rows: vec![], empty: String::new() },
+        Response::Text { text: "two\nlines\n".into() },
+        Response::Trace { steps: vec![step] },
+        Response::Done { message: String::new() },
+        Response::error(ErrorKind::Full, "no room"),
+        Response::End,
+    ];
+    for response in &responses {
+        let text = serde_json::to_string(response).unwrap();
+        assert!(!text.contains('\n'), "{text}");
+        assert_eq!(&serde_json::from_str::<Response>(&text).unwrap(), response, "{text}");
+    }
+    assert_eq!(
+        serde_json::to_string(&responses[0]).unwrap(),
+        r#"{"response":"routes","rows":[{"prefix":"10.0.0.0/8"}]}"#
+    );
+    assert_eq!(serde_json::to_string(&Response::End).unwrap(), r#"{"response":"end"}"#);
+    for name in CORE_RESPONSES {
+        let rows = Response::Rows { table: name.into(), rows: vec![] };
+        assert!(serde_json::to_string(&rows).is_err(), "{name}");
+        let read = serde_json::from_str(&format!(r#"{{"response":"{name}"}}"#));
+        assert!(!matches!(read, Ok(Response::Object { .. })), "{name}");
+    }
+    let fields = fields_of(&json!({"rows": 1})).unwrap();
+    let object = Response::Object { table: "runtime".into(), fields };
+    assert!(serde_json::to_string(&object).is_err());
+    for bad in [r#"{"response":"routes","rows":7}"#, r#"{"response":"a","rows":[],"b":1}"#, "{}"] {
+        assert!(serde_json::from_str::<Response>(bad).is_err(), "{bad}");
+    }
+}
+
+proptest! {
+    /// Any request of an application, and any table, comes out as it went in.
+    #[test]
+    fn what_applications_say_passes_unchanged(
+        name in "[a-z_]{1,12}",
+        keys in proptest::collection::vec("\\PC{0,8}", 0..6),
+        numbers in proptest::collection::vec(any::<u64>(), 6),
+        text in any::<bool>(),
+    ) {
+        prop_assume!(!CORE_REQUESTS.contains(&name.as_str()));
+        prop_assume!(!CORE_RESPONSES.contains(&name.as_str()));
+        let reserved = ["request", "response", "text", "rows"];
+        let keys = keys.into_iter().filter(|key| !reserved.contains(&key.as_str()));
+        let fields: serde_json::Map<_, _> = keys
+            .zip(&numbers)
+            .map(|(key, n)| (key.clone(), json!([n, key, null, {"rows": n % 2 == 0}])))
+            .collect();
+        let asked = Request::Call { name: name.clone(), fields: fields.clone() }.asked(text);
+        let line = serde_json::to_vec(&asked).unwrap();
+        prop_assert_eq!(serde_json::from_slice::<Asked>(&line).unwrap(), asked);
+        let rows = vec![Value::Object(fields.clone()), Value::Null];
+        for response in [
+            Response::Rows { table: name.clone(), rows },
+            Response::Object { table: name.clone(), fields },
+        ] {
+            let line = serde_json::to_vec(&response).unwrap();
+            prop_assert_eq!(serde_json::from_slice::<Response>(&line).unwrap(), response);
+        }
+    }
+}
+
+/// The pieces of a long table are one table to a client.
+#[test]
+fn answers_are_whole() {
+    let row = |i: u64| DropRow { reason: format!("r{i}"), packets: i, ..DropRow::default() };
+    let all: Vec<_> = (0..2500).map(row).collect();
+    let pieces: Vec<_> = Response::pieces("drops", &all, true).collect();
+    assert_eq!(pieces.len(), 3);
+    assert_eq!(answer::text(pieces), table::table(&all));
+    let pieces: Vec<_> = Response::pieces("drops", &all, false).collect();
+    assert_eq!(pieces.len(), 3);
+    assert_eq!(answer::json(pieces).unwrap(), serde_json::to_value(&all).unwrap());
+    // No rows are an answer, too.
+    let none = |text| Response::pieces::<DropRow>("drops", &[], text).collect::<Vec<_>>();
+    assert_eq!(answer::text(none(true)), "no drops\n");
+    assert_eq!(answer::json(none(false)).unwrap(), json!([]));
+    let none = Response::pieces::<QueueRow>("queues", &[], true).collect();
+    assert!(answer::text(none).starts_with("port  queue"));
+    // Tables with other columns are tables of their own.
+    let two = [
+        Response::pieces("drops", &all[..1], true).collect::<Vec<_>>(),
+        vec![Response::piece("queues", &[QueueRow::default()], true)],
+    ];
+    let text = answer::text(two.concat());
+    assert_eq!(text.matches("\n\n").count(), 1, "{text}");
+    let done = || vec![Response::Done { message: "2 differences".into() }];
+    assert_eq!(answer::text(done()), "2 differences");
+    assert_eq!(answer::json(done()).unwrap(), json!({"message": "2 differences"}));
+    assert_eq!((answer::text(vec![]), answer::json(vec![])), (String::new(), None));
+    let runtime = Response::object("runtime", &Runtime::default());
+    assert_eq!(answer::json(vec![runtime]).unwrap()["uptime_s"], 0.0);
+    // A program that has no text for a table answers with its rows.
+    let rows = answer::text(vec![Response::rows("drops", &all[..2])]);
+    assert_eq!(rows.lines().count(), 2, "{rows}");
+}
+
+/// A client says more of a table than is there: no panic.
+#[test]
+fn odd_tables_are_printed() {
+    let text = |line: &str| answer::text(vec![serde_json::from_str(line).unwrap()]);
+    let rows = text(r#"{"response":"table","columns":["a",">b"],"rows":[["1"],["1","2","3"],[]]}"#);
+    assert_eq!(rows, "a  b\n1\n1  2\n\n");
+    assert_eq!(text(r#"{"response":"table","columns":[],"rows":[["1"]]}"#), "\n\n");
 }
 
 #[test]
@@ -156,9 +352,9 @@ fn bad_lines_are_answered() {
     let long = format!("{{\"request\":\"{}\"}}", "x".repeat(1000));
     let cases = [
         "nonsense",
-        "{\"request\":\"show\",\"what\":\"weather\"}",
-        "{\"request\":\"route_del\",\"prefix\":\"10.0.0.0/33\"}",
-        "{\"request\":\"route_get\",\"address\":\"192.0.2.1\",\"extra\":1}",
+        "{\"request\":\"show\",\"what\":[]}",
+        "{\"request\":\"show\",\"what\":\"routes\",\"text\":\"yes\"}",
+        "{\"request\":\"reload\",\"extra\":1}",
         "[]",
         "\u{0}\u{1}",
         &long,
@@ -180,8 +376,8 @@ fn a_capture_ends_when_the_client_hangs_up() {
     let place = Place::new();
     let ended = std::sync::Arc::new(AtomicU64::new(0));
     let counter = ended.clone();
-    let _server = Server::bind(place.socket(), move |request, out: &mut dyn Responder| {
-        answer(request, out);
+    let _server = Server::bind(place.socket(), move |asked, out: &mut dyn Responder| {
+        answer(asked, out);
         counter.fetch_add(1, Ordering::Release);
     });
     let capture = Request::Capture {
@@ -192,7 +388,7 @@ fn a_capture_ends_when_the_client_hangs_up() {
     };
     let mut frames = 0;
     let client = Client::connect(place.socket()).unwrap();
-    let streamed = client.stream(&capture, |response| {
+    let streamed = client.stream(&rows(capture), |response| {
         assert_eq!(response, frame(frames));
         frames += 1;
         if frames == 1000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -208,20 +404,22 @@ fn connections_are_bounded_and_stop_with_the_server() {
     let server = Server::bind_with(place.socket(), limits, answer).unwrap();
     let mut clients = [(); 2].map(|()| Client::connect(place.socket()).unwrap());
     for client in &mut clients {
-        client.call(&Request::ClearCounters).unwrap();
+        client.call(&rows(Request::ClearCounters)).unwrap();
     }
     let mut third = Client::connect(place.socket()).unwrap();
-    let Err(ClientError::Refused { kind: ErrorKind::Busy, .. }) = third.call(&Request::Stop) else {
+    let Err(ClientError::Refused { kind: ErrorKind::Busy, .. }) = third.call(&rows(Request::Stop))
+    else {
         panic!("expected busy");
     };
     let [first, mut second] = clients;
     drop(first);
     wait(|| {
-        Client::connect(place.socket()).is_ok_and(|mut c| c.call(&Request::ClearCounters).is_ok())
+        Client::connect(place.socket())
+            .is_ok_and(|mut c| c.call(&rows(Request::ClearCounters)).is_ok())
     });
     drop(server);
     assert!(!place.socket().exists());
-    assert!(second.call(&Request::ClearCounters).is_err());
+    assert!(second.call(&rows(Request::ClearCounters)).is_err());
     let Err(ClientError::NotRunning(_)) = Client::connect(place.socket()) else { panic!() };
 }
 
@@ -234,7 +432,7 @@ fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
     let Err(BindError::InUse(_)) = Server::bind(place.socket(), answer) else {
         panic!("expected InUse");
     };
-    Client::connect(place.socket()).unwrap().call(&Request::ClearCounters).unwrap();
+    Client::connect(place.socket()).unwrap().call(&rows(Request::ClearCounters)).unwrap();
     drop(first);
     std::fs::write(place.socket(), "precious").unwrap();
     let Err(BindError::NotASocket(_)) = Server::bind(place.socket(), answer) else {
@@ -268,31 +466,21 @@ reason        what to do
 ttl_exceeded  Look for a loop.
 no_route      -
 ";
-    let response = Response::Drops { rows: rows.into() };
-    assert_eq!(table::response(&response).unwrap(), format!("{expected}{below}"));
-    let row = RouteRow {
-        prefix: "10.0.0.0/8".parse().unwrap(),
-        next_hop: "192.0.2.1,192.0.2.2".parse().unwrap(),
-        ports: vec!["lan".into(), "lan".into()],
-        source: RouteSource::Static,
-        metric: 0,
-        active: true,
-    };
-    let expected = "   prefix      next hop             port     source  metric
-*  10.0.0.0/8  192.0.2.1,192.0.2.2  lan,lan  static       0
-";
-    let response = Response::Routes { rows: vec![row] };
-    assert_eq!(table::response(&response).unwrap(), expected);
+    assert_eq!(table::drops(&rows), format!("{expected}{below}"));
+    assert_eq!(table::drops(&[]), "no drops\n");
     let runtime = Runtime {
         version: "0.1.0".into(),
         uptime_s: 3723.0,
         table_bytes: 70 << 20,
+        lines: [["flows", "3 of 7"], ["", "1 lost"]].map(|line| line.map(String::from)).into(),
         workers: vec![WorkerRow { busy_percent: 12.34, ..WorkerRow::default() }],
         ..Runtime::default()
     };
     let text = table::runtime(&runtime);
     assert!(text.contains("uptime         1 h 2 min\n"), "{text}");
     assert!(text.contains("tables         70.0 MiB\n"), "{text}");
+    let lines = "table version  0\nflows          3 of 7\n               1 lost\ntables";
+    assert!(text.contains(lines), "{text}");
     assert!(text.contains("12.3"), "{text}");
     // What most workers have nothing of is shown of those that have something.
     assert!(!text.contains("handed over"), "{text}");
@@ -313,15 +501,13 @@ no_route      -
 /// A name of kilobytes makes its own line long and no other.
 #[test]
 fn a_long_cell_widens_no_column() {
-    let row = |prefix: String| NameRow {
-        prefix,
-        faces: vec!["west".to_owned()],
-        source: RouteSource::File,
-        active: true,
+    let row = |name: &str| InterfaceRow {
+        name: name.to_owned(),
+        kind: "west".to_owned(),
+        ..InterfaceRow::default()
     };
-    let long = format!("/{}", "x".repeat(8000));
-    let text =
-        table::table(&[row("/a".to_owned()), row(long.clone()), row("/abcdefgh".to_owned())]);
+    let long = "x".repeat(8000);
+    let text = table::table(&[row("a"), row(&long), row("abcdefgh")]);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[2].contains(&long) && lines[2].contains("west"));
     let columns: Vec<_> = [1, 3].map(|line| lines[line].find("west")).into_iter().collect();
@@ -346,6 +532,24 @@ fn every_row_has_a_cell_for_each_title() {
         state: "incomplete".into(),
         age_s: None,
     });
+}
+
+/// What applications say of themselves is beside the rest.
+#[test]
+fn the_runtime_holds_what_applications_say() {
+    let totals = json!({"router": {"answers_sent": 3}, "routes_v4": 7});
+    let runtime = Runtime {
+        version: "0.1.0".into(),
+        applications: fields_of(&totals).unwrap(),
+        lines: vec![["routes".into(), "7 v4".into()]],
+        ..Runtime::default()
+    };
+    let value = serde_json::to_value(&runtime).unwrap();
+    assert_eq!((&value["version"], &value["routes_v4"]), (&json!("0.1.0"), &json!(7)));
+    assert_eq!(value["router"]["answers_sent"], 3);
+    assert!(value.get("lines").is_none() && value.get("applications").is_none());
+    let read: Runtime = serde_json::from_value(value).unwrap();
+    assert_eq!(read, Runtime { lines: Vec::new(), ..runtime });
 }
 
 #[track_caller]

@@ -9,8 +9,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use tokio::sync::oneshot;
 
-use super::{Snapshot, encode};
-
 /// The port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("metrics on {address}: {source}; change `system.metrics`")]
@@ -29,10 +27,10 @@ pub struct Serving {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Serves `GET /metrics` on `address` from a thread of its own; `source` is asked at each scrape.
+/// Serves `GET /metrics` on `address` from a thread of its own; `source` makes the text of each scrape.
 pub fn serve(
     address: SocketAddr,
-    source: Arc<dyn Fn() -> Snapshot + Send + Sync>,
+    source: Arc<dyn Fn() -> String + Send + Sync>,
 ) -> Result<Serving, ServeError> {
     let error = |source| ServeError { address, source };
     let listener = TcpListener::bind(address).map_err(error)?;
@@ -48,7 +46,7 @@ pub fn serve(
     let router = Router::new()
         .route(
             "/metrics",
-            get(move || async move { ([(CONTENT_TYPE, super::CONTENT_TYPE)], encode(&source())) }),
+            get(move || async move { ([(CONTENT_TYPE, super::CONTENT_TYPE)], source()) }),
         )
         .route("/", get(|| async { "metrics are at /metrics\n" }));
     let thread = thread::Builder::new()

@@ -3,17 +3,18 @@
 //! Names: `shadeline_`, what is counted, base unit, `_total` for counters. Each family is written
 //! once, with its help, before its samples.
 
+use std::collections::HashSet;
 use std::fmt::{Display, Write};
 
 use super::Snapshot;
-use crate::api::{InterfaceRow, NdnTotals, QueueRow, RouteSource, SwitchTotals, WorkerRow};
+use crate::api::{InterfaceRow, MasterRow, QueueRow, WorkerRow};
 
 /// Of [`encode`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Writes every family of a snapshot.
-pub fn encode(snapshot: &Snapshot) -> String {
-    let mut out = Text(String::with_capacity(4096));
+/// Writes every family of a snapshot, then those that `applications` writes.
+pub fn encode(snapshot: &Snapshot, applications: impl FnOnce(&mut Metrics)) -> String {
+    let mut out = Metrics { text: String::with_capacity(4096), families: HashSet::new() };
     interfaces(&mut out, &snapshot.interfaces);
     queues(&mut out, &snapshot.queues);
 
@@ -34,22 +35,12 @@ pub fn encode(snapshot: &Snapshot) -> String {
     for drop in &snapshot.drops {
         family.sample(&[("reason", &drop.reason)], drop.packets);
     }
-    let mut family = out.gauge("routes", "Known routes, by source.");
-    for (source, routes) in &snapshot.routes {
-        let source = match source {
-            RouteSource::Connected => "connected",
-            RouteSource::Static => "static",
-            RouteSource::File => "file",
-            RouteSource::Kernel => "kernel",
-            RouteSource::Api => "api",
-        };
-        family.sample(&[("source", source)], routes);
-    }
     runtime(&mut out, snapshot);
-    out.0
+    applications(&mut out);
+    out.text
 }
 
-fn interfaces(out: &mut Text, rows: &[InterfaceRow]) {
+fn interfaces(out: &mut Metrics, rows: &[InterfaceRow]) {
     type Family = (&'static str, &'static str, fn(&InterfaceRow) -> u64);
     let families: [Family; 8] = [
         ("interface_receive_packets_total", "Packets received.", |r| r.rx_packets),
@@ -83,7 +74,7 @@ fn interfaces(out: &mut Text, rows: &[InterfaceRow]) {
     }
 }
 
-fn queues(out: &mut Text, rows: &[QueueRow]) {
+fn queues(out: &mut Metrics, rows: &[QueueRow]) {
     type Family = (&'static str, &'static str, fn(&QueueRow) -> u64);
     let families: [Family; 6] = [
         ("queue_receive_packets_total", "Packets received by a queue.", |r| r.rx_packets),
@@ -107,78 +98,13 @@ fn queues(out: &mut Text, rows: &[QueueRow]) {
     }
 }
 
-fn switch(out: &mut Text, totals: &SwitchTotals) {
-    out.gauge("stations", "Known stations.").sample(&[], totals.stations);
-    out.gauge("stations_max", "Maximum number of stations.").sample(&[], totals.stations_max);
-    let families = [
-        ("stations_learned_total", "Stations learned.", totals.learned),
-        ("stations_moved_total", "Stations that moved to another port.", totals.moved),
-        ("stations_aged_total", "Stations removed after the ageing time.", totals.aged),
-        (
-            "stations_flushed_total",
-            "Stations removed by a command or a link failure.",
-            totals.flushed,
-        ),
-        (
-            "stations_refused_total",
-            "Stations not learned because the table was full.",
-            totals.refused,
-        ),
-        ("station_events_lost_total", "Station events lost (queue full).", totals.events_lost),
-        ("flooded_packets_total", "Frames flooded.", totals.flooded),
-        ("flood_copies_total", "Copies of flooded frames.", totals.copies),
-        ("flood_copies_lost_total", "Copies lost for lack of a cell.", totals.copies_lost),
-    ];
-    for (name, help, value) in families {
-        out.counter(name, help).sample(&[], value);
-    }
-}
-
-/// What a firewall counts; absent without one.
-fn firewall(out: &mut Text, snapshot: &Snapshot) {
-    let Some(totals) = &snapshot.runtime.firewall else { return };
-    out.gauge("rules", "Rules of the firewall.").sample(&[], totals.rules);
-    let families = [
-        ("mirror_copies_total", "Copies sent by rules.", totals.copies),
-        ("mirror_copies_lost_total", "Copies lost for lack of a cell.", totals.copies_lost),
-        ("reject_answers_total", "Answers of a switch to rejected packets.", totals.answers),
-        (
-            "reject_answers_withheld_total",
-            "Answers withheld by the rate limit.",
-            totals.answers_withheld,
-        ),
-    ];
-    for (name, help, value) in families {
-        out.counter(name, help).sample(&[], value);
-    }
-    let rules = &snapshot.rules;
-    let mut family = out.counter("rule_packets_total", "Packets that matched a rule.");
-    rules.iter().for_each(|r| family.sample(&[("rule", &r.name)], r.packets));
-    let mut family = out.counter("rule_bytes_total", "Bytes that matched a rule.");
-    rules.iter().for_each(|r| family.sample(&[("rule", &r.name)], r.bytes));
-    let mut family =
-        out.gauge("rule_last_hit_timestamp_seconds", "When the last one came, since 1970.");
-    for rule in rules {
-        if let Some(seconds) = rule.last_hit_s {
-            family.sample(&[("rule", &rule.name)], seconds);
-        }
-    }
-}
-
-fn runtime(out: &mut Text, snapshot: &Snapshot) {
+fn runtime(out: &mut Metrics, snapshot: &Snapshot) {
     let r = &snapshot.runtime;
     let mut family = out.gauge("build_info", "Version and pipeline; always 1.");
     family.sample(&[("version", &r.version), ("mode", &r.mode)], 1);
     out.gauge("uptime_seconds", "Time since the start.").sample(&[], r.uptime_s);
     out.gauge("table_version", "Version of the tables that new packets see.")
         .sample(&[], r.table_version);
-    let mut family = out.gauge("table_routes", "Routes in the forwarding tables.");
-    family.sample(&[("family", "ipv4")], r.routes_v4);
-    family.sample(&[("family", "ipv6")], r.routes_v6);
-    out.gauge("neighbours", "Known neighbours.").sample(&[], r.neighbours);
-    if let Some(switch) = &r.switch {
-        self::switch(out, switch);
-    }
     let mut family = out.gauge("memory_bytes", "Memory in use, by purpose.");
     family.sample(&[("purpose", "tables")], r.table_bytes);
     family.sample(&[("purpose", "pools")], r.pool_bytes);
@@ -226,106 +152,128 @@ fn runtime(out: &mut Text, snapshot: &Snapshot) {
     let mut family = out.gauge("worker_cells", "Cells of a worker's pool.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.cells));
 
-    let made = &r.router;
-    out.counter("icmp_errors_sent_total", "ICMP and ICMPv6 errors sent.")
-        .sample(&[], made.icmp_errors_sent);
-    out.counter("icmp_errors_withheld_total", "ICMP and ICMPv6 errors withheld by the rate limit.")
-        .sample(&[], made.icmp_errors_withheld);
-    out.counter(
-        "answers_sent_total",
-        "ARP and neighbour discovery answers for own addresses without a twin.",
-    )
-    .sample(&[], made.answers_sent);
-    out.counter("fragmented_packets_total", "IPv4 packets that were fragmented.")
-        .sample(&[], made.fragmented);
-    out.counter("fragments_made_total", "Fragments made.").sample(&[], made.fragments_made);
-    r.ndn.iter().for_each(|totals| ndn(out, totals));
-    firewall(out, snapshot);
-
-    let mut family = out.counter("device_jobs_total", "Jobs completed by a device.");
-    r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs));
-    let mut family = out.counter("device_packets_total", "Packets processed by a device.");
-    r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.packets));
-    let mut family = out.counter(
-        "device_jobs_failed_total",
-        "Device jobs that failed and were repeated on the CPU.",
-    );
-    r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs_failed));
-    let mut family = out.gauge("device_up", "Whether a device is still in use.");
-    r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], u64::from(!m.is_lost)));
-    let mut family = out.counter("device_up_bytes_total", "Bytes copied to a device.");
-    r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.up_bytes));
-    let mut family = out.counter("device_down_bytes_total", "Bytes copied from a device.");
-    r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.down_bytes));
     let mut family = out.gauge("worker_on_device", "Whether a worker's chunks go to a device now.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], u64::from(w.side == "device")));
     let mut family = out.counter("worker_chunks_to_device_total", "Chunks sent to a device.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.chunks_to_device));
-    let mut family = out.gauge("device_jobs_in_flight", "Jobs on a device now.");
-    r.masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs_in_flight));
+    devices(out, &r.masters);
 }
 
-/// What a named-data forwarder counts; absent in others.
-fn ndn(out: &mut Text, totals: &NdnTotals) {
-    let t = totals;
-    out.gauge("ndn_faces", "Faces.").sample(&[], t.faces);
-    out.gauge("ndn_names", "Prefixes of names in the table.").sample(&[], t.names);
-    out.gauge("ndn_pending_interests", "Pending Interests.").sample(&[], t.pending);
-    let families = [
-        ("ndn_expired_interests_total", "Interests that expired without Data.", t.expired),
-        ("ndn_transmit_interests_total", "Interests sent.", t.interests),
-        ("ndn_transmit_data_total", "Data sent, copies among them.", t.data),
-        ("ndn_transmit_nacks_total", "Nacks sent.", t.nacks),
-        ("ndn_copies_lost_total", "Copies lost for lack of a cell.", t.copies_lost),
+fn devices(out: &mut Metrics, masters: &[MasterRow]) {
+    type Family = (&'static str, &'static str, fn(&MasterRow) -> u64);
+    let counters: [Family; 9] = [
+        ("device_jobs_total", "Jobs completed by a device.", |m| m.jobs),
+        ("device_packets_total", "Packets processed by a device.", |m| m.packets),
+        (
+            "device_jobs_failed_total",
+            "Device jobs that failed and were repeated on the CPU.",
+            |m| m.jobs_failed,
+        ),
+        ("device_uploads_total", "Copies to a device for its jobs.", |m| m.uploads),
+        ("device_launches_total", "Kernels launched on a device.", |m| m.launches),
+        ("device_upload_bytes_total", "Bytes copied to a device.", |m| m.up_bytes),
+        ("device_download_bytes_total", "Bytes copied from a device.", |m| m.down_bytes),
+        // Beside `device_up`, these read like states. They go after one release.
+        ("device_up_bytes_total", "Deprecated: use shadeline_device_upload_bytes_total.", |m| {
+            m.up_bytes
+        }),
+        (
+            "device_down_bytes_total",
+            "Deprecated: use shadeline_device_download_bytes_total.",
+            |m| m.down_bytes,
+        ),
     ];
-    for (name, help, value) in families {
-        out.counter(name, help).sample(&[], value);
+    for (name, help, value) in counters {
+        let mut family = out.counter(name, help);
+        masters.iter().for_each(|m| family.sample(&[("device", &m.device)], value(m)));
     }
+    let mut family = out.gauge("device_up", "Whether a device is still in use.");
+    masters.iter().for_each(|m| family.sample(&[("device", &m.device)], u64::from(!m.is_lost)));
+    let mut family = out.gauge("device_jobs_in_flight", "Jobs on a device now.");
+    masters.iter().for_each(|m| family.sample(&[("device", &m.device)], m.jobs_in_flight));
 }
 
-struct Text(String);
+/// Families under way to a scrape. A family is written at one place: samples of a name that is there already are left
+/// out, for Prometheus refuses a text with a family twice.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    text: String,
+    /// Names of those that are there.
+    families: HashSet<String>,
+}
 
 /// A family under way. Its head is written with its first sample: without samples it is absent.
-struct Family<'a> {
-    out: &'a mut String,
+#[derive(Debug)]
+pub struct Family<'a> {
+    out: &'a mut Metrics,
     kind: &'static str,
-    name: &'static str,
-    help: &'static str,
-    begun: bool,
+    name: &'a str,
+    help: &'a str,
+    state: State,
 }
 
-impl Text {
-    fn counter(&mut self, name: &'static str, help: &'static str) -> Family<'_> {
-        Family { out: &mut self.0, kind: "counter", name, help, begun: false }
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Without a sample.
+    New,
+    /// Its head is there.
+    Begun,
+    /// Another one had its name.
+    Doubled,
+}
+
+impl Metrics {
+    /// A family that only grows. `name`: what is counted and its unit, without the prefix `shadeline_`; it ends in
+    /// `_total`. `help`: a sentence.
+    pub fn counter<'a>(&'a mut self, name: &'a str, help: &'a str) -> Family<'a> {
+        debug_assert!(name.ends_with("_total"), "{name}: a counter's name ends in _total");
+        Family { out: self, kind: "counter", name, help, state: State::New }
     }
 
-    fn gauge(&mut self, name: &'static str, help: &'static str) -> Family<'_> {
-        Family { out: &mut self.0, kind: "gauge", name, help, begun: false }
+    /// A family that grows and shrinks; `name` and `help` as in [`Metrics::counter`], without `_total`.
+    pub fn gauge<'a>(&'a mut self, name: &'a str, help: &'a str) -> Family<'a> {
+        debug_assert!(!name.ends_with("_total"), "{name}: only a counter's name ends in _total");
+        Family { out: self, kind: "gauge", name, help, state: State::New }
+    }
+
+    /// The text so far.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 }
 
 impl Family<'_> {
-    fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+    /// Adds a sample; each has other values of the same labels.
+    pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
         let Family { name, kind, help, .. } = self;
-        if !std::mem::replace(&mut self.begun, true) {
-            let _ = writeln!(self.out, "# HELP shadeline_{name} {help}");
-            let _ = writeln!(self.out, "# TYPE shadeline_{name} {kind}");
+        if self.state == State::New {
+            let is_new = self.out.families.insert((*name).to_owned());
+            self.state = if is_new { State::Begun } else { State::Doubled };
+            debug_assert!(is_new, "the family {name} is written twice");
+            if is_new {
+                let _ = writeln!(self.out.text, "# HELP shadeline_{name} {help}");
+                let _ = writeln!(self.out.text, "# TYPE shadeline_{name} {kind}");
+            }
         }
-        let _ = write!(self.out, "shadeline_{name}");
+        if self.state == State::Doubled {
+            return;
+        }
+        let out = &mut self.out.text;
+        let _ = write!(out, "shadeline_{name}");
         for (i, (label, value)) in labels.iter().enumerate() {
             let open = if i == 0 { '{' } else { ',' };
-            let _ = write!(self.out, "{open}{label}=\"");
+            let _ = write!(out, "{open}{label}=\"");
             for c in value.chars() {
                 match c {
-                    '\\' => self.out.push_str("\\\\"),
-                    '"' => self.out.push_str("\\\""),
-                    '\n' => self.out.push_str("\\n"),
-                    c => self.out.push(c),
+                    '\\' => out.push_str("\\\\"),
+                    '"' => out.push_str("\\\""),
+                    '\n' => out.push_str("\\n"),
+                    c => out.push(c),
                 }
             }
-            self.out.push('"');
+            out.push('"');
         }
-        let _ = writeln!(self.out, "{} {value}", if labels.is_empty() { "" } else { "}" });
+        let _ = writeln!(out, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
 }
 

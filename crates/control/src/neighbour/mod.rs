@@ -30,6 +30,7 @@
 
 mod frames;
 mod resolver;
+mod row;
 mod table;
 
 #[cfg(test)]
@@ -38,4 +39,5 @@ mod tests;
 pub use resolver::{
     NeighbourChange, NeighbourCounters, NeighbourView, Output, Permanent, Resolver, Settings,
 };
+pub use row::NeighbourRow;
 pub use table::NeighbourState;

@@ -43,4 +43,4 @@ mod tests;
 
 pub use manager::{Loaded, RibManager, RibStats, RouteView};
 pub use resolve::spread;
-pub use types::{Leg, RibChange, RibError, Source, Target};
+pub use types::{Leg, RibChange, RibError, RouteSource, Source, Target};

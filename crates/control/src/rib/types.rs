@@ -6,8 +6,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use lookup::TableError;
 use lookup::fib::{Interface, Options};
-
-use crate::api::RouteSource;
+use serde::{Deserialize, Serialize};
 
 /// Who told of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,6 +32,41 @@ impl Source {
             Source::Kernel => 10,
             Source::File(_) => 20,
         }
+    }
+}
+
+/// The kind of source that announced a route, as clients see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteSource {
+    /// A port's own address or subnet.
+    Connected,
+    /// `[[route]]`.
+    Static,
+    /// `[[routes]]`.
+    File,
+    /// The kernel's tables.
+    Kernel,
+    /// The control socket.
+    Api,
+}
+
+impl RouteSource {
+    /// Its word in tables, JSON and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RouteSource::Connected => "connected",
+            RouteSource::Static => "static",
+            RouteSource::File => "file",
+            RouteSource::Kernel => "kernel",
+            RouteSource::Api => "api",
+        }
+    }
+}
+
+impl std::fmt::Display for RouteSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 
