@@ -41,7 +41,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("device", &["kernels", "chunk"]),
     ("io", &["chunk"]),
     ("engine", &["chunk", "io", "kernels", "device"]),
-    ("controlplane", &["chunk", "lookup", "device", "engine"]),
+    ("controlplane", &["chunk", "lookup", "device", "engine", "control"]),
     (
         "apps",
         &[
