@@ -7,6 +7,8 @@
 
 pub mod firewall;
 pub mod ndn;
+#[cfg(test)]
+mod requests;
 pub mod router;
 pub mod switch;
 pub mod wire;

@@ -14,6 +14,7 @@
 //! - [`answer`] builds what the sender of a rejected frame gets where no router is that would answer it.
 //! - [`tables`] is one version of the rules ([`classify::Tables`]) and of what they do.
 //! - [`hits`] counts, by rule and worker.
+//! - [`commands`] and [`rows`] are what `ctl` asks of it and shows.
 //!
 //! The stage stands in pipelines of different applications: behind `decode` in a router, behind `bridge_in` in a
 //! switch, by itself before `wire`. It never decodes what a stage before it has decoded, and it does not end its
@@ -29,9 +30,11 @@
 
 pub mod answer;
 pub mod columns;
+pub mod commands;
 pub mod header;
 pub mod hits;
 pub mod reasons;
+pub mod rows;
 pub mod search;
 pub mod stage;
 pub mod tables;

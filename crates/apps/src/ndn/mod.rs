@@ -17,10 +17,12 @@
 //!
 //! Threads: a worker's table is its own.
 
+pub mod commands;
 mod counters;
 mod frames;
 pub mod pit;
 pub mod reasons;
+pub mod rows;
 mod spread;
 mod stages;
 mod tables;

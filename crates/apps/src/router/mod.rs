@@ -30,6 +30,7 @@
 
 mod answers;
 pub(crate) mod columns;
+pub mod commands;
 mod control;
 mod counters;
 pub mod decode;
@@ -42,6 +43,7 @@ pub mod reasons;
 pub mod reference;
 pub mod rewrite;
 pub mod route;
+pub mod rows;
 pub mod rpf;
 mod size;
 mod versions;

@@ -26,12 +26,14 @@
 //! the storm buckets, and the bounded channel of [`StationEvent`]s.
 
 mod columns;
+pub mod commands;
 mod counters;
 pub mod egress;
 pub mod forward;
 pub mod ingress;
 pub mod reasons;
 pub mod reference;
+pub mod rows;
 mod stations;
 mod versions;
 
