@@ -1,6 +1,7 @@
 //! The command line.
 
-use std::net::IpAddr;
+mod ctl;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use control::config::units::parse_duration;
 use device::Backend;
-use ipnet::IpNet;
 
 use crate::backend::Backends;
+pub(crate) use ctl::{ClearCommand, CoreCommand, CtlArgs, CtlCommand};
 
 /// A software router and packet-processing system.
 ///
@@ -141,230 +142,6 @@ pub(crate) struct RunArgs {
     /// Print the totals as JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CtlArgs {
-    /// The control socket of the running program
-    #[arg(long, global = true, default_value = control::config::SOCKET, value_name = "PATH")]
-    pub(crate) socket: PathBuf,
-    /// Print JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    #[command(subcommand)]
-    pub(crate) command: CtlCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum CtlCommand {
-    /// Print a table
-    Show {
-        /// Which
-        what: ShowWhat,
-    },
-    /// Change or look up a route
-    #[command(subcommand)]
-    Route(RouteCommand),
-    /// Change or look up a route for names
-    #[command(subcommand)]
-    Name(NameCommand),
-    /// Show or change the rules of the firewall
-    #[command(subcommand)]
-    Rule(RuleCommand),
-    /// Reset counters, or remove learned stations
-    Clear {
-        /// What to clear
-        what: ClearWhat,
-        /// Only stations of this port
-        #[arg(long, value_name = "PORT")]
-        port: Option<String>,
-        /// Only stations of this VLAN
-        #[arg(long, value_name = "VLAN", value_parser = clap::value_parser!(u16).range(1..=4094))]
-        vlan: Option<u16>,
-    },
-    /// Apply the changed configuration file without packet loss
-    Reload,
-    /// Trace packets through the stages
-    ///
-    /// With --json, prints one line for each packet: an array of steps.
-    Trace {
-        /// Number of packets
-        #[arg(short = 'c', long, default_value_t = 5)]
-        count: u32,
-        /// Stop after this time
-        #[arg(long, value_parser = duration, value_name = "TIME", default_value = "10s")]
-        duration: Duration,
-        /// Packet filter, such as `tcp and port 80`
-        filter: Vec<String>,
-    },
-    /// Capture packets into a file
-    Capture {
-        /// A port, a stage, `drops`, or `dumps` (packets with the verdict dump)
-        #[arg(value_name = "PORT|STAGE|drops|dumps")]
-        at: String,
-        /// The capture (pcapng) to write
-        #[arg(short = 'w', long, value_name = "FILE")]
-        write: PathBuf,
-        /// Stop after this number of packets
-        #[arg(short = 'c', long)]
-        count: Option<u64>,
-        /// Stop after this time
-        #[arg(long, value_parser = duration, value_name = "TIME")]
-        duration: Option<Duration>,
-        /// Packet filter, such as `tcp and port 80`
-        filter: Vec<String>,
-    },
-    /// Drain the queues and stop
-    Stop,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum ShowWhat {
-    Interfaces,
-    Queues,
-    Routes,
-    Neighbours,
-    /// Stations of a switch
-    Macs,
-    /// Faces of a named-data forwarder
-    Faces,
-    /// Name routes of a named-data forwarder
-    Names,
-    Stages,
-    Drops,
-    Runtime,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum ClearWhat {
-    Counters,
-    /// Stations that a switch learned
-    Macs,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum RouteCommand {
-    /// Add a route
-    Add(RouteArgs),
-    /// Add a route, or replace an existing one
-    Replace(RouteArgs),
-    /// Remove a route that was added with `ctl`
-    Del {
-        /// Its prefix
-        #[arg(value_parser = prefix)]
-        prefix: IpNet,
-    },
-    /// Look up the route of an address
-    Get {
-        /// The address
-        address: IpAddr,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum RuleCommand {
-    /// Add a rule (default: behind all others)
-    Add {
-        #[command(flatten)]
-        rule: RuleArgs,
-        /// Insert directly before this rule
-        #[arg(long, value_name = "RULE", conflicts_with_all = ["after", "first"])]
-        before: Option<String>,
-        /// Insert directly behind this rule
-        #[arg(long, value_name = "RULE", conflicts_with = "first")]
-        after: Option<String>,
-        /// Insert before all others
-        #[arg(long)]
-        first: bool,
-    },
-    /// Remove a rule
-    Del {
-        /// Its name
-        name: String,
-    },
-    /// Replace a rule in its place, or all rules with --file
-    Replace {
-        #[command(flatten)]
-        rule: RuleArgs,
-        /// Replace all rules by those of this file: `[[rule]]` entries, or a ClassBench file together with --action
-        #[arg(long, value_name = "FILE", conflicts_with = "name")]
-        file: Option<PathBuf>,
-    },
-    /// Print the rules in order, with their counters
-    Show {
-        /// Only this rule; `default`: packets that match no rule
-        name: Option<String>,
-    },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RuleArgs {
-    /// Its name
-    pub(crate) name: Option<String>,
-    /// Action: accept, drop, reject or `send PORT`; `mirror PORT` and `mark DSCP` may precede it, separated by `,`
-    #[arg(long, value_name = "ACTION")]
-    pub(crate) action: Option<control::firewall::Action>,
-    /// Receiving interface
-    #[arg(long = "in", value_name = "PORT")]
-    pub(crate) interface: Option<String>,
-    /// Source address or prefix
-    #[arg(long, value_parser = net, value_name = "PREFIX")]
-    pub(crate) src: Option<IpNet>,
-    /// Destination address or prefix
-    #[arg(long, value_parser = net, value_name = "PREFIX")]
-    pub(crate) dst: Option<IpNet>,
-    /// IP protocol, by name or number
-    #[arg(long)]
-    pub(crate) proto: Option<control::firewall::Protocol>,
-    /// Source port or range, such as 1024-65535
-    #[arg(long, value_name = "PORTS")]
-    pub(crate) sport: Option<control::firewall::Ports>,
-    /// Destination port or range
-    #[arg(long, value_name = "PORTS")]
-    pub(crate) dport: Option<control::firewall::Ports>,
-    /// TCP flags, such as syn/syn,ack
-    #[arg(long, value_name = "SET/OF")]
-    pub(crate) tcp_flags: Option<control::firewall::TcpFlags>,
-    /// ICMP type
-    #[arg(long, value_name = "N")]
-    pub(crate) icmp_type: Option<u8>,
-    /// ICMP code; needs the type
-    #[arg(long, value_name = "N")]
-    pub(crate) icmp_code: Option<u8>,
-    /// Whether the packet is a fragment
-    #[arg(long, value_name = "true|false")]
-    pub(crate) fragment: Option<bool>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum NameCommand {
-    /// Add a route
-    Add {
-        /// Name prefix, such as `/org/example`
-        prefix: String,
-        /// Names of faces, separated by `,`, best first
-        #[arg(value_delimiter = ',', required = true, value_name = "FACE[,FACE]")]
-        faces: Vec<String>,
-    },
-    /// Remove a route that was added with `ctl`
-    Del {
-        /// Its prefix
-        prefix: String,
-    },
-    /// Look up the route of an Interest for a name
-    Get {
-        /// The name
-        name: String,
-    },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RouteArgs {
-    /// Its prefix
-    #[arg(value_parser = prefix)]
-    pub(crate) prefix: IpNet,
-    /// An address, `ADDRESS%PORT`, a port, several of them separated by `,`, `blackhole` or `unreachable`
-    pub(crate) next_hop: control::config::NextHop,
 }
 
 #[derive(Debug, Args)]
@@ -674,27 +451,6 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a time with its unit, such as 10s or 200us".into())
 }
 
-/// An address, or a prefix without host bits.
-fn net(text: &str) -> Result<IpNet, String> {
-    text.parse::<IpAddr>().map_or_else(|_| prefix(text), |address| Ok(address.into()))
-}
-
-/// A prefix without host bits, as the configuration wants it.
-fn prefix(text: &str) -> Result<IpNet, String> {
-    let form = || "expected a prefix such as 192.0.2.0/24 or 2001:db8::/32".to_owned();
-    let (address, length) = text.split_once('/').ok_or_else(form)?;
-    let address: IpAddr = address.parse().map_err(|_| form())?;
-    let max = if address.is_ipv4() { 32 } else { 128 };
-    let length = length.parse().ok().filter(|&length| length <= max);
-    let length = length.ok_or_else(|| format!("expected a prefix length of 0 to {max}"))?;
-    let net = IpNet::new(address, length).map_err(|_| form())?;
-    if net == net.trunc() {
-        Ok(net)
-    } else {
-        Err(format!("bits are set beyond the length, expected {}", net.trunc()))
-    }
-}
-
 /// 5 or 12 fields.
 fn fields(text: &str) -> Result<u8, String> {
     match text {
@@ -728,25 +484,4 @@ fn percent(text: &str) -> Result<f64, String> {
     let percent = text.trim_end_matches('%').parse::<f64>().ok();
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
     percent.ok_or_else(|| "expected a percentage of 0 to 100".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prefixes_are_judged_as_the_configuration_does() {
-        assert_eq!(prefix("10.0.0.0/8"), Ok("10.0.0.0/8".parse().unwrap()));
-        for (text, expected) in [
-            ("38.0.0.1/8", "expected 38.0.0.0/8"),
-            ("39.0.0.0/33", "prefix length of 0 to 32"),
-            ("2001:db8::/129", "prefix length of 0 to 128"),
-            ("2001:db8::1/64", "expected 2001:db8::/64"),
-            ("10.0.0.0", "expected a prefix such as"),
-            ("ten/8", "expected a prefix such as"),
-        ] {
-            let error = prefix(text).unwrap_err();
-            assert!(error.contains(expected), "{text}: {error}");
-        }
-    }
 }
