@@ -184,7 +184,7 @@ mod tests {
             active: true,
         };
         assert_eq!(
-            table(&[name.clone()]),
+            table(std::slice::from_ref(&name)),
             "   prefix  faces     source\n*  /org    west,far  api\n"
         );
         let json = r#"{"prefix":"/org","faces":["west","far"],"source":"api","active":true}"#;

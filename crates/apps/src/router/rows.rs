@@ -169,7 +169,7 @@ mod tests {
         let expected = "   prefix      next hop             port     source  metric
 *  10.0.0.0/8  192.0.2.1,192.0.2.2  lan,lan  static       0
 ";
-        assert_eq!(table(&[row.clone()]), expected);
+        assert_eq!(table(std::slice::from_ref(&row)), expected);
         let json = r#"{"prefix":"10.0.0.0/8","next_hop":"192.0.2.1,192.0.2.2","ports":["lan","lan"],"source":"static","metric":0,"active":true}"#;
         assert_eq!(serde_json::to_string(&row).unwrap(), json);
         assert_eq!(table::<RouteRow>(&[]).lines().count(), 1);

@@ -129,7 +129,7 @@ mod tests {
             age_s: Some(12),
         };
         let expected = "vlan  mac                port  kind        age\n   7  02:00:00:00:00:01  p1    learned  12.0 s\n";
-        assert_eq!(table(&[row.clone()]), expected);
+        assert_eq!(table(std::slice::from_ref(&row)), expected);
         let json = r#"{"vlan":7,"mac":"02:00:00:00:00:01","port":"p1","static":false,"age_s":12}"#;
         assert_eq!(serde_json::to_string(&row).unwrap(), json);
         assert_eq!(table::<MacRow>(&[]), "no stations\n");
