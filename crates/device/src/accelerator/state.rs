@@ -295,7 +295,7 @@ impl Sender<'_> {
         unsafe { driver.upload(self.run, from, memory, at) }?;
         self.filled += bytes.next_multiple_of(16);
         self.filled = self.filled.min(self.staging.bytes().len());
-        self.traffic.copies += 1;
+        self.traffic.count_uploads(1);
         Ok(())
     }
 }
