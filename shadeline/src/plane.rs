@@ -90,18 +90,12 @@ impl Plane {
         // Who opens a device tells of these.
         let has_too_many_rules = !apps::firewall::FirewallTables::is_for_device(&rules);
         let mut tables = Tables::default();
-        // The kernels number their regions in this order.
         let parts = Parts {
             router: tables.add::<RouterPart>(fib),
             switch: tables.add::<SwitchPart>(switch),
             ndn: tables.add::<NdnPart>(ndn),
             firewall: tables.add::<FirewallPart>(rules),
         };
-        use kernels::image::{bridge, firewall as rules, ndn as names, router};
-        assert!(parts.router.regions() == (0..router::REGIONS), "regions are the kernels'");
-        assert!(parts.switch.regions() == (bridge::STATIONS..bridge::REGIONS));
-        assert!(parts.ndn.regions() == (names::NAMES..names::REGIONS));
-        assert!(parts.firewall.regions() == (rules::RULES4..rules::REGIONS));
         let (writer, reader) = versions(tables);
         let pending = Vec::new();
         let mut plane =

@@ -459,19 +459,23 @@ impl Pipelines<'_> {
             let counters = Arc::new(RouterCounters::new(Interfaces::of(config).names().len()));
             all.router.push(counters.clone());
             let events = self.events.neighbours.clone();
-            PipelineOptions { events, counters, defers_errors }
+            let first_region = parts.router.regions().start;
+            PipelineOptions { events, counters, defers_errors, first_region }
         });
         let switch = pipeline.uses("switch").then(|| {
             let counters = Arc::new(SwitchCounters::default());
             all.switch.push(counters.clone());
             let events = self.events.stations.clone();
             let with_headers = pipeline.has(firewall::STAGE);
-            SwitchPipeline { events, learns_ahead: self.offline, with_headers, counters }
+            let learns_ahead = self.offline;
+            let first_region = parts.switch.regions().start;
+            SwitchPipeline { events, learns_ahead, with_headers, first_region, counters }
         });
         let ndn = pipeline.uses("ndn").then(|| {
             let counters = Arc::new(NdnCounters::new());
             all.ndn.push(counters.clone());
-            ndn_options(config, self.offline, counters)
+            let first_region = parts.ndn.regions().start;
+            NdnOptions { first_region, ..ndn_options(config, self.offline, counters) }
         });
         let stage = |name: &String| -> Option<Box<dyn Stage<Tables>>> {
             let of_router = |options| apps::router::stage(name, &pipeline.stages, options).ok();
@@ -566,6 +570,8 @@ struct Filter {
     first: First,
     /// The devices have the rules.
     has_device: bool,
+    /// Of its part of the tables.
+    first_region: usize,
 }
 
 impl Filter {
@@ -590,7 +596,7 @@ impl Filter {
             let regions = parts.firewall.regions();
             devices.iter_mut().for_each(|device| without_rules(device, regions.clone()));
         }
-        Some(Self { first, has_device: take })
+        Some(Self { first, has_device: take, first_region: parts.firewall.regions().start })
     }
 
     /// The stage of one worker.
@@ -600,6 +606,7 @@ impl Filter {
             First::Firewall => Firewall::new().decoding(),
             First::Other => Firewall::new(),
         };
+        let stage = stage.with_first_region(self.first_region);
         let stage = if self.has_device { stage } else { stage.on_cpu() };
         if defers_answers { stage.deferring_answers() } else { stage }
     }
@@ -641,6 +648,7 @@ fn ndn_options(config: &Config, packet_time: bool, counters: Arc<NdnCounters>) -
         pit: PitLimits { lifetime_max_ms, ..PitLimits::of(config.ndn.pit_entries) },
         nack: config.ndn.nack,
         packet_time,
+        first_region: 0,
         counters,
     }
 }

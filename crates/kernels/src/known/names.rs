@@ -145,6 +145,9 @@ fn name_lookup() -> Known {
     }
     payload.resize(payload.len().next_multiple_of(4), 0);
     let columns = NameLookupColumns::COLUMNS;
-    let known = Known::new("name_lookup", &["name_lookup"], &["name_lookup"], columns);
-    Known { payload, tables: image(NAMES), ..known.job(&before, &after) }
+    // A part that is not the first one of its image.
+    let first = 7;
+    let mut known = Known::new("name_lookup", &["name_lookup"], &["name_lookup"], columns);
+    known.launches[0].job = first;
+    Known { payload, tables: image(first as usize + NAMES), ..known.job(&before, &after) }
 }

@@ -96,7 +96,11 @@ fn hops() -> Vec<u32> {
     .concat()
 }
 
-fn image() -> Sparse {
+/// Where the router's part begins for `route` and `rpf`: not at the first region of the image.
+const FIRST_REGION: u32 = 2;
+
+/// A router's part, its regions from `first` on, those before them empty.
+fn image(first: usize) -> Sparse {
     let members = [9, 0, 1];
     let adjacencies = [router::adjacency(4, 1), router::adjacency(0, 2), router::adjacency(6, 3)];
     let modes = [0, 1, 2, 3];
@@ -106,12 +110,13 @@ fn image() -> Sparse {
         (router::ADJACENCIES, adjacencies.to_vec()),
         (router::REVERSE_PATH, modes.to_vec()),
     ];
-    let mut lengths = vec![(DIR_WORDS, 0), (BSPL_WORDS, 0)];
+    let mut lengths = vec![(0, 0); first];
+    lengths.extend([(DIR_WORDS, 0), (BSPL_WORDS, 0)]);
     lengths.extend(small.iter().map(|(_, words)| (words.len(), 0)));
     let layout = ImageLayout::new(&lengths);
     let mut parts = vec![(0, bytes_of(&layout.header(1)))];
     let mut add = |region: usize, at: usize, words: &[u32]| {
-        parts.push((4 * (layout.region(region).offset_words + at), bytes_of(words)));
+        parts.push((4 * (layout.region(first + region).offset_words + at), bytes_of(words)));
     };
     dir24_8().iter().for_each(|(at, words)| add(router::ROUTES4, *at, words));
     bspl().iter().for_each(|(at, words)| add(router::ROUTES6, *at, words));
@@ -143,7 +148,7 @@ fn lpm4() -> Known {
         after.put(LpmColumns::RESULT, row + 1, *answer);
     }
     let known = Known::new("lpm", &["lpm"], &["lpm4"], LpmColumns::COLUMNS);
-    Known { tables: image(), ..known.job(&job, &after) }
+    Known { tables: image(0), ..known.job(&job, &after) }
 }
 
 fn lpm6() -> Known {
@@ -156,7 +161,7 @@ fn lpm6() -> Known {
         after.put(LpmColumns::RESULT, row, *answer);
     }
     let known = Known::new("lpm", &["lpm"], &["lpm6"], LpmColumns::COLUMNS);
-    Known { tables: image(), ..known.job(&job, &after) }
+    Known { tables: image(0), ..known.job(&job, &after) }
 }
 
 fn route() -> Known {
@@ -198,8 +203,9 @@ fn route() -> Known {
         job.put(RouteColumns::FLAGS, rows.len(), flags::IPV4);
         job.put(RouteColumns::VERDICT, rows.len(), Verdict::host(1).0);
     }
-    let known = Known::new("route", &["route"], &["route"], RouteColumns::COLUMNS);
-    Known { tables: image(), ..known.job(&job, &after) }
+    let mut known = Known::new("route", &["route"], &["route"], RouteColumns::COLUMNS);
+    known.launches[0].job = FIRST_REGION;
+    Known { tables: image(FIRST_REGION as usize), ..known.job(&job, &after) }
 }
 
 fn rpf() -> Known {
@@ -227,8 +233,9 @@ fn rpf() -> Known {
             after.put(RouteColumns::VERDICT, row, Verdict::drop(reasons::REVERSE_PATH).0);
         }
     }
-    let known = Known::new("rpf", &["route"], &["rpf"], RouteColumns::COLUMNS);
-    Known { tables: image(), ..known.job(&job, &after) }
+    let mut known = Known::new("rpf", &["route"], &["rpf"], RouteColumns::COLUMNS);
+    known.launches[0].job = FIRST_REGION;
+    Known { tables: image(FIRST_REGION as usize), ..known.job(&job, &after) }
 }
 
 fn patch() -> Known {
