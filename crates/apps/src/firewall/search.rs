@@ -63,7 +63,7 @@ impl<T: AsRef<FirewallTables>> Shade<T> for Search {
             Step::shared(kernel, 256, ITEMS_PER_ROW_MAX).with_job(job(rules, actions)).into()
         };
         let mut form = KernelForm {
-            files: &["filter"],
+            files: &[&kernels::files::FILTER],
             steps: vec![search("filter4", rules4), search("filter6", rules6)],
             ..KernelForm::default()
         };

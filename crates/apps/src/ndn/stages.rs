@@ -333,7 +333,7 @@ impl<T: AsRef<NdnTables>> Shade<T> for Lookup {
 
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &["name_lookup"],
+            files: &[&kernels::files::NAME_LOOKUP],
             steps: vec![Step::rows("name_lookup", 256).with_job(self.first_region as u32).into()],
             payload: Some(PayloadUse {
                 at: NdnColumns::PAYLOAD_AT,

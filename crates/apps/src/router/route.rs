@@ -140,7 +140,7 @@ pub(super) fn decide(fib: &Fib, id: NextHopId, flow_hash: u32) -> Result<Decisio
 impl<T: AsRef<Fib>> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &["route"],
+            files: &[&kernels::files::ROUTE],
             steps: vec![Step::rows("route", 256).with_job(self.first_region as u32).into()],
             ..KernelForm::default()
         })

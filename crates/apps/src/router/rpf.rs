@@ -115,7 +115,7 @@ fn passes(fib: &Fib, id: NextHopId, interface: u16, mode: ReversePath) -> bool {
 impl<T: AsRef<Fib>> Shade<T> for Check {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &["route"],
+            files: &[&kernels::files::ROUTE],
             steps: vec![Step::rows("rpf", 256).with_job(self.first_region as u32).into()],
             ..KernelForm::default()
         })

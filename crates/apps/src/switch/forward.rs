@@ -109,7 +109,7 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for Bridge {
 impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &["bridge"],
+            files: &[&kernels::files::BRIDGE],
             steps: vec![Step::rows("bridge", 256).with_job(self.first_region as u32).into()],
             ..KernelForm::default()
         })

@@ -4,12 +4,17 @@ use chunk::hash::{key64, key128, to_range};
 use chunk::{Columns, Verdict};
 
 use super::{Known, Sparse, bytes_of};
+use crate::files;
 use crate::image::{ImageLayout, bridge::STATIONS};
 use crate::job::JobBytes;
 use crate::{BridgeColumns, ExactColumns, bridge, reasons};
 
-pub(super) fn all() -> Vec<Known> {
-    vec![exact8(), exact16(), bridge()]
+pub(crate) fn cuckoo(_: u32) -> Vec<Known> {
+    vec![exact8(), exact16()]
+}
+
+pub(crate) fn bridges(_: u32) -> Vec<Known> {
+    vec![bridge()]
 }
 
 const BUCKETS: u32 = 16;
@@ -78,7 +83,7 @@ fn exact8() -> Known {
     for (row, key) in KEYS8.iter().enumerate() {
         after.put(ExactColumns::VALUE8, row, answer8(*key));
     }
-    let known = Known::new("exact8", &["cuckoo"], &["exact8"], columns);
+    let known = Known::new("exact8", &[&files::CUCKOO], &["exact8"], columns);
     Known { tables: image(0, &table8()), ..known }.job(&before, &after)
 }
 
@@ -109,7 +114,7 @@ fn exact16() -> Known {
             if is_there { 1000 + *first as u32 } else { u32::MAX },
         );
     }
-    let known = Known::new("exact16", &["cuckoo"], &["exact16"], columns);
+    let known = Known::new("exact16", &[&files::CUCKOO], &["exact16"], columns);
     Known { tables: image(0, &lines), ..known }.job(&before, &after)
 }
 
@@ -146,7 +151,7 @@ fn bridge() -> Known {
     }
     // A part that is not the first one of its image.
     let first = 3;
-    let mut known = Known::new("bridge", &["bridge"], &["bridge"], columns);
+    let mut known = Known::new("bridge", &[&files::BRIDGE], &["bridge"], columns);
     known.launches[0].job = first;
     let tables = image(first as usize + STATIONS, &table8());
     Known { tables, ..known }.job(&before, &after)

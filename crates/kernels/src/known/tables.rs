@@ -3,12 +3,21 @@
 use chunk::{Columns, Verdict};
 
 use super::{Known, Place, Sparse, bytes_of};
+use crate::files;
 use crate::image::{ImageLayout, Patches, router};
 use crate::job::JobBytes;
 use crate::{LpmColumns, RouteColumns, decision, flags, reasons};
 
-pub(super) fn all() -> Vec<Known> {
-    vec![lpm4(), lpm6(), route(), rpf(), patch()]
+pub(crate) fn lpm(_: u32) -> Vec<Known> {
+    vec![lpm4(), lpm6()]
+}
+
+pub(crate) fn routes(_: u32) -> Vec<Known> {
+    vec![route(), rpf()]
+}
+
+pub(crate) fn patches(_: u32) -> Vec<Known> {
+    vec![patch()]
 }
 
 const DIR_CELLS: usize = 16;
@@ -147,7 +156,7 @@ fn lpm4() -> Known {
     for (row, (_, answer)) in ADDRESSES4.iter().enumerate() {
         after.put(LpmColumns::RESULT, row + 1, *answer);
     }
-    let known = Known::new("lpm", &["lpm"], &["lpm4"], LpmColumns::COLUMNS);
+    let known = Known::new("lpm", &[&files::LPM], &["lpm4"], LpmColumns::COLUMNS);
     Known { tables: image(0), ..known.job(&job, &after) }
 }
 
@@ -160,7 +169,7 @@ fn lpm6() -> Known {
     for (row, (_, answer)) in ADDRESSES6.iter().enumerate() {
         after.put(LpmColumns::RESULT, row, *answer);
     }
-    let known = Known::new("lpm", &["lpm"], &["lpm6"], LpmColumns::COLUMNS);
+    let known = Known::new("lpm", &[&files::LPM], &["lpm6"], LpmColumns::COLUMNS);
     Known { tables: image(0), ..known.job(&job, &after) }
 }
 
@@ -203,7 +212,7 @@ fn route() -> Known {
         job.put(RouteColumns::FLAGS, rows.len(), flags::IPV4);
         job.put(RouteColumns::VERDICT, rows.len(), Verdict::host(1).0);
     }
-    let mut known = Known::new("route", &["route"], &["route"], RouteColumns::COLUMNS);
+    let mut known = Known::new("route", &[&files::ROUTE], &["route"], RouteColumns::COLUMNS);
     known.launches[0].job = FIRST_REGION;
     Known { tables: image(FIRST_REGION as usize), ..known.job(&job, &after) }
 }
@@ -233,7 +242,7 @@ fn rpf() -> Known {
             after.put(RouteColumns::VERDICT, row, Verdict::drop(reasons::REVERSE_PATH).0);
         }
     }
-    let mut known = Known::new("rpf", &["route"], &["rpf"], RouteColumns::COLUMNS);
+    let mut known = Known::new("rpf", &[&files::ROUTE], &["rpf"], RouteColumns::COLUMNS);
     known.launches[0].job = FIRST_REGION;
     Known { tables: image(FIRST_REGION as usize), ..known.job(&job, &after) }
 }
@@ -249,7 +258,7 @@ fn patch() -> Known {
     let mut list = Vec::new();
     patches.list(layout.words(), &mut list);
     patches.apply(&mut image);
-    let mut known = Known::new("patch", &["patch"], &["patch"], &[]);
+    let mut known = Known::new("patch", &[&files::PATCH], &["patch"], &[]);
     known.arena = bytes_of(&list);
     known.tables = Sparse { bytes: before.len(), parts: vec![(0, before)] };
     known.launches[0].groups = patches.records() as u32;

@@ -4,7 +4,7 @@
 use chunk::{Columns, Verdict};
 use kernels::image::{ImageLayout, bridge::STATIONS};
 use kernels::job::JobBytes;
-use kernels::{BridgeColumns as B, ExactColumns as E, Launch, Spec, bridge};
+use kernels::{BridgeColumns as B, ExactColumns as E, Launch, Spec, bridge, files};
 use lookup::Blob;
 use lookup::cuckoo::{Cuckoo, CuckooBuilder, Limits};
 
@@ -53,8 +53,8 @@ fn as_on_the_cpu() {
     let mut random = Random(31);
     let mut stashes = 0;
     for items in GROUP_ITEMS {
-        let exact = Spec::new("exact", &["cuckoo"], E::COLUMNS).with_group_items(items);
-        let forward = Spec::new("bridge", &["bridge"], B::COLUMNS).with_group_items(items);
+        let exact = Spec::new("exact", &[&files::CUCKOO], E::COLUMNS).with_group_items(items);
+        let forward = Spec::new("bridge", &[&files::BRIDGE], B::COLUMNS).with_group_items(items);
         for rows in ROWS {
             let (blob8, keys8, blob16, keys16) = tables(&mut random);
             let table8 = Cuckoo::<u64>::new(&blob8).unwrap();
@@ -138,7 +138,7 @@ fn no_table_holds_nothing() {
     long.words64_mut()[2] += 1;
     let mut longer = blob.clone();
     longer.words64_mut()[2] = 1 << 32;
-    let spec = Spec::new("exact", &["cuckoo"], E::COLUMNS);
+    let spec = Spec::new("exact", &[&files::CUCKOO], E::COLUMNS);
     let small = Blob::zeroed(16, 0).unwrap();
     for (blob, value8) in [(&blob, 8), (&long, u64::MAX), (&longer, u64::MAX), (&small, u64::MAX)] {
         let mut job = JobBytes::new(E::COLUMNS, 1);

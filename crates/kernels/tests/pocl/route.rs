@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use chunk::{Columns, DropReason, Verdict};
 use kernels::image::ImageLayout;
 use kernels::job::JobBytes;
-use kernels::{Launch, RouteColumns, Spec, decision, flags};
+use kernels::{Launch, RouteColumns, Spec, decision, files, flags};
 use lookup::Prefix;
 use lookup::dir24_8::Limits;
 use lookup::fib::{
@@ -139,7 +139,7 @@ fn as_on_the_cpu() {
         for (i, rows) in ROWS.into_iter().enumerate() {
             let items = GROUP_ITEMS[(round as usize + i) % GROUP_ITEMS.len()];
             let spec =
-                Spec::new("route", &["route"], RouteColumns::COLUMNS).with_group_items(items);
+                Spec::new("route", &[&files::ROUTE], RouteColumns::COLUMNS).with_group_items(items);
             let mut job = JobBytes::new(RouteColumns::COLUMNS, rows);
             fill(&mut job, rows, &mut random);
 
@@ -228,7 +228,7 @@ pub(crate) fn numbers_out_of_range() {
         job.put(RouteColumns::FLOW_HASH, row, u32::MAX);
     }
     let arena = bed.memory(job.bytes());
-    let spec = Spec::new("route", &["route"], RouteColumns::COLUMNS);
+    let spec = Spec::new("route", &[&files::ROUTE], RouteColumns::COLUMNS);
     let memories = Memories { arena, tables, ..bed.memories() };
     bed.run(&spec, memories, &[over_rows("route", 9, 64)]);
     bed.read(arena, job.bytes_mut());
