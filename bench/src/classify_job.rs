@@ -205,9 +205,9 @@ impl<T: Rules> Offload for ClassifyJob<T> {
 }
 
 fn program(form: &Classifier) -> Program {
-    let spec = Spec::new(form.file, std::slice::from_ref(&form.file), form.columns);
+    let spec = Spec::of_file(form.file);
     let source = kernels::source(&spec);
-    Program { name: form.file.into(), source, defines: Vec::new(), ptx: None }
+    Program { name: form.file.name.into(), source, defines: Vec::new(), ptx: None }
 }
 
 /// A device that is ready for jobs, and the arenas of them.

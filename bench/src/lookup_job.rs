@@ -9,7 +9,7 @@ use device::accelerator::{Accelerator, Offload, Options, SegmentProgram, Step};
 use device::driver::{Driver, Program};
 use device::tables::TableSource;
 use device::{Device, DeviceError, Shadeable};
-use kernels::{LpmColumns, Spec};
+use kernels::{LpmColumns, Spec, files};
 use lookup::fib::Fib;
 use lookup::versions::Pin;
 use lookup::{Key6, NextHopId};
@@ -94,7 +94,7 @@ impl<T: Lookups> Offload for LookupJob<T> {
 
 /// The program of all lookups.
 pub(crate) fn program() -> Program {
-    let spec = Spec::new("lpm", &["lpm", "tries"], LpmColumns::COLUMNS);
+    let spec = Spec::new("lpm", &[&files::LPM, &files::TRIES], LpmColumns::COLUMNS);
     let source = kernels::source(&spec);
     Program { name: "lpm".into(), source, defines: Vec::new(), ptx: None }
 }

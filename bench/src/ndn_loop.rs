@@ -199,6 +199,7 @@ impl Cells {
                 pit: PitLimits::of((PENDING_CHUNKS * CHUNK_PACKETS_MAX) as u32),
                 nack: false,
                 packet_time: false,
+                first_region: 0,
                 counters: Arc::new(NdnCounters::new()),
             },
             form,

@@ -17,7 +17,7 @@ use device::measure::{self, Costs};
 use device::tables::TableSource;
 use device::{Backend, Device, probe};
 use kernels::image::ImageLayout;
-use kernels::{LpmColumns, Spec};
+use kernels::{KernelFile, LpmColumns, Spec};
 use lookup::fib::Fib;
 use lookup::versions::{Pin, versions};
 use lookup::{Key6, Prefix};
@@ -420,7 +420,7 @@ pub(crate) fn send_image(driver: &mut dyn Driver, regions: &[&[u32]]) -> Result<
 /// A program of one file of kernels, over these columns, and a text of its own.
 pub(crate) fn program_of(
     name: &'static str,
-    files: &[&'static str],
+    files: &[&'static KernelFile],
     columns: &[chunk::ColumnDesc],
     own: &str,
 ) -> Program {

@@ -11,7 +11,7 @@ use device::driver::{Arguments, Program, Shape};
 use device::tables::NoTables;
 use device::{Backend, Device, Shadeable};
 use kernels::plan::SortPlan;
-use kernels::{Launch, PayloadColumns};
+use kernels::{Launch, PayloadColumns, files};
 
 use crate::on_device::{finish, open, program_of, text};
 use crate::tables::Random;
@@ -68,12 +68,12 @@ const SUM_BY_LIST: &str = "
 
 /// The program of packing.
 pub(crate) fn summing() -> Program {
-    program_of("payload", &["payload"], PayloadColumns::COLUMNS, "")
+    program_of("payload", &[&files::PAYLOAD], PayloadColumns::COLUMNS, "")
 }
 
 /// The program of scheduling.
 pub(crate) fn sorting() -> Program {
-    program_of("scheduling", &["sort"], SortColumns::COLUMNS, SUM_BY_LIST)
+    program_of("scheduling", &[&files::SORT], SortColumns::COLUMNS, SUM_BY_LIST)
 }
 
 struct PayloadJob {

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use device::driver::Program;
 use device::{Backend, Cost, Device, FaultPlan, SimulatedDevice};
+use kernels::{KernelFile, files};
 
 use crate::forms::ratio;
 use crate::on_device::{open, text};
@@ -95,12 +96,10 @@ enum Target {
 
 /// The programs of all loads.
 pub(crate) fn programs() -> Vec<Program> {
-    let files =
-        ["tries", "bridge", "names"].map(|name| kernels::ALL.iter().find(|f| f.name == name));
-    let of = |file: &kernels::KernelFile| {
-        crate::on_device::program_of(file.name, &[file.name], file.columns, "")
+    let of = |file: &'static KernelFile| {
+        crate::on_device::program_of(file.name, &[file], file.columns, "")
     };
-    files.into_iter().flatten().map(of).collect()
+    [&files::TRIES, &files::BRIDGE, &files::NAMES].map(of).into()
 }
 
 pub(crate) fn run(args: &Args, options: &ShadeArgs) -> Result<Report, String> {
@@ -530,7 +529,8 @@ mod tests {
     /// A release compiles every program beforehand: those of the benchmark are the ones of the self-tests.
     #[test]
     fn programs_are_those_of_the_registry() {
-        let known: Vec<_> = kernels::programs().iter().map(kernels::source).collect();
+        let of_file = |file: &&'static KernelFile| kernels::source(&kernels::Spec::of_file(file));
+        let known: Vec<_> = files::ALL.iter().map(of_file).collect();
         let own = programs();
         assert_eq!(own.len(), 3);
         for program in own {

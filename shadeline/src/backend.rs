@@ -9,6 +9,7 @@ use device::{Backend, Cost, DeviceError, FaultPlan, accelerator, probe};
 use engine::{DeviceKind, DeviceSpec, Policy};
 
 use crate::failure::Failure;
+use crate::programs::kernel_files;
 
 /// Rows of a job at most.
 const JOB_ROWS: usize = 8192;
@@ -134,7 +135,7 @@ pub(crate) fn driver(backend: Backend) -> Result<Option<Box<dyn Driver>>, Failur
             let failed =
                 |error: DeviceError| Failure::other(format!("--backend {backend}: {error}"));
             let mut driver = probe::open(api, number).map_err(failed)?;
-            device::selftest::run(&mut *driver).map_err(failed)?;
+            device::selftest::run(&mut *driver, &kernel_files()).map_err(failed)?;
             Ok(Some(driver))
         }
     }
@@ -146,8 +147,9 @@ fn gpu() -> Option<Box<dyn Driver>> {
         if !found.is_gpu {
             continue;
         }
-        let opened = probe::open(found.api, found.number)
-            .and_then(|mut driver| device::selftest::run(&mut *driver).map(|()| driver));
+        let opened = probe::open(found.api, found.number).and_then(|mut driver| {
+            device::selftest::run(&mut *driver, &kernel_files()).map(|()| driver)
+        });
         match opened {
             Ok(driver) => return Some(driver),
             Err(error) => tracing::warn!("device {}: {error}; not used", found.name),

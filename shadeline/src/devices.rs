@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::cli::DevicesArgs;
 use crate::failure::Failure;
+use crate::programs::kernel_files;
 
 /// Everything that is shown.
 #[derive(Serialize)]
@@ -256,7 +257,7 @@ fn tell(backend: &str, what: &str) {
 }
 
 fn self_test(driver: &mut dyn Driver, begin: Instant) -> SelfTest {
-    let answers = selftest::each(driver);
+    let answers = selftest::each(driver, &kernel_files());
     let kernel = |answer: selftest::Answer| KernelTest {
         kernel: answer.kernel,
         passed: answer.result.is_ok(),

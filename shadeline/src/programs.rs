@@ -13,6 +13,7 @@ use device::embedded::{self, Recorded};
 use device::tables::NoTables;
 use device::{accelerator, measure, selftest};
 use engine::{DeviceKind, DeviceSpec, Policy, UnderWay};
+use kernels::{KernelFile, Spec};
 
 use crate::failure::Failure;
 use crate::pipelines;
@@ -45,15 +46,21 @@ pub(crate) fn run(pack: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
+/// Every file of kernels: those that a device must answer for before it is used.
+pub(crate) fn kernel_files() -> Vec<&'static KernelFile> {
+    kernels::files::ALL.to_vec()
+}
+
 /// Every program: of the self-test, of the measurements and benchmarks, of each pipeline that a configuration
 /// can name, and each file of kernels alone.
 fn all() -> Result<Vec<Program>, Failure> {
     let recorded = Recorded::default();
     // The answers are wrong, for nothing runs; the programs are right.
-    selftest::each(&mut recorded.driver());
+    selftest::each(&mut recorded.driver(), &kernel_files());
     recorded.add(measure::program());
     bench::programs().into_iter().for_each(|program| recorded.add(program));
-    for spec in kernels::programs() {
+    for file in kernel_files() {
+        let spec = Spec::of_file(file);
         let (name, source) = (spec.name.to_owned(), kernels::source(&spec));
         recorded.add(Program { name, source, defines: Vec::new(), ptx: None });
     }
@@ -136,7 +143,7 @@ mod tests {
                 of_pipeline.iter().all(|program| kernel(program, kernel_name))
             }));
         }
-        for known in kernels::ALL.iter().flat_map(|file| file.kernels) {
+        for known in kernel_files().into_iter().flat_map(|file| file.kernels) {
             assert!(programs.iter().any(|p| kernel(&p, known.name)), "{}", known.name);
         }
     }

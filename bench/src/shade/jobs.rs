@@ -84,12 +84,12 @@ impl TableSource<Arc<dyn Load>> for Images {
 
 /// The program of a load.
 pub(super) fn program(form: &KernelUse) -> Program {
-    program_of(form.file, std::slice::from_ref(&form.file), form.columns, "")
+    program_of(form.file.name, &[form.file], form.columns, "")
 }
 
 /// Work items of a group of a load's kernel.
 pub(super) fn group_items(form: &KernelUse) -> u32 {
-    kernels::info(form.kernel).map_or(64, |info| info.group_items)
+    form.file.kernel(form.kernel).map_or(64, |info| info.group_items)
 }
 
 /// A load's keys in an arena, and what is to come out.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use chunk::{ColumnId, Columns, Declaration, Rows, Verdict};
 use kernels::image::{bridge, router};
-use kernels::{BridgeColumns, LpmColumns, NameColumns};
+use kernels::{BridgeColumns, KernelFile, LpmColumns, NameColumns, files};
 use lookup::bridge::{SwitchTables, station_key};
 use lookup::mtrie6::{self, Mtrie6, Mtrie6Builder};
 use lookup::names::{
@@ -42,7 +42,7 @@ pub(super) enum Form {
 #[derive(Clone, Copy)]
 pub(super) struct KernelUse {
     /// The file that it stands in.
-    pub(super) file: &'static str,
+    pub(super) file: &'static KernelFile,
     /// Its name.
     pub(super) kernel: &'static str,
     /// The declaration of columns.
@@ -138,7 +138,7 @@ impl Load for Ipv4 {
 
     fn kernel(&self) -> KernelUse {
         KernelUse {
-            file: "tries",
+            file: &files::TRIES,
             kernel: "poptrie",
             columns: LpmColumns::COLUMNS,
             reads: &[LpmColumns::DST4],
@@ -196,7 +196,7 @@ impl Load for Ipv6 {
 
     fn kernel(&self) -> KernelUse {
         KernelUse {
-            file: "tries",
+            file: &files::TRIES,
             kernel: "mtrie6",
             columns: LpmColumns::COLUMNS,
             reads: &[LpmColumns::DST6],
@@ -257,7 +257,7 @@ impl Load for L2 {
 
     fn kernel(&self) -> KernelUse {
         KernelUse {
-            file: "bridge",
+            file: &files::BRIDGE,
             kernel: "bridge",
             columns: BridgeColumns::COLUMNS,
             reads: &[
@@ -330,7 +330,7 @@ impl Load for Names {
 
     fn kernel(&self) -> KernelUse {
         KernelUse {
-            file: "names",
+            file: &files::NAMES,
             kernel: "names",
             columns: NameColumns::COLUMNS,
             reads: &[],

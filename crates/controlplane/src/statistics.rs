@@ -342,9 +342,9 @@ fn master(m: MasterView) -> MasterRow {
         away_us: m.away_ns as f64 / 1e3,
         up_bytes: m.traffic.up_bytes + m.traffic.payload_up_bytes + m.traffic.table_bytes,
         down_bytes: m.traffic.down_bytes + m.traffic.payload_down_bytes,
-        uploads: 0,
+        uploads: m.traffic.uploads,
         launches: m.traffic.launches,
-        uploads_per_job: per_job(0),
+        uploads_per_job: per_job(m.traffic.uploads),
         launches_per_job: per_job(m.traffic.launches),
         device: m.device,
     }

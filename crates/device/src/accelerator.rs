@@ -25,7 +25,7 @@
 //!
 //! ```text
 //!  workers   frames and pieces of a chunk's packets; its packed bytes       before they hand it in   `part.rs`
-//!  master    columns of a small job to one block; places of frames, list    `launch`                 here, `payload.rs`
+//!  master    columns of a small job to one block; places of frames, list    `launch`                 `launch.rs`, `payload.rs`
 //!  device    columns, payload, records
 //!  workers   staged columns to rows, changed payload to cells, records      when they have it back   `landing.rs`
 //! ```
@@ -46,6 +46,7 @@ mod columns;
 mod ending;
 mod job;
 mod landing;
+mod launch;
 mod limits;
 mod part;
 mod payload;
@@ -61,17 +62,17 @@ use std::time::{Duration, Instant};
 
 use chunk::{Arena, Layout, Region};
 
-use crate::driver::{Arguments, Driver, Event, Kernel, Memory, Queue, Shape};
+use crate::driver::{Driver, Event, Kernel, Memory, Queue};
 use crate::tables::{Images, TableSource};
 use crate::{Device, DeviceError};
 use build::{build, warm_up};
 use columns::{Places, Runs, Way};
 pub use job::{Offload, Options, Packing, PayloadUse, SegmentProgram, Traffic};
 pub use landing::Landing;
+use launch::{Launch, view_of};
 use limits::Watch;
-use part::Frame;
 pub use part::{PayloadBlock, PayloadPart, PayloadWork};
-use payload::{Cells, PIECE_BYTES, Reach, Source, View};
+use payload::{Cells, Reach};
 use staging::{Quiet, Staging};
 use state::Shards;
 pub use state::{State, StateForm};
@@ -119,12 +120,18 @@ struct Built {
 }
 
 struct Slot<J> {
+    own: Resources,
+    /// What the slot's job brings down. Nobody else holds it while there is one.
+    landing: Arc<Landing>,
+    flight: Option<InFlight<J>>,
+}
+
+/// What a slot has for the job that it sends.
+struct Resources {
     queue: Queue,
     arena: Memory,
     up: Staging,
     payload: payload::Memories,
-    /// What the slot's job brings down. Nobody else holds it while there is one.
-    landing: Arc<Landing>,
     /// Lists of a job, kept so that none is allocated for the next: places of its columns, and copies of runs of host
     /// bytes.
     columns: Vec<(usize, usize, Way)>,
@@ -134,7 +141,6 @@ struct Slot<J> {
     state_host: Staging,
     /// Events between the queues of the slot's job, to be given back when it has ended.
     joints: Vec<Event>,
-    flight: Option<InFlight<J>>,
 }
 
 struct InFlight<J> {
@@ -276,29 +282,29 @@ impl<J: Offload> Accelerator<J> {
         };
         for i in 0..self.options.slots.max(1) {
             let queue = match self.slots.first() {
-                Some(Slot { queue, .. }) if !self.options.overlap && i > 0 => *queue,
+                Some(slot) if !self.options.overlap && i > 0 => slot.own.queue,
                 _ => driver.queue()?,
             };
-            self.slots.push(Slot {
+            let own = Resources {
                 queue,
                 arena: driver.allocate(bytes + area_bytes)?,
                 up: Staging::new(driver, bytes, staging),
                 payload: payload::Memories::with_capacity(capacity),
-                landing: Arc::new(landing(driver)),
                 columns: Vec::with_capacity(columns),
                 runs: Runs::with_capacity(RUNS),
                 watch: Watch::default(),
                 state_host: Staging::default(),
                 joints: Vec::with_capacity(2),
-                flight: None,
-            });
+            };
+            self.slots.push(Slot { own, landing: Arc::new(landing(driver)), flight: None });
         }
         self.spares.extend((0..SPARES).map(|_| Arc::new(landing(driver))));
         if has_state && self.options.overlap && self.slots.len() > 1 {
             self.ordered = Some(driver.queue()?);
         }
-        self.quiet.queues = self.slots.iter().map(|slot| slot.queue).chain(self.ordered).collect();
-        let (queue, limit) = (self.slots[0].queue, self.options.warm_up);
+        self.quiet.queues =
+            self.slots.iter().map(|slot| slot.own.queue).chain(self.ordered).collect();
+        let (queue, limit) = (self.slots[0].own.queue, self.options.warm_up);
         let mut staged = 0;
         for built in self.segments.iter_mut().flatten().filter(|built| !built.states.is_empty()) {
             let states = built.states.clone();
@@ -308,7 +314,7 @@ impl<J: Offload> Accelerator<J> {
         }
         if has_state {
             for slot in &mut self.slots {
-                slot.state_host = Staging::new(driver, staged, "the staging block of state");
+                slot.own.state_host = Staging::new(driver, staged, "the staging block of state");
             }
         }
         for arena in &self.registered {
@@ -323,9 +329,9 @@ impl<J: Offload> Accelerator<J> {
             let quiet = &Quiet { queues: Vec::new(), patience: self.options.patience };
             let bytes = (self.layout.capacity() * chunk::CELL_BYTES).min(PAYLOAD_BYTES);
             for slot in &mut self.slots {
-                payload::room(driver, quiet, &mut slot.payload.frames, bytes)?;
-                payload::room(driver, quiet, &mut slot.payload.list, bytes / 16)?;
-                slot.payload.list_host.grow(driver, quiet, bytes / 16, payload::STAGING)?;
+                payload::room(driver, quiet, &mut slot.own.payload.frames, bytes)?;
+                payload::room(driver, quiet, &mut slot.own.payload.list, bytes / 16)?;
+                slot.own.payload.list_host.grow(driver, quiet, bytes / 16, payload::STAGING)?;
             }
             let landings = self.slots.iter_mut().map(|slot| &mut slot.landing);
             for landing in landings.chain(&mut self.spares).filter_map(Arc::get_mut) {
@@ -348,7 +354,8 @@ impl<J: Offload> Accelerator<J> {
             self.cells = shared.map(|memory| Cells::new(driver, region, memory)).transpose()?;
         }
         let limit = self.options.warm_up;
-        let (queue, arena, nothing) = (self.slots[0].queue, self.slots[0].arena, self.nothing);
+        let (queue, arena, nothing) =
+            (self.slots[0].own.queue, self.slots[0].own.arena, self.nothing);
         let on = (queue, arena, nothing);
         let header_bytes = self.layout.header_bytes();
         if let Some(cells) = &self.cells {
@@ -421,6 +428,7 @@ impl<J: Offload> Accelerator<J> {
         }
     }
 
+    /// Hands the commands of a job to the device, behind those that bring the tables to its version.
     fn enqueue(&mut self, at: usize, job: &mut J) -> Result<FlightPlan, DeviceError> {
         let Some(driver) = self.driver.as_deref_mut() else {
             return Err(DeviceError::Lost("given up".into()));
@@ -430,6 +438,9 @@ impl<J: Offload> Accelerator<J> {
             return Err(DeviceError::Launch(format!("there is no segment {segment}")));
         };
         let rows = job.rows();
+        if rows > self.layout.capacity() {
+            return Err(DeviceError::Launch(format!("{rows} rows are more than the arena holds")));
+        }
         // Waits for jobs that still use the image of an older version.
         let (slots, patience) = (&self.slots, self.options.patience);
         let users = |image: usize| {
@@ -439,216 +450,43 @@ impl<J: Offload> Accelerator<J> {
         let Some((tables, version)) = job.tables() else {
             return Err(DeviceError::Launch("the job has no rows".into()));
         };
-        let queue = self.slots[at].queue;
-        // Where its kernels run.
+        let queue = self.slots[at].own.queue;
         let run = self.ordered.filter(|_| built.state.is_some()).unwrap_or(queue);
         let image = self.images.bring(driver, tables, version, run, &users, patience)?;
-        let quiet = &self.quiet;
-        let slot = &mut self.slots[at];
-        let Some(landing) = Arc::get_mut(&mut slot.landing) else {
+        let Slot { own, landing, .. } = &mut self.slots[at];
+        let Some(landing) = Arc::get_mut(landing) else {
             return Err(DeviceError::Launch("the results of an earlier job are still read".into()));
         };
         landing.begin(rows, &built.areas);
-        let traffic = &mut self.traffic;
-
-        let kept = std::mem::take(&mut slot.columns);
-        let header_bytes = self.layout.header_bytes();
-        let head_bytes = header_bytes + built.areas.list_bytes();
+        let head_bytes = self.layout.header_bytes() + built.areas.list_bytes();
+        let kept = std::mem::take(&mut own.columns);
         let places = Places::new(&self.layout, &built.order, rows, (head_bytes, kept));
-        if rows > self.layout.capacity() {
-            return Err(DeviceError::Launch(format!("{rows} rows are more than the arena holds")));
-        }
-        let head = &mut slot.up.bytes_mut()[..head_bytes];
-        places.write_header(&self.layout, rows, version, head);
-        built.areas.write(head, header_bytes, rows, places.end);
-
-        // Payload first: its places are columns that go up.
-        let (mut payload, mut gather, mut payload_bytes) = (self.nothing, None, 0);
-        if let Some((_, [at, len])) = built.payload {
-            let view = view_of(&self.options, built, self.cells.as_ref());
-            let plan = payload::plan(driver, quiet, (&mut slot.payload, landing), job, view)?;
-            payload_bytes = plan.bytes;
-            payload = match (&plan.source, &self.cells) {
-                (Source::InPlace, Some(cells)) => cells.memory,
-                _ => payload::room(driver, quiet, &mut slot.payload.frames, plan.bytes)?,
-            };
-            match (&plan.source, &self.cells) {
-                (Source::InPlace, _) => traffic.payload_in_place += 1,
-                (&Source::Gathered(pieces), Some(cells)) => {
-                    traffic.payload_gathered += 1;
-                    if pieces > 0 {
-                        let bytes = PIECE_BYTES * (pieces + 1);
-                        let list = payload::room(driver, quiet, &mut slot.payload.list, bytes)?;
-                        let host: *const [u8] = &raw const slot.payload.list_host.bytes()[..bytes];
-                        // SAFETY: the staging blocks of this slot are written again only when its flight has ended
-                        // (`retire`, `settle`); after a hang they are never freed.
-                        unsafe { driver.upload(queue, host, list, 0) }?;
-                        gather = Some((cells, list, pieces));
-                        traffic.copies += 1;
-                        traffic.payload_up_bytes += plan.bytes as u64;
-                    }
-                }
-                _ => {
-                    traffic.copies += slot.payload.runs.len() as u64;
-                    traffic.payload_up_bytes += plan.bytes as u64;
-                    for (bytes, place) in slot.payload.runs.drain() {
-                        // SAFETY: the bytes are a worker's packed payload, of which the job holds the range, or lie in
-                        // the landing, which is the slot's alone. Nobody writes either before the flight has ended
-                        // (`retire`, `settle`). After a hang neither is ever freed.
-                        unsafe { driver.upload(queue, bytes, payload, place) }?;
-                    }
-                }
-            }
-            let up = slot.up.bytes_mut();
-            for (column, value) in
-                [(at, (|frame| frame.at) as fn(&Frame) -> u32), (len, |frame| frame.len)]
-            {
-                let Some(place) = places.of(column) else { continue };
-                for (to, frame) in up[place..].chunks_exact_mut(4).zip(&landing.frames) {
-                    to.copy_from_slice(&value(frame).to_ne_bytes());
-                }
-            }
-        }
-
-        // Columns: packed into the staging block, or straight from the rows.
-        let own = |column: usize| built.payload.is_some_and(|(_, own)| own.contains(&column));
-        slot.runs.clear();
-        let is_packed = places.up_end <= PACK_BYTES;
-        for &(column, place, _) in places.columns.iter().filter(|(_, _, way)| way.is_up()) {
-            if own(column) {
-                if !is_packed {
-                    let width = self.layout.columns()[column].width;
-                    let bytes = &mut slot.up.bytes_mut()[place..place + rows * width];
-                    slot.runs.push(&raw mut *bytes, place);
-                }
-                continue;
-            }
-            let mut to = place;
-            job.parts(&mut |rows| {
-                let from = rows.column_bytes_mut(column);
-                if is_packed {
-                    slot.up.bytes_mut()[to..to + from.len()].copy_from_slice(from);
-                } else {
-                    slot.runs.push(&raw mut *from, to);
-                }
-                to += from.len();
-            });
-        }
-        let block: *const [u8] =
-            &raw const slot.up.bytes()[..if is_packed { places.up_end } else { head_bytes }];
-        // SAFETY: as above.
-        unsafe { driver.upload(queue, block, slot.arena, 0) }?;
-        traffic.copies += 1 + slot.runs.len() as u64;
-        traffic.up_bytes += block.len() as u64;
-        for (bytes, place) in slot.runs.drain() {
-            // SAFETY: the bytes are rows of the job, which nobody else holds and which is kept
-            // unchanged in `flight` until its event is done; its arena is leaked after a hang.
-            unsafe { driver.upload(queue, bytes, slot.arena, place) }?;
-            traffic.up_bytes += bytes.len() as u64;
-        }
-        if run != queue {
-            let up = driver.event(queue)?;
-            slot.joints.push(up);
-            driver.wait_for(run, up)?;
-        }
-
-        let state = match &mut built.state {
-            Some(state) => state.bring(driver, quiet, run, job, (&mut slot.state_host, traffic))?,
-            None => self.nothing,
+        let mut launch = Launch {
+            driver,
+            layout: &self.layout,
+            quiet: &self.quiet,
+            packing: self.options.packing,
+            cells: self.cells.as_ref(),
+            nothing: self.nothing,
+            built,
+            own,
+            landing,
+            traffic: &mut self.traffic,
+            run,
+            rows,
+            places,
         };
+        launch.write_head(version);
+        let payload = launch.send_payload(job)?;
+        launch.send_columns(job)?;
+        let state = launch.send_state(job)?;
         self.jobs = self.jobs.wrapping_add(1);
-        if let Some((cells, list, pieces)) = gather {
-            let (source, nothing) = (cells.memory, self.nothing);
-            let arguments =
-                Arguments { arena: list, payload: source, tables: nothing, state: payload, job: 0 };
-            let groups = u32::try_from(pieces).unwrap_or(u32::MAX).clamp(1, 65_535);
-            driver.launch(run, cells.gather, Shape { groups, items: cells.items }, &arguments)?;
-        }
-        let arguments = Arguments {
-            arena: slot.arena,
-            payload,
-            tables: image.and_then(|image| self.images.memory(image)).unwrap_or(self.nothing),
-            state,
-            job: self.jobs,
-        };
-        let at_once = driver.info().groups_at_once();
-        slot.watch.clear();
-        if built.has_limits {
-            slot.watch.mark(driver, run)?;
-        }
-        for (kernel, step) in &built.steps {
-            let shape = step.shape(rows, payload_bytes, at_once);
-            let arguments = Arguments {
-                job: step.job.unwrap_or(arguments.job),
-                payload: if step.has_payload { payload } else { self.nothing },
-                ..arguments
-            };
-            driver.launch(run, *kernel, shape, &arguments)?;
-            if built.has_limits {
-                slot.watch.mark(driver, run)?;
-            }
-        }
-        traffic.launches += built.steps.len() as u64;
-        if run != queue {
-            let done = driver.event(run)?;
-            slot.joints.push(done);
-            driver.wait_for(queue, done)?;
-        }
-
-        // Results: in one piece, or straight to the rows but for those that were read.
-        let is_packed = places.end - places.down < PACK_DOWN_BYTES;
-        let staged_end = if is_packed { places.end } else { places.straight };
-        if staged_end > places.down {
-            let to: *mut [u8] = &raw mut landing.columns.bytes_mut()[..staged_end - places.down];
-            // SAFETY: the landing is this slot's alone, and neither read nor shared before its flight has ended
-            // (`finish`); after a hang it is never freed.
-            unsafe { driver.download(queue, slot.arena, places.down, to) }?;
-            traffic.copies += 1;
-            traffic.down_bytes += to.len() as u64;
-        }
-        for &(column, place, _) in places.columns.iter().filter(|(_, _, way)| way.is_down()) {
-            if place < staged_end {
-                landing.results.push((place - places.down, column));
-                continue;
-            }
-            let mut from = place;
-            job.parts(&mut |rows| {
-                let to = rows.column_bytes_mut(column);
-                slot.runs.push(&raw mut *to, from);
-                from += to.len();
-            });
-        }
-        for (to, place) in slot.runs.drain() {
-            // SAFETY: as for the uploads from there: nobody looks at the rows of the job before its
-            // event is done, or it has left them for good.
-            unsafe { driver.download(queue, slot.arena, place, to) }?;
-            traffic.copies += 1;
-            traffic.down_bytes += to.len() as u64;
-        }
-        landing.brings_payload = built.payload.is_some_and(|(uses, _)| uses.writes);
-        let ends = landing.frames.iter().map(|frame| frame.at as usize + frame.len as usize);
-        let bytes = ends.max().unwrap_or(0);
-        if landing.brings_payload && bytes > 0 {
-            // A gathered job has staged nothing.
-            landing.payload.grow(driver, quiet, bytes, payload::STAGING)?;
-            let to: *mut [u8] = &raw mut landing.payload.bytes_mut()[..bytes];
-            // SAFETY: as for columns; the upload from the same block comes before it in the same queue.
-            unsafe { driver.download(queue, payload, 0, to) }?;
-            traffic.copies += 1;
-            traffic.payload_down_bytes += bytes as u64;
-        }
-        let mut at = 0;
-        for (start, bytes) in built.areas.records(rows, places.end) {
-            let to: *mut [u8] = &raw mut landing.records.bytes_mut()[at..at + bytes];
-            // SAFETY: as for columns.
-            unsafe { driver.download(queue, slot.arena, start, to) }?;
-            at += bytes;
-            traffic.copies += 1;
-            traffic.down_bytes += bytes as u64;
-        }
-        slot.columns = places.columns;
-        let event = driver.event(queue)?;
-        Ok(FlightPlan { event, image, segment, rows, number: self.jobs })
+        let tables = image.and_then(|image| self.images.memory(image)).unwrap_or(self.nothing);
+        launch.run_kernels(&payload, tables, state, self.jobs)?;
+        launch.fetch_columns(job)?;
+        launch.fetch_payload(&payload)?;
+        launch.fetch_records()?;
+        Ok(FlightPlan { event: launch.end()?, image, segment, rows, number: self.jobs })
     }
 
     /// Gives what the flight on `slot` brought down to its job; a job that kernels did not do, or not
@@ -684,12 +522,6 @@ impl<J: Offload> Accelerator<J> {
         self.traffic.jobs += 1;
         Some((job, Ok(())))
     }
-}
-
-/// How a segment's kernels may see payload.
-fn view_of(options: &Options, built: &Built, cells: Option<&Cells>) -> View {
-    let region = cells.map(|cells| cells.region);
-    View { packing: options.packing, reach: built.reach, region }
 }
 
 /// Bytes of a job of as many rows as there is room for, each column at a multiple of 64.
@@ -787,7 +619,7 @@ impl<J: Offload> Device<J> for Accelerator<J> {
         let Some(built) = built.filter(|built| built.payload.is_some()) else {
             return PayloadWork::None;
         };
-        let is_reached = view_of(&self.options, built, self.cells.as_ref()).is_reached();
+        let is_reached = view_of(self.options.packing, built, self.cells.as_ref()).is_reached();
         if is_reached { PayloadWork::Find } else { PayloadWork::Pack }
     }
 

@@ -25,6 +25,8 @@ pub struct Faults {
     pub launch: Option<u64>,
     /// This download fails.
     pub download: Option<u64>,
+    /// This copy within the device fails.
+    pub copy: Option<u64>,
     /// From this look at an event on the context is gone.
     pub lost: Option<u64>,
     /// From this look at an event on nothing is ever done.
@@ -49,8 +51,11 @@ pub struct Faulty {
     launches: u64,
     uploads: u64,
     downloads: u64,
+    copies: u64,
     looks: u64,
     calls: u64,
+    /// Memories that were taken and not given back.
+    memories: u64,
     /// When, where and behind which download each event was enqueued.
     enqueued: HashMap<Event, (Instant, Queue, u64)>,
     /// Downloads that may be under way.
@@ -71,8 +76,10 @@ impl Faulty {
             launches: 0,
             uploads: 0,
             downloads: 0,
+            copies: 0,
             looks: 0,
             calls: 0,
+            memories: 0,
             enqueued: HashMap::new(),
             downloading: Vec::new(),
             late: None,
@@ -84,6 +91,11 @@ impl Faulty {
     /// Calls so far that enqueued something.
     pub fn calls(&self) -> u64 {
         self.calls
+    }
+
+    /// Memories that were taken and not given back.
+    pub fn memories(&self) -> u64 {
+        self.memories
     }
 
     /// Counts a call that enqueues something.
@@ -142,11 +154,14 @@ impl Driver for Faulty {
     }
 
     fn allocate(&mut self, bytes: usize) -> Result<Memory, DeviceError> {
-        self.inner.allocate(bytes)
+        let memory = self.inner.allocate(bytes)?;
+        self.memories += 1;
+        Ok(memory)
     }
 
     fn free(&mut self, memory: Memory) {
         self.would_wait("free");
+        self.memories -= 1;
         self.inner.free(memory);
     }
 
@@ -201,7 +216,11 @@ impl Driver for Faulty {
         to: (Memory, usize),
         bytes: usize,
     ) -> Result<(), DeviceError> {
+        let faults = self.faults;
         self.count_call();
+        if Self::strikes(self.launches, faults.after_launches, &mut self.copies, faults.copy) {
+            return Err(DeviceError::Copy(planned()));
+        }
         self.inner.copy(queue, from, to, bytes)
     }
 

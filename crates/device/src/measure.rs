@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use kernels::{Spec, source};
+use kernels::{Spec, files, source};
 
 use crate::DeviceError;
 use crate::driver::{Arguments, Driver, Memory, Program, Queue, Shape};
@@ -54,7 +54,7 @@ const GROUP_ITEMS: u32 = 256;
 
 /// The program that is launched: one kernel, `empty`.
 pub fn program() -> Program {
-    let spec = Spec::new("measure", &["empty"], &[]).with_group_items(GROUP_ITEMS);
+    let spec = Spec::new("measure", &[&files::EMPTY], &[]).with_group_items(GROUP_ITEMS);
     Program { name: "measure".into(), source: source(&spec), defines: Vec::new(), ptx: None }
 }
 

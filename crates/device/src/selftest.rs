@@ -2,7 +2,8 @@
 //!
 //! A compiler, a driver or a memory may be wrong without any call failing. So every kernel runs once, as
 //! it runs later, on the inputs of [`kernels::known`], and what it leaves in memory is compared byte by
-//! byte.
+//! byte. Which kernels there are, the caller says: those of the crate `kernels` ([`kernels::files::ALL`]) and of the
+//! applications.
 //!
 //! ```text
 //! for each known answer:
@@ -19,7 +20,7 @@
 use std::time::{Duration, Instant};
 
 use kernels::known::{self, Expected, Known, Place};
-use kernels::source;
+use kernels::{KernelFile, source};
 
 use crate::DeviceError;
 use crate::driver::{Arguments, Driver, Kernel, Memory, Program, Queue, Shape};
@@ -46,26 +47,26 @@ pub struct Answer {
     pub time: Duration,
 }
 
-/// Runs every kernel on inputs whose answers are known, until one fails.
+/// Runs every kernel of `files` on inputs whose answers are known, until one fails.
 ///
 /// # Errors
 /// The first kernel that failed ([`DeviceError::Hang`] after a minute) or gave another answer
 /// ([`DeviceError::WrongAnswer`]).
-pub fn run(driver: &mut dyn Driver) -> Result<(), DeviceError> {
-    let (mut bench, all) = begin(driver)?;
+pub fn run(driver: &mut dyn Driver, files: &[&'static KernelFile]) -> Result<(), DeviceError> {
+    let (mut bench, all) = begin(driver, files)?;
     all.into_iter().try_for_each(|known| bench.prove(known))
 }
 
-/// Runs every kernel, whatever the others do, and tells how each one did. After a hang or the loss of
+/// Runs every kernel of `files`, whatever the others do, and says how each one did. After a hang or the loss of
 /// the device the kernels that are left have the same result.
-pub fn each(driver: &mut dyn Driver) -> Vec<Answer> {
+pub fn each(driver: &mut dyn Driver, files: &[&'static KernelFile]) -> Vec<Answer> {
     let mut answers = Vec::new();
     let mut gone = None;
-    let (mut bench, all) = match begin(driver) {
+    let (mut bench, all) = match begin(driver, files) {
         Ok((bench, all)) => (Some(bench), all),
         Err(error) => {
             gone = Some(error);
-            (None, known::all(GROUP_ITEMS_MAX))
+            (None, known::of(files, GROUP_ITEMS_MAX))
         }
     };
     for known in all {
@@ -83,7 +84,10 @@ pub fn each(driver: &mut dyn Driver) -> Vec<Answer> {
     answers
 }
 
-fn begin(driver: &mut dyn Driver) -> Result<(Bench<'_>, Vec<Known>), DeviceError> {
+fn begin<'a>(
+    driver: &'a mut dyn Driver,
+    files: &[&'static KernelFile],
+) -> Result<(Bench<'a>, Vec<Known>), DeviceError> {
     let items_max = driver.info().group_items_max.min(GROUP_ITEMS_MAX);
     if items_max < GROUP_ITEMS_MIN {
         return Err(DeviceError::Launch(format!(
@@ -92,7 +96,7 @@ fn begin(driver: &mut dyn Driver) -> Result<(Bench<'_>, Vec<Known>), DeviceError
     }
     let queue = driver.queue()?;
     let bench = Bench { driver, queue, patience: PATIENCE, built: Vec::new(), gone: None };
-    Ok((bench, known::all(1 << items_max.ilog2())))
+    Ok((bench, known::of(files, 1 << items_max.ilog2())))
 }
 
 /// A device under test.
@@ -261,6 +265,7 @@ mod tests {
     use crate::driver::{Api, DeviceInfo, Event};
     use crate::faulty::{Faults, Faulty};
     use crate::probe;
+    use kernels::files::ALL;
 
     /// A device whose memories are counted, and which may change a byte on its way back.
     struct Watched {
@@ -379,30 +384,32 @@ mod tests {
     #[test]
     fn every_kernel_answers() {
         let Some(mut device) = watched(Faults::default(), None) else { return };
-        let answers = each(&mut device);
+        let answers = each(&mut device, ALL);
         let mut names: Vec<_> = answers.iter().map(|answer| answer.kernel).collect();
         for answer in &answers {
             assert_eq!(answer.result, Ok(()), "{}", answer.kernel);
         }
-        let kernels = kernels::ALL.iter().flat_map(|file| file.kernels);
+        let kernels = ALL.iter().flat_map(|file| file.kernels);
         let mut all: Vec<_> = kernels.map(|kernel| kernel.name).collect();
         names.sort_unstable();
         names.dedup(); // some are asked more than once
         all.sort_unstable();
         assert_eq!(names, all);
-        assert_eq!((device.allocated, device.programs), (device.freed, kernels::ALL.len()));
-        assert_eq!(run(&mut device), Ok(()));
+        let sources = known::of(ALL, GROUP_ITEMS_MAX).into_iter().map(|known| source(&known.spec));
+        let sources: std::collections::HashSet<_> = sources.collect();
+        assert_eq!((device.allocated, device.programs), (device.freed, sources.len()));
+        assert_eq!(run(&mut device, ALL), Ok(()));
     }
 
     #[test]
     fn one_wrong_byte_is_found_and_named() {
-        let first = known::all(GROUP_ITEMS_MAX)
+        let first = known::of(ALL, GROUP_ITEMS_MAX)
             .into_iter()
             .find(|known| !known.expected.is_empty())
             .expect("an answer");
         let byte = first.expected[0].bytes.len() - 1;
         let Some(mut device) = watched(Faults::default(), Some((0, byte))) else { return };
-        let answers = each(&mut device);
+        let answers = each(&mut device, ALL);
         for answer in &answers {
             let is_wrong = first.kernels.contains(&answer.kernel);
             assert_eq!(answer.result.is_err(), is_wrong, "{}", answer.kernel);
@@ -417,7 +424,7 @@ mod tests {
             expected: right,
             got: right ^ 0x10,
         };
-        assert_eq!(run(&mut device), Err(error.clone()));
+        assert_eq!(run(&mut device, ALL), Err(error.clone()));
         let text = error.to_string();
         assert!(text.starts_with(first.kernels[0]) && text.contains("known answer"), "{text}");
     }
@@ -431,7 +438,7 @@ mod tests {
             (Faults { download: Some(2), ..Faults::default() }, 1),
         ] {
             let Some(mut device) = watched(faults, None) else { return };
-            let answers = each(&mut device);
+            let answers = each(&mut device, ALL);
             let failed = answers.iter().filter(|answer| answer.result.is_err()).count();
             assert_eq!(failed, failing.min(answers.len()), "{faults:?}");
             assert_eq!(device.allocated, device.freed, "{faults:?}");
@@ -444,7 +451,7 @@ mod tests {
         let Some(mut device) = watched(Faults { hang: Some(0), ..Faults::default() }, None) else {
             return;
         };
-        let (mut bench, all) = begin(&mut device).expect("a queue");
+        let (mut bench, all) = begin(&mut device, ALL).expect("a queue");
         bench.patience = Duration::from_millis(1);
         let hang = DeviceError::Hang(bench.patience);
         let known = all.into_iter().next().expect("an answer");
@@ -453,7 +460,7 @@ mod tests {
         assert_eq!((device.allocated, device.freed), (4, 0));
         let lost = Faults { lost: Some(0), ..Faults::default() };
         let Some(mut device) = watched(lost, None) else { return };
-        let answers = each(&mut device);
+        let answers = each(&mut device, ALL);
         let is_lost = |answer: &Answer| matches!(answer.result, Err(DeviceError::Lost(_)));
         assert!(answers.iter().all(is_lost));
         assert_eq!(device.allocated, 4, "nothing more was asked of it");

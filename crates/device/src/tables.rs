@@ -14,8 +14,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use kernels::Spec;
 use kernels::image::{ImageLayout, Patches};
+use kernels::{Spec, files};
 
 use crate::DeviceError;
 use crate::driver::{Arguments, Driver, Event, Kernel, Memory, Program, Queue, Shape};
@@ -104,7 +104,7 @@ impl<T> Images<T> {
         driver: &mut dyn Driver,
     ) -> Result<Self, DeviceError> {
         let queue = driver.queue()?;
-        let spec = Spec::new("patch", &["patch"], &[]);
+        let spec = Spec::of_file(&files::PATCH);
         let program = Program {
             name: "patch".into(),
             source: kernels::source(&spec),

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use common::{NO_NVRTC, nvrtc_file};
 use device::driver::Program;
 use device::{DeviceError, embedded, nvrtc};
-use kernels::{Spec, source};
+use kernels::{Spec, files, source};
 
 /// Whether there is a compiler; otherwise the test is skipped.
 fn require_nvrtc() -> bool {
@@ -33,7 +33,7 @@ fn name_library() {
 }
 
 fn empty() -> Program {
-    let source = source(&Spec::new("empty", &["empty"], &[]));
+    let source = source(&Spec::of_file(&files::EMPTY));
     Program { name: "empty".into(), source, defines: Vec::new(), ptx: None }
 }
 

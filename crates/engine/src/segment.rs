@@ -18,6 +18,7 @@ use chunk::{ColumnDesc, ColumnId, ColumnSet};
 use device::accelerator::{Area, Output, PayloadUse, SegmentProgram, State, StateForm, Step, Work};
 use device::driver::Program;
 use kernels::plan::OrderPlan;
+use kernels::{KernelFile, files};
 
 use crate::columns::Shard;
 use crate::stage::{Phases, Shade, Stage};
@@ -25,8 +26,8 @@ use crate::stage::{Phases, Shade, Stage};
 /// What a device runs in place of a shade: the same columns in, the same bytes out.
 #[derive(Clone, Debug, Default)]
 pub struct KernelForm {
-    /// Names of the files of the crate `kernels` that hold them.
-    pub files: &'static [&'static str],
+    /// The files that hold them: of the crate `kernels`, or the application's own. All instances of a stage share them.
+    pub files: &'static [&'static KernelFile],
     /// A source of the stage's own, in the kernel dialect.
     pub text: Cow<'static, str>,
     /// The name of its file, for compilers' messages: they name it and the line in `text`. Empty: the stage's name.
@@ -152,7 +153,7 @@ pub(crate) fn segment_program<T>(
         shards,
         ..SegmentProgram::default()
     };
-    let (mut files, mut texts) = (Vec::new(), Texts::new(columns));
+    let (mut used, mut texts) = (Vec::new(), Texts::new(columns));
     let mut names = Vec::new();
     for stage in stages {
         // A stage without a shade has done its part before.
@@ -160,7 +161,7 @@ pub(crate) fn segment_program<T>(
         let form = shader.kernels()?;
         names.push(stage.name());
         texts.add(stage.name(), &form, &mut made);
-        files.extend_from_slice(form.files);
+        used.extend_from_slice(form.files);
         let sorted: Vec<ColumnId> = form.sort.iter().map(|key| key.column).collect();
         let reads = stage.reads().union(&ColumnSet::of(&sorted));
         made.reads = made.reads.union(&reads.without(&made.writes));
@@ -182,14 +183,13 @@ pub(crate) fn segment_program<T>(
     if names.is_empty() {
         return None;
     }
-    for library in ["areas", "order"] {
-        let names = &kernels::file(library)?.kernels;
-        if made.steps.iter().any(|step| names.iter().any(|info| info.name == step.kernel)) {
-            files.push(library);
+    for library in [&files::AREAS, &files::ORDER] {
+        if made.steps.iter().any(|step| library.kernel(&step.kernel).is_some()) {
+            used.push(library);
         }
     }
     let mut once = Vec::new();
-    files.iter().for_each(|file| {
+    used.iter().for_each(|file: &&'static KernelFile| {
         if !once.contains(file) {
             once.push(*file);
         }
@@ -567,7 +567,7 @@ mod tests {
             file: "a \"file\".k".into(),
             parameters: vec![("SIZE".into(), Parameter::U32(parameter))],
             steps: vec![Step::rows("work", 64).into(), Step::rows("route", 256).into()],
-            files: &["empty"],
+            files: &[&files::EMPTY],
             ..KernelForm::default()
         }
     }

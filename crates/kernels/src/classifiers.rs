@@ -16,6 +16,8 @@
 use chunk::{ColumnId, ColumnSet, Columns, Declaration};
 
 use crate::columns::{Classify4Columns, Classify12Columns, Classify32Columns};
+use crate::files::{CLASSIFY4, CLASSIFY12, CLASSIFY32};
+use crate::registry::KernelFile;
 
 /// Words of a column.
 const WORDS: usize = 4;
@@ -60,7 +62,7 @@ pub struct Classifier {
     /// The kernel.
     pub kernel: &'static str,
     /// Its file.
-    pub file: &'static str,
+    pub file: &'static KernelFile,
     /// A declaration of columns that suits it.
     pub columns: Declaration,
     /// Words of a header.
@@ -73,9 +75,9 @@ impl Classifier {
     /// The kernel of a structure for headers of `words` words; `None` where there is none.
     pub fn of(structure: Structure, words: usize) -> Option<Self> {
         let (file, columns) = match words {
-            2 | 4 => ("classify4", Classify4Columns::COLUMNS),
-            9 | 10 => ("classify12", Classify12Columns::COLUMNS),
-            16 | 32 => ("classify32", Classify32Columns::COLUMNS),
+            2 | 4 => (&CLASSIFY4, Classify4Columns::COLUMNS),
+            9 | 10 => (&CLASSIFY12, Classify12Columns::COLUMNS),
+            16 | 32 => (&CLASSIFY32, Classify32Columns::COLUMNS),
             _ => return None,
         };
         let (kernel, items_per_row) = match (structure, words) {
@@ -138,10 +140,9 @@ mod tests {
                     assert!(words != 4 && trees.contains(&structure));
                     continue;
                 };
-                let info = crate::info(classifier.kernel).expect(classifier.kernel);
+                let info = classifier.file.kernel(classifier.kernel).expect(classifier.kernel);
                 assert!(FOUND.place_in(classifier.columns).is_some());
-                let file = crate::ALL.iter().find(|file| file.name == classifier.file).unwrap();
-                assert!(file.kernels.contains(info) && file.columns == classifier.columns);
+                assert!(classifier.file.columns == classifier.columns);
                 for head in classifier.heads() {
                     assert!(head.place_in(classifier.columns).is_some(), "{head:?}");
                     assert!(info.columns.contains(&head.name), "{}: {head:?}", classifier.kernel);

@@ -13,6 +13,11 @@
 //! 9 + 2i its length in words of 4 bytes
 //! ```
 //!
+//! Each application has consecutive regions, its *part*, whose first region is numbered when the program starts: an
+//! instance of a kernel gets that number as its job argument, and adds the numbers of [`router`], [`bridge`], [`ndn`] or
+//! [`firewall`]. So one program holds several instances of one application, and a program's text does not depend on the
+//! order of the parts.
+//!
 //! Everything is little-endian, as devices are. This module is arithmetic: who holds the memory and
 //! when it is swapped is the engine's. Changes are [`Patches`]: runs of words, cut into pieces that the
 //! kernel `patch` spreads over the device, later ones over earlier ones.
@@ -35,7 +40,7 @@ const UNIT_WORDS: usize = UNIT_BYTES / 4;
 
 const _: () = assert!((DIRECTORY_WORD + 2 * REGIONS_MAX) * 4 <= HEADER_BYTES);
 
-/// Regions of the router's image.
+/// Regions of the router's part of an image, from its first region on.
 pub mod router {
     /// The blob of `lookup::dir24_8` or `lookup::poptrie`.
     pub const ROUTES4: usize = 0;
@@ -74,33 +79,33 @@ pub mod router {
     }
 }
 
-/// Regions of a switch's image, behind the router's.
+/// Regions of a switch's part, likewise.
 pub mod bridge {
     /// The blob of `lookup::cuckoo` with the stations.
-    pub const STATIONS: usize = 6;
-    /// How many there are, the router's among them.
-    pub const REGIONS: usize = 7;
+    pub const STATIONS: usize = 0;
+    /// How many there are.
+    pub const REGIONS: usize = 1;
 }
 
-/// Regions of a named-data forwarder's image, behind the switch's.
+/// Regions of a named-data forwarder's part, likewise.
 pub mod ndn {
     /// The blob of `lookup::names` with the prefixes.
-    pub const NAMES: usize = 7;
-    /// How many there are, those of the others among them.
-    pub const REGIONS: usize = 8;
+    pub const NAMES: usize = 0;
+    /// How many there are.
+    pub const REGIONS: usize = 1;
 }
 
-/// Regions of a firewall's image, behind the named-data forwarder's.
+/// Regions of a firewall's part, likewise.
 pub mod firewall {
     /// An image of the crate `classify` with the rules of IPv4.
-    pub const RULES4: usize = 8;
+    pub const RULES4: usize = 0;
     /// The same with those of IPv6.
-    pub const RULES6: usize = 9;
+    pub const RULES6: usize = 1;
     /// One word a rule by its id, the default's first: its verdict and [`filter::ACTION`](crate::filter::ACTION); 0 for
     /// a rule that has none of its own. Without a word there is no firewall.
-    pub const ACTIONS: usize = 10;
-    /// How many there are, those of the others among them.
-    pub const REGIONS: usize = 11;
+    pub const ACTIONS: usize = 2;
+    /// How many there are.
+    pub const REGIONS: usize = 3;
 }
 
 /// Where the regions of an image are.

@@ -19,6 +19,7 @@
 pub mod classifiers;
 mod columns;
 mod constants;
+pub mod files;
 pub mod image;
 pub mod job;
 pub mod known;
@@ -35,8 +36,8 @@ pub use columns::{
     NameLookupColumns, NameLookupView, NameView, PayloadColumns, PayloadView, RewriteColumns,
     RewriteView, RouteColumns, RouteView, ScheduleColumns, ScheduleView,
 };
-pub use registry::{ALL, KernelFile, KernelInfo, Launch, file, info};
-pub use source::{Spec, programs, source};
+pub use registry::{KernelFile, KernelInfo, Launch, problems};
+pub use source::{Spec, source};
 
 /// Bits of the router's column `flags` that kernels look at. The router asserts that they are its own.
 pub mod flags {

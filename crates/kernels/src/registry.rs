@@ -1,22 +1,26 @@
-//! Which kernels there are.
+//! What there is to say of a file of kernels.
+//!
+//! A file is a constant of whoever has it: this crate ([`files`](crate::files)), or an application. A program of kernels
+//! names its files, and what goes over all files is given a list, so nothing here knows them all.
 
-use chunk::{Columns, Declaration};
+use chunk::{Declaration, ReasonBlock};
 
-use crate::columns::{
-    BridgeColumns, Classify4Columns, Classify12Columns, Classify32Columns, ExactColumns,
-    FilterColumns, HashColumns, HeaderColumns, LpmColumns, NameColumns, NameLookupColumns,
-    PayloadColumns, RewriteColumns, RouteColumns, ScheduleColumns,
-};
+use crate::known::{self, Known};
 
-/// A file of kernels.
+/// A file of kernels. Two are the same if their names and texts are.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelFile {
     /// Its name without the ending.
     pub name: &'static str,
     /// Its text.
     pub text: &'static str,
-    /// Texts that it needs before it, in order.
+    /// Texts that it needs before it, in order; one that several files of a program need is there once.
     pub headers: &'static [&'static str],
+    /// Numbers that its texts share with the host, each by the name of a macro.
+    pub constants: &'static [(&'static str, u32)],
+    /// Blocks of drop reasons that its texts name as `DROP_…`, beside those of [`chunk::reasons`] and
+    /// [`reasons`](crate::reasons), which every program has.
+    pub reasons: &'static [&'static ReasonBlock],
     /// Its kernels, in order.
     pub kernels: &'static [KernelInfo],
     /// A declaration of columns that suits it, for self-tests and for compiling it alone.
@@ -24,7 +28,37 @@ pub struct KernelFile {
     /// Rows of columns that a kernel finds from the word of the first one on (`WORD_…`): they must be declared one
     /// after the other.
     pub side_by_side: &'static [&'static [&'static str]],
+    /// Known answers for programs whose groups have so many work items: each kernel is launched in one of them.
+    pub known: fn(u32) -> Vec<Known>,
 }
+
+impl KernelFile {
+    /// Nothing: what a declaration begins with.
+    pub const NONE: Self = Self {
+        name: "",
+        text: "",
+        headers: &[],
+        constants: &[],
+        reasons: &[],
+        kernels: &[],
+        columns: &[],
+        side_by_side: &[],
+        known: |_| Vec::new(),
+    };
+
+    /// The kernel of that name.
+    pub fn kernel(&self, name: &str) -> Option<&'static KernelInfo> {
+        self.kernels.iter().find(|kernel| kernel.name == name)
+    }
+}
+
+impl PartialEq for KernelFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.text == other.text
+    }
+}
+
+impl Eq for KernelFile {}
 
 /// A kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,318 +84,89 @@ pub struct Launch {
     pub job: u32,
 }
 
-/// The file of that name.
-pub fn file(name: &str) -> Option<&'static KernelFile> {
-    ALL.iter().find(|file| file.name == name)
+/// What is wrong with files of kernels, in words; for tests of whoever has some.
+///
+/// Text and declaration must name the same kernels and columns, each kernel must have a known answer that changes
+/// something, and no two kernels may have one name.
+pub fn problems(files: &[&'static KernelFile]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
+    for file in files {
+        let mut say = |what: &str| problems.push(format!("{}: {what}", file.name));
+        if file.text.matches("\nKERNEL(").count() != file.kernels.len() {
+            say("its text has other kernels than it declares");
+        }
+        let known = known::of(&[file], GROUP_ITEMS);
+        for kernel in file.kernels {
+            let name = kernel.name;
+            if names.contains(&name) {
+                say(&format!("there is another kernel `{name}`"));
+            }
+            names.push(name);
+            if !file.text.contains(&format!("\nKERNEL({name})")) {
+                say(&format!("its text has no kernel `{name}`"));
+            }
+            if !kernel.group_items.is_power_of_two() {
+                say(&format!("groups of `{name}` are no power of two"));
+            }
+            let mut proofs = known.iter().filter(|known| known.kernels.contains(&name));
+            if !proofs.any(|known| known.launches.iter().any(|launch| launch.kernel == name)) {
+                say(&format!("`{name}` has no known answer"));
+            }
+        }
+        let mut columns = file.kernels.iter().flat_map(|kernel| kernel.columns);
+        let accessor = |column: &str| format!("COL_{}(", column.to_ascii_uppercase());
+        if columns.any(|column| !file.text.contains(&accessor(column))) {
+            say("its text does not use all columns that it declares");
+        }
+        let uses_columns = file.text.contains("COL_");
+        if uses_columns == file.kernels.iter().all(|kernel| kernel.columns.is_empty()) {
+            say("text and declaration disagree on whether it uses columns");
+        }
+        if known.iter().any(|known| !known.spec.missing_columns().is_empty()) {
+            say("a known answer lacks columns");
+        }
+        if known.iter().any(|known| !known.payload.len().is_multiple_of(4)) {
+            say("payload of a known answer is not a whole number of words");
+        }
+        if !known.iter().all(|known| known.changes_something() || known.kernels == ["empty"]) {
+            say("a known answer changes nothing");
+        }
+    }
+    problems
 }
 
-/// The kernel of that name, in whatever file.
-pub fn info(kernel: &str) -> Option<&'static KernelInfo> {
-    ALL.iter().flat_map(|file| file.kernels).find(|info| info.name == kernel)
+/// Work items of a group in [`problems`].
+const GROUP_ITEMS: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files;
+
+    #[test]
+    fn files_are_what_they_declare() {
+        assert_eq!(problems(files::ALL), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_named() {
+        const WRONG: KernelFile = KernelFile {
+            name: "wrong",
+            text: "\nKERNEL(one)\n{\n}\nKERNEL(two)\n{\n}\n",
+            kernels: &[KernelInfo { name: "three", columns: &["verdict"], group_items: 65 }],
+            ..KernelFile::NONE
+        };
+        let found = problems(&[&WRONG, &files::EMPTY, &files::EMPTY]);
+        let expected = [
+            "wrong: its text has other kernels than it declares",
+            "wrong: its text has no kernel `three`",
+            "wrong: groups of `three` are no power of two",
+            "wrong: `three` has no known answer",
+            "wrong: its text does not use all columns that it declares",
+            "wrong: text and declaration disagree on whether it uses columns",
+            "empty: there is another kernel `empty`",
+        ];
+        assert_eq!(found, expected);
+    }
 }
-
-const LPM: &str = include_str!("c/lpm.h");
-const TRIES: &str = include_str!("c/tries.h");
-const HASH: &str = include_str!("c/hash.h");
-const NAMES: &str = include_str!("c/names.h");
-const DECODE: &str = include_str!("c/decode.h");
-const CUCKOO: &str = include_str!("c/cuckoo.h");
-const SCAN: &str = include_str!("c/scan.h");
-const SORT: &str = include_str!("c/sort.h");
-const CLASSIFY: &[&str] =
-    &[HASH, include_str!("c/classify.h"), LINEAR, include_str!("c/tuple.h"), REDUCTION, CUTS];
-const LINEAR: &str = include_str!("c/linear.h");
-const REDUCTION: &str = include_str!("c/reduction.h");
-const CUTS: &str = include_str!("c/cuts.h");
-
-const fn kernel(
-    name: &'static str,
-    columns: &'static [&'static str],
-    group_items: u32,
-) -> KernelInfo {
-    KernelInfo { name, columns, group_items }
-}
-
-/// Every file of kernels.
-pub const ALL: &[KernelFile] = &[
-    KernelFile {
-        name: "empty",
-        columns: &[],
-        side_by_side: &[],
-        text: include_str!("c/empty.k"),
-        headers: &[],
-        kernels: &[kernel("empty", &[], 64)],
-    },
-    KernelFile {
-        name: "lpm",
-        columns: LpmColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/lpm.k"),
-        headers: &[LPM],
-        kernels: &[
-            kernel("lpm4", &["dst4", "result"], 256),
-            kernel("lpm6", &["dst6", "result"], 256),
-        ],
-    },
-    KernelFile {
-        name: "tries",
-        columns: LpmColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/tries.k"),
-        headers: &[LPM, TRIES],
-        kernels: &[
-            kernel("poptrie", &["dst4", "result"], 256),
-            kernel("mtrie6", &["dst6", "result"], 256),
-        ],
-    },
-    KernelFile {
-        name: "route",
-        columns: RouteColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/route.k"),
-        headers: &[LPM, TRIES],
-        kernels: &[
-            kernel("route", &["verdict", "flags", "flow_hash", "dst4", "dst6", "decision"], 256),
-            kernel("rpf", &["verdict", "flags", "interface", "src4", "src6"], 256),
-        ],
-    },
-    KernelFile {
-        name: "cuckoo",
-        columns: ExactColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/cuckoo.k"),
-        headers: &[HASH, CUCKOO],
-        kernels: &[
-            kernel("exact8", &["key8", "value8"], 256),
-            kernel("exact16", &["key16", "value16"], 256),
-        ],
-    },
-    KernelFile {
-        name: "bridge",
-        columns: BridgeColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/bridge.k"),
-        headers: &[HASH, CUCKOO],
-        kernels: &[kernel(
-            "bridge",
-            &["verdict", "flags", "source_key", "destination_key", "source", "destination"],
-            256,
-        )],
-    },
-    KernelFile {
-        name: "patch",
-        columns: &[],
-        side_by_side: &[],
-        text: include_str!("c/patch.k"),
-        headers: &[],
-        kernels: &[kernel("patch", &[], 256)],
-    },
-    KernelFile {
-        name: "gather",
-        columns: &[],
-        side_by_side: &[],
-        text: include_str!("c/gather.k"),
-        headers: &[],
-        kernels: &[kernel("gather", &[], 64)],
-    },
-    KernelFile {
-        name: "decode",
-        columns: HeaderColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/decode.k"),
-        headers: &[HASH, DECODE],
-        kernels: &[kernel("decode", DECODE_COLUMNS, 128)],
-    },
-    KernelFile {
-        name: "rewrite",
-        columns: RewriteColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/rewrite.k"),
-        headers: &[],
-        kernels: &[kernel("rewrite", REWRITE_COLUMNS, 128)],
-    },
-    KernelFile {
-        name: "select",
-        columns: ScheduleColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/select.k"),
-        headers: &[SCAN],
-        kernels: &[
-            kernel("select_count", &["verdict", "context"], 256),
-            kernel("select_scan", &[], 256),
-            kernel("select_write", &["verdict", "context"], 256),
-        ],
-    },
-    KernelFile {
-        name: "sort",
-        columns: ScheduleColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/sort.k"),
-        headers: &[SCAN, SORT],
-        kernels: &[
-            kernel("sort_keys", &["context", "protocol", "payload_len"], 256),
-            kernel("sort_count", &[], 256),
-            kernel("sort_scan", &[], 256),
-            kernel("sort_scatter", &[], 256),
-        ],
-    },
-    KernelFile {
-        name: "order",
-        columns: &[],
-        text: include_str!("c/order.k"),
-        headers: &[SCAN, SORT],
-        side_by_side: &[],
-        kernels: &[
-            kernel("order_count", &[], 256),
-            kernel("order_scan", &[], 256),
-            kernel("order_scatter", &[], 256),
-        ],
-    },
-    KernelFile {
-        name: "areas",
-        columns: &[],
-        text: include_str!("c/areas.k"),
-        headers: &[SCAN],
-        side_by_side: &[],
-        kernels: &[kernel("clear_area", &[], 256), kernel("output_scan", &[], 256)],
-    },
-    KernelFile {
-        name: "hash",
-        columns: HashColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/hash.k"),
-        headers: &[HASH],
-        kernels: &[
-            kernel("hash_flow", &["src", "dst", "ports", "protocol", "flow"], 256),
-            kernel(
-                "hash_words",
-                &["src", "seed", "murmur", "shift", "prime", "fmix32", "fmix64"],
-                256,
-            ),
-            kernel("hash_payload", &["payload_at", "payload_len", "seed", "murmur"], 128),
-        ],
-    },
-    KernelFile {
-        name: "names",
-        columns: NameColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/names.k"),
-        headers: &[HASH, NAMES],
-        kernels: &[kernel("names", &["payload_at", "payload_len", "result"], 128)],
-    },
-    KernelFile {
-        name: "classify4",
-        columns: Classify4Columns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/classify4.k"),
-        headers: CLASSIFY,
-        kernels: &[
-            kernel("linear4", &["head0", "found"], 256),
-            kernel("tuple2", &["head0", "found"], 256),
-            kernel("tuple4", &["head0", "found"], 256),
-            kernel("rfc", &["head0", "found"], 256),
-            kernel("tic", &["head0", "found"], 256),
-            kernel("cuts", &["head0", "found"], 256),
-        ],
-    },
-    KernelFile {
-        name: "classify12",
-        columns: Classify12Columns::COLUMNS,
-        side_by_side: &[&["head0", "head1", "head2"]],
-        text: include_str!("c/classify12.k"),
-        headers: CLASSIFY,
-        kernels: &[
-            kernel("linear12", HEAD_12, 256),
-            kernel("tuple9", HEAD_12, 256),
-            kernel("tuple10", HEAD_12, 256),
-        ],
-    },
-    KernelFile {
-        name: "classify32",
-        columns: Classify32Columns::COLUMNS,
-        side_by_side: &[HEADS_32],
-        text: include_str!("c/classify32.k"),
-        headers: CLASSIFY,
-        kernels: &[
-            kernel("linear32", HEAD_32, 256),
-            kernel("tuple16", &["head0", "head1", "head2", "head3", "found"], 256),
-            kernel("tuple32", HEAD_32, 256),
-        ],
-    },
-    KernelFile {
-        name: "filter",
-        columns: FilterColumns::COLUMNS,
-        side_by_side: &[&["filter_head0", "filter_head1", "filter_head2"]],
-        text: include_str!("c/filter.k"),
-        headers: CLASSIFY,
-        kernels: &[kernel("filter4", FILTER_4, 256), kernel("filter6", FILTER_6, 256)],
-    },
-    KernelFile {
-        name: "name_lookup",
-        columns: NameLookupColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/name_lookup.k"),
-        headers: &[HASH, NAMES],
-        // With fewer items a group NVIDIA's compiler spills registers, to have one more group at a time.
-        kernels: &[kernel(
-            "name_lookup",
-            &["verdict", "payload_at", "payload_len", "name_at", "name_len", "next_hop"],
-            256,
-        )],
-    },
-    KernelFile {
-        name: "payload",
-        columns: PayloadColumns::COLUMNS,
-        side_by_side: &[],
-        text: include_str!("c/payload.k"),
-        headers: &[],
-        kernels: &[
-            kernel("payload_sum", &["payload_at", "payload_len", "sum"], 128),
-            kernel("payload_xor", &["payload_at", "payload_len", "key"], 128),
-            kernel("flow_count", &["slot"], 128),
-            kernel("payload_blocks", &["payload_at", "payload_len"], 128),
-            kernel("payload_count", &["payload_len"], 128),
-            kernel("payload_words", &["payload_at", "payload_len"], 128),
-            kernel("payload_clear", &["payload_at", "payload_len"], 128),
-        ],
-    },
-];
-
-const HEAD_12: &[&str] = &["head0", "head1", "head2", "found"];
-
-const HEADS_32: &[&str] = &["head0", "head1", "head2", "head3", "head4", "head5", "head6", "head7"];
-
-const HEAD_32: &[&str] =
-    &["head0", "head1", "head2", "head3", "head4", "head5", "head6", "head7", "found"];
-
-const FILTER_4: &[&str] = &["verdict", "filter_family", "filter_head0", "filter_rule"];
-
-const FILTER_6: &[&str] =
-    &["verdict", "filter_family", "filter_head0", "filter_head1", "filter_head2", "filter_rule"];
-
-const DECODE_COLUMNS: &[&str] = &[
-    "payload_at",
-    "payload_len",
-    "frame_len",
-    "src",
-    "dst",
-    "ip_total_len",
-    "l4_word",
-    "vlan_tci",
-    "flow_hash",
-    "ethertype",
-    "l3_offset",
-    "l4_offset",
-    "ip_header_len",
-    "fragment_offset",
-    "header_flags",
-    "kind",
-    "protocol",
-    "ttl",
-    "traffic_class",
-    "anomaly",
-    "counts",
-];
-
-const REWRITE_COLUMNS: &[&str] =
-    &["verdict", "payload_at", "payload_len", "frame_len", "flags", "l3", "mtu", "tx_port", "macs"];

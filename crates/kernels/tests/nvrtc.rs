@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use device::driver::Program;
 use device::nvrtc;
-use kernels::{Spec, programs, source};
+use kernels::{Spec, files, source};
 
 /// `SHADELINE_NVRTC`, else the library of the package `nvidia-cuda-nvrtc` in `.venv`.
 fn nvrtc_file() -> Option<PathBuf> {
@@ -55,7 +55,7 @@ fn ptx() {
     if !require_nvrtc() {
         return;
     }
-    for spec in programs() {
+    for spec in files::ALL.iter().map(|file| Spec::of_file(file)) {
         for architecture in ["75", "90"] {
             let target = format!("compute_{architecture}");
             let compiled = nvrtc::compile(&program(&spec), &target, &[]).expect(spec.name);
@@ -73,7 +73,7 @@ fn a_cubin_without_spills() {
     if !require_nvrtc() {
         return;
     }
-    for spec in programs() {
+    for spec in files::ALL.iter().map(|file| Spec::of_file(file)) {
         for group_items in [spec.group_items, 32, 512] {
             let spec = spec.clone().with_group_items(group_items);
             let compiled = nvrtc::compile(&program(&spec), "sm_90", &["--ptxas-options=-v"]);
@@ -95,7 +95,7 @@ fn a_spill_is_seen() {
     if !require_nvrtc() {
         return;
     }
-    let spec = programs().into_iter().find(|spec| spec.name == "decode").expect("a program");
+    let spec = Spec::of_file(&files::DECODE);
     let mut program = program(&spec);
     // The bounds of a launch would override the option.
     program.source = program.source.replace("__launch_bounds__(KERNEL_BOUNDS)", "");

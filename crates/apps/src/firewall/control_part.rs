@@ -116,6 +116,7 @@ impl ControlPart for FirewallControl {
             (_, true) => Firewall::new().in_router(),
             (_, false) => Firewall::new(),
         };
+        let stage = stage.with_first_region(self.part.regions().start);
         let stage = if worker.has_device { stage } else { stage.on_cpu() };
         let stage = if worker.defers_limits { stage.deferring_answers() } else { stage };
         Some(OverPart::boxed(Box::new(stage), self.part))

@@ -42,6 +42,8 @@ pub(super) struct Search {
     pub(super) instance: Instance,
     /// Whether a device may do it.
     pub(super) has_kernels: bool,
+    /// Of the firewall's part of the tables.
+    pub(super) first_region: usize,
 }
 
 impl<T: AsRef<FirewallTables>> Shade<T> for Search {
@@ -55,12 +57,14 @@ impl<T: AsRef<FirewallTables>> Shade<T> for Search {
     }
 
     fn kernels(&self) -> Option<KernelForm> {
+        let [rules4, rules6, actions] =
+            [RULES4, RULES6, ACTIONS].map(|region| self.first_region + region);
         let search = |kernel: &'static str, rules: usize| -> KernelStep {
-            Step::shared(kernel, 256, ITEMS_PER_ROW_MAX).with_job(job(rules, ACTIONS)).into()
+            Step::shared(kernel, 256, ITEMS_PER_ROW_MAX).with_job(job(rules, actions)).into()
         };
         let mut form = KernelForm {
-            files: &["filter"],
-            steps: vec![search("filter4", RULES4), search("filter6", RULES6)],
+            files: &[&kernels::files::FILTER],
+            steps: vec![search("filter4", rules4), search("filter6", rules6)],
             ..KernelForm::default()
         };
         if self.instance.copies_rule() {

@@ -63,7 +63,7 @@ impl Firewall {
         Self {
             instance,
             answers: Answers::new(),
-            shade: Arc::new(Search { instance, has_kernels: true }),
+            shade: Arc::new(Search { instance, has_kernels: true, first_region: 0 }),
             decodes: false,
             is_in_router: false,
             found: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
@@ -87,7 +87,14 @@ impl Firewall {
     /// Without kernels: for devices that do not have the rules. The stage is then a segment of its own.
     #[must_use]
     pub fn on_cpu(mut self) -> Self {
-        self.shade = Arc::new(Search { instance: self.instance, has_kernels: false });
+        self.shade = Arc::new(Search { has_kernels: false, ..*self.shade });
+        self
+    }
+
+    /// Its part of the tables begins with region `first_region` of a device's image, else with region 0.
+    #[must_use]
+    pub fn with_first_region(mut self, first_region: usize) -> Self {
+        self.shade = Arc::new(Search { first_region, ..*self.shade });
         self
     }
 

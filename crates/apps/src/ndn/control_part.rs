@@ -584,6 +584,7 @@ impl ControlPart for NdnControl {
                 pit: PitLimits { lifetime_max_ms, ..PitLimits::of(ndn.pit_entries) },
                 nack: ndn.nack,
                 packet_time: worker.packet_time,
+                first_region: self.part.regions().start,
                 counters: Arc::new(NdnCounters::new()),
             });
         }

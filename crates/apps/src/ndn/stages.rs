@@ -77,6 +77,8 @@ pub struct NdnOptions {
     /// Over captures: time is that of each packet, and passes with packets alone, so that nothing depends on how they
     /// fall into chunks.
     pub packet_time: bool,
+    /// The first region of the forwarder's part of the tables in a device's image.
+    pub first_region: usize,
     /// Counters of this worker's stages.
     pub counters: Arc<NdnCounters>,
 }
@@ -94,7 +96,7 @@ pub fn pipeline_with<T: AsRef<NdnTables> + 'static>(
     options: &NdnOptions,
     form: NameForm,
 ) -> Vec<Box<dyn Stage<T>>> {
-    let lookup = Box::new(NameLookup { shade: Arc::new(Lookup(form)) });
+    let lookup = Box::new(NameLookup::new(form, options));
     let own = |name| stage(name, options);
     [own("ndn_decode"), Some(lookup), own("pit")].into_iter().flatten().collect()
 }
@@ -106,10 +108,7 @@ pub fn stage<T: AsRef<NdnTables> + 'static>(
 ) -> Option<Box<dyn Stage<T>>> {
     Some(match name {
         "ndn_decode" => Box::new(NdnDecode { counters: options.counters.clone() }),
-        "name_lookup" => {
-            let shade = Arc::new(Lookup(|fib, keys, out| fib.lookup(keys, out)));
-            Box::new(NameLookup { shade })
-        }
+        "name_lookup" => Box::new(NameLookup::new(|fib, keys, out| fib.lookup(keys, out), options)),
         "pit" => Box::new(PitStage {
             pit: Pit::new(options.hasher, options.pit),
             nack: options.nack,
@@ -248,7 +247,17 @@ struct NameLookup {
 }
 
 /// What it does, without state: any thread may.
-struct Lookup(NameForm);
+struct Lookup {
+    form: NameForm,
+    /// Of the forwarder's part of the tables.
+    first_region: usize,
+}
+
+impl NameLookup {
+    fn new(form: NameForm, options: &NdnOptions) -> Self {
+        Self { shade: Arc::new(Lookup { form, first_region: options.first_region }) }
+    }
+}
 
 thread_local! {
     /// The hashed prefixes of a chunk, whose memory each thread that shades keeps.
@@ -315,7 +324,7 @@ impl<T: AsRef<NdnTables>> Shade<T> for Lookup {
                 *key = prefixes.key_of_bytes(index, names[index]);
             }
             let mut found = [NO_ROUTE; chunk::CHUNK_PACKETS_MAX];
-            (self.0)(&fib, &keys[..count], &mut found[..count]);
+            (self.form)(&fib, &keys[..count], &mut found[..count]);
             for (row, next_hop) in rows[..count].iter().zip(found) {
                 view.next_hop[usize::from(*row)] = next_hop;
             }
@@ -324,8 +333,8 @@ impl<T: AsRef<NdnTables>> Shade<T> for Lookup {
 
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &["name_lookup"],
-            steps: vec![Step::rows("name_lookup", 256).into()],
+            files: &[&kernels::files::NAME_LOOKUP],
+            steps: vec![Step::rows("name_lookup", 256).with_job(self.first_region as u32).into()],
             payload: Some(PayloadUse {
                 at: NdnColumns::PAYLOAD_AT,
                 len: NdnColumns::PAYLOAD_LEN,

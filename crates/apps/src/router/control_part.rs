@@ -274,6 +274,7 @@ impl ControlPart for RouterControl {
             events: self.events.clone(),
             counters: self.counters[worker.worker].clone(),
             defers_errors: worker.defers_limits,
+            first_region: self.part.regions().start,
         };
         let stage = super::stage::<Fib>(kind, &worker.pipeline.stages, &options).ok()?;
         Some(OverPart::boxed(stage, self.part))

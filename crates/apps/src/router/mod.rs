@@ -150,6 +150,8 @@ pub struct PipelineOptions {
     /// The limit of errors is kept by an [`ErrorGate`] over all workers, in the order of the packets
     /// (captures), and not by each worker.
     pub defers_errors: bool,
+    /// The first region of the router's part of the tables in a device's image.
+    pub first_region: usize,
 }
 
 /// A name that is none of [`STAGES`].
@@ -173,8 +175,8 @@ pub fn stage<T: AsRef<Fib> + 'static>(
             let stage = decode::Decode::new(has("rpf"), options);
             Box::new(if has(crate::firewall::STAGE) { stage.with_headers() } else { stage })
         }
-        "rpf" => Box::new(rpf::ReversePathCheck::new()),
-        "route" => Box::new(route::Route::new()),
+        "rpf" => Box::new(rpf::ReversePathCheck::new().with_first_region(options.first_region)),
+        "route" => Box::new(route::Route::new().with_first_region(options.first_region)),
         "rewrite" => Box::new(rewrite::Rewrite::new(options)),
         _ => return Err(UnknownStage(name.to_owned())),
     })

@@ -30,13 +30,22 @@ pub struct Route {
     shade: Arc<Lookup>,
 }
 
-struct Lookup;
+struct Lookup {
+    /// Of the router's part of the tables.
+    first_region: usize,
+}
 
 impl Route {
-    /// A stage without state.
+    /// A stage without state, over tables whose first region is region 0 of a device's image.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self { shade: Arc::new(Lookup) }
+        Self { shade: Arc::new(Lookup { first_region: 0 }) }
+    }
+
+    /// The same over tables whose regions begin with `first_region`.
+    #[must_use]
+    pub fn with_first_region(self, first_region: usize) -> Self {
+        Self { shade: Arc::new(Lookup { first_region }) }
     }
 }
 
@@ -131,8 +140,8 @@ pub(super) fn decide(fib: &Fib, id: NextHopId, flow_hash: u32) -> Result<Decisio
 impl<T: AsRef<Fib>> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &["route"],
-            steps: vec![Step::rows("route", 256).into()],
+            files: &[&kernels::files::ROUTE],
+            steps: vec![Step::rows("route", 256).with_job(self.first_region as u32).into()],
             ..KernelForm::default()
         })
     }

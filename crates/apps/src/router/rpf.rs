@@ -32,13 +32,22 @@ pub struct ReversePathCheck {
     shade: Arc<Check>,
 }
 
-struct Check;
+struct Check {
+    /// Of the router's part of the tables.
+    first_region: usize,
+}
 
 impl ReversePathCheck {
-    /// A stage without state.
+    /// A stage without state, over tables whose first region is region 0 of a device's image.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self { shade: Arc::new(Check) }
+        Self { shade: Arc::new(Check { first_region: 0 }) }
+    }
+
+    /// The same over tables whose regions begin with `first_region`.
+    #[must_use]
+    pub fn with_first_region(self, first_region: usize) -> Self {
+        Self { shade: Arc::new(Check { first_region }) }
     }
 }
 
@@ -106,8 +115,8 @@ fn passes(fib: &Fib, id: NextHopId, interface: u16, mode: ReversePath) -> bool {
 impl<T: AsRef<Fib>> Shade<T> for Check {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &["route"],
-            steps: vec![Step::rows("rpf", 256).into()],
+            files: &[&kernels::files::ROUTE],
+            steps: vec![Step::rows("rpf", 256).with_job(self.first_region as u32).into()],
             ..KernelForm::default()
         })
     }

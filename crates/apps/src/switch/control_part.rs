@@ -258,6 +258,7 @@ impl ControlPart for SwitchControl {
             events: self.events.clone(),
             learns_ahead: worker.packet_time,
             with_headers: worker.pipeline.has(crate::firewall::STAGE),
+            first_region: self.part.regions().start,
             counters: self.counters[worker.worker].clone(),
         };
         let stage = super::stage::<SwitchTables>(kind, &options)?;

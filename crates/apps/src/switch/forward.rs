@@ -30,10 +30,14 @@ pub struct Bridge {
 /// How the stations of a batch are looked up: the table's own choice, or one of its forms, to measure them.
 pub type Form = fn(&SwitchTables, &[u64], &mut [u64]);
 
-struct Lookup(Form);
+struct Lookup {
+    form: Form,
+    /// Of the switch's part of the tables.
+    first_region: usize,
+}
 
 impl Bridge {
-    /// A stage without state.
+    /// A stage without state, over tables whose first region is region 0 of a device's image.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self::with_form(SwitchTables::lookup)
@@ -41,7 +45,13 @@ impl Bridge {
 
     /// As [`Bridge::new`], with a form of lookup of one's own choice.
     pub fn with_form(form: Form) -> Self {
-        Self { shade: Arc::new(Lookup(form)) }
+        Self { shade: Arc::new(Lookup { form, first_region: 0 }) }
+    }
+
+    /// The same over tables whose regions begin with `first_region`.
+    #[must_use]
+    pub fn with_first_region(self, first_region: usize) -> Self {
+        Self { shade: Arc::new(Lookup { form: self.shade.form, first_region }) }
     }
 }
 
@@ -99,8 +109,8 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for Bridge {
 impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &["bridge"],
-            steps: vec![Step::rows("bridge", 256).into()],
+            files: &[&kernels::files::BRIDGE],
+            steps: vec![Step::rows("bridge", 256).with_job(self.first_region as u32).into()],
             ..KernelForm::default()
         })
     }
@@ -151,10 +161,10 @@ impl Lookup {
             n += usize::from(wanted(row));
         }
         if n == keys.len() {
-            return (self.0)(tables, keys, out);
+            return (self.form)(tables, keys, out);
         }
         let mut found = [0; BATCH];
-        (self.0)(tables, &dense[..n], &mut found[..n]);
+        (self.form)(tables, &dense[..n], &mut found[..n]);
         for (row, station) in places[..n].iter().zip(&found) {
             out[usize::from(*row)] = *station;
         }

@@ -121,6 +121,8 @@ pub struct SwitchPipeline {
     pub learns_ahead: bool,
     /// A later stage reads the [header columns](crate::firewall::HeaderColumns).
     pub with_headers: bool,
+    /// The first region of the switch's part of the tables in a device's image.
+    pub first_region: usize,
     /// Counters of this worker's stages.
     pub counters: Arc<SwitchCounters>,
 }
@@ -135,7 +137,7 @@ where
             let stage = ingress::BridgeIn::new();
             Box::new(if options.with_headers { stage.with_headers() } else { stage })
         }
-        "bridge" => Box::new(forward::Bridge::new()),
+        "bridge" => Box::new(forward::Bridge::new().with_first_region(options.first_region)),
         "bridge_out" => Box::new(egress::BridgeOut::new(options)),
         _ => return None,
     })

@@ -47,26 +47,50 @@ const PIPELINES: [Names; 9] = [
 
 const FIREWALLS: [&str; 3] = ["firewall", "edge", "cpu"];
 
-/// Where the tables of each application are: in the order of their regions.
+/// Where the tables of each application are.
 struct Parts {
     router: PartId<RouterPart>,
     switch: PartId<SwitchPart>,
-    firewall: PartId<FirewallPart>,
+    /// Of each firewall, in the order of the pipeline.
+    firewalls: Vec<PartId<FirewallPart>>,
 }
 
-/// Tables of all applications. Those of any other call have the same parts.
-fn join(fib: Fib, switch: SwitchTables, firewall: FirewallTables) -> (Tables, Parts) {
+/// Tables of all applications, and a part for each firewall. The parts, and so their regions, have any order: all calls
+/// with one `order` and as many firewalls have the same parts.
+fn join(
+    order: usize,
+    fib: Fib,
+    switch: SwitchTables,
+    firewalls: Vec<FirewallTables>,
+) -> (Tables, Parts) {
     let mut tables = Tables::default();
-    let router = tables.add::<RouterPart>(fib);
-    let switch = tables.add::<SwitchPart>(switch);
-    tables.add::<NdnPart>(Default::default());
-    let firewall = tables.add::<FirewallPart>(firewall);
-    (tables, Parts { router, switch, firewall })
+    let (mut fib, mut switch) = (Some(fib), Some(switch));
+    let mut given: Vec<_> = firewalls.into_iter().map(Some).collect();
+    let count = 3 + given.len();
+    let (mut of_router, mut of_switch, mut firewalls) = (None, None, vec![None; given.len()]);
+    for part in (0..count).map(|at| (at + order) % count) {
+        match part {
+            0 => of_router = fib.take().map(|fib| tables.add::<RouterPart>(fib)),
+            1 => of_switch = switch.take().map(|switch| tables.add::<SwitchPart>(switch)),
+            2 => drop(tables.add::<NdnPart>(Default::default())),
+            _ => {
+                let rules = given[part - 3].take();
+                firewalls[part - 3] = rules.map(|rules| tables.add::<FirewallPart>(rules));
+            }
+        }
+    }
+    let firewalls = firewalls.into_iter().flatten().collect();
+    (tables, Parts { router: of_router.unwrap(), switch: of_switch.unwrap(), firewalls })
 }
 
 /// The stages of a worker.
-fn stages(names: Names) -> Stages<Tables> {
-    names.iter().enumerate().map(|(at, name)| stage(names, at, name)).collect()
+fn stages(names: Names, order: usize) -> Stages<Tables> {
+    names.iter().enumerate().map(|(at, name)| stage(names, order, at, name)).collect()
+}
+
+/// How many firewalls there are before a place.
+fn firewalls_before(names: Names, at: usize) -> usize {
+    names[..at].iter().filter(|name| FIREWALLS.contains(name)).count()
 }
 
 fn is_router(names: Names) -> bool {
@@ -85,9 +109,11 @@ fn firewall(names: Names, at: usize, name: &str) -> Firewall {
     }
 }
 
-fn stage(names: Names, at: usize, name: &str) -> Box<dyn Stage<Tables>> {
-    let (_, parts) = join(Default::default(), Default::default(), Default::default());
+fn stage(names: Names, order: usize, at: usize, name: &str) -> Box<dyn Stage<Tables>> {
+    let firewalls = vec![FirewallTables::default(); firewalls_before(names, names.len())];
+    let (_, parts) = join(order, Default::default(), Default::default(), firewalls);
     let router = PipelineOptions::default();
+    let of_router = parts.router.regions().start;
     // Nobody learns.
     let switch = SwitchPipeline { learns_ahead: true, ..SwitchPipeline::default() };
     match name {
@@ -95,16 +121,29 @@ fn stage(names: Names, at: usize, name: &str) -> Box<dyn Stage<Tables>> {
             let stage = decode::Decode::new(true, &router).with_headers();
             OverPart::boxed(Box::new(stage), parts.router)
         }
-        "rpf" => OverPart::boxed(Box::new(rpf::ReversePathCheck::new()), parts.router),
-        "route" => OverPart::boxed(Box::new(route::Route::new()), parts.router),
+        "rpf" => OverPart::boxed(
+            Box::new(rpf::ReversePathCheck::new().with_first_region(of_router)),
+            parts.router,
+        ),
+        "route" => OverPart::boxed(
+            Box::new(route::Route::new().with_first_region(of_router)),
+            parts.router,
+        ),
         "rewrite" => OverPart::boxed(Box::new(rewrite::Rewrite::new(&router)), parts.router),
         "bridge_in" => {
             OverPart::boxed(Box::new(ingress::BridgeIn::new().with_headers()), parts.switch)
         }
-        "bridge" => OverPart::boxed(Box::new(forward::Bridge::new()), parts.switch),
+        "bridge" => {
+            let stage = forward::Bridge::new().with_first_region(parts.switch.regions().start);
+            OverPart::boxed(Box::new(stage), parts.switch)
+        }
         "bridge_out" => OverPart::boxed(Box::new(egress::BridgeOut::new(&switch)), parts.switch),
         "wire" => Box::new(Wire::new()),
-        _ => OverPart::boxed(Box::new(firewall(names, at, name)), parts.firewall),
+        _ => {
+            let part = parts.firewalls[firewalls_before(names, at)];
+            let stage = firewall(names, at, name).with_first_region(part.regions().start);
+            OverPart::boxed(Box::new(stage), part)
+        }
     }
 }
 
@@ -112,11 +151,38 @@ fn stage(names: Names, at: usize, name: &str) -> Box<dyn Stage<Tables>> {
 #[derive(Debug)]
 struct World {
     names: Names,
+    /// Of the parts of the tables.
+    order: usize,
+    /// Of each firewall.
+    rules: Vec<Rules>,
+    fib: Fib,
+    frames: Vec<Vec<u8>>,
+}
+
+/// The rules of a firewall.
+#[derive(Debug)]
+struct Rules {
     rules: Vec<Own>,
     default: Action,
     is_linear: bool,
-    fib: Fib,
-    frames: Vec<Vec<u8>>,
+}
+
+fn rules() -> impl Strategy<Value = Rules> {
+    let rules = prop::collection::vec(rule(), 0..20);
+    (rules, action(), any::<bool>()).prop_map(|(rules, default, is_linear)| Rules {
+        rules,
+        default,
+        is_linear,
+    })
+}
+
+impl Rules {
+    fn tables(&self, hits: &Arc<Hits>) -> FirewallTables {
+        match self.is_linear {
+            true => tables::<LinearBuilder>(&self.rules, self.default, hits),
+            false => tables::<TupleBuilder>(&self.rules, self.default, hits),
+        }
+    }
 }
 
 fn interface(number: u16, reverse_path: ReversePath) -> Interface {
@@ -172,26 +238,23 @@ fn fib() -> impl Strategy<Value = Fib> {
 }
 
 fn world(names: Names) -> impl Strategy<Value = World> {
-    let rules = prop::collection::vec(rule(), 0..20);
+    let rules = prop::collection::vec(rules(), firewalls_before(names, names.len()));
     let frames = prop::collection::vec(frame(), 1..700);
-    (rules, action(), any::<bool>(), fib(), frames).prop_map(
-        move |(rules, default, is_linear, fib, frames)| World {
-            names,
-            rules,
-            default,
-            is_linear,
-            fib,
-            frames,
-        },
-    )
+    (0..5_usize, rules, fib(), frames).prop_map(move |(order, rules, fib, frames)| World {
+        names,
+        order,
+        rules,
+        fib,
+        frames,
+    })
 }
 
 impl World {
-    fn tables(&self, hits: &Arc<Hits>) -> Tables {
-        let firewall = match self.is_linear {
-            true => tables::<LinearBuilder>(&self.rules, self.default, hits),
-            false => tables::<TupleBuilder>(&self.rules, self.default, hits),
-        };
+    /// All tables, and the hits of each firewall.
+    fn tables(&self) -> (Tables, Vec<Arc<Hits>>) {
+        let hits: Vec<_> = self.rules.iter().map(|_| Arc::new(Hits::new(1))).collect();
+        let firewalls = self.rules.iter().zip(&hits).map(|(rules, hits)| rules.tables(hits));
+        let firewalls = firewalls.collect();
         // The destination of all frames, and nobody else, is known.
         let limits = MacLimits { stations: 30, ageing_s: 300 };
         let (mut macs, blob, seen) = MacTable::new(limits).expect("memory");
@@ -199,7 +262,7 @@ impl World {
         let ports = (0..PORTS).map(|port| Some(BridgePort::access(format!("p{port}"), 1)));
         let mut switch = SwitchTables::new(blob, seen, ports.collect());
         macs.take_patches(100).iter().for_each(|patch| switch.apply(patch));
-        join(self.fib.clone(), switch, firewall).0
+        (join(self.order, self.fib.clone(), switch, firewalls).0, hits)
     }
 
     fn port(&self, at: usize) -> u16 {
@@ -212,7 +275,8 @@ impl World {
 struct Out {
     ports: Vec<Vec<Flight>>,
     dropped: Vec<(DropReason, Flight)>,
-    hits: Vec<u64>,
+    /// Of each firewall.
+    hits: Vec<Vec<u64>>,
 }
 
 /// Whether the stage has kernels.
@@ -250,7 +314,7 @@ impl One<'_> {
 const REJECTED: [u16; 2] = [4 | 3 << 8, 4 | 4 << 8];
 
 /// A firewall, plain: what it does to one packet.
-fn judge(one: &mut One<'_>, world: &World, counted: &mut [u64]) {
+fn judge(one: &mut One<'_>, world: &World, rules: &Rules, counted: &mut [u64]) {
     if !Verdict(*one.verdict()).is_next() {
         return;
     }
@@ -263,13 +327,13 @@ fn judge(one: &mut One<'_>, world: &World, counted: &mut [u64]) {
             return;
         }
     }
-    let id = match reference(&one.chunk.packets[0], interface, &world.rules) {
+    let id = match reference(&one.chunk.packets[0], interface, &rules.rules) {
         None => return,
         Some(Err(reason)) => return *one.verdict() = Verdict::drop(reason).0,
         Some(Ok(id)) => id,
     };
     counted[id as usize] += 1;
-    let action = if id == 0 { world.default } else { world.rules[id as usize - 1].action };
+    let action = if id == 0 { rules.default } else { rules.rules[id as usize - 1].action };
     if let Some(port) = action.mirror {
         let copy = one.chunk.packets[0].duplicate(one.pool).expect("a cell");
         one.chunk.emit(0, Verdict::forward(port), copy);
@@ -310,11 +374,12 @@ fn answer(one: &mut One<'_>) {
 
 /// Each packet by itself, stage after stage; and whether one came as far as a stage with kernels.
 fn each_by_itself(world: &World) -> (Out, bool) {
-    let tables = world.tables(&Arc::new(Hits::new(1)));
-    let mut counted = vec![0; world.rules.len() + 1];
+    let (tables, _) = world.tables();
+    let mut counted: Vec<_> =
+        world.rules.iter().map(|rules| vec![0; rules.rules.len() + 1]).collect();
     let mut out = Out { ports: vec![Vec::new(); usize::from(PORTS)], ..Out::default() };
     let mut is_shaded = false;
-    let mut own = stages(world.names);
+    let mut own = stages(world.names, world.order);
     let plain = Firewall::new().in_router();
     let declared = own.iter().flat_map(|stage| stage.columns());
     let declared: Vec<_> =
@@ -330,10 +395,13 @@ fn each_by_itself(world: &World) -> (Out, bool) {
         chunk.rows.set_len(1);
         chunk.rows.verdicts().fill(Verdict::NEXT.0);
         let mut one = One { chunk, pool: &mut pool, tables: &tables };
-        for (stage, name) in own.iter_mut().zip(world.names) {
+        for (place, (stage, name)) in own.iter_mut().zip(world.names).enumerate() {
             is_shaded |= has_kernels(name) && Verdict(*one.verdict()).is_next();
             match FIREWALLS.contains(name) {
-                true => judge(&mut one, world, &mut counted),
+                true => {
+                    let which = firewalls_before(world.names, place);
+                    judge(&mut one, world, &world.rules[which], &mut counted[which]);
+                }
                 false => one.stage(&mut **stage),
             }
         }
@@ -372,8 +440,8 @@ fn in_engine(
     kind: Option<Kind>,
     chunk_packets: usize,
 ) -> (Out, u64, u64, Vec<usize>) {
-    let hits = Arc::new(Hits::new(1));
-    let (writer, _) = versions(world.tables(&hits));
+    let (tables, hits) = world.tables();
+    let (writer, _) = versions(tables);
     let devices = kind.map(|kind| {
         let kind = kind(&writer);
         DeviceSpec { kind, slots: 3, rows: 1024, policy: Policy::Device }
@@ -393,14 +461,17 @@ fn in_engine(
         cells: 20_000,
         ..Bed::new(Vec::new())
     };
-    let run = bed.run(vec![(Newest(writer.reader()), stages(world.names))]);
+    let run = bed.run(vec![(Newest(writer.reader()), stages(world.names, world.order))]);
     assert!(run.panics.is_empty(), "{}", run.panics[0]);
     assert!(run.device_errors.is_empty(), "{:?}", run.device_errors);
     run.conserves().unwrap();
     let segments = run.view.segments.iter().map(|segment| segment.end - segment.first).collect();
     let master = run.view.master();
     let (jobs, launches) = master.map_or((0, 0), |m| (m.jobs, m.traffic.launches));
-    let hits = (0..=world.rules.len() as u32).map(|id| hits.get(id).packets).collect();
+    let of = |(rules, hits): (&Rules, &Arc<Hits>)| {
+        (0..=rules.rules.len() as u32).map(|id| hits.get(id).packets).collect()
+    };
+    let hits = world.rules.iter().zip(&hits).map(of).collect();
     (Out { ports: run.ports, dropped: run.dropped, hits }, jobs, launches, segments)
 }
 
@@ -518,7 +589,7 @@ fn a_device_does_so_too() {
 #[test]
 fn a_firewall_shares_its_segment() {
     let lens = |names: Names| {
-        let segments = engine::segments(&stages(names));
+        let segments = engine::segments(&stages(names, 0));
         segments.iter().map(|segment| segment.end - segment.first).collect::<Vec<_>>()
     };
     let expected: [&[usize]; 9] =

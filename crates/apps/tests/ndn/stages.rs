@@ -145,6 +145,7 @@ impl Bench {
                 pit: limits,
                 nack,
                 packet_time: false,
+                first_region: 0,
                 counters: counters.clone(),
             }),
             counters,

@@ -29,7 +29,7 @@ impl<J: Offload> Accelerator<J> {
 
     /// Waits until nothing of the job on `slot` is under way; gives the device up if that fails.
     pub(super) fn settle(&mut self, slot: usize) {
-        let queues = [Some(self.slots[slot].queue), self.ordered];
+        let queues = [Some(self.slots[slot].own.queue), self.ordered];
         self.wait_all(queues.into_iter().flatten());
         self.release_joints(slot);
         self.release_marks(slot);
@@ -37,7 +37,7 @@ impl<J: Offload> Accelerator<J> {
 
     /// Waits until nothing at all is under way.
     pub(super) fn quiesce(&mut self) {
-        let mut queues: Vec<Queue> = self.slots.iter().map(|slot| slot.queue).collect();
+        let mut queues: Vec<Queue> = self.slots.iter().map(|slot| slot.own.queue).collect();
         queues.extend(self.ordered);
         queues.push(self.images.queue());
         queues.sort_unstable_by_key(|queue| queue.0);
@@ -71,7 +71,7 @@ impl<J: Offload> Accelerator<J> {
 
     /// Gives the events between the queues of a job that has ended back to the driver.
     pub(super) fn release_joints(&mut self, slot: usize) {
-        for event in self.slots[slot].joints.drain(..) {
+        for event in self.slots[slot].own.joints.drain(..) {
             if let Some(driver) = self.driver.as_deref_mut().filter(|_| !self.is_abandoned) {
                 // What went wrong there, the job's own event has told.
                 let _ = driver.is_done(event);
@@ -81,7 +81,7 @@ impl<J: Offload> Accelerator<J> {
 
     /// The same for the events between the kernels of a job that has failed.
     fn release_marks(&mut self, slot: usize) {
-        let watch = &mut self.slots[slot].watch;
+        let watch = &mut self.slots[slot].own.watch;
         if let Some(driver) = self.driver.as_deref_mut().filter(|_| !self.is_abandoned) {
             let _ = watch.end(driver); // it has failed
         }

@@ -158,12 +158,29 @@ pub struct Traffic {
     pub payload_down_bytes: u64,
     /// Bytes of state that moved to the device.
     pub state_up_bytes: u64,
-    /// Copies started.
+    /// Copies started, in both directions.
     pub copies: u64,
+    /// Of these, copies to the device: of columns, payload, lists and state. Those of tables, which belong to a version
+    /// and not to a job, do not count.
+    pub uploads: u64,
     /// Kernels of segments launched.
     pub launches: u64,
     /// Bytes of tables that went up.
     pub table_bytes: u64,
     /// Times an image was sent as a whole.
     pub table_images: u64,
+}
+
+impl Traffic {
+    /// Counts copies to the device.
+    pub(super) fn count_uploads(&mut self, copies: usize) {
+        self.copies += copies as u64;
+        self.uploads += copies as u64;
+    }
+
+    /// Counts a copy of columns or records from the device.
+    pub(super) fn count_download(&mut self, bytes: usize) {
+        self.copies += 1;
+        self.down_bytes += bytes as u64;
+    }
 }

@@ -102,7 +102,7 @@ impl<J: Offload> Accelerator<J> {
         let Some(Some(built)) = self.segments.get(segment) else { return Ok(()) };
         let step = |kernel: usize| built.steps.get(kernel).map(|(_, step)| step);
         let limit = |kernel| step(kernel).and_then(|step| step.limit);
-        let Some(kernel) = slot.watch.look(driver, limit)? else { return Ok(()) };
+        let Some(kernel) = slot.own.watch.look(driver, limit)? else { return Ok(()) };
         if let (Some(step), Some(limit), None) =
             (step(kernel), limit(kernel), &self.disabled[segment])
         {
@@ -119,10 +119,10 @@ impl<J: Offload> Accelerator<J> {
     pub(super) fn judge(&mut self, slot: usize) -> Result<(), DeviceError> {
         let slot = &mut self.slots[slot];
         if let Some(driver) = self.driver.as_deref_mut() {
-            slot.watch.end(driver)?;
+            slot.own.watch.end(driver)?;
         }
         let segment = slot.flight.as_ref().map_or(0, |flight| flight.plan.segment);
-        let is_slow = slot.watch.too_slow.is_some();
+        let is_slow = slot.own.watch.too_slow.is_some();
         let error = self.disabled.get(segment).and_then(|disabled| disabled.clone());
         error.filter(|_| is_slow).map_or(Ok(()), Err)
     }

@@ -25,7 +25,7 @@
 use std::ops::Range;
 
 use chunk::Region;
-use kernels::Spec;
+use kernels::{Spec, files};
 
 use super::columns::Runs;
 use super::part::{Frame, PayloadPart, copy_frame};
@@ -134,7 +134,7 @@ impl Cells {
         region: &'static Region,
         memory: Memory,
     ) -> Result<Self, DeviceError> {
-        let spec = Spec::new("gather", &["gather"], &[]);
+        let spec = Spec::of_file(&files::GATHER);
         let source = kernels::source(&spec);
         let program = Program { name: "gather".into(), source, defines: Vec::new(), ptx: None };
         let gather = driver.build(&program, &["gather"])?[0];

@@ -244,8 +244,14 @@ impl Shards {
         units(bytes)?;
         sender.quiet.wait(driver)?;
         let memory = driver.allocate(bytes)?;
-        driver.copy(sender.run, (self.memory, 0), (memory, 0), self.used)?;
-        sender.quiet.wait(driver)?;
+        let copied = driver.copy(sender.run, (self.memory, 0), (memory, 0), self.used);
+        if let Err(error) = copied.and_then(|()| sender.quiet.wait(driver)) {
+            // A device that hangs or is lost may still write there: it is given up as a whole.
+            if !matches!(error, DeviceError::Hang(_) | DeviceError::Lost(_)) {
+                driver.free(memory);
+            }
+            return Err(error);
+        }
         driver.free(std::mem::replace(&mut self.memory, memory));
         self.bytes = bytes;
         Ok(())
@@ -295,7 +301,7 @@ impl Sender<'_> {
         unsafe { driver.upload(self.run, from, memory, at) }?;
         self.filled += bytes.next_multiple_of(16);
         self.filled = self.filled.min(self.staging.bytes().len());
-        self.traffic.copies += 1;
+        self.traffic.count_uploads(1);
         Ok(())
     }
 }
@@ -304,4 +310,49 @@ impl Sender<'_> {
 fn units(bytes: usize) -> Result<u32, DeviceError> {
     let too_much = |_| DeviceError::Memory("a segment's state is more than 256 GiB".into());
     u32::try_from(bytes / UNIT).map_err(too_much)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cache::Cache;
+    use crate::driver::Api;
+    use crate::faulty::{Faults, Faulty};
+    use crate::probe;
+
+    #[test]
+    fn memory_is_given_back_when_state_cannot_move_there() {
+        if !testkit::require_opencl() {
+            return;
+        }
+        let device = probe::open_with(Api::OpenCl, 0, Cache::none()).expect("a device");
+        let mut driver = Faulty::new(device, Faults { copy: Some(1), ..Faults::default() });
+        let patience = Duration::from_secs(60);
+        let queue = driver.queue().unwrap();
+        let form = StateForm { record_bytes: 4, slots_per_step: 16 };
+        let states = vec![State { form, shade: 0 }];
+        let mut shards = Shards::new(&mut driver, queue, states, 2, patience).unwrap();
+        let quiet = Quiet { queues: vec![queue], patience };
+        let (mut staging, mut traffic) = (Staging::default(), Traffic::default());
+        let sender = Sender {
+            run: queue,
+            quiet: &quiet,
+            staging: &mut staging,
+            traffic: &mut traffic,
+            filled: 0,
+        };
+        let mut grown = |driver: &mut Faulty, bytes| {
+            let done = shards.room(driver, &sender, bytes);
+            (done.is_ok(), shards.bytes, driver.memories())
+        };
+        let before = driver.memories();
+        let (is_done, bytes, memories) = grown(&mut driver, 1 << 16);
+        assert!(is_done && bytes >= 1 << 16 && memories == before);
+        // The second copy fails: nothing has changed, and it can be tried again.
+        assert_eq!(grown(&mut driver, 1 << 18), (false, bytes, before));
+        let (is_done, bytes, memories) = grown(&mut driver, 1 << 18);
+        assert!(is_done && bytes >= 1 << 18 && memories == before);
+    }
 }

@@ -12,7 +12,8 @@ use device::accelerator::{
 use device::driver::{Driver, Program};
 use device::tables::NoTables;
 use device::{DeviceError, Shadeable};
-use kernels::Spec;
+use kernels::files::{AREAS, EMPTY};
+use kernels::{KernelFile, Spec};
 
 chunk::columns! {
     /// What the kernels need.
@@ -246,14 +247,14 @@ pub(crate) fn accelerator(
     let limit = kind.limit.then_some(Duration::from_secs(3600));
     let step = |kernel: &&'static str| Step { limit, stage: "test", ..Step::rows(*kernel, 64) };
     let steps = names.iter().map(step).collect();
-    let segments = vec![Some(segment(TEXT, &["empty"], steps, kind))];
+    let segments = vec![Some(segment(TEXT, &[&EMPTY], steps, kind))];
     accelerator_of(driver, capacity, arenas, segments, region, options)
 }
 
 /// A segment of these kernels over the columns of packets.
 pub(crate) fn segment(
     text: &str,
-    files: &[&'static str],
+    files: &[&'static KernelFile],
     steps: Vec<Step>,
     kind: Kind,
 ) -> SegmentProgram {
@@ -287,7 +288,7 @@ pub(crate) fn recording(words_per_job: usize) -> SegmentProgram {
     SegmentProgram {
         areas: vec![Output::STARTS, Output::words(3, words_per_job)],
         outputs: vec![Output { area: 0, shade: 5, stage: "test" }],
-        ..segment(&[TEXT, RECORDS].concat(), &["areas"], steps, kind)
+        ..segment(&[TEXT, RECORDS].concat(), &[&AREAS], steps, kind)
     }
 }
 

@@ -10,7 +10,7 @@ use device::driver::{Driver, Program};
 use device::faulty::{Faults, Faulty};
 use device::tables::{Change, TableSource};
 use device::{Device, DeviceError, Shadeable};
-use kernels::Spec;
+use kernels::{Spec, files};
 
 use crate::fixture::opencl;
 
@@ -107,7 +107,7 @@ fn accelerator(
 ) -> (Result<Accelerator<Job>, DeviceError>, Vec<Arena>) {
     let layout = Layout::new(Cols::COLUMNS, ROWS);
     let arenas: Vec<_> = (0..3).map(|_| Arena::new(layout.clone())).collect();
-    let source = kernels::source(&Spec::new("test", &["empty"], Cols::COLUMNS)) + TEXT;
+    let source = kernels::source(&Spec::new("test", &[&files::EMPTY], Cols::COLUMNS)) + TEXT;
     let segment = SegmentProgram {
         program: Program { name: "test".into(), source, defines: Vec::new(), ptx: None },
         steps: vec![Step::rows(kernel, 64)],

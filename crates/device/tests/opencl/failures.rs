@@ -7,6 +7,7 @@ use chunk::{Columns, Pool};
 use device::accelerator::{Accelerator, Options, Step};
 use device::faulty::{Faults, Faulty};
 use device::{Device, DeviceError, Shadeable};
+use kernels::files::EMPTY;
 
 use crate::fixture::opencl;
 use crate::packets::{Cols, Kind, PacketJob, accelerator, accelerator_of, cells, hash_of, segment};
@@ -55,8 +56,8 @@ fn a_kernel_that_is_too_slow_is_named_and_leaves_the_others_their_device() {
     let limit = Duration::from_millis(20);
     let quick = || Step { limit: Some(PATIENCE), stage: "busy", ..Step::rows("test_quick", 64) };
     let segments = vec![
-        Some(segment(SLOW, &["empty"], vec![quick(), limited(limit), quick()], KIND)),
-        Some(segment(SLOW, &["empty"], vec![quick()], KIND)),
+        Some(segment(SLOW, &[&EMPTY], vec![quick(), limited(limit), quick()], KIND)),
+        Some(segment(SLOW, &[&EMPTY], vec![quick()], KIND)),
     ];
     let (_, mut pool) = cells(256);
     let (mut device, arenas) =
@@ -92,8 +93,8 @@ fn a_kernel_that_is_too_slow_is_named_and_leaves_the_others_their_device() {
 #[test]
 fn a_program_that_does_not_build_leaves_the_others_their_device() {
     let wrong = "\n#line 1 \"mine.k\"\nKERNEL(test_wrong)\n{\n    nonsense();\n}\n";
-    let broken = || Some(segment(wrong, &["empty"], vec![Step::rows("test_wrong", 64)], KIND));
-    let sound = || Some(segment(SLOW, &["empty"], vec![Step::rows("test_quick", 64)], KIND));
+    let broken = || Some(segment(wrong, &[&EMPTY], vec![Step::rows("test_wrong", 64)], KIND));
+    let sound = || Some(segment(SLOW, &[&EMPTY], vec![Step::rows("test_quick", 64)], KIND));
     let is_named = |error: &DeviceError| matches!(error, DeviceError::Build { log, .. } if log.contains("mine.k:3"));
     let Some(driver) = opencl() else { return };
     let segments = vec![None, broken(), sound()];
@@ -113,7 +114,7 @@ fn a_program_that_does_not_build_leaves_the_others_their_device() {
     job.free(&mut pool);
 
     // A kernel that is built and that no device takes, because its groups are too large.
-    let huge = || Some(segment(SLOW, &["empty"], vec![Step::rows("test_quick", 1 << 24)], KIND));
+    let huge = || Some(segment(SLOW, &[&EMPTY], vec![Step::rows("test_quick", 1 << 24)], KIND));
     let Some(driver) = opencl() else { return };
     let (device, _) =
         accelerator_of::<PacketJob>(driver, 64, 1, vec![huge(), sound()], None, options())

@@ -7,6 +7,7 @@ use device::Device;
 use device::accelerator::{
     Accelerator, Options, Packing, PayloadBlock, PayloadWork, SegmentProgram, Step, Traffic,
 };
+use kernels::files::EMPTY;
 use proptest::prelude::*;
 
 use crate::fixture::opencl;
@@ -31,7 +32,7 @@ fn bed(kind: Kind, packing: Packing, has_region: bool) -> Option<Bed> {
     let (region, pool) = cells(2048);
     let names = if kind.writes { &["test_hash", "test_change"][..] } else { &["test_hash"] };
     let steps = names.iter().map(|name| Step::rows(*name, 64)).collect();
-    let program: SegmentProgram = segment(TEXT, &["empty"], steps, kind);
+    let program: SegmentProgram = segment(TEXT, &[&EMPTY], steps, kind);
     let options = Options { slots: 1, patience: WAIT, packing, ..Options::default() };
     let region = has_region.then_some(region);
     let (mut device, arenas) =

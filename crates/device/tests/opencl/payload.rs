@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use device::Device;
 use device::accelerator::{Options, Packing, SegmentProgram, Step};
+use kernels::files::EMPTY;
 use proptest::prelude::*;
 
 use crate::fixture::opencl;
@@ -131,7 +132,7 @@ fn a_kernel_that_uses_no_payload_sees_none() {
         Step::rows("test_look", 64),
         Step { has_payload: false, ..Step::rows("test_peek", 64) },
     ];
-    let segment = SegmentProgram { payload_steps: 1, ..segment(text, &["empty"], steps, kind) };
+    let segment = SegmentProgram { payload_steps: 1, ..segment(text, &[&EMPTY], steps, kind) };
     let patience = Duration::from_secs(60);
     let options = Options { slots: 1, patience, ..Options::default() };
     let (mut device, arenas) =

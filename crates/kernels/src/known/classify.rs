@@ -2,17 +2,30 @@
 
 use chunk::hash::{parameter, to_range};
 
-use super::{Known, Sparse, bytes_of};
+use super::{Known, Sparse, bytes_of, cuts, trees};
 use crate::Launch;
 use crate::classifiers::{Classifier, FOUND, Structure};
 use crate::image::ImageLayout;
 use crate::job::JobBytes;
 
-pub(super) fn all() -> Vec<Known> {
-    let mut all: Vec<Known> = [4, 10, 32].map(|w| linear(w).known(Structure::Linear, w)).into();
-    for words in [2, 4, 9, 10, 16, 32] {
-        all.push(tuple(words, 0).known(Structure::Tuple, words));
-        all.push(tuple(words, 2).known(Structure::Tuple, words));
+pub(crate) fn of_4_words(_: u32) -> Vec<Known> {
+    let trees = [trees::rfc(), trees::tic(), cuts::cuts().known(Structure::Cuts, 4)];
+    searches(4, &[2, 4]).into_iter().chain(trees).collect()
+}
+
+pub(crate) fn of_12_words(_: u32) -> Vec<Known> {
+    searches(10, &[9, 10])
+}
+
+pub(crate) fn of_32_words(_: u32) -> Vec<Known> {
+    searches(32, &[16, 32])
+}
+
+fn searches(words: usize, of_tuples: &[usize]) -> Vec<Known> {
+    let mut all = vec![linear(words).known(Structure::Linear, words)];
+    for words in of_tuples {
+        all.push(tuple(*words, 0).known(Structure::Tuple, *words));
+        all.push(tuple(*words, 2).known(Structure::Tuple, *words));
     }
     all
 }
@@ -59,14 +72,13 @@ pub(super) fn known(
     let layout = ImageLayout::new(&[(words.len(), 0)]);
     let image = bytes_of(&layout.write(1, &[words]));
     let tables = Sparse { bytes: image.len(), parts: vec![(0, image)] };
-    let file = std::slice::from_ref(&classifier.file);
-    let info = crate::info(classifier.kernel);
+    let info = classifier.file.kernel(classifier.kernel);
     let kernels = info.map_or(&[][..], |info| std::slice::from_ref(&info.name));
-    let spec = crate::Spec::new(classifier.file, file, classifier.columns);
+    let spec = crate::Spec::of_file(classifier.file);
     let groups = headers.len().div_ceil(GROUP_ITEMS_MIN) as u32;
     let launches =
         kernels.iter().map(|kernel| Launch { kernel, groups, items: 0, job: 0 }).collect();
-    let empty = Known::new("empty", &["empty"], kernels, &[]);
+    let empty = Known::new("empty", &[], kernels, &[]);
     Known { spec, launches, tables, ..empty }.job(&before, &after)
 }
 

@@ -1,13 +1,7 @@
 //! Cut trees: one of two levels that looks at one bit of the destination, then at one of the ports, and one without
 //! cuts.
 
-use super::Known;
 use super::classify::{Case, NONE};
-use crate::classifiers::Structure;
-
-pub(super) fn all() -> Vec<Known> {
-    vec![cuts().known(Structure::Cuts, 4)]
-}
 
 /// Source and shift, destination and shift, ports from and lengths, protocol and mask, match.
 type Rule = ([u32; 2], [u32; 2], [u32; 2], [u32; 2], u64);

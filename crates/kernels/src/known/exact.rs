@@ -4,12 +4,17 @@ use chunk::hash::{key64, key128, to_range};
 use chunk::{Columns, Verdict};
 
 use super::{Known, Sparse, bytes_of};
+use crate::files;
 use crate::image::{ImageLayout, bridge::STATIONS};
 use crate::job::JobBytes;
 use crate::{BridgeColumns, ExactColumns, bridge, reasons};
 
-pub(super) fn all() -> Vec<Known> {
-    vec![exact8(), exact16(), bridge()]
+pub(crate) fn cuckoo(_: u32) -> Vec<Known> {
+    vec![exact8(), exact16()]
+}
+
+pub(crate) fn bridges(_: u32) -> Vec<Known> {
+    vec![bridge()]
 }
 
 const BUCKETS: u32 = 16;
@@ -30,13 +35,14 @@ fn blob(key_words: u64, stashed: u64) -> Vec<[u64; 8]> {
     lines
 }
 
-fn image(lines: &[[u64; 8]]) -> Sparse {
+/// The table in region `region` of an image, those before it empty.
+fn image(region: usize, lines: &[[u64; 8]]) -> Sparse {
     let words: Vec<u32> =
         lines.as_flattened().iter().flat_map(|word| [*word as u32, (word >> 32) as u32]).collect();
-    let mut lengths = vec![(0, 0); STATIONS];
+    let mut lengths = vec![(0, 0); region];
     lengths.push((words.len(), 0));
     let layout = ImageLayout::new(&lengths);
-    let table = 4 * layout.region(STATIONS).offset_words;
+    let table = 4 * layout.region(region).offset_words;
     let parts = vec![(0, bytes_of(&layout.header(1))), (table, bytes_of(&words))];
     Sparse { bytes: layout.bytes(), parts }
 }
@@ -77,8 +83,8 @@ fn exact8() -> Known {
     for (row, key) in KEYS8.iter().enumerate() {
         after.put(ExactColumns::VALUE8, row, answer8(*key));
     }
-    let known = Known::new("exact8", &["cuckoo"], &["exact8"], columns);
-    Known { tables: image(&table8()), ..known }.job(&before, &after)
+    let known = Known::new("exact8", &[&files::CUCKOO], &["exact8"], columns);
+    Known { tables: image(0, &table8()), ..known }.job(&before, &after)
 }
 
 fn exact16() -> Known {
@@ -108,8 +114,8 @@ fn exact16() -> Known {
             if is_there { 1000 + *first as u32 } else { u32::MAX },
         );
     }
-    let known = Known::new("exact16", &["cuckoo"], &["exact16"], columns);
-    Known { tables: image(&lines), ..known }.job(&before, &after)
+    let known = Known::new("exact16", &[&files::CUCKOO], &["exact16"], columns);
+    Known { tables: image(0, &lines), ..known }.job(&before, &after)
 }
 
 fn bridge() -> Known {
@@ -143,6 +149,10 @@ fn bridge() -> Known {
             );
         }
     }
-    let known = Known::new("bridge", &["bridge"], &["bridge"], columns);
-    Known { tables: image(&table8()), ..known }.job(&before, &after)
+    // A part that is not the first one of its image.
+    let first = 3;
+    let mut known = Known::new("bridge", &[&files::BRIDGE], &["bridge"], columns);
+    known.launches[0].job = first;
+    let tables = image(first as usize + STATIONS, &table8());
+    Known { tables, ..known }.job(&before, &after)
 }

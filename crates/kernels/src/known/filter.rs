@@ -7,6 +7,7 @@ use super::classify::{Case, GROUP_ITEMS_MIN, NONE, linear, tuple};
 use super::cuts::cuts;
 use super::{Known, Sparse, bytes_of};
 use crate::columns::FilterColumns;
+use crate::files;
 use crate::filter::{
     ACTION, DROP_MALFORMED, DROP_SHORT, MALFORMED, NOT_JUDGED, SHORT, UNKNOWN, job,
 };
@@ -16,7 +17,7 @@ use crate::job::JobBytes;
 /// Region of the actions of a second firewall, for the last pair.
 const OTHER_ACTIONS: usize = firewall::REGIONS;
 
-pub(super) fn all() -> Vec<Known> {
+pub(crate) fn all(_: u32) -> Vec<Known> {
     let pairs = [
         ([linear(4), tuple(10, 2)], firewall::ACTIONS),
         ([tuple(4, 2), linear(10)], firewall::ACTIONS),
@@ -148,7 +149,7 @@ fn known(
     (regions[firewall::ACTIONS], regions[OTHER_ACTIONS]) = (&actions, &actions);
     let lens: Vec<_> = regions.iter().map(|region| (region.len(), 0)).collect();
     let image = bytes_of(&ImageLayout::new(&lens).write(1, &regions));
-    let mut known = Known::new("filter", &["filter"], kernel, FilterColumns::COLUMNS);
+    let mut known = Known::new("filter", &[&files::FILTER], kernel, FilterColumns::COLUMNS);
     let rules = if family == 4 { firewall::RULES4 } else { firewall::RULES6 };
     for launch in &mut known.launches {
         // Enough for the smallest groups, so that items of larger ones share rows.

@@ -5,27 +5,27 @@
 //! Rust, never by a kernel; they reach each branch that matters. Oclgrind runs the same inputs.
 //!
 //! ```text
-//! for known in known::all(group_items):
+//! for known in known::of(files, group_items):
 //!     build source(&known.spec), upload arena, payload, tables, state
 //!     launch known.launches in order
 //!     compare each known.expected
 //! ```
 
-mod classify;
-mod cuts;
-mod exact;
-mod filter;
-mod names;
-mod packets;
-mod schedule;
-mod tables;
-mod trees;
-mod tries;
+pub(crate) mod classify;
+pub(crate) mod cuts;
+pub(crate) mod exact;
+pub(crate) mod filter;
+pub(crate) mod names;
+pub(crate) mod packets;
+pub(crate) mod schedule;
+pub(crate) mod tables;
+pub(crate) mod trees;
+pub(crate) mod tries;
 
 use chunk::ColumnDesc;
 
 use crate::job::JobBytes;
-use crate::{Launch, Spec};
+use crate::{KernelFile, Launch, Spec, files};
 
 /// An input, what is launched, and what comes out.
 #[derive(Clone, Debug)]
@@ -81,20 +81,9 @@ pub struct Expected {
     pub bytes: Vec<u8>,
 }
 
-/// Every known answer, for programs whose groups have `group_items` work items: a power of two from 16 to
-/// 256.
-pub fn all(group_items: u32) -> Vec<Known> {
-    let mut all = vec![empty()];
-    all.extend(tables::all());
-    all.extend(tries::all());
-    all.extend(exact::all());
-    all.extend(names::all());
-    all.extend(classify::all());
-    all.extend(trees::all());
-    all.extend(cuts::all());
-    all.extend(filter::all());
-    all.extend(packets::all());
-    all.extend(schedule::all(group_items));
+/// The known answers of files, for programs whose groups have `group_items` work items: a power of two from 16 to 256.
+pub fn of(files: &[&'static KernelFile], group_items: u32) -> Vec<Known> {
+    let mut all: Vec<Known> = files.iter().flat_map(|file| (file.known)(group_items)).collect();
     for known in &mut all {
         known.spec.group_items = group_items;
         for launch in &mut known.launches {
@@ -104,15 +93,15 @@ pub fn all(group_items: u32) -> Vec<Known> {
     all
 }
 
-fn empty() -> Known {
-    Known::new("empty", &["empty"], &["empty"], &[])
+pub(crate) fn empty(_: u32) -> Vec<Known> {
+    vec![Known::new("empty", &[&files::EMPTY], &["empty"], &[])]
 }
 
 impl Known {
     /// One launch of each kernel in a single group, nothing in the memories, nothing expected.
-    fn new(
+    pub fn new(
         name: &'static str,
-        files: &'static [&'static str],
+        files: &[&'static KernelFile],
         kernels: &'static [&'static str],
         columns: &'static [ColumnDesc],
     ) -> Self {
@@ -129,49 +118,31 @@ impl Known {
         }
     }
 
+    /// Whether something is expected that is not there before.
+    pub(crate) fn changes_something(&self) -> bool {
+        self.expected.iter().any(|Expected { place, at, bytes }| match place {
+            Place::Arena => self.arena[*at..][..bytes.len()] != bytes[..],
+            Place::Payload => self.payload[*at..][..bytes.len()] != bytes[..],
+            Place::Tables | Place::State => true,
+        })
+    }
+
     /// The arena before and after.
-    fn job(mut self, before: &JobBytes, after: &JobBytes) -> Self {
+    #[must_use]
+    pub fn job(mut self, before: &JobBytes, after: &JobBytes) -> Self {
         self.arena = before.bytes().to_vec();
         self.expect(Place::Arena, 0, after.bytes().to_vec())
     }
 
-    fn expect(mut self, place: Place, at: usize, bytes: Vec<u8>) -> Self {
+    /// Also expects these bytes somewhere.
+    #[must_use]
+    pub fn expect(mut self, place: Place, at: usize, bytes: Vec<u8>) -> Self {
         self.expected.push(Expected { place, at, bytes });
         self
     }
 }
 
 /// Words as a device has them.
-fn bytes_of(words: &[u32]) -> Vec<u8> {
+pub fn bytes_of(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kernel_has_a_known_answer() {
-        let all = all(64);
-        for info in crate::ALL.iter().flat_map(|file| file.kernels) {
-            let mut known = all.iter().filter(|known| known.kernels.contains(&info.name));
-            let launched = |known: &Known| known.launches.iter().any(|l| l.kernel == info.name);
-            assert!(known.any(launched), "{}", info.name);
-        }
-        for known in &all {
-            assert_eq!(known.spec.missing_columns(), [""; 0], "{}", known.spec.name);
-            assert!(known.payload.len().is_multiple_of(4));
-            // Something changes, but for a launch that does nothing.
-            let changes = known.expected.iter().any(|expected| match expected.place {
-                Place::Arena => {
-                    known.arena[expected.at..][..expected.bytes.len()] != expected.bytes
-                }
-                Place::Payload => {
-                    known.payload[expected.at..][..expected.bytes.len()] != expected.bytes
-                }
-                _ => true,
-            });
-            assert!(changes || known.kernels == ["empty"], "{}", known.spec.name);
-        }
-    }
 }

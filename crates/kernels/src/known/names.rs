@@ -3,13 +3,18 @@
 use chunk::{Columns, Verdict};
 
 use super::{Known, Sparse, bytes_of};
+use crate::files;
 use crate::hash::{mod61, multiply_add61, parameter};
 use crate::image::{ImageLayout, ndn::NAMES};
 use crate::job::JobBytes;
 use crate::{NameColumns, NameLookupColumns, reasons};
 
-pub(super) fn all() -> Vec<Known> {
-    vec![names(), name_lookup()]
+pub(crate) fn all_names(_: u32) -> Vec<Known> {
+    vec![names()]
+}
+
+pub(crate) fn name_lookups(_: u32) -> Vec<Known> {
+    vec![name_lookup()]
 }
 
 const SEED: u64 = 5;
@@ -97,7 +102,7 @@ fn names() -> Known {
         payload.extend_from_slice(name);
     }
     payload.resize(payload.len().next_multiple_of(4), 0);
-    let known = Known::new("names", &["names"], &["names"], NameColumns::COLUMNS);
+    let known = Known::new("names", &[&files::NAMES], &["names"], NameColumns::COLUMNS);
     Known { payload, tables: image(0), ..known.job(&job, &after) }
 }
 
@@ -145,6 +150,9 @@ fn name_lookup() -> Known {
     }
     payload.resize(payload.len().next_multiple_of(4), 0);
     let columns = NameLookupColumns::COLUMNS;
-    let known = Known::new("name_lookup", &["name_lookup"], &["name_lookup"], columns);
-    Known { payload, tables: image(NAMES), ..known.job(&before, &after) }
+    // A part that is not the first one of its image.
+    let first = 7;
+    let mut known = Known::new("name_lookup", &[&files::NAME_LOOKUP], &["name_lookup"], columns);
+    known.launches[0].job = first;
+    Known { payload, tables: image(first as usize + NAMES), ..known.job(&before, &after) }
 }

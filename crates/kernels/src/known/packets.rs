@@ -3,11 +3,24 @@
 use chunk::{Columns, Verdict};
 
 use super::{Known, Place};
+use crate::files;
 use crate::job::JobBytes;
 use crate::{HeaderColumns as H, Launch, PayloadColumns as P, RewriteColumns as R, flags, hash};
 
-pub(super) fn all() -> Vec<Known> {
-    vec![decode(), rewrite(), payload(), records(), gather()]
+pub(crate) fn decodes(_: u32) -> Vec<Known> {
+    vec![decode()]
+}
+
+pub(crate) fn rewrites(_: u32) -> Vec<Known> {
+    vec![rewrite()]
+}
+
+pub(crate) fn payloads(_: u32) -> Vec<Known> {
+    vec![payload(), records()]
+}
+
+pub(crate) fn gathers(_: u32) -> Vec<Known> {
+    vec![gather()]
 }
 
 /// 802.1Q, VLAN 7, priority 1; IPv4 10.0.0.1 to 10.0.0.2, TTL 64, do not fragment; UDP 1000 to 53.
@@ -90,7 +103,7 @@ fn decode() -> Known {
     after.put(H::FLOW_HASH, 2, hash::flow([0; 2], [0; 2], [0; 2], 0));
     after.put(H::ANOMALY, 2, 1u8); // truncated
     after.put(H::COUNTS, 2, 1u8 << 2); // multicast
-    let known = Known::new("decode", &["decode"], &["decode"], H::COLUMNS);
+    let known = Known::new("decode", &[&files::DECODE], &["decode"], H::COLUMNS);
     Known { payload, ..known.job(&job, &after) }
 }
 
@@ -128,7 +141,7 @@ fn rewrite() -> Known {
     for row in [0, 2] {
         after.put(R::VERDICT, row, Verdict::forward(5).0);
     }
-    let known = Known::new("rewrite", &["rewrite"], &["rewrite"], R::COLUMNS);
+    let known = Known::new("rewrite", &[&files::REWRITE], &["rewrite"], R::COLUMNS);
     Known { payload: before, ..known.job(&job, &after) }.expect(Place::Payload, 0, changed)
 }
 
@@ -151,7 +164,7 @@ fn payload() -> Known {
     }
     let kernels = &["payload_sum", "payload_xor", "flow_count"];
     // One program with the other known answer.
-    let mut known = Known::new("payload", &["payload", "areas"], kernels, P::COLUMNS);
+    let mut known = Known::new("payload", &[&files::PAYLOAD, &files::AREAS], kernels, P::COLUMNS);
     known.launches[2].job = 2;
     known.state = vec![0; 16];
     let counts = [0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -193,7 +206,7 @@ fn records() -> Known {
         cleared[at..][..frames[row].len()].iter_mut().step_by(3).for_each(|byte| *byte = 0);
     }
     let kernels = &["payload_blocks", "payload_count", "payload_words", "payload_clear"];
-    let mut known = Known::new("records", &["payload", "areas"], kernels, P::COLUMNS);
+    let mut known = Known::new("records", &[&files::PAYLOAD, &files::AREAS], kernels, P::COLUMNS);
     let launch = |kernel, groups, job| Launch { kernel, groups, items: 0, job };
     known.launches = vec![
         launch("payload_blocks", 2, 0),
@@ -229,7 +242,7 @@ fn gather() -> Known {
         expected[to..to + len].copy_from_slice(&region[from..from + len]);
         expected[to + len..to + len + zeros].fill(0);
     }
-    let mut known = Known::new("gather", &["gather"], &["gather"], &[]);
+    let mut known = Known::new("gather", &[&files::GATHER], &["gather"], &[]);
     known.launches[0].groups = 2;
     known.arena = super::bytes_of(&list);
     known.payload = region;

@@ -3,13 +3,30 @@
 use chunk::{Columns, Verdict};
 
 use super::{Known, Place, bytes_of};
+use crate::files;
 use crate::hash::{MultiplyShift, Polynomial61};
 use crate::job::JobBytes;
 use crate::plan::{OrderPlan, SelectPlan, SortPlan};
 use crate::{HashColumns as H, Launch, ScheduleColumns as S, hash, reasons};
 
-pub(super) fn all(group_items: u32) -> Vec<Known> {
-    vec![select(group_items), sort(group_items), order(group_items), areas(), hash()]
+pub(crate) fn selects(group_items: u32) -> Vec<Known> {
+    vec![select(group_items)]
+}
+
+pub(crate) fn sorts(group_items: u32) -> Vec<Known> {
+    vec![sort(group_items)]
+}
+
+pub(crate) fn orders(group_items: u32) -> Vec<Known> {
+    vec![order(group_items)]
+}
+
+pub(crate) fn all_areas(_: u32) -> Vec<Known> {
+    vec![areas()]
+}
+
+pub(crate) fn hashes(_: u32) -> Vec<Known> {
+    vec![hash()]
 }
 
 /// Enough rows for more than one group, the last one not full.
@@ -36,7 +53,7 @@ fn select(group_items: u32) -> Known {
     let list: Vec<u32> =
         (0..rows).filter(|row| row % 3 != 1 && row * 7 % 5 == 2).map(|row| row as u32).collect();
     let kernels = &["select_count", "select_scan", "select_write"];
-    let mut known = Known::new("select", &["select"], kernels, S::COLUMNS);
+    let mut known = Known::new("select", &[&files::SELECT], kernels, S::COLUMNS);
     known.state = vec![0xcd; plan.state_bytes];
     known.launches = plan.launches.to_vec();
     known
@@ -55,7 +72,7 @@ fn sort(group_items: u32) -> Known {
         ([17, 6][*row as usize / 4 % 2], row * 7 % 5, length)
     });
     let kernels = &["sort_keys", "sort_count", "sort_scan", "sort_scatter"];
-    let mut known = Known::new("sort", &["sort"], kernels, S::COLUMNS);
+    let mut known = Known::new("sort", &[&files::SORT], kernels, S::COLUMNS);
     known.state = vec![0xcd; plan.state_bytes];
     known.launches = plan.launches;
     known.job(&job, &job).expect(Place::State, 0, bytes_of(&order))
@@ -80,7 +97,7 @@ fn order(group_items: u32) -> Known {
     let mut sorted: Vec<u32> = (0..rows as u32).collect();
     sorted.sort_by_key(|row| key(*row));
     let kernels = &["order_count", "order_scan", "order_scatter"];
-    let mut known = Known::new("order", &["order"], kernels, S::COLUMNS);
+    let mut known = Known::new("order", &[&files::ORDER], kernels, S::COLUMNS);
     let tiles = rows.div_ceil((group_items * OrderPlan::ROWS_PER_ITEM) as usize) as u32;
     let launch = |(kernel, job)| {
         let groups = if kernel == "order_scan" { 1 } else { tiles };
@@ -108,7 +125,8 @@ fn areas() -> Known {
         after.bytes_mut()[place..][..starts_bytes].copy_from_slice(&bytes_of(&starts));
     }
     after.bytes_mut()[places[4]..][..96].fill(0);
-    let mut known = Known::new("areas", &["areas"], &["clear_area", "output_scan"], S::COLUMNS);
+    let mut known =
+        Known::new("areas", &[&files::AREAS], &["clear_area", "output_scan"], S::COLUMNS);
     let launch = |kernel, job| Launch { kernel, groups: 1, items: 0, job };
     known.launches =
         vec![launch("output_scan", 0), launch("output_scan", 2), launch("clear_area", 4)];
@@ -149,6 +167,6 @@ fn hash() -> Known {
         after.put(H::MURMUR, row, hash::murmur3_bytes(bytes, seed as u32));
     }
     let kernels = &["hash_flow", "hash_words", "hash_payload"];
-    let known = Known::new("hash", &["hash"], kernels, H::COLUMNS);
+    let known = Known::new("hash", &[&files::HASH], kernels, H::COLUMNS);
     Known { payload, ..known.job(&job, &after) }
 }

@@ -3,12 +3,21 @@
 use chunk::{Columns, Verdict};
 
 use super::{Known, Place, Sparse, bytes_of};
+use crate::files;
 use crate::image::{ImageLayout, Patches, router};
 use crate::job::JobBytes;
 use crate::{LpmColumns, RouteColumns, decision, flags, reasons};
 
-pub(super) fn all() -> Vec<Known> {
-    vec![lpm4(), lpm6(), route(), rpf(), patch()]
+pub(crate) fn lpm(_: u32) -> Vec<Known> {
+    vec![lpm4(), lpm6()]
+}
+
+pub(crate) fn routes(_: u32) -> Vec<Known> {
+    vec![route(), rpf()]
+}
+
+pub(crate) fn patches(_: u32) -> Vec<Known> {
+    vec![patch()]
 }
 
 const DIR_CELLS: usize = 16;
@@ -96,7 +105,11 @@ fn hops() -> Vec<u32> {
     .concat()
 }
 
-fn image() -> Sparse {
+/// Where the router's part begins for `route` and `rpf`: not at the first region of the image.
+const FIRST_REGION: u32 = 2;
+
+/// A router's part, its regions from `first` on, those before them empty.
+fn image(first: usize) -> Sparse {
     let members = [9, 0, 1];
     let adjacencies = [router::adjacency(4, 1), router::adjacency(0, 2), router::adjacency(6, 3)];
     let modes = [0, 1, 2, 3];
@@ -106,12 +119,13 @@ fn image() -> Sparse {
         (router::ADJACENCIES, adjacencies.to_vec()),
         (router::REVERSE_PATH, modes.to_vec()),
     ];
-    let mut lengths = vec![(DIR_WORDS, 0), (BSPL_WORDS, 0)];
+    let mut lengths = vec![(0, 0); first];
+    lengths.extend([(DIR_WORDS, 0), (BSPL_WORDS, 0)]);
     lengths.extend(small.iter().map(|(_, words)| (words.len(), 0)));
     let layout = ImageLayout::new(&lengths);
     let mut parts = vec![(0, bytes_of(&layout.header(1)))];
     let mut add = |region: usize, at: usize, words: &[u32]| {
-        parts.push((4 * (layout.region(region).offset_words + at), bytes_of(words)));
+        parts.push((4 * (layout.region(first + region).offset_words + at), bytes_of(words)));
     };
     dir24_8().iter().for_each(|(at, words)| add(router::ROUTES4, *at, words));
     bspl().iter().for_each(|(at, words)| add(router::ROUTES6, *at, words));
@@ -142,8 +156,8 @@ fn lpm4() -> Known {
     for (row, (_, answer)) in ADDRESSES4.iter().enumerate() {
         after.put(LpmColumns::RESULT, row + 1, *answer);
     }
-    let known = Known::new("lpm", &["lpm"], &["lpm4"], LpmColumns::COLUMNS);
-    Known { tables: image(), ..known.job(&job, &after) }
+    let known = Known::new("lpm", &[&files::LPM], &["lpm4"], LpmColumns::COLUMNS);
+    Known { tables: image(0), ..known.job(&job, &after) }
 }
 
 fn lpm6() -> Known {
@@ -155,8 +169,8 @@ fn lpm6() -> Known {
     for (row, (_, answer)) in ADDRESSES6.iter().enumerate() {
         after.put(LpmColumns::RESULT, row, *answer);
     }
-    let known = Known::new("lpm", &["lpm"], &["lpm6"], LpmColumns::COLUMNS);
-    Known { tables: image(), ..known.job(&job, &after) }
+    let known = Known::new("lpm", &[&files::LPM], &["lpm6"], LpmColumns::COLUMNS);
+    Known { tables: image(0), ..known.job(&job, &after) }
 }
 
 fn route() -> Known {
@@ -198,8 +212,9 @@ fn route() -> Known {
         job.put(RouteColumns::FLAGS, rows.len(), flags::IPV4);
         job.put(RouteColumns::VERDICT, rows.len(), Verdict::host(1).0);
     }
-    let known = Known::new("route", &["route"], &["route"], RouteColumns::COLUMNS);
-    Known { tables: image(), ..known.job(&job, &after) }
+    let mut known = Known::new("route", &[&files::ROUTE], &["route"], RouteColumns::COLUMNS);
+    known.launches[0].job = FIRST_REGION;
+    Known { tables: image(FIRST_REGION as usize), ..known.job(&job, &after) }
 }
 
 fn rpf() -> Known {
@@ -227,8 +242,9 @@ fn rpf() -> Known {
             after.put(RouteColumns::VERDICT, row, Verdict::drop(reasons::REVERSE_PATH).0);
         }
     }
-    let known = Known::new("rpf", &["route"], &["rpf"], RouteColumns::COLUMNS);
-    Known { tables: image(), ..known.job(&job, &after) }
+    let mut known = Known::new("rpf", &[&files::ROUTE], &["rpf"], RouteColumns::COLUMNS);
+    known.launches[0].job = FIRST_REGION;
+    Known { tables: image(FIRST_REGION as usize), ..known.job(&job, &after) }
 }
 
 fn patch() -> Known {
@@ -242,7 +258,7 @@ fn patch() -> Known {
     let mut list = Vec::new();
     patches.list(layout.words(), &mut list);
     patches.apply(&mut image);
-    let mut known = Known::new("patch", &["patch"], &["patch"], &[]);
+    let mut known = Known::new("patch", &[&files::PATCH], &["patch"], &[]);
     known.arena = bytes_of(&list);
     known.tables = Sparse { bytes: before.len(), parts: vec![(0, before)] };
     known.launches[0].groups = patches.records() as u32;

@@ -4,10 +4,6 @@ use super::Known;
 use super::classify::{NONE, known};
 use crate::classifiers::{Classifier, Structure};
 
-pub(super) fn all() -> Vec<Known> {
-    vec![rfc(), tic()]
-}
-
 /// A table: logarithm of an entry's bytes, columns, and a rule that gives its entries.
 struct Table {
     width: u32,
@@ -118,7 +114,7 @@ fn pair_of(tables: &[Table], src: u32, dst: u32) -> u32 {
 const SOURCES: [u32; 3] = [0x0a00_8001, 0x0a00_7fff, 0x0b00_9000];
 const DESTINATIONS: [u32; 4] = [0xc0a8_0001, 0xc0a8_0002, 0x0100_0003, 0x0100_0004];
 
-fn rfc() -> Known {
+pub(super) fn rfc() -> Known {
     let mut tables = addresses(|cell| cell.saturating_sub(2), 0);
     tables.extend([
         table(0, 1, 1 << 16, |port| u32::from(port >= 1024)),
@@ -177,7 +173,7 @@ const CODE: [u32; 20] = [
     (0x80 | 7 << 3) << 24,
 ];
 
-fn tic() -> Known {
+pub(super) fn tic() -> Known {
     let tables = addresses(|cell| if cell == 3 { 0 } else { 19 }, 1);
     let place = |rule: usize| places(6)[rule];
     let cases = [

@@ -4,10 +4,11 @@ use chunk::Columns;
 
 use super::{Known, Sparse, bytes_of};
 use crate::LpmColumns;
+use crate::files;
 use crate::image::{ImageLayout, router};
 use crate::job::JobBytes;
 
-pub(super) fn all() -> Vec<Known> {
+pub(crate) fn all(_: u32) -> Vec<Known> {
     vec![poptrie(false), poptrie(true), mtrie6()]
 }
 
@@ -93,7 +94,7 @@ fn poptrie(wide: bool) -> Known {
     for (row, (_, answer)) in cases.iter().enumerate() {
         after.put(LpmColumns::RESULT, row, *answer);
     }
-    let known = Known::new("tries", &["tries"], &["poptrie"], LpmColumns::COLUMNS);
+    let known = Known::new("tries", &[&files::TRIES], &["poptrie"], LpmColumns::COLUMNS);
     let tables = image(router::ROUTES4, &poptrie_table(wide), HEAP + 512);
     Known { tables, ..known.job(&job, &after) }
 }
@@ -121,7 +122,7 @@ fn mtrie6() -> Known {
     for (row, (_, answer)) in cases.iter().enumerate() {
         after.put(LpmColumns::RESULT, row, *answer);
     }
-    let known = Known::new("tries", &["tries"], &["mtrie6"], LpmColumns::COLUMNS);
+    let known = Known::new("tries", &[&files::TRIES], &["mtrie6"], LpmColumns::COLUMNS);
     let tables = image(router::ROUTES6, &mtrie6_table(), HEAP + 16 * 6);
     Known { tables, ..known.job(&job, &after) }
 }

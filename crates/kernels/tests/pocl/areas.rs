@@ -3,7 +3,7 @@
 use chunk::Columns;
 use kernels::job::JobBytes;
 use kernels::plan::OrderPlan;
-use kernels::{Launch, PayloadColumns as P, ScheduleColumns as S, Spec};
+use kernels::{Launch, PayloadColumns as P, ScheduleColumns as S, Spec, files};
 use proptest::prelude::*;
 
 use crate::bed::{Bed, Memories, over_rows};
@@ -36,7 +36,8 @@ fn check_records(frames: &[Vec<u8>], items: u32, room: usize) {
         Launch { groups: 1, ..launch("output_scan", rows, 1) },
         launch("payload_words", rows, 1),
     ];
-    let spec = Spec::new("records", &["payload", "areas"], P::COLUMNS).with_group_items(items);
+    let spec =
+        Spec::new("records", &[&files::PAYLOAD, &files::AREAS], P::COLUMNS).with_group_items(items);
     bed.run(&spec, memories, &launches);
     bed.read(arena, job.bytes_mut());
     let area = |i: usize, count: usize| words(&job.bytes()[places[i]..][..4 * count]);
@@ -95,7 +96,7 @@ fn check_order(keys: &[u64], bits: u32, items: u32) {
         Launch { kernel, groups, items, job }
     };
     let launches: Vec<Launch> = plan.launches().map(launch).collect();
-    let spec = Spec::new("order", &["order"], S::COLUMNS).with_group_items(items);
+    let spec = Spec::new("order", &[&files::ORDER], S::COLUMNS).with_group_items(items);
     bed.run(&spec, memories, &launches);
     bed.read(arena, job.bytes_mut());
     let mut sorted: Vec<u32> = (0..rows as u32).collect();

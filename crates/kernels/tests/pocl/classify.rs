@@ -46,7 +46,7 @@ fn run(
     }
     let tables = bed.memory_of_words(image);
     let arena = bed.memory(job.bytes());
-    let spec = Spec::new(classifier.file, &[classifier.file], classifier.columns);
+    let spec = Spec::of_file(classifier.file);
     let launch = over_rows(classifier.kernel, rows, form.items);
     let launch = Launch { groups: launch.groups * form.times, ..launch };
     let memories = Memories { arena, tables, ..bed.memories() };

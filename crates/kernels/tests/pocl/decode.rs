@@ -2,7 +2,7 @@
 
 use chunk::{ColumnDesc, ColumnId, Columns};
 use kernels::job::JobBytes;
-use kernels::{HeaderColumns as H, Spec};
+use kernels::{HeaderColumns as H, Spec, files};
 use packet::flow::flow_hash;
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
@@ -51,7 +51,7 @@ fn check(bed: &mut Bed, frames: &[(Vec<u8>, usize)], items: u32, random: &mut Ra
         expect(&mut expected, row, head, frame.len());
     }
     let (arena, payload) = (bed.memory(job.bytes()), bed.memory(&payload));
-    let spec = Spec::new("decode", &["decode"], COLUMNS).with_group_items(items);
+    let spec = Spec::new("decode", &[&files::DECODE], COLUMNS).with_group_items(items);
     let memories = Memories { arena, payload, ..bed.memories() };
     bed.run(&spec, memories, &[over_rows("decode", frames.len(), items)]);
     bed.read(arena, job.bytes_mut());

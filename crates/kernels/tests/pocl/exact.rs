@@ -4,17 +4,18 @@
 use chunk::{Columns, Verdict};
 use kernels::image::{ImageLayout, bridge::STATIONS};
 use kernels::job::JobBytes;
-use kernels::{BridgeColumns as B, ExactColumns as E, Spec, bridge};
+use kernels::{BridgeColumns as B, ExactColumns as E, Launch, Spec, bridge, files};
 use lookup::Blob;
 use lookup::cuckoo::{Cuckoo, CuckooBuilder, Limits};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
 use crate::lpm::Random;
 
-fn image(blob: &Blob) -> Vec<u32> {
-    let mut lengths = vec![(0, 0); STATIONS];
+/// The table in a region, those before it empty.
+fn image(region: usize, blob: &Blob) -> Vec<u32> {
+    let mut lengths = vec![(0, 0); region];
     lengths.push((blob.words().len(), 0));
-    let mut regions: Vec<&[u32]> = vec![&[]; STATIONS];
+    let mut regions: Vec<&[u32]> = vec![&[]; region];
     regions.push(blob.words());
     ImageLayout::new(&lengths).write(1, &regions)
 }
@@ -52,8 +53,8 @@ fn as_on_the_cpu() {
     let mut random = Random(31);
     let mut stashes = 0;
     for items in GROUP_ITEMS {
-        let exact = Spec::new("exact", &["cuckoo"], E::COLUMNS).with_group_items(items);
-        let forward = Spec::new("bridge", &["bridge"], B::COLUMNS).with_group_items(items);
+        let exact = Spec::new("exact", &[&files::CUCKOO], E::COLUMNS).with_group_items(items);
+        let forward = Spec::new("bridge", &[&files::BRIDGE], B::COLUMNS).with_group_items(items);
         for rows in ROWS {
             let (blob8, keys8, blob16, keys16) = tables(&mut random);
             let table8 = Cuckoo::<u64>::new(&blob8).unwrap();
@@ -98,14 +99,18 @@ fn as_on_the_cpu() {
                 }
             }
             let (arena, arena_switch) = (bed.memory(job.bytes()), bed.memory(switch.bytes()));
-            let images = [&blob8, &blob16].map(|blob| bed.memory_of_words(&image(blob)));
+            let images = [&blob8, &blob16].map(|blob| bed.memory_of_words(&image(0, blob)));
+            // The switch's part begins anywhere.
+            let first = rows % 20;
+            let of_switch = bed.memory_of_words(&image(first + STATIONS, &blob8));
             let with = |bed: &Bed, arena, tables| Memories { arena, tables, ..bed.memories() };
             let memories = with(&bed, arena, images[0]);
             bed.run(&exact, memories, &[over_rows("exact8", rows, items)]);
             let memories = with(&bed, arena, images[1]);
             bed.run(&exact, memories, &[over_rows("exact16", rows, items)]);
-            let memories = with(&bed, arena_switch, images[0]);
-            bed.run(&forward, memories, &[over_rows("bridge", rows, items)]);
+            let memories = with(&bed, arena_switch, of_switch);
+            let launch = Launch { job: first as u32, ..over_rows("bridge", rows, items) };
+            bed.run(&forward, memories, &[launch]);
             bed.read(arena, job.bytes_mut());
             assert!(job.bytes() == expected.bytes(), "exact: {items} items, {rows} rows");
             bed.read(arena_switch, switch.bytes_mut());
@@ -113,7 +118,7 @@ fn as_on_the_cpu() {
                 switch.bytes() == expected_switch.bytes(),
                 "bridge: {items} items, {rows} rows"
             );
-            for memory in [arena, arena_switch, images[0], images[1]] {
+            for memory in [arena, arena_switch, images[0], images[1], of_switch] {
                 bed.free(memory);
             }
         }
@@ -133,14 +138,14 @@ fn no_table_holds_nothing() {
     long.words64_mut()[2] += 1;
     let mut longer = blob.clone();
     longer.words64_mut()[2] = 1 << 32;
-    let spec = Spec::new("exact", &["cuckoo"], E::COLUMNS);
+    let spec = Spec::new("exact", &[&files::CUCKOO], E::COLUMNS);
     let small = Blob::zeroed(16, 0).unwrap();
     for (blob, value8) in [(&blob, 8), (&long, u64::MAX), (&longer, u64::MAX), (&small, u64::MAX)] {
         let mut job = JobBytes::new(E::COLUMNS, 1);
         job.put(E::KEY8, 0, 7u64);
         job.put(E::KEY16, 0, [7u64, 7]);
         let arena = bed.memory(job.bytes());
-        let tables = bed.memory_of_words(&image(blob));
+        let tables = bed.memory_of_words(&image(0, blob));
         let launches = [over_rows("exact8", 1, 64), over_rows("exact16", 1, 64)];
         let memories = Memories { arena, tables, ..bed.memories() };
         bed.run(&spec.clone().with_group_items(64), memories, &launches);

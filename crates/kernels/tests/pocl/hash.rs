@@ -3,7 +3,7 @@
 use chunk::Columns;
 use kernels::hash::{MultiplyShift, Polynomial61, fmix32, fmix64, murmur3_bytes, murmur3_words};
 use kernels::job::JobBytes;
-use kernels::{HashColumns as H, Spec};
+use kernels::{HashColumns as H, Spec, files};
 use packet::IpProtocol;
 use packet::flow::FlowKey;
 
@@ -16,7 +16,7 @@ fn as_on_the_cpu() {
     let Some(mut bed) = Bed::open() else { return };
     let mut random = Random(9);
     for items in GROUP_ITEMS {
-        let spec = Spec::new("hash", &["hash"], H::COLUMNS).with_group_items(items);
+        let spec = Spec::new("hash", &[&files::HASH], H::COLUMNS).with_group_items(items);
         for rows in ROWS {
             let frames: Vec<Vec<u8>> = (0..rows)
                 .map(|_| (0..random.below(70)).map(|_| random.next() as u8).collect())

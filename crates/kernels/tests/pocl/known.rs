@@ -2,7 +2,7 @@
 
 use chunk::Columns;
 use kernels::known::{self, Known, Place};
-use kernels::{HeaderColumns, hash};
+use kernels::{HeaderColumns, files, hash};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories};
 use crate::lpm::Random;
@@ -55,7 +55,7 @@ pub(crate) fn failure(bed: &mut Bed, known: &Known) -> Option<String> {
 fn known_answers_hold() {
     let Some(mut bed) = Bed::open() else { return };
     for items in GROUP_ITEMS {
-        for known in known::all(items) {
+        for known in known::of(files::ALL, items) {
             assert_eq!(failure(&mut bed, &known), None, "groups of {items}");
         }
     }
@@ -65,7 +65,7 @@ fn known_answers_hold() {
 #[test]
 fn known_answers_can_fail() {
     let Some(mut bed) = Bed::open() else { return };
-    for mut known in known::all(64) {
+    for mut known in known::of(files::ALL, 64) {
         if known.kernels == ["empty"] {
             continue;
         }
@@ -77,7 +77,7 @@ fn known_answers_can_fail() {
 /// The frames of the known answers are what the packet crate says of them, and the flow hash is its own.
 #[test]
 fn known_answers_are_the_twins() {
-    let all = known::all(64);
+    let all = known::of(files::ALL, 64);
     let decode = all.iter().find(|known| known.kernels == ["decode"]).unwrap();
     let mut job = kernels::job::JobBytes::new(HeaderColumns::COLUMNS, 3);
     job.bytes_mut().copy_from_slice(&decode.arena);

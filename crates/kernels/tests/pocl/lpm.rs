@@ -3,7 +3,7 @@
 use chunk::Columns;
 use kernels::image::{ImageLayout, router};
 use kernels::job::JobBytes;
-use kernels::{LpmColumns, Spec};
+use kernels::{LpmColumns, Spec, files};
 use lookup::bspl::{Bspl, BsplBuilder};
 use lookup::dir24_8::{Dir24_8, Dir24_8Builder, Limits};
 use lookup::rib::Rib;
@@ -14,7 +14,7 @@ use proptest::test_runner::TestRunner;
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
 
-const SPEC: fn() -> Spec = || Spec::new("lpm", &["lpm"], LpmColumns::COLUMNS);
+const SPEC: fn() -> Spec = || Spec::new("lpm", &[&files::LPM], LpmColumns::COLUMNS);
 
 /// Splitmix64: keys by the million are drawn quicker than proptest draws them.
 pub(crate) struct Random(pub(crate) u64);

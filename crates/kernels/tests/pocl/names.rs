@@ -5,7 +5,7 @@ use std::process::Command;
 use chunk::{Columns, Verdict};
 use kernels::image::{ImageLayout, ndn::NAMES};
 use kernels::job::JobBytes;
-use kernels::{NameColumns as N, NameLookupColumns as L, Spec};
+use kernels::{Launch, NameColumns as N, NameLookupColumns as L, Spec, files};
 use lookup::Blob;
 use lookup::names::{
     DEPTH_MAX, NaiveNames, NameFib, NameFibBuilder, NameHasher, NameKey, NameLimits, NameList,
@@ -99,7 +99,7 @@ fn random_names() {
     let Some(mut bed) = Bed::open() else { return };
     let mut random = Random(3);
     for items in GROUP_ITEMS {
-        let spec = Spec::new("names", &["names"], N::COLUMNS).with_group_items(items);
+        let spec = Spec::new("names", &[&files::NAMES], N::COLUMNS).with_group_items(items);
         for rows in ROWS {
             let routes: Vec<Components> =
                 (0..random.below(200)).map(|_| random_name(&mut random)).collect();
@@ -133,7 +133,7 @@ fn real_names() {
         .map(|(at, name)| name[..name.len() - at % name.len()].to_vec())
         .collect();
     let (blob, map) = build(&routes, 8);
-    check(&mut bed, &Spec::new("names", &["names"], N::COLUMNS), &blob, &map, &names);
+    check(&mut bed, &Spec::new("names", &[&files::NAMES], N::COLUMNS), &blob, &map, &names);
 }
 
 /// No image, an image of something else, a table whose counts lie: no route, and no access beyond.
@@ -159,7 +159,7 @@ fn damaged_tables() {
         let payload = bed.memory(&name);
         let memories = Memories { arena, payload, tables, ..bed.memories() };
         bed.run(
-            &Spec::new("names", &["names"], N::COLUMNS),
+            &Spec::new("names", &[&files::NAMES], N::COLUMNS),
             memories,
             &[over_rows("names", 1, 16)],
         );
@@ -168,13 +168,14 @@ fn damaged_tables() {
     }
 }
 
-/// Names inside frames, some of them of packets that are dropped or have none, with another region before the table.
+/// Names inside frames, some of them of packets that are dropped or have none, with other regions before the table.
 #[test]
 fn names_of_frames() {
     let Some(mut bed) = Bed::open() else { return };
     let mut random = Random(11);
     for items in GROUP_ITEMS {
-        let spec = Spec::new("name_lookup", &["name_lookup"], L::COLUMNS).with_group_items(items);
+        let spec =
+            Spec::new("name_lookup", &[&files::NAME_LOOKUP], L::COLUMNS).with_group_items(items);
         for rows in ROWS {
             let routes: Vec<Components> = (0..100).map(|_| random_name(&mut random)).collect();
             let (blob, map) = build(&routes, random.next());
@@ -202,14 +203,16 @@ fn names_of_frames() {
             for (row, answer) in answers.into_iter().enumerate() {
                 expected.put(L::NEXT_HOP, row, answer);
             }
-            let mut regions: Vec<&[u32]> = vec![&[7; 16]; NAMES];
+            let first = rows % 20;
+            let mut regions: Vec<&[u32]> = vec![&[7; 16]; first + NAMES];
             regions.push(blob.words());
             let lengths: Vec<_> = regions.iter().map(|words| (words.len(), 0)).collect();
             let image = ImageLayout::new(&lengths).write(1, &regions);
             let (arena, payload) = (bed.memory(job.bytes()), bed.memory(&payload));
             let tables = bed.memory_of_words(&image);
             let memories = Memories { arena, payload, tables, ..bed.memories() };
-            bed.run(&spec, memories, &[over_rows("name_lookup", rows, items)]);
+            let launch = Launch { job: first as u32, ..over_rows("name_lookup", rows, items) };
+            bed.run(&spec, memories, &[launch]);
             bed.read(arena, job.bytes_mut());
             assert!(job.bytes() == expected.bytes(), "{items} items, {rows} rows");
             for memory in [arena, payload, tables] {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use chunk::Columns;
-use kernels::{Launch, LpmColumns, Spec, known};
+use kernels::{Launch, LpmColumns, Spec, files, known};
 
 use crate::bed::{Bed, Memories};
 
@@ -147,7 +147,7 @@ fn run_known_answers() {
         return;
     }
     let mut bed = oclgrind();
-    for known in known::all(ITEMS) {
+    for known in known::of(files::ALL, ITEMS) {
         assert_eq!(crate::known::failure(&mut bed, &known), None);
     }
     // Indices that lead nowhere: no access beyond memory.
@@ -165,7 +165,7 @@ fn run_planted_bug() {
     let Ok(name) = std::env::var(BUG) else { return };
     let planted = PLANTED.iter().find(|planted| planted.name == name).expect("a planted bug");
     let mut bed = oclgrind();
-    let spec = Spec::new("planted", &["empty"], LpmColumns::COLUMNS).with_group_items(ITEMS);
+    let spec = Spec::new("planted", &[&files::EMPTY], LpmColumns::COLUMNS).with_group_items(ITEMS);
     bed.build("planted", kernels::source(&spec) + planted.text, vec![planted.name]);
     let state = bed.memory(&vec![0; 2 * 4 * ITEMS as usize]);
     let memories = Memories { state, ..bed.memories() };

@@ -2,13 +2,13 @@
 
 use chunk::Columns;
 use kernels::image::{ImageLayout, PIECE_WORDS, Patches};
-use kernels::{Launch, LpmColumns, Spec};
+use kernels::{Launch, LpmColumns, Spec, files};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories};
 use crate::lpm::Random;
 
 fn spec(items: u32) -> Spec {
-    Spec::new("patch", &["patch", "empty"], LpmColumns::COLUMNS).with_group_items(items)
+    Spec::new("patch", &[&files::PATCH, &files::EMPTY], LpmColumns::COLUMNS).with_group_items(items)
 }
 
 fn launch(groups: usize, items: u32) -> Launch {

@@ -2,7 +2,7 @@
 
 use chunk::Columns;
 use kernels::job::JobBytes;
-use kernels::{Launch, PayloadColumns as P, Spec};
+use kernels::{Launch, PayloadColumns as P, Spec, files};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
 use crate::frames::pack;
@@ -14,7 +14,7 @@ fn as_on_the_cpu() {
     let mut random = Random(10);
     const SLOTS: usize = 17;
     for items in GROUP_ITEMS {
-        let spec = Spec::new("payload", &["payload"], P::COLUMNS).with_group_items(items);
+        let spec = Spec::new("payload", &[&files::PAYLOAD], P::COLUMNS).with_group_items(items);
         for rows in ROWS {
             let frames: Vec<Vec<u8>> = (0..rows)
                 .map(|_| (0..random.below(100)).map(|_| random.next() as u8).collect())
@@ -66,7 +66,7 @@ fn gather_copies_exactly_the_pieces() {
     let mut random = Random(12);
     for round in 0..24 {
         let items = GROUP_ITEMS[round % GROUP_ITEMS.len()];
-        let spec = Spec::new("gather", &["gather"], &[]).with_group_items(items);
+        let spec = Spec::new("gather", &[&files::GATHER], &[]).with_group_items(items);
         let region: Vec<u8> = (0..40_000).map(|_| random.next() as u8).collect();
         let mut expected = vec![0x55; 64];
         let mut list = vec![0u32; 4];

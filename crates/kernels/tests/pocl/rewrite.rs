@@ -2,7 +2,7 @@
 
 use chunk::{Columns, Verdict};
 use kernels::job::JobBytes;
-use kernels::{RewriteColumns as R, Spec, flags};
+use kernels::{RewriteColumns as R, Spec, files, flags};
 use packet::checksum::{internet_checksum, ipv4_decrement_ttl};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
@@ -95,7 +95,7 @@ fn plain_packets_and_others() {
                 }
             }
             let (arena, memory) = (bed.memory(job.bytes()), bed.memory(&payload));
-            let spec = Spec::new("rewrite", &["rewrite"], R::COLUMNS).with_group_items(items);
+            let spec = Spec::new("rewrite", &[&files::REWRITE], R::COLUMNS).with_group_items(items);
             let memories = Memories { arena, payload: memory, ..bed.memories() };
             bed.run(&spec, memories, &[over_rows("rewrite", rows, items)]);
             bed.read(arena, job.bytes_mut());

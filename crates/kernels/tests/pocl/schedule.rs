@@ -3,13 +3,13 @@
 use chunk::{Columns, Verdict};
 use kernels::job::JobBytes;
 use kernels::plan::{SelectPlan, SortPlan};
-use kernels::{ScheduleColumns as S, Spec};
+use kernels::{ScheduleColumns as S, Spec, files};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS};
 use crate::lpm::Random;
 
 fn spec(items: u32) -> Spec {
-    Spec::new("schedule", &["select", "sort"], S::COLUMNS).with_group_items(items)
+    Spec::new("schedule", &[&files::SELECT, &files::SORT], S::COLUMNS).with_group_items(items)
 }
 
 fn job(rows: usize, contexts: usize, random: &mut Random) -> JobBytes {

@@ -4,7 +4,7 @@ use chunk::Columns;
 use device::driver::Memory;
 use kernels::image::ImageLayout;
 use kernels::job::JobBytes;
-use kernels::{LpmColumns, Spec};
+use kernels::{LpmColumns, Spec, files};
 use lookup::mtrie6::{self, Mtrie6Builder};
 use lookup::poptrie::{self, PoptrieBuilder};
 use lookup::rib::Rib;
@@ -17,7 +17,7 @@ use proptest::test_runner::TestRunner;
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
 use crate::lpm::Random;
 
-const SPEC: fn() -> Spec = || Spec::new("tries", &["tries"], LpmColumns::COLUMNS);
+const SPEC: fn() -> Spec = || Spec::new("tries", &[&files::TRIES], LpmColumns::COLUMNS);
 
 struct Tables {
     image: Vec<u32>,
