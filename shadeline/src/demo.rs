@@ -43,7 +43,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         return Err(Failure::other(format!("the shipped capture is damaged: {error}")));
     }
     let begin = Instant::now();
-    let setup = Setup { config: &config, interfaces: &interfaces, facts: &facts, is_live: false };
+    let setup = Setup {
+        config: &config,
+        name: "router",
+        interfaces: &interfaces,
+        facts: &facts,
+        is_live: false,
+    };
     let mut rib = routes::rib(&setup).map_err(Failure::other)?;
     let hops = |text: &str| text.parse::<NextHop>().map_err(Failure::other);
     let spread = FileNextHops::Spread {

@@ -1,6 +1,6 @@
 //! Which stages and pipelines this program knows.
 
-use control::config::{Config, KnownStages, Pipeline};
+use control::config::{Config, KnownStages};
 
 /// The stages and pipelines that this program knows.
 pub(crate) fn known() -> KnownStages {
@@ -12,11 +12,8 @@ pub(crate) fn known() -> KnownStages {
 /// # Errors
 /// Why they are no pipeline.
 pub(crate) fn with_stages(config: &mut Config, stages: &[&str]) -> Result<(), String> {
-    let applications = known().arrange(stages)?;
-    let stages: Vec<_> = stages.iter().map(|stage| (*stage).to_owned()).collect();
+    config.pipeline = known().pipeline("of stages", stages)?;
     config.stage_lines = vec![None; stages.len()];
-    config.pipeline =
-        Pipeline { name: "of stages".to_owned(), applications, stages, max_delay: None };
     Ok(())
 }
 

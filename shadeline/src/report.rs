@@ -160,7 +160,7 @@ impl Report {
         };
         Self {
             stages: stages.collect(),
-            sections: sections.iter().map(|s| (s.name.to_owned(), s.value.clone())).collect(),
+            sections: sections.iter().map(|s| (s.name.clone(), s.value.clone())).collect(),
             texts: sections.into_iter().map(|section| section.text).collect(),
             rx_packets,
             tx_packets,

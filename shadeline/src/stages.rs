@@ -163,7 +163,8 @@ fn requests(descriptor: &Descriptor) -> Vec<String> {
 fn metrics(own: &Running) -> Vec<String> {
     let mut out = Metrics::default();
     own.part.metrics(&mut out);
-    let types = out.text().lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let text = out.text();
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     types.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn offline(
     interfaces: &Interfaces,
 ) -> Result<(Publisher, Reader<Tables>), Failure> {
     let facts = |_| PortFacts::default();
-    let setup = Setup { config, interfaces, facts: &facts, is_live: false };
+    let setup = Setup { config, name: "", interfaces, facts: &facts, is_live: false };
     Publisher::start(apps::DESCRIPTORS, &setup).map_err(Failure::other)
 }
 
@@ -218,7 +218,8 @@ impl Pipelines<'_> {
         let pipeline = &self.config.pipeline;
         let mut stages = Vec::with_capacity(pipeline.stages.len());
         for (at, name) in pipeline.stages.iter().enumerate() {
-            let made = self.parts.iter_mut().zip(&self.on_device).find_map(|(own, has_device)| {
+            let own = self.parts.iter().position(|own| own.has(pipeline, at));
+            let made = own.and_then(|own| {
                 let setup = WorkerSetup {
                     worker,
                     config: self.config,
@@ -227,9 +228,9 @@ impl Pipelines<'_> {
                     interfaces: self.interfaces,
                     packet_time: self.packet_time,
                     defers_limits,
-                    has_device: *has_device,
+                    has_device: self.on_device[own],
                 };
-                own.part.stage(name, &setup)
+                self.parts[own].part.stage(&pipeline.kinds[at], &setup)
             });
             let unknown = || Failure::other(format!("unknown stage `{name}`"));
             stages.push(made.ok_or_else(unknown)?);

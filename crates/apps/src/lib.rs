@@ -49,12 +49,10 @@ pub fn known_stages() -> KnownStages {
 pub fn known_of(descriptors: &[&Descriptor]) -> KnownStages {
     let mut known = KnownStages { kinds: stage_kinds(descriptors), ..KnownStages::default() };
     let shipped = descriptors.iter().filter(|own| !own.pipeline.is_empty());
-    let modes = shipped.map(|own| Pipeline {
-        name: own.application.name.to_owned(),
-        applications: known.arrange(own.pipeline).expect("a shipped pipeline"),
-        stages: own.pipeline.iter().map(|stage| (*stage).to_owned()).collect(),
-        max_delay: None,
+    let modes = shipped.map(|own| {
+        known.pipeline(own.application.name, own.pipeline).expect("a shipped pipeline")
     });
-    known.modes = modes.collect();
+    let modes: Vec<Pipeline> = modes.collect();
+    known.modes = modes;
     known
 }

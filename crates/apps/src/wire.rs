@@ -15,7 +15,7 @@
 //! Threads: one instance per worker, without state.
 
 use chunk::{Chunk, Verdict};
-use control::config::{Application, RAW, StageKind};
+use control::config::{Application, RAW, Settings, StageKind};
 use controlplane::{ControlPart, Descriptor, Setup, Tables, WorkerSetup};
 use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 
@@ -40,6 +40,7 @@ pub const STAGES: &[StageKind] = &[StageKind {
     provides: &[],
     is_first: false,
     is_last: true,
+    settings: Settings::None,
 }];
 
 /// The stages that `mode = "wire"` stands for.

@@ -63,6 +63,8 @@ pub struct Descriptor {
 pub struct Setup<'a> {
     /// The configuration.
     pub config: &'a Config,
+    /// The name of its stages, where they have settings of their own (`[stage.NAME]`); else that of the application.
+    pub name: &'a str,
     /// The interfaces.
     pub interfaces: &'a Interfaces,
     /// What the system says of each port.
@@ -87,7 +89,7 @@ pub struct WorkerSetup<'a> {
     pub config: &'a Config,
     /// The pipeline.
     pub pipeline: &'a Pipeline,
-    /// The stage's place in the pipeline.
+    /// The stage's place in the pipeline: its name and kind are there.
     pub at: usize,
     /// Interfaces that there are.
     pub interfaces: usize,
@@ -298,7 +300,7 @@ pub struct Ahead {
 #[derive(Debug, Clone, Default)]
 pub struct Section {
     /// The field's name.
-    pub name: &'static str,
+    pub name: String,
     /// Its value.
     pub value: Value,
     /// What people read.
@@ -307,8 +309,8 @@ pub struct Section {
 
 impl Section {
     /// A section with a value as it serialises.
-    pub fn new(name: &'static str, value: &impl Serialize, text: String) -> Self {
-        Self { name, value: serde_json::to_value(value).unwrap_or_default(), text }
+    pub fn new(name: &str, value: &impl Serialize, text: String) -> Self {
+        Self { name: name.to_owned(), value: serde_json::to_value(value).unwrap_or_default(), text }
     }
 }
 

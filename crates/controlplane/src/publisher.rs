@@ -5,6 +5,7 @@
 //!                                                              └─patches────▶ Changes, for a device
 //! ```
 
+use control::config::{Config, Pipeline};
 use lookup::versions::{Reader, Writer, versions};
 
 use crate::application::{ControlPart, Descriptor, Setup};
@@ -18,6 +19,35 @@ pub struct Running {
     pub name: String,
     /// The part.
     pub part: Box<dyn ControlPart>,
+}
+
+impl Running {
+    /// Whether a stage of the pipeline belongs to it.
+    pub fn has(&self, pipeline: &Pipeline, at: usize) -> bool {
+        part_of(self.descriptor, pipeline, at) == Some(&*self.name)
+    }
+}
+
+/// The name of the part of this application that a stage belongs to: its own, if its kind has settings of its own.
+fn part_of<'a>(
+    descriptor: &Descriptor,
+    pipeline: &'a Pipeline,
+    at: usize,
+) -> Option<&'a str> {
+    let kind = descriptor.stages.iter().find(|kind| kind.name == pipeline.kinds[at])?;
+    Some(if kind.settings.is_some() { &pipeline.stages[at] } else { descriptor.application.name })
+}
+
+/// The names of the parts that an application has, in the order of their first stages.
+fn names<'a>(descriptor: &Descriptor, config: &'a Config) -> Vec<&'a str> {
+    let mut all: Vec<&str> = Vec::new();
+    let pipeline = &config.pipeline;
+    for name in (0..pipeline.stages.len()).filter_map(|at| part_of(descriptor, pipeline, at)) {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
 }
 
 /// What makes the tables, and the one place from which they are published.
@@ -42,10 +72,10 @@ impl Publisher {
         let mut tables = Tables::default();
         let mut parts = Vec::new();
         for descriptor in descriptors {
-            if setup.config.pipeline.uses(descriptor.application.name) {
-                let part = (descriptor.start)(setup, &mut tables)?;
-                let name = descriptor.application.name.to_owned();
-                parts.push(Running { descriptor, name, part });
+            for name in names(descriptor, setup.config) {
+                let setup = Setup { name, ..*setup };
+                let part = (descriptor.start)(&setup, &mut tables)?;
+                parts.push(Running { descriptor, name: name.to_owned(), part });
             }
         }
         Ok(Self::new(tables, parts))

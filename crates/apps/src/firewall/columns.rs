@@ -52,17 +52,18 @@ impl Instance {
         ],
     };
 
+    /// The firewall of that name, `is_alone` in its pipeline or one of several. Call it once for each: what it makes is
+    /// never freed.
+    pub fn named(name: &str, is_alone: bool) -> Self {
+        let kept = if name == super::STAGE { super::STAGE } else { String::leak(name.to_owned()) };
+        if is_alone { Self { name: kept, ..Self::ALONE } } else { Self::one_of_several(kept) }
+    }
+
     /// The firewalls of a pipeline, by their names, which differ. Call it once for a pipeline, and give the stages of
     /// all workers what it makes, for that is never freed. One by itself is [`Instance::ALONE`] but for its name; of
     /// several each has a column of its own, whose kernels copy what they found there.
     pub fn of_pipeline(names: &[&str]) -> Vec<Self> {
-        let leaked = |name: &str| -> &'static str {
-            if name == super::STAGE { super::STAGE } else { String::leak(name.to_owned()) }
-        };
-        match names {
-            [name] => vec![Self { name: leaked(name), ..Self::ALONE }],
-            _ => names.iter().map(|name| Self::one_of_several(leaked(name))).collect(),
-        }
+        names.iter().map(|name| Self::named(name, names.len() == 1)).collect()
     }
 
     fn one_of_several(name: &'static str) -> Self {

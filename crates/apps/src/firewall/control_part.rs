@@ -19,8 +19,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::commands::{RuleAdd, RuleDel, RuleReplace, RuleReplaceAll, RuleShow};
+use super::rows::{Counted, RuleRow, metrics};
 use super::rule_list::{self, Basis, Changed, Gone, Rebuilt, RuleList};
-use super::{Firewall, FirewallPart, FirewallTables};
+use super::{Firewall, FirewallPart, FirewallTables, Instance};
 use crate::router::{ErrorGate, RouterCounters};
 
 /// Rules whose counters the metrics show; more would be no metrics.
@@ -31,6 +32,9 @@ const REPORTED: usize = 40;
 
 /// The firewall as control sees it.
 struct FirewallControl {
+    /// Of its stage.
+    name: String,
+    instance: Instance,
     rules: RuleList,
     part: PartId<FirewallPart>,
     is_live: bool,
@@ -58,12 +62,25 @@ pub(super) fn start(
     setup: &Setup<'_>,
     tables: &mut Tables,
 ) -> Result<Box<dyn ControlPart>, String> {
-    let (rules, first) = RuleList::new(setup.config, setup.interfaces)?;
+    let (rules, first) = RuleList::new(setup.name, setup.config, setup.interfaces)?;
     // Who opens a device says that of these.
     let has_too_many = !FirewallTables::is_for_device(&first);
     let part = tables.add::<FirewallPart>(first);
     let is_live = setup.is_live;
-    Ok(Box::new(FirewallControl { rules, part, is_live, has_too_many, prepared: None }))
+    let name = setup.name.to_owned();
+    // Whether it is the only one of its pipeline.
+    let is_alone = setup.config.pipeline.named(super::STAGE).count() < 2;
+    let instance = Instance::named(&name, is_alone);
+    let prepared = None;
+    Ok(Box::new(FirewallControl {
+        name,
+        instance,
+        rules,
+        part,
+        is_live,
+        has_too_many,
+        prepared,
+    }))
 }
 
 impl From<rule_list::Refusal> for Refusal {
@@ -98,6 +115,11 @@ fn warnings(odd: &[String]) -> String {
 }
 
 impl FirewallControl {
+    /// The name of its stage, where it has one of its own.
+    fn own_name(&self) -> Option<&str> {
+        (self.name != super::STAGE).then_some(&*self.name)
+    }
+
     fn changed(changed: Result<Changed, rule_list::Refusal>) -> Result<Outcome, Refusal> {
         Ok(match changed? {
             Changed::Done(odd) => Outcome::Done(warnings(&odd)),
@@ -112,9 +134,9 @@ impl ControlPart for FirewallControl {
             return None;
         }
         let stage = match (worker.at, worker.pipeline.uses("router")) {
-            (0, _) => Firewall::new().decoding(),
-            (_, true) => Firewall::new().in_router(),
-            (_, false) => Firewall::new(),
+            (0, _) => Firewall::of(self.instance).decoding(),
+            (_, true) => Firewall::of(self.instance).in_router(),
+            (_, false) => Firewall::of(self.instance),
         };
         let stage = stage.with_first_region(self.part.regions().start);
         let stage = if worker.has_device { stage } else { stage.on_cpu() };
@@ -150,7 +172,8 @@ impl ControlPart for FirewallControl {
         if !self.has_too_many && !tables.part(self.part).is_for_device() {
             self.has_too_many = true;
             tracing::warn!(
-                "firewall: rule set exceeds the device limit; the CPU processes its segment, lookups included"
+                "{}: rule set exceeds the device limit; the CPU processes its segment, lookups included",
+                self.name
             );
         }
     }
@@ -203,8 +226,10 @@ impl ControlPart for FirewallControl {
 
     /// Rules are built aside, if they are others.
     fn prepare(&self) -> Option<Prepare> {
-        let basis = self.rules.basis();
-        Some(Box::new(|config, _| Ok(Box::new(basis.of_config(config)?) as Built)))
+        let (basis, name) = (self.rules.basis(), self.name.clone());
+        Some(Box::new(move |config, _| {
+            Ok(Box::new(basis.of_config(config.firewall_of(&name))?) as Built)
+        }))
     }
 
     fn apply(
@@ -223,7 +248,7 @@ impl ControlPart for FirewallControl {
     }
 
     fn commit(&mut self, _old: &Config, _started: &Config, env: &mut Environment<'_>) -> String {
-        let Gone { rules, of_file } = self.rules.apply(env.config, self.prepared.take());
+        let Gone { rules, of_file } = self.rules.apply(env.config.firewall_of(&self.name), self.prepared.take());
         let count = |n: usize| if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") };
         match rules {
             0 => String::new(),
@@ -242,22 +267,18 @@ impl ControlPart for FirewallControl {
     fn runtime(&self) -> (Map<String, Value>, Vec<[String; 2]>) {
         let totals = self.rules.totals();
         let mut fields = Map::new();
-        fields.insert("firewall".into(), serde_json::to_value(&totals).unwrap_or_default());
-        (fields, totals.lines())
+        fields.insert(self.name.clone(), serde_json::to_value(&totals).unwrap_or_default());
+        let mut lines = totals.lines();
+        if let Some(stage) = self.own_name() {
+            lines.iter_mut().for_each(|[title, _]| *title = format!("{title} of {stage}"));
+        }
+        (fields, lines)
     }
 
     fn metrics(&self, out: &mut Metrics) {
-        self.rules.totals().metrics(out);
-        let rules: Vec<_> = self.rules.counts(SHOWN_MAX).collect();
-        let mut family = out.counter("rule_packets_total", "Packets that matched a rule.");
-        rules.iter().for_each(|(name, hit)| family.sample(&[("rule", name)], hit.packets));
-        let mut family = out.counter("rule_bytes_total", "Bytes that matched a rule.");
-        rules.iter().for_each(|(name, hit)| family.sample(&[("rule", name)], hit.bytes));
-        let mut family =
-            out.gauge("rule_last_hit_timestamp_seconds", "When the last one came, since 1970.");
-        for (name, hit) in rules.iter().filter(|(_, hit)| hit.last_ns > 0) {
-            family.sample(&[("rule", name)], hit.last_ns as f64 / 1e9);
-        }
+        let (stage, totals) = (self.own_name(), &self.rules.totals());
+        let rules: Vec<RuleRow> = self.rules.rows_of(SHOWN_MAX);
+        metrics(&[Counted { stage, totals, rules: &rules }], out);
     }
 
     /// Over captures; live, `ctl` and the metrics have it.
@@ -273,7 +294,12 @@ impl ControlPart for FirewallControl {
             last_hit: (hit.packets > 0).then(|| time(hit.last_ns)),
         });
         let totals: Vec<_> = totals.collect();
-        vec![Section::new("rules", &totals, text(&totals))]
+        let text = match self.own_name() {
+            Some(stage) => format!("{stage}\n{}", text(&totals)),
+            None => text(&totals),
+        };
+        let field = self.own_name().map_or("rules".to_owned(), |name| format!("rules_{name}"));
+        vec![Section::new(&field, &totals, text)]
     }
 
     fn passes(&self, packet: &Packet, tables: &Tables) -> bool {

@@ -41,7 +41,7 @@ pub mod search;
 pub mod stage;
 pub mod tables;
 
-use control::config::{Application, FRAMES, StageKind};
+use control::config::{Application, FRAMES, Settings, StageKind};
 use controlplane::Descriptor;
 
 pub use columns::Instance;
@@ -67,15 +67,16 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     start: control_part::start,
 };
 
-/// Whether the structure of the configuration holds its rules.
+/// Whether the structures of a configuration hold their rules.
 ///
 /// # Errors
-/// Why it does not.
+/// Why one does not.
 pub fn check(
     config: &control::config::Config,
     interfaces: &controlplane::Interfaces,
 ) -> Result<(), String> {
-    rule_list::RuleList::new(config, interfaces).map(drop)
+    let mut names = config.pipeline.named(STAGE);
+    names.try_for_each(|name| rule_list::RuleList::new(name, config, interfaces).map(drop))
 }
 
 /// What it has in the configuration.
@@ -99,6 +100,7 @@ pub const STAGES: &[StageKind] = &[StageKind {
     provides: &[],
     is_first: false,
     is_last: false,
+    settings: Settings::Rules,
 }];
 
 /// The stage's name.

@@ -144,11 +144,13 @@ impl RuleList {
     /// # Errors
     /// Rules that the structure cannot hold, or no memory.
     pub(super) fn new(
+        name: &str,
         config: &Config,
         interfaces: &Interfaces,
     ) -> Result<(Self, FirewallTables), String> {
-        let failed = |error: String| format!("firewall: {error}");
-        let algorithm = algorithm(&config.firewall.algorithm);
+        let failed = |error: String| format!("{name}: {error}");
+        let firewall = config.firewall_of(name);
+        let algorithm = algorithm(&firewall.algorithm);
         let basis = Basis {
             rules: Arc::default(),
             ids: Ids::new(),
@@ -156,14 +158,14 @@ impl RuleList {
             hits: Arc::new(Hits::new(config.system.workers.max(1))),
             interfaces: interfaces.clone(),
         };
-        let Built { rules, tables, ids, .. } = basis.build(&config.rules, false).map_err(failed)?;
+        let Built { rules, tables, ids, .. } = basis.build(&firewall.rules, false).map_err(failed)?;
         let list = Self {
             names: names(&rules),
             rules: Arc::new(rules),
             tables,
             algorithm,
-            default: config.firewall.default.clone(),
-            options: options(config),
+            default: firewall.default.clone(),
+            options: options(firewall),
             ids,
             hits: basis.hits,
             interfaces: basis.interfaces,
@@ -192,9 +194,9 @@ impl RuleList {
         }
     }
 
-    /// Makes the rules those of a configuration with the same ports: `built` by [`Basis::of_config`]. Says how many rules of
+    /// Makes the rules those of `config`, with the same ports: `built` by [`Basis::of_config`]. Says how many rules of
     /// `ctl rule`, which the file does not have, are gone.
-    pub(super) fn apply(&mut self, config: &Config, built: Option<Built>) -> Gone {
+    pub(super) fn apply(&mut self, config: &config::Firewall, built: Option<Built>) -> Gone {
         let added = self.rules.iter().filter(|rule| rule.is_added).cloned();
         let added: Vec<Live> = added.collect();
         if let Some(built) = built {
@@ -205,8 +207,8 @@ impl RuleList {
             self.options = now;
             self.changed.push(FirewallPatch::Options(now));
         }
-        if self.default != config.firewall.default {
-            self.default = config.firewall.default.clone();
+        if self.default != config.default {
+            self.default = config.default.clone();
             self.changed.push(FirewallPatch::Record(0, Some(self.default_record())));
         }
         Arc::make_mut(&mut self.rules).iter_mut().for_each(|rule| rule.is_added = false);
@@ -377,6 +379,19 @@ impl RuleList {
         }
     }
 
+    /// Rows of up to `most` rules, and of the default behind them.
+    pub(super) fn rows_of(&self, most: usize) -> Vec<RuleRow> {
+        let of = |at: usize, id: u32, name: &str, conditions: &Conditions, action: &Action| {
+            let hit = self.ids.since(id, self.hits.get(id));
+            row(at + 1, name, conditions.clone(), action.clone(), hit, None)
+        };
+        let rules = self.rules.iter().take(most).enumerate();
+        let rules = rules.map(|(at, r)| of(at, r.id, &r.name, &r.conditions, &r.action));
+        let none = Conditions::default();
+        let default = of(self.rules.len(), 0, DEFAULT_RULE, &none, &self.default);
+        rules.chain([default]).collect()
+    }
+
     /// Names and counters of up to `most` rules, and of the default behind them.
     pub(super) fn counts(&self, most: usize) -> impl Iterator<Item = (&str, Hit)> {
         let of = |id: u32| self.ids.since(id, self.hits.get(id));
@@ -528,8 +543,11 @@ impl Basis {
     ///
     /// # Errors
     /// Rules that the structure cannot hold.
-    pub(super) fn of_config(mut self, config: &Config) -> Result<Option<Built>, String> {
-        let algorithm = algorithm(&config.firewall.algorithm);
+    pub(super) fn of_config(
+        mut self,
+        config: &config::Firewall,
+    ) -> Result<Option<Built>, String> {
+        let algorithm = algorithm(&config.algorithm);
         if algorithm.name == self.algorithm.name && self.is_of(&config.rules) {
             return Ok(None);
         }
@@ -701,8 +719,8 @@ fn algorithm(name: &str) -> &'static Algorithm {
     found.unwrap_or(&algorithms::ALGORITHMS[0])
 }
 
-fn options(config: &Config) -> FirewallOptions {
-    let config::Firewall { icmp_rate, icmp_burst, .. } = config.firewall;
+fn options(config: &config::Firewall) -> FirewallOptions {
+    let &config::Firewall { icmp_rate, icmp_burst, .. } = config;
     FirewallOptions { icmp_rate, icmp_burst }
 }
 

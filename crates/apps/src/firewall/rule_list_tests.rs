@@ -13,7 +13,7 @@ fn start(algorithm: &str) -> (RuleList, FirewallTables) {
     let text = format!("{CONFIG}algorithm = \"{algorithm}\"\n");
     let (config, _) = config::parse(&text, &crate::known_stages()).unwrap();
     let interfaces = Interfaces::of(&config);
-    RuleList::new(&config, &interfaces).unwrap()
+    RuleList::new("firewall", &config, &interfaces).unwrap()
 }
 
 /// Finishes a change.

@@ -42,7 +42,7 @@ pub use tables::{Face, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds};
 pub const REASONS: &[&chunk::ReasonBlock] =
     &[reasons::BLOCK, packet::reasons::BLOCK, kernels::reasons::BLOCK];
 
-use control::config::{Application, FRAMES, StageKind};
+use control::config::{Application, FRAMES, Settings, StageKind};
 use controlplane::Descriptor;
 use lookup::names::{NameHash, NameHasher};
 use packet::ndn::Name;
@@ -81,6 +81,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &["name"],
         is_first: true,
         is_last: false,
+        settings: Settings::None,
     },
     StageKind {
         name: "name_lookup",
@@ -90,6 +91,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &["name_hop"],
         is_first: false,
         is_last: false,
+        settings: Settings::None,
     },
     StageKind {
         name: "pit",
@@ -99,6 +101,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[],
         is_first: false,
         is_last: true,
+        settings: Settings::None,
     },
 ];
 

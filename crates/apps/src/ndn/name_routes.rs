@@ -292,7 +292,7 @@ impl Routes {
 mod tests {
     use std::collections::BTreeMap;
 
-    use apps::ndn::NdnTables;
+    use crate::ndn::NdnTables;
     use lookup::names::{NameKey, NamePrefixes};
     use lookup::versions::Patchable;
     use proptest::prelude::*;

@@ -276,7 +276,7 @@ impl ControlPart for RouterControl {
             defers_errors: worker.defers_limits,
             first_region: self.part.regions().start,
         };
-        let stage = super::stage::<Fib>(kind, &worker.pipeline.stages, &options).ok()?;
+        let stage = super::stage::<Fib>(kind, &worker.pipeline.kinds, &options).ok()?;
         Some(OverPart::boxed(stage, self.part))
     }
 

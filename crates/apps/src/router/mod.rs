@@ -54,7 +54,7 @@ mod versions;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use ::control::config::{Application, FRAMES, StageKind};
+use ::control::config::{Application, FRAMES, Settings, StageKind};
 use controlplane::Descriptor;
 use engine::Stage;
 use lookup::fib::{Fib, NeighbourEvent};
@@ -107,6 +107,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[FRAMES, "ip"],
         is_first: true,
         is_last: false,
+        settings: Settings::None,
     },
     StageKind {
         name: "rpf",
@@ -116,6 +117,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[],
         is_first: false,
         is_last: false,
+        settings: Settings::None,
     },
     StageKind {
         name: "route",
@@ -125,6 +127,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &["next_hop"],
         is_first: false,
         is_last: false,
+        settings: Settings::None,
     },
     StageKind {
         name: "rewrite",
@@ -134,6 +137,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[],
         is_first: false,
         is_last: true,
+        settings: Settings::None,
     },
 ];
 

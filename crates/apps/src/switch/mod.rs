@@ -41,7 +41,7 @@ mod versions;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use control::config::{Application, FRAMES, StageKind};
+use control::config::{Application, FRAMES, Settings, StageKind};
 use controlplane::Descriptor;
 use engine::Stage;
 use lookup::bridge::{StationEvent, SwitchTables};
@@ -87,6 +87,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[FRAMES, "vlan"],
         is_first: true,
         is_last: false,
+        settings: Settings::None,
     },
     StageKind {
         name: "bridge",
@@ -96,6 +97,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &["station"],
         is_first: false,
         is_last: false,
+        settings: Settings::None,
     },
     StageKind {
         name: "bridge_out",
@@ -105,6 +107,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[],
         is_first: false,
         is_last: true,
+        settings: Settings::None,
     },
 ];
 

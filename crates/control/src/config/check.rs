@@ -36,6 +36,14 @@ pub(super) fn check(
     let Some(app) = spans.app else { return };
     apps::check(app, known, config, spans, walk);
     firewall::check(reads("firewall"), config, spans, walk);
+    firewall::stages(config, spans, walk);
+    for (stage, (place, _)) in config.stages.iter().zip(&spans.stages) {
+        if !config.pipeline.stages.contains(&stage.name) {
+            let (name, pipeline) = (&stage.name, &config.pipeline.name);
+            let message = format!("[stage.{name}] has no effect: `{pipeline}` has no such stage");
+            walk.warning(place.header(), message);
+        }
+    }
     if app.in_pairs {
         ports::in_pairs(config, spans, walk);
     }

@@ -167,7 +167,8 @@ impl Diff {
         diff.section(Switch::NAME, &old.switch, &new.switch);
         (diff.stations_removed, diff.stations_added) = set_difference(&old.stations, &new.stations);
         diff.ndn(old, new);
-        diff.firewall(old, new);
+        diff.firewall(Firewall::NAME, "", &old.firewall, &new.firewall);
+        diff.stages(old, new);
         diff
     }
 
@@ -179,19 +180,46 @@ impl Diff {
         self.restart.append(&mut changes.restart);
     }
 
-    fn firewall(&mut self, old: &Config, new: &Config) {
-        self.section(Firewall::NAME, &old.firewall, &new.firewall);
-        let rules = |config: &Config| -> Vec<Rule> {
+    /// `[stage.NAME]`, of stages that there were and are. Others come and go with a restart, as their pipelines do.
+    fn stages(&mut self, old: &Config, new: &Config) {
+        for now in &new.stages {
+            let Some(before) = old.stage(&now.name).filter(|old| old.kind == now.kind) else {
+                let (key, new) = (format!("stage.{}", now.name), now.kind.to_owned());
+                self.restart.push(Change { key, old: "-".to_owned(), new });
+                continue;
+            };
+            let (Some(before), Some(after)) = (&before.settings, &now.settings) else { continue };
+            let key = format!("stage.{}", now.name);
+            match (before.get::<Firewall>(), after.get::<Firewall>()) {
+                (Some(before), Some(after)) => {
+                    self.firewall(&key, &format!("{} ", now.name), before, after);
+                }
+                _ => self.section(&key, &**before, &**after),
+            }
+        }
+        for gone in old.stages.iter().filter(|gone| new.stage(&gone.name).is_none()) {
+            let (key, old) = (format!("stage.{}", gone.name), gone.kind.to_owned());
+            self.restart.push(Change { key, old, new: "-".to_owned() });
+        }
+    }
+
+    /// `name` stands before the keys; `what` before the names of rules.
+    fn firewall(&mut self, name: &str, what: &str, old: &Firewall, new: &Firewall) {
+        self.section(name, old, new);
+        let rules = |config: &Firewall| -> Vec<Rule> {
             let rules = config.rules.iter().filter_map(|entry| match entry {
                 RuleEntry::One(rule) => Some(rule.clone()),
                 RuleEntry::File(_) => None,
             });
             rules.collect()
         };
-        (self.rules_removed, self.rules_added) = set_difference(&rules(old), &rules(new));
+        let (removed, added) = set_difference(&rules(old), &rules(new));
+        let named = |rule: Rule| Rule { name: format!("{what}{}", rule.name), ..rule };
+        self.rules_removed.extend(removed.into_iter().map(named));
+        self.rules_added.extend(added.into_iter().map(named));
         for file in new.rules.iter().chain(&old.rules) {
             let RuleEntry::File(RuleFile { name, .. }) = file else { continue };
-            let of = |config: &Config| config.rules.iter().find(|e| e.name() == name).cloned();
+            let of = |config: &Firewall| config.rules.iter().find(|e| e.name() == name).cloned();
             let text = |entry: &Option<RuleEntry>| match entry {
                 Some(RuleEntry::File(file)) => {
                     format!(
@@ -204,20 +232,20 @@ impl Diff {
                 _ => "-".to_owned(),
             };
             let (before, after) = (of(old), of(new));
-            let key = format!("rule {name}");
+            let key = format!("rule {what}{name}");
             if before != after && !self.live.iter().any(|change| change.key == key) {
                 let (old, new) = (text(&before), text(&after));
                 self.live.push(Change { key, old, new });
             }
         }
-        let order = |config: &Config| -> Vec<String> {
+        let order = |config: &Firewall| -> Vec<String> {
             config.rules.iter().map(|entry| entry.name().to_owned()).collect()
         };
         let (before, after) = (order(old), order(new));
         let same_set = before.len() == after.len() && before.iter().all(|n| after.contains(n));
         if same_set && before != after {
             self.live.push(Change {
-                key: "order of rules".into(),
+                key: format!("order of rules{}{}", if what.is_empty() { "" } else { " of " }, what.trim_end_matches(' ')),
                 old: before.join(" "),
                 new: after.join(" "),
             });

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use toml::de::DeTable;
 
-use super::schema::{firewall, ndn, port, routes, switch};
+use super::schema::{StageKeys, firewall, ndn, port, routes, switch};
 use super::section::SectionValue;
-use super::stages::{Application, KnownStages};
+use super::stages::{Application, KnownStages, Settings};
 use super::types::*;
 use super::values::{array, duration, string};
 use super::walk::{Place, Section, Walk};
@@ -35,6 +35,8 @@ pub(super) struct Spans {
     pub(super) names: Vec<NameSpans>,
     pub(super) firewall: Place,
     pub(super) rules: Vec<Place>,
+    /// By stage of `[stage.NAME]`: its keys, and its rules.
+    pub(super) stages: Vec<(Place, Vec<Place>)>,
     pub(super) engine: Place,
 }
 
@@ -71,6 +73,18 @@ pub(super) fn config(
     let mut file = Section::new(table, "", 0..0);
     let mut spans = Spans { file: file.place(), ..Spans::default() };
 
+    let mut known = known.clone();
+    let mut stages = Vec::new();
+    if let Some(section) = section(&mut file, walk, "stage") {
+        for (name, span, value) in section.entries() {
+            let read = stage(walk, name, span, value, &mut known);
+            stages.extend(read.map(|(stage, place, rules)| {
+                spans.stages.push((place, rules));
+                stage
+            }));
+        }
+    }
+    let known = &known;
     let (mut pipelines, mut wrong, mut lines) = (Vec::new(), Vec::new(), Vec::new());
     if let Some(section) = section(&mut file, walk, "pipeline") {
         for (name, _, value) in section.entries() {
@@ -141,8 +155,7 @@ pub(super) fn config(
         firewall.read(&mut section, walk);
         section.finish(walk);
     }
-    let rules;
-    (rules, spans.rules) = read_rules(&mut file, walk);
+    (firewall.rules, spans.rules) = read_rules(&mut file, walk, "");
     firewall.is_on = file.has("firewall") || file.has("rule");
     with_joining(&file, walk, known, &mut pipeline, &mut stage_lines);
     let mut engine = Engine::default();
@@ -202,7 +215,7 @@ pub(super) fn config(
         names,
         name_files,
         firewall,
-        rules,
+        stages,
         engine,
         pipelines,
         stage_lines,
@@ -210,16 +223,20 @@ pub(super) fn config(
     (config, spans)
 }
 
-/// `[[rule]]`, each with its place.
-fn read_rules(file: &mut Section<'_, '_>, walk: &mut Walk<'_>) -> (Vec<RuleEntry>, Vec<Place>) {
-    let sections = sections(file, walk, "rule").into_iter().zip(1..);
+/// `[[rule]]`, each with its place; `within`: the section that has them, with a dot behind it.
+fn read_rules(
+    file: &mut Section<'_, '_>,
+    walk: &mut Walk<'_>,
+    within: &str,
+) -> (Vec<RuleEntry>, Vec<Place>) {
+    let sections = sections_in(file, walk, within, "rule").into_iter().zip(1..);
     sections.filter_map(|(section, number)| firewall::rule(section, walk, number)).unzip()
 }
 
 /// Reads a file of rules alone.
 pub(super) fn rules(table: &DeTable<'_>, walk: &mut Walk<'_>) -> Vec<RuleEntry> {
     let mut file = Section::new(table, "", 0..0);
-    let (rules, _) = read_rules(&mut file, walk);
+    let (rules, _) = read_rules(&mut file, walk, "");
     file.finish(walk);
     rules
 }
@@ -240,6 +257,7 @@ fn with_joining(
         let Some(section) = application.sections.iter().find(|s| file.has(s)) else { continue };
         if let Some(at) = known.place_of_joining(&pipeline.stages, stage) {
             pipeline.stages.insert(at, stage.to_owned());
+            pipeline.kinds.insert(at, stage.to_owned());
             pipeline.applications = known.arrange(&pipeline.stages).unwrap_or_default();
             lines.insert(at, Some(walk.line(file.place().at(section).start)));
         }
@@ -261,7 +279,17 @@ fn sections<'t, 'i>(
     walk: &mut Walk<'_>,
     name: &'static str,
 ) -> Vec<Section<'t, 'i>> {
-    let title = format!("[[{name}]]");
+    sections_in(file, walk, "", name)
+}
+
+/// Elements of `[[within.name]]`.
+fn sections_in<'t, 'i>(
+    file: &mut Section<'t, 'i>,
+    walk: &mut Walk<'_>,
+    within: &str,
+    name: &'static str,
+) -> Vec<Section<'t, 'i>> {
+    let title = format!("[[{within}{name}]]");
     let Some(value) = file.get(walk, name) else { return Vec::new() };
     let Some(array) = value.get_ref().as_array() else {
         let message = format!("`{name}` is one value");
@@ -270,6 +298,70 @@ fn sections<'t, 'i>(
     };
     let sections = walk.elements(array, |walk, value| Section::of(walk, value, &title));
     sections.into_iter().map(|(section, _)| section).collect()
+}
+
+/// A stage under a name of its own, its place, and those of its rules. It is known from then on.
+fn stage(
+    walk: &mut Walk<'_>,
+    name: &str,
+    span: Range<usize>,
+    value: &super::walk::Value<'_>,
+    known: &mut KnownStages,
+) -> Option<(StageConfig, Place, Vec<Place>)> {
+    let title = format!("stage.{name}");
+    let mut section = Section::of(walk, value, &title)?;
+    let place = section.place();
+    let names: Vec<&'static str> =
+        known.kinds.iter().map(|kind| known.kind_of(kind.name)).collect();
+    let mut keys = StageKeys::default();
+    keys.read(&mut section, walk);
+    let wanted = keys.kind.as_deref().unwrap_or(name);
+    let Some(kind) = known.kinds.iter().find(|kind| kind.name == wanted).copied() else {
+        let mut all = names;
+        all.dedup();
+        let message = match keys.kind {
+            Some(_) => format!("unknown kind of stage `{wanted}`"),
+            None => format!("there is no kind of stage `{name}`, and no `kind`"),
+        };
+        let at = if place.has("kind") { place.at("kind") } else { span };
+        let expected = format!("one of {}", all.join(", "));
+        walk.error(at, message).nearest(wanted, all.iter().copied()).expected(expected);
+        return None;
+    };
+    if name != kind.name {
+        let is_taken = known.kind(name).is_some();
+        if is_taken {
+            walk.error(span.clone(), format!("`{name}` is the name of another stage"))
+                .expected("a name of its own");
+        } else if !super::is_port_name(name) {
+            walk.error(span.clone(), format!("`{name}` is no name of a stage"))
+                .expected("1 to 32 letters, digits or `.`, `_`, `-`");
+        } else if !kind.settings.is_some() {
+            let message = format!("a stage of the kind `{}` has no name of its own", kind.name);
+            walk.error(place.at("kind"), message)
+                .expected("a kind with settings of its own")
+                .help(format!("all stages of `{}` share its sections", kind.application.name));
+        } else {
+            known.add(name, kind);
+        }
+    }
+    let mut rules = Vec::new();
+    let settings: Option<Box<dyn SectionValue>> = match kind.settings {
+        Settings::None => None,
+        Settings::Keys(new) => {
+            let mut settings = new();
+            settings.read(&mut section, walk);
+            Some(settings)
+        }
+        Settings::Rules => {
+            let mut firewall = Firewall { is_on: true, ..Firewall::default() };
+            firewall.read(&mut section, walk);
+            (firewall.rules, rules) = read_rules(&mut section, walk, &format!("{title}."));
+            Some(Box::new(firewall))
+        }
+    };
+    section.finish(walk);
+    Some((StageConfig { name: name.to_owned(), kind: kind.name, settings }, place, rules))
 }
 
 /// A pipeline, whether it is known what it does, and the lines of its stages.
@@ -313,7 +405,8 @@ fn pipeline(
         Vec::new()
     });
     section.finish(walk);
-    Some((Pipeline { name: name.to_owned(), applications, stages, max_delay }, is_right, lines))
+    let pipeline = Pipeline { applications, max_delay, ..known.unchecked(name, &stages) };
+    Some((pipeline, is_right, lines))
 }
 
 /// The pipeline that `mode` names: one of the file, else a shipped one; and what it does, where that is known.
@@ -338,12 +431,8 @@ fn mode(
         pipeline.cloned()
     });
     let is_known = chosen.is_some() || !file.has("mode");
-    let pipeline = chosen.or_else(fallback).unwrap_or_else(|| Pipeline {
-        name: "none".to_owned(),
-        applications: Vec::new(),
-        stages: Vec::new(),
-        max_delay: None,
-    });
+    let nothing = || known.unchecked::<String>("none", &[]);
+    let pipeline = chosen.or_else(fallback).unwrap_or_else(nothing);
     let app = pipeline.applications.first().copied().filter(|_| is_known);
     (pipeline, app)
 }

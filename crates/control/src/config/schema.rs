@@ -13,6 +13,7 @@ mod system;
 
 pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
+pub(super) use pipeline::StageKeys;
 pub use ndn::{Face, FaceLink, NameRoute, Ndn};
 pub use port::{Backend, Fault, Physical, Port, PortKind, Rpf, VlanTag, XdpMode, ZeroCopy};
 pub use router::{Neighbour, Router, TableV4, TableV6};
@@ -81,5 +82,6 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
         ("[engine]", vec![of::<Engine>()]),
         ("[engine.sim]", vec![of::<SimCost>()]),
         ("[pipeline.NAME]", vec![of::<pipeline::PipelineKeys>()]),
+        ("[stage.NAME]", vec![of::<pipeline::StageKeys>()]),
     ]
 }

@@ -4,7 +4,11 @@
 //! whether it must be the first or the last one. A list of stages is a pipeline if each finds what it needs: no list of
 //! pipelines is kept anywhere. VPP's feature arcs order their nodes in the same way.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use super::section::SectionValue;
 
 /// What all pipelines begin with: frames as they were received.
 pub const FRAMES: &str = "frames";
@@ -51,13 +55,48 @@ pub struct StageKind {
     pub is_first: bool,
     /// It sends packets out, so it must be the last stage, and some stage must be.
     pub is_last: bool,
+    /// What `[stage.NAME]` has for it. A kind with settings of its own may stand several times, under names of its own.
+    pub settings: Settings,
 }
+
+/// What a stage has in `[stage.NAME]` beside the keys of all stages.
+#[derive(Debug, Clone, Copy)]
+pub enum Settings {
+    /// Nothing: its application's sections are for all of its stages.
+    None,
+    /// The keys of a section; a new one has the defaults.
+    Keys(fn() -> Box<dyn SectionValue>),
+    /// The keys of `[firewall]`, and `[[stage.NAME.rule]]`.
+    Rules,
+}
+
+impl Settings {
+    /// The keys of the section `S`.
+    pub const fn of<S: SectionValue + Default>() -> Self {
+        Self::Keys(|| Box::new(S::default()))
+    }
+
+    /// Whether there are any.
+    pub fn is_some(self) -> bool {
+        !matches!(self, Self::None)
+    }
+}
+
+impl PartialEq for Settings {
+    fn eq(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+impl Eq for Settings {}
 
 /// Stages that the caller knows, and shipped pipelines.
 #[derive(Debug, Clone, Default)]
 pub struct KnownStages {
     /// Kinds of stages, in an order in which they make sense.
     pub kinds: Vec<StageKind>,
+    /// Names of stages of the file, each with the kind that it has.
+    pub aliases: Vec<(&'static str, &'static str)>,
     /// Shipped pipelines that `mode` may name; the first is the default.
     pub modes: Vec<super::Pipeline>,
     /// CPUs that the process may use, the default of `system.workers`; 0: ask the system.
@@ -68,6 +107,47 @@ impl KnownStages {
     /// The kind of that name.
     pub fn kind(&self, name: &str) -> Option<&StageKind> {
         self.kinds.iter().find(|kind| kind.name == name)
+    }
+
+    /// The name of the kind of a stage, itself unless the file gives the stage a name of its own.
+    pub fn kind_of<'n>(&self, name: &'n str) -> &'n str
+    where
+        'static: 'n,
+    {
+        let alias = self.aliases.iter().find(|(own, _)| *own == name);
+        alias.map_or(name, |(_, kind)| kind)
+    }
+
+    /// Adds a stage of the file under a name of its own.
+    pub(super) fn add(&mut self, name: &str, kind: StageKind) {
+        let name = kept(name);
+        self.aliases.push((name, kind.name));
+        self.kinds.push(StageKind { name, ..kind });
+    }
+
+    /// A pipeline of these stages.
+    ///
+    /// # Errors
+    /// As [`KnownStages::arrange`].
+    pub fn pipeline<S: AsRef<str>>(
+        &self,
+        name: &str,
+        stages: &[S],
+    ) -> Result<super::Pipeline, String> {
+        let applications = self.arrange(stages)?;
+        Ok(super::Pipeline { applications, ..self.unchecked(name, stages) })
+    }
+
+    /// The same of stages that may be no pipeline; without applications.
+    pub(super) fn unchecked<S: AsRef<str>>(&self, name: &str, stages: &[S]) -> super::Pipeline {
+        let own = |stage: &S| stage.as_ref().to_owned();
+        super::Pipeline {
+            name: name.to_owned(),
+            applications: Vec::new(),
+            stages: stages.iter().map(own).collect(),
+            kinds: stages.iter().map(|s| self.kind_of(s.as_ref()).to_owned()).collect(),
+            max_delay: None,
+        }
     }
 
     /// The applications, each once.
@@ -265,6 +345,19 @@ impl KnownStages {
     }
 }
 
+/// The same name, kept as long as the program: names of stages stand in programs of devices and in counters. A name is kept
+/// once, however often a file is read.
+fn kept(name: &str) -> &'static str {
+    static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let new: &'static str = String::leak(name.to_owned());
+    names.insert(new);
+    new
+}
+
 fn distinct<'a>(kinds: impl Iterator<Item = &'a StageKind>) -> Vec<&'static Application> {
     let mut all = Vec::new();
     for kind in kinds {
@@ -332,7 +425,16 @@ pub(super) mod tests {
         provides: &'static [&'static str],
     ) -> StageKind {
         let (is_first, is_last) = (false, false);
-        StageKind { name, about: "", application, needs, provides, is_first, is_last }
+        StageKind {
+            name,
+            about: "",
+            application,
+            needs,
+            provides,
+            is_first,
+            is_last,
+            settings: Settings::None,
+        }
     }
 
     fn known() -> KnownStages {

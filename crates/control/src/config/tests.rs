@@ -30,11 +30,18 @@ fn known() -> KnownStages {
     let mode = |name: &str, stages: &[StageKind]| {
         let applications = vec![stages[stages.len() - 1].application];
         let stages = stages.iter().map(|kind| kind.name.to_owned()).collect();
-        Pipeline { name: name.into(), applications, stages, max_delay: None }
+        let kinds: Vec<String> = stages;
+        Pipeline {
+            name: name.into(),
+            applications,
+            stages: kinds.clone(),
+            kinds,
+            max_delay: None,
+        }
     };
     let modes =
         vec![mode("router", &kinds[..3]), mode("switch", &kinds[3..5]), mode("ndn", &kinds[5..6])];
-    KnownStages { kinds, modes, cores: 2 }
+    KnownStages { kinds, modes, cores: 2, ..KnownStages::default() }
 }
 
 /// Diagnostics as `line:column severity message | expected`.

@@ -11,6 +11,7 @@ pub use super::schema::{
     Route, RouteFile, Router, Rpf, SimCost, Station, Switch, System, TableV4, TableV6, VlanTag,
     XdpMode, ZeroCopy,
 };
+use super::section::SectionValue;
 use super::stages::Application;
 use crate::firewall::{Action, Conditions, Rule};
 
@@ -45,8 +46,8 @@ pub struct Config {
     pub name_files: Vec<PathBuf>,
     /// `[firewall]`.
     pub firewall: Firewall,
-    /// `[[rule]]`, in the file's order: the first is the best.
-    pub rules: Vec<RuleEntry>,
+    /// `[stage.NAME]`, in the file's order.
+    pub stages: Vec<StageConfig>,
     /// `[engine]`.
     pub engine: Engine,
     /// `[pipeline.NAME]`, in the file's order, chosen or not.
@@ -68,9 +69,20 @@ impl Config {
         self.faces.iter().find(|face| face.name == name)
     }
 
-    /// All rules in order, those of files among them.
+    /// The stage of that name in `[stage.NAME]`.
+    pub fn stage(&self, name: &str) -> Option<&StageConfig> {
+        self.stages.iter().find(|stage| stage.name == name)
+    }
+
+    /// The firewall of the stage of that name: that of `[stage.NAME]`, else `[firewall]`.
+    pub fn firewall_of(&self, name: &str) -> &Firewall {
+        let own = self.stage(name).and_then(|stage| stage.settings.as_deref()?.get());
+        own.unwrap_or(&self.firewall)
+    }
+
+    /// All rules of `[[rule]]` in order, those of files among them.
     pub fn rule_list(&self) -> impl Iterator<Item = (RuleName<'_>, &Conditions, &Action)> {
-        rule_list(&self.rules)
+        rule_list(&self.firewall.rules)
     }
 
     /// Ports with queues of their own, in the file's order; the first is the default input of
@@ -92,6 +104,8 @@ pub struct Pipeline {
     pub applications: Vec<&'static Application>,
     /// Names of stages, at least one.
     pub stages: Vec<String>,
+    /// By stage: its kind, which is its name unless the file gives it one of its own.
+    pub kinds: Vec<String>,
     /// How long a packet may be under way because chunks wait to fill; `None`: as `[engine]` says.
     pub max_delay: Option<Duration>,
 }
@@ -110,9 +124,32 @@ impl Pipeline {
         self.applications.iter().any(|own| own.name == application)
     }
 
-    /// Whether it has this stage.
-    pub fn has(&self, stage: &str) -> bool {
-        self.stages.iter().any(|own| own == stage)
+    /// Whether it has a stage of this kind.
+    pub fn has(&self, kind: &str) -> bool {
+        self.kinds.iter().any(|own| own == kind)
+    }
+
+    /// The names of its stages of this kind.
+    pub fn named(&self, kind: &str) -> impl Iterator<Item = &str> {
+        let all = self.stages.iter().zip(&self.kinds);
+        all.filter(move |(_, own)| *own == kind).map(|(name, _)| name.as_str())
+    }
+}
+
+/// `[stage.NAME]`.
+#[derive(Debug, Clone)]
+pub struct StageConfig {
+    /// Its name, as pipelines have it.
+    pub name: String,
+    /// The kind of stage that it is.
+    pub kind: &'static str,
+    /// What it has of its own; `None` for a kind without settings.
+    pub settings: Option<Box<dyn SectionValue>>,
+}
+
+impl PartialEq for StageConfig {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.kind == other.kind && self.settings == other.settings
     }
 }
 

@@ -3,7 +3,7 @@
 //! Names: `shadeline_`, what is counted, base unit, `_total` for counters. Each family is written
 //! once, with its help, before its samples.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt::{Display, Write};
 
 use super::Snapshot;
@@ -14,7 +14,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Writes every family of a snapshot, then those that `applications` writes.
 pub fn encode(snapshot: &Snapshot, applications: impl FnOnce(&mut Metrics)) -> String {
-    let mut out = Metrics { text: String::with_capacity(4096), families: HashSet::new() };
+    let mut out = Metrics::default();
     interfaces(&mut out, &snapshot.interfaces);
     queues(&mut out, &snapshot.queues);
 
@@ -37,7 +37,7 @@ pub fn encode(snapshot: &Snapshot, applications: impl FnOnce(&mut Metrics)) -> S
     }
     runtime(&mut out, snapshot);
     applications(&mut out);
-    out.text
+    out.text()
 }
 
 fn interfaces(out: &mut Metrics, rows: &[InterfaceRow]) {
@@ -197,9 +197,10 @@ fn devices(out: &mut Metrics, masters: &[MasterRow]) {
 /// out, for Prometheus refuses a text with a family twice.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    text: String,
-    /// Names of those that are there.
-    families: HashSet<String>,
+    /// In the order in which they began.
+    families: Vec<String>,
+    /// By name: where it is among them.
+    places: HashMap<String, usize>,
 }
 
 /// A family under way. Its head is written with its first sample: without samples it is absent.
@@ -209,17 +210,8 @@ pub struct Family<'a> {
     kind: &'static str,
     name: &'a str,
     help: &'a str,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Without a sample.
-    New,
-    /// Its head is there.
-    Begun,
-    /// Another one had its name.
-    Doubled,
+    /// Where it is, once it has a sample.
+    place: Option<usize>,
 }
 
 impl Metrics {
@@ -227,38 +219,34 @@ impl Metrics {
     /// `_total`. `help`: a sentence.
     pub fn counter<'a>(&'a mut self, name: &'a str, help: &'a str) -> Family<'a> {
         debug_assert!(name.ends_with("_total"), "{name}: a counter's name ends in _total");
-        Family { out: self, kind: "counter", name, help, state: State::New }
+        Family { out: self, kind: "counter", name, help, place: None }
     }
 
     /// A family that grows and shrinks; `name` and `help` as in [`Metrics::counter`], without `_total`.
     pub fn gauge<'a>(&'a mut self, name: &'a str, help: &'a str) -> Family<'a> {
         debug_assert!(!name.ends_with("_total"), "{name}: only a counter's name ends in _total");
-        Family { out: self, kind: "gauge", name, help, state: State::New }
+        Family { out: self, kind: "gauge", name, help, place: None }
     }
 
     /// The text so far.
-    pub fn text(&self) -> &str {
-        &self.text
+    pub fn text(&self) -> String {
+        self.families.concat()
     }
 }
 
 impl Family<'_> {
     /// Adds a sample; each has other values of the same labels.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
-        let Family { name, kind, help, .. } = self;
-        if self.state == State::New {
-            let is_new = self.out.families.insert((*name).to_owned());
-            self.state = if is_new { State::Begun } else { State::Doubled };
-            debug_assert!(is_new, "the family {name} is written twice");
-            if is_new {
-                let _ = writeln!(self.out.text, "# HELP shadeline_{name} {help}");
-                let _ = writeln!(self.out.text, "# TYPE shadeline_{name} {kind}");
-            }
-        }
-        if self.state == State::Doubled {
-            return;
-        }
-        let out = &mut self.out.text;
+        let Family { out, name, kind, help, place } = self;
+        let at = *place.get_or_insert_with(|| {
+            let Metrics { families, places } = &mut **out;
+            *places.entry((*name).to_owned()).or_insert_with(|| {
+                let head = "shadeline_";
+                families.push(format!("# HELP {head}{name} {help}\n# TYPE {head}{name} {kind}\n"));
+                families.len() - 1
+            })
+        });
+        let out = &mut out.families[at];
         let _ = write!(out, "shadeline_{name}");
         for (i, (label, value)) in labels.iter().enumerate() {
             let open = if i == 0 { '{' } else { ',' };

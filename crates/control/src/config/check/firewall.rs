@@ -6,7 +6,7 @@ use super::addresses::unknown_port;
 use crate::config::Topic;
 use crate::config::read::Spans;
 use crate::config::types::*;
-use crate::config::walk::Walk;
+use crate::config::walk::{Place, Walk};
 use crate::firewall::{Action, findings};
 
 /// Odd rules of one file that are told one by one.
@@ -27,9 +27,30 @@ pub(super) fn check(may_be: bool, config: &Config, spans: &Spans, walk: &mut Wal
         walk.warning(spans.file.at(section), message)
             .expected("`firewall` in its `stages`, behind the first one");
     }
-    ports(config, &config.firewall.default, spans.firewall.at("default"), walk);
+    of_stage(config, &config.firewall, &spans.firewall, &spans.rules, walk);
+}
+
+/// The firewalls of `[stage.NAME]`, each with a pipeline that has it or not.
+pub(super) fn stages(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    for (stage, (place, rules)) in config.stages.iter().zip(&spans.stages) {
+        let own = stage.settings.as_deref().and_then(|settings| settings.get::<Firewall>());
+        if let Some(firewall) = own {
+            of_stage(config, firewall, place, rules, walk);
+        }
+    }
+}
+
+/// One firewall.
+fn of_stage(
+    config: &Config,
+    firewall: &Firewall,
+    keys: &Place,
+    places: &[Place],
+    walk: &mut Walk<'_>,
+) {
+    ports(config, &firewall.default, keys.at("default"), walk);
     let mut names = HashSet::new();
-    for (entry, place) in config.rules.iter().zip(&spans.rules) {
+    for (entry, place) in firewall.rules.iter().zip(places) {
         if !names.insert(entry.name()) {
             walk.error(place.at("name"), format!("rule `{}` stands twice", entry.name()))
                 .expected("a name that no other rule has");
@@ -43,18 +64,18 @@ pub(super) fn check(may_be: bool, config: &Config, spans: &Spans, walk: &mut Wal
         }
     }
     // A file's rules have its name and a number.
-    for (entry, place) in config.rules.iter().zip(&spans.rules) {
+    for (entry, place) in firewall.rules.iter().zip(places) {
         let twin =
             entry.name().rsplit_once(':').filter(|(_, number)| number.parse::<usize>().is_ok());
         let file = |name: &str| {
-            config.rules.iter().any(|e| matches!(e, RuleEntry::File(_)) && e.name() == name)
+            firewall.rules.iter().any(|e| matches!(e, RuleEntry::File(_)) && e.name() == name)
         };
         if twin.is_some_and(|(name, _)| file(name)) {
             walk.error(place.at("name"), format!("`{}` is a rule of that file", entry.name()))
                 .expected("another name");
         }
     }
-    odd(config, spans, walk);
+    odd(config, firewall, places, walk);
 }
 
 /// Packets leave by ports that have queues.
@@ -73,17 +94,17 @@ fn ports(config: &Config, action: &Action, span: std::ops::Range<usize>, walk: &
 }
 
 /// Rules that never match, or that may be left out. What is wrong comes first.
-fn odd(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+fn odd(config: &Config, firewall: &Firewall, places: &[Place], walk: &mut Walk<'_>) {
     if walk.has_errors() {
         return;
     }
     let number = |name: &str| config.ports.iter().position(|p| p.name == name).map(|n| n as u16);
-    let rules: Vec<_> = config.rule_list().collect();
+    let rules: Vec<_> = rule_list(&firewall.rules).collect();
     let name = |at: usize| rules[at].0.to_string();
     let found = findings(rules.iter().map(|(_, c, a)| (*c, *a)), number);
     let mut found = found.into_iter().peekable();
     let mut begin = 0;
-    for (entry, place) in config.rules.iter().zip(&spans.rules) {
+    for (entry, place) in firewall.rules.iter().zip(places) {
         let end = begin + entry.len();
         let mut count = 0;
         while let Some(finding) = found.next_if(|finding| finding.rule() < end) {

@@ -48,6 +48,8 @@ crate::section! {
     also {
         /// The file has the section, or a rule.
         is_on: bool = false;
+        /// `[[rule]]`, in the order of the file: the first is the best.
+        rules: Vec<RuleEntry> = Vec::new();
     }
 }
 

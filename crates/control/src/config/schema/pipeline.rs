@@ -25,3 +25,12 @@ crate::section! {
             duration(Duration::ZERO..=Duration::from_secs(1)).optional().shown("that of `[engine]`");
     }
 }
+
+crate::section! {
+    /// A stage under a name of its own, with the keys of its kind: for a firewall those of `[firewall]`, and its rules in
+    /// `[[stage.NAME.rule]]`.
+    pub(in crate::config) struct StageKeys("stage.NAME") {
+        /// Kind of the stage. Default: its name.
+        restart kind: Option<String> = None, name_of("a stage").optional().shown("its name");
+    }
+}

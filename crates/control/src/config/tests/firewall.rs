@@ -15,10 +15,17 @@ fn known() -> KnownStages {
     ];
     let mode = |name: &str, application, stages: &[&str]| {
         let stages = stages.iter().map(|stage| (*stage).to_owned()).collect();
-        Pipeline { name: name.into(), applications: vec![application], stages, max_delay: None }
+        let kinds: Vec<String> = stages;
+        Pipeline {
+            name: name.into(),
+            applications: vec![application],
+            stages: kinds.clone(),
+            kinds,
+            max_delay: None,
+        }
     };
     let modes = vec![mode("router", &ROUTER, &["decode", "route"]), mode("ndn", &NDN, &["ask"])];
-    KnownStages { kinds, modes, cores: 2 }
+    KnownStages { kinds, modes, cores: 2, ..KnownStages::default() }
 }
 
 const PORTS: &str = "[port.a]\n[port.b]\n[port.v]\nparent = \"a\"\nvlan = 7\n";
@@ -53,7 +60,7 @@ fn the_stage_is_there_where_there_are_rules() {
     assert_eq!(read("[firewall]\n").pipeline.stages, ["decode", "firewall", "route"]);
     let config = read("[[rule]]\naction = \"drop\"\n");
     assert_eq!(config.pipeline.stages, ["decode", "firewall", "route"]);
-    assert_eq!(config.rules[0].name(), "#1");
+    assert_eq!(config.firewall.rules[0].name(), "#1");
     assert_eq!(config.stage_lines, [None, Some(6), None], "the first rule puts it there");
     let told = |text: &str| {
         let (_, warnings) = parse(&(PORTS.to_owned() + text), &known()).unwrap();
