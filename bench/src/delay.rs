@@ -353,6 +353,7 @@ fn forward(site: Site, rate: Option<f64>, time: Duration) -> Result<Outcome, Str
         let mut worker = WorkerSpec::new(OneVersion, vec![Box::new(ByFlow) as _]);
         worker.cpu = site.workers.map(|_| i);
         worker.rx.push(RxSlot {
+            entry: engine::Entry::default(),
             port: 0,
             mark: 0,
             queue: Box::new(source),

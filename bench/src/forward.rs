@@ -240,6 +240,7 @@ fn start_arriving(
         .collect();
     drop(pool);
     let slot = |queue: Box<dyn RxQueue>| RxSlot {
+        entry: engine::Entry::default(),
         port: 0,
         mark: 0,
         queue,
@@ -258,7 +259,7 @@ fn start_arriving(
         workers: vec![WorkerSpec {
             cpu,
             versions: Newest(reader.clone()),
-            stages,
+            pipelines: vec![engine::PipelineSpec::new("", stages)],
             rx,
             tx,
             host: Vec::new(),

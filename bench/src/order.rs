@@ -505,7 +505,7 @@ fn forward(packets: u64, policy: Policy, case: Case) -> Result<(Seen, u64, Durat
     let worker = || WorkerSpec {
         cpu: None,
         versions: OneVersion,
-        stages: stages(),
+        pipelines: vec![engine::PipelineSpec::new("", stages())],
         rx: Vec::new(),
         tx: Vec::new(),
         host: Vec::new(),
@@ -515,6 +515,7 @@ fn forward(packets: u64, policy: Policy, case: Case) -> Result<(Seen, u64, Durat
     };
     let (mut first, mut second) = (worker(), worker());
     first.rx.push(RxSlot {
+        entry: engine::Entry::default(),
         port: 0,
         mark: 0,
         queue: Box::new(source),

@@ -132,8 +132,9 @@ pub(crate) fn child(
         workers: vec![WorkerSpec {
             cpu: Some(0),
             versions: Newest(reader),
-            stages,
+            pipelines: vec![engine::PipelineSpec::new("", stages)],
             rx: vec![RxSlot {
+                entry: engine::Entry::default(),
                 port: 0,
                 mark: 0,
                 queue: rx,

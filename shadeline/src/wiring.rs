@@ -132,7 +132,7 @@ pub(crate) fn start(
         workers.push(WorkerSpec {
             cpu: cpus.get(i).copied(),
             versions: Newest(reader.clone()),
-            stages,
+            pipelines: vec![engine::PipelineSpec::new("", stages)],
             rx: Vec::new(),
             tx: (0..interfaces.physical()).map(|_| TxSlot::Absent).collect(),
             host: (0..count).map(|_| TxSlot::Absent).collect(),
@@ -142,7 +142,7 @@ pub(crate) fn start(
         });
     }
     let origins = origins(config, &plan.file);
-    let spread = Spreading::of(&workers[0].stages);
+    let spread = Spreading::of(&workers[0].pipelines[0].stages);
     let ports = ports.into_iter().map(|port| place(port, spread, &mut workers)).collect();
     let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
     drops::register().map_err(Failure::other)?;
@@ -356,6 +356,7 @@ fn place<V: Versions>(
         let (rx_counters, tx_counters) = (Arc::default(), Arc::default());
         if let Some(queue) = rx {
             workers[owner].rx.push(RxSlot {
+                entry: engine::Entry::default(),
                 port: if port.stamps { chunk::PORT_NONE } else { port.number },
                 mark: if port.twin { MARK_FROM_HOST } else { 0 },
                 queue,
@@ -485,7 +486,7 @@ mod tests {
                 WorkerSpec { tx: vec![TxSlot::Absent], ..WorkerSpec::new(NoTables, vec![stage]) }
             })
             .collect();
-        let spreading = Spreading::of(&workers[0].stages);
+        let spreading = Spreading::of(&workers[0].pipelines[0].stages);
         place(port, spreading, &mut workers);
         let spread = |w: &WorkerSpec<NoTables>| w.rx[0].spread.is_some();
         assert!(workers.iter().all(|w| spread(w) == (need > Spread::Any)));

@@ -29,8 +29,8 @@ use crate::segment::{Segment, segment_program, segments, states};
 use crate::stage::{Stage, Versions};
 use crate::twins::Crew;
 use crate::worker::{
-    DropSink, DumpSink, ErrorSink, PanicSink, Parts, RING_PACKETS, RxSlot, TxSlot, Worker,
-    panic_text, segment_shaders,
+    DropSink, DumpSink, Entry, ErrorSink, OwnPipeline, PanicSink, Parts, RING_PACKETS, RxSlot,
+    TxSlot, Worker, panic_text, segment_shaders,
 };
 
 /// What one worker is given.
@@ -39,8 +39,9 @@ pub struct WorkerSpec<V: Versions> {
     pub cpu: Option<usize>,
     /// Its view of the tables.
     pub versions: V,
-    /// Its instances of its pipeline's stages. Workers with the same names of stages run the same pipeline.
-    pub stages: Vec<Box<dyn Stage<V::Tables>>>,
+    /// Its pipelines, at least one. Two workers run the same pipeline where its name, its places and the names of its
+    /// stages are the same; a second one like that at one worker is another pipeline.
+    pub pipelines: Vec<PipelineSpec<V::Tables>>,
     /// Queues that it receives from.
     pub rx: Vec<RxSlot>,
     /// By port: where packets to send go.
@@ -55,13 +56,36 @@ pub struct WorkerSpec<V: Versions> {
     pub on_dump: Option<DumpSink>,
 }
 
+/// A pipeline of a worker.
+pub struct PipelineSpec<T> {
+    /// Its name, for whoever looks on ([`PipelineView`]); it may be empty.
+    pub name: String,
+    /// The worker's instances of its stages.
+    pub stages: Vec<Box<dyn Stage<T>>>,
+    /// Where the places of [`Stage::sends_to`] are: place and stage. A place that is not in the list is the stage of that
+    /// name.
+    pub places: Vec<(String, String)>,
+}
+
+impl<T> PipelineSpec<T> {
+    /// A pipeline in which each place is the stage of its name.
+    pub fn new(name: impl Into<String>, stages: Vec<Box<dyn Stage<T>>>) -> Self {
+        Self { name: name.into(), stages, places: Vec::new() }
+    }
+}
+
 impl<V: Versions> WorkerSpec<V> {
-    /// A worker with these stages and no queues.
+    /// A worker with one pipeline, of these stages, and no queues.
     pub fn new(versions: V, stages: Vec<Box<dyn Stage<V::Tables>>>) -> Self {
+        Self::with_pipelines(versions, vec![PipelineSpec::new("", stages)])
+    }
+
+    /// A worker with these pipelines and no queues.
+    pub fn with_pipelines(versions: V, pipelines: Vec<PipelineSpec<V::Tables>>) -> Self {
         Self {
             cpu: None,
             versions,
-            stages,
+            pipelines,
             rx: Vec::new(),
             tx: Vec::new(),
             host: Vec::new(),
@@ -210,12 +234,12 @@ struct Threads<V: Versions> {
 
 /// What others may see of a running engine; it outlives it.
 pub struct EngineView {
-    /// Names of the stages, in order; those of several pipelines one behind the other.
+    /// Names of the stages, in order; those of several pipelines one behind the other ([`EngineView::pipeline_of`]).
     pub stages: Vec<&'static str>,
     /// How they are cut into segments.
     pub segments: Vec<Segment>,
-    /// The stages of each pipeline.
-    pub pipelines: Vec<Range<usize>>,
+    /// The pipelines.
+    pub pipelines: Vec<PipelineView>,
     /// By worker.
     pub workers: Vec<Arc<WorkerCounters>>,
     /// Where captures and traces are started.
@@ -225,6 +249,15 @@ pub struct EngineView {
     base: Mutex<Vec<u64>>,
     merging: Option<Arc<Merging>>,
     masters: Vec<Box<dyn Fn() -> MasterView + Send + Sync>>,
+}
+
+/// A pipeline of a running engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipelineView {
+    /// Its name.
+    pub name: String,
+    /// The numbers of its stages in [`EngineView::stages`].
+    pub stages: Range<usize>,
 }
 
 /// What the master and its device did, read at one time.
@@ -292,6 +325,11 @@ impl EngineView {
             packets: sum(|s| s.packets.get()) - self.base(3 * i + 1),
             busy_ns: sum(|s| s.busy_ns.get()) - self.base(3 * i + 2),
         }
+    }
+
+    /// The pipeline of stage `i`; `None` if there is no such stage.
+    pub fn pipeline_of(&self, i: usize) -> Option<&PipelineView> {
+        self.pipelines.iter().find(|pipeline| pipeline.stages.contains(&i))
     }
 
     /// What each master did.
@@ -439,19 +477,22 @@ impl<V: Versions> Threads<V> {
         mut spec: EngineSpec<V>,
         in_order: Option<InOrder>,
     ) -> Result<Arc<EngineView>, EngineError> {
-        for stage in spec.workers.iter().flat_map(|worker| &worker.stages) {
+        let all = spec.workers.iter().flat_map(|worker| &worker.pipelines);
+        for stage in all.flat_map(|pipeline| &pipeline.stages) {
             for block in stage.drop_reasons() {
                 chunk::reasons::register(block)?;
             }
         }
         let n = spec.workers.len();
         let chunks = spec.chunks.max(2);
-        let stages = || spec.workers.iter().flat_map(|w| &w.stages).map(|stage| &**stage);
+        let pipelines = || spec.workers.iter().flat_map(|worker| &worker.pipelines);
+        let stages = || pipelines().flat_map(|pipeline| &pipeline.stages).map(|stage| &**stage);
         // Rows of the largest arena that there will be: a worker's own, or a job's.
         let rows = spec.devices.iter().map(|device| device.rows).max().unwrap_or(0);
         let layout = columns::layout(stages(), rows.max(chunks * CHUNK_PACKETS_MAX))?;
         let zeroed = columns::zeroed(stages(), &layout);
         let plan = Plan::of(&spec, &layout)?;
+        plan.number_queues(&mut spec)?;
         let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
         let Self { bells, stop, abort, died, .. } = &*self;
         let (bells, stop, abort) = (bells.clone(), stop.clone(), abort.clone());
@@ -511,14 +552,15 @@ impl<V: Versions> Threads<V> {
             }
         }
         let places = Arc::new(DropPlaces::of_registered());
-        let peers: Vec<_> = (0..n).map(|i| plan.peers(i)).collect();
+        let own: Vec<_> = (0..n).map(|i| plan.of_one(i)).collect();
+        let heirs_of: Vec<_> = (0..n).map(|i| plan.heirs(i)).collect();
         let view = Arc::new(EngineView {
             workers: (0..n)
                 .map(|_| Arc::new(WorkerCounters::new(plan.stages.len(), &places)))
                 .collect(),
             stages: plan.stages,
             segments: plan.segments.to_vec(),
-            pipelines: plan.pipelines.iter().map(|pipeline| pipeline.stages.clone()).collect(),
+            pipelines: plan.pipelines.iter().map(Pipeline::view).collect(),
             hooks: hooks.clone(),
             cpus: spec.workers.iter().map(|w| w.cpu).collect(),
             base: Mutex::new(Vec::new()),
@@ -544,20 +586,17 @@ impl<V: Versions> Threads<V> {
         }
         let heirs = Arc::new(Heirs::new(n));
         let rings = rings_in.into_iter().zip(rings_out);
-        let given = spec.workers.into_iter().zip(rings).zip(Quiet::of_workers(n));
-        for (i, ((worker, (rings_in, rings_out)), quiet)) in given.enumerate() {
+        let given = spec.workers.into_iter().zip(rings).zip(own).zip(Quiet::of_workers(n));
+        for (i, (((worker, (rings_in, rings_out)), pipelines), quiet)) in given.enumerate() {
             let cpu = worker.cpu;
-            let pipeline = &plan.pipelines[plan.of_worker[i]];
             let device = worker.device.unwrap_or(i % devices.max(1));
             let policy = policies.get(device).copied().unwrap_or(Policy::Cpu);
             let parts = Parts {
                 index: i as u16,
                 pool: Pool::new(spec.depot.clone(), 2 * CHUNK_PACKETS_MAX),
                 versions: worker.versions,
-                stages: worker.stages,
-                first_stage: pipeline.stages.start,
-                pipeline: pipeline.segments.clone(),
-                places: pipeline.places.clone(),
+                stages: worker.pipelines.into_iter().flat_map(|own| own.stages).collect(),
+                pipelines,
                 segments: plan.segments.clone(),
                 layout: layout.clone(),
                 zeroed: zeroed.clone(),
@@ -579,7 +618,7 @@ impl<V: Versions> Threads<V> {
                 on_error: spec.on_error.clone(),
                 on_panic: spec.on_panic.clone(),
                 heirs: heirs.clone(),
-                peers: peers[i].clone(),
+                heirs_of: heirs_of[i].clone(),
                 quiet,
                 until_finished: spec.until_finished,
                 stop: stop.clone(),
@@ -735,11 +774,20 @@ impl MasterView {
     }
 }
 
-/// The stages of some workers.
+/// A pipeline of some workers.
 struct Pipeline {
+    name: String,
+    /// As in [`PipelineSpec::places`].
+    mapped: Vec<(String, String)>,
     stages: Range<usize>,
     segments: Range<usize>,
     places: Arc<[(&'static str, u16)]>,
+}
+
+impl Pipeline {
+    fn view(&self) -> PipelineView {
+        PipelineView { name: self.name.clone(), stages: self.stages.clone() }
+    }
 }
 
 /// What follows from the stages alone.
@@ -751,22 +799,68 @@ struct Plan<V: Versions> {
     /// By segment: what its shades keep.
     states: Vec<Vec<State>>,
     pipelines: Vec<Pipeline>,
-    /// By worker.
-    of_worker: Vec<usize>,
+    /// By worker: the numbers of its pipelines.
+    of_worker: Vec<Vec<usize>>,
     /// By worker and segment.
     shaders: Vec<Vec<Shaders<V::Tables>>>,
 }
 
 impl<V: Versions> Plan<V> {
-    /// The workers of worker `i`'s pipeline, in ascending order.
-    fn peers(&self, i: usize) -> Arc<[usize]> {
+    /// The workers that have a pipeline, in ascending order.
+    fn peers(&self, number: usize) -> Arc<[usize]> {
         let all = self.of_worker.iter().enumerate();
-        all.filter(|(_, number)| **number == self.of_worker[i]).map(|(peer, _)| peer).collect()
+        all.filter(|(_, own)| own.contains(&number)).map(|(peer, _)| peer).collect()
+    }
+
+    /// The workers that have all pipelines of worker `i`, in ascending order.
+    fn heirs(&self, i: usize) -> Arc<[usize]> {
+        let all = self.of_worker.iter().enumerate();
+        let has_all = |own: &[usize]| self.of_worker[i].iter().all(|number| own.contains(number));
+        all.filter(|(_, own)| has_all(own)).map(|(heir, _)| heir).collect()
+    }
+
+    /// The pipelines of worker `i`, in its order.
+    fn of_one(&self, i: usize) -> Vec<OwnPipeline> {
+        let own = |&number: &usize| {
+            let Pipeline { stages, segments, places, .. } = &self.pipelines[number];
+            OwnPipeline {
+                number: number as u16,
+                stages: stages.clone(),
+                segments: segments.clone(),
+                places: places.clone(),
+                peers: self.peers(number),
+            }
+        };
+        self.of_worker[i].iter().map(own).collect()
+    }
+
+    /// Gives receive queues the numbers of their pipelines among those of the engine: they may get another owner.
+    fn number_queues(&self, spec: &mut EngineSpec<V>) -> Result<(), EngineError> {
+        for (i, (worker, own)) in spec.workers.iter_mut().zip(&self.of_worker).enumerate() {
+            let number = |wanted: usize| {
+                own.get(wanted).copied().ok_or_else(|| {
+                    let has = own.len();
+                    let message = format!(
+                        "worker {i}: a receive queue leads to pipeline {wanted}, but there are {has}"
+                    );
+                    EngineError::Spec(message)
+                })
+            };
+            for slot in &mut worker.rx {
+                slot.entry = match &slot.entry {
+                    Entry::Pipeline(wanted) => Entry::Pipeline(number(*wanted)?),
+                    Entry::ByPort(by_port) => {
+                        // Ports beyond the list enter the first one.
+                        let wanted = by_port.iter().copied().chain([0]);
+                        Entry::ByPort(wanted.map(number).collect::<Result<_, _>>()?)
+                    }
+                };
+            }
+        }
+        Ok(())
     }
 
     fn of(spec: &EngineSpec<V>, layout: &Layout) -> Result<Self, EngineError> {
-        let is_real = |d: &DeviceSpec<V::Tables>| matches!(d.kind, DeviceKind::Driver { .. });
-        let names = |w: &WorkerSpec<V>| w.stages.iter().map(|s| s.name()).collect::<Vec<_>>();
         let mut plan = Self {
             stages: Vec::new(),
             segments: Arc::from([]),
@@ -777,71 +871,102 @@ impl<V: Versions> Plan<V> {
             shaders: Vec::new(),
         };
         let mut all: Vec<Segment> = Vec::new();
-        let shards = spec.workers.len();
-        for worker in &spec.workers {
-            let wanted = names(worker);
-            let known = plan.pipelines.iter().position(|p| plan.stages[p.stages.clone()] == wanted);
-            let number = known.unwrap_or(plan.pipelines.len());
-            plan.of_worker.push(number);
-            let cut = cut(&worker.stages, &wanted)?;
-            let program = |segment: Segment| {
-                let is_wanted = spec.devices.iter().any(is_real);
-                let program = || segment_program(&worker.stages, segment, layout.columns(), shards);
-                is_wanted.then(program)
-            };
-            if let Some(known) = known {
-                // All its workers share one program on a device.
-                let Pipeline { stages, segments: there, .. } = &plan.pipelines[known];
-                let (base, there) = (stages.start, there.clone());
-                let is_same = |(segment, number): (&Segment, usize)| {
-                    let known: &Segment = &all[number];
-                    let made = program(*segment).flatten().filter(|_| known.on_device);
-                    segment.end == known.end - base && made == plan.programs[number]
-                };
-                if cut.len() != there.len() || !cut.iter().zip(there).all(is_same) {
-                    return Err(EngineError::Spec(format!(
-                        "worker {} has stages of the same names as a worker before it, with other kernels: {}",
-                        plan.of_worker.len() - 1,
-                        wanted.join(", ")
-                    )));
-                }
-                continue;
+        for (i, worker) in spec.workers.iter().enumerate() {
+            if worker.pipelines.is_empty() {
+                return Err(EngineError::Spec(format!("worker {i} has no pipeline")));
             }
-            if !spec.devices.is_empty() {
-                has_twins(&worker.stages)?;
+            let mut own = Vec::new();
+            for pipeline in &worker.pipelines {
+                let number = plan.add(spec, layout, pipeline, &own, &mut all)?;
+                own.push(number);
             }
-            let (base, first) = (plan.stages.len(), all.len());
-            for mut segment in cut {
-                let program = program(segment);
-                segment.on_device &= program.as_ref().is_none_or(Option::is_some);
-                plan.states.push(states(&worker.stages, segment));
-                plan.programs.push(program.flatten().filter(|_| segment.on_device));
-                segment.first += base;
-                segment.end += base;
-                all.push(segment);
-            }
-            let segments = first..all.len();
-            let at = |name: &&'static str| {
-                let stage = base + wanted.iter().position(|known| known == name)?;
-                let segment = segments.clone().find(|&s| all[s].first == stage)?;
-                Some((*name, segment as u16))
-            };
-            let targets = worker.stages.iter().flat_map(|stage| stage.sends_to());
-            let places = targets.filter_map(at).collect();
-            plan.pipelines.push(Pipeline { stages: base..base + wanted.len(), segments, places });
-            plan.stages.extend(wanted);
+            plan.of_worker.push(own);
         }
         plan.segments = all.into();
-        plan.shaders = spec
-            .workers
-            .iter()
-            .zip(&plan.of_worker)
-            .map(|(worker, &number)| {
-                let Pipeline { stages, segments, .. } = &plan.pipelines[number];
-                segment_shaders(&worker.stages, stages.start, &plan.segments, segments)
-            })
-            .collect();
+        let shaders = spec.workers.iter().enumerate().map(|(i, worker)| {
+            let stages = worker.pipelines.iter().flat_map(|pipeline| &pipeline.stages);
+            segment_shaders(&stages.collect::<Vec<_>>(), &plan.of_one(i), &plan.segments)
+        });
+        plan.shaders = shaders.collect();
         Ok(plan)
+    }
+
+    /// The number of a pipeline of a worker whose earlier ones are `own`: that of one like it at a worker before, or of
+    /// a new one.
+    fn add(
+        &mut self,
+        spec: &EngineSpec<V>,
+        layout: &Layout,
+        pipeline: &PipelineSpec<V::Tables>,
+        own: &[usize],
+        all: &mut Vec<Segment>,
+    ) -> Result<usize, EngineError> {
+        let is_real = |d: &DeviceSpec<V::Tables>| matches!(d.kind, DeviceKind::Driver { .. });
+        let PipelineSpec { name, stages, places: mapped } = pipeline;
+        if stages.is_empty() {
+            return Err(EngineError::Spec(format!("pipeline `{name}` has no stage")));
+        }
+        let wanted: Vec<_> = stages.iter().map(|stage| stage.name()).collect();
+        let is_like = |(number, known): (usize, &Pipeline)| {
+            known.name == *name
+                && known.mapped == *mapped
+                && self.stages[known.stages.clone()] == wanted
+                && !own.contains(&number)
+        };
+        let known = self.pipelines.iter().enumerate().position(is_like);
+        let (cut, targets) = cut(stages, &wanted, mapped)?;
+        let program = |segment: Segment| {
+            let is_wanted = spec.devices.iter().any(is_real);
+            let shards = spec.workers.len();
+            let program = || segment_program(stages, segment, layout.columns(), shards);
+            is_wanted.then(program)
+        };
+        if let Some(known) = known {
+            // All its workers share one program on a device.
+            let Pipeline { stages, segments: there, .. } = &self.pipelines[known];
+            let (base, there) = (stages.start, there.clone());
+            let is_same = |(segment, number): (&Segment, usize)| {
+                let known: &Segment = &all[number];
+                let made = program(*segment).flatten().filter(|_| known.on_device);
+                segment.end == known.end - base && made == self.programs[number]
+            };
+            if cut.len() != there.len() || !cut.iter().zip(there).all(is_same) {
+                return Err(EngineError::Spec(format!(
+                    "worker {} has stages of the same names as a worker before it, with other kernels: {}",
+                    self.of_worker.len(),
+                    wanted.join(", ")
+                )));
+            }
+            return Ok(known);
+        }
+        if !spec.devices.is_empty() {
+            has_twins(stages)?;
+        }
+        let (base, first) = (self.stages.len(), all.len());
+        for mut segment in cut {
+            let program = program(segment);
+            segment.on_device &= program.as_ref().is_none_or(Option::is_some);
+            self.states.push(states(stages, segment));
+            self.programs.push(program.flatten().filter(|_| segment.on_device));
+            segment.first += base;
+            segment.end += base;
+            all.push(segment);
+        }
+        let segments = first..all.len();
+        let at = |(place, stage): (&'static str, usize)| {
+            let segment = segments.clone().find(|&s| all[s].first == base + stage)?;
+            Some((place, segment as u16))
+        };
+        let places = targets.into_iter().filter_map(at).collect();
+        self.pipelines.push(Pipeline {
+            name: name.clone(),
+            mapped: mapped.clone(),
+            stages: base..base + wanted.len(),
+            segments,
+            places,
+        });
+        self.stages.extend(wanted);
+        Ok(self.pipelines.len() - 1)
     }
 }
 
@@ -859,37 +984,50 @@ fn has_twins<T>(stages: &[Box<dyn Stage<T>>]) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Cuts a pipeline into segments, so that one begins at each stage that packets are sent to.
+/// Cuts a pipeline into segments, so that one begins at each stage that packets are sent to; and the stage of each place.
+/// `mapped`: places and their stages, where the stage has another name.
+#[expect(clippy::type_complexity, reason = "segments, and places with the numbers of their stages")]
 fn cut<T>(
     stages: &[Box<dyn Stage<T>>],
     names: &[&'static str],
-) -> Result<Vec<Segment>, EngineError> {
+    mapped: &[(String, String)],
+) -> Result<(Vec<Segment>, Vec<(&'static str, usize)>), EngineError> {
     let mut starts = vec![0];
+    let mut places: Vec<(&'static str, usize)> = Vec::new();
     for stage in stages {
-        for target in stage.sends_to() {
-            let mut places = (0..names.len()).filter(|place| names[*place] == *target);
-            let why = match (places.next(), places.next()) {
-                (Some(place), None) => {
-                    starts.push(place);
+        for place in stage.sends_to().iter().copied() {
+            let of_place = mapped.iter().find(|(known, _)| known == place);
+            let target = of_place.map_or(place, |(_, target)| target);
+            let mut found = (0..names.len()).filter(|at| names[*at] == target);
+            let why = match (found.next(), found.next()) {
+                (Some(at), None) => {
+                    starts.push(at);
+                    places.push((place, at));
                     continue;
                 }
                 (None, _) => "which the pipeline lacks",
                 (Some(_), Some(_)) => "of which the pipeline has several",
             };
-            let message =
-                format!("stage `{}` sends packets to stage `{target}`, {why}", stage.name());
+            let by = if place == target { String::new() } else { format!(" (place `{place}`)") };
+            let stage = stage.name();
+            let message = format!("stage `{stage}` sends packets to stage `{target}`{by}, {why}");
             return Err(EngineError::Spec(message));
         }
     }
+    let known = |place: &String| places.iter().any(|(known, _)| known == place);
+    if let Some((place, _)) = mapped.iter().find(|(place, _)| !known(place)) {
+        let message = format!("no stage sends packets to place `{place}`");
+        return Err(EngineError::Spec(message));
+    }
+    places.sort_unstable();
+    places.dedup();
     starts.sort_unstable();
     starts.dedup();
     let ends = starts[1..].iter().copied().chain([stages.len()]);
     let parts = starts.iter().copied().zip(ends);
-    Ok(parts
-        .flat_map(|(start, end)| {
-            let shifted =
-                move |s: Segment| Segment { first: s.first + start, end: s.end + start, ..s };
-            segments(&stages[start..end]).into_iter().map(shifted)
-        })
-        .collect())
+    let segments = parts.flat_map(|(start, end)| {
+        let shifted = move |s: Segment| Segment { first: s.first + start, end: s.end + start, ..s };
+        segments(&stages[start..end]).into_iter().map(shifted)
+    });
+    Ok((segments.collect(), places))
 }

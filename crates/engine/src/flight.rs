@@ -15,7 +15,7 @@ use device::accelerator::{Landing, Offload, PayloadPart};
 use crate::balance::Side;
 use crate::stage::{Shade, Versions};
 use crate::twins::Crew;
-use crate::worker::panic_text;
+use crate::worker::{OwnPipeline, panic_text};
 
 /// The shaders of one segment in order of its stages, each with its stage's place in the segment.
 pub(crate) type Shaders<T> = Arc<[(usize, Arc<dyn Shade<T>>)]>;
@@ -34,6 +34,8 @@ pub(crate) struct Flight<V: Versions> {
     /// Verdicts and contexts as they were before the shade, so that a failed job can be done again.
     pub(crate) before: [Vec<u32>; 2],
     pub(crate) pin: Option<V::Pin>,
+    /// Its pipeline, by the place among the worker's.
+    pub(crate) pipeline: usize,
     /// The segment it is in, or enters next.
     pub(crate) segment: usize,
     /// The side that was chosen for the segment it enters next: chosen once, however long it waits.
@@ -83,6 +85,7 @@ impl<V: Versions> Flight<V> {
             spare: None,
             before: [(); 2].map(|()| Vec::with_capacity(chunk::CHUNK_PACKETS_MAX)),
             pin: None,
+            pipeline: 0,
             segment: 0,
             wanted: None,
             live: Vec::with_capacity(STAGES),
@@ -300,8 +303,18 @@ pub(crate) struct InOrder<V: Versions> {
     slots: VecDeque<Slot<V>>,
     /// Number of the chunk in the first slot.
     first: u64,
-    /// Progress of a chunk in front of the first segment.
+    /// By pipeline.
+    lines: Vec<Line>,
+}
+
+/// What is known of a pipeline's chunks while they are walked.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    /// Progress in front of the first segment, and out of the last one.
     start: usize,
+    end: usize,
+    /// Progress of the chunk that is least far of those before.
+    elder: usize,
 }
 
 /// Where a chunk is.
@@ -310,25 +323,37 @@ pub(crate) enum Slot<V: Versions> {
     Ready(Box<Flight<V>>),
     /// Here, its segment shaded.
     Shaded(Box<Flight<V>>),
-    /// At a master, in this segment.
-    Away(usize),
+    /// At a master, in this segment of this pipeline.
+    Away { pipeline: usize, segment: usize },
 }
 
 impl<V: Versions> Slot<V> {
-    /// How far the chunk is: two steps for each segment, into it and out of it.
-    fn progress(&self) -> usize {
+    /// How far the chunk is: two steps for each segment, into it and out of it. And its pipeline.
+    fn progress(&self) -> (usize, usize) {
         match self {
-            Slot::Ready(flight) => 2 * flight.segment,
-            Slot::Shaded(flight) => 2 * flight.segment + 1,
-            Slot::Away(segment) => 2 * segment + 1,
+            Slot::Ready(flight) => (2 * flight.segment, flight.pipeline),
+            Slot::Shaded(flight) => (2 * flight.segment + 1, flight.pipeline),
+            Slot::Away { pipeline, segment } => (2 * segment + 1, *pipeline),
         }
     }
 }
 
+impl<V: Versions> Default for InOrder<V> {
+    /// For no chunk.
+    fn default() -> Self {
+        Self { slots: VecDeque::new(), first: 0, lines: Vec::new() }
+    }
+}
+
 impl<V: Versions> InOrder<V> {
-    /// For `capacity` chunks of a pipeline whose first segment has this number.
-    pub(crate) fn new(capacity: usize, first_segment: usize) -> Self {
-        Self { slots: VecDeque::with_capacity(capacity), first: 0, start: 2 * first_segment }
+    /// For `capacity` chunks of these pipelines.
+    pub(crate) fn new(capacity: usize, pipelines: &[OwnPipeline]) -> Self {
+        let line = |own: &OwnPipeline| {
+            let (start, end) = (2 * own.segments.start, 2 * own.segments.end);
+            Line { start, end: end.saturating_sub(1), elder: usize::MAX }
+        };
+        let lines = pipelines.iter().map(line).collect();
+        Self { slots: VecDeque::with_capacity(capacity), first: 0, lines }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -350,25 +375,30 @@ impl<V: Versions> InOrder<V> {
     pub(crate) fn here(&mut self) -> impl Iterator<Item = &mut Flight<V>> {
         self.slots.iter_mut().filter_map(|slot| match slot {
             Slot::Ready(flight) | Slot::Shaded(flight) => Some(&mut **flight),
-            Slot::Away(_) => None,
+            Slot::Away { .. } => None,
         })
     }
 
-    /// Walks the chunks from the oldest and lets `step` take each one on that is here and whose elder is further:
-    /// into its segment, or out of it. `step` returns the slot it is in then, or `None` once it has retired. A chunk
-    /// that cannot enter its segment yet comes back as it was, and holds up those behind it.
+    /// Walks the chunks from the oldest and lets `step` take each one on that is here and whose elder of the same pipeline
+    /// is further: into its segment, or out of it. `step` returns the slot it is in then, or `None` once it has retired. A
+    /// chunk that cannot enter its segment yet comes back as it was, and holds up those of its pipeline behind it.
     ///
     /// So every pre-shade and every post-shade sees the chunks in order, whichever side shades them, and chunks may
-    /// be in several segments at a time.
+    /// be in several segments at a time. Those of all pipelines retire in one order.
     pub(crate) fn advance(&mut self, mut step: impl FnMut(Slot<V>) -> Option<Slot<V>>) {
-        let mut elder = usize::MAX;
+        self.lines.iter_mut().for_each(|line| line.elder = usize::MAX);
+        // Pipelines of which a chunk behind this one may still go on.
+        let mut open = self.lines.len();
         let mut place = 0;
         while let Some(slot) = self.slots.get_mut(place) {
-            let progress = slot.progress();
-            if !matches!(slot, Slot::Away(_)) && progress < elder {
-                match step(std::mem::replace(slot, Slot::Away(0))) {
+            let (progress, pipeline) = slot.progress();
+            let line = &mut self.lines[pipeline];
+            let may_retire = place == 0 || progress < line.end;
+            if !matches!(slot, Slot::Away { .. }) && progress < line.elder && may_retire {
+                let away = Slot::Away { pipeline, segment: 0 };
+                match step(std::mem::replace(slot, away)) {
                     Some(next) => {
-                        let moved = next.progress() > progress;
+                        let moved = next.progress().0 > progress;
                         *slot = next;
                         if moved {
                             continue; // it may go on at once
@@ -382,11 +412,14 @@ impl<V: Versions> InOrder<V> {
                     }
                 }
             }
-            if progress == self.start {
-                return; // nobody behind it can be further
+            if progress == line.start && line.elder > progress {
+                open -= 1;
+                if open == 0 {
+                    return; // nobody behind it can be further
+                }
             }
             // A chunk that began at a place is far on and waits for its elders: those behind it wait for them too.
-            elder = elder.min(progress);
+            line.elder = line.elder.min(progress);
             place += 1;
         }
     }

@@ -38,7 +38,7 @@ pub use counters::{Counter, DropPlaces, QueueCounters, StageCounters, WorkerCoun
 pub use device::accelerator::{Records, StateForm, Step};
 pub use engine::{
     DeviceEvent, DeviceKind, DeviceSink, DeviceSpec, Engine, EngineError, EngineSpec, EngineView,
-    MasterView, StageTotals, WorkerSpec,
+    MasterView, PipelineSpec, PipelineView, StageTotals, WorkerSpec,
 };
 pub use hooks::{
     Capture, CapturePoint, CaptureReader, CapturedFrame, FrameFilter, Hooks, Trace, TraceGuard,
@@ -50,6 +50,6 @@ pub use segment::{
 pub use slot_set::SlotSet;
 pub use stage::{Context, Phases, Shade, Spread, Stage, Versions};
 pub use worker::{
-    DropSink, DumpSink, ErrorSink, MARK_FROM_HOST, PanicSink, RxSlot, SpreadHash, StagePanic,
-    TxSlot,
+    DropSink, DumpSink, Entry, ErrorSink, MARK_FROM_HOST, PanicSink, RxSlot, SpreadHash,
+    StagePanic, TxSlot,
 };

@@ -25,8 +25,8 @@ mod sync {
 /// What travels between workers.
 #[derive(Debug)]
 pub(crate) enum Passed {
-    /// A received packet, to be worked on there.
-    Received(Packet),
+    /// A received packet, to be worked on there, in the pipeline with this number.
+    Received(Packet, u16),
     /// To be sent by the port.
     Transmit(Packet, u16),
     /// For the twin of the port.
@@ -49,7 +49,7 @@ impl Passed {
     /// The packet, whatever was to become of it.
     pub(crate) fn into_packet(self) -> Packet {
         match self {
-            Passed::Received(packet)
+            Passed::Received(packet, _)
             | Passed::Transmit(packet, _)
             | Passed::Host(packet, _)
             | Passed::Again(Again { packet, .. }) => packet,

@@ -121,8 +121,9 @@ pub trait Stage<T>: Send {
     /// Its name, as in `[pipeline.NAME] stages = […]`.
     fn name(&self) -> &'static str;
 
-    /// Names of the stages to which it sends packets by [`Verdict::again`] or [`Context::hand_over`]; a segment begins
-    /// at each of them.
+    /// Names of the places to which it sends packets by [`Verdict::again`] or [`Context::hand_over`]. Its pipeline says
+    /// which stage each of them is ([`PipelineSpec::places`](crate::PipelineSpec::places)), or it is the stage of that name;
+    /// a segment begins there.
     fn sends_to(&self) -> &'static [&'static str] {
         &[]
     }
@@ -401,8 +402,8 @@ impl<'a, T> Context<'a, T> {
         self.released.push((packet, verdict));
     }
 
-    /// The place of the stage `name`, for [`Verdict::again`] and [`Context::hand_over`]; `None` if this stage does not
-    /// list it in [`Stage::sends_to`] or the pipeline lacks it. Ask once a chunk.
+    /// The place `name` in this pipeline, for [`Verdict::again`] and [`Context::hand_over`]; `None` if no stage lists it in
+    /// [`Stage::sends_to`]. Ask once a chunk.
     pub fn place(&self, name: &str) -> Option<u16> {
         self.places.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
     }

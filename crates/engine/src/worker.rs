@@ -16,7 +16,7 @@
 
 /// What a stage may use, borrowed from the worker's parts: a method would borrow the whole worker.
 macro_rules! context {
-    ($worker:ident, $tables:expr, $version:expr, $now_ns:expr, $passes:expr) => {
+    ($worker:ident, $own:expr, $tables:expr, $version:expr, $now_ns:expr, $passes:expr) => {
         crate::stage::Context {
             pool: &mut $worker.pool,
             tables: $tables,
@@ -29,7 +29,7 @@ macro_rules! context {
             released: &mut $worker.released,
             handed: Some(&mut $worker.handed),
             settled: Some(&mut $worker.settled),
-            places: &$worker.places,
+            places: &$worker.pipelines[$own].places,
             passes: $passes,
             row: None,
             outer_row: None,
@@ -103,10 +103,88 @@ pub struct RxSlot {
     pub mark: u32,
     /// The queue.
     pub queue: Box<dyn RxQueue>,
-    /// Spreads its packets over all workers of its worker's pipeline; `None` keeps them.
+    /// Spreads its packets over all workers of the pipeline that they enter; `None` keeps them.
     pub spread: Option<SpreadHash>,
+    /// Where its packets enter.
+    pub entry: Entry,
     /// Where its counters are read.
     pub counters: Arc<QueueCounters>,
+}
+
+/// The pipeline that the packets of a receive queue enter, by its number in
+/// [`WorkerSpec::pipelines`](crate::WorkerSpec::pipelines).
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// One for all of them.
+    Pipeline(usize),
+    /// By the packet's port, for a queue that stamps each packet with one. Ports beyond the list enter the first
+    /// pipeline.
+    ByPort(Arc<[usize]>),
+}
+
+impl Default for Entry {
+    /// The first pipeline.
+    fn default() -> Self {
+        Entry::Pipeline(0)
+    }
+}
+
+/// One of a worker's pipelines.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnPipeline {
+    /// Its number among those of the engine.
+    pub(crate) number: u16,
+    /// Its stages and its segments, by their numbers among those of all pipelines.
+    pub(crate) stages: std::ops::Range<usize>,
+    pub(crate) segments: std::ops::Range<usize>,
+    /// Names of the places that packets may be sent to, each with its segment.
+    pub(crate) places: Arc<[(&'static str, u16)]>,
+    /// The workers that have it, in ascending order.
+    pub(crate) peers: Arc<[usize]>,
+}
+
+/// In a list by numbers among those of all pipelines: another worker's.
+const ABSENT: u16 = u16::MAX;
+
+/// What belongs to a worker of stages, segments and pipelines, which have numbers among those of the engine.
+struct Owned {
+    /// By number of a stage: its place among the worker's.
+    stages: Box<[u16]>,
+    /// By place: the stage's number, and its pipeline's place.
+    numbers: Box<[(usize, usize)]>,
+    /// By number of a segment: the place of its pipeline.
+    segments: Box<[u16]>,
+    /// By number of a pipeline: its place.
+    pipelines: Box<[u16]>,
+}
+
+impl Owned {
+    fn of(pipelines: &[OwnPipeline], segments: usize) -> Self {
+        let stages = pipelines.iter().map(|own| own.stages.end).max().unwrap_or(0);
+        let numbers = pipelines.iter().map(|own| usize::from(own.number) + 1).max().unwrap_or(0);
+        let mut owned = Self {
+            stages: vec![ABSENT; stages].into(),
+            numbers: Box::default(),
+            segments: vec![ABSENT; segments].into(),
+            pipelines: vec![ABSENT; numbers].into(),
+        };
+        let mut all = Vec::new();
+        for (at, own) in pipelines.iter().enumerate() {
+            owned.pipelines[usize::from(own.number)] = at as u16;
+            owned.segments[own.segments.clone()].fill(at as u16);
+            for stage in own.stages.clone() {
+                owned.stages[stage] = all.len() as u16;
+                all.push((stage, at));
+            }
+        }
+        owned.numbers = all.into();
+        owned
+    }
+
+    /// The place of the pipeline that a segment is of; `None` if that is another worker's.
+    fn of_segment(&self, segment: usize) -> Option<usize> {
+        self.segments.get(segment).filter(|at| **at != ABSENT).map(|at| usize::from(*at))
+    }
 }
 
 /// Where packets for a port, or for a twin, go at this worker.
@@ -138,7 +216,11 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) index: u16,
     pub(crate) pool: Pool,
     pub(crate) versions: V,
+    /// Of all its pipelines, one behind the other.
     pub(crate) stages: Vec<Box<dyn Stage<V::Tables>>>,
+    pub(crate) pipelines: Vec<OwnPipeline>,
+    /// Which numbers are whose.
+    owned: Owned,
     /// By stage: the steps that it has.
     steps: Vec<Phases>,
     pub(crate) segments: Arc<[Segment]>,
@@ -167,12 +249,6 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) on_panic: PanicSink,
     /// Who works on the packets of workers that gave their stages up.
     pub(crate) heirs: Arc<Heirs>,
-    /// Names of the stages that packets may be sent to, each with its segment.
-    pub(crate) places: Arc<[(&'static str, u16)]>,
-    /// Number of its first stage and of its first segment, and one past its last segment: an engine may have several
-    /// pipelines.
-    pub(crate) first_stage: usize,
-    pub(crate) pipeline: std::ops::Range<usize>,
     pub(crate) on_error: ErrorSink,
     /// Its part in the count of workers that have nothing left to do.
     pub(crate) quiet: Quiet,
@@ -214,19 +290,25 @@ pub(crate) struct Worker<V: Versions> {
     order: InOrder<V>,
     next_seq: u64,
     inbox: Vec<Packet>,
+    /// Of a worker with several pipelines, by packet of the inbox: the place of its pipeline.
+    entries: Vec<u16>,
+    /// What stays of the inbox, and its entries.
     passed: Vec<Packet>,
+    passed_entries: Vec<u16>,
+    /// By pipeline: a chunk that is being filled.
+    filling: Vec<Option<Box<Flight<V>>>>,
     dropped: Vec<(Packet, DropReason)>,
     released: Vec<(Packet, Verdict)>,
     handed: Vec<HandOver>,
     /// Rows that the stage at work says its shade has settled.
     settled: u32,
-    /// By segment of its pipeline: packets that enter there; and how many these are.
+    /// By segment: packets that enter there; and how many these are.
     again: Vec<VecDeque<Again>>,
     again_count: usize,
     /// The ring that the next turn begins with.
     next_ring: usize,
-    /// The workers of its pipeline.
-    peers: Arc<[usize]>,
+    /// The workers that have all its pipelines.
+    heirs_of: Arc<[usize]>,
     /// How often the packet that retires now went through again.
     passes_now: u8,
     /// Its stages panicked too often: it runs none of them any more.
@@ -251,7 +333,9 @@ pub(crate) struct Parts<V: Versions> {
     pub(crate) index: u16,
     pub(crate) pool: Pool,
     pub(crate) versions: V,
+    /// Of all its pipelines, one behind the other.
     pub(crate) stages: Vec<Box<dyn Stage<V::Tables>>>,
+    pub(crate) pipelines: Vec<OwnPipeline>,
     pub(crate) segments: Arc<[Segment]>,
     pub(crate) layout: Layout,
     /// Columns that start a chunk as zero, by their places.
@@ -273,14 +357,8 @@ pub(crate) struct Parts<V: Versions> {
     pub(crate) on_panic: PanicSink,
     /// Who works on the packets of workers that gave their stages up.
     pub(crate) heirs: Arc<Heirs>,
-    /// The workers of its pipeline.
-    pub(crate) peers: Arc<[usize]>,
-    /// Names of the stages that packets may be sent to, each with its segment.
-    pub(crate) places: Arc<[(&'static str, u16)]>,
-    /// Number of its first stage and of its first segment, and one past its last segment: an engine may have several
-    /// pipelines.
-    pub(crate) first_stage: usize,
-    pub(crate) pipeline: std::ops::Range<usize>,
+    /// The workers that have all its pipelines.
+    pub(crate) heirs_of: Arc<[usize]>,
     pub(crate) on_error: ErrorSink,
     /// Its part in the count of workers that have nothing left to do.
     pub(crate) quiet: Quiet,
@@ -304,8 +382,9 @@ impl<V: Versions> Worker<V> {
             .map(|rows| Box::new(Flight::new(Chunk::new(rows, parts.index))))
             .collect();
         let side = |slot| TxSide { slot, waiting: Vec::with_capacity(4 * CHUNK_PACKETS_MAX) };
-        let shaders =
-            segment_shaders(&parts.stages, parts.first_stage, &parts.segments, &parts.pipeline);
+        let stages: Vec<_> = parts.stages.iter().collect();
+        let shaders = segment_shaders(&stages, &parts.pipelines, &parts.segments);
+        let owned = Owned::of(&parts.pipelines, parts.segments.len());
         let peers = parts.rings_out.len();
         let homes = parts.segments.iter().map(|_| Home::default()).collect();
         Self {
@@ -317,6 +396,11 @@ impl<V: Versions> Worker<V> {
             sweeping: vec![false; parts.stages.len()],
             swept_at: 0,
             stages: parts.stages,
+            again: parts.segments.iter().map(|_| VecDeque::new()).collect(),
+            order: InOrder::new(parts.chunks, &parts.pipelines),
+            filling: parts.pipelines.iter().map(|_| None).collect(),
+            pipelines: parts.pipelines,
+            owned,
             segments: parts.segments,
             shaders,
             zeroed: parts.zeroed,
@@ -336,8 +420,6 @@ impl<V: Versions> Worker<V> {
             on_dump: parts.on_dump,
             on_panic: parts.on_panic,
             heirs: parts.heirs,
-            places: parts.places,
-            first_stage: parts.first_stage,
             on_error: parts.on_error,
             quiet: parts.quiet,
             until_finished: parts.until_finished,
@@ -356,12 +438,9 @@ impl<V: Versions> Worker<V> {
             free,
             next_rx: 0,
             timed: Instant::now(),
-            order: InOrder::new(parts.chunks, parts.pipeline.start),
-            again: parts.pipeline.clone().map(|_| VecDeque::new()).collect(),
             again_count: 0,
             next_ring: 0,
-            peers: parts.peers,
-            pipeline: parts.pipeline,
+            heirs_of: parts.heirs_of,
             handed: Vec::with_capacity(CHUNK_PACKETS_MAX),
             settled: 0,
             passes_now: 0,
@@ -372,7 +451,9 @@ impl<V: Versions> Worker<V> {
             noted: 0,
             next_seq: 0,
             inbox: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            entries: Vec::with_capacity(CHUNK_PACKETS_MAX),
             passed: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            passed_entries: Vec::with_capacity(CHUNK_PACKETS_MAX),
             dropped: Vec::with_capacity(CHUNK_PACKETS_MAX),
             released: Vec::with_capacity(CHUNK_PACKETS_MAX),
             last_version: u64::MAX,
@@ -487,7 +568,8 @@ impl<V: Versions> Worker<V> {
         let mut held = 0;
         for i in 0..if self.gave_up { 0 } else { self.stages.len() } {
             let stage = &mut self.stages[i];
-            let mut cx = context!(self, &*pin, number, self.now_ns, &[]);
+            let (of_engine, own) = self.owned.numbers[i];
+            let mut cx = context!(self, own, &*pin, number, self.now_ns, &[]);
             let mut step = "tick";
             let ticked = catch_unwind(AssertUnwindSafe(|| {
                 stage.tick(&mut cx);
@@ -496,7 +578,7 @@ impl<V: Versions> Worker<V> {
             }));
             match ticked {
                 Ok(of_stage) => held += of_stage,
-                Err(panic) => self.panicked(self.first_stage + i, step, &*panic, None, 0),
+                Err(panic) => self.panicked(of_engine, step, &*panic, None, 0),
             }
         }
         drop(pin);
@@ -573,7 +655,7 @@ impl<V: Versions> Worker<V> {
         let Some(pin) = &flight.pin else { return };
         for t in &mut flight.traced {
             let verdict = Verdict(flight.chunk.rows.verdicts()[t.row]);
-            let stage = &mut self.stages[i - self.first_stage];
+            let stage = &mut self.stages[usize::from(self.owned.stages[i])];
             let describe = || stage.describe(&mut flight.chunk, t.row, pin);
             // What a stage cannot describe is no reason to stop.
             let told = catch_unwind(AssertUnwindSafe(describe)).unwrap_or_default();
@@ -616,7 +698,7 @@ impl<V: Versions> Drop for Worker<V> {
     /// on.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.heirs.give_up(self.index.into(), &self.peers);
+            self.heirs.give_up(self.index.into(), &self.heirs_of);
             self.died.store(true, Ordering::Release);
             self.lose_packets();
             if let Some(lane) = &mut self.lane {
@@ -674,23 +756,26 @@ fn end_trace<V: Versions>(flight: &mut Flight<V>) {
     }
 }
 
-/// The shaders of each segment in order of the stages; none for segments of other pipelines. The first of `stages` has
-/// number `first_stage`, the segments of their pipeline are `pipeline`.
+/// The shaders of each segment in order of the stages; none for segments of other workers. `stages` are those of
+/// `pipelines`, one behind the other.
 pub(crate) fn segment_shaders<T>(
-    stages: &[Box<dyn Stage<T>>],
-    first_stage: usize,
+    stages: &[&Box<dyn Stage<T>>],
+    pipelines: &[OwnPipeline],
     segments: &[Segment],
-    pipeline: &std::ops::Range<usize>,
 ) -> Vec<Shaders<T>> {
-    let of = |(number, segment): (usize, &Segment)| {
-        if !pipeline.contains(&number) {
-            return Shaders::from([]);
+    let mut all: Vec<Shaders<T>> = segments.iter().map(|_| Shaders::from([])).collect();
+    let mut before = 0;
+    for own in pipelines {
+        let of_own = &stages[before..before + own.stages.len()];
+        before += own.stages.len();
+        for number in own.segments.clone() {
+            let Segment { first, end, .. } = segments[number];
+            let stages =
+                of_own[first - own.stages.start..end - own.stages.start].iter().enumerate();
+            all[number] = stages.filter_map(|(i, stage)| Some((i, stage.shader()?))).collect();
         }
-        let stages = &stages[segment.first - first_stage..segment.end - first_stage];
-        let stages = stages.iter().enumerate();
-        stages.filter_map(|(i, stage)| Some((i, stage.shader()?))).collect()
-    };
-    segments.iter().enumerate().map(of).collect()
+    }
+    all
 }
 
 /// Waits until a descriptor is readable, or `wait` has passed.

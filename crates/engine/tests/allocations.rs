@@ -93,6 +93,7 @@ fn captures_and_traces_allocate_nothing_for_a_packet() {
     let stages = vec![Box::new(Sorter(0)) as Box<dyn Stage<()>>];
     let worker = WorkerSpec {
         rx: vec![RxSlot {
+            entry: engine::Entry::default(),
             port: 0,
             mark: 0,
             queue: Box::new(Endless(QueueStats::default())),

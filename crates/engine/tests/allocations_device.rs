@@ -109,6 +109,7 @@ fn run(packing: Packing) {
         ];
         WorkerSpec {
             rx: vec![RxSlot {
+                entry: engine::Entry::default(),
                 port: 0,
                 mark: 0,
                 queue: Box::new(Endless(QueueStats::default())),

@@ -235,6 +235,7 @@ fn start(
     let sent = out.frames();
     let worker = WorkerSpec {
         rx: vec![RxSlot {
+            entry: engine::Entry::default(),
             port: 0,
             mark: 0,
             queue: Box::new(Script::untimed(frames)),

@@ -11,8 +11,8 @@ use chunk::{
 };
 use device::{Cost, FaultPlan};
 use engine::{
-    Capture, CapturePoint, Context, DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, Policy,
-    QueueCounters, RxSlot, Shade, Stage, Step, Trace, TxSlot, WorkerSpec,
+    Capture, CapturePoint, Context, DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm,
+    PipelineSpec, Policy, QueueCounters, RxSlot, Shade, Stage, Step, Trace, TxSlot, WorkerSpec,
 };
 use io::memory::{Collect, Script, pair};
 use teststages::harness::{Bed, Feed, Numbered, flow_hash};
@@ -188,7 +188,13 @@ fn run_beside(
     input: Box<dyn io::RxQueue>,
     device: Option<DeviceSpec<u64>>,
 ) -> Run {
-    let feed = |port, queue, spread| Feed { worker: 0, port, queue, spread };
+    let feed = |port, queue, spread| Feed {
+        worker: 0,
+        port,
+        queue,
+        spread,
+        entry: engine::Entry::default(),
+    };
     let none = || Box::new(Script::untimed(Vec::new()));
     let mut feeds = vec![feed(0, input, Some(flow_hash as _))];
     feeds.extend((0..idle).map(|_| feed(1, none(), None)));
@@ -351,8 +357,12 @@ fn stopping_loses_nothing_that_was_received() {
         workers: vec![WorkerSpec {
             cpu: None,
             versions: Numbered::new(0),
-            stages: vec![Box::new(First) as Box<dyn Stage<u64>>, Box::new(Second(0))],
+            pipelines: vec![PipelineSpec::new(
+                "",
+                vec![Box::new(First) as Box<dyn Stage<u64>>, Box::new(Second(0))],
+            )],
             rx: vec![RxSlot {
+                entry: engine::Entry::default(),
                 port: 7,
                 mark: 0,
                 queue: Box::new(rx),

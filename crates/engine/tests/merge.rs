@@ -177,6 +177,7 @@ fn spec(
         .collect();
     specs[0].tx = outs.into_iter().map(|out| TxSlot::Own(Box::new(out), Arc::default())).collect();
     specs[workers - 1].rx.push(RxSlot {
+        entry: engine::Entry::default(),
         port: 0,
         mark: 0,
         queue: Box::new(Script::new(input)),
@@ -275,7 +276,7 @@ fn panics_cost_their_chunks_and_leave_the_rest_in_order() {
         let (mut spec, collected, drops) = spec(4, 40_000, frames(n), None, true);
         // The reader goes on, for packets that it kept would be dropped without a worker to take them.
         for (i, worker) in spec.workers.iter_mut().enumerate() {
-            worker.stages = vec![Box::new(Fates {
+            worker.pipelines[0].stages = vec![Box::new(Fates {
                 defers: true,
                 panics_over: (i > 0).then_some(every),
                 chunks: 0,
@@ -316,7 +317,7 @@ fn a_worker_that_dies_leaves_a_gap_and_no_more() {
     for dies in [0, 1, 3] {
         let n = 40_000;
         let (mut spec, collected, _) = spec(4, 40_000, frames(n), None, true);
-        spec.workers[dies].stages = vec![Box::new(Fates {
+        spec.workers[dies].pipelines[0].stages = vec![Box::new(Fates {
             defers: true,
             panics_over: Some(500),
             chunks: 0,
@@ -377,7 +378,7 @@ fn a_worker_that_gives_up_drops_nothing_before_what_is_away() {
             let gate = EveryThird::default();
             let panics_over = Some(300);
             let fates = Fates { defers: true, panics_over, chunks: 0, gate };
-            worker.stages = vec![Box::new(Shaded), Box::new(fates)];
+            worker.pipelines[0].stages = vec![Box::new(Shaded), Box::new(fates)];
         }
         spec.on_panic = Arc::new(|_| {});
         let engine = Engine::start_in_order(spec, gated()).unwrap();

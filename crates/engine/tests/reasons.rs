@@ -76,6 +76,7 @@ fn start(
     let stages = stages.iter().map(|blocks| Box::new(Judge(blocks)) as Box<_>).collect();
     let worker = WorkerSpec {
         rx: vec![RxSlot {
+            entry: engine::Entry::default(),
             port: 0,
             mark: 0,
             queue: Box::new(Script::untimed(frames)),

@@ -222,6 +222,7 @@ fn run_with(
     specs.iter_mut().for_each(|worker| worker.tx = vec![TxSlot::Worker(0)]);
     specs[0].tx = vec![TxSlot::Own(Box::new(out), Arc::default())];
     specs[0].rx.push(RxSlot {
+        entry: engine::Entry::default(),
         port: 0,
         mark: 0,
         queue: Box::new(Script::untimed(input)),

@@ -251,7 +251,13 @@ fn go_with(
     let versions = Newest(bursts.writer.reader());
     let stages: Stages<FirewallTables> = vec![stage, Box::new(Wire::new())];
     let bed = Bed {
-        feeds: vec![Feed { worker: 0, port: PORT_NONE, queue: Box::new(bursts), spread: None }],
+        feeds: vec![Feed {
+            worker: 0,
+            port: PORT_NONE,
+            queue: Box::new(bursts),
+            spread: None,
+            entry: engine::Entry::default(),
+        }],
         ports: PORTS.into(),
         devices: vec![device],
         chunk_packets: 64,

@@ -447,6 +447,7 @@ fn in_engine(
         DeviceSpec { kind, slots: 3, rows: 1024, policy: Policy::Device }
     });
     let feed = teststages::harness::Feed {
+        entry: engine::Entry::default(),
         worker: 0,
         port: chunk::PORT_NONE,
         queue: Box::new(Feeding { frames: world.frames.clone(), at: 0 }),

@@ -60,6 +60,7 @@ impl<V: Versions> Worker<V> {
             self.retired_on_lane(1);
         }
         self.inbox = inbox;
+        self.entries.clear();
         self.hand_in();
     }
 

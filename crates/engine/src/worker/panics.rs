@@ -114,7 +114,7 @@ impl<V: Versions> Worker<V> {
         let gave_up = !self.gave_up && self.counters.panics.get() >= PANICS_MAX;
         let report = StagePanic {
             worker: self.index,
-            stage: (stage, self.stages[stage - self.first_stage].name()),
+            stage: (stage, self.stages[usize::from(self.owned.stages[stage])].name()),
             origin: String::new(),
             step,
             message: panic_text(panic),
@@ -126,7 +126,7 @@ impl<V: Versions> Worker<V> {
         if gave_up {
             self.gave_up = true;
             self.counters.gave_up.set(1);
-            self.heirs.give_up(self.index.into(), &self.peers);
+            self.heirs.give_up(self.index.into(), &self.heirs_of);
         }
     }
 
@@ -198,13 +198,16 @@ impl<V: Versions> Worker<V> {
         }
         let heir = self.heirs.of(self.index.into());
         let mut inbox = std::mem::take(&mut self.inbox);
-        for packet in inbox.drain(..) {
+        for (at, packet) in inbox.drain(..).enumerate() {
             if heir == usize::from(self.index) {
                 self.drop_packet(packet, reasons::STAGE_PANIC);
             } else {
-                self.pass(heir, Passed::Received(packet));
+                let entry = self.entries.get(at).copied().unwrap_or(0);
+                let number = self.pipelines[usize::from(entry)].number;
+                self.pass(heir, Passed::Received(packet, number));
             }
         }
+        self.entries.clear();
         self.inbox = inbox;
         let mut again = std::mem::take(&mut self.again);
         self.again_count = 0;
@@ -301,7 +304,7 @@ impl<V: Versions> Worker<V> {
             }
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(all)) {
-            self.panicked(self.first_stage + asked, step, &*panic, None, 0);
+            self.panicked(self.owned.numbers[asked].0, step, &*panic, None, 0);
         }
         earliest
     }
@@ -311,10 +314,11 @@ impl<V: Versions> Worker<V> {
         let pin = self.versions.pin();
         for i in 0..self.stages.len() {
             let stage = &mut self.stages[i];
-            let mut cx = context!(self, &*pin, V::number(&pin), self.now_ns, &[]);
+            let (number, own) = self.owned.numbers[i];
+            let mut cx = context!(self, own, &*pin, V::number(&pin), self.now_ns, &[]);
             let drained = catch_unwind(AssertUnwindSafe(|| stage.drain(&mut cx)));
             if let Err(panic) = drained {
-                self.panicked(self.first_stage + i, "drain", &*panic, None, 0);
+                self.panicked(number, "drain", &*panic, None, 0);
             }
             self.settle();
         }

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use chunk::{CHUNK_PACKETS_MAX, reasons};
+use chunk::{CHUNK_PACKETS_MAX, Packet, reasons};
 
 use super::{
-    AGAIN_PACKETS, MARK_FROM_HOST, PASSES_MAX, RING_PACKETS, SpreadHash, Worker, begin_trace,
+    AGAIN_PACKETS, Entry, MARK_FROM_HOST, PASSES_MAX, RING_PACKETS, SpreadHash, Worker, begin_trace,
 };
 use crate::columns;
 use crate::flight::Flight;
@@ -103,6 +103,9 @@ impl<V: Versions> Worker<V> {
             }
         }
         self.counters.rx_packets.add(n as u64);
+        if self.has_several_pipelines() {
+            self.note_entries(i, waiting);
+        }
         // What a twin sent is seen where it leaves.
         if self.hooks.capturing() && self.rx[i].mark & MARK_FROM_HOST == 0 {
             let now = self.now_ns;
@@ -111,7 +114,8 @@ impl<V: Versions> Worker<V> {
                 self.hooks.offer(point, packet, now, packet.port, false, None);
             }
         }
-        if let (Some(hash), true) = (self.rx[i].spread, self.peers.len() > 1) {
+        let has_peers = self.pipelines.iter().any(|own| own.peers.len() > 1);
+        if let (Some(hash), true) = (self.rx[i].spread, has_peers) {
             self.spread(hash, waiting);
         } else if let Some(lane) = &mut self.lane {
             lane.note_own(n);
@@ -142,7 +146,27 @@ impl<V: Versions> Worker<V> {
 
     /// The segments that a device can shade.
     pub(super) fn shared_segments(&self) -> impl Iterator<Item = usize> {
-        self.pipeline.clone().filter(|&segment| self.segments[segment].on_device)
+        let all = self.pipelines.iter().flat_map(|own| own.segments.clone());
+        all.filter(|&segment| self.segments[segment].on_device)
+    }
+
+    fn has_several_pipelines(&self) -> bool {
+        self.pipelines.len() > 1
+    }
+
+    /// Notes which pipelines the packets of queue `i` enter, from place `first` of the inbox on.
+    fn note_entries(&mut self, i: usize, first: usize) {
+        let place = |number: usize| self.owned.pipelines.get(number).copied().unwrap_or(0);
+        match &self.rx[i].entry {
+            Entry::Pipeline(number) => self.entries.resize(self.inbox.len(), place(*number)),
+            Entry::ByPort(by_port) => {
+                let of = |port: u16| {
+                    let number = by_port.get(usize::from(port)).or(by_port.last());
+                    place(number.copied().unwrap_or(0))
+                };
+                self.entries.extend(self.inbox[first..].iter().map(|packet| of(packet.port)));
+            }
+        }
     }
 
     /// Remembers when the packets were received that the turn brought.
@@ -174,16 +198,14 @@ impl<V: Versions> Worker<V> {
     /// the rest.
     fn spread(&mut self, hash: SpreadHash, first: usize) {
         let mut inbox = std::mem::take(&mut self.inbox);
-        for packet in inbox.drain(first..) {
-            let target = self.peer_of(hash(packet.data()));
-            if let Some(lane) = &mut self.lane {
-                lane.note(target);
-            }
-            if target == usize::from(self.index) {
-                self.passed.push(packet);
-            } else {
-                self.pass(target, Passed::Received(packet));
-            }
+        if self.has_several_pipelines() {
+            let mut entries = std::mem::take(&mut self.entries);
+            let packets = inbox.drain(first..).zip(entries.drain(first..));
+            self.spread_packets::<true>(hash, packets);
+            self.entries = entries;
+            self.entries.append(&mut self.passed_entries);
+        } else {
+            self.spread_packets::<false>(hash, inbox.drain(first..).map(|packet| (packet, 0)));
         }
         self.inbox = inbox;
         self.inbox.append(&mut self.passed);
@@ -192,11 +214,37 @@ impl<V: Versions> Worker<V> {
         }
     }
 
-    /// The worker of this one's pipeline that packets of a flow hash belong to.
-    pub(super) fn peer_of(&self, hash: u32) -> usize {
-        let peers = self.peers.len() as u64;
+    /// Passes packets on by their hash, each in the pipeline beside it, or keeps them in `passed`. `SEVERAL`: the worker
+    /// has several pipelines.
+    fn spread_packets<const SEVERAL: bool>(
+        &mut self,
+        hash: SpreadHash,
+        packets: impl Iterator<Item = (Packet, u16)>,
+    ) {
+        for (packet, entry) in packets {
+            let own = usize::from(entry);
+            let target = self.peer_of(own, hash(packet.data()));
+            if let Some(lane) = &mut self.lane {
+                lane.note(target);
+            }
+            if target == usize::from(self.index) {
+                self.passed.push(packet);
+                if SEVERAL {
+                    self.passed_entries.push(entry);
+                }
+            } else {
+                let number = self.pipelines[own].number;
+                self.pass(target, Passed::Received(packet, number));
+            }
+        }
+    }
+
+    /// The worker of this one's pipeline at place `own` that packets of a flow hash belong to.
+    pub(super) fn peer_of(&self, own: usize, hash: u32) -> usize {
+        let all = &self.pipelines[own].peers;
+        let peers = all.len() as u64;
         let place = ((u64::from(hash) * peers) >> 32) as usize;
-        self.heirs.of(self.peers.get(place).copied().unwrap_or(self.index.into()))
+        self.heirs.of(all.get(place).copied().unwrap_or(self.index.into()))
     }
 
     /// Puts `passed` in the ring to worker `target`. A full ring drops it, counted; where nothing may be lost, it waits,
@@ -264,7 +312,7 @@ impl<V: Versions> Worker<V> {
                 match self.rings_in[i].peek() {
                     // What arrives after this look was not looked at.
                     Err(_) => break,
-                    Ok(Passed::Received(_)) if is_full => break,
+                    Ok(Passed::Received(..)) if is_full => break,
                     Ok(Passed::Again(_)) if self.again_count >= AGAIN_PACKETS => break,
                     Ok(_) => {}
                 }
@@ -274,7 +322,12 @@ impl<V: Versions> Worker<V> {
                 work += 1;
                 let had_room = self.inbox.len() < limit && self.again_count < AGAIN_PACKETS;
                 match passed {
-                    Passed::Received(packet) => self.inbox.push(packet),
+                    Passed::Received(packet, number) => {
+                        if self.has_several_pipelines() {
+                            self.entries.push(self.owned.pipelines[usize::from(number)]);
+                        }
+                        self.inbox.push(packet);
+                    }
                     Passed::Transmit(packet, port) => self.queue_tx(packet, port),
                     Passed::Host(packet, port) => self.queue_host(packet, port),
                     Passed::Again(again) => self.queue_again(again),
@@ -296,21 +349,92 @@ impl<V: Versions> Worker<V> {
         if self.inbox.is_empty() {
             return;
         }
+        if self.has_several_pipelines() {
+            return self.begin_chunks();
+        }
         // Without a free chunk the packets wait for one.
         let Some(mut flight) = self.free.pop() else { return };
-        self.begun.0 += self.inbox.len();
-        self.begun.1 = self.begun.1.max(self.inbox.len() as f64 / self.chunk_packets as f64);
-        if self.leaves.take().is_some() || !self.max_delay.is_zero() {
-            flight.begun = Some(Instant::now());
-        }
+        let is_measured = self.leave_inbox();
         std::mem::swap(&mut flight.received, &mut self.arrivals);
         self.noted = 0;
         std::mem::swap(&mut flight.chunk.packets, &mut self.inbox);
+        self.begin_received(flight, 0, is_measured);
+    }
+
+    /// What is in the inbox begins. Whether it is measured how long that takes.
+    fn leave_inbox(&mut self) -> bool {
+        self.begun.0 += self.inbox.len();
+        self.begun.1 = self.begun.1.max(self.inbox.len() as f64 / self.chunk_packets as f64);
+        self.leaves.take().is_some() || !self.max_delay.is_zero()
+    }
+
+    /// The same where there are several pipelines: a chunk for each that packets of the inbox enter. Those for which
+    /// there is no free chunk stay.
+    ///
+    /// Where the order of all packets counts, over captures, a chunk ends where the next packet enters another pipeline:
+    /// chunks retire in the order in which they begin, and so do their packets.
+    fn begin_chunks(&mut self) {
+        if self.free.is_empty() {
+            return;
+        }
+        let is_in_order = self.packet_time || self.lane.is_some();
+        let is_measured = self.leave_inbox();
+        let mut inbox = std::mem::take(&mut self.inbox);
+        let mut entries = std::mem::take(&mut self.entries);
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        let mut arrival = Arrivals { of: &arrivals, at: 0, used: 0 };
+        let (mut last, mut is_stuck) = (None, false);
+        self.noted = 0;
+        for (packet, entry) in inbox.drain(..).zip(entries.drain(..)) {
+            let arrived = arrival.next();
+            let own = usize::from(entry);
+            if let Some(before) = last.replace(own).filter(|&before| is_in_order && before != own) {
+                self.begin_filled(before, is_measured);
+            }
+            let may_fill = !(is_in_order && is_stuck);
+            if may_fill && self.filling[own].is_none() {
+                self.filling[own] = self.free.pop();
+            }
+            if let Some(flight) = self.filling[own].as_mut().filter(|_| may_fill) {
+                flight.chunk.packets.push(packet);
+                note(&mut flight.received, arrived);
+            } else {
+                is_stuck = true;
+                self.passed.push(packet);
+                self.passed_entries.push(entry);
+                self.noted += usize::from(arrived.is_some());
+                note(&mut self.arrivals, arrived);
+            }
+        }
+        for own in 0..self.pipelines.len() {
+            self.begin_filled(own, is_measured);
+        }
+        // Lists keep their memory; what stays goes back to the inbox.
+        arrivals.clear();
+        arrivals.append(&mut self.arrivals);
+        inbox.append(&mut self.passed);
+        entries.append(&mut self.passed_entries);
+        (self.inbox, self.entries, self.arrivals) = (inbox, entries, arrivals);
+    }
+
+    /// Begins the chunk that was filled for a pipeline, if there is one.
+    fn begin_filled(&mut self, own: usize, is_measured: bool) {
+        if let Some(flight) = self.filling[own].take() {
+            self.begin_received(flight, own, is_measured);
+        }
+    }
+
+    /// Begins a chunk of received packets.
+    fn begin_received(&mut self, mut flight: Box<Flight<V>>, own: usize, is_measured: bool) {
+        if is_measured {
+            flight.begun = Some(Instant::now());
+        }
         if self.hooks.tracing() {
             begin_trace(&self.hooks, &mut flight);
         }
         self.counters.chunks.add(1);
-        self.begin(flight, self.pipeline.start);
+        flight.pipeline = own;
+        self.begin(flight, self.pipelines[own].segments.start);
     }
 
     /// Makes a chunk of packets for each place at which some enter the pipeline.
@@ -321,19 +445,21 @@ impl<V: Versions> Worker<V> {
         if self.gave_up {
             return self.relay();
         }
-        for place in 0..self.again.len() {
-            if self.again[place].is_empty() {
+        for segment in 0..self.again.len() {
+            if self.again[segment].is_empty() {
                 continue;
             }
+            let Some(own) = self.owned.of_segment(segment) else { continue };
             let Some(mut flight) = self.free.pop() else { return };
-            let n = self.again[place].len().min(self.chunk_packets);
-            for again in self.again[place].drain(..n) {
+            let n = self.again[segment].len().min(self.chunk_packets);
+            for again in self.again[segment].drain(..n) {
                 flight.passes.push(again.passes);
                 flight.chunk.packets.push(again.packet);
             }
             self.again_count -= n;
             self.counters.again.add(n as u64);
-            self.begin(flight, self.pipeline.start + place);
+            flight.pipeline = own;
+            self.begin(flight, segment);
         }
     }
 
@@ -366,16 +492,47 @@ impl<V: Versions> Worker<V> {
     /// Lets a packet enter the pipeline at a place. One that did so too often is dropped, and one that finds too many
     /// waiting, where packets may be lost.
     pub(super) fn queue_again(&mut self, again: Again) {
-        let place = usize::from(again.place).wrapping_sub(self.pipeline.start);
+        let segment = usize::from(again.place);
         if again.passes > PASSES_MAX {
             self.drop_packet(again.packet, reasons::AGAIN_TOO_OFTEN);
         } else if self.again_count >= AGAIN_PACKETS && !self.lossless {
             self.drop_packet(again.packet, reasons::AGAIN_FULL);
-        } else if let Some(waiting) = self.again.get_mut(place) {
-            waiting.push_back(again);
+        } else if self.owned.of_segment(segment).is_some() {
+            self.again[segment].push_back(again);
             self.again_count += 1;
         } else {
             self.drop_packet(again.packet, reasons::UNKNOWN);
         }
+    }
+}
+
+/// When the packets of the inbox were received, one after the other.
+struct Arrivals<'a> {
+    /// Times, and how many packets each time.
+    of: &'a [(Instant, u32)],
+    at: usize,
+    used: u32,
+}
+
+impl Arrivals<'_> {
+    /// That of the next packet, where it was noted.
+    fn next(&mut self) -> Option<Instant> {
+        while let Some((arrived, packets)) = self.of.get(self.at) {
+            if self.used < *packets {
+                self.used += 1;
+                return Some(*arrived);
+            }
+            (self.at, self.used) = (self.at + 1, 0);
+        }
+        None
+    }
+}
+
+/// One more packet that was received then.
+fn note(received: &mut Vec<(Instant, u32)>, arrived: Option<Instant>) {
+    let Some(arrived) = arrived else { return };
+    match received.last_mut() {
+        Some((last, packets)) if *last == arrived => *packets += 1,
+        _ => received.push((arrived, 1)),
     }
 }

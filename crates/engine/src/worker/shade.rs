@@ -20,7 +20,7 @@ use chunk::{Chunk, Columns, Verdict};
 use super::{PASSES_MAX, Worker};
 use crate::balance::Side;
 use crate::columns::{self, Shard};
-use crate::flight::{Flight, InOrder, Outcome, Slot, StatePanic};
+use crate::flight::{Flight, Outcome, Slot, StatePanic};
 use crate::master::MasterLink;
 use crate::ring::{Again, Passed};
 use crate::stage::{Context, HandOver, Stage, Versions};
@@ -65,7 +65,7 @@ impl<V: Versions> Worker<V> {
     /// Takes chunks on, in order: into their segments, out of them, and to their end.
     pub(super) fn advance(&mut self) -> usize {
         let mut work = 0;
-        let mut order = std::mem::replace(&mut self.order, InOrder::new(0, 0));
+        let mut order = std::mem::take(&mut self.order);
         self.timed = Instant::now();
         let mut is_short_of_room = false;
         order.advance(|slot| match slot {
@@ -90,7 +90,7 @@ impl<V: Versions> Worker<V> {
                 work += 1;
                 self.leave(flight)
             }
-            Slot::Away(_) => None,
+            Slot::Away { .. } => None,
         });
         if is_short_of_room {
             // The master may need the arenas in which chunks wait that have come back.
@@ -141,7 +141,8 @@ impl<V: Versions> Worker<V> {
             Some(Side::Device) => match master.reserve(segment, flight.chunk.rows.len()) {
                 Some(mut rows) => {
                     // Columns written by earlier segments move with the chunk; the first has none yet.
-                    if segment > self.pipeline.start || flight.sweep.is_some() {
+                    let start = self.pipelines[flight.pipeline].segments.start;
+                    if segment > start || flight.sweep.is_some() {
                         rows.copy_from(&mut flight.chunk.rows);
                     } else {
                         columns::begin(&mut rows, &self.zeroed);
@@ -234,10 +235,11 @@ impl<V: Versions> Worker<V> {
             flight.handed = Instant::now();
             home.away += 1;
             self.counters.chunks_to_device.add(1);
+            let pipeline = flight.pipeline;
             match master.submissions.push(flight) {
                 Ok(()) => {
                     master.bell.ring();
-                    return Slot::Away(at);
+                    return Slot::Away { pipeline, segment: at };
                 }
                 // Not possible: there is room for every chunk.
                 Err(back) => {
@@ -282,7 +284,7 @@ impl<V: Versions> Worker<V> {
 
     /// Whether a stage's shade has to do with a chunk: a sweep is one stage's.
     fn is_concerned(&self, flight: &Flight<V>, stage: usize) -> bool {
-        flight.sweep.is_none_or(|sweep| self.first_stage + sweep == stage)
+        flight.sweep.is_none_or(|sweep| self.owned.numbers[sweep].0 == stage)
     }
 
     /// Post-shades a segment; the end of the last one retires the chunk.
@@ -306,7 +308,7 @@ impl<V: Versions> Worker<V> {
             }
         }
         flight.segment += 1;
-        if flight.segment < self.pipeline.end {
+        if flight.segment < self.pipelines[flight.pipeline].segments.end {
             return Some(Slot::Ready(flight));
         }
         match flight.sweep {
@@ -391,13 +393,14 @@ impl<V: Versions> Worker<V> {
                 flight.chunk.rows.verdicts().iter().filter(|&&v| Verdict(v).is_next()).count();
             flight.live.push(live as u32);
         }
-        let local = i - self.first_stage;
+        let local = usize::from(self.owned.stages[i]);
         let steps = self.steps[local];
         if !(if is_first { steps.pre_shade } else { steps.post_shade }) {
             return;
         }
         let now_ns = flight.chunk.time_ns;
-        let mut cx = context!(self, &**pin, V::number(pin), now_ns, &flight.passes);
+        let mut cx =
+            context!(self, flight.pipeline, &**pin, V::number(pin), now_ns, &flight.passes);
         cx.home = self.homes[flight.segment].side;
         let (stage, chunk) = (&mut *self.stages[local], &mut flight.chunk);
         let done = catch_unwind(AssertUnwindSafe(|| step(stage, chunk, &mut cx)));
@@ -434,7 +437,9 @@ impl<V: Versions> Worker<V> {
             self.counters.handed_over.add(handed.len() as u64);
             for HandOver { packet, hash, place, passes } in handed.drain(..) {
                 let again = Again { packet, place, passes };
-                let target = self.peer_of(hash);
+                // A place that there is not is found out here.
+                let own = self.owned.of_segment(place.into());
+                let target = own.map_or(self.index.into(), |own| self.peer_of(own, hash));
                 if target == usize::from(self.index) || passes > PASSES_MAX {
                     self.queue_again(again);
                 } else {

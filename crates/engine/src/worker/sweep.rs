@@ -59,19 +59,19 @@ impl<V: Versions> Worker<V> {
     }
 
     fn begin_sweep(&mut self, stage: usize) -> bool {
-        let number = self.first_stage + stage;
+        let (number, own) = self.owned.numbers[stage];
         let holds = |segment: &usize| {
             let segment = &self.segments[*segment];
             (segment.first..segment.end).contains(&number)
         };
-        let Some(segment) = self.pipeline.clone().find(holds) else { return false };
+        let Some(segment) = self.pipelines[own].segments.clone().find(holds) else { return false };
         let Some(mut flight) = self.free.pop() else { return false };
         let pin = self.versions.pin();
         let rows = &mut flight.chunk.rows;
         rows.set_len(rows.reserved());
         columns::begin(rows, &self.zeroed);
         rows.verdicts().fill(Verdict::TAKEN.0);
-        let mut cx = context!(self, &*pin, V::number(&pin), self.now_ns, &[]);
+        let mut cx = context!(self, own, &*pin, V::number(&pin), self.now_ns, &[]);
         cx.home = self.homes[segment].side();
         let swept = catch_unwind(AssertUnwindSafe(|| self.stages[stage].sweep(rows, &mut cx)));
         let count = swept.unwrap_or_else(|panic| {
@@ -89,7 +89,7 @@ impl<V: Versions> Worker<V> {
         chunk.seq = self.next_seq;
         self.next_seq += 1;
         flight.count = 0;
-        flight.segment = segment;
+        (flight.pipeline, flight.segment) = (own, segment);
         flight.wanted = None;
         flight.is_spoilt = false;
         flight.pin = Some(pin);
@@ -102,7 +102,7 @@ impl<V: Versions> Worker<V> {
     /// Whether a chunk has nothing to do in the segment that it enters: a sweep of another one.
     pub(super) fn sweeps_elsewhere(&self, flight: &Flight<V>) -> bool {
         let segment = &self.segments[flight.segment];
-        let stage = flight.sweep.map(|stage| self.first_stage + stage);
+        let stage = flight.sweep.map(|stage| self.owned.numbers[stage].0);
         stage.is_some_and(|stage| !(segment.first..segment.end).contains(&stage))
     }
 

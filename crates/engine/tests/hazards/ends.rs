@@ -105,7 +105,14 @@ fn who_gives_up_parts_with_what_it_holds() {
             let stages: Stages<u64> = vec![Box::new(Xor), Box::new(keeper), out()];
             let mut worker = WorkerSpec::new(one(), stages);
             let (queue, counters) = (Box::new(Bursts(0)), Arc::default());
-            let slot = RxSlot { port: 0, mark: 0, queue, spread: None, counters };
+            let slot = RxSlot {
+                entry: engine::Entry::default(),
+                port: 0,
+                mark: 0,
+                queue,
+                spread: None,
+                counters,
+            };
             worker.rx.extend((i == 0).then_some(slot));
             worker.tx = vec![TxSlot::Own(Box::new(io::memory::Sink::new()), Arc::default())];
             worker
@@ -223,8 +230,14 @@ fn a_quiet_worker_that_gives_its_queues_away_ends() {
         let late = Late((i == 1).then(|| marks.clone()));
         let mut worker = WorkerSpec::new(one(), vec![Box::new(late) as _, out()]);
         let queue = Box::new(Empty(marks.clone(), i == 0));
-        worker.rx =
-            vec![RxSlot { port: 0, mark: 0, queue, spread: None, counters: Arc::default() }];
+        worker.rx = vec![RxSlot {
+            entry: engine::Entry::default(),
+            port: 0,
+            mark: 0,
+            queue,
+            spread: None,
+            counters: Arc::default(),
+        }];
         worker.tx = vec![TxSlot::Own(Box::new(Waits(marks.clone(), i == 0)), Arc::default())];
         worker
     });

@@ -1,6 +1,7 @@
 //! Many queues, states, panics, places: what must hold where there are two of everything.
 
 mod ends;
+mod pipelines;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -90,6 +91,7 @@ fn queues_that_are_always_full_are_served_alike() {
         worker.rx = counters
             .iter()
             .map(|counters| RxSlot {
+                entry: engine::Entry::default(),
                 port: 0,
                 mark: 0,
                 queue: Box::new(Endless(io::QueueStats::default())),
@@ -200,8 +202,14 @@ fn a_worker_that_gives_up_gives_its_queues_to_the_next() {
             let at = if touchy.contains(&i) { At::Pre } else { At::Never };
             let mut worker = WorkerSpec::new(one(), vec![Box::new(Touchy::new(at)), out()]);
             let queue = Box::new(io::memory::Script::untimed(input(60_000)));
-            worker.rx =
-                vec![RxSlot { port: 0, mark: 0, queue, spread: None, counters: Arc::default() }];
+            worker.rx = vec![RxSlot {
+                entry: engine::Entry::default(),
+                port: 0,
+                mark: 0,
+                queue,
+                spread: None,
+                counters: Arc::default(),
+            }];
             worker.tx = vec![TxSlot::Own(Box::new(io::memory::Sink::new()), Arc::default())];
             worker
         });
@@ -308,7 +316,14 @@ fn a_worker_that_dies_keeps_nobody_from_stopping() {
                     _ => Box::new(Endless(io::QueueStats::default())),
                 };
                 let (spread, counters) = (Some(flow_hash as fn(&[u8]) -> u32), Arc::default());
-                worker.rx = vec![RxSlot { port: 0, mark: 0, queue, spread, counters }];
+                worker.rx = vec![RxSlot {
+                    entry: engine::Entry::default(),
+                    port: 0,
+                    mark: 0,
+                    queue,
+                    spread,
+                    counters,
+                }];
                 worker.tx = vec![TxSlot::Absent];
                 worker
             })
@@ -363,7 +378,14 @@ fn a_worker_that_dies_while_its_state_is_away_takes_nobody_along() {
                 let queue: Box<dyn io::RxQueue> =
                     Box::new(Breaking { left, stats: io::QueueStats::default() });
                 let (spread, counters) = (None, Arc::default());
-                worker.rx = vec![RxSlot { port: 0, mark: 0, queue, spread, counters }];
+                worker.rx = vec![RxSlot {
+                    entry: engine::Entry::default(),
+                    port: 0,
+                    mark: 0,
+                    queue,
+                    spread,
+                    counters,
+                }];
                 let sink = io::memory::Sink::new();
                 worker.tx = vec![TxSlot::Own(Box::new(sink), Arc::default())];
                 worker
@@ -502,7 +524,8 @@ fn two_pipelines_share_two_devices_and_one_is_lost() {
         0 | 2 => vec![Box::new(Plain), Box::new(counts[i].clone()), out()],
         _ => vec![Box::new(counts[i].clone()), out()],
     });
-    assert_eq!(done.view.pipelines, [0..3, 3..5]);
+    let pipelines: Vec<_> = done.view.pipelines.iter().map(|own| own.stages.clone()).collect();
+    assert_eq!(pipelines, [0..3, 3..5]);
     assert_eq!(sent(&done), 40_000);
     let masters = done.view.masters();
     assert!(!masters[0].is_lost && masters[0].jobs > 0 && masters[0].failed == 0, "{masters:?}");
@@ -517,7 +540,13 @@ fn each_pipeline_has_its_own_shades_on_the_simulated_device() {
     let devices = setup.devices(|| Box::new(NumberImage) as Box<_>);
     // Two workers of the first pipeline, two of the second; a queue of each is spread over its own pipeline's.
     let queue = || Box::new(io::memory::Script::untimed(input(20_000)));
-    let feed = |worker| Feed { worker, port: 0, queue: queue(), spread: Some(flow_hash) };
+    let feed = |worker| Feed {
+        worker,
+        port: 0,
+        queue: queue(),
+        spread: Some(flow_hash),
+        entry: engine::Entry::default(),
+    };
     let bed = Bed { devices, feeds: vec![feed(0), feed(3)], ..bed(Vec::new()) };
     let done = run(bed, 4, |i| match i {
         0 | 2 => vec![out()],
@@ -630,7 +659,14 @@ fn rings_that_are_always_full_are_served_alike() {
                 let (queue, counters) =
                     (Box::new(Endless(io::QueueStats::default())), Arc::default());
                 let spread = (i < rings).then_some((|_| u32::MAX) as fn(&[u8]) -> u32);
-                worker.rx = vec![RxSlot { port: i as u16, mark: 0, queue, spread, counters }];
+                worker.rx = vec![RxSlot {
+                    entry: engine::Entry::default(),
+                    port: i as u16,
+                    mark: 0,
+                    queue,
+                    spread,
+                    counters,
+                }];
                 worker.rx.truncate(usize::from(i < rings || own));
                 worker
             })

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use chunk::{Depot, DropReason, HugePages, Packet, Pool, Region};
 use engine::{
-    DeviceEvent, DeviceSpec, Engine, EngineSpec, EngineView, InOrder, QueueCounters, RxSlot,
-    SpreadHash, Stage, StagePanic, TxSlot, Versions, WorkerCounters, WorkerSpec,
+    DeviceEvent, DeviceSpec, Engine, EngineSpec, EngineView, Entry, InOrder, PipelineSpec,
+    QueueCounters, RxSlot, SpreadHash, Stage, StagePanic, TxSlot, Versions, WorkerCounters,
+    WorkerSpec,
 };
 use io::memory::Script;
 use io::{QueueStats, RxQueue, TxQueue};
@@ -24,6 +25,8 @@ pub struct Feed {
     pub queue: Box<dyn RxQueue>,
     /// Spreads its packets over all workers; `None` keeps them.
     pub spread: Option<SpreadHash>,
+    /// The pipeline that its packets enter.
+    pub entry: Entry,
 }
 
 /// The stages of a worker.
@@ -99,7 +102,13 @@ impl<V: Versions> Bed<V> {
         let queue = Box::new(Script::untimed(input));
         Self {
             name: "a bed".into(),
-            feeds: vec![Feed { worker: 0, port: 0, queue, spread: Some(flow_hash) }],
+            feeds: vec![Feed {
+                worker: 0,
+                port: 0,
+                queue,
+                spread: Some(flow_hash),
+                entry: Entry::default(),
+            }],
             ports: 1,
             refuses: None,
             devices: Vec::new(),
@@ -132,6 +141,19 @@ impl<V: Versions> Bed<V> {
         workers: Vec<(V, Stages<V::Tables>)>,
         meanwhile: impl FnMut(&EngineView) + Send + 'static,
     ) -> Run {
+        let one = |(versions, stages)| (versions, vec![PipelineSpec::new("", stages)]);
+        self.run_pipelines(workers.into_iter().map(one).collect(), meanwhile)
+    }
+
+    /// The same with the pipelines of each worker.
+    ///
+    /// # Panics
+    /// As [`Bed::run`].
+    pub fn run_pipelines(
+        self,
+        workers: Vec<(V, Vec<PipelineSpec<V::Tables>>)>,
+        meanwhile: impl FnMut(&EngineView) + Send + 'static,
+    ) -> Run {
         let seen: Arc<Mutex<Option<Arc<EngineView>>>> = Arc::default();
         let (shown, name) = (seen.clone(), self.name.clone());
         let more =
@@ -141,7 +163,7 @@ impl<V: Versions> Bed<V> {
 
     fn go(
         self,
-        given: Vec<(V, Stages<V::Tables>)>,
+        given: Vec<(V, Vec<PipelineSpec<V::Tables>>)>,
         mut meanwhile: impl FnMut(&EngineView),
         shown: &Mutex<Option<Arc<EngineView>>>,
     ) -> Run {
@@ -153,8 +175,8 @@ impl<V: Versions> Bed<V> {
         let panics: Arc<Mutex<Vec<_>>> = Arc::default();
         let device_errors: Arc<Mutex<Vec<_>>> = Arc::default();
         let n = given.len();
-        let mut workers: Vec<_> =
-            given.into_iter().map(|(versions, stages)| WorkerSpec::new(versions, stages)).collect();
+        let worker = |(versions, pipelines)| WorkerSpec::with_pipelines(versions, pipelines);
+        let mut workers: Vec<_> = given.into_iter().map(worker).collect();
         for (w, worker) in workers.iter_mut().enumerate() {
             let (drops, dumps) = (dropped.clone(), dumped.clone());
             worker.on_drop = Some(Box::new(move |packet, reason, _| {
@@ -175,11 +197,18 @@ impl<V: Versions> Bed<V> {
             worker.tx = sent.iter().enumerate().map(tx).collect();
         }
         let mut counters: Vec<Arc<QueueCounters>> = Vec::new();
-        for Feed { worker, port, queue, spread } in self.feeds {
+        for Feed { worker, port, queue, spread, entry } in self.feeds {
             counters.push(Arc::default());
             let of_queue = counters[counters.len() - 1].clone();
             let spread = spread.filter(|_| n > 1);
-            workers[worker].rx.push(RxSlot { port, mark: 0, queue, spread, counters: of_queue });
+            workers[worker].rx.push(RxSlot {
+                port,
+                mark: 0,
+                queue,
+                spread,
+                entry,
+                counters: of_queue,
+            });
         }
         let (told, failed) = (panics.clone(), device_errors.clone());
         let spec = EngineSpec {

@@ -8,7 +8,7 @@ use device::driver::Api;
 use device::faulty::{Faults, Faulty};
 use device::tables::TableSource;
 use device::{Backend, Cost, FaultPlan};
-use engine::{DeviceKind, DeviceSpec, Policy, SpreadHash, Versions};
+use engine::{DeviceKind, DeviceSpec, Entry, Policy, SpreadHash, Versions};
 use io::memory::Script;
 
 use super::{Bed, Feed, NumberImage, Numbered, Random, Run, Stages, flow_hash};
@@ -240,7 +240,13 @@ impl<V: Versions> Case<'_, V> {
         let queue = Box::new(Script::untimed(self.input.clone()));
         let bed = Bed {
             name: format!("{} with {setup:?}", self.name),
-            feeds: vec![Feed { worker: 0, port: 0, queue, spread: Some(self.spread) }],
+            feeds: vec![Feed {
+                worker: 0,
+                port: 0,
+                queue,
+                spread: Some(self.spread),
+                entry: Entry::default(),
+            }],
             ports: self.ports,
             devices: setup.devices(self.tables),
             chunk_packets: setup.chunk_packets,

@@ -195,7 +195,7 @@ impl Scenario {
             };
             received += 1;
             let worker = worker_of(frame[0]);
-            let kind = self.of_worker[worker];
+            let kind = self.kind_of(frame[0], &self.of_worker);
             let outcome = self.walk(kind, 0, model::Seen::new(number, frame));
             // An heir may overtake.
             if !outcome.turns && !gave_up(worker) {
@@ -264,8 +264,9 @@ impl Scenario {
         let finds_again = self.may_panic() && self.has_simulated();
         let mut tally = Tally { finds_again, ..Tally::default() };
         for (number, frame) in (1..=run.received).zip(&self.frames) {
-            // All workers run the same.
-            let outcome = self.walk(0, 0, model::Seen::new(number, frame));
+            // All workers have the same pipelines.
+            let kind = self.kind_of(frame[0], &self.of_worker);
+            let outcome = self.walk(kind, 0, model::Seen::new(number, frame));
             let is_lost = lost.contains(&number);
             tally.add(&outcome, is_lost);
             if is_lost {

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chunk::{Packet, Pool};
-use engine::{DeviceSpec, Gate, InOrder, Stage};
+use chunk::{PORT_NONE, Packet, Pool};
+use engine::{DeviceSpec, Entry, Gate, InOrder, PipelineSpec, Stage};
 use io::{QueueStats, RxQueue};
 
 use super::Totals;
@@ -67,14 +67,6 @@ impl Part {
             Part::Turn | Part::Hold | Part::Divert | Part::Spray | Part::Ask | Part::Out => false,
         }
     }
-
-    /// Whether the engine sees the same stage: by its name.
-    fn is_like(self, other: Part) -> bool {
-        match (self, other) {
-            (Part::Count(one), Part::Count(two)) => one == two,
-            _ => std::mem::discriminant(&self) == std::mem::discriminant(&other),
-        }
-    }
 }
 
 /// A stage at its place in a pipeline.
@@ -108,9 +100,11 @@ pub struct Scenario {
     /// The seed that it was made from.
     pub seed: u64,
     pub(super) pipelines: Vec<Vec<Placed>>,
-    /// By worker: its pipeline.
-    pub(super) of_worker: Vec<usize>,
+    /// By worker: its pipelines.
+    pub(super) of_worker: Vec<Vec<usize>>,
     queues: usize,
+    /// Packets enter pipelines by their port, which is their flow modulo this; `None`: by their queue.
+    ports_in: Option<usize>,
     /// The worker of the first queue; the next ones have the next.
     first_worker: usize,
     is_spread: bool,
@@ -129,12 +123,6 @@ pub struct Scenario {
     pub(super) frames: Vec<Vec<u8>>,
 }
 
-/// Whether the engine takes two lists of stages for one pipeline.
-fn are_alike(one: &[Placed], two: &[Placed]) -> bool {
-    let mut parts = one.iter().zip(two);
-    one.len() == two.len() && parts.all(|(one, two)| one.part.is_like(two.part))
-}
-
 impl Scenario {
     /// The scenario of a seed. `with_driver`: a real driver may take part.
     pub fn new(seed: u64, with_driver: bool) -> Self {
@@ -148,15 +136,24 @@ impl Scenario {
             _ => Backing::Simulated,
         };
         let setup = Setup::random(&mut random, backing);
-        let kinds = if is_in_order || random.one_in(2) { 1 } else { random.between(2, 3) };
-        let mut pipelines: Vec<Vec<Placed>> = Vec::new();
-        for _ in 0..kinds {
-            let pipeline = pipeline(&mut random, is_in_order, panics.then_some(setup.workers));
-            // What the engine cannot tell apart is one pipeline.
-            let known = pipelines.iter().find(|other| are_alike(other, &pipeline));
-            pipelines.push(known.unwrap_or(&pipeline).clone());
+        let kinds = if random.one_in(2) { 1 } else { random.between(2, 3) };
+        let panicking = panics.then_some(setup.workers);
+        let mut pipelines: Vec<Vec<Placed>> =
+            (0..kinds).map(|_| pipeline(&mut random, is_in_order, panicking)).collect();
+        if kinds > 1 && random.one_in(4) {
+            // Pipelines are what their names say, whatever their stages are.
+            pipelines[1] = pipelines[0].clone();
         }
-        let of_worker = (0..setup.workers).map(|_| random.below(kinds)).collect();
+        let all_alike = is_in_order || random.one_in(3);
+        let own = |_| {
+            let mut own: Vec<usize> = (0..kinds).collect();
+            if !all_alike {
+                random.shuffle(&mut own);
+                own.truncate(random.between(1, kinds));
+            }
+            own
+        };
+        let of_worker = (0..setup.workers).map(own).collect();
         let count = if backing == Backing::Cpu { 0 } else { random.between(1, 3) };
         let is_mixed = with_driver && random.one_in(3);
         let devices = (0..count).map(|_| {
@@ -183,6 +180,7 @@ impl Scenario {
             pipelines,
             of_worker,
             queues,
+            ports_in: random.one_in(2).then(|| random.between(1, 5)),
             first_worker: random.below(setup.workers),
             is_spread: is_in_order || !random.one_in(4),
             ports: random.between(1, 4),
@@ -221,24 +219,27 @@ impl Scenario {
 
     fn run_with(
         &self,
-        of_worker: &[usize],
+        of_worker: &[Vec<usize>],
         with_devices: bool,
         totals: &mut Totals,
     ) -> Result<Run, String> {
         let n = of_worker.len();
         let odd: Arc<Mutex<Vec<String>>> = Arc::default();
-        let counts: Vec<[Count; 2]> = (0..n).map(|_| [Count::new(), Count::second()]).collect();
-        let find = |worker: usize| {
-            let mut parts = self.pipelines[of_worker[worker]].iter().map(|placed| placed.part);
+        // By worker, each of its pipelines.
+        let all = of_worker.iter().flatten().copied();
+        let counts: Vec<[Count; 2]> =
+            all.clone().map(|_| [Count::new(), Count::second()]).collect();
+        let find = |kind: usize| {
+            let mut parts = self.pipelines[kind].iter().map(|placed| placed.part);
             let words = parts.find_map(|part| match part {
                 Part::Find { words } => Some(words),
                 _ => None,
             });
             Find::new(false, FIND_BELOW, words.unwrap_or(1))
         };
-        let finds: Vec<Find> = (0..n).map(find).collect();
-        let flows = |worker: usize| {
-            let mut parts = self.pipelines[of_worker[worker]].iter().map(|placed| placed.part);
+        let finds: Vec<Find> = all.clone().map(find).collect();
+        let flows = |kind: usize| {
+            let mut parts = self.pipelines[kind].iter().map(|placed| placed.part);
             let form = parts.find_map(|part| match part {
                 Part::Flows { step, sweep_ns } => Some((step, sweep_ns)),
                 _ => None,
@@ -246,11 +247,15 @@ impl Scenario {
             let (step, sweep_ns) = form.unwrap_or((1, 0));
             Flows::new(false, step).swept_every(sweep_ns)
         };
-        let flows: Vec<Flows> = (0..n).map(flows).collect();
+        let flows: Vec<Flows> = all.map(flows).collect();
         let tables = Numbered::new(1);
-        let workers = (0..n).map(|worker| {
-            let parts = (&counts[worker], &finds[worker], &flows[worker]);
-            (tables.clone(), self.stages(worker, of_worker[worker], parts, &odd))
+        let mut places = 0..;
+        let workers = of_worker.iter().enumerate().map(|(worker, own)| {
+            let pipeline = |(kind, at): (&usize, usize)| {
+                let parts = (&counts[at], &finds[at], &flows[at]);
+                PipelineSpec::new(format!("kind {kind}"), self.stages(worker, *kind, parts, &odd))
+            };
+            (tables.clone(), own.iter().zip(places.by_ref()).map(pipeline).collect())
         });
         let source = || Box::new(NumberImage) as Box<_>;
         let devices = if with_devices { &self.devices[..] } else { &[] };
@@ -263,7 +268,7 @@ impl Scenario {
         });
         let bed = Bed::<Numbered> {
             name: format!("scenario {} with {n} workers", self.seed),
-            feeds: (0..self.queues).map(|queue| self.feed(queue, n)).collect(),
+            feeds: (0..self.queues).map(|queue| self.feed(queue, of_worker)).collect(),
             ports: self.ports,
             refuses: self.refuses,
             devices,
@@ -278,7 +283,7 @@ impl Scenario {
             limit: Duration::from_secs(180),
         };
         let changes = tables.clone();
-        let run = bed.run_while(workers.collect(), move |_| {
+        let run = bed.run_pipelines(workers.collect(), move |_| {
             changes.0.fetch_add(1, Ordering::Relaxed);
         });
         totals.add(&run);
@@ -349,20 +354,46 @@ impl Scenario {
         usize::from(flow) % self.queues
     }
 
-    /// The worker at which a received packet begins: one of the pipeline of the worker that receives it.
-    fn worker_of(&self, flow: u8, of_worker: &[usize]) -> usize {
-        let n = of_worker.len();
-        let receiver = (self.queue_of(flow) + self.first_worker) % n;
-        if !self.is_spread {
-            return receiver;
+    /// The worker that receives a queue's packets.
+    fn receiver(&self, queue: usize, workers: usize) -> usize {
+        (queue + self.first_worker) % workers
+    }
+
+    /// The pipeline that packets of a queue, received at a port, enter: the place among the worker's.
+    fn entry(&self, queue: usize, port: usize, own: &[usize]) -> usize {
+        match self.ports_in {
+            // The last port is in no list.
+            Some(ports) if port + 1 < ports => (queue + port) % own.len(),
+            Some(_) => 0,
+            None => queue / self.of_worker.len() % own.len(),
         }
-        let pipeline = |worker: usize| &self.pipelines[of_worker[worker]][..];
-        let is_peer = |worker: &usize| are_alike(pipeline(*worker), pipeline(receiver));
-        let peers: Vec<usize> = (0..n).filter(is_peer).collect();
+    }
+
+    /// The port at which a flow's packets are received, where that leads to their pipeline.
+    fn port_in(&self, flow: u8) -> usize {
+        usize::from(flow) % self.ports_in.unwrap_or(1)
+    }
+
+    /// The pipeline of a received packet.
+    pub(super) fn kind_of(&self, flow: u8, of_worker: &[Vec<usize>]) -> usize {
+        let queue = self.queue_of(flow);
+        let own = &of_worker[self.receiver(queue, of_worker.len())];
+        own[self.entry(queue, self.port_in(flow), own)]
+    }
+
+    /// The worker at which a received packet begins: one of its pipeline.
+    fn worker_of(&self, flow: u8, of_worker: &[Vec<usize>]) -> usize {
+        let n = of_worker.len();
+        if !self.is_spread {
+            return self.receiver(self.queue_of(flow), n);
+        }
+        let kind = self.kind_of(flow, of_worker);
+        let peers: Vec<usize> =
+            (0..n).filter(|worker| of_worker[*worker].contains(&kind)).collect();
         peers[((u64::from(flow_hash(&[flow])) * peers.len() as u64) >> 32) as usize]
     }
 
-    fn feed(&self, queue: usize, n: usize) -> Feed {
+    fn feed(&self, queue: usize, of_worker: &[Vec<usize>]) -> Feed {
         let own = (1..).zip(&self.frames).filter(|(_, frame)| self.queue_of(frame[0]) == queue);
         let source = Bursts {
             frames: own
@@ -370,13 +401,20 @@ impl Scenario {
                 .collect::<Vec<_>>()
                 .into_iter(),
             random: Random::new(self.seed ^ queue as u64),
+            ports: self.ports_in.unwrap_or(1),
             stats: QueueStats::default(),
         };
+        let worker = self.receiver(queue, of_worker.len());
+        let entry = |port| self.entry(queue, port, &of_worker[worker]);
         Feed {
-            worker: (queue + self.first_worker) % n,
-            port: 0,
+            worker,
+            port: if self.ports_in.is_some() { PORT_NONE } else { 0 },
             queue: Box::new(source),
             spread: self.is_spread.then_some(flow_hash as _),
+            entry: match self.ports_in {
+                Some(ports) => Entry::ByPort((0..ports - 1).map(entry).collect()),
+                None => Entry::Pipeline(entry(0)),
+            },
         }
     }
 
@@ -402,11 +440,11 @@ impl fmt::Display for Scenario {
         for (kind, pipeline) in self.pipelines.iter().enumerate() {
             writeln!(f, "pipeline {kind}: {pipeline:?}")?;
         }
-        let Self { of_worker, queues, first_worker, is_spread, is_in_order, .. } = self;
+        let Self { of_worker, queues, ports_in, first_worker, is_spread, is_in_order, .. } = self;
         writeln!(
             f,
-            "workers' pipelines {of_worker:?}, {queues} queues from worker {first_worker}, spread: {is_spread}, \
-             in order: {is_in_order}",
+            "workers' pipelines {of_worker:?}, {queues} queues from worker {first_worker}, ports {ports_in:?}, \
+             spread: {is_spread}, in order: {is_in_order}",
         )?;
         writeln!(
             f,
@@ -575,6 +613,8 @@ impl Gate for TwoOfThree {
 struct Bursts {
     frames: std::vec::IntoIter<(u64, Vec<u8>)>,
     random: Random,
+    /// A packet's port is its flow modulo this.
+    ports: usize,
     stats: QueueStats,
 }
 
@@ -588,6 +628,7 @@ impl RxQueue for Bursts {
             let Some((number, frame)) = self.frames.as_slice().first() else { return n };
             let Some(mut packet) = Packet::copy_from(pool, frame) else { return n };
             packet.time_ns = *number;
+            packet.port = u16::from(frame[0]) % self.ports as u16;
             self.stats.packets += 1;
             self.stats.bytes += frame.len() as u64;
             self.frames.next();
