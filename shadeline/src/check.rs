@@ -35,9 +35,7 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
     let (report, findings, mut good) = match control::config::load(path, &pipelines::known()) {
         Ok((config, report)) => {
             // What a structure cannot hold is known when it is built.
-            if config.pipeline.has(apps::firewall::STAGE) {
-                apps::firewall::check(&config, &Interfaces::of(&config)).map_err(Failure::other)?;
-            }
+            apps::firewall::check(&config, &Interfaces::of(&config)).map_err(Failure::other)?;
             (report, files::check(&config), true)
         }
         Err(LoadError::Invalid(report)) => (report, Vec::new(), false),

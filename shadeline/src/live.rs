@@ -50,13 +50,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 
     let facts = live.facts.clone();
     let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
-    let setup = Setup {
-        config: &config,
-        name: "",
-        interfaces: &interfaces,
-        facts: &fact,
-        is_live: true,
-    };
+    let setup =
+        Setup { config: &config, name: "", interfaces: &interfaces, facts: &fact, is_live: true };
     let (mut publisher, reader) =
         Publisher::start(apps::DESCRIPTORS, &setup).map_err(Failure::other)?;
     let (injector, injected) = injector(depot.clone()).map_err(Failure::other)?;

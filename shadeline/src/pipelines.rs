@@ -13,7 +13,7 @@ pub(crate) fn known() -> KnownStages {
 /// Why they are no pipeline.
 pub(crate) fn with_stages(config: &mut Config, stages: &[&str]) -> Result<(), String> {
     config.pipeline = known().pipeline("of stages", stages)?;
-    config.stage_lines = vec![None; stages.len()];
+    config.stage_lines = vec![vec![None; stages.len()]];
     Ok(())
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn open(
             to_close.push(physical.interface.as_str());
         }
         if kind.starts_with("af_xdp")
-            && (physical.promiscuous || config.pipeline.main().is_promiscuous)
+            && (physical.promiscuous || config.pipeline_of(name).main().is_promiscuous)
         {
             let all = Link::open(&physical.interface).and_then(|link| link.promiscuous());
             live._promiscuous.push(all.map_err(|e| failed(&e))?);

@@ -11,16 +11,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chunk::{Depot, HugePages, Region};
-use control::config::{self, Config};
+use control::config::{self, Config, Pipeline};
 use controlplane::statistics::PortCounters;
 use controlplane::{
     Interfaces, Newest, PortFacts, Publisher, Running, Setup, Tables, Without, WorkerSetup,
 };
 use device::tables::NoTables;
 use engine::{
-    DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, ErrorSink,
-    InOrder, MARK_FROM_HOST, RxSlot, Spread, SpreadHash, Stage, TxSlot, UnderWay, Versions,
-    WorkerSpec,
+    DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, Entry, ErrorSink,
+    InOrder, MARK_FROM_HOST, PipelineSpec, RxSlot, Spread, SpreadHash, Stage, TxSlot, UnderWay,
+    Versions, WorkerSpec,
 };
 use io::{RxQueue, TxQueue};
 use lookup::versions::Reader;
@@ -127,12 +127,15 @@ pub(crate) fn start(
         if plan.offline { Vec::new() } else { pinned(&config.system.cpus, n, usable_cpus()) };
     let (mut on_drop, mut on_dump) = (plan.on_drop, plan.on_dump);
     let mut workers = Vec::with_capacity(n);
+    let numbers: Vec<usize> =
+        interfaces.names().iter().map(|name| config.pipeline_number(name)).collect();
+    let entries = Entries { by_port: numbers.into() };
     for i in 0..n {
-        let stages = pipelines.stages(i, in_order)?;
+        let own = pipelines.all(i, in_order)?;
         workers.push(WorkerSpec {
             cpu: cpus.get(i).copied(),
             versions: Newest(reader.clone()),
-            pipelines: vec![engine::PipelineSpec::new("", stages)],
+            pipelines: own,
             rx: Vec::new(),
             tx: (0..interfaces.physical()).map(|_| TxSlot::Absent).collect(),
             host: (0..count).map(|_| TxSlot::Absent).collect(),
@@ -142,9 +145,12 @@ pub(crate) fn start(
         });
     }
     let origins = origins(config, &plan.file);
-    let spread = Spreading::of(&workers[0].pipelines[0].stages);
-    let ports = ports.into_iter().map(|port| place(port, spread, &mut workers)).collect();
-    let max_delay = config.pipeline.max_delay.unwrap_or(config.engine.max_delay);
+    let spread: Vec<Spreading> =
+        workers[0].pipelines.iter().map(|own| Spreading::of(&own.stages)).collect();
+    let ports =
+        ports.into_iter().map(|port| place(port, &spread, &entries, &mut workers)).collect();
+    let max_delay = config.in_use().filter_map(|pipeline| pipeline.max_delay).min();
+    let max_delay = max_delay.unwrap_or(config.engine.max_delay);
     drops::register().map_err(Failure::other)?;
     let gate = match in_order {
         true => pipelines.parts.iter_mut().find_map(|own| own.part.gate(config, count)),
@@ -189,12 +195,13 @@ pub(crate) fn start(
 /// The stages of the pipeline, each with the file and line that put it there; no lines for a configuration without a
 /// file.
 fn origins(config: &Config, file: &str) -> Vec<(String, String)> {
-    let lines = config.stage_lines.iter().map(|line| match line {
+    let lines = config.stage_lines.iter().flatten().map(|line| match line {
         _ if file.is_empty() => String::new(),
         Some(line) => format!("{file}:{line}"),
         None => file.to_owned(),
     });
-    config.pipeline.stages.iter().cloned().zip(lines).collect()
+    let stages = config.in_use().flat_map(|pipeline| pipeline.stages.iter().cloned());
+    stages.zip(lines).collect()
 }
 
 /// Makes the stages of each worker.
@@ -209,13 +216,27 @@ struct Pipelines<'a> {
 }
 
 impl Pipelines<'_> {
-    /// The stages of one worker.
-    fn stages(
+    /// The pipelines of one worker.
+    fn all(
         &mut self,
         worker: usize,
         defers_limits: bool,
+    ) -> Result<Vec<PipelineSpec<Tables>>, Failure> {
+        let config = self.config;
+        let spec = |pipeline: &Pipeline| {
+            let stages = self.stages(pipeline, worker, defers_limits)?;
+            Ok(PipelineSpec::new(&pipeline.name, stages))
+        };
+        config.in_use().map(spec).collect()
+    }
+
+    /// The stages of one pipeline of one worker.
+    fn stages(
+        &mut self,
+        pipeline: &Pipeline,
+        worker: usize,
+        defers_limits: bool,
     ) -> Result<Vec<Box<dyn Stage<Tables>>>, Failure> {
-        let pipeline = &self.config.pipeline;
         let mut stages = Vec::with_capacity(pipeline.stages.len());
         for (at, name) in pipeline.stages.iter().enumerate() {
             let own = self.parts.iter().position(|own| own.has(pipeline, at));
@@ -240,11 +261,21 @@ impl Pipelines<'_> {
 
     /// How many of `wanted` workers captures go through: one where a stage needs that, which the log says.
     fn capture_workers(&mut self, wanted: usize, tables: &Tables) -> Result<usize, Failure> {
-        let stages = self.stages(0, true)?;
+        let all = self.all(0, true)?;
         let needs = |stage: &dyn Stage<Tables>| {
             stage.needs_one_worker(tables).map(|why| (stage.name(), why))
         };
-        Ok(match stages.iter().find_map(|stage| needs(&**stage)) {
+        // One queue is spread for all pipelines.
+        let needs_of: Vec<Need> = all.iter().map(|own| Spreading::of(&own.stages).need).collect();
+        let others = needs_of.iter().filter(|need| **need > Need::Nothing).count();
+        if needs_of.contains(&Need::Own) && others > 1 {
+            tracing::warn!(
+                "captures are processed by one worker, not {wanted}: pipelines spread their packets differently"
+            );
+            return Ok(1);
+        }
+        let mut stages = all.iter().flat_map(|own| &own.stages);
+        Ok(match stages.find_map(|stage| needs(&**stage)) {
             Some((stage, why)) => {
                 tracing::warn!(
                     "captures are processed by one worker, not {wanted}: stage `{stage}`: {why}"
@@ -262,7 +293,8 @@ pub(crate) fn stages_of(
     parts: &mut [Running],
 ) -> Result<Vec<Box<dyn Stage<Tables>>>, Failure> {
     let on_device = vec![true; parts.len()];
-    Pipelines { config, parts, on_device, interfaces: 0, packet_time: true }.stages(0, false)
+    let mut all = Pipelines { config, parts, on_device, interfaces: 0, packet_time: true };
+    all.stages(&config.pipeline, 0, false)
 }
 
 /// Which parts' tables the devices have. Where one of the devices cannot have them, none is sent them, for they all run the
@@ -315,23 +347,50 @@ fn usable_cpus() -> Vec<usize> {
 #[derive(Clone, Copy)]
 struct Spreading {
     hash: SpreadHash,
-    /// Also where a port has a queue for every worker: a network card's own spread is not symmetric and knows
-    /// neither hosts nor names.
-    always: bool,
+    need: Need,
+}
+
+/// What the stages of a pipeline need of that; each includes those before it, but for a hash of their own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    /// Nothing: a port with a queue for every worker keeps its network card's spread. Such a spread is not symmetric and
+    /// knows neither hosts nor names, so in all other cases every port is spread.
+    Nothing,
+    Flow,
+    Hosts,
+    Own,
 }
 
 impl Spreading {
     /// What the stages of a pipeline need.
     fn of<T>(stages: &[Box<dyn Stage<T>>]) -> Self {
         if let Some(hash) = stages.iter().find_map(|stage| stage.spread_hash()) {
-            return Self { hash, always: true };
+            return Self { hash, need: Need::Own };
         }
-        let (hash, always): (SpreadHash, bool) = match Spread::of(stages) {
-            Spread::Any => (packet::flow::flow_hash_of_frame, false),
-            Spread::Flow => (packet::flow::flow_hash_of_frame, true),
-            Spread::Hosts => (packet::flow::host_hash_of_frame, true),
+        let (hash, need): (SpreadHash, Need) = match Spread::of(stages) {
+            Spread::Any => (packet::flow::flow_hash_of_frame, Need::Nothing),
+            Spread::Flow => (packet::flow::flow_hash_of_frame, Need::Flow),
+            Spread::Hosts => (packet::flow::host_hash_of_frame, Need::Hosts),
         };
-        Self { hash, always }
+        Self { hash, need }
+    }
+}
+
+/// By port and subinterface: the number of the pipeline that its packets enter.
+struct Entries {
+    by_port: Arc<[usize]>,
+}
+
+impl Entries {
+    /// Where packets of a port's queues enter, and how they are spread: for a queue of several ports as the most demanding of
+    /// their pipelines needs it.
+    fn of(&self, port: &PortIo, spreading: &[Spreading]) -> (Entry, Spreading) {
+        if port.stamps {
+            let strictest = spreading.iter().copied().max_by_key(|own| own.need);
+            return (Entry::ByPort(self.by_port.clone()), strictest.unwrap_or(spreading[0]));
+        }
+        let own = self.by_port.get(usize::from(port.number)).copied().unwrap_or_default();
+        (Entry::Pipeline(own), spreading[own])
     }
 }
 
@@ -340,11 +399,13 @@ impl Spreading {
 /// Packets from a twin stay with its owner: Linux sends them, they belong to no flow that we keep.
 fn place<V: Versions>(
     port: PortIo,
-    spreading: Spreading,
+    spreading: &[Spreading],
+    entries: &Entries,
     workers: &mut [WorkerSpec<V>],
 ) -> PortCounters {
     let number = usize::from(port.number);
-    let is_needed = spreading.always || port.queues.len() < workers.len();
+    let (entry, spreading) = entries.of(&port, spreading);
+    let is_needed = spreading.need > Need::Nothing || port.queues.len() < workers.len();
     let spread = (!port.twin && is_needed && workers.len() > 1).then_some(spreading.hash);
     // Ports with one queue each are dealt out in turn, so that no worker owns them all.
     let first = if port.twin || port.queues.len() > 1 { 0 } else { number };
@@ -356,7 +417,7 @@ fn place<V: Versions>(
         let (rx_counters, tx_counters) = (Arc::default(), Arc::default());
         if let Some(queue) = rx {
             workers[owner].rx.push(RxSlot {
-                entry: engine::Entry::default(),
+                entry: entry.clone(),
                 port: if port.stamps { chunk::PORT_NONE } else { port.number },
                 mark: if port.twin { MARK_FROM_HOST } else { 0 },
                 queue,
@@ -486,8 +547,9 @@ mod tests {
                 WorkerSpec { tx: vec![TxSlot::Absent], ..WorkerSpec::new(NoTables, vec![stage]) }
             })
             .collect();
-        let spreading = Spreading::of(&workers[0].pipelines[0].stages);
-        place(port, spreading, &mut workers);
+        let spreading = [Spreading::of(&workers[0].pipelines[0].stages)];
+        let entries = Entries { by_port: Arc::new([0]) };
+        place(port, &spreading, &entries, &mut workers);
         let spread = |w: &WorkerSpec<NoTables>| w.rx[0].spread.is_some();
         assert!(workers.iter().all(|w| spread(w) == (need > Spread::Any)));
         let engine = Engine::start(EngineSpec {

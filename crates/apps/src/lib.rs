@@ -49,9 +49,8 @@ pub fn known_stages() -> KnownStages {
 pub fn known_of(descriptors: &[&Descriptor]) -> KnownStages {
     let mut known = KnownStages { kinds: stage_kinds(descriptors), ..KnownStages::default() };
     let shipped = descriptors.iter().filter(|own| !own.pipeline.is_empty());
-    let modes = shipped.map(|own| {
-        known.pipeline(own.application.name, own.pipeline).expect("a shipped pipeline")
-    });
+    let modes = shipped
+        .map(|own| known.pipeline(own.application.name, own.pipeline).expect("a shipped pipeline"));
     let modes: Vec<Pipeline> = modes.collect();
     known.modes = modes;
     known

@@ -148,7 +148,8 @@ impl ControlLoop {
         let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
         let record = |n| interfaces::record(&start.config, &start.interfaces, n, fact, true);
         let records: Vec<_> = (0..start.interfaces.names().len() as u16).map(record).collect();
-        let mode = start.config.pipeline.name.clone();
+        let names = start.config.in_use().map(|pipeline| pipeline.name.as_str());
+        let mode = names.collect::<Vec<_>>().join(", ");
         let own = start.interfaces.clone();
         let statistics = Statistics::new(start.shown, own, mode, &start.publisher.parts);
         let mut control = Self {

@@ -31,4 +31,6 @@ pub use over::OverPart;
 pub use publisher::{Publisher, Running};
 pub use request::{GroupKind, RequestKind, TableKind};
 pub use statistics::Statistics;
-pub use tables::{Newest, PartId, PartImages, PatchOf, TablePart, Tables, TablesImages, TablesPatch, Without};
+pub use tables::{
+    Newest, PartId, PartImages, PatchOf, TablePart, Tables, TablesImages, TablesPatch, Without,
+};

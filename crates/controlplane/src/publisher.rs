@@ -29,11 +29,7 @@ impl Running {
 }
 
 /// The name of the part of this application that a stage belongs to: its own, if its kind has settings of its own.
-fn part_of<'a>(
-    descriptor: &Descriptor,
-    pipeline: &'a Pipeline,
-    at: usize,
-) -> Option<&'a str> {
+fn part_of<'a>(descriptor: &Descriptor, pipeline: &'a Pipeline, at: usize) -> Option<&'a str> {
     let kind = descriptor.stages.iter().find(|kind| kind.name == pipeline.kinds[at])?;
     Some(if kind.settings.is_some() { &pipeline.stages[at] } else { descriptor.application.name })
 }
@@ -41,10 +37,11 @@ fn part_of<'a>(
 /// The names of the parts that an application has, in the order of their first stages.
 fn names<'a>(descriptor: &Descriptor, config: &'a Config) -> Vec<&'a str> {
     let mut all: Vec<&str> = Vec::new();
-    let pipeline = &config.pipeline;
-    for name in (0..pipeline.stages.len()).filter_map(|at| part_of(descriptor, pipeline, at)) {
-        if !all.contains(&name) {
-            all.push(name);
+    for pipeline in config.in_use() {
+        for name in (0..pipeline.stages.len()).filter_map(|at| part_of(descriptor, pipeline, at)) {
+            if !all.contains(&name) {
+                all.push(name);
+            }
         }
     }
     all

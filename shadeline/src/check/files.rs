@@ -37,7 +37,7 @@ impl fmt::Display for Finding {
 /// Whatever is wrong in the files that the configuration's application reads, in order.
 pub(super) fn check(config: &Config) -> Vec<Finding> {
     let mut findings = Findings(Vec::new());
-    if config.pipeline.uses("router") {
+    if config.uses("router") {
         let mut demand = Demand::default();
         for file in &config.route_files {
             findings.of_routes(config, file, &mut demand);
@@ -46,7 +46,7 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
             findings.error(&path, None, what);
         }
     }
-    if config.pipeline.uses("ndn") {
+    if config.uses("ndn") {
         findings.of_names(config);
     }
     findings.0

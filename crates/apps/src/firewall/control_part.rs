@@ -68,19 +68,11 @@ pub(super) fn start(
     let part = tables.add::<FirewallPart>(first);
     let is_live = setup.is_live;
     let name = setup.name.to_owned();
-    // Whether it is the only one of its pipeline.
-    let is_alone = setup.config.pipeline.named(super::STAGE).count() < 2;
+    // Whether it is the only one of each of its pipelines.
+    let is_alone = setup.config.in_use().all(|own| own.named(super::STAGE).count() < 2);
     let instance = Instance::named(&name, is_alone);
     let prepared = None;
-    Ok(Box::new(FirewallControl {
-        name,
-        instance,
-        rules,
-        part,
-        is_live,
-        has_too_many,
-        prepared,
-    }))
+    Ok(Box::new(FirewallControl { name, instance, rules, part, is_live, has_too_many, prepared }))
 }
 
 impl From<rule_list::Refusal> for Refusal {
@@ -248,7 +240,8 @@ impl ControlPart for FirewallControl {
     }
 
     fn commit(&mut self, _old: &Config, _started: &Config, env: &mut Environment<'_>) -> String {
-        let Gone { rules, of_file } = self.rules.apply(env.config.firewall_of(&self.name), self.prepared.take());
+        let Gone { rules, of_file } =
+            self.rules.apply(env.config.firewall_of(&self.name), self.prepared.take());
         let count = |n: usize| if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") };
         match rules {
             0 => String::new(),

@@ -75,7 +75,7 @@ pub fn check(
     config: &control::config::Config,
     interfaces: &controlplane::Interfaces,
 ) -> Result<(), String> {
-    let mut names = config.pipeline.named(STAGE);
+    let mut names = config.in_use().flat_map(|pipeline| pipeline.named(STAGE));
     names.try_for_each(|name| rule_list::RuleList::new(name, config, interfaces).map(drop))
 }
 

@@ -158,7 +158,8 @@ impl RuleList {
             hits: Arc::new(Hits::new(config.system.workers.max(1))),
             interfaces: interfaces.clone(),
         };
-        let Built { rules, tables, ids, .. } = basis.build(&firewall.rules, false).map_err(failed)?;
+        let Built { rules, tables, ids, .. } =
+            basis.build(&firewall.rules, false).map_err(failed)?;
         let list = Self {
             names: names(&rules),
             rules: Arc::new(rules),
@@ -543,10 +544,7 @@ impl Basis {
     ///
     /// # Errors
     /// Rules that the structure cannot hold.
-    pub(super) fn of_config(
-        mut self,
-        config: &config::Firewall,
-    ) -> Result<Option<Built>, String> {
+    pub(super) fn of_config(mut self, config: &config::Firewall) -> Result<Option<Built>, String> {
         let algorithm = algorithm(&config.algorithm);
         if algorithm.name == self.algorithm.name && self.is_of(&config.rules) {
             return Ok(None);

@@ -47,6 +47,8 @@ struct SwitchControl {
     macs: MacTable,
     /// By number, as they are published.
     ports: Vec<BridgePort>,
+    /// By number: whether packets of the port enter a pipeline with a switch.
+    is_own: Vec<bool>,
     changed: Vec<SwitchPatch>,
     /// Static stations: VLAN, address, port.
     fixed: Vec<(u16, [u8; 6], u16)>,
@@ -94,12 +96,17 @@ pub(super) fn start(
     let (macs, blob, seen) = MacTable::new(limits(config)).map_err(|error| error.to_string())?;
     let ports: Vec<_> =
         (0..interfaces.physical() as u16).map(|number| port(config, interfaces, number)).collect();
-    let records = ports.iter().cloned().map(Some).collect();
+    let is_own: Vec<bool> = (0..interfaces.physical() as u16)
+        .map(|number| config.pipeline_of(interfaces.name(number)).uses("switch"))
+        .collect();
+    let record = |(port, is_own): (&BridgePort, &bool)| is_own.then(|| port.clone());
+    let records = ports.iter().zip(&is_own).map(record).collect();
     let seen = if is_live { seen } else { Seen::default() };
     let (events, source) = is_live.then(events).unzip();
     let mut switch = SwitchControl {
         macs,
         ports,
+        is_own,
         changed: Vec::new(),
         fixed: Vec::new(),
         ageing: config.switch.ageing,
@@ -124,7 +131,7 @@ impl SwitchControl {
         for number in 0..self.ports.len() as u16 {
             let before = &self.ports[usize::from(number)];
             let port = BridgePort { up: before.up, ..port(config, &self.interfaces, number) };
-            if port == *before {
+            if port == *before || !self.is_own[usize::from(number)] {
                 continue;
             }
             if port.mode != before.mode {
@@ -296,7 +303,7 @@ impl ControlPart for SwitchControl {
     /// A port's stations go with its link: they may come back elsewhere.
     fn link(&mut self, number: u16, is_up: bool) {
         let Some(port) = self.ports.get_mut(usize::from(number)) else { return };
-        if port.up != is_up {
+        if port.up != is_up && self.is_own[usize::from(number)] {
             port.up = is_up;
             self.changed.push(SwitchPatch::Port(number, Some(port.clone())));
             if !is_up {

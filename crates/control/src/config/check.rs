@@ -9,7 +9,7 @@ mod routes;
 mod switch;
 
 use super::read::Spans;
-use super::stages::KnownStages;
+use super::stages::{Application, KnownStages};
 use super::types::*;
 use super::walk::{Place, Walk};
 
@@ -25,28 +25,32 @@ pub(super) fn check(
     engine(config, &spans.engine, walk);
     ports::check(config, spans, walk);
     // What has no effect is said once, and not judged too.
-    let reads = |section| spans.app.is_none_or(|app| known.reads(app, section));
-    if spans.app.is_none_or(|app| app.port_keys.contains(&"addresses")) {
+    let reads = |section| known.any_reads(&spans.apps, section);
+    let has_addresses = |app: &Application| app.port_keys.contains(&"addresses");
+    if spans.apps.iter().any(|app| app.is_none_or(has_addresses)) {
         addresses::check(config, spans, walk);
     }
     if reads("route") {
         routes::check(config, spans, walk);
     }
     // One mistake in `mode` is one error, not one for every key of what was meant.
-    let Some(app) = spans.app else { return };
-    apps::check(app, known, config, spans, walk);
+    if spans.apps.contains(&None) {
+        return;
+    }
+    apps::check(known, config, spans, walk);
     firewall::check(reads("firewall"), config, spans, walk);
     firewall::stages(config, spans, walk);
     for (stage, (place, _)) in config.stages.iter().zip(&spans.stages) {
-        if !config.pipeline.stages.contains(&stage.name) {
-            let (name, pipeline) = (&stage.name, &config.pipeline.name);
-            let message = format!("[stage.{name}] has no effect: `{pipeline}` has no such stage");
-            walk.warning(place.header(), message);
+        if !config.in_use().any(|pipeline| pipeline.stages.contains(&stage.name)) {
+            let message =
+                format!("[stage.{}] has no effect: no pipeline in use has it", stage.name);
+            walk.warning(place.header(), message).expected(format!(
+                "`{}` in the `stages` of a pipeline that `mode` or a port names",
+                stage.name
+            ));
         }
     }
-    if app.in_pairs {
-        ports::in_pairs(config, spans, walk);
-    }
+    ports::in_pairs(config, spans, walk);
     if reads("switch") {
         switch::check(config, spans, walk);
     }

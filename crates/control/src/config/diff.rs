@@ -151,14 +151,17 @@ impl Diff {
         let restart = &mut diff.restart;
         compare(restart, "mode", &old.pipeline.name, &new.pipeline.name);
         let stages = |pipeline: &Pipeline| pipeline.stages.join(" ");
-        if old.pipeline.name == new.pipeline.name {
-            let key = format!("pipeline.{}.stages", new.pipeline.name);
-            compare(restart, &key, stages(&old.pipeline), stages(&new.pipeline));
+        for now in new.in_use() {
+            let Some(before) = old.in_use().find(|before| before.name == now.name) else {
+                continue;
+            };
+            let key = format!("pipeline.{}.stages", now.name);
+            compare(restart, &key, stages(before), stages(now));
             let delay = |p: &Pipeline| {
                 p.max_delay.map_or("default".to_owned(), super::units::format_duration)
             };
-            let key = format!("pipeline.{}.max_delay", new.pipeline.name);
-            compare(restart, &key, delay(&old.pipeline), delay(&new.pipeline));
+            let key = format!("pipeline.{}.max_delay", now.name);
+            compare(restart, &key, delay(before), delay(now));
         }
         diff.ports(old, new);
         diff.routes(old, new);
@@ -245,7 +248,11 @@ impl Diff {
         let same_set = before.len() == after.len() && before.iter().all(|n| after.contains(n));
         if same_set && before != after {
             self.live.push(Change {
-                key: format!("order of rules{}{}", if what.is_empty() { "" } else { " of " }, what.trim_end_matches(' ')),
+                key: format!(
+                    "order of rules{}{}",
+                    if what.is_empty() { "" } else { " of " },
+                    what.trim_end_matches(' ')
+                ),
                 old: before.join(" "),
                 new: after.join(" "),
             });

@@ -17,8 +17,8 @@ use super::walk::{Place, Section, Walk};
 /// not be read is a stand-in, and [`Place::is_right`] says so.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
-    /// What the file is about; `None` where `mode` does not say, which was told.
-    pub(super) app: Option<&'static Application>,
+    /// What the file is about, by pipeline in use: that of `mode` first; `None` where it does not say, which was told.
+    pub(super) apps: Vec<Option<&'static Application>>,
     pub(super) file: Place,
     pub(super) system: Place,
     pub(super) router: Place,
@@ -98,17 +98,42 @@ pub(super) fn config(
     }
     let chosen = mode(&mut file, walk, &pipelines, known);
     let is_known = !wrong.contains(&chosen.0.name.as_str());
-    spans.app = chosen.1.filter(|_| is_known);
-    let mut pipeline = chosen.0;
-    let of_file = pipelines.iter().position(|p: &Pipeline| p.name == pipeline.name);
-    let mut stage_lines: Vec<_> = match of_file {
-        Some(at) => std::mem::take(&mut lines[at]).into_iter().map(Some).collect(),
-        None => {
-            let mode = spans.file.has("mode").then(|| walk.line(spans.file.at("mode").start));
-            vec![mode; pipeline.stages.len()]
+    spans.apps = vec![chosen.1.filter(|_| is_known)];
+    let pipeline = chosen.0;
+    let of_file = |pipeline: &Pipeline, line: Option<usize>| -> Vec<Option<usize>> {
+        match pipelines.iter().position(|p: &Pipeline| p.name == pipeline.name) {
+            Some(at) => lines[at].iter().copied().map(Some).collect(),
+            None => vec![line; pipeline.stages.len()],
         }
     };
-    file.hide(known.foreign_sections(spans.app));
+    let mode = spans.file.has("mode").then(|| walk.line(spans.file.at("mode").start));
+    let mut stage_lines = vec![of_file(&pipeline, mode)];
+    let mut in_use = vec![pipeline];
+    for (name, span) in pipelines_of_ports(table) {
+        let all = || pipelines.iter().chain(&known.modes);
+        if in_use.iter().any(|own| own.name == name) {
+            continue;
+        }
+        match all().find(|own| own.name == name) {
+            Some(own) => {
+                let is_known = !wrong.contains(&name);
+                spans.apps.push(own.applications.first().copied().filter(|_| is_known));
+                stage_lines.push(of_file(own, Some(walk.line(span.start))));
+                in_use.push(own.clone());
+            }
+            None if walk.is_whole() => {
+                let names: Vec<&str> = all().map(|own| own.name.as_str()).collect();
+                walk.error(span, format!("unknown pipeline `{name}`"))
+                    .nearest(name, names.iter().copied())
+                    .expected(format!("one of {}", names.join(", ")))
+                    .help(format!("define it: [pipeline.{name}] stages = […]"));
+                // Of a port without a pipeline nothing can be said.
+                spans.apps.push(None);
+            }
+            None => {}
+        }
+    }
+    file.hide(known.foreign_sections(&spans.apps));
 
     let mut system = System::on(cores);
     if let Some(mut section) = section(&mut file, walk, "system") {
@@ -157,7 +182,12 @@ pub(super) fn config(
     }
     (firewall.rules, spans.rules) = read_rules(&mut file, walk, "");
     firewall.is_on = file.has("firewall") || file.has("rule");
-    with_joining(&file, walk, known, &mut pipeline, &mut stage_lines);
+    for (pipeline, lines) in in_use.iter_mut().zip(&mut stage_lines) {
+        with_joining(&file, walk, known, pipeline, lines);
+    }
+    let mut in_use = in_use.into_iter();
+    let pipeline = in_use.next().expect("that of `mode`");
+    let others: Vec<Pipeline> = in_use.collect();
     let mut engine = Engine::default();
     if let Some(mut section) = section(&mut file, walk, "engine") {
         spans.engine = section.place();
@@ -169,7 +199,14 @@ pub(super) fn config(
     spans.has_lost_ports = section_of_ports.is_none() && file.has("port");
     if let Some(section) = section_of_ports {
         for (name, span, value) in section.entries() {
-            if let Some((port, place)) = port::port(walk, name, span, value, spans.app, known) {
+            let own = pipeline_of_port(value, &section).map(|(name, _)| name);
+            let at = own.and_then(|name| others.iter().position(|other| other.name == name));
+            let app = match own {
+                // It was said that it is unknown.
+                Some(name) if at.is_none() && name != pipeline.name => None,
+                _ => spans.apps.get(at.map_or(0, |at| at + 1)).copied().flatten(),
+            };
+            if let Some((port, place)) = port::port(walk, name, span, value, app, known) {
                 ports.push(port);
                 spans.ports.push(place);
             } else {
@@ -202,6 +239,7 @@ pub(super) fn config(
     file.finish(walk);
     let config = Config {
         pipeline,
+        others,
         system,
         ports,
         router,
@@ -221,6 +259,33 @@ pub(super) fn config(
         stage_lines,
     };
     (config, spans)
+}
+
+/// The pipelines that ports name, each with its place.
+fn pipelines_of_ports<'t>(file: &'t DeTable<'_>) -> Vec<(&'t str, Range<usize>)> {
+    let ports = file.get("port").and_then(|value| value.get_ref().as_table());
+    let ports = ports.into_iter().flat_map(|ports| ports.values());
+    let named = |port: &'t super::walk::Value<'_>| {
+        let value = port.get_ref().as_table()?.get("pipeline")?;
+        Some((value.get_ref().as_str()?, value.span()))
+    };
+    let mut all: Vec<_> = ports.filter_map(named).collect();
+    all.sort_by_key(|(_, span)| span.start);
+    all
+}
+
+/// The pipeline that a port names, or the port that carries it.
+fn pipeline_of_port<'t>(
+    port: &'t super::walk::Value<'_>,
+    ports: &Section<'t, '_>,
+) -> Option<(&'t str, Range<usize>)> {
+    let table = port.get_ref().as_table()?;
+    let table = match table.get("parent").and_then(|parent| parent.get_ref().as_str()) {
+        Some(parent) => ports.table_of(parent)?,
+        None => table,
+    };
+    let value = table.get("pipeline")?;
+    Some((value.get_ref().as_str()?, value.span()))
 }
 
 /// `[[rule]]`, each with its place; `within`: the section that has them, with a dot behind it.

@@ -13,8 +13,8 @@ mod system;
 
 pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
-pub(super) use pipeline::StageKeys;
 pub use ndn::{Face, FaceLink, NameRoute, Ndn};
+pub(super) use pipeline::StageKeys;
 pub use port::{Backend, Fault, Physical, Port, PortKind, Rpf, VlanTag, XdpMode, ZeroCopy};
 pub use router::{Neighbour, Router, TableV4, TableV6};
 pub use routes::{FileNextHops, Route, RouteFile};

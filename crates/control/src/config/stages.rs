@@ -327,11 +327,18 @@ impl KnownStages {
         self.readers_of(section).contains(&main.title)
     }
 
-    /// Sections that no stage of a pipeline of `main` reads.
-    pub(super) fn foreign_sections(&self, main: Option<&Application>) -> Vec<&'static str> {
-        let Some(main) = main else { return Vec::new() };
+    /// Whether one of several pipelines reads a section; where it is not known what one is about, it may.
+    pub(super) fn any_reads(&self, mains: &[Option<&'static Application>], section: &str) -> bool {
+        mains.iter().any(|main| main.is_none_or(|main| self.reads(main, section)))
+    }
+
+    /// Sections that no stage of these pipelines reads.
+    pub(super) fn foreign_sections(
+        &self,
+        mains: &[Option<&'static Application>],
+    ) -> Vec<&'static str> {
         let all = self.applications().into_iter().flat_map(|application| application.sections);
-        all.copied().filter(|section| !self.reads(main, section)).collect()
+        all.copied().filter(|section| !self.any_reads(mains, section)).collect()
     }
 
     /// Keys of a port that nobody reads in a pipeline of `main`.

@@ -31,13 +31,7 @@ fn known() -> KnownStages {
         let applications = vec![stages[stages.len() - 1].application];
         let stages = stages.iter().map(|kind| kind.name.to_owned()).collect();
         let kinds: Vec<String> = stages;
-        Pipeline {
-            name: name.into(),
-            applications,
-            stages: kinds.clone(),
-            kinds,
-            max_delay: None,
-        }
+        Pipeline { name: name.into(), applications, stages: kinds.clone(), kinds, max_delay: None }
     };
     let modes =
         vec![mode("router", &kinds[..3]), mode("switch", &kinds[3..5]), mode("ndn", &kinds[5..6])];
@@ -539,7 +533,7 @@ fn values_are_read() {
 
 #[test]
 fn each_stage_has_the_line_that_puts_it_there() {
-    let lines = |text: &str| good(text).stage_lines;
+    let lines = |text: &str| good(text).stage_lines[0].clone();
     let port = "[port.lan]\n";
     assert_eq!(lines(port), [None; 3]);
     assert_eq!(lines(&format!("\nmode = \"router\"\n{port}")), [Some(2); 3]);

@@ -18,8 +18,10 @@ use crate::firewall::{Action, Conditions, Rule};
 /// A checked configuration. Names resolve, ranges hold, defaults are filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// The pipeline that `mode` chose: a shipped one or one of `pipelines`.
+    /// The pipeline that `mode` chose, a shipped one or one of `pipelines`: that of ports that name no other.
     pub pipeline: Pipeline,
+    /// Further pipelines that ports name, in the order of the first such port.
+    pub others: Vec<Pipeline>,
     /// `[system]`.
     pub system: System,
     /// `[port.NAME]`, physical ports and VLAN subinterfaces, in the file's order.
@@ -52,13 +54,41 @@ pub struct Config {
     pub engine: Engine,
     /// `[pipeline.NAME]`, in the file's order, chosen or not.
     pub pipelines: Vec<Pipeline>,
-    /// By stage of `pipeline`: the line that puts it there, from 1; for a shipped pipeline that of `mode`, for a
-    /// firewall that was put in that of `[firewall]` or of the first `[[rule]]`. `None`: no line does, the pipeline is
-    /// the default.
-    pub stage_lines: Vec<Option<usize>>,
+    /// By pipeline in use and its stages: the line that puts a stage there, from 1; for a shipped pipeline that of `mode`
+    /// or of a port that names it, for a firewall that was put in that of `[firewall]` or of the first `[[rule]]`. `None`: no
+    /// line does, the pipeline is the default.
+    pub stage_lines: Vec<Vec<Option<usize>>>,
 }
 
 impl Config {
+    /// The pipelines of the program: that of `mode`, and those that ports name.
+    pub fn in_use(&self) -> impl Iterator<Item = &Pipeline> {
+        std::iter::once(&self.pipeline).chain(&self.others)
+    }
+
+    /// Whether a pipeline in use has a stage of this application.
+    pub fn uses(&self, application: &str) -> bool {
+        self.in_use().any(|pipeline| pipeline.uses(application))
+    }
+
+    /// The number among [`Config::in_use`] of the pipeline that packets of a port or subinterface enter.
+    pub fn pipeline_number(&self, port: &str) -> usize {
+        let name = match self.port(port).map(|port| &port.kind) {
+            Some(PortKind::Physical(physical)) => physical.pipeline.as_deref(),
+            Some(PortKind::Vlan { parent, .. }) => match self.port(parent).map(|p| &p.kind) {
+                Some(PortKind::Physical(physical)) => physical.pipeline.as_deref(),
+                _ => None,
+            },
+            None => None,
+        };
+        name.and_then(|name| self.in_use().position(|own| own.name == name)).unwrap_or(0)
+    }
+
+    /// The pipeline that packets of a port or subinterface enter.
+    pub fn pipeline_of(&self, port: &str) -> &Pipeline {
+        self.in_use().nth(self.pipeline_number(port)).unwrap_or(&self.pipeline)
+    }
+
     /// The port of that name.
     pub fn port(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|port| port.name == name)

@@ -358,6 +358,11 @@ impl<'t, 'i> Section<'t, 'i> {
         self.table.contains_key(key)
     }
 
+    /// The table of that name within this one.
+    pub(super) fn table_of(&self, key: &str) -> Option<&'t DeTable<'i>> {
+        self.table.get(key)?.get_ref().as_table()
+    }
+
     /// Whether nothing was wrong with a key that was read: it was there if it has to be, and its value was right.
     pub fn is_right(&self, key: &str) -> bool {
         !self.wrong.contains(&key)

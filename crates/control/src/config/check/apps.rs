@@ -5,22 +5,20 @@ use crate::config::stages::{Application, KnownStages};
 use crate::config::types::*;
 use crate::config::walk::{Place, Walk};
 
-pub(super) fn check(
-    app: &Application,
-    known: &KnownStages,
-    config: &Config,
-    spans: &Spans,
-    walk: &mut Walk<'_>,
-) {
+pub(super) fn check(known: &KnownStages, config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     let mut seen = Vec::new();
+    let mut titles: Vec<&str> = config.in_use().map(|pipeline| pipeline.main().title).collect();
+    titles.dedup();
+    let titles = titles.join(" and ");
     for owner in known.applications() {
-        let foreign = owner.sections.iter().filter(|section| !known.reads(app, section));
+        let reads = |section: &str| known.any_reads(&spans.apps, section);
+        let foreign = owner.sections.iter().filter(|section| !reads(section));
         for section in foreign.filter(|section| spans.file.has(section)) {
             if seen.contains(section) {
                 continue;
             }
             seen.push(section);
-            let message = format!("`{section}` has no effect in {}", app.title);
+            let message = format!("`{section}` has no effect in {titles}");
             // What somebody relies on to be safe must not do nothing.
             let diagnostic = match owner.joins {
                 Some(_) => {
@@ -31,9 +29,9 @@ pub(super) fn check(
             diagnostic.expected(known.readers_of(section).join(" or "));
         }
     }
-    let foreign = known.foreign_port_keys(Some(app));
     for (port, spans) in config.ports.iter().zip(&spans.ports) {
-        of_port(app, &foreign, port, &spans.keys, walk);
+        let app = config.pipeline_of(&port.name).main();
+        of_port(app, &known.foreign_port_keys(Some(app)), port, &spans.keys, walk);
     }
 }
 

@@ -20,7 +20,8 @@ pub(super) fn check(may_be: bool, config: &Config, spans: &Spans, walk: &mut Wal
     if !config.firewall.is_on {
         return;
     }
-    if may_be && !config.pipeline.has(STAGE) {
+    let has_it = |pipeline: &Pipeline| pipeline.stages.iter().any(|stage| stage == STAGE);
+    if may_be && !config.in_use().any(has_it) {
         let section = if spans.file.has("rule") { "rule" } else { "firewall" };
         let name = &config.pipeline.name;
         let message = format!("`{section}` has no effect: the pipeline `{name}` has no firewall");

@@ -7,12 +7,38 @@ use crate::config::types::*;
 use crate::config::walk::{Place, Walk, Word};
 
 /// A wire joins the first port with the second, the third with the fourth.
+/// The ports of a wire are joined by their numbers, which follow the file: the first with the second, and so on.
 pub(super) fn in_pairs(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
-    let count = config.physical_ports().count();
-    if !count.is_multiple_of(2) && !spans.has_lost_ports {
-        let span = spans.ports.last().map_or(0..0, |port| port.keys.at(""));
-        walk.error(span, format!("a wire joins ports in pairs, and there are {count}"))
-            .expected("two ports, or four …");
+    if spans.has_lost_ports {
+        return;
+    }
+    let is_in_pairs = |port: &Port| config.pipeline_of(&port.name).main().in_pairs;
+    let physical: Vec<_> = config.physical_ports().map(|(port, _)| port).collect();
+    let all_in_pairs = config.in_use().all(|pipeline| pipeline.main().in_pairs);
+    for pair in physical.chunks(2) {
+        let alone = match pair {
+            [one] if is_in_pairs(one) => one,
+            [one, two] if is_in_pairs(one) != is_in_pairs(two) => {
+                if is_in_pairs(one) {
+                    one
+                } else {
+                    two
+                }
+            }
+            _ => continue,
+        };
+        let at = config.ports.iter().position(|port| port.name == alone.name);
+        if all_in_pairs {
+            let span = spans.ports.last().map_or(0..0, |port| port.keys.at(""));
+            let count = physical.len();
+            walk.error(span, format!("a wire joins ports in pairs, and there are {count}"))
+                .expected("two ports, or four …");
+        } else {
+            let span = at.map_or(0..0, |at| spans.ports[at].keys.at("pipeline"));
+            walk.error(span, format!("port `{}` of a wire has no partner", alone.name))
+                .expected("ports of a wire in pairs: the first and second of the file, the third and fourth, …");
+        }
+        return;
     }
 }
 

@@ -94,6 +94,8 @@ crate::section! {
         restart zero_copy: ZeroCopy = ZeroCopy::Auto, words();
         /// Receive queues. `"auto"`: as many as the interface and the workers allow.
         restart queues: Option<usize> = None, queues();
+        /// Pipeline that received packets enter: a `[pipeline.NAME]` or a shipped one.
+        restart pipeline: Option<String> = None, name_of("a pipeline").optional().shown("that of `mode`");
         /// Receive frames for other stations too.
         restart promiscuous: bool = false, boolean();
         /// With `backend = "pcap"`: the capture that is read.

@@ -61,7 +61,7 @@ fn the_stage_is_there_where_there_are_rules() {
     let config = read("[[rule]]\naction = \"drop\"\n");
     assert_eq!(config.pipeline.stages, ["decode", "firewall", "route"]);
     assert_eq!(config.firewall.rules[0].name(), "#1");
-    assert_eq!(config.stage_lines, [None, Some(6), None], "the first rule puts it there");
+    assert_eq!(config.stage_lines[0], [None, Some(6), None], "the first rule puts it there");
     let told = |text: &str| {
         let (_, warnings) = parse(&(PORTS.to_owned() + text), &known()).unwrap();
         warnings.into_iter().map(|d| d.message).collect::<Vec<_>>()
