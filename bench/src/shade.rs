@@ -99,7 +99,7 @@ pub(crate) fn programs() -> Vec<Program> {
     let of = |file: &'static KernelFile| {
         crate::on_device::program_of(file.name, &[file], file.columns, "")
     };
-    [&files::TRIES, &files::BRIDGE, &files::NAMES].map(of).into()
+    [&files::TRIES, &apps::switch::kernels::BRIDGE, &files::NAMES].map(of).into()
 }
 
 pub(crate) fn run(args: &Args, options: &ShadeArgs) -> Result<Report, String> {
@@ -530,7 +530,7 @@ mod tests {
     #[test]
     fn programs_are_those_of_the_registry() {
         let of_file = |file: &&'static KernelFile| kernels::source(&kernels::Spec::of_file(file));
-        let known: Vec<_> = files::ALL.iter().map(of_file).collect();
+        let known: Vec<_> = files::ALL.iter().chain(&apps::kernel_files()).map(of_file).collect();
         let own = programs();
         assert_eq!(own.len(), 3);
         for program in own {

@@ -22,10 +22,14 @@ const KIT_BYTES_MAX: u64 = 60 << 20;
 const FULL_TABLE: &str = "../shared/data/bgp/bart-prefixes-v4v6.txt.gz";
 const NAMES: &str = "../shared/data/ndn";
 const RUN_LIMIT: Duration = Duration::from_secs(1800);
-/// Test programs that go along: package, target, name in the kit. Kernels against their twins on the CPU;
-/// payload, state and failures in the engine; jobs of the accelerator. They compile by NVRTC.
-const PROOFS: [(&str, &str, &str); 3] =
-    [("kernels", "pocl", "kernels"), ("engine", "device", "stages"), ("device", "opencl", "jobs")];
+/// Test programs that go along: package, target, name in the kit. Kernels of the library and of the applications against
+/// their forms on the CPU; payload, state and failures in the engine; jobs of the accelerator. They compile by NVRTC.
+const PROOFS: [(&str, &str, &str); 4] = [
+    ("kernels", "pocl", "kernels"),
+    ("apps", "kernels", "applications"),
+    ("engine", "device", "stages"),
+    ("device", "opencl", "jobs"),
+];
 /// Opens an entry of the cache of compiled kernels; three numbers follow, the first the length of the key.
 const CACHE_MAGIC: &[u8] = b"shadeline kernel 1\n";
 
@@ -453,7 +457,7 @@ mod tests {
         fs::write(kit.join("shadeline"), FAKE).unwrap();
         fs::set_permissions(kit.join("shadeline"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir_all(kit.join("proofs")).unwrap();
-        for (name, status) in [("kernels", 0), ("stages", 101)] {
+        for (name, status) in [("applications", 0), ("kernels", 0), ("stages", 101)] {
             let proof = kit.join("proofs").join(name);
             let text = format!("#!/bin/sh\necho \"on $SHADELINE_TEST_BACKEND\"; exit {status}\n");
             fs::write(&proof, text).unwrap();
@@ -492,6 +496,7 @@ mod tests {
             ("case seven", 0),
             ("case eight", 0),
             ("case nine", 1),
+            ("proof applications", 0),
             ("proof kernels", 0),
             ("proof stages", 101),
             ("bench_device", 3),

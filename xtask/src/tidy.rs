@@ -41,7 +41,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("device", &["kernels", "chunk"]),
     ("io", &["chunk"]),
     ("engine", &["chunk", "io", "kernels", "device"]),
-    ("controlplane", &["chunk", "lookup", "device", "engine", "control"]),
+    (
+        "controlplane",
+        &["chunk", "packet", "lookup", "io", "kernels", "device", "engine", "control"],
+    ),
     (
         "apps",
         &[

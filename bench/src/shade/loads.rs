@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use apps::switch::kernels::{BRIDGE, BridgeColumns, STATIONS};
 use chunk::{ColumnId, Columns, Declaration, Rows, Verdict};
-use kernels::image::{bridge, router};
-use kernels::{BridgeColumns, KernelFile, LpmColumns, NameColumns, files};
+use kernels::{KernelFile, LpmColumns, NameColumns, files};
 use lookup::bridge::{SwitchTables, station_key};
 use lookup::mtrie6::{self, Mtrie6, Mtrie6Builder};
 use lookup::names::{
@@ -144,7 +144,7 @@ impl Load for Ipv4 {
             reads: &[LpmColumns::DST4],
             writes: &[LpmColumns::RESULT],
             payload: None,
-            region: router::ROUTES4,
+            region: 0,
         }
     }
 
@@ -202,7 +202,7 @@ impl Load for Ipv6 {
             reads: &[LpmColumns::DST6],
             writes: &[LpmColumns::RESULT],
             payload: None,
-            region: router::ROUTES6,
+            region: 1,
         }
     }
 
@@ -257,7 +257,7 @@ impl Load for L2 {
 
     fn kernel(&self) -> KernelUse {
         KernelUse {
-            file: &files::BRIDGE,
+            file: &BRIDGE,
             kernel: "bridge",
             columns: BridgeColumns::COLUMNS,
             reads: &[
@@ -268,7 +268,7 @@ impl Load for L2 {
             ],
             writes: &[BridgeColumns::SOURCE, BridgeColumns::DESTINATION],
             payload: None,
-            region: bridge::STATIONS,
+            region: STATIONS,
         }
     }
 

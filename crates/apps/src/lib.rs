@@ -25,6 +25,11 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &firewall::DESCRIPTOR,
 ];
 
+/// The files of kernels of all applications, beside those of [`kernels::files::ALL`].
+pub fn kernel_files() -> Vec<&'static kernels::KernelFile> {
+    DESCRIPTORS.iter().flat_map(|own| own.kernels).copied().collect()
+}
+
 /// Every kind of stage of some applications, in an order in which they make sense: what decodes, what decides, what sends.
 pub fn stage_kinds(descriptors: &[&Descriptor]) -> Vec<StageKind> {
     let mut kinds: Vec<StageKind> =

@@ -51,6 +51,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
     pipeline: DEFAULT_STAGES,
+    kernels: &[],
     requests: &[],
     tables: &[],
     groups: &[],

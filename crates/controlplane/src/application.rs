@@ -26,6 +26,7 @@ use control::kernel;
 use control::metrics::Metrics;
 use engine::{Gate, Stage};
 use io::QueueStats;
+use kernels::KernelFile;
 use lookup::fib::Interface;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -43,6 +44,9 @@ pub struct Descriptor {
     pub stages: &'static [StageKind],
     /// The stages that `mode = "NAME"` stands for; empty for one that only joins pipelines of others.
     pub pipeline: &'static [&'static str],
+    /// Its files of kernels: devices answer for them before they are used, and a build brings their programs along. Text
+    /// that a stage makes itself is no such file.
+    pub kernels: &'static [&'static KernelFile],
     /// Its requests of `ctl`.
     pub requests: &'static [RequestKind],
     /// Its tables of `ctl show`.

@@ -86,10 +86,10 @@ const PACK_BYTES: usize = 64 << 10;
 /// Frames that are packed start at multiples of this.
 const FRAME_ALIGN: usize = 16;
 
-/// Room for payload that each slot begins with where a segment has payload, at most: more comes when it is needed.
+/// Capacity for payload that each slot begins with where a segment has payload, at most: it grows when that is needed.
 const PAYLOAD_BYTES: usize = 4 << 20;
 
-/// Room for packed payload beside each arena at most: what does not fit, the master packs.
+/// Capacity for packed payload beside each arena at most: what does not fit, the master packs.
 const BLOCK_BYTES: usize = 16 << 20;
 
 /// Landings beyond those of the slots: jobs start while others' results are still being read.
@@ -269,7 +269,7 @@ impl<J: Offload> Accelerator<J> {
         let has_state = self.segments.iter().flatten().any(|segment| !segment.states.is_empty());
         let bytes = arena_bytes(&self.layout) + head_bytes;
         let staging = "the staging block of columns";
-        // Lists have room for common jobs, so that they do not grow late, when a slot is used for the first time.
+        // Lists have the capacity for common jobs, so that they do not grow late, when a slot is used for the first time.
         let columns = self.layout.columns().len();
         let outputs = self.segments.iter().flatten().map(|built| built.areas.outputs.len()).max();
         let landing = |driver: &mut dyn Driver| Landing {
@@ -319,18 +319,18 @@ impl<J: Offload> Accelerator<J> {
         }
         for arena in &self.registered {
             // SAFETY: `registered` keeps the arena until the driver is gone; kernels are given no
-            // memory that stands for it, and copies touch only rows of the jobs in flight.
+            // memory that represents it, and copies touch only rows of the jobs in flight.
             let registered = unsafe { driver.register(arena.memory()) };
             staging::is_taken(driver, "an arena", registered);
         }
         let uses = self.segments.iter().flatten().any(|segment| segment.payload.is_some());
         if uses {
-            // Room for payload of common jobs: growing waits for all that is under way.
+            // Capacity for payload of common jobs: growing waits for all that is under way.
             let quiet = &Quiet { queues: Vec::new(), patience: self.options.patience };
             let bytes = (self.layout.capacity() * chunk::CELL_BYTES).min(PAYLOAD_BYTES);
             for slot in &mut self.slots {
-                payload::room(driver, quiet, &mut slot.own.payload.frames, bytes)?;
-                payload::room(driver, quiet, &mut slot.own.payload.list, bytes / 16)?;
+                payload::at_least(driver, quiet, &mut slot.own.payload.frames, bytes)?;
+                payload::at_least(driver, quiet, &mut slot.own.payload.list, bytes / 16)?;
                 slot.own.payload.list_host.grow(driver, quiet, bytes / 16, payload::STAGING)?;
             }
             let landings = self.slots.iter_mut().map(|slot| &mut slot.landing);
@@ -524,7 +524,7 @@ impl<J: Offload> Accelerator<J> {
     }
 }
 
-/// Bytes of a job of as many rows as there is room for, each column at a multiple of 64.
+/// Bytes of a job of the most rows, each column at a multiple of 64.
 fn arena_bytes(layout: &Layout) -> usize {
     layout.bytes() + 64 * (layout.columns().len() + 1)
 }

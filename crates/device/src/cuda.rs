@@ -34,7 +34,7 @@ const NO_TIMING: u32 = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
 const REGISTER: u32 = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
 /// Bytes of each argument of a kernel: four pointers and the job number.
 const ARGUMENT_BYTES: [usize; 5] = [8, 8, 8, 8, 4];
-/// Room for what the driver's own compiler says of PTX.
+/// Bytes for what the driver's own compiler says of PTX.
 const LOG_BYTES: usize = 16 << 10;
 
 /// A CUDA device, opened. See the module.
@@ -222,9 +222,9 @@ impl Cuda {
             log.as_mut_ptr().cast::<c_void>(),
             ptr::without_provenance_mut::<c_void>(LOG_BYTES), // a number in a pointer's place
         ];
-        // SAFETY: the image is a whole cubin, whose header tells its size, or text that ends with a 0:
+        // SAFETY: the image is a whole cubin, whose header has its size, or text that ends with a 0:
         // the compiler's, or the cache's, which compares a checksum, or the program's own. Two options with
-        // two values; the log has the room told. The call copies all it needs.
+        // two values; the log has the capacity given. The call copies all it needs.
         let result = unsafe {
             let (image, count) = (code.as_ptr().cast::<c_void>(), options.len() as u32);
             let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
@@ -246,7 +246,7 @@ impl Cuda {
         }
     }
 
-    /// Refuses a kernel of other arguments, as far as the driver tells: a launch would read beyond them.
+    /// Refuses a kernel of other arguments, as far as the driver knows: a launch would read beyond them.
     fn check_arguments(&self, name: &str, kernel: CUfunction) -> Result<(), String> {
         if !library::has(self.ready, "cuFuncGetParamInfo") {
             return Ok(()); // before CUDA 12.4

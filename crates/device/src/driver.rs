@@ -2,7 +2,7 @@
 //!
 //! One trait, spoken by CUDA and OpenCL; everything above (slots, jobs, table images, self-tests,
 //! benches) is written once over it. Handles are numbers, so that a driver is an object chosen at the
-//! start and nothing above knows whose library stands behind it.
+//! start and nothing above knows whose library it is.
 //!
 //! A kernel takes the same five arguments wherever it runs: arena, payload, tables, state, job number.
 //!
@@ -255,7 +255,7 @@ pub trait Driver: Send {
         Ok(None)
     }
 
-    /// Tells the library of host memory that is copied from and to often, so that copies run by
+    /// Registers host memory that is copied from and to often with the library, so that copies run by
     /// themselves at full speed (CUDA: page-locked, readable for the CPU). Returns memory that kernels
     /// can use in place of a copy of it, where the device reaches it.
     ///

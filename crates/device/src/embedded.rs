@@ -9,7 +9,7 @@
 //! text bytes  PTX bytes  text …  PTX …      once for each program; both numbers u64, little-endian
 //! ```
 //!
-//! The list is made by asking: a [`Recorder`] is a driver whose only work is to remember what it is told to
+//! The list is made by asking: a [`Recorder`] is a driver whose only work is to remember what it is asked to
 //! build. The data path sets up its kernels on it just as on a GPU, so the texts are the true ones.
 //!
 //! Threads: plain data, any thread.
@@ -89,14 +89,14 @@ fn number(rest: &mut &[u8]) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()
 }
 
-/// A driver that remembers the programs it is told to build. Everything else succeeds and does nothing.
+/// A driver that remembers the programs it is asked to build. Everything else succeeds and does nothing.
 pub struct Recorder {
     info: DeviceInfo,
     programs: Recorded,
     handles: u32,
 }
 
-/// The programs that a [`Recorder`] was told to build; clones see the same list.
+/// The programs that a [`Recorder`] was asked to build; clones see the same list.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded(Arc<Mutex<Vec<Program>>>);
 

@@ -86,8 +86,8 @@ pub enum DeviceError {
         /// The limit.
         limit: Duration,
     },
-    /// The kernels of a stage had more to write for a job than the stage asked room for.
-    #[error("{0}: the records of a job are more than there is room for")]
+    /// The kernels of a stage had more to write for a job than the capacity that the stage asked for.
+    #[error("{0}: the records of a job exceed its capacity")]
     Overflow(String),
     /// An earlier job on the same state failed, and this one had begun on what that one left.
     #[error("an earlier job on the same state failed")]

@@ -23,7 +23,7 @@ const OPTIONS: &[&str] = &["--std=c++17"];
 pub struct Compiled {
     /// A cubin, or PTX as text that ends with a 0.
     pub code: Vec<u8>,
-    /// Warnings, and what `--ptxas-options=-v` tells of registers and spills.
+    /// Warnings, and what `--ptxas-options=-v` reports about registers and spills.
     pub log: String,
 }
 

@@ -1,7 +1,7 @@
 //! The driver over OpenCL 1.2.
 //!
 //! One context for one device; each queue is an in-order command queue. Every enqueued command leaves an
-//! event, so that [`Driver::is_done`] can say which of them failed: a marker alone tells the end of the
+//! event, so that [`Driver::is_done`] can say which of them failed: a marker alone shows the end of the
 //! commands before it, not their fate. Every return code is checked and named.
 //!
 //! Threads: as [`Driver`]'s. OpenCL's own objects may be used from any thread; only a kernel's arguments
@@ -180,7 +180,7 @@ impl OpenCl {
             entry.open.push((call, event));
             return Ok(());
         }
-        // Nobody has asked for an event in a long while: one stands for all of these.
+        // Nobody has asked for an event in a long while: one covers all of these.
         let events: Vec<cl_event> = entry.open.iter().map(|c| c.1).chain([event]).collect();
         let mut marker = ptr::null_mut();
         // SAFETY: a queue of ours and as many events, all of this context.

@@ -1,7 +1,7 @@
 //! Which devices there are, and opening one.
 //!
 //! Looking changes nothing: no context is made, no memory taken. A machine without a library, a platform
-//! or a device is a normal machine; the reason is told.
+//! or a device is a normal machine; the reason is given.
 
 use crate::DeviceError;
 use crate::cache::Cache;

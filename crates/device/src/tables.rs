@@ -89,7 +89,7 @@ pub(crate) struct Images<T> {
     queue: Queue,
     /// The kernel that applies a list of changes, and the work items of its groups.
     patch: (Kernel, u32),
-    /// Where lists of changes go, and how many bytes there is room for.
+    /// Where lists of changes go, and its capacity in bytes.
     list: Option<(Memory, usize)>,
     patches: Patches,
     sent_bytes: u64,
@@ -238,7 +238,7 @@ impl<T> Images<T> {
         image.layout = layout;
         let bytes = size_of_val(&*list);
         let memory = match self.list {
-            Some((memory, room)) if room >= bytes => memory,
+            Some((memory, capacity)) if capacity >= bytes => memory,
             old => {
                 if let Some((memory, _)) = old {
                     // The other image's changes may still be read from there.
@@ -248,9 +248,9 @@ impl<T> Images<T> {
                     }
                     driver.free(memory);
                 }
-                let room = bytes.next_power_of_two().max(1 << 16);
-                let memory = driver.allocate(room)?;
-                self.list.insert((memory, room)).0
+                let capacity = bytes.next_power_of_two().max(1 << 16);
+                let memory = driver.allocate(capacity)?;
+                self.list.insert((memory, capacity)).0
             }
         };
         let words = as_bytes(&list);
@@ -289,8 +289,8 @@ impl<T> Images<T> {
         patience: Duration,
     ) -> Result<(), DeviceError> {
         // A quarter of slack, and 16 KB at least.
-        let room = |len: usize| len + (len / 4).max(4096);
-        let lens: Vec<_> = regions.iter().map(|r| (r.len(), room(r.len()))).collect();
+        let capacity = |len: usize| len + (len / 4).max(4096);
+        let lens: Vec<_> = regions.iter().map(|r| (r.len(), capacity(r.len()))).collect();
         let layout = ImageLayout::new(&lens);
         let bytes = layout.bytes();
         let image = match &mut self.images[at] {
@@ -330,7 +330,7 @@ impl<T> Images<T> {
     }
 }
 
-/// Adds the change of a region to the list; `false` if the region has no room for it.
+/// Adds the change of a region to the list; `false` if it exceeds the region's capacity.
 fn add(
     patches: &mut Patches,
     layout: &mut ImageLayout,

@@ -27,7 +27,7 @@ fn every_library_tells_its_devices_or_why_there_are_none() {
                     println!("\nfound {api:?} {}", info.name);
                 }
                 Err(DeviceError::Absent(reason)) => {
-                    assert_eq!(of_api.len(), 1, "the reason stands alone");
+                    assert_eq!(of_api.len(), 1, "the reason is the only entry");
                     assert!(open(api, 0).is_err());
                     println!("\nabsent {api:?} {reason}");
                 }
@@ -96,7 +96,7 @@ fn broken_libraries_in_the_loaders_way_are_absent() {
 #[test]
 fn a_cuda_library_that_lacks_functions_is_absent() {
     let Some(other) = loaded("libc.so.6") else {
-        testkit::skip("the C library is not where /proc tells");
+        testkit::skip("the C library is not where /proc says");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

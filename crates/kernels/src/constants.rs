@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use chunk::{JobHeader, ReasonBlock, Verdict};
 
-use crate::{bridge, decision, filter, flags, image, reasons};
+use crate::{image, reasons};
 
-/// Where `first` stands in a job's header, in words of four bytes.
+/// Place of `first` in a job's header, in words of four bytes.
 const JOB_FIRST_WORD: usize = std::mem::offset_of!(JobHeader, first) / 4;
 
 /// All shared constants as `#define` lines.
@@ -22,38 +22,6 @@ pub(crate) fn text() -> String {
     define("IMAGE_REGIONS_WORD", image::REGIONS_WORD as u32);
     define("IMAGE_DIRECTORY_WORD", image::DIRECTORY_WORD as u32);
     define("IMAGE_UNIT_BYTES", image::UNIT_BYTES as u32);
-    for (name, region) in [
-        ("ROUTES4", image::router::ROUTES4),
-        ("ROUTES6", image::router::ROUTES6),
-        ("NEXT_HOPS", image::router::NEXT_HOPS),
-        ("GROUP_MEMBERS", image::router::GROUP_MEMBERS),
-        ("ADJACENCIES", image::router::ADJACENCIES),
-        ("REVERSE_PATH", image::router::REVERSE_PATH),
-        ("STATIONS", image::bridge::STATIONS),
-        ("NAMES", image::ndn::NAMES),
-    ] {
-        define(&format!("REGION_{name}"), region as u32);
-    }
-    define("REVERSE_PATH_OFF", image::router::REVERSE_PATH_OFF);
-    define("REVERSE_PATH_STRICT", image::router::REVERSE_PATH_STRICT);
-    define("REVERSE_PATH_LOOSE", image::router::REVERSE_PATH_LOOSE);
-    define("FLAG_IPV4", flags::IPV4.into());
-    define("FLAG_IPV6", flags::IPV6.into());
-    define("FLAG_LINK_LOCAL", flags::LINK_LOCAL.into());
-    define("FILTER_UNKNOWN", filter::UNKNOWN);
-    define("FILTER_NOT_JUDGED", filter::NOT_JUDGED);
-    define("FILTER_ACTION", filter::ACTION);
-    define("FILTER_SHORT", filter::SHORT.into());
-    define("FILTER_MALFORMED", filter::MALFORMED.into());
-    define("FILTER_DROP_SHORT", filter::DROP_SHORT.0);
-    define("FILTER_DROP_MALFORMED", filter::DROP_MALFORMED.0);
-    define("BRIDGE_GROUP", bridge::GROUP.into());
-    define("DECISION_ADJACENCIES_MAX", decision::ADJACENCIES_MAX);
-    define("DECISION_CONNECTED", decision::CONNECTED);
-    define("DECISION_LOCAL", decision::LOCAL);
-    define("DECISION_BROADCAST", decision::BROADCAST);
-    define("DECISION_NO_ROUTE", decision::NO_ROUTE);
-    define("DECISION_UNREACHABLE", decision::UNREACHABLE);
     define("VERDICT_NEXT", Verdict::NEXT.0);
     define("VERDICT_FORWARD", Verdict::forward(0).0);
     define("VERDICT_HOST", Verdict::host(0).0);
@@ -77,7 +45,7 @@ pub(crate) fn drops(block: &ReasonBlock) -> String {
 
 #[cfg(test)]
 mod tests {
-    /// The blocks that every kernel may name; those of applications come by `Spec::with_reasons`.
+    /// The blocks that every kernel may name; those of applications come with their files.
     #[test]
     fn the_device_knows_drop_reasons_by_name() {
         let text = super::text();

@@ -3,9 +3,8 @@
 use chunk::Columns;
 
 use crate::columns::{
-    BridgeColumns, Classify4Columns, Classify12Columns, Classify32Columns, ExactColumns,
-    FilterColumns, HashColumns, HeaderColumns, LpmColumns, NameColumns, NameLookupColumns,
-    PayloadColumns, RewriteColumns, RouteColumns, ScheduleColumns,
+    Classify4Columns, Classify12Columns, Classify32Columns, ExactColumns, HashColumns, LpmColumns,
+    NameColumns, PayloadColumns, ScheduleColumns,
 };
 use crate::known;
 use crate::registry::{KernelFile, KernelInfo};
@@ -20,8 +19,6 @@ pub mod headers {
     pub const HASH: &str = include_str!("c/hash.h");
     /// Longest-prefix match of names; behind [`HASH`].
     pub const NAMES: &str = include_str!("c/names.h");
-    /// Headers of packets; behind [`HASH`].
-    pub const DECODE: &str = include_str!("c/decode.h");
     /// Exact match; behind [`HASH`].
     pub const CUCKOO: &str = include_str!("c/cuckoo.h");
     /// Prefix sums over a group.
@@ -44,13 +41,9 @@ pub const ALL: &[&KernelFile] = &[
     &EMPTY,
     &LPM,
     &TRIES,
-    &ROUTE,
     &CUCKOO,
-    &BRIDGE,
     &PATCH,
     &GATHER,
-    &DECODE,
-    &REWRITE,
     &SELECT,
     &SORT,
     &ORDER,
@@ -60,24 +53,14 @@ pub const ALL: &[&KernelFile] = &[
     &CLASSIFY4,
     &CLASSIFY12,
     &CLASSIFY32,
-    &FILTER,
-    &NAME_LOOKUP,
     &PAYLOAD,
 ];
-
-const fn kernel(
-    name: &'static str,
-    columns: &'static [&'static str],
-    group_items: u32,
-) -> KernelInfo {
-    KernelInfo { name, columns, group_items }
-}
 
 /// A kernel that does nothing.
 pub const EMPTY: KernelFile = KernelFile {
     name: "empty",
     text: include_str!("c/empty.k"),
-    kernels: &[kernel("empty", &[], 64)],
+    kernels: &[KernelInfo::new("empty", &[], 64)],
     known: known::empty,
     ..KernelFile::NONE
 };
@@ -88,7 +71,10 @@ pub const LPM: KernelFile = KernelFile {
     columns: LpmColumns::COLUMNS,
     text: include_str!("c/lpm.k"),
     headers: &[headers::LPM],
-    kernels: &[kernel("lpm4", &["dst4", "result"], 256), kernel("lpm6", &["dst6", "result"], 256)],
+    kernels: &[
+        KernelInfo::new("lpm4", &["dst4", "result"], 256),
+        KernelInfo::new("lpm6", &["dst6", "result"], 256),
+    ],
     known: known::tables::lpm,
     ..KernelFile::NONE
 };
@@ -100,24 +86,10 @@ pub const TRIES: KernelFile = KernelFile {
     text: include_str!("c/tries.k"),
     headers: &[headers::LPM, headers::TRIES],
     kernels: &[
-        kernel("poptrie", &["dst4", "result"], 256),
-        kernel("mtrie6", &["dst6", "result"], 256),
+        KernelInfo::new("poptrie", &["dst4", "result"], 256),
+        KernelInfo::new("mtrie6", &["dst6", "result"], 256),
     ],
     known: known::tries::all,
-    ..KernelFile::NONE
-};
-
-/// The router's stages `rpf` and `route`.
-pub const ROUTE: KernelFile = KernelFile {
-    name: "route",
-    columns: RouteColumns::COLUMNS,
-    text: include_str!("c/route.k"),
-    headers: &[headers::LPM, headers::TRIES],
-    kernels: &[
-        kernel("route", &["verdict", "flags", "flow_hash", "dst4", "dst6", "decision"], 256),
-        kernel("rpf", &["verdict", "flags", "interface", "src4", "src6"], 256),
-    ],
-    known: known::tables::routes,
     ..KernelFile::NONE
 };
 
@@ -128,25 +100,10 @@ pub const CUCKOO: KernelFile = KernelFile {
     text: include_str!("c/cuckoo.k"),
     headers: &[headers::HASH, headers::CUCKOO],
     kernels: &[
-        kernel("exact8", &["key8", "value8"], 256),
-        kernel("exact16", &["key16", "value16"], 256),
+        KernelInfo::new("exact8", &["key8", "value8"], 256),
+        KernelInfo::new("exact16", &["key16", "value16"], 256),
     ],
     known: known::exact::cuckoo,
-    ..KernelFile::NONE
-};
-
-/// The switch's stage `bridge`.
-pub const BRIDGE: KernelFile = KernelFile {
-    name: "bridge",
-    columns: BridgeColumns::COLUMNS,
-    text: include_str!("c/bridge.k"),
-    headers: &[headers::HASH, headers::CUCKOO],
-    kernels: &[kernel(
-        "bridge",
-        &["verdict", "flags", "source_key", "destination_key", "source", "destination"],
-        256,
-    )],
-    known: known::exact::bridges,
     ..KernelFile::NONE
 };
 
@@ -154,7 +111,7 @@ pub const BRIDGE: KernelFile = KernelFile {
 pub const PATCH: KernelFile = KernelFile {
     name: "patch",
     text: include_str!("c/patch.k"),
-    kernels: &[kernel("patch", &[], 256)],
+    kernels: &[KernelInfo::new("patch", &[], 256)],
     known: known::tables::patches,
     ..KernelFile::NONE
 };
@@ -163,29 +120,8 @@ pub const PATCH: KernelFile = KernelFile {
 pub const GATHER: KernelFile = KernelFile {
     name: "gather",
     text: include_str!("c/gather.k"),
-    kernels: &[kernel("gather", &[], 64)],
+    kernels: &[KernelInfo::new("gather", &[], 64)],
     known: known::packets::gathers,
-    ..KernelFile::NONE
-};
-
-/// Headers into columns.
-pub const DECODE: KernelFile = KernelFile {
-    name: "decode",
-    columns: HeaderColumns::COLUMNS,
-    text: include_str!("c/decode.k"),
-    headers: &[headers::HASH, headers::DECODE],
-    kernels: &[kernel("decode", DECODE_COLUMNS, 128)],
-    known: known::packets::decodes,
-    ..KernelFile::NONE
-};
-
-/// Plain packets, forwarded in place.
-pub const REWRITE: KernelFile = KernelFile {
-    name: "rewrite",
-    columns: RewriteColumns::COLUMNS,
-    text: include_str!("c/rewrite.k"),
-    kernels: &[kernel("rewrite", REWRITE_COLUMNS, 128)],
-    known: known::packets::rewrites,
     ..KernelFile::NONE
 };
 
@@ -196,9 +132,9 @@ pub const SELECT: KernelFile = KernelFile {
     text: include_str!("c/select.k"),
     headers: &[headers::SCAN],
     kernels: &[
-        kernel("select_count", &["verdict", "context"], 256),
-        kernel("select_scan", &[], 256),
-        kernel("select_write", &["verdict", "context"], 256),
+        KernelInfo::new("select_count", &["verdict", "context"], 256),
+        KernelInfo::new("select_scan", &[], 256),
+        KernelInfo::new("select_write", &["verdict", "context"], 256),
     ],
     known: known::schedule::selects,
     ..KernelFile::NONE
@@ -211,10 +147,10 @@ pub const SORT: KernelFile = KernelFile {
     text: include_str!("c/sort.k"),
     headers: &[headers::SCAN, headers::SORT],
     kernels: &[
-        kernel("sort_keys", &["context", "protocol", "payload_len"], 256),
-        kernel("sort_count", &[], 256),
-        kernel("sort_scan", &[], 256),
-        kernel("sort_scatter", &[], 256),
+        KernelInfo::new("sort_keys", &["context", "protocol", "payload_len"], 256),
+        KernelInfo::new("sort_count", &[], 256),
+        KernelInfo::new("sort_scan", &[], 256),
+        KernelInfo::new("sort_scatter", &[], 256),
     ],
     known: known::schedule::sorts,
     ..KernelFile::NONE
@@ -226,9 +162,9 @@ pub const ORDER: KernelFile = KernelFile {
     text: include_str!("c/order.k"),
     headers: &[headers::SCAN, headers::SORT],
     kernels: &[
-        kernel("order_count", &[], 256),
-        kernel("order_scan", &[], 256),
-        kernel("order_scatter", &[], 256),
+        KernelInfo::new("order_count", &[], 256),
+        KernelInfo::new("order_scan", &[], 256),
+        KernelInfo::new("order_scatter", &[], 256),
     ],
     known: known::schedule::orders,
     ..KernelFile::NONE
@@ -239,7 +175,7 @@ pub const AREAS: KernelFile = KernelFile {
     name: "areas",
     text: include_str!("c/areas.k"),
     headers: &[headers::SCAN],
-    kernels: &[kernel("clear_area", &[], 256), kernel("output_scan", &[], 256)],
+    kernels: &[KernelInfo::new("clear_area", &[], 256), KernelInfo::new("output_scan", &[], 256)],
     known: known::schedule::all_areas,
     ..KernelFile::NONE
 };
@@ -251,9 +187,13 @@ pub const HASH: KernelFile = KernelFile {
     text: include_str!("c/hash.k"),
     headers: &[headers::HASH],
     kernels: &[
-        kernel("hash_flow", &["src", "dst", "ports", "protocol", "flow"], 256),
-        kernel("hash_words", &["src", "seed", "murmur", "shift", "prime", "fmix32", "fmix64"], 256),
-        kernel("hash_payload", &["payload_at", "payload_len", "seed", "murmur"], 128),
+        KernelInfo::new("hash_flow", &["src", "dst", "ports", "protocol", "flow"], 256),
+        KernelInfo::new(
+            "hash_words",
+            &["src", "seed", "murmur", "shift", "prime", "fmix32", "fmix64"],
+            256,
+        ),
+        KernelInfo::new("hash_payload", &["payload_at", "payload_len", "seed", "murmur"], 128),
     ],
     known: known::schedule::hashes,
     ..KernelFile::NONE
@@ -265,7 +205,7 @@ pub const NAMES: KernelFile = KernelFile {
     columns: NameColumns::COLUMNS,
     text: include_str!("c/names.k"),
     headers: &[headers::HASH, headers::NAMES],
-    kernels: &[kernel("names", &["payload_at", "payload_len", "result"], 128)],
+    kernels: &[KernelInfo::new("names", &["payload_at", "payload_len", "result"], 128)],
     known: known::names::all_names,
     ..KernelFile::NONE
 };
@@ -277,12 +217,12 @@ pub const CLASSIFY4: KernelFile = KernelFile {
     text: include_str!("c/classify4.k"),
     headers: headers::CLASSIFY,
     kernels: &[
-        kernel("linear4", &["head0", "found"], 256),
-        kernel("tuple2", &["head0", "found"], 256),
-        kernel("tuple4", &["head0", "found"], 256),
-        kernel("rfc", &["head0", "found"], 256),
-        kernel("tic", &["head0", "found"], 256),
-        kernel("cuts", &["head0", "found"], 256),
+        KernelInfo::new("linear4", &["head0", "found"], 256),
+        KernelInfo::new("tuple2", &["head0", "found"], 256),
+        KernelInfo::new("tuple4", &["head0", "found"], 256),
+        KernelInfo::new("rfc", &["head0", "found"], 256),
+        KernelInfo::new("tic", &["head0", "found"], 256),
+        KernelInfo::new("cuts", &["head0", "found"], 256),
     ],
     known: known::classify::of_4_words,
     ..KernelFile::NONE
@@ -296,9 +236,9 @@ pub const CLASSIFY12: KernelFile = KernelFile {
     text: include_str!("c/classify12.k"),
     headers: headers::CLASSIFY,
     kernels: &[
-        kernel("linear12", HEAD_12, 256),
-        kernel("tuple9", HEAD_12, 256),
-        kernel("tuple10", HEAD_12, 256),
+        KernelInfo::new("linear12", HEAD_12, 256),
+        KernelInfo::new("tuple9", HEAD_12, 256),
+        KernelInfo::new("tuple10", HEAD_12, 256),
     ],
     known: known::classify::of_12_words,
     ..KernelFile::NONE
@@ -312,39 +252,11 @@ pub const CLASSIFY32: KernelFile = KernelFile {
     text: include_str!("c/classify32.k"),
     headers: headers::CLASSIFY,
     kernels: &[
-        kernel("linear32", HEAD_32, 256),
-        kernel("tuple16", &["head0", "head1", "head2", "head3", "found"], 256),
-        kernel("tuple32", HEAD_32, 256),
+        KernelInfo::new("linear32", HEAD_32, 256),
+        KernelInfo::new("tuple16", &["head0", "head1", "head2", "head3", "found"], 256),
+        KernelInfo::new("tuple32", HEAD_32, 256),
     ],
     known: known::classify::of_32_words,
-    ..KernelFile::NONE
-};
-
-/// The firewall's stage.
-pub const FILTER: KernelFile = KernelFile {
-    name: "filter",
-    columns: FilterColumns::COLUMNS,
-    side_by_side: &[&["filter_head0", "filter_head1", "filter_head2"]],
-    text: include_str!("c/filter.k"),
-    headers: headers::CLASSIFY,
-    kernels: &[kernel("filter4", FILTER_4, 256), kernel("filter6", FILTER_6, 256)],
-    known: known::filter::all,
-    ..KernelFile::NONE
-};
-
-/// The named-data forwarder's stage `name_lookup`.
-pub const NAME_LOOKUP: KernelFile = KernelFile {
-    name: "name_lookup",
-    columns: NameLookupColumns::COLUMNS,
-    text: include_str!("c/name_lookup.k"),
-    headers: &[headers::HASH, headers::NAMES],
-    // With fewer items a group NVIDIA's compiler spills registers, to have one more group at a time.
-    kernels: &[kernel(
-        "name_lookup",
-        &["verdict", "payload_at", "payload_len", "name_at", "name_len", "next_hop"],
-        256,
-    )],
-    known: known::names::name_lookups,
     ..KernelFile::NONE
 };
 
@@ -354,13 +266,13 @@ pub const PAYLOAD: KernelFile = KernelFile {
     columns: PayloadColumns::COLUMNS,
     text: include_str!("c/payload.k"),
     kernels: &[
-        kernel("payload_sum", &["payload_at", "payload_len", "sum"], 128),
-        kernel("payload_xor", &["payload_at", "payload_len", "key"], 128),
-        kernel("flow_count", &["slot"], 128),
-        kernel("payload_blocks", &["payload_at", "payload_len"], 128),
-        kernel("payload_count", &["payload_len"], 128),
-        kernel("payload_words", &["payload_at", "payload_len"], 128),
-        kernel("payload_clear", &["payload_at", "payload_len"], 128),
+        KernelInfo::new("payload_sum", &["payload_at", "payload_len", "sum"], 128),
+        KernelInfo::new("payload_xor", &["payload_at", "payload_len", "key"], 128),
+        KernelInfo::new("flow_count", &["slot"], 128),
+        KernelInfo::new("payload_blocks", &["payload_at", "payload_len"], 128),
+        KernelInfo::new("payload_count", &["payload_len"], 128),
+        KernelInfo::new("payload_words", &["payload_at", "payload_len"], 128),
+        KernelInfo::new("payload_clear", &["payload_at", "payload_len"], 128),
     ],
     known: known::packets::payloads,
     ..KernelFile::NONE
@@ -372,35 +284,3 @@ const HEADS_32: &[&str] = &["head0", "head1", "head2", "head3", "head4", "head5"
 
 const HEAD_32: &[&str] =
     &["head0", "head1", "head2", "head3", "head4", "head5", "head6", "head7", "found"];
-
-const FILTER_4: &[&str] = &["verdict", "filter_family", "filter_head0", "filter_rule"];
-
-const FILTER_6: &[&str] =
-    &["verdict", "filter_family", "filter_head0", "filter_head1", "filter_head2", "filter_rule"];
-
-const DECODE_COLUMNS: &[&str] = &[
-    "payload_at",
-    "payload_len",
-    "frame_len",
-    "src",
-    "dst",
-    "ip_total_len",
-    "l4_word",
-    "vlan_tci",
-    "flow_hash",
-    "ethertype",
-    "l3_offset",
-    "l4_offset",
-    "ip_header_len",
-    "fragment_offset",
-    "header_flags",
-    "kind",
-    "protocol",
-    "ttl",
-    "traffic_class",
-    "anomaly",
-    "counts",
-];
-
-const REWRITE_COLUMNS: &[&str] =
-    &["verdict", "payload_at", "payload_len", "frame_len", "flags", "l3", "mtu", "tx_port", "macs"];

@@ -14,9 +14,8 @@
 //! ```
 //!
 //! Each application has consecutive regions, its *part*, whose first region is numbered when the program starts: an
-//! instance of a kernel gets that number as its job argument, and adds the numbers of [`router`], [`bridge`], [`ndn`] or
-//! [`firewall`]. So one program holds several instances of one application, and a program's text does not depend on the
-//! order of the parts.
+//! instance of a kernel gets that number as its job argument, and adds the application's own numbers, which begin at 0. So
+//! one program holds several instances of one application, and a program's text does not depend on the order of the parts.
 //!
 //! Everything is little-endian, as devices are. This module is arithmetic: who holds the memory and
 //! when it is swapped is the engine's. Changes are [`Patches`]: runs of words, cut into pieces that the
@@ -40,74 +39,6 @@ const UNIT_WORDS: usize = UNIT_BYTES / 4;
 
 const _: () = assert!((DIRECTORY_WORD + 2 * REGIONS_MAX) * 4 <= HEADER_BYTES);
 
-/// Regions of the router's part of an image, from its first region on.
-pub mod router {
-    /// The blob of `lookup::dir24_8` or `lookup::poptrie`.
-    pub const ROUTES4: usize = 0;
-    /// The blob of `lookup::bspl` or `lookup::mtrie6`.
-    pub const ROUTES6: usize = 1;
-    /// Records of next hops, 8 bytes each, as `lookup::fib::NextHop`: [`next_hop`].
-    pub const NEXT_HOPS: usize = 2;
-    /// Members of equal-cost groups: numbers of adjacencies.
-    pub const GROUP_MEMBERS: usize = 3;
-    /// One word an adjacency: [`adjacency`].
-    pub const ADJACENCIES: usize = 4;
-    /// One word an interface: how it checks reverse paths.
-    pub const REVERSE_PATH: usize = 5;
-    /// How many there are.
-    pub const REGIONS: usize = 6;
-
-    /// Reverse-path check: none.
-    pub const REVERSE_PATH_OFF: u32 = 0;
-    /// The route back must lead out of the interface.
-    pub const REVERSE_PATH_STRICT: u32 = 1;
-    /// There must be some route back.
-    pub const REVERSE_PATH_LOOSE: u32 = 2;
-    /// There is no such interface.
-    pub const REVERSE_PATH_ABSENT: u32 = 3;
-
-    /// The words of a next hop: its kind's number, members of a group, and adjacency, first member or
-    /// interface.
-    pub const fn next_hop(kind: u8, count: u16, first: u32) -> [u32; 2] {
-        [kind as u32 | (count as u32) << 16, first]
-    }
-
-    /// The word of an adjacency: family 0 (the packet's destination is the neighbour), 4 or 6, and
-    /// interface.
-    pub const fn adjacency(family: u16, interface: u16) -> u32 {
-        (family as u32) << 16 | interface as u32
-    }
-}
-
-/// Regions of a switch's part, likewise.
-pub mod bridge {
-    /// The blob of `lookup::cuckoo` with the stations.
-    pub const STATIONS: usize = 0;
-    /// How many there are.
-    pub const REGIONS: usize = 1;
-}
-
-/// Regions of a named-data forwarder's part, likewise.
-pub mod ndn {
-    /// The blob of `lookup::names` with the prefixes.
-    pub const NAMES: usize = 0;
-    /// How many there are.
-    pub const REGIONS: usize = 1;
-}
-
-/// Regions of a firewall's part, likewise.
-pub mod firewall {
-    /// An image of the crate `classify` with the rules of IPv4.
-    pub const RULES4: usize = 0;
-    /// The same with those of IPv6.
-    pub const RULES6: usize = 1;
-    /// One word a rule by its id, the default's first: its verdict and [`filter::ACTION`](crate::filter::ACTION); 0 for
-    /// a rule that has none of its own. Without a word there is no firewall.
-    pub const ACTIONS: usize = 2;
-    /// How many there are.
-    pub const REGIONS: usize = 3;
-}
-
 /// Where the regions of an image are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageLayout {
@@ -115,7 +46,7 @@ pub struct ImageLayout {
     words: usize,
 }
 
-/// A region: offset, length and room, in words of 4 bytes.
+/// A region: offset, length and capacity, in words of 4 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Where it starts, from the image's start.
@@ -123,12 +54,12 @@ pub struct Region {
     /// How long it is.
     pub len_words: usize,
     /// How long it may become.
-    pub room_words: usize,
+    pub capacity_words: usize,
 }
 
 impl ImageLayout {
-    /// An image of regions of these lengths, each with room for as many words as its second number
-    /// says (at least its length).
+    /// An image of regions of these lengths, each with its second number as its capacity (at least its
+    /// length).
     ///
     /// # Panics
     /// If there are more than [`REGIONS_MAX`] regions or the image would pass 16 GiB.
@@ -137,10 +68,10 @@ impl ImageLayout {
         let mut at = HEADER_BYTES / 4;
         let regions = regions
             .iter()
-            .map(|&(len_words, room_words)| {
-                let room_words = room_words.max(len_words).next_multiple_of(UNIT_WORDS);
-                let region = Region { offset_words: at, len_words, room_words };
-                at += room_words;
+            .map(|&(len_words, capacity_words)| {
+                let capacity_words = capacity_words.max(len_words).next_multiple_of(UNIT_WORDS);
+                let region = Region { offset_words: at, len_words, capacity_words };
+                at += capacity_words;
                 region
             })
             .collect();
@@ -176,12 +107,12 @@ impl ImageLayout {
         self.regions.is_empty()
     }
 
-    /// Makes a region longer or shorter in place; `false`, and nothing changed, where it has no room.
+    /// Makes a region longer or shorter in place; `false`, and nothing changed, where it exceeds the capacity.
     /// The image follows by [`Patches::set_len`].
     #[must_use]
     pub fn resize(&mut self, index: usize, len_words: usize) -> bool {
         let region = &mut self.regions[index];
-        let fits = len_words <= region.room_words;
+        let fits = len_words <= region.capacity_words;
         if fits {
             region.len_words = len_words;
         }

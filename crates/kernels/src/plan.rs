@@ -15,9 +15,9 @@ pub struct SelectPlan {
 }
 
 impl SelectPlan {
-    /// Where the number of rows stands.
+    /// Place of the number of rows.
     pub const COUNT_WORD: usize = 0;
-    /// Where the rows stand.
+    /// Place of the rows.
     pub const LIST_WORD: usize = 16;
     /// Rows of every context.
     pub const ALL: u32 = u32::MAX;

@@ -71,6 +71,17 @@ pub struct KernelInfo {
     pub group_items: u32,
 }
 
+impl KernelInfo {
+    /// A kernel over these columns, meant for groups of `group_items` work items.
+    pub const fn new(
+        name: &'static str,
+        columns: &'static [&'static str],
+        group_items: u32,
+    ) -> Self {
+        Self { name, columns, group_items }
+    }
+}
+
 /// One launch of a sequence that does something together, such as a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {

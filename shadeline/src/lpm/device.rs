@@ -69,7 +69,7 @@ impl Tables {
 struct Images;
 
 impl TableSource<Tables> for Images {
-    /// In the order of `kernels::image::router`: the kernels of lookups read no further region.
+    /// As the kernels of lookups read them: IPv4 in the first region, IPv6 in the second one.
     fn regions<'a>(&self, tables: &'a Tables) -> Vec<Cow<'a, [u32]>> {
         vec![Cow::Borrowed(tables.v4.words()), Cow::Borrowed(tables.v6.words())]
     }

@@ -10,9 +10,9 @@
 //! made then, once for each name, and lives as long as the program.
 
 use chunk::{ColumnDesc, ColumnId, ColumnSet, Columns, Declaration, Rows};
-use kernels::FilterColumns;
 
 use super::header::HeaderColumns;
+use super::kernels::FilterColumns;
 use crate::router::RouterColumns;
 
 /// A firewall's name, and its column.
@@ -83,7 +83,7 @@ impl Instance {
     }
 
     /// The column of the rule that was found for each row: its id, 0 for the default,
-    /// [`NOT_JUDGED`](kernels::filter::NOT_JUDGED) for none.
+    /// [`NOT_JUDGED`](super::kernels::NOT_JUDGED) for none.
     pub fn rule(&self) -> ColumnId {
         ColumnId::of(self.shade, self.shade.len() - 1)
     }

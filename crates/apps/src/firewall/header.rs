@@ -17,9 +17,9 @@
 
 use chunk::DropReason;
 use classify::filter::{self, Tail, WORDS_V4, WORDS_V6, shape};
-use kernels::filter::{MALFORMED, SHORT};
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
 
+use super::kernels::{MALFORMED, SHORT};
 use super::reasons;
 
 chunk::columns! {
@@ -87,14 +87,6 @@ impl Header {
         }
     }
 }
-
-// The kernels drop for the firewall's own reasons.
-const _: () = {
-    let short = chunk::Verdict::drop(reasons::FIREWALL_SHORT);
-    let malformed = chunk::Verdict::drop(reasons::FIREWALL_MALFORMED);
-    assert!(kernels::filter::DROP_SHORT.0 == short.0);
-    assert!(kernels::filter::DROP_MALFORMED.0 == malformed.0);
-};
 
 /// The header columns over some rows, for the stage that fills them.
 #[derive(Debug)]

@@ -34,6 +34,7 @@ mod control_part;
 pub mod header;
 pub mod hits;
 mod ids;
+pub mod kernels;
 pub mod reasons;
 pub mod rows;
 mod rule_list;
@@ -53,13 +54,14 @@ pub use tables::{
 };
 
 /// Blocks of the reasons that the stage drops for.
-pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK, kernels::reasons::BLOCK];
+pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK, ::kernels::reasons::BLOCK];
 
 /// What it declares.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
     pipeline: &[],
+    kernels: kernels::FILES,
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,

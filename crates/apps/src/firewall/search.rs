@@ -23,11 +23,10 @@ use classify::filter::{WORDS_V4, WORDS_V6};
 use classify::{Classify, Match, Tables};
 use engine::{KernelForm, KernelStep, Shade, Step};
 use kernels::classifiers::ITEMS_PER_ROW_MAX;
-use kernels::filter::{MALFORMED, NOT_JUDGED, SHORT, UNKNOWN, job};
-use kernels::image::firewall::{ACTIONS, RULES4, RULES6};
 
 use super::columns::{Instance, ShadeView};
 use super::header::words;
+use super::kernels::{ACTIONS, FILTER, MALFORMED, NOT_JUDGED, RULES4, RULES6, SHORT, UNKNOWN, job};
 use super::reasons::{FIREWALL_MALFORMED, FIREWALL_SHORT};
 use super::tables::FirewallTables;
 
@@ -63,7 +62,7 @@ impl<T: AsRef<FirewallTables>> Shade<T> for Search {
             Step::shared(kernel, 256, ITEMS_PER_ROW_MAX).with_job(job(rules, actions)).into()
         };
         let mut form = KernelForm {
-            files: &[&kernels::files::FILTER],
+            files: &[&FILTER],
             steps: vec![search("filter4", rules4), search("filter6", rules6)],
             ..KernelForm::default()
         };

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Beside the records stand their verdicts, a word each, in the form that a device reads
-//! ([`kernels::image::firewall::ACTIONS`]): both sides settle packets by the same words.
+//! ([`kernels::ACTIONS`](super::kernels::ACTIONS)): both sides settle packets by the same words.
 //!
 //! Thread rule: that of [`lookup::versions`].
 
@@ -20,11 +20,11 @@ use classify::linear::Linear;
 use classify::tuple::TupleSpace;
 use controlplane::tables::{TablePart, each_change};
 use device::tables::Change;
-use kernels::filter::ACTION;
 use lookup::Patch;
 use lookup::versions::Patchable;
 
 use super::hits::Hits;
+use super::kernels::ACTION;
 use super::reasons;
 
 /// Words of the rules of a family that a device is sent: 1 GiB. Packets of a larger set are left to the CPU.

@@ -21,6 +21,7 @@ pub mod commands;
 mod control_part;
 mod counters;
 mod frames;
+pub mod kernels;
 pub mod name_files;
 pub mod name_lines;
 mod name_routes;
@@ -40,7 +41,7 @@ pub use tables::{Face, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds};
 
 /// Blocks of the reasons that its stages drop for.
 pub const REASONS: &[&chunk::ReasonBlock] =
-    &[reasons::BLOCK, packet::reasons::BLOCK, kernels::reasons::BLOCK];
+    &[reasons::BLOCK, packet::reasons::BLOCK, ::kernels::reasons::BLOCK];
 
 use control::config::{Application, FRAMES, Settings, StageKind};
 use controlplane::Descriptor;
@@ -52,6 +53,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
     pipeline: DEFAULT_STAGES,
+    kernels: kernels::FILES,
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,

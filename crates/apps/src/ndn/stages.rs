@@ -34,6 +34,7 @@ use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name};
 
 use super::counters::NdnCounters;
 use super::frames::{find, fits, strip, wrap};
+use super::kernels::NAME_LOOKUP;
 use super::pit::{Arrival, InRecord, Pit, PitKey, PitLimits};
 use super::reasons;
 use super::tables::NdnTables;
@@ -333,7 +334,7 @@ impl<T: AsRef<NdnTables>> Shade<T> for Lookup {
 
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &[&kernels::files::NAME_LOOKUP],
+            files: &[&NAME_LOOKUP],
             steps: vec![Step::rows("name_lookup", 256).with_job(self.first_region as u32).into()],
             payload: Some(PayloadUse {
                 at: NdnColumns::PAYLOAD_AT,

@@ -39,6 +39,7 @@ pub(crate) mod errors;
 mod events;
 pub(crate) mod frames;
 pub(crate) mod gate;
+pub mod kernels;
 mod neighbours;
 pub mod reasons;
 pub mod reference;
@@ -70,7 +71,7 @@ pub const REASONS: &[&chunk::ReasonBlock] = &[
     reasons::BLOCK,
     crate::firewall::reasons::BLOCK,
     packet::reasons::BLOCK,
-    kernels::reasons::BLOCK,
+    ::kernels::reasons::BLOCK,
 ];
 
 /// What it declares.
@@ -78,6 +79,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
     pipeline: DEFAULT_STAGES,
+    kernels: kernels::FILES,
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,

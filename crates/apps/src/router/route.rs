@@ -21,6 +21,7 @@ use lookup::fib::{Fib, Resolved};
 
 use super::columns::{Decision, RouterColumns, flags, is_live};
 use super::control::{ipv4, ipv6};
+use super::kernels::ROUTE;
 
 /// Rows that are looked up at once.
 const BATCH: usize = chunk::CHUNK_PACKETS_MAX;
@@ -140,7 +141,7 @@ pub(super) fn decide(fib: &Fib, id: NextHopId, flow_hash: u32) -> Result<Decisio
 impl<T: AsRef<Fib>> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &[&kernels::files::ROUTE],
+            files: &[&ROUTE],
             steps: vec![Step::rows("route", 256).with_job(self.first_region as u32).into()],
             ..KernelForm::default()
         })

@@ -23,6 +23,7 @@ use lookup::fib::{Fib, NextHopKind, ReversePath};
 
 use super::columns::{RouterColumns, flags, is_live};
 use super::control::{ipv4, ipv6};
+use super::kernels::ROUTE;
 
 /// Rows that are looked up at once.
 const BATCH: usize = chunk::CHUNK_PACKETS_MAX;
@@ -115,7 +116,7 @@ fn passes(fib: &Fib, id: NextHopId, interface: u16, mode: ReversePath) -> bool {
 impl<T: AsRef<Fib>> Shade<T> for Check {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &[&kernels::files::ROUTE],
+            files: &[&ROUTE],
             steps: vec![Step::rows("rpf", 256).with_job(self.first_region as u32).into()],
             ..KernelForm::default()
         })

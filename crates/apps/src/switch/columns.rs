@@ -45,9 +45,6 @@ pub(super) mod flags {
     pub(in super::super) const TAGGED: u16 = 1 << 2;
 }
 
-// The kernel's number is the switch's own.
-const _: () = assert!(flags::GROUP == kernels::bridge::GROUP);
-
 /// The VLAN of a `tci`.
 #[inline(always)]
 pub(super) const fn vlan(tci: u16) -> u16 {

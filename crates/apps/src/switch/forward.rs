@@ -18,6 +18,7 @@ use lookup::bridge::{Station, SwitchTables, split_key};
 use packet::MacAddr;
 
 use super::columns::{SwitchColumns, flags, is_live, vlan};
+use super::kernels::BRIDGE;
 
 /// Rows that are looked up at once.
 const BATCH: usize = chunk::CHUNK_PACKETS_MAX;
@@ -109,7 +110,7 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for Bridge {
 impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &[&kernels::files::BRIDGE],
+            files: &[&BRIDGE],
             steps: vec![Step::rows("bridge", 256).with_job(self.first_region as u32).into()],
             ..KernelForm::default()
         })

@@ -32,6 +32,7 @@ mod counters;
 pub mod egress;
 pub mod forward;
 pub mod ingress;
+pub mod kernels;
 pub mod reasons;
 pub mod reference;
 pub mod rows;
@@ -58,6 +59,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
     pipeline: DEFAULT_STAGES,
+    kernels: kernels::FILES,
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,

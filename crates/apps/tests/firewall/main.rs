@@ -6,6 +6,7 @@ mod pipelines;
 
 use std::sync::Arc;
 
+use apps::firewall::kernels::{FilterColumns, NOT_JUDGED};
 use apps::firewall::reasons;
 use apps::firewall::{
     Action, Ending, Firewall, FirewallOptions, FirewallPatch, FirewallTables, Header,
@@ -21,8 +22,6 @@ use classify::linear::LinearBuilder;
 use classify::tuple::TupleBuilder;
 use classify::{Classifier, Condition, RuleRef, RuleSet, Schema};
 use engine::{Context, Stage};
-use kernels::FilterColumns;
-use kernels::filter::NOT_JUDGED;
 use lookup::versions::Patchable;
 use proptest::prelude::*;
 

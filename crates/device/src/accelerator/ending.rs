@@ -73,7 +73,7 @@ impl<J: Offload> Accelerator<J> {
     pub(super) fn release_joints(&mut self, slot: usize) {
         for event in self.slots[slot].own.joints.drain(..) {
             if let Some(driver) = self.driver.as_deref_mut().filter(|_| !self.is_abandoned) {
-                // What went wrong there, the job's own event has told.
+                // What went wrong there, the job's own event reports.
                 let _ = driver.is_done(event);
             }
         }

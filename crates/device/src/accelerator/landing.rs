@@ -120,7 +120,7 @@ impl Landing {
     /// Whether all records are there.
     ///
     /// # Errors
-    /// [`DeviceError::Overflow`], with the stage whose kernels had more than there is room for.
+    /// [`DeviceError::Overflow`], with the stage whose kernels exceeded the capacity.
     pub(super) fn is_whole(&self) -> Result<(), DeviceError> {
         match self.read().find(|(_, records)| records.is_none()) {
             Some((output, _)) => Err(DeviceError::Overflow(output.stage.to_owned())),

@@ -79,7 +79,7 @@ impl Launch<'_> {
         sent.bytes = plan.bytes;
         sent.memory = match (&plan.source, self.cells) {
             (Source::InPlace, Some(cells)) => cells.memory,
-            _ => payload::room(self.driver, self.quiet, &mut memories.frames, plan.bytes)?,
+            _ => payload::at_least(self.driver, self.quiet, &mut memories.frames, plan.bytes)?,
         };
         match (plan.source, self.cells) {
             (Source::InPlace, _) => self.traffic.payload_in_place += 1,
@@ -100,7 +100,7 @@ impl Launch<'_> {
     fn send_list(&mut self, pieces: usize) -> Result<Memory, DeviceError> {
         let (queue, memories) = (self.own.queue, &mut self.own.payload);
         let bytes = PIECE_BYTES * (pieces + 1);
-        let list = payload::room(self.driver, self.quiet, &mut memories.list, bytes)?;
+        let list = payload::at_least(self.driver, self.quiet, &mut memories.list, bytes)?;
         let host: *const [u8] = &raw const memories.list_host.bytes()[..bytes];
         // SAFETY: the staging blocks of this slot are written again only when its flight has ended
         // (`retire`, `settle`); after a hang they are never freed.
@@ -124,15 +124,15 @@ impl Launch<'_> {
 
     /// Writes offset and length of each frame to their columns in the staging block.
     fn write_frames(&mut self, [at, len]: [usize; 2]) {
-        let up = self.own.up.bytes_mut();
-        let columns: [(usize, fn(&Frame) -> u32); 2] =
-            [(at, |frame| frame.at), (len, |frame| frame.len)];
-        for (column, value) in columns {
-            let Some(place) = self.places.of(column) else { continue };
-            for (to, frame) in up[place..].chunks_exact_mut(4).zip(&self.landing.frames) {
+        let (up, frames) = (self.own.up.bytes_mut(), &self.landing.frames);
+        let mut write = |column: usize, value: fn(&Frame) -> u32| {
+            let Some(place) = self.places.of(column) else { return };
+            for (to, frame) in up[place..].chunks_exact_mut(4).zip(frames) {
                 to.copy_from_slice(&value(frame).to_ne_bytes());
             }
-        }
+        };
+        write(at, |frame| frame.at);
+        write(len, |frame| frame.len);
     }
 
     /// Sends header and columns: a small job in one piece, packed into the staging block; a large one straight from its

@@ -52,7 +52,7 @@ pub struct PayloadBlock {
 }
 
 impl PayloadBlock {
-    /// Room for so many bytes.
+    /// With a capacity of so many bytes.
     pub fn new(bytes: usize) -> Self {
         let capacity = bytes.div_ceil(FRAME_ALIGN);
         Self { blocks: Arena::new(Layout::new(BlockColumns::COLUMNS, capacity)) }
@@ -108,7 +108,7 @@ pub struct PayloadPart {
 }
 
 impl PayloadPart {
-    /// With room for so many rows, each of one piece.
+    /// With capacity for so many rows, each of one piece.
     pub fn with_capacity(rows: usize) -> Self {
         Self {
             frames: Vec::with_capacity(rows),
@@ -117,7 +117,7 @@ impl PayloadPart {
         }
     }
 
-    /// Forgets the chunk, and gives its room in a block back.
+    /// Forgets the chunk, and gives its range of a block back.
     pub fn clear(&mut self) {
         self.is_known = false;
         self.packed = None;
@@ -191,7 +191,7 @@ impl PayloadPart {
         self.is_known = true;
     }
 
-    /// Packs the frames that were found; whether there was room. `packets` are those of [`PayloadPart::find`].
+    /// Packs the frames that were found; `false` where the block is too full. `packets` are those of [`PayloadPart::find`].
     pub fn pack(&mut self, packets: &[Packet], block: &PayloadBlock) -> bool {
         self.packed = block.blocks.reserve(self.bytes / FRAME_ALIGN);
         let Some(rows) = &mut self.packed else { return false };
@@ -325,8 +325,8 @@ mod tests {
                 if part.is_in_one_cell() {
                     prop_assert_eq!(part.pieces().len(), live().count());
                 }
-                let room = (64 << 10) - used.iter().map(Vec::len).sum::<usize>();
-                prop_assert_eq!(part.pack(&packets, &block), bytes.len() <= room);
+                let free = (64 << 10) - used.iter().map(Vec::len).sum::<usize>();
+                prop_assert_eq!(part.pack(&packets, &block), bytes.len() <= free);
                 if let Some(own) = part.packed() {
                     prop_assert_eq!(&*own, &bytes[..]);
                     used.push(bytes);

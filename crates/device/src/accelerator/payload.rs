@@ -20,7 +20,7 @@
 //! Who does what: workers find their frames and pack them (`part.rs`), before they hand a chunk in, and copy what comes
 //! down into their packets (`landing.rs`). The master adds up where each chunk's payload begins, and writes the columns of
 //! places and the list of pieces from numbers. It looks at packets itself only where no worker has looked, for jobs
-//! that are not the engine's, and copies only frames that found no room in a block.
+//! that are not the engine's, and copies only frames that did not fit in a block.
 
 use std::ops::Range;
 
@@ -266,14 +266,14 @@ fn look<J: Offload>(own: &mut PayloadPart, job: &mut J, region: Option<&'static 
 }
 
 /// Memory that is kept from job to job, at least `bytes` long.
-pub(super) fn room(
+pub(super) fn at_least(
     driver: &mut dyn Driver,
     quiet: &Quiet,
     kept: &mut Option<(Memory, usize)>,
     bytes: usize,
 ) -> Result<Memory, DeviceError> {
-    if let Some((memory, room)) = *kept {
-        if room >= bytes {
+    if let Some((memory, capacity)) = *kept {
+        if capacity >= bytes {
             return Ok(memory);
         }
         quiet.wait(driver)?;
@@ -282,8 +282,8 @@ pub(super) fn room(
     } else {
         quiet.wait(driver)?;
     }
-    let room = bytes.next_power_of_two().max(1 << 16);
-    let memory = driver.allocate(room)?;
-    *kept = Some((memory, room));
+    let capacity = bytes.next_power_of_two().max(1 << 16);
+    let memory = driver.allocate(capacity)?;
+    *kept = Some((memory, capacity));
     Ok(memory)
 }

@@ -104,9 +104,9 @@ pub(super) fn is_taken<T>(
     what: &'static str,
     registered: Result<T, crate::DeviceError>,
 ) -> bool {
-    static TOLD: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    static WARNED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let Err(error) = registered else { return true };
-    if !TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(what) {
+    if !WARNED.lock().unwrap_or_else(PoisonError::into_inner).insert(what) {
         return false;
     }
     tracing::warn!(

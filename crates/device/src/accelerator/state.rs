@@ -25,7 +25,7 @@ use crate::driver::{Driver, Event, Memory, Queue};
 const UNIT: usize = 64;
 /// Bytes before the directory: where the spare record is, and how many shards there are.
 const HEAD_BYTES: usize = UNIT;
-/// Steps that a list has room for at first.
+/// Capacity of a list at first, in steps.
 const LIST_STEPS: usize = UNIT / 4;
 /// The staging block of state, at most, where a step is not larger: what is more waits for the copy of what came
 /// before.
@@ -64,7 +64,7 @@ pub struct State {
 /// What the device has of one state of one shard.
 #[derive(Clone, Default)]
 struct Held {
-    /// Where its list is, and for how many steps there is room in it.
+    /// Where its list is, and its capacity in steps.
     list: (usize, usize),
     /// Where its steps are.
     steps: Vec<usize>,
@@ -183,19 +183,19 @@ impl Shards {
         if held.slots == slots && held.sent >= steps {
             return Ok(());
         }
-        // Room first: from here on nothing moves.
+        // Memory first: from here on nothing moves.
         let new_steps = steps.saturating_sub(held.steps.len());
         let list = match held.list.1 < steps {
             true => Some(steps.next_power_of_two().max(LIST_STEPS)),
             false => None,
         };
         let step_bytes = form.step_bytes().next_multiple_of(UNIT);
-        let list_bytes = list.map_or(0, |room| 4 * room);
-        self.room(driver, sender, new_steps * step_bytes + list_bytes)?;
+        let list_bytes = list.map_or(0, |capacity| 4 * capacity);
+        self.reserve(driver, sender, new_steps * step_bytes + list_bytes)?;
         let held = &mut self.held[entry];
-        if let Some(room) = list {
-            held.list = (self.used, room);
-            self.used += 4 * room;
+        if let Some(capacity) = list {
+            held.list = (self.used, capacity);
+            self.used += 4 * capacity;
         }
         for _ in 0..new_steps {
             held.steps.push(self.used);
@@ -229,9 +229,9 @@ impl Shards {
         Ok(())
     }
 
-    /// Makes room for `more` bytes. The device copies what is there; nothing may be under way when the old memory is
+    /// Grows the memory until it holds `more` bytes than are used. The device copies what is there; nothing may be under way when the old memory is
     /// given back.
-    fn room(
+    fn reserve(
         &mut self,
         driver: &mut dyn Driver,
         sender: &Sender<'_>,
@@ -344,7 +344,7 @@ mod tests {
             filled: 0,
         };
         let mut grown = |driver: &mut Faulty, bytes| {
-            let done = shards.room(driver, &sender, bytes);
+            let done = shards.reserve(driver, &sender, bytes);
             (done.is_ok(), shards.bytes, driver.memories())
         };
         let before = driver.memories();

@@ -158,7 +158,7 @@ impl Area {
 /// Records of any length that kernels write for rows, which come back to the host.
 ///
 /// Two areas hold them: the starts ([`Output::STARTS`]), and behind it the words. In words of four bytes, the starts
-/// are: how many words there are in all; whether they are more than there is room for; two that are zero; then for
+/// are: how many words there are in all; whether they exceed the capacity; two that are zero; then for
 /// each row where its words start, and where the last one's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Output {
@@ -189,8 +189,8 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// From the bytes of both areas, for `rows` rows; `None` if the words are more than there was room for, or the
-    /// starts are none.
+    /// From the bytes of both areas, for `rows` rows; `None` if the words exceeded the capacity, or the
+    /// starts are invalid.
     pub(super) fn new(starts: &'a [u8], words: &'a [u8], rows: usize) -> Option<Self> {
         let total = word(starts, 0)? as usize;
         let is_over = word(starts, 1)? != 0;

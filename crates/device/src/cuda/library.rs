@@ -145,7 +145,7 @@ pub(super) fn describe(_: Ready, number: u32, device: CUdevice) -> DeviceInfo {
         if code == CUresult::CUDA_SUCCESS { u32::try_from(value).unwrap_or(0) } else { 0 }
     };
     let mut name = [0u8; 256];
-    // SAFETY: room for as many bytes as are told; a device that the library named.
+    // SAFETY: room for as many bytes as are passed; a device that the library named.
     let code = unsafe { sys::cuDeviceGetName(name.as_mut_ptr().cast(), 255, device) };
     let end = name.iter().position(|&b| b == 0).unwrap_or(0);
     let name = if code == CUresult::CUDA_SUCCESS { &name[..end] } else { &[] };
@@ -168,7 +168,7 @@ pub(super) fn describe(_: Ready, number: u32, device: CUdevice) -> DeviceInfo {
     }
 }
 
-/// CUDA's version as the driver knows it, and the driver's own where the kernel module tells it.
+/// CUDA's version as the driver knows it, and the driver's own where the kernel module has it.
 fn driver() -> String {
     let mut version = 0;
     // SAFETY: room for the value. 0 stays where it fails.

@@ -54,7 +54,7 @@ FN void head_words(PRIVATE uint *head, GLOBAL const ulong2_t *column, const shar
     head[3] = (uint)(words.y >> 32);
 }
 
-// Any word of a header, of which the first column's offset stands in word `columns` of the job's header.
+// Any word of a header, of which the first column's offset is in word `columns` of the job's header.
 FN uint head_word(GLOBAL const uchar *arena, uint columns, uint row, uint word)
 {
     GLOBAL const uchar *column = arena + ((GLOBAL const uint *)arena)[columns + word / 4u];

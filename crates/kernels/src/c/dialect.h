@@ -1,7 +1,7 @@
 // One C for NVRTC (CUDA C++) and OpenCL C 1.2.
 //
 // Rules. Every pointer carries its address space. Memory that a group shares is declared at kernel
-// scope, with LOCAL. BARRIER stands in uniform control flow only: work items beyond the last row carry a
+// scope, with LOCAL. BARRIER is in uniform control flow only: work items beyond the last row carry a
 // `live` flag to the end instead of returning. 32-bit atomics only. Nothing depends on the width of a
 // warp. No includes, templates, vectors of three, bool or size_t arguments.
 //

@@ -1,4 +1,4 @@
-// Hashing, with twins in the crate's `hash` module (and, for the flow hash, in `packet::flow`).
+// Hashing, with references in the crate's `hash` module (and, for the flow hash, in `packet::flow`).
 
 FN ulong fold_product(ulong x, ulong by)
 {

@@ -51,7 +51,7 @@ FN void sort_put(sort_t sort, uint number, uint row, ulong key)
     sort.keys[number] = key;
 }
 
-// How often each digit stands in each tile. `counts` has SORT_DIGITS words.
+// How often each digit is in each tile. `counts` has SORT_DIGITS words.
 FN void sort_count_tile(sort_t sort, uint job, LOCAL_PTR uint *counts)
 {
     for (uint digit = ITEM_ID; digit < SORT_DIGITS; digit += GROUP_ITEMS)

@@ -184,7 +184,7 @@ FN uint tuple_hash(const tuple_t space, const uint width, PRIVATE const uint *he
     return multiply_shift_end(sum);
 }
 
-// Where a header's hash stands in a filter: the word, and the bits there that must be set.
+// Where a header's hash is in a filter: the word, and the bits there that must be set.
 FN uint tuple_filter_bits(const tuple_t space, uint x, uint shift, PRIVATE uint *bits)
 {
     const uint first = (space.a[TUPLE_SUBTABLES] * x + space.b[TUPLE_SUBTABLES]) >> shift;

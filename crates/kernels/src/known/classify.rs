@@ -31,10 +31,14 @@ fn searches(words: usize, of_tuples: &[usize]) -> Vec<Known> {
 }
 
 /// Headers, what each must find, and the image of the rules.
-pub(super) struct Case {
-    pub(super) headers: Vec<Vec<u32>>,
-    pub(super) answers: Vec<u64>,
-    pub(super) image: Vec<u32>,
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Words of each header.
+    pub headers: Vec<Vec<u32>>,
+    /// Priority above id; [`NONE`] for none.
+    pub answers: Vec<u64>,
+    /// The rules, as a structure's image.
+    pub image: Vec<u32>,
 }
 
 impl Case {
@@ -46,10 +50,10 @@ impl Case {
 }
 
 /// No rule.
-pub(super) const NONE: u64 = u64::MAX;
+pub const NONE: u64 = u64::MAX;
 
 /// The fewest work items of a group.
-pub(super) const GROUP_ITEMS_MIN: usize = 16;
+pub const GROUP_ITEMS_MIN: usize = 16;
 
 /// A job of these headers, in an image of one region. There are groups enough for the smallest, so that items of
 /// larger ones share rows.
@@ -105,7 +109,8 @@ fn linear_blocks() -> [Block; 3] {
     })
 }
 
-pub(super) fn linear(words: usize) -> Case {
+/// Rules of linear search over headers of `words` words.
+pub fn linear(words: usize) -> Case {
     let places = [0, words / 2, words - 1];
     let blocks = linear_blocks();
     let mut image = vec![0x6c69_6e01, words as u32, 3, 2, 3];
@@ -220,7 +225,8 @@ fn tuple_tables(class: &Class, tag_mask: u32) -> (Vec<u32>, Vec<u32>, Vec<u32>) 
     (slots, entries, filter)
 }
 
-pub(super) fn tuple(words: usize, functions: u32) -> Case {
+/// Rules of tuple search over headers of `words` words, with filters of so many functions.
+pub fn tuple(words: usize, functions: u32) -> Case {
     let classes = tuple_classes(words);
     let stride = (words + 8).next_multiple_of(4);
     let records = (32 + 2 * (words + 1)).next_multiple_of(16);

@@ -29,7 +29,8 @@ fn node(bits: [u64; 2], first: u32) -> [u32; 8] {
     [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32, a.count_ones(), first, 0, 0]
 }
 
-pub(super) fn cuts() -> Case {
+/// Rules of cut trees over headers of four words.
+pub fn cuts() -> Case {
     let mut image = vec![0_u32; 16 * 8];
     let mut put = |at: usize, words: &[u32]| {
         image.resize(image.len().max(at + words.len()), 0);

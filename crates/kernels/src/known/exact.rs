@@ -1,26 +1,23 @@
 //! Exact match: a small cuckoo table of each kind of key, laid out by hand.
 
+use chunk::Columns;
 use chunk::hash::{key64, key128, to_range};
-use chunk::{Columns, Verdict};
 
 use super::{Known, Sparse, bytes_of};
+use crate::ExactColumns;
 use crate::files;
-use crate::image::{ImageLayout, bridge::STATIONS};
+use crate::image::ImageLayout;
 use crate::job::JobBytes;
-use crate::{BridgeColumns, ExactColumns, bridge, reasons};
 
 pub(crate) fn cuckoo(_: u32) -> Vec<Known> {
     vec![exact8(), exact16()]
 }
 
-pub(crate) fn bridges(_: u32) -> Vec<Known> {
-    vec![bridge()]
-}
-
 const BUCKETS: u32 = 16;
 const BUCKET_LINE: usize = 17;
 const SEED: u64 = 0x0123_4567_89ab_cdef;
-const MISS: u64 = u64::MAX;
+/// What a lookup says of a key that is not there.
+pub const MISS: u64 = u64::MAX;
 
 /// Lines of a blob with this header; the stash has two lines in use.
 fn blob(key_words: u64, stashed: u64) -> Vec<[u64; 8]> {
@@ -66,8 +63,14 @@ fn table8() -> Vec<[u64; 8]> {
     lines
 }
 
-/// A value of eight bytes for each key that the table has, by the same rule.
-fn answer8(key: u64) -> u64 {
+/// An image with a small table of keys of eight bytes in region `region`, those before it empty. [`exact_value`] says what
+/// it holds.
+pub fn exact_table(region: usize) -> Sparse {
+    image(region, &table8())
+}
+
+/// The value of a key in [`exact_table`].
+pub fn exact_value(key: u64) -> u64 {
     if (11..19).contains(&key) || (21..26).contains(&key) { 100 * key } else { MISS }
 }
 
@@ -81,10 +84,10 @@ fn exact8() -> Known {
     }
     let mut after = before.clone();
     for (row, key) in KEYS8.iter().enumerate() {
-        after.put(ExactColumns::VALUE8, row, answer8(*key));
+        after.put(ExactColumns::VALUE8, row, exact_value(*key));
     }
     let known = Known::new("exact8", &[&files::CUCKOO], &["exact8"], columns);
-    Known { tables: image(0, &table8()), ..known }.job(&before, &after)
+    Known { tables: exact_table(0), ..known }.job(&before, &after)
 }
 
 fn exact16() -> Known {
@@ -116,43 +119,4 @@ fn exact16() -> Known {
     }
     let known = Known::new("exact16", &[&files::CUCKOO], &["exact16"], columns);
     Known { tables: image(0, &lines), ..known }.job(&before, &after)
-}
-
-fn bridge() -> Known {
-    let columns = BridgeColumns::COLUMNS;
-    let dropped = Verdict::drop(reasons::NO_ROUTE).0;
-    let rows: [(u32, u16, u64, u64); 5] = [
-        (Verdict::NEXT.0, 0, 11, 12),
-        (Verdict::NEXT.0, 0, 25, 19),
-        (Verdict::NEXT.0, bridge::GROUP, 19, 13), // the table is not asked for a group
-        (dropped, 0, 11, 12),
-        (Verdict::NEXT.0, 0xff00, 14, 21),
-    ];
-    let mut before = JobBytes::new(columns, rows.len());
-    for (row, (verdict, flags, source, destination)) in rows.into_iter().enumerate() {
-        before.put(BridgeColumns::VERDICT, row, verdict);
-        before.put(BridgeColumns::FLAGS, row, flags);
-        before.put(BridgeColumns::SOURCE_KEY, row, source);
-        before.put(BridgeColumns::DESTINATION_KEY, row, destination);
-        before.put(BridgeColumns::SOURCE, row, 5u64);
-        before.put(BridgeColumns::DESTINATION, row, 6u64);
-    }
-    let mut after = before.clone();
-    for (row, (verdict, flags, source, destination)) in rows.into_iter().enumerate() {
-        if verdict == Verdict::NEXT.0 {
-            let group = flags & bridge::GROUP != 0;
-            after.put(BridgeColumns::SOURCE, row, answer8(source));
-            after.put(
-                BridgeColumns::DESTINATION,
-                row,
-                if group { MISS } else { answer8(destination) },
-            );
-        }
-    }
-    // A part that is not the first one of its image.
-    let first = 3;
-    let mut known = Known::new("bridge", &[&files::BRIDGE], &["bridge"], columns);
-    known.launches[0].job = first;
-    let tables = image(first as usize + STATIONS, &table8());
-    Known { tables, ..known }.job(&before, &after)
 }

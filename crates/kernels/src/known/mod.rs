@@ -14,13 +14,14 @@
 pub(crate) mod classify;
 pub(crate) mod cuts;
 pub(crate) mod exact;
-pub(crate) mod filter;
 pub(crate) mod names;
 pub(crate) mod packets;
 pub(crate) mod schedule;
 pub(crate) mod tables;
 pub(crate) mod trees;
 pub(crate) mod tries;
+
+pub mod samples;
 
 use chunk::ColumnDesc;
 

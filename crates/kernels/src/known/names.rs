@@ -1,20 +1,16 @@
 //! Names: a table of three prefixes, laid out by hand.
 
-use chunk::{Columns, Verdict};
+use chunk::Columns;
 
 use super::{Known, Sparse, bytes_of};
+use crate::NameColumns;
 use crate::files;
 use crate::hash::{mod61, multiply_add61, parameter};
-use crate::image::{ImageLayout, ndn::NAMES};
+use crate::image::ImageLayout;
 use crate::job::JobBytes;
-use crate::{NameColumns, NameLookupColumns, reasons};
 
 pub(crate) fn all_names(_: u32) -> Vec<Known> {
     vec![names()]
-}
-
-pub(crate) fn name_lookups(_: u32) -> Vec<Known> {
-    vec![name_lookup()]
 }
 
 const SEED: u64 = 5;
@@ -22,10 +18,12 @@ const HINTS: u64 = 2;
 const BUCKETS: u64 = 2;
 const MAGIC: u64 = 0x0073_656d_616e_0001;
 
-/// `/a`, `/a/bcdefgh` (nine bytes with its header) and `/b`, with components of type 8.
-const A: &[u8] = &[8, 1, b'a'];
-const LONG: &[u8] = &[8, 7, b'b', b'c', b'd', b'e', b'f', b'g', b'h'];
-const B: &[u8] = &[8, 1, b'b'];
+/// The component `a`, of type 8.
+pub const A: &[u8] = &[8, 1, b'a'];
+/// The component `bcdefgh`: nine bytes with its header.
+pub const LONG: &[u8] = &[8, 7, b'b', b'c', b'd', b'e', b'f', b'g', b'h'];
+/// The component `b`.
+pub const B: &[u8] = &[8, 1, b'b'];
 
 fn hash(components: &[&[u8]]) -> u64 {
     let [point, a, b] = [0, 1, 2].map(|index| mod61(parameter(SEED, index)));
@@ -43,7 +41,7 @@ fn scale(hash: u64, count: u64) -> usize {
     (((hash >> 29) * count) >> 32) as usize
 }
 
-/// The default is 2, `/a` is 3, `/a/bcdefgh` is 4 and found by a hint at depth 2, `/b` is 5 and stands one
+/// The default is 2, `/a` is 3, `/a/bcdefgh` is 4 and found by a hint at depth 2, `/b` is 5 and lies one
 /// bucket further than its own.
 fn table() -> Vec<u32> {
     let mut lines = vec![[0_u64; 8]; (1 + HINTS + BUCKETS + 2) as usize];
@@ -103,56 +101,16 @@ fn names() -> Known {
     }
     payload.resize(payload.len().next_multiple_of(4), 0);
     let known = Known::new("names", &[&files::NAMES], &["names"], NameColumns::COLUMNS);
-    Known { payload, tables: image(0), ..known.job(&job, &after) }
+    Known { payload, tables: name_table(0), ..known.job(&job, &after) }
 }
 
-/// The table in a region of an image, those before it empty.
-fn image(region: usize) -> Sparse {
+/// An image with a small table of names in region `region`, those before it empty: the next hop of `/a` is 3, of
+/// `/a/bcdefgh` 4, of `/b` 5, of all others 2.
+pub fn name_table(region: usize) -> Sparse {
     let words = table();
     let mut regions = vec![&[][..]; region];
     regions.push(&words);
     let lengths: Vec<_> = regions.iter().map(|words| (words.len(), 0)).collect();
     let image = bytes_of(&ImageLayout::new(&lengths).write(1, &regions));
     Sparse { bytes: image.len(), parts: vec![(0, image)] }
-}
-
-/// Frames of which a part is a name: three that are looked up, one without a name, one that is dropped, and two
-/// whose name would not end within the frame.
-fn name_lookup() -> Known {
-    const BEFORE: u32 = 77;
-    let dropped = Verdict::drop(reasons::NO_ROUTE).0;
-    let name = [A, LONG].concat();
-    let (at, len) = (16_u16, name.len() as u16);
-    let rows: [(u32, u16, u16, u32); 7] = [
-        (Verdict::NEXT.0, at, len, 4),
-        (Verdict::NEXT.0, at, A.len() as u16, 3),
-        (Verdict::NEXT.0, 0, 4, 2), // no component is there
-        (Verdict::NEXT.0, at, 0, BEFORE),
-        (dropped, at, len, BEFORE),
-        (Verdict::NEXT.0, at, u16::MAX, 0),
-        (Verdict::NEXT.0, u16::MAX, len, 0),
-    ];
-    let mut frame = vec![0; usize::from(at)];
-    frame.extend_from_slice(&name);
-    let (mut before, mut payload) = (JobBytes::new(NameLookupColumns::COLUMNS, rows.len()), vec![]);
-    for (row, (verdict, at, len, _)) in rows.into_iter().enumerate() {
-        before.put(NameLookupColumns::VERDICT, row, verdict);
-        before.put(NameLookupColumns::PAYLOAD_AT, row, payload.len() as u32);
-        before.put(NameLookupColumns::PAYLOAD_LEN, row, frame.len() as u32);
-        before.put(NameLookupColumns::NAME_AT, row, at);
-        before.put(NameLookupColumns::NAME_LEN, row, len);
-        before.put(NameLookupColumns::NEXT_HOP, row, BEFORE);
-        payload.extend_from_slice(&frame);
-    }
-    let mut after = before.clone();
-    for (row, (.., next_hop)) in rows.into_iter().enumerate() {
-        after.put(NameLookupColumns::NEXT_HOP, row, next_hop);
-    }
-    payload.resize(payload.len().next_multiple_of(4), 0);
-    let columns = NameLookupColumns::COLUMNS;
-    // A part that is not the first one of its image.
-    let first = 7;
-    let mut known = Known::new("name_lookup", &[&files::NAME_LOOKUP], &["name_lookup"], columns);
-    known.launches[0].job = first;
-    Known { payload, tables: image(first as usize + NAMES), ..known.job(&before, &after) }
 }

@@ -1,19 +1,15 @@
 //! Lookups: a small table of each kind, laid out by hand.
 
-use chunk::{Columns, Verdict};
+use chunk::Columns;
 
 use super::{Known, Place, Sparse, bytes_of};
+use crate::LpmColumns;
 use crate::files;
-use crate::image::{ImageLayout, Patches, router};
+use crate::image::{ImageLayout, Patches};
 use crate::job::JobBytes;
-use crate::{LpmColumns, RouteColumns, decision, flags, reasons};
 
 pub(crate) fn lpm(_: u32) -> Vec<Known> {
     vec![lpm4(), lpm6()]
-}
-
-pub(crate) fn routes(_: u32) -> Vec<Known> {
-    vec![route(), rpf()]
 }
 
 pub(crate) fn patches(_: u32) -> Vec<Known> {
@@ -55,7 +51,7 @@ fn narrow_line(key: u64, rope: u64, best: u64) -> [u64; 8] {
 }
 
 /// Binary search on lengths: 2001::/16 is 3, 2001:d00::/24 is 4, 2001:db8::/32 is 5 and leads to
-/// 2001:db8:0:1::/64, which is 6 and stands one bucket further than its own. The default is 2.
+/// 2001:db8:0:1::/64, which is 6 and lies one bucket further than its own. The default is 2.
 fn bspl() -> Vec<(usize, Vec<u32>)> {
     let head = [0x6273_706c_0001, 2, NARROW, WIDE, SEED, 0, 0, 0];
     // Addresses 2001:800:: to 2001:fff:… are the second 32nd part of the cell; longer ones try /32, then /24.
@@ -88,55 +84,29 @@ fn bspl() -> Vec<(usize, Vec<u32>)> {
     ]
 }
 
-/// Next hops: 1 and up.
-fn hops() -> Vec<u32> {
-    use router::next_hop;
-    [
-        next_hop(0, 1, 0),  // 0: no route
-        next_hop(5, 1, 0),  // 1: blackhole
-        next_hop(6, 1, 0),  // 2: unreachable
-        next_hop(3, 1, 1),  // 3: connected, interface 1
-        next_hop(4, 1, 2),  // 4: local
-        next_hop(1, 1, 2),  // 5: adjacency 2
-        next_hop(2, 2, 1),  // 6: a group of two
-        next_hop(1, 1, 77), // 7: an adjacency that is none
-        next_hop(7, 1, 3),  // 8: broadcast
-    ]
-    .concat()
-}
-
-/// Where the router's part begins for `route` and `rpf`: not at the first region of the image.
-const FIRST_REGION: u32 = 2;
-
-/// A router's part, its regions from `first` on, those before them empty.
-fn image(first: usize) -> Sparse {
-    let members = [9, 0, 1];
-    let adjacencies = [router::adjacency(4, 1), router::adjacency(0, 2), router::adjacency(6, 3)];
-    let modes = [0, 1, 2, 3];
-    let small: [(usize, Vec<u32>); 4] = [
-        (router::NEXT_HOPS, hops()),
-        (router::GROUP_MEMBERS, members.to_vec()),
-        (router::ADJACENCIES, adjacencies.to_vec()),
-        (router::REVERSE_PATH, modes.to_vec()),
-    ];
+/// An image with a small table of DIR-24-8 in region `first` and one of binary search on lengths behind it, then `more`
+/// regions; those before `first` are empty. Next hops are those of [`ADDRESSES4`] and [`ADDRESSES6`].
+pub fn route_tables(first: usize, more: &[Vec<u32>]) -> Sparse {
     let mut lengths = vec![(0, 0); first];
     lengths.extend([(DIR_WORDS, 0), (BSPL_WORDS, 0)]);
-    lengths.extend(small.iter().map(|(_, words)| (words.len(), 0)));
+    lengths.extend(more.iter().map(|words| (words.len(), 0)));
     let layout = ImageLayout::new(&lengths);
     let mut parts = vec![(0, bytes_of(&layout.header(1)))];
     let mut add = |region: usize, at: usize, words: &[u32]| {
         parts.push((4 * (layout.region(first + region).offset_words + at), bytes_of(words)));
     };
-    dir24_8().iter().for_each(|(at, words)| add(router::ROUTES4, *at, words));
-    bspl().iter().for_each(|(at, words)| add(router::ROUTES6, *at, words));
-    small.iter().for_each(|(region, words)| add(*region, 0, words));
+    dir24_8().iter().for_each(|(at, words)| add(0, *at, words));
+    bspl().iter().for_each(|(at, words)| add(1, *at, words));
+    more.iter().enumerate().for_each(|(region, words)| add(2 + region, 0, words));
     Sparse { bytes: layout.bytes(), parts }
 }
 
-const ADDRESSES4: [(u32, u32); 6] =
+/// Addresses, and their next hops in [`route_tables`].
+pub const ADDRESSES4: [(u32, u32); 6] =
     [(0xff, 7), (0x1aa, 2), (0x205, 8), (0x206, 2), (0x300, 3), (0x700, 9)];
 
-const ADDRESSES6: [([u64; 2], u32); 6] = [
+/// The same of IPv6.
+pub const ADDRESSES6: [([u64; 2], u32); 6] = [
     ([0x2001_0db8_0000_0001, 9], 6),
     ([0x2001_0db8_0000_0002, 0], 5),
     ([0x2001_0d01_0000_0000, 0], 4),
@@ -157,7 +127,7 @@ fn lpm4() -> Known {
         after.put(LpmColumns::RESULT, row + 1, *answer);
     }
     let known = Known::new("lpm", &[&files::LPM], &["lpm4"], LpmColumns::COLUMNS);
-    Known { tables: image(0), ..known.job(&job, &after) }
+    Known { tables: route_tables(0, &[]), ..known.job(&job, &after) }
 }
 
 fn lpm6() -> Known {
@@ -170,81 +140,7 @@ fn lpm6() -> Known {
         after.put(LpmColumns::RESULT, row, *answer);
     }
     let known = Known::new("lpm", &[&files::LPM], &["lpm6"], LpmColumns::COLUMNS);
-    Known { tables: image(0), ..known.job(&job, &after) }
-}
-
-fn route() -> Known {
-    let drop = |reason| Err(Verdict::drop(reason).0);
-    // By address: the next hop above, and a flow hash that chooses the first or second of two.
-    let rows = [
-        (0x205u32, 0u32, 0u64, Ok(decision::BROADCAST | 3)),
-        (0x206, 0, 0, Ok(decision::UNREACHABLE)),
-        (0x300, 0, 0, Ok(decision::CONNECTED | 1)),
-        (0x400, 0, 0, Ok(decision::LOCAL | 2)),
-        (0x500, 0, 0, Ok(2)),
-        (0x600, 0x7fff_ffff, 0, Ok(0)),
-        (0x600, 0x8000_0000, 0, Ok(decision::CONNECTED | 2)),
-        (0x0ff, 0, 0, drop(reasons::BAD_LOOKUP)),
-        (0x700, 0, 0, drop(reasons::BAD_LOOKUP)),
-        (0, 0, 0x2001_0db8_0000_0002, Ok(2)),
-        (0, 0, 0x2001_0db8_0000_0001, Ok(0)),
-    ];
-    let mut job = JobBytes::new(RouteColumns::COLUMNS, rows.len() + 2);
-    for row in 0..rows.len() + 2 {
-        job.put(RouteColumns::DECISION, row, 0xffff_ffff_u32);
-    }
-    let mut after = job.clone();
-    for (row, (four, hash, six, result)) in rows.into_iter().enumerate() {
-        for job in [&mut job, &mut after] {
-            let family = if six == 0 { flags::IPV4 } else { flags::IPV6 };
-            job.put(RouteColumns::FLAGS, row, family);
-            job.put(RouteColumns::FLOW_HASH, row, hash);
-            job.put(RouteColumns::DST4, row, four);
-            job.put(RouteColumns::DST6, row, [six, 1u64]);
-        }
-        match result {
-            Ok(decision) => after.put::<u32>(RouteColumns::DECISION, row, decision),
-            Err(verdict) => after.put::<u32>(RouteColumns::VERDICT, row, verdict),
-        }
-    }
-    // One row that another stage has settled, one that is neither IPv4 nor IPv6.
-    for job in [&mut job, &mut after] {
-        job.put(RouteColumns::FLAGS, rows.len(), flags::IPV4);
-        job.put(RouteColumns::VERDICT, rows.len(), Verdict::host(1).0);
-    }
-    let mut known = Known::new("route", &[&files::ROUTE], &["route"], RouteColumns::COLUMNS);
-    known.launches[0].job = FIRST_REGION;
-    Known { tables: image(FIRST_REGION as usize), ..known.job(&job, &after) }
-}
-
-fn rpf() -> Known {
-    // Interface 1 is strict, 2 is loose, 0 and 3 do not check.
-    let rows = [
-        (0x300u32, 1u16, 0u16, true), // connected there
-        (0x300, 2, 0, true),          // some route
-        (0x500, 1, 0, false),         // leaves by 3
-        (0x600, 1, 0, true),          // one of the group
-        (0x206, 2, 0, false),         // unreachable
-        (0x206, 2, flags::LINK_LOCAL, true),
-        (0x206, 0, 0, true),
-        (0x206, 3, 0, true),
-        (0x206, 9, 0, true),
-    ];
-    let mut job = JobBytes::new(RouteColumns::COLUMNS, rows.len());
-    let mut after = job.clone();
-    for (row, (source, interface, odd, passes)) in rows.into_iter().enumerate() {
-        for job in [&mut job, &mut after] {
-            job.put(RouteColumns::FLAGS, row, flags::IPV4 | odd);
-            job.put(RouteColumns::INTERFACE, row, interface);
-            job.put(RouteColumns::SRC4, row, source);
-        }
-        if !passes {
-            after.put(RouteColumns::VERDICT, row, Verdict::drop(reasons::REVERSE_PATH).0);
-        }
-    }
-    let mut known = Known::new("rpf", &[&files::ROUTE], &["rpf"], RouteColumns::COLUMNS);
-    known.launches[0].job = FIRST_REGION;
-    Known { tables: image(FIRST_REGION as usize), ..known.job(&job, &after) }
+    Known { tables: route_tables(0, &[]), ..known.job(&job, &after) }
 }
 
 fn patch() -> Known {

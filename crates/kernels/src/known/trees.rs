@@ -20,7 +20,7 @@ impl Table {
         self.entries[(row * self.columns + column) as usize]
     }
 
-    /// As it stands in an image.
+    /// As it is in an image.
     fn words(&self) -> Vec<u32> {
         let each = 4 >> self.width;
         let bits = 8 << self.width;

@@ -5,7 +5,7 @@ use chunk::Columns;
 use super::{Known, Sparse, bytes_of};
 use crate::LpmColumns;
 use crate::files;
-use crate::image::{ImageLayout, router};
+use crate::image::ImageLayout;
 use crate::job::JobBytes;
 
 pub(crate) fn all(_: u32) -> Vec<Known> {
@@ -95,7 +95,7 @@ fn poptrie(wide: bool) -> Known {
         after.put(LpmColumns::RESULT, row, *answer);
     }
     let known = Known::new("tries", &[&files::TRIES], &["poptrie"], LpmColumns::COLUMNS);
-    let tables = image(router::ROUTES4, &poptrie_table(wide), HEAP + 512);
+    let tables = image(0, &poptrie_table(wide), HEAP + 512);
     Known { tables, ..known.job(&job, &after) }
 }
 
@@ -123,6 +123,6 @@ fn mtrie6() -> Known {
         after.put(LpmColumns::RESULT, row, *answer);
     }
     let known = Known::new("tries", &[&files::TRIES], &["mtrie6"], LpmColumns::COLUMNS);
-    let tables = image(router::ROUTES6, &mtrie6_table(), HEAP + 16 * 6);
+    let tables = image(1, &mtrie6_table(), HEAP + 16 * 6);
     Known { tables, ..known.job(&job, &after) }
 }

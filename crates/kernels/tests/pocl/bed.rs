@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use device::driver::{Api, Arguments, Driver, Kernel, Memory, Program, Queue, Shape};
 use device::{Backend, DeviceError, probe};
+use kernels::known::{Known, Place};
 use kernels::{Launch, Spec};
 
 /// Longer than anything here takes; PoCL compiles a kernel at its first launch.
@@ -145,6 +146,54 @@ impl Bed {
             self.driver.launch(self.queue, kernel, shape, &arguments).expect(launch.kernel);
         }
         self.finish();
+    }
+
+    /// What a kernel did wrong with a known answer.
+    pub(crate) fn failure(&mut self, known: &Known) -> Option<String> {
+        let memories = Memories {
+            arena: self.memory(&known.arena),
+            payload: self.memory(&known.payload),
+            tables: self.room(known.tables.bytes),
+            state: self.memory(&known.state),
+        };
+        if self.name().contains("Oclgrind") && known.tables.bytes > 0 {
+            // It forgets what the first write initialised when a second one follows (version 21.10).
+            let mut whole = vec![0; known.tables.bytes];
+            for (at, part) in &known.tables.parts {
+                whole[*at..][..part.len()].copy_from_slice(part);
+            }
+            self.write(memories.tables, 0, &whole);
+        } else {
+            for (at, part) in &known.tables.parts {
+                self.write(memories.tables, *at, part);
+            }
+        }
+        self.run(&known.spec, memories, &known.launches);
+        let mut wrong = None;
+        for expected in &known.expected {
+            let memory = match expected.place {
+                Place::Arena => memories.arena,
+                Place::Payload => memories.payload,
+                Place::Tables => memories.tables,
+                Place::State => memories.state,
+            };
+            let mut found = vec![0; expected.at + expected.bytes.len()];
+            self.read(memory, &mut found);
+            if let Some(i) =
+                (0..expected.bytes.len()).find(|i| found[expected.at + i] != expected.bytes[*i])
+            {
+                wrong = Some(format!(
+                    "{:?}: {:?} at {}",
+                    known.kernels,
+                    expected.place,
+                    expected.at + i
+                ));
+            }
+        }
+        for memory in [memories.arena, memories.payload, memories.tables, memories.state] {
+            self.free(memory);
+        }
+        wrong
     }
 
     /// What the device calls itself.

@@ -1,4 +1,4 @@
-//! The classifiers against the naive twin: random sets of all widths, changes, real sets, damaged images.
+//! The classifiers against the plain reference: random sets of all widths, changes, real sets, damaged images.
 
 use chunk::ColumnId;
 use classify::bloom::BloomBuilder;
@@ -91,7 +91,7 @@ fn check(
     }
 }
 
-/// The schemas of the twins' tests, and those that fill the widest headers.
+/// The schemas of the references' tests, and those that fill the widest headers.
 fn schemas() -> Vec<Schema> {
     let mut schemas = sets::schemas();
     let field = |name: &'static str, bits, kind| Field::new(name, bits, kind);
@@ -167,7 +167,7 @@ fn changed_sets() {
     let mut forms = forms();
     for (number, schema) in sets::schemas().into_iter().enumerate() {
         let set = narrow(&sets::set(&schema, 300, random));
-        let mut twin = Naive::new(&set).unwrap();
+        let mut reference = Naive::new(&set).unwrap();
         let mut linear = LinearBuilder::build(&set).unwrap();
         let mut tuple = TupleBuilder::build(&set).unwrap();
         let mut bloom = BloomBuilder::build(&set).unwrap();
@@ -178,16 +178,16 @@ fn changed_sets() {
             linear.insert(rule, patches).unwrap();
             tuple.insert(rule, patches).unwrap();
             bloom.insert(rule, patches).unwrap();
-            twin.insert(rule).unwrap();
+            reference.insert(rule).unwrap();
             ids.push(rule.id);
             if at % 3 != number % 3 {
                 let id = ids.swap_remove(random.below(ids.len() as u128) as usize);
-                assert!(linear.remove(id, patches) && twin.remove(id));
+                assert!(linear.remove(id, patches) && reference.remove(id));
                 assert!(tuple.remove(id, patches) && bloom.remove(id, patches));
             }
         }
         let headers = sets::headers(&more, 600, random);
-        let expected = sets::classify(&twin, &headers);
+        let expected = sets::classify(&reference, &headers);
         for (structure, image) in [
             (Structure::Linear, linear.blob().words()),
             (Structure::Tuple, tuple.blob().words()),

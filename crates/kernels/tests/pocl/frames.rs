@@ -1,6 +1,6 @@
 //! Frames of every kind, right and wrong, drawn quickly.
 
-use crate::lpm::Random;
+use crate::random::Random;
 use packet::checksum::internet_checksum;
 
 /// A frame: Ethernet, up to three tags, IPv4 with options, IPv6 with extension headers, ARP or anything;

@@ -1,4 +1,4 @@
-//! The hashes against their twins.
+//! The hashes against their references.
 
 use chunk::Columns;
 use kernels::hash::{MultiplyShift, Polynomial61, fmix32, fmix64, murmur3_bytes, murmur3_words};
@@ -9,7 +9,7 @@ use packet::flow::FlowKey;
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
 use crate::frames::pack;
-use crate::lpm::Random;
+use crate::random::Random;
 
 #[test]
 fn as_on_the_cpu() {

@@ -1,52 +1,18 @@
-//! `names` and `name_lookup` against the map and the CPU's table, on random names and real ones.
+//! `names` against the map and the CPU's table, on random names and real ones.
 
 use std::process::Command;
 
-use chunk::{Columns, Verdict};
-use kernels::image::{ImageLayout, ndn::NAMES};
+use chunk::Columns;
+use kernels::image::ImageLayout;
 use kernels::job::JobBytes;
-use kernels::{Launch, NameColumns as N, NameLookupColumns as L, Spec, files};
+use kernels::{NameColumns as N, Spec, files};
 use lookup::Blob;
-use lookup::names::{
-    DEPTH_MAX, NaiveNames, NameFib, NameFibBuilder, NameHasher, NameKey, NameLimits, NameList,
-    NamePrefixes,
-};
+use lookup::names::{DEPTH_MAX, NaiveNames, NameFib, NameKey, NamePrefixes};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
 use crate::frames::pack;
-use crate::lpm::Random;
-
-fn component(value: &[u8]) -> Vec<u8> {
-    let mut encoded = vec![8];
-    match value.len() {
-        len @ 0..=252 => encoded.push(len as u8),
-        len => {
-            encoded.push(253);
-            encoded.extend((len as u16).to_be_bytes());
-        }
-    }
-    encoded.extend_from_slice(value);
-    encoded
-}
-
-type Components = Vec<Vec<u8>>;
-
-fn list(names: &[Components]) -> NameList {
-    let mut list = NameList::new();
-    names.iter().for_each(|name| list.push(name.iter().map(Vec::as_slice)));
-    list
-}
-
-/// Few different components, some of them long.
-fn random_name(random: &mut Random) -> Components {
-    let depth = random.below(7);
-    let part = |random: &mut Random| match random.below(8) {
-        0 => component(&vec![b'x'; 5 + random.below(30)]),
-        1 => component(&vec![b'y'; 250 + random.below(20)]),
-        _ => component(&[b'a' + random.below(3) as u8]),
-    };
-    (0..depth).map(|_| part(random)).collect()
-}
+use crate::name_tables::{Components, build, component, list, random_name};
+use crate::random::Random;
 
 /// The answers of the kernel, of the CPU's table and of the map are one.
 fn check(bed: &mut Bed, spec: &Spec, blob: &Blob, map: &NaiveNames, names: &[Components]) {
@@ -80,18 +46,6 @@ fn check(bed: &mut Bed, spec: &Spec, blob: &Blob, map: &NaiveNames, names: &[Com
     for memory in [arena, payload, tables] {
         bed.free(memory);
     }
-}
-
-fn build(routes: &[Components], seed: u64) -> (Blob, NaiveNames) {
-    let hops: Vec<u32> = (1..=routes.len() as u32).collect();
-    let mut map = NaiveNames::default();
-    for (name, hop) in routes.iter().zip(&hops) {
-        map.insert(name.iter().map(Vec::as_slice), *hop);
-    }
-    let limits = NameLimits { prefixes: routes.len().max(1), name_bytes: 1 << 24 };
-    let blob =
-        NameFibBuilder::build(NameHasher::new(seed), &list(routes), &hops, limits).unwrap().1;
-    (blob, map)
 }
 
 #[test]
@@ -165,59 +119,5 @@ fn damaged_tables() {
         );
         bed.read(arena, job.bytes_mut());
         assert_eq!(job.get::<u32>(N::RESULT, 0), answer);
-    }
-}
-
-/// Names inside frames, some of them of packets that are dropped or have none, with other regions before the table.
-#[test]
-fn names_of_frames() {
-    let Some(mut bed) = Bed::open() else { return };
-    let mut random = Random(11);
-    for items in GROUP_ITEMS {
-        let spec =
-            Spec::new("name_lookup", &[&files::NAME_LOOKUP], L::COLUMNS).with_group_items(items);
-        for rows in ROWS {
-            let routes: Vec<Components> = (0..100).map(|_| random_name(&mut random)).collect();
-            let (blob, map) = build(&routes, random.next());
-            let names: Vec<Components> = (0..rows).map(|_| random_name(&mut random)).collect();
-            let starts: Vec<usize> = (0..rows).map(|_| random.below(60)).collect();
-            let frame = |(name, start): (&Components, &usize)| {
-                [&vec![8; *start][..], &name.concat(), b"\x08\x01a"].concat()
-            };
-            let frames: Vec<Vec<u8>> = names.iter().zip(&starts).map(frame).collect();
-            let (payload, places) = pack(&frames, &mut random);
-            let (mut job, mut answers) = (JobBytes::new(L::COLUMNS, rows), Vec::new());
-            for (row, name) in names.iter().enumerate() {
-                let (is_live, before) = (random.below(8) > 0, random.next() as u32);
-                let len: usize = name.iter().map(Vec::len).sum();
-                job.put(L::VERDICT, row, if is_live { Verdict::NEXT.0 } else { Verdict::DUMP.0 });
-                job.put(L::PAYLOAD_AT, row, places[row]);
-                job.put(L::PAYLOAD_LEN, row, frames[row].len() as u32);
-                job.put(L::NAME_AT, row, starts[row] as u16);
-                job.put(L::NAME_LEN, row, len as u16);
-                job.put(L::NEXT_HOP, row, before);
-                let answer = map.lookup(name.iter().map(Vec::as_slice));
-                answers.push(if is_live && len > 0 { answer } else { before });
-            }
-            let mut expected = job.clone();
-            for (row, answer) in answers.into_iter().enumerate() {
-                expected.put(L::NEXT_HOP, row, answer);
-            }
-            let first = rows % 20;
-            let mut regions: Vec<&[u32]> = vec![&[7; 16]; first + NAMES];
-            regions.push(blob.words());
-            let lengths: Vec<_> = regions.iter().map(|words| (words.len(), 0)).collect();
-            let image = ImageLayout::new(&lengths).write(1, &regions);
-            let (arena, payload) = (bed.memory(job.bytes()), bed.memory(&payload));
-            let tables = bed.memory_of_words(&image);
-            let memories = Memories { arena, payload, tables, ..bed.memories() };
-            let launch = Launch { job: first as u32, ..over_rows("name_lookup", rows, items) };
-            bed.run(&spec, memories, &[launch]);
-            bed.read(arena, job.bytes_mut());
-            assert!(job.bytes() == expected.bytes(), "{items} items, {rows} rows");
-            for memory in [arena, payload, tables] {
-                bed.free(memory);
-            }
-        }
     }
 }

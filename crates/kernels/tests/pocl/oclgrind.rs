@@ -4,21 +4,11 @@
 //! Oclgrind's exit status says nothing, so its log is read: it must be empty. Kernels with a planted bug of
 //! each kind prove that it would not be.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use chunk::Columns;
 use kernels::{Launch, LpmColumns, Spec, files, known};
 
-use crate::bed::{Bed, Memories};
-
-/// Items in a group: the fewest that still are more than one row of anything.
-const ITEMS: u32 = 32;
-
-/// The environment names the planted bug to the program that runs under Oclgrind.
-const BUG: &str = "SHADELINE_PLANTED_BUG";
-/// What that program prints when it got to its end.
-const END: &str = "reached the end";
+use crate::bed::Memories;
+use crate::under_oclgrind::{BUG, END, ITEMS, oclgrind, under_oclgrind};
 
 /// A kernel that is wrong, and words of the report about it.
 struct Planted {
@@ -84,39 +74,6 @@ const PLANTED: &[Planted] = &[
     },
 ];
 
-/// Runs one of the tests below under Oclgrind; what it printed, and the log. None, and the test is skipped,
-/// where Oclgrind is missing.
-fn under_oclgrind(test: &str, bug: &str) -> Option<(String, String)> {
-    let oclgrind = testkit::require_tool("oclgrind")?;
-    let library = library(&oclgrind)?;
-    let scratch = testkit::Scratch::new();
-    let log = scratch.join("oclgrind.log");
-    let output = Command::new(oclgrind)
-        .args(["--data-races", "--uninitialized", "--build-options", "-cl-opt-disable", "--log"])
-        .arg(&log)
-        .arg(std::env::current_exe().expect("this program"))
-        .args(["--exact", test, "--nocapture"])
-        .env("OPENCL_DYLIB_PATH", library)
-        .env_remove("SHADELINE_TEST_BACKEND")
-        .env(BUG, bug)
-        .output()
-        .expect("oclgrind starts");
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    Some((printed, std::fs::read_to_string(&log).unwrap_or_default()))
-}
-
-/// Oclgrind's OpenCL library, beside its program.
-fn library(program: &Path) -> Option<PathBuf> {
-    let prefix = program.parent()?.parent()?;
-    let found = prefix.join("lib/oclgrind/liboclgrind-rt.so");
-    if !found.is_file() {
-        testkit::skip(&format!("oclgrind has no {}", found.display()));
-        return None;
-    }
-    Some(found)
-}
-
 #[test]
 fn no_kernel_is_reported() {
     let Some((printed, log)) = under_oclgrind("oclgrind::run_known_answers", "") else { return };
@@ -134,12 +91,6 @@ fn planted_bugs_are_reported() {
     }
 }
 
-fn oclgrind() -> Bed {
-    let bed = Bed::open().expect("Oclgrind's device");
-    assert!(bed.name().contains("Oclgrind"), "{} is not Oclgrind", bed.name());
-    bed
-}
-
 /// Does its work only where `no_kernel_is_reported` has started it, under Oclgrind.
 #[test]
 fn run_known_answers() {
@@ -148,13 +99,12 @@ fn run_known_answers() {
     }
     let mut bed = oclgrind();
     for known in known::of(files::ALL, ITEMS) {
-        assert_eq!(crate::known::failure(&mut bed, &known), None);
+        assert_eq!(bed.failure(&known), None);
     }
     // Indices that lead nowhere: no access beyond memory.
     crate::lpm::damaged_tables();
     crate::tries::damaged_tables();
     crate::classify::damaged_images();
-    crate::route::numbers_out_of_range();
     crate::patch::changes_beyond_the_image();
     println!("{END}");
 }

@@ -5,7 +5,7 @@ use kernels::image::{ImageLayout, PIECE_WORDS, Patches};
 use kernels::{Launch, LpmColumns, Spec, files};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories};
-use crate::lpm::Random;
+use crate::random::Random;
 
 fn spec(items: u32) -> Spec {
     Spec::new("patch", &[&files::PATCH, &files::EMPTY], LpmColumns::COLUMNS).with_group_items(items)

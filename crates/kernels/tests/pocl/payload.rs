@@ -6,7 +6,7 @@ use kernels::{Launch, PayloadColumns as P, Spec, files};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
 use crate::frames::pack;
-use crate::lpm::Random;
+use crate::random::Random;
 
 #[test]
 fn as_on_the_cpu() {

@@ -6,7 +6,7 @@ use kernels::plan::{SelectPlan, SortPlan};
 use kernels::{ScheduleColumns as S, Spec, files};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS};
-use crate::lpm::Random;
+use crate::random::Random;
 
 fn spec(items: u32) -> Spec {
     Spec::new("schedule", &[&files::SELECT, &files::SORT], S::COLUMNS).with_group_items(items)

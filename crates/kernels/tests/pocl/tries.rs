@@ -15,7 +15,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
-use crate::lpm::Random;
+use crate::random::Random;
 
 const SPEC: fn() -> Spec = || Spec::new("tries", &[&files::TRIES], LpmColumns::COLUMNS);
 

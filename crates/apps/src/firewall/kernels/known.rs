@@ -2,27 +2,27 @@
 //! the verdicts of the rules' actions.
 
 use chunk::{Columns, Verdict};
+use kernels::image::ImageLayout;
+use kernels::job::JobBytes;
+use kernels::known::samples::{Case, GROUP_ITEMS_MIN, NONE, cuts, linear, tuple};
+use kernels::known::{Known, Sparse, bytes_of};
+use kernels::reasons::{BAD_LOOKUP, NO_ROUTE};
 
-use super::classify::{Case, GROUP_ITEMS_MIN, NONE, linear, tuple};
-use super::cuts::cuts;
-use super::{Known, Sparse, bytes_of};
-use crate::columns::FilterColumns;
-use crate::files;
-use crate::filter::{
-    ACTION, DROP_MALFORMED, DROP_SHORT, MALFORMED, NOT_JUDGED, SHORT, UNKNOWN, job,
+use super::{
+    ACTION, ACTIONS, FILTER, FilterColumns, MALFORMED, NOT_JUDGED, REGIONS, RULES4, RULES6, SHORT,
+    UNKNOWN, job,
 };
-use crate::image::{ImageLayout, firewall};
-use crate::job::JobBytes;
+use crate::firewall::reasons::{FIREWALL_MALFORMED, FIREWALL_SHORT};
 
 /// Region of the actions of a second firewall, for the last pair.
-const OTHER_ACTIONS: usize = firewall::REGIONS;
+const OTHER_ACTIONS: usize = REGIONS;
 
-pub(crate) fn all(_: u32) -> Vec<Known> {
+pub(super) fn filters(_: u32) -> Vec<Known> {
     let pairs = [
-        ([linear(4), tuple(10, 2)], firewall::ACTIONS),
-        ([tuple(4, 2), linear(10)], firewall::ACTIONS),
+        ([linear(4), tuple(10, 2)], ACTIONS),
+        ([tuple(4, 2), linear(10)], ACTIONS),
         ([cuts(), tuple(10, 0)], OTHER_ACTIONS),
-        ([of_no_kernel(&tuple(4, 0)), of_no_kernel(&linear(10))], firewall::ACTIONS),
+        ([of_no_kernel(&tuple(4, 0)), of_no_kernel(&linear(10))], ACTIONS),
     ];
     let of = |kernel: &'static [&'static str], family| {
         pairs.iter().map(move |(pair, actions)| known(kernel, family, pair, *actions))
@@ -39,7 +39,7 @@ fn actions() -> Vec<u32> {
         _ if rule == 0 => ACTION | Verdict::forward(77).0,
         0 => 0,
         1 => ACTION | Verdict::NEXT.0,
-        2 => ACTION | Verdict::drop(crate::reasons::NO_ROUTE).0,
+        2 => ACTION | Verdict::drop(NO_ROUTE).0,
         _ => ACTION | Verdict::forward(rule as u16).0,
     };
     (0..24).map(verdict).collect()
@@ -48,7 +48,7 @@ fn actions() -> Vec<u32> {
 /// The verdict of a rule.
 fn verdict_of(rule: u32) -> u32 {
     if rule == UNKNOWN {
-        return Verdict::drop(crate::reasons::BAD_LOOKUP).0;
+        return Verdict::drop(BAD_LOOKUP).0;
     }
     let actions = actions();
     let own = actions.get(rule as usize).copied().filter(|word| *word != 0);
@@ -80,7 +80,7 @@ fn rows(cases: &[Case; 2]) -> Vec<Row> {
         for (case, family) in cases.iter().zip([4, 6]) {
             let Some(header) = case.headers.get(at) else { continue };
             if rows.len() % 7 == 3 {
-                let drop = Verdict::drop(crate::reasons::NO_ROUTE);
+                let drop = Verdict::drop(NO_ROUTE);
                 let (verdict, family) = match rows.len() % 5 {
                     0 => (drop, family),
                     1 => (Verdict::NEXT, SHORT),
@@ -125,8 +125,8 @@ fn known(
     let mut after = before.clone();
     for (at, row) in rows.iter().enumerate() {
         let dropped = match row.family {
-            SHORT => Some(DROP_SHORT),
-            MALFORMED => Some(DROP_MALFORMED),
+            SHORT => Some(Verdict::drop(FIREWALL_SHORT)),
+            MALFORMED => Some(Verdict::drop(FIREWALL_MALFORMED)),
             _ => None,
         };
         match row.rule.filter(|_| is_there) {
@@ -144,13 +144,13 @@ fn known(
         }
     }
     let mut regions = vec![&[][..]; OTHER_ACTIONS + 2];
-    (regions[firewall::RULES4], regions[firewall::RULES6]) = (&cases[0].image, &cases[1].image);
+    (regions[RULES4], regions[RULES6]) = (&cases[0].image, &cases[1].image);
     let actions = actions();
-    (regions[firewall::ACTIONS], regions[OTHER_ACTIONS]) = (&actions, &actions);
+    (regions[ACTIONS], regions[OTHER_ACTIONS]) = (&actions, &actions);
     let lens: Vec<_> = regions.iter().map(|region| (region.len(), 0)).collect();
     let image = bytes_of(&ImageLayout::new(&lens).write(1, &regions));
-    let mut known = Known::new("filter", &[&files::FILTER], kernel, FilterColumns::COLUMNS);
-    let rules = if family == 4 { firewall::RULES4 } else { firewall::RULES6 };
+    let mut known = Known::new("filter", &[&FILTER], kernel, FilterColumns::COLUMNS);
+    let rules = if family == 4 { RULES4 } else { RULES6 };
     for launch in &mut known.launches {
         // Enough for the smallest groups, so that items of larger ones share rows.
         launch.groups = rows.len().div_ceil(GROUP_ITEMS_MIN) as u32;

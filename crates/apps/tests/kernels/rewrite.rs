@@ -1,13 +1,14 @@
 //! `rewrite` against the packet crate's own TTL and checksum.
 
+use apps::router::kernels::{REWRITE, RewriteColumns as R, flags};
 use chunk::{Columns, Verdict};
+use kernels::Spec;
 use kernels::job::JobBytes;
-use kernels::{RewriteColumns as R, Spec, files, flags};
 use packet::checksum::{internet_checksum, ipv4_decrement_ttl};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
 use crate::frames::pack;
-use crate::lpm::Random;
+use crate::random::Random;
 
 /// What the router's straight line does to a packet; whether it was plain.
 fn forward_plain(
@@ -95,7 +96,7 @@ fn plain_packets_and_others() {
                 }
             }
             let (arena, memory) = (bed.memory(job.bytes()), bed.memory(&payload));
-            let spec = Spec::new("rewrite", &[&files::REWRITE], R::COLUMNS).with_group_items(items);
+            let spec = Spec::of_file(&REWRITE).with_group_items(items);
             let memories = Memories { arena, payload: memory, ..bed.memories() };
             bed.run(&spec, memories, &[over_rows("rewrite", rows, items)]);
             bed.read(arena, job.bytes_mut());

@@ -1,12 +1,11 @@
-//! Every program compiles with NVIDIA's compiler, which needs no GPU: to PTX for the oldest and a newer
-//! architecture, and to code for an H200, of which the log must tell of no spilled register.
+//! What files of kernels must be for NVIDIA's compiler, which needs no GPU.
 
 use std::path::PathBuf;
 use std::sync::Once;
 
 use device::driver::Program;
 use device::nvrtc;
-use kernels::{Spec, files, source};
+use kernels::{KernelFile, Spec, source};
 
 /// `SHADELINE_NVRTC`, else the library of the package `nvidia-cuda-nvrtc` in `.venv`.
 fn nvrtc_file() -> Option<PathBuf> {
@@ -38,7 +37,7 @@ fn program(spec: &Spec) -> Program {
     Program { name: spec.name.into(), source: source(spec), defines: Vec::new(), ptx: None }
 }
 
-/// The log without the lines that tell of registers.
+/// The log without the lines about registers.
 fn complaints(log: &str) -> Vec<&str> {
     let lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.filter(|l| !l.starts_with("ptxas") && !l.starts_with("Function properties")).collect()
@@ -50,12 +49,12 @@ fn numbers(log: &str, words: &str) -> Vec<u32> {
     before.filter_map(|text| text.rsplit(' ').next()?.parse().ok()).collect()
 }
 
-#[test]
-fn ptx() {
+/// Each file compiles to PTX for the oldest and a newer architecture.
+pub(crate) fn ptx(files: &[&'static KernelFile]) {
     if !require_nvrtc() {
         return;
     }
-    for spec in files::ALL.iter().map(|file| Spec::of_file(file)) {
+    for spec in files.iter().map(|file| Spec::of_file(file)) {
         for architecture in ["75", "90"] {
             let target = format!("compute_{architecture}");
             let compiled = nvrtc::compile(&program(&spec), &target, &[]).expect(spec.name);
@@ -68,12 +67,12 @@ fn ptx() {
     }
 }
 
-#[test]
-fn a_cubin_without_spills() {
+/// Each file compiles to code for an H200, and no register is spilled.
+pub(crate) fn cubin(files: &[&'static KernelFile]) {
     if !require_nvrtc() {
         return;
     }
-    for spec in files::ALL.iter().map(|file| Spec::of_file(file)) {
+    for spec in files.iter().map(|file| Spec::of_file(file)) {
         for group_items in [spec.group_items, 32, 512] {
             let spec = spec.clone().with_group_items(group_items);
             let compiled = nvrtc::compile(&program(&spec), "sm_90", &["--ptxas-options=-v"]);
@@ -89,14 +88,12 @@ fn a_cubin_without_spills() {
     }
 }
 
-/// With too few registers there are spills, and they are seen.
-#[test]
-fn a_spill_is_seen() {
+/// With too few registers for a file's first kernel there are spills, and they are seen.
+pub(crate) fn spill(file: &'static KernelFile) {
     if !require_nvrtc() {
         return;
     }
-    let spec = Spec::of_file(&files::DECODE);
-    let mut program = program(&spec);
+    let mut program = program(&Spec::of_file(file));
     // The bounds of a launch would override the option.
     program.source = program.source.replace("__launch_bounds__(KERNEL_BOUNDS)", "");
     let options = ["--ptxas-options=-v", "--maxrregcount=24"];

@@ -1,17 +1,18 @@
 //! `decode` against `packet::decode`, field by field.
 
+use apps::router::kernels::{DECODE, HeaderColumns as H};
 use chunk::{ColumnDesc, ColumnId, Columns};
+use kernels::Spec;
 use kernels::job::JobBytes;
-use kernels::{HeaderColumns as H, Spec, files};
 use packet::flow::flow_hash;
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
 use crate::frames::{frame, pack};
-use crate::lpm::Random;
+use crate::random::Random;
 
 const COLUMNS: &[ColumnDesc] = H::COLUMNS;
 
-/// What the twin writes.
+/// What the packet crate says.
 pub(crate) fn expect(job: &mut JobBytes, row: usize, bytes: &[u8], frame_len: usize) {
     let d = packet::decode(bytes, frame_len);
     job.put(H::SRC, row, d.src);
@@ -51,7 +52,7 @@ fn check(bed: &mut Bed, frames: &[(Vec<u8>, usize)], items: u32, random: &mut Ra
         expect(&mut expected, row, head, frame.len());
     }
     let (arena, payload) = (bed.memory(job.bytes()), bed.memory(&payload));
-    let spec = Spec::new("decode", &[&files::DECODE], COLUMNS).with_group_items(items);
+    let spec = Spec::of_file(&DECODE).with_group_items(items);
     let memories = Memories { arena, payload, ..bed.memories() };
     bed.run(&spec, memories, &[over_rows("decode", frames.len(), items)]);
     bed.read(arena, job.bytes_mut());

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use apps::router::kernels::{ROUTE, RouteColumns, adjacency, decision, flags, next_hop};
 use chunk::{Columns, DropReason, Verdict};
 use kernels::image::ImageLayout;
 use kernels::job::JobBytes;
-use kernels::{Launch, RouteColumns, Spec, decision, files, flags};
+use kernels::{Launch, Spec};
 use lookup::Prefix;
 use lookup::dir24_8::Limits;
 use lookup::fib::{
@@ -14,7 +15,7 @@ use lookup::fib::{
 };
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
-use crate::lpm::Random;
+use crate::random::Random;
 
 const INTERFACES: u16 = 6;
 
@@ -138,8 +139,7 @@ fn as_on_the_cpu() {
         let tables = bed.memory_of_words(&image(first, &fib));
         for (i, rows) in ROWS.into_iter().enumerate() {
             let items = GROUP_ITEMS[(round as usize + i) % GROUP_ITEMS.len()];
-            let spec =
-                Spec::new("route", &[&files::ROUTE], RouteColumns::COLUMNS).with_group_items(items);
+            let spec = Spec::of_file(&ROUTE).with_group_items(items);
             let mut job = JobBytes::new(RouteColumns::COLUMNS, rows);
             fill(&mut job, rows, &mut random);
 
@@ -201,7 +201,6 @@ fn as_on_the_cpu() {
 /// Numbers that point nowhere are a counted drop, in each table on the way.
 #[test]
 pub(crate) fn numbers_out_of_range() {
-    use kernels::image::router::{adjacency, next_hop};
     let Some(mut bed) = Bed::open() else { return };
     let mut dir = vec![0u32; 16 + 8];
     dir[0] = 0x0024_0801;
@@ -228,7 +227,7 @@ pub(crate) fn numbers_out_of_range() {
         job.put(RouteColumns::FLOW_HASH, row, u32::MAX);
     }
     let arena = bed.memory(job.bytes());
-    let spec = Spec::new("route", &[&files::ROUTE], RouteColumns::COLUMNS);
+    let spec = Spec::of_file(&ROUTE);
     let memories = Memories { arena, tables, ..bed.memories() };
     bed.run(&spec, memories, &[over_rows("route", 9, 64)]);
     bed.read(arena, job.bytes_mut());
@@ -238,34 +237,4 @@ pub(crate) fn numbers_out_of_range() {
     assert_eq!(verdicts, [0, bad, 0, bad, bad, bad, bad, bad, bad]);
     let decisions: Vec<u32> = (0..9).map(|row| job.get(RouteColumns::DECISION, row)).collect();
     assert_eq!(decisions, [0, 5, 0, 5, 5, 5, 5, 5, 5]);
-}
-
-/// The constants stand here as the tables' crate has them.
-#[test]
-fn regions_are_those_of_the_tables() {
-    use kernels::image::router;
-    use lookup::fib::image as fib;
-    let here = [
-        router::ROUTES4,
-        router::ROUTES6,
-        router::NEXT_HOPS,
-        router::GROUP_MEMBERS,
-        router::ADJACENCIES,
-        router::REVERSE_PATH,
-        router::REGIONS,
-    ];
-    let there = [
-        fib::V4,
-        fib::V6,
-        fib::NEXT_HOPS,
-        fib::GROUP_MEMBERS,
-        fib::ADJACENCIES,
-        fib::INTERFACES,
-        fib::REGIONS,
-    ];
-    assert_eq!(here, there);
-    let modes = [ReversePath::Off, ReversePath::Strict, ReversePath::Loose].map(|m| m as u32);
-    let kernels =
-        [router::REVERSE_PATH_OFF, router::REVERSE_PATH_STRICT, router::REVERSE_PATH_LOOSE];
-    assert_eq!(modes, kernels);
 }
