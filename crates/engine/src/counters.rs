@@ -38,7 +38,8 @@ impl Counter {
 pub struct StageCounters {
     /// Chunks seen.
     pub calls: Counter,
-    /// Packets that came in with the verdict next.
+    /// Packets that came in with the verdict next. Of a stage that sees some contexts only: those that it saw, less those
+    /// that a stage behind it in its segment has settled, where it has no `pre_shade`.
     pub packets: Counter,
     /// Nanoseconds spent in the three steps.
     pub busy_ns: Counter,

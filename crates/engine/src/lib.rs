@@ -17,6 +17,7 @@
 
 mod balance;
 mod columns;
+mod context;
 mod counters;
 mod engine;
 mod flight;
@@ -34,6 +35,7 @@ mod worker;
 
 pub use balance::{Auto, DeviceCost, Policy, Side};
 pub use columns::{ColumnsError, Shard, layout};
+pub use context::InContext;
 pub use counters::{Counter, DropPlaces, QueueCounters, StageCounters, WorkerCounters};
 pub use device::accelerator::{Records, StateForm, Step};
 pub use engine::{

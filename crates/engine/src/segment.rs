@@ -21,6 +21,7 @@ use kernels::plan::OrderPlan;
 use kernels::{KernelFile, files};
 
 use crate::columns::Shard;
+use crate::context::{self, HIDDEN};
 use crate::stage::{Phases, Shade, Stage};
 
 /// What a device runs in place of a shade: the same columns in, the same bytes out.
@@ -41,6 +42,8 @@ pub struct KernelForm {
     /// Whether kernels of `text` are known to keep to their rows' bytes: they may then read packets where they are,
     /// between the bytes of others. Kernels of `files` always do.
     pub is_trusted: bool,
+    /// The kernels see only rows with one of these contexts; 0: all. [`InContext`](crate::InContext) sets it.
+    pub contexts: u32,
     /// How long each kernel may run. One that is slower ends the use of the device for this stage; the stage is a
     /// segment of its own, so that the others keep theirs. See [`Step::limit`].
     pub time_limit: Option<Duration>,
@@ -160,6 +163,7 @@ pub(crate) fn segment_program<T>(
         let Some(shader) = stage.shader() else { continue };
         let form = shader.kernels()?;
         names.push(stage.name());
+        texts.see(stage.name(), form.contexts, &mut made);
         texts.add(stage.name(), &form, &mut made);
         used.extend_from_slice(form.files);
         let sorted: Vec<ColumnId> = form.sort.iter().map(|key| key.column).collect();
@@ -180,9 +184,7 @@ pub(crate) fn segment_program<T>(
     // Whoever writes the context changes what is there, so it is read and written, like the verdict.
     let context = ColumnSet::of(&[ColumnId::CONTEXT]);
     made.reads = made.reads.union(&context.intersection(&made.writes));
-    if names.is_empty() {
-        return None;
-    }
+    texts.see(names.last()?, 0, &mut made);
     for library in [&files::AREAS, &files::ORDER] {
         if made.steps.iter().any(|step| library.kernel(&step.kernel).is_some()) {
             used.push(library);
@@ -223,6 +225,9 @@ const WHOLE_GROUP: u32 = 0;
 /// The texts of stages, one behind the other.
 struct Texts<'a> {
     text: String,
+    /// The contexts of the rows that kernels see behind the steps so far; and whether they were ever others than all.
+    sees: u32,
+    has_hidden: bool,
     columns: &'a [ColumnDesc],
     /// Which instances have a text without memory of its own: it, its parameters, and the instance's number.
     known: Vec<(Cow<'static, str>, Parameters, usize)>,
@@ -231,7 +236,40 @@ struct Texts<'a> {
 
 impl<'a> Texts<'a> {
     fn new(columns: &'a [ColumnDesc]) -> Self {
-        Self { text: String::new(), columns, known: Vec::new(), stages: 0 }
+        Self {
+            text: String::new(),
+            sees: 0,
+            has_hidden: false,
+            columns,
+            known: Vec::new(),
+            stages: 0,
+        }
+    }
+
+    /// From here on kernels see the rows of these contexts.
+    fn see(&mut self, stage: &'static str, contexts: u32, made: &mut SegmentProgram) {
+        if contexts == self.sees {
+            return;
+        }
+        if !std::mem::replace(&mut self.has_hidden, true) {
+            let hidden = HIDDEN.0;
+            let _ = write!(
+                self.text,
+                "
+KERNEL(see_contexts)
+{{
+    if (GLOBAL_ID < job_rows(arena)) {{
+        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+        const uint verdict = COL_VERDICT(arena)[row];
+        if (IS_NEXT(verdict) || verdict == {hidden:#x}u)
+            COL_VERDICT(arena)[row] = job == 0u || (COL_CONTEXT(arena)[row] & job) != 0u ? VERDICT_NEXT : {hidden:#x}u;
+    }}
+}}
+"
+            );
+        }
+        self.sees = contexts;
+        made.steps.push(Step { stage, ..Step::rows("see_contexts", 256).with_job(contexts) });
     }
 
     /// Adds a stage's text, and its steps and memory to `made`.
@@ -437,7 +475,8 @@ enum Open {
 /// post-shade that it stood behind.
 ///
 /// A stage whose kernels have a time limit is a device segment of its own, and so is one that uses other columns for
-/// its packets' bytes than the stage before it.
+/// its packets' bytes than the stage before it. A segment ends too where a stage would see contexts that are set at
+/// another time than its place says ([`context`]).
 ///
 /// What the segments are follows from the stages alone, whatever device there is.
 pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
@@ -457,16 +496,19 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
         let has_state = form.as_ref().is_some_and(|form| form.state.is_some());
         let is_limited = form.as_ref().is_some_and(|form| form.time_limit.is_some());
         let places = form.and_then(|form| form.payload).map(|uses| (uses.at, uses.len));
+        let fits = |last: &Segment| {
+            stages[last.first..last.end].iter().all(|before| context::fit(&**before, &**stage))
+        };
         let goes_along = on_device
             && !is_limited
             && !overwrites
             && (places.is_none() || payload.is_none() || places == payload);
         match segments.last_mut() {
-            Some(last) if open == Open::Any => {
+            Some(last) if open == Open::Any && fits(last) => {
                 *last = Segment { first: last.first, end: i + 1, on_device, has_state };
                 payload = places;
             }
-            Some(last) if open == Open::Kernels && goes_along => {
+            Some(last) if open == Open::Kernels && goes_along && fits(last) => {
                 last.end = i + 1;
                 last.has_state |= has_state;
                 payload = payload.or(places);
@@ -638,6 +680,24 @@ mod tests {
         assert_eq!(names.iter().filter(|(kernel, _)| *kernel == "order_count").count(), 4);
         assert!(made.program.source.contains("((ulong)COL_CONTEXT(arena)[row] & 0x1ful) << 0u"));
         assert!(made.reads.contains(&column), "what is sorted by goes up");
+    }
+
+    #[test]
+    fn rows_of_other_contexts_are_hidden_around_a_stages_kernels() {
+        let of = |contexts| KernelForm { contexts, ..own(1) };
+        let made = program(vec![own(1), of(2), of(2), of(4), own(1), of(1)]);
+        let seen: Vec<_> = made
+            .steps
+            .iter()
+            .filter(|step| step.kernel != "route")
+            .map(|step| (&*step.kernel, step.job))
+            .collect();
+        let see = |contexts| ("see_contexts", Some(contexts));
+        let work = ("work_of_0", None);
+        let wanted = [work, see(2), work, work, see(4), work, see(0), work, see(1), work, see(0)];
+        assert_eq!(seen, wanted);
+        assert_eq!(made.program.source.matches("KERNEL(see_contexts)").count(), 1);
+        assert!(!program(vec![own(1)]).program.source.contains("see_contexts"));
     }
 
     #[test]

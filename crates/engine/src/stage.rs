@@ -152,9 +152,20 @@ pub trait Stage<T>: Send {
     }
 
     /// Columns that its shade writes; none of those that it reads, but for `context`, which the engine restores before
-    /// a shade is done again, like the verdict.
+    /// a shade is done again, like the verdict. A shade that sets contexts has `context` here; it adds to what a row has.
     fn writes(&self) -> ColumnSet {
         ColumnSet::EMPTY
+    }
+
+    /// In which of its two steps on packets it sets contexts. Its shade says so in [`Stage::writes`].
+    fn sets_context(&self) -> Phases {
+        Phases::NONE
+    }
+
+    /// It sees only rows with one of these contexts, a bit each; 0: all rows. Only [`InContext`](crate::InContext) has
+    /// another answer, which hides the other rows from the stage in it.
+    fn contexts(&self) -> u32 {
+        0
     }
 
     /// Whether stages after it must see the packets as its `post_shade` leaves them, so that a

@@ -221,8 +221,9 @@ pub(crate) struct Worker<V: Versions> {
     pub(crate) pipelines: Vec<OwnPipeline>,
     /// Which numbers are whose.
     owned: Owned,
-    /// By stage: the steps that it has.
+    /// By stage: the steps that it has, and the contexts of the rows that it sees.
     steps: Vec<Phases>,
+    contexts: Vec<u32>,
     pub(crate) segments: Arc<[Segment]>,
     pub(crate) shaders: Vec<Shaders<V::Tables>>,
     /// Columns that start a chunk as zero, by their places.
@@ -393,6 +394,7 @@ impl<V: Versions> Worker<V> {
             versions: parts.versions,
             balances: vec![parts.balance; parts.segments.len()],
             steps: parts.stages.iter().map(|stage| stage.phases()).collect(),
+            contexts: parts.stages.iter().map(|stage| stage.contexts()).collect(),
             sweeping: vec![false; parts.stages.len()],
             swept_at: 0,
             stages: parts.stages,

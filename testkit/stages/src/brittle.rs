@@ -100,6 +100,9 @@ impl Stage<u64> for Brittle {
     fn zeroed(&self) -> ColumnSet {
         self.stage.zeroed()
     }
+    fn sets_context(&self) -> Phases {
+        self.stage.sets_context()
+    }
     fn ends_segment(&self) -> bool {
         self.stage.ends_segment()
     }

@@ -61,6 +61,18 @@ chunk::columns! {
         pub ordered: u32,
         /// The tables' number that [`parts::Age`] saw.
         pub age: u32,
+        /// What the first [`parts::Steps`] wrote in its pre-shade, its shade and its post-shade.
+        pub begun: u32,
+        /// The same.
+        pub shaded: u32,
+        /// The same.
+        pub ended: u32,
+        /// What the second one wrote.
+        pub also_begun: u32,
+        /// The same.
+        pub also_shaded: u32,
+        /// The same.
+        pub also_ended: u32,
     }
 }
 

@@ -20,6 +20,7 @@ use chunk::{Chunk, Columns, Verdict};
 use super::{PASSES_MAX, Worker};
 use crate::balance::Side;
 use crate::columns::{self, Shard};
+use crate::context;
 use crate::flight::{Flight, Outcome, Slot, StatePanic};
 use crate::master::MasterLink;
 use crate::ring::{Again, Passed};
@@ -294,12 +295,21 @@ impl<V: Versions> Worker<V> {
         let mut settled = 0;
         self.settled = 0; // only what a `post_shade` says counts
         for i in stages {
-            if let Some(live) = flight.live.get(i - segment.first) {
+            let live = flight.live.get(i - segment.first).copied().unwrap_or(0);
+            let local = usize::from(self.owned.stages[i]);
+            let packets = match self.contexts[local] {
                 // Those that a stage of the segment settled in its shade never came to the stages behind it.
-                self.counters.stages[i].packets.add(live.saturating_sub(settled).into());
-            }
+                0 => live.saturating_sub(settled),
+                _ if self.steps[local].pre_shade => live,
+                // A shade of the segment may have set them.
+                contexts => context::count(&mut flight.chunk.rows, contexts) as u32,
+            };
             self.with_stage(i, &mut flight, |s, chunk, cx| s.post_shade(chunk, cx), false);
-            settled += std::mem::take(&mut self.settled);
+            let own = std::mem::take(&mut self.settled);
+            settled += own;
+            let is_late = self.contexts[local] != 0 && !self.steps[local].pre_shade;
+            let of_stage = packets + if is_late { own } else { 0 };
+            self.counters.stages[i].packets.add(of_stage.into());
             if !flight.traced.is_empty() {
                 self.trace_stage(i, &mut flight);
             }
@@ -389,11 +399,12 @@ impl<V: Versions> Worker<V> {
         if is_first {
             let stage = &self.counters.stages[i];
             stage.calls.add(1);
-            let live =
-                flight.chunk.rows.verdicts().iter().filter(|&&v| Verdict(v).is_next()).count();
-            flight.live.push(live as u32);
         }
         let local = usize::from(self.owned.stages[i]);
+        if is_first {
+            let live = context::count(&mut flight.chunk.rows, self.contexts[local]);
+            flight.live.push(live as u32);
+        }
         let steps = self.steps[local];
         if !(if is_first { steps.pre_shade } else { steps.post_shade }) {
             return;

@@ -5,7 +5,8 @@ use chunk::{DropReason, VerdictKind, reasons};
 use super::scenario::{Part, Scenario};
 use crate::Find;
 use crate::parts::{
-    Ask, COPY_OF_ASK, COPY_OF_SPRAY, COPY_OF_TURN, Divert, HELD, Hold, Sift, TURNED, Turn,
+    Ask, At, COPY_OF_ASK, COPY_OF_SPRAY, COPY_OF_TURN, Divert, HELD, Hold, Show, Sift, Steps,
+    TURNED, Turn,
 };
 
 /// How often a packet may enter the pipeline at a place, as the engine has it.
@@ -71,12 +72,32 @@ impl Scenario {
         let Seen { number, mut bytes, mut mark, passes } = packet;
         let mut outcome = Outcome::of(Fate::Dumped(Vec::new()));
         outcome.turns = passes > 0;
+        // Each chunk begins without contexts.
+        let (mut context, mut made) = (0, [[0; 3]; 2]);
         for placed in &parts[at..] {
+            if placed.contexts != 0 && placed.contexts & context == 0 {
+                continue;
+            }
             let flow = bytes[0];
             let port = usize::from(flow) % self.ports;
             let turned_to = match placed.part {
                 Part::First | Part::Last | Part::Fence | Part::Plain => None,
                 Part::Age | Part::Touchy(_) => None,
+                Part::Steps(steps) => {
+                    made[usize::from(steps.is_second)] = Steps::of(flow);
+                    if steps.key.at != At::Never {
+                        context |= steps.key.of(flow);
+                    }
+                    None
+                }
+                Part::Show => {
+                    Show::add(&mut bytes, made);
+                    None
+                }
+                Part::Key(key) => {
+                    context |= key.of(flow);
+                    None
+                }
                 Part::Sum => {
                     let sum = bytes.iter().fold(0u32, |sum, byte| sum.wrapping_add((*byte).into()));
                     if let Some(room) = bytes.get_mut(8..12) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chunk::{PORT_NONE, Packet, Pool};
-use engine::{DeviceSpec, Entry, Gate, InOrder, PipelineSpec, Stage};
+use engine::{DeviceSpec, Entry, Gate, InContext, InOrder, PipelineSpec, Stage};
 use io::{QueueStats, RxQueue};
 
 use super::Totals;
@@ -16,7 +16,8 @@ use crate::harness::{
     Backing, Bed, Ends, Feed, NumberImage, Numbered, Random, Run, Setup, flow_hash,
 };
 use crate::parts::{
-    Age, Ask, At, Divert, Ending, Hold, Named, Out, Plain, Sift, Spray, Stamp, Touchy, Turn,
+    Age, Ask, At, Divert, Ending, Hold, Key, Named, Out, Plain, Show, Sift, Spray, Stamp, Steps,
+    Touchy, Turn,
 };
 use crate::{Count, Find, Flows, HostXor, Sum, Xor};
 
@@ -48,6 +49,10 @@ pub(super) enum Part {
     Plain,
     Age,
     Sift,
+    Key(Key),
+    Steps(Steps),
+    /// What `Steps` made.
+    Show,
     Touchy(Touchy),
     Turn,
     Hold,
@@ -63,6 +68,9 @@ impl Part {
         match self {
             Part::Sum | Part::Xor | Part::HostXor | Part::Count(_) => true,
             Part::Find { .. } | Part::Flows { .. } | Part::Plain | Part::Sift => true,
+            Part::Key(key) => key.at == At::Shade,
+            Part::Steps(_) => true,
+            Part::Show => false,
             Part::First | Part::Last | Part::Fence | Part::Age | Part::Touchy(_) => false,
             Part::Turn | Part::Hold | Part::Divert | Part::Spray | Part::Ask | Part::Out => false,
         }
@@ -73,6 +81,8 @@ impl Part {
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
     pub(super) part: Part,
+    /// It sees packets with one of these contexts; 0: all.
+    pub(super) contexts: u32,
     /// A segment ends behind it.
     ends: bool,
     /// Its shade panics.
@@ -84,6 +94,9 @@ pub(super) struct Placed {
 impl fmt::Debug for Placed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.part)?;
+        if self.contexts != 0 {
+            write!(f, " of {:#b}", self.contexts)?;
+        }
         if let Some(Breaks { call, is_late, every, times }) = self.breaks {
             let late = if is_late { " late" } else { "" };
             write!(f, " panics{late} in {call:?} {every} {times} times")?;
@@ -314,7 +327,7 @@ impl Scenario {
     ) -> Vec<Box<dyn Stage<u64>>> {
         let ports = self.ports as u16;
         let mut stages: Vec<Box<dyn Stage<u64>>> = Vec::new();
-        for &Placed { part, ends, breaks, only } in &self.pipelines[kind] {
+        for &Placed { part, contexts, ends, breaks, only } in &self.pipelines[kind] {
             let panics = only.is_none_or(|only| only == worker);
             let mut stage: Box<dyn Stage<u64>> = match part {
                 Part::First => Box::new(Named(Turn::FIRST)),
@@ -329,6 +342,9 @@ impl Scenario {
                 Part::Plain => Box::new(Plain),
                 Part::Age => Box::new(Age::new(odd.clone())),
                 Part::Sift => Box::new(Sift),
+                Part::Key(key) => Box::new(key),
+                Part::Steps(steps) => Box::new(steps),
+                Part::Show => Box::new(Show),
                 Part::Touchy(touchy) if panics => Box::new(touchy),
                 Part::Touchy(touchy) => Box::new(Touchy { at: At::Never, ..touchy }),
                 Part::Turn => Box::new(Turn),
@@ -341,9 +357,14 @@ impl Scenario {
             if let Some(breaks) = breaks.filter(|_| panics) {
                 stage = Box::new(Brittle::new(stage, breaks));
             }
-            stages.push(if ends { Box::new(Ending(stage)) } else { stage });
+            stage = if ends { Box::new(Ending(stage)) } else { stage };
+            let seen = |stage| match contexts {
+                0 => stage,
+                _ => Box::new(InContext::new(stage, contexts)),
+            };
+            stages.push(seen(stage));
             if part == Part::Sum {
-                stages.push(Box::new(Stamp));
+                stages.push(seen(Box::new(Stamp)));
             }
         }
         stages
@@ -531,6 +552,19 @@ fn pipeline(random: &mut Random, is_in_order: bool, panics: Option<usize>) -> Ve
         // Where each tick panicked nobody would do anything.
         touchy_at = if at == At::Tick { Some(0) } else { only(random) };
     }
+    let has_contexts = random.one_in(2);
+    if has_contexts {
+        for at in [At::Pre, At::Shade, At::Post] {
+            if !random.one_in(3) {
+                parts.push(Part::Key(Key { at, shift: random.below(7) as u32 }));
+            }
+        }
+        for (name, is_second) in [("steps", false), ("more_steps", true)] {
+            let at = random.pick(&[At::Pre, At::Shade, At::Post, At::Never]);
+            let key = Key { at, shift: random.below(7) as u32 };
+            parts.push(Part::Steps(Steps { name, is_second, key }));
+        }
+    }
     random.shuffle(&mut parts);
     // Flows takes values from packets before its segment is shaded: who changes them must be in one before.
     let flows = parts.iter().position(|part| matches!(part, Part::Flows { .. }));
@@ -541,11 +575,17 @@ fn pipeline(random: &mut Random, is_in_order: bool, panics: Option<usize>) -> Ve
     if random.one_in(4) {
         parts.push(Part::Spray);
     }
+    if has_contexts {
+        parts.push(Part::Show);
+    }
     parts.push(Part::Out);
     let place = |part: Part| {
         let is_touchy = matches!(part, Part::Touchy(_));
         let ends = random.one_in(4) && part.is_shaded();
-        Placed { part, ends, breaks: None, only: touchy_at.filter(|_| is_touchy) }
+        // What panics over packets does not look whether it sees them.
+        let sees_all = !has_contexts || is_touchy || part == Part::Show || random.one_in(2);
+        let contexts = if sees_all { 0 } else { random.between(1, 15) as u32 };
+        Placed { part, contexts, ends, breaks: None, only: touchy_at.filter(|_| is_touchy) }
     };
     let mut placed: Vec<Placed> = parts.into_iter().map(place).collect();
     for placed in placed.iter_mut().filter(|placed| placed.part.is_shaded()) {
