@@ -53,7 +53,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let setup =
         Setup { config: &config, name: "", interfaces: &interfaces, facts: &fact, is_live: true };
     let (mut publisher, reader) =
-        Publisher::start(apps::DESCRIPTORS, &setup).map_err(Failure::other)?;
+        Publisher::start(pipelines::descriptors(), &setup).map_err(Failure::other)?;
     let (injector, injected) = injector(depot.clone()).map_err(Failure::other)?;
     io.push(PortIo {
         number: 0,
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut control = ControlLoop::new(Start {
         path: args.config.clone(),
         known: pipelines::known(),
-        descriptors: apps::DESCRIPTORS,
+        descriptors: pipelines::descriptors(),
         interfaces: interfaces.clone(),
         facts: live.facts.clone(),
         twins: live.twins.clone(),

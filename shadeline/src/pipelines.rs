@@ -1,10 +1,28 @@
 //! Which stages and pipelines this program knows.
 
+use std::sync::OnceLock;
+
 use control::config::{Config, KnownStages};
+use controlplane::Descriptor;
+
+/// The applications of this program.
+static DESCRIPTORS: OnceLock<Vec<&'static Descriptor>> = OnceLock::new();
+
+/// Adds applications to the shipped ones, before anything else is asked.
+pub(crate) fn add(own: &[&'static Descriptor]) {
+    let all = [apps::DESCRIPTORS, own].concat();
+    // A second call would come from a second program in this process; the first one stands.
+    let _ = DESCRIPTORS.set(all);
+}
+
+/// The applications of this program.
+pub(crate) fn descriptors() -> &'static [&'static Descriptor] {
+    DESCRIPTORS.get_or_init(|| apps::DESCRIPTORS.to_vec())
+}
 
 /// The stages and pipelines that this program knows.
 pub(crate) fn known() -> KnownStages {
-    apps::known_stages()
+    apps::known_of(descriptors())
 }
 
 /// A configuration of a pipeline with these stages, everything else by default.

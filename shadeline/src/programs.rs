@@ -48,7 +48,8 @@ pub(crate) fn run(pack: Option<&Path>) -> Result<(), Failure> {
 
 /// Every file of kernels: those that a device must answer for before it is used.
 pub(crate) fn kernel_files() -> Vec<&'static KernelFile> {
-    [kernels::files::ALL, &apps::kernel_files()].concat()
+    let own = pipelines::descriptors().iter().flat_map(|own| own.kernels);
+    kernels::files::ALL.iter().chain(own).copied().collect()
 }
 
 /// Every program: of the self-test, of the measurements and benchmarks, of each pipeline that a configuration

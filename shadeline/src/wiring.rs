@@ -19,8 +19,8 @@ use controlplane::{
 use device::tables::NoTables;
 use engine::{
     DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, Entry, ErrorSink,
-    InOrder, MARK_FROM_HOST, PipelineSpec, RxSlot, Spread, SpreadHash, Stage, TxSlot, UnderWay,
-    Versions, WorkerSpec,
+    InContext, InOrder, MARK_FROM_HOST, PipelineSpec, RxSlot, Spread, SpreadHash, Stage, TxSlot,
+    UnderWay, Versions, WorkerSpec,
 };
 use io::{RxQueue, TxQueue};
 use lookup::versions::Reader;
@@ -35,7 +35,7 @@ pub(crate) fn offline(
 ) -> Result<(Publisher, Reader<Tables>), Failure> {
     let facts = |_| PortFacts::default();
     let setup = Setup { config, name: "", interfaces, facts: &facts, is_live: false };
-    Publisher::start(apps::DESCRIPTORS, &setup).map_err(Failure::other)
+    Publisher::start(crate::pipelines::descriptors(), &setup).map_err(Failure::other)
 }
 
 /// Both sides of a queue, of which a capture may have only one.
@@ -254,9 +254,21 @@ impl Pipelines<'_> {
                 self.parts[own].part.stage(&pipeline.kinds[at], &setup)
             });
             let unknown = || Failure::other(format!("unknown stage `{name}`"));
-            stages.push(made.ok_or_else(unknown)?);
+            let made = made.ok_or_else(unknown)?;
+            stages.push(match self.contexts_of(name) {
+                0 => made,
+                contexts => Box::new(InContext::new(made, contexts)),
+            });
         }
         Ok(stages)
+    }
+
+    /// The contexts that a stage sees, a bit each; 0: all packets.
+    fn contexts_of(&self, stage: &str) -> u32 {
+        let all = self.config.contexts();
+        let own = self.config.stage(stage).map(|stage| &stage.context);
+        let number = |name| all.iter().position(|own| own == name);
+        own.into_iter().flatten().filter_map(number).fold(0, |bits, number| bits | 1 << number)
     }
 
     /// How many of `wanted` workers captures go through: one where a stage needs that, which the log says.

@@ -40,7 +40,7 @@ pub use diff::{Change, Diff, NOTHING};
 pub use names::{ParsePrefixError, parse_prefix, read_prefix};
 pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
 pub use schema::{SOCKET, SectionKeys, keys};
-pub use stages::{Application, FRAMES, KnownStages, RAW, Settings, StageKind};
+pub use stages::{Application, FRAMES, KnownStages, RAW, Settings, StageKind, kept};
 pub use types::*;
 
 use crate::firewall::Action;

@@ -21,7 +21,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use chunk::Packet;
 use control::api::table::Row;
 use control::api::{ErrorKind, Response};
-use control::config::{Application, Config, Pipeline, StageKind};
+use control::config::section::SectionValue;
+use control::config::{Application, Config, Pipeline, StageKind, kept};
 use control::kernel;
 use control::metrics::Metrics;
 use engine::{Gate, Stage};
@@ -60,6 +61,21 @@ pub struct Descriptor {
     /// # Errors
     /// Why it cannot start, in words.
     pub start: fn(&Setup<'_>, &mut Tables) -> Result<Box<dyn ControlPart>, String>,
+}
+
+impl Descriptor {
+    /// Nothing: what a declaration begins with.
+    pub const NONE: Self = Self {
+        application: &Application::NONE,
+        stages: &[],
+        pipeline: &[],
+        kernels: &[],
+        requests: &[],
+        tables: &[],
+        groups: &[],
+        absent: "",
+        start: |_, _| Err("an application without a start".to_owned()),
+    };
 }
 
 /// What a part starts with.
@@ -103,6 +119,19 @@ pub struct WorkerSetup<'a> {
     pub defers_limits: bool,
     /// The devices have the part's tables.
     pub has_device: bool,
+}
+
+impl WorkerSetup<'_> {
+    /// The stage's name, kept as long as the program.
+    pub fn name(&self) -> &'static str {
+        kept(&self.pipeline.stages[self.at])
+    }
+
+    /// What `[stage.NAME]` has for the stage; defaults where the file has no such section.
+    pub fn settings<S: SectionValue + Clone + Default>(&self) -> S {
+        let own = self.config.stage(&self.pipeline.stages[self.at]);
+        own.and_then(|stage| stage.settings.as_deref()?.get()).cloned().unwrap_or_default()
+    }
 }
 
 /// What a part may use while the control loop lets it work.

@@ -44,3 +44,42 @@ pub mod vlan;
 pub use addr::{MacAddr, ParseMacError};
 pub use decode::{Anomaly, Decoded, Kind, MacClass, decode, decode_into};
 pub use types::{EtherType, IpProtocol};
+
+/// The differentiated services code point (RFC 2474, 6 bits) of an IPv4 or IPv6 header; `None` for other bytes.
+#[inline]
+pub fn dscp(header: &[u8]) -> Option<u8> {
+    match header {
+        [version, traffic, ..] if version >> 4 == 4 => Some(traffic >> 2),
+        [first, second, ..] if first >> 4 == 6 => Some((first & 0xf) << 2 | second >> 6),
+        _ => None,
+    }
+}
+
+/// Sets the differentiated services code point of an IPv4 or IPv6 packet; other bytes are left alone.
+pub fn set_dscp(packet: &mut [u8], dscp: u8) {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => ipv4::set_dscp_v4(packet, dscp),
+        Some(6) => ipv6::set_dscp_v6(packet, dscp),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_point_is_read_as_it_was_set() {
+        for version in [4u8, 6] {
+            for point in 0..64 {
+                let mut packet = [0xff; 40];
+                packet[0] = version << 4 | 5;
+                ipv4::fill_checksum(&mut packet);
+                set_dscp(&mut packet, point);
+                assert_eq!((dscp(&packet), packet[0] >> 4), (Some(point), version));
+            }
+        }
+        assert_eq!(dscp(&[0x45]), None);
+        assert_eq!(dscp(&[0x15, 0]), None);
+    }
+}

@@ -107,7 +107,7 @@ pub(crate) enum ClearCommand {
 
 impl Subcommand for CtlCommand {
     fn augment_subcommands(command: Command) -> Command {
-        let declared = apps::DESCRIPTORS;
+        let declared = crate::pipelines::descriptors();
         let requests = declared.iter().flat_map(|declared| declared.requests);
         let groups: Vec<_> = declared.iter().flat_map(|declared| declared.groups).collect();
         requests.fold(CoreCommand::augment_subcommands(command), |command, kind| {
@@ -120,7 +120,7 @@ impl Subcommand for CtlCommand {
     }
 
     fn has_subcommand(name: &str) -> bool {
-        let declared = apps::DESCRIPTORS;
+        let declared = crate::pipelines::descriptors();
         CoreCommand::has_subcommand(name)
             || declared.iter().flat_map(|declared| declared.requests).any(|r| r.words[0] == name)
     }
@@ -150,7 +150,7 @@ fn with_request(
 
 impl FromArgMatches for CtlCommand {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        for kind in apps::DESCRIPTORS.iter().flat_map(|declared| declared.requests) {
+        for kind in crate::pipelines::descriptors().iter().flat_map(|declared| declared.requests) {
             if let Some(own) = below(matches, kind.words) {
                 return Ok(Self::Declared(kind, own.clone()));
             }
@@ -195,7 +195,7 @@ impl TypedValueParser for TableName {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let mut tables = TABLES.to_vec();
-        for table in apps::DESCRIPTORS.iter().flat_map(|declared| declared.tables) {
+        for table in crate::pipelines::descriptors().iter().flat_map(|declared| declared.tables) {
             if tables.iter().all(|known| known.name != table.name) {
                 tables.push(*table);
             }
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn the_commands_are_sound() {
         Ctl::command().debug_assert();
-        for declared in apps::DESCRIPTORS {
+        for declared in crate::pipelines::descriptors() {
             for kind in declared.requests {
                 let group = kind.words[0];
                 assert!(

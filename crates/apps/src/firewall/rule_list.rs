@@ -78,6 +78,8 @@ pub(super) struct RuleList {
     ids: Ids,
     hits: Arc<Hits>,
     interfaces: Interfaces,
+    /// Contexts that stages see, by number.
+    contexts: Arc<[String]>,
     changed: Vec<FirewallPatch>,
     /// The structures lack a rule until others are built: until then nothing is published.
     is_rebuilding: bool,
@@ -91,6 +93,8 @@ pub(super) struct Basis {
     algorithm: &'static Algorithm,
     hits: Arc<Hits>,
     interfaces: Interfaces,
+    /// Contexts that stages see, by number.
+    contexts: Arc<[String]>,
 }
 
 /// What became of a change.
@@ -157,6 +161,7 @@ impl RuleList {
             algorithm,
             hits: Arc::new(Hits::new(config.system.workers.max(1))),
             interfaces: interfaces.clone(),
+            contexts: config.contexts().into(),
         };
         let Built { rules, tables, ids, .. } =
             basis.build(&firewall.rules, false).map_err(failed)?;
@@ -170,6 +175,7 @@ impl RuleList {
             ids,
             hits: basis.hits,
             interfaces: basis.interfaces,
+            contexts: basis.contexts,
             changed: Vec::new(),
             is_rebuilding: false,
         };
@@ -192,6 +198,7 @@ impl RuleList {
             algorithm: self.algorithm,
             hits: self.hits.clone(),
             interfaces: self.interfaces.clone(),
+            contexts: self.contexts.clone(),
         }
     }
 
@@ -244,7 +251,7 @@ impl RuleList {
             return Err(Refusal::Bad(format!("more than {} rules", IDS_MAX - 1)));
         }
         conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
-        resolve(&action, &self.interfaces).map_err(Refusal::Bad)?;
+        resolve(&action, &self.interfaces, &self.contexts).map_err(Refusal::Bad)?;
         let priority = self.gap_at(at);
         let id = self.ids.next();
         self.hits.make(id);
@@ -289,7 +296,7 @@ impl RuleList {
     pub(super) fn replace(&mut self, rule: Rule) -> Result<Changed, Refusal> {
         let at = self.place_of(&rule.name)?;
         rule.conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
-        resolve(&rule.action, &self.interfaces).map_err(Refusal::Bad)?;
+        resolve(&rule.action, &self.interfaces, &self.contexts).map_err(Refusal::Bad)?;
         let before = self.rules[at].clone();
         let Rule { conditions, action, .. } = rule;
         let live = Live { conditions, action, is_added: true, ..before.clone() };
@@ -454,14 +461,14 @@ impl RuleList {
     }
 
     fn default_record(&self) -> Record {
-        let action = resolve(&self.default, &self.interfaces);
+        let action = resolve(&self.default, &self.interfaces, &self.contexts);
         let action = action.unwrap_or(data::Action::of(data::Ending::Drop));
         Record { name: DEFAULT_RULE.into(), action }
     }
 
     fn record(&self, rule: &Live) -> Record {
         // It was resolved before the rule was taken.
-        let action = resolve(&rule.action, &self.interfaces);
+        let action = resolve(&rule.action, &self.interfaces, &self.contexts);
         let action = action.unwrap_or(data::Action::of(data::Ending::Drop));
         Record { name: rule.name.clone(), action }
     }
@@ -599,7 +606,7 @@ impl Basis {
             kept.insert(&rule.name, rule.id);
         }
         for (at, rule) in rules.iter_mut().enumerate() {
-            resolve(&rule.action, &self.interfaces)
+            resolve(&rule.action, &self.interfaces, &self.contexts)
                 .map_err(|e| format!("rule `{}`: {e}", rule.name))?;
             rule.priority = begin + gap * at as u32;
             rule.id = match kept.remove(&*rule.name) {
@@ -623,8 +630,17 @@ fn names(rules: &[Live]) -> HashMap<Arc<str>, (u32, u32)> {
     rules.iter().map(|rule| (rule.name.clone(), (rule.id, rule.priority))).collect()
 }
 
+/// The bit of a context; none for one that no stage sees.
+fn context(name: &str, contexts: &[String]) -> u32 {
+    contexts.iter().position(|own| own == name).map_or(0, |number| 1 << number)
+}
+
 /// An action with numbers for its ports.
-fn resolve(action: &Action, interfaces: &Interfaces) -> Result<data::Action, String> {
+fn resolve(
+    action: &Action,
+    interfaces: &Interfaces,
+    contexts: &[String],
+) -> Result<data::Action, String> {
     let port = |name: &str| {
         let number = interfaces.number(name);
         let number = number.filter(|n| usize::from(*n) < interfaces.physical());
@@ -642,6 +658,7 @@ fn resolve(action: &Action, interfaces: &Interfaces) -> Result<data::Action, Str
         },
         mirror: action.mirror.as_deref().map(port).transpose()?,
         dscp: action.mark,
+        contexts: action.contexts.iter().fold(0, |all, name| all | context(name, contexts)),
     })
 }
 

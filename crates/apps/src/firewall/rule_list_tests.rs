@@ -127,7 +127,10 @@ fn compare(firewall: &RuleList, tables: &FirewallTables, rules: &[Rule], random:
         match plain(rules, family, &header) {
             Some(rule) => {
                 assert_eq!(*record.name, *rule.name, "{header:x?}");
-                assert_eq!(record.action, resolve(&rule.action, &firewall.interfaces).unwrap());
+                assert_eq!(
+                    record.action,
+                    resolve(&rule.action, &firewall.interfaces, &[]).unwrap()
+                );
             }
             None => assert_eq!(&*record.name, DEFAULT_RULE),
         }

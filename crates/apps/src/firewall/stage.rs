@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Verdict};
 use classify::{Classify, Match};
-use engine::{Context, Shade, Stage};
+use engine::{Context, Phases, Shade, Stage};
 use packet::Decoded;
 use packet::ipv4::set_dscp_v4;
 use packet::ipv6::set_dscp_v6;
@@ -160,6 +160,9 @@ impl Firewall {
             let (family, l3) = (view.filter_family[row], view.filter_l3[row]);
             mark(&mut chunk.packets[row], family, l3, dscp);
         }
+        if action.contexts != 0 {
+            HeaderColumns::view(&mut chunk.rows).context[row] |= action.contexts;
+        }
         if action.ending == Ending::Reject {
             self.reject(chunk, row, tables, cx);
         }
@@ -236,6 +239,10 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
 
     fn writes(&self) -> ColumnSet {
         self.instance.writes()
+    }
+
+    fn sets_context(&self) -> Phases {
+        Phases::POST
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {

@@ -52,18 +52,23 @@ pub struct Action {
     pub mirror: Option<u16>,
     /// Its new differentiated services code point, 6 bits.
     pub dscp: Option<u8>,
+    /// Contexts that it gets, a bit each.
+    pub contexts: u32,
 }
 
 impl Action {
     /// Nothing but an ending.
     pub const fn of(ending: Ending) -> Self {
-        Self { ending, mirror: None, dscp: None }
+        Self { ending, mirror: None, dscp: None, contexts: 0 }
     }
 
     /// Whether anything is to be done to a packet beside its verdict.
     #[inline]
     pub fn is_more_than_a_verdict(self) -> bool {
-        self.mirror.is_some() || self.dscp.is_some() || self.ending == Ending::Reject
+        self.mirror.is_some()
+            || self.dscp.is_some()
+            || self.contexts != 0
+            || self.ending == Ending::Reject
     }
 
     /// What the shade makes of a packet. A router's `rewrite` goes on with what is rejected.

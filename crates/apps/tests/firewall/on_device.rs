@@ -92,7 +92,7 @@ impl Bursts {
             2 | 3 => Ending::Drop,
             _ => Ending::Send(port),
         };
-        Own { action: Action { ending, mirror, dscp: None }, ..self.sample(&rule()) }
+        Own { action: Action { ending, mirror, dscp: None, contexts: 0 }, ..self.sample(&rule()) }
     }
 
     /// Changes some rules, or all of them.

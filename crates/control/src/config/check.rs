@@ -12,6 +12,7 @@ use super::read::Spans;
 use super::stages::{Application, KnownStages};
 use super::types::*;
 use super::walk::{Place, Walk};
+use crate::firewall::Action;
 
 /// Runs every check. `cores`: CPUs that the process may use.
 pub(super) fn check(
@@ -50,12 +51,49 @@ pub(super) fn check(
             ));
         }
     }
+    contexts(config, spans, walk);
     ports::in_pairs(config, spans, walk);
     if reads("switch") {
         switch::check(config, spans, walk);
     }
     if reads("ndn") {
         ndn::check(config, spans, walk);
+    }
+}
+
+/// Contexts that nobody sets, or nobody sees.
+fn contexts(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    let seen = config.contexts();
+    let of_stages = config.stages.iter().filter_map(|s| s.settings.as_deref()?.get::<Firewall>());
+    let firewalls: Vec<&Firewall> = std::iter::once(&config.firewall).chain(of_stages).collect();
+    let sets = |action: &Action, name: &str| action.contexts.iter().any(|own| own == name);
+    let is_set = |name: &str| {
+        firewalls.iter().any(|firewall| {
+            sets(&firewall.default, name) || firewall.rules.iter().any(|r| sets(r.action(), name))
+        })
+    };
+    for (at, (stage, (place, _))) in config.stages.iter().zip(&spans.stages).enumerate() {
+        for name in stage.context.iter().filter(|name| !is_set(name)) {
+            let message =
+                format!("no rule sets the context `{name}`: `{}` sees nothing", stage.name);
+            walk.warning(place.at("context"), message)
+                .expected(format!("a rule with `context {name}` in its action"));
+        }
+        if seen.len() > 32 && at == 0 {
+            walk.error(place.header(), format!("{} contexts", seen.len())).expected("at most 32");
+        }
+    }
+    let places = spans.stages.iter().map(|(_, rules)| rules);
+    let of_stages = config.stages.iter().zip(places);
+    let of_stages =
+        of_stages.filter_map(|(s, rules)| Some((s.settings.as_deref()?.get::<Firewall>()?, rules)));
+    for (firewall, rules) in std::iter::once((&config.firewall, &spans.rules)).chain(of_stages) {
+        for (rule, place) in firewall.rules.iter().zip(rules) {
+            for name in rule.action().contexts.iter().filter(|name| !seen.contains(name)) {
+                walk.warning(place.at("action"), format!("no stage sees the context `{name}`"))
+                    .expected(format!("`context = [\"{name}\"]` in a [stage.NAME]"));
+            }
+        }
     }
 }
 

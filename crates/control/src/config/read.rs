@@ -6,7 +6,7 @@ use toml::de::DeTable;
 
 use super::schema::{StageKeys, firewall, ndn, port, routes, switch};
 use super::section::SectionValue;
-use super::stages::{Application, KnownStages, Settings};
+use super::stages::{Application, KnownStages, Settings, StageKind};
 use super::types::*;
 use super::values::{array, duration, string};
 use super::walk::{Place, Section, Walk};
@@ -410,6 +410,16 @@ fn stage(
             known.add(name, kind);
         }
     }
+    let why = match kind {
+        StageKind { is_first: true, .. } => Some("it must decode every packet".to_owned()),
+        StageKind { is_last: true, .. } => Some("it must send every packet".to_owned()),
+        StageKind { provides: [what, ..], .. } => Some(format!("later stages need its {what}")),
+        _ => None,
+    };
+    if let Some(why) = why.filter(|_| !keys.context.is_empty()) {
+        let message = format!("`{}` cannot see packets of some contexts alone: {why}", kind.name);
+        walk.error(place.at("context"), message).expected("no `context`");
+    }
     let mut rules = Vec::new();
     let settings: Option<Box<dyn SectionValue>> = match kind.settings {
         Settings::None => None,
@@ -426,7 +436,8 @@ fn stage(
         }
     };
     section.finish(walk);
-    Some((StageConfig { name: name.to_owned(), kind: kind.name, settings }, place, rules))
+    let (name, context) = (name.to_owned(), keys.context);
+    Some((StageConfig { name, kind: kind.name, context, settings }, place, rules))
 }
 
 /// A pipeline, whether it is known what it does, and the lines of its stages.

@@ -59,6 +59,36 @@ pub struct StageKind {
     pub settings: Settings,
 }
 
+impl StageKind {
+    /// A kind in the middle of a pipeline that needs and provides nothing: what a declaration begins with.
+    pub const fn new(name: &'static str, application: &'static Application) -> Self {
+        Self {
+            name,
+            about: "",
+            application,
+            needs: &[],
+            provides: &[],
+            is_first: false,
+            is_last: false,
+            settings: Settings::None,
+        }
+    }
+}
+
+impl Application {
+    /// Nothing: what a declaration begins with.
+    pub const NONE: Self = Self {
+        name: "",
+        title: "",
+        sections: &[],
+        port_keys: &[],
+        has_host: false,
+        is_promiscuous: false,
+        in_pairs: false,
+        joins: None,
+    };
+}
+
 /// What a stage has in `[stage.NAME]` beside the keys of all stages.
 #[derive(Debug, Clone, Copy)]
 pub enum Settings {
@@ -354,7 +384,7 @@ impl KnownStages {
 
 /// The same name, kept as long as the program: names of stages stand in programs of devices and in counters. A name is kept
 /// once, however often a file is read.
-fn kept(name: &str) -> &'static str {
+pub fn kept(name: &str) -> &'static str {
     static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = names.get(name) {

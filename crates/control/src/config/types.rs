@@ -104,6 +104,17 @@ impl Config {
         self.stages.iter().find(|stage| stage.name == name)
     }
 
+    /// The contexts that stages see, by number; at most 32.
+    pub fn contexts(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for name in self.stages.iter().flat_map(|stage| &stage.context) {
+            if !all.contains(name) {
+                all.push(name.clone());
+            }
+        }
+        all
+    }
+
     /// The firewall of the stage of that name: that of `[stage.NAME]`, else `[firewall]`.
     pub fn firewall_of(&self, name: &str) -> &Firewall {
         let own = self.stage(name).and_then(|stage| stage.settings.as_deref()?.get());
@@ -173,13 +184,18 @@ pub struct StageConfig {
     pub name: String,
     /// The kind of stage that it is.
     pub kind: &'static str,
+    /// The contexts of the packets that it sees; none: all packets.
+    pub context: Vec<String>,
     /// What it has of its own; `None` for a kind without settings.
     pub settings: Option<Box<dyn SectionValue>>,
 }
 
 impl PartialEq for StageConfig {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && self.kind == other.kind && self.settings == other.settings
+        self.name == other.name
+            && self.kind == other.kind
+            && self.context == other.context
+            && self.settings == other.settings
     }
 }
 

@@ -18,8 +18,8 @@ pub enum Ending {
     Send(String),
 }
 
-/// What a rule does, as text `mirror PORT, mark DSCP, accept`: each once, the ending last. Without one the packet is
-/// accepted.
+/// What a rule does, as text `mirror PORT, mark DSCP, context NAME, accept`: each once, contexts as often as needed, the ending
+/// last. Without one the packet is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Action {
@@ -27,13 +27,15 @@ pub struct Action {
     pub mirror: Option<String>,
     /// The packet's new differentiated services code point.
     pub mark: Option<u8>,
+    /// Contexts that the packet gets, for the stages that see packets of some contexts alone.
+    pub contexts: Vec<String>,
     /// What becomes of the packet.
     pub ending: Ending,
 }
 
 /// What an action may be, for messages.
-pub const EXPECTED: &str =
-    "accept, drop, reject or send PORT, before it mirror PORT and mark 0 to 63, joined by `,`";
+pub const EXPECTED: &str = "accept, drop, reject or send PORT, before it mirror PORT, mark 0 to 63 \
+                            and context NAME, joined by `,`";
 
 /// A text that is no action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +45,7 @@ pub struct ParseActionError(String);
 impl Action {
     /// Nothing but an ending.
     pub fn of(ending: Ending) -> Self {
-        Self { mirror: None, mark: None, ending }
+        Self { mirror: None, mark: None, contexts: Vec::new(), ending }
     }
 
     /// The ports that it names.
@@ -76,6 +78,7 @@ impl FromStr for Action {
                     let mark = argument.and_then(|mark| mark.parse().ok());
                     action.mark = Some(mark.filter(|mark| *mark < 64).ok_or_else(wrong)?);
                 }
+                "context" if !action.contexts.contains(&port()?) => action.contexts.push(port()?),
                 "send" => (action.ending, has_ended) = (Ending::Send(port()?), true),
                 _ => {
                     action.ending = match (word, argument) {
@@ -99,6 +102,9 @@ impl fmt::Display for Action {
         }
         if let Some(mark) = self.mark {
             write!(f, "mark {mark}, ")?;
+        }
+        for context in &self.contexts {
+            write!(f, "context {context}, ")?;
         }
         match &self.ending {
             Ending::Accept => f.write_str("accept"),
@@ -129,7 +135,14 @@ mod tests {
 
     #[test]
     fn actions_are_read_and_written() {
-        for text in ["accept", "drop", "reject", "send wan", "mirror mon, mark 46, drop"] {
+        for text in [
+            "accept",
+            "drop",
+            "reject",
+            "send wan",
+            "mirror mon, mark 46, drop",
+            "context web, context tls, accept",
+        ] {
             assert_eq!(text.parse::<Action>().unwrap().to_string(), text);
         }
         assert_eq!("mark 0".parse::<Action>().unwrap().to_string(), "mark 0, accept");
@@ -146,6 +159,8 @@ mod tests {
             "mirror a, mirror b",
             "drop,",
             "send a b",
+            "context",
+            "context a, context a",
         ] {
             assert!(text.parse::<Action>().is_err(), "{text}");
         }

@@ -32,5 +32,10 @@ crate::section! {
     pub(in crate::config) struct StageKeys("stage.NAME") {
         /// Kind of the stage. Default: its name.
         restart kind: Option<String> = None, name_of("a stage").optional().shown("its name");
+        /// Contexts of the packets that the stage sees: those with at least one of them. Rules of a firewall before it
+        /// set them (`action = "context web, accept"`). All others pass by. Not for the first and the last stage, nor for
+        /// one whose results a later stage needs.
+        restart context: Vec<String> = Vec::new(),
+            list(name_of("a context"), "an array such as [\"web\"]").shown("all packets");
     }
 }

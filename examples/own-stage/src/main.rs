@@ -1,0 +1,5 @@
+//! A Shadeline with the stage `dscp_limit` beside all shipped ones.
+
+fn main() -> std::process::ExitCode {
+    shadeline::main_with(&[&own_stage::DESCRIPTOR])
+}

@@ -1,0 +1,113 @@
+//! The program: commands over the libraries. What a packet lives through is wired in `wiring`.
+//!
+//! It is a library, so that a package of one's own makes a program with stages of its own beside the shipped ones
+//! ([`main_with`]; docs/own-stage.md).
+
+#![forbid(unsafe_code)]
+
+mod backend;
+mod check;
+mod classify;
+mod cli;
+mod ctl;
+mod demo;
+mod devices;
+mod drops;
+mod failure;
+mod gen_packets;
+mod gen_rules;
+mod live;
+mod log;
+mod lpm;
+mod measure;
+mod names;
+mod offline;
+mod pipelines;
+mod ports;
+mod programs;
+mod report;
+mod stages;
+mod traffic;
+mod wiring;
+
+use std::alloc::System;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use cli::{Cli, Command, GenCommand};
+use controlplane::Descriptor;
+use failure::Failure;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+/// Counts allocations, so that `bench forward` can show that packets need none.
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Runs the program with the shipped applications.
+pub fn main() -> ExitCode {
+    main_with(&[])
+}
+
+/// Runs the program with these applications beside the shipped ones.
+pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
+    pipelines::add(own);
+    quiet_pipes();
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// A closed pipe (`| head`) ends the program quietly instead of by a panic in `println!`: its reader has what it wanted.
+fn quiet_pipes() {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let text = info.payload_as_str().unwrap_or_default();
+        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
+            std::process::exit(0);
+        }
+        told(info);
+    }));
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Run(args) if args.read.is_empty() => live::run(&args),
+        Command::Run(args) => offline::run(&args),
+        Command::Check { config, json } => check::run(&config, json),
+        Command::Ctl(args) => ctl::run(&args),
+        Command::Stages(args) => stages::run(&args),
+        Command::Devices(args) => devices::run(&args),
+        Command::Lpm(args) => lpm::run(&args),
+        Command::Names(args) => names::run(&args),
+        Command::Classify(args) => classify::run(&args),
+        Command::Gen(GenCommand::Packets(args)) => gen_packets::run(&args),
+        Command::Gen(GenCommand::Rules(args)) => gen_rules::rules(&args),
+        Command::Gen(GenCommand::Trace(args)) => gen_rules::trace(&args),
+        Command::Measure(args) => measure::run(&args),
+        Command::Bench(args) => {
+            let probes = bench::Probes { allocations: || ALLOCATOR.stats().allocations as u64 };
+            bench::check_backend(&args).map_err(Failure::usage)?;
+            bench::run(&args, probes).map_err(Failure::other)
+        }
+        Command::Programs { pack } => programs::run(pack.as_deref()),
+        Command::Completions { shell } => {
+            clap_complete::generate(
+                shell,
+                &mut Cli::command(),
+                "shadeline",
+                &mut std::io::stdout(),
+            );
+            Ok(())
+        }
+        Command::Man { folder } => std::fs::create_dir_all(&folder)
+            .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
+            .and_then(|()| {
+                let page = control::config::manual::roff(&control::config::keys());
+                std::fs::write(folder.join("shadeline.toml.5"), page)
+            })
+            .map_err(|error| Failure::file(&folder, error)),
+    }
+}
