@@ -885,6 +885,7 @@ impl<V: Versions> Plan<V> {
         plan.segments = all.into();
         let shaders = spec.workers.iter().enumerate().map(|(i, worker)| {
             let stages = worker.pipelines.iter().flat_map(|pipeline| &pipeline.stages);
+            let stages = stages.map(|stage| &**stage);
             segment_shaders(&stages.collect::<Vec<_>>(), &plan.of_one(i), &plan.segments)
         });
         plan.shaders = shaders.collect();

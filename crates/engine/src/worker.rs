@@ -37,6 +37,8 @@ macro_rules! context {
     };
 }
 
+#[cfg(debug_assertions)]
+mod declared;
 mod in_order;
 mod panics;
 mod receive;
@@ -224,6 +226,9 @@ pub(crate) struct Worker<V: Versions> {
     /// By stage: the steps that it has, and the contexts of the rows that it sees.
     steps: Vec<Phases>,
     contexts: Vec<u32>,
+    /// Which columns they may write.
+    #[cfg(debug_assertions)]
+    declared: declared::Declared,
     pub(crate) segments: Arc<[Segment]>,
     pub(crate) shaders: Vec<Shaders<V::Tables>>,
     /// Columns that start a chunk as zero, by their places.
@@ -383,7 +388,7 @@ impl<V: Versions> Worker<V> {
             .map(|rows| Box::new(Flight::new(Chunk::new(rows, parts.index))))
             .collect();
         let side = |slot| TxSide { slot, waiting: Vec::with_capacity(4 * CHUNK_PACKETS_MAX) };
-        let stages: Vec<_> = parts.stages.iter().collect();
+        let stages: Vec<_> = parts.stages.iter().map(|stage| &**stage).collect();
         let shaders = segment_shaders(&stages, &parts.pipelines, &parts.segments);
         let owned = Owned::of(&parts.pipelines, parts.segments.len());
         let peers = parts.rings_out.len();
@@ -395,6 +400,8 @@ impl<V: Versions> Worker<V> {
             balances: vec![parts.balance; parts.segments.len()],
             steps: parts.stages.iter().map(|stage| stage.phases()).collect(),
             contexts: parts.stages.iter().map(|stage| stage.contexts()).collect(),
+            #[cfg(debug_assertions)]
+            declared: declared::Declared::new(&parts.stages, &parts.layout),
             sweeping: vec![false; parts.stages.len()],
             swept_at: 0,
             stages: parts.stages,
@@ -761,7 +768,7 @@ fn end_trace<V: Versions>(flight: &mut Flight<V>) {
 /// The shaders of each segment in order of the stages; none for segments of other workers. `stages` are those of
 /// `pipelines`, one behind the other.
 pub(crate) fn segment_shaders<T>(
-    stages: &[&Box<dyn Stage<T>>],
+    stages: &[&dyn Stage<T>],
     pipelines: &[OwnPipeline],
     segments: &[Segment],
 ) -> Vec<Shaders<T>> {

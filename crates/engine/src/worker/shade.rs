@@ -17,6 +17,8 @@ use std::time::Instant;
 
 use chunk::{Chunk, Columns, Verdict};
 
+#[cfg(debug_assertions)]
+use super::declared;
 use super::{PASSES_MAX, Worker};
 use crate::balance::Side;
 use crate::columns::{self, Shard};
@@ -267,9 +269,17 @@ impl<V: Versions> Worker<V> {
                 continue;
             }
             let Some(pin) = flight.pin.as_ref().filter(|_| !flight.is_spoilt) else { break };
+            #[cfg(debug_assertions)]
+            self.declared.remember(&flight.chunk.rows);
             let (rows, packets) = (&mut flight.chunk.rows, &mut flight.chunk.packets);
             let shade = || shader.shade_packets(rows, packets, pin);
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(shade)) {
+            let shaded = catch_unwind(AssertUnwindSafe(shade));
+            #[cfg(debug_assertions)]
+            let shaded = shaded.and_then(|()| {
+                let local = usize::from(self.owned.stages[first + i]);
+                self.declared.check(local, declared::Step::Shade, &flight.chunk.rows)
+            });
+            if let Err(panic) = shaded {
                 let has_state = crate::stage::has_state(&**shader);
                 let row = if has_state { None } else { self.find_row(&**shader, flight) };
                 self.chunk_panicked((first + i, "shade"), row, flight, &*panic);
@@ -414,8 +424,15 @@ impl<V: Versions> Worker<V> {
             context!(self, flight.pipeline, &**pin, V::number(pin), now_ns, &flight.passes);
         cx.home = self.homes[flight.segment].side;
         let (stage, chunk) = (&mut *self.stages[local], &mut flight.chunk);
+        #[cfg(debug_assertions)]
+        self.declared.remember(&chunk.rows);
         let done = catch_unwind(AssertUnwindSafe(|| step(stage, chunk, &mut cx)));
         let row = cx.row;
+        #[cfg(debug_assertions)]
+        let done = done.and_then(|()| {
+            let step = if is_first { declared::Step::Pre } else { declared::Step::Post };
+            self.declared.check(local, step, &chunk.rows)
+        });
         if let Err(panic) = done {
             let name = if is_first { "pre_shade" } else { "post_shade" };
             self.chunk_panicked((i, name), row, flight, &*panic);
