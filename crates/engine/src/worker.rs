@@ -2,7 +2,8 @@
 //! pipeline (PacketShader §5.1; chunk pipelining §5.4).
 //!
 //! ```text
-//!  turn:  receive one chunk: rings from other workers, then queues, each turn from the next one on
+//!  turn:  receive one chunk, or one for each pipeline: rings from other workers, then queues, each turn from the
+//!         next one on
 //!         take back what masters have shaded
 //!         advance, oldest first: pre-shade ─▶ shade here, or hand over to a master
 //!                                post-shade ─▶ next segment … ─▶ retire: transmit, host, drop
@@ -10,7 +11,7 @@
 //!  idle:  arm the wake-ups, look once more, block
 //! ```
 //!
-//! A turn takes a chunk at most and ends by sending, so an overloaded worker forwards at its limit and never
+//! A turn takes the packets of a chunk at most and ends by sending, so an overloaded worker forwards at its limit and never
 //! livelocks (PacketShader §5.2); an idle one blocks. Nothing in a turn waits: a chunk that cannot go on stays where
 //! it is until a later turn.
 
