@@ -30,7 +30,7 @@ use device::{Device, DeviceError};
 
 use crate::balance::DeviceCost;
 use crate::engine::DeviceEvent;
-use crate::flight::{Flight, Job, Outcome, Returns};
+use crate::in_flight::{InFlight, Job, Outcome, Returns};
 use crate::ring::Bell;
 use crate::segment::Segment;
 use crate::stage::Versions;
@@ -49,7 +49,7 @@ pub(crate) struct MasterLink<V: Versions> {
     open: AtomicUsize,
     /// What its device needs of payload; nothing before there is one.
     payload: OnceLock<PayloadNeeds>,
-    pub(crate) submissions: ArrayQueue<Box<Flight<V>>>,
+    pub(crate) submissions: ArrayQueue<Box<InFlight<V>>>,
     pub(crate) bell: Bell,
     pub(crate) returns: Vec<(Returns<V>, Bell)>,
     /// By worker: its thread has ended, and takes nothing back.
@@ -128,7 +128,7 @@ impl<V: Versions> MasterLink<V> {
     }
 
     /// Gives a chunk to its worker.
-    fn send_home(&self, mut flight: Box<Flight<V>>) {
+    fn send_home(&self, mut flight: Box<InFlight<V>>) {
         let worker = usize::from(flight.chunk.worker);
         let (returns, bell) = &self.returns[worker];
         // A worker's queue has room for every chunk it owns.
@@ -171,7 +171,7 @@ impl<V: Versions> MasterLink<V> {
 
     /// Finds the frames of a chunk that has its rows in an arena, and packs them, if the device needs that. `region`: all
     /// cells.
-    pub(crate) fn find_payload(&self, flight: &mut Flight<V>, region: &'static Region) {
+    pub(crate) fn find_payload(&self, flight: &mut InFlight<V>, region: &'static Region) {
         let Some(PayloadNeeds { work, blocks }) = self.payload.get() else { return };
         let Chunk { rows, packets, .. } = &mut flight.chunk;
         match work[flight.segment] {
@@ -201,9 +201,9 @@ pub(crate) struct Master<V: Versions, D> {
     device: D,
     crew: Arc<Crew<V::Tables>>,
     /// Chunks that have come in, by arena.
-    waiting: Vec<Vec<Box<Flight<V>>>>,
+    waiting: Vec<Vec<Box<InFlight<V>>>>,
     /// Lists of flights, kept so that none is allocated for the next job.
-    lists: Vec<Vec<Box<Flight<V>>>>,
+    lists: Vec<Vec<Box<InFlight<V>>>>,
     /// By worker: a chunk of it is left for a later job.
     held_up: Vec<bool>,
     /// Closed arenas, oldest first, with the rows that were given out of each.
@@ -390,7 +390,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     /// with state the shards of all workers, each one's chunks in order. Shards that are out of step go back at once.
     fn launch_one(&mut self, arena: usize) {
         // Sweeps go by themselves: they have rows without packets.
-        let key = |flight: &Flight<V>| {
+        let key = |flight: &InFlight<V>| {
             let version = flight.pin.as_ref().map_or(0, V::number);
             (version, flight.segment, flight.sweep.is_some())
         };
@@ -556,7 +556,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let mut first_row = 0;
         let landing = job.landing.take().filter(|_| outcome == Outcome::Done);
         if let Some(panic) = job.panic.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            let is_its = |flight: &&mut Box<Flight<V>>| panic.shard == flight.chunk.worker.into();
+            let is_its = |flight: &&mut Box<InFlight<V>>| panic.shard == flight.chunk.worker.into();
             if let Some(flight) = job.flights.iter_mut().find(is_its) {
                 flight.panic = Some(panic);
             }
@@ -614,9 +614,13 @@ mod tests {
     }
 
     /// A chunk of a worker on its way home.
-    fn flight(link: &MasterLink<Plain>, worker: u16, landing: &Arc<Landing>) -> Box<Flight<Plain>> {
+    fn flight(
+        link: &MasterLink<Plain>,
+        worker: u16,
+        landing: &Arc<Landing>,
+    ) -> Box<InFlight<Plain>> {
         let rows = link.reserve(0, 8).unwrap();
-        let mut flight = Box::new(Flight::new(Chunk::new(rows, worker)));
+        let mut flight = Box::new(InFlight::new(Chunk::new(rows, worker)));
         flight.landing = Some(landing.clone());
         flight
     }

@@ -63,9 +63,9 @@ use io::{RxQueue, TxQueue};
 
 use crate::balance::Balance;
 use crate::counters::{QueueCounters, WorkerCounters};
-use crate::flight::{Flight, InOrder, Returns, Shaders, Traced};
 use crate::heirs::Heirs;
 use crate::hooks::{CapturePoint, Hooks};
+use crate::in_flight::{InFlight, InOrder, Returns, Shaders, Traced};
 use crate::master::MasterLink;
 use crate::merge::Lane;
 use crate::quiet::Quiet;
@@ -286,7 +286,7 @@ pub(crate) struct Worker<V: Versions> {
     retired: Vec<(Instant, u32)>,
     /// By segment: chunks that are away, and where its shard of state is at home.
     homes: Vec<Home>,
-    free: Vec<Box<Flight<V>>>,
+    free: Vec<Box<InFlight<V>>>,
     /// By stage: a sweep of it is under way; and how much work was begun before the last turn that began one.
     sweeping: Vec<bool>,
     swept_at: u64,
@@ -303,7 +303,7 @@ pub(crate) struct Worker<V: Versions> {
     passed: Vec<Packet>,
     passed_entries: Vec<u16>,
     /// By pipeline: a chunk that is being filled.
-    filling: Vec<Option<Box<Flight<V>>>>,
+    filling: Vec<Option<Box<InFlight<V>>>>,
     dropped: Vec<(Packet, DropReason)>,
     released: Vec<(Packet, Verdict)>,
     handed: Vec<HandOver>,
@@ -386,7 +386,7 @@ impl<V: Versions> Worker<V> {
         let arena = Arena::new(parts.layout.with_capacity(parts.chunks * CHUNK_PACKETS_MAX));
         let free = (0..parts.chunks)
             .filter_map(|_| arena.reserve(CHUNK_PACKETS_MAX))
-            .map(|rows| Box::new(Flight::new(Chunk::new(rows, parts.index))))
+            .map(|rows| Box::new(InFlight::new(Chunk::new(rows, parts.index))))
             .collect();
         let side = |slot| TxSide { slot, waiting: Vec::with_capacity(4 * CHUNK_PACKETS_MAX) };
         let stages: Vec<_> = parts.stages.iter().map(|stage| &**stage).collect();
@@ -650,7 +650,7 @@ impl<V: Versions> Worker<V> {
         self.bell.awake();
     }
 
-    fn capture_stage(&mut self, stage: usize, flight: &mut Flight<V>) {
+    fn capture_stage(&mut self, stage: usize, flight: &mut InFlight<V>) {
         let chunk = &mut flight.chunk;
         for row in 0..chunk.packets.len() {
             if Verdict(chunk.rows.verdicts()[row]).is_next() {
@@ -661,7 +661,7 @@ impl<V: Versions> Worker<V> {
         }
     }
 
-    fn trace_stage(&mut self, i: usize, flight: &mut Flight<V>) {
+    fn trace_stage(&mut self, i: usize, flight: &mut InFlight<V>) {
         let Some(pin) = &flight.pin else { return };
         for t in &mut flight.traced {
             let verdict = Verdict(flight.chunk.rows.verdicts()[t.row]);
@@ -744,7 +744,7 @@ impl<V: Versions> Worker<V> {
     }
 }
 
-fn begin_trace<V: Versions>(hooks: &Hooks, flight: &mut Flight<V>) {
+fn begin_trace<V: Versions>(hooks: &Hooks, flight: &mut InFlight<V>) {
     for (row, packet) in flight.chunk.packets.iter().enumerate() {
         if let Some(trace) = hooks.wants_trace(packet.data()) {
             let line = format!("rx: port {}, {} bytes", packet.port, packet.frame_len());
@@ -753,7 +753,7 @@ fn begin_trace<V: Versions>(hooks: &Hooks, flight: &mut Flight<V>) {
     }
 }
 
-fn end_trace<V: Versions>(flight: &mut Flight<V>) {
+fn end_trace<V: Versions>(flight: &mut InFlight<V>) {
     for mut traced in flight.traced.drain(..) {
         let made = flight.chunk.emitted.iter().filter(|e| usize::from(e.cause) == traced.row);
         for e in made {

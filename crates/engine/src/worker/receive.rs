@@ -8,8 +8,8 @@ use super::{
     AGAIN_PACKETS, Entry, MARK_FROM_HOST, PASSES_MAX, RING_PACKETS, SpreadHash, Worker, begin_trace,
 };
 use crate::columns;
-use crate::flight::Flight;
 use crate::hooks::CapturePoint;
+use crate::in_flight::InFlight;
 use crate::merge::Lane;
 use crate::ring::{Again, Passed};
 use crate::stage::Versions;
@@ -425,7 +425,7 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Begins a chunk of received packets.
-    fn begin_received(&mut self, mut flight: Box<Flight<V>>, own: usize, is_measured: bool) {
+    fn begin_received(&mut self, mut flight: Box<InFlight<V>>, own: usize, is_measured: bool) {
         if is_measured {
             flight.begun = Some(Instant::now());
         }
@@ -469,7 +469,7 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Starts a chunk in front of a segment.
-    fn begin(&mut self, mut flight: Box<Flight<V>>, segment: usize) {
+    fn begin(&mut self, mut flight: Box<InFlight<V>>, segment: usize) {
         let chunk = &mut flight.chunk;
         if self.packet_time {
             // The capture's time never runs back here, whatever the file says.

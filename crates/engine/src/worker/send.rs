@@ -3,15 +3,15 @@
 use chunk::{DropReason, Packet, Verdict, VerdictKind, reasons};
 
 use super::{TxSide, TxSlot, Worker, end_trace};
-use crate::flight::Flight;
 use crate::hooks::CapturePoint;
+use crate::in_flight::InFlight;
 use crate::merge::MARK_DEFERRED;
 use crate::ring::{Again, Passed};
 use crate::stage::Versions;
 
 impl<V: Versions> Worker<V> {
     /// Sends every packet of a chunk where its verdict says.
-    pub(super) fn retire(&mut self, mut flight: Box<Flight<V>>) {
+    pub(super) fn retire(&mut self, mut flight: Box<InFlight<V>>) {
         if !flight.traced.is_empty() {
             end_trace(&mut flight);
         }

@@ -23,7 +23,7 @@ use super::{PASSES_MAX, Worker};
 use crate::balance::Side;
 use crate::columns::{self, Shard};
 use crate::context;
-use crate::flight::{Flight, Outcome, Slot, StatePanic};
+use crate::in_flight::{InFlight, Outcome, Slot, StatePanic};
 use crate::master::MasterLink;
 use crate::ring::{Again, Passed};
 use crate::stage::{Context, HandOver, Stage, Versions};
@@ -57,11 +57,11 @@ impl Default for Home {
 /// Where a chunk goes now.
 enum Way<V: Versions> {
     /// Shaded on this core.
-    Here(Box<Flight<V>>),
+    Here(Box<InFlight<V>>),
     /// To the master, its columns in an open arena.
-    There(Box<Flight<V>>),
+    There(Box<InFlight<V>>),
     /// It cannot go on yet.
-    Wait(Box<Flight<V>>),
+    Wait(Box<InFlight<V>>),
 }
 
 impl<V: Versions> Worker<V> {
@@ -97,14 +97,14 @@ impl<V: Versions> Worker<V> {
         });
         if is_short_of_room {
             // The master may need the arenas in which chunks wait that have come back.
-            order.here().for_each(Flight::leave_arena);
+            order.here().for_each(InFlight::leave_arena);
         }
         self.order = order;
         work
     }
 
     /// The side of a chunk in the segment that it is about to enter.
-    fn way(&mut self, mut flight: Box<Flight<V>>) -> Way<V> {
+    fn way(&mut self, mut flight: Box<InFlight<V>>) -> Way<V> {
         let segment = flight.segment;
         if flight.is_spoilt || self.sweeps_elsewhere(&flight) {
             return Way::Here(flight);
@@ -165,7 +165,7 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Whether a device's kernels can work with the tables of a chunk.
-    fn fits_device(&self, flight: &Flight<V>) -> bool {
+    fn fits_device(&self, flight: &InFlight<V>) -> bool {
         let Some(pin) = &flight.pin else { return true };
         self.shaders[flight.segment].iter().all(|(_, shader)| shader.fits_device(pin))
     }
@@ -193,7 +193,7 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Pre-shades a segment and shades it here, or hands it over.
-    fn enter(&mut self, mut flight: Box<Flight<V>>, master: Option<&MasterLink<V>>) -> Slot<V> {
+    fn enter(&mut self, mut flight: Box<InFlight<V>>, master: Option<&MasterLink<V>>) -> Slot<V> {
         let at = flight.segment;
         let segment = self.segments[at];
         flight.wanted = None;
@@ -260,7 +260,7 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Shades a chunk's segment on this core; the nanoseconds that it took.
-    fn shade(&mut self, flight: &mut Flight<V>) -> u64 {
+    fn shade(&mut self, flight: &mut InFlight<V>) -> u64 {
         let first = self.segments[flight.segment].first;
         let shaders = self.shaders[flight.segment].clone();
         let mut shaded_ns = 0;
@@ -294,12 +294,12 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Whether a stage's shade has to do with a chunk: a sweep is one stage's.
-    fn is_concerned(&self, flight: &Flight<V>, stage: usize) -> bool {
+    fn is_concerned(&self, flight: &InFlight<V>, stage: usize) -> bool {
         flight.sweep.is_none_or(|sweep| self.owned.numbers[sweep].0 == stage)
     }
 
     /// Post-shades a segment; the end of the last one retires the chunk.
-    fn leave(&mut self, mut flight: Box<Flight<V>>) -> Option<Slot<V>> {
+    fn leave(&mut self, mut flight: Box<InFlight<V>>) -> Option<Slot<V>> {
         let segment = self.segments[flight.segment];
         let stages = if flight.sweep.is_some() { 0..0 } else { segment.first..segment.end };
         let mut settled = 0;
@@ -352,7 +352,7 @@ impl<V: Versions> Worker<V> {
 
     /// A chunk that was away is here: what came down for it is brought to its rows and packets, or it is shaded. Chunks
     /// of a shard come back in the order in which they left, and the host's copy of its state follows in that order.
-    fn came_back(&mut self, mut flight: Box<Flight<V>>) -> Box<Flight<V>> {
+    fn came_back(&mut self, mut flight: Box<InFlight<V>>) -> Box<InFlight<V>> {
         let has_state = self.segments[flight.segment].has_state;
         if let Some(StatePanic { place, step, message, .. }) = flight.panic.take() {
             let stage = self.segments[flight.segment].first + place;
@@ -401,7 +401,7 @@ impl<V: Versions> Worker<V> {
     fn with_stage(
         &mut self,
         i: usize,
-        flight: &mut Flight<V>,
+        flight: &mut InFlight<V>,
         step: impl FnOnce(&mut dyn Stage<V::Tables>, &mut Chunk, &mut Context<'_, V::Tables>),
         is_first: bool,
     ) {
