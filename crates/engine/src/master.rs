@@ -31,7 +31,7 @@ use device::{Device, DeviceError};
 use crate::balance::DeviceCost;
 use crate::engine::DeviceEvent;
 use crate::in_flight::{InFlight, Job, Outcome, Returns};
-use crate::ring::Bell;
+use crate::ring::Wakeup;
 use crate::segment::Segment;
 use crate::stage::Versions;
 use crate::twins::Crew;
@@ -50,8 +50,8 @@ pub(crate) struct MasterLink<V: Versions> {
     /// What its device needs of payload; nothing before there is one.
     payload: OnceLock<PayloadNeeds>,
     pub(crate) submissions: ArrayQueue<Box<InFlight<V>>>,
-    pub(crate) bell: Bell,
-    pub(crate) returns: Vec<(Returns<V>, Bell)>,
+    pub(crate) wakeup: Wakeup,
+    pub(crate) returns: Vec<(Returns<V>, Wakeup)>,
     /// By worker: its thread has ended, and takes nothing back.
     is_gone: Vec<AtomicBool>,
     pub(crate) counters: MasterCounters,
@@ -95,7 +95,7 @@ impl<V: Versions> MasterLink<V> {
     pub(crate) fn new(
         layout: &Layout,
         arenas: usize,
-        returns: Vec<(Returns<V>, Bell)>,
+        returns: Vec<(Returns<V>, Wakeup)>,
         chunks: usize,
         segments: usize,
     ) -> std::io::Result<Self> {
@@ -105,7 +105,7 @@ impl<V: Versions> MasterLink<V> {
             open: AtomicUsize::new(0),
             payload: OnceLock::new(),
             submissions: ArrayQueue::new(chunks.max(1)),
-            bell: Bell::new()?,
+            wakeup: Wakeup::new()?,
             is_gone: returns.iter().map(|_| AtomicBool::new(false)).collect(),
             returns,
             counters: MasterCounters::default(),
@@ -130,13 +130,13 @@ impl<V: Versions> MasterLink<V> {
     /// Gives a chunk to its worker.
     fn send_home(&self, mut flight: Box<InFlight<V>>) {
         let worker = usize::from(flight.chunk.worker);
-        let (returns, bell) = &self.returns[worker];
+        let (returns, wakeup) = &self.returns[worker];
         // A worker's queue has room for every chunk it owns.
         while let Err(back) = returns.push(flight) {
             flight = back;
             std::thread::yield_now();
         }
-        bell.ring();
+        wakeup.wake();
         // The other half is in `worker_is_gone`. Of "push, look at the flag" here and "set the flag, drain" there, with
         // these fences one sees the other: a chunk is drained there, or here.
         fence(Ordering::SeqCst);
@@ -153,7 +153,7 @@ impl<V: Versions> MasterLink<V> {
         fence(Ordering::SeqCst);
         self.drain(worker);
         // The master may wait for what they held.
-        self.bell.ring();
+        self.wakeup.wake();
     }
 
     fn drain(&self, worker: usize) {
@@ -288,7 +288,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 return;
             }
             // A worker between reserving and submitting needs some microseconds; one that has
-            // nothing needs a bell. Nobody rings when an arena comes free.
+            // nothing needs a wakeup. Nobody wakes it when an arena comes free.
             let has_room = self.link.open.load(Ordering::Relaxed) != NO_ARENA;
             if idle && has_room && quiet_since.elapsed() > Duration::from_micros(50) {
                 self.sleep();
@@ -299,11 +299,11 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     }
 
     fn sleep(&self) {
-        self.link.bell.about_to_sleep();
+        self.link.wakeup.about_to_sleep();
         if self.link.submissions.is_empty() && !self.link.stop.load(Ordering::Acquire) {
-            crate::worker::poll_fds(&[self.link.bell.fd()], Some(Duration::from_millis(100)));
+            crate::worker::poll_fds(&[self.link.wakeup.fd()], Some(Duration::from_millis(100)));
         }
-        self.link.bell.awake();
+        self.link.wakeup.awake();
     }
 
     fn take_submissions(&mut self) -> bool {
@@ -357,7 +357,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             self.closed.push_back((open, rows));
         } else {
             // Workers may wait for room.
-            self.link.returns.iter().for_each(|(_, bell)| bell.ring());
+            self.link.returns.iter().for_each(|(_, wakeup)| wakeup.wake());
         }
         true
     }
@@ -609,7 +609,7 @@ mod tests {
     fn link_of(workers: usize, segments: usize) -> MasterLink<Plain> {
         let layout = Layout::join(&[], 4096).unwrap();
         let returns =
-            (0..workers).map(|_| (Returns::new(ArrayQueue::new(64)), Bell::new().unwrap()));
+            (0..workers).map(|_| (Returns::new(ArrayQueue::new(64)), Wakeup::new().unwrap()));
         MasterLink::new(&layout, 2, returns.collect(), 64, segments).unwrap()
     }
 

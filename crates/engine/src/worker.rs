@@ -69,7 +69,7 @@ use crate::in_flight::{InFlight, InOrder, Returns, Shaders, Traced};
 use crate::master::MasterLink;
 use crate::merge::Lane;
 use crate::quiet::Quiet;
-use crate::ring::{Again, Bell, Passed};
+use crate::ring::{Again, Passed, Wakeup};
 use crate::segment::Segment;
 use crate::stage::{HandOver, Phases, Stage, Versions};
 use shade::Home;
@@ -243,8 +243,8 @@ pub(crate) struct Worker<V: Versions> {
     is_held_up: bool,
     /// Rings from the other workers, and to them.
     pub(crate) rings_in: Vec<rtrb::Consumer<Passed>>,
-    pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Bell)>>,
-    pub(crate) bell: Bell,
+    pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Wakeup)>>,
+    pub(crate) wakeup: Wakeup,
     pub(crate) master: Option<Arc<MasterLink<V>>>,
     pub(crate) returns: Returns<V>,
     /// By segment.
@@ -330,7 +330,7 @@ pub(crate) struct Worker<V: Versions> {
     /// Since it was made, by a clock that only goes on.
     clock_ns: u64,
     started: Instant,
-    rung: Vec<bool>,
+    to_wake: Vec<bool>,
     /// By worker: what found its ring full and waits, where nothing may be lost.
     ring_waiting: Vec<VecDeque<Passed>>,
 }
@@ -352,8 +352,8 @@ pub(crate) struct Parts<V: Versions> {
     pub(crate) host: Vec<TxSlot>,
     pub(crate) lane: Option<Lane>,
     pub(crate) rings_in: Vec<rtrb::Consumer<Passed>>,
-    pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Bell)>>,
-    pub(crate) bell: Bell,
+    pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Wakeup)>>,
+    pub(crate) wakeup: Wakeup,
     pub(crate) master: Option<Arc<MasterLink<V>>>,
     pub(crate) returns: Returns<V>,
     pub(crate) balance: Balance,
@@ -421,7 +421,7 @@ impl<V: Versions> Worker<V> {
             is_held_up: false,
             rings_in: parts.rings_in,
             rings_out: parts.rings_out,
-            bell: parts.bell,
+            wakeup: parts.wakeup,
             master: parts.master,
             returns: parts.returns,
             counters: parts.counters,
@@ -471,7 +471,7 @@ impl<V: Versions> Worker<V> {
             now_ns: 0,
             clock_ns: 0,
             started: Instant::now(),
-            rung: vec![false; peers],
+            to_wake: vec![false; peers],
             ring_waiting: (0..peers).map(|_| VecDeque::new()).collect(),
         }
     }
@@ -623,7 +623,7 @@ impl<V: Versions> Worker<V> {
         let holds = |stage: &dyn Stage<V::Tables>| (stage.held() > 0).then_some(0);
         let holds = self.earliest(0..self.stages.len(), "held", holds).is_some();
         let until_sweep = self.until_sweep();
-        self.bell.about_to_sleep();
+        self.wakeup.about_to_sleep();
         let quiet = self.rx.iter_mut().all(|slot| slot.queue.arm())
             && self.rings_in.iter().all(rtrb::Consumer::is_empty)
             && self.returns.is_empty()
@@ -631,7 +631,7 @@ impl<V: Versions> Worker<V> {
         if quiet && !self.stop.load(Ordering::Acquire) {
             self.counters.sleeps.add(1);
             let mut fds = ArrayVec::<_, POLLED_MAX>::new();
-            fds.push(self.bell.fd());
+            fds.push(self.wakeup.fd());
             let mut polled = true;
             for slot in &self.rx {
                 match slot.queue.fd() {
@@ -647,7 +647,7 @@ impl<V: Versions> Worker<V> {
             let wait = until_sweep.unwrap_or(wait).min(wait);
             poll_fds(&fds, Some(wait));
         }
-        self.bell.awake();
+        self.wakeup.awake();
     }
 
     fn capture_stage(&mut self, stage: usize, flight: &mut InFlight<V>) {

@@ -255,8 +255,8 @@ impl<V: Versions> Worker<V> {
         self.heirs.give(heir, &mut self.rx);
         self.next_rx = 0;
         self.gave_to = Some(heir);
-        if let Some(Some((_, bell))) = self.rings_out.get(heir) {
-            bell.ring();
+        if let Some(Some((_, wakeup))) = self.rings_out.get(heir) {
+            wakeup.wake();
         }
     }
 

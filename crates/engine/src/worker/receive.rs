@@ -251,7 +251,7 @@ impl<V: Versions> Worker<V> {
     /// and this worker receives nothing until it has left.
     pub(super) fn pass(&mut self, target: usize, passed: Passed) {
         let may_pass = self.quiet.leave();
-        let Some(Some((ring, bell))) = self.rings_out.get_mut(target) else {
+        let Some(Some((ring, wakeup))) = self.rings_out.get_mut(target) else {
             return self.drop_packet(passed.into_packet(), reasons::TX_NO_PORT);
         };
         if !may_pass || ring.is_abandoned() {
@@ -261,10 +261,10 @@ impl<V: Versions> Worker<V> {
             return self.ring_waiting[target].push_back(passed);
         }
         match ring.push(passed) {
-            Ok(()) => self.rung[target] = true,
+            Ok(()) => self.to_wake[target] = true,
             Err(rtrb::PushError::Full(passed)) => {
-                // Rung at once: the other one may sleep on a full ring.
-                bell.ring();
+                // Woken at once: the other one may sleep on a full ring.
+                wakeup.wake();
                 if self.lossless && !ring.is_abandoned() {
                     self.ring_waiting[target].push_back(passed);
                 } else {
@@ -286,7 +286,7 @@ impl<V: Versions> Worker<V> {
                 if let Err(rtrb::PushError::Full(passed)) = ring.push(passed) {
                     self.ring_waiting[target].push_front(passed);
                 }
-                self.rung[target] = true;
+                self.to_wake[target] = true;
             }
             if ring.is_abandoned() {
                 let lost = std::mem::take(&mut self.ring_waiting[target]);

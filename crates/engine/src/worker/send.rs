@@ -210,11 +210,11 @@ impl<V: Versions> Worker<V> {
             }
         }
         self.count_late();
-        for target in 0..self.rung.len() {
-            if std::mem::take(&mut self.rung[target])
-                && let Some(Some((_, bell))) = self.rings_out.get(target)
+        for target in 0..self.to_wake.len() {
+            if std::mem::take(&mut self.to_wake[target])
+                && let Some(Some((_, wakeup))) = self.rings_out.get(target)
             {
-                bell.ring();
+                wakeup.wake();
             }
         }
     }

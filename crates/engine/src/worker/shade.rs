@@ -215,7 +215,7 @@ impl<V: Versions> Worker<V> {
             // The master goes on when it sees that nobody holds these rows any more. The verdicts come along: they say
             // which packets stages have taken over.
             flight.leave_arena();
-            master.into_iter().for_each(|master| master.bell.ring());
+            master.into_iter().for_each(|master| master.wakeup.wake());
             return Slot::Shaded(flight);
         }
         if let Some(master) = master
@@ -224,7 +224,7 @@ impl<V: Versions> Worker<V> {
         {
             // No shade looks at its rows.
             flight.leave_arena();
-            master.bell.ring();
+            master.wakeup.wake();
             return Slot::Shaded(flight);
         }
         if let Some(master) = master {
@@ -241,7 +241,7 @@ impl<V: Versions> Worker<V> {
             let pipeline = flight.pipeline;
             match master.submissions.push(flight) {
                 Ok(()) => {
-                    master.bell.ring();
+                    master.wakeup.wake();
                     return Slot::Away { pipeline, segment: at };
                 }
                 // Not possible: there is room for every chunk.
