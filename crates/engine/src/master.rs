@@ -289,8 +289,8 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             }
             // A worker between reserving and submitting needs some microseconds; one that has
             // nothing needs a wakeup. Nobody wakes it when an arena comes free.
-            let has_room = self.link.open.load(Ordering::Relaxed) != NO_ARENA;
-            if idle && has_room && quiet_since.elapsed() > Duration::from_micros(50) {
+            let has_capacity = self.link.open.load(Ordering::Relaxed) != NO_ARENA;
+            if idle && has_capacity && quiet_since.elapsed() > Duration::from_micros(50) {
                 self.sleep();
             } else {
                 std::thread::yield_now();
@@ -326,7 +326,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let open = self.link.open.load(Ordering::Relaxed);
         let busy = self.device.in_flight() + self.closed.len();
         match self.waiting.get(open) {
-            Some(_) if busy >= self.device.slots() || !self.device.has_room() => return false,
+            Some(_) if busy >= self.device.slots() || !self.device.has_capacity() => return false,
             // Rows may have been given back without a job.
             Some(waiting) if waiting.is_empty() => {
                 let arena = &self.link.arenas[open];
@@ -376,7 +376,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let mut has_launched = false;
         while !self.waiting[arena].is_empty() {
             // Whoever still reads an earlier job's results needs the core more than this thread.
-            if !self.device.has_room() {
+            if !self.device.has_capacity() {
                 return has_launched;
             }
             self.launch_one(arena);

@@ -71,12 +71,12 @@ impl<V: Versions> Worker<V> {
         let first = self.next_rx;
         for i in (first..queues).chain(0..first) {
             // Chunks in flight bound the work in progress.
-            let room = self.chunk_packets.saturating_sub(self.inbox.len());
-            if room == 0 || self.free.is_empty() || self.has_many_again() {
+            let capacity = self.chunk_packets.saturating_sub(self.inbox.len());
+            if capacity == 0 || self.free.is_empty() || self.has_many_again() {
                 break;
             }
-            let n = self.receive_queue(i, room);
-            if n == room {
+            let n = self.receive_queue(i, capacity);
+            if n == capacity {
                 self.next_rx = (i + 1) % queues;
             }
             received += n;
@@ -84,11 +84,11 @@ impl<V: Versions> Worker<V> {
         received
     }
 
-    /// Takes a burst of at most `room` packets from queue `i`.
-    fn receive_queue(&mut self, i: usize, room: usize) -> usize {
+    /// Takes a burst of at most `capacity` packets from queue `i`.
+    fn receive_queue(&mut self, i: usize, capacity: usize) -> usize {
         let waiting = self.inbox.len();
         let slot = &mut self.rx[i];
-        let n = slot.queue.recv(&mut self.pool, &mut self.inbox, room);
+        let n = slot.queue.recv(&mut self.pool, &mut self.inbox, capacity);
         if n == 0 {
             while let Some(error) = slot.queue.take_error() {
                 (self.on_error)(slot.port, &error);
@@ -320,7 +320,7 @@ impl<V: Versions> Worker<V> {
                 self.quiet.leave();
                 let Ok(passed) = self.rings_in[i].pop() else { break };
                 work += 1;
-                let had_room = self.inbox.len() < limit && self.again_count < AGAIN_PACKETS;
+                let had_capacity = self.inbox.len() < limit && self.again_count < AGAIN_PACKETS;
                 match passed {
                     Passed::Received(packet, number) => {
                         if self.has_several_pipelines() {
@@ -333,7 +333,8 @@ impl<V: Versions> Worker<V> {
                     Passed::Again(again) => self.queue_again(again),
                 }
                 // The ring that took the last room comes last the next time.
-                if had_room && (self.inbox.len() >= limit || self.again_count >= AGAIN_PACKETS) {
+                if had_capacity && (self.inbox.len() >= limit || self.again_count >= AGAIN_PACKETS)
+                {
                     self.next_ring = (i + 1) % rings;
                 }
             }
