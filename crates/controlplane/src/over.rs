@@ -66,6 +66,14 @@ impl<P: TablePart> Stage<Tables> for OverPart<P> {
         self.stage.phases()
     }
 
+    fn contexts(&self) -> u32 {
+        self.stage.contexts()
+    }
+
+    fn sets_context(&self) -> Phases {
+        self.stage.sets_context()
+    }
+
     fn spread(&self) -> Spread {
         self.stage.spread()
     }

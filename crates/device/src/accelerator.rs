@@ -602,7 +602,7 @@ impl<J: Offload> Device<J> for Accelerator<J> {
         self.order.len()
     }
 
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         // Only this thread makes clones, so what is not shared stays so.
         let is_own = |landing: &Arc<Landing>| Arc::strong_count(landing) == 1;
         let has_spare = self.spares.iter().any(is_own);

@@ -148,7 +148,7 @@ pub trait Device<J: Shadeable>: Send {
     fn in_flight(&self) -> usize;
     /// Whether it takes a job now. A slot may stay taken for a while after its job was retired: see
     /// [`accelerator::Offload::landed`].
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         self.in_flight() < self.slots()
     }
     /// What travelled to and from it so far.
@@ -190,8 +190,8 @@ impl<J: Shadeable, D: Device<J> + ?Sized> Device<J> for Box<D> {
     fn in_flight(&self) -> usize {
         (**self).in_flight()
     }
-    fn has_room(&self) -> bool {
-        (**self).has_room()
+    fn has_capacity(&self) -> bool {
+        (**self).has_capacity()
     }
     fn traffic(&self) -> Traffic {
         (**self).traffic()

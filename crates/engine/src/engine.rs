@@ -18,13 +18,13 @@ use device::{Cost, Device, DeviceError, FaultPlan, SimulatedDevice};
 use crate::balance::{Balance, DeviceCost, Policy};
 use crate::columns::{self, ColumnsError};
 use crate::counters::{DropPlaces, WorkerCounters};
-use crate::flight::{Job, Returns, Shaders};
 use crate::heirs::Heirs;
 use crate::hooks::Hooks;
+use crate::in_flight::{Job, Returns, Shaders};
 use crate::master::{Master, MasterLink};
 use crate::merge::{InOrder, Lane, Merger, MergerParts, Merging, Out, WINDOW_PACKETS};
 use crate::quiet::Quiet;
-use crate::ring::Bell;
+use crate::ring::Wakeup;
 use crate::segment::{Segment, segment_program, segments, states};
 use crate::stage::{Stage, Versions};
 use crate::twins::Crew;
@@ -225,7 +225,7 @@ struct Threads<V: Versions> {
     masters: Vec<(Arc<MasterLink<V>>, JoinHandle<()>)>,
     merger: Option<(Arc<Merging>, JoinHandle<Merger>)>,
     /// By worker.
-    bells: Vec<Bell>,
+    wakeups: Vec<Wakeup>,
     stop: Arc<AtomicBool>,
     abort: Arc<AtomicBool>,
     /// A worker has died.
@@ -416,12 +416,12 @@ impl<V: Versions> Engine<V> {
             )));
         }
         let depot = spec.depot.clone();
-        let bells = spec.workers.iter().map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?;
+        let wakeups = spec.workers.iter().map(|_| Wakeup::new()).collect::<io::Result<Vec<_>>>()?;
         let mut threads = Threads {
             workers: Vec::new(),
             masters: Vec::new(),
             merger: None,
-            bells,
+            wakeups,
             stop: Arc::new(AtomicBool::new(false)),
             abort: Arc::new(AtomicBool::new(false)),
             died: Arc::new(AtomicBool::new(false)),
@@ -494,8 +494,8 @@ impl<V: Versions> Threads<V> {
         let plan = Plan::of(&spec, &layout)?;
         plan.number_queues(&mut spec)?;
         let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
-        let Self { bells, stop, abort, died, .. } = &*self;
-        let (bells, stop, abort) = (bells.clone(), stop.clone(), abort.clone());
+        let Self { wakeups, stop, abort, died, .. } = &*self;
+        let (wakeups, stop, abort) = (wakeups.clone(), stop.clone(), abort.clone());
         let died = died.clone();
         let hooks = Arc::new(Hooks::default());
         let merger = in_order.map(|i| merger_of(&mut spec, i, abort.clone())).transpose()?;
@@ -506,7 +506,7 @@ impl<V: Versions> Threads<V> {
         let mut views: Vec<Box<dyn Fn() -> MasterView + Send + Sync>> = Vec::new();
         let mut links: Vec<Option<Arc<MasterLink<V>>>> = Vec::new();
         for (number, device) in spec.devices.into_iter().enumerate() {
-            let ends = returns.iter().cloned().zip(bells.iter().cloned()).collect();
+            let ends = returns.iter().cloned().zip(wakeups.iter().cloned()).collect();
             let layout = layout.with_capacity(device.rows.max(CHUNK_PACKETS_MAX));
             let segments = plan.segments.len();
             let link = MasterLink::new(&layout, device.slots + 2, ends, n * chunks, segments)?;
@@ -574,12 +574,12 @@ impl<V: Versions> Threads<V> {
         let mut rings_in: Vec<Vec<_>> = (0..n).map(|_| Vec::new()).collect();
         let mut rings_out: Vec<Vec<_>> = (0..n).map(|_| Vec::new()).collect();
         for (i, out) in rings_out.iter_mut().enumerate() {
-            for (j, bell) in bells.iter().enumerate() {
+            for (j, wakeup) in wakeups.iter().enumerate() {
                 if i == j {
                     out.push(None);
                 } else {
                     let (producer, consumer) = rtrb::RingBuffer::new(ring_packets);
-                    out.push(Some((producer, bell.clone())));
+                    out.push(Some((producer, wakeup.clone())));
                     rings_in[j].push(consumer);
                 }
             }
@@ -606,7 +606,7 @@ impl<V: Versions> Threads<V> {
                 lane: merging.as_ref().map(|merging| Lane::new(merging.clone(), i as u16)),
                 rings_in,
                 rings_out,
-                bell: bells[i].clone(),
+                wakeup: wakeups[i].clone(),
                 master: links.get(device).cloned().flatten(),
                 returns: returns[i].clone(),
                 balance: Balance::new(policy, spec.max_delay),
@@ -652,11 +652,11 @@ impl<V: Versions> Threads<V> {
     /// See [`Engine::stop`].
     fn stop(self, patience: Duration) -> Result<(), String> {
         self.stop.store(true, Ordering::Release);
-        self.bells.iter().for_each(Bell::ring);
+        self.wakeups.iter().for_each(Wakeup::wake);
         let deadline = Instant::now() + patience;
         while !self.are_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_micros(200));
-            self.bells.iter().for_each(Bell::ring);
+            self.wakeups.iter().for_each(Wakeup::wake);
         }
         if !self.are_finished() {
             self.abort.store(true, Ordering::Release);
@@ -698,7 +698,7 @@ impl<V: Versions> Threads<V> {
         }
         for (link, thread) in self.masters {
             link.stop.store(true, Ordering::Release);
-            link.bell.ring();
+            link.wakeup.wake();
             if let Err(panic) = thread.join() {
                 died = Some(panic_text(&*panic));
             }
@@ -885,6 +885,7 @@ impl<V: Versions> Plan<V> {
         plan.segments = all.into();
         let shaders = spec.workers.iter().enumerate().map(|(i, worker)| {
             let stages = worker.pipelines.iter().flat_map(|pipeline| &pipeline.stages);
+            let stages = stages.map(|stage| &**stage);
             segment_shaders(&stages.collect::<Vec<_>>(), &plan.of_one(i), &plan.segments)
         });
         plan.shaders = shaders.collect();

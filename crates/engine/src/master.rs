@@ -30,8 +30,8 @@ use device::{Device, DeviceError};
 
 use crate::balance::DeviceCost;
 use crate::engine::DeviceEvent;
-use crate::flight::{Flight, Job, Outcome, Returns};
-use crate::ring::Bell;
+use crate::in_flight::{InFlight, Job, Outcome, Returns};
+use crate::ring::Wakeup;
 use crate::segment::Segment;
 use crate::stage::Versions;
 use crate::twins::Crew;
@@ -49,9 +49,9 @@ pub(crate) struct MasterLink<V: Versions> {
     open: AtomicUsize,
     /// What its device needs of payload; nothing before there is one.
     payload: OnceLock<PayloadNeeds>,
-    pub(crate) submissions: ArrayQueue<Box<Flight<V>>>,
-    pub(crate) bell: Bell,
-    pub(crate) returns: Vec<(Returns<V>, Bell)>,
+    pub(crate) submissions: ArrayQueue<Box<InFlight<V>>>,
+    pub(crate) wakeup: Wakeup,
+    pub(crate) returns: Vec<(Returns<V>, Wakeup)>,
     /// By worker: its thread has ended, and takes nothing back.
     is_gone: Vec<AtomicBool>,
     pub(crate) counters: MasterCounters,
@@ -95,7 +95,7 @@ impl<V: Versions> MasterLink<V> {
     pub(crate) fn new(
         layout: &Layout,
         arenas: usize,
-        returns: Vec<(Returns<V>, Bell)>,
+        returns: Vec<(Returns<V>, Wakeup)>,
         chunks: usize,
         segments: usize,
     ) -> std::io::Result<Self> {
@@ -105,7 +105,7 @@ impl<V: Versions> MasterLink<V> {
             open: AtomicUsize::new(0),
             payload: OnceLock::new(),
             submissions: ArrayQueue::new(chunks.max(1)),
-            bell: Bell::new()?,
+            wakeup: Wakeup::new()?,
             is_gone: returns.iter().map(|_| AtomicBool::new(false)).collect(),
             returns,
             counters: MasterCounters::default(),
@@ -128,15 +128,15 @@ impl<V: Versions> MasterLink<V> {
     }
 
     /// Gives a chunk to its worker.
-    fn send_home(&self, mut flight: Box<Flight<V>>) {
+    fn send_home(&self, mut flight: Box<InFlight<V>>) {
         let worker = usize::from(flight.chunk.worker);
-        let (returns, bell) = &self.returns[worker];
+        let (returns, wakeup) = &self.returns[worker];
         // A worker's queue has room for every chunk it owns.
         while let Err(back) = returns.push(flight) {
             flight = back;
             std::thread::yield_now();
         }
-        bell.ring();
+        wakeup.wake();
         // The other half is in `worker_is_gone`. Of "push, look at the flag" here and "set the flag, drain" there, with
         // these fences one sees the other: a chunk is drained there, or here.
         fence(Ordering::SeqCst);
@@ -153,7 +153,7 @@ impl<V: Versions> MasterLink<V> {
         fence(Ordering::SeqCst);
         self.drain(worker);
         // The master may wait for what they held.
-        self.bell.ring();
+        self.wakeup.wake();
     }
 
     fn drain(&self, worker: usize) {
@@ -171,7 +171,7 @@ impl<V: Versions> MasterLink<V> {
 
     /// Finds the frames of a chunk that has its rows in an arena, and packs them, if the device needs that. `region`: all
     /// cells.
-    pub(crate) fn find_payload(&self, flight: &mut Flight<V>, region: &'static Region) {
+    pub(crate) fn find_payload(&self, flight: &mut InFlight<V>, region: &'static Region) {
         let Some(PayloadNeeds { work, blocks }) = self.payload.get() else { return };
         let Chunk { rows, packets, .. } = &mut flight.chunk;
         match work[flight.segment] {
@@ -201,9 +201,9 @@ pub(crate) struct Master<V: Versions, D> {
     device: D,
     crew: Arc<Crew<V::Tables>>,
     /// Chunks that have come in, by arena.
-    waiting: Vec<Vec<Box<Flight<V>>>>,
+    waiting: Vec<Vec<Box<InFlight<V>>>>,
     /// Lists of flights, kept so that none is allocated for the next job.
-    lists: Vec<Vec<Box<Flight<V>>>>,
+    lists: Vec<Vec<Box<InFlight<V>>>>,
     /// By worker: a chunk of it is left for a later job.
     held_up: Vec<bool>,
     /// Closed arenas, oldest first, with the rows that were given out of each.
@@ -288,9 +288,9 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 return;
             }
             // A worker between reserving and submitting needs some microseconds; one that has
-            // nothing needs a bell. Nobody rings when an arena comes free.
-            let has_room = self.link.open.load(Ordering::Relaxed) != NO_ARENA;
-            if idle && has_room && quiet_since.elapsed() > Duration::from_micros(50) {
+            // nothing needs a wakeup. Nobody wakes it when an arena comes free.
+            let has_capacity = self.link.open.load(Ordering::Relaxed) != NO_ARENA;
+            if idle && has_capacity && quiet_since.elapsed() > Duration::from_micros(50) {
                 self.sleep();
             } else {
                 std::thread::yield_now();
@@ -299,11 +299,11 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     }
 
     fn sleep(&self) {
-        self.link.bell.about_to_sleep();
+        self.link.wakeup.about_to_sleep();
         if self.link.submissions.is_empty() && !self.link.stop.load(Ordering::Acquire) {
-            crate::worker::poll_fds(&[self.link.bell.fd()], Some(Duration::from_millis(100)));
+            crate::worker::poll_fds(&[self.link.wakeup.fd()], Some(Duration::from_millis(100)));
         }
-        self.link.bell.awake();
+        self.link.wakeup.awake();
     }
 
     fn take_submissions(&mut self) -> bool {
@@ -326,7 +326,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let open = self.link.open.load(Ordering::Relaxed);
         let busy = self.device.in_flight() + self.closed.len();
         match self.waiting.get(open) {
-            Some(_) if busy >= self.device.slots() || !self.device.has_room() => return false,
+            Some(_) if busy >= self.device.slots() || !self.device.has_capacity() => return false,
             // Rows may have been given back without a job.
             Some(waiting) if waiting.is_empty() => {
                 let arena = &self.link.arenas[open];
@@ -357,7 +357,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             self.closed.push_back((open, rows));
         } else {
             // Workers may wait for room.
-            self.link.returns.iter().for_each(|(_, bell)| bell.ring());
+            self.link.returns.iter().for_each(|(_, wakeup)| wakeup.wake());
         }
         true
     }
@@ -376,7 +376,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let mut has_launched = false;
         while !self.waiting[arena].is_empty() {
             // Whoever still reads an earlier job's results needs the core more than this thread.
-            if !self.device.has_room() {
+            if !self.device.has_capacity() {
                 return has_launched;
             }
             self.launch_one(arena);
@@ -390,7 +390,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     /// with state the shards of all workers, each one's chunks in order. Shards that are out of step go back at once.
     fn launch_one(&mut self, arena: usize) {
         // Sweeps go by themselves: they have rows without packets.
-        let key = |flight: &Flight<V>| {
+        let key = |flight: &InFlight<V>| {
             let version = flight.pin.as_ref().map_or(0, V::number);
             (version, flight.segment, flight.sweep.is_some())
         };
@@ -556,7 +556,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         let mut first_row = 0;
         let landing = job.landing.take().filter(|_| outcome == Outcome::Done);
         if let Some(panic) = job.panic.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            let is_its = |flight: &&mut Box<Flight<V>>| panic.shard == flight.chunk.worker.into();
+            let is_its = |flight: &&mut Box<InFlight<V>>| panic.shard == flight.chunk.worker.into();
             if let Some(flight) = job.flights.iter_mut().find(is_its) {
                 flight.panic = Some(panic);
             }
@@ -609,14 +609,18 @@ mod tests {
     fn link_of(workers: usize, segments: usize) -> MasterLink<Plain> {
         let layout = Layout::join(&[], 4096).unwrap();
         let returns =
-            (0..workers).map(|_| (Returns::new(ArrayQueue::new(64)), Bell::new().unwrap()));
+            (0..workers).map(|_| (Returns::new(ArrayQueue::new(64)), Wakeup::new().unwrap()));
         MasterLink::new(&layout, 2, returns.collect(), 64, segments).unwrap()
     }
 
     /// A chunk of a worker on its way home.
-    fn flight(link: &MasterLink<Plain>, worker: u16, landing: &Arc<Landing>) -> Box<Flight<Plain>> {
+    fn flight(
+        link: &MasterLink<Plain>,
+        worker: u16,
+        landing: &Arc<Landing>,
+    ) -> Box<InFlight<Plain>> {
         let rows = link.reserve(0, 8).unwrap();
-        let mut flight = Box::new(Flight::new(Chunk::new(rows, worker)));
+        let mut flight = Box::new(InFlight::new(Chunk::new(rows, worker)));
         flight.landing = Some(landing.clone());
         flight
     }

@@ -35,7 +35,7 @@ use chunk::{CHUNK_PACKETS_MAX, Depot, DropReason, Packet, Pool, Verdict, Verdict
 use io::TxQueue;
 
 use crate::counters::{Counter, QueueCounters};
-use crate::ring::Bell;
+use crate::ring::Wakeup;
 use crate::worker::{DropSink, DumpSink, ErrorSink, poll_fds};
 
 /// Set in [`Packet::mark`] of a packet that a stage emits and that may leave only if the [`Gate`]
@@ -106,7 +106,7 @@ pub(crate) struct Merging {
     lanes: Box<[Mutex<Vec<Record>>]>,
     under_way: UnderWay,
     /// Wakes the merger.
-    bell: Bell,
+    wakeup: Wakeup,
     /// No record will come any more.
     is_ended: AtomicBool,
     /// By worker: its thread has died. What it did not hand in before is lost.
@@ -146,7 +146,7 @@ impl Merging {
     /// No record will come any more: the merger ends once it has written all.
     pub(crate) fn end(&self) {
         self.is_ended.store(true, Ordering::Release);
-        self.bell.ring();
+        self.wakeup.wake();
     }
 }
 
@@ -217,7 +217,7 @@ impl Lane {
         self.schedule();
         self.hand_in();
         self.merging.is_dead[usize::from(self.index)].store(true, Ordering::Release);
-        self.merging.bell.ring();
+        self.merging.wakeup.wake();
     }
 
     /// Where the merger has died, nothing more is sent: the cells of what was put go back to `pool`.
@@ -235,7 +235,7 @@ impl Lane {
     pub(crate) fn hand_in(&mut self) {
         if !self.records.is_empty() {
             lock(&self.merging.lanes[usize::from(self.index)]).append(&mut self.records);
-            self.merging.bell.ring();
+            self.merging.wakeup.wake();
         }
     }
 }
@@ -304,7 +304,7 @@ impl Merger {
             schedule: Mutex::default(),
             lanes: (0..parts.workers).map(|_| Mutex::default()).collect(),
             under_way: parts.in_order.under_way,
-            bell: Bell::new()?,
+            wakeup: Wakeup::new()?,
             is_ended: AtomicBool::new(false),
             is_dead: (0..parts.workers).map(|_| AtomicBool::new(false)).collect(),
             window: WINDOW_PACKETS.min(cells / 4) as u64,
@@ -344,11 +344,11 @@ impl Merger {
             if is_ended {
                 break;
             }
-            self.shared.bell.about_to_sleep();
+            self.shared.wakeup.about_to_sleep();
             if self.step() == 0 && !self.shared.is_ended.load(Ordering::Acquire) {
-                poll_fds(&[self.shared.bell.fd()], Some(Duration::from_millis(100)));
+                poll_fds(&[self.shared.wakeup.fd()], Some(Duration::from_millis(100)));
             }
-            self.shared.bell.awake();
+            self.shared.wakeup.awake();
         }
         self.finish();
         self

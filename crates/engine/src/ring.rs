@@ -1,4 +1,4 @@
-//! Rings between workers, and the bell that wakes one.
+//! Rings between workers, and what wakes one that blocks.
 //!
 //! A queue belongs to one worker. Where a port has fewer queues than there are workers, the owner
 //! spreads what it receives over the others by a symmetric flow hash, so that a flow stays with one
@@ -57,7 +57,7 @@ impl Passed {
     }
 }
 
-/// Whether a listener sleeps. The protocol of [`Bell`], apart from what makes the listener block.
+/// Whether a listener sleeps. The protocol of [`Wakeup`], apart from what makes the listener block.
 #[derive(Debug)]
 struct Sleep(AtomicBool);
 
@@ -69,8 +69,8 @@ impl Sleep {
     /// Whether the caller, who has left work, must wake the listener.
     #[inline]
     fn must_wake(&self) -> bool {
-        // Pairs with the fence in `begin`: either the ringer sees that the listener sleeps, or the
-        // listener sees what the ringer left before it looked for the last time.
+        // Pairs with the fence in `begin`: either the waker sees that the listener sleeps, or the
+        // listener sees what the waker left before it looked for the last time.
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed)
     }
@@ -87,9 +87,9 @@ impl Sleep {
     }
 }
 
-/// Wakes a worker or a master that blocks. Ringing costs a system call only if it sleeps.
+/// Wakes a worker or a master that blocks. Waking costs a system call only if it sleeps.
 #[derive(Clone, Debug)]
-pub(crate) struct Bell(Arc<Inner>);
+pub(crate) struct Wakeup(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -97,8 +97,8 @@ struct Inner {
     event: OwnedFd,
 }
 
-impl Bell {
-    /// A bell nobody listens to yet.
+impl Wakeup {
+    /// A wakeup that nobody waits for yet.
     ///
     /// # Errors
     /// When the process has no descriptor left.
@@ -109,9 +109,9 @@ impl Bell {
 
     /// Wakes the listener, if it sleeps.
     #[inline]
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         if self.0.sleep.must_wake() {
-            // A full counter is as good as a rung bell.
+            // A full counter is as good as one more wakeup.
             let _ = rustix::io::write(&self.0.event, &1u64.to_ne_bytes());
         }
     }
@@ -128,7 +128,7 @@ impl Bell {
         let _ = rustix::io::read(&self.0.event, &mut count);
     }
 
-    /// Blocks until the bell is rung or `wait` has passed, but not where there is work.
+    /// Blocks until somebody wakes it or `wait` has passed, but not where there is work.
     pub(crate) fn wait_unless(&self, wait: Duration, has_work: impl FnOnce() -> bool) {
         self.about_to_sleep();
         if !has_work() {
@@ -137,7 +137,7 @@ impl Bell {
         self.awake();
     }
 
-    /// Becomes readable when the bell is rung.
+    /// Becomes readable when somebody wakes the listener.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
     }
@@ -155,20 +155,20 @@ mod model {
         sleep: Sleep,
         /// Stands for the descriptor: it stays signalled until a wait has seen it.
         event: Notify,
-        /// Stands for the rings to the listener, one for each ringer, each with room for what is sent:
+        /// Stands for the rings to the listener, one for each waker, each with room for what is sent:
         /// the number of packets in it, published as `rtrb` does it.
         rings: Vec<AtomicUsize>,
     }
 
-    /// The listener takes `each` packets from each ringer and sleeps in between. If a wake-up were lost, it
+    /// The listener takes `each` packets from each waker and sleeps in between. If a wake-up were lost, it
     /// would sleep for ever, which loom reports.
-    fn check(ringers: usize, each: usize, preemptions: usize) {
+    fn check(wakers: usize, each: usize, preemptions: usize) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(preemptions);
         model.check(move || {
-            let rings = (0..ringers).map(|_| AtomicUsize::new(0)).collect();
+            let rings = (0..wakers).map(|_| AtomicUsize::new(0)).collect();
             let shared = Arc::new(Shared { sleep: Sleep::new(), event: Notify::new(), rings });
-            let threads: Vec<_> = (0..ringers)
+            let threads: Vec<_> = (0..wakers)
                 .map(|i| {
                     let shared = shared.clone();
                     thread::spawn(move || {
@@ -182,12 +182,12 @@ mod model {
                 })
                 .collect();
             let mut taken = 0;
-            while taken < ringers * each {
+            while taken < wakers * each {
                 let there =
                     || shared.rings.iter().map(|r| r.load(Ordering::Acquire)).sum::<usize>();
                 taken = there();
                 shared.sleep.begin();
-                if there() == taken && taken < ringers * each {
+                if there() == taken && taken < wakers * each {
                     shared.event.wait();
                 }
                 shared.sleep.end();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::accelerator::State;
 
-use crate::flight::Shaders;
+use crate::in_flight::Shaders;
 use crate::stage::Shade;
 
 /// The shades of all workers.

@@ -2,7 +2,8 @@
 //! pipeline (PacketShader §5.1; chunk pipelining §5.4).
 //!
 //! ```text
-//!  turn:  receive one chunk: rings from other workers, then queues, each turn from the next one on
+//!  turn:  receive one chunk, or one for each pipeline: rings from other workers, then queues, each turn from the
+//!         next one on
 //!         take back what masters have shaded
 //!         advance, oldest first: pre-shade ─▶ shade here, or hand over to a master
 //!                                post-shade ─▶ next segment … ─▶ retire: transmit, host, drop
@@ -10,7 +11,7 @@
 //!  idle:  arm the wake-ups, look once more, block
 //! ```
 //!
-//! A turn takes a chunk at most and ends by sending, so an overloaded worker forwards at its limit and never
+//! A turn takes the packets of a chunk at most and ends by sending, so an overloaded worker forwards at its limit and never
 //! livelocks (PacketShader §5.2); an idle one blocks. Nothing in a turn waits: a chunk that cannot go on stays where
 //! it is until a later turn.
 
@@ -37,6 +38,8 @@ macro_rules! context {
     };
 }
 
+#[cfg(debug_assertions)]
+mod declared;
 mod in_order;
 mod panics;
 mod receive;
@@ -60,13 +63,13 @@ use io::{RxQueue, TxQueue};
 
 use crate::balance::Balance;
 use crate::counters::{QueueCounters, WorkerCounters};
-use crate::flight::{Flight, InOrder, Returns, Shaders, Traced};
 use crate::heirs::Heirs;
 use crate::hooks::{CapturePoint, Hooks};
+use crate::in_flight::{InFlight, InOrder, Returns, Shaders, Traced};
 use crate::master::MasterLink;
 use crate::merge::Lane;
 use crate::quiet::Quiet;
-use crate::ring::{Again, Bell, Passed};
+use crate::ring::{Again, Passed, Wakeup};
 use crate::segment::Segment;
 use crate::stage::{HandOver, Phases, Stage, Versions};
 use shade::Home;
@@ -224,6 +227,9 @@ pub(crate) struct Worker<V: Versions> {
     /// By stage: the steps that it has, and the contexts of the rows that it sees.
     steps: Vec<Phases>,
     contexts: Vec<u32>,
+    /// Which columns they may write.
+    #[cfg(debug_assertions)]
+    declared: declared::Declared,
     pub(crate) segments: Arc<[Segment]>,
     pub(crate) shaders: Vec<Shaders<V::Tables>>,
     /// Columns that start a chunk as zero, by their places.
@@ -237,8 +243,8 @@ pub(crate) struct Worker<V: Versions> {
     is_held_up: bool,
     /// Rings from the other workers, and to them.
     pub(crate) rings_in: Vec<rtrb::Consumer<Passed>>,
-    pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Bell)>>,
-    pub(crate) bell: Bell,
+    pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Wakeup)>>,
+    pub(crate) wakeup: Wakeup,
     pub(crate) master: Option<Arc<MasterLink<V>>>,
     pub(crate) returns: Returns<V>,
     /// By segment.
@@ -280,7 +286,7 @@ pub(crate) struct Worker<V: Versions> {
     retired: Vec<(Instant, u32)>,
     /// By segment: chunks that are away, and where its shard of state is at home.
     homes: Vec<Home>,
-    free: Vec<Box<Flight<V>>>,
+    free: Vec<Box<InFlight<V>>>,
     /// By stage: a sweep of it is under way; and how much work was begun before the last turn that began one.
     sweeping: Vec<bool>,
     swept_at: u64,
@@ -297,7 +303,7 @@ pub(crate) struct Worker<V: Versions> {
     passed: Vec<Packet>,
     passed_entries: Vec<u16>,
     /// By pipeline: a chunk that is being filled.
-    filling: Vec<Option<Box<Flight<V>>>>,
+    filling: Vec<Option<Box<InFlight<V>>>>,
     dropped: Vec<(Packet, DropReason)>,
     released: Vec<(Packet, Verdict)>,
     handed: Vec<HandOver>,
@@ -324,7 +330,7 @@ pub(crate) struct Worker<V: Versions> {
     /// Since it was made, by a clock that only goes on.
     clock_ns: u64,
     started: Instant,
-    rung: Vec<bool>,
+    to_wake: Vec<bool>,
     /// By worker: what found its ring full and waits, where nothing may be lost.
     ring_waiting: Vec<VecDeque<Passed>>,
 }
@@ -346,8 +352,8 @@ pub(crate) struct Parts<V: Versions> {
     pub(crate) host: Vec<TxSlot>,
     pub(crate) lane: Option<Lane>,
     pub(crate) rings_in: Vec<rtrb::Consumer<Passed>>,
-    pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Bell)>>,
-    pub(crate) bell: Bell,
+    pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Wakeup)>>,
+    pub(crate) wakeup: Wakeup,
     pub(crate) master: Option<Arc<MasterLink<V>>>,
     pub(crate) returns: Returns<V>,
     pub(crate) balance: Balance,
@@ -380,10 +386,10 @@ impl<V: Versions> Worker<V> {
         let arena = Arena::new(parts.layout.with_capacity(parts.chunks * CHUNK_PACKETS_MAX));
         let free = (0..parts.chunks)
             .filter_map(|_| arena.reserve(CHUNK_PACKETS_MAX))
-            .map(|rows| Box::new(Flight::new(Chunk::new(rows, parts.index))))
+            .map(|rows| Box::new(InFlight::new(Chunk::new(rows, parts.index))))
             .collect();
         let side = |slot| TxSide { slot, waiting: Vec::with_capacity(4 * CHUNK_PACKETS_MAX) };
-        let stages: Vec<_> = parts.stages.iter().collect();
+        let stages: Vec<_> = parts.stages.iter().map(|stage| &**stage).collect();
         let shaders = segment_shaders(&stages, &parts.pipelines, &parts.segments);
         let owned = Owned::of(&parts.pipelines, parts.segments.len());
         let peers = parts.rings_out.len();
@@ -395,6 +401,8 @@ impl<V: Versions> Worker<V> {
             balances: vec![parts.balance; parts.segments.len()],
             steps: parts.stages.iter().map(|stage| stage.phases()).collect(),
             contexts: parts.stages.iter().map(|stage| stage.contexts()).collect(),
+            #[cfg(debug_assertions)]
+            declared: declared::Declared::new(&parts.stages, &parts.layout),
             sweeping: vec![false; parts.stages.len()],
             swept_at: 0,
             stages: parts.stages,
@@ -413,7 +421,7 @@ impl<V: Versions> Worker<V> {
             is_held_up: false,
             rings_in: parts.rings_in,
             rings_out: parts.rings_out,
-            bell: parts.bell,
+            wakeup: parts.wakeup,
             master: parts.master,
             returns: parts.returns,
             counters: parts.counters,
@@ -463,7 +471,7 @@ impl<V: Versions> Worker<V> {
             now_ns: 0,
             clock_ns: 0,
             started: Instant::now(),
-            rung: vec![false; peers],
+            to_wake: vec![false; peers],
             ring_waiting: (0..peers).map(|_| VecDeque::new()).collect(),
         }
     }
@@ -615,7 +623,7 @@ impl<V: Versions> Worker<V> {
         let holds = |stage: &dyn Stage<V::Tables>| (stage.held() > 0).then_some(0);
         let holds = self.earliest(0..self.stages.len(), "held", holds).is_some();
         let until_sweep = self.until_sweep();
-        self.bell.about_to_sleep();
+        self.wakeup.about_to_sleep();
         let quiet = self.rx.iter_mut().all(|slot| slot.queue.arm())
             && self.rings_in.iter().all(rtrb::Consumer::is_empty)
             && self.returns.is_empty()
@@ -623,7 +631,7 @@ impl<V: Versions> Worker<V> {
         if quiet && !self.stop.load(Ordering::Acquire) {
             self.counters.sleeps.add(1);
             let mut fds = ArrayVec::<_, POLLED_MAX>::new();
-            fds.push(self.bell.fd());
+            fds.push(self.wakeup.fd());
             let mut polled = true;
             for slot in &self.rx {
                 match slot.queue.fd() {
@@ -639,10 +647,10 @@ impl<V: Versions> Worker<V> {
             let wait = until_sweep.unwrap_or(wait).min(wait);
             poll_fds(&fds, Some(wait));
         }
-        self.bell.awake();
+        self.wakeup.awake();
     }
 
-    fn capture_stage(&mut self, stage: usize, flight: &mut Flight<V>) {
+    fn capture_stage(&mut self, stage: usize, flight: &mut InFlight<V>) {
         let chunk = &mut flight.chunk;
         for row in 0..chunk.packets.len() {
             if Verdict(chunk.rows.verdicts()[row]).is_next() {
@@ -653,7 +661,7 @@ impl<V: Versions> Worker<V> {
         }
     }
 
-    fn trace_stage(&mut self, i: usize, flight: &mut Flight<V>) {
+    fn trace_stage(&mut self, i: usize, flight: &mut InFlight<V>) {
         let Some(pin) = &flight.pin else { return };
         for t in &mut flight.traced {
             let verdict = Verdict(flight.chunk.rows.verdicts()[t.row]);
@@ -736,7 +744,7 @@ impl<V: Versions> Worker<V> {
     }
 }
 
-fn begin_trace<V: Versions>(hooks: &Hooks, flight: &mut Flight<V>) {
+fn begin_trace<V: Versions>(hooks: &Hooks, flight: &mut InFlight<V>) {
     for (row, packet) in flight.chunk.packets.iter().enumerate() {
         if let Some(trace) = hooks.wants_trace(packet.data()) {
             let line = format!("rx: port {}, {} bytes", packet.port, packet.frame_len());
@@ -745,7 +753,7 @@ fn begin_trace<V: Versions>(hooks: &Hooks, flight: &mut Flight<V>) {
     }
 }
 
-fn end_trace<V: Versions>(flight: &mut Flight<V>) {
+fn end_trace<V: Versions>(flight: &mut InFlight<V>) {
     for mut traced in flight.traced.drain(..) {
         let made = flight.chunk.emitted.iter().filter(|e| usize::from(e.cause) == traced.row);
         for e in made {
@@ -761,7 +769,7 @@ fn end_trace<V: Versions>(flight: &mut Flight<V>) {
 /// The shaders of each segment in order of the stages; none for segments of other workers. `stages` are those of
 /// `pipelines`, one behind the other.
 pub(crate) fn segment_shaders<T>(
-    stages: &[&Box<dyn Stage<T>>],
+    stages: &[&dyn Stage<T>],
     pipelines: &[OwnPipeline],
     segments: &[Segment],
 ) -> Vec<Shaders<T>> {

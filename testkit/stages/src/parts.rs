@@ -18,6 +18,7 @@
 //! | [`Ask`] | emits copies that leave only if the gate lets them |
 //! | [`Out`] | sends every packet to a port by its flow |
 //! | [`Ending`] | another stage, behind which a segment ends |
+//! | [`Meddler`] | writes a column that it did not declare |
 //!
 //! A packet's first byte is its flow. Stages that act once on a packet say so in its mark.
 
@@ -939,5 +940,38 @@ impl Stage<u64> for Witness {
                 seen.push(u32::from_be_bytes(number));
             }
         }
+    }
+}
+
+/// Writes the column `sum` in one of its steps, though it did not say so.
+#[derive(Clone, Copy, Debug)]
+pub struct Meddler(pub At);
+
+impl Stage<u64> for Meddler {
+    fn name(&self) -> &'static str {
+        "meddler"
+    }
+    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        self.meddle(At::Pre, &mut chunk.rows);
+    }
+    fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
+        Some(Arc::new(*self))
+    }
+    fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        self.meddle(At::Post, &mut chunk.rows);
+    }
+}
+
+impl Meddler {
+    fn meddle(self, at: At, rows: &mut Rows) {
+        if self.0 == at {
+            TestColumns::view(rows).sum.iter_mut().for_each(|sum| *sum = !*sum);
+        }
+    }
+}
+
+impl Shade<u64> for Meddler {
+    fn shade(&self, rows: &mut Rows, _: &u64) {
+        self.meddle(At::Shade, rows);
     }
 }

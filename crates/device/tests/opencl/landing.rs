@@ -83,7 +83,7 @@ fn a_part_that_nobody_takes_holds_its_memory_and_nothing_else() {
     // Two slots and two spares.
     let mut slow = Vec::new();
     for (seed, arena) in arenas[..4].iter().enumerate() {
-        assert!(device.has_room());
+        assert!(device.has_capacity());
         launch(&mut device, arena, &mut pool, seed);
         let mut job = retire(&mut device);
         let frames = frames(seed);
@@ -92,15 +92,15 @@ fn a_part_that_nobody_takes_holds_its_memory_and_nothing_else() {
         }
         slow.push(job);
     }
-    assert!(!device.has_room() && device.in_flight() == 0);
+    assert!(!device.has_capacity() && device.in_flight() == 0);
     let refused = PartsJob::new(&arenas[4], &mut pool, &frames(4));
     let Err((refused, None)) = device.launch(refused) else { panic!("it has no room") };
     // Any one will do.
     let mut given_back = slow.remove(2);
     check_part(&mut given_back.0[0], &frames(2)[0]);
-    assert!(device.has_room());
+    assert!(device.has_capacity());
     assert!(device.launch(refused).is_ok());
-    assert!(!device.has_room());
+    assert!(!device.has_capacity());
     let mut job = retire(&mut device);
     for (part, frames) in job.0.iter_mut().zip(&frames(4)) {
         check_part(part, frames);
@@ -108,7 +108,7 @@ fn a_part_that_nobody_takes_holds_its_memory_and_nothing_else() {
     for (job, seed) in slow.iter_mut().zip([0, 1, 3]) {
         check_part(&mut job.0[0], &frames(seed)[0]);
     }
-    assert!(device.has_room());
+    assert!(device.has_capacity());
     slow.into_iter().chain([given_back, job]).for_each(|job| job.free(&mut pool));
 }
 
@@ -125,7 +125,7 @@ fn a_job_that_failed_brings_nothing() {
             assert!(part.landing.is_none());
             assert!(part.packets.iter().zip(&frames).all(|(p, (frame, _))| p.data() == frame));
         }
-        assert!(device.has_room());
+        assert!(device.has_capacity());
         job.free(&mut pool);
     }
 }

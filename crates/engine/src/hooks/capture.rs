@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            ┌────── free ◀─────────────── blocks, emptied ──────┐
-//!  worker ───┴─▶ block ─▶ block … ─▶ full ─▶ bell ─▶ reader ─────┘─▶ CapturedFrame
+//!  worker ───┴─▶ block ─▶ block … ─▶ full ─▶ wakeup ─▶ reader ─────┘─▶ CapturedFrame
 //! ```
 //!
 //! Both queues are bounded and lock-free and hold every block there is, so that neither is ever full. A
@@ -18,7 +18,7 @@ use chunk::{DropReason, Packet};
 use crossbeam_queue::ArrayQueue;
 
 use super::{CapturePoint, FrameFilter, Hooks};
-use crate::ring::Bell;
+use crate::ring::Wakeup;
 
 /// Bytes of a frame in a block: those of nearly every frame.
 const BLOCK_BYTES: usize = 2048;
@@ -95,7 +95,7 @@ pub(super) struct Running {
     free: ArrayQueue<Box<Block>>,
     full: ArrayQueue<Box<Block>>,
     lost: AtomicU64,
-    bell: Bell,
+    wakeup: Wakeup,
 }
 
 impl Running {
@@ -109,7 +109,7 @@ impl Running {
             free,
             full: ArrayQueue::new(blocks),
             lost: AtomicU64::new(0),
-            bell: Bell::new()?,
+            wakeup: Wakeup::new()?,
         })
     }
 
@@ -119,7 +119,7 @@ impl Running {
             Some(first) => {
                 // There is room for every block.
                 let _ = self.full.push(first);
-                self.bell.ring();
+                self.wakeup.wake();
             }
             None => _ = self.lost.fetch_add(1, Relaxed),
         }
@@ -200,8 +200,8 @@ impl CaptureReader {
                 return Some(frame);
             }
             let left = wait.checked_sub(begin.elapsed())?;
-            let Running { full, bell, .. } = &*self.running;
-            bell.wait_unless(left, || !full.is_empty());
+            let Running { full, wakeup, .. } = &*self.running;
+            wakeup.wait_unless(left, || !full.is_empty());
         }
     }
 

@@ -3,7 +3,7 @@
 use chunk::{Emitted, Packet, Verdict, reasons};
 
 use super::Worker;
-use crate::flight::Flight;
+use crate::in_flight::InFlight;
 use crate::merge::MARK_DEFERRED;
 use crate::stage::Versions;
 
@@ -12,7 +12,7 @@ impl<V: Versions> Worker<V> {
     /// in order of causes.
     pub(super) fn put_on_lane(
         &mut self,
-        flight: &mut Flight<V>,
+        flight: &mut InFlight<V>,
         packets: &mut Vec<Packet>,
         emitted: &mut Vec<Emitted>,
     ) {

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use chunk::{Arena, Packet, Verdict, reasons};
 
 use super::Worker;
-use crate::flight::Flight;
+use crate::in_flight::InFlight;
 use crate::merge::MARK_DEFERRED;
 use crate::ring::Passed;
 use crate::stage::{Shade, Stage, Versions};
@@ -91,7 +91,7 @@ impl<V: Versions> Worker<V> {
         &mut self,
         (stage, step): (usize, &'static str),
         row: Option<usize>,
-        flight: &mut Flight<V>,
+        flight: &mut InFlight<V>,
         panic: &(dyn Any + Send),
     ) {
         flight.is_spoilt = true;
@@ -135,7 +135,7 @@ impl<V: Versions> Worker<V> {
     pub(super) fn find_row(
         &self,
         shader: &dyn Shade<V::Tables>,
-        flight: &mut Flight<V>,
+        flight: &mut InFlight<V>,
     ) -> Option<usize> {
         let pin = flight.pin.as_ref()?;
         let mut one = Arena::new(flight.chunk.rows.layout().with_capacity(1)).reserve(1)?;
@@ -149,7 +149,7 @@ impl<V: Versions> Worker<V> {
     /// The end of a chunk over which a stage panicked: all its packets are dropped. Those that stages have taken over
     /// are theirs; those that went with the panic are counted all the same.
     #[cold]
-    pub(super) fn drop_chunk(&mut self, flight: &mut Flight<V>) {
+    pub(super) fn drop_chunk(&mut self, flight: &mut InFlight<V>) {
         let mut packets = std::mem::take(&mut flight.chunk.packets);
         let mut emitted = std::mem::take(&mut flight.chunk.emitted);
         if self.lane.is_some() {
@@ -255,8 +255,8 @@ impl<V: Versions> Worker<V> {
         self.heirs.give(heir, &mut self.rx);
         self.next_rx = 0;
         self.gave_to = Some(heir);
-        if let Some(Some((_, bell))) = self.rings_out.get(heir) {
-            bell.ring();
+        if let Some(Some((_, wakeup))) = self.rings_out.get(heir) {
+            wakeup.wake();
         }
     }
 

@@ -8,8 +8,8 @@ use super::{
     AGAIN_PACKETS, Entry, MARK_FROM_HOST, PASSES_MAX, RING_PACKETS, SpreadHash, Worker, begin_trace,
 };
 use crate::columns;
-use crate::flight::Flight;
 use crate::hooks::CapturePoint;
+use crate::in_flight::InFlight;
 use crate::merge::Lane;
 use crate::ring::{Again, Passed};
 use crate::stage::Versions;
@@ -71,12 +71,12 @@ impl<V: Versions> Worker<V> {
         let first = self.next_rx;
         for i in (first..queues).chain(0..first) {
             // Chunks in flight bound the work in progress.
-            let room = self.chunk_packets.saturating_sub(self.inbox.len());
-            if room == 0 || self.free.is_empty() || self.has_many_again() {
+            let capacity = self.chunk_packets.saturating_sub(self.inbox.len());
+            if capacity == 0 || self.free.is_empty() || self.has_many_again() {
                 break;
             }
-            let n = self.receive_queue(i, room);
-            if n == room {
+            let n = self.receive_queue(i, capacity);
+            if n == capacity {
                 self.next_rx = (i + 1) % queues;
             }
             received += n;
@@ -84,11 +84,11 @@ impl<V: Versions> Worker<V> {
         received
     }
 
-    /// Takes a burst of at most `room` packets from queue `i`.
-    fn receive_queue(&mut self, i: usize, room: usize) -> usize {
+    /// Takes a burst of at most `capacity` packets from queue `i`.
+    fn receive_queue(&mut self, i: usize, capacity: usize) -> usize {
         let waiting = self.inbox.len();
         let slot = &mut self.rx[i];
-        let n = slot.queue.recv(&mut self.pool, &mut self.inbox, room);
+        let n = slot.queue.recv(&mut self.pool, &mut self.inbox, capacity);
         if n == 0 {
             while let Some(error) = slot.queue.take_error() {
                 (self.on_error)(slot.port, &error);
@@ -251,7 +251,7 @@ impl<V: Versions> Worker<V> {
     /// and this worker receives nothing until it has left.
     pub(super) fn pass(&mut self, target: usize, passed: Passed) {
         let may_pass = self.quiet.leave();
-        let Some(Some((ring, bell))) = self.rings_out.get_mut(target) else {
+        let Some(Some((ring, wakeup))) = self.rings_out.get_mut(target) else {
             return self.drop_packet(passed.into_packet(), reasons::TX_NO_PORT);
         };
         if !may_pass || ring.is_abandoned() {
@@ -261,10 +261,10 @@ impl<V: Versions> Worker<V> {
             return self.ring_waiting[target].push_back(passed);
         }
         match ring.push(passed) {
-            Ok(()) => self.rung[target] = true,
+            Ok(()) => self.to_wake[target] = true,
             Err(rtrb::PushError::Full(passed)) => {
-                // Rung at once: the other one may sleep on a full ring.
-                bell.ring();
+                // Woken at once: the other one may sleep on a full ring.
+                wakeup.wake();
                 if self.lossless && !ring.is_abandoned() {
                     self.ring_waiting[target].push_back(passed);
                 } else {
@@ -286,7 +286,7 @@ impl<V: Versions> Worker<V> {
                 if let Err(rtrb::PushError::Full(passed)) = ring.push(passed) {
                     self.ring_waiting[target].push_front(passed);
                 }
-                self.rung[target] = true;
+                self.to_wake[target] = true;
             }
             if ring.is_abandoned() {
                 let lost = std::mem::take(&mut self.ring_waiting[target]);
@@ -320,7 +320,7 @@ impl<V: Versions> Worker<V> {
                 self.quiet.leave();
                 let Ok(passed) = self.rings_in[i].pop() else { break };
                 work += 1;
-                let had_room = self.inbox.len() < limit && self.again_count < AGAIN_PACKETS;
+                let had_capacity = self.inbox.len() < limit && self.again_count < AGAIN_PACKETS;
                 match passed {
                     Passed::Received(packet, number) => {
                         if self.has_several_pipelines() {
@@ -333,7 +333,8 @@ impl<V: Versions> Worker<V> {
                     Passed::Again(again) => self.queue_again(again),
                 }
                 // The ring that took the last room comes last the next time.
-                if had_room && (self.inbox.len() >= limit || self.again_count >= AGAIN_PACKETS) {
+                if had_capacity && (self.inbox.len() >= limit || self.again_count >= AGAIN_PACKETS)
+                {
                     self.next_ring = (i + 1) % rings;
                 }
             }
@@ -425,7 +426,7 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Begins a chunk of received packets.
-    fn begin_received(&mut self, mut flight: Box<Flight<V>>, own: usize, is_measured: bool) {
+    fn begin_received(&mut self, mut flight: Box<InFlight<V>>, own: usize, is_measured: bool) {
         if is_measured {
             flight.begun = Some(Instant::now());
         }
@@ -469,7 +470,7 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Starts a chunk in front of a segment.
-    fn begin(&mut self, mut flight: Box<Flight<V>>, segment: usize) {
+    fn begin(&mut self, mut flight: Box<InFlight<V>>, segment: usize) {
         let chunk = &mut flight.chunk;
         if self.packet_time {
             // The capture's time never runs back here, whatever the file says.

@@ -3,15 +3,15 @@
 use chunk::{DropReason, Packet, Verdict, VerdictKind, reasons};
 
 use super::{TxSide, TxSlot, Worker, end_trace};
-use crate::flight::Flight;
 use crate::hooks::CapturePoint;
+use crate::in_flight::InFlight;
 use crate::merge::MARK_DEFERRED;
 use crate::ring::{Again, Passed};
 use crate::stage::Versions;
 
 impl<V: Versions> Worker<V> {
     /// Sends every packet of a chunk where its verdict says.
-    pub(super) fn retire(&mut self, mut flight: Box<Flight<V>>) {
+    pub(super) fn retire(&mut self, mut flight: Box<InFlight<V>>) {
         if !flight.traced.is_empty() {
             end_trace(&mut flight);
         }
@@ -210,11 +210,11 @@ impl<V: Versions> Worker<V> {
             }
         }
         self.count_late();
-        for target in 0..self.rung.len() {
-            if std::mem::take(&mut self.rung[target])
-                && let Some(Some((_, bell))) = self.rings_out.get(target)
+        for target in 0..self.to_wake.len() {
+            if std::mem::take(&mut self.to_wake[target])
+                && let Some(Some((_, wakeup))) = self.rings_out.get(target)
             {
-                bell.ring();
+                wakeup.wake();
             }
         }
     }

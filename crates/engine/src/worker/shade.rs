@@ -17,11 +17,13 @@ use std::time::Instant;
 
 use chunk::{Chunk, Columns, Verdict};
 
+#[cfg(debug_assertions)]
+use super::declared;
 use super::{PASSES_MAX, Worker};
 use crate::balance::Side;
 use crate::columns::{self, Shard};
 use crate::context;
-use crate::flight::{Flight, Outcome, Slot, StatePanic};
+use crate::in_flight::{InFlight, Outcome, Slot, StatePanic};
 use crate::master::MasterLink;
 use crate::ring::{Again, Passed};
 use crate::stage::{Context, HandOver, Stage, Versions};
@@ -55,11 +57,11 @@ impl Default for Home {
 /// Where a chunk goes now.
 enum Way<V: Versions> {
     /// Shaded on this core.
-    Here(Box<Flight<V>>),
+    Here(Box<InFlight<V>>),
     /// To the master, its columns in an open arena.
-    There(Box<Flight<V>>),
+    There(Box<InFlight<V>>),
     /// It cannot go on yet.
-    Wait(Box<Flight<V>>),
+    Wait(Box<InFlight<V>>),
 }
 
 impl<V: Versions> Worker<V> {
@@ -95,14 +97,14 @@ impl<V: Versions> Worker<V> {
         });
         if is_short_of_room {
             // The master may need the arenas in which chunks wait that have come back.
-            order.here().for_each(Flight::leave_arena);
+            order.here().for_each(InFlight::leave_arena);
         }
         self.order = order;
         work
     }
 
     /// The side of a chunk in the segment that it is about to enter.
-    fn way(&mut self, mut flight: Box<Flight<V>>) -> Way<V> {
+    fn way(&mut self, mut flight: Box<InFlight<V>>) -> Way<V> {
         let segment = flight.segment;
         if flight.is_spoilt || self.sweeps_elsewhere(&flight) {
             return Way::Here(flight);
@@ -163,7 +165,7 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Whether a device's kernels can work with the tables of a chunk.
-    fn fits_device(&self, flight: &Flight<V>) -> bool {
+    fn fits_device(&self, flight: &InFlight<V>) -> bool {
         let Some(pin) = &flight.pin else { return true };
         self.shaders[flight.segment].iter().all(|(_, shader)| shader.fits_device(pin))
     }
@@ -191,7 +193,7 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Pre-shades a segment and shades it here, or hands it over.
-    fn enter(&mut self, mut flight: Box<Flight<V>>, master: Option<&MasterLink<V>>) -> Slot<V> {
+    fn enter(&mut self, mut flight: Box<InFlight<V>>, master: Option<&MasterLink<V>>) -> Slot<V> {
         let at = flight.segment;
         let segment = self.segments[at];
         flight.wanted = None;
@@ -213,7 +215,7 @@ impl<V: Versions> Worker<V> {
             // The master goes on when it sees that nobody holds these rows any more. The verdicts come along: they say
             // which packets stages have taken over.
             flight.leave_arena();
-            master.into_iter().for_each(|master| master.bell.ring());
+            master.into_iter().for_each(|master| master.wakeup.wake());
             return Slot::Shaded(flight);
         }
         if let Some(master) = master
@@ -222,7 +224,7 @@ impl<V: Versions> Worker<V> {
         {
             // No shade looks at its rows.
             flight.leave_arena();
-            master.bell.ring();
+            master.wakeup.wake();
             return Slot::Shaded(flight);
         }
         if let Some(master) = master {
@@ -239,7 +241,7 @@ impl<V: Versions> Worker<V> {
             let pipeline = flight.pipeline;
             match master.submissions.push(flight) {
                 Ok(()) => {
-                    master.bell.ring();
+                    master.wakeup.wake();
                     return Slot::Away { pipeline, segment: at };
                 }
                 // Not possible: there is room for every chunk.
@@ -258,7 +260,7 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Shades a chunk's segment on this core; the nanoseconds that it took.
-    fn shade(&mut self, flight: &mut Flight<V>) -> u64 {
+    fn shade(&mut self, flight: &mut InFlight<V>) -> u64 {
         let first = self.segments[flight.segment].first;
         let shaders = self.shaders[flight.segment].clone();
         let mut shaded_ns = 0;
@@ -267,9 +269,17 @@ impl<V: Versions> Worker<V> {
                 continue;
             }
             let Some(pin) = flight.pin.as_ref().filter(|_| !flight.is_spoilt) else { break };
+            #[cfg(debug_assertions)]
+            self.declared.remember(&flight.chunk.rows);
             let (rows, packets) = (&mut flight.chunk.rows, &mut flight.chunk.packets);
             let shade = || shader.shade_packets(rows, packets, pin);
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(shade)) {
+            let shaded = catch_unwind(AssertUnwindSafe(shade));
+            #[cfg(debug_assertions)]
+            let shaded = shaded.and_then(|()| {
+                let local = usize::from(self.owned.stages[first + i]);
+                self.declared.check(local, declared::Step::Shade, &flight.chunk.rows)
+            });
+            if let Err(panic) = shaded {
                 let has_state = crate::stage::has_state(&**shader);
                 let row = if has_state { None } else { self.find_row(&**shader, flight) };
                 self.chunk_panicked((first + i, "shade"), row, flight, &*panic);
@@ -284,12 +294,12 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Whether a stage's shade has to do with a chunk: a sweep is one stage's.
-    fn is_concerned(&self, flight: &Flight<V>, stage: usize) -> bool {
+    fn is_concerned(&self, flight: &InFlight<V>, stage: usize) -> bool {
         flight.sweep.is_none_or(|sweep| self.owned.numbers[sweep].0 == stage)
     }
 
     /// Post-shades a segment; the end of the last one retires the chunk.
-    fn leave(&mut self, mut flight: Box<Flight<V>>) -> Option<Slot<V>> {
+    fn leave(&mut self, mut flight: Box<InFlight<V>>) -> Option<Slot<V>> {
         let segment = self.segments[flight.segment];
         let stages = if flight.sweep.is_some() { 0..0 } else { segment.first..segment.end };
         let mut settled = 0;
@@ -342,7 +352,7 @@ impl<V: Versions> Worker<V> {
 
     /// A chunk that was away is here: what came down for it is brought to its rows and packets, or it is shaded. Chunks
     /// of a shard come back in the order in which they left, and the host's copy of its state follows in that order.
-    fn came_back(&mut self, mut flight: Box<Flight<V>>) -> Box<Flight<V>> {
+    fn came_back(&mut self, mut flight: Box<InFlight<V>>) -> Box<InFlight<V>> {
         let has_state = self.segments[flight.segment].has_state;
         if let Some(StatePanic { place, step, message, .. }) = flight.panic.take() {
             let stage = self.segments[flight.segment].first + place;
@@ -391,7 +401,7 @@ impl<V: Versions> Worker<V> {
     fn with_stage(
         &mut self,
         i: usize,
-        flight: &mut Flight<V>,
+        flight: &mut InFlight<V>,
         step: impl FnOnce(&mut dyn Stage<V::Tables>, &mut Chunk, &mut Context<'_, V::Tables>),
         is_first: bool,
     ) {
@@ -414,8 +424,15 @@ impl<V: Versions> Worker<V> {
             context!(self, flight.pipeline, &**pin, V::number(pin), now_ns, &flight.passes);
         cx.home = self.homes[flight.segment].side;
         let (stage, chunk) = (&mut *self.stages[local], &mut flight.chunk);
+        #[cfg(debug_assertions)]
+        self.declared.remember(&chunk.rows);
         let done = catch_unwind(AssertUnwindSafe(|| step(stage, chunk, &mut cx)));
         let row = cx.row;
+        #[cfg(debug_assertions)]
+        let done = done.and_then(|()| {
+            let step = if is_first { declared::Step::Pre } else { declared::Step::Post };
+            self.declared.check(local, step, &chunk.rows)
+        });
         if let Err(panic) = done {
             let name = if is_first { "pre_shade" } else { "post_shade" };
             self.chunk_panicked((i, name), row, flight, &*panic);

@@ -11,7 +11,7 @@ use chunk::Verdict;
 
 use super::Worker;
 use crate::columns;
-use crate::flight::Flight;
+use crate::in_flight::InFlight;
 use crate::stage::Versions;
 
 impl<V: Versions> Worker<V> {
@@ -100,14 +100,14 @@ impl<V: Versions> Worker<V> {
     }
 
     /// Whether a chunk has nothing to do in the segment that it enters: a sweep of another one.
-    pub(super) fn sweeps_elsewhere(&self, flight: &Flight<V>) -> bool {
+    pub(super) fn sweeps_elsewhere(&self, flight: &InFlight<V>) -> bool {
         let segment = &self.segments[flight.segment];
         let stage = flight.sweep.map(|stage| self.owned.numbers[stage].0);
         stage.is_some_and(|stage| !(segment.first..segment.end).contains(&stage))
     }
 
     /// The end of a sweep.
-    pub(super) fn end_sweep(&mut self, mut flight: Box<Flight<V>>) {
+    pub(super) fn end_sweep(&mut self, mut flight: Box<InFlight<V>>) {
         if let Some(stage) = flight.sweep.take() {
             self.sweeping[stage] = false;
         }

@@ -18,8 +18,8 @@ use teststages::brittle::{Breaks, Brittle, Call};
 use teststages::harness::{
     Backing, Bed, Feed, NumberImage, Numbered, Run, Setup, Stages, flow_hash, numbered, watchdog,
 };
-use teststages::parts::{At, Named, Out, Plain, Sift, Touchy, Turn, Witness, flow_of};
-use teststages::{Count, Find, Xor};
+use teststages::parts::{At, Meddler, Named, Out, Plain, Sift, Touchy, Turn, Witness, flow_of};
+use teststages::{Count, Find, Sum, Xor};
 
 const FLOWS: usize = 256;
 
@@ -142,6 +142,23 @@ fn segments_that_share_few_arenas_come_to_their_end() {
         let counted: u64 = counts.iter().map(Count::sum).sum();
         assert_eq!((sent(&done), counted), (30_000, 30_000));
     }
+}
+
+/// A stage that writes a column which it did not declare is named with the column, and its chunks are dropped.
+#[test]
+#[cfg(debug_assertions)]
+fn a_stage_that_writes_columns_of_others_is_caught() {
+    for (at, step) in [(At::Pre, "pre_shade"), (At::Shade, "shade"), (At::Post, "post_shade")] {
+        let bed = Bed { chunk_packets: 32, ..bed(input(64)) };
+        let done = run(bed, 1, |_| vec![Box::new(Meddler(at)), Box::new(Sum), out()]);
+        assert_eq!(done.view.drops(reasons::STAGE_PANIC), 64);
+        assert_eq!(done.panics.len(), 2);
+        let StagePanic { stage, step: named, message, packets, .. } = &done.panics[0];
+        assert_eq!((*stage, *named, *packets), ((0, "meddler"), step, 32));
+        assert_eq!(message, "stage `meddler` wrote column `sum`, which it did not declare");
+    }
+    let done = run(bed(input(64)), 1, |_| vec![Box::new(Meddler(At::Never)), Box::new(Sum), out()]);
+    assert_eq!((sent(&done), done.panics.len()), (64, 0));
 }
 
 #[test]

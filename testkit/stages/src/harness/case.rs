@@ -335,3 +335,33 @@ pub fn device_of_tests() -> (Api, u32) {
     });
     named.and_then(Backend::device).unwrap_or((Api::OpenCl, 0))
 }
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::parts::{At, Meddler};
+    use crate::{Deliver, Sum};
+
+    /// A stage that writes a column which it did not declare fails every case that it is in.
+    #[test]
+    fn a_stage_that_meddles_fails() {
+        for (at, step) in [(At::Pre, "pre_shade"), (At::Shade, "shade"), (At::Post, "post_shade")] {
+            let subject = |workers: usize| Subject {
+                workers: (0..workers)
+                    .map(|_| -> Stages<u64> {
+                        vec![Box::new(Meddler(at)), Box::new(Sum), Box::new(Deliver)]
+                    })
+                    .collect(),
+                state: Box::new(Vec::new),
+            };
+            let case = Case::new("a meddler", vec![vec![1; 60]; 100], &subject);
+            let ran = catch_unwind(AssertUnwindSafe(|| case.run(&Setup::cpu())));
+            let panic = ran.err().expect("it fails").downcast::<String>().expect("a message");
+            let wanted =
+                format!("panicked in {step}: stage `meddler` wrote column `sum`, which it did not");
+            assert!(panic.contains(&wanted), "{panic}");
+        }
+    }
+}

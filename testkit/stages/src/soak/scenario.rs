@@ -128,7 +128,7 @@ pub struct Scenario {
     /// Behind the workers is a merger.
     pub(super) is_in_order: bool,
     /// And one worker must give the same.
-    has_twin: bool,
+    has_reference: bool,
     packet_time: bool,
     pub(super) refuses: Option<u64>,
     pub(super) ends: Ends,
@@ -201,7 +201,7 @@ impl Scenario {
             devices,
             is_lossless,
             is_in_order,
-            has_twin: is_in_order && !panics && random.one_in(2),
+            has_reference: is_in_order && !panics && random.one_in(2),
             packet_time: is_in_order && random.one_in(2),
             refuses: random.one_in(3).then(|| random.word()),
             ends: if random.one_in(5) {
@@ -223,7 +223,7 @@ impl Scenario {
     /// When it hangs, or a thread dies.
     pub fn run(&self, totals: &mut Totals) -> Result<(), String> {
         let several = self.run_with(&self.of_worker, true, totals)?;
-        if self.has_twin && self.ends == Ends::Finished {
+        if self.has_reference && self.ends == Ends::Finished {
             let one = self.run_with(&self.of_worker[..1], false, totals)?;
             same_counts(&one, &several)?;
         }

@@ -21,13 +21,13 @@ use crate::worker::{OwnPipeline, panic_text};
 pub(crate) type Shaders<T> = Arc<[(usize, Arc<dyn Shade<T>>)]>;
 
 /// Chunks on their way back from a master to one worker.
-pub(crate) type Returns<V> = Arc<ArrayQueue<Box<Flight<V>>>>;
+pub(crate) type Returns<V> = Arc<ArrayQueue<Box<InFlight<V>>>>;
 
 /// Room for the stages of a segment; more of them take memory once.
 const STAGES: usize = 32;
 
 /// A chunk with what belongs to it while it is worked on.
-pub(crate) struct Flight<V: Versions> {
+pub(crate) struct InFlight<V: Versions> {
     pub(crate) chunk: Chunk,
     /// The chunk's own rows while it uses a range of a job's arena.
     pub(crate) spare: Option<Rows>,
@@ -78,7 +78,7 @@ pub(crate) struct Traced {
     pub(crate) lines: Vec<String>,
 }
 
-impl<V: Versions> Flight<V> {
+impl<V: Versions> InFlight<V> {
     pub(crate) fn new(chunk: Chunk) -> Self {
         Self {
             chunk,
@@ -158,7 +158,7 @@ pub(crate) struct Job<V: Versions> {
     pub(crate) segment: usize,
     /// When it was launched.
     pub(crate) launched: Instant,
-    pub(crate) flights: Vec<Box<Flight<V>>>,
+    pub(crate) flights: Vec<Box<InFlight<V>>>,
     pub(crate) crew: Arc<Crew<V::Tables>>,
     /// What came down, until the workers have taken their parts of it.
     pub(crate) landing: Option<Arc<Landing>>,
@@ -320,9 +320,9 @@ struct Line {
 /// Where a chunk is.
 pub(crate) enum Slot<V: Versions> {
     /// Here, about to enter its segment.
-    Ready(Box<Flight<V>>),
+    Ready(Box<InFlight<V>>),
     /// Here, its segment shaded.
-    Shaded(Box<Flight<V>>),
+    Shaded(Box<InFlight<V>>),
     /// At a master, in this segment of this pipeline.
     Away { pipeline: usize, segment: usize },
 }
@@ -361,18 +361,18 @@ impl<V: Versions> InOrder<V> {
     }
 
     /// Adds the youngest chunk.
-    pub(crate) fn push(&mut self, flight: Box<Flight<V>>) {
+    pub(crate) fn push(&mut self, flight: Box<InFlight<V>>) {
         self.slots.push_back(Slot::Ready(flight));
     }
 
     /// A chunk is back from its master.
-    pub(crate) fn came_back(&mut self, flight: Box<Flight<V>>) {
+    pub(crate) fn came_back(&mut self, flight: Box<InFlight<V>>) {
         let place = (flight.chunk.seq - self.first) as usize;
         self.slots[place] = Slot::Shaded(flight);
     }
 
     /// The chunks that are here.
-    pub(crate) fn here(&mut self) -> impl Iterator<Item = &mut Flight<V>> {
+    pub(crate) fn here(&mut self) -> impl Iterator<Item = &mut InFlight<V>> {
         self.slots.iter_mut().filter_map(|slot| match slot {
             Slot::Ready(flight) | Slot::Shaded(flight) => Some(&mut **flight),
             Slot::Away { .. } => None,
@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn a_job_done_again_sees_verdicts_and_contexts_as_they_were() {
         let rows = Arena::new(Layout::join(&[], 8).unwrap()).reserve(8).unwrap();
-        let mut flight = Box::new(Flight::<Plain>::new(Chunk::new(rows, 0)));
+        let mut flight = Box::new(InFlight::<Plain>::new(Chunk::new(rows, 0)));
         let (verdict, context) = flight.chunk.rows.common();
         verdict[6..].fill(9);
         context.copy_from_slice(&[0, 10, 20, 30, 40, 50, 60, 70]);
