@@ -258,7 +258,12 @@ fn action() -> impl Strategy<Value = Action> {
     ];
     let mirror = prop::option::weighted(0.2, 0u16..4);
     let dscp = prop::option::weighted(0.2, 0u8..64);
-    (ending, mirror, dscp).prop_map(|(ending, mirror, dscp)| Action { ending, mirror, dscp, contexts: 0 })
+    (ending, mirror, dscp).prop_map(|(ending, mirror, dscp)| Action {
+        ending,
+        mirror,
+        dscp,
+        contexts: 0,
+    })
 }
 
 fn rule() -> impl Strategy<Value = Own> {

@@ -11,7 +11,7 @@ use apps::router::{PipelineOptions, RouterPart, decode, rewrite, route, rpf};
 use apps::switch::{SwitchPart, SwitchPipeline, egress, forward, ingress};
 use apps::wire::Wire;
 use controlplane::{Newest, OverPart, PartId, Tables, TablesImages};
-use device::accelerator::Options;
+use device::accelerator::{Options, Traffic};
 use device::faulty::{Faults, Faulty};
 use device::{Cost, FaultPlan, probe};
 use engine::{DeviceKind, DeviceSpec, Policy};
@@ -434,12 +434,12 @@ fn each_by_itself(world: &World) -> (Out, bool) {
 /// Makes a device that follows the changes of tables.
 type Kind = fn(&Writer<Tables>) -> DeviceKind<Tables>;
 
-/// Runs the pipeline in an engine; what came out, and jobs, launches and segments.
+/// Runs the pipeline in an engine; what came out, what went to the device, and the stages of each segment.
 fn in_engine(
     world: &World,
     kind: Option<Kind>,
     chunk_packets: usize,
-) -> (Out, u64, u64, Vec<usize>) {
+) -> (Out, Traffic, Vec<usize>) {
     let (tables, hits) = world.tables();
     let (writer, _) = versions(tables);
     let devices = kind.map(|kind| {
@@ -467,13 +467,12 @@ fn in_engine(
     assert!(run.device_errors.is_empty(), "{:?}", run.device_errors);
     run.conserves().unwrap();
     let segments = run.view.segments.iter().map(|segment| segment.end - segment.first).collect();
-    let master = run.view.master();
-    let (jobs, launches) = master.map_or((0, 0), |m| (m.jobs, m.traffic.launches));
+    let traffic = run.view.master().map(|master| master.traffic).unwrap_or_default();
     let of = |(rules, hits): (&Rules, &Arc<Hits>)| {
         (0..=rules.rules.len() as u32).map(|id| hits.get(id).packets).collect()
     };
     let hits = world.rules.iter().zip(&hits).map(of).collect();
-    (Out { ports: run.ports, dropped: run.dropped, hits }, jobs, launches, segments)
+    (Out { ports: run.ports, dropped: run.dropped, hits }, traffic, segments)
 }
 
 /// Frames of four ports in turn, with numbers for times.
@@ -575,12 +574,16 @@ fn a_device_does_so_too() {
     for names in PIPELINES {
         for _ in 0..2 {
             let world = world(names).new_tree(&mut runner).unwrap().current();
-            let (out, jobs, launched, segments) = in_engine(&world, Some(driver), 64);
+            let (out, traffic, segments) = in_engine(&world, Some(driver), 64);
+            let Traffic { jobs, launches: launched, uploads, .. } = traffic;
             let is_shaded = check(&world, &out, "PoCL");
             assert_eq!(jobs > 0, is_shaded, "{names:?}: {jobs} jobs");
-            // All kernels of a segment are one launch sequence.
+            // All kernels of a segment are one launch sequence, and all columns of a small job one upload.
             if segments.len() <= 2 && !names.contains(&"cpu") {
-                assert!(launched <= jobs * launches(names), "{names:?}: {launched} of {jobs} jobs");
+                assert_eq!(launched, jobs * launches(names), "{names:?}: {jobs} jobs");
+                if world.frames.len() <= 256 {
+                    assert_eq!(uploads, jobs, "{names:?}");
+                }
             }
         }
     }

@@ -173,6 +173,7 @@ fn results_of_large_jobs_come_straight_to_the_rows() {
     let traffic = device.traffic();
     // Block and two columns up; the column that was read too is staged, the other is not.
     assert_eq!(traffic.copies, 2 * (1 + 2 + 1 + 1), "{traffic:?}");
+    assert_eq!(traffic.uploads, 2 * (1 + 2), "{traffic:?}");
     assert!(traffic.down_bytes >= 2 * 8 * ROWS as u64);
 }
 
