@@ -193,7 +193,7 @@ fn interests_find_data_by_ethernet_and_udp() {
             ("name del /com", "no such route was added"),
             ("name get /com", "no route for /com"),
             ("name get /", "at least one component"),
-            ("show macs", "this instance has no stations"),
+            ("show macs", "this instance has no table `macs`"),
         ] {
             let (ok, said) = net.ctl(args);
             assert!(!ok && said.contains(expected), "{args}: {said}");

@@ -448,9 +448,6 @@ impl ControlLoop {
                 .flat_map(|rows| rows.responses(ROWS_PER_RESPONSE))
                 .collect());
         }
-        if let Some(absent) = self.descriptors.iter().find(|own| has(own)) {
-            return Err(Refusal::new(ErrorKind::Unsupported, absent.absent));
-        }
         let running = self.publisher.parts.iter().flat_map(|own| own.descriptor.tables);
         let mut names = CORE_TABLES.to_vec();
         for table in running {
@@ -458,8 +455,11 @@ impl ControlLoop {
                 names.push(table.name);
             }
         }
-        let message = format!("unknown table `{what}`: expected one of {}", names.join(", "));
-        Err(Refusal::new(ErrorKind::NotFound, message))
+        let (kind, what) = match self.descriptors.iter().any(|own| has(own)) {
+            true => (ErrorKind::Unsupported, format!("this instance has no table `{what}`")),
+            false => (ErrorKind::NotFound, format!("unknown table `{what}`")),
+        };
+        Err(Refusal::new(kind, format!("{what}: expected one of {}", names.join(", "))))
     }
 }
 

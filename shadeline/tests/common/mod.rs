@@ -85,14 +85,15 @@ impl Live {
     /// Packets that the router dropped so far, by reason.
     pub(crate) fn drops(&self) -> Vec<(String, u64)> {
         let text = self.ctl("show drops --json");
-        // Each row's keys come in the order of the alphabet: first the number, then the reason.
-        let mut drops = Vec::new();
-        let mut packets = 0;
+        // The packets of a row come behind its reason.
+        let mut drops: Vec<(String, u64)> = Vec::new();
         for line in text.lines().map(str::trim) {
-            if let Some(rest) = line.strip_prefix("\"packets\": ") {
-                packets = rest.trim_end_matches(',').parse().unwrap_or(0);
-            } else if let Some(rest) = line.strip_prefix("\"reason\": \"") {
-                drops.push((rest.trim_end_matches(['"', ',']).to_owned(), packets));
+            if let Some(rest) = line.strip_prefix("\"reason\": \"") {
+                drops.push((rest.trim_end_matches(['"', ',']).to_owned(), 0));
+            } else if let Some(rest) = line.strip_prefix("\"packets\": ")
+                && let Some((_, packets)) = drops.last_mut()
+            {
+                *packets = rest.trim_end_matches(',').parse().unwrap_or(0);
             }
         }
         drops

@@ -128,9 +128,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::KnownStages;
     use crate::config::schema;
     use crate::config::section::{self, SectionValue};
+    use crate::config::{Application, KnownStages, StageKind};
 
     const PAGE: &str = "docs/configuration.md";
     const END: &str = "<!-- end of keys -->\n";
@@ -195,20 +195,24 @@ mod tests {
     /// The reader lists the keys that it knows where one is unknown: they are those of the tables.
     #[test]
     fn the_reader_knows_the_declared_keys() {
+        let application = &Application::NONE;
+        let kinds = vec![StageKind::new("x", application)];
+        let known = KnownStages { kinds, ..KnownStages::default() };
         // Where the pipeline is unknown, no application hides the keys of another one.
         let text = "mode = \"?\"\n[system]\nzz = 1\n[router]\nzz = 1\n[engine]\nzz = 1\nsim.zz = 1\n[port.p]\nzz = 1\nfault.zz = 1\n\
                     storm.zz = 1\n[port.v]\nparent = \"p\"\nzz = 1\n[[route]]\nzz = 1\nvia = [{ zz = 1 }]\n[[routes]]\n\
                     zz = 1\n[[neighbour]]\nzz = 1\n[switch]\nzz = 1\n[[station]]\nzz = 1\n[pipeline.x]\nzz = 1\n\
                     [ndn]\nzz = 1\n[ndn.face.x]\nzz = 1\n[ndn.face.y]\nlocal = \"192.0.2.1\"\nzz = 1\n[[name]]\n\
                     zz = 1\n[[names]]\nzz = 1\n[firewall]\nzz = 1\n[[rule]]\naction = \"drop\"\nzz = 1\n\
-                    [[rule]]\naction = \"drop\"\nfile = \"f\"\nzz = 1\n";
-        let errors = crate::config::parse(text, &KnownStages::default()).unwrap_err();
+                    [[rule]]\naction = \"drop\"\nfile = \"f\"\nzz = 1\n\
+                    [stage.x]\nzz = 1\n";
+        let errors = crate::config::parse(text, &known).unwrap_err();
         let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for error in errors {
             let Some(section) = error.message.strip_prefix("unknown key `zz` in ") else {
                 continue;
             };
-            let section = ["port.p", "port.v", "pipeline.x", "ndn.face.x", "ndn.face.y"]
+            let section = ["port.p", "port.v", "pipeline.x", "stage.x", "ndn.face.x", "ndn.face.y"]
                 .iter()
                 .fold(section.to_owned(), |section, name| {
                     let (kind, _) = name.rsplit_once('.').unwrap();
