@@ -25,6 +25,7 @@ mod hooks;
 mod in_flight;
 mod master;
 mod merge;
+mod plan;
 mod quiet;
 mod ring;
 mod segment;

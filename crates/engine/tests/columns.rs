@@ -17,7 +17,7 @@ use device::tables::NoTables;
 use device::{Backend, Cost, FaultPlan};
 use engine::{
     Context, DeviceKind, DeviceSpec, Engine, EngineError, EngineSpec, KernelForm, MasterView,
-    Policy, QueueCounters, RxSlot, Shade, Stage, Step, TxSlot, Versions, WorkerSpec,
+    Phases, Policy, QueueCounters, RxSlot, Shade, Stage, Step, TxSlot, Versions, WorkerSpec,
 };
 use io::memory::{Collect, Frames, Script};
 
@@ -168,14 +168,31 @@ impl Shade<()> for Link {
 }
 
 /// Sends a packet with what the last link found, and leaves other values behind where a chunk starts with zeros.
-struct Deliver(Vec<Link>);
+struct Deliver {
+    links: Vec<Link>,
+    /// Those of all links.
+    columns: &'static [Declaration],
+}
+
+impl Deliver {
+    fn new(links: Vec<Link>) -> Self {
+        let columns: Vec<_> = links.iter().flat_map(|link| link.columns.iter().copied()).collect();
+        Self { links, columns: Vec::leak(columns) }
+    }
+}
 
 impl Stage<()> for Deliver {
     fn name(&self) -> &'static str {
         "deliver"
     }
+    fn columns(&self) -> &'static [Declaration] {
+        self.columns
+    }
+    fn sets_context(&self) -> Phases {
+        Phases::POST
+    }
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, ()>) {
-        let mut last = self.0.last().unwrap().view(&mut chunk.rows);
+        let mut last = self.links.last().unwrap().view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter_mut().enumerate() {
             if Verdict(last[0][row]).is_next() {
                 packet.data_mut()[4..8].copy_from_slice(&last[3][row].to_le_bytes());
@@ -183,7 +200,7 @@ impl Stage<()> for Deliver {
                 last[0][row] = Verdict::forward(0).0;
             }
         }
-        for link in &self.0 {
+        for link in &self.links {
             let mut view = link.view(&mut chunk.rows);
             view[1].fill(0xdead_beef);
             view[3 + OWN].fill(0xbeef_dead);
@@ -220,7 +237,7 @@ fn pipeline(links: usize, cut_behind: &[usize]) -> Vec<Box<dyn Stage<()>>> {
     let links: Vec<_> =
         (0..links).map(|number| Link::new(number, cut_behind.contains(&number))).collect();
     let boxed = links.iter().map(|link| Box::new(*link) as Box<dyn Stage<()>>);
-    boxed.chain([Box::new(Deliver(links.clone())) as Box<_>]).collect()
+    boxed.chain([Box::new(Deliver::new(links.clone())) as Box<_>]).collect()
 }
 
 fn start(

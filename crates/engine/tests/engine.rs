@@ -105,6 +105,12 @@ impl Stage<u64> for Second {
     fn columns(&self) -> &'static [Declaration] {
         &[TestColumns::COLUMNS]
     }
+    fn reads(&self) -> ColumnSet {
+        ColumnSet::of(&[TestColumns::OUT])
+    }
+    fn writes(&self) -> ColumnSet {
+        ColumnSet::of(&[TestColumns::PORT])
+    }
     fn shader(&self) -> Option<Arc<dyn Shade<u64>>> {
         Some(Arc::new(Second(0)))
     }

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod brittle;
+mod contexts;
 mod flows;
 pub mod harness;
 pub mod parts;
