@@ -10,7 +10,7 @@ use control::api::{
 };
 use control::kernel::{Mirror, Options as MirrorOptions};
 use controlplane::inject::injector;
-use controlplane::statistics::Shown;
+use controlplane::statistics::{Shown, stage_names};
 use controlplane::{ControlLoop, Event, Interfaces, Newest, Publisher, Setup, Start, Tables};
 use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace, UnderWay};
 use packet::filter::Filter;
@@ -344,8 +344,8 @@ fn capture(
             CapturePoint::Port(tagged.as_ref().map_or(number, |(_, port, _)| *port))
         })
     };
-    let stage =
-        |name: &str| view.stages.iter().position(|own| *own == name).map(CapturePoint::Stage);
+    let stages = stage_names(view);
+    let stage = |name: &str| stages.iter().position(|own| own == name).map(CapturePoint::Stage);
     let point = match at {
         CaptureAt::Drops => Some(CapturePoint::Drops),
         CaptureAt::Dumps => Some(CapturePoint::Dumps),
@@ -357,7 +357,7 @@ fn capture(
         let message = format!(
             "unknown capture point: expected a port ({}), a stage ({}), drops or dumps",
             interfaces.names().join(", "),
-            view.stages.join(", ")
+            stages.join(", ")
         );
         return drop(responder.send(Response::error(ErrorKind::NotFound, message)));
     };

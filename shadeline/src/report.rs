@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use control::api::table::thousands;
-use controlplane::statistics::{PortCounters, lost, named_apart, totals};
+use controlplane::statistics::{PortCounters, lost, named_apart, stage_names, totals};
 use controlplane::{Interfaces, Running, Section};
 use engine::{Counter, EngineView, MasterView, StageCounters, WorkerCounters};
 use io::QueueStats;
@@ -140,13 +140,13 @@ impl Report {
             .filter(|d| d.packets > 0)
             .collect();
         let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
-        let stages = view.stages.iter().enumerate().map(|(i, name)| {
+        let stages = stage_names(view).into_iter().enumerate().map(|(i, name)| {
             let sum = |counter: fn(&StageCounters) -> &Counter| {
                 view.workers.iter().map(|w| counter(&w.stages[i]).get()).sum()
             };
             let (calls, packets) = (sum(|s| &s.calls), sum(|s| &s.packets));
             StageTotals {
-                stage: (*name).to_owned(),
+                stage: name,
                 calls,
                 shown_calls: time.map(|_| calls),
                 packets,

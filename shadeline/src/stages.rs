@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use chunk::{ColumnSet, Declaration};
 #[cfg(test)]
 use control::config::KnownStages;
-use control::config::section::{About, KeyDefault};
-use control::config::{StageKind, keys};
+use control::config::section::{About, Key, KeyDefault};
+use control::config::{Settings, StageKind, keys};
 use control::metrics::Metrics;
 use controlplane::{Descriptor, Interfaces, Running, Tables};
 use engine::{KernelStep, Spread, Stage};
@@ -146,7 +146,7 @@ fn describe(kind: &StageKind, stage: &dyn Stage<Tables>, own: &Running) -> Descr
             (None, Spread::Hosts) => "between two hosts",
         },
         drop_reasons: reasons.map(|reason| reason.name()).collect(),
-        sections: sections(application.sections),
+        sections: settings(kind).into_iter().chain(sections(application.sections)).collect(),
         requests: requests(own.descriptor),
         metrics: metrics(own),
     }
@@ -182,6 +182,12 @@ fn columns(
     names
 }
 
+/// What `[stage.NAME]` has for a stage of this kind.
+fn settings(kind: &StageKind) -> Option<Section> {
+    let Settings::Keys(new) = kind.settings else { return None };
+    Some(Section { title: "[stage.NAME]", keys: new().keys().iter().map(row).collect() })
+}
+
 /// The sections of these names, `[router]` or `[[route]]`, with those below them.
 fn sections(names: &[&str]) -> Vec<Section> {
     let is_own = |title: &str| {
@@ -192,28 +198,26 @@ fn sections(names: &[&str]) -> Vec<Section> {
     let own = keys().into_iter().filter(|section| is_own(section.title));
     own.map(|section| Section {
         title: section.title,
-        keys: section
-            .keys
-            .iter()
-            .map(|key| {
-                let About { kind, allowed, default, .. } = key.about();
-                KeyRow {
-                    name: key.name,
-                    kind,
-                    values: allowed,
-                    default: match default {
-                        KeyDefault::Value(value) => value,
-                        KeyDefault::Words(words) => words.to_owned(),
-                        KeyDefault::Absent => "none".to_owned(),
-                        KeyDefault::Needed(_) => "required".to_owned(),
-                    },
-                    reload: key.reload.to_string(),
-                    text: key.text(),
-                }
-            })
-            .collect(),
+        keys: section.keys.iter().map(|key| row(key)).collect(),
     })
     .collect()
+}
+
+fn row(key: &Key) -> KeyRow {
+    let About { kind, allowed, default, .. } = key.about();
+    KeyRow {
+        name: key.name,
+        kind,
+        values: allowed,
+        default: match default {
+            KeyDefault::Value(value) => value,
+            KeyDefault::Words(words) => words.to_owned(),
+            KeyDefault::Absent => "none".to_owned(),
+            KeyDefault::Needed(_) => "required".to_owned(),
+        },
+        reload: key.reload.to_string(),
+        text: key.text(),
+    }
 }
 
 fn list(all: &[Described]) -> String {

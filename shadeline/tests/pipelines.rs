@@ -153,3 +153,99 @@ fn every_other_list_of_stages_is_refused_with_a_reason() {
         assert!(text.contains(expected), "{text}");
     }
 }
+
+/// The backends that give the same bytes.
+fn backends() -> Vec<&'static str> {
+    let mut all = vec!["cpu", "sim"];
+    all.extend(require_opencl().then_some("opencl"));
+    all
+}
+
+/// What the router of the golden case "firewall" writes with other rules and stages, on each backend the same.
+fn routed(stages: &str, rules: &str) -> Vec<(String, Vec<u8>)> {
+    let case = repository().join("tests/golden/firewall");
+    let text = std::fs::read_to_string(case.join("config.toml")).expect("a configuration");
+    let ports = &text[..text.find("[firewall]").expect("a firewall")];
+    let head = format!("mode = \"two\"\n[pipeline.two]\nstages = [{stages}]\n");
+    let folder = Scratch::new();
+    let path = folder.write("config.toml", &(head + ports + rules));
+    let mut all = backends().into_iter().map(|backend| {
+        let output = run(&path, &captures(&case), &folder.join(backend), backend);
+        assert!(output.status.success(), "{stages} on {backend}: {}", said(&output));
+        (backend, written(&folder.join(backend)))
+    });
+    let (_, expected) = all.next().expect("the CPU");
+    all.for_each(|(backend, found)| assert!(found == expected, "{stages} on {backend}"));
+    expected
+}
+
+/// Packets that `edge` puts into a context are judged by `inner`, and no others: together they do what one list of rules
+/// says.
+#[test]
+fn two_firewalls_and_a_context_do_what_one_list_of_rules_says() {
+    let alone = "[firewall]\n[[rule]]\nproto = \"udp\"\nsrc = \"10.0.1.0/24\"\naction = \"mark 9, accept\"\n\
+                 [[rule]]\nproto = \"udp\"\naction = \"drop\"\n[[rule]]\nproto = \"icmp\"\naction = \"drop\"\n";
+    let one = routed("\"decode\", \"firewall\", \"rpf\", \"route\", \"rewrite\"", alone);
+    let two = "[stage.edge]\nkind = \"firewall\"\n[[stage.edge.rule]]\nproto = \"icmp\"\naction = \"drop\"\n\
+               [[stage.edge.rule]]\nproto = \"udp\"\naction = \"context datagrams, accept\"\n\
+               [stage.inner]\nkind = \"firewall\"\ncontext = [\"datagrams\"]\ndefault = \"drop\"\n\
+               [[stage.inner.rule]]\nsrc = \"10.0.1.0/24\"\naction = \"mark 9, accept\"\n";
+    for stages in [
+        "\"decode\", \"edge\", \"inner\", \"rpf\", \"route\", \"rewrite\"",
+        "\"decode\", \"edge\", \"rpf\", \"inner\", \"route\", \"rewrite\"",
+    ] {
+        let found = routed(stages, two);
+        for ((name, found), (_, expected)) in found.iter().zip(&one) {
+            assert!(found == expected, "{stages}: {name} differs");
+        }
+    }
+    // The other way round `inner` sees nothing: its default drops no datagram.
+    let late = routed("\"decode\", \"inner\", \"edge\", \"route\", \"rewrite\"", two);
+    assert!(late != one);
+    let dropped = |all: &[(String, Vec<u8>)]| {
+        all.iter().find(|(name, _)| name.starts_with("dropped")).map_or(0, |(_, bytes)| bytes.len())
+    };
+    assert!(dropped(&late) < dropped(&one));
+}
+
+/// A router and a wire in one program do what each does by itself, with one worker and with two.
+#[test]
+fn pipelines_of_ports_do_what_each_does_by_itself() {
+    let [router, wire] =
+        ["firewall", "firewall_wire"].map(|name| repository().join("tests/golden").join(name));
+    let read =
+        |case: &Path| std::fs::read_to_string(case.join("config.toml")).expect("a configuration");
+    let (of_router, of_wire) = (read(&router), read(&wire));
+    let ports = &of_router[of_router.find("[router]").expect("a router")..];
+    let (ports, rules) = ports.split_at(ports.find("[firewall]").expect("a firewall"));
+    let own = "[port.a]\npipeline = \"plain\"\n[port.b]\npipeline = \"plain\"\n";
+    let plain = "[pipeline.plain]\nstages = [\"wire\"]\n";
+    // `mon` is one of three ports of the router: a fourth one keeps the wire's in pairs.
+    let joined = format!("[port.other]\n{own}{plain}{rules}");
+    let text = |workers: usize| format!("[system]\nworkers = {workers}\n{ports}{joined}");
+    let folder = Scratch::new();
+    let alone =
+        folder.write("wire.toml", &format!("mode = \"plain\"\n{plain}[port.a]\n[port.b]\n"));
+    assert!(of_wire.contains("mode = \"wire\""));
+    let out = folder.join("wire");
+    assert!(run(&alone, &captures(&wire), &out, "cpu").status.success());
+    let mut expected = written(&out);
+    let out = folder.join("router");
+    let alone = folder.write("router.toml", &format!("{ports}[port.other]\n{rules}"));
+    assert!(run(&alone, &captures(&router), &out, "cpu").status.success());
+    expected.extend(written(&out));
+    for (workers, backend) in
+        [1, 2].iter().flat_map(|n| backends().into_iter().map(move |b| (*n, b)))
+    {
+        let path = folder.write("both.toml", &text(workers));
+        let out = folder.join("both");
+        let all = [captures(&router), captures(&wire)].concat();
+        let output = run(&path, &all, &out, backend);
+        assert!(output.status.success(), "{workers} {backend}: {}", said(&output));
+        for (name, found) in written(&out).iter().filter(|(name, _)| !name.starts_with("dropped")) {
+            let own = expected.iter().find(|(own, _)| own == name);
+            assert!(own.is_some_and(|(_, own)| own == found), "{workers} {backend}: {name}");
+        }
+        assert!(said(&output).contains("plain.wire") && said(&output).contains("router.decode"));
+    }
+}

@@ -39,6 +39,7 @@ pub(crate) const SUITES: &[Suite] = &[
         about: "a folder per case: capture in, expectation out; scapy as oracle",
         run: golden,
     },
+    Suite { name: "own-stage", about: "a stage from outside the workspace", run: own_stage },
     Suite { name: "quickstart", about: "the demo, as a newcomer runs it", run: quickstart },
     Suite { name: "net", about: "the router among real programs, in network namespaces", run: net },
     Suite { name: "peers", about: "the rivals of the benches build", run: peers::run },
@@ -78,7 +79,7 @@ const MIRI_CRATES: &[(&str, &[&str])] = &[
     ("chunk", &["arena::", "cell::", "columns::", "frame::"]),
     (
         "engine",
-        &["columns::", "flight::", "heirs::", "merge::tests::lanes", "merge::tests::nothing"],
+        &["columns::", "in_flight::", "heirs::", "merge::tests::lanes", "merge::tests::nothing"],
     ),
 ];
 
@@ -332,6 +333,21 @@ fn golden(root: &Path) -> Report {
         let programs = report.test_programs(&mut cargo(root, &["test", "--workspace"]), is_golden);
         report.run_programs(&programs, &[], &env);
     }
+    report.end()
+}
+
+/// The package that no file of the workspace knows.
+fn own_stage(root: &Path) -> Report {
+    let mut report = Report::begin(root, "own-stage");
+    let folder = root.join("examples/own-stage");
+    let cargo = |args: &[&str]| {
+        let mut command = cargo(&folder, args);
+        command.env("CARGO_TARGET_DIR", tree::target_dir(root).join("own-stage"));
+        command
+    };
+    report.run_one("tests", &mut cargo(&["test", "--locked"]), BUILD_LIMIT);
+    let mut check = cargo(&["run", "--locked", "--quiet", "--", "check", "dscp.toml"]);
+    report.run_one("check", &mut check, BUILD_LIMIT);
     report.end()
 }
 

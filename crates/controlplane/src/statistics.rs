@@ -6,7 +6,7 @@ use std::time::Instant;
 use chunk::{CELL_BYTES, Depot, DropReason, Reason};
 use control::api::{DropRow, InterfaceRow, MasterRow, QueueRow, Runtime, StageRow, WorkerRow};
 use control::metrics::{Metrics, Snapshot, encode};
-use engine::{EngineView, MasterView, QueueCounters};
+use engine::{EngineView, MasterView, PipelineView, QueueCounters};
 use io::{Losses, QueueStats};
 use lookup::fib::Interface;
 use lookup::versions::Reader;
@@ -231,17 +231,17 @@ impl Statistics {
     /// A row for each stage.
     pub fn stages(&self) -> Vec<StageRow> {
         let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
-        let row = |(i, name): (usize, &&'static str)| {
+        let row = |(i, name): (usize, String)| {
             let totals = self.view.stage(i);
             StageRow {
-                name: (*name).to_owned(),
+                name,
                 calls: totals.calls,
                 packets: totals.packets,
                 packets_per_call: ratio(totals.packets, totals.calls),
                 ns_per_packet: ratio(totals.busy_ns, totals.packets),
             }
         };
-        self.view.stages.iter().enumerate().map(row).collect()
+        stage_names(&self.view).into_iter().enumerate().map(row).collect()
     }
 
     /// A row for each reason that occurred.
@@ -327,6 +327,20 @@ impl Statistics {
         let applications = |out: &mut Metrics| parts.iter().for_each(|own| own.part.metrics(out));
         encode(&snapshot, applications)
     }
+}
+
+/// The names of all stages, by number: where there are several pipelines, with that of the pipeline before it,
+/// `edge.decode`.
+pub fn stage_names(view: &EngineView) -> Vec<String> {
+    let of = |pipeline: &PipelineView| {
+        let stages = &view.stages[pipeline.stages.clone()];
+        let name = |stage: &&str| match view.pipelines.len() {
+            1 => (*stage).to_owned(),
+            _ => format!("{}.{stage}", pipeline.name),
+        };
+        stages.iter().map(name).collect::<Vec<_>>()
+    };
+    view.pipelines.iter().flat_map(of).collect()
 }
 
 fn master(m: MasterView) -> MasterRow {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, ReasonBlock, Rows, Verdict};
 use control::api::table::{Row, thousands};
-use control::config::{Application, Settings, StageKind, kinds};
+use control::config::{Application, Settings, StageKind, kinds, kinds::Kind};
 use control::metrics::Metrics;
 use controlplane::{
     ControlPart, Descriptor, Environment, Refusal, Rows as Table, Setup, TableKind, Tables,
