@@ -60,8 +60,11 @@ pub struct Descriptor {
     ///
     /// # Errors
     /// Why it cannot start, in words.
-    pub start: fn(&Setup<'_>, &mut Tables) -> Result<Box<dyn ControlPart>, String>,
+    pub start: StartPart,
 }
+
+/// See [`Descriptor::start`].
+pub type StartPart = fn(&Setup<'_>, &mut Tables) -> Result<Box<dyn ControlPart>, String>;
 
 impl Descriptor {
     /// Nothing: what a declaration begins with.
