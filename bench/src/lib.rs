@@ -254,7 +254,7 @@ impl Backend {
 #[derive(Clone, Copy)]
 pub struct Probes {
     /// Allocations that the process has made so far.
-    pub allocations: fn() -> u64,
+    pub allocations: Option<fn() -> u64>,
 }
 
 /// The device programs that benchmarks build, for `cargo xtask dist`.

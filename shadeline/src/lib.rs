@@ -30,6 +30,7 @@ mod stages;
 mod traffic;
 mod wiring;
 
+#[cfg(feature = "count-allocations")]
 use std::alloc::System;
 use std::process::ExitCode;
 
@@ -37,9 +38,11 @@ use clap::{CommandFactory, Parser};
 use cli::{Cli, Command, GenCommand};
 use controlplane::Descriptor;
 use failure::Failure;
+#[cfg(feature = "count-allocations")]
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 /// Counts allocations, so that `bench forward` can show that packets need none.
+#[cfg(feature = "count-allocations")]
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -88,7 +91,11 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Gen(GenCommand::Trace(args)) => gen_rules::trace(&args),
         Command::Measure(args) => measure::run(&args),
         Command::Bench(args) => {
-            let probes = bench::Probes { allocations: || ALLOCATOR.stats().allocations as u64 };
+            #[cfg(feature = "count-allocations")]
+            let allocations: Option<fn() -> u64> = Some(|| ALLOCATOR.stats().allocations as u64);
+            #[cfg(not(feature = "count-allocations"))]
+            let allocations = None;
+            let probes = bench::Probes { allocations };
             bench::check_backend(&args).map_err(Failure::usage)?;
             bench::run(&args, probes).map_err(Failure::other)
         }

@@ -1,6 +1,7 @@
 //! `shadeline run CONFIG`: a live router, until a signal, a time or `ctl stop` ends it.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use controlplane::inject::injector;
 use controlplane::statistics::{Shown, stage_names};
 use controlplane::{ControlLoop, Event, Interfaces, Newest, Publisher, Setup, Start, Tables};
 use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace, UnderWay};
+use io::capture::{CaptureWriter, Seen};
 use packet::filter::Filter;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -87,6 +89,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         },
     )?;
     let view = path.engine.view().clone();
+    // Before all else: what is dumped now is in no other file.
+    let dumps = start_dumps(&config, &interfaces, &view)?;
     let (stop, stopped) = mpsc::channel::<()>();
     let on_stop = stop.clone();
     let mirrors = publisher.parts.iter().any(|own| own.part.mirrors_kernel(&config));
@@ -153,6 +157,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let time = begin.elapsed();
     handle.close();
     drop((server, metrics, mirror));
+    dumps.end();
     let _ = events.send(Event::Stop);
     let parts = control.join().unwrap_or_default();
     let report = Report::of(&view, &ports, &parts, &interfaces, Some(time));
@@ -190,6 +195,68 @@ fn wait(
             return Ok(());
         }
     }
+}
+
+/// The captures of `[dump.NAME]`, a thread each.
+struct Dumps {
+    stop: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Dumps {
+    /// Writes what is there, and ends.
+    fn end(self) {
+        self.stop.store(true, Relaxed);
+        self.threads.into_iter().for_each(|thread| drop(thread.join()));
+    }
+}
+
+fn start_dumps(
+    config: &control::config::Config,
+    interfaces: &Interfaces,
+    view: &Arc<EngineView>,
+) -> Result<Dumps, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut threads = Vec::new();
+    for dump in &config.dumps {
+        let failed = |error: std::io::Error| Failure::file(&dump.file, error);
+        // Checked with the configuration.
+        let filter = frame_filter(dump.filter.as_deref().unwrap_or_default()).unwrap_or_default();
+        let capture = Capture { point: CapturePoint::Dumps, filter, frames: CAPTURE_FRAMES };
+        let mut frames = view.hooks.capture(capture).map_err(Failure::other)?;
+        let file = std::io::BufWriter::new(std::fs::File::create(&dump.file).map_err(failed)?);
+        let mut writer = CaptureWriter::with_interfaces(file).map_err(failed)?;
+        for name in interfaces.names() {
+            writer.interface(name).map_err(failed)?;
+        }
+        let (name, stop) = (dump.name.clone(), stop.clone());
+        threads.push(spawn("dump", move || {
+            loop {
+                // Frames that were there when it was to stop are written too.
+                let is_last = stop.load(Relaxed);
+                while let Some(frame) =
+                    frames.recv_timeout(if is_last { Duration::ZERO } else { LOOK })
+                {
+                    let seen = Seen { interface: frame.port.into(), outgoing: false };
+                    if let Err(error) = writer.write_from(seen, &frame.bytes, frame.time_ns, None) {
+                        tracing::error!("dump {name}: {error}; it ends");
+                        return;
+                    }
+                }
+                if let Err(error) = writer.flush() {
+                    tracing::error!("dump {name}: {error}; it ends");
+                    return;
+                }
+                if is_last {
+                    break;
+                }
+            }
+            if frames.lost() > 0 {
+                tracing::warn!("dump {name} lost {} frames: its file is too slow", frames.lost());
+            }
+        })?);
+    }
+    Ok(Dumps { stop, threads })
 }
 
 /// Mirrors the kernel, if an application wants that. Links are watched all the same: a port

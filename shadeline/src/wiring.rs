@@ -225,7 +225,8 @@ impl Pipelines<'_> {
         let config = self.config;
         let spec = |pipeline: &Pipeline| {
             let stages = self.stages(pipeline, worker, defers_limits)?;
-            Ok(PipelineSpec::new(&pipeline.name, stages))
+            let places = pipeline.places.clone();
+            Ok(PipelineSpec { places, ..PipelineSpec::new(&pipeline.name, stages) })
         };
         config.in_use().map(spec).collect()
     }

@@ -249,3 +249,28 @@ fn pipelines_of_ports_do_what_each_does_by_itself() {
         assert!(said(&output).contains("plain.wire") && said(&output).contains("router.decode"));
     }
 }
+
+/// A rule's `dump` ends in the capture of dumps, live in that of `[dump.NAME]`.
+#[test]
+fn dumped_packets_are_in_their_captures() {
+    let rules = "[firewall]\n[[rule]]\nproto = \"udp\"\naction = \"dump\"\n";
+    let all = routed("\"decode\", \"firewall\", \"route\", \"rewrite\"", rules);
+    let dumped = all.iter().find(|(name, _)| name == "dumped.pcapng").expect("a capture of dumps");
+    assert!(dumped.1.len() > 1000, "{}", dumped.1.len());
+
+    let folder = Scratch::new();
+    let [socket, dump] = ["s.sock", "odd.pcapng"].map(|name| folder.join(name));
+    let input = repository().join("tests/golden/firewall/lan.pcap");
+    let text = format!(
+        "[system]\nsocket = {socket:?}\n[router]\nkernel = false\n[port.lan]\nbackend = \"pcap\"\n\
+         read = {input:?}\naddresses = [\"10.0.1.1/24\"]\n[port.wan]\nbackend = \"memory\"\n\
+         [dump.odd]\nfile = {dump:?}\n{rules}"
+    );
+    let path = folder.write("live.toml", &text);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    let output = command.arg("run").arg(&path).args(["--duration", "1s"]).output().expect("a run");
+    assert!(output.status.success(), "{}", said(&output));
+    let bytes = std::fs::read(&dump).expect("the dump");
+    let names = [b"lan".as_slice(), b"wan"].map(|name| bytes.windows(3).any(|own| own == name));
+    assert_eq!(names, [true, true], "{} bytes", bytes.len());
+}

@@ -113,7 +113,7 @@ pub struct RuleShow {
 struct RuleArgs {
     /// Its name
     name: Option<String>,
-    /// Action: accept, drop, reject or `send PORT`; `mirror PORT` and `mark DSCP` may precede it, separated by `,`
+    /// Action: accept, drop, reject, dump or `send PORT`; `mirror PORT` and `mark DSCP` may precede it, separated by `,`
     #[arg(long, value_name = "ACTION")]
     action: Option<Action>,
     /// Receiving interface

@@ -654,6 +654,7 @@ fn resolve(
             Ending::Accept => data::Ending::Accept,
             Ending::Drop => data::Ending::Drop,
             Ending::Reject => data::Ending::Reject,
+            Ending::Dump => data::Ending::Dump,
             Ending::Send(name) => data::Ending::Send(port(name)?),
         },
         mirror: action.mirror.as_deref().map(port).transpose()?,

@@ -326,6 +326,7 @@ fn text(action: &Action) -> String {
         Ending::Accept => "accept".to_owned(),
         Ending::Drop => "drop".to_owned(),
         Ending::Reject => "reject".to_owned(),
+        Ending::Dump => "dump".to_owned(),
         Ending::Send(port) => format!("send port {port}"),
     };
     if let Some(dscp) = action.dscp {

@@ -41,6 +41,8 @@ pub enum Ending {
     Reject,
     /// It leaves by this port as it is.
     Send(u16),
+    /// It goes to captures of dumped packets, and nowhere else.
+    Dump,
 }
 
 /// What a rule does with a packet.
@@ -78,6 +80,7 @@ impl Action {
             Ending::Drop => Verdict::drop(reasons::FIREWALL_DROP),
             Ending::Reject => Verdict::drop(reasons::FIREWALL_REJECT),
             Ending::Send(port) => Verdict::forward(port),
+            Ending::Dump => Verdict::DUMP,
         }
     }
 }

@@ -243,6 +243,7 @@ fn expected(action: Action, place: Place) -> Verdict {
         Ending::Accept => Verdict::NEXT,
         Ending::Drop => Verdict::drop(reasons::FIREWALL_DROP),
         Ending::Send(port) => Verdict::forward(port),
+        Ending::Dump => Verdict::DUMP,
         // A router's is answered, and dropped, by `rewrite`.
         Ending::Reject if place == Place::Router => Verdict::NEXT,
         Ending::Reject => Verdict::drop(reasons::FIREWALL_REJECT),
@@ -255,6 +256,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => Just(Ending::Drop),
         1 => Just(Ending::Reject),
         1 => (0u16..4).prop_map(Ending::Send),
+        1 => Just(Ending::Dump),
     ];
     let mirror = prop::option::weighted(0.2, 0u16..4);
     let dscp = prop::option::weighted(0.2, 0u8..64);

@@ -275,6 +275,7 @@ impl World {
 struct Out {
     ports: Vec<Vec<Flight>>,
     dropped: Vec<(DropReason, Flight)>,
+    dumped: Vec<Flight>,
     /// Of each firewall.
     hits: Vec<Vec<u64>>,
 }
@@ -421,6 +422,7 @@ fn each_by_itself(world: &World) -> (Out, bool) {
                 VerdictKind::Host => {
                     out.dropped.push((chunk::reasons::HOST_ABSENT, flight(&packet)));
                 }
+                VerdictKind::Dump => out.dumped.push(flight(&packet)),
                 VerdictKind::Taken => {}
                 kind => panic!("no such end: {kind:?}"),
             }
@@ -472,7 +474,7 @@ fn in_engine(
         (0..=rules.rules.len() as u32).map(|id| hits.get(id).packets).collect()
     };
     let hits = world.rules.iter().zip(&hits).map(of).collect();
-    (Out { ports: run.ports, dropped: run.dropped, hits }, traffic, segments)
+    (Out { ports: run.ports, dropped: run.dropped, dumped: run.dumped, hits }, traffic, segments)
 }
 
 /// Frames of four ports in turn, with numbers for times.
@@ -536,6 +538,7 @@ fn check(world: &World, found: &Out, where_: &str) -> bool {
         found.dropped.iter().map(|(reason, (at, _))| (at, reason.name())).collect::<Vec<_>>(),
         expected.dropped.iter().map(|(reason, (at, _))| (at, reason.name())).collect::<Vec<_>>()
     );
+    assert!(found.dumped == expected.dumped, "{where_} {:?}: dumped", world.names);
     assert_eq!(found.hits, expected.hits, "{where_} {:?}", world.names);
     is_shaded
 }

@@ -172,6 +172,11 @@ impl Diff {
         diff.ndn(old, new);
         diff.firewall(Firewall::NAME, "", &old.firewall, &new.firewall);
         diff.stages(old, new);
+        let dumps = |config: &Config| {
+            let dumps = config.dumps.iter().map(|d| format!("{} {}", d.name, d.file.display()));
+            dumps.collect::<Vec<_>>().join(", ")
+        };
+        compare(&mut diff.restart, "dump", dumps(old), dumps(new));
         diff
     }
 

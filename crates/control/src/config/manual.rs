@@ -205,20 +205,21 @@ mod tests {
                     [ndn]\nzz = 1\n[ndn.face.x]\nzz = 1\n[ndn.face.y]\nlocal = \"192.0.2.1\"\nzz = 1\n[[name]]\n\
                     zz = 1\n[[names]]\nzz = 1\n[firewall]\nzz = 1\n[[rule]]\naction = \"drop\"\nzz = 1\n\
                     [[rule]]\naction = \"drop\"\nfile = \"f\"\nzz = 1\n\
-                    [stage.x]\nzz = 1\n";
+                    [stage.x]\nzz = 1\n[dump.x]\nzz = 1\n";
         let errors = crate::config::parse(text, &known).unwrap_err();
         let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for error in errors {
             let Some(section) = error.message.strip_prefix("unknown key `zz` in ") else {
                 continue;
             };
-            let section = ["port.p", "port.v", "pipeline.x", "stage.x", "ndn.face.x", "ndn.face.y"]
-                .iter()
-                .fold(section.to_owned(), |section, name| {
-                    let (kind, _) = name.rsplit_once('.').unwrap();
-                    section.replace(name, &format!("{kind}.NAME"))
-                })
-                .replace("[route.via]", "member");
+            let section =
+                ["port.p", "port.v", "pipeline.x", "stage.x", "dump.x", "ndn.face.x", "ndn.face.y"]
+                    .iter()
+                    .fold(section.to_owned(), |section, name| {
+                        let (kind, _) = name.rsplit_once('.').unwrap();
+                        section.replace(name, &format!("{kind}.NAME"))
+                    })
+                    .replace("[route.via]", "member");
             let expected = error.expected.unwrap_or_default();
             let names = expected.trim_start_matches("one of ").split(", ").map(str::to_owned);
             known.entry(section).or_default().extend(names);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::de::DeTable;
 
-use super::schema::{StageKeys, firewall, ndn, port, routes, switch};
+use super::schema::{StageKeys, firewall, ndn, places, port, routes, switch};
 use super::section::SectionValue;
 use super::stages::{Application, KnownStages, Settings, StageKind};
 use super::types::*;
@@ -188,6 +188,18 @@ pub(super) fn config(
     let mut in_use = in_use.into_iter();
     let pipeline = in_use.next().expect("that of `mode`");
     let others: Vec<Pipeline> = in_use.collect();
+    let mut dumps = Vec::new();
+    if let Some(section) = section(&mut file, walk, "dump") {
+        for (name, _, value) in section.entries() {
+            let Some(mut section) = Section::of(walk, value, &format!("dump.{name}")) else {
+                continue;
+            };
+            let mut dump = Dump { name: name.to_owned(), ..Dump::default() };
+            dump.read(&mut section, walk);
+            section.finish(walk);
+            dumps.push(dump);
+        }
+    }
     let mut engine = Engine::default();
     if let Some(mut section) = section(&mut file, walk, "engine") {
         spans.engine = section.place();
@@ -254,6 +266,7 @@ pub(super) fn config(
         name_files,
         firewall,
         stages,
+        dumps,
         engine,
         pipelines,
         stage_lines,
@@ -469,7 +482,13 @@ fn pipeline(
     });
     let max_delay =
         section.take(walk, "max_delay", |walk, value| duration(walk, value, 0, 1_000_000_000));
+    let mut to = Vec::new();
+    section.key(walk, "places", &places(), &mut to);
     let (stages, lines): (Vec<String>, Vec<usize>) = stages.unwrap_or_default();
+    for (name, stage) in to.iter().filter(|(_, stage)| !stages.contains(stage)) {
+        walk.error(place.at("places"), format!("the place `{name}` leads to `{stage}`"))
+            .expected(format!("a stage of the pipeline: one of {}", stages.join(", ")));
+    }
     let is_known = stages.iter().all(|stage| known.kind(stage).is_some());
     let arranged = known.arrange(&stages);
     let is_right = arranged.is_ok();
@@ -481,7 +500,8 @@ fn pipeline(
         Vec::new()
     });
     section.finish(walk);
-    let pipeline = Pipeline { applications, max_delay, ..known.unchecked(name, &stages) };
+    let pipeline =
+        Pipeline { applications, max_delay, places: to, ..known.unchecked(name, &stages) };
     Some((pipeline, is_right, lines))
 }
 

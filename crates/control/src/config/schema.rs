@@ -14,7 +14,8 @@ mod system;
 pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
 pub use ndn::{Face, FaceLink, NameRoute, Ndn};
-pub(super) use pipeline::StageKeys;
+pub use pipeline::Dump;
+pub(super) use pipeline::{StageKeys, places};
 pub use port::{Backend, Fault, Physical, Port, PortKind, Rpf, VlanTag, XdpMode, ZeroCopy};
 pub use router::{Neighbour, Router, TableV4, TableV6};
 pub use routes::{FileNextHops, Route, RouteFile};
@@ -83,5 +84,6 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
         ("[engine.sim]", vec![of::<SimCost>()]),
         ("[pipeline.NAME]", vec![of::<pipeline::PipelineKeys>()]),
         ("[stage.NAME]", vec![of::<pipeline::StageKeys>()]),
+        ("[dump.NAME]", vec![of::<Dump>()]),
     ]
 }

@@ -176,6 +176,7 @@ impl KnownStages {
             applications: Vec::new(),
             stages: stages.iter().map(own).collect(),
             kinds: stages.iter().map(|s| self.kind_of(s.as_ref()).to_owned()).collect(),
+            places: Vec::new(),
             max_delay: None,
         }
     }

@@ -32,7 +32,14 @@ fn known() -> KnownStages {
         let applications = vec![stages[stages.len() - 1].application];
         let stages = stages.iter().map(|kind| kind.name.to_owned()).collect();
         let kinds: Vec<String> = stages;
-        Pipeline { name: name.into(), applications, stages: kinds.clone(), kinds, max_delay: None }
+        Pipeline {
+            name: name.into(),
+            applications,
+            stages: kinds.clone(),
+            kinds,
+            places: Vec::new(),
+            max_delay: None,
+        }
     };
     let modes =
         vec![mode("router", &kinds[..3]), mode("switch", &kinds[3..5]), mode("ndn", &kinds[5..6])];

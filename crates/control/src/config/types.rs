@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use super::schema::{
-    Backend, Bridging, Engine, EngineBackend, Face, FaceLink, Fault, FileNextHops, Firewall,
+    Backend, Bridging, Dump, Engine, EngineBackend, Face, FaceLink, Fault, FileNextHops, Firewall,
     HugePages, LogFormat, LogLevel, NameRoute, Ndn, Neighbour, Offload, Physical, Port, PortKind,
     Route, RouteFile, Router, Rpf, SimCost, Station, Switch, System, TableV4, TableV6, VlanTag,
     XdpMode, ZeroCopy,
@@ -50,6 +50,8 @@ pub struct Config {
     pub firewall: Firewall,
     /// `[stage.NAME]`, in the file's order.
     pub stages: Vec<StageConfig>,
+    /// `[dump.NAME]`, in the file's order.
+    pub dumps: Vec<Dump>,
     /// `[engine]`.
     pub engine: Engine,
     /// `[pipeline.NAME]`, in the file's order, chosen or not.
@@ -147,6 +149,8 @@ pub struct Pipeline {
     pub stages: Vec<String>,
     /// By stage: its kind, which is its name unless the file gives it one of its own.
     pub kinds: Vec<String>,
+    /// Where *through again* leads: place and stage. A place that is not here is the stage of its name.
+    pub places: Vec<(String, String)>,
     /// How long a packet may be under way because chunks wait to fill; `None`: as `[engine]` says.
     pub max_delay: Option<Duration>,
 }

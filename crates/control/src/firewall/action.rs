@@ -16,6 +16,8 @@ pub enum Ending {
     Reject,
     /// It leaves by this port as it is.
     Send(String),
+    /// It goes to captures of dumped packets, and nowhere else.
+    Dump,
 }
 
 /// What a rule does, as text `mirror PORT, mark DSCP, context NAME, accept`: each once, contexts as often as needed, the ending
@@ -34,7 +36,7 @@ pub struct Action {
 }
 
 /// What an action may be, for messages.
-pub const EXPECTED: &str = "accept, drop, reject or send PORT, before it mirror PORT, mark 0 to 63 \
+pub const EXPECTED: &str = "accept, drop, reject, dump or send PORT, before it mirror PORT, mark 0 to 63 \
                             and context NAME, joined by `,`";
 
 /// A text that is no action.
@@ -85,6 +87,7 @@ impl FromStr for Action {
                         ("accept", None) => Ending::Accept,
                         ("drop", None) => Ending::Drop,
                         ("reject", None) => Ending::Reject,
+                        ("dump", None) => Ending::Dump,
                         _ => return Err(wrong()),
                     };
                     has_ended = true;
@@ -110,6 +113,7 @@ impl fmt::Display for Action {
             Ending::Accept => f.write_str("accept"),
             Ending::Drop => f.write_str("drop"),
             Ending::Reject => f.write_str("reject"),
+            Ending::Dump => f.write_str("dump"),
             Ending::Send(port) => write!(f, "send {port}"),
         }
     }

@@ -25,7 +25,7 @@ const PROBLEMS_SHOWN: usize = 10;
 const NAME: &str = "1 to 64 letters, digits or `.`, `_`, `-`, `:`, `#`, `/`, and not `default`";
 
 /// What an action may be, for the documentation.
-const ACTION: &str = "`accept`, `drop`, `reject` or `send PORT`; before it `mirror PORT` and \
+const ACTION: &str = "`accept`, `drop`, `reject`, `dump` ([dump.NAME]) or `send PORT`; before it `mirror PORT` and \
                       `mark N` (0 to 63) and `context NAME` ([stage.NAME]), joined by `,`";
 
 // What no rule forbids is allowed. Rates as those of the router.

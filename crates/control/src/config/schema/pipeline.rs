@@ -1,8 +1,13 @@
 //! `mode` and `[pipeline.NAME]`. They are declared here and read in `read`, which knows the stages.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::kinds::{Kind, duration, list, name_of};
+use packet::filter::Filter;
+
+use super::port::path;
+use crate::config::kinds::{Custom, Kind, custom, duration, list, name_of};
+use crate::config::values::{Value, Walk, string, wrong_kind};
 
 crate::section! {
     /// Keys before the first section.
@@ -20,6 +25,9 @@ crate::section! {
         /// Stages of the pipeline, in order. Each must find what it needs ([stages.md](stages.md)).
         restart stages: Vec<String> = Vec::new(),
             list(name_of("a stage"), "an array of names of stages").needed("[\"…\"]");
+        /// Where stages send packets that go through the pipeline again: place and stage, such as `{ inner = "route" }`.
+        /// Default: the stage that has the name of the place.
+        restart places: Vec<(String, String)> = Vec::new(), places().shown("by name");
         /// As in `[engine]`, for this pipeline.
         restart max_delay: Option<Duration> = None,
             duration(Duration::ZERO..=Duration::from_secs(1)).optional().shown("that of `[engine]`");
@@ -38,4 +46,49 @@ crate::section! {
         restart context: Vec<String> = Vec::new(),
             list(name_of("a context"), "an array such as [\"web\"]").shown("all packets");
     }
+}
+
+crate::section! {
+    /// A capture of dumped packets, those with the verdict `dump`, of a live run. Over captures all of them are in
+    /// `dumped.pcapng`.
+    #[derive(Eq)]
+    pub struct Dump("dump.NAME") {
+        /// The capture (pcapng) that is written; one that is there is replaced. Packets of all ports, with their names.
+        restart file: PathBuf = PathBuf::new(), path().needed("\"dump.pcapng\"");
+        /// Packet filter: only packets that match are written, such as `tcp and port 80`.
+        restart filter: Option<String> = None, filter().optional();
+    }
+    also {
+        /// Its name.
+        name: String = String::new();
+    }
+}
+
+fn filter() -> Custom<String> {
+    let read = |walk: &mut Walk<'_>, value: &Value<'_>| {
+        let text = string(walk, value)?;
+        if let Err(error) = Filter::parse(text) {
+            walk.error(value.span(), format!("{}: {error}", walk.subject()));
+            return None;
+        }
+        Some(text.to_owned())
+    };
+    custom("filter", "a packet filter", read, String::clone)
+}
+
+pub(in crate::config) fn places() -> Custom<Vec<(String, String)>> {
+    let read = |walk: &mut Walk<'_>, value: &Value<'_>| {
+        let Some(table) = value.get_ref().as_table() else {
+            return wrong_kind(walk, value, "a table such as { inner = \"route\" }");
+        };
+        let mut all = Vec::new();
+        for (place, stage) in table {
+            all.push((place.get_ref().to_string(), string(walk, stage)?.to_owned()));
+        }
+        Some(all)
+    };
+    let text = |all: &Vec<(String, String)>| {
+        all.iter().map(|(place, stage)| format!("{place} = {stage}")).collect::<Vec<_>>().join(", ")
+    };
+    custom("table", "`{ PLACE = \"STAGE\" }`", read, text).bare()
 }

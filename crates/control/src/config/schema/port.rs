@@ -342,7 +342,7 @@ fn interface() -> Custom<String> {
     custom("name", allowed, read_interface, String::clone)
 }
 
-fn path() -> Custom<PathBuf> {
+pub(in crate::config) fn path() -> Custom<PathBuf> {
     custom("path", "a path", read_path, |path| path.display().to_string())
 }
 

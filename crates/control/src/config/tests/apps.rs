@@ -287,18 +287,21 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("router");
     assert_eq!(
         file,
-        "engine, firewall, mode, neighbour, pipeline, port, route, router, routes, rule, stage, system"
+        "dump, engine, firewall, mode, neighbour, pipeline, port, route, router, routes, rule, stage, system"
     );
     assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, parent, ")), "{port}");
     let (file, port) = of("switch");
     assert_eq!(
         file,
-        "engine, firewall, mode, pipeline, port, rule, stage, station, switch, system"
+        "dump, engine, firewall, mode, pipeline, port, rule, stage, station, switch, system"
     );
     assert!(port.starts_with(&format!("access, {common}, learning, mac, mtu, native, ")), "{port}");
     assert!(!port.contains("vlan") && !port.contains("rpf"), "{port}");
     let (file, port) = of("ndn");
-    assert_eq!(file, "engine, mode, name, names, ndn, neighbour, pipeline, port, stage, system");
+    assert_eq!(
+        file,
+        "dump, engine, mode, name, names, ndn, neighbour, pipeline, port, stage, system"
+    );
     assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, ")), "{port}");
     let near = found("mode = \"switch\"\n[port.a]\nparemt = 1\n");
     assert!(near[0].starts_with("3:1 unknown key `paremt` in [port.a] |"), "{near:?}");

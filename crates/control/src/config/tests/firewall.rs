@@ -21,6 +21,7 @@ fn known() -> KnownStages {
             applications: vec![application],
             stages: kinds.clone(),
             kinds,
+            places: Vec::new(),
             max_delay: None,
         }
     };

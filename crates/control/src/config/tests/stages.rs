@@ -116,3 +116,14 @@ fn ports_name_the_pipeline_of_their_packets() {
     let diff = Config::diff(&config, &read(&text.replace("access = 5\n", "access = 6\n")));
     assert!(diff.restart.is_empty(), "{diff}");
 }
+
+#[test]
+fn places_are_stages_of_the_pipeline() {
+    let text = "mode = \"one\"\n[pipeline.one]\nstages = [\"decode\", \"route\", \"rewrite\"]\n";
+    let config = read(&format!("{text}places = {{ inner = \"route\" }}\n"));
+    assert_eq!(config.pipeline.places, [("inner".to_owned(), "route".to_owned())]);
+    said(&format!("{text}places = {{ inner = \"rpf\" }}\n"), "the place `inner` leads to `rpf`");
+    said(&format!("{text}places = \"route\"\n"), "`places` is a string");
+    said("[dump.x]\nfile = \"f\"\nfilter = \"udp or or\"\n", "`filter`");
+    assert_eq!(read("[dump.x]\nfile = \"f\"\n").dumps[0].name, "x");
+}
