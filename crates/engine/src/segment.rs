@@ -476,7 +476,7 @@ enum Open {
 ///
 /// A stage whose kernels have a time limit is a device segment of its own, and so is one that uses other columns for
 /// its packets' bytes than the stage before it. A segment ends too where a stage would see contexts that are set at
-/// another time than its place says ([`context`]).
+/// another time than its place says ([`InContext`](crate::InContext)).
 ///
 /// What the segments are follows from the stages alone, whatever device there is.
 pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
