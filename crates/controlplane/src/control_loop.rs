@@ -16,6 +16,7 @@ mod links;
 mod reload;
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -52,6 +53,8 @@ pub enum Event {
     Built(usize, Built, Sender<Response>),
     /// A configuration is read, and what the parts prepared of it is built.
     Read(Box<Read>),
+    /// A builder thread panicked; the log has its message.
+    BuildFailed,
     /// Read the configuration again (SIGHUP).
     Reload,
     /// End.
@@ -267,6 +270,10 @@ impl ControlLoop {
                 self.apply_read(*read);
                 self.next_waiting();
             }
+            Event::BuildFailed => {
+                tracing::error!("a builder thread panicked; nothing of its work is in use");
+                self.next_waiting();
+            }
             Event::Reload => self.reload(None),
             Event::Stop => {}
         }
@@ -288,13 +295,17 @@ impl ControlLoop {
         }
     }
 
-    /// Builds something on a thread of its own.
+    /// Builds something on a thread of its own. If that panics, who asked sees that nobody answers, and requests go on.
     fn build(&mut self, name: &str, work: impl FnOnce() -> Event + Send + 'static) {
         let events = self.events.clone();
         let thread = std::thread::Builder::new().name(name.into());
-        match thread.spawn(move || events.send(work())) {
+        let build = move || {
+            // What the work holds is not seen again after a panic.
+            let built = catch_unwind(AssertUnwindSafe(work));
+            events.send(built.unwrap_or(Event::BuildFailed))
+        };
+        match thread.spawn(build) {
             Ok(_) => self.is_building = true,
-            // Who asked sees that nobody answers.
             Err(error) => tracing::error!("no thread for `{name}`: {error}"),
         }
     }

@@ -6,7 +6,7 @@ chunk::drop_reasons! {
 
     FIREWALL_DROP = 0, "firewall_drop", "a rule of the firewall, or its default, says so",
         "Nothing, if the rule is meant; `ctl rule show` shows which rules count.";
-    FIREWALL_REJECT = 1, "firewall_reject", "a rule of the firewall, or its default, says so, and its sender is told",
+    FIREWALL_REJECT = 1, "firewall_reject", "rejected by a rule of the firewall or by its default; the sender gets an answer",
         "Nothing, if the rule is meant; `ctl rule show` shows which rules count.";
     FIREWALL_SHORT = 2, "firewall_short", "ends before ports, type or flags that rules may ask for, or a fragment that could write over them",
         "Find the sender: such packets are made to pass firewalls.";
