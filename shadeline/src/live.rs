@@ -252,7 +252,7 @@ fn start_dumps(
                 }
             }
             if frames.lost() > 0 {
-                tracing::warn!("dump {name} lost {} frames: its file is too slow", frames.lost());
+                tracing::warn!("dump {name} lost {} frames: the disk is too slow", frames.lost());
             }
         })?);
     }

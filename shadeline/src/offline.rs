@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chunk::{Packet, Pool};
-use control::config::LogLevel;
+use control::config::{Config, LogLevel};
 use controlplane::ahead::LearnAhead;
-use controlplane::{Interfaces, Publisher};
+use controlplane::{Interfaces, Publisher, Running};
 use engine::UnderWay;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::capture::{CaptureRx, CaptureTx, Format};
@@ -70,7 +70,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let learns = publisher.parts.iter().any(|own| own.part.learns_ahead());
     let publisher = Arc::new(Mutex::new(publisher));
     let rx: Box<dyn RxQueue> = match learns {
-        true => Box::new(LearnAhead::new(merged, publisher.clone(), under_way.clone())),
+        true => {
+            let passed = passed(&config, &interfaces, &lock(&publisher));
+            Box::new(LearnAhead::new(merged, publisher.clone(), passed, under_way.clone()))
+        }
         false => Box::new(merged),
     };
     io.push(PortIo { number: 0, twin: false, queues: vec![(Some(rx), None)], stamps: true });
@@ -118,6 +121,22 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     errors.lock().unwrap_or_else(PoisonError::into_inner).extend(dumped.err());
     report.errors = std::mem::take(&mut errors.lock().unwrap_or_else(PoisonError::into_inner));
     finish(&report, folder, args.json, begin.elapsed())
+}
+
+/// By port: the parts with a stage in its pipeline. One that sees packets of some contexts alone is left out: which ones these
+/// are, nobody knows before the packet's turn.
+fn passed(config: &Config, interfaces: &Interfaces, publisher: &Publisher) -> Vec<Vec<usize>> {
+    let of_port = |name: &String| {
+        let pipeline = config.pipeline_of(name);
+        let sees_all = |stage: &str| config.stage(stage).is_none_or(|own| own.context.is_empty());
+        let has_stage = |own: &Running| {
+            let mut places = 0..pipeline.stages.len();
+            places.any(|at| own.has(pipeline, at) && sees_all(&pipeline.stages[at]))
+        };
+        let parts = publisher.parts.iter().enumerate();
+        parts.filter(|(_, own)| has_stage(own)).map(|(number, _)| number).collect()
+    };
+    interfaces.names().iter().map(of_port).collect()
 }
 
 fn lock(publisher: &Mutex<Publisher>) -> MutexGuard<'_, Publisher> {

@@ -300,6 +300,10 @@ what every pipeline begins with (`frames`). A stage whose place is `first` decod
 was before it; one whose place is `last` sends packets out. `shadeline check` says what is missing and names an order
 that works. `mode = \"router\"`, `\"switch\"`, `\"ndn\"` and `\"wire\"` are shipped pipelines.
 
+A kind with settings of its own, such as `firewall`, may stand several times under the names of `[stage.NAME]`; a stage may
+see packets of some contexts alone; a port may name the pipeline of its packets ([configuration.md](configuration.md)).
+[own-stage.md](own-stage.md) adds a stage from outside this repository.
+
 *Shade reads* and *shade writes* are the columns of the step that a device can take. *Declared columns* and *declared
 reasons* are those that the stage may use or drop for; the stages of an application share them.
 

@@ -179,7 +179,9 @@ pub(crate) fn start(
             }
         }),
         on_panic: Arc::new(move |mut panic| {
-            let known = origins.iter().find(|(stage, _)| stage == panic.stage.1);
+            let of_name = |(stage, _): &&(String, String)| stage == panic.stage.1;
+            let known = origins.get(panic.stage.0).filter(of_name);
+            let known = known.or_else(|| origins.iter().find(of_name));
             panic.origin = known.map(|(_, origin)| origin.clone()).unwrap_or_default();
             tracing::error!("{panic}");
         }),
@@ -284,6 +286,15 @@ impl Pipelines<'_> {
         if needs_of.contains(&Need::Own) && others > 1 {
             tracing::warn!(
                 "captures are processed by one worker, not {wanted}: pipelines spread their packets differently"
+            );
+            return Ok(1);
+        }
+        // A router answers for the firewalls of its pipeline.
+        let gates = self.parts.iter().filter(|own| own.part.has_gate()).count();
+        let is_routers = all.len() == 1 && self.config.uses("router");
+        if gates > 1 && !is_routers {
+            tracing::warn!(
+                "captures are processed by one worker, not {wanted}: several stages limit errors"
             );
             return Ok(1);
         }

@@ -208,7 +208,8 @@ impl Keys {
         let writes = ColumnSet::of(form.writes);
         let segment = SegmentProgram {
             program: program(&form),
-            steps: vec![Step::rows(form.kernel, group_items(&form))],
+            // Tables begin at region 0 of the image.
+            steps: vec![Step::rows(form.kernel, group_items(&form)).with_job(0)],
             reads: ColumnSet::of(form.reads),
             fills: writes.clone(),
             writes,

@@ -40,6 +40,7 @@ pub const STAGES: &[StageKind] = &[StageKind {
     provides: &[],
     is_first: false,
     is_last: true,
+    places: &[],
     settings: Settings::None,
 }];
 

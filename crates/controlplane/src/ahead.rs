@@ -19,6 +19,8 @@ use crate::publisher::Publisher;
 pub struct LearnAhead<Q> {
     inner: Q,
     publisher: Arc<Mutex<Publisher>>,
+    /// By port: the parts whose stages a packet passes before it is learned from.
+    passed: Vec<Vec<usize>>,
     /// Packets that workers have not looked up yet.
     under_way: UnderWay,
     /// Received, and not handed out yet.
@@ -29,15 +31,21 @@ pub struct LearnAhead<Q> {
 }
 
 impl<Q: RxQueue> LearnAhead<Q> {
-    /// The queue, over parts whose totals are read at the end by `publisher`.
-    pub fn new(inner: Q, publisher: Arc<Mutex<Publisher>>, under_way: UnderWay) -> Self {
+    /// The queue, over parts whose totals are read at the end by `publisher`. `passed`: by port, the parts whose stages a packet
+    /// passes before it is learned from.
+    pub fn new(
+        inner: Q,
+        publisher: Arc<Mutex<Publisher>>,
+        passed: Vec<Vec<usize>>,
+        under_way: UnderWay,
+    ) -> Self {
         let (held, batch) = (VecDeque::new(), Vec::new());
-        Self { inner, publisher, under_way, held, batch, unpublished: true }
+        Self { inner, publisher, passed, under_way, held, batch, unpublished: true }
     }
 }
 
-/// Lets the parts learn from a packet, unless that must wait for a new burst.
-fn look(publisher: &mut Publisher, packet: &Packet, is_first: bool) -> Ahead {
+/// Lets the parts learn from a packet, unless that must wait for a new burst. `passed`: the parts whose stages it passes before.
+fn look(publisher: &mut Publisher, packet: &Packet, passed: &[usize], is_first: bool) -> Ahead {
     let mut all = Ahead::default();
     for at in 0..publisher.parts.len() {
         if !publisher.parts[at].part.learns_ahead() {
@@ -47,8 +55,13 @@ fn look(publisher: &mut Publisher, packet: &Packet, is_first: bool) -> Ahead {
         let (before, rest) = publisher.parts.split_at_mut(at);
         let (own, after) = rest.split_first_mut().expect("a part");
         let tables = publisher.writer.current();
-        let passes = || before.iter().chain(after.iter()).all(|p| p.part.passes(packet, tables));
-        let found = own.part.ahead(packet, is_first, tables, &passes);
+        let part = |number: usize| match number < at {
+            true => before.get(number),
+            false => number.checked_sub(at + 1).and_then(|number| after.get(number)),
+        };
+        let mut asked = passed.iter().filter_map(|number| part(*number));
+        let passes = asked.all(|own| own.part.passes(packet, tables));
+        let found = own.part.ahead(packet, is_first, tables, passes);
         all.begins |= found.begins;
         all.changed |= found.changed;
     }
@@ -66,7 +79,8 @@ impl<Q: RxQueue> RxQueue for LearnAhead<Q> {
         while n < max
             && let Some(packet) = self.held.pop_front()
         {
-            let found = look(&mut publisher, &packet, n == 0);
+            let passed = self.passed.get(usize::from(packet.port)).map_or(&[][..], Vec::as_slice);
+            let found = look(&mut publisher, &packet, passed, n == 0);
             self.unpublished |= found.changed;
             if found.begins {
                 self.held.push_front(packet);

@@ -465,6 +465,9 @@ pub trait ControlPart: Send {
         Ok(String::new())
     }
 
+    /// What an [`Outcome::Later`] asked for could not be built.
+    fn build_failed(&mut self) {}
+
     /// What a reload is to build aside before [`ControlPart::apply`].
     fn prepare(&self) -> Option<Prepare> {
         None
@@ -528,7 +531,7 @@ pub trait ControlPart: Send {
         _packet: &Packet,
         _is_first: bool,
         _tables: &Tables,
-        _passes: &dyn Fn() -> bool,
+        _passes: bool,
     ) -> Ahead {
         Ahead::default()
     }
@@ -539,6 +542,11 @@ pub trait ControlPart: Send {
     /// Whether its stage would let a frame go on: for those who must know before its turn.
     fn passes(&self, _packet: &Packet, _tables: &Tables) -> bool {
         true
+    }
+
+    /// Whether its stages leave limits to [`ControlPart::gate`].
+    fn has_gate(&self) -> bool {
+        false
     }
 
     /// Over captures with several workers: the limit of errors of all of them together.

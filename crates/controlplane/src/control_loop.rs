@@ -53,8 +53,8 @@ pub enum Event {
     Built(usize, Built, Sender<Response>),
     /// A configuration is read, and what the parts prepared of it is built.
     Read(Box<Read>),
-    /// A builder thread panicked; the log has its message.
-    BuildFailed,
+    /// A builder thread panicked that worked for a part, or for a reload.
+    BuildFailed(Option<usize>, Option<Sender<Response>>),
     /// Read the configuration again (SIGHUP).
     Reload,
     /// End.
@@ -270,8 +270,8 @@ impl ControlLoop {
                 self.apply_read(*read);
                 self.next_waiting();
             }
-            Event::BuildFailed => {
-                tracing::error!("a builder thread panicked; nothing of its work is in use");
+            Event::BuildFailed(number, answer) => {
+                self.build_failed(number, answer);
                 self.next_waiting();
             }
             Event::Reload => self.reload(None),
@@ -295,19 +295,43 @@ impl ControlLoop {
         }
     }
 
-    /// Builds something on a thread of its own. If that panics, who asked sees that nobody answers, and requests go on.
-    fn build(&mut self, name: &str, work: impl FnOnce() -> Event + Send + 'static) {
+    /// Builds something on a thread of its own, for the part `number` or for a reload. If that fails, who asked gets an error,
+    /// and requests go on.
+    fn build(
+        &mut self,
+        number: Option<usize>,
+        answer: Option<Sender<Response>>,
+        work: impl FnOnce() -> Event + Send + 'static,
+    ) {
         let events = self.events.clone();
-        let thread = std::thread::Builder::new().name(name.into());
+        let name = number.map_or("reload", |number| &self.publisher.parts[number].name);
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let failed = answer.clone();
         let build = move || {
             // What the work holds is not seen again after a panic.
             let built = catch_unwind(AssertUnwindSafe(work));
-            events.send(built.unwrap_or(Event::BuildFailed))
+            events.send(built.unwrap_or(Event::BuildFailed(number, failed)))
         };
         match thread.spawn(build) {
             Ok(_) => self.is_building = true,
-            Err(error) => tracing::error!("no thread for `{name}`: {error}"),
+            Err(error) => {
+                tracing::error!("no thread to build on: {error}");
+                self.build_failed(number, answer);
+            }
         }
+    }
+
+    fn build_failed(&mut self, number: Option<usize>, answer: Option<Sender<Response>>) {
+        let what = number.map_or("reload", |number| &self.publisher.parts[number].name);
+        tracing::error!("{what}: failed; nothing has changed");
+        if let Some(number) = number {
+            self.publisher.parts[number].part.build_failed();
+            self.settle();
+        }
+        let failed =
+            Response::error(ErrorKind::Internal, "failed, and nothing has changed: see the log");
+        // A client that is gone needs no answer.
+        drop(answer.map(|answer| answer.send(failed)));
     }
 
     fn answer(&mut self, asked: Asked, answer: Sender<Response>) {
@@ -381,8 +405,8 @@ impl ControlLoop {
     }
 
     fn build_later(&mut self, number: usize, work: Work, answer: Sender<Response>) {
-        let name = self.publisher.parts[number].name.clone();
-        self.build(&name, move || Event::Built(number, work(), answer));
+        let asks = Some(answer.clone());
+        self.build(Some(number), asks, move || Event::Built(number, work(), answer));
     }
 
     /// The part that answers a request: that of the stage that its field `stage` names, or the only one.
@@ -401,7 +425,15 @@ impl ControlLoop {
             own.filter(|(_, own)| own.descriptor.application.name == application).collect();
         let names = || own.iter().map(|(_, own)| own.name.as_str()).collect::<Vec<_>>().join(", ");
         let wanted = fields.remove("stage");
-        match (wanted.as_ref().and_then(Value::as_str), own.as_slice()) {
+        let wanted = match wanted {
+            None => None,
+            Some(Value::String(stage)) => Some(stage),
+            Some(_) => {
+                let message = "`stage`: expected the name of a stage";
+                return Err(Refusal::new(ErrorKind::BadRequest, message));
+            }
+        };
+        match (wanted.as_deref(), own.as_slice()) {
             (_, []) => Err(Refusal::new(ErrorKind::Unsupported, descriptor.absent)),
             (Some(stage), all) => {
                 all.iter().find(|(_, own)| own.name == stage).map(|(number, _)| *number).ok_or_else(

@@ -56,7 +56,7 @@ pub(crate) enum CtlCommand {
 pub(crate) enum CoreCommand {
     /// Print a table
     Show {
-        /// Which; the running program may have more
+        /// Table to print; the running program may have others
         #[arg(value_parser = TableName, value_name = "TABLE")]
         what: String,
     },

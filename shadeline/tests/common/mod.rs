@@ -85,15 +85,16 @@ impl Live {
     /// Packets that the router dropped so far, by reason.
     pub(crate) fn drops(&self) -> Vec<(String, u64)> {
         let text = self.ctl("show drops --json");
-        // The packets of a row come behind its reason.
+        // The keys of a row come in any order.
         let mut drops: Vec<(String, u64)> = Vec::new();
+        let mut row = (String::new(), 0);
         for line in text.lines().map(str::trim) {
             if let Some(rest) = line.strip_prefix("\"reason\": \"") {
-                drops.push((rest.trim_end_matches(['"', ',']).to_owned(), 0));
-            } else if let Some(rest) = line.strip_prefix("\"packets\": ")
-                && let Some((_, packets)) = drops.last_mut()
-            {
-                *packets = rest.trim_end_matches(',').parse().unwrap_or(0);
+                row.0 = rest.trim_end_matches(['"', ',']).to_owned();
+            } else if let Some(rest) = line.strip_prefix("\"packets\": ") {
+                row.1 = rest.trim_end_matches(',').parse().unwrap_or(0);
+            } else if line.starts_with('}') {
+                drops.push(std::mem::take(&mut row));
             }
         }
         drops

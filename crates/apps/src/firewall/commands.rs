@@ -77,7 +77,7 @@ pub struct RuleReplaceAll {
     #[arg(long, value_name = "ACTION")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
-    /// The firewall's name (default: the only one)
+    /// Name of the firewall; needed if there are several
     #[arg(long, value_name = "NAME")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
@@ -89,7 +89,7 @@ pub struct RuleReplaceAll {
 pub struct RuleDel {
     /// Its name
     pub name: String,
-    /// The firewall's name (default: the only one)
+    /// Name of the firewall; needed if there are several
     #[arg(long, value_name = "NAME")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
@@ -102,7 +102,7 @@ pub struct RuleShow {
     /// Only this rule; `default`: packets that match no rule
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The firewall's name (default: the only one)
+    /// Name of the firewall; needed if there are several
     #[arg(long, value_name = "NAME")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
@@ -113,7 +113,7 @@ pub struct RuleShow {
 struct RuleArgs {
     /// Its name
     name: Option<String>,
-    /// Action: accept, drop, reject, dump or `send PORT`; `mirror PORT` and `mark DSCP` may precede it, separated by `,`
+    /// Action: accept, drop, reject, dump or `send PORT`; `mirror PORT`, `mark DSCP` and `context NAME` may precede it, separated by `,`
     #[arg(long, value_name = "ACTION")]
     action: Option<Action>,
     /// Receiving interface
@@ -146,7 +146,7 @@ struct RuleArgs {
     /// Whether the packet is a fragment
     #[arg(long, value_name = "true|false")]
     fragment: Option<bool>,
-    /// The firewall's name (default: the only one)
+    /// Name of the firewall; needed if there are several
     #[arg(long, value_name = "NAME")]
     stage: Option<String>,
 }

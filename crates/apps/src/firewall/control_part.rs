@@ -32,8 +32,7 @@ const REPORTED: usize = 40;
 
 /// The firewall as control sees it.
 struct FirewallControl {
-    /// Of its stage.
-    name: String,
+    section: Place,
     instance: Instance,
     rules: RuleList,
     part: PartId<FirewallPart>,
@@ -42,6 +41,23 @@ struct FirewallControl {
     has_too_many: bool,
     /// For a reload: rules that were built, if they are others.
     prepared: Option<rule_list::Built>,
+}
+
+/// Where the settings of a firewall are in the file.
+#[derive(Debug, Clone)]
+struct Place {
+    /// The name of its stage.
+    name: String,
+    /// Whether `[stage.NAME]` has them, and not `[firewall]`.
+    is_own: bool,
+}
+
+impl Place {
+    /// The settings; `None` where the file has them elsewhere by now, or no more: that is for a restart.
+    fn of<'c>(&self, config: &'c Config) -> Option<&'c config::Firewall> {
+        let is_own = config.stage(&self.name).is_some();
+        config.firewall_of(&self.name).filter(|_| is_own == self.is_own)
+    }
 }
 
 /// The rules of a file, built, and what is odd about them.
@@ -68,11 +84,21 @@ pub(super) fn start(
     let part = tables.add::<FirewallPart>(first);
     let is_live = setup.is_live;
     let name = setup.name.to_owned();
+    let is_own = setup.config.stage(&name).is_some();
     // Whether it is the only one of each of its pipelines.
     let is_alone = setup.config.in_use().all(|own| own.named(super::STAGE).count() < 2);
     let instance = Instance::named(&name, is_alone);
     let prepared = None;
-    Ok(Box::new(FirewallControl { name, instance, rules, part, is_live, has_too_many, prepared }))
+    let section = Place { name, is_own };
+    Ok(Box::new(FirewallControl {
+        section,
+        instance,
+        rules,
+        part,
+        is_live,
+        has_too_many,
+        prepared,
+    }))
 }
 
 impl From<rule_list::Refusal> for Refusal {
@@ -84,6 +110,18 @@ impl From<rule_list::Refusal> for Refusal {
         };
         Refusal::new(kind, message)
     }
+}
+
+/// Whether a stage before this one fills the header columns of all packets.
+fn has_headers(worker: &WorkerSetup<'_>) -> bool {
+    let before = worker.pipeline.stages.iter().zip(&worker.pipeline.kinds).take(worker.at);
+    let fills = |(name, kind): (&String, &String)| match kind.as_str() {
+        "decode" | "bridge_in" => true,
+        // One that sees some packets alone fills nothing for the others.
+        super::STAGE => worker.config.stage(name).is_none_or(|own| own.context.is_empty()),
+        _ => false,
+    };
+    before.into_iter().any(fills)
 }
 
 /// Reads a file of rules and builds them, which for many takes longer than the control loop may be away.
@@ -109,7 +147,7 @@ fn warnings(odd: &[String]) -> String {
 impl FirewallControl {
     /// The name of its stage, where it has one of its own.
     fn own_name(&self) -> Option<&str> {
-        (self.name != super::STAGE).then_some(&*self.name)
+        (self.section.name != super::STAGE).then_some(&*self.section.name)
     }
 
     fn changed(changed: Result<Changed, rule_list::Refusal>) -> Result<Outcome, Refusal> {
@@ -125,10 +163,10 @@ impl ControlPart for FirewallControl {
         if kind != super::STAGE {
             return None;
         }
-        let stage = match (worker.at, worker.pipeline.uses("router")) {
-            (0, _) => Firewall::of(self.instance).decoding(),
-            (_, true) => Firewall::of(self.instance).in_router(),
-            (_, false) => Firewall::of(self.instance),
+        let stage = match (has_headers(worker), worker.pipeline.uses("router")) {
+            (false, _) => Firewall::of(self.instance).decoding(),
+            (true, true) => Firewall::of(self.instance).in_router(),
+            (true, false) => Firewall::of(self.instance),
         };
         let stage = stage.with_first_region(self.part.regions().start);
         let stage = if worker.has_device { stage } else { stage.on_cpu() };
@@ -165,7 +203,7 @@ impl ControlPart for FirewallControl {
             self.has_too_many = true;
             tracing::warn!(
                 "{}: rule set exceeds the device limit; the CPU processes its segment, lookups included",
-                self.name
+                self.section.name
             );
         }
     }
@@ -216,11 +254,16 @@ impl ControlPart for FirewallControl {
         Ok(warnings(&odd))
     }
 
+    fn build_failed(&mut self) {
+        self.rules.rebuild_failed();
+    }
+
     /// Rules are built aside, if they are others.
     fn prepare(&self) -> Option<Prepare> {
-        let (basis, name) = (self.rules.basis(), self.name.clone());
+        let (basis, section) = (self.rules.basis(), self.section.clone());
         Some(Box::new(move |config, _| {
-            Ok(Box::new(basis.of_config(config.firewall_of(&name))?) as Built)
+            let own = section.of(config).map(|own| basis.of_config(own)).transpose()?;
+            Ok(Box::new(own.flatten()) as Built)
         }))
     }
 
@@ -240,8 +283,9 @@ impl ControlPart for FirewallControl {
     }
 
     fn commit(&mut self, _old: &Config, _started: &Config, env: &mut Environment<'_>) -> String {
-        let Gone { rules, of_file } =
-            self.rules.apply(env.config.firewall_of(&self.name), self.prepared.take());
+        let built = self.prepared.take();
+        let Some(own) = self.section.of(env.config) else { return String::new() };
+        let Gone { rules, of_file } = self.rules.apply(own, built);
         let count = |n: usize| if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") };
         match rules {
             0 => String::new(),
@@ -260,7 +304,9 @@ impl ControlPart for FirewallControl {
     fn runtime(&self) -> (Map<String, Value>, Vec<[String; 2]>) {
         let totals = self.rules.totals();
         let mut fields = Map::new();
-        fields.insert(self.name.clone(), serde_json::to_value(&totals).unwrap_or_default());
+        // A dot keeps names of stages apart from other fields.
+        let name = self.own_name().map_or("firewall".to_owned(), |own| format!("firewall.{own}"));
+        fields.insert(name, serde_json::to_value(&totals).unwrap_or_default());
         let mut lines = totals.lines();
         if let Some(stage) = self.own_name() {
             lines.iter_mut().for_each(|[title, _]| *title = format!("{title} of {stage}"));
@@ -297,6 +343,10 @@ impl ControlPart for FirewallControl {
 
     fn passes(&self, packet: &Packet, tables: &Tables) -> bool {
         super::stage::passes(packet, tables.part(self.part))
+    }
+
+    fn has_gate(&self) -> bool {
+        true
     }
 
     fn gate(&mut self, _config: &Config, interfaces: usize) -> Option<Box<dyn Gate>> {

@@ -96,12 +96,13 @@ pub static APPLICATION: Application = Application {
 /// Its stage.
 pub const STAGES: &[StageKind] = &[StageKind {
     name: STAGE,
-    about: "Judges IP packets by the first rule that matches: accept, drop, reject, send, mark, mirror.",
+    about: "Judges IP packets by the first rule that matches: accept, drop, reject, send, dump, mark, mirror, context.",
     application: &APPLICATION,
     needs: &[FRAMES],
     provides: &[],
     is_first: false,
     is_last: false,
+    places: &[],
     settings: Settings::Rules,
 }];
 

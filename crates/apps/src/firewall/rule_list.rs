@@ -154,6 +154,7 @@ impl RuleList {
     ) -> Result<(Self, FirewallTables), String> {
         let failed = |error: String| format!("{name}: {error}");
         let firewall = config.firewall_of(name);
+        let firewall = firewall.ok_or_else(|| failed("it has no settings".to_owned()))?;
         let algorithm = algorithm(&firewall.algorithm);
         let basis = Basis {
             rules: Arc::default(),
@@ -315,6 +316,18 @@ impl RuleList {
         Ok(Changed::Done(self.odd_at(at)))
     }
 
+    /// The rules that were to be built anew are not there: the structures get those that they had. Without room for a new
+    /// rule there is room for the old one.
+    pub(super) fn rebuild_failed(&mut self) {
+        if !std::mem::take(&mut self.is_rebuilding) {
+            return;
+        }
+        match self.basis().build_of(self.rules.to_vec()) {
+            Ok(built) => self.take(built),
+            Err(error) => tracing::error!("firewall: a changed rule is in force no more: {error}"),
+        }
+    }
+
     /// Takes rules that were built anew; what is odd about the changed one. Where they could not be built, the rules are as
     /// they were.
     pub(super) fn rebuilt(&mut self, rebuilt: Rebuilt) -> Result<Vec<String>, Refusal> {
@@ -325,13 +338,7 @@ impl RuleList {
                 Ok(self.odd_at(at))
             }
             Err(error) => {
-                // Without room for the new rule there is room for the old one.
-                if self.is_rebuilding
-                    && let Ok(built) = self.basis().build_of(self.rules.to_vec())
-                {
-                    self.take(built);
-                }
-                self.is_rebuilding = false;
+                self.rebuild_failed();
                 Err(Refusal::Bad(error))
             }
         }

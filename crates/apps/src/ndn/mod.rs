@@ -83,6 +83,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &["name"],
         is_first: true,
         is_last: false,
+        places: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -93,6 +94,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &["name_hop"],
         is_first: false,
         is_last: false,
+        places: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -103,6 +105,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[],
         is_first: false,
         is_last: true,
+        places: &[],
         settings: Settings::None,
     },
 ];

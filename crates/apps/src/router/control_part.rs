@@ -521,6 +521,10 @@ impl ControlPart for RouterControl {
         sums
     }
 
+    fn has_gate(&self) -> bool {
+        true
+    }
+
     fn gate(&mut self, config: &Config, interfaces: usize) -> Option<Box<dyn Gate>> {
         let own = Arc::new(RouterCounters::new(interfaces));
         self.counters.push(own.clone());

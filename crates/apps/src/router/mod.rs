@@ -109,6 +109,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[FRAMES, "ip"],
         is_first: true,
         is_last: false,
+        places: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -119,6 +120,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[],
         is_first: false,
         is_last: false,
+        places: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -129,6 +131,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &["next_hop"],
         is_first: false,
         is_last: false,
+        places: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -139,6 +142,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[],
         is_first: false,
         is_last: true,
+        places: &[],
         settings: Settings::None,
     },
 ];

@@ -386,13 +386,7 @@ impl ControlPart for SwitchControl {
         true
     }
 
-    fn ahead(
-        &mut self,
-        packet: &Packet,
-        is_first: bool,
-        tables: &Tables,
-        passes: &dyn Fn() -> bool,
-    ) -> Ahead {
+    fn ahead(&mut self, packet: &Packet, is_first: bool, tables: &Tables, passes: bool) -> Ahead {
         self.is_refused = false;
         let (begins, none) = (Ahead { begins: true, changed: false }, Ahead::default());
         let now_s = (packet.time_ns / 1_000_000_000) as u32;
@@ -405,7 +399,7 @@ impl ControlPart for SwitchControl {
             changed |= self.age_some(now_s, usize::MAX) > 0;
         }
         let source = source_of(packet.data(), packet.port, tables.part(self.part));
-        let Some((vlan, mac)) = source.filter(|_| passes()) else {
+        let Some((vlan, mac)) = source.filter(|_| passes) else {
             return Ahead { changed, ..none };
         };
         let known = self.macs.station(vlan, mac);

@@ -89,6 +89,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[FRAMES, "vlan"],
         is_first: true,
         is_last: false,
+        places: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -99,6 +100,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &["station"],
         is_first: false,
         is_last: false,
+        places: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -109,6 +111,7 @@ pub const STAGES: &[StageKind] = &[
         provides: &[],
         is_first: false,
         is_last: true,
+        places: &[],
         settings: Settings::None,
     },
 ];

@@ -52,6 +52,7 @@ pub(super) fn check(
         }
     }
     contexts(config, spans, walk);
+    dumps(config, spans, walk);
     ports::in_pairs(config, spans, walk);
     if reads("switch") {
         switch::check(config, spans, walk);
@@ -61,11 +62,33 @@ pub(super) fn check(
     }
 }
 
+/// Two dumps would write over each other.
+fn dumps(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    for (at, dump) in config.dumps.iter().enumerate() {
+        if let Some(other) = config.dumps[..at].iter().find(|other| other.file == dump.file) {
+            let message = format!("[dump.{}] and [dump.{}] write one file", other.name, dump.name);
+            walk.error(spans.file.at("dump"), message).expected("a file for each");
+        }
+    }
+}
+
 /// Contexts that nobody sets, or nobody sees.
 fn contexts(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     let seen = config.contexts();
-    let of_stages = config.stages.iter().filter_map(|s| s.settings.as_deref()?.get::<Firewall>());
-    let firewalls: Vec<&Firewall> = std::iter::once(&config.firewall).chain(of_stages).collect();
+    let in_use = config.in_use().flat_map(|pipeline| pipeline.named("firewall"));
+    let firewalls: Vec<&Firewall> = in_use.filter_map(|name| config.firewall_of(name)).collect();
+    // Before the first stage no rule has set a context.
+    for pipeline in config.in_use() {
+        let first = pipeline.stages.first();
+        let at = config.stages.iter().position(|own| Some(&own.name) == first);
+        if let Some(at) = at.filter(|at| !config.stages[*at].context.is_empty()) {
+            let (name, of) = (&config.stages[at].name, &pipeline.name);
+            let message =
+                format!("`context` is not allowed at `{name}`, the first stage of `{of}`");
+            walk.error(spans.stages[at].0.at("context"), message)
+                .expected("a stage before it whose rules set the context");
+        }
+    }
     let sets = |action: &Action, name: &str| action.contexts.iter().any(|own| own == name);
     let is_set = |name: &str| {
         firewalls.iter().any(|firewall| {

@@ -160,6 +160,12 @@ impl Diff {
             let delay = |p: &Pipeline| {
                 p.max_delay.map_or("default".to_owned(), super::units::format_duration)
             };
+            let places = |p: &Pipeline| {
+                let all = p.places.iter().map(|(place, stage)| format!("{place} = {stage}"));
+                format!("{{{}}}", all.collect::<Vec<_>>().join(", "))
+            };
+            let key = format!("pipeline.{}.places", now.name);
+            compare(restart, &key, places(before), places(now));
             let key = format!("pipeline.{}.max_delay", now.name);
             compare(restart, &key, delay(before), delay(now));
         }
@@ -173,7 +179,9 @@ impl Diff {
         diff.firewall(Firewall::NAME, "", &old.firewall, &new.firewall);
         diff.stages(old, new);
         let dumps = |config: &Config| {
-            let dumps = config.dumps.iter().map(|d| format!("{} {}", d.name, d.file.display()));
+            let filter = |d: &Dump| d.filter.as_ref().map_or(String::new(), |f| format!(" ({f})"));
+            let dumps = config.dumps.iter();
+            let dumps = dumps.map(|d| format!("{} {}{}", d.name, d.file.display(), filter(d)));
             dumps.collect::<Vec<_>>().join(", ")
         };
         compare(&mut diff.restart, "dump", dumps(old), dumps(new));
@@ -196,6 +204,9 @@ impl Diff {
                 self.restart.push(Change { key, old: "-".to_owned(), new });
                 continue;
             };
+            let key = format!("stage.{}.context", now.name);
+            let contexts = |stage: &StageConfig| format!("[{}]", stage.context.join(", "));
+            compare(&mut self.restart, &key, contexts(before), contexts(now));
             let (Some(before), Some(after)) = (&before.settings, &now.settings) else { continue };
             let key = format!("stage.{}", now.name);
             match (before.get::<Firewall>(), after.get::<Firewall>()) {

@@ -394,7 +394,9 @@ fn stage(
     let mut keys = StageKeys::default();
     keys.read(&mut section, walk);
     let wanted = keys.kind.as_deref().unwrap_or(name);
-    let Some(kind) = known.kinds.iter().find(|kind| kind.name == wanted).copied() else {
+    // Not a stage of the file: that is of a kind itself.
+    let is_kind = |kind: &&StageKind| kind.name == wanted && known.kind_of(wanted) == wanted;
+    let Some(kind) = known.kinds.iter().find(is_kind).copied() else {
         let mut all = names;
         all.dedup();
         let message = match keys.kind {
@@ -426,11 +428,13 @@ fn stage(
     let why = match kind {
         StageKind { is_first: true, .. } => Some("it must decode every packet".to_owned()),
         StageKind { is_last: true, .. } => Some("it must send every packet".to_owned()),
-        StageKind { provides: [what, ..], .. } => Some(format!("later stages need its {what}")),
+        StageKind { provides: [what, ..], .. } => {
+            Some(format!("later stages need {what} for every packet"))
+        }
         _ => None,
     };
     if let Some(why) = why.filter(|_| !keys.context.is_empty()) {
-        let message = format!("`{}` cannot see packets of some contexts alone: {why}", kind.name);
+        let message = format!("`context` is not allowed at `{}`: {why}", kind.name);
         walk.error(place.at("context"), message).expected("no `context`");
     }
     let mut rules = Vec::new();
@@ -485,9 +489,19 @@ fn pipeline(
     let mut to = Vec::new();
     section.key(walk, "places", &places(), &mut to);
     let (stages, lines): (Vec<String>, Vec<usize>) = stages.unwrap_or_default();
+    let own = stages.iter().filter_map(|stage| known.kind(stage));
+    let sent: Vec<&str> = own.flat_map(|kind| kind.places).copied().collect();
+    for (name, _) in to.iter().filter(|(name, _)| !sent.contains(&name.as_str())) {
+        let message = format!("no stage of this pipeline sends packets to a place `{name}`");
+        let diagnostic = walk.error(place.at("places"), message);
+        if !sent.is_empty() {
+            diagnostic.expected(format!("one of {}", sent.join(", ")));
+        }
+    }
     for (name, stage) in to.iter().filter(|(_, stage)| !stages.contains(stage)) {
-        walk.error(place.at("places"), format!("the place `{name}` leads to `{stage}`"))
-            .expected(format!("a stage of the pipeline: one of {}", stages.join(", ")));
+        let message =
+            format!("place `{name}` leads to `{stage}`, which is not a stage of this pipeline");
+        walk.error(place.at("places"), message).expected(format!("one of {}", stages.join(", ")));
     }
     let is_known = stages.iter().all(|stage| known.kind(stage).is_some());
     let arranged = known.arrange(&stages);

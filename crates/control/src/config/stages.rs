@@ -55,6 +55,8 @@ pub struct StageKind {
     pub is_first: bool,
     /// It sends packets out, so it must be the last stage, and some stage must be.
     pub is_last: bool,
+    /// Names of the places to which it sends packets that go through the pipeline again.
+    pub places: &'static [&'static str],
     /// What `[stage.NAME]` has for it. A kind with settings of its own may stand several times, under names of its own.
     pub settings: Settings,
 }
@@ -70,6 +72,7 @@ impl StageKind {
             provides: &[],
             is_first: false,
             is_last: false,
+            places: &[],
             settings: Settings::None,
         }
     }
@@ -152,7 +155,9 @@ impl KnownStages {
     pub(super) fn add(&mut self, name: &str, kind: StageKind) {
         let name = kept(name);
         self.aliases.push((name, kind.name));
-        self.kinds.push(StageKind { name, ..kind });
+        // Behind its kind: the order of kinds is one in which they make sense.
+        let at = self.kinds.iter().position(|own| own.name == kind.name).map_or(0, |at| at + 1);
+        self.kinds.insert(at, StageKind { name, ..kind });
     }
 
     /// A pipeline of these stages.
@@ -210,11 +215,12 @@ impl KnownStages {
     /// Whether each stage finds what it needs.
     fn check(&self, kinds: &[&StageKind]) -> Result<(), String> {
         let mut found = vec![FRAMES, RAW];
+        let is_double = |at: &usize| kinds[..*at].iter().any(|own| own.name == kinds[*at].name);
+        if let Some(at) = (0..kinds.len()).find(is_double) {
+            return Err(format!("stage `{}` is listed twice", kinds[at].name));
+        }
         for (at, kind) in kinds.iter().enumerate() {
             let name = kind.name;
-            if kinds[..at].iter().any(|before| before.name == name) {
-                return Err(format!("stage `{name}` is listed twice"));
-            }
             if kind.is_first && at > 0 {
                 return Err(format!(
                     "`{name}` must be the first stage: it decodes what was received"
@@ -471,6 +477,7 @@ pub(super) mod tests {
             provides,
             is_first,
             is_last,
+            places: &[],
             settings: Settings::None,
         }
     }

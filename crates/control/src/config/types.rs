@@ -117,10 +117,13 @@ impl Config {
         all
     }
 
-    /// The firewall of the stage of that name: that of `[stage.NAME]`, else `[firewall]`.
-    pub fn firewall_of(&self, name: &str) -> &Firewall {
-        let own = self.stage(name).and_then(|stage| stage.settings.as_deref()?.get());
-        own.unwrap_or(&self.firewall)
+    /// The firewall of the stage of that name: that of `[stage.NAME]`, `[firewall]` for the stage `firewall` without such a
+    /// section; `None` for any other name.
+    pub fn firewall_of(&self, name: &str) -> Option<&Firewall> {
+        match self.stage(name) {
+            Some(stage) => stage.settings.as_deref()?.get(),
+            None => (name == "firewall").then_some(&self.firewall),
+        }
     }
 
     /// All rules of `[[rule]]` in order, those of files among them.

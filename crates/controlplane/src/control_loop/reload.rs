@@ -34,7 +34,8 @@ impl ControlLoop {
             self.publisher.parts.iter().map(|own| own.part.prepare()).collect();
         let (path, known) = (self.path.clone(), self.known.clone());
         let interfaces = self.interfaces.clone();
-        self.build("reload", move || {
+        let asks = answer.clone();
+        self.build(None, asks, move || {
             let read = || {
                 let (config, report) =
                     config::load(&path, &known).map_err(|error| error.to_string())?;

@@ -27,6 +27,14 @@ pub(super) fn check(may_be: bool, config: &Config, spans: &Spans, walk: &mut Wal
         let message = format!("`{section}` has no effect: the pipeline `{name}` has no firewall");
         walk.warning(spans.file.at(section), message)
             .expected("`firewall` in its `stages`, behind the first one");
+    } else if may_be {
+        for pipeline in config.in_use().filter(|pipeline| !pipeline.has(STAGE)) {
+            let section = if spans.file.has("rule") { "rule" } else { "firewall" };
+            let name = &pipeline.name;
+            let message =
+                format!("`{section}` has no effect at ports of `{name}`: it has no firewall");
+            walk.warning(spans.file.at(section), message);
+        }
     }
     of_stage(config, &config.firewall, &spans.firewall, &spans.rules, walk);
 }

@@ -26,6 +26,11 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         if port.is_none() && place.is_right("port") {
             unknown_port(config, &face.port, place.at("port"), walk);
         }
+        if port.is_some() && !config.pipeline_of(&face.port).uses("ndn") {
+            let message = format!("`{}` is not a port of a named-data forwarder", face.port);
+            walk.error(place.at("port"), message)
+                .expected("a port whose pipeline has the stages of a named-data forwarder");
+        }
         let (key, arrival) = match &face.link {
             FaceLink::Ethernet { mac } => ("mac", Arrival::Ethernet(*mac)),
             FaceLink::Udp { local, remote, .. } => ("remote", Arrival::Udp(*local, *remote)),

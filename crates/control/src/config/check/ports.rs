@@ -7,7 +7,6 @@ use crate::config::types::*;
 use crate::config::walk::{Place, Walk, Word};
 
 /// A wire joins the first port with the second, the third with the fourth.
-/// The ports of a wire are joined by their numbers, which follow the file: the first with the second, and so on.
 pub(super) fn in_pairs(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     if spans.has_lost_ports {
         return;

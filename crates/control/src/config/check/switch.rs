@@ -20,6 +20,11 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
             unknown_port(config, &station.port, place.at("port"), walk);
             continue;
         };
+        if !config.pipeline_of(&port.name).uses("switch") {
+            walk.error(place.at("port"), format!("`{}` is not a port of a switch", port.name))
+                .expected("a port whose pipeline has the stages of a switch");
+            continue;
+        }
         if !place.is_right("vlan") {
             continue;
         }

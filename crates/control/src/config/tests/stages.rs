@@ -57,7 +57,8 @@ fn a_kind_may_stand_several_times_under_names_of_its_own() {
     let config = read(&text);
     assert_eq!(config.pipeline.kinds, ["decode", "firewall", "firewall", "route", "rewrite"]);
     assert_eq!(config.pipeline.named("firewall").collect::<Vec<_>>(), ["edge", "inner"]);
-    let [edge, inner] = ["edge", "inner"].map(|name| config.firewall_of(name));
+    let [edge, inner] = ["edge", "inner"].map(|name| config.firewall_of(name).unwrap());
+    assert_eq!(config.firewall_of("other"), None);
     assert_eq!((&edge.default.ending, edge.rules.len()), (&Ending::Drop, 1));
     assert_eq!((&inner.default.ending, inner.rules.len()), (&Ending::Accept, 0));
     assert_eq!(config.contexts(), ["web"]);
@@ -88,7 +89,7 @@ fn what_is_wrong_with_a_stage_is_said() {
     said(&edge(sets), "no stage sees the context `web`");
     said(
         "[stage.route]\ncontext = [\"web\"]\n",
-        "`route` cannot see packets of some contexts alone",
+        "`context` is not allowed at `route`: later stages need hop",
     );
     said("[stage.decode]\ncontext = [\"web\"]\n", "it must decode every packet");
     said("[stage.edge]\nkind = \"firewall\"\n", "[stage.edge] has no effect");
@@ -120,9 +121,14 @@ fn ports_name_the_pipeline_of_their_packets() {
 #[test]
 fn places_are_stages_of_the_pipeline() {
     let text = "mode = \"one\"\n[pipeline.one]\nstages = [\"decode\", \"route\", \"rewrite\"]\n";
-    let config = read(&format!("{text}places = {{ inner = \"route\" }}\n"));
-    assert_eq!(config.pipeline.places, [("inner".to_owned(), "route".to_owned())]);
-    said(&format!("{text}places = {{ inner = \"rpf\" }}\n"), "the place `inner` leads to `rpf`");
+    said(
+        &format!("{text}places = {{ inner = \"route\" }}\n"),
+        "no stage of this pipeline sends packets",
+    );
+    said(
+        &format!("{text}places = {{ inner = \"rpf\" }}\n"),
+        "place `inner` leads to `rpf`, which is not a stage",
+    );
     said(&format!("{text}places = \"route\"\n"), "`places` is a string");
     said("[dump.x]\nfile = \"f\"\nfilter = \"udp or or\"\n", "`filter`");
     assert_eq!(read("[dump.x]\nfile = \"f\"\n").dumps[0].name, "x");
