@@ -9,16 +9,16 @@
 //! ```
 //!
 //! Whatever is in the queue at a time is applied together and seen as one version. What takes long to build (a reload's
-//! files, a set of rules) is built on a thread of its own; requests that change tables wait until that is in use, in their
-//! order, and everything else goes on.
+//! files, a set of rules) is built on a thread of its own; requests that change the same tables wait until that is in use, in
+//! their order, and everything else goes on.
 
+mod builds;
 mod links;
 mod reload;
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use control::api::{Asked, ErrorKind, ROWS_PER_RESPONSE, Request, Response, table};
@@ -35,6 +35,7 @@ use crate::inject::Injector;
 use crate::interfaces::{self, Interfaces, PortFacts};
 use crate::publisher::{Publisher, Running};
 use crate::statistics::{Shown, Statistics};
+use builds::{Builds, Target};
 use reload::Read;
 
 /// What the control loop is given.
@@ -54,7 +55,7 @@ pub enum Event {
     /// A configuration is read, and what the parts prepared of it is built.
     Read(Box<Read>),
     /// A builder thread panicked that worked for a part, or for a reload.
-    BuildFailed(Option<usize>, Option<Sender<Response>>),
+    BuildFailed(Option<usize>, Sender<Response>),
     /// Read the configuration again (SIGHUP).
     Reload,
     /// End.
@@ -123,10 +124,8 @@ pub struct ControlLoop {
     link_up: Vec<bool>,
     /// The last failure of a port that was logged.
     logged: Option<(u16, String)>,
-    /// Something is being built on another thread.
-    is_building: bool,
-    /// Requests that wait for that.
-    waiting: VecDeque<(Asked, Sender<Response>)>,
+    /// What is being built on other threads, and requests that wait for that.
+    builds: Builds<(Asked, Sender<Response>)>,
 }
 
 /// The parts, and what they may use.
@@ -175,8 +174,7 @@ impl ControlLoop {
             on_stop: start.on_stop,
             on_reload: start.on_reload,
             logged: None,
-            is_building: false,
-            waiting: VecDeque::new(),
+            builds: Builds::default(),
         };
         for i in 0..control.records.len() {
             control.publish_interface(i);
@@ -264,17 +262,21 @@ impl ControlLoop {
                 let done = self.publisher.parts[number].part.built(built, &mut env);
                 self.settle();
                 send_done(&answer, done);
-                self.next_waiting();
+                self.built(Target::Part(number));
             }
             Event::Read(read) => {
                 self.apply_read(*read);
-                self.next_waiting();
+                self.built(Target::All);
             }
             Event::BuildFailed(number, answer) => {
                 self.build_failed(number, answer);
-                self.next_waiting();
+                self.built(number.map_or(Target::All, Target::Part));
             }
-            Event::Reload => self.reload(None),
+            // Without a client the answer is the log's.
+            Event::Reload => {
+                let asked = Asked { request: Request::Reload, text: true };
+                self.answer(asked, mpsc::channel().0);
+            }
             Event::Stop => {}
         }
     }
@@ -285,13 +287,11 @@ impl ControlLoop {
         self.publisher.settle();
     }
 
-    /// Nothing is being built any more: requests that waited have their turn, until one builds again.
-    fn next_waiting(&mut self) {
-        self.is_building = false;
-        while !self.is_building
-            && let Some((asked, answer)) = self.waiting.pop_front()
-        {
-            self.answer(asked, answer);
+    /// A build has ended: requests that waited for it have their turn.
+    fn built(&mut self, target: Target) {
+        self.builds.end(target);
+        while let Some((asked, answer)) = self.builds.next() {
+            self.answer_now(asked, answer);
         }
     }
 
@@ -300,7 +300,7 @@ impl ControlLoop {
     fn build(
         &mut self,
         number: Option<usize>,
-        answer: Option<Sender<Response>>,
+        answer: Sender<Response>,
         work: impl FnOnce() -> Event + Send + 'static,
     ) {
         let events = self.events.clone();
@@ -313,7 +313,7 @@ impl ControlLoop {
             events.send(built.unwrap_or(Event::BuildFailed(number, failed)))
         };
         match thread.spawn(build) {
-            Ok(_) => self.is_building = true,
+            Ok(_) => self.builds.begin(number.map_or(Target::All, Target::Part)),
             Err(error) => {
                 tracing::error!("no thread to build on: {error}");
                 self.build_failed(number, answer);
@@ -321,7 +321,7 @@ impl ControlLoop {
         }
     }
 
-    fn build_failed(&mut self, number: Option<usize>, answer: Option<Sender<Response>>) {
+    fn build_failed(&mut self, number: Option<usize>, answer: Sender<Response>) {
         let what = number.map_or("reload", |number| &self.publisher.parts[number].name);
         tracing::error!("{what}: failed; nothing has changed");
         if let Some(number) = number {
@@ -331,15 +331,19 @@ impl ControlLoop {
         let failed =
             Response::error(ErrorKind::Internal, "failed, and nothing has changed: see the log");
         // A client that is gone needs no answer.
-        drop(answer.map(|answer| answer.send(failed)));
+        drop(answer.send(failed));
     }
 
+    /// Answers a request, at once or after the builds that it must wait for.
     fn answer(&mut self, asked: Asked, answer: Sender<Response>) {
-        let Asked { request, text } = asked;
-        if self.is_building && self.changes(&request) {
-            self.waiting.push_back((Asked { request, text }, answer));
-            return;
+        match self.changes(&asked.request) {
+            Some(target) if self.builds.holds(target) => self.builds.wait(target, (asked, answer)),
+            _ => self.answer_now(asked, answer),
         }
+    }
+
+    fn answer_now(&mut self, asked: Asked, answer: Sender<Response>) {
+        let Asked { request, text } = asked;
         // A client that is gone needs no answer.
         let send = |response| drop(answer.send(response));
         match request {
@@ -351,7 +355,7 @@ impl ControlLoop {
                 self.statistics.clear(&mut self.publisher.parts);
                 send(Response::Done { message: "counters reset".into() });
             }
-            Request::Reload => self.reload(Some(answer)),
+            Request::Reload => self.reload(answer),
             Request::Stop => {
                 send(Response::Done { message: "draining".into() });
                 (self.on_stop)();
@@ -363,15 +367,17 @@ impl ControlLoop {
         }
     }
 
-    /// Whether a request changes tables, so that it waits while some are being built.
-    fn changes(&self, request: &Request) -> bool {
+    /// Whose tables a request changes; `None`: nobody's, or it is refused.
+    fn changes(&self, request: &Request) -> Option<Target> {
         match request {
-            Request::Reload => true,
-            Request::Call { name, .. } => {
+            Request::Reload => Some(Target::All),
+            Request::Call { name, fields } => {
                 let all = self.descriptors.iter().flat_map(|own| own.requests);
-                all.into_iter().any(|kind| kind.changes && kind.is_named(name))
+                let changes = all.into_iter().any(|kind| kind.changes && kind.is_named(name));
+                let part = changes.then(|| self.part_for(name, fields));
+                part.and_then(Result::ok).map(Target::Part)
             }
-            _ => false,
+            _ => None,
         }
     }
 
@@ -382,10 +388,11 @@ impl ControlLoop {
         as_text: bool,
         answer: Sender<Response>,
     ) {
-        let number = match self.part_for(name, &mut fields) {
+        let number = match self.part_for(name, &fields) {
             Ok(number) => number,
             Err(refusal) => return drop(answer.send(refusal.into())),
         };
+        fields.remove("stage");
         let mut env = environment!(self);
         let part = &mut self.publisher.parts[number].part;
         let outcome = part.call(Call { name, fields, as_text }, &mut env);
@@ -405,12 +412,12 @@ impl ControlLoop {
     }
 
     fn build_later(&mut self, number: usize, work: Work, answer: Sender<Response>) {
-        let asks = Some(answer.clone());
+        let asks = answer.clone();
         self.build(Some(number), asks, move || Event::Built(number, work(), answer));
     }
 
     /// The part that answers a request: that of the stage that its field `stage` names, or the only one.
-    fn part_for(&self, name: &str, fields: &mut Map<String, Value>) -> Result<usize, Refusal> {
+    fn part_for(&self, name: &str, fields: &Map<String, Value>) -> Result<usize, Refusal> {
         let declares =
             |own: &&&'static Descriptor| own.requests.iter().any(|kind| kind.is_named(name));
         let Some(descriptor) = self.descriptors.iter().find(declares) else {
@@ -424,8 +431,7 @@ impl ControlLoop {
         let own: Vec<(usize, &Running)> =
             own.filter(|(_, own)| own.descriptor.application.name == application).collect();
         let names = || own.iter().map(|(_, own)| own.name.as_str()).collect::<Vec<_>>().join(", ");
-        let wanted = fields.remove("stage");
-        let wanted = match wanted {
+        let wanted = match fields.get("stage") {
             None => None,
             Some(Value::String(stage)) => Some(stage),
             Some(_) => {
@@ -433,17 +439,17 @@ impl ControlLoop {
                 return Err(Refusal::new(ErrorKind::BadRequest, message));
             }
         };
-        match (wanted.as_deref(), own.as_slice()) {
+        match (wanted, own.as_slice()) {
             (_, []) => Err(Refusal::new(ErrorKind::Unsupported, descriptor.absent)),
-            (Some(stage), all) => {
-                all.iter().find(|(_, own)| own.name == stage).map(|(number, _)| *number).ok_or_else(
-                    || {
-                        let message =
-                            format!("there is no stage `{stage}`: expected one of {}", names());
-                        Refusal::new(ErrorKind::NotFound, message)
-                    },
-                )
-            }
+            (Some(stage), all) => all
+                .iter()
+                .find(|(_, own)| own.name == *stage)
+                .map(|(number, _)| *number)
+                .ok_or_else(|| {
+                    let message =
+                        format!("there is no stage `{stage}`: expected one of {}", names());
+                    Refusal::new(ErrorKind::NotFound, message)
+                }),
             (None, [(number, _)]) => Ok(*number),
             (None, _) => {
                 let message =

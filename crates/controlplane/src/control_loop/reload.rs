@@ -17,19 +17,12 @@ use crate::interfaces::{Interfaces, addresses};
 pub struct Read {
     result: Result<(Config, Report, Vec<Option<Built>>), String>,
     /// Who asked.
-    answer: Option<Sender<Response>>,
+    answer: Sender<Response>,
 }
 
 impl ControlLoop {
     /// Begins to read the configuration again. The answer goes to whoever asked; the log has it in one line.
-    pub(super) fn reload(&mut self, answer: Option<Sender<Response>>) {
-        if self.is_building {
-            let asked = control::api::Asked { request: control::api::Request::Reload, text: true };
-            // Without a client the answer is the log's.
-            let answer = answer.unwrap_or_else(|| std::sync::mpsc::channel().0);
-            self.waiting.push_back((asked, answer));
-            return;
-        }
+    pub(super) fn reload(&mut self, answer: Sender<Response>) {
         let prepare: Vec<Option<Prepare>> =
             self.publisher.parts.iter().map(|own| own.part.prepare()).collect();
         let (path, known) = (self.path.clone(), self.known.clone());
@@ -58,9 +51,8 @@ impl ControlLoop {
             Ok(message) => tracing::info!("reloaded: {}", one_line(message)),
             Err(message) => tracing::error!("not reloaded: {}", one_line(message)),
         }
-        let Some(answer) = read.answer else { return };
         // A client that is gone needs no answer.
-        let _ = answer.send(match result {
+        let _ = read.answer.send(match result {
             Ok(message) => Response::Done { message },
             Err(message) => Response::error(ErrorKind::Config, message),
         });
