@@ -1,7 +1,7 @@
 //! Any text as a configuration: it is taken, or every error has a place in the text.
 #![no_main]
 
-use control::config::{Application, FRAMES, KnownStages, Pipeline, StageKind, parse};
+use control::config::{Application, FRAMES, KnownStages, Settings, StageKind, parse};
 use libfuzzer_sys::fuzz_target;
 
 static ROUTER: Application = Application {
@@ -10,11 +10,7 @@ static ROUTER: Application = Application {
     sections: &["router", "route", "routes", "neighbour"],
     port_keys: &["addresses", "twin", "rpf", "parent", "vlan"],
     has_host: true,
-    is_promiscuous: false,
-    in_pairs: false,
-    requests: &[],
-    metrics: &[],
-    joins: None,
+    ..Application::NONE
 };
 static SWITCH: Application = Application {
     name: "switch",
@@ -49,7 +45,7 @@ fn kind(
     is_last: bool,
 ) -> StageKind {
     let (needs, provides): (&[_], &[_]) = (&[FRAMES], &[FRAMES]);
-    StageKind { name, about: "", application, needs, provides, is_first, is_last }
+    StageKind { needs, provides, is_first, is_last, ..StageKind::new(name, application) }
 }
 
 fuzz_target!(|text: &str| {
@@ -59,17 +55,15 @@ fuzz_target!(|text: &str| {
         kind("bridge_out", &SWITCH, false, true),
         kind("pit", &NDN, false, true),
         kind("wire", &WIRE, false, true),
-        kind("firewall", &FIREWALL, false, false),
+        StageKind { settings: Settings::Rules, ..kind("firewall", &FIREWALL, false, false) },
     ];
-    let modes = [&ROUTER, &SWITCH, &NDN, &WIRE].into_iter().zip(&kinds[1..]);
-    let modes = modes.map(|(application, last)| Pipeline {
-        name: application.name.into(),
-        applications: vec![application],
-        stages: vec!["decode".to_owned(), last.name.to_owned()],
-        max_delay: None,
-    });
-    let modes = modes.collect();
-    let known = KnownStages { kinds, modes, cores: 2 };
+    let mut known = KnownStages { kinds, cores: 2, ..KnownStages::default() };
+    known.modes = ["rewrite", "bridge_out", "pit", "wire"]
+        .map(|last| {
+            let kind = known.kind(last).expect("a kind of the list");
+            known.pipeline(kind.application.name, &["decode", last]).expect("a pipeline")
+        })
+        .into();
     let lines = text.lines().count() + 1;
     match parse(text, &known) {
         Ok((config, _)) => assert!(config.system.workers >= 1),

@@ -2,7 +2,10 @@
 //! is.
 #![no_main]
 
-use control::api::{Request, Response};
+use control::api::{
+    Request, Response,
+    answer::{json, text},
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|line: &[u8]| {
@@ -12,7 +15,7 @@ fuzz_target!(|line: &[u8]| {
     }
     if let Ok(response) = serde_json::from_slice::<Response>(line) {
         let written = serde_json::to_vec(&response).expect("a response is JSON");
-        let _ = control::api::table::response(&response);
+        let _ = (text(vec![response.clone()]), json(vec![response.clone()]));
         assert_eq!(serde_json::from_slice::<Response>(&written).expect("as written"), response);
     }
 });
