@@ -54,7 +54,7 @@ pub struct Descriptor {
     pub tables: &'static [TableKind],
     /// The words under which its requests stand.
     pub groups: &'static [GroupKind],
-    /// What a request gets where no pipeline has a stage of it.
+    /// What a request gets where no pipeline has a stage of it; empty: that.
     pub absent: &'static str,
     /// Starts its part of the control plane for the stages of one name: adds the first version of its tables.
     ///
@@ -128,6 +128,12 @@ impl WorkerSetup<'_> {
     /// The stage's name, kept as long as the program.
     pub fn name(&self) -> &'static str {
         kept(&self.pipeline.stages[self.at])
+    }
+
+    /// The bit of the context of that name in the column `context`; 0 where no stage sees it.
+    pub fn context(&self, name: &str) -> u32 {
+        let number = self.config.contexts().iter().position(|own| own == name);
+        number.map_or(0, |number| 1 << number)
     }
 
     /// What `[stage.NAME]` has for the stage; defaults where the file has no such section.
@@ -243,7 +249,7 @@ pub type Prepare = Box<dyn FnOnce(&Config, &Interfaces) -> Result<Built, String>
 pub struct Rows {
     /// The table's name in answers to programs.
     pub table: &'static str,
-    columns: &'static [&'static str],
+    columns: Vec<String>,
     empty: &'static str,
     as_text: bool,
     texts: Vec<Vec<String>>,
@@ -253,8 +259,13 @@ pub struct Rows {
 impl Rows {
     /// No rows yet; `as_text`: for people.
     pub fn new<R: Row>(table: &'static str, as_text: bool) -> Self {
-        let (columns, empty) = (R::COLUMNS, R::EMPTY);
-        Self { table, columns, empty, as_text, texts: Vec::new(), values: Vec::new() }
+        let columns = R::COLUMNS.iter().map(|column| (*column).to_owned()).collect();
+        Self { empty: R::EMPTY, ..Self::with_columns(table, as_text, columns) }
+    }
+
+    /// No rows yet of columns that no type declares; their titles as in [`Row::COLUMNS`].
+    pub fn with_columns(table: &'static str, as_text: bool, columns: Vec<String>) -> Self {
+        Self { table, columns, empty: "", as_text, texts: Vec::new(), values: Vec::new() }
     }
 
     /// All of some rows.
@@ -277,6 +288,15 @@ impl Rows {
         }
     }
 
+    /// Adds a row: a text for each column, and the same as an object for programs.
+    pub fn push_cells(&mut self, cells: Vec<String>, value: Value) {
+        if self.as_text {
+            self.texts.push(cells);
+        } else {
+            self.values.push(value);
+        }
+    }
+
     /// The rows as pieces of an answer, at least one.
     pub fn responses(self, rows_per_response: usize) -> Vec<Response> {
         fn pieces<T>(mut rows: Vec<T>, most: usize) -> Vec<Vec<T>> {
@@ -289,8 +309,7 @@ impl Rows {
             all
         }
         if self.as_text {
-            let columns: Vec<_> = self.columns.iter().map(|c| (*c).to_owned()).collect();
-            let empty = self.empty.to_owned();
+            let (columns, empty) = (self.columns, self.empty.to_owned());
             let table =
                 |rows| Response::Table { columns: columns.clone(), rows, empty: empty.clone() };
             pieces(self.texts, rows_per_response).into_iter().map(table).collect()

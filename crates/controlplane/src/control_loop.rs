@@ -440,7 +440,13 @@ impl ControlLoop {
             }
         };
         match (wanted, own.as_slice()) {
-            (_, []) => Err(Refusal::new(ErrorKind::Unsupported, descriptor.absent)),
+            (_, []) => {
+                let message = match descriptor.absent {
+                    "" => format!("no pipeline has a stage of the application `{application}`"),
+                    absent => absent.to_owned(),
+                };
+                Err(Refusal::new(ErrorKind::Unsupported, message))
+            }
             (Some(stage), all) => all
                 .iter()
                 .find(|(_, own)| own.name == *stage)

@@ -3,6 +3,7 @@
 //! - [`application`]: a [`Descriptor`] for each application, and the [`ControlPart`] that it starts.
 //! - [`request`]: its requests and tables of `ctl`.
 //! - [`tables`]: the tables of all applications as one version; [`over`]: a stage over its own part of them.
+//! - [`row_stage`]: small stages, from what they do to one packet.
 //! - [`publisher`]: the one place from which tables become visible.
 //! - [`control_loop`]: the thread that owns configuration, interfaces and parts of a live program; reload.
 //! - [`ahead`]: over captures, parts that learn from frames before the pipeline sees them.
@@ -18,6 +19,7 @@ pub mod interfaces;
 pub mod over;
 pub mod publisher;
 pub mod request;
+pub mod row_stage;
 pub mod statistics;
 pub mod tables;
 
@@ -30,6 +32,7 @@ pub use interfaces::{Interfaces, PortFacts};
 pub use over::OverPart;
 pub use publisher::{Publisher, Running};
 pub use request::{GroupKind, RequestKind, TableKind};
+pub use row_stage::{At, ByRow, CounterTable, Counters, RowStage};
 pub use statistics::Statistics;
 pub use tables::{
     Newest, PartId, PartImages, PatchOf, TablePart, Tables, TablesImages, TablesPatch, Without,

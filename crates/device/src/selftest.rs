@@ -70,7 +70,7 @@ pub fn each(driver: &mut dyn Driver, files: &[&'static KernelFile]) -> Vec<Answe
         }
     };
     for known in all {
-        let (kernels, since) = (known.kernels, Instant::now());
+        let (kernels, since) = (known.kernels.clone(), Instant::now());
         let result = match (&mut bench, &gone) {
             (Some(bench), None) => bench.prove(known),
             (_, Some(error)) => Err(error.clone()),

@@ -99,6 +99,17 @@ impl JobBytes {
         value.put(&mut self.bytes[range]);
     }
 
+    /// Sets a value of a column of at most eight bytes.
+    ///
+    /// # Panics
+    /// If there is no such row, or the column is wider.
+    pub fn put_number(&mut self, column: ColumnId, row: usize, value: u64) {
+        let range = self.column_range(column, row + 1);
+        let at = range.end - column.width;
+        assert!(row < self.layout.capacity(), "{} has no row {row}", column.name);
+        self.bytes[at..range.end].copy_from_slice(&value.to_le_bytes()[..column.width]);
+    }
+
     /// A value.
     ///
     /// # Panics

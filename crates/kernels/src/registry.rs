@@ -46,6 +46,16 @@ impl KernelFile {
         known: |_| Vec::new(),
     };
 
+    /// A file with no further needs than its text.
+    pub const fn new(
+        name: &'static str,
+        text: &'static str,
+        kernels: &'static [KernelInfo],
+        columns: Declaration,
+    ) -> Self {
+        Self { name, text, kernels, columns, ..Self::NONE }
+    }
+
     /// The kernel of that name.
     pub fn kernel(&self, name: &str) -> Option<&'static KernelInfo> {
         self.kernels.iter().find(|kernel| kernel.name == name)

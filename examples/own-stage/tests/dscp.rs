@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, Columns, Declaration, Verdict};
+use controlplane::{ByRow, Counters, RowStage};
 use engine::{Context, Stage};
-use own_stage::{Counts, DSCP_LIMITED, DscpColumns, DscpLimit, DscpView, Limit};
+use own_stage::{DSCP_LIMITED, DscpColumns, DscpLimit, DscpView, KERNEL, Limit};
 use proptest::prelude::*;
 use teststages::harness::{Answer, Case, Setup, Stages, Subject};
 
@@ -31,8 +32,9 @@ impl Stage<u64> for Around {
     }
 }
 
-fn stages(limit: &Limit, counts: &Arc<Counts>) -> Stages<u64> {
-    let own = DscpLimit::new("edge", limit, counts.clone());
+fn stages(limit: &Limit) -> Stages<u64> {
+    let counters = Arc::new(Counters::new(&DscpLimit::COUNTERS));
+    let own = ByRow::<DscpLimit>::new("edge", limit.clone(), counters);
     vec![Box::new(Around("decode")), Box::new(own), Box::new(Around("end"))]
 }
 
@@ -68,6 +70,36 @@ fn reference(limit: &Limit, frames: &[Vec<u8>]) -> Answer {
     answer
 }
 
+#[test]
+fn the_kernel_is_what_its_file_declares() {
+    assert_eq!(kernels::problems(&[&KERNEL]), Vec::<String>::new());
+}
+
+/// The program over a capture, as its page shows it.
+#[test]
+fn the_program_has_the_stage() {
+    let program = |args: &[&str]| {
+        let own = std::process::Command::new(env!("CARGO_BIN_EXE_own-stage"))
+            .args(args)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .expect("the program starts");
+        let said = String::from_utf8_lossy(&own.stdout).into_owned();
+        assert!(own.status.success(), "{args:?}: {said}{}", String::from_utf8_lossy(&own.stderr));
+        said
+    };
+    let said = program(&["stages", "dscp_limit"]);
+    assert!(said.contains("dscp_limited") && said.contains("trust"), "{said}");
+    let out = testkit::Scratch::new();
+    let out = out.path().join("out");
+    program(&["run", "dscp.toml", "-r", "../../shadeline/data/demo.pcap", "-w", out.to_str().unwrap()]);
+    let statistics = std::fs::read_to_string(out.join("stats.json")).expect("statistics");
+    let statistics: serde_json::Value = serde_json::from_str(&statistics).expect("JSON");
+    let stages = statistics["stages"].as_array().expect("stages");
+    let own = stages.iter().find(|row| row["stage"] == "edge").expect("the stage by its name");
+    assert!(own["packets"].as_u64() > Some(0), "{own}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
@@ -82,8 +114,7 @@ proptest! {
         let limit = Limit { trust: trust.into_iter().collect(), remark, rate: 0 };
         let answer = reference(&limit, &frames);
         let subject = |workers: usize| {
-            let counts = Arc::default();
-            let workers = (0..workers).map(|_| stages(&limit, &counts)).collect();
+            let workers = (0..workers).map(|_| stages(&limit)).collect();
             Subject { workers, state: Box::new(Vec::new) }
         };
         Case::new("dscp_limit", frames, &subject).check_random(seed, 2, Some(&answer));
@@ -97,7 +128,7 @@ proptest! {
         let limit = Limit { trust: vec![1], remark: 0, rate };
         let answer = reference(&limit, &frames);
         let subject = |_| Subject {
-            workers: vec![stages(&limit, &Arc::default())],
+            workers: vec![stages(&limit)],
             state: Box::new(Vec::new),
         };
         // A run that two seconds share lets more pass; the next one does not.
@@ -106,4 +137,3 @@ proptest! {
         prop_assert!(is_right);
     }
 }
-

@@ -8,11 +8,12 @@ mod ports;
 mod routes;
 mod switch;
 
+use std::ops::Range;
+
 use super::read::Spans;
 use super::stages::{Application, KnownStages};
 use super::types::*;
 use super::walk::{Place, Walk};
-use crate::firewall::Action;
 
 /// Runs every check. `cores`: CPUs that the process may use.
 pub(super) fn check(
@@ -72,12 +73,39 @@ fn dumps(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     }
 }
 
+/// The contexts that a stage of this name sets: by its settings, and by its rules.
+fn sets(config: &Config, name: &str) -> Vec<String> {
+    let mut values = Vec::new();
+    if let Some(own) = config.stage(name).and_then(|stage| stage.settings.as_deref()) {
+        own.settings("", &mut values);
+    }
+    let mut all: Vec<String> = values.into_iter().flat_map(|setting| setting.contexts).collect();
+    if let Some(firewall) = config.firewall_of(name) {
+        let actions = firewall.rules.iter().map(|rule| rule.action());
+        let actions = std::iter::once(&firewall.default).chain(actions);
+        all.extend(actions.flat_map(|action| action.contexts.clone()));
+    }
+    all
+}
+
+/// Whether a stage can meet a packet with a context: a stage before it in a pipeline sets it, or any stage of a pipeline
+/// that packets go through again.
+fn is_set(config: &Config, stage: &str, context: &str) -> bool {
+    config.in_use().any(|pipeline| {
+        let Some(at) = pipeline.stages.iter().position(|own| own == stage) else { return false };
+        let end = if pipeline.places.is_empty() { at } else { pipeline.stages.len() };
+        pipeline.stages[..end].iter().any(|own| sets(config, own).iter().any(|c| c == context))
+    })
+}
+
 /// Contexts that nobody sets, or nobody sees.
 fn contexts(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     let seen = config.contexts();
-    let in_use = config.in_use().flat_map(|pipeline| pipeline.named("firewall"));
-    let firewalls: Vec<&Firewall> = in_use.filter_map(|name| config.firewall_of(name)).collect();
-    // Before the first stage no rule has set a context.
+    if seen.len() > 32 {
+        let place = spans.stages.first().map_or(&spans.file, |(place, _)| place);
+        walk.error(place.header(), format!("{} contexts", seen.len())).expected("at most 32");
+    }
+    // Before the first stage no stage has set a context.
     for pipeline in config.in_use() {
         let first = pipeline.stages.first();
         let at = config.stages.iter().position(|own| Some(&own.name) == first);
@@ -86,38 +114,50 @@ fn contexts(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
             let message =
                 format!("`context` is not allowed at `{name}`, the first stage of `{of}`");
             walk.error(spans.stages[at].0.at("context"), message)
-                .expected("a stage before it whose rules set the context");
+                .expected("a stage before it that sets the context");
         }
     }
-    let sets = |action: &Action, name: &str| action.contexts.iter().any(|own| own == name);
-    let is_set = |name: &str| {
-        firewalls.iter().any(|firewall| {
-            sets(&firewall.default, name) || firewall.rules.iter().any(|r| sets(r.action(), name))
-        })
-    };
-    for (at, (stage, (place, _))) in config.stages.iter().zip(&spans.stages).enumerate() {
-        for name in stage.context.iter().filter(|name| !is_set(name)) {
-            let message =
-                format!("no rule sets the context `{name}`: `{}` sees nothing", stage.name);
-            walk.warning(place.at("context"), message)
-                .expected(format!("a rule with `context {name}` in its action"));
-        }
-        if seen.len() > 32 && at == 0 {
-            walk.error(place.header(), format!("{} contexts", seen.len())).expected("at most 32");
-        }
-    }
-    let places = spans.stages.iter().map(|(_, rules)| rules);
-    let of_stages = config.stages.iter().zip(places);
-    let of_stages =
-        of_stages.filter_map(|(s, rules)| Some((s.settings.as_deref()?.get::<Firewall>()?, rules)));
-    for (firewall, rules) in std::iter::once((&config.firewall, &spans.rules)).chain(of_stages) {
-        for (rule, place) in firewall.rules.iter().zip(rules) {
-            for name in rule.action().contexts.iter().filter(|name| !seen.contains(name)) {
-                walk.warning(place.at("action"), format!("no stage sees the context `{name}`"))
-                    .expected(format!("`context = [\"{name}\"]` in a [stage.NAME]"));
+    let is_used = |name: &String| config.in_use().any(|pipeline| pipeline.stages.contains(name));
+    for (stage, (place, rules)) in config.stages.iter().zip(&spans.stages) {
+        // One that no pipeline has is reported as that.
+        for name in stage.context.iter().filter(|_| is_used(&stage.name)) {
+            if !is_set(config, &stage.name, name) {
+                let message = format!(
+                    "no stage before `{}` sets the context `{name}`: it sees no packets",
+                    stage.name
+                );
+                walk.warning(place.at("context"), message).expected(format!(
+                    "a stage before it that sets `{name}`, such as a firewall with `context \
+                     {name}` in the action of a rule"
+                ));
             }
         }
+        let Some(settings) = stage.settings.as_deref() else { continue };
+        let mut values = Vec::new();
+        settings.settings("", &mut values);
+        for setting in values {
+            for name in setting.contexts.iter().filter(|name| !seen.contains(name)) {
+                unseen(place.at(setting.key.trim_start_matches('.')), name, walk);
+            }
+        }
+        if let Some(firewall) = settings.get::<Firewall>() {
+            unseen_of_rules(firewall, rules, &seen, walk);
+        }
     }
+    unseen_of_rules(&config.firewall, &spans.rules, &seen, walk);
+}
+
+fn unseen_of_rules(firewall: &Firewall, places: &[Place], seen: &[String], walk: &mut Walk<'_>) {
+    for (rule, place) in firewall.rules.iter().zip(places) {
+        for name in rule.action().contexts.iter().filter(|name| !seen.contains(name)) {
+            unseen(place.at("action"), name, walk);
+        }
+    }
+}
+
+fn unseen(place: Range<usize>, name: &str, walk: &mut Walk<'_>) {
+    walk.warning(place, format!("no stage sees the context `{name}`"))
+        .expected(format!("`context = [\"{name}\"]` in a [stage.NAME]"));
 }
 
 /// Keys of a device that these back ends do not have. The command line may still name others.

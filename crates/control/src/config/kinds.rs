@@ -465,6 +465,43 @@ impl<K: Kind<Value: PartialEq + Clone>> Kind for OrWord<K> {
     }
 }
 
+/// Names of contexts that the stage of the section sets, for stages behind it with `context = ["NAME"]`.
+pub fn contexts() -> Contexts {
+    Contexts(list(name_of("a context"), "an array such as [\"web\"]"))
+}
+
+/// [`contexts`].
+#[derive(Debug, Clone)]
+pub struct Contexts(List<Custom<String>>);
+
+impl Kind for Contexts {
+    type Value = Vec<String>;
+
+    fn read(&self, walk: &mut Walk<'_>, value: &Value<'_>) -> Option<Vec<String>> {
+        self.0.read(walk, value)
+    }
+
+    fn text(&self, value: &Vec<String>) -> String {
+        self.0.text(value)
+    }
+
+    fn toml(&self, value: &Vec<String>) -> Option<String> {
+        self.0.toml(value)
+    }
+
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn allowed(&self) -> String {
+        self.0.allowed()
+    }
+
+    fn settings(&self, value: &Vec<String>, key: String, reload: Reload, out: &mut Vec<Setting>) {
+        out.push(Setting { text: self.text(value), key, reload, contexts: value.clone() });
+    }
+}
+
 /// An array. Elements that cannot be read are reported and left out; [`Section::elements_of`] has the places of the
 /// others. `expected`: for the message where the value is no array.
 pub fn list<K: Kind>(kind: K, expected: &'static str) -> List<K> {
@@ -593,7 +630,7 @@ impl<S: SectionValue + Default> Kind for Table<S> {
 
     fn settings(&self, value: &S, key: String, reload: Reload, out: &mut Vec<Setting>) {
         if self.is_one {
-            out.push(Setting { text: self.text(value), key, reload });
+            out.push(Setting { text: self.text(value), key, reload, contexts: Vec::new() });
         } else {
             value.settings(&key, out);
         }

@@ -61,7 +61,7 @@ pub trait Kind {
 
     /// The settings of a value: one, or those of a table's keys. `key` is the whole key, `port.lan.mtu`.
     fn settings(&self, value: &Self::Value, key: String, reload: Reload, out: &mut Vec<Setting>) {
-        out.push(Setting { key, reload, text: self.text(value) });
+        out.push(Setting { key, reload, text: self.text(value), contexts: Vec::new() });
     }
 
     /// The same kind for a number in this unit.
@@ -311,6 +311,8 @@ pub struct Setting {
     pub reload: Reload,
     /// The value as the message of a reload shows it.
     pub text: String,
+    /// Contexts that the value lets the stage set ([`kinds::contexts`](super::kinds::contexts)).
+    pub contexts: Vec<String>,
 }
 
 /// What differs between two configurations, key by key.
@@ -371,7 +373,7 @@ pub trait SectionValue: Any + Debug + Send + Sync {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         self.settings(prefix, &mut before);
         new.settings(prefix, &mut after);
-        for Setting { key, reload, text } in &before {
+        for Setting { key, reload, text, .. } in &before {
             match after.iter().find(|setting| setting.key == *key) {
                 Some(new) => changes.compare(*reload, key, text, &new.text),
                 None => changes.compare(Reload::Restart, key, text, "-"),

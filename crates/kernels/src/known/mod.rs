@@ -23,7 +23,7 @@ pub(crate) mod tries;
 
 pub mod samples;
 
-use chunk::ColumnDesc;
+use chunk::{ColumnDesc, ColumnId};
 
 use crate::job::JobBytes;
 use crate::{KernelFile, Launch, Spec, files};
@@ -34,7 +34,7 @@ pub struct Known {
     /// The program.
     pub spec: Spec,
     /// The kernels that this proves.
-    pub kernels: &'static [&'static str],
+    pub kernels: Vec<&'static str>,
     /// The job.
     pub arena: Vec<u8>,
     /// The packets' bytes.
@@ -103,13 +103,13 @@ impl Known {
     pub fn new(
         name: &'static str,
         files: &[&'static KernelFile],
-        kernels: &'static [&'static str],
+        kernels: &[&'static str],
         columns: &'static [ColumnDesc],
     ) -> Self {
         let launch = |kernel: &&'static str| Launch { kernel, groups: 1, items: 0, job: 0 };
         Self {
             spec: Spec::new(name, files, columns),
-            kernels,
+            kernels: kernels.to_vec(),
             arena: Vec::new(),
             payload: Vec::new(),
             tables: Sparse::default(),
@@ -117,6 +117,34 @@ impl Known {
             launches: kernels.iter().map(launch).collect(),
             expected: Vec::new(),
         }
+    }
+
+    /// The kernels of one file over rows: values of columns, row after row, before and after. Columns that are not named are
+    /// zero, so that all rows have the verdict next. `job`: the number of each launch.
+    ///
+    /// # Panics
+    /// A column is not of the file, or its values are wider than eight bytes.
+    pub fn rows(
+        file: &'static KernelFile,
+        job: u32,
+        before: &[(ColumnId, &[u64])],
+        after: &[(ColumnId, &[u64])],
+    ) -> Self {
+        let count = before.iter().chain(after).map(|(_, values)| values.len()).max();
+        let put = |mut job: JobBytes, columns: &[(ColumnId, &[u64])]| {
+            for (column, values) in columns {
+                for (row, value) in values.iter().enumerate() {
+                    job.put_number(*column, row, *value);
+                }
+            }
+            job
+        };
+        let before = put(JobBytes::new(file.columns, count.unwrap_or(0)), before);
+        let after = put(before.clone(), after);
+        let names: Vec<_> = file.kernels.iter().map(|kernel| kernel.name).collect();
+        let mut known = Self::new(file.name, &[file], &names, file.columns);
+        known.launches.iter_mut().for_each(|launch| launch.job = job);
+        known.job(&before, &after)
     }
 
     /// Whether something is expected that is not there before.

@@ -4,6 +4,14 @@ use super::*;
 use crate::config::Settings;
 use crate::firewall::Ending;
 
+crate::section! {
+    /// Settings of a stage that sets contexts.
+    pub(super) struct Marker("stage.NAME") {
+        /// Contexts of all packets.
+        restart set: Vec<String> = Vec::new(), crate::config::kinds::contexts();
+    }
+}
+
 fn known() -> KnownStages {
     use crate::config::stages::tests::{FIREWALL, ROUTER, SWITCH, kind};
     let first = |kind| StageKind { is_first: true, ..kind };
@@ -12,6 +20,7 @@ fn known() -> KnownStages {
     let kinds = vec![
         first(kind("decode", &ROUTER, &[], &[FRAMES, "ip"])),
         rules(kind("firewall", &FIREWALL, &[FRAMES], &[])),
+        StageKind { settings: Settings::of::<Marker>(), ..kind("marker", &ROUTER, &[FRAMES], &[]) },
         kind("rpf", &ROUTER, &["ip"], &[]),
         kind("route", &ROUTER, &["ip"], &["hop"]),
         last(kind("rewrite", &ROUTER, &["hop"], &[])),
@@ -84,7 +93,10 @@ fn what_is_wrong_with_a_stage_is_said() {
     said(&edge("kind = \"route\"\n"), "a stage of the kind `route` has no name of its own");
     said(&edge("kind = \"firewall\"\nmtu = 5\n"), "unknown key `mtu`");
     said(&edge("kind = \"firewall\"\n[[stage.edge.rule]]\naction = \"dorp\"\n"), "`action`");
-    said(&edge("kind = \"firewall\"\ncontext = [\"web\"]\n"), "no rule sets the context `web`");
+    said(
+        &edge("kind = \"firewall\"\ncontext = [\"web\"]\n"),
+        "no stage before `edge` sets the context `web`",
+    );
     let sets = "kind = \"firewall\"\n[[stage.edge.rule]]\naction = \"context web\"\n";
     said(&edge(sets), "no stage sees the context `web`");
     said(
@@ -95,6 +107,33 @@ fn what_is_wrong_with_a_stage_is_said() {
     said("[stage.edge]\nkind = \"firewall\"\n", "[stage.edge] has no effect");
     said("[stage.route]\nkind = \"firewall\"\n", "`route` is the name of another stage");
     said(&TWO.replace("\"inner\", ", ""), "unknown stage `edge`");
+}
+
+#[test]
+fn settings_and_rules_set_contexts_for_stages_behind_them() {
+    let text = |stages: &str| {
+        format!(
+            "mode = \"one\"\n[pipeline.one]\nstages = [\"decode\", {stages}, \"route\", \"rewrite\"]\n\
+             [stage.edge]\nkind = \"firewall\"\ncontext = [\"web\"]\n[stage.marker]\nset = [\"web\"]\n"
+        )
+    };
+    read(&text("\"marker\", \"edge\""));
+    said(&text("\"edge\", \"marker\""), "no stage before `edge` sets the context `web`");
+    said(&text("\"edge\""), "no stage before `edge` sets the context `web`");
+    // Packets that go through again have met every stage.
+    let again = text("\"edge\", \"marker\"")
+        .replace("[stage.edge]", "places = { back = \"edge\" }\n[stage.edge]");
+    let mut known = known();
+    for kind in known.kinds.iter_mut().filter(|kind| kind.name == "marker") {
+        kind.places = &["back"];
+    }
+    let (_, warnings) = parse(&(again + PORTS), &known).expect("a place of the marker");
+    assert_eq!(warnings, []);
+    said(
+        "mode = \"one\"\n[pipeline.one]\nstages = [\"decode\", \"marker\", \"route\", \"rewrite\"]\n\
+         [stage.marker]\nset = [\"mail\"]\n",
+        "no stage sees the context `mail`",
+    );
 }
 
 #[test]
