@@ -41,7 +41,9 @@ macro_rules! context {
 #[cfg(debug_assertions)]
 mod declared;
 mod in_order;
+mod look;
 mod panics;
+mod parts;
 mod receive;
 mod send;
 mod shade;
@@ -49,27 +51,23 @@ mod sweep;
 
 pub(crate) use panics::panic_text;
 pub use panics::{PanicSink, StagePanic};
+pub use parts::{DropSink, DumpSink, Entry, ErrorSink, RxSlot, SpreadHash, TxSlot};
+pub(crate) use parts::{
+    Links, OwnPipeline, Parts, Path, Queues, Reports, Settings, Signals, TxSide,
+};
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arrayvec::ArrayVec;
-use chunk::{Arena, CHUNK_PACKETS_MAX, Chunk, DropReason, Layout, Packet, Pool, Verdict, reasons};
-use io::{RxQueue, TxQueue};
+use chunk::{Arena, CHUNK_PACKETS_MAX, Chunk, DropReason, Packet, Verdict, reasons};
 
 use crate::balance::Balance;
-use crate::counters::{QueueCounters, WorkerCounters};
-use crate::heirs::Heirs;
-use crate::hooks::{CapturePoint, Hooks};
-use crate::in_flight::{InFlight, InOrder, Returns, Shaders, Traced};
-use crate::master::MasterLink;
-use crate::merge::Lane;
-use crate::quiet::Quiet;
-use crate::ring::{Again, Passed, Wakeup};
+use crate::in_flight::{InFlight, InOrder, Shaders};
+use crate::ring::{Again, Passed};
 use crate::segment::Segment;
 use crate::stage::{HandOver, Phases, Stage, Versions};
 use shade::Home;
@@ -94,57 +92,6 @@ pub(crate) const RING_PACKETS: usize = 1024;
 
 /// Descriptors that a worker can block on; queues beyond are looked at every 50 µs.
 const POLLED_MAX: usize = 128;
-
-/// Hash of a frame that is the same for both directions of a flow.
-pub type SpreadHash = fn(&[u8]) -> u32;
-
-/// A receive queue and what its owner must know of it.
-pub struct RxSlot {
-    /// Its port; [`chunk::PORT_NONE`] if the queue itself stamps each packet.
-    pub port: u16,
-    /// Set in each packet's mark.
-    pub mark: u32,
-    /// The queue.
-    pub queue: Box<dyn RxQueue>,
-    /// Spreads its packets over all workers of the pipeline that they enter; `None` keeps them.
-    pub spread: Option<SpreadHash>,
-    /// Where its packets enter.
-    pub entry: Entry,
-    /// Where its counters are read.
-    pub counters: Arc<QueueCounters>,
-}
-
-/// The pipeline that the packets of a receive queue enter, by its number in
-/// [`WorkerSpec::pipelines`](crate::WorkerSpec::pipelines).
-#[derive(Clone, Debug)]
-pub enum Entry {
-    /// One for all of them.
-    Pipeline(usize),
-    /// By the packet's port, for a queue that stamps each packet with one. Ports beyond the list enter the first
-    /// pipeline.
-    ByPort(Arc<[usize]>),
-}
-
-impl Default for Entry {
-    /// The first pipeline.
-    fn default() -> Self {
-        Entry::Pipeline(0)
-    }
-}
-
-/// One of a worker's pipelines.
-#[derive(Clone, Debug)]
-pub(crate) struct OwnPipeline {
-    /// Its number among those of the engine.
-    pub(crate) number: u16,
-    /// Its stages and its segments, by their numbers among those of all pipelines.
-    pub(crate) stages: std::ops::Range<usize>,
-    pub(crate) segments: std::ops::Range<usize>,
-    /// Names of the places that packets may be sent to, each with its segment.
-    pub(crate) places: Arc<[(&'static str, u16)]>,
-    /// The workers that have it, in ascending order.
-    pub(crate) peers: Arc<[usize]>,
-}
 
 /// In a list by numbers among those of all pipelines: another worker's.
 const ABSENT: u16 = u16::MAX;
@@ -188,127 +135,6 @@ impl Owned {
     fn of_segment(&self, segment: usize) -> Option<usize> {
         self.segments.get(segment).filter(|at| **at != ABSENT).map(|at| usize::from(*at))
     }
-}
-
-/// Where packets for a port, or for a twin, go at this worker.
-pub enum TxSlot {
-    /// There is no such port.
-    Absent,
-    /// Its queue belongs to this worker.
-    Own(Box<dyn TxQueue>, Arc<QueueCounters>),
-    /// Its queue belongs to that worker.
-    Worker(usize),
-}
-
-/// Told of each dropped packet before its cells are recycled.
-pub type DropSink = Box<dyn FnMut(&Packet, DropReason, u64) + Send>;
-
-/// Told of each packet with the verdict dump, and of the time in nanoseconds since 1970, before its cells are recycled.
-pub type DumpSink = Box<dyn FnMut(&Packet, u64) + Send>;
-
-/// Told of a queue's failure: the port and what happened.
-pub type ErrorSink = Arc<dyn Fn(u16, &str) + Send + Sync>;
-
-/// A queue to send by, and what waits for room in it.
-pub(crate) struct TxSide {
-    slot: TxSlot,
-    waiting: Vec<Packet>,
-}
-
-impl TxSide {
-    pub(crate) fn new(slot: TxSlot) -> Self {
-        Self { slot, waiting: Vec::with_capacity(4 * CHUNK_PACKETS_MAX) }
-    }
-}
-
-/// What a worker's packets go through.
-pub(crate) struct Path<V: Versions> {
-    pub(crate) versions: V,
-    /// Of all its pipelines, one behind the other.
-    pub(crate) stages: Vec<Box<dyn Stage<V::Tables>>>,
-    pub(crate) pipelines: Vec<OwnPipeline>,
-    pub(crate) segments: Arc<[Segment]>,
-    /// Columns that start a chunk as zero, by their places.
-    pub(crate) zeroed: Arc<[usize]>,
-}
-
-/// Where its packets come from and where they go.
-pub(crate) struct Queues {
-    pub(crate) pool: Pool,
-    pub(crate) rx: Vec<RxSlot>,
-    pub(crate) tx: Vec<TxSide>,
-    pub(crate) host: Vec<TxSide>,
-}
-
-/// What binds it to the other threads of its engine.
-pub(crate) struct Links<V: Versions> {
-    /// Its number among the workers.
-    pub(crate) index: u16,
-    /// Rings from the other workers, and to them.
-    pub(crate) rings_in: Vec<rtrb::Consumer<Passed>>,
-    pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Wakeup)>>,
-    pub(crate) wakeup: Wakeup,
-    pub(crate) master: Option<Arc<MasterLink<V>>>,
-    pub(crate) returns: Returns<V>,
-    /// Before a merger: where packets go instead.
-    pub(crate) lane: Option<Lane>,
-    /// Who works on the packets of workers that gave their stages up.
-    pub(crate) heirs: Arc<Heirs>,
-    /// The workers that have all its pipelines.
-    pub(crate) heirs_of: Arc<[usize]>,
-    /// Its part in the count of workers that have nothing left to do.
-    pub(crate) quiet: Quiet,
-}
-
-/// How the threads of an engine come to their end.
-#[derive(Clone, Default)]
-pub(crate) struct Signals {
-    /// Receive nothing more, and end when all is done.
-    pub(crate) stop: Arc<AtomicBool>,
-    /// Give up what cannot be sent.
-    pub(crate) abort: Arc<AtomicBool>,
-    /// A thread of the engine has died.
-    pub(crate) died: Arc<AtomicBool>,
-}
-
-/// Where it says what it did and what it saw.
-pub(crate) struct Reports {
-    pub(crate) counters: Arc<WorkerCounters>,
-    pub(crate) hooks: Arc<Hooks>,
-    pub(crate) on_drop: Option<DropSink>,
-    pub(crate) on_dump: Option<DumpSink>,
-    pub(crate) on_panic: PanicSink,
-    pub(crate) on_error: ErrorSink,
-}
-
-/// How the workers of an engine are to work.
-#[derive(Clone, Copy)]
-pub(crate) struct Settings {
-    /// Stop by itself once every source is finished.
-    pub(crate) until_finished: bool,
-    /// Take chunk time from the packets instead of the clock.
-    pub(crate) packet_time: bool,
-    /// Wait for a full transmit queue instead of dropping.
-    pub(crate) lossless: bool,
-    /// Packets of a chunk at most.
-    pub(crate) chunk_packets: usize,
-    /// How long a packet may be under way; zero: a burst leaves at once.
-    pub(crate) max_delay: Duration,
-}
-
-/// What a worker is made of; see [`Worker`].
-pub(crate) struct Parts<V: Versions> {
-    pub(crate) path: Path<V>,
-    pub(crate) queues: Queues,
-    pub(crate) links: Links<V>,
-    pub(crate) signals: Signals,
-    pub(crate) reports: Reports,
-    pub(crate) settings: Settings,
-    /// Its chunks: how many, and their columns.
-    pub(crate) chunks: usize,
-    pub(crate) layout: Layout,
-    /// What each of its segments begins with.
-    pub(crate) balance: Balance,
 }
 
 /// Everything of one worker: what it was given, as it was given, and what it works with.
@@ -634,33 +460,6 @@ impl<V: Versions> Worker<V> {
         self.links.wakeup.awake();
     }
 
-    fn capture_stage(&mut self, stage: usize, flight: &mut InFlight<V>) {
-        let chunk = &mut flight.chunk;
-        for row in 0..chunk.packets.len() {
-            if Verdict(chunk.rows.verdicts()[row]).is_next() {
-                let packet = &chunk.packets[row];
-                let point = CapturePoint::Stage(stage);
-                self.reports.hooks.offer(point, packet, self.now_ns, packet.port, false, None);
-            }
-        }
-    }
-
-    fn trace_stage(&mut self, i: usize, flight: &mut InFlight<V>) {
-        let Some(pin) = &flight.pin else { return };
-        for t in &mut flight.traced {
-            let verdict = Verdict(flight.chunk.rows.verdicts()[t.row]);
-            let stage = &mut self.path.stages[usize::from(self.owned.stages[i])];
-            let describe = || stage.describe(&mut flight.chunk, t.row, pin);
-            // What a stage cannot describe is no reason to stop.
-            let told = catch_unwind(AssertUnwindSafe(describe)).unwrap_or_default();
-            t.lines.push(format!(
-                "{}: {told}{}{verdict}",
-                stage.name(),
-                if told.is_empty() { "" } else { " → " }
-            ));
-        }
-    }
-
     /// Lets the stages part with what they hold, and gives the cells in queues back: the region
     /// outlives the engine.
     pub(crate) fn recycle(mut self) {
@@ -725,28 +524,6 @@ impl<V: Versions> Worker<V> {
             self.reports.counters.count_drop(reasons::STAGE_PANIC);
             packet.free(&mut self.queues.pool);
         }
-    }
-}
-
-fn begin_trace<V: Versions>(hooks: &Hooks, flight: &mut InFlight<V>) {
-    for (row, packet) in flight.chunk.packets.iter().enumerate() {
-        if let Some(trace) = hooks.wants_trace(packet.data()) {
-            let line = format!("rx: port {}, {} bytes", packet.port, packet.frame_len());
-            flight.traced.push(Traced { row, trace, lines: vec![line] });
-        }
-    }
-}
-
-fn end_trace<V: Versions>(flight: &mut InFlight<V>) {
-    for mut traced in flight.traced.drain(..) {
-        let made = flight.chunk.emitted.iter().filter(|e| usize::from(e.cause) == traced.row);
-        for e in made {
-            traced.lines.push(format!("emitted {} bytes: {}", e.packet.frame_len(), e.verdict));
-        }
-        let verdict = Verdict(flight.chunk.rows.verdicts()[traced.row]);
-        traced.lines.push(format!("end: {verdict}"));
-        // A reader that is gone or slow loses the report; packets are not held up.
-        let _ = traced.trace.sender.try_send(traced.lines);
     }
 }
 

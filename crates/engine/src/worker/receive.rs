@@ -5,7 +5,8 @@ use std::time::Instant;
 use chunk::{CHUNK_PACKETS_MAX, Packet, reasons};
 
 use super::{
-    AGAIN_PACKETS, Entry, MARK_FROM_HOST, PASSES_MAX, RING_PACKETS, SpreadHash, Worker, begin_trace,
+    AGAIN_PACKETS, Entry, MARK_FROM_HOST, PASSES_MAX, RING_PACKETS, SpreadHash, Worker,
+    look::begin_trace,
 };
 use crate::columns;
 use crate::hooks::CapturePoint;

@@ -2,7 +2,7 @@
 
 use chunk::{DropReason, Packet, Verdict, VerdictKind, reasons};
 
-use super::{TxSide, TxSlot, Worker, end_trace};
+use super::{TxSide, TxSlot, Worker, look::end_trace};
 use crate::hooks::CapturePoint;
 use crate::in_flight::InFlight;
 use crate::merge::MARK_DEFERRED;
