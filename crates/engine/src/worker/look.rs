@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use chunk::Verdict;
 
 use super::Worker;
-use crate::hooks::{CapturePoint, Hooks};
+use crate::hooks::{CapturePoint, Hooks, TraceEvent};
 use crate::in_flight::{InFlight, Traced};
 use crate::stage::Versions;
 
@@ -28,12 +28,8 @@ impl<V: Versions> Worker<V> {
             let stage = &mut self.path.stages[usize::from(self.owned.stages[i])];
             let describe = || stage.describe(&mut flight.chunk, t.row, pin);
             // What a stage cannot describe is no reason to stop.
-            let told = catch_unwind(AssertUnwindSafe(describe)).unwrap_or_default();
-            t.lines.push(format!(
-                "{}: {told}{}{verdict}",
-                stage.name(),
-                if told.is_empty() { "" } else { " → " }
-            ));
+            let detail = catch_unwind(AssertUnwindSafe(describe)).unwrap_or_default();
+            t.events.push(TraceEvent::Stage { name: stage.name(), detail, verdict });
         }
     }
 }
@@ -41,8 +37,9 @@ impl<V: Versions> Worker<V> {
 pub(super) fn begin_trace<V: Versions>(hooks: &Hooks, flight: &mut InFlight<V>) {
     for (row, packet) in flight.chunk.packets.iter().enumerate() {
         if let Some(trace) = hooks.wants_trace(packet.data()) {
-            let line = format!("rx: port {}, {} bytes", packet.port, packet.frame_len());
-            flight.traced.push(Traced { row, trace, lines: vec![line] });
+            let received =
+                TraceEvent::Received { port: packet.port, frame_len: packet.frame_len() };
+            flight.traced.push(Traced { row, trace, events: vec![received] });
         }
     }
 }
@@ -51,11 +48,12 @@ pub(super) fn end_trace<V: Versions>(flight: &mut InFlight<V>) {
     for mut traced in flight.traced.drain(..) {
         let made = flight.chunk.emitted.iter().filter(|e| usize::from(e.cause) == traced.row);
         for e in made {
-            traced.lines.push(format!("emitted {} bytes: {}", e.packet.frame_len(), e.verdict));
+            let (frame_len, verdict) = (e.packet.frame_len(), e.verdict);
+            traced.events.push(TraceEvent::Emitted { frame_len, verdict });
         }
         let verdict = Verdict(flight.chunk.rows.verdicts()[traced.row]);
-        traced.lines.push(format!("end: {verdict}"));
+        traced.events.push(TraceEvent::End { verdict });
         // A reader that is gone or slow loses the report; packets are not held up.
-        let _ = traced.trace.sender.try_send(traced.lines);
+        let _ = traced.trace.sender.try_send(traced.events);
     }
 }
