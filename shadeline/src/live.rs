@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use chunk::{Verdict, VerdictKind};
 use control::api::{
     Asked, CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep,
 };
@@ -13,7 +14,7 @@ use control::kernel::{Mirror, Options as MirrorOptions};
 use controlplane::inject::injector;
 use controlplane::statistics::{Shown, stage_names};
 use controlplane::{ControlLoop, Event, Interfaces, Newest, Publisher, Setup, Start, Tables};
-use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace, UnderWay};
+use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace, TraceEvent, UnderWay};
 use io::capture::{CaptureWriter, Seen};
 use packet::filter::Filter;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -356,9 +357,9 @@ fn trace(
     let mut left = count;
     while left > 0 && deadline.is_none_or(|d| Instant::now() < d) {
         match reports.recv_timeout(LOOK) {
-            Ok(lines) => {
+            Ok(events) => {
                 left -= 1;
-                let steps = lines.iter().map(|line| step(line, interfaces)).collect();
+                let steps = events.into_iter().map(|event| step(event, interfaces)).collect();
                 if responder.send(Response::Trace { steps }).is_err() {
                     return;
                 }
@@ -369,28 +370,33 @@ fn trace(
     }
 }
 
-/// A line of the engine, `stage: detail → verdict`, as a row.
-fn step(line: &str, interfaces: &Interfaces) -> TraceStep {
-    let (stage, rest) = line.split_once(": ").unwrap_or(("", line));
-    let (detail, verdict) = match rest.rsplit_once(" → ") {
-        Some((detail, verdict)) => (detail, verdict),
-        None if stage == "rx" || stage.starts_with("emitted") => (rest, ""),
-        None => ("", rest),
+/// What a trace saw, as a row, with names for the numbers of ports.
+fn step(event: TraceEvent, interfaces: &Interfaces) -> TraceStep {
+    let (stage, verdict, detail) = match event {
+        TraceEvent::Received { port, frame_len } => {
+            let detail = format!("{}, {frame_len} bytes", interfaces.name(port));
+            ("rx".to_owned(), String::new(), detail)
+        }
+        TraceEvent::Stage { name, detail, verdict } => {
+            (name.to_owned(), named(verdict, interfaces), detail)
+        }
+        TraceEvent::Emitted { frame_len, verdict } => {
+            (format!("emitted {frame_len} bytes"), String::new(), named(verdict, interfaces))
+        }
+        TraceEvent::End { verdict } => {
+            ("end".to_owned(), named(verdict, interfaces), String::new())
+        }
     };
-    TraceStep {
-        stage: stage.to_owned(),
-        verdict: named(verdict, interfaces),
-        detail: named(detail, interfaces),
-    }
+    TraceStep { stage, verdict, detail }
 }
 
-/// Names of ports for their numbers.
-fn named(text: &str, interfaces: &Interfaces) -> String {
-    let Some((before, after)) = text.split_once("port ") else { return text.to_owned() };
-    let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-    match after[..end].parse::<u16>() {
-        Ok(number) => format!("{before}{}{}", interfaces.name(number), &after[end..]),
-        Err(_) => text.to_owned(),
+/// A verdict with the name of its port.
+fn named(verdict: Verdict, interfaces: &Interfaces) -> String {
+    let name = interfaces.name(verdict.port());
+    match verdict.kind() {
+        VerdictKind::Forward => format!("forward({name})"),
+        VerdictKind::Host => format!("host({name})"),
+        _ => verdict.to_string(),
     }
 }
 
@@ -470,5 +476,42 @@ fn capture(
     }
     if frames.lost() > 0 {
         tracing::warn!("a capture lost {} frames: the client reads too slowly", frames.lost());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_has_names_for_ports_and_leaves_other_text_alone() {
+        let text = "[port.wan]\n[port.lan]\n";
+        let (config, _) = control::config::parse(text, &pipelines::known()).unwrap();
+        let interfaces = Interfaces::of(&config);
+        let number = |name| interfaces.number(name).unwrap();
+        let (wan, lan) = (number("wan"), number("lan"));
+        let rule = "rule port 0: accept → port 1".to_owned();
+        let forward = Verdict::forward(lan);
+        let dropped = Verdict::drop(chunk::reasons::TX_FULL);
+        let events = [
+            (TraceEvent::Received { port: wan, frame_len: 98 }, ["rx", "", "wan, 98 bytes"]),
+            (
+                TraceEvent::Stage { name: "emitter", detail: rule, verdict: Verdict::NEXT },
+                ["emitter", "next", "rule port 0: accept → port 1"],
+            ),
+            (
+                TraceEvent::Stage { name: "route", detail: String::new(), verdict: forward },
+                ["route", "forward(lan)", ""],
+            ),
+            (
+                TraceEvent::Emitted { frame_len: 60, verdict: Verdict::host(wan) },
+                ["emitted 60 bytes", "", "host(wan)"],
+            ),
+            (TraceEvent::End { verdict: dropped }, ["end", "drop(tx_full)", ""]),
+        ];
+        for (event, expected) in events {
+            let TraceStep { stage, verdict, detail } = step(event, &interfaces);
+            assert_eq!([&*stage, &*verdict, &*detail], expected);
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod firewall;
 pub mod ndn;
+pub mod ports;
 #[cfg(test)]
 mod requests;
 pub mod router;

@@ -30,8 +30,8 @@ use crate::segment::Segment;
 use crate::stage::{Stage, Versions};
 use crate::twins::Crew;
 use crate::worker::{
-    DropSink, DumpSink, ErrorSink, PanicSink, Parts, RING_PACKETS, RxSlot, TxSlot, Worker,
-    panic_text,
+    DropSink, DumpSink, ErrorSink, Links, PanicSink, Parts, Path, Queues, RING_PACKETS, Reports,
+    RxSlot, Settings, Signals, TxSide, TxSlot, Worker, panic_text,
 };
 
 /// What one worker is given.
@@ -227,10 +227,7 @@ struct Threads<V: Versions> {
     merger: Option<(Arc<Merging>, JoinHandle<Merger>)>,
     /// By worker.
     wakeups: Vec<Wakeup>,
-    stop: Arc<AtomicBool>,
-    abort: Arc<AtomicBool>,
-    /// A worker has died.
-    died: Arc<AtomicBool>,
+    signals: Signals,
 }
 
 /// What others may see of a running engine; it outlives it.
@@ -423,9 +420,7 @@ impl<V: Versions> Engine<V> {
             masters: Vec::new(),
             merger: None,
             wakeups,
-            stop: Arc::new(AtomicBool::new(false)),
-            abort: Arc::new(AtomicBool::new(false)),
-            died: Arc::new(AtomicBool::new(false)),
+            signals: Signals::default(),
         };
         match threads.start(spec, in_order) {
             Ok(view) => Ok(Self { threads, view, depot }),
@@ -445,7 +440,7 @@ impl<V: Versions> Engine<V> {
     /// Whether it has come to its end: every worker has ended, for all sources were finished, or one has died of a panic
     /// outside of its stages, and nobody serves its queues. The others go on until they are stopped.
     pub fn is_finished(&self) -> bool {
-        self.threads.died.load(Ordering::Acquire) || self.threads.are_finished()
+        self.threads.signals.died.load(Ordering::Acquire) || self.threads.are_finished()
     }
 
     /// Stops receiving, lets every packet come to its end, and ends the threads. Packets that the
@@ -495,11 +490,10 @@ impl<V: Versions> Threads<V> {
         let plan = Plan::of(&spec, &layout)?;
         plan.number_queues(&mut spec)?;
         let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
-        let Self { wakeups, stop, abort, died, .. } = &*self;
-        let (wakeups, stop, abort) = (wakeups.clone(), stop.clone(), abort.clone());
-        let died = died.clone();
+        let (wakeups, signals) = (self.wakeups.clone(), self.signals.clone());
         let hooks = Arc::new(Hooks::default());
-        let merger = in_order.map(|i| merger_of(&mut spec, i, abort.clone())).transpose()?;
+        let merger =
+            in_order.map(|i| merger_of(&mut spec, i, signals.abort.clone())).transpose()?;
         let (merger, merging) = merger.unzip();
 
         let devices = spec.devices.len();
@@ -587,48 +581,57 @@ impl<V: Versions> Threads<V> {
         }
         let heirs = Arc::new(Heirs::new(n));
         let rings = rings_in.into_iter().zip(rings_out);
+        let settings = Settings {
+            until_finished: spec.until_finished,
+            packet_time: spec.packet_time,
+            lossless: spec.lossless,
+            chunk_packets: spec.chunk_packets.clamp(1, CHUNK_PACKETS_MAX),
+            max_delay: spec.max_delay.unwrap_or_default(),
+        };
         let given = spec.workers.into_iter().zip(rings).zip(own).zip(Quiet::of_workers(n));
         for (i, (((worker, (rings_in, rings_out)), pipelines), quiet)) in given.enumerate() {
             let cpu = worker.cpu;
             let device = worker.device.unwrap_or(i % devices.max(1));
             let policy = policies.get(device).copied().unwrap_or(Policy::Cpu);
             let parts = Parts {
-                index: i as u16,
-                pool: Pool::new(spec.depot.clone(), 2 * CHUNK_PACKETS_MAX),
-                versions: worker.versions,
-                stages: worker.pipelines.into_iter().flat_map(|own| own.stages).collect(),
-                pipelines,
-                segments: plan.segments.clone(),
-                layout: layout.clone(),
-                zeroed: zeroed.clone(),
-                rx: worker.rx,
-                tx: worker.tx,
-                host: worker.host,
-                lane: merging.as_ref().map(|merging| Lane::new(merging.clone(), i as u16)),
-                rings_in,
-                rings_out,
-                wakeup: wakeups[i].clone(),
-                master: links.get(device).cloned().flatten(),
-                returns: returns[i].clone(),
-                balance: Balance::new(policy, spec.max_delay),
-                max_delay: spec.max_delay.unwrap_or_default(),
-                counters: view.workers[i].clone(),
-                hooks: hooks.clone(),
-                on_drop: worker.on_drop,
-                on_dump: worker.on_dump,
-                on_error: spec.on_error.clone(),
-                on_panic: spec.on_panic.clone(),
-                heirs: heirs.clone(),
-                heirs_of: heirs_of[i].clone(),
-                quiet,
-                until_finished: spec.until_finished,
-                stop: stop.clone(),
-                abort: abort.clone(),
-                died: died.clone(),
-                packet_time: spec.packet_time,
-                lossless: spec.lossless,
-                chunk_packets: spec.chunk_packets,
+                path: Path {
+                    versions: worker.versions,
+                    stages: worker.pipelines.into_iter().flat_map(|own| own.stages).collect(),
+                    pipelines,
+                    segments: plan.segments.clone(),
+                    zeroed: zeroed.clone(),
+                },
+                queues: Queues {
+                    pool: Pool::new(spec.depot.clone(), 2 * CHUNK_PACKETS_MAX),
+                    rx: worker.rx,
+                    tx: worker.tx.into_iter().map(TxSide::new).collect(),
+                    host: worker.host.into_iter().map(TxSide::new).collect(),
+                },
+                links: Links {
+                    index: i as u16,
+                    rings_in,
+                    rings_out,
+                    wakeup: wakeups[i].clone(),
+                    master: links.get(device).cloned().flatten(),
+                    returns: returns[i].clone(),
+                    lane: merging.as_ref().map(|merging| Lane::new(merging.clone(), i as u16)),
+                    heirs: heirs.clone(),
+                    heirs_of: heirs_of[i].clone(),
+                    quiet,
+                },
+                signals: signals.clone(),
+                reports: Reports {
+                    counters: view.workers[i].clone(),
+                    hooks: hooks.clone(),
+                    on_drop: worker.on_drop,
+                    on_dump: worker.on_dump,
+                    on_panic: spec.on_panic.clone(),
+                    on_error: spec.on_error.clone(),
+                },
+                settings,
                 chunks,
+                layout: layout.clone(),
+                balance: Balance::new(policy, spec.max_delay),
             };
             let thread =
                 std::thread::Builder::new().name(format!("worker-{i}")).spawn(move || {
@@ -652,7 +655,7 @@ impl<V: Versions> Threads<V> {
 
     /// See [`Engine::stop`].
     fn stop(self, patience: Duration) -> Result<(), String> {
-        self.stop.store(true, Ordering::Release);
+        self.signals.stop.store(true, Ordering::Release);
         self.wakeups.iter().for_each(Wakeup::wake);
         let deadline = Instant::now() + patience;
         while !self.are_finished() && Instant::now() < deadline {
@@ -660,7 +663,7 @@ impl<V: Versions> Threads<V> {
             self.wakeups.iter().for_each(Wakeup::wake);
         }
         if !self.are_finished() {
-            self.abort.store(true, Ordering::Release);
+            self.signals.abort.store(true, Ordering::Release);
         }
         self.end(Some(deadline))
     }
@@ -690,7 +693,7 @@ impl<V: Versions> Threads<V> {
                 std::thread::sleep(Duration::from_micros(200));
             }
             if deadline.is_some() {
-                self.abort.store(true, Ordering::Release);
+                self.signals.abort.store(true, Ordering::Release);
             }
             match thread.join() {
                 Ok(merger) => drop(merger),

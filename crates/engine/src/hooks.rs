@@ -7,6 +7,7 @@
 //! what runs through [`ArcSwap`], which costs a thread one allocation, the first time it does so.
 
 mod capture;
+mod trace;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -18,6 +19,7 @@ use chunk::{DropReason, Packet};
 
 use capture::{About, Running};
 pub use capture::{Capture, CaptureReader, CapturedFrame};
+pub use trace::TraceEvent;
 
 /// Says whether a frame (its first cell's bytes) is meant.
 pub type FrameFilter = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
@@ -41,8 +43,8 @@ pub struct Trace {
     pub filter: Option<FrameFilter>,
     /// How many packets are still wanted.
     pub left: AtomicU64,
-    /// Where the finished reports go: a line for the receipt, one for each stage, one for the end.
-    pub sender: SyncSender<Vec<String>>,
+    /// Where the finished reports go: the receipt, each stage, what was emitted, the end.
+    pub sender: SyncSender<Vec<TraceEvent>>,
 }
 
 /// What is being looked at now, shared by all workers.

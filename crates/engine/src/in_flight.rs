@@ -75,7 +75,7 @@ pub(crate) struct InFlight<V: Versions> {
 pub(crate) struct Traced {
     pub(crate) row: usize,
     pub(crate) trace: Arc<crate::hooks::Trace>,
-    pub(crate) lines: Vec<String>,
+    pub(crate) events: Vec<crate::hooks::TraceEvent>,
 }
 
 impl<V: Versions> InFlight<V> {

@@ -44,7 +44,8 @@ pub use engine::{
     MasterView, PipelineSpec, PipelineView, StageTotals, WorkerSpec,
 };
 pub use hooks::{
-    Capture, CapturePoint, CaptureReader, CapturedFrame, FrameFilter, Hooks, Trace, TraceGuard,
+    Capture, CapturePoint, CaptureReader, CapturedFrame, FrameFilter, Hooks, Trace, TraceEvent,
+    TraceGuard,
 };
 pub use merge::{Gate, InOrder, MARK_DEFERRED, UnderWay};
 pub use segment::{

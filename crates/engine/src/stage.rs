@@ -254,7 +254,8 @@ pub trait Stage<T>: Send {
     /// with its one fate.
     fn drain(&mut self, _cx: &mut Context<'_, T>) {}
 
-    /// What the stage made of row `row`, for `ctl trace`.
+    /// What the stage made of row `row`, for `ctl trace`: text that a user reads as it is, so interfaces have their names
+    /// in it.
     fn describe(&self, _chunk: &mut Chunk, _row: usize, _tables: &T) -> String {
         String::new()
     }

@@ -19,18 +19,18 @@
 macro_rules! context {
     ($worker:ident, $own:expr, $tables:expr, $version:expr, $now_ns:expr, $passes:expr) => {
         crate::stage::Context {
-            pool: &mut $worker.pool,
+            pool: &mut $worker.queues.pool,
             tables: $tables,
             version: $version,
             now_ns: $now_ns,
-            worker: $worker.index,
+            worker: $worker.links.index,
             home: crate::balance::Side::Cpu,
-            packet_time: $worker.packet_time,
+            packet_time: $worker.settings.packet_time,
             dropped: &mut $worker.dropped,
             released: &mut $worker.released,
             handed: Some(&mut $worker.handed),
             settled: Some(&mut $worker.settled),
-            places: &$worker.pipelines[$own].places,
+            places: &$worker.path.pipelines[$own].places,
             passes: $passes,
             row: None,
             outer_row: None,
@@ -41,7 +41,9 @@ macro_rules! context {
 #[cfg(debug_assertions)]
 mod declared;
 mod in_order;
+mod look;
 mod panics;
+mod parts;
 mod receive;
 mod send;
 mod shade;
@@ -49,27 +51,23 @@ mod sweep;
 
 pub(crate) use panics::panic_text;
 pub use panics::{PanicSink, StagePanic};
+pub use parts::{DropSink, DumpSink, Entry, ErrorSink, RxSlot, SpreadHash, TxSlot};
+pub(crate) use parts::{
+    Links, OwnPipeline, Parts, Path, Queues, Reports, Settings, Signals, TxSide,
+};
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arrayvec::ArrayVec;
-use chunk::{Arena, CHUNK_PACKETS_MAX, Chunk, DropReason, Layout, Packet, Pool, Verdict, reasons};
-use io::{RxQueue, TxQueue};
+use chunk::{Arena, CHUNK_PACKETS_MAX, Chunk, DropReason, Packet, Verdict, reasons};
 
 use crate::balance::Balance;
-use crate::counters::{QueueCounters, WorkerCounters};
-use crate::heirs::Heirs;
-use crate::hooks::{CapturePoint, Hooks};
-use crate::in_flight::{InFlight, InOrder, Returns, Shaders, Traced};
-use crate::master::MasterLink;
-use crate::merge::Lane;
-use crate::quiet::Quiet;
-use crate::ring::{Again, Passed, Wakeup};
+use crate::in_flight::{InFlight, InOrder, Shaders};
+use crate::ring::{Again, Passed};
 use crate::segment::Segment;
 use crate::stage::{HandOver, Phases, Stage, Versions};
 use shade::Home;
@@ -94,57 +92,6 @@ pub(crate) const RING_PACKETS: usize = 1024;
 
 /// Descriptors that a worker can block on; queues beyond are looked at every 50 µs.
 const POLLED_MAX: usize = 128;
-
-/// Hash of a frame that is the same for both directions of a flow.
-pub type SpreadHash = fn(&[u8]) -> u32;
-
-/// A receive queue and what its owner must know of it.
-pub struct RxSlot {
-    /// Its port; [`chunk::PORT_NONE`] if the queue itself stamps each packet.
-    pub port: u16,
-    /// Set in each packet's mark.
-    pub mark: u32,
-    /// The queue.
-    pub queue: Box<dyn RxQueue>,
-    /// Spreads its packets over all workers of the pipeline that they enter; `None` keeps them.
-    pub spread: Option<SpreadHash>,
-    /// Where its packets enter.
-    pub entry: Entry,
-    /// Where its counters are read.
-    pub counters: Arc<QueueCounters>,
-}
-
-/// The pipeline that the packets of a receive queue enter, by its number in
-/// [`WorkerSpec::pipelines`](crate::WorkerSpec::pipelines).
-#[derive(Clone, Debug)]
-pub enum Entry {
-    /// One for all of them.
-    Pipeline(usize),
-    /// By the packet's port, for a queue that stamps each packet with one. Ports beyond the list enter the first
-    /// pipeline.
-    ByPort(Arc<[usize]>),
-}
-
-impl Default for Entry {
-    /// The first pipeline.
-    fn default() -> Self {
-        Entry::Pipeline(0)
-    }
-}
-
-/// One of a worker's pipelines.
-#[derive(Clone, Debug)]
-pub(crate) struct OwnPipeline {
-    /// Its number among those of the engine.
-    pub(crate) number: u16,
-    /// Its stages and its segments, by their numbers among those of all pipelines.
-    pub(crate) stages: std::ops::Range<usize>,
-    pub(crate) segments: std::ops::Range<usize>,
-    /// Names of the places that packets may be sent to, each with its segment.
-    pub(crate) places: Arc<[(&'static str, u16)]>,
-    /// The workers that have it, in ascending order.
-    pub(crate) peers: Arc<[usize]>,
-}
 
 /// In a list by numbers among those of all pipelines: another worker's.
 const ABSENT: u16 = u16::MAX;
@@ -190,39 +137,15 @@ impl Owned {
     }
 }
 
-/// Where packets for a port, or for a twin, go at this worker.
-pub enum TxSlot {
-    /// There is no such port.
-    Absent,
-    /// Its queue belongs to this worker.
-    Own(Box<dyn TxQueue>, Arc<QueueCounters>),
-    /// Its queue belongs to that worker.
-    Worker(usize),
-}
-
-/// Told of each dropped packet before its cells are recycled.
-pub type DropSink = Box<dyn FnMut(&Packet, DropReason, u64) + Send>;
-
-/// Told of each packet with the verdict dump, and of the time in nanoseconds since 1970, before its cells are recycled.
-pub type DumpSink = Box<dyn FnMut(&Packet, u64) + Send>;
-
-/// Told of a queue's failure: the port and what happened.
-pub type ErrorSink = Arc<dyn Fn(u16, &str) + Send + Sync>;
-
-struct TxSide {
-    slot: TxSlot,
-    waiting: Vec<Packet>,
-}
-
-/// Everything of one worker.
+/// Everything of one worker: what it was given, as it was given, and what it works with.
 pub(crate) struct Worker<V: Versions> {
-    pub(crate) index: u16,
-    pub(crate) pool: Pool,
-    pub(crate) versions: V,
-    /// Of all its pipelines, one behind the other.
-    pub(crate) stages: Vec<Box<dyn Stage<V::Tables>>>,
-    pub(crate) pipelines: Vec<OwnPipeline>,
-    /// Which numbers are whose.
+    path: Path<V>,
+    queues: Queues,
+    links: Links<V>,
+    signals: Signals,
+    reports: Reports,
+    settings: Settings,
+    /// Which numbers of its path are whose.
     owned: Owned,
     /// By stage: the steps that it has, and the contexts of the rows that it sees.
     steps: Vec<Phases>,
@@ -230,48 +153,11 @@ pub(crate) struct Worker<V: Versions> {
     /// Which columns they may write.
     #[cfg(debug_assertions)]
     declared: declared::Declared,
-    pub(crate) segments: Arc<[Segment]>,
-    pub(crate) shaders: Vec<Shaders<V::Tables>>,
-    /// Columns that start a chunk as zero, by their places.
-    zeroed: Arc<[usize]>,
-    pub(crate) rx: Vec<RxSlot>,
-    tx: Vec<TxSide>,
-    host: Vec<TxSide>,
-    /// Before a merger: where packets go instead.
-    lane: Option<Lane>,
+    shaders: Vec<Shaders<V::Tables>>,
+    /// By segment.
+    balances: Vec<Balance>,
     /// The merger has no room: more packets may come once it has.
     is_held_up: bool,
-    /// Rings from the other workers, and to them.
-    pub(crate) rings_in: Vec<rtrb::Consumer<Passed>>,
-    pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Wakeup)>>,
-    pub(crate) wakeup: Wakeup,
-    pub(crate) master: Option<Arc<MasterLink<V>>>,
-    pub(crate) returns: Returns<V>,
-    /// By segment.
-    pub(crate) balances: Vec<Balance>,
-    pub(crate) counters: Arc<WorkerCounters>,
-    pub(crate) hooks: Arc<Hooks>,
-    pub(crate) on_drop: Option<DropSink>,
-    pub(crate) on_dump: Option<DumpSink>,
-    pub(crate) on_panic: PanicSink,
-    /// Who works on the packets of workers that gave their stages up.
-    pub(crate) heirs: Arc<Heirs>,
-    pub(crate) on_error: ErrorSink,
-    /// Its part in the count of workers that have nothing left to do.
-    pub(crate) quiet: Quiet,
-    /// Stop by itself once every source is finished.
-    pub(crate) until_finished: bool,
-    pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) abort: Arc<AtomicBool>,
-    /// A thread of the engine has died.
-    pub(crate) died: Arc<AtomicBool>,
-    /// Take chunk time from the packets instead of the clock.
-    pub(crate) packet_time: bool,
-    /// Wait for a full transmit queue instead of dropping.
-    pub(crate) lossless: bool,
-    pub(crate) chunk_packets: usize,
-    /// How long a packet may be under way; zero: a burst leaves at once.
-    max_delay: Duration,
     /// Packets of the chunks begun in this turn, and how full the fullest of them and of the queues' bursts
     /// was, 0 to 1.
     begun: (usize, f64),
@@ -314,8 +200,6 @@ pub(crate) struct Worker<V: Versions> {
     again_count: usize,
     /// The ring that the next turn begins with.
     next_ring: usize,
-    /// The workers that have all its pipelines.
-    heirs_of: Arc<[usize]>,
     /// How often the packet that retires now went through again.
     passes_now: u8,
     /// Its stages panicked too often: it runs none of them any more.
@@ -335,137 +219,57 @@ pub(crate) struct Worker<V: Versions> {
     ring_waiting: Vec<VecDeque<Passed>>,
 }
 
-/// What a worker is made of; see [`Worker`].
-pub(crate) struct Parts<V: Versions> {
-    pub(crate) index: u16,
-    pub(crate) pool: Pool,
-    pub(crate) versions: V,
-    /// Of all its pipelines, one behind the other.
-    pub(crate) stages: Vec<Box<dyn Stage<V::Tables>>>,
-    pub(crate) pipelines: Vec<OwnPipeline>,
-    pub(crate) segments: Arc<[Segment]>,
-    pub(crate) layout: Layout,
-    /// Columns that start a chunk as zero, by their places.
-    pub(crate) zeroed: Arc<[usize]>,
-    pub(crate) rx: Vec<RxSlot>,
-    pub(crate) tx: Vec<TxSlot>,
-    pub(crate) host: Vec<TxSlot>,
-    pub(crate) lane: Option<Lane>,
-    pub(crate) rings_in: Vec<rtrb::Consumer<Passed>>,
-    pub(crate) rings_out: Vec<Option<(rtrb::Producer<Passed>, Wakeup)>>,
-    pub(crate) wakeup: Wakeup,
-    pub(crate) master: Option<Arc<MasterLink<V>>>,
-    pub(crate) returns: Returns<V>,
-    pub(crate) balance: Balance,
-    pub(crate) counters: Arc<WorkerCounters>,
-    pub(crate) hooks: Arc<Hooks>,
-    pub(crate) on_drop: Option<DropSink>,
-    pub(crate) on_dump: Option<DumpSink>,
-    pub(crate) on_panic: PanicSink,
-    /// Who works on the packets of workers that gave their stages up.
-    pub(crate) heirs: Arc<Heirs>,
-    /// The workers that have all its pipelines.
-    pub(crate) heirs_of: Arc<[usize]>,
-    pub(crate) on_error: ErrorSink,
-    /// Its part in the count of workers that have nothing left to do.
-    pub(crate) quiet: Quiet,
-    /// Stop by itself once every source is finished.
-    pub(crate) until_finished: bool,
-    pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) died: Arc<AtomicBool>,
-    pub(crate) abort: Arc<AtomicBool>,
-    pub(crate) packet_time: bool,
-    pub(crate) lossless: bool,
-    pub(crate) chunk_packets: usize,
-    pub(crate) max_delay: Duration,
-    pub(crate) chunks: usize,
-}
-
 impl<V: Versions> Worker<V> {
     pub(crate) fn new(parts: Parts<V>) -> Self {
-        let arena = Arena::new(parts.layout.with_capacity(parts.chunks * CHUNK_PACKETS_MAX));
-        let free = (0..parts.chunks)
+        let Parts { path, queues, links, signals, reports, settings, chunks, layout, balance } =
+            parts;
+        let arena = Arena::new(layout.with_capacity(chunks * CHUNK_PACKETS_MAX));
+        let free = (0..chunks)
             .filter_map(|_| arena.reserve(CHUNK_PACKETS_MAX))
-            .map(|rows| Box::new(InFlight::new(Chunk::new(rows, parts.index))))
+            .map(|rows| Box::new(InFlight::new(Chunk::new(rows, links.index))))
             .collect();
-        let side = |slot| TxSide { slot, waiting: Vec::with_capacity(4 * CHUNK_PACKETS_MAX) };
-        let stages: Vec<_> = parts.stages.iter().map(|stage| &**stage).collect();
-        let shaders = segment_shaders(&stages, &parts.pipelines, &parts.segments);
-        let owned = Owned::of(&parts.pipelines, parts.segments.len());
-        let peers = parts.rings_out.len();
-        let homes = parts.segments.iter().map(|_| Home::default()).collect();
+        let stages: Vec<_> = path.stages.iter().map(|stage| &**stage).collect();
+        let segments = path.segments.len();
+        let peers = links.rings_out.len();
         Self {
-            index: parts.index,
-            pool: parts.pool,
-            versions: parts.versions,
-            balances: vec![parts.balance; parts.segments.len()],
-            steps: parts.stages.iter().map(|stage| stage.phases()).collect(),
-            contexts: parts.stages.iter().map(|stage| stage.contexts()).collect(),
+            owned: Owned::of(&path.pipelines, segments),
+            steps: stages.iter().map(|stage| stage.phases()).collect(),
+            contexts: stages.iter().map(|stage| stage.contexts()).collect(),
             #[cfg(debug_assertions)]
-            declared: declared::Declared::new(&parts.stages, &parts.layout),
-            sweeping: vec![false; parts.stages.len()],
-            swept_at: 0,
-            stages: parts.stages,
-            again: parts.segments.iter().map(|_| VecDeque::new()).collect(),
-            order: InOrder::new(parts.chunks, &parts.pipelines),
-            filling: parts.pipelines.iter().map(|_| None).collect(),
-            pipelines: parts.pipelines,
-            owned,
-            segments: parts.segments,
-            shaders,
-            zeroed: parts.zeroed,
-            rx: parts.rx,
-            tx: parts.tx.into_iter().map(side).collect(),
-            host: parts.host.into_iter().map(side).collect(),
-            lane: parts.lane,
+            declared: declared::Declared::new(&path.stages, &layout),
+            shaders: segment_shaders(&stages, &path.pipelines, &path.segments),
+            balances: vec![balance; segments],
             is_held_up: false,
-            rings_in: parts.rings_in,
-            rings_out: parts.rings_out,
-            wakeup: parts.wakeup,
-            master: parts.master,
-            returns: parts.returns,
-            counters: parts.counters,
-            hooks: parts.hooks,
-            on_drop: parts.on_drop,
-            on_dump: parts.on_dump,
-            on_panic: parts.on_panic,
-            heirs: parts.heirs,
-            on_error: parts.on_error,
-            quiet: parts.quiet,
-            until_finished: parts.until_finished,
-            stop: parts.stop,
-            abort: parts.abort,
-            died: parts.died,
-            packet_time: parts.packet_time,
-            lossless: parts.lossless,
-            chunk_packets: parts.chunk_packets.clamp(1, CHUNK_PACKETS_MAX),
-            max_delay: parts.max_delay,
             begun: (0, 0.0),
             leaves: None,
-            service: Duration::ZERO,
-            retired: Vec::with_capacity(4 * parts.chunks),
-            homes,
-            free,
-            next_rx: 0,
-            timed: Instant::now(),
-            again_count: 0,
-            next_ring: 0,
-            heirs_of: parts.heirs_of,
-            handed: Vec::with_capacity(CHUNK_PACKETS_MAX),
-            settled: 0,
-            passes_now: 0,
-            gave_up: false,
-            gave_to: None,
-            is_drained: false,
             arrivals: Vec::with_capacity(CHUNK_PACKETS_MAX),
             noted: 0,
+            service: Duration::ZERO,
+            retired: Vec::with_capacity(4 * chunks),
+            homes: (0..segments).map(|_| Home::default()).collect(),
+            free,
+            sweeping: vec![false; stages.len()],
+            swept_at: 0,
+            next_rx: 0,
+            timed: Instant::now(),
+            order: InOrder::new(chunks, &path.pipelines),
             next_seq: 0,
             inbox: Vec::with_capacity(CHUNK_PACKETS_MAX),
             entries: Vec::with_capacity(CHUNK_PACKETS_MAX),
             passed: Vec::with_capacity(CHUNK_PACKETS_MAX),
             passed_entries: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            filling: path.pipelines.iter().map(|_| None).collect(),
             dropped: Vec::with_capacity(CHUNK_PACKETS_MAX),
             released: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            handed: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            settled: 0,
+            again: (0..segments).map(|_| VecDeque::new()).collect(),
+            again_count: 0,
+            next_ring: 0,
+            passes_now: 0,
+            gave_up: false,
+            gave_to: None,
+            is_drained: false,
             last_version: u64::MAX,
             last_tick: Instant::now(),
             now_ns: 0,
@@ -473,6 +277,12 @@ impl<V: Versions> Worker<V> {
             started: Instant::now(),
             to_wake: vec![false; peers],
             ring_waiting: (0..peers).map(|_| VecDeque::new()).collect(),
+            path,
+            queues,
+            links,
+            signals,
+            reports,
+            settings,
         }
     }
 
@@ -482,10 +292,10 @@ impl<V: Versions> Worker<V> {
         loop {
             let begin = Instant::now();
             self.clock_ns = begin.duration_since(self.started).as_nanos() as u64;
-            if !self.packet_time {
+            if !self.settings.packet_time {
                 self.now_ns = wall_clock_ns();
             }
-            let stopping = self.stop.load(Ordering::Relaxed);
+            let stopping = self.signals.stop.load(Ordering::Relaxed);
             let mut work = self.receive(stopping);
             self.weigh();
             work += self.begin_sweeps(stopping);
@@ -494,18 +304,18 @@ impl<V: Versions> Worker<V> {
             work += self.housekeep(begin);
             self.flush();
             if work > 0 {
-                self.quiet.leave();
+                self.links.quiet.leave();
                 empty_turns = 0;
-                self.counters.busy_turns.add(1);
-                self.counters.busy_ns.add(begin.elapsed().as_nanos() as u64);
+                self.reports.counters.busy_turns.add(1);
+                self.reports.counters.busy_ns.add(begin.elapsed().as_nanos() as u64);
                 continue;
             }
-            self.counters.idle_turns.add(1);
+            self.reports.counters.idle_turns.add(1);
             empty_turns += 1;
             if self.is_done(stopping) {
                 return self;
             }
-            if self.quiet.is_quiet() {
+            if self.links.quiet.is_quiet() {
                 std::thread::yield_now(); // the others are about to be
             } else if empty_turns > SPINS && !self.holds_packets() {
                 self.block();
@@ -521,24 +331,24 @@ impl<V: Versions> Worker<V> {
     /// It is quiet only while the rings to it and from it are empty; see [`crate::quiet`].
     fn is_done(&mut self, stopping: bool) -> bool {
         let sources_done =
-            stopping || (self.until_finished && self.rx_finished() && !self.is_held_up);
+            stopping || (self.settings.until_finished && self.rx_finished() && !self.is_held_up);
         let rings_empty =
-            self.rings_in.iter().all(rtrb::Consumer::is_empty)
-                && self.rings_out.iter().flatten().all(|(ring, _)| {
+            self.links.rings_in.iter().all(rtrb::Consumer::is_empty)
+                && self.links.rings_out.iter().flatten().all(|(ring, _)| {
                     ring.slots() == ring.buffer().capacity() || ring.is_abandoned()
                 });
         let quiet = sources_done
             && rings_empty
             && !self.is_giving()
-            && !self.heirs.has_queues(self.index.into())
+            && !self.links.heirs.has_queues(self.links.index.into())
             && !self.holds_packets()
             && self.order.len() == 0
             && (self.tx_drained() || self.is_aborting());
         if !quiet {
-            self.quiet.leave();
+            self.links.quiet.leave();
             return false;
         }
-        self.quiet.enter()
+        self.links.quiet.enter()
     }
 
     /// Whether packets wait here for a chunk or for a ring, or queues for their heir: nobody calls when these are free.
@@ -550,11 +360,11 @@ impl<V: Versions> Worker<V> {
     }
 
     fn rx_finished(&self) -> bool {
-        self.rx.iter().all(|slot| slot.queue.is_finished())
+        self.queues.rx.iter().all(|slot| slot.queue.is_finished())
     }
 
     fn tx_drained(&self) -> bool {
-        self.tx.iter().chain(&self.host).all(|side| {
+        self.queues.tx.iter().chain(&self.queues.host).all(|side| {
             side.waiting.is_empty()
                 && match &side.slot {
                     TxSlot::Own(queue, _) => queue.is_drained(),
@@ -566,9 +376,9 @@ impl<V: Versions> Worker<V> {
     /// Ticks the stages when the tables changed or time has passed.
     fn housekeep(&mut self, now: Instant) -> usize {
         let due = now.duration_since(self.last_tick) >= TICK;
-        let tick = self.earliest(0..self.stages.len(), "next_tick_ns", |s| s.next_tick_ns());
+        let tick = self.earliest(0..self.path.stages.len(), "next_tick_ns", |s| s.next_tick_ns());
         let timed = due || tick.is_some_and(|tick| tick <= self.now_ns);
-        let pin = self.versions.pin();
+        let pin = self.path.versions.pin();
         let number = V::number(&pin);
         if !timed && number == self.last_version {
             return 0;
@@ -576,8 +386,8 @@ impl<V: Versions> Worker<V> {
         self.last_tick = now;
         self.last_version = number;
         let mut held = 0;
-        for i in 0..if self.gave_up { 0 } else { self.stages.len() } {
-            let stage = &mut self.stages[i];
+        for i in 0..if self.gave_up { 0 } else { self.path.stages.len() } {
+            let stage = &mut self.path.stages[i];
             let (of_engine, own) = self.owned.numbers[i];
             let mut cx = context!(self, own, &*pin, number, self.now_ns, &[]);
             let mut step = "tick";
@@ -594,22 +404,22 @@ impl<V: Versions> Worker<V> {
         drop(pin);
         // Stages that are given up hold what they held until they are drained.
         if !self.gave_up || self.is_drained {
-            self.counters.held.set(held as u64);
+            self.reports.counters.held.set(held as u64);
         }
-        self.counters.in_flight.set(self.order.len() as u64);
-        if self.master.is_some() {
+        self.reports.counters.in_flight.set(self.order.len() as u64);
+        if self.links.master.is_some() {
             let shared = || self.shared_segments().map(|segment| &self.balances[segment]);
             let cpu_row_ns = shared().filter_map(|balance| balance.auto.cpu_row_ns()).sum::<f64>();
             let fill = shared().next().map_or(0.0, |balance| balance.auto.fill());
-            self.counters.on_device.set(u64::from(shared().any(Balance::is_on_device)));
-            self.counters.fill_percent.set((fill * 100.0) as u64);
-            self.counters.cpu_row_ns.set(cpu_row_ns as u64);
+            self.reports.counters.on_device.set(u64::from(shared().any(Balance::is_on_device)));
+            self.reports.counters.fill_percent.set((fill * 100.0) as u64);
+            self.reports.counters.cpu_row_ns.set(cpu_row_ns as u64);
         }
         if due {
-            for slot in &mut self.rx {
+            for slot in &mut self.queues.rx {
                 slot.counters.set(slot.queue.stats());
                 if let Some(error) = slot.queue.take_error() {
-                    (self.on_error)(slot.port, &error);
+                    (self.reports.on_error)(slot.port, &error);
                 }
             }
         }
@@ -621,19 +431,19 @@ impl<V: Versions> Worker<V> {
     /// Blocks until a queue, a ring, a master or a timer calls.
     fn block(&mut self) {
         let holds = |stage: &dyn Stage<V::Tables>| (stage.held() > 0).then_some(0);
-        let holds = self.earliest(0..self.stages.len(), "held", holds).is_some();
+        let holds = self.earliest(0..self.path.stages.len(), "held", holds).is_some();
         let until_sweep = self.until_sweep();
-        self.wakeup.about_to_sleep();
-        let quiet = self.rx.iter_mut().all(|slot| slot.queue.arm())
-            && self.rings_in.iter().all(rtrb::Consumer::is_empty)
-            && self.returns.is_empty()
-            && !self.heirs.has_queues(self.index.into());
-        if quiet && !self.stop.load(Ordering::Acquire) {
-            self.counters.sleeps.add(1);
+        self.links.wakeup.about_to_sleep();
+        let quiet = self.queues.rx.iter_mut().all(|slot| slot.queue.arm())
+            && self.links.rings_in.iter().all(rtrb::Consumer::is_empty)
+            && self.links.returns.is_empty()
+            && !self.links.heirs.has_queues(self.links.index.into());
+        if quiet && !self.signals.stop.load(Ordering::Acquire) {
+            self.reports.counters.sleeps.add(1);
             let mut fds = ArrayVec::<_, POLLED_MAX>::new();
-            fds.push(self.wakeup.fd());
+            fds.push(self.links.wakeup.fd());
             let mut polled = true;
-            for slot in &self.rx {
+            for slot in &self.queues.rx {
                 match slot.queue.fd() {
                     Some(fd) => polled &= fds.try_push(fd).is_ok(),
                     None => polled &= slot.queue.is_finished(),
@@ -647,34 +457,7 @@ impl<V: Versions> Worker<V> {
             let wait = until_sweep.unwrap_or(wait).min(wait);
             poll_fds(&fds, Some(wait));
         }
-        self.wakeup.awake();
-    }
-
-    fn capture_stage(&mut self, stage: usize, flight: &mut InFlight<V>) {
-        let chunk = &mut flight.chunk;
-        for row in 0..chunk.packets.len() {
-            if Verdict(chunk.rows.verdicts()[row]).is_next() {
-                let packet = &chunk.packets[row];
-                let point = CapturePoint::Stage(stage);
-                self.hooks.offer(point, packet, self.now_ns, packet.port, false, None);
-            }
-        }
-    }
-
-    fn trace_stage(&mut self, i: usize, flight: &mut InFlight<V>) {
-        let Some(pin) = &flight.pin else { return };
-        for t in &mut flight.traced {
-            let verdict = Verdict(flight.chunk.rows.verdicts()[t.row]);
-            let stage = &mut self.stages[usize::from(self.owned.stages[i])];
-            let describe = || stage.describe(&mut flight.chunk, t.row, pin);
-            // What a stage cannot describe is no reason to stop.
-            let told = catch_unwind(AssertUnwindSafe(describe)).unwrap_or_default();
-            t.lines.push(format!(
-                "{}: {told}{}{verdict}",
-                stage.name(),
-                if told.is_empty() { "" } else { " → " }
-            ));
-        }
+        self.links.wakeup.awake();
     }
 
     /// Lets the stages part with what they hold, and gives the cells in queues back: the region
@@ -684,20 +467,20 @@ impl<V: Versions> Worker<V> {
             self.drain_stages();
         }
         for again in self.again.iter_mut().flat_map(|waiting| waiting.drain(..)) {
-            again.packet.free(&mut self.pool);
+            again.packet.free(&mut self.queues.pool);
         }
         self.hand_in();
-        for slot in &mut self.rx {
-            slot.queue.release(&mut self.pool);
+        for slot in &mut self.queues.rx {
+            slot.queue.release(&mut self.queues.pool);
         }
-        for side in self.tx.iter_mut().chain(&mut self.host) {
+        for side in self.queues.tx.iter_mut().chain(&mut self.queues.host) {
             for packet in side.waiting.drain(..) {
-                packet.free(&mut self.pool);
+                packet.free(&mut self.queues.pool);
             }
         }
-        for ring in &mut self.rings_in {
+        for ring in &mut self.links.rings_in {
             while let Ok(passed) = ring.pop() {
-                passed.into_packet().free(&mut self.pool);
+                passed.into_packet().free(&mut self.queues.pool);
             }
         }
     }
@@ -708,14 +491,14 @@ impl<V: Versions> Drop for Worker<V> {
     /// on.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.heirs.give_up(self.index.into(), &self.heirs_of);
-            self.died.store(true, Ordering::Release);
+            self.links.heirs.give_up(self.links.index.into(), &self.links.heirs_of);
+            self.signals.died.store(true, Ordering::Release);
             self.lose_packets();
-            if let Some(lane) = &mut self.lane {
+            if let Some(lane) = &mut self.links.lane {
                 lane.die();
             }
-            if let Some(master) = &self.master {
-                master.worker_is_gone(self.index.into());
+            if let Some(master) = &self.links.master {
+                master.worker_is_gone(self.links.index.into());
             }
         }
     }
@@ -728,41 +511,19 @@ impl<V: Versions> Worker<V> {
         let mut lost: Vec<Packet> = self.inbox.drain(..).collect();
         for flight in self.order.here() {
             lost.append(&mut flight.chunk.packets);
-            self.counters.emitted.add(flight.chunk.emitted.len() as u64);
+            self.reports.counters.emitted.add(flight.chunk.emitted.len() as u64);
             lost.extend(flight.chunk.emitted.drain(..).map(|emitted| emitted.packet));
         }
         let again = self.again.iter_mut().flat_map(|waiting| waiting.drain(..));
         lost.extend(again.map(|again| again.packet));
         let passed = self.ring_waiting.iter_mut().flat_map(|waiting| waiting.drain(..));
         lost.extend(passed.map(Passed::into_packet));
-        let sides = self.tx.iter_mut().chain(&mut self.host);
+        let sides = self.queues.tx.iter_mut().chain(&mut self.queues.host);
         lost.extend(sides.flat_map(|side| side.waiting.drain(..)));
         for packet in lost.into_iter().filter(|packet| !packet.is_empty()) {
-            self.counters.count_drop(reasons::STAGE_PANIC);
-            packet.free(&mut self.pool);
+            self.reports.counters.count_drop(reasons::STAGE_PANIC);
+            packet.free(&mut self.queues.pool);
         }
-    }
-}
-
-fn begin_trace<V: Versions>(hooks: &Hooks, flight: &mut InFlight<V>) {
-    for (row, packet) in flight.chunk.packets.iter().enumerate() {
-        if let Some(trace) = hooks.wants_trace(packet.data()) {
-            let line = format!("rx: port {}, {} bytes", packet.port, packet.frame_len());
-            flight.traced.push(Traced { row, trace, lines: vec![line] });
-        }
-    }
-}
-
-fn end_trace<V: Versions>(flight: &mut InFlight<V>) {
-    for mut traced in flight.traced.drain(..) {
-        let made = flight.chunk.emitted.iter().filter(|e| usize::from(e.cause) == traced.row);
-        for e in made {
-            traced.lines.push(format!("emitted {} bytes: {}", e.packet.frame_len(), e.verdict));
-        }
-        let verdict = Verdict(flight.chunk.rows.verdicts()[traced.row]);
-        traced.lines.push(format!("end: {verdict}"));
-        // A reader that is gone or slow loses the report; packets are not held up.
-        let _ = traced.trace.sender.try_send(traced.lines);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use engine::{InContext, Policy, Segment, Stage, Trace, segments};
+use engine::{InContext, Policy, Segment, Stage, Trace, TraceEvent, segments};
 use teststages::harness::{Answer, Backing, Bed, Case, Random, Setup, Stages, Subject, numbered};
 use teststages::parts::{At, Key, Out, Plain, Show, Sift, Stamp, Steps};
 use teststages::{Count, HostXor, SLOTS, Sum, Xor, reasons};
@@ -261,7 +261,7 @@ fn contexts_set_on_a_device_are_seen_there() {
 fn traces_and_counters_know_contexts() {
     let key = Key { at: At::Pre, shift: 0 };
     let input: Vec<Vec<u8>> = (0..400).map(|i| vec![i as u8; 20]).collect();
-    let (sender, lines) = sync_channel(8);
+    let (sender, reports) = sync_channel(8);
     let trace = Trace { filter: None, left: AtomicU64::new(4), sender };
     let trace = std::sync::Mutex::new(Some(trace));
     let bed = Bed {
@@ -290,10 +290,12 @@ fn traces_and_counters_know_contexts() {
     let packets: BTreeMap<&str, u64> =
         (0..3).map(|i| (done.view.stages[i], done.view.stage(i).packets)).collect();
     assert_eq!(packets, [("key_early", 400), ("sum", seen), ("out", 400)].into());
-    let told: Vec<Vec<String>> = lines.try_iter().collect();
+    let told: Vec<Vec<TraceEvent>> = reports.try_iter().collect();
     assert_eq!(told.len(), 4);
     for (flow, told) in told.iter().enumerate() {
-        let is_hidden = told.iter().any(|line| line.starts_with("sum: not in its contexts"));
+        let is_hidden = told.iter().any(|event| {
+            matches!(event, TraceEvent::Stage { name: "sum", detail, .. } if detail == "not in its contexts")
+        });
         assert_eq!(is_hidden, key.of(flow as u8) != 1, "{told:?}");
     }
 }

@@ -12,7 +12,8 @@ use chunk::{
 use device::{Cost, FaultPlan};
 use engine::{
     Capture, CapturePoint, Context, DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm,
-    PipelineSpec, Policy, QueueCounters, RxSlot, Shade, Stage, Step, Trace, TxSlot, WorkerSpec,
+    PipelineSpec, Policy, QueueCounters, RxSlot, Shade, Stage, Step, Trace, TraceEvent, TxSlot,
+    WorkerSpec,
 };
 use io::memory::{Collect, Script, pair};
 use teststages::harness::{Bed, Feed, Numbered, flow_hash};
@@ -357,7 +358,7 @@ fn stopping_loses_nothing_that_was_received() {
     let (mut feed, rx) = pair(2048);
     let out = Collect::new();
     let frames_out = out.frames();
-    let (lines_in, lines) = mpsc::sync_channel(4);
+    let (reports_in, reports) = mpsc::sync_channel(4);
     let counters = Arc::new(QueueCounters::default());
     let engine = Engine::start(EngineSpec {
         workers: vec![WorkerSpec {
@@ -398,7 +399,7 @@ fn stopping_loses_nothing_that_was_received() {
     let drops = Capture { point: CapturePoint::Drops, filter: None, frames: 1024 };
     let mut captured = view.hooks.capture(drops).unwrap();
     let _trace =
-        view.hooks.trace(Trace { filter: None, left: AtomicU64::new(1), sender: lines_in });
+        view.hooks.trace(Trace { filter: None, left: AtomicU64::new(1), sender: reports_in });
     let sent = 1500u64;
     for frame in frames(3, sent as u32 / 3) {
         feed.push(Packet::copy_from(&mut pool, &frame).unwrap()).unwrap();
@@ -416,10 +417,13 @@ fn stopping_loses_nothing_that_was_received() {
     assert_eq!(counters.get().packets, received);
     let dropped = captured.try_recv().expect("flow 1 goes to a port that is not there");
     assert_eq!((dropped.reason, dropped.bytes[0]), (Some(reasons::TX_NO_PORT), 1));
-    let report = lines.try_recv().expect("the first packet was traced");
-    assert_eq!(report[0], "rx: port 7, 64 bytes");
-    assert_eq!(report[1], "first: flow 0 → next");
-    assert_eq!(report.last().unwrap(), "end: forward(port 0)");
+    let report = reports.try_recv().expect("the first packet was traced");
+    assert_eq!(report[0], TraceEvent::Received { port: 7, frame_len: 64 });
+    let (detail, verdict) = ("flow 0".into(), Verdict::NEXT);
+    assert_eq!(report[1], TraceEvent::Stage { name: "first", detail, verdict });
+    assert_eq!(report.last(), Some(&TraceEvent::End { verdict: Verdict::forward(0) }));
+    let lines: Vec<_> = report[..2].iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["rx: port 7, 64 bytes", "first: flow 0 → next"]);
     let stage = view.stage(0);
     assert_eq!(stage.packets, received);
     view.clear();

@@ -268,7 +268,7 @@ fn instances_keep_what_is_theirs() {
 fn instances_are_named_where_one_looks() {
     let mut frames: Vec<Vec<u8>> = (0..100).map(|i| vec![i as u8, 0, 0, 0]).collect();
     frames.push(vec![100, 0, 0xee, 0]);
-    let (sender, lines) = sync_channel(4);
+    let (sender, reports) = sync_channel(4);
     let trace = Mutex::new(Some(Trace { filter: None, left: AtomicU64::new(1), sender }));
     let mut guards = Vec::new();
     let late = Late { left: 40, script: io::memory::Script::untimed(frames) };
@@ -292,8 +292,9 @@ fn instances_are_named_where_one_looks() {
     });
     done.conserves().unwrap();
     assert_eq!(done.view.stages, ["edge", "inner", "out"]);
-    let told = lines.try_recv().expect("a trace");
-    assert_eq!(told[1..3], ["edge: 2 → next", "inner: 3 → next"].map(String::from), "{told:?}");
+    let told = reports.try_recv().expect("a trace");
+    let lines: Vec<_> = told[1..3].iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["edge: 2 → next", "inner: 3 → next"], "{told:?}");
     let panic = &done.panics[0];
     assert_eq!((panic.stage, panic.step), ((0, "edge"), "pre_shade"));
     assert!(panic.packet.as_ref().is_some_and(|(_, bytes)| bytes[0] == 100));

@@ -22,6 +22,7 @@ use super::commands::{RuleAdd, RuleDel, RuleReplace, RuleReplaceAll, RuleShow};
 use super::rows::{Counted, RuleRow, metrics};
 use super::rule_list::{self, Basis, Changed, Gone, Rebuilt, RuleList};
 use super::{Firewall, FirewallPart, FirewallTables, Instance};
+use crate::ports::PortNames;
 use crate::router::{ErrorGate, RouterCounters};
 
 /// Rules whose counters the metrics show; more would be no metrics.
@@ -169,6 +170,7 @@ impl ControlPart for FirewallControl {
             (true, false) => Firewall::of(self.instance),
         };
         let stage = stage.with_first_region(self.part.regions().start);
+        let stage = stage.with_names(PortNames::of(worker.config));
         let stage = if worker.has_device { stage } else { stage.on_cpu() };
         let stage = if worker.defers_limits { stage.deferring_answers() } else { stage };
         Some(OverPart::boxed(Box::new(stage), self.part))

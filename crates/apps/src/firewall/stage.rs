@@ -32,6 +32,7 @@ use super::kernels::{FilterColumns, MALFORMED, NOT_JUDGED, SHORT, UNKNOWN};
 use super::reasons::{FIREWALL_MALFORMED, FIREWALL_REJECT, FIREWALL_SHORT};
 use super::search::Search;
 use super::tables::{Action, Ending, FirewallTables};
+use crate::ports::PortNames;
 use crate::router::{RouterColumns, columns as router};
 
 /// Packets whose first line is on its way while one is looked at.
@@ -46,6 +47,7 @@ pub struct Firewall {
     decodes: bool,
     /// A router's `rewrite` answers for what is rejected.
     is_in_router: bool,
+    names: PortNames,
     /// By row: the rule's id, if the packet was judged.
     found: Vec<u32>,
 }
@@ -65,6 +67,7 @@ impl Firewall {
             shade: Arc::new(Search { instance, has_kernels: true, first_region: 0 }),
             decodes: false,
             is_in_router: false,
+            names: PortNames::default(),
             found: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
         }
     }
@@ -94,6 +97,13 @@ impl Firewall {
     #[must_use]
     pub fn with_first_region(mut self, first_region: usize) -> Self {
         self.shade = Arc::new(Search { first_region, ..*self.shade });
+        self
+    }
+
+    /// Traces name the ports of actions.
+    #[must_use]
+    pub fn with_names(mut self, names: PortNames) -> Self {
+        self.names = names;
         self
     }
 
@@ -293,8 +303,10 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
         let (id, verdict) = (view.rule[row], Verdict(view.verdict[row]));
         let record = (id < UNKNOWN).then(|| tables.record(id)).flatten();
         match record.filter(|_| tables.rules().is_some()) {
-            Some(record) if id == 0 => format!("no rule: {}", text(&record.action)),
-            Some(record) => format!("rule {}: {}", record.name, text(&record.action)),
+            Some(record) if id == 0 => format!("no rule: {}", text(&record.action, &self.names)),
+            Some(record) => {
+                format!("rule {}: {}", record.name, text(&record.action, &self.names))
+            }
             None if is_unseen(verdict) => verdict.reason().text().to_owned(),
             None => "not judged".to_owned(),
         }
@@ -321,19 +333,19 @@ pub fn passes(packet: &Packet, tables: &FirewallTables) -> bool {
 }
 
 /// An action in words, for traces.
-fn text(action: &Action) -> String {
+fn text(action: &Action, names: &PortNames) -> String {
     let mut text = match action.ending {
         Ending::Accept => "accept".to_owned(),
         Ending::Drop => "drop".to_owned(),
         Ending::Reject => "reject".to_owned(),
         Ending::Dump => "dump".to_owned(),
-        Ending::Send(port) => format!("send port {port}"),
+        Ending::Send(port) => format!("send {}", names.name(port)),
     };
     if let Some(dscp) = action.dscp {
         text = format!("mark {dscp}, {text}");
     }
     if let Some(port) = action.mirror {
-        text = format!("mirror port {port}, {text}");
+        text = format!("mirror {}, {text}", names.name(port));
     }
     text
 }
@@ -345,5 +357,19 @@ fn mark(packet: &mut Packet, family: u8, l3: u8, dscp: u8) {
         4 => set_dscp_v4(ip, dscp),
         6 => set_dscp_v6(ip, dscp),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_names_all_ports_of_an_action() {
+        let config = "[port.wan]\n[port.lan]\n";
+        let (config, _) = control::config::parse(config, &crate::known_stages()).unwrap();
+        let action = Action { mirror: Some(1), ..Action::of(Ending::Send(0)) };
+        assert_eq!(text(&action, &PortNames::of(&config)), "mirror lan, send wan");
+        assert_eq!(text(&action, &PortNames::default()), "mirror port 1, send port 0");
     }
 }

@@ -31,6 +31,7 @@ use serde_json::{Map, Value};
 use super::commands::{RouteDel, RouteGet, RouteSet};
 use super::rows::{RouteRow, RouterTotals};
 use super::{ErrorGate, PipelineOptions, RouterCounters, RouterPart, room, routes};
+use crate::ports::PortNames;
 
 /// The router as control sees it.
 pub struct RouterControl {
@@ -275,6 +276,7 @@ impl ControlPart for RouterControl {
             counters: self.counters[worker.worker].clone(),
             defers_errors: worker.defers_limits,
             first_region: self.part.regions().start,
+            names: PortNames::of(worker.config),
         };
         let stage = super::stage::<Fib>(kind, &worker.pipeline.kinds, &options).ok()?;
         Some(OverPart::boxed(stage, self.part))

@@ -31,6 +31,7 @@ use super::counters::RouterCounters;
 use super::events::Events;
 use super::frames;
 use crate::firewall::Headers;
+use crate::ports::PortNames;
 
 /// Packets whose first line is on its way while one is decoded. Measured with `examples/cost.rs`.
 const AHEAD: usize = 24;
@@ -45,6 +46,7 @@ pub struct Decode {
     with_headers: bool,
     pub(super) events: Events,
     counters: Arc<RouterCounters>,
+    names: PortNames,
 }
 
 /// What the cold half found.
@@ -64,7 +66,7 @@ impl Decode {
     pub fn new(with_source: bool, options: &PipelineOptions) -> Self {
         let events = Events::new(options.events.clone(), options.counters.clone());
         let counters = options.counters.clone();
-        Self { with_source, with_headers: false, events, counters }
+        Self { with_source, with_headers: false, events, counters, names: options.names.clone() }
     }
 
     /// It also fills the [header columns](crate::firewall::HeaderColumns), which a later stage reads.
@@ -358,7 +360,7 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
         let interface = tables
             .classify(port, d.vlan_count, d.vlan_tci)
             .and_then(|index| tables.interface(index))
-            .map_or_else(|| format!("port {port}"), |interface| interface.name.clone());
+            .map_or_else(|| self.names.name(port), |interface| interface.name.clone());
         let mut text = match (d.src_ip(), d.dst_ip()) {
             (Some(src), Some(dst)) => {
                 let (protocol, ttl, len) = (d.protocol, d.ttl, d.ip_total_len);

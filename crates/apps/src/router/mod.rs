@@ -60,6 +60,8 @@ use controlplane::Descriptor;
 use engine::Stage;
 use lookup::fib::{Fib, NeighbourEvent};
 
+use crate::ports::PortNames;
+
 pub use columns::{RouterColumns, RouterView};
 pub use control_part::RouterControl;
 pub use counters::{RouterCounters, TaggedCounters};
@@ -162,6 +164,8 @@ pub struct PipelineOptions {
     pub defers_errors: bool,
     /// The first region of the router's part of the tables in a device's image.
     pub first_region: usize,
+    /// For traces.
+    pub names: PortNames,
 }
 
 /// A name that is none of [`STAGES`].

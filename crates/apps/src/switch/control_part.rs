@@ -35,6 +35,7 @@ use super::commands::ClearMacs;
 use super::ingress::source_of;
 use super::rows::{MacRow, SwitchTotals};
 use super::{SwitchCounters, SwitchPart, SwitchPipeline};
+use crate::ports::PortNames;
 
 /// Lines that a table that is built aside grows by at each publish: some milliseconds.
 const BUILD_LINES: usize = 1 << 14;
@@ -267,6 +268,7 @@ impl ControlPart for SwitchControl {
             with_headers: worker.pipeline.has(crate::firewall::STAGE),
             first_region: self.part.regions().start,
             counters: self.counters[worker.worker].clone(),
+            names: PortNames::of(worker.config),
         };
         let stage = super::stage::<SwitchTables>(kind, &options)?;
         Some(OverPart::boxed(stage, self.part))

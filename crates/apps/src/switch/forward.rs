@@ -19,6 +19,7 @@ use packet::MacAddr;
 
 use super::columns::{SwitchColumns, flags, is_live, vlan};
 use super::kernels::BRIDGE;
+use crate::ports::PortNames;
 
 /// Rows that are looked up at once.
 const BATCH: usize = chunk::CHUNK_PACKETS_MAX;
@@ -26,6 +27,7 @@ const BATCH: usize = chunk::CHUNK_PACKETS_MAX;
 /// The stage.
 pub struct Bridge {
     shade: Arc<Lookup>,
+    names: PortNames,
 }
 
 /// How the stations of a batch are looked up: the table's own choice, or one of its forms, to measure them.
@@ -46,13 +48,20 @@ impl Bridge {
 
     /// As [`Bridge::new`], with a form of lookup of one's own choice.
     pub fn with_form(form: Form) -> Self {
-        Self { shade: Arc::new(Lookup { form, first_region: 0 }) }
+        Self { shade: Arc::new(Lookup { form, first_region: 0 }), names: PortNames::default() }
     }
 
     /// The same over tables whose regions begin with `first_region`.
     #[must_use]
     pub fn with_first_region(self, first_region: usize) -> Self {
-        Self { shade: Arc::new(Lookup { form: self.shade.form, first_region }) }
+        let shade = Arc::new(Lookup { form: self.shade.form, first_region });
+        Self { shade, ..self }
+    }
+
+    /// Traces name the ports of stations.
+    #[must_use]
+    pub fn with_names(self, names: PortNames) -> Self {
+        Self { names, ..self }
     }
 }
 
@@ -93,7 +102,7 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for Bridge {
         let name = |key: u64, station: u64| {
             let (mac, station) = (MacAddr(split_key(key).1), Station(station));
             match station.is_known() {
-                true => format!("{mac} (port {})", station.port()),
+                true => format!("{mac} ({})", self.names.name(station.port())),
                 false => format!("{mac} (not known)"),
             }
         };

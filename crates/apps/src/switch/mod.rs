@@ -47,6 +47,8 @@ use controlplane::Descriptor;
 use engine::Stage;
 use lookup::bridge::{StationEvent, SwitchTables};
 
+use crate::ports::PortNames;
+
 pub use columns::{SwitchColumns, SwitchView};
 pub use counters::SwitchCounters;
 pub use versions::{SwitchImages, SwitchPart};
@@ -133,6 +135,8 @@ pub struct SwitchPipeline {
     pub first_region: usize,
     /// Counters of this worker's stages.
     pub counters: Arc<SwitchCounters>,
+    /// For traces.
+    pub names: PortNames,
 }
 
 /// A stage for one worker; `None` for a name that is none of [`STAGES`].
@@ -145,7 +149,10 @@ where
             let stage = ingress::BridgeIn::new();
             Box::new(if options.with_headers { stage.with_headers() } else { stage })
         }
-        "bridge" => Box::new(forward::Bridge::new().with_first_region(options.first_region)),
+        "bridge" => {
+            let stage = forward::Bridge::new().with_first_region(options.first_region);
+            Box::new(stage.with_names(options.names.clone()))
+        }
         "bridge_out" => Box::new(egress::BridgeOut::new(options)),
         _ => return None,
     })

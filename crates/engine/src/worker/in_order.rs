@@ -29,7 +29,7 @@ impl<V: Versions> Worker<V> {
             while let Some(e) = made.next_if(|e| usize::from(e.cause) <= row || row == last) {
                 if e.packet.mark & MARK_DEFERRED == 0 {
                     self.dispose(e.packet, e.verdict);
-                } else if let Some(lane) = &mut self.lane {
+                } else if let Some(lane) = &mut self.links.lane {
                     lane.put(e.packet, e.verdict);
                 }
             }
@@ -45,7 +45,7 @@ impl<V: Versions> Worker<V> {
 
     /// What is on the lane belongs to a packet that retires now, and so with the next ones, `n` in all.
     pub(super) fn retired_on_lane(&mut self, n: usize) {
-        if let Some(lane) = &mut self.lane {
+        if let Some(lane) = &mut self.links.lane {
             (0..n).for_each(|_| lane.retired());
         }
     }
@@ -66,8 +66,8 @@ impl<V: Versions> Worker<V> {
 
     /// Gives the merger what waits on the lane.
     pub(super) fn hand_in(&mut self) {
-        if let Some(lane) = &mut self.lane {
-            lane.free_if_dead(&mut self.pool);
+        if let Some(lane) = &mut self.links.lane {
+            lane.free_if_dead(&mut self.queues.pool);
             lane.hand_in();
         }
     }

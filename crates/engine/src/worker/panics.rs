@@ -110,11 +110,11 @@ impl<V: Versions> Worker<V> {
         packet: Option<(usize, Vec<u8>)>,
         packets: usize,
     ) {
-        self.counters.panics.add(1);
-        let gave_up = !self.gave_up && self.counters.panics.get() >= PANICS_MAX;
+        self.reports.counters.panics.add(1);
+        let gave_up = !self.gave_up && self.reports.counters.panics.get() >= PANICS_MAX;
         let report = StagePanic {
-            worker: self.index,
-            stage: (stage, self.stages[usize::from(self.owned.stages[stage])].name()),
+            worker: self.links.index,
+            stage: (stage, self.path.stages[usize::from(self.owned.stages[stage])].name()),
             origin: String::new(),
             step,
             message: panic_text(panic),
@@ -122,11 +122,11 @@ impl<V: Versions> Worker<V> {
             packets,
             gave_up,
         };
-        (self.on_panic)(report);
+        (self.reports.on_panic)(report);
         if gave_up {
             self.gave_up = true;
-            self.counters.gave_up.set(1);
-            self.heirs.give_up(self.index.into(), &self.heirs_of);
+            self.reports.counters.gave_up.set(1);
+            self.links.heirs.give_up(self.links.index.into(), &self.links.heirs_of);
         }
     }
 
@@ -152,12 +152,12 @@ impl<V: Versions> Worker<V> {
     pub(super) fn drop_chunk(&mut self, flight: &mut InFlight<V>) {
         let mut packets = std::mem::take(&mut flight.chunk.packets);
         let mut emitted = std::mem::take(&mut flight.chunk.emitted);
-        if self.lane.is_some() {
+        if self.links.lane.is_some() {
             // What the gate would decide about was not made: nobody asks.
             let deferred = emitted.extract_if(.., |e| e.packet.mark & MARK_DEFERRED != 0);
-            deferred.for_each(|e| e.packet.free(&mut self.pool));
+            deferred.for_each(|e| e.packet.free(&mut self.queues.pool));
         }
-        self.counters.emitted.add(emitted.len() as u64);
+        self.reports.counters.emitted.add(emitted.len() as u64);
         emitted.sort_by_key(|e| e.cause);
         let (count, rows) = (flight.count, packets.len());
         let mut lost = count.saturating_sub(rows);
@@ -178,7 +178,7 @@ impl<V: Versions> Worker<V> {
         }
         made.for_each(|e| self.drop_packet(e.packet, reasons::STAGE_PANIC));
         self.retired_on_lane(count.saturating_sub(rows));
-        (0..lost).for_each(|_| self.counters.count_drop(reasons::STAGE_PANIC));
+        (0..lost).for_each(|_| self.reports.counters.count_drop(reasons::STAGE_PANIC));
         flight.chunk.packets = packets;
         flight.chunk.emitted = emitted;
         self.settle();
@@ -190,20 +190,20 @@ impl<V: Versions> Worker<V> {
     pub(super) fn relay(&mut self) {
         self.arrivals.clear();
         self.noted = 0;
-        if self.lane.is_some() {
+        if self.links.lane.is_some() {
             if self.order.len() > 0 {
                 return;
             }
             self.drop_inbox_on_lane();
         }
-        let heir = self.heirs.of(self.index.into());
+        let heir = self.links.heirs.of(self.links.index.into());
         let mut inbox = std::mem::take(&mut self.inbox);
         for (at, packet) in inbox.drain(..).enumerate() {
-            if heir == usize::from(self.index) {
+            if heir == usize::from(self.links.index) {
                 self.drop_packet(packet, reasons::STAGE_PANIC);
             } else {
                 let entry = self.entries.get(at).copied().unwrap_or(0);
-                let number = self.pipelines[usize::from(entry)].number;
+                let number = self.path.pipelines[usize::from(entry)].number;
                 self.pass(heir, Passed::Received(packet, number));
             }
         }
@@ -212,7 +212,7 @@ impl<V: Versions> Worker<V> {
         let mut again = std::mem::take(&mut self.again);
         self.again_count = 0;
         for again in again.iter_mut().flat_map(|waiting| waiting.drain(..)) {
-            if heir == usize::from(self.index) {
+            if heir == usize::from(self.links.index) {
                 self.drop_packet(again.packet, reasons::STAGE_PANIC);
             } else {
                 self.pass(heir, Passed::Again(again));
@@ -230,8 +230,8 @@ impl<V: Versions> Worker<V> {
     #[cold]
     pub(super) fn give_queues(&mut self) {
         if let Some(heir) = self.gave_to
-            && self.heirs.has_queues(heir)
-            && self.rings_out[heir].as_ref().is_some_and(|(ring, _)| ring.is_abandoned())
+            && self.links.heirs.has_queues(heir)
+            && self.links.rings_out[heir].as_ref().is_some_and(|(ring, _)| ring.is_abandoned())
         {
             self.inherit_from(heir); // it died before it took them
         }
@@ -241,21 +241,21 @@ impl<V: Versions> Worker<V> {
                 && self.order.len() == 0
                 && self.again_count == 0
                 && self.ring_waiting.iter().all(VecDeque::is_empty)
-                && self.rings_out.iter().flatten().all(|(ring, _)| {
+                && self.links.rings_out.iter().flatten().all(|(ring, _)| {
                     ring.slots() == ring.buffer().capacity() || ring.is_abandoned()
                 });
         if !self.is_to_give() || !has_arrived {
             return;
         }
-        let heir = self.heirs.of(self.index.into());
+        let heir = self.links.heirs.of(self.links.index.into());
         // Not quiet until they are taken; where all were quiet before, nobody would take them.
-        if !self.quiet.leave() {
+        if !self.links.quiet.leave() {
             return;
         }
-        self.heirs.give(heir, &mut self.rx);
+        self.links.heirs.give(heir, &mut self.queues.rx);
         self.next_rx = 0;
         self.gave_to = Some(heir);
-        if let Some(Some((_, wakeup))) = self.rings_out.get(heir) {
+        if let Some(Some((_, wakeup))) = self.links.rings_out.get(heir) {
             wakeup.wake();
         }
     }
@@ -263,26 +263,26 @@ impl<V: Versions> Worker<V> {
     /// Whether its queues are another worker's from now on: it does not look at them any more.
     pub(super) fn is_to_give(&self) -> bool {
         self.gave_up
-            && !self.rx.is_empty()
-            && self.lane.is_none()
-            && self.heirs.of(self.index.into()) != usize::from(self.index)
+            && !self.queues.rx.is_empty()
+            && self.links.lane.is_none()
+            && self.links.heirs.of(self.links.index.into()) != usize::from(self.links.index)
     }
 
     /// Takes the queues of a worker that gave its stages up.
     #[cold]
     pub(super) fn inherit(&mut self) {
-        self.inherit_from(self.index.into());
+        self.inherit_from(self.links.index.into());
     }
 
     fn inherit_from(&mut self, worker: usize) {
         // First: who gave them is not quiet before they are taken, so this cannot be too late.
-        self.quiet.leave();
-        self.rx.append(&mut self.heirs.take(worker));
+        self.links.quiet.leave();
+        self.queues.rx.append(&mut self.links.heirs.take(worker));
     }
 
     /// Whether its heir has not taken its queues yet.
     pub(super) fn is_giving(&self) -> bool {
-        self.gave_to.is_some_and(|heir| self.heirs.has_queues(heir))
+        self.gave_to.is_some_and(|heir| self.links.heirs.has_queues(heir))
     }
 
     /// Asks some stages for a time and answers the earliest; one that panics ends the asking. Stages that are given up
@@ -300,7 +300,7 @@ impl<V: Versions> Worker<V> {
         let all = || {
             for i in stages {
                 asked = i;
-                earliest = [earliest, ask(&*self.stages[i])].into_iter().flatten().min();
+                earliest = [earliest, ask(&*self.path.stages[i])].into_iter().flatten().min();
             }
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(all)) {
@@ -311,9 +311,9 @@ impl<V: Versions> Worker<V> {
 
     /// Lets the stages part with what they hold.
     pub(super) fn drain_stages(&mut self) {
-        let pin = self.versions.pin();
-        for i in 0..self.stages.len() {
-            let stage = &mut self.stages[i];
+        let pin = self.path.versions.pin();
+        for i in 0..self.path.stages.len() {
+            let stage = &mut self.path.stages[i];
             let (number, own) = self.owned.numbers[i];
             let mut cx = context!(self, own, &*pin, V::number(&pin), self.now_ns, &[]);
             let drained = catch_unwind(AssertUnwindSafe(|| stage.drain(&mut cx)));
@@ -326,6 +326,6 @@ impl<V: Versions> Worker<V> {
 
     /// Whether the worker is told to give up what it cannot send.
     pub(super) fn is_aborting(&self) -> bool {
-        self.abort.load(Ordering::Relaxed)
+        self.signals.abort.load(Ordering::Relaxed)
     }
 }

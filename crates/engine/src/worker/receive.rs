@@ -5,7 +5,8 @@ use std::time::Instant;
 use chunk::{CHUNK_PACKETS_MAX, Packet, reasons};
 
 use super::{
-    AGAIN_PACKETS, Entry, MARK_FROM_HOST, PASSES_MAX, RING_PACKETS, SpreadHash, Worker, begin_trace,
+    AGAIN_PACKETS, Entry, MARK_FROM_HOST, PASSES_MAX, RING_PACKETS, SpreadHash, Worker,
+    look::begin_trace,
 };
 use crate::columns;
 use crate::hooks::CapturePoint;
@@ -22,23 +23,23 @@ impl<V: Versions> Worker<V> {
     /// chunk for each queue between them, never more.
     pub(super) fn receive(&mut self, stopping: bool) -> usize {
         self.is_held_up = false;
-        if self.heirs.has_queues(self.index.into()) {
+        if self.links.heirs.has_queues(self.links.index.into()) {
             self.inherit();
         }
         if self.gave_up {
             self.give_queues();
         }
-        let half = self.chunk_packets.div_ceil(2);
+        let half = self.settings.chunk_packets.div_ceil(2);
         self.begin_again();
-        let mut work = self.take_passed(if stopping { self.chunk_packets } else { half });
+        let mut work = self.take_passed(if stopping { self.settings.chunk_packets } else { half });
         if stopping {
             self.pass_waiting();
         } else {
             let received = self.receive_queues();
             // A turn that had room and did not fill it says that nothing waits in the queues.
-            self.begun.1 = self.begun.1.max(received as f64 / self.chunk_packets as f64);
+            self.begun.1 = self.begun.1.max(received as f64 / self.settings.chunk_packets as f64);
             work += received;
-            work += self.take_passed(self.chunk_packets);
+            work += self.take_passed(self.settings.chunk_packets);
         }
         self.note_arrivals();
         if stopping {
@@ -51,27 +52,27 @@ impl<V: Versions> Worker<V> {
 
     /// Takes bursts from the queues until the chunk is full or every queue was asked once.
     fn receive_queues(&mut self) -> usize {
-        if self.rx.is_empty() || self.is_to_give() {
-            if self.lossless {
+        if self.queues.rx.is_empty() || self.is_to_give() {
+            if self.settings.lossless {
                 self.pass_waiting();
             }
             return 0;
         }
-        if self.lossless
+        if self.settings.lossless
             && (self.pass_waiting()
-                || self.tx.iter().any(|side| side.waiting.len() > CHUNK_PACKETS_MAX))
+                || self.queues.tx.iter().any(|side| side.waiting.len() > CHUNK_PACKETS_MAX))
         {
             return 0; // let the transmit queues and the other workers catch up
         }
-        if self.lane.as_ref().is_some_and(Lane::is_full) {
+        if self.links.lane.as_ref().is_some_and(Lane::is_full) {
             self.is_held_up = true;
             return 0;
         }
-        let (queues, mut received) = (self.rx.len(), 0);
+        let (queues, mut received) = (self.queues.rx.len(), 0);
         let first = self.next_rx;
         for i in (first..queues).chain(0..first) {
             // Chunks in flight bound the work in progress.
-            let capacity = self.chunk_packets.saturating_sub(self.inbox.len());
+            let capacity = self.settings.chunk_packets.saturating_sub(self.inbox.len());
             if capacity == 0 || self.free.is_empty() || self.has_many_again() {
                 break;
             }
@@ -87,11 +88,11 @@ impl<V: Versions> Worker<V> {
     /// Takes a burst of at most `capacity` packets from queue `i`.
     fn receive_queue(&mut self, i: usize, capacity: usize) -> usize {
         let waiting = self.inbox.len();
-        let slot = &mut self.rx[i];
-        let n = slot.queue.recv(&mut self.pool, &mut self.inbox, capacity);
+        let slot = &mut self.queues.rx[i];
+        let n = slot.queue.recv(&mut self.queues.pool, &mut self.inbox, capacity);
         if n == 0 {
             while let Some(error) = slot.queue.take_error() {
-                (self.on_error)(slot.port, &error);
+                (self.reports.on_error)(slot.port, &error);
             }
             return 0;
         }
@@ -102,22 +103,22 @@ impl<V: Versions> Worker<V> {
                 packet.mark |= slot.mark;
             }
         }
-        self.counters.rx_packets.add(n as u64);
+        self.reports.counters.rx_packets.add(n as u64);
         if self.has_several_pipelines() {
             self.note_entries(i, waiting);
         }
         // What a twin sent is seen where it leaves.
-        if self.hooks.capturing() && self.rx[i].mark & MARK_FROM_HOST == 0 {
+        if self.reports.hooks.capturing() && self.queues.rx[i].mark & MARK_FROM_HOST == 0 {
             let now = self.now_ns;
             for packet in &self.inbox[waiting..] {
                 let point = CapturePoint::Port(packet.port);
-                self.hooks.offer(point, packet, now, packet.port, false, None);
+                self.reports.hooks.offer(point, packet, now, packet.port, false, None);
             }
         }
-        let has_peers = self.pipelines.iter().any(|own| own.peers.len() > 1);
-        if let (Some(hash), true) = (self.rx[i].spread, has_peers) {
+        let has_peers = self.path.pipelines.iter().any(|own| own.peers.len() > 1);
+        if let (Some(hash), true) = (self.queues.rx[i].spread, has_peers) {
             self.spread(hash, waiting);
-        } else if let Some(lane) = &mut self.lane {
+        } else if let Some(lane) = &mut self.links.lane {
             lane.note_own(n);
             lane.schedule();
         }
@@ -127,7 +128,7 @@ impl<V: Versions> Worker<V> {
     /// Tells the balance what the turn brought. A turn that had no chunk to begin says nothing.
     pub(super) fn weigh(&mut self) {
         let (packets, fullest) = std::mem::take(&mut self.begun);
-        if self.master.is_some() && (packets > 0 || !self.free.is_empty()) {
+        if self.links.master.is_some() && (packets > 0 || !self.free.is_empty()) {
             for balance in &mut self.balances {
                 balance.auto.turn_ended(packets, fullest, self.clock_ns);
             }
@@ -137,7 +138,9 @@ impl<V: Versions> Worker<V> {
     /// Whether chunks wait to fill: a device does many rows cheaply. Where the worker shades, a burst leaves
     /// at once.
     fn gathers(&self) -> bool {
-        let Some(master) = self.master.as_ref().filter(|_| !self.max_delay.is_zero()) else {
+        let Some(master) =
+            self.links.master.as_ref().filter(|_| !self.settings.max_delay.is_zero())
+        else {
             return false;
         };
         self.shared_segments()
@@ -146,18 +149,18 @@ impl<V: Versions> Worker<V> {
 
     /// The segments that a device can shade.
     pub(super) fn shared_segments(&self) -> impl Iterator<Item = usize> {
-        let all = self.pipelines.iter().flat_map(|own| own.segments.clone());
-        all.filter(|&segment| self.segments[segment].on_device)
+        let all = self.path.pipelines.iter().flat_map(|own| own.segments.clone());
+        all.filter(|&segment| self.path.segments[segment].on_device)
     }
 
     fn has_several_pipelines(&self) -> bool {
-        self.pipelines.len() > 1
+        self.path.pipelines.len() > 1
     }
 
     /// Notes which pipelines the packets of queue `i` enter, from place `first` of the inbox on.
     fn note_entries(&mut self, i: usize, first: usize) {
         let place = |number: usize| self.owned.pipelines.get(number).copied().unwrap_or(0);
-        match &self.rx[i].entry {
+        match &self.queues.rx[i].entry {
             Entry::Pipeline(number) => self.entries.resize(self.inbox.len(), place(*number)),
             Entry::ByPort(by_port) => {
                 let of = |port: u16| {
@@ -172,7 +175,7 @@ impl<V: Versions> Worker<V> {
     /// Remembers when the packets were received that the turn brought.
     fn note_arrivals(&mut self) {
         let new = self.inbox.len().saturating_sub(self.noted);
-        if new > 0 && !self.max_delay.is_zero() {
+        if new > 0 && !self.settings.max_delay.is_zero() {
             self.arrivals.push((Instant::now(), new as u32));
             self.noted += new;
         }
@@ -180,7 +183,7 @@ impl<V: Versions> Worker<V> {
 
     /// Begins a chunk of the inbox when it is full or may wait no longer.
     fn gather(&mut self) {
-        if self.gave_up || self.inbox.len() >= self.chunk_packets || !self.gathers() {
+        if self.gave_up || self.inbox.len() >= self.settings.chunk_packets || !self.gathers() {
             return self.begin_chunk();
         }
         if self.inbox.is_empty() {
@@ -188,7 +191,7 @@ impl<V: Versions> Worker<V> {
         }
         let now = Instant::now();
         // What the chunk still has before it counts as delay too.
-        let wait = self.max_delay.saturating_sub(self.service);
+        let wait = self.settings.max_delay.saturating_sub(self.service);
         if now >= *self.leaves.get_or_insert(now + wait) {
             self.begin_chunk();
         }
@@ -209,7 +212,7 @@ impl<V: Versions> Worker<V> {
         }
         self.inbox = inbox;
         self.inbox.append(&mut self.passed);
-        if let Some(lane) = &mut self.lane {
+        if let Some(lane) = &mut self.links.lane {
             lane.schedule();
         }
     }
@@ -224,16 +227,16 @@ impl<V: Versions> Worker<V> {
         for (packet, entry) in packets {
             let own = usize::from(entry);
             let target = self.peer_of(own, hash(packet.data()));
-            if let Some(lane) = &mut self.lane {
+            if let Some(lane) = &mut self.links.lane {
                 lane.note(target);
             }
-            if target == usize::from(self.index) {
+            if target == usize::from(self.links.index) {
                 self.passed.push(packet);
                 if SEVERAL {
                     self.passed_entries.push(entry);
                 }
             } else {
-                let number = self.pipelines[own].number;
+                let number = self.path.pipelines[own].number;
                 self.pass(target, Passed::Received(packet, number));
             }
         }
@@ -241,17 +244,17 @@ impl<V: Versions> Worker<V> {
 
     /// The worker of this one's pipeline at place `own` that packets of a flow hash belong to.
     pub(super) fn peer_of(&self, own: usize, hash: u32) -> usize {
-        let all = &self.pipelines[own].peers;
+        let all = &self.path.pipelines[own].peers;
         let peers = all.len() as u64;
         let place = ((u64::from(hash) * peers) >> 32) as usize;
-        self.heirs.of(all.get(place).copied().unwrap_or(self.index.into()))
+        self.links.heirs.of(all.get(place).copied().unwrap_or(self.links.index.into()))
     }
 
     /// Puts `passed` in the ring to worker `target`. A full ring drops it, counted; where nothing may be lost, it waits,
     /// and this worker receives nothing until it has left.
     pub(super) fn pass(&mut self, target: usize, passed: Passed) {
-        let may_pass = self.quiet.leave();
-        let Some(Some((ring, wakeup))) = self.rings_out.get_mut(target) else {
+        let may_pass = self.links.quiet.leave();
+        let Some(Some((ring, wakeup))) = self.links.rings_out.get_mut(target) else {
             return self.drop_packet(passed.into_packet(), reasons::TX_NO_PORT);
         };
         if !may_pass || ring.is_abandoned() {
@@ -265,7 +268,7 @@ impl<V: Versions> Worker<V> {
             Err(rtrb::PushError::Full(passed)) => {
                 // Woken at once: the other one may sleep on a full ring.
                 wakeup.wake();
-                if self.lossless && !ring.is_abandoned() {
+                if self.settings.lossless && !ring.is_abandoned() {
                     self.ring_waiting[target].push_back(passed);
                 } else {
                     self.drop_packet(passed.into_packet(), reasons::RING_FULL);
@@ -278,7 +281,7 @@ impl<V: Versions> Worker<V> {
     fn pass_waiting(&mut self) -> bool {
         let mut waits = false;
         for target in 0..self.ring_waiting.len() {
-            let Some(Some((ring, _))) = self.rings_out.get_mut(target) else { continue };
+            let Some(Some((ring, _))) = self.links.rings_out.get_mut(target) else { continue };
             while !ring.is_full()
                 && let Some(passed) = self.ring_waiting[target].pop_front()
             {
@@ -302,14 +305,14 @@ impl<V: Versions> Worker<V> {
     /// Takes what other workers have passed on, until the inbox holds `limit` packets.
     fn take_passed(&mut self, limit: usize) -> usize {
         let mut work = 0;
-        let rings = self.rings_in.len();
+        let rings = self.links.rings_in.len();
         let first = self.next_ring;
         for i in (first..rings).chain(0..first) {
             for _ in 0..RING_PACKETS {
                 // A received packet needs a chunk; without one it stays in the ring.
                 let is_full =
                     self.inbox.len() >= limit || self.free.is_empty() || self.has_many_again();
-                match self.rings_in[i].peek() {
+                match self.links.rings_in[i].peek() {
                     // What arrives after this look was not looked at.
                     Err(_) => break,
                     Ok(Passed::Received(..)) if is_full => break,
@@ -317,8 +320,8 @@ impl<V: Versions> Worker<V> {
                     Ok(_) => {}
                 }
                 // Before the ring is seen to be empty by its producer; a packet may have come since an earlier look.
-                self.quiet.leave();
-                let Ok(passed) = self.rings_in[i].pop() else { break };
+                self.links.quiet.leave();
+                let Ok(passed) = self.links.rings_in[i].pop() else { break };
                 work += 1;
                 let had_capacity = self.inbox.len() < limit && self.again_count < AGAIN_PACKETS;
                 match passed {
@@ -365,8 +368,9 @@ impl<V: Versions> Worker<V> {
     /// What is in the inbox begins. Whether it is measured how long that takes.
     fn leave_inbox(&mut self) -> bool {
         self.begun.0 += self.inbox.len();
-        self.begun.1 = self.begun.1.max(self.inbox.len() as f64 / self.chunk_packets as f64);
-        self.leaves.take().is_some() || !self.max_delay.is_zero()
+        self.begun.1 =
+            self.begun.1.max(self.inbox.len() as f64 / self.settings.chunk_packets as f64);
+        self.leaves.take().is_some() || !self.settings.max_delay.is_zero()
     }
 
     /// The same where there are several pipelines: a chunk for each that packets of the inbox enter. Those for which
@@ -378,7 +382,7 @@ impl<V: Versions> Worker<V> {
         if self.free.is_empty() {
             return;
         }
-        let is_in_order = self.packet_time || self.lane.is_some();
+        let is_in_order = self.settings.packet_time || self.links.lane.is_some();
         let is_measured = self.leave_inbox();
         let mut inbox = std::mem::take(&mut self.inbox);
         let mut entries = std::mem::take(&mut self.entries);
@@ -407,7 +411,7 @@ impl<V: Versions> Worker<V> {
                 note(&mut self.arrivals, arrived);
             }
         }
-        for own in 0..self.pipelines.len() {
+        for own in 0..self.path.pipelines.len() {
             self.begin_filled(own, is_measured);
         }
         // Lists keep their memory; what stays goes back to the inbox.
@@ -430,12 +434,12 @@ impl<V: Versions> Worker<V> {
         if is_measured {
             flight.begun = Some(Instant::now());
         }
-        if self.hooks.tracing() {
-            begin_trace(&self.hooks, &mut flight);
+        if self.reports.hooks.tracing() {
+            begin_trace(&self.reports.hooks, &mut flight);
         }
-        self.counters.chunks.add(1);
+        self.reports.counters.chunks.add(1);
         flight.pipeline = own;
-        self.begin(flight, self.pipelines[own].segments.start);
+        self.begin(flight, self.path.pipelines[own].segments.start);
     }
 
     /// Makes a chunk of packets for each place at which some enter the pipeline.
@@ -452,13 +456,13 @@ impl<V: Versions> Worker<V> {
             }
             let Some(own) = self.owned.of_segment(segment) else { continue };
             let Some(mut flight) = self.free.pop() else { return };
-            let n = self.again[segment].len().min(self.chunk_packets);
+            let n = self.again[segment].len().min(self.settings.chunk_packets);
             for again in self.again[segment].drain(..n) {
                 flight.passes.push(again.passes);
                 flight.chunk.packets.push(again.packet);
             }
             self.again_count -= n;
-            self.counters.again.add(n as u64);
+            self.reports.counters.again.add(n as u64);
             flight.pipeline = own;
             self.begin(flight, segment);
         }
@@ -472,7 +476,7 @@ impl<V: Versions> Worker<V> {
     /// Starts a chunk in front of a segment.
     fn begin(&mut self, mut flight: Box<InFlight<V>>, segment: usize) {
         let chunk = &mut flight.chunk;
-        if self.packet_time {
+        if self.settings.packet_time {
             // The capture's time never runs back here, whatever the file says.
             let newest = chunk.packets.last().map_or(0, |packet| packet.time_ns);
             self.now_ns = self.now_ns.max(newest);
@@ -482,11 +486,11 @@ impl<V: Versions> Worker<V> {
         self.next_seq += 1;
         flight.count = chunk.packets.len();
         chunk.rows.set_len(flight.count);
-        columns::begin(&mut chunk.rows, &self.zeroed);
+        columns::begin(&mut chunk.rows, &self.path.zeroed);
         flight.segment = segment;
         flight.wanted = None;
         flight.is_spoilt = false;
-        flight.pin = Some(self.versions.pin());
+        flight.pin = Some(self.path.versions.pin());
         self.order.push(flight);
     }
 
@@ -496,7 +500,7 @@ impl<V: Versions> Worker<V> {
         let segment = usize::from(again.place);
         if again.passes > PASSES_MAX {
             self.drop_packet(again.packet, reasons::AGAIN_TOO_OFTEN);
-        } else if self.again_count >= AGAIN_PACKETS && !self.lossless {
+        } else if self.again_count >= AGAIN_PACKETS && !self.settings.lossless {
             self.drop_packet(again.packet, reasons::AGAIN_FULL);
         } else if self.owned.of_segment(segment).is_some() {
             self.again[segment].push_back(again);

@@ -2,7 +2,7 @@
 
 use chunk::{DropReason, Packet, Verdict, VerdictKind, reasons};
 
-use super::{TxSide, TxSlot, Worker, end_trace};
+use super::{TxSide, TxSlot, Worker, look::end_trace};
 use crate::hooks::CapturePoint;
 use crate::in_flight::InFlight;
 use crate::merge::MARK_DEFERRED;
@@ -20,15 +20,15 @@ impl<V: Versions> Worker<V> {
         }
         let mut packets = std::mem::take(&mut flight.chunk.packets);
         let mut emitted = std::mem::take(&mut flight.chunk.emitted);
-        let deferred = match self.lane {
+        let deferred = match self.links.lane {
             Some(_) => emitted.iter().filter(|e| e.packet.mark & MARK_DEFERRED != 0).count(),
             None => 0,
         };
-        self.counters.emitted.add((emitted.len() - deferred) as u64);
+        self.reports.counters.emitted.add((emitted.len() - deferred) as u64);
         if !emitted.is_sorted_by_key(|e| e.cause) {
             emitted.sort_by_key(|e| e.cause); // stable: stages' order within a cause
         }
-        if self.lane.is_some() {
+        if self.links.lane.is_some() {
             self.put_on_lane(&mut flight, &mut packets, &mut emitted);
         } else {
             let verdicts = flight.chunk.rows.verdicts();
@@ -52,7 +52,7 @@ impl<V: Versions> Worker<V> {
         self.retired.append(&mut flight.received);
         if let Some(begun) = flight.begun.take() {
             // Half the bound at most: a slow while must not end all waiting.
-            let service = begun.elapsed().min(self.max_delay / 2);
+            let service = begun.elapsed().min(self.settings.max_delay / 2);
             self.service = self.service * 7 / 8 + service / 8;
         }
         if let Some(rows) = flight.spare.take() {
@@ -86,18 +86,18 @@ impl<V: Versions> Worker<V> {
             }
             VerdictKind::Taken => {
                 debug_assert!(packet.is_empty(), "a taken packet left its cells behind");
-                packet.free(&mut self.pool);
+                packet.free(&mut self.queues.pool);
             }
         }
     }
 
     #[inline(always)]
     pub(super) fn queue_tx(&mut self, packet: Packet, port: u16) {
-        if self.hooks.capturing() {
+        if self.reports.hooks.capturing() {
             let point = CapturePoint::Port(port);
-            self.hooks.offer(point, &packet, self.now_ns, port, true, None);
+            self.reports.hooks.offer(point, &packet, self.now_ns, port, true, None);
         }
-        match self.tx.get_mut(usize::from(port)) {
+        match self.queues.tx.get_mut(usize::from(port)) {
             Some(TxSide { slot: TxSlot::Own(..), waiting }) => waiting.push(packet),
             _ => self.queue_tx_elsewhere(packet, port),
         }
@@ -106,12 +106,12 @@ impl<V: Versions> Worker<V> {
     /// For a port whose queue is another worker's, or that does not exist.
     #[inline(never)]
     pub(super) fn queue_tx_elsewhere(&mut self, packet: Packet, port: u16) {
-        if let Some(lane) = &mut self.lane
+        if let Some(lane) = &mut self.links.lane
             && lane.has_queue(port, false)
         {
             return lane.put(packet, Verdict::forward(port));
         }
-        match self.tx.get(usize::from(port)) {
+        match self.queues.tx.get(usize::from(port)) {
             Some(TxSide { slot: TxSlot::Worker(w), .. }) => {
                 self.pass(*w, Passed::Transmit(packet, port));
             }
@@ -120,12 +120,12 @@ impl<V: Versions> Worker<V> {
     }
 
     pub(super) fn queue_host(&mut self, packet: Packet, port: u16) {
-        if let Some(lane) = &mut self.lane
+        if let Some(lane) = &mut self.links.lane
             && lane.has_queue(port, true)
         {
             return lane.put(packet, Verdict::host(port));
         }
-        match self.host.get_mut(usize::from(port)) {
+        match self.queues.host.get_mut(usize::from(port)) {
             Some(TxSide { slot: TxSlot::Own(..), waiting }) => waiting.push(packet),
             Some(TxSide { slot: TxSlot::Worker(w), .. }) => {
                 let target = *w;
@@ -137,25 +137,25 @@ impl<V: Versions> Worker<V> {
 
     /// Gives a packet to the capture sink and nowhere else.
     fn dump(&mut self, packet: Packet) {
-        self.counters.dumped.add(1);
-        if self.hooks.capturing() {
+        self.reports.counters.dumped.add(1);
+        if self.reports.hooks.capturing() {
             let point = CapturePoint::Dumps;
-            self.hooks.offer(point, &packet, self.now_ns, packet.port, false, None);
+            self.reports.hooks.offer(point, &packet, self.now_ns, packet.port, false, None);
         }
-        if let Some(lane) = &mut self.lane {
+        if let Some(lane) = &mut self.links.lane {
             return lane.put(packet, Verdict::DUMP);
         }
-        if let Some(sink) = &mut self.on_dump {
+        if let Some(sink) = &mut self.reports.on_dump {
             sink(&packet, self.now_ns);
         }
-        packet.free(&mut self.pool);
+        packet.free(&mut self.queues.pool);
     }
 
     #[inline]
     pub(super) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
-        self.counters.count_drop(reason);
-        if self.hooks.capturing() {
-            self.hooks.offer(
+        self.reports.counters.count_drop(reason);
+        if self.reports.hooks.capturing() {
+            self.reports.hooks.offer(
                 CapturePoint::Drops,
                 &packet,
                 self.now_ns,
@@ -164,47 +164,47 @@ impl<V: Versions> Worker<V> {
                 Some(reason),
             );
         }
-        if let Some(lane) = &mut self.lane {
+        if let Some(lane) = &mut self.links.lane {
             return lane.put(packet, Verdict::drop(reason));
         }
-        if let Some(sink) = &mut self.on_drop {
+        if let Some(sink) = &mut self.reports.on_drop {
             sink(&packet, reason, self.now_ns);
         }
-        packet.free(&mut self.pool);
+        packet.free(&mut self.queues.pool);
     }
 
     /// Sends what waits, and drops what the queues have no room for.
     pub(super) fn flush(&mut self) {
-        let lossless = self.lossless;
+        let lossless = self.settings.lossless;
         self.hand_in(); // what stages parted with beside their chunks
         for host in [false, true] {
-            for i in 0..if host { self.host.len() } else { self.tx.len() } {
-                let side = if host { &mut self.host[i] } else { &mut self.tx[i] };
+            for i in 0..if host { self.queues.host.len() } else { self.queues.tx.len() } {
+                let side = if host { &mut self.queues.host[i] } else { &mut self.queues.tx[i] };
                 let TxSlot::Own(queue, counters) = &mut side.slot else { continue };
                 if side.waiting.is_empty() && queue.is_drained() {
                     continue;
                 }
                 let n = side.waiting.len();
                 if n > 0 {
-                    queue.send(&mut self.pool, &mut side.waiting);
+                    queue.send(&mut self.queues.pool, &mut side.waiting);
                 }
-                queue.flush(&mut self.pool);
+                queue.flush(&mut self.queues.pool);
                 if !side.waiting.is_empty() && !lossless {
                     // Room may have come by flushing; after that the packets are lost.
-                    queue.send(&mut self.pool, &mut side.waiting);
-                    queue.flush(&mut self.pool);
+                    queue.send(&mut self.queues.pool, &mut side.waiting);
+                    queue.flush(&mut self.queues.pool);
                 }
-                self.counters.tx_packets.add((n - side.waiting.len()) as u64);
+                self.reports.counters.tx_packets.add((n - side.waiting.len()) as u64);
                 counters.set(queue.stats());
                 if let Some(error) = queue.take_error() {
-                    (self.on_error)(i as u16, &error);
+                    (self.reports.on_error)(i as u16, &error);
                 }
                 if !side.waiting.is_empty() && !lossless {
                     let mut lost = std::mem::take(&mut side.waiting);
                     for packet in lost.drain(..) {
                         self.drop_packet(packet, reasons::TX_FULL);
                     }
-                    let side = if host { &mut self.host[i] } else { &mut self.tx[i] };
+                    let side = if host { &mut self.queues.host[i] } else { &mut self.queues.tx[i] };
                     side.waiting = lost;
                 }
             }
@@ -212,7 +212,7 @@ impl<V: Versions> Worker<V> {
         self.count_late();
         for target in 0..self.to_wake.len() {
             if std::mem::take(&mut self.to_wake[target])
-                && let Some(Some((_, wakeup))) = self.rings_out.get(target)
+                && let Some(Some((_, wakeup))) = self.links.rings_out.get(target)
             {
                 wakeup.wake();
             }
@@ -227,8 +227,8 @@ impl<V: Versions> Worker<V> {
         }
         let now = std::time::Instant::now();
         for (received, packets) in self.retired.drain(..) {
-            if now.duration_since(received) > self.max_delay {
-                self.counters.late.add(packets.into());
+            if now.duration_since(received) > self.settings.max_delay {
+                self.reports.counters.late.add(packets.into());
             }
         }
     }

@@ -83,9 +83,9 @@ impl<V: Versions> Worker<V> {
                 }
                 Way::There(flight) => {
                     work += 1;
-                    let master = self.master.take();
+                    let master = self.links.master.take();
                     let slot = self.enter(flight, master.as_deref());
-                    self.master = master;
+                    self.links.master = master;
                     slot
                 }
             }),
@@ -109,8 +109,8 @@ impl<V: Versions> Worker<V> {
         if flight.is_spoilt || self.sweeps_elsewhere(&flight) {
             return Way::Here(flight);
         }
-        let is_shared = self.segments[segment].on_device;
-        let master = self.master.as_ref().filter(|master| {
+        let is_shared = self.path.segments[segment].on_device;
+        let master = self.links.master.as_ref().filter(|master| {
             is_shared && (master.shades(segment) || self.homes[segment].side == Side::Device)
         });
         let Some(master) = master else {
@@ -118,7 +118,7 @@ impl<V: Versions> Worker<V> {
             return Way::Here(flight);
         };
         let master = master.clone();
-        let has_state = self.segments[segment].has_state;
+        let has_state = self.path.segments[segment].has_state;
         let wanted = match flight.sweep {
             // State stays where it is.
             Some(_) => self.homes[segment].side,
@@ -144,11 +144,11 @@ impl<V: Versions> Worker<V> {
             Some(Side::Device) => match master.reserve(segment, flight.chunk.rows.len()) {
                 Some(mut rows) => {
                     // Columns written by earlier segments move with the chunk; the first has none yet.
-                    let start = self.pipelines[flight.pipeline].segments.start;
+                    let start = self.path.pipelines[flight.pipeline].segments.start;
                     if segment > start || flight.sweep.is_some() {
                         rows.copy_from(&mut flight.chunk.rows);
                     } else {
-                        columns::begin(&mut rows, &self.zeroed);
+                        columns::begin(&mut rows, &self.path.zeroed);
                     }
                     let before = std::mem::replace(&mut flight.chunk.rows, rows);
                     // Its own rows are kept; a range of an earlier job's arena is given back here.
@@ -172,7 +172,7 @@ impl<V: Versions> Worker<V> {
 
     /// Where the shard of a segment is at home for its next chunk; `None` while it moves.
     fn home(&mut self, segment: usize, wanted: Side, master: &MasterLink<V>) -> Option<Side> {
-        let is_stale = master.is_stale(self.index, segment);
+        let is_stale = master.is_stale(self.links.index, segment);
         let is_lost = !master.shades(segment);
         let home = &mut self.homes[segment];
         let is_failing = home.is_broken || is_lost || is_stale.load(Ordering::Acquire);
@@ -187,7 +187,7 @@ impl<V: Versions> Worker<V> {
             }
             *home = Home { side, ..Home::default() };
             is_stale.store(false, Ordering::Release);
-            self.counters.shard_moves.add(u64::from(!is_failing));
+            self.reports.counters.shard_moves.add(u64::from(!is_failing));
         }
         Some(side)
     }
@@ -195,7 +195,7 @@ impl<V: Versions> Worker<V> {
     /// Pre-shades a segment and shades it here, or hands it over.
     fn enter(&mut self, mut flight: Box<InFlight<V>>, master: Option<&MasterLink<V>>) -> Slot<V> {
         let at = flight.segment;
-        let segment = self.segments[at];
+        let segment = self.path.segments[at];
         flight.wanted = None;
         flight.live.clear();
         if self.sweeps_elsewhere(&flight) {
@@ -231,13 +231,13 @@ impl<V: Versions> Worker<V> {
             let home = &mut self.homes[at];
             flight.moves_state = segment.has_state && !std::mem::replace(&mut home.has_state, true);
             if segment.has_state {
-                Shard::view(&mut flight.chunk.rows).shard.fill(self.index.into());
+                Shard::view(&mut flight.chunk.rows).shard.fill(self.links.index.into());
             }
             flight.remember();
-            master.find_payload(&mut flight, self.pool.region());
+            master.find_payload(&mut flight, self.queues.pool.region());
             flight.handed = Instant::now();
             home.away += 1;
-            self.counters.chunks_to_device.add(1);
+            self.reports.counters.chunks_to_device.add(1);
             let pipeline = flight.pipeline;
             match master.submissions.push(flight) {
                 Ok(()) => {
@@ -261,7 +261,7 @@ impl<V: Versions> Worker<V> {
 
     /// Shades a chunk's segment on this core; the nanoseconds that it took.
     fn shade(&mut self, flight: &mut InFlight<V>) -> u64 {
-        let first = self.segments[flight.segment].first;
+        let first = self.path.segments[flight.segment].first;
         let shaders = self.shaders[flight.segment].clone();
         let mut shaded_ns = 0;
         for (i, shader) in &*shaders {
@@ -287,7 +287,7 @@ impl<V: Versions> Worker<V> {
             let now = Instant::now();
             let ns = now.duration_since(self.timed).as_nanos() as u64;
             self.timed = now;
-            self.counters.stages[first + i].busy_ns.add(ns);
+            self.reports.counters.stages[first + i].busy_ns.add(ns);
             shaded_ns += ns;
         }
         shaded_ns
@@ -300,7 +300,7 @@ impl<V: Versions> Worker<V> {
 
     /// Post-shades a segment; the end of the last one retires the chunk.
     fn leave(&mut self, mut flight: Box<InFlight<V>>) -> Option<Slot<V>> {
-        let segment = self.segments[flight.segment];
+        let segment = self.path.segments[flight.segment];
         let stages = if flight.sweep.is_some() { 0..0 } else { segment.first..segment.end };
         let mut settled = 0;
         self.settled = 0; // only what a `post_shade` says counts
@@ -319,16 +319,16 @@ impl<V: Versions> Worker<V> {
             settled += own;
             let is_late = self.contexts[local] != 0 && !self.steps[local].pre_shade;
             let of_stage = packets + if is_late { own } else { 0 };
-            self.counters.stages[i].packets.add(of_stage.into());
+            self.reports.counters.stages[i].packets.add(of_stage.into());
             if !flight.traced.is_empty() {
                 self.trace_stage(i, &mut flight);
             }
-            if self.hooks.capturing() {
+            if self.reports.hooks.capturing() {
                 self.capture_stage(i, &mut flight);
             }
         }
         flight.segment += 1;
-        if flight.segment < self.pipelines[flight.pipeline].segments.end {
+        if flight.segment < self.path.pipelines[flight.pipeline].segments.end {
             return Some(Slot::Ready(flight));
         }
         match flight.sweep {
@@ -341,7 +341,7 @@ impl<V: Versions> Worker<V> {
     /// Takes back the chunks that masters have ended with.
     pub(super) fn take_back(&mut self) -> usize {
         let mut work = 0;
-        while let Some(flight) = self.returns.pop() {
+        while let Some(flight) = self.links.returns.pop() {
             work += 1;
             self.timed = Instant::now();
             let flight = self.came_back(flight);
@@ -353,9 +353,9 @@ impl<V: Versions> Worker<V> {
     /// A chunk that was away is here: what came down for it is brought to its rows and packets, or it is shaded. Chunks
     /// of a shard come back in the order in which they left, and the host's copy of its state follows in that order.
     fn came_back(&mut self, mut flight: Box<InFlight<V>>) -> Box<InFlight<V>> {
-        let has_state = self.segments[flight.segment].has_state;
+        let has_state = self.path.segments[flight.segment].has_state;
         if let Some(StatePanic { place, step, message, .. }) = flight.panic.take() {
-            let stage = self.segments[flight.segment].first + place;
+            let stage = self.path.segments[flight.segment].first + place;
             self.panicked(stage, step, &message, None, 0);
         }
         let home = &mut self.homes[flight.segment];
@@ -374,7 +374,7 @@ impl<V: Versions> Worker<V> {
             landing.land(flight.first_row, rows, packets);
         }
         let records = || landing.iter().flat_map(|landing| landing.records());
-        let first = self.segments[flight.segment].first;
+        let first = self.path.segments[flight.segment].first;
         let shaders = self.shaders[flight.segment].clone();
         for (number, (i, shader)) in shaders.iter().enumerate() {
             if !self.is_concerned(&flight, first + i) {
@@ -407,7 +407,7 @@ impl<V: Versions> Worker<V> {
     ) {
         let Some(pin) = flight.pin.as_ref().filter(|_| !flight.is_spoilt) else { return };
         if is_first {
-            let stage = &self.counters.stages[i];
+            let stage = &self.reports.counters.stages[i];
             stage.calls.add(1);
         }
         let local = usize::from(self.owned.stages[i]);
@@ -423,7 +423,7 @@ impl<V: Versions> Worker<V> {
         let mut cx =
             context!(self, flight.pipeline, &**pin, V::number(pin), now_ns, &flight.passes);
         cx.home = self.homes[flight.segment].side;
-        let (stage, chunk) = (&mut *self.stages[local], &mut flight.chunk);
+        let (stage, chunk) = (&mut *self.path.stages[local], &mut flight.chunk);
         #[cfg(debug_assertions)]
         self.declared.remember(&chunk.rows);
         let done = catch_unwind(AssertUnwindSafe(|| step(stage, chunk, &mut cx)));
@@ -440,7 +440,7 @@ impl<V: Versions> Worker<V> {
         let now = Instant::now();
         let ns = now.duration_since(self.timed).as_nanos() as u64;
         self.timed = now;
-        self.counters.stages[i].busy_ns.add(ns);
+        self.reports.counters.stages[i].busy_ns.add(ns);
         self.settle();
     }
 
@@ -462,13 +462,13 @@ impl<V: Versions> Worker<V> {
         }
         if !self.handed.is_empty() {
             let mut handed = std::mem::take(&mut self.handed);
-            self.counters.handed_over.add(handed.len() as u64);
+            self.reports.counters.handed_over.add(handed.len() as u64);
             for HandOver { packet, hash, place, passes } in handed.drain(..) {
                 let again = Again { packet, place, passes };
                 // A place that there is not is found out here.
                 let own = self.owned.of_segment(place.into());
-                let target = own.map_or(self.index.into(), |own| self.peer_of(own, hash));
-                if target == usize::from(self.index) || passes > PASSES_MAX {
+                let target = own.map_or(self.links.index.into(), |own| self.peer_of(own, hash));
+                if target == usize::from(self.links.index) || passes > PASSES_MAX {
                     self.queue_again(again);
                 } else {
                     self.pass(target, Passed::Again(again));

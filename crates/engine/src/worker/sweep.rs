@@ -18,14 +18,14 @@ impl<V: Versions> Worker<V> {
     /// Begins a sweep of each stage that wants one and has none under way. The last free chunk is for packets.
     pub(super) fn begin_sweeps(&mut self, stopping: bool) -> usize {
         let mut work = 0;
-        for stage in 0..self.stages.len() {
+        for stage in 0..self.path.stages.len() {
             let next = self.next_sweep_ns(stage..stage + 1);
             if next.is_none_or(|next| next > self.now_ns) {
                 continue;
             }
             // A worker without queues of its own sweeps as long as others pass packets to it, so that it comes to an end.
-            let has_worked = self.rx.is_empty() && self.packets_begun() > self.swept_at;
-            let is_ending = self.until_finished && self.rx_finished() && !has_worked;
+            let has_worked = self.queues.rx.is_empty() && self.packets_begun() > self.swept_at;
+            let is_ending = self.settings.until_finished && self.rx_finished() && !has_worked;
             if stopping || is_ending || self.free.len() < 2 {
                 break;
             }
@@ -39,7 +39,7 @@ impl<V: Versions> Worker<V> {
 
     /// Grows with each chunk that has packets.
     fn packets_begun(&self) -> u64 {
-        self.counters.chunks.get() + self.counters.again.get()
+        self.reports.counters.chunks.get() + self.reports.counters.again.get()
     }
 
     /// When the first of some stages wants to sweep, of those that have no sweep under way.
@@ -53,27 +53,29 @@ impl<V: Versions> Worker<V> {
 
     /// How long it is until a stage wants to sweep.
     pub(super) fn until_sweep(&mut self) -> Option<Duration> {
-        let next = self.next_sweep_ns(0..self.stages.len())?;
-        let may_begin = self.free.len() >= 2 && !self.gave_up && !self.packet_time;
+        let next = self.next_sweep_ns(0..self.path.stages.len())?;
+        let may_begin = self.free.len() >= 2 && !self.gave_up && !self.settings.packet_time;
         may_begin.then(|| Duration::from_nanos(next.saturating_sub(self.now_ns)))
     }
 
     fn begin_sweep(&mut self, stage: usize) -> bool {
         let (number, own) = self.owned.numbers[stage];
         let holds = |segment: &usize| {
-            let segment = &self.segments[*segment];
+            let segment = &self.path.segments[*segment];
             (segment.first..segment.end).contains(&number)
         };
-        let Some(segment) = self.pipelines[own].segments.clone().find(holds) else { return false };
+        let Some(segment) = self.path.pipelines[own].segments.clone().find(holds) else {
+            return false;
+        };
         let Some(mut flight) = self.free.pop() else { return false };
-        let pin = self.versions.pin();
+        let pin = self.path.versions.pin();
         let rows = &mut flight.chunk.rows;
         rows.set_len(rows.reserved());
-        columns::begin(rows, &self.zeroed);
+        columns::begin(rows, &self.path.zeroed);
         rows.verdicts().fill(Verdict::TAKEN.0);
         let mut cx = context!(self, own, &*pin, V::number(&pin), self.now_ns, &[]);
         cx.home = self.homes[segment].side();
-        let swept = catch_unwind(AssertUnwindSafe(|| self.stages[stage].sweep(rows, &mut cx)));
+        let swept = catch_unwind(AssertUnwindSafe(|| self.path.stages[stage].sweep(rows, &mut cx)));
         let count = swept.unwrap_or_else(|panic| {
             self.panicked(number, "sweep", &*panic, None, 0);
             0
@@ -101,7 +103,7 @@ impl<V: Versions> Worker<V> {
 
     /// Whether a chunk has nothing to do in the segment that it enters: a sweep of another one.
     pub(super) fn sweeps_elsewhere(&self, flight: &InFlight<V>) -> bool {
-        let segment = &self.segments[flight.segment];
+        let segment = &self.path.segments[flight.segment];
         let stage = flight.sweep.map(|stage| self.owned.numbers[stage].0);
         stage.is_some_and(|stage| !(segment.first..segment.end).contains(&stage))
     }
