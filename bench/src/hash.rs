@@ -208,14 +208,14 @@ impl<K: Made> Table<K> {
 /// The peer with its table, or why there is none.
 fn peer(bytes: usize, entries: usize, keys: usize) -> Result<Peer, String> {
     let binary = lpm::binary("rte_hash_peer")
-        .ok_or("no rte_hash beside it: `cargo xtask peers` builds it, with libdpdk-dev")?;
+        .ok_or("not compared with rte_hash: `cargo xtask peers` builds it, with libdpdk-dev")?;
     let start = || {
         let mut peer = Peer::start(&binary, PEER_MEMORY_MB)?;
         peer.hash_table(bytes, entries, TABLE_SEED)?;
         peer.hash_keys(keys, KEYS_SEED)?;
         Ok(peer)
     };
-    start().map_err(|e: std::io::Error| format!("no rte_hash beside it: {e}"))
+    start().map_err(|e: std::io::Error| format!("not compared with rte_hash: {e}"))
 }
 
 #[cfg(test)]

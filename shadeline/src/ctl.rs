@@ -91,7 +91,7 @@ fn trace(client: Client, request: Request, json: bool) -> Result<(), Failure> {
         })
         .map_err(Failure::other)?;
     if seen == 0 {
-        eprintln!("no packet passed the filter in that time");
+        eprintln!("no packet matched the filter in that time");
     }
     Ok(())
 }

@@ -170,7 +170,7 @@ fn show(t: &Trial) {
         );
     }
     if let Some(rate) = t.rate_pps.filter(|rate| t.offered_pps < rate * 0.98) {
-        println!("the sender could not keep up: {:.4} Mpps were asked for", rate / 1e6);
+        println!("the sender could not keep up: {:.4} Mpps were requested", rate / 1e6);
     }
     if t.overrun_packets > 0 {
         println!(

@@ -222,8 +222,7 @@ fn inputs(read: &[String], interfaces: &Interfaces) -> Result<Vec<(u16, Vec<Path
                     let tagged = interfaces.number(name).and_then(|n| interfaces.tagged(n));
                     Failure::usage(match tagged {
                         Some((port, _)) => format!(
-                            "-r {text}: `{name}` is a subinterface: its packets come in by `{}`, \
-                             with their tags",
+                            "-r {text}: `{name}` is a subinterface: its packets are received by `{}`, with their tags",
                             interfaces.name(port)
                         ),
                         None => format!(

@@ -230,7 +230,7 @@ fn list(all: &[Described]) -> String {
         let row = (stage.name, stage.application, stage.place, device, stage.about);
         let _ = writeln!(out, "{:<12} {:<12} {:<8} {:<7} {}", row.0, row.1, row.2, row.3, row.4);
     }
-    out += "\n`shadeline stages NAME` shows what one needs, provides, reads and writes.\n";
+    out += "\n`shadeline stages NAME` shows what a stage needs, provides, reads and writes.\n";
     out
 }
 

@@ -185,7 +185,7 @@ fn rules_that_never_count_are_told() {
     let figures = json(&output);
     assert_eq!(figures["check"]["shadowed"], 1);
     let warning = String::from_utf8_lossy(&output.stderr);
-    assert!(warning.contains("rule 2 never counts: rule 0 is better"), "{warning}");
+    assert!(warning.contains("rule 2 never applies: the better rule 0 covers it"), "{warning}");
 }
 
 #[test]
@@ -445,7 +445,7 @@ fn what_cannot_be_made_is_told() {
     let seed = folder.write("seed", "-prots\n6 0.5 x\n");
     let bad = ["gen", "rules", "--rules", "3", "--parameters", text(&seed), "-w", text(&out)];
     let told = fails(&shadeline(&bad), 1);
-    assert!(told.contains(&format!("{}, line 2: expected a part", seed.display())), "{told}");
+    assert!(told.contains(&format!("{}, line 2: expected a share", seed.display())), "{told}");
     let empty = folder.write("empty", "");
     let bad = ["gen", "trace", "--rules", text(&empty), "--count", "5", "-w", text(&out)];
     assert!(fails(&shadeline(&bad), 1).contains("no rule to draw"));

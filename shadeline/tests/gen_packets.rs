@@ -295,8 +295,12 @@ fn what_makes_no_sense_is_refused() {
     let config = scratch.write("router.toml", CONFIG);
     let config = config.display();
     for (options, code, expected) in [
-        ("--count 1".into(), 2, "where to: one of --interface IF, -w FILE, --engine CONFIG"),
-        ("-w /dev/null".into(), 2, "how many: --count N or --duration TIME"),
+        (
+            "--count 1".into(),
+            2,
+            "no destination: expected one of --interface IF, -w FILE, --engine CONFIG",
+        ),
+        ("-w /dev/null".into(), 2, "no limit: expected --count N or --duration TIME"),
         ("-w /dev/null --interface lo --count 1".into(), 2, "cannot be used with"),
         ("-w /dev/null --count 1 --rate 7".into(), 2, "expected a rate such as 10kpps"),
         ("-w /dev/null --count 1 --size 63".into(), 2, "sizes of 64 to 65561 bytes"),

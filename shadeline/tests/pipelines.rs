@@ -101,7 +101,7 @@ fn every_pipeline_writes_the_same_bytes_whoever_shades() {
             let output = run(&path, &captures, &out, backend);
             assert!(output.status.success(), "{stages:?} on {backend}: {}", said(&output));
             let text = said(&output);
-            assert!(text.contains(", 0 jobs done again on the CPU"), "{stages:?}: {text}");
+            assert!(text.contains(", 0 jobs repeated on the CPU"), "{stages:?}: {text}");
             // The captures have packets for each stage that a device can take.
             let has_kernels = stages.iter().any(|stage| KERNELS.contains(stage));
             assert_eq!(!text.contains(": 0 jobs, "), has_kernels, "{stages:?}: {text}");

@@ -146,7 +146,7 @@ fn backends_agree(name: &str) {
         said += &String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(case.status), "{backend}: {}\n{said}", case.about);
         if case.status == 0 {
-            assert!(said.contains(", 0 jobs done again on the CPU"), "{backend}: {said}");
+            assert!(said.contains(", 0 jobs repeated on the CPU"), "{backend}: {said}");
             // What the first stage settles whole does not travel.
             let is_left = said.contains(": 0 jobs, ") && packets_behind_first(&said) > 0;
             assert!(!is_left, "{backend}: {said}");

@@ -440,9 +440,9 @@ mod tests {
         seen=7; case $2 in */eight/*) seen=0 ;; esac
         printf 'stage  calls  packets\ndecode  1  1,007\nroute  1  %s\n\n' "$seen"
         case $2 in
-            */four/cuda) echo 'device x: 7 jobs, 7 packets, 3 jobs done again on the CPU' ;;
-            */eight/cuda|*/nine/cuda) echo 'device x: 0 jobs, 0 packets, 0 jobs done again on the CPU' ;;
-            *) echo 'device x: 7 jobs, 7 packets, 0 jobs done again on the CPU' ;;
+            */four/cuda) echo 'device x: 7 jobs, 7 packets, 3 jobs repeated on the CPU' ;;
+            */eight/cuda|*/nine/cuda) echo 'device x: 0 jobs, 0 packets, 0 jobs repeated on the CPU' ;;
+            *) echo 'device x: 7 jobs, 7 packets, 0 jobs repeated on the CPU' ;;
         esac
         case $2 in */five/cuda) exit 9 ;; esac
     "#;

@@ -31,7 +31,7 @@ pub enum Warning {
         /// Whether both match the same headers.
         same: bool,
     },
-    /// `rule` may be left out: `by` does the same for its headers.
+    /// `rule` is redundant: the later rule `by` does the same for its headers.
     Redundant {
         /// The rule.
         rule: u32,

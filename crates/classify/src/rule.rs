@@ -180,10 +180,10 @@ pub enum RuleError {
         found: usize,
     },
     /// The id that says "none".
-    #[error("the id {NO_ID} stands for no rule")]
+    #[error("the id {NO_ID} means no rule")]
     ReservedId,
     /// Another rule has the id.
-    #[error("there is a rule {0} already")]
+    #[error("rule {0} exists already")]
     DuplicateId(u32),
     /// The ranges of the rule make more prefixes than the structure takes.
     #[error("the ranges of rule {id} make {entries} entries, at most {limit}")]

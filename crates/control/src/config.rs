@@ -118,7 +118,7 @@ pub enum LoadError {
     },
     /// The file holds no rules of either form.
     #[error(
-        "{}:{line}: expected rules, `@…` as ClassBench has them or `[[rule]]`, found `{found}`",
+        "{}:{line}: expected ClassBench rules (`@…`) or `[[rule]]` entries, found `{found}`",
         path.display()
     )]
     NoRules {
@@ -130,7 +130,7 @@ pub enum LoadError {
         found: String,
     },
     /// A ClassBench file says nothing of what its rules do.
-    #[error("{}: the rules of a ClassBench file have no actions: say which one they all get", path.display())]
+    #[error("{}: the rules of a ClassBench file have no actions: give one for all of them", path.display())]
     NoAction {
         /// Which.
         path: PathBuf,

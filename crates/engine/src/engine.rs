@@ -177,7 +177,7 @@ impl<V: Versions> EngineSpec<V> {
             lossless: false,
             on_error: Arc::new(|port, error| tracing::error!("port {port}: {error}")),
             on_device_error: Arc::new(|number, event| {
-                tracing::warn!("device {number}: {event:?}; the CPU shades instead");
+                tracing::warn!("device {number}: {event:?}; the CPU takes over");
             }),
             on_panic: Arc::new(|panic| tracing::error!("{panic}")),
         }

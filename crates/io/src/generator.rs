@@ -195,7 +195,7 @@ pub enum GeneratorError {
         what: &'static str,
     },
     /// A rate that is none.
-    #[error("a rate above 0 packets a second is expected")]
+    #[error("expected a rate above 0 packets per second")]
     Rate,
     /// The system gives no timer.
     #[error("no timer: {0}")]

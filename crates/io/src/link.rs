@@ -223,7 +223,7 @@ impl Link {
         let flags = i32::from(self.flags()?) & !libc::IFF_UP | if up { libc::IFF_UP } else { 0 };
         let mut data = [0; 24];
         data[..2].copy_from_slice(&(flags as i16).to_ne_bytes());
-        self.set(libc::SIOCSIFFLAGS as u32, data, "taking it up or down")
+        self.set(libc::SIOCSIFFLAGS as u32, data, "setting it up or down")
     }
 
     /// How many queues it uses now. Interfaces that do not say have one.

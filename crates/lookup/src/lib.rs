@@ -80,7 +80,7 @@ pub enum TableError {
     #[error("next hop {0} is outside 1..=2147483647")]
     NextHop(NextHopId),
     /// The value is the one that stands for a miss.
-    #[error("this value stands for a key that is not there, and cannot be stored")]
+    #[error("this value marks an absent key and cannot be stored")]
     Reserved,
     /// The table has no room.
     #[error("the table is full: {used} of {limit} {what} in use")]

@@ -161,7 +161,7 @@ impl Findings {
             let is_v4 = !prefix.contains(':');
             let token = words.next().and_then(|word| std::str::from_utf8(word).ok());
             let what = match token.and_then(|token| hops.get(token)) {
-                None => format!("expected PREFIX NEXTHOP, found no next hop behind `{prefix}`"),
+                None => format!("expected PREFIX NEXTHOP, found no next hop after `{prefix}`"),
                 Some(Err(what)) => what.clone(),
                 Some(Ok(hop)) if !hop.carries(is_v4) => format!("`{hop}` for the prefix {prefix}"),
                 Some(Ok(_)) => return,

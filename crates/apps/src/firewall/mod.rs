@@ -96,7 +96,7 @@ pub static APPLICATION: Application = Application {
 /// Its stage.
 pub const STAGES: &[StageKind] = &[StageKind {
     name: STAGE,
-    about: "Judges IP packets by the first rule that matches: accept, drop, reject, send, dump, mark, mirror, context.",
+    about: "Applies the first rule that matches an IP packet: accept, drop, reject, send, dump, mark, mirror, context.",
     application: &APPLICATION,
     needs: &[FRAMES],
     provides: &[],

@@ -234,12 +234,12 @@ impl RuleList {
         let Rule { name, conditions, action } = rule;
         if !control::firewall::is_rule_name(&name) {
             let message = format!(
-                "`{name}` is no name of a rule: expected 1 to 64 letters, digits or `.`, `_`, `-`, `:`, `#`, `/`"
+                "`{name}` is not a valid name of a rule: expected 1 to 64 letters, digits or `.`, `_`, `-`, `:`, `#`, `/`"
             );
             return Err(Refusal::Bad(message));
         }
         if self.names.contains_key(name.as_str()) {
-            let message = format!("there is a rule `{name}`: use `ctl rule replace`");
+            let message = format!("rule `{name}` exists already: use `ctl rule replace`");
             return Err(Refusal::Exists(message));
         }
         let at = match place {
@@ -324,7 +324,9 @@ impl RuleList {
         }
         match self.basis().build_of(self.rules.to_vec()) {
             Ok(built) => self.take(built),
-            Err(error) => tracing::error!("firewall: a changed rule is in force no more: {error}"),
+            Err(error) => {
+                tracing::error!("firewall: a changed rule is no longer in force: {error}")
+            }
         }
     }
 
@@ -589,7 +591,7 @@ impl Basis {
         for (name, conditions, action) in config::rule_list(entries) {
             let name: Arc<str> = name.to_string().into();
             if seen.insert(name.clone(), ()).is_some() {
-                return Err(format!("rule `{name}` stands twice"));
+                return Err(format!("rule `{name}` is listed twice"));
             }
             let (conditions, action) = (conditions.clone(), action.clone());
             rules.push(Live { id: 0, priority: 0, name, conditions, action, is_added });
@@ -682,7 +684,7 @@ fn texts(found: &[Finding], name: impl Fn(usize) -> String) -> Vec<String> {
     let mut texts: Vec<_> =
         found.iter().take(FINDINGS_MAX).map(|finding| finding.text(&name)).collect();
     if let Some(more) = found.len().checked_sub(FINDINGS_MAX).filter(|more| *more > 0) {
-        texts.push(format!("{more} more rules never match or may be left out"));
+        texts.push(format!("{more} more rules never match or are redundant"));
     }
     texts
 }

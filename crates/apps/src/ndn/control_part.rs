@@ -538,7 +538,7 @@ impl NdnControl {
             Refusal::new(ErrorKind::NotFound, message)
         })?;
         if let Some(at) = (1..numbers.len()).find(|at| numbers[..*at].contains(&numbers[*at])) {
-            return bad(format!("face `{}` stands twice", faces[at]));
+            return bad(format!("face `{}` is listed twice", faces[at]));
         }
         if self.has(&name) {
             let message = format!("{name} exists already: use `ctl name del` first");
@@ -553,7 +553,7 @@ impl NdnControl {
         let name = NameBuf::from_uri(text.as_bytes())
             .map_err(|error| bad(format!("`{}`: {error}", cut(text))))?;
         if name.name().is_empty() {
-            let message = "`/` is no name that an Interest has: expected at least one component";
+            let message = "`/` cannot be the name of an Interest: expected at least one component";
             return Err(bad(message.to_owned()));
         }
         self.name_get(&name)

@@ -77,7 +77,7 @@ pub static APPLICATION: Application = Application {
 pub const STAGES: &[StageKind] = &[
     StageKind {
         name: "ndn_decode",
-        about: "Finds NDN packets in Ethernet frames and datagrams, and the face that they came by.",
+        about: "Finds NDN packets in Ethernet frames and datagrams, and the face that they arrived on.",
         application: &APPLICATION,
         needs: &[FRAMES],
         provides: &["name"],
@@ -88,7 +88,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "name_lookup",
-        about: "Finds the next hop by the longest prefix of an Interest's name.",
+        about: "Finds the next hop by longest-prefix match of an Interest's name.",
         application: &APPLICATION,
         needs: &["name"],
         provides: &["name_hop"],

@@ -67,7 +67,7 @@ impl FileRoutes {
                 file.problems.repeated += 1;
             } else {
                 let what = format_args!(
-                    "{} has other faces on line {}; this line stands",
+                    "{} has other faces on line {}; this line is used",
                     route.prefix, route.line
                 );
                 file.problems.add(line, what);

@@ -378,7 +378,7 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
     }
 
     fn needs_one_worker(&self, _: &T) -> Option<&'static str> {
-        Some("each worker has its own bound of pending Interests")
+        Some("each worker has its own limit of pending Interests")
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {

@@ -103,7 +103,7 @@ pub static APPLICATION: Application = Application {
 pub const STAGES: &[StageKind] = &[
     StageKind {
         name: "decode",
-        about: "Reads the headers of IPv4, IPv6, ARP and neighbour discovery; settles what is not to be routed.",
+        about: "Reads IPv4, IPv6, ARP and neighbour discovery headers; decides about packets that are not routed.",
         application: &APPLICATION,
         needs: &[FRAMES],
         provides: &[FRAMES, "ip"],
@@ -114,7 +114,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "rpf",
-        about: "Drops packets whose source could not have come in here (RFC 3704).",
+        about: "Drops packets whose source address fails the reverse-path check (RFC 3704).",
         application: &APPLICATION,
         needs: &["ip"],
         provides: &[],
@@ -125,7 +125,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "route",
-        about: "Finds the next hop by the longest prefix of the destination address.",
+        about: "Finds the next hop by longest-prefix match of the destination address.",
         application: &APPLICATION,
         needs: &["ip"],
         provides: &["next_hop"],
@@ -136,7 +136,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "rewrite",
-        about: "Changes TTL and link header, fragments, answers with ICMP errors, sends.",
+        about: "Rewrites TTL and link header, fragments packets, sends ICMP errors, forwards packets.",
         application: &APPLICATION,
         needs: &["ip", "next_hop"],
         provides: &[],

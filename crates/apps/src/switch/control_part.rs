@@ -145,7 +145,7 @@ impl SwitchControl {
         let limits = MacLimits { stations: self.macs.limits().stations, ..limits(config) };
         // As many stations as there were: the table has its size from the start.
         if let Err(error) = self.macs.set_limits(limits) {
-            tracing::error!("ageing stays as it was: {error}");
+            tracing::error!("ageing time unchanged: {error}");
         }
     }
 

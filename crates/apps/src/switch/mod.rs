@@ -83,7 +83,7 @@ pub static APPLICATION: Application = Application {
 pub const STAGES: &[StageKind] = &[
     StageKind {
         name: "bridge_in",
-        about: "Reads MAC addresses and tag, finds the VLAN, drops what no bridge forwards.",
+        about: "Reads MAC addresses and VLAN tag, finds the VLAN, drops frames that no bridge forwards.",
         application: &APPLICATION,
         needs: &[FRAMES],
         provides: &[FRAMES, "vlan"],
@@ -105,7 +105,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "bridge_out",
-        about: "Learns stations; sends each frame out by its port or floods it, with the tag that the port wants.",
+        about: "Learns stations; forwards or floods each frame, tagged or untagged as the port is configured.",
         application: &APPLICATION,
         needs: &["vlan", "station"],
         provides: &[],

@@ -93,7 +93,7 @@ impl fmt::Display for Problem {
 #[non_exhaustive]
 pub enum ProblemKind {
     /// A rule begins with `@`.
-    #[error("expected `@` at the begin of a rule, found `{found}`")]
+    #[error("expected `@` at the beginning of a rule, found `{found}`")]
     At {
         /// What stood there.
         found: String,

@@ -98,17 +98,17 @@ pub(crate) fn quote(bytes: &[u8]) -> String {
 
 /// What files begin with that are no text, and what they are.
 const KNOWN: &[(&[u8], &str)] = &[
-    (&[0x1f, 0x8b], "a file packed by gzip, twice"),
-    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "a file packed by xz, twice"),
-    (&[0x28, 0xb5, 0x2f, 0xfd], "a file packed by zstd: unpack it, or pack it by gzip or xz"),
-    (b"BZh", "a file packed by bzip2: unpack it, or pack it by gzip or xz"),
+    (&[0x1f, 0x8b], "a file compressed with gzip twice"),
+    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "a file compressed with xz twice"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "a file compressed with zstd: decompress it, or use gzip or xz"),
+    (b"BZh", "a file compressed with bzip2: decompress it, or use gzip or xz"),
     (b"PK\x03\x04", "a zip archive: unpack it"),
     (b"\x7fELF", "a program"),
     (&[0xd4, 0xc3, 0xb2, 0xa1], "a capture (pcap)"),
     (&[0xa1, 0xb2, 0xc3, 0xd4], "a capture (pcap)"),
     (&[0x0a, 0x0d, 0x0d, 0x0a], "a capture (pcapng)"),
-    (&[0xff, 0xfe], "text in UTF-16: save it in UTF-8"),
-    (&[0xfe, 0xff], "text in UTF-16: save it in UTF-8"),
+    (&[0xff, 0xfe], "text in UTF-16: convert it to UTF-8"),
+    (&[0xfe, 0xff], "text in UTF-16: convert it to UTF-8"),
 ];
 
 /// Bytes at the begin of a file by which it is judged.
@@ -165,7 +165,7 @@ mod tests {
         for (bytes, wanted) in [
             (&b"\xd4\xc3\xb2\xa1\x02\0\x04\0"[..], "expected text, found a capture (pcap)"),
             (b"\x28\xb5\x2f\xfd\x04", "expected text, found a file packed by zstd"),
-            (b"\xff\xfe@\x001\x000\0", "expected text, found text in UTF-16: save it in UTF-8"),
+            (b"\xff\xfe@\x001\x000\0", "expected text, found text in UTF-16: convert it to UTF-8"),
             (b"@10.0.0.0/8 \x07\n", "expected text, found a binary file: byte 12 is 0x07"),
             (b"# na\xefve, as Latin-1 has it\n1\n\x1a", "line 2: expected `@`"),
         ] {

@@ -117,7 +117,7 @@ impl<'a, const W: usize, H: TupleHash<W>> Search<'a, W, H> {
         let (mut steps, mut best, mut end) = (Vec::new(), Match::NONE, "no class is left");
         for class in 0..classes {
             if self.is_over(class, best) {
-                end = "no class behind holds a better rule";
+                end = "no later class has a better rule";
                 break;
             }
             let (mask, record) = self.class(class);

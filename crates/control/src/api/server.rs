@@ -54,7 +54,7 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BindError {
-    #[error("{}: a router is already running there: stop it, or give this one another `system.socket`", .0.display())]
+    #[error("{}: another instance uses this socket: stop it, or set another `system.socket`", .0.display())]
     InUse(PathBuf),
     #[error("{}: expected a socket or no file at all; remove it, or change `system.socket`", .0.display())]
     NotASocket(PathBuf),
@@ -248,7 +248,7 @@ fn converse(stream: UnixStream, shared: &Shared, handler: &Handler) -> io::Resul
             Ok(asked) => {
                 let answered = catch_unwind(AssertUnwindSafe(|| handler(asked, &mut connection)));
                 if answered.is_err() {
-                    let message = "the request failed inside the router; its log says more";
+                    let message = "the request failed inside the program; see its log";
                     connection.send(Response::error(ErrorKind::Internal, message))?;
                 }
             }

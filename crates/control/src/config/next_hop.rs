@@ -36,7 +36,7 @@ pub enum NextHop {
 /// The text is no next hop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no next hop: expected an address, ADDRESS%PORT, a port, `blackhole`, `unreachable`, or several of the first three with `,` between them"
+    "`{0}` is not a next hop: expected an address, ADDRESS%PORT, a port, `blackhole`, `unreachable`, or several of the first three with `,` between them"
 )]
 pub struct ParseNextHopError(pub String);
 

@@ -414,7 +414,7 @@ fn stage(
             walk.error(span.clone(), format!("`{name}` is the name of another stage"))
                 .expected("a name of its own");
         } else if !super::is_port_name(name) {
-            walk.error(span.clone(), format!("`{name}` is no name of a stage"))
+            walk.error(span.clone(), format!("`{name}` is not a valid name of a stage"))
                 .expected("1 to 32 letters, digits or `.`, `_`, `-`");
         } else if !kind.settings.is_some() {
             let message = format!("a stage of the kind `{}` has no name of its own", kind.name);

@@ -41,7 +41,7 @@ pub const EXPECTED: &str = "accept, drop, reject, dump or send PORT, before it m
 
 /// A text that is no action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no action: expected {EXPECTED}")]
+#[error("`{0}` is not an action: expected {EXPECTED}")]
 pub struct ParseActionError(String);
 
 impl Action {

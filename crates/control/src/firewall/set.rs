@@ -41,7 +41,7 @@ pub fn words(
             let number = number(name).ok_or_else(|| format!("there is no port `{name}`"))?;
             if number > classify::filter::INTERFACE_MAX {
                 return Err(format!(
-                    "port `{name}` is beyond the first 4096, which rules can name"
+                    "port `{name}` is not among the first 4096 ports, the only ones that rules can name"
                 ));
             }
             Some(number)
@@ -96,14 +96,14 @@ fn any_v4(schema: &Schema, rule: RuleRef<'_>) -> Option<IpNet> {
 /// One finding. Numbers are places in the order, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// `rule` never matches: `by` stands before it and matches all that it does.
+    /// `rule` never matches: the earlier rule `by` stands before it and matches all that it does.
     Shadowed {
         /// The rule.
         rule: usize,
         /// The one before it.
         by: usize,
     },
-    /// `rule` may be left out: `by` behind it does the same.
+    /// `rule` is redundant: the later rule `by` does the same.
     Redundant {
         /// The rule.
         rule: usize,
@@ -124,12 +124,12 @@ impl Finding {
     pub fn text(self, name: impl Fn(usize) -> String) -> String {
         match self {
             Self::Shadowed { rule, by } => format!(
-                "rule `{}` never matches: `{}` before it matches all that it does",
+                "rule `{}` never matches: the earlier rule `{}` covers it",
                 name(rule),
                 name(by)
             ),
             Self::Redundant { rule, by } => format!(
-                "rule `{}` may be left out: `{}` behind it does the same",
+                "rule `{}` is redundant: the later rule `{}` does the same",
                 name(rule),
                 name(by)
             ),
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(one(&set, 0), [Finding::Shadowed { rule: 1, by: 0 }]);
         assert_eq!(one(&set, 9), []);
         let text = Finding::Shadowed { rule: 1, by: 0 }.text(|at| format!("#{at}"));
-        assert_eq!(text, "rule `#1` never matches: `#0` before it matches all that it does");
+        assert_eq!(text, "rule `#1` never matches: the earlier rule `#0` covers it");
     }
 
     #[test]

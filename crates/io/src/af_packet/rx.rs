@@ -75,7 +75,7 @@ impl Rx {
         let ring = Mapping::new(socket.as_raw_fd(), block_bytes * options.blocks as usize, 0)
             .map_err(at("mapping the receive ring"))?;
         sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
-            .map_err(at("leaving out what is sent here"))?;
+            .map_err(at("excluding outgoing packets"))?;
         if options.promiscuous {
             link::receive_all(&socket, index).map_err(at("receiving promiscuously"))?;
         }

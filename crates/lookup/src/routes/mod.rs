@@ -108,7 +108,7 @@ pub enum ProblemKind {
         max: u8,
     },
     /// Bits are set below the length; the line counts with them cleared.
-    #[error("host bits are set in `{found}`, taken as {prefix}")]
+    #[error("host bits are set in `{found}`, used as {prefix}")]
     HostBits {
         /// The first word.
         found: String,
@@ -116,13 +116,13 @@ pub enum ProblemKind {
         prefix: String,
     },
     /// More than two words; the line is left out.
-    #[error("expected PREFIX NEXTHOP and no more, found `{found}`")]
+    #[error("expected only PREFIX NEXTHOP, found `{found}`")]
     Trailing {
         /// The third word.
         found: String,
     },
     /// The next hop is no UTF-8; the line is left out.
-    #[error("the next hop is no UTF-8 text: `{found}`")]
+    #[error("the next hop is not UTF-8 text: `{found}`")]
     Encoding {
         /// The second word, its bad bytes replaced.
         found: String,
@@ -130,8 +130,8 @@ pub enum ProblemKind {
     /// The line is longer than [`MAX_LINE_BYTES`]; it is left out.
     #[error("the line is longer than {MAX_LINE_BYTES} bytes")]
     TooLong,
-    /// An earlier line gives the prefix another next hop; this line stands.
-    #[error("{prefix} has another next hop on line {earlier}; this line stands")]
+    /// An earlier line gives the prefix another next hop; this line is used.
+    #[error("{prefix} has another next hop on line {earlier}; this line is used")]
     Replaces {
         /// The prefix.
         prefix: String,

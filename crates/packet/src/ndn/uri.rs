@@ -25,18 +25,18 @@ pub enum UriError {
     #[error("a component is empty (an empty one is written `...`)")]
     Empty,
     /// One or two periods.
-    #[error("`.` and `..` are no components (periods are written with three more)")]
+    #[error("`.` and `..` are not components (periods are written with three more)")]
     Periods,
     /// `%` without two hexadecimal digits.
     #[error("`%` is not followed by two hexadecimal digits")]
     Percent,
     /// What stands before `=` is no type.
     #[error(
-        "what stands before `=` is no component type: 1 to 65535, sha256digest or params-sha256"
+        "the text before `=` is not a component type: 1 to 65535, sha256digest or params-sha256"
     )]
     Type,
     /// A digest that is no hexadecimal.
-    #[error("a digest is not made of pairs of hexadecimal digits")]
+    #[error("a digest must consist of pairs of hexadecimal digits")]
     Digest,
 }
 

@@ -64,7 +64,7 @@ fn neighbours(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         }
         let span = place.at("address");
         if !known.insert((name, address)) {
-            walk.error(span, format!("neighbour `{address}` on `{name}` stands twice"))
+            walk.error(span, format!("neighbour `{address}` on `{name}` is listed twice"))
                 .expected("each neighbour once");
         } else if port.addresses.iter().any(|net| net.addr() == *address) {
             walk.error(span, format!("`{address}` is the router's own address"))

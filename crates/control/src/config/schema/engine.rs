@@ -143,7 +143,7 @@ fn read_devices(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<Vec<EngineBack
     if list.is_empty() {
         walk.error(value.span(), "`devices` is empty")
             .expected("at least one device")
-            .help("`backend = \"cpu\"` shades on the workers alone");
+            .help("`backend = \"cpu\"` runs on the workers only");
         return None;
     }
     if list.len() > DEVICES_MAX {
@@ -154,7 +154,7 @@ fn read_devices(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<Vec<EngineBack
     let devices = walk.elements(list, |walk, value| {
         let device = one(walk, value, EXPECTED)?;
         if matches!(device, EngineBackend::Auto | EngineBackend::Cpu) {
-            let message = format!("{} is `{device}`, which names no device", walk.subject());
+            let message = format!("{} is `{device}`, which is not a device", walk.subject());
             walk.error(value.span(), message).expected(EXPECTED);
             return None;
         }

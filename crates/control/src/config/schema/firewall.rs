@@ -245,15 +245,16 @@ fn read_rules_file(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<(PathBuf, A
             let flags = rules.flags.iter().flatten().filter(|(_, mask)| *mask != 0).count();
             if flags > 0 {
                 let message =
-                    format!("{}: the TCP flags of {flags} rules are left out", path.display());
-                walk.warning(value.span(), message)
-                    .help("the format does not say which flags it means; [[rule]] has `tcp_flags`");
+                    format!("{}: the TCP flags of {flags} rules are ignored", path.display());
+                walk.warning(value.span(), message).help(
+                    "the format does not define which flags it means; use `tcp_flags` of [[rule]]",
+                );
             }
             let conditions = of_classbench(&rules);
             let never = conditions.iter().filter(|conditions| conditions.check().is_err()).count();
             if never > 0 {
                 let message = format!(
-                    "{}: {never} rules ask for ports of a protocol without",
+                    "{}: {never} rules match ports of a protocol that has none",
                     path.display()
                 );
                 walk.warning(value.span(), message).help("they never match");

@@ -188,7 +188,7 @@ fn face(
         section.know(UdpFace::KEYS);
         if let Some(value) = section.get(walk, "gateway") {
             walk.error(value.span(), "`gateway` at a face over Ethernet")
-                .expected("`local` and `remote` beside it, for a face over UDP");
+                .expected("`local` and `remote` with it, for a face over UDP");
         }
         FaceLink::Ethernet { mac: keys.mac }
     };

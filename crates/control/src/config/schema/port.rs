@@ -300,7 +300,7 @@ fn queues() -> Custom<Option<usize>> {
         DeValue::String(text) if text == "auto" => Some(None),
         DeValue::Integer(_) => values::integer(QUEUES)(walk, value).map(Some),
         _ => {
-            let message = format!("{} is no number of queues", walk.subject());
+            let message = format!("{} is not a valid number of queues", walk.subject());
             let (from, to) = QUEUES.into_inner();
             walk.error(value.span(), message)
                 .expected(format!("\"auto\" or an integer from {from} to {to}"));
@@ -327,7 +327,7 @@ fn vlan() -> Custom<VlanTag> {
                 }
             }
             _ => {
-                let message = format!("{} of `{}` is no VLAN", walk.subject(), port_name(walk));
+                let message = format!("{} of `{}` is not a VLAN", walk.subject(), port_name(walk));
                 walk.error(value.span(), message)
                     .expected("an integer from 1 to 4094, or two of them: [outer, inner]");
                 None

@@ -161,7 +161,7 @@ fn next_hop(
                 Some(leaf(hop, keys.at("via")))
             }
             _ => {
-                walk.error(keys.at("port"), "`port` beside a `via` that is not one address")
+                walk.error(keys.at("port"), "`port` together with a `via` that is not one address")
                     .expected("ports of single members: via = [{ via = \"…\", port = \"…\" }]");
                 None
             }
@@ -272,7 +272,7 @@ pub(in crate::config) fn route_file(
     raw.read(&mut section, walk);
     if keys.has("spread") && !keys.has("next_hops") && walk.is_whole() {
         walk.error(keys.at("spread"), "`spread` without `next_hops`")
-            .expected("next_hops = [\"192.0.2.1\", …] beside it");
+            .expected("next_hops = [\"192.0.2.1\", …] with it");
     }
     section.finish(walk);
     let RouteFileKeys { file, next_hops, spread, metric } = raw;

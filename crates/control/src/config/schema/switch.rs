@@ -134,7 +134,7 @@ pub(super) fn bridging(section: &mut Section<'_, '_>, walk: &mut Walk<'_>) -> Br
     vlans.read(section, walk);
     if place.has("access") && place.has("trunk") {
         walk.error(place.at("trunk"), "a port has either `access` or `trunk`")
-            .expected("one of them: `native` is the VLAN of a trunk's frames without a tag");
+            .expected("one of them: `native` is the VLAN of untagged frames of a trunk");
     } else if place.has("native") && !place.has("trunk") {
         walk.error(place.at("native"), "`native` without `trunk`")
             .expected("`access = VLAN` for a port of one VLAN");

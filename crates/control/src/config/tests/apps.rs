@@ -87,7 +87,7 @@ fn what_a_switch_cannot_have_is_told() {
         ),
         (port("parent = \"a\"\nvlan = 5"), "a switch has no subinterfaces"),
         (with("vlan = 22", "vlan = 30"), "port `b` does not carry VLAN 30"),
-        (with("port = \"a\"", "port = \"c\""), "`c` has no VLAN without a tag"),
+        (with("port = \"a\"", "port = \"c\""), "`c` has no VLAN for untagged frames"),
         (with("port = \"a\"", "port = \"e\""), "unknown port `e`"),
         (with("mode = \"switch\"", ""), "warning: `switch` has no effect in a router"),
         (with("ageing = \"1min\"", "ageing = 5"), "`ageing` is an integer | a duration"),
@@ -213,7 +213,7 @@ fn what_a_forwarder_cannot_have_is_told() {
     let cases = [
         (with("port = \"b\"", "port = \"c\""), "unknown port `c`"),
         (with("[\"v4\", \"v6\"]", "[\"v44\"]"), "unknown face `v44`, did you mean `v4`? | one of"),
-        (with("\"v4\", \"v6\"", "\"v4\", \"v4\""), "face `v4` stands twice | each face of"),
+        (with("\"v4\", \"v6\"", "\"v4\", \"v4\""), "face `v4` is listed twice | each face of"),
         (with("[\"v4\", \"v6\"]", "[]"), "`faces` is empty | at least one face"),
         (with("\"/org/example\"", "\"\""), "`prefix` is no name: a name begins with `/`"),
         (with("\"/org/example\"", "\"org\""), "`prefix` is no name: a name begins with `/`"),
@@ -232,7 +232,7 @@ fn what_a_forwarder_cannot_have_is_told() {
         ),
         (
             with("local = \"192.0.2.1\"", "local = \"192.0.2.9\""),
-            "`192.0.2.9` is no address of port `a` | one of its `addresses`: 192.0.2.1",
+            "`192.0.2.9` is not an address of port `a` | one of its `addresses`: 192.0.2.1",
         ),
         (with("local = \"192.0.2.1\"", ""), "missing key `local` in [ndn.face.v4]"),
         (with("mac = \"02:00:5e:10:00:07\"", ""), "face `group` has this neighbour too"),
@@ -329,7 +329,12 @@ fn a_bad_key_hides_no_other_mistake() {
     let name = |keys: &str| format!("{NDN}[[name]]\n{keys}");
     all(
         &name("prefix = \"a\"\nfaces = [\"v4\", 5, \"x\", \"v4\"]\n"),
-        &["`prefix` is no name", "element 2 of `faces`", "unknown face `x`", "`v4` stands twice"],
+        &[
+            "`prefix` is no name",
+            "element 2 of `faces`",
+            "unknown face `x`",
+            "`v4` is listed twice",
+        ],
     );
     all(&name("faces = [\"x\"]\n"), &["missing key `prefix`", "unknown face `x`"]);
     // A prefix that is missing is not `/`, which stands there.
@@ -345,7 +350,7 @@ fn a_bad_key_hides_no_other_mistake() {
     );
     all(
         &face("port = \"a\"\nlocal = \"192.0.2.9\"\n"),
-        &["missing key `remote`", "`192.0.2.9` is no address of port `a`"],
+        &["missing key `remote`", "`192.0.2.9` is not an address of port `a`"],
     );
     all(
         &face("port = \"a\"\nremote = \"192.0.2.1\"\ngateway = \"192.0.2.255\"\n"),

@@ -77,7 +77,7 @@ fn the_stage_is_there_where_there_are_rules() {
         let text = format!("mode = \"ndn\"\n[port.a]\n{section}");
         let errors = parse(&text, &known()).unwrap_err();
         assert_eq!((errors.len(), errors[0].severity), (1, Severity::Error));
-        let wanted = "has no effect in a named-data forwarder: nothing would be judged";
+        let wanted = "has no effect in a named-data forwarder: no packet would be filtered";
         assert!(errors[0].message.ends_with(wanted), "{errors:?}");
     }
 }
@@ -129,7 +129,7 @@ fn rules_of_a_file_stand_in_its_place() {
     for action in [None, Some("drop".parse().unwrap())] {
         let error = load_rules(&path, action.as_ref()).unwrap_err().to_string();
         let wanted =
-            "trace.txt:2: expected rules, `@…` as ClassBench has them or `[[rule]]`, found `16777";
+            "trace.txt:2: expected ClassBench rules (`@…`) or `[[rule]]` entries, found `16777";
         assert!(error.contains(wanted), "{error}");
     }
     for (bytes, line) in [(&b"\x7fELF\x02\x01\0"[..], 1), (b"[[rule]]\nname = \"\xff\"\n", 2)] {
