@@ -431,7 +431,7 @@ mod tests {
         }
     }
 
-    /// Whenever the device fails, the answers are those of the CPU, and the failure is told.
+    /// Whenever the device fails, the answers are those of the CPU, and the failure is reported.
     #[test]
     fn answers_are_whole_whatever_the_device_does() {
         if !testkit::require_opencl() {

@@ -4,9 +4,10 @@
 //! in the same round, and writes two times into each: when it *arrived* by that rate, whether or not somebody took it
 //! then, and when the worker *saw* it first. The transmit side takes its own time of each.
 //!
-//! The delay from arrival is what a network sees. The engine promises less, for it cannot know how long a packet lay in
-//! a queue: `max_delay` and the counter *late* go from the worker's first look at a packet until the turn in which it
-//! retires has been sent. So packets that took longer than `max_delay` from first look to transmit must be counted late.
+//! The delay from arrival is what a network sees. The engine promises less, for it cannot know how long a packet lay
+//! in a queue: `max_delay` and the counter *late* go from the worker's first look at a packet until the turn in which
+//! it retires has been sent. So packets that took longer than `max_delay` from first look to transmit must be counted
+//! late.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,7 +80,7 @@ impl Delays {
     }
 }
 
-/// Makes packets at a steady rate, or as many as there is room for, until it is told to end.
+/// Makes packets at a steady rate, or as many as there is room for, until it is stopped.
 struct Source {
     random: Random,
     epoch: Instant,
@@ -444,7 +445,7 @@ mod tests {
         let full = forward(site(1000), None, Duration::from_millis(50)).unwrap();
         assert!(full.packets > 0 && full.rate > 0.0);
         let some = forward(site(1000), Some(100_000.0), Duration::from_millis(200)).unwrap();
-        // Up to the time that the engine needs to start and to be told to end.
+        // Up to the time that the engine needs to start and to stop.
         assert!((10_000..60_000).contains(&some.packets), "{} packets", some.packets);
         // No packet can be back before the device's launch has passed; where that has no room, the worker shades.
         assert!(some.seen.from_arrival.at(0.5) > 19_000);

@@ -181,7 +181,7 @@ fn routes_of(path: &Path) -> Result<FileRoutes, String> {
     Ok(FileRoutes { v4: file.v4, v6: file.v6, left_out })
 }
 
-/// Bad lines of a file that are told.
+/// Bad lines of a file that are reported.
 const BAD_LINES: usize = 5;
 
 /// Million random lines a second of a table, or of what a cache holds of it (`is_near`).

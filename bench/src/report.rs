@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_figure_is_told_and_a_wrong_answer_fails() {
+    fn a_short_figure_is_reported_and_a_wrong_answer_fails() {
         let mut report = Report::new("toy", "data");
         report.rows.push(Row::new("x", "Mpps", vec![1.0, 2.0, 3.0]).at_least(2.5));
         assert!(report.to_string().contains("≥ 2.5 short"));

@@ -138,7 +138,7 @@ fn more_routes_than_room_are_an_error_with_its_file() {
         let capture = testkit::repository().join("tests/golden/ndn_malformed/p1.pcap");
         run.arg("run").arg(folder.join("config.toml")).arg("-r").arg(capture);
         let output = run.arg("-w").arg(folder.join("out")).output().expect("the program starts");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && told.contains(&expected), "{told}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && printed.contains(&expected), "{printed}");
     }
 }

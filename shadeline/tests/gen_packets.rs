@@ -328,7 +328,7 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(output.status.code(), Some(code), "{options}: {errors}");
         assert!(errors.contains(expected), "{options}: no {expected:?} in\n{errors}");
     }
-    // A full disk is told, and not as success.
+    // A full disk is reported as an error.
     let output = run("-w /dev/full --count 100000");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("/dev/full: No space left"));

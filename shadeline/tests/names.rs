@@ -253,7 +253,7 @@ fn odd_names() {
         ["/abc".repeat(13_000), "/252=...".repeat(20_000), "/".to_owned() + &"%FF".repeat(60_000)];
     ok(&names(&folder, &routes, &asked, &[]));
     assert_eq!(results(&folder), ["three", "typed", "-"]);
-    // A line beyond all that is told by its number.
+    // A line beyond that length is reported with its number.
     let asked = ["/abc".to_owned(), "/abc".repeat(80_000), "/".to_owned()];
     let output = names(&folder, &routes, &asked, &[]);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -60,7 +60,7 @@ fn reach(from: &Netns, scratch: &Scratch, kind: &str, to: &str, port: u16) -> St
     from.run(&format!("python3 {} {kind} {to} {port}", script.display())).trim().to_owned()
 }
 
-/// Hits of a rule, as `ctl rule show` tells them.
+/// Hits of a rule, as `ctl rule show` prints them.
 fn hits(live: &Live, name: &str) -> u64 {
     let json = live.ctl(&format!("rule show {name} --json"));
     let line = json.lines().map(str::trim).find_map(|line| line.strip_prefix("\"packets\": "));
@@ -140,9 +140,9 @@ fn a_device_follows_sets_that_are_replaced() {
     let engine = "[engine]\nbackend = \"opencl\"\noffload = \"always\"\nmax_delay = \"300us\"\n";
     let text = format!("{engine}device_timeout = \"60s\"\n[firewall]\nalgorithm = \"auto\"\n");
     let Some(said) = replace_sets("filterdev", &text) else { return };
-    let told = said.lines().find(|line| line.starts_with("device ")).unwrap_or_default();
-    assert!(told.contains(", 0 jobs repeated on the CPU"), "{said}");
-    assert!(!told.contains(": 0 jobs, "), "{said}");
+    let totals = said.lines().find(|line| line.starts_with("device ")).unwrap_or_default();
+    assert!(totals.contains(", 0 jobs repeated on the CPU"), "{said}");
+    assert!(!totals.contains(": 0 jobs, "), "{said}");
 }
 
 /// Replaces whole sets while packets flow; what the program said in the end, where it could run.
@@ -187,7 +187,7 @@ fn replace_sets(name: &str, text: &str) -> Option<String> {
 }
 
 #[test]
-fn what_is_odd_or_wrong_is_told_and_a_reload_is_the_file() {
+fn odd_and_wrong_rules_are_reported_and_a_reload_restores_the_file() {
     let Some(mut live) = Live::start("odd", "af_packet", RULES) else { return };
     let bad = |args: &str, expected: &str| {
         let (ok, said) = live.try_ctl(args);

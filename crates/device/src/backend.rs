@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_told_what_was_expected() {
+    fn other_texts_give_what_was_expected() {
         for text in [
             "",
             "gpu",

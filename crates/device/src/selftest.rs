@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_told_and_leaves_nothing_behind() {
+    fn a_failure_is_reported_and_leaves_nothing_behind() {
         for (faults, failing) in [
             (Faults { build: true, ..Faults::default() }, usize::MAX),
             (Faults { upload: Some(0), ..Faults::default() }, 1),

@@ -27,7 +27,7 @@
 //! A device that has no room for a chunk leaves it to the CPU, so at the limit both sides work. The
 //! costs of a side that is not in use grow old: now and then a chunk goes there to learn them again.
 //!
-//! [`Auto`] is a function of what it is told alone, so it is tested in simulated time (`shadeline bench
+//! [`Auto`] depends on its inputs only, so it is tested in simulated time (`shadeline bench
 //! balance`). Threads: each worker has its own; [`DeviceCost`] is written by the master.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! ICMP and ICMPv6 errors about a packet, when they may be sent, and echo replies.
 //!
-//! A router that cannot deliver a packet tells its source, quoting the packet. Errors about errors,
+//! A router that cannot deliver a packet sends its source an error that quotes the packet. Errors about errors,
 //! or to many receivers at once, would multiply, so the rules of RFC 1812 §4.3.2.7 and RFC 4443
 //! §2.4 (e) come first: `may_send_…`, then `build_…`. Rate limits are the router's.
 //!
@@ -189,7 +189,7 @@ pub fn may_send_icmpv4_error(original: &[u8], dst_mac_is_group: bool) -> bool {
 
 /// RFC 4443 §2.4 (e): no error about an ICMPv6 error or redirect, a packet to a group (packet too
 /// big and parameter problem code 2 excepted), or one whose source is no single node. Neither
-/// where that cannot be told: later fragments of ICMPv6 messages, broken chains of headers.
+/// where that is unknown: later fragments of ICMPv6 messages, broken chains of headers.
 pub fn may_send_icmpv6_error(original: &[u8], error: Icmpv6Error, dst_mac_is_group: bool) -> bool {
     let Some(view) = Ipv6View::new_quoted(original) else { return false };
     let (src, dst) = (view.src(), view.dst());

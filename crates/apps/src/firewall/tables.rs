@@ -37,7 +37,7 @@ pub enum Ending {
     Accept,
     /// It ends here.
     Drop,
-    /// It ends here, and its sender is told.
+    /// It ends here, and its sender gets an answer.
     Reject,
     /// It leaves by this port as it is.
     Send(u16),

@@ -10,7 +10,7 @@ use packet::ndn::NameBuf;
 
 use super::NdnPatch;
 
-/// Who told of a route; the first of those who did wins.
+/// The source of a route; the first source in this order wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
     /// The control socket.
@@ -249,7 +249,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Whether a source tells of a prefix.
+    /// Whether a source has a route for a prefix.
     pub(super) fn has(&self, prefix: &NameBuf, source: Source) -> bool {
         self.ways.get(prefix).is_some_and(|ways| ways[source as usize] != NO_ROUTE)
     }

@@ -658,7 +658,7 @@ impl Reference {
                 Some(kind) if ip.v4 => matches!(kind, 3 | 4 | 5 | 11 | 12),
                 Some(kind) => *kind < 128 || *kind == 137,
             };
-        // RFC 4443 §2.4 e: where it cannot be told what the packet is, there is no error.
+        // RFC 4443 §2.4 e: if the type of the packet is unknown, no error is sent.
         if here.l3 + ip.header_len > FIRST_CELL {
             return none;
         }

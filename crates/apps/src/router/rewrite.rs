@@ -461,7 +461,7 @@ impl Rewrite {
         self.made.push((frame, Verdict::forward(link.port)));
     }
 
-    /// Drops a packet and tells its source why.
+    /// Drops a packet and sends an ICMP error to its source.
     fn refuse(
         &mut self,
         packet: &Packet,
@@ -533,7 +533,7 @@ impl Rewrite {
         let mut place = 0;
         while let Some((key, first)) = self.waiting.first(place) {
             if cx.now_ns < first.1.since_ns.saturating_add(wait_ns) {
-                self.waiting.tell(place, || self.events.wanted(key.0, key.1, cx.now_ns));
+                self.waiting.notify(place, || self.events.wanted(key.0, key.1, cx.now_ns));
                 place += 1;
                 continue;
             }
@@ -576,8 +576,8 @@ impl Rewrite {
         match self.waiting.push(key, packet, transit, cx.tables.options()) {
             Ok(place) => {
                 let now_ns = cx.now_ns;
-                let told = self.events.wanted(interface, address, now_ns);
-                self.waiting.tell(place, || told);
+                let is_sent = self.events.wanted(interface, address, now_ns);
+                self.waiting.notify(place, || is_sent);
                 Verdict::TAKEN
             }
             Err(()) => Verdict::drop(reasons::NEIGHBOUR_QUEUE_FULL),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Over captures stations are learned frame by frame, before the pipeline sees the frame
-//! ([`controlplane::ahead`]). A frame that a stage before `bridge` stops tells nothing, as live.
+//! ([`controlplane::ahead`]). A frame that a stage before `bridge` stops causes no event, as in a live run.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -316,8 +316,8 @@ impl ControlPart for SwitchControl {
         let ClearMacs { port, vlan } = call.read()?;
         let port = port.map(|name| env.number(&name)).transpose()?;
         Ok(Outcome::Done(match self.forget(port, vlan) {
-            1 => "1 station forgotten".to_owned(),
-            n => format!("{n} stations forgotten"),
+            1 => "1 station removed".to_owned(),
+            n => format!("{n} stations removed"),
         }))
     }
 
@@ -368,7 +368,7 @@ impl ControlPart for SwitchControl {
         let t = &totals;
         let text = format!(
             "{} of {} stations: {} learned, {} moved, {} aged\n\
-             {} packets flooded, {} copies, {} copies lost; {} packets of stations that found no room\n",
+             {} packets flooded, {} copies, {} copies lost; {} packets from stations that did not fit\n",
             n(t.stations),
             n(t.stations_max),
             n(t.learned),

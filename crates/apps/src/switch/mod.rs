@@ -10,7 +10,7 @@
 //! - [`ingress`] (`bridge_in`) reads addresses and tag once, finds the VLAN, settles what no bridge forwards.
 //! - [`forward`] (`bridge`) looks up source and destination of the whole batch in one table, one lookup after
 //!   the other: the pure step, which a device can take (CuckooSwitch, CoNEXT 2013).
-//! - [`egress`] (`bridge_out`) tells of new stations, keeps known ones young, sends each frame out by its port,
+//! - [`egress`] (`bridge_out`) sends events of new stations, refreshes known ones, sends each frame out by its port,
 //!   or floods it, with the tag that the port wants.
 //!
 //! The tables are [`SwitchTables`]; every stage is one over any `T: AsRef<SwitchTables>`, so that a program may

@@ -31,7 +31,7 @@ fn a_conversation_is_flooded_once() {
     let sent = bench.one(0, &there);
     assert_eq!(ports(&sent), [1, 3], "unknown: to all of its VLAN but its own port");
     assert_eq!(bench.control(), 1);
-    assert_eq!(ports(&bench.one(1, &back)), [0], "the first frame told where the answer goes");
+    assert_eq!(ports(&bench.one(1, &back)), [0], "the first frame showed where the answer goes");
     bench.control();
     assert_eq!(ports(&bench.one(0, &there)), [1]);
     assert_eq!(bench.control(), 0, "both are known");
@@ -154,12 +154,12 @@ fn a_mac_flood_ends_in_a_counted_reason() {
             assert_eq!(ports(&sent), [1], "stations that were learned are served");
         }
     }
-    assert_eq!(bench.control(), 0, "a full table is told nothing");
+    assert_eq!(bench.control(), 0, "a full table gets no event");
     assert_eq!(bench.counters.table_full.get(), 50 * 256);
     bench.finish();
 }
 
-/// Workers that tell more than the channel takes lose events, counted, and tell again later.
+/// Workers that send more than the channel holds lose events, which are counted, and repeat them later.
 #[test]
 fn a_full_channel_loses_nothing_for_good() {
     let mut bench = Bench::new(four_ports(), MacLimits::default(), 16);

@@ -16,8 +16,8 @@
 //! the header was drawn from, from 0. That is a rule that matches, not always the best one. Columns between are
 //! left out.
 //!
-//! A file that is no text is told as such, and nothing of it is shown. A file with a bad line gives all its problems (the first [`Problems::KEPT`], and how many there were)
-//! instead of rules.
+//! A file that is not text is reported as such, and none of its contents are shown. For a file with bad lines, the
+//! result is the list of problems instead of rules: the first [`Problems::KEPT`], and their number.
 
 mod rules;
 pub(crate) mod text;

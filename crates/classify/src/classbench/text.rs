@@ -155,21 +155,21 @@ pub(crate) fn each_line(
 mod tests {
     use super::*;
 
-    fn told(bytes: &[u8]) -> String {
+    fn error(bytes: &[u8]) -> String {
         let bad = |_: Line<'_>| Err(ProblemKind::At { found: "x".into() });
         each_line(bytes, bad).unwrap_err().to_string()
     }
 
     #[test]
-    fn what_is_no_text_is_told_without_its_bytes() {
+    fn a_file_that_is_not_text_is_reported_without_its_bytes() {
         for (bytes, wanted) in [
             (&b"\xd4\xc3\xb2\xa1\x02\0\x04\0"[..], "expected text, found a capture (pcap)"),
-            (b"\x28\xb5\x2f\xfd\x04", "expected text, found a file packed by zstd"),
+            (b"\x28\xb5\x2f\xfd\x04", "expected text, found a file compressed with zstd"),
             (b"\xff\xfe@\x001\x000\0", "expected text, found text in UTF-16: convert it to UTF-8"),
             (b"@10.0.0.0/8 \x07\n", "expected text, found a binary file: byte 12 is 0x07"),
             (b"# na\xefve, as Latin-1 has it\n1\n\x1a", "line 2: expected `@`"),
         ] {
-            assert!(told(bytes).starts_with(wanted), "{}", told(bytes));
+            assert!(error(bytes).starts_with(wanted), "{}", error(bytes));
         }
         assert!(each_line(b"\xef\xbb\xbf# comment\n", |_| Ok(())).is_ok());
     }

@@ -29,7 +29,7 @@ pub trait Responder {
 /// Bounds of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at once; one more is told so and hung up.
+    /// Connections at once; a further one gets an error and is closed.
     pub connections: usize,
     /// Bytes of a request's line.
     pub request_bytes: usize,

@@ -29,7 +29,7 @@ pub enum NextHop {
     Group(Vec<(NextHop, u16)>),
     /// Drop.
     Blackhole,
-    /// Drop and tell the sender.
+    /// Drop, and send an ICMP error to the sender.
     Unreachable,
 }
 

@@ -17,7 +17,7 @@ use super::walk::{Place, Section, Walk};
 /// not be read is a stand-in, and [`Place::is_right`] says so.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
-    /// What the file is about, by pipeline in use: that of `mode` first; `None` where it does not say, which was told.
+    /// What the file is about, by pipeline in use: that of `mode` first; `None` if it is unknown (an error).
     pub(super) apps: Vec<Option<&'static Application>>,
     pub(super) file: Place,
     pub(super) system: Place,
@@ -319,7 +319,8 @@ pub(super) fn rules(table: &DeTable<'_>, walk: &mut Walk<'_>) -> Vec<RuleEntry> 
     rules
 }
 
-/// Puts the stages of applications into a shipped pipeline whose sections the file has, and the lines of those sections.
+/// Puts the stages of applications into a shipped pipeline whose sections the file has, and the lines of those
+/// sections.
 fn with_joining(
     file: &Section<'_, '_>,
     walk: &Walk<'_>,

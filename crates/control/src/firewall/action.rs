@@ -12,7 +12,7 @@ pub enum Ending {
     Accept,
     /// It ends here.
     Drop,
-    /// It ends here, and its sender is told.
+    /// It ends here, and its sender gets an answer.
     Reject,
     /// It leaves by this port as it is.
     Send(String),
@@ -20,8 +20,8 @@ pub enum Ending {
     Dump,
 }
 
-/// What a rule does, as text `mirror PORT, mark DSCP, context NAME, accept`: each once, contexts as often as needed, the ending
-/// last. Without one the packet is accepted.
+/// What a rule does, as text `mirror PORT, mark DSCP, context NAME, accept`: each once, contexts as often as needed,
+/// the ending last. Without one the packet is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Action {

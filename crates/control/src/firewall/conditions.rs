@@ -353,7 +353,8 @@ impl fmt::Display for Ports {
     }
 }
 
-/// TCP flags that must be set, of those that are looked at: `syn/syn,ack`. Without `/` those that are set are looked at.
+/// TCP flags that must be set, of those that are looked at: `syn/syn,ack`. Without `/` those that are set are looked
+/// at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TcpFlags {
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_told() {
+    fn contradictions_are_reported() {
         for (json, key) in [
             (r#"{"src":"10.0.0.1/24"}"#, "src"),
             (r#"{"src":"10.0.0.0/24","dst":"2001:db8::/32"}"#, "dst"),

@@ -137,7 +137,7 @@ impl Finding {
     }
 }
 
-/// What is odd about rules in order. A rule that packets of both families may match is told only if the same holds
+/// Findings about rules, in order. A rule that packets of both families may match is reported only if the same holds
 /// in both; then the finding is the first family's. `number` is as in [`words`]; rules without words are left out.
 pub fn findings<'a>(
     rules: impl Iterator<Item = (&'a Conditions, &'a Action)> + Clone,
@@ -145,7 +145,7 @@ pub fn findings<'a>(
 ) -> Vec<Finding> {
     let mut actions: HashMap<&Action, u32> = HashMap::new();
     // By rule: how many families it is of, and the warnings of these.
-    let mut told: HashMap<u32, Vec<Warning>> = HashMap::new();
+    let mut by_rule: HashMap<u32, Vec<Warning>> = HashMap::new();
     for family in Family::both() {
         let schema = schema(family);
         let mut set = RuleSet::new(schema.clone());
@@ -169,17 +169,17 @@ pub fn findings<'a>(
                     Warning::Redundant { rule: of(rule), by: of(by) }
                 }
             };
-            told.entry(warning.rule()).or_default().push(warning);
+            by_rule.entry(warning.rule()).or_default().push(warning);
         }
     }
     let mut findings = Vec::new();
     for (place, (conditions, _)) in rules.enumerate() {
-        let Some(warnings) = told.get(&(place as u32)) else { continue };
+        let Some(warnings) = by_rule.get(&(place as u32)) else { continue };
         let families = Family::both().iter().filter(|f| conditions.is_of(**f)).count();
         if warnings.len() < families {
             continue;
         }
-        // A rule that is shadowed in one family and redundant in the other may be left out.
+        // A rule that is shadowed in one family and redundant in the other is redundant.
         let shadowed = warnings.iter().all(|w| matches!(w, Warning::Shadowed { .. }));
         let first = warnings.iter().find(|w| matches!(w, Warning::Shadowed { .. }) == shadowed);
         findings.extend(first.map(|warning| match *warning {

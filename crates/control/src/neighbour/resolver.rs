@@ -169,7 +169,7 @@ impl Resolver {
         }
     }
 
-    /// Takes what the data path tells.
+    /// Handles an event of the data path.
     pub fn event(&mut self, event: NeighbourEvent, now_ns: u64, out: &mut Output) {
         match event {
             NeighbourEvent::Wanted { interface, address } => {
@@ -442,7 +442,7 @@ impl Resolver {
         self.enter(key, known, out);
     }
 
-    /// Sets an entry and tells when its MAC changed.
+    /// Sets an entry, and reports a change of its MAC.
     fn enter(&mut self, key: Key, new: Entry, out: &mut Output) {
         let before = self.table.get(key).and_then(|entry| entry.mac);
         self.table.set(key, new);

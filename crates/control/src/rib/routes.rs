@@ -212,7 +212,7 @@ impl RibManager {
     ) -> Result<(), RibError> {
         let mut ids: HashMap<u32, Option<NextHopId>> = HashMap::new();
         let mut error = None;
-        let told = routes.len();
+        let given = routes.len();
         // In place: a full table is worth not having twice.
         routes.retain_mut(|(_, token)| {
             let id = *ids.entry(*token).or_insert_with(|| {
@@ -228,7 +228,7 @@ impl RibManager {
             }
             return Err(error);
         }
-        loaded.skipped += told - routes.len();
+        loaded.skipped += given - routes.len();
         if !routes.is_sorted_by(|a, b| a.0 < b.0) {
             routes.sort_by_key(|(prefix, _)| *prefix);
             routes.dedup_by(|next, kept| {

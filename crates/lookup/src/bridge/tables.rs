@@ -33,7 +33,7 @@ pub struct Egress {
 /// What holds for the whole switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SwitchOptions {
-    /// The station table is full: nobody need tell about a new one.
+    /// The station table is full: events of new stations are useless.
     pub is_full: bool,
 }
 

@@ -160,7 +160,7 @@ impl Default for Options {
     }
 }
 
-/// What the data path tells the neighbour resolver on the control side.
+/// Events from the data path to the neighbour resolver in control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourEvent {
     /// Packets wait for this neighbour, or one that is in use should be confirmed.

@@ -243,8 +243,8 @@ fn change<A: Universe>(builder: &mut FibBuilder, twin: &mut Twin<A>, step: Step)
         Step::Publish => {}
     }
     twin.routes.sort_by_key(|(prefix, _)| *prefix);
-    let told: Vec<Prefix<A>> = builder.routes(None).map(|(prefix, _)| prefix).collect();
-    assert_eq!(told, twin.routes.iter().map(|(prefix, _)| *prefix).collect::<Vec<_>>());
+    let listed: Vec<Prefix<A>> = builder.routes(None).map(|(prefix, _)| prefix).collect();
+    assert_eq!(listed, twin.routes.iter().map(|(prefix, _)| *prefix).collect::<Vec<_>>());
 }
 
 fn publish<A: Universe>(

@@ -90,7 +90,7 @@ impl NameFibBuilder {
         Self::build_telling(hasher, names, next_hops, limits, |_, _| {})
     }
 
-    /// As [`NameFibBuilder::build`]; `replaced` is told the number of each name that stands for an earlier one,
+    /// As [`NameFibBuilder::build`]; `replaced` gets the number of each name that stands for an earlier one,
     /// and the earlier one's next hop.
     ///
     /// # Panics

@@ -9,7 +9,7 @@ use crate::config::types::*;
 use crate::config::walk::{Place, Walk};
 use crate::firewall::{Action, findings};
 
-/// Odd rules of one file that are told one by one.
+/// Questionable rules of one file that are reported one by one.
 const ODD_SHOWN: usize = 3;
 
 /// The stage that reads the rules.

@@ -57,7 +57,7 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     routes(config, spans, walk);
 }
 
-/// The ends of a face; `None`: it is missing or wrong, and told.
+/// The ends of a face; `None`: it is missing or wrong, which was reported.
 struct Ends {
     local: Option<IpAddr>,
     remote: Option<IpAddr>,

@@ -107,7 +107,7 @@ fn effects(physical: &Physical, keys: &Place, walk: &mut Walk<'_>) {
 
 fn vlan(config: &Config, port: &Port, parent: &str, keys: &Place, walk: &mut Walk<'_>) {
     if parent.is_empty() {
-        return; // Missing, and told.
+        return; // Missing, and reported.
     }
     match config.port(parent) {
         None => {

@@ -27,11 +27,11 @@ crate::section! {
     /// Forwarding by the name of data.
     #[derive(Eq)]
     pub struct Ndn("ndn") {
-        /// Prefixes of names that may be kept.
+        /// Maximum number of name prefixes.
         restart names: usize = 1 << 16, integer(16..=1 << 26);
         /// Pending Interests of each worker, about 300 bytes each. Twice as many faces may wait for them.
         restart pit_entries: u32 = 1 << 16, integer(16..=1 << 24);
-        /// Longest lifetime that an Interest is granted.
+        /// Maximum lifetime of a pending Interest.
         restart lifetime_max: Duration = Duration::from_mins(1),
             duration(Duration::from_millis(1)..=Duration::from_hours(1));
         /// Answer an Interest that has no route with a Nack.

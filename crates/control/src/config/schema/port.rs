@@ -102,7 +102,7 @@ crate::section! {
         restart read: Option<PathBuf> = None, path().optional();
         /// With `backend = "pcap"`: the capture that is written.
         restart write: Option<PathBuf> = None, path().optional();
-        /// Injected faults at receive, below. They apply live, over captures and with `gen --engine`.
+        /// Injected faults at receive, see below. They apply live, over captures and with `gen --engine`.
         restart fault: Option<Fault> = None, table_in_one().optional();
     }
 }

@@ -73,7 +73,7 @@ fn the_example_of_a_switch_is_good() {
 }
 
 #[test]
-fn what_a_switch_cannot_have_is_told() {
+fn what_a_switch_cannot_have_is_reported() {
     let with = |from: &str, to: &str| found(&SWITCH.replacen(from, to, 1));
     let port = |keys: &str| with("[port.d]", &format!("[port.d]\n{keys}"));
     let cases = [
@@ -99,7 +99,7 @@ fn what_a_switch_cannot_have_is_told() {
     for (diagnostics, expected) in cases {
         assert!(diagnostics.iter().any(|d| d.contains(expected)), "{expected}: {diagnostics:?}");
     }
-    // What has no effect is told once, whatever else is wrong with it.
+    // A section without effect is reported once, whatever else is wrong with it.
     let idle = port("addresses = [\"1.2.3.4/24\", \"1.2.3.4/24\"]")
         .into_iter()
         .chain(found(&format!("{SWITCH}[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"1.2.3.4\"\n")));
@@ -206,7 +206,7 @@ fn a_forwarder_has_faces_and_routes_for_names() {
 }
 
 #[test]
-fn what_a_forwarder_cannot_have_is_told() {
+fn what_a_forwarder_cannot_have_is_reported() {
     let with = |from: &str, to: &str| found(&NDN.replacen(from, to, 1));
     let deep = format!("\"{}\"", "/a".repeat(10_000));
     let long = format!("\"/{}\"", "a".repeat(9_000));
@@ -307,13 +307,13 @@ fn known_keys_are_those_of_the_mode() {
     assert!(near[0].starts_with("3:1 unknown key `paremt` in [port.a] |"), "{near:?}");
 }
 
-/// Each section with several mistakes: each of them is told.
+/// Each section with several mistakes: each of them is reported.
 #[test]
 fn a_bad_key_hides_no_other_mistake() {
     let all = |text: &str, expected: &[&str]| {
         let said = found(text);
-        let is_told = |part: &&str| said.iter().any(|line| line.contains(*part));
-        assert!(expected.iter().all(is_told), "{said:#?}");
+        let is_reported = |part: &&str| said.iter().any(|line| line.contains(*part));
+        assert!(expected.iter().all(is_reported), "{said:#?}");
         assert_eq!(said.len(), expected.len(), "{said:#?}");
     };
     let station = |keys: &str| format!("{SWITCH}[[station]]\n{keys}");

@@ -63,12 +63,12 @@ fn the_stage_is_there_where_there_are_rules() {
     assert_eq!(config.pipeline.stages, ["decode", "firewall", "route"]);
     assert_eq!(config.firewall.rules[0].name(), "#1");
     assert_eq!(config.stage_lines[0], [None, Some(6), None], "the first rule puts it there");
-    let told = |text: &str| {
+    let warned = |text: &str| {
         let (_, warnings) = parse(&(PORTS.to_owned() + text), &known()).unwrap();
         warnings.into_iter().map(|d| d.message).collect::<Vec<_>>()
     };
     let own = "[pipeline.mine]\nstages = [\"decode\", \"route\"]\n[firewall]\n";
-    let lines = told(&format!("{own}[system]\nworkers = 1\n"));
+    let lines = warned(&format!("{own}[system]\nworkers = 1\n"));
     assert_eq!(lines, [""; 0], "the shipped pipeline is the one in use");
     let text = format!("mode = \"mine\"\n{PORTS}{own}");
     let (_, warnings) = parse(&text, &known()).unwrap();
