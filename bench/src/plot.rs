@@ -28,7 +28,7 @@ const AIM: RGBColor = RGBColor(190, 50, 60);
 /// Whether a chart can be written there, found out before anything is measured.
 ///
 /// # Errors
-/// It is no name of an SVG file, or the file cannot be written.
+/// It is not a name of an SVG file, or the file cannot be written.
 pub(crate) fn may_draw(path: &Path) -> Result<(), String> {
     let is_svg = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
     if !is_svg {

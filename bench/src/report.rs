@@ -158,7 +158,7 @@ impl Report {
         Self { bench: bench.into(), machine, data: data.into(), ..Self::default() }
     }
 
-    /// Fails if an answer was wrong. A figure that falls short is no failure: machines differ.
+    /// Fails if an answer was wrong. A figure that falls short is not a failure: machines differ.
     ///
     /// # Errors
     /// The wrong answers.

@@ -187,7 +187,7 @@ mod tests {
             Ok(Backends(vec![opencl, opencl, Backend::Sim]))
         });
         for (text, expected) in [
-            ("sim,", "`` is no backend"),
+            ("sim,", "`` is not a backend"),
             ("sim,cdua:1", "`cdua:1` is not a backend: expected auto, cpu"),
             ("sim,cpu", "`cpu` names no device: expected sim, opencl:N or cuda:N"),
             ("auto,auto", "`auto` names no device"),

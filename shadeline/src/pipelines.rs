@@ -28,7 +28,7 @@ pub(crate) fn known() -> KnownStages {
 /// A configuration of a pipeline with these stages, everything else by default.
 ///
 /// # Errors
-/// Why they are no pipeline.
+/// Why they are not a pipeline.
 pub(crate) fn with_stages(config: &mut Config, stages: &[&str]) -> Result<(), String> {
     config.pipeline = known().pipeline("of stages", stages)?;
     config.stage_lines = vec![vec![None; stages.len()]];

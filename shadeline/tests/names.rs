@@ -208,7 +208,7 @@ fn nonsense_names_are_named_with_their_lines() {
     for expected in [
         "names, line 2: expected a name, found `org`: a name begins with `/`",
         "names, line 4: expected only a name, found `b`",
-        "names, line 5: expected a name, found `/..`: `.` and `..` are no components",
+        "names, line 5: expected a name, found `/..`: `.` and `..` are not components",
         "(and 23 more)",
     ] {
         assert!(errors.contains(expected), "no {expected:?} in\n{errors}");

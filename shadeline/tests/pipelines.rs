@@ -110,7 +110,7 @@ fn every_pipeline_writes_the_same_bytes_whoever_shades() {
     }
 }
 
-/// Lists of stages that are no pipeline are refused, and the reason names a stage of the list and what is wrong with it.
+/// Lists of stages that are not a pipeline are refused, and the reason names a stage of the list and what is wrong with it.
 #[test]
 fn every_other_list_of_stages_is_refused_with_a_reason() {
     let known = apps::known_stages();

@@ -512,7 +512,7 @@ fn the_oracle_of_the_firewall_sees_tampering() {
     }
 }
 
-/// A folder that is no case is named with what it lacks; a new one is a test.
+/// A folder that is not a case is named with what it lacks; a new one is a test.
 #[test]
 fn folders_that_are_no_cases_are_named() {
     let scratch = Scratch::new();

@@ -142,7 +142,7 @@ fn brought(entry: &Path, pack: &[u8]) -> io::Result<Option<String>> {
     });
     // An empty line parts what the code depends on from the text that was compiled.
     let Some((_, text)) = key.and_then(|key| key.split_once("\n\n")) else {
-        return Err(io::Error::other(format!("{} is no entry", entry.display())));
+        return Err(io::Error::other(format!("{} is not an entry", entry.display())));
     };
     // In the pack the text's length stands 16 bytes before it: see `crates/device/src/embedded.rs`.
     let length = (text.len() as u64).to_le_bytes();

@@ -62,7 +62,7 @@ fn map(bytes: usize, huge: HugePages) -> io::Result<NonNull<u8>> {
     let start = (map as usize).next_multiple_of(ALIGN);
     if huge == HugePages::Advise {
         // SAFETY: the range lies within the mapping just made; advice changes no contents.
-        // Its refusal is no error: the pages are ordinary then.
+        // Its refusal is not an error: the pages are ordinary then.
         unsafe { libc::madvise(start as *mut libc::c_void, bytes, libc::MADV_HUGEPAGE) };
     }
     Ok(NonNull::new(start as *mut u8).ok_or(io::ErrorKind::OutOfMemory)?)

@@ -50,7 +50,7 @@ impl BloomBuilder {
 
 /// k and m for a set.
 pub fn plan(set: &RuleSet) -> FilterPlan {
-    // By what their fields look at that are no ranges: near enough to the classes, and quick.
+    // By what their fields look at that are not ranges: near enough to the classes, and quick.
     let width = set.schema().words();
     let mut classes: HashMap<&[u32], usize> = HashMap::new();
     for rule in set.iter() {

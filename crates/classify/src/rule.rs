@@ -270,12 +270,12 @@ impl<'a> RuleRef<'a> {
         Match::new(self.priority, self.id)
     }
 
-    /// Values of the fields that are no ranges, lowest values of those that are.
+    /// Values of the fields that are not ranges, lowest values of those that are.
     pub fn lows(&self) -> &'a [u32] {
         &self.words[..self.words.len() / 2]
     }
 
-    /// Masks of the fields that are no ranges, highest values of those that are.
+    /// Masks of the fields that are not ranges, highest values of those that are.
     pub fn highs(&self) -> &'a [u32] {
         &self.words[self.words.len() / 2..]
     }

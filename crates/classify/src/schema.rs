@@ -93,7 +93,7 @@ pub struct Schema {
     /// Bits of each, from the first bit of word 0.
     places: Vec<Range<usize>>,
     words: usize,
-    /// Bits of each word that belong to fields which are no ranges.
+    /// Bits of each word that belong to fields which are not ranges.
     masked: Vec<u32>,
 }
 
@@ -188,7 +188,7 @@ impl Schema {
         self.words
     }
 
-    /// Bits of each word of a header that belong to fields which are no ranges.
+    /// Bits of each word of a header that belong to fields which are not ranges.
     pub fn masked_bits(&self) -> &[u32] {
         &self.masked
     }

@@ -108,7 +108,7 @@ pub enum LoadError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is no text.
+    /// The file is not text.
     #[error("{}:{line}: expected UTF-8 text", path.display())]
     Utf8 {
         /// Which.
@@ -193,7 +193,7 @@ enum RulesForm<'a> {
 }
 
 /// Which form a file has, by its first line that says something. Else the line and how it begins; nothing where that
-/// is no text.
+/// is not text.
 fn rules_form(source: &[u8]) -> Result<RulesForm<'_>, (usize, Option<String>)> {
     let mut lines = (1..).zip(source.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii));
     let first = lines.find(|(_, line)| !line.is_empty() && line[0] != b'#');

@@ -310,7 +310,7 @@ impl OpenCl {
     }
 
     fn release_program(&self, made: cl_program) {
-        // SAFETY: released once; kernels keep what they need of it. Its code is no concern: see
+        // SAFETY: released once; kernels keep what they need of it. Its code is not a concern: see
         // `release_event`.
         let _ = unsafe { (self.cl.clReleaseProgram)(made) };
     }

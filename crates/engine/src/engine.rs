@@ -545,7 +545,7 @@ impl<V: Versions> Threads<V> {
                     views.push(Box::new(move || MasterView::of(number, &name, &seen)));
                     links.push(Some(link));
                 }
-                // A device that does not come up is no reason not to start: the CPU shades.
+                // A device that does not come up is not a reason not to start: the CPU shades.
                 Err(error) => {
                     report(DeviceEvent::GivenUp(&error));
                     links.push(None);

@@ -376,7 +376,7 @@ KERNEL(see_contexts)
                 let _ = writeln!(undefs, "#undef {name}");
             }
             let file = if form.file.is_empty() { stage } else { &*form.file };
-            // A file's name is no place for what would end the line.
+            // A file's name is not a place for what would end the line.
             let file = file.replace(['"', '\\', '\n'], "_");
             let _ = write!(
                 self.text,

@@ -401,7 +401,7 @@ fn a_slow_worker_holds_up_no_other() {
     }
 }
 
-/// [`Xor`] with kernels that are no good: they do not compile, or take long.
+/// [`Xor`] with kernels that are unusable: they do not compile, or take long.
 struct Bad(&'static str);
 
 impl Stage<u64> for Bad {
@@ -429,7 +429,7 @@ impl Shade<u64> for Bad {
     }
 }
 
-/// A stage whose kernels are no good loses no packet, and the stage before it has its device.
+/// A stage whose kernels are unusable loses no packet, and the stage before it has its device.
 #[test]
 fn kernels_that_are_no_good_lose_nothing() {
     if !is_ready() {

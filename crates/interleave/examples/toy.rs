@@ -85,7 +85,7 @@ fn main() {
     let mebibytes: usize = std::env::args().nth(1).map_or(512, |text| match text.parse() {
         Ok(mebibytes @ 1..=65_536) => mebibytes,
         _ => {
-            eprintln!("toy: {text:?} is no size; expected 1 to 65536 MiB");
+            eprintln!("toy: {text:?} is not a size; expected 1 to 65536 MiB");
             std::process::exit(2);
         }
     });

@@ -262,7 +262,7 @@ impl TxQueue for Tx {
                 Err(error) if sys::is_busy(&error) => break,
                 Err(error) => {
                     self.stats.errors += 1;
-                    // EIO: the interface is down. EINVAL: this frame is no Ethernet.
+                    // EIO: the interface is down. EINVAL: this frame is not an Ethernet frame.
                     let is_gone = sys::is_gone(&error) || error.raw_os_error() == Some(libc::EIO);
                     let reason = if is_gone { reasons::TX_PORT_DOWN } else { sys::refusal(&error) };
                     self.losses.count(&mut self.stats, reason, 1);

@@ -118,7 +118,7 @@ pub fn problems(files: &[&'static KernelFile]) -> Vec<String> {
                 say(&format!("its text has no kernel `{name}`"));
             }
             if !kernel.group_items.is_power_of_two() {
-                say(&format!("groups of `{name}` are no power of two"));
+                say(&format!("groups of `{name}` are not a power of two"));
             }
             let mut proofs = known.iter().filter(|known| known.kernels.contains(&name));
             if !proofs.any(|known| known.launches.iter().any(|launch| launch.kernel == name)) {
@@ -172,7 +172,7 @@ mod tests {
         let expected = [
             "wrong: its text has other kernels than it declares",
             "wrong: its text has no kernel `three`",
-            "wrong: groups of `three` are no power of two",
+            "wrong: groups of `three` are not a power of two",
             "wrong: `three` has no known answer",
             "wrong: its text does not use all columns that it declares",
             "wrong: text and declaration disagree on whether it uses columns",

@@ -305,7 +305,7 @@ mod tests {
         for (kind, words, expected) in [
             (ADD, "", "a rule needs a name"),
             (ADD, "a", "a rule needs --action"),
-            (ADD, "a --action allow", "is no action: expected accept, drop"),
+            (ADD, "a --action allow", "is not an action: expected accept, drop"),
             (
                 ADD,
                 "a --action drop --dport 22 --proto icmp",

@@ -13,7 +13,7 @@
 //! - Passing Nacks on: one is counted, and the Interest ends with its lifetime.
 //! - VLAN tags.
 //!
-//! Linux stays on the box: what is no NDN packet goes to a port's twin, and what the twin sends goes out.
+//! Linux stays on the box: what is not an NDN packet goes to a port's twin, and what the twin sends goes out.
 //!
 //! Threads: a worker's table is its own.
 

@@ -182,7 +182,7 @@ pub fn read_routes(path: &Path) -> Result<Routes, String> {
 /// Reads a file of names, one a line.
 ///
 /// # Errors
-/// It cannot be read, or lines are no names: the first of them.
+/// It cannot be read, or lines are not names: the first of them.
 pub fn read_names(path: &Path) -> Result<NameList, String> {
     let (mut names, mut name) = (NameList::new(), NameBuf::new());
     let (mut bad, mut bad_count) = (Vec::new(), 0_usize);

@@ -52,7 +52,7 @@ pub struct NdnPort {
     pub mac: [u8; 6],
     /// Frames for other stations are taken too.
     pub any_mac: bool,
-    /// Linux has a twin of it, which takes what is no NDN packet.
+    /// Linux has a twin of it, which takes what is not an NDN packet.
     pub twin: bool,
     /// Its addresses. Datagrams to them and to NDN's port are the forwarder's, not the twin's.
     pub addresses: Vec<IpAddr>,
@@ -105,7 +105,7 @@ impl NdnTables {
         Self { fib, ..Self::default() }
     }
 
-    /// The prefixes; `None` where the blob is no such table.
+    /// The prefixes; `None` where the blob is not such a table.
     pub fn fib(&self) -> Option<NameFib<'_>> {
         NameFib::new(&self.fib)
     }

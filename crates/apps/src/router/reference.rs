@@ -158,7 +158,7 @@ impl Reference {
         }
     }
 
-    /// The interface that a frame with these VLAN identifiers belongs to; 0 is no VLAN.
+    /// The interface that a frame with these VLAN identifiers belongs to; 0 is not a VLAN.
     fn classify(&self, port: u16, tags: &[u16]) -> Refused<(u16, &Interface)> {
         let tagged: Vec<u16> = match tags {
             [0, inner] => vec![*inner],

@@ -43,7 +43,7 @@ impl Stations {
         let key = station_key(event.vlan, event.mac) ^ u64::from(event.port) << 40;
         let hash = key64(key, self.seed) | 1; // 0 is an empty place
         let place = &mut self.recent[(hash >> 32) as usize % PLACES];
-        // Time that went backwards is no reason to keep silent.
+        // Time that went backwards is not a reason to keep silent.
         if place.0 == hash && now_ns >= place.1 && now_ns - place.1 < QUIET_NS {
             return;
         }

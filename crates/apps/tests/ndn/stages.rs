@@ -475,7 +475,7 @@ fn what_cannot_be_sent_keeps_nobody_waiting() {
     assert_eq!(bench.dropped(0, &interest("/a/y", 2)), packet::reasons::NEIGHBOUR_FAILED);
     bench.tables.apply(&patch(2, |face| face.mtu = 40));
     assert_eq!(bench.dropped(0, &interest("/a/y", 2)), packet::reasons::TOO_BIG);
-    // Nobody waits for /a/y: another face's Interest is no loop and waits with nobody.
+    // Nobody waits for /a/y: another face's Interest is not a loop and waits with nobody.
     bench.tables.apply(&patch(2, |_| {}));
     assert_eq!(bench.one(3, &interest("/a/y", 2)).own.unwrap().0, 2);
     assert_eq!(bench.counters.pending.get(), 2);

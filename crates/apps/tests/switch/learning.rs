@@ -60,7 +60,7 @@ fn tags_come_and_go() {
     assert_eq!(sent, [(3, frame(mac(9), mac(1), Some(0xa002)))]);
     assert_eq!(bench.one(2, &frame(mac(9), mac(1), Some(2))), Err(reasons::VLAN_NOT_ALLOWED));
     assert_eq!(bench.one(3, &frame(mac(9), mac(2), Some(3))), Err(reasons::FLOOD_NOWHERE));
-    // A service tag is no tag of ours: port 3 takes the frame as one of its native VLAN.
+    // A service tag is not a tag of ours: port 3 takes the frame as one of its native VLAN.
     let mut service = frame(mac(9), mac(4), Some(2));
     service[12..14].copy_from_slice(&[0x88, 0xa8]);
     let sent = bench.one(3, &service).unwrap();

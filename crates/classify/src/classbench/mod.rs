@@ -174,7 +174,7 @@ pub enum ProblemKind {
         /// Why.
         reason: String,
     },
-    /// The file is no text.
+    /// The file is not text.
     #[error("expected text, found {found}")]
     Binary {
         /// What it is, or where a byte stands that no text has.

@@ -96,7 +96,7 @@ pub(crate) fn quote(bytes: &[u8]) -> String {
     quoted
 }
 
-/// What files begin with that are no text, and what they are.
+/// What files begin with that are not text, and what they are.
 const KNOWN: &[(&[u8], &str)] = &[
     (&[0x1f, 0x8b], "a file compressed with gzip twice"),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "a file compressed with xz twice"),
@@ -114,7 +114,7 @@ const KNOWN: &[(&[u8], &str)] = &[
 /// Bytes at the begin of a file by which it is judged.
 const JUDGED: usize = 4096;
 
-/// What a file is that is no text: of a known kind, or with bytes that no text has. Bytes beyond ASCII do no harm.
+/// What a file is that is not text: of a known kind, or with bytes that no text has. Bytes beyond ASCII do no harm.
 fn binary(bytes: &[u8]) -> Option<ProblemKind> {
     let known = KNOWN.iter().find(|(magic, _)| bytes.starts_with(magic));
     let is_odd = |byte: &u8| matches!(byte, 0..=8 | 14..=31 | 127) && ![0x1a, 0x1b].contains(byte);

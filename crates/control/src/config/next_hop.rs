@@ -33,7 +33,7 @@ pub enum NextHop {
     Unreachable,
 }
 
-/// The text is no next hop.
+/// The text is not a next hop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a next hop: expected an address, ADDRESS%PORT, a port, `blackhole`, `unreachable`, or several of the first three with `,` between them"
@@ -46,7 +46,7 @@ impl NextHop {
         NextHop::Address { address, port: None }
     }
 
-    /// The members with their weights; a next hop that is no group is its own only member.
+    /// The members with their weights; a next hop that is not a group is its own only member.
     pub fn members(&self) -> Vec<(&NextHop, u16)> {
         match self {
             NextHop::Group(members) => members.iter().map(|(hop, weight)| (hop, *weight)).collect(),

@@ -23,7 +23,7 @@ pub(super) struct Spans {
     pub(super) system: Place,
     pub(super) router: Place,
     pub(super) ports: Vec<PortSpans>,
-    /// Something under `port` is no table, so that a port is missing here.
+    /// Something under `port` is not a table, so that a port is missing here.
     pub(super) has_lost_ports: bool,
     pub(super) routes: Vec<RouteSpans>,
     pub(super) route_files: Vec<RouteSpans>,

@@ -49,7 +49,7 @@ pub trait Kind {
         ""
     }
 
-    /// The default in words, where it is no fixed value.
+    /// The default in words, where it is not a fixed value.
     fn default_words(&self) -> Option<&'static str> {
         None
     }

@@ -194,7 +194,7 @@ impl KnownStages {
     /// The applications of these stages: that of the last one, which says what becomes of packets, and then the others.
     ///
     /// # Errors
-    /// Why the stages are no pipeline, and an order that works where there is one.
+    /// Why the stages are not a pipeline, and an order that works where there is one.
     pub fn arrange<S: AsRef<str>>(
         &self,
         stages: &[S],

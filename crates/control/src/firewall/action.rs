@@ -39,7 +39,7 @@ pub struct Action {
 pub const EXPECTED: &str = "accept, drop, reject, dump or send PORT, before it mirror PORT, mark 0 to 63 \
                             and context NAME, joined by `,`";
 
-/// A text that is no action.
+/// A text that is not an action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an action: expected {EXPECTED}")]
 pub struct ParseActionError(String);

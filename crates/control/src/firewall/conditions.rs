@@ -216,7 +216,7 @@ impl fmt::Display for Conditions {
     }
 }
 
-/// A text that is no value of its kind.
+/// A text that is not a value of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a valid {what}: expected {expected}")]
 pub struct ParseConditionError {

@@ -114,7 +114,7 @@ pub struct NeighbourCounters {
     pub foreign: u64,
     /// Said by somebody whom nobody had asked and who did not ask us.
     pub unasked: u64,
-    /// Said with a MAC address that is no single station's, or our own.
+    /// Said with a MAC address that is not a single station's, or our own.
     pub bad_mac: u64,
     /// Somebody else claims an address of ours.
     pub duplicate_address: u64,

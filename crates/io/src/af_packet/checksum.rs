@@ -104,7 +104,7 @@ mod tests {
             let field = l4 + if tcp { 16 } else { 6 };
             let mut broken = good.clone();
             broken[field..field + 2].copy_from_slice(&low);
-            broken.resize(good.len() + tail, 0xee); // padding is no part of the packet
+            broken.resize(good.len() + tail, 0xee); // padding is not part of the packet
             finish(&mut broken);
             prop_assert_eq!(&broken[..good.len()], &good[..]);
         }

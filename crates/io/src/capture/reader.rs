@@ -124,7 +124,7 @@ impl<R: Read> CaptureReader<R> {
     /// Reads the header of the capture that `input` begins with. It need not be buffered.
     ///
     /// # Errors
-    /// If it is no capture of a known format, or cannot be read.
+    /// If it is not a capture of a known format, or cannot be read.
     pub fn new(input: R) -> Result<Self, CaptureError> {
         let mut input = Input {
             from: input,

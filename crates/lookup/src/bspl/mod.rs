@@ -53,7 +53,7 @@ pub struct Bspl<'a> {
 }
 
 impl<'a> Bspl<'a> {
-    /// Views `blob`; `None` when it is no such table.
+    /// Views `blob`; `None` when it is not such a table.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let (lines, _) = blob.words64().as_chunks::<WORDS_PER_LINE>();
         let header = lines.first()?;

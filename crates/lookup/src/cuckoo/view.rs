@@ -71,7 +71,7 @@ impl<'a, K: CuckooKey> Cuckoo<'a, K> {
     /// thirds of the keys stand in their first one, and where memory is the limit half a line less for each
     /// key counts more than the turn.
     ///
-    /// The hash is no part of the future: what is polled is so small that it is inlined there.
+    /// The hash is not part of the future: what is polled is so small that it is inlined there.
     #[inline(always)]
     pub fn find<M: Memory>(&self, memory: M, key: &K) -> impl Future<Output = K::Value> {
         let [mut line, second] = self.lines(key);

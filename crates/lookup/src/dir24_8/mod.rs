@@ -47,7 +47,7 @@ pub struct Dir24_8<'a> {
 }
 
 impl<'a> Dir24_8<'a> {
-    /// Views `blob`; `None` when it is no such table.
+    /// Views `blob`; `None` when it is not such a table.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let words = blob.words();
         if *words.get(WORD_MAGIC)? != MAGIC {

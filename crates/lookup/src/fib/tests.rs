@@ -356,7 +356,7 @@ fn frames_belong_to_interfaces_by_port_and_tags() {
     for (port, count, tci, interface) in [
         (0, 0, [0, 0], Some(0)),
         (1, 0, [100, 0], Some(1)),
-        (2, 0, [0, 0], Some(2)), // a number that is no port: the caller's defect, no panic
+        (2, 0, [0, 0], Some(2)), // a number that is not a port: the caller's defect, no panic
         (9, 0, [0, 0], None),
         (0, 1, [100, 0], Some(2)),
         (0, 1, [0xe064, 0], Some(2)), // with a priority

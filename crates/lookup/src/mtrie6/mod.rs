@@ -50,7 +50,7 @@ pub struct Mtrie6<'a> {
 }
 
 impl<'a> Mtrie6<'a> {
-    /// Views `blob`; `None` when it is no such table.
+    /// Views `blob`; `None` when it is not such a table.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let words = blob.words();
         if *words.get(WORD_MAGIC)? != MAGIC {

@@ -65,7 +65,7 @@ const CACHED_BYTES: usize = 1 << 20;
 const TURNS: usize = 32;
 
 impl<'a> NameFib<'a> {
-    /// Views `blob`; `None` when it is no such table.
+    /// Views `blob`; `None` when it is not such a table.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let lines = blob.words64().as_chunks::<8>().0;
         let header = lines.first()?;

@@ -69,7 +69,7 @@ pub struct Poptrie<'a> {
 }
 
 impl<'a> Poptrie<'a> {
-    /// Views `blob`; `None` when it is no such table.
+    /// Views `blob`; `None` when it is not such a table.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let words = blob.words();
         if *words.get(WORD_MAGIC)? != MAGIC {

@@ -93,7 +93,7 @@ impl fmt::Display for Problem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// The first word is no prefix; the line is left out.
+    /// The first word is not a prefix; the line is left out.
     #[error("expected PREFIX NEXTHOP, found `{found}`")]
     Prefix {
         /// The first word.
@@ -121,7 +121,7 @@ pub enum ProblemKind {
         /// The third word.
         found: String,
     },
-    /// The next hop is no UTF-8; the line is left out.
+    /// The next hop is not UTF-8; the line is left out.
     #[error("the next hop is not UTF-8 text: `{found}`")]
     Encoding {
         /// The second word, its bad bytes replaced.

@@ -15,7 +15,7 @@ pub struct NameBuf {
     value: Vec<u8>,
 }
 
-/// Why a text is no name.
+/// Why a text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum UriError {
     /// It does not begin with a slash.
@@ -30,12 +30,12 @@ pub enum UriError {
     /// `%` without two hexadecimal digits.
     #[error("`%` is not followed by two hexadecimal digits")]
     Percent,
-    /// What stands before `=` is no type.
+    /// What stands before `=` is not a type.
     #[error(
         "the text before `=` is not a component type: 1 to 65535, sha256digest or params-sha256"
     )]
     Type,
-    /// A digest that is no hexadecimal.
+    /// A digest that is not hexadecimal.
     #[error("a digest must consist of pairs of hexadecimal digits")]
     Digest,
 }

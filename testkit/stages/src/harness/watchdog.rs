@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const DEBUGGER_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs `what` on a thread of its own and gives its result. After a sixth of `limit` it prints all threads, and goes on:
-/// what comes to its end then was no hang, but a stall.
+/// what comes to its end then was not a hang, but a stall.
 ///
 /// # Panics
 /// With the panic of `what`; and when it has not ended within `limit`, after all threads, and what `more` says, were

@@ -158,7 +158,7 @@ pub(in crate::config) fn ndn(
     entries.into_iter().filter_map(read).collect()
 }
 
-/// `None` where the value is no table.
+/// `None` where the value is not a table.
 fn face(
     walk: &mut Walk<'_>,
     name: &str,
@@ -242,7 +242,7 @@ fn prefix() -> Custom<NameBuf> {
         match parse_prefix(text) {
             Ok(prefix) => Some(prefix),
             Err(error) => {
-                let message = format!("{} is no name: {error}", walk.subject());
+                let message = format!("{} is not a name: {error}", walk.subject());
                 walk.error(value.span(), message).expected("a name such as \"/org/example\"");
                 None
             }

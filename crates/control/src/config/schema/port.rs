@@ -184,7 +184,7 @@ crate::section! {
         /// Port that carries the subinterface.
         restart parent: String = String::new(), name_of("a port").needed("\"lan\"");
         /// VLAN of the subinterface, or `[OUTER, INNER]` for QinQ.
-        // 0 is no VLAN: the checks pass it over.
+        // 0 is not a VLAN: the checks pass it over.
         restart vlan: VlanTag = VlanTag::Single(0), vlan().needed("100");
     }
 }
@@ -208,7 +208,7 @@ impl fmt::Display for VlanTag {
     }
 }
 
-/// `None` where the value is no table. `app`: what the file is about, where that is known. A port with mistakes is
+/// `None` where the value is not a table. `app`: what the file is about, where that is known. A port with mistakes is
 /// still there, so that what names it is not wrong as well.
 pub(in crate::config) fn port(
     walk: &mut Walk<'_>,
@@ -369,7 +369,7 @@ fn is_interface_name(name: &str) -> bool {
 fn read_path(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<PathBuf> {
     let text = string(walk, value)?;
     if text.is_empty() || text.contains('\0') {
-        let message = format!("{} is no path", walk.subject());
+        let message = format!("{} is not a path", walk.subject());
         walk.error(value.span(), message).expected("the path of a capture file");
         return None;
     }

@@ -215,11 +215,11 @@ fn what_a_forwarder_cannot_have_is_reported() {
         (with("[\"v4\", \"v6\"]", "[\"v44\"]"), "unknown face `v44`, did you mean `v4`? | one of"),
         (with("\"v4\", \"v6\"", "\"v4\", \"v4\""), "face `v4` is listed twice | each face of"),
         (with("[\"v4\", \"v6\"]", "[]"), "`faces` is empty | at least one face"),
-        (with("\"/org/example\"", "\"\""), "`prefix` is no name: a name begins with `/`"),
-        (with("\"/org/example\"", "\"org\""), "`prefix` is no name: a name begins with `/`"),
-        (with("\"/org/example\"", "\"/a//b\""), "`prefix` is no name: a component is empty"),
-        (with("\"/org/example\"", &deep), "`prefix` is no name: a prefix of 10000 components"),
-        (with("\"/org/example\"", &long), "`prefix` is no name: a prefix of 9004 bytes, more than"),
+        (with("\"/org/example\"", "\"\""), "`prefix` is not a name: a name begins with `/`"),
+        (with("\"/org/example\"", "\"org\""), "`prefix` is not a name: a name begins with `/`"),
+        (with("\"/org/example\"", "\"/a//b\""), "`prefix` is not a name: a component is empty"),
+        (with("\"/org/example\"", &deep), "`prefix` is not a name: a prefix of 10000 components"),
+        (with("\"/org/example\"", &long), "`prefix` is not a name: a prefix of 9004 bytes, more than"),
         (with("\"/org/example\"", "\"/\""), "the route for / stands on line 26 too"),
         (with("[ndn.face.west]", "[ndn.face.all]"), "`all` cannot name a face"),
         (with("\"192.0.2.2:7000\"", "\"2001:db8::2\""), "`remote` and `local` are of two fam"),
@@ -260,7 +260,7 @@ fn what_a_forwarder_cannot_have_is_reported() {
     assert!(said.len() == 1 && said[0].contains("the MAC of 2001:db8::9"), "{said:?}");
 }
 
-/// Keys of a mode that nobody named are no mistakes of their own.
+/// Keys of a mode that nobody named are not mistakes of their own.
 #[test]
 fn a_mistyped_mode_is_one_error() {
     for text in [SWITCH, NDN] {
@@ -273,7 +273,7 @@ fn a_mistyped_mode_is_one_error() {
     assert_eq!(found(wrong).len(), 1, "{:?}", found(wrong));
 }
 
-/// What is no key is compared with the keys that have an effect.
+/// What is not a key is compared with the keys that have an effect.
 #[test]
 fn known_keys_are_those_of_the_mode() {
     let of = |mode: &str| {
@@ -330,7 +330,7 @@ fn a_bad_key_hides_no_other_mistake() {
     all(
         &name("prefix = \"a\"\nfaces = [\"v4\", 5, \"x\", \"v4\"]\n"),
         &[
-            "`prefix` is no name",
+            "`prefix` is not a name",
             "element 2 of `faces`",
             "unknown face `x`",
             "`v4` is listed twice",
@@ -340,7 +340,7 @@ fn a_bad_key_hides_no_other_mistake() {
     // A prefix that is missing is not `/`, which stands there.
     all(&name("prefix = \"/\"\n"), &["missing key `faces`", "the route for / stands on"]);
     let face = |keys: &str| {
-        // The face is there, so that a route that names it is no mistake.
+        // The face is there, so that a route that names it is not a mistake.
         format!("{NDN}[ndn.face.new]\n{keys}[[name]]\nprefix = \"/new\"\nfaces = [\"new\"]\n")
     };
     all(&face("port = \"c\"\nmac = 7\n"), &["unknown port `c`", "`mac` is an integer"]);
