@@ -347,7 +347,7 @@ fn download(
     Ok(())
 }
 
-/// A job of only those columns that the kernel touches, and where its answers stand.
+/// A job of only those columns that the kernel touches, and where its answers are.
 fn arena_bytes(form: &Classifier, headers: &[u32], rows: usize) -> (Vec<u8>, usize) {
     let layout = Layout::new(form.columns, rows);
     let column = (HEAD_BYTES * rows).next_multiple_of(64);

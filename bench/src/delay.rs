@@ -1,7 +1,7 @@
 //! `bench delay`: how long a packet is under way through a pipeline with a device, against `max_delay`.
 //!
 //! One worker and one device. A source makes packets at a steady rate, 10, 50 and 90 % of what the same pipeline took
-//! in the same round, and writes two times into each: when it *arrived* by that rate, whether or not somebody took it
+//! in the same round, and writes two times into each: when it *arrived* by that rate, whether or not it was taken
 //! then, and when the worker *saw* it first. The transmit side takes its own time of each.
 //!
 //! The delay from arrival is what a network sees. The engine promises less, for it cannot know how long a packet lay
@@ -65,7 +65,7 @@ impl Delays {
         self.packets += 1;
     }
 
-    /// The least delay of the step in which the packet stands that `share` of them are not slower than.
+    /// The least delay of the step in which the packet is that `share` of them are not slower than.
     fn at(&self, share: f64) -> u64 {
         let rank = ((self.packets as f64 * share).ceil() as u64).max(1);
         let mut below = 0;

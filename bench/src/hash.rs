@@ -119,7 +119,7 @@ fn of_size<K: Made>(
     }
     let find = |name: &str| forms.iter().position(|form| form.name == name).unwrap_or(0);
     let (plain, switched, machine) = (find("plain"), find("switched, 32"), find("machine, 32"));
-    // Of a table that is nine tenths full two thirds of the entries stand in their first line.
+    // Of a table that is nine tenths full two thirds of the entries are in their first line.
     report.rows.extend(rows(&prefix, &forms, &all, 1.4, limit));
     let over_plain = ratio(format!("{prefix}switched over plain"), &all[switched], &all[plain]);
     let over_machine =

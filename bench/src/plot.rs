@@ -1,5 +1,5 @@
 //! A report as a picture: a panel for each unit, a bar for each row, as long as the median, with a whisker
-//! from the least to the greatest round and a mark where the aim is. Rows that stand in curves are drawn as such,
+//! from the least to the greatest round and a mark where the aim is. Rows that are in curves are drawn as such,
 //! and then nothing else is: see `curves.rs`.
 
 use std::path::Path;

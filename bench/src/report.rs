@@ -24,7 +24,7 @@ pub struct Row {
     /// What one should know to read it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// Where it stands in a chart of curves, if it does.
+    /// Where it is in a chart of curves, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,
 }
@@ -32,7 +32,7 @@ pub struct Row {
 /// A row's place in a chart of curves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// The panel: what is compared within stands in one.
+    /// The panel: rows that are compared with each other share one.
     pub panel: String,
     /// The line.
     pub line: String,

@@ -94,7 +94,7 @@ stages of tests.
     }
 
     /// `codes.txt` holds a line for every code that was ever shipped. Lines are added, never changed: a reason that is
-    /// gone leaves its line, so that nobody takes its code or its name for something else.
+    /// gone leaves its line, so that its code or its name gets no other meaning.
     #[test]
     fn a_shipped_code_keeps_its_meaning() {
         let path = root().join("shadeline/src/drops/codes.txt");

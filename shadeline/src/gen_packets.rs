@@ -35,7 +35,7 @@ const START_NS: u64 = 946_684_800_000_000_000;
 /// Rate of times where none is asked for, or the highest.
 const RATE_OF_TIMES: Rate = Rate::Packets(1e6);
 
-/// Rate of an interface where none is asked for: one that nobody has to fear.
+/// Default rate on an interface: a harmless one.
 const RATE_OF_INTERFACE: Rate = Rate::Packets(1e4);
 
 /// Source where no interface gives one.

@@ -1,7 +1,7 @@
 //! `shadeline run CONFIG -r IN -w DIR`: the pipeline over captures.
 //!
 //! Time from the packets, files that wait instead of queues that drop, and packets that leave in the
-//! order of their causes however many workers there are: the same input gives the same bytes, whoever
+//! order of their causes however many workers there are: the same input gives the same bytes, whichever side
 //! runs it and wherever.
 
 use std::io::IsTerminal;
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// By port: the parts with a stage in its pipeline. One that sees packets of some contexts alone is left out: which
-/// ones these are, nobody knows before the packet's turn.
+/// ones these are is not known before the packet's turn.
 fn passed(config: &Config, interfaces: &Interfaces, publisher: &Publisher) -> Vec<Vec<usize>> {
     let of_port = |name: &String| {
         let pipeline = config.pipeline_of(name);

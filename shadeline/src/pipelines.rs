@@ -11,7 +11,7 @@ static DESCRIPTORS: OnceLock<Vec<&'static Descriptor>> = OnceLock::new();
 /// Adds applications to the shipped ones, before anything else is asked.
 pub(crate) fn add(own: &[&'static Descriptor]) {
     let all = [apps::DESCRIPTORS, own].concat();
-    // A second call would come from a second program in this process; the first one stands.
+    // A second call would come from a second program in this process; the first one applies.
     let _ = DESCRIPTORS.set(all);
 }
 

@@ -33,7 +33,7 @@ fn frames(options: &str) -> Vec<Record> {
     generate(&Scratch::new().join("out.pcapng"), options)
 }
 
-/// What stands in a frame, found by offsets.
+/// What is in a frame, found by offsets.
 struct Found {
     src: IpAddr,
     dst: IpAddr,

@@ -236,7 +236,7 @@ fn families_comments_and_tokens() {
                 assert!(figures[family]["build_s"].as_f64().unwrap() > 0.0);
             }
             assert!(figures["peak_memory_bytes"].as_u64().unwrap() > 1 << 20);
-            // The second next hop of 2001:db8::/32 stands, and a warning says so.
+            // The second next hop of 2001:db8::/32 is used, with a warning.
             assert_eq!(figures["problems"], 1);
             let warnings = String::from_utf8_lossy(&output.stderr);
             assert!(

@@ -173,7 +173,7 @@ fn stations_move_go_with_their_link_and_age() {
 }
 
 #[test]
-fn a_flood_of_addresses_fills_the_table_and_hurts_nobody() {
+fn a_flood_of_addresses_fills_the_table_and_harms_no_traffic() {
     let more =
         "[switch]\nstations = 4096\n[[station]]\nport = \"p2\"\nmac = \"02:00:00:00:0a:01\"\n";
     let Some(live) = Live::start("flood", "af_packet", [""; 3], more) else { return };
@@ -185,7 +185,7 @@ fn a_flood_of_addresses_fills_the_table_and_hurts_nobody() {
     assert!(wait_until(SOON, || live.ctl("show macs").lines().count() == 4097));
     let runtime = live.ctl("show runtime");
     assert!(runtime.contains("4,096 of 4,096"), "{runtime}");
-    // Hosts that were known go on; the static one stands where it stood.
+    // Hosts that were known go on; the static one is where it stood.
     assert_eq!(ping(&live.hosts[0], "10.0.0.2", 5), 5);
     assert_eq!(live.port_of(1).as_deref(), Some("p2"));
     assert!(live.ctl("clear macs --port p3").contains("stations removed"));

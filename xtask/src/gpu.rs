@@ -22,8 +22,9 @@ const KIT_BYTES_MAX: u64 = 60 << 20;
 const FULL_TABLE: &str = "../shared/data/bgp/bart-prefixes-v4v6.txt.gz";
 const NAMES: &str = "../shared/data/ndn";
 const RUN_LIMIT: Duration = Duration::from_secs(1800);
-/// Test programs that go along: package, target, name in the kit. Kernels of the library and of the applications against
-/// their forms on the CPU; payload, state and failures in the engine; jobs of the accelerator. They compile by NVRTC.
+/// Test programs that go along: package, target, name in the kit. Kernels of the library and of the applications
+/// against their forms on the CPU; payload, state and failures in the engine; jobs of the accelerator. They compile
+/// by NVRTC.
 const PROOFS: [(&str, &str, &str); 4] = [
     ("kernels", "pocl", "kernels"),
     ("apps", "kernels", "applications"),
@@ -144,7 +145,7 @@ fn brought(entry: &Path, pack: &[u8]) -> io::Result<Option<String>> {
     let Some((_, text)) = key.and_then(|key| key.split_once("\n\n")) else {
         return Err(io::Error::other(format!("{} is not an entry", entry.display())));
     };
-    // In the pack the text's length stands 16 bytes before it: see `crates/device/src/embedded.rs`.
+    // In the pack the text's length is 16 bytes before it: see `crates/device/src/embedded.rs`.
     let length = (text.len() as u64).to_le_bytes();
     let mut places = pack.windows(text.len()).enumerate().skip(16);
     let is_there =
@@ -262,7 +263,7 @@ fn neighbours(folder: &Path) -> Vec<PathBuf> {
     words.map(PathBuf::from).collect()
 }
 
-/// Exit status and arguments of a `case.toml`; none where they cannot stand in a list of words.
+/// Exit status and arguments of a `case.toml`; none where they cannot be in a list of words.
 fn case(text: &str) -> Option<(i32, Vec<String>)> {
     let value = |name: &str| {
         let pair = |line: &'_ str| {

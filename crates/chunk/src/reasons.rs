@@ -1,6 +1,6 @@
 //! Why packets are dropped: reasons with stable codes, declared by the crate or module that drops.
 //!
-//! A [`DropReason`] is a code of 16 bits. Codes come in blocks of 256; whoever drops declares a block with
+//! A [`DropReason`] is a code of 16 bits. Codes come in blocks of 256; a crate that drops packets declares a block with
 //! [`drop_reasons!`](crate::drop_reasons) and writes the number of each reason down, so that a code keeps its
 //! meaning when reasons come and go:
 //!
@@ -466,7 +466,7 @@ mod tests {
             /// A name of another block.
             pub(super) const BLOCK: 201, "green";
             OWN = 0, "green_own", "a reason", "Nothing.";
-            FOREIGN = 1, "rx_full", "a reason of somebody else", "Nothing.";
+            FOREIGN = 1, "rx_full", "a reason of another block", "Nothing.";
         }
     }
 

@@ -139,7 +139,7 @@ impl Bench<'_> {
         // Also after an error: what was enqueued before it may be under way.
         let ended = self.finish();
         let over = match &ended {
-            // Whoever did not come back within that time is not asked again.
+            // A device that did not answer within that time is not tried again.
             Ok(()) | Err(DeviceError::Hang(_)) => ended.clone(),
             Err(_) => self.finish(),
         };

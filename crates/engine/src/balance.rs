@@ -236,7 +236,7 @@ impl Auto {
 
     /// A turn of the worker's loop brought `packets`, its fullest burst being so full (0 to 1), at `now_ns` by
     /// a clock that only goes on. Queues that brought less do not count: one that is full has packets
-    /// waiting, however many idle ones stand beside it.
+    /// waiting, however many idle ones are beside it.
     pub fn turn_ended(&mut self, packets: usize, fullest: f64, now_ns: u64) {
         self.fill += (fullest - self.fill) / 16.0;
         self.window.0 += packets as u64;

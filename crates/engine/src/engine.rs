@@ -59,7 +59,7 @@ pub struct WorkerSpec<V: Versions> {
 
 /// A pipeline of a worker.
 pub struct PipelineSpec<T> {
-    /// Its name, for whoever looks on ([`PipelineView`]); it may be empty.
+    /// Its name, for display ([`PipelineView`]); it may be empty.
     pub name: String,
     /// The worker's instances of its stages.
     pub stages: Vec<Box<dyn Stage<T>>>,
@@ -109,7 +109,7 @@ pub struct DeviceSpec<T> {
     pub policy: Policy,
 }
 
-/// What stands behind a device.
+/// What is behind a device.
 pub enum DeviceKind<T> {
     /// The simulated one: the CPU's shade on threads of its own.
     Simulated {
@@ -443,7 +443,7 @@ impl<V: Versions> Engine<V> {
     }
 
     /// Whether it has come to its end: every worker has ended, for all sources were finished, or one has died of a
-    /// panic outside of its stages, and nobody serves its queues. The others go on until they are stopped.
+    /// panic outside of its stages, and its queues are not served. The others go on until they are stopped.
     pub fn is_finished(&self) -> bool {
         self.threads.died.load(Ordering::Acquire) || self.threads.are_finished()
     }
@@ -731,7 +731,7 @@ fn merger_of<V: Versions>(
     Ok(Merger::new(parts)?)
 }
 
-/// The queues of all workers by port; nobody has one then.
+/// Takes the queues of all workers, by port.
 fn outs<'a>(
     workers: impl Iterator<Item = &'a mut Vec<TxSlot>>,
 ) -> Result<Vec<Option<Out>>, EngineError> {

@@ -366,7 +366,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     fn launch(&mut self) -> bool {
         let Some(&(arena, rows)) = self.closed.front() else { return false };
         let here: usize = self.waiting[arena].iter().map(|f| f.chunk.rows.reserved()).sum();
-        // A worker that dies between reserving and submitting gives its rows back: nobody holds more than is here.
+        // A worker that dies between reserving and submitting gives its rows back: no worker holds more than is here.
         if here < rows && self.link.arenas[arena].outstanding() > here {
             return false;
         }
@@ -375,7 +375,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         }
         let mut has_launched = false;
         while !self.waiting[arena].is_empty() {
-            // Whoever still reads an earlier job's results needs the core more than this thread.
+            // A worker that still reads an earlier job's results needs the core more than this thread.
             if !self.device.has_capacity() {
                 return has_launched;
             }

@@ -124,7 +124,7 @@ fn main() {
     }
 }
 
-/// An empty vector whose memory stands on pages of 2 MB where the system has some: with pages of 4 KB, half of
+/// An empty vector whose memory is on pages of 2 MB where the system has some: with pages of 4 KB, half of
 /// the time goes into finding the page.
 fn with_huge_pages<T>(capacity: usize) -> Vec<T> {
     let vec = Vec::<T>::with_capacity(capacity);

@@ -9,7 +9,7 @@
 //! Internet-Drafts, draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 //!
 //! A record is believed as little as possible: lengths are checked against the block, the file and
-//! [`RECORD_BYTES_MAX`] before anything is done with them, and whatever stands before a corrupt
+//! [`RECORD_BYTES_MAX`] before anything is done with them, and whatever is before a corrupt
 //! place is delivered.
 //!
 //! Threads: a reader or writer belongs to one thread.

@@ -178,7 +178,7 @@ impl Link {
         Ok(i16::from_ne_bytes([data[0], data[1]]))
     }
 
-    /// Has it receive frames for every station, whoever reads them: AF_XDP sockets cannot ask for that.
+    /// Has it receive frames for every station, for all readers: AF_XDP sockets cannot ask for that.
     ///
     /// # Errors
     /// If it is gone, or without CAP_NET_RAW.
@@ -200,7 +200,7 @@ impl Link {
 
     /// Whether it is up and has a carrier.
     ///
-    /// The carrier is the driver's own word. The flag `IFF_RUNNING` follows it up to a second late, so it stands only
+    /// The carrier is the driver's own word. The flag `IFF_RUNNING` follows it up to a second late, so it is only
     /// for drivers that do not say.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ impl Tap {
         // SAFETY: a string that ends in NUL.
         let fd = sys::check(unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) })
             .map_err(error("opening /dev/net/tun"))?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel just gave us this descriptor, and it has no other user.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
         let name = create(&file, &options.name).map_err(error("making the interface"))?;
         // Whole frames with finished checksums only. Off is the default; old kernels refuse.

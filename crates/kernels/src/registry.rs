@@ -1,6 +1,6 @@
 //! What there is to say of a file of kernels.
 //!
-//! A file is a constant of whoever has it: this crate ([`files`](crate::files)), or an application. A program of kernels
+//! A file is a constant of its owner: this crate ([`files`](crate::files)), or an application. A program of kernels
 //! names its files, and what goes over all files is given a list, so nothing here knows them all.
 
 use chunk::{Declaration, ReasonBlock};
@@ -95,7 +95,7 @@ pub struct Launch {
     pub job: u32,
 }
 
-/// What is wrong with files of kernels, in words; for tests of whoever has some.
+/// What is wrong with files of kernels, in words; for tests of their owners.
 ///
 /// Text and declaration must name the same kernels and columns, each kernel must have a known answer that changes
 /// something, and no two kernels may have one name.

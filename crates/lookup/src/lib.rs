@@ -26,7 +26,7 @@
 //! Thread rule: builders belong to one control thread; views are `Copy` and read-only; the only
 //! meeting point of the two sides is [`versions`].
 //!
-//! Unsafe code stands in marked leaves: `blob` (memory mapping), `versions` (the two copies),
+//! Unsafe code is in marked leaves: `blob` (memory mapping), `versions` (the two copies),
 //! and `arch` and the `avx512` modules (prefetch and vector gathers).
 
 mod address;

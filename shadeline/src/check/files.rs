@@ -146,7 +146,7 @@ impl Findings {
         }
     }
 
-    /// The next hops that stand in the file itself, line by line.
+    /// The next hops in the file itself, line by line.
     fn of_tokens(&mut self, config: &Config, path: &Path, routes: &RoutesFile) {
         let hops: HashMap<&str, Result<NextHop, String>> =
             routes.tokens().map(|(_, token)| (token, next_hop(config, token))).collect();

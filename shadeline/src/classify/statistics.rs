@@ -61,9 +61,9 @@ struct FilterFigures {
     bits_min: u64,
     bits_max: u64,
     bits: u64,
-    /// By the formula for filters whose bits stand in one word, as ours do; mean over the classes.
+    /// By the formula for filters whose bits are in one word, as ours do; mean over the classes.
     false_positives_formula: f64,
-    /// By the paper's, for bits that stand anywhere.
+    /// By the paper's formula, for bits anywhere in the filter.
     false_positives_paper: f64,
     measured: Option<MeasuredFilters>,
 }

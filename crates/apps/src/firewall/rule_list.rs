@@ -293,7 +293,7 @@ impl RuleList {
     }
 
     /// Changes a rule in its place; what is odd about it. A name that no rule has is refused: it is more often mistyped
-    /// than meant, and a rule behind all others opens or closes what nobody asked for.
+    /// than meant, and a rule behind all others opens or closes more than intended.
     pub(super) fn replace(&mut self, rule: Rule) -> Result<Changed, Refusal> {
         let at = self.place_of(&rule.name)?;
         rule.conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
@@ -316,8 +316,8 @@ impl RuleList {
         Ok(Changed::Done(self.odd_at(at)))
     }
 
-    /// The rules that were to be built anew are not there: the structures get those that they had. Without room for a new
-    /// rule there is room for the old one.
+    /// The rules that were to be built anew are not there: the structures get those that they had. Without room for a
+    /// new rule there is room for the old one.
     pub(super) fn rebuild_failed(&mut self) {
         if !std::mem::take(&mut self.is_rebuilding) {
             return;
@@ -330,8 +330,8 @@ impl RuleList {
         }
     }
 
-    /// Takes rules that were built anew; what is odd about the changed one. Where they could not be built, the rules are as
-    /// they were.
+    /// Takes rules that were built anew; what is odd about the changed one. Where they could not be built, the rules
+    /// are as they were.
     pub(super) fn rebuilt(&mut self, rebuilt: Rebuilt) -> Result<Vec<String>, Refusal> {
         let Rebuilt { built, at } = rebuilt;
         match built {
@@ -443,7 +443,7 @@ impl RuleList {
         found.ok_or_else(|| Refusal::NotFound(format!("there is no rule `{name}`")))
     }
 
-    /// A priority for a rule that is to stand at `at`; `None` where no number is free.
+    /// A priority for a rule that should get the position `at`; `None` where no number is free.
     fn gap_at(&self, at: usize) -> Option<u32> {
         let before = at.checked_sub(1).map(|at| self.rules[at].priority);
         match (before, self.rules.get(at).map(|rule| rule.priority)) {

@@ -196,7 +196,7 @@ fn read_files(config: &Config) -> Result<Vec<FileRoutes>, String> {
     config.name_files.iter().map(read).collect()
 }
 
-/// Routes of files by the numbers of faces; of two with one prefix the later stands.
+/// Routes of files by the numbers of faces; of two with one prefix the later applies.
 fn numbered(all: &[Known], config: &Config, files: Vec<FileRoutes>) -> Vec<(NameBuf, Vec<u16>)> {
     let numbers: Vec<_> = config.faces.iter().map(|face| number(all, &face.name)).collect();
     let way = |faces: &[usize]| faces.iter().filter_map(|face| numbers[*face]).collect();
@@ -250,7 +250,7 @@ impl NdnControl {
             NeighbourState::Stale => Some("stale"),
             NeighbourState::Delay => Some("delay"),
             NeighbourState::Probe => Some("probe"),
-            // Groups: nobody asks for them.
+            // Groups need no resolution.
             NeighbourState::NoArp => None,
         };
         let seen = known.and_then(|(mac, state)| Some((mac, word(state)?)));

@@ -153,7 +153,7 @@ pub const DEFAULT_STAGES: &[&str] = &["decode", "rpf", "route", "rewrite"];
 /// What the stages of one worker are given.
 #[derive(Clone, Debug, Default)]
 pub struct PipelineOptions {
-    /// Where neighbour events go; `None` where nobody resolves (captures).
+    /// Where neighbour events go; `None` without a resolver (captures).
     pub events: Option<SyncSender<NeighbourEvent>>,
     /// Counters of this worker's stages.
     pub counters: Arc<RouterCounters>,
@@ -169,8 +169,8 @@ pub struct PipelineOptions {
 #[error("a router has no stage `{0}`")]
 pub struct UnknownStage(String);
 
-/// A stage for one worker, over any tables that the forwarding tables are part of. `pipeline`: all stages of its pipeline;
-/// `decode` writes what they read.
+/// A stage for one worker, over any tables that the forwarding tables are part of. `pipeline`: all stages of its
+/// pipeline; `decode` writes what they read.
 ///
 /// # Errors
 /// A name that is none of [`STAGES`].

@@ -112,7 +112,7 @@ impl Transit {
         }
     }
 
-    /// Bytes of the IP packet, without what stands behind it in the frame.
+    /// Bytes of the IP packet, without what is behind it in the frame.
     pub(super) fn ip_len(&self, packet: &Packet) -> usize {
         let ip = self.ip(packet);
         let at = |at: usize| ip.get(at).map_or(0, |&byte| usize::from(byte));
@@ -371,7 +371,7 @@ impl Rewrite {
                 self.deliver_group(packet, transit, cx)
             }
             Decision::Broadcast(_) => Verdict::drop(reasons::BROADCAST_NOT_FORWARDED),
-            // Whoever is next, the packet must live to get there.
+            // Whatever the next hop, the TTL must allow the packet to reach it.
             Decision::Adjacency(_) | Decision::Connected(_) if transit.ttl(packet) <= 1 => {
                 self.refuse(packet, transit, Problem::TtlExceeded, cx)
             }

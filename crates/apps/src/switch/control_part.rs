@@ -187,7 +187,7 @@ impl SwitchControl {
     }
 
     fn age_some(&mut self, now_s: u32, records: usize) -> usize {
-        // A record may stand behind many free ones, so a small table is looked at as a whole.
+        // A record may be behind many free ones, so a small table is looked at as a whole.
         self.macs.age(now_s, records.max(4096))
     }
 

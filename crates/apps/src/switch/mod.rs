@@ -122,7 +122,7 @@ pub const DEFAULT_STAGES: &[&str] = &["bridge_in", "bridge", "bridge_out"];
 /// What the stages of one worker are given.
 #[derive(Clone, Debug, Default)]
 pub struct SwitchPipeline {
-    /// Where station events go; `None` where nobody learns.
+    /// Where station events go; `None` without learning.
     pub events: Option<SyncSender<StationEvent>>,
     /// The receive queue itself learns stations and keeps their times, frame by frame (captures): the
     /// stages do neither.

@@ -84,7 +84,7 @@ fn stations_age_unless_they_are_seen() {
             let _ = bench.one(0, &frame([0xff; 6], mac(station), None));
         }
         bench.macs.age(bench.now_s(), 1000);
-        assert_eq!(bench.control(), 0, "nobody is new");
+        assert_eq!(bench.control(), 0, "no station is new");
     }
     let mut left: Vec<_> = bench.macs.entries(bench.now_s()).map(|entry| entry.mac).collect();
     left.sort_unstable();

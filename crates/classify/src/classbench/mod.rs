@@ -98,10 +98,10 @@ pub enum ProblemKind {
         /// What stood there.
         found: String,
     },
-    /// Something else than what should stand there.
+    /// Something else than what should be there.
     #[error("expected {expected}, found `{found}`")]
     Expected {
-        /// What should stand there.
+        /// What should be there.
         expected: &'static str,
         /// What did.
         found: String,
@@ -177,7 +177,7 @@ pub enum ProblemKind {
     /// The file is not text.
     #[error("expected text, found {found}")]
     Binary {
-        /// What it is, or where a byte stands that no text has.
+        /// What it is, or where a byte is that no text has.
         found: String,
     },
     /// The file cannot be read.

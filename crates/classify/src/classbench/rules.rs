@@ -132,7 +132,7 @@ fn limit(column: &'static str, found: u64, max: u64) -> Result<(), ProblemKind> 
     if found > max { Err(ProblemKind::Range { column, max, found }) } else { Ok(()) }
 }
 
-/// Writes rules of [`Schema::five_tuple`] as a rule file, in the order in which they stand in the set.
+/// Writes rules of [`Schema::five_tuple`] as a rule file, in the order in which they are in the set.
 ///
 /// `flags` are those of the rules by index; a rule without gets no column.
 ///

@@ -41,7 +41,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Takes a decimal number; `None` and nothing taken where none stands or one beyond 2^64.
+    /// Takes a decimal number; `None`, with nothing taken, if there is none or it exceeds 2^64.
     pub(crate) fn number(&mut self) -> Option<u64> {
         let digits = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (text, rest) = self.0.split_at(digits);
@@ -111,7 +111,7 @@ const KNOWN: &[(&[u8], &str)] = &[
     (&[0xfe, 0xff], "text in UTF-16: convert it to UTF-8"),
 ];
 
-/// Bytes at the begin of a file by which it is judged.
+/// Bytes at the beginning of a file that determine its type.
 const JUDGED: usize = 4096;
 
 /// What a file is that is not text: of a known kind, or with bytes that no text has. Bytes beyond ASCII do no harm.

@@ -381,7 +381,7 @@ impl CutsBuilder {
         done
     }
 
-    /// The same below a node, whose own words stand at `word`.
+    /// The same below a node, whose own words are at `word`.
     fn change_branch(
         &mut self,
         branch: &mut Branch,
@@ -520,7 +520,7 @@ impl CutsBuilder {
         done
     }
 
-    /// Cuts a last node anew, whose words stand at `word`.
+    /// Cuts a last node anew, whose words are at `word`.
     fn cut_anew(&mut self, branch: &mut Branch, word: usize) -> Result<(), RuleError> {
         let Kids::Cells(cells, _) = &branch.kids else { return Ok(()) };
         let [a, b] = branch.node.bits;

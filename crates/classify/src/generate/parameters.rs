@@ -8,7 +8,7 @@
 //! -spar -spem -dpar -dpem part and range: ports of sources and destinations, ranges and single ones
 //! -wc_wc … -em_em         for each class of ports: total length of both prefixes and its part, then
 //! 32,0.9  0,0.98 32,0.02  lengths of the source prefix and the part of each
-//! -snest -dnest           how many prefixes stand within each other at most
+//! -snest -dnest           how many prefixes are within each other at most
 //! -sskew -dskew           level, parts of nodes with one and two children, mean skew of those with two
 //! -pcorr                  level, how often source and destination go on alike
 //! ```

@@ -9,7 +9,7 @@
 //! - *address scope* and *port scope*, -1 to 1: a draw `x` is bent to `s x² - s x + x`. Above 0 rules get wider (shorter
 //!   prefixes, more wildcards), below narrower.
 //!
-//! Rules that are there already are left out, and others made instead. The narrower rule stands first: rules are
+//! Rules that are there already are left out, and others made instead. The narrower rule is first: rules are
 //! in falling order of both prefix lengths together, then of what their other fields match, so that no rule
 //! hides one that it covers.
 

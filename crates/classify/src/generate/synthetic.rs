@@ -9,7 +9,7 @@
 //! fields. Here an address has a prefix length, a port or protocol is exact or any, and a field of 32 bits
 //! or more that is matched by mask has a number of leading bits.
 //!
-//! **Overlap.** With *C_m* above 1, classes stand in groups of C_m whose masks are *nested*: each looks at a
+//! **Overlap.** With *C_m* above 1, classes are in groups of C_m whose masks are *nested*: each looks at a
 //! part of the bits of the one before. The rules of a group come in families, one rule a class, of one value: so
 //! a header of the narrowest rule of a family is matched by all C_m of them. The narrowest rules of all families
 //! are the first of the set ([`Synthetic::heads`]); the other ones follow in random order. A trace that is drawn

@@ -1,4 +1,4 @@
-//! Where everything stands in the image.
+//! The layout of the image.
 
 use crate::image::LINE_WORDS;
 use crate::schema::Schema;

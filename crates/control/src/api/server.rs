@@ -151,7 +151,7 @@ impl Shared {
     }
 }
 
-/// Binds under a name of its own, sets the mode, then links the socket to `path`: nobody can
+/// Binds under a name of its own, sets the mode, then links the socket to `path`: no client can
 /// connect before the mode holds, and of two starters only one gets the name.
 fn listen(path: &Path) -> Result<UnixListener, BindError> {
     let io = |source| BindError::Io { path: path.to_owned(), source };

@@ -73,7 +73,7 @@ fn dumps(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     }
 }
 
-/// Contexts that nobody sets, or nobody sees.
+/// Contexts that no rule sets, or no stage sees.
 fn contexts(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     let seen = config.contexts();
     let in_use = config.in_use().flat_map(|pipeline| pipeline.named("firewall"));

@@ -11,10 +11,10 @@ use super::types::*;
 use super::values::{array, duration, string};
 use super::walk::{Place, Section, Walk};
 
-/// Where things stand, beside the [`Config`]: vectors match its vectors.
+/// Where things are, beside the [`Config`]: vectors match its vectors.
 ///
 /// Whatever is wrong in a section, the section is there, so that one bad key hides no mistake in another: what could
-/// not be read is a stand-in, and [`Place::is_right`] says so.
+/// not be read is a placeholder, and [`Place::is_right`] says so.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     /// What the file is about, by pipeline in use: that of `mode` first; `None` if it is unknown (an error).
@@ -51,7 +51,7 @@ pub(super) struct PortSpans {
 #[derive(Debug)]
 pub(super) struct RouteSpans {
     pub(super) keys: Place,
-    /// Where each next hop stands: several members may stand in one text.
+    /// Where each next hop is: several members may be in one text.
     pub(super) next_hops: Vec<(super::NextHop, Range<usize>)>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct RouteSpans {
 #[derive(Debug)]
 pub(super) struct NameSpans {
     pub(super) keys: Place,
-    /// Where each face stands.
+    /// Where each face is.
     pub(super) faces: Vec<Range<usize>>,
 }
 
@@ -508,7 +508,7 @@ fn pipeline(
     let arranged = known.arrange(&stages);
     let is_right = arranged.is_ok();
     let applications = arranged.unwrap_or_else(|problem| {
-        // Of a stage that nobody knows, that was said.
+        // An unknown stage was reported already.
         if is_known && !stages.is_empty() {
             walk.error(place.at("stages"), problem);
         }

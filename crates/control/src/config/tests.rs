@@ -139,7 +139,7 @@ fn the_documentation_names_every_key() {
         lists.extend(of_mode);
     }
     let keys = lists.iter().flat_map(|list| list.trim_start_matches("one of ").split(", "));
-    // Every second piece stands in backquotes.
+    // Every second piece is in backquotes.
     let code = docs.split('`').skip(1).step_by(2);
     let words: std::collections::HashSet<&str> = code
         .flat_map(|code| code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))

@@ -96,7 +96,7 @@ fn any_v4(schema: &Schema, rule: RuleRef<'_>) -> Option<IpNet> {
 /// One finding. Numbers are places in the order, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// `rule` never matches: the earlier rule `by` stands before it and matches all that it does.
+    /// `rule` never matches: the earlier rule `by` is before it and matches all that it does.
     Shadowed {
         /// The rule.
         rule: usize,

@@ -107,7 +107,7 @@ impl RibManager {
         self.fib.freeze()
     }
 
-    /// Takes one change; nobody sees it before [`RibManager::commit`]. On an error nothing changed.
+    /// Takes one change; it becomes visible with [`RibManager::commit`]. On an error nothing changed.
     pub fn apply(&mut self, change: RibChange) -> Result<(), RibError> {
         match change {
             RibChange::Interface { index, interface } => self.set_interface(index, interface),

@@ -226,7 +226,7 @@ fn a_changed_object_moves_its_routes_in_one_event() {
 fn an_overrun_ends_in_the_kernels_state() {
     let Some(_namespace) = Namespace::enter() else { return };
     two_ports();
-    // The consumer's channel takes 16,384 events; then the mirror stands and the buffer fills.
+    // The consumer's channel takes 16,384 events; then the mirror blocks and the buffer fills.
     let options =
         Options { receive_buffer_bytes: 4096, batch_events_max: 16, ..Options::default() };
     let mut w = Watching::start(&["va", "vb", "pa", "pb"], options);

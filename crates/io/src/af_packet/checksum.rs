@@ -1,7 +1,7 @@
 //! Finishes the checksum of a frame whose sender left it to its network card.
 //!
 //! A host that sends over veth with `tx-checksumming` on hands over TCP and UDP packets whose
-//! checksum field holds the pseudo-header's sum only. The kernel marks them; nobody downstream could
+//! checksum field holds the pseudo-header's sum only. The kernel marks them; no receiver could
 //! tell, so the field is filled in before the frame goes anywhere.
 
 const ETHERTYPE_IPV4: u16 = 0x0800;

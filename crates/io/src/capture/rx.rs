@@ -29,7 +29,7 @@ const ERRORS_MAX: usize = 64;
 pub struct CaptureRx {
     files: VecDeque<PathBuf>,
     open: Option<(PathBuf, CaptureReader<Input>)>,
-    /// Whether the open capture stands at a record that was not delivered yet.
+    /// Whether the open capture is at a record that was not delivered yet.
     pending: bool,
     /// Link types that were complained about in the open capture.
     refused: Vec<LinkType>,

@@ -48,7 +48,7 @@ pub enum SwitchPatch {
     Options(SwitchOptions),
 }
 
-/// What a worker saw: a station that is in no table, or stands there with another port.
+/// What a worker saw: a station that is in no table, or is there with another port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StationEvent {
     /// Its VLAN.

@@ -251,7 +251,7 @@ impl<A: Address> Half<A> {
     fn connected_changed(&mut self, prefix: Prefix<A>, now: bool, hops: &Hops) {
         let before =
             if now { !self.connected.insert(prefix) } else { self.connected.remove(&prefix) };
-        // Host routes stand only below connected routes, so other changes touch none.
+        // Host routes are only below connected routes, so other changes touch none.
         let concerns = now || before || self.connected.iter().any(|c| c.covers(prefix));
         if !concerns || self.hosts.is_empty() {
             return;
@@ -316,7 +316,7 @@ impl<A: Address> Half<A> {
     }
 }
 
-/// What stands behind `after` in a RIB, in order: what lies below it, then everything below the
+/// What is behind `after` in a RIB, in order: what lies below it, then everything below the
 /// right-hand siblings on its way up.
 fn following<A: Address>(
     rib: &Rib<A>,

@@ -361,7 +361,7 @@ fn frames_belong_to_interfaces_by_port_and_tags() {
         (0, 1, [100, 0], Some(2)),
         (0, 1, [0xe064, 0], Some(2)), // with a priority
         (0, 1, [0xe000, 0], Some(0)), // a priority alone
-        (0, 1, [100, 7], Some(2)),    // what stands behind the count does not matter
+        (0, 1, [100, 7], Some(2)),    // what is behind the count does not matter
         (0, 2, [100, 7], Some(3)),
         (0, 2, [100, 8], None),
         (0, 2, [0, 100], Some(2)),

@@ -77,7 +77,7 @@ struct Shared {
 }
 
 impl NameFibBuilder {
-    /// The table of `names[i]` by `next_hops[i]`; of equal names the last one stands.
+    /// The table of `names[i]` by `next_hops[i]`; of equal names the last one applies.
     ///
     /// # Panics
     /// When there is not one next hop for each name.

@@ -1,6 +1,6 @@
 //! Reads prefixes and their next hops from text.
 //!
-//! `PREFIX NEXTHOP` a line, either family mixed. Any token is a next hop; where none stands, the
+//! `PREFIX NEXTHOP` a line, either family mixed. Any token is a next hop; without one, the
 //! prefix is its own. An address without a length is a prefix of full length. Words that start
 //! with `#` or `;` begin a comment. gzip and xz are read as they are. pyasn's
 //! `1.0.0.0/24<TAB>13335` is the same format.
@@ -18,7 +18,7 @@
 //!
 //! Nothing in a file makes an error but a stream that cannot be read: each bad line becomes a
 //! [`Problem`], and the others count. Host bits below the length are cleared. Of several lines with
-//! one prefix the last one stands.
+//! one prefix the last one applies.
 
 mod address;
 mod tokens;
@@ -214,7 +214,7 @@ impl RoutesFile {
         .unwrap_or(Token::Unknown)
     }
 
-    /// The distinct next hops that stand as text in the file, each with its number.
+    /// The distinct next hops in the text of the file, each with its number.
     pub fn tokens(&self) -> impl Iterator<Item = (NextHopId, &str)> {
         (0..self.tokens.len())
             .map(|number| (number + 1, self.tokens.get(number).unwrap_or_default()))

@@ -1,6 +1,6 @@
 //! Names as people write them (NDN Packet Format §2, "NDN URI Scheme").
 //!
-//! `/a/b%20c`: generic components, unreserved characters as they are, others as `%XX`. Another type stands in
+//! `/a/b%20c`: generic components, unreserved characters as they are, others as `%XX`. Another type is in
 //! front: `54=%01`; `sha256digest=` and `params-sha256=` take hexadecimal digits. A component of nothing
 //! but periods is written with three more, so that no component looks like `.` or `..`.
 
@@ -30,7 +30,7 @@ pub enum UriError {
     /// `%` without two hexadecimal digits.
     #[error("`%` is not followed by two hexadecimal digits")]
     Percent,
-    /// What stands before `=` is not a type.
+    /// What is before `=` is not a type.
     #[error(
         "the text before `=` is not a component type: 1 to 65535, sha256digest or params-sha256"
     )]

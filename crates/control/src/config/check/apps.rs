@@ -19,7 +19,7 @@ pub(super) fn check(known: &KnownStages, config: &Config, spans: &Spans, walk: &
             }
             seen.push(section);
             let message = format!("`{section}` has no effect in {titles}");
-            // What somebody relies on to be safe must not do nothing.
+            // A setting on which security may depend must not be ignored.
             let diagnostic = match owner.joins {
                 Some(_) => {
                     walk.error(spans.file.at(section), message + ": no packet would be filtered")

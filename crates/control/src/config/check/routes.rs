@@ -35,7 +35,7 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         }
     }
     for spans in &spans.route_files {
-        // Next hops that `spread` made stand in one place: one finding is enough.
+        // Next hops that `spread` made are in one place: one finding is enough.
         let mut wrong: Option<&Range<usize>> = None;
         for (hop, span) in &spans.next_hops {
             if wrong != Some(span) && !next_hop(config, hop, span, walk) {

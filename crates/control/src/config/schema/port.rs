@@ -39,7 +39,7 @@ crate::section! {
         /// Reverse-path check of sources (RFC 3704). `strict`: the route to the source must leave by this port.
         /// `loose`: a route to the source must exist.
         live rpf: Rpf = Rpf::Off, words();
-        /// TAP device that stands in for the port in the kernel: `true` (called `sl-NAME`), its name, or `false`. The
+        /// TAP device that represents the port in the kernel: `true` (called `sl-NAME`), its name, or `false`. The
         /// default is `true` for the back ends `auto`, `af_packet` and `af_xdp`, and `false` for the others, for
         /// subinterfaces, and in a switch or a wire.
         restart twin: Option<String> = None, twin().shown("depends on `backend`");
@@ -280,7 +280,7 @@ fn twin_name(port: &str) -> String {
 }
 
 /// Whether a port with this back end has a twin unless the file says otherwise: where there is a kernel interface to
-/// stand in for. A switch's and a wire's have none: their frames are not for this machine.
+/// represent. Ports of a switch and a wire have none: their frames are not for this machine.
 fn has_twin(app: &Application, backend: Backend) -> bool {
     app.has_host && matches!(backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp)
 }

@@ -219,7 +219,10 @@ fn what_a_forwarder_cannot_have_is_reported() {
         (with("\"/org/example\"", "\"org\""), "`prefix` is not a name: a name begins with `/`"),
         (with("\"/org/example\"", "\"/a//b\""), "`prefix` is not a name: a component is empty"),
         (with("\"/org/example\"", &deep), "`prefix` is not a name: a prefix of 10000 components"),
-        (with("\"/org/example\"", &long), "`prefix` is not a name: a prefix of 9004 bytes, more than"),
+        (
+            with("\"/org/example\"", &long),
+            "`prefix` is not a name: a prefix of 9004 bytes, more than",
+        ),
         (with("\"/org/example\"", "\"/\""), "the route for / stands on line 26 too"),
         (with("[ndn.face.west]", "[ndn.face.all]"), "`all` cannot name a face"),
         (with("\"192.0.2.2:7000\"", "\"2001:db8::2\""), "`remote` and `local` are of two fam"),
@@ -245,7 +248,7 @@ fn what_a_forwarder_cannot_have_is_reported() {
         (with("mode = \"ndn\"", ""), "warning: `name` has no effect in a router | a named-data"),
         (
             with("[port.a]\n", "[port.a]\ntwin = false\n"),
-            "warning: port `a` has no twin, so nobody",
+            "warning: port `a` has no twin, so the MAC address",
         ),
         (with("names = 1024", "names = 3"), "`names` is 3 | an integer from 16"),
         (with("[ndn]", "[router]\nttl = 3\n[ndn]"), "warning: `router` has no effect in a named"),
@@ -337,7 +340,7 @@ fn a_bad_key_hides_no_other_mistake() {
         ],
     );
     all(&name("faces = [\"x\"]\n"), &["missing key `prefix`", "unknown face `x`"]);
-    // A prefix that is missing is not `/`, which stands there.
+    // A prefix that is missing is not `/`, which is there.
     all(&name("prefix = \"/\"\n"), &["missing key `faces`", "the route for / stands on"]);
     let face = |keys: &str| {
         // The face is there, so that a route that names it is not a mistake.
