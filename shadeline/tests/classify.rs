@@ -365,7 +365,7 @@ fn structures_tell_what_they_look_like_inside() {
         "3 classes, the largest of 2 entries; 5 entries, of one rule up to 2",
         "filters: k = 2 functions, m = 512 bits each",
         "false positives:",
-        "instructions of 4 bytes 33.3 %, of 8 66.7 %, of 12 0 %; 1.67 words in the mean (Table 4)",
+        "instructions of 4 bytes 33.3 %, of 8 66.7 %, of 12 0 %; 1.67 words on average (Table 4)",
         "a header: 1.67 ranges (at most 3), 1.00 blocks (at most 1) (Table 9)",
         "beyond the paper: 0 BASE",
     ] {

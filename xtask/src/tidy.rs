@@ -305,6 +305,15 @@ fn phrases(files: &[File]) -> Vec<String> {
         (concat!("than a device", " is sent"), "exceeds the device limit"),
         (concat!("this is", " no "), "this instance has no"),
         (concat!("read as", " they are"), "may be gzip or xz"),
+        (concat!("is", " told"), "is reported, logged, counted, shown"),
+        (concat!("are", " told"), "are reported, logged, counted, shown"),
+        (concat!("stands", " twice"), "is listed twice"),
+        (concat!("this line", " stands"), "this line is used"),
+        (concat!("some", "body"), "a host, another station, a thread"),
+        (concat!("were", " asked for"), "were requested"),
+        (concat!("what it", " costs"), "time, memory, cost"),
+        (concat!("never", " counts"), "never applies"),
+        (concat!("put", " together here"), "reassembled"),
     ];
     let mut complaints = Vec::new();
     for file in files {

@@ -172,7 +172,7 @@ pub enum Pace {
 pub struct Options {
     /// The frames.
     pub templates: Vec<Template>,
-    /// Seed of everything random.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// How many packets in all; `None` for no end.
     pub count: Option<u64>,

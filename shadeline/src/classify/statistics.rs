@@ -252,7 +252,7 @@ impl CodeFigures {
     fn lines(&self, lines: &mut Vec<String>) {
         let [four, eight, twelve] = self.instruction_parts.map(percent);
         lines.push(format!(
-            "instructions of 4 bytes {four}, of 8 {eight}, of 12 {twelve}; {:.2} words in the mean (Table 4)",
+            "instructions of 4 bytes {four}, of 8 {eight}, of 12 {twelve}; {:.2} words on average (Table 4)",
             self.mean_words
         ));
         let bytes = [self.tree_bytes, self.code_bytes, self.tree_bytes + self.code_bytes];

@@ -322,7 +322,7 @@ fn findings() {
             &["1:22 warning: 3 workers, but the process may use 2 CPUs"],
         ),
         ("system = { cpus = [0] }\n[port.lan]", &["1:19 `cpus` has 1, `workers` is 2"]),
-        ("system = { cpus = [1, 1] }\n[port.lan]", &["1:19 CPU 1 stands twice"]),
+        ("system = { cpus = [1, 1] }\n[port.lan]", &["1:19 CPU 1 is listed twice"]),
         ("system = { cells = 512 }\n[port.lan]", &["1:20 512 cells for chunks of 256"]),
         (
             "system = { metrics = \"9101\" }\n[port.lan]",

@@ -107,7 +107,7 @@ fn what_a_switch_cannot_have_is_reported() {
     assert_eq!(idle.len(), 2, "{idle:?}");
     assert!(idle.iter().all(|d| d.contains("has no effect")), "{idle:?}");
     let twice = format!("{SWITCH}[[station]]\nport = \"a\"\nmac = \"02:00:5e:10:00:07\"\n");
-    assert!(found(&twice)[0].contains("station 02:00:5e:10:00:07 of VLAN 10 stands twice"));
+    assert!(found(&twice)[0].contains("station 02:00:5e:10:00:07 of VLAN 10 is listed twice"));
     let mixed = "[port.a]\n[pipeline.x]\nstages = [\"learn\", \"ip_check\"]\n";
     assert!(
         found(mixed)[0].starts_with("3:10 `ip_check` must be the first stage"),
