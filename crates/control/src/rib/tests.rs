@@ -332,7 +332,7 @@ fn take(
                 |candidate: &Candidate| joined.contains_key(&(candidate.prefix, candidate.metric));
             twin.known.retain(|candidate| candidate.source != Source::Static || kept(candidate));
             for ((prefix, metric), target) in joined {
-                twin.tell(Candidate { prefix, source: Source::Static, metric, target });
+                twin.add(Candidate { prefix, source: Source::Static, metric, target });
             }
         }
         Step::File(file, metric, routes) => {
@@ -360,7 +360,7 @@ fn take(
                 candidate.source != source || last.contains_key(&candidate.prefix)
             });
             for (prefix, target) in last {
-                twin.tell(Candidate { prefix, source, metric, target });
+                twin.add(Candidate { prefix, source, metric, target });
             }
         }
         Step::Change(change) => {
@@ -384,7 +384,7 @@ fn take(
                         && matches!(&target, Target::Legs(legs) if legs.iter().any(v4));
                     assert_eq!(done.is_err(), refused);
                     if !refused {
-                        twin.tell(Candidate { prefix, source, metric, target });
+                        twin.add(Candidate { prefix, source, metric, target });
                     }
                 }
                 RibChange::RemoveRoute { prefix, source, metric } => {
