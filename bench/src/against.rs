@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_program_is_told_in_words() {
+    fn another_program_is_an_error_in_words() {
         let said = report_of(Path::new("/bin/true"), b"").unwrap_err();
         assert!(said.starts_with("/bin/true: expected the report of a build"), "{said}");
         let report = Report::new("toy", "data".to_owned());

@@ -45,22 +45,22 @@ pub enum Size {
 /// The options of the benchmark.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ClassifyArgs {
-    /// Sets of 1,000 and 10,000 rules, or of 100,000 too
+    /// Rule sets: 1,000 and 10,000 rules, or 100,000 too
     #[arg(long, value_enum, default_value_t = Size::Full)]
     pub size: Size,
-    /// A figure or table of a paper instead
+    /// Reproduce a figure or table of a paper instead
     #[arg(long, value_enum)]
     pub figure: Option<Figure>,
-    /// The folder of the rule sets
+    /// Folder with the rule sets
     #[arg(long, value_name = "FOLDER", default_value = DEFAULT_SETS)]
     pub sets: PathBuf,
-    /// The folder of ClassBench's parameter files, of which the sets of 100,000 rules are made
+    /// Folder with ClassBench's parameter files, from which the sets of 100,000 rules are generated
     #[arg(long, value_name = "FOLDER", default_value = DEFAULT_SEEDS)]
     pub seeds: PathBuf,
-    /// A device too, and rules that change while it classifies: auto, opencl, opencl:N, cuda or cuda:N
+    /// Also measure a device, and rule changes while it classifies: auto, opencl, opencl:N, cuda or cuda:N
     #[arg(long, value_name = "BACKEND")]
     pub backend: Option<device::Backend>,
-    /// Headers of a trace
+    /// Headers per trace
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = crate::limits::up_to::<HEADERS_MAX>)]
     pub headers: usize,
 }

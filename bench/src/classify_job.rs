@@ -347,7 +347,7 @@ fn download(
     Ok(())
 }
 
-/// A job of only those columns that the kernel touches, and where its answers stand.
+/// A job of only those columns that the kernel touches, and where its answers are.
 fn arena_bytes(form: &Classifier, headers: &[u32], rows: usize) -> (Vec<u8>, usize) {
     let layout = Layout::new(form.columns, rows);
     let column = (HEAD_BYTES * rows).next_multiple_of(64);
@@ -431,7 +431,7 @@ mod tests {
         }
     }
 
-    /// Whenever the device fails, the answers are those of the CPU, and the failure is told.
+    /// Whenever the device fails, the answers are those of the CPU, and the failure is reported.
     #[test]
     fn answers_are_whole_whatever_the_device_does() {
         if !testkit::require_opencl() {

@@ -32,7 +32,7 @@ struct Panel<'a> {
     lines: Vec<Line<'a>>,
 }
 
-/// The chart of all rows that stand in curves.
+/// The chart of all rows that are in curves.
 pub(crate) fn svg(report: &Report) -> Result<String, String> {
     let panels = panels(&report.rows);
     let size = (WIDTH as u32, (HEADER + panels.len() as i32 * PANEL + MARGIN) as u32);
@@ -111,7 +111,7 @@ fn panel(root: &Area<'_>, Panel { name, axes, lines }: &Panel<'_>, top: i32) -> 
         write(root, &batch.to_string(), (x(*batch), floor + 12), (11, &FAINT), HPos::Center)?;
     }
     write(root, axes, (RIGHT, floor + 28), (11, &FAINT), HPos::Right)?;
-    // Names stand at the ends of their lines, one below the other where these lie close together.
+    // Names are at the ends of their lines, one below the other where these lie close together.
     let mut ends = Vec::new();
     for (number, (line, points)) in lines.iter().enumerate() {
         let color = COLORS[number % COLORS.len()];

@@ -1,12 +1,13 @@
 //! `bench delay`: how long a packet is under way through a pipeline with a device, against `max_delay`.
 //!
 //! One worker and one device. A source makes packets at a steady rate, 10, 50 and 90 % of what the same pipeline took
-//! in the same round, and writes two times into each: when it *arrived* by that rate, whether or not somebody took it
+//! in the same round, and writes two times into each: when it *arrived* by that rate, whether or not it was taken
 //! then, and when the worker *saw* it first. The transmit side takes its own time of each.
 //!
-//! The delay from arrival is what a network sees. The engine promises less, for it cannot know how long a packet lay in
-//! a queue: `max_delay` and the counter *late* go from the worker's first look at a packet until the turn in which it
-//! retires has been sent. So packets that took longer than `max_delay` from first look to transmit must be counted late.
+//! The delay from arrival is what a network sees. The engine promises less, for it cannot know how long a packet lay
+//! in a queue: `max_delay` and the counter *late* go from the worker's first look at a packet until the turn in which
+//! it retires has been sent. So packets that took longer than `max_delay` from first look to transmit must be counted
+//! late.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,7 +65,7 @@ impl Delays {
         self.packets += 1;
     }
 
-    /// The least delay of the step in which the packet stands that `share` of them are not slower than.
+    /// The least delay of the step in which the packet is that `share` of them are not slower than.
     fn at(&self, share: f64) -> u64 {
         let rank = ((self.packets as f64 * share).ceil() as u64).max(1);
         let mut below = 0;
@@ -79,7 +80,7 @@ impl Delays {
     }
 }
 
-/// Makes packets at a steady rate, or as many as there is room for, until it is told to end.
+/// Makes packets at a steady rate, or as many as there is room for, until it is stopped.
 struct Source {
     random: Random,
     epoch: Instant,
@@ -444,7 +445,7 @@ mod tests {
         let full = forward(site(1000), None, Duration::from_millis(50)).unwrap();
         assert!(full.packets > 0 && full.rate > 0.0);
         let some = forward(site(1000), Some(100_000.0), Duration::from_millis(200)).unwrap();
-        // Up to the time that the engine needs to start and to be told to end.
+        // Up to the time that the engine needs to start and to stop.
         assert!((10_000..60_000).contains(&some.packets), "{} packets", some.packets);
         // No packet can be back before the device's launch has passed; where that has no room, the worker shades.
         assert!(some.seen.from_arrival.at(0.5) > 19_000);

@@ -26,7 +26,7 @@ impl<'a, V> Form<'a, V> {
 }
 
 /// Rates of the forms, in million keys a second of a thread's own time, one figure a round. All must give
-/// what the first gives; those that do not are told in `wrong`.
+/// what the first gives; those that do not are listed in `wrong`.
 pub(crate) fn rates<V: Clone + Default + PartialEq + Send>(
     forms: &[Form<'_, V>],
     keys: usize,

@@ -119,7 +119,7 @@ fn of_size<K: Made>(
     }
     let find = |name: &str| forms.iter().position(|form| form.name == name).unwrap_or(0);
     let (plain, switched, machine) = (find("plain"), find("switched, 32"), find("machine, 32"));
-    // Of a table that is nine tenths full two thirds of the entries stand in their first line.
+    // Of a table that is nine tenths full two thirds of the entries are in their first line.
     report.rows.extend(rows(&prefix, &forms, &all, 1.4, limit));
     let over_plain = ratio(format!("{prefix}switched over plain"), &all[switched], &all[plain]);
     let over_machine =
@@ -208,14 +208,14 @@ impl<K: Made> Table<K> {
 /// The peer with its table, or why there is none.
 fn peer(bytes: usize, entries: usize, keys: usize) -> Result<Peer, String> {
     let binary = lpm::binary("rte_hash_peer")
-        .ok_or("no rte_hash beside it: `cargo xtask peers` builds it, with libdpdk-dev")?;
+        .ok_or("not compared with rte_hash: `cargo xtask peers` builds it, with libdpdk-dev")?;
     let start = || {
         let mut peer = Peer::start(&binary, PEER_MEMORY_MB)?;
         peer.hash_table(bytes, entries, TABLE_SEED)?;
         peer.hash_keys(keys, KEYS_SEED)?;
         Ok(peer)
     };
-    start().map_err(|e: std::io::Error| format!("no rte_hash beside it: {e}"))
+    start().map_err(|e: std::io::Error| format!("not compared with rte_hash: {e}"))
 }
 
 #[cfg(test)]

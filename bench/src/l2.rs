@@ -7,7 +7,7 @@
 //! Sources and destinations are random among all stations, all of which are known. The writing of the two
 //! addresses stands for what a network card would do; it is part of the loop in each form alike. The forms
 //! differ in how stage `bridge` looks up and in nothing else, and must give the same verdicts. Beside each rate
-//! stands the share of the memory's limit that the lookups of the frames come to.
+//! is the share of the memory's limit that the lookups of the frames come to.
 
 use std::sync::{Arc, Mutex};
 

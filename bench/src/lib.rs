@@ -58,16 +58,16 @@ pub struct Args {
     /// The benchmark
     #[command(subcommand)]
     pub what: What,
-    /// Rounds; medians need at least five
+    /// Number of rounds; medians need at least five
     #[arg(long, global = true, default_value_t = 5)]
     pub rounds: usize,
     /// Print JSON
     #[arg(long, global = true)]
     pub json: bool,
-    /// Run this older build of the program in turn with the present one
+    /// Compare with this older build of the program, in alternate rounds
     #[arg(long, global = true, value_name = "OLD_BINARY")]
     pub against: Option<PathBuf>,
-    /// Draw the figures into this file, SVG
+    /// Write a chart of the results to this SVG file
     #[arg(long, global = true, value_name = "FILE")]
     pub plot: Option<PathBuf>,
 }
@@ -75,7 +75,7 @@ pub struct Args {
 /// The routing table, of the benchmarks that have one.
 #[derive(Debug, Clone, clap::Args)]
 pub struct RoutesArg {
-    /// The routing table: one prefix a line, gzip read as is
+    /// Routing table: one prefix per line; may be gzip or xz
     #[arg(long, value_name = "FILE", default_value = tables::DEFAULT_ROUTES)]
     pub routes: PathBuf,
 }
@@ -83,19 +83,19 @@ pub struct RoutesArg {
 /// The benchmarks.
 #[derive(Debug, Clone, clap::Subcommand)]
 pub enum What {
-    /// Forwarding from memory to memory, one core, the full table, beside the bare loop
+    /// Forwarding from memory to memory on one core with the full table, compared with the bare loop
     Forward {
-        /// Seconds a case runs in each round
+        /// Seconds per case and round
         #[arg(long, default_value_t = 1.0)]
         seconds: f64,
-        /// From memory to memory, or between two veth ports (as root)
+        /// From memory to memory, or between two veth ports (needs root)
         #[arg(long, value_enum, default_value_t = Backend::Memory)]
         backend: Backend,
         /// The routing table
         #[command(flatten)]
         routes: RoutesArg,
     },
-    /// IPv4 lookups, the full table, beside DPDK's rte_fib
+    /// IPv4 lookups in the full table, compared with DPDK's rte_fib
     Lpm4 {
         /// Addresses
         #[arg(long, default_value_t = 1 << 22, value_parser = limits::up_to::<KEYS_MAX>)]
@@ -104,7 +104,7 @@ pub enum What {
         #[command(flatten)]
         routes: RoutesArg,
     },
-    /// IPv6 lookups, 200,000 random routes and the full table, beside DPDK's rte_fib6
+    /// IPv6 lookups in 200,000 random routes and in the full table, compared with DPDK's rte_fib6
     Lpm6 {
         /// Addresses
         #[arg(long, default_value_t = 1 << 22, value_parser = limits::up_to::<KEYS_MAX>)]
@@ -113,55 +113,55 @@ pub enum What {
         #[command(flatten)]
         routes: RoutesArg,
     },
-    /// Lookups plain, grouped, switched and by hand, over a toy table; two lookups in one pipeline
+    /// Plain, grouped, interleaved and hand-written lookups in a toy table; two lookups in one pipeline
     Switching {
-        /// Keys of a pass
+        /// Keys per pass
         #[arg(long, default_value_t = 1 << 22, value_parser = limits::up_to::<KEYS_MAX>)]
         keys: usize,
-        /// Size of the table, MiB
+        /// Size of the table in MiB
         #[arg(long, default_value_t = 512, value_name = "MIB")]
         table: usize,
     },
-    /// Exact match in a cuckoo table, in all its forms, beside DPDK's rte_hash
+    /// Exact match in a cuckoo table, in all its forms, compared with DPDK's rte_hash
     Hash {
-        /// Keys of a pass
+        /// Keys per pass
         #[arg(long, default_value_t = 1 << 23, value_parser = limits::up_to::<KEYS_MAX>)]
         keys: usize,
-        /// Size of the table, MiB
+        /// Size of the table in MiB
         #[arg(long, default_value_t = 512, value_name = "MIB")]
         table: usize,
     },
-    /// The layer-2 switch's whole loop: decode, two lookups, out by a port
+    /// The whole loop of a layer-2 switch: decode, two lookups, transmit
     L2 {
-        /// Frames of a pass
+        /// Frames per pass
         #[arg(long, default_value_t = 1 << 22, value_parser = limits::up_to::<KEYS_MAX>)]
         packets: usize,
         /// Stations in the table
         #[arg(long, default_value_t = 16 << 20, value_parser = limits::up_to::<STATIONS_MAX>)]
         stations: usize,
     },
-    /// Packet classification: every structure over ClassBench's sets, beside DPDK's rte_acl
+    /// Packet classification: every structure with ClassBench rule sets, compared with DPDK's rte_acl
     Classify(ClassifyArgs),
-    /// Random cache lines a second by table size, page size and reads in flight: what bounds every lookup
+    /// Random cache lines per second by table size, page size and reads in flight: the limit of every lookup
     Limit,
-    /// Longest-prefix match of names: plain, switched and as a machine
+    /// Longest-prefix match of names: plain, interleaved and as a state machine
     Ndn {
-        /// Prefixes, the real names among them
+        /// Number of prefixes, including the real names
         #[arg(long, default_value_t = 10_000_000, value_parser = limits::up_to::<PREFIXES_MAX>)]
         prefixes: usize,
         /// Names to look up
         #[arg(long, default_value_t = 1 << 20, value_parser = limits::up_to::<NAMES_MAX>)]
         keys: usize,
-        /// The folder of the lists of URLs and domains
+        /// Folder with the lists of URLs and domains
         #[arg(long, value_name = "FOLDER", default_value = names::DEFAULT_NAMES)]
         names: PathBuf,
     },
-    /// Time until a changed route is seen, under full forwarding load
+    /// Time until a route change takes effect, under full forwarding load
     Update {
-        /// Changes of each kind in a round
+        /// Changes of each kind per round
         #[arg(long, default_value_t = 300)]
         changes: usize,
-        /// A device that follows the changes too: auto, opencl, opencl:N, cuda or cuda:N
+        /// Device that follows the changes too: auto, opencl, opencl:N, cuda or cuda:N
         #[arg(long, value_name = "BACKEND")]
         backend: Option<device::Backend>,
         /// The routing table
@@ -170,27 +170,27 @@ pub enum What {
     },
     /// Lookups and payload on a device: kernels, copies, overlap, packing, scheduling
     Device {
-        /// Which: auto (a GPU if there is one, else the first OpenCL device), opencl, opencl:N, cuda or cuda:N
+        /// Device: auto (a GPU if there is one, else the first OpenCL device), opencl, opencl:N, cuda or cuda:N
         #[arg(long, default_value = "auto", value_name = "BACKEND")]
         backend: device::Backend,
-        /// Seconds of each variant in each round
+        /// Seconds per variant and round
         #[arg(long, default_value_t = 0.5)]
         seconds: f64,
         /// The routing table
         #[command(flatten)]
         routes: RoutesArg,
     },
-    /// Lookups on a device against the best form of one core, by batch size: IPv4, IPv6, layer 2, names
+    /// Lookups on a device compared with the best form on one core, by batch size: IPv4, IPv6, layer 2, names
     Shade(ShadeArgs),
-    /// Which side shades, in simulated time against settable costs
+    /// Choice between CPU and device, in simulated time with configurable costs
     Balance {
-        /// Packets of each scenario
+        /// Packets per scenario
         #[arg(long, default_value_t = 10_000_000)]
         packets: u64,
     },
-    /// What a router without traffic costs (as root)
+    /// CPU use of a router without traffic (needs root)
     Idle {
-        /// Seconds of each round
+        /// Seconds per round
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
     },
@@ -210,17 +210,17 @@ pub enum What {
         #[command(flatten)]
         routes: RoutesArg,
     },
-    /// How long a packet is under way through a device, by load, against `max_delay`
+    /// Delay of packets through a device, by load, compared with `max_delay`
     Delay {
-        /// A device beside the simulated one: auto (a GPU if there is one, else the first OpenCL device), opencl,
+        /// Device in addition to the simulated one: auto (a GPU if there is one, else the first OpenCL device), opencl,
         /// opencl:N, cuda or cuda:N
         #[arg(long, value_name = "BACKEND")]
         backend: Option<device::Backend>,
-        /// Seconds of each run
+        /// Seconds per run
         #[arg(long, default_value_t = 0.5)]
         seconds: f64,
     },
-    /// Overtakes within a flow, with several jobs in flight: none
+    /// Reordering within a flow with several jobs in flight (expected: none)
     Order {
         /// Packets
         #[arg(long, default_value_t = 2_000_000)]

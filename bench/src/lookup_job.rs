@@ -296,7 +296,7 @@ mod tests {
     use super::*;
     use crate::tables::{self, Spread, keys4, keys6};
 
-    /// Whenever the device fails, the results are those of the CPU, and the failure is told.
+    /// Whenever the device fails, the results are those of the CPU, and the failure is reported.
     #[test]
     fn results_are_whole_whatever_the_device_does() {
         if !testkit::require_opencl() {

@@ -181,7 +181,7 @@ fn routes_of(path: &Path) -> Result<FileRoutes, String> {
     Ok(FileRoutes { v4: file.v4, v6: file.v6, left_out })
 }
 
-/// Bad lines of a file that are told.
+/// Bad lines of a file that are reported.
 const BAD_LINES: usize = 5;
 
 /// Million random lines a second of a table, or of what a cache holds of it (`is_near`).
@@ -626,9 +626,10 @@ impl Rival {
     ) -> Self {
         let start = || {
             let binary = binary("rte_fib_peer").ok_or_else(|| {
-                format!("no {name} beside it: `cargo xtask peers` builds it, with libdpdk-dev")
+                format!("not compared with {name}: `cargo xtask peers` builds it, with libdpdk-dev")
             })?;
-            let failed = |e: io::Error| format!("no {name} beside it: {}: {e}", binary.display());
+            let failed =
+                |e: io::Error| format!("not compared with {name}: {}: {e}", binary.display());
             let mut peer = Peer::start(&binary, memory_mb).map_err(failed)?;
             load(&mut peer).map_err(failed)?;
             Ok(peer)

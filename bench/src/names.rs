@@ -31,7 +31,7 @@ pub(crate) struct Prefixes {
     segments: Vec<Vec<u8>>, // encoded
 }
 
-/// The files' lines, unpacked; as they are where a file stands there without its ending.
+/// The lines of the files, uncompressed; a file without its suffix is read as it is.
 fn lines(folder: &Path) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for file in FILES {

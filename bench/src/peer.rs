@@ -29,7 +29,7 @@ impl Family {
         }
     }
 
-    /// The lookup functions that the peer can be told to use. Those that the processor lacks are
+    /// The lookup functions that the peer can use. Those that the processor lacks are
     /// refused by [`Peer::variant`].
     pub fn variants(self) -> &'static [&'static str] {
         match self {

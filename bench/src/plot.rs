@@ -1,5 +1,5 @@
 //! A report as a picture: a panel for each unit, a bar for each row, as long as the median, with a whisker
-//! from the least to the greatest round and a mark where the aim is. Rows that stand in curves are drawn as such,
+//! from the least to the greatest round and a mark where the aim is. Rows that are in curves are drawn as such,
 //! and then nothing else is: see `curves.rs`.
 
 use std::path::Path;
@@ -28,7 +28,7 @@ const AIM: RGBColor = RGBColor(190, 50, 60);
 /// Whether a chart can be written there, found out before anything is measured.
 ///
 /// # Errors
-/// It is no name of an SVG file, or the file cannot be written.
+/// It is not a name of an SVG file, or the file cannot be written.
 pub(crate) fn may_draw(path: &Path) -> Result<(), String> {
     let is_svg = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
     if !is_svg {

@@ -24,7 +24,7 @@ pub struct Row {
     /// What one should know to read it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// Where it stands in a chart of curves, if it does.
+    /// Where it is in a chart of curves, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,
 }
@@ -32,7 +32,7 @@ pub struct Row {
 /// A row's place in a chart of curves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// The panel: what is compared within stands in one.
+    /// The panel: rows that are compared with each other share one.
     pub panel: String,
     /// The line.
     pub line: String,
@@ -158,7 +158,7 @@ impl Report {
         Self { bench: bench.into(), machine, data: data.into(), ..Self::default() }
     }
 
-    /// Fails if an answer was wrong. A figure that falls short is no failure: machines differ.
+    /// Fails if an answer was wrong. A figure that falls short is not a failure: machines differ.
     ///
     /// # Errors
     /// The wrong answers.
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_figure_is_told_and_a_wrong_answer_fails() {
+    fn a_short_figure_is_reported_and_a_wrong_answer_fails() {
         let mut report = Report::new("toy", "data");
         report.rows.push(Row::new("x", "Mpps", vec![1.0, 2.0, 3.0]).at_least(2.5));
         assert!(report.to_string().contains("≥ 2.5 short"));

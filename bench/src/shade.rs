@@ -48,19 +48,19 @@ pub struct ShadeArgs {
     /// The device: auto (a GPU if there is one, else the first OpenCL device), cpu (none), sim, opencl, opencl:N, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "BACKEND")]
     pub backend: Backend,
-    /// Seconds of each row in each round
+    /// Seconds per row and round
     #[arg(long, default_value_t = 0.2)]
     pub seconds: f64,
     /// Which lookups
     #[arg(long, value_enum, value_delimiter = ',', default_value = "ipv4,ipv6,l2,names")]
     pub loads: Vec<ShadeLoad>,
-    /// Keys; names at most 262,144
+    /// Number of keys; for names at most 262,144
     #[arg(long, default_value_t = 1 << 20)]
     pub keys: usize,
-    /// Stations of the large table of layer 2; the small one has a million
+    /// Stations in the large layer-2 table; the small one has a million
     #[arg(long, default_value_t = 16 << 20)]
     pub stations: usize,
-    /// Prefixes of names, the real names among them
+    /// Number of name prefixes, including the real names
     #[arg(long, default_value_t = 1_000_000)]
     pub prefixes: usize,
     /// The folder of the lists of URLs and domains

@@ -33,7 +33,7 @@ impl FromStr for Backends {
         let no_device = |backend: &&Backend| matches!(backend, Backend::Auto | Backend::Cpu);
         match all.iter().find(no_device) {
             Some(other) if all.len() > 1 => Err(format!(
-                "`{other}` names no device: expected sim, opencl:N or cuda:N, with commas between them"
+                "`{other}` is not a device: expected sim, opencl:N or cuda:N, separated by commas"
             )),
             _ => Ok(Self(all)),
         }
@@ -187,8 +187,8 @@ mod tests {
             Ok(Backends(vec![opencl, opencl, Backend::Sim]))
         });
         for (text, expected) in [
-            ("sim,", "`` is no backend"),
-            ("sim,cdua:1", "`cdua:1` is no backend: expected auto, cpu"),
+            ("sim,", "`` is not a backend"),
+            ("sim,cdua:1", "`cdua:1` is not a backend: expected auto, cpu"),
             ("sim,cpu", "`cpu` names no device: expected sim, opencl:N or cuda:N"),
             ("auto,auto", "`auto` names no device"),
         ] {

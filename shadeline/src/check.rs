@@ -1,4 +1,5 @@
-//! `shadeline check`: the configuration, and once that has no errors the files of routes that it names; and how every command reads its configuration.
+//! `shadeline check`: the configuration, and once that has no errors the files of routes that it names; and how every
+//! command reads its configuration.
 
 mod files;
 
@@ -24,7 +25,7 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
         }
         Err(LoadError::Invalid(report)) => {
             eprint!("{}", render(&report));
-            Err(Failure::told())
+            Err(Failure::reported())
         }
         Err(error) => Err(Failure::other(error)),
     }
@@ -51,7 +52,7 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
             println!("{}: no errors", path.display());
         }
     }
-    if good { Ok(()) } else { Err(Failure::told()) }
+    if good { Ok(()) } else { Err(Failure::reported()) }
 }
 
 fn render(report: &Report) -> String {

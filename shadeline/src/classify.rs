@@ -338,15 +338,13 @@ fn tell_warnings(path: &Path, set: &RuleSet) -> CheckFigures {
     for warning in warnings.iter().take(SHOWN) {
         let text = match warning {
             Warning::Shadowed { rule, by, same: true } => {
-                format!("rule {rule} never counts: rule {by} is the same")
+                format!("rule {rule} never applies: rule {by} is identical")
             }
             Warning::Shadowed { rule, by, .. } => {
-                format!(
-                    "rule {rule} never counts: rule {by} is better and matches all that it does"
-                )
+                format!("rule {rule} never applies: the better rule {by} covers it")
             }
             Warning::Redundant { rule, by } => {
-                format!("rule {rule} may be left out: rule {by} does the same")
+                format!("rule {rule} is redundant: rule {by} does the same")
             }
         };
         eprintln!("warning: {}: {text}", path.display());

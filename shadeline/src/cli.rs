@@ -45,12 +45,12 @@ pub(crate) enum Command {
     },
     /// Query or control a running instance
     Ctl(CtlArgs),
-    /// List the stages of which pipelines are composed
+    /// List the stages that a pipeline can use
     ///
     /// With a name, print what the stage needs and provides, its columns, kernels, drop reasons, configuration keys, `ctl`
     /// requests and metrics.
     Stages(StagesArgs),
-    /// List the devices of this machine: memory, self-test, cost of a launch and a copy
+    /// List the devices of this machine: memory, self-test, time of launches and copies
     ///
     /// Lists every backend: the CPU, and each CUDA and OpenCL device or the reason why a library has none.
     /// Each device runs every kernel on inputs with known answers. Then launches and copies in both
@@ -463,25 +463,25 @@ fn fields(text: &str) -> Result<u8, String> {
 /// The scale of a Pareto distribution.
 fn locality(text: &str) -> Result<f64, String> {
     let scale = text.parse::<f64>().ok().filter(|scale| (0.0..=1e6).contains(scale));
-    scale.ok_or_else(|| "expected a number of 0 to 1000000".into())
+    scale.ok_or_else(|| "expected a number from 0 to 1000000".into())
 }
 
 /// How many of something: at least one, and rules have ids.
 fn count(text: &str) -> Result<usize, String> {
     const MOST: usize = NO_ID as usize - 1;
     let count = text.parse().ok().filter(|count| (1..=MOST).contains(count));
-    count.ok_or_else(|| format!("expected a number of 1 to {MOST}"))
+    count.ok_or_else(|| format!("expected a number from 1 to {MOST}"))
 }
 
 /// How far rules are made wider or narrower.
 fn scope(text: &str) -> Result<f64, String> {
     let scope = text.parse::<f64>().ok().filter(|scope| (-1.0..=1.0).contains(scope));
-    scope.ok_or_else(|| "expected a number of -1 to 1".into())
+    scope.ok_or_else(|| "expected a number from -1 to 1".into())
 }
 
 /// A share of 0 to 100.
 fn percent(text: &str) -> Result<f64, String> {
     let percent = text.trim_end_matches('%').parse::<f64>().ok();
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
-    percent.ok_or_else(|| "expected a percentage of 0 to 100".into())
+    percent.ok_or_else(|| "expected a percentage from 0 to 100".into())
 }

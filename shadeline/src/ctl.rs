@@ -66,7 +66,7 @@ fn call(mut client: Client, request: Request, json: bool) -> Result<(), Failure>
         answer::text(responses)
     };
     if !text.is_empty() {
-        // A reader that went away (`| head`) is no failure.
+        // A reader that went away (`| head`) is not a failure.
         let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end());
     }
     Ok(())
@@ -91,7 +91,7 @@ fn trace(client: Client, request: Request, json: bool) -> Result<(), Failure> {
         })
         .map_err(Failure::other)?;
     if seen == 0 {
-        eprintln!("no packet passed the filter in that time");
+        eprintln!("no packet matched the filter in that time");
     }
     Ok(())
 }

@@ -129,9 +129,7 @@ fn print(
     println!("── A generated load of 64-byte packets to addresses of the table ──\n");
     println!("{}", load.text());
     println!(
-        "Next: `shadeline check FILE` and `shadeline run FILE -r IN.pcap -w DIR` with a \
-         configuration of your own; docs/configuration.md has every key, \
-         shadeline/examples/router.toml a complete one."
+        "Next: `shadeline check FILE` and `shadeline run FILE -r IN.pcap -w DIR` with your own configuration. docs/configuration.md lists every key; shadeline/examples/router.toml is a complete example."
     );
     Ok(())
 }

@@ -249,7 +249,7 @@ fn examine(info: DeviceInfo, quick: bool) -> Found {
     }
 }
 
-/// What takes seconds is told to whoever waits.
+/// Shows progress on a terminal: some steps take seconds.
 fn tell(backend: &str, what: &str) {
     if std::io::stderr().is_terminal() {
         eprintln!("{backend}: {what} …");

@@ -34,20 +34,24 @@ mod tests {
     const HEAD: &str = "\
 # Drop reasons
 
-Every packet that is lost has one counted reason. Its name is in `ctl show drops` (with what to do about it), in the
-metrics (`shadeline_drop_packets_total`), in `stats.json`, in the report at the end, and in the comment of each packet
-of `dropped.pcapng` and of `ctl capture drops`. Names and numbers keep their meaning from version to version.
+Every lost packet is counted under one reason. Its name appears in `ctl show drops` (with the remedy), in the metrics
+(`shadeline_drop_packets_total`), in `stats.json`, in the report at the end, and in the comment of each packet in
+`dropped.pcapng` and in captures of `ctl capture drops`. Names and numbers keep their meaning in later versions.
 
-A packet that a stage *dumps* is not dropped: it goes to `ctl capture dumps` and nowhere else; over captures to
-`dumped.pcapng`, which is written where there is such a packet. A stage that panics costs the chunk that it worked on
-(`stage_panic`): the log names the stage, the line of the configuration that put it there, and the packet. `ctl show
-runtime` has the counters of all that: packets that entered the pipeline again, were handed over to the worker of another
-flow, dumped, or under way for longer than `max_delay` (*late*), panics, and workers that run no stages any more after 16
-of them: such a worker gives its receive queues to another one, except over captures. The metrics are
-`shadeline_worker_again_packets_total`, `…_handed_over_packets_total`, `…_dumped_packets_total`,
+A packet that a stage *dumps* is not counted as dropped: it goes only to `ctl capture dumps` and `[dump.NAME]`, and over
+captures to `dumped.pcapng`, which is written if there are such packets.
+
+If a stage panics, the packets of its chunk are dropped as `stage_panic`. The log names the stage, its line in the
+configuration, and the packet. After 16 panics a worker no longer runs stages, and gives its receive queues to another
+worker, except over captures.
+
+`ctl show runtime` counts packets that entered the pipeline again, were handed over to the worker of another flow, were
+dumped, or were under way for longer than `max_delay` (*late*), and panics and workers that no longer run stages. The
+metrics are `shadeline_worker_again_packets_total`, `…_handed_over_packets_total`, `…_dumped_packets_total`,
 `…_late_packets_total`, `shadeline_worker_panics_total` and `shadeline_worker_gave_up`.
 
-A number is 256 times that of the reason's block plus its place there. Block 255 belongs to the stages of tests.
+The number of a reason is 256 times the number of its block, plus its number in the block. Block 255 is reserved for the
+stages of tests.
 
 <!-- Made from the declarations by a test: UPDATE_DROPS=1 cargo test -p shadeline drops -->
 ";
@@ -90,7 +94,7 @@ A number is 256 times that of the reason's block plus its place there. Block 255
     }
 
     /// `codes.txt` holds a line for every code that was ever shipped. Lines are added, never changed: a reason that is
-    /// gone leaves its line, so that nobody takes its code or its name for something else.
+    /// gone leaves its line, so that its code or its name gets no other meaning.
     #[test]
     fn a_shipped_code_keeps_its_meaning() {
         let path = root().join("shadeline/src/drops/codes.txt");

@@ -27,8 +27,8 @@ impl Failure {
         Self::other(format!("{}: {error}", path.display()))
     }
 
-    /// Already told.
-    pub(crate) fn told() -> Self {
+    /// Already reported.
+    pub(crate) fn reported() -> Self {
         Self { message: String::new(), code: 1 }
     }
 

@@ -35,7 +35,7 @@ const START_NS: u64 = 946_684_800_000_000_000;
 /// Rate of times where none is asked for, or the highest.
 const RATE_OF_TIMES: Rate = Rate::Packets(1e6);
 
-/// Rate of an interface where none is asked for: one that nobody has to fear.
+/// Default rate on an interface: a harmless one.
 const RATE_OF_INTERFACE: Rate = Rate::Packets(1e4);
 
 /// Source where no interface gives one.
@@ -92,7 +92,7 @@ impl Totals {
             self.seconds,
         );
         if let Some(rate) = self.rate_pps.filter(|rate| self.pps < rate * 0.98) {
-            println!("the sender could not keep up: {:.4} Mpps were asked for", rate / 1e6);
+            println!("the sender could not keep up: {:.4} Mpps were requested", rate / 1e6);
         }
         if self.dropped > 0 {
             println!("{} more packets could not be sent", thousands(self.dropped));
@@ -106,7 +106,9 @@ pub(crate) fn run(args: &GenPacketsArgs) -> Result<(), Failure> {
         (Some(interface), None, None) => to_interface(args, interface),
         (None, Some(path), None) => to_file(args, path),
         (None, None, Some(target)) => to_engine(args, target),
-        _ => Err(Failure::usage("where to: one of --interface IF, -w FILE, --engine CONFIG")),
+        _ => Err(Failure::usage(
+            "no destination: expected one of --interface IF, -w FILE, --engine CONFIG",
+        )),
     }
 }
 
@@ -169,7 +171,8 @@ fn timed(args: &TrafficArgs, pps: impl Fn(Rate) -> Option<f64>) -> Result<(f64, 
     let pps = asked.or_else(|| pps(RATE_OF_TIMES)).unwrap_or(1e6);
     let within = args.duration.map(|time| (time.as_secs_f64() * pps).ceil() as u64);
     let count = args.count.into_iter().chain(within).min();
-    let count = count.ok_or_else(|| Failure::usage("how many: --count N or --duration TIME"))?;
+    let count =
+        count.ok_or_else(|| Failure::usage("no limit: expected --count N or --duration TIME"))?;
     Ok((pps, count))
 }
 

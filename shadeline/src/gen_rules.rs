@@ -65,7 +65,7 @@ pub(crate) fn rules(args: &GenRulesArgs) -> Result<(), Failure> {
     let mut text = format!("{} rules", thousands(figures.rules as u64));
     if let Some(heads) = figures.heads {
         text += &format!(
-            "\n{heads} families: draw headers that {} classes match by `gen trace --first {heads}`",
+            "\n{heads} families: for headers that {} classes match, use `gen trace --first {heads}`",
             args.overlap
         );
     }
@@ -79,14 +79,14 @@ fn check(args: &GenRulesArgs) -> Result<usize, Failure> {
     let within = |option: &str, given: usize, most: usize, of: &str| match given <= most {
         true => Ok(()),
         false => Err(Failure::usage(format!(
-            "--{option} {given}: expected 1 to {most}, as many as there are {of}"
+            "--{option} {given}: expected 1 to {most}, the number of {of}"
         ))),
     };
     within("classes", classes, rules, "rules")?;
     within("overlap", args.overlap, classes, "classes")?;
     let Some(full) = args.full_classes else { return Ok(classes) };
     if args.distribution == Spread::Zipf {
-        let what = "--full-classes goes with --distribution full, not with zipf";
+        let what = "--full-classes requires --distribution full, not zipf";
         return Err(Failure::usage(what));
     }
     within("full-classes", full, classes, "classes")?;
@@ -116,17 +116,17 @@ pub(crate) fn trace(args: &GenTraceArgs) -> Result<(), Failure> {
     let file = read_rules(&args.rules)?;
     let set: &RuleSet = &file.set;
     if set.is_empty() {
-        return Err(Failure::file(&args.rules, "there is no rule to draw headers from"));
+        return Err(Failure::file(&args.rules, "the file has no rules"));
     }
     if let Some(first) = args.first.filter(|first| *first > set.len()) {
         let (rules, file) = (set.len(), args.rules.display());
-        let what = format!("--first {first}: expected 1 to {rules}, as many as {file} has rules");
+        let what = format!("--first {first}: expected 1 to {rules}, the number of rules in {file}");
         return Err(Failure::usage(what));
     }
     let copies = match (args.distribution, args.locality) {
         (TraceSpread::Uniform, None) => Copies::Uniform,
         (TraceSpread::Uniform, Some(scale)) => {
-            let what = "goes with --distribution pareto, not with uniform";
+            let what = "requires --distribution pareto, not uniform";
             return Err(Failure::usage(format!("--locality {scale} {what}")));
         }
         (TraceSpread::Pareto, scale) => Copies::Pareto { scale: scale.unwrap_or(1.0) },

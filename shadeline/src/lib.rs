@@ -62,15 +62,16 @@ pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
     }
 }
 
-/// A closed pipe (`| head`) ends the program quietly instead of by a panic in `println!`: its reader has what it wanted.
+/// A closed pipe (`| head`) ends the program quietly instead of by a panic in `println!`: its reader has what it
+/// wanted.
 fn quiet_pipes() {
-    let told = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let text = info.payload_as_str().unwrap_or_default();
         if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
             std::process::exit(0);
         }
-        told(info);
+        default_hook(info);
     }));
 }
 

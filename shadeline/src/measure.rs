@@ -9,7 +9,7 @@
 //! is lost, by bisection (RFC 2544 §26.1).
 //!
 //! The device must send the packets to `rx`: its next hop for the destination addresses is an
-//! address of that interface, or a neighbour that it is told of. This program answers no ARP; the
+//! address of that interface, or a configured neighbour. This program does not answer ARP; the
 //! system does, where the interface has an address.
 
 mod arrivals;
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Failure> {
         Some(trial) => show(trial),
         None => println!("every trial lost more than {max_loss} %"),
     })?;
-    if best.is_some() { Ok(()) } else { Err(Failure::told()) }
+    if best.is_some() { Ok(()) } else { Err(Failure::reported()) }
 }
 
 /// Trials from the highest rate on, each between the fastest that kept the limit and the slowest
@@ -170,7 +170,7 @@ fn show(t: &Trial) {
         );
     }
     if let Some(rate) = t.rate_pps.filter(|rate| t.offered_pps < rate * 0.98) {
-        println!("the sender could not keep up: {:.4} Mpps were asked for", rate / 1e6);
+        println!("the sender could not keep up: {:.4} Mpps were requested", rate / 1e6);
     }
     if t.overrun_packets > 0 {
         println!(

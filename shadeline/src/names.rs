@@ -93,7 +93,7 @@ fn build(routes: &mut Routes, path: &Path) -> Result<(usize, Blob), Failure> {
         problems.add(
             lines[index],
             format_args!(
-                "{name} has another next hop on an earlier line, {before}; this line stands"
+                "{name} has another next hop on an earlier line, {before}; this line is used"
             ),
         );
     };

@@ -1,7 +1,7 @@
 //! `shadeline run CONFIG -r IN -w DIR`: the pipeline over captures.
 //!
 //! Time from the packets, files that wait instead of queues that drop, and packets that leave in the
-//! order of their causes however many workers there are: the same input gives the same bytes, whoever
+//! order of their causes however many workers there are: the same input gives the same bytes, whichever side
 //! runs it and wherever.
 
 use std::io::IsTerminal;
@@ -28,7 +28,7 @@ use crate::{backend, check, log, ports};
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let config = check::load(&args.config)?;
     let folder = args.write.as_deref().ok_or_else(|| Failure::usage("-r needs -w DIR"))?;
-    // What files say wrongly is told; how the run goes, the report tells.
+    // Errors in files are logged; the progress of the run is in its report.
     log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
     let interfaces = Interfaces::of(&config);
     let inputs = inputs(&args.read, &interfaces)?;
@@ -123,8 +123,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     finish(&report, folder, args.json, begin.elapsed())
 }
 
-/// By port: the parts with a stage in its pipeline. One that sees packets of some contexts alone is left out: which ones these
-/// are, nobody knows before the packet's turn.
+/// By port: the parts with a stage in its pipeline. One that sees packets of some contexts alone is left out: which
+/// ones these are is not known before the packet's turn.
 fn passed(config: &Config, interfaces: &Interfaces, publisher: &Publisher) -> Vec<Vec<usize>> {
     let of_port = |name: &String| {
         let pipeline = config.pipeline_of(name);
@@ -197,7 +197,7 @@ fn finish(report: &Report, folder: &Path, json: bool, time: Duration) -> Result<
     for error in &report.errors {
         eprintln!("error: {error}");
     }
-    if report.errors.is_empty() { Ok(()) } else { Err(Failure::told()) }
+    if report.errors.is_empty() { Ok(()) } else { Err(Failure::reported()) }
 }
 
 /// A port's name as a file name.
@@ -222,8 +222,7 @@ fn inputs(read: &[String], interfaces: &Interfaces) -> Result<Vec<(u16, Vec<Path
                     let tagged = interfaces.number(name).and_then(|n| interfaces.tagged(n));
                     Failure::usage(match tagged {
                         Some((port, _)) => format!(
-                            "-r {text}: `{name}` is a subinterface: its packets come in by `{}`, \
-                             with their tags",
+                            "-r {text}: `{name}` is a subinterface: its packets are received by `{}`, with their tags",
                             interfaces.name(port)
                         ),
                         None => format!(

@@ -11,7 +11,7 @@ static DESCRIPTORS: OnceLock<Vec<&'static Descriptor>> = OnceLock::new();
 /// Adds applications to the shipped ones, before anything else is asked.
 pub(crate) fn add(own: &[&'static Descriptor]) {
     let all = [apps::DESCRIPTORS, own].concat();
-    // A second call would come from a second program in this process; the first one stands.
+    // A second call would come from a second program in this process; the first one applies.
     let _ = DESCRIPTORS.set(all);
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn known() -> KnownStages {
 /// A configuration of a pipeline with these stages, everything else by default.
 ///
 /// # Errors
-/// Why they are no pipeline.
+/// Why they are not a pipeline.
 pub(crate) fn with_stages(config: &mut Config, stages: &[&str]) -> Result<(), String> {
     config.pipeline = known().pipeline("of stages", stages)?;
     config.stage_lines = vec![vec![None; stages.len()]];

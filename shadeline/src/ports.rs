@@ -150,8 +150,8 @@ fn prepare(physical: &Physical, live: &mut LivePorts) -> Result<PortFacts, Strin
     if !addresses.is_empty() {
         let list: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         tracing::warn!(
-            "{}: the kernel's addresses {} cannot be reached while the port is ours; \
-             they belong to `addresses` of the port",
+            "{}: the kernel's addresses {} are unreachable while the program uses the interface; \
+             list them in `addresses` of the port",
             physical.interface,
             list.join(", ")
         );

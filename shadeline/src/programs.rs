@@ -1,6 +1,6 @@
 //! `shadeline programs`: the device programs that this build can ask for; for `cargo xtask dist`.
 //!
-//! Whatever sets kernels up does so on a driver that only remembers what it is told to build.
+//! The code that sets up kernels runs on a driver that only records the programs that it should build.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -33,7 +33,7 @@ pub(crate) struct Report {
     /// Times that a packet entered the pipeline again.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) again_packets: u64,
-    /// Packets that stages gave to the worker of another flow.
+    /// Packets handed over to the worker of another flow.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) handed_over_packets: u64,
     /// Packets that went to captures and nowhere else.
@@ -248,14 +248,14 @@ impl Report {
         }
         line(String::new());
         line(format!(
-            "{} packets in, {} out, {} to the host, {} dropped{}; {} of those out were made here",
+            "{} packets in, {} out, {} to the host, {} dropped{}; {} of the packets out were generated here",
             thousands(self.rx_packets),
             thousands(self.tx_packets),
             thousands(self.host_packets),
             thousands(self.dropped_packets),
             match self.rx_lost_packets {
                 0 => String::new(),
-                n => format!(" ({} of them before they came in)", thousands(n)),
+                n => format!(" ({} of them before receipt)", thousands(n)),
             },
             thousands(self.made_packets),
         ));
@@ -263,7 +263,7 @@ impl Report {
         let rare = [
             (self.again_packets, "entered the pipeline again"),
             (self.handed_over_packets, "handed over to another worker"),
-            (self.dumped_packets, "to captures alone"),
+            (self.dumped_packets, "to captures only"),
             (self.late_packets, "late"),
         ];
         let rare = rare.iter().filter(|(count, _)| *count > 0);
@@ -273,11 +273,11 @@ impl Report {
         }
         if self.panics > 0 {
             let (panics, workers) = (n(self.panics), n(self.workers_given_up));
-            line(format!("{panics} panics of stages; {workers} workers run no stages any more"));
+            line(format!("{panics} panics of stages; {workers} workers no longer run stages"));
         }
         for d in &self.devices {
             line(format!(
-                "device {}: {} jobs, {} packets, {} jobs done again on the CPU",
+                "device {}: {} jobs, {} packets, {} jobs repeated on the CPU",
                 d.device,
                 thousands(d.jobs),
                 thousands(d.packets),

@@ -230,7 +230,7 @@ fn list(all: &[Described]) -> String {
         let row = (stage.name, stage.application, stage.place, device, stage.about);
         let _ = writeln!(out, "{:<12} {:<12} {:<8} {:<7} {}", row.0, row.1, row.2, row.3, row.4);
     }
-    out += "\n`shadeline stages NAME` shows what one needs, provides, reads and writes.\n";
+    out += "\n`shadeline stages NAME` shows what a stage needs, provides, reads and writes.\n";
     out
 }
 
@@ -294,21 +294,21 @@ mod tests {
     const HEAD: &str = "\
 # Stages
 
-A pipeline is a list of stages: `[pipeline.NAME] stages = [\"decode\", \"firewall\", \"route\", \"rewrite\"]`, and `mode =
-\"NAME\"` takes it. Any order is a pipeline in which each stage finds what it needs: what a stage before it provides, or
-what every pipeline begins with (`frames`). A stage whose place is `first` decodes received frames and hides what there
-was before it; one whose place is `last` sends packets out. `shadeline check` says what is missing and names an order
-that works. `mode = \"router\"`, `\"switch\"`, `\"ndn\"` and `\"wire\"` are shipped pipelines.
+A pipeline is a list of stages, such as `[pipeline.NAME] stages = [\"decode\", \"firewall\", \"route\", \"rewrite\"]`; `mode =
+\"NAME\"` selects it. An order is valid if each stage finds what it needs: something that an earlier stage provides, or the
+received `frames`. A stage with the place `first` decodes received frames, and replaces what was provided before it; a stage
+with the place `last` sends packets. `shadeline check` reports what is missing and suggests an order that works. `mode =
+\"router\"`, `\"switch\"`, `\"ndn\"` and `\"wire\"` are shipped pipelines.
 
-A kind with settings of its own, such as `firewall`, may stand several times under the names of `[stage.NAME]`; a stage may
-see packets of some contexts alone; a port may name the pipeline of its packets ([configuration.md](configuration.md)).
-[own-stage.md](own-stage.md) adds a stage from outside this repository.
+A kind with settings of its own, such as `firewall`, may be used several times, with names defined by `[stage.NAME]`. A stage
+may be limited to packets of certain contexts. A port may name the pipeline that its packets enter
+([configuration.md](configuration.md)). [own-stage.md](own-stage.md) shows how to add a stage from outside this repository.
 
-*Shade reads* and *shade writes* are the columns of the step that a device can take. *Declared columns* and *declared
-reasons* are those that the stage may use or drop for; the stages of an application share them.
+*Shade reads* and *shade writes* are the columns of the step that a device can run. *Declared columns* and *declared
+reasons* are those that the stage may use; the stages of an application share them.
 
-`shadeline stages` prints this list, `shadeline stages NAME` one stage with its configuration keys, `--json` either for
-programs. All stages have the metrics `shadeline_stage_calls_total`, `…_packets_total` and `…_seconds_total`.
+`shadeline stages` prints this list, and `shadeline stages NAME` one stage with its configuration keys; both have `--json`.
+All stages have the metrics `shadeline_stage_calls_total`, `…_packets_total` and `…_seconds_total`.
 
 <!-- Made from the declarations by a test: UPDATE_STAGES=1 cargo test -p shadeline stages -->
 ";

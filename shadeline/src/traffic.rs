@@ -27,52 +27,52 @@ use values::{Addresses, Ports, Protocol, Sizes, Tags};
 /// Which packets to make.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TrafficArgs {
-    /// How fast: `10kpps`, `1Mpps`; `100Mbps`, `10Gbps`, with the 24 bytes of check sequence, preamble and
-    /// gap that a frame takes beside its own; or `max`
+    /// Rate: `10kpps`, `1Mpps`; `100Mbps`, `10Gbps` (including 24 bytes of check sequence, preamble and
+    /// gap per frame); or `max`
     ///
-    /// Into a capture or the engine packets go as fast as can be: there it says how far apart their
-    /// times are.
+    /// Packets are written to a capture or the engine as fast as possible; the rate then determines their
+    /// timestamps.
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
-    /// End after so many packets
+    /// Stop after this number of packets
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// End after this time
+    /// Stop after this time
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub(crate) duration: Option<Duration>,
-    /// Frame sizes as Ethernet counts them, with the check sequence of 4 bytes: one, several in turn
+    /// Ethernet frame sizes, including the check sequence of 4 bytes: one, several in turn
     /// (`64,512,1518`), or `imix` (7 × 64, 4 × 594, 1 × 1518)
     ///
     /// In memory and in a capture a frame is 4 bytes shorter. PacketShader's sizes are those in
-    /// memory: its 64-byte packets are `--size 68`. By default 64, or what the headers take.
+    /// memory: its 64-byte packets are `--size 68`. Default: 64, or the size of the headers.
     #[arg(long, value_name = "SIZES")]
     pub(crate) size: Option<Sizes>,
-    /// Source addresses: one, a PREFIX to choose from at random, `random`, or @FILE with one address
-    /// or prefix a line (gzip read as is)
+    /// Source addresses: one, a PREFIX to choose from at random, `random`, or @FILE with one address or
+    /// prefix per line (may be gzip or xz)
     ///
-    /// `random` is any unicast address. By default addresses set aside for measuring: 198.18.0.0/16
+    /// `random` is any unicast address. Default: addresses reserved for benchmarks, 198.18.0.0/16
     /// (RFC 2544) or 2001:2:0:1::/64 (RFC 5180).
     #[arg(long, value_name = "ADDRESSES")]
     pub(crate) src: Option<Addresses>,
-    /// Destination addresses, likewise; by default 198.19.0.0/16 or 2001:2:0:2::/64
+    /// Destination addresses, in the same form; default: 198.19.0.0/16 or 2001:2:0:2::/64
     #[arg(long, value_name = "ADDRESSES")]
     pub(crate) dst: Option<Addresses>,
-    /// IPv6 where the addresses leave it open, and from files that have both
+    /// Use IPv6 if the addresses leave it open, and the IPv6 addresses of files with both families
     #[arg(long)]
     pub(crate) ipv6: bool,
     /// Source ports: one, `FIRST-LAST` in turn, or `random`
     #[arg(long, value_name = "PORTS", default_value = "random")]
     pub(crate) sport: Ports,
-    /// Destination ports, likewise
+    /// Destination ports, in the same form
     #[arg(long, value_name = "PORTS", default_value = "random")]
     pub(crate) dport: Ports,
     /// Upper layer
     #[arg(long, value_enum, default_value_t = Protocol::Udp)]
     pub(crate) protocol: Protocol,
-    /// VLAN identifier, or outer and inner one (802.1ad)
+    /// VLAN identifier, or outer and inner identifiers (802.1ad)
     #[arg(long, value_name = "ID[,INNER]")]
     pub(crate) vlan: Option<Tags>,
-    /// Source MAC; by default the interface's, or 02:00:00:00:00:01
+    /// Source MAC; default: the interface's, or 02:00:00:00:00:01
     #[arg(long, value_name = "MAC")]
     pub(crate) src_mac: Option<MacAddr>,
     /// Destination MAC: that of the device under test
@@ -81,7 +81,7 @@ pub(crate) struct TrafficArgs {
     /// TTL or hop limit
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) ttl: u8,
-    /// Seed of everything random
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 }

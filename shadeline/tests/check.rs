@@ -34,9 +34,9 @@ fn files_of_names_are_read() {
     for expected in [
         "warning: names.txt:2: expected NAME NEXTHOP, found `b`",
         "warning: names.txt:3: there is no face `wst`",
-        "warning: names.txt:5: expected NAME NEXTHOP and no more, found `x`",
-        "warning: names.txt:6: expected NAME NEXTHOP, found no next hop behind `/e`",
-        "warning: names.txt:7: /a has other faces on line 1; this line stands",
+        "warning: names.txt:5: expected only NAME NEXTHOP, found `x`",
+        "warning: names.txt:6: expected NAME NEXTHOP, found no next hop after `/e`",
+        "warning: names.txt:7: /a has other faces on line 1; this line is used",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
@@ -83,9 +83,9 @@ fn files_of_routes_are_read() {
         "warning: table.txt:4: host bits are set in `10.1.0.1/16`, taken as 10.1.0.0/16\n",
         "warning: table.txt:4: there is no port `nowhere`\n",
         "warning: table.txt:5: `192.0.2.7` for the prefix 2001:db8::/32\n",
-        "warning: table.txt:6: expected PREFIX NEXTHOP, found no next hop behind `10.2.0.0/16`\n",
-        "warning: table.txt:7: `a,,b` is no next hop",
-        "warning: table.txt:8: expected PREFIX NEXTHOP and no more, found `x`\n",
+        "warning: table.txt:6: expected PREFIX NEXTHOP, found no next hop after `10.2.0.0/16`\n",
+        "warning: table.txt:7: `a,,b` is not a next hop",
+        "warning: table.txt:8: expected only PREFIX NEXTHOP, found `x`\n",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
@@ -138,7 +138,7 @@ fn more_routes_than_room_are_an_error_with_its_file() {
         let capture = testkit::repository().join("tests/golden/ndn_malformed/p1.pcap");
         run.arg("run").arg(folder.join("config.toml")).arg("-r").arg(capture);
         let output = run.arg("-w").arg(folder.join("out")).output().expect("the program starts");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && told.contains(&expected), "{told}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && printed.contains(&expected), "{printed}");
     }
 }

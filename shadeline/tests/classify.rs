@@ -101,14 +101,14 @@ fn one_header_is_explained() {
         arguments.extend(options);
         shadeline(&arguments)
     };
-    let told = json(&explain("10.1.2.9 1.2.3.4 5 80 tcp", &["--json"]));
-    let indices = |told: &Value| -> Vec<u64> {
-        let rules = told["rules"].as_array().unwrap();
+    let printed = json(&explain("10.1.2.9 1.2.3.4 5 80 tcp", &["--json"]));
+    let indices = |printed: &Value| -> Vec<u64> {
+        let rules = printed["rules"].as_array().unwrap();
         rules.iter().map(|rule| rule["index"].as_u64().unwrap()).collect()
     };
-    assert_eq!(indices(&told), [0, 1, 2, 3]);
-    assert_eq!(told["rules"][1]["rule"], "10.1.0.0/16 * * 80:90 6");
-    for algorithm in told["algorithms"].as_array().unwrap() {
+    assert_eq!(indices(&printed), [0, 1, 2, 3]);
+    assert_eq!(printed["rules"][1]["rule"], "10.1.0.0/16 * * 80:90 6");
+    for algorithm in printed["algorithms"].as_array().unwrap() {
         assert_eq!(algorithm["found"], 0, "{algorithm}");
     }
     let tuple = json(&explain("10.1.2.9 1.1.1.1 5 85 6", &["--json", "--algorithm", "tuple"]));
@@ -118,8 +118,8 @@ fn one_header_is_explained() {
     let place = hit["place"].as_str().unwrap();
     assert!(place.contains("src/16 dport/13 proto"), "{place}");
     for name in ["rfc", "tic", "cuts", "auto"] {
-        let told = json(&explain("10.1.2.9 1.1.1.1 5 85 6", &["--json", "--algorithm", name]));
-        let way = &told["algorithms"][0];
+        let printed = json(&explain("10.1.2.9 1.1.1.1 5 85 6", &["--json", "--algorithm", name]));
+        let way = &printed["algorithms"][0];
         let steps = way["steps"].as_array().unwrap();
         assert!(way["found"] == 1 && steps.iter().any(|step| step["found"] == 1), "{way}");
         assert_eq!(way.get("chosen").is_some(), name == "auto", "{way}");
@@ -167,29 +167,29 @@ fn an_explanation_of_many_classes_is_short() {
     let rules = folder.write("rules", &lines.collect::<String>());
     let explain = ["classify", "--rules", text(&rules), "--explain", "64.0.0.0 1.1.1.1 5 1 tcp"];
     for (name, why) in [("tuple", "no entry"), ("bloom", "not in its filter")] {
-        let told = ok(&shadeline(&[&explain[..], &["--algorithm", name]].concat()));
-        let classes = told.lines().filter(|line| line.contains(" of 32 (")).count();
-        assert!(classes < 12, "the one that matches, and few that a filter lets pass: {told}");
-        assert!(told.contains(&format!("more places: {why}, ")), "{told}");
+        let printed = ok(&shadeline(&[&explain[..], &["--algorithm", name]].concat()));
+        let classes = printed.lines().filter(|line| line.contains(" of 32 (")).count();
+        assert!(classes < 12, "the one that matches, and few that a filter lets pass: {printed}");
+        assert!(printed.contains(&format!("more places: {why}, ")), "{printed}");
         let all = json(&shadeline(&[&explain[..], &["--algorithm", name, "--json"]].concat()));
         let steps = all["algorithms"][0]["steps"].as_array().unwrap();
-        assert_eq!((steps.len(), told.contains(": rule 31, ")), (32, true), "{told}");
+        assert_eq!((steps.len(), printed.contains(": rule 31, ")), (32, true), "{printed}");
     }
 }
 
 #[test]
-fn rules_that_never_count_are_told() {
+fn rules_that_never_apply_are_reported() {
     let folder = Scratch::new();
     let rules = folder.write("rules", RULES);
     let output = shadeline(&["classify", "--rules", text(&rules), "--check", "--json"]);
     let figures = json(&output);
     assert_eq!(figures["check"]["shadowed"], 1);
     let warning = String::from_utf8_lossy(&output.stderr);
-    assert!(warning.contains("rule 2 never counts: rule 0 is better"), "{warning}");
+    assert!(warning.contains("rule 2 never applies: the better rule 0 covers it"), "{warning}");
 }
 
 #[test]
-fn bad_input_is_told_by_file_line_and_reason() {
+fn bad_input_is_reported_by_file_line_and_reason() {
     let folder = Scratch::new();
     let good = folder.write("good", RULES);
     let trace = folder.write("trace", "1 2 3 4 6\n1 2 3\n");
@@ -206,33 +206,34 @@ fn bad_input_is_told_by_file_line_and_reason() {
         ("10.0.0.0/3 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF", "line 2: expected `@`"),
     ] {
         let bad = folder.write("bad", &format!("# a comment\n{line}\n"));
-        let told =
+        let printed =
             fails(&shadeline(&["classify", "--rules", text(&bad), "--trace", text(&trace)]), 1);
-        assert!(told.contains(&format!("{}, {wanted}", bad.display())), "{told}");
+        assert!(printed.contains(&format!("{}, {wanted}", bad.display())), "{printed}");
     }
-    let told = fails(&shadeline(&["classify", "--rules", text(&good), "--trace", text(&trace)]), 1);
+    let printed =
+        fails(&shadeline(&["classify", "--rules", text(&good), "--trace", text(&trace)]), 1);
     assert!(
-        told.contains(&format!("{}, line 2: expected at least 5 columns", trace.display())),
-        "{told}"
+        printed.contains(&format!("{}, line 2: expected at least 5 columns", trace.display())),
+        "{printed}"
     );
     let capture = folder.join("capture");
     std::fs::write(&capture, b"\xd4\xc3\xb2\xa1\x02\0\x04\0\x1b[31m").unwrap();
     for option in ["--rules", "--trace"] {
         let rules = if option == "--rules" { text(&capture) } else { text(&good) };
         let all = ["classify", "--rules", rules, "--trace", text(&capture)];
-        let told = fails(&shadeline(&all), 1);
+        let printed = fails(&shadeline(&all), 1);
         let wanted = format!("{}, expected text, found a capture (pcap)", capture.display());
-        assert!(told.contains(&wanted) && !told.contains('\x1b'), "{told}");
+        assert!(printed.contains(&wanted) && !printed.contains('\x1b'), "{printed}");
     }
     let typo =
         ["classify", "--rules", text(&good), "--trace", text(&trace), "--algorithm", "tupel"];
-    let told = fails(&shadeline(&typo), 2);
-    assert!(told.contains("invalid value 'tupel'") && told.contains("tuple"), "{told}");
-    let told = fails(&shadeline(&["classify", "--rules", text(&good)]), 2);
-    assert!(told.contains("--trace"), "{told}");
+    let printed = fails(&shadeline(&typo), 2);
+    assert!(printed.contains("invalid value 'tupel'") && printed.contains("tuple"), "{printed}");
+    let printed = fails(&shadeline(&["classify", "--rules", text(&good)]), 2);
+    assert!(printed.contains("--trace"), "{printed}");
     let none = folder.join("none");
-    let told = fails(&shadeline(&["classify", "--rules", text(&none), "--check"]), 1);
-    assert!(told.contains(text(&none)), "{told}");
+    let printed = fails(&shadeline(&["classify", "--rules", text(&none), "--check"]), 1);
+    assert!(printed.contains(text(&none)), "{printed}");
 }
 
 /// Files that are packed, by what they begin with and not by what they are called.
@@ -326,8 +327,8 @@ fn structures_tell_what_they_look_like_inside() {
     );
     let trace = folder.write("trace", "167772161 1 5 82 6\n167772161 1 5 9 17\n1 1 1 1 6\n");
     let files = ["classify", "--rules", text(&rules), "--trace", text(&trace)];
-    let told = |options: &[&str]| json(&shadeline(&[&files[..], &["--json"], options].concat()));
-    let tuple = &told(&["--algorithm", "tuple"])["algorithms"][0];
+    let printed = |options: &[&str]| json(&shadeline(&[&files[..], &["--json"], options].concat()));
+    let tuple = &printed(&["--algorithm", "tuple"])["algorithms"][0];
     let inside = &tuple["tuple"];
     let figure = |name: &str| inside[name].as_u64().unwrap();
     assert_eq!((figure("entries"), figure("entries_per_rule_max")), (1 + 2 + 1 + 1, 2), "{tuple}");
@@ -335,7 +336,7 @@ fn structures_tell_what_they_look_like_inside() {
     assert_eq!((figure("classes"), figure("class_max"), figure("chain_max")), (3, 2, 2));
     let search = &inside["search"];
     assert_eq!((&search["headers"], &search["classes_max"]), (&3.into(), &3.into()), "{tuple}");
-    let bloom = &told(&["--algorithm", "bloom", "--hash", "murmur3"])["algorithms"][0];
+    let bloom = &printed(&["--algorithm", "bloom", "--hash", "murmur3"])["algorithms"][0];
     let filters = &bloom["filters"];
     assert_eq!((&filters["functions"], &filters["bits_min"]), (&2.into(), &512.into()), "{bloom}");
     // Of nine pairs three are hits: 82 in its class, both headers of 10.0.0.0/8 in that of any port.
@@ -344,8 +345,8 @@ fn structures_tell_what_they_look_like_inside() {
         assert!(filters[formula].as_f64().is_some_and(|rate| rate > 0.0), "{bloom}");
     }
     for block in [32, 64] {
-        let told = told(&["--algorithm", "tic", "--tic-block", &block.to_string()]);
-        let code = &told["algorithms"][0]["code"];
+        let printed = printed(&["--algorithm", "tic", "--tic-block", &block.to_string()]);
+        let code = &printed["algorithms"][0]["code"];
         // A list of three rules, for the second covers the third (one port, a range, any), and the empty one.
         assert_eq!(code["instructions"], serde_json::json!([1, 2, 0]), "{code}");
         assert_eq!((&code["block_bytes"], &code["lists"]), (&block.into(), &2.into()), "{code}");
@@ -359,16 +360,16 @@ fn structures_tell_what_they_look_like_inside() {
         assert_eq!(evaluation["ranges_per_header"].as_f64(), Some(5.0 / 3.0));
         assert_eq!((&evaluation["ranges_max"], &evaluation["blocks_max"]), (&3.into(), &1.into()));
     }
-    let told = ok(&shadeline(&files));
+    let printed = ok(&shadeline(&files));
     for part in [
         "3 classes, the largest of 2 entries; 5 entries, of one rule up to 2",
         "filters: k = 2 functions, m = 512 bits each",
         "false positives:",
-        "instructions of 4 bytes 33.3 %, of 8 66.7 %, of 12 0 %; 1.67 words in the mean (Table 4)",
+        "instructions of 4 bytes 33.3 %, of 8 66.7 %, of 12 0 %; 1.67 words on average (Table 4)",
         "a header: 1.67 ranges (at most 3), 1.00 blocks (at most 1) (Table 9)",
         "beyond the paper: 0 BASE",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(printed.contains(part), "{part}: {printed}");
     }
     let odd = [&files[..], &["--tic-block", "48"]].concat();
     assert!(fails(&shadeline(&odd), 2).contains("32 or 64"), "another size");
@@ -390,12 +391,12 @@ fn a_refused_structure_has_no_figures() {
     }
     assert!(tic.get("rate_mpps").is_none() && all[0].get("error").is_none());
     assert!(ok(&shadeline(&files)).contains("tic        refused: "));
-    let told = fails(&shadeline(&[&files[..], &["--algorithm", "tic"]].concat()), 1);
-    assert!(told.contains(&format!("{}: tic: ", rules.display())), "{told}");
+    let printed = fails(&shadeline(&[&files[..], &["--algorithm", "tic"]].concat()), 1);
+    assert!(printed.contains(&format!("{}: tic: ", rules.display())), "{printed}");
 }
 
 #[test]
-fn what_cannot_be_made_is_told() {
+fn what_cannot_be_made_is_reported() {
     let folder = Scratch::new();
     let out = folder.join("out");
     let rules = folder.write("rules", RULES);
@@ -408,7 +409,7 @@ fn what_cannot_be_made_is_told() {
         fails(&shadeline(&all.split_whitespace().collect::<Vec<_>>()), 2)
     };
     // Which option, what was given, what may be.
-    for (told, wanted) in [
+    for (printed, wanted) in [
         (of_rules("--rules 0"), ["'0' for '--rules <N>'", "1 to 4294967294"]),
         (of_rules("--rules 3 --classes 4"), ["--classes 4: expected 1 to 3", "rules"]),
         (
@@ -440,12 +441,15 @@ fn what_cannot_be_made_is_told() {
         ),
         (of_trace("--count x"), ["'x' for '--count <N>'", "1 to 4294967294"]),
     ] {
-        assert!(wanted.iter().all(|wanted| told.contains(wanted)), "{wanted:?}: {told}");
+        assert!(wanted.iter().all(|wanted| printed.contains(wanted)), "{wanted:?}: {printed}");
     }
     let seed = folder.write("seed", "-prots\n6 0.5 x\n");
     let bad = ["gen", "rules", "--rules", "3", "--parameters", text(&seed), "-w", text(&out)];
-    let told = fails(&shadeline(&bad), 1);
-    assert!(told.contains(&format!("{}, line 2: expected a part", seed.display())), "{told}");
+    let printed = fails(&shadeline(&bad), 1);
+    assert!(
+        printed.contains(&format!("{}, line 2: expected a share", seed.display())),
+        "{printed}"
+    );
     let empty = folder.write("empty", "");
     let bad = ["gen", "trace", "--rules", text(&empty), "--count", "5", "-w", text(&out)];
     assert!(fails(&shadeline(&bad), 1).contains("no rule to draw"));
@@ -512,7 +516,7 @@ fn a_device_finds_the_same() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_told() {
+fn a_device_that_is_not_there_is_reported() {
     let folder = Scratch::new();
     let rules = folder.write("rules", RULES);
     let trace = folder.write("trace", "1 2 3 4 6\n");

@@ -186,7 +186,7 @@ fn a_table_for_people_and_errors_that_name_the_option() {
     };
     for (options, code, expected) in [
         ("--tx sl-no-such --rx sl-no-such", 1, "sl-no-such"),
-        ("--tx lo --rx lo --max-loss 101", 2, "expected a percentage of 0 to 100"),
+        ("--tx lo --rx lo --max-loss 101", 2, "expected a percentage from 0 to 100"),
         ("--tx lo", 2, "--rx <IF>"),
         (
             "--tx lo --rx lo --ipv6 --size 64",

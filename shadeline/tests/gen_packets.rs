@@ -33,7 +33,7 @@ fn frames(options: &str) -> Vec<Record> {
     generate(&Scratch::new().join("out.pcapng"), options)
 }
 
-/// What stands in a frame, found by offsets.
+/// What is in a frame, found by offsets.
 struct Found {
     src: IpAddr,
     dst: IpAddr,
@@ -295,8 +295,12 @@ fn what_makes_no_sense_is_refused() {
     let config = scratch.write("router.toml", CONFIG);
     let config = config.display();
     for (options, code, expected) in [
-        ("--count 1".into(), 2, "where to: one of --interface IF, -w FILE, --engine CONFIG"),
-        ("-w /dev/null".into(), 2, "how many: --count N or --duration TIME"),
+        (
+            "--count 1".into(),
+            2,
+            "no destination: expected one of --interface IF, -w FILE, --engine CONFIG",
+        ),
+        ("-w /dev/null".into(), 2, "no limit: expected --count N or --duration TIME"),
         ("-w /dev/null --interface lo --count 1".into(), 2, "cannot be used with"),
         ("-w /dev/null --count 1 --rate 7".into(), 2, "expected a rate such as 10kpps"),
         ("-w /dev/null --count 1 --size 63".into(), 2, "sizes of 64 to 65561 bytes"),
@@ -324,7 +328,7 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(output.status.code(), Some(code), "{options}: {errors}");
         assert!(errors.contains(expected), "{options}: no {expected:?} in\n{errors}");
     }
-    // A full disk is told, and not as success.
+    // A full disk is reported as an error.
     let output = run("-w /dev/full --count 100000");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("/dev/full: No space left"));

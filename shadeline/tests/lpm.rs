@@ -236,7 +236,7 @@ fn families_comments_and_tokens() {
                 assert!(figures[family]["build_s"].as_f64().unwrap() > 0.0);
             }
             assert!(figures["peak_memory_bytes"].as_u64().unwrap() > 1 << 20);
-            // The second next hop of 2001:db8::/32 stands, and a warning says so.
+            // The second next hop of 2001:db8::/32 is used, with a warning.
             assert_eq!(figures["problems"], 1);
             let warnings = String::from_utf8_lossy(&output.stderr);
             assert!(
@@ -263,7 +263,7 @@ fn bad_routes_are_named_and_the_others_count() {
     for expected in [
         "routes: line 1: expected a prefix length of 0 to 32, found `33`",
         "routes: line 2: expected PREFIX NEXTHOP, found `nonsense`",
-        "routes: line 4: expected PREFIX NEXTHOP and no more, found `e`",
+        "routes: line 4: expected only PREFIX NEXTHOP, found `e`",
         "routes: line 5: host bits are set in `10.1.2.3/16`, taken as 10.1.0.0/16",
         "routes: and 105 more",
     ] {

@@ -156,7 +156,7 @@ fn uris_comments_and_tokens() {
         assert_eq!(figures["problems"], 1);
         let warnings = String::from_utf8_lossy(&output.stderr);
         for expected in [
-            "line 10: /org/example has another next hop on an earlier line, wide; this line stands",
+            "line 10: /org/example has another next hop on an earlier line, wide; this line is used",
             "1 line repeats an earlier one",
         ] {
             assert!(warnings.contains(expected), "no {expected:?} in\n{warnings}");
@@ -184,8 +184,8 @@ fn bad_routes_are_named_and_the_others_count() {
     for expected in [
         "routes: line 1: expected NAME NEXTHOP, found `nonsense`: a name begins with `/`",
         "routes: line 2: expected NAME NEXTHOP, found `/a//b`: a component is empty",
-        "routes: line 3: expected NAME NEXTHOP, found no next hop behind `/c`",
-        "routes: line 4: expected NAME NEXTHOP and no more, found `f`",
+        "routes: line 3: expected NAME NEXTHOP, found no next hop after `/c`",
+        "routes: line 4: expected only NAME NEXTHOP, found `f`",
         "routes: line 5: expected NAME NEXTHOP, found `/%zz`: `%` is not followed",
         "routes: line 6: a prefix of 32 components, more than 31",
         "routes: line 7: a prefix of 9004 bytes, more than 8800",
@@ -207,8 +207,8 @@ fn nonsense_names_are_named_with_their_lines() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     for expected in [
         "names, line 2: expected a name, found `org`: a name begins with `/`",
-        "names, line 4: expected a name and no more, found `b`",
-        "names, line 5: expected a name, found `/..`: `.` and `..` are no components",
+        "names, line 4: expected only a name, found `b`",
+        "names, line 5: expected a name, found `/..`: `.` and `..` are not components",
         "(and 23 more)",
     ] {
         assert!(errors.contains(expected), "no {expected:?} in\n{errors}");
@@ -253,7 +253,7 @@ fn odd_names() {
         ["/abc".repeat(13_000), "/252=...".repeat(20_000), "/".to_owned() + &"%FF".repeat(60_000)];
     ok(&names(&folder, &routes, &asked, &[]));
     assert_eq!(results(&folder), ["three", "typed", "-"]);
-    // A line beyond all that is told by its number.
+    // A line beyond that length is reported with its number.
     let asked = ["/abc".to_owned(), "/abc".repeat(80_000), "/".to_owned()];
     let output = names(&folder, &routes, &asked, &[]);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -40,9 +40,9 @@ fn packets_pass_a_device_while_routes_change() {
     let device = runtime.lines().last().unwrap_or_default().to_owned();
     assert!(device.contains("  up  "), "the device is still in use: {runtime}");
     let end = live.stop();
-    let told = end.lines().find(|line| line.starts_with("device ")).unwrap_or_default();
-    assert!(told.contains(", 0 jobs done again on the CPU"), "{end}");
-    let jobs = told.rsplit(": ").next().and_then(|rest| rest.split(' ').next());
+    let totals = end.lines().find(|line| line.starts_with("device ")).unwrap_or_default();
+    assert!(totals.contains(", 0 jobs repeated on the CPU"), "{end}");
+    let jobs = totals.rsplit(": ").next().and_then(|rest| rest.split(' ').next());
     let jobs = jobs.map(|n| n.replace(',', "")).and_then(|n| n.parse::<u64>().ok());
     assert!(jobs.is_some_and(|n| n > 100), "{end}");
 }

@@ -60,7 +60,7 @@ fn reach(from: &Netns, scratch: &Scratch, kind: &str, to: &str, port: u16) -> St
     from.run(&format!("python3 {} {kind} {to} {port}", script.display())).trim().to_owned()
 }
 
-/// Hits of a rule, as `ctl rule show` tells them.
+/// Hits of a rule, as `ctl rule show` prints them.
 fn hits(live: &Live, name: &str) -> u64 {
     let json = live.ctl(&format!("rule show {name} --json"));
     let line = json.lines().map(str::trim).find_map(|line| line.strip_prefix("\"packets\": "));
@@ -140,9 +140,9 @@ fn a_device_follows_sets_that_are_replaced() {
     let engine = "[engine]\nbackend = \"opencl\"\noffload = \"always\"\nmax_delay = \"300us\"\n";
     let text = format!("{engine}device_timeout = \"60s\"\n[firewall]\nalgorithm = \"auto\"\n");
     let Some(said) = replace_sets("filterdev", &text) else { return };
-    let told = said.lines().find(|line| line.starts_with("device ")).unwrap_or_default();
-    assert!(told.contains(", 0 jobs done again on the CPU"), "{said}");
-    assert!(!told.contains(": 0 jobs, "), "{said}");
+    let totals = said.lines().find(|line| line.starts_with("device ")).unwrap_or_default();
+    assert!(totals.contains(", 0 jobs repeated on the CPU"), "{said}");
+    assert!(!totals.contains(": 0 jobs, "), "{said}");
 }
 
 /// Replaces whole sets while packets flow; what the program said in the end, where it could run.
@@ -187,7 +187,7 @@ fn replace_sets(name: &str, text: &str) -> Option<String> {
 }
 
 #[test]
-fn what_is_odd_or_wrong_is_told_and_a_reload_is_the_file() {
+fn odd_and_wrong_rules_are_reported_and_a_reload_restores_the_file() {
     let Some(mut live) = Live::start("odd", "af_packet", RULES) else { return };
     let bad = |args: &str, expected: &str| {
         let (ok, said) = live.try_ctl(args);
@@ -196,7 +196,7 @@ fn what_is_odd_or_wrong_is_told_and_a_reload_is_the_file() {
     bad("rule del nobody", "there is no rule `nobody`");
     bad("rule show nobody", "there is no rule `nobody`");
     bad("rule add no-ping --action drop", "use `ctl rule replace`");
-    bad("rule add x --action send", "`send` is no action");
+    bad("rule add x --action send", "`send` is not an action");
     bad("rule add x --action drop --in mars", "there is no port `mars`");
     bad("rule add x --action drop --before nobody", "there is no rule `nobody`");
     bad("rule add x --action drop --proto esp --dport 1", "the protocol has no ports");
@@ -206,7 +206,7 @@ fn what_is_odd_or_wrong_is_told_and_a_reload_is_the_file() {
     bad(&format!("rule replace --file {}", file.display()), "unknown key `source`");
     let twice = "[[rule]]\nname = \"a\"\naction = \"drop\"\n".repeat(2);
     let file = live.scratch.write("twice.toml", &twice);
-    bad(&format!("rule replace --file {}", file.display()), "rule `a` stands twice");
+    bad(&format!("rule replace --file {}", file.display()), "rule `a` is listed twice");
     let file =
         live.scratch.write("cb.txt", "@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xFF\n\n@x\n");
     let command = format!("rule replace --file {} --action drop", file.display());
@@ -214,9 +214,15 @@ fn what_is_odd_or_wrong_is_told_and_a_reload_is_the_file() {
     assert_eq!(live.ctl("rule show").lines().count(), 5, "nothing has changed");
 
     let said = live.ctl("rule add again --dport 7777 --proto tcp --action accept");
-    assert!(said.contains("warning: rule `again` never matches: `refused` before it"), "{said}");
+    assert!(
+        said.contains("warning: rule `again` never matches: the earlier rule `refused` before it"),
+        "{said}"
+    );
     let said = live.ctl("rule add all --before no-ping-six --action drop");
-    assert!(said.contains("rule `no-ping-six` never matches: `all` before it"), "{said}");
+    assert!(
+        said.contains("rule `no-ping-six` never matches: the earlier rule `all` before it"),
+        "{said}"
+    );
     live.ctl("rule del all");
     live.ctl("rule add second --after no-ping --dst 10.9.0.0/16 --action reject");
     let shown = live.ctl("rule show");

@@ -189,7 +189,7 @@ fn interests_find_data_by_ethernet_and_udp() {
         for (args, expected) in [
             ("name add /com fra", "there is no face `fra`: expected one of one, two, far"),
             ("name add com far", "a name begins with `/`"),
-            ("name add /com far,far", "face `far` stands twice"),
+            ("name add /com far,far", "face `far` is listed twice"),
             ("name del /com", "no such route was added"),
             ("name get /com", "no route for /com"),
             ("name get /", "at least one component"),
@@ -263,6 +263,6 @@ fn a_device_follows_the_routes() {
         net.good("name del /com");
     }
     let (status, said) = net.program.stop(Stop::Terminate, SOON);
-    assert!(status.success() && said.contains(", 0 jobs done again on the CPU"), "{said}");
+    assert!(status.success() && said.contains(", 0 jobs repeated on the CPU"), "{said}");
     assert!(!said.contains(": 0 jobs, "), "{said}");
 }

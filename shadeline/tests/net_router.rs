@@ -74,7 +74,7 @@ fn path_mtu_discovery_works() {
         let left = &live.net.left;
         for (to, cache) in [("10.0.2.2", "-4"), ("fd00:2::2", "-6")] {
             assert!(wait_until(Duration::from_secs(5), || ping(left, to, 1) == 1));
-            // Too large and not to be fragmented: told, then smaller.
+            // Too large and not to be fragmented: an ICMP error, then smaller packets.
             let _ = left.try_run(&format!("ping -n -M do -c 2 -i 0.2 -W 1 -s 1440 {to}"));
             let route = left.ip(&format!("{cache} route get {to}"));
             assert!(route.contains("mtu 1400"), "{backend}: {route}");

@@ -72,7 +72,7 @@ impl Live {
         wait_until(Duration::from_secs(5), || ping(&self.hosts[from], &address, 1) == 1)
     }
 
-    /// The port of a host's station, as `ctl show macs` tells it.
+    /// The port of a host's station, as `ctl show macs` prints it.
     fn port_of(&self, host: usize) -> Option<String> {
         let text = self.ctl("show macs");
         let line = text.lines().find(|line| line.contains(&mac(host)))?;
@@ -107,7 +107,7 @@ fn hosts_are_learned_and_frames_for_them_go_nowhere_else() {
         assert!(!ok && said.contains("no table `neighbours`") && said.contains(", macs"), "{said}");
         let (ok, said) = common::ctl(&live.bin, &live.scratch, "clear macs --port p4");
         assert!(!ok && said.contains("no port `p4`: expected one of p1, p2, p3"), "{said}");
-        assert!(live.ctl("clear macs --port p1").contains("1 station forgotten"));
+        assert!(live.ctl("clear macs --port p1").contains("1 station removed"));
         assert_eq!(live.port_of(0), None, "{backend}");
         assert_eq!(live.port_of(1).as_deref(), Some("p2"), "{backend}");
         assert!(live.pings(0, 1), "{backend}");
@@ -173,7 +173,7 @@ fn stations_move_go_with_their_link_and_age() {
 }
 
 #[test]
-fn a_flood_of_addresses_fills_the_table_and_hurts_nobody() {
+fn a_flood_of_addresses_fills_the_table_and_harms_no_traffic() {
     let more =
         "[switch]\nstations = 4096\n[[station]]\nport = \"p2\"\nmac = \"02:00:00:00:0a:01\"\n";
     let Some(live) = Live::start("flood", "af_packet", [""; 3], more) else { return };
@@ -185,10 +185,10 @@ fn a_flood_of_addresses_fills_the_table_and_hurts_nobody() {
     assert!(wait_until(SOON, || live.ctl("show macs").lines().count() == 4097));
     let runtime = live.ctl("show runtime");
     assert!(runtime.contains("4,096 of 4,096"), "{runtime}");
-    // Hosts that were known go on; the static one stands where it stood.
+    // Hosts that were known go on; the static one is where it stood.
     assert_eq!(ping(&live.hosts[0], "10.0.0.2", 5), 5);
     assert_eq!(live.port_of(1).as_deref(), Some("p2"));
-    assert!(live.ctl("clear macs --port p3").contains("stations forgotten"));
+    assert!(live.ctl("clear macs --port p3").contains("stations removed"));
     assert!(wait_until(SOON, || live.ctl("show macs").lines().count() < 100));
 }
 
@@ -199,7 +199,7 @@ vlan, wanted = int(sys.argv[1]), socket.inet_aton(sys.argv[2])
 own, us = bytes.fromhex("020000000a02"), socket.inet_aton("10.0.0.13")
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 s.bind(("eth0", 3))
-s.setsockopt(263, 8, 1)  # the kernel takes the tag off and tells it beside the frame
+s.setsockopt(263, 8, 1)  # the kernel removes the tag and passes it beside the frame
 s.settimeout(0.5)
 ask = b"\xff" * 6 + own + struct.pack("!HHHHHBBH", 0x8100, vlan, 0x0806, 1, 0x0800, 6, 4, 1)
 for _ in range(6):

@@ -296,5 +296,8 @@ fn several_devices_change_nothing_but_who_shades() {
     let both = format!("{CONFIG}[engine]\nbackend = \"cpu\"\ndevices = [\"sim\"]\n");
     let output = run(&folder, &both, "lan={}in.pcap");
     let said = errors(&output);
-    assert!(!output.status.success() && said.contains("`devices` beside `backend`"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("`devices` together with `backend`"),
+        "{said}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Every pipeline that the requirements of stages allow: it starts, and writes the same bytes whoever shades. They are
-//! generated, not listed: a new stage of these applications is in here without a line.
+//! Every pipeline that the requirements of stages allow: it starts, and writes the same bytes whichever side shades.
+//! They are generated, not listed: a new stage of these applications is in here without a line.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -78,7 +78,7 @@ fn written(out: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn every_pipeline_writes_the_same_bytes_whoever_shades() {
+fn every_pipeline_writes_the_same_bytes_on_every_backend() {
     let known = apps::known_stages();
     let has_opencl = require_opencl();
     for stages in known.pipelines() {
@@ -101,7 +101,7 @@ fn every_pipeline_writes_the_same_bytes_whoever_shades() {
             let output = run(&path, &captures, &out, backend);
             assert!(output.status.success(), "{stages:?} on {backend}: {}", said(&output));
             let text = said(&output);
-            assert!(text.contains(", 0 jobs done again on the CPU"), "{stages:?}: {text}");
+            assert!(text.contains(", 0 jobs repeated on the CPU"), "{stages:?}: {text}");
             // The captures have packets for each stage that a device can take.
             let has_kernels = stages.iter().any(|stage| KERNELS.contains(stage));
             assert_eq!(!text.contains(": 0 jobs, "), has_kernels, "{stages:?}: {text}");
@@ -110,7 +110,8 @@ fn every_pipeline_writes_the_same_bytes_whoever_shades() {
     }
 }
 
-/// Lists of stages that are no pipeline are refused, and the reason names a stage of the list and what is wrong with it.
+/// Lists of stages that are not a pipeline are refused, and the reason names a stage of the list and what is wrong
+/// with it.
 #[test]
 fn every_other_list_of_stages_is_refused_with_a_reason() {
     let known = apps::known_stages();
@@ -179,8 +180,8 @@ fn routed(stages: &str, rules: &str) -> Vec<(String, Vec<u8>)> {
     expected
 }
 
-/// Packets that `edge` puts into a context are judged by `inner`, and no others: together they do what one list of rules
-/// says.
+/// Packets that `edge` puts into a context are judged by `inner`, and no others: together they do what one list of
+/// rules says.
 #[test]
 fn two_firewalls_and_a_context_do_what_one_list_of_rules_says() {
     let alone = "[firewall]\n[[rule]]\nproto = \"udp\"\nsrc = \"10.0.1.0/24\"\naction = \"mark 9, accept\"\n\

@@ -97,7 +97,7 @@ fn routes_that_do_not_fit_leave_those_there_are() {
 }
 
 #[test]
-fn the_first_version_is_told() {
+fn the_first_version_is_logged() {
     let running = Running::start(&[("table.txt", &hosts(9, "192.0.2.2"))], ROUTER);
     let runtime = running.show("runtime");
     assert!(runtime.contains("16 v4, 0 v6"), "{runtime}"); // with what two ports and one route add

@@ -146,7 +146,7 @@ fn backends_agree(name: &str) {
         said += &String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(case.status), "{backend}: {}\n{said}", case.about);
         if case.status == 0 {
-            assert!(said.contains(", 0 jobs done again on the CPU"), "{backend}: {said}");
+            assert!(said.contains(", 0 jobs repeated on the CPU"), "{backend}: {said}");
             // What the first stage settles whole does not travel.
             let is_left = said.contains(": 0 jobs, ") && packets_behind_first(&said) > 0;
             assert!(!is_left, "{backend}: {said}");
@@ -512,7 +512,7 @@ fn the_oracle_of_the_firewall_sees_tampering() {
     }
 }
 
-/// A folder that is no case is named with what it lacks; a new one is a test.
+/// A folder that is not a case is named with what it lacks; a new one is a test.
 #[test]
 fn folders_that_are_no_cases_are_named() {
     let scratch = Scratch::new();

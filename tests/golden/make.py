@@ -68,7 +68,7 @@ def bad_ipv4():
     yield with_checksum(edited(good, (16, b"\x00\x13")))  # total length 19
     yield with_checksum(edited(good, (16, b"\x01\x00")))  # total length beyond the frame
     yield edited(good, (24, b"\xde\xad"))  # wrong checksum
-    yield raw + bytes(20)  # padding is no error, and is not forwarded
+    yield raw + bytes(20)  # padding is not an error, and is not forwarded
     yield ether() / v4(flags="MF") / b""  # fragments without payload
     yield ether() / v4(frag=100) / b""
     yield ether() / v4(frag=0x1FFF, proto=17) / Raw(bytes(64))  # ends beyond 65,535
@@ -398,12 +398,12 @@ def ndn_forwarding():
     yield named(1, interest("/org/late", 61, lifetime=500))
     yield 20.0
     yield named(3, interest("/org/late", 60), GROUP)
-    # Padding behind a packet is no part of it; an acknowledgement, a Nack, a piece of a packet.
+    # Padding behind a packet is not part of it; an acknowledgement, a Nack, a piece of a packet.
     yield named(1, interest("/org/pad", 70) + bytes(20))
     yield named(1, link(b""))
     yield named(2, link(interest("/org/pad", 70), nack(150)))
     yield named(1, tlv(100, tlv(82, b"\0"), tlv(83, b"\2"), tlv(80, interest("/org/f", 71))))
-    # Neighbours that are no faces, a station that is not us, a group that is not ours, a tag.
+    # Neighbours that are not faces, a station that is not us, a group that is not ours, a tag.
     yield "p1", Ether(src="02:00:00:00:09:09", dst="02:00:00:00:01:01", type=0x8624) / Raw(interest("/org/s", 80))
     yield named(3, interest("/org/s", 81))
     yield named(1, interest("/org/s", 82), "01:00:5e:00:17:ab")

@@ -171,17 +171,17 @@ class Firewall:
         return rule.action, seen
 
     def compare_hits(self, out):
-        told = json.loads((out / "stats.json").read_text()).get("rules", [])
-        told = {row["rule"]: [row["packets"], row["bytes"], row["last_hit"]] for row in told}
-        # All rules are told, those without a packet too, in their order.
+        listed = json.loads((out / "stats.json").read_text()).get("rules", [])
+        listed = {row["rule"]: [row["packets"], row["bytes"], row["last_hit"]] for row in listed}
+        # All rules are listed in order, those without a packet too.
         mine = {rule.name: [0, 0, None] for rule in [*self.rules, self.default]}
         for name, (packets, size, last) in self.hits.items():
             mine[name] = [packets, size, f"{last // switch.SECOND}.{last % switch.SECOND:09}"]
-        if list(told) != list(mine):
-            raise Mismatch(f"the rules that are told: {list(told)}, not {list(mine)}")
-        if told != mine:
-            name = next(name for name in {**told, **mine} if told.get(name) != mine.get(name))
-            raise Mismatch(f"rule {name}: counted {told.get(name)}, not {mine.get(name)}")
+        if list(listed) != list(mine):
+            raise Mismatch(f"the rules listed: {list(listed)}, not {list(mine)}")
+        if listed != mine:
+            name = next(name for name in {**listed, **mine} if listed.get(name) != mine.get(name))
+            raise Mismatch(f"rule {name}: counted {listed.get(name)}, not {mine.get(name)}")
 
 
 def l3(frame):
@@ -492,9 +492,9 @@ def judge_switch(firewall, out, arguments, kind):
                 check_answer(found[number], frame, f"{name}: frame {number + 1} (answer to {origin})")
                 expected[name][number] = (found[number], origin)
         switch.compare(name, expected[name], found)
-    told = list(switch.written(out / "dropped.pcapng"))
-    switch.compare("dropped", [(data, origin) for data, origin, _ in dropped], [data for data, _ in told])
-    for (_, origin, reason), (_, comment) in zip(dropped, told):
+    captured = list(switch.written(out / "dropped.pcapng"))
+    switch.compare("dropped", [(data, origin) for data, origin, _ in dropped], [data for data, _ in captured])
+    for (_, origin, reason), (_, comment) in zip(dropped, captured):
         if reason not in comment.replace(":", " ").split():
             raise Mismatch(f"dropped: {origin} for {comment!r}, not for {reason}")
     return len(frames)

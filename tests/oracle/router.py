@@ -533,9 +533,9 @@ class Judge:
         if total > limit:
             raise Mismatch(f"{where}: {total} bytes, at most {limit}")
         if event.mtu is not None:
-            told = struct.unpack_from("!H", message, 6)[0] if event.version == 4 else struct.unpack_from("!I", message, 4)[0]
-            if told != event.mtu:
-                raise Mismatch(f"{where}: tells an MTU of {told}, not {event.mtu}")
+            given = struct.unpack_from("!H", message, 6)[0] if event.version == 4 else struct.unpack_from("!I", message, 4)[0]
+            if given != event.mtu:
+                raise Mismatch(f"{where}: has an MTU of {given}, not {event.mtu}")
         quoted = message[8:]
         if len(quoted) < min(least, len(event.packet)) or quoted != event.packet[: len(quoted)]:
             raise Mismatch(f"{where}: does not quote the packet\n  packet {event.packet[:48].hex()}\n  quote  {quoted[:48].hex()}")

@@ -222,15 +222,15 @@ def main():
             dropped.append((data, origin, str(drop)))
     for name in names:
         compare(name, expected[name], [data for data, _ in written(out / f"{name}.pcapng")])
-    told = list(written(out / "dropped.pcapng"))
-    compare("dropped", [(data, origin) for data, origin, _ in dropped], [data for data, _ in told])
-    for (_, origin, reason), (_, comment) in zip(dropped, told):
+    captured = list(written(out / "dropped.pcapng"))
+    compare("dropped", [(data, origin) for data, origin, _ in dropped], [data for data, _ in captured])
+    for (_, origin, reason), (_, comment) in zip(dropped, captured):
         if reason not in comment.replace(":", " ").split():
             raise Mismatch(f"dropped: {origin} for {comment!r}, not for {reason}")
     stations = {"stations": len(switch.stations), "stations_max": switch.room}
-    told = json.loads((out / "stats.json").read_text())["switch"]
-    if told != switch.counts | stations:
-        raise Mismatch(f"stats.json: {told}, not {switch.counts | stations}")
+    stated = json.loads((out / "stats.json").read_text())["switch"]
+    if stated != switch.counts | stations:
+        raise Mismatch(f"stats.json: {stated}, not {switch.counts | stations}")
     sent = sum(map(len, expected.values()))
     print(f"{len(frames)} frames: {sent} sent, {len(dropped)} dropped, all as they must be")
 

@@ -2,7 +2,7 @@
 //!
 //! The targets are those of `cargo fuzz`, which works on them too; here they are built with the same flags
 //! straight by cargo, on the stable compiler, so that nothing needs installing. Seeds that everyone shares
-//! stand in `fuzz/seeds/TARGET`; what a run learns goes to `fuzz/corpus/TARGET`, a crash to
+//! are in `fuzz/seeds/TARGET`; what a run learns goes to `fuzz/corpus/TARGET`, a crash to
 //! `fuzz/artifacts/TARGET`.
 
 use std::path::Path;

@@ -22,8 +22,9 @@ const KIT_BYTES_MAX: u64 = 60 << 20;
 const FULL_TABLE: &str = "../shared/data/bgp/bart-prefixes-v4v6.txt.gz";
 const NAMES: &str = "../shared/data/ndn";
 const RUN_LIMIT: Duration = Duration::from_secs(1800);
-/// Test programs that go along: package, target, name in the kit. Kernels of the library and of the applications against
-/// their forms on the CPU; payload, state and failures in the engine; jobs of the accelerator. They compile by NVRTC.
+/// Test programs that go along: package, target, name in the kit. Kernels of the library and of the applications
+/// against their forms on the CPU; payload, state and failures in the engine; jobs of the accelerator. They compile
+/// by NVRTC.
 const PROOFS: [(&str, &str, &str); 4] = [
     ("kernels", "pocl", "kernels"),
     ("apps", "kernels", "applications"),
@@ -142,9 +143,9 @@ fn brought(entry: &Path, pack: &[u8]) -> io::Result<Option<String>> {
     });
     // An empty line parts what the code depends on from the text that was compiled.
     let Some((_, text)) = key.and_then(|key| key.split_once("\n\n")) else {
-        return Err(io::Error::other(format!("{} is no entry", entry.display())));
+        return Err(io::Error::other(format!("{} is not an entry", entry.display())));
     };
-    // In the pack the text's length stands 16 bytes before it: see `crates/device/src/embedded.rs`.
+    // In the pack the text's length is 16 bytes before it: see `crates/device/src/embedded.rs`.
     let length = (text.len() as u64).to_le_bytes();
     let mut places = pack.windows(text.len()).enumerate().skip(16);
     let is_there =
@@ -262,7 +263,7 @@ fn neighbours(folder: &Path) -> Vec<PathBuf> {
     words.map(PathBuf::from).collect()
 }
 
-/// Exit status and arguments of a `case.toml`; none where they cannot stand in a list of words.
+/// Exit status and arguments of a `case.toml`; none where they cannot be in a list of words.
 fn case(text: &str) -> Option<(i32, Vec<String>)> {
     let value = |name: &str| {
         let pair = |line: &'_ str| {
@@ -440,9 +441,9 @@ mod tests {
         seen=7; case $2 in */eight/*) seen=0 ;; esac
         printf 'stage  calls  packets\ndecode  1  1,007\nroute  1  %s\n\n' "$seen"
         case $2 in
-            */four/cuda) echo 'device x: 7 jobs, 7 packets, 3 jobs done again on the CPU' ;;
-            */eight/cuda|*/nine/cuda) echo 'device x: 0 jobs, 0 packets, 0 jobs done again on the CPU' ;;
-            *) echo 'device x: 7 jobs, 7 packets, 0 jobs done again on the CPU' ;;
+            */four/cuda) echo 'device x: 7 jobs, 7 packets, 3 jobs repeated on the CPU' ;;
+            */eight/cuda|*/nine/cuda) echo 'device x: 0 jobs, 0 packets, 0 jobs repeated on the CPU' ;;
+            *) echo 'device x: 7 jobs, 7 packets, 0 jobs repeated on the CPU' ;;
         esac
         case $2 in */five/cuda) exit 9 ;; esac
     "#;

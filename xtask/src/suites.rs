@@ -1,6 +1,6 @@
 //! The suites of `cargo xtask test`, and the counts that close it.
 //!
-//! They stand in the order in which failures show soonest. Test programs are built once by cargo and then run
+//! They are in the order in which failures show soonest. Test programs are built once by cargo and then run
 //! one by one from here, so that each suite gets its own, with a time limit, in the folder that cargo would
 //! use.
 
@@ -19,9 +19,9 @@ pub(crate) struct Suite {
     run: fn(&Path) -> Report,
 }
 
-/// PoCL 3.1 ends the process by an assertion (`pocl_release_dlhandle_cache`) now and then: it finds a kernel that it has
-/// loaded by how it is launched, and another form that was loaded meanwhile is taken for it. With one form there is no
-/// other.
+/// PoCL 3.1 ends the process by an assertion (`pocl_release_dlhandle_cache`) now and then: it finds a kernel that it
+/// has loaded by how it is launched, and another form that was loaded meanwhile is taken for it. With one form there
+/// is no other.
 const POCL: (&str, &str) = ("POCL_WORK_GROUP_SPECIALIZATION", "0");
 
 /// All of them, in order.

@@ -28,7 +28,7 @@ const RULES: &[(&str, Rule)] = &[
     ("links", links),
 ];
 
-/// What a crate may import from the workspace; its own list and what stands here is the whole of it.
+/// What a crate may import from the workspace; its own list and what is here is the whole of it.
 const LAYERS: &[(&str, &[&str])] = &[
     ("chunk", &[]),
     ("packet", &["chunk"]),
@@ -129,7 +129,7 @@ impl File {
         self.extension() == "rs"
     }
 
-    /// The crate's name, from the folder that it stands in.
+    /// The crate's name, from the folder that it is in.
     fn crate_name(&self) -> &str {
         let mut parts = self.path.split('/');
         match parts.next() {
@@ -173,7 +173,7 @@ fn length(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Unsafe code stands only in the crates meant for it, and each piece is argued.
+/// Unsafe code is only in the crates meant for it, and each piece is argued.
 fn safety(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|f| f.is_rust()) {
@@ -294,7 +294,7 @@ fn words(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// What a user sees is plain English: phrases that were replaced, each with what stands in their place, do not come back.
+/// What a user sees is plain English: phrases that were replaced, each with what is in their place, do not come back.
 /// In sources that is text in quotation marks and the help of commands, in pages every line.
 fn phrases(files: &[File]) -> Vec<String> {
     let replaced = [
@@ -305,6 +305,15 @@ fn phrases(files: &[File]) -> Vec<String> {
         (concat!("than a device", " is sent"), "exceeds the device limit"),
         (concat!("this is", " no "), "this instance has no"),
         (concat!("read as", " they are"), "may be gzip or xz"),
+        (concat!("is", " told"), "is reported, logged, counted, shown"),
+        (concat!("are", " told"), "are reported, logged, counted, shown"),
+        (concat!("stands", " twice"), "is listed twice"),
+        (concat!("this line", " stands"), "this line is used"),
+        (concat!("some", "body"), "a host, another station, a thread"),
+        (concat!("were", " asked for"), "were requested"),
+        (concat!("what it", " costs"), "time, memory, cost"),
+        (concat!("never", " counts"), "never applies"),
+        (concat!("put", " together here"), "reassembled"),
     ];
     let mut complaints = Vec::new();
     for file in files {
@@ -330,7 +339,7 @@ fn phrases(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// The path stands at the start of a word, not in the middle of a longer path.
+/// The path is at the start of a word, not in the middle of a longer path.
 fn has_word(line: &str, word: &str) -> bool {
     let joined =
         |before: &str| before.ends_with(|c: char| c.is_alphanumeric() || c == '.' || c == '_');
@@ -410,7 +419,7 @@ fn links(files: &[File]) -> Vec<String> {
                 if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
                     continue;
                 }
-                // The shared folder stands beside the checkout, and not everywhere.
+                // The shared folder is beside the checkout, and not everywhere.
                 let Some(path) = resolve(file.folder(), path) else { continue };
                 if !exists(&path) {
                     complaints.push(format!("{}:{number}: no {path}", file.path));
@@ -421,7 +430,7 @@ fn links(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// What stands in `](…)`.
+/// What is in `](…)`.
 fn targets(line: &str) -> Vec<&str> {
     let ends = line.match_indices("](").map(|(at, _)| &line[at + 2..]);
     ends.filter_map(|rest| rest.split([')', ' ']).next()).collect()

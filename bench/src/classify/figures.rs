@@ -8,7 +8,7 @@
 //! | `tic-5` | TIC, Table 5: memory of sets of 2K and 4K rules | RFC, TIC, how much less TIC takes |
 //! | `tic-7` | TIC, Table 7: rate over threads, sets of 2K rules | RFC, TIC |
 //!
-//! GSwitch measures a GPU: with `--backend` the same structures stand on a device beside the CPU's. The paper's sets of
+//! GSwitch measures a GPU: with `--backend` the same structures are on a device beside the CPU's. The paper's sets of
 //! TIC were made by ClassBench and not published; here they are the first 2,000 and 4,000 rules of sets of 10,000 that
 //! were made alike. In `tic-7` all threads classify the whole trace at once, and the rate is that of all together by
 //! their mean time (the paper's average case).

@@ -1,6 +1,6 @@
 //! `bench classify --figure gswitch-hash`: universal hashing and Murmur3 beside each other (GSwitch §4.2).
 //!
-//! The paper compares hash functions on a GPU and takes universal ones, the quickest. Here the same stand beside each
+//! The paper compares hash functions on a GPU and takes universal ones, the quickest. Here the same are beside each
 //! other: alone, in tuple and Bloom search, on the device with `--backend`, and in how well class tables take entries:
 //! random ones, and addresses one after the other, which a weak hash would put into few slots.
 

@@ -32,7 +32,7 @@ impl Acl {
     /// Starts the peer and has it build its table.
     pub(super) fn start(set: &RuleSet) -> Self {
         let Some(binary) = lpm::binary("rte_acl_peer") else {
-            let why = "no rte_acl beside it: `cargo xtask peers` builds it, with libdpdk-dev";
+            let why = "not compared with rte_acl: `cargo xtask peers` builds it, with libdpdk-dev";
             return Self { peer: Err(why.into()), ..Self::none() };
         };
         let built = Peer::start(&binary, PEER_MEMORY_MB).and_then(|mut peer| {
@@ -41,7 +41,9 @@ impl Acl {
         });
         match built {
             Ok((peer, built)) => Self { peer: Ok(peer), built: Some(built), ..Self::none() },
-            Err(why) => Self { peer: Err(format!("no rte_acl beside it: {why}")), ..Self::none() },
+            Err(why) => {
+                Self { peer: Err(format!("not compared with rte_acl: {why}")), ..Self::none() }
+            }
         }
     }
 
@@ -96,7 +98,7 @@ impl Acl {
         };
         match chosen() {
             Ok(variants) => self.variants = variants,
-            Err(why) => self.peer = Err(format!("no rte_acl beside it: {why}")),
+            Err(why) => self.peer = Err(format!("not compared with rte_acl: {why}")),
         }
     }
 

@@ -85,7 +85,7 @@ impl Alone {
                     parts.push((batch.rows.column_bytes(column).to_vec(), at));
                     answers.push((column, at));
                 }
-                // Those that it wrote stand at the end.
+                // Those that it wrote are at the end.
                 answers.drain(..form.reads.len());
                 // Where the keys are in the payload, and how long.
                 for (which, column) in form.payload.into_iter().flatten().enumerate() {

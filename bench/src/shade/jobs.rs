@@ -22,7 +22,7 @@ use super::loads::{Form, KernelUse, Load};
 use crate::forms::thread_seconds;
 use crate::on_device::{program_of, text};
 
-/// What stands where an answer is to come.
+/// What is where an answer is to come.
 const NO_ANSWER: u8 = 0xa5;
 
 /// Rows that the CPU shades at a time: a chunk's.

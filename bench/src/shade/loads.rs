@@ -41,7 +41,7 @@ pub(super) enum Form {
 /// The kernel of a table.
 #[derive(Clone, Copy)]
 pub(super) struct KernelUse {
-    /// The file that it stands in.
+    /// The file that it is in.
     pub(super) file: &'static KernelFile,
     /// Its name.
     pub(super) kernel: &'static str,

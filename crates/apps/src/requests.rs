@@ -27,7 +27,7 @@ pub(crate) fn request_of<T: DeserializeOwned + Serialize + Debug>(
     assert_eq!(request, Request::Call { name: name.to_owned(), fields: expected.clone() });
     let read: T = decode(expected.clone()).unwrap();
     assert_eq!(fields_of(&read).unwrap(), expected, "{read:?}");
-    // A field that nobody knows is an error, not a wish unheard.
+    // An unknown field is an error; it is not ignored.
     let mut more = expected;
     more.insert("no_such_field".to_owned(), Value::Null);
     decode::<T>(more).unwrap_err();

@@ -30,7 +30,7 @@ use std::sync::{
 
 use crate::columns::{COMMON, ColumnDesc, ColumnId, Declaration, Element};
 
-/// What stands at the start of every arena, in the machine's byte order. Behind it come the byte offsets of all columns
+/// What is at the start of every arena, in the machine's byte order. Behind it come the byte offsets of all columns
 /// from the start of the arena, a word each, and zeros up to a multiple of 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -445,7 +445,7 @@ impl Arena {
         idle
     }
 
-    /// Where its bytes lie, for registering them with a device. Whoever copies from there reads only
+    /// Where its bytes lie, for registering them with a device. Code that copies from there reads only
     /// rows that it holds.
     pub fn memory(&self) -> *mut [u8] {
         std::ptr::slice_from_raw_parts_mut(self.shared.base(), self.shared.layout.bytes)

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Cells are never allocated or freed while packets flow: a [`Pool`] hands them out and takes them
-//! back. A [`Cell`] is a token: whoever holds it is the only one to touch the cell's bytes.
+//! back. A [`Cell`] is a token: only its holder may access the cell's bytes.
 //!
 //! A region stays mapped for the life of the process. That makes a token valid wherever it is, and
 //! costs nothing: a program has one.
@@ -62,7 +62,7 @@ fn map(bytes: usize, huge: HugePages) -> io::Result<NonNull<u8>> {
     let start = (map as usize).next_multiple_of(ALIGN);
     if huge == HugePages::Advise {
         // SAFETY: the range lies within the mapping just made; advice changes no contents.
-        // Its refusal is no error: the pages are ordinary then.
+        // Its refusal is not an error: the pages are ordinary then.
         unsafe { libc::madvise(start as *mut libc::c_void, bytes, libc::MADV_HUGEPAGE) };
     }
     Ok(NonNull::new(start as *mut u8).ok_or(io::ErrorKind::OutOfMemory)?)
@@ -134,7 +134,7 @@ impl Region {
         (offset < self.bytes()).then_some(offset as u64)
     }
 
-    /// Hands `cell` to somebody who speaks in offsets (the kernel's rings); the token is gone until
+    /// Hands `cell` to an interface that uses offsets (the kernel's rings); the token is gone until
     /// [`Region::take_back`]. `None` gives nothing up: the cell is of another region.
     pub fn lend(&self, cell: Cell) -> Result<u64, Cell> {
         self.offset_of(&cell).ok_or(cell)
@@ -162,7 +162,7 @@ unsafe impl Send for Cell {}
 // SAFETY: `&Cell` gives only shared reads.
 unsafe impl Sync for Cell {}
 
-/// What stands in the first bytes of a cell whose frame goes on in another one.
+/// What is in the first bytes of a cell whose frame goes on in another one.
 #[repr(C)]
 pub(crate) struct Link {
     next: Option<Cell>,

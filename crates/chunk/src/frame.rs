@@ -42,7 +42,7 @@ pub struct Packet {
 const _: () = assert!(size_of::<Packet>() == 32);
 
 impl Packet {
-    /// The empty packet that stands where one was taken out.
+    /// The empty packet that is where one was taken out.
     pub const fn empty() -> Self {
         Self {
             cell: None,

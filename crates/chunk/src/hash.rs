@@ -9,9 +9,9 @@
 //! | [`MultiplyShift`] | strongly universal, cheapest on 32-bit devices: two multiplications a word |
 //! | [`Polynomial61`] | universal for keys of any length |
 //!
-//! A universal family gives its bounds for whoever does not know the seed: draw it at random.
+//! The bounds of a universal family hold if the seed is unknown to the sender: draw it at random.
 //!
-//! The tables of `lookup` and the kernels must hash alike, so they stand here, below both.
+//! The tables of `lookup` and the kernels must hash alike, so they are here, below both.
 //!
 //! Pure functions: any thread.
 

@@ -1,6 +1,6 @@
 //! Why packets are dropped: reasons with stable codes, declared by the crate or module that drops.
 //!
-//! A [`DropReason`] is a code of 16 bits. Codes come in blocks of 256; whoever drops declares a block with
+//! A [`DropReason`] is a code of 16 bits. Codes come in blocks of 256; a crate that drops packets declares a block with
 //! [`drop_reasons!`](crate::drop_reasons) and writes the number of each reason down, so that a code keeps its
 //! meaning when reasons come and go:
 //!
@@ -268,9 +268,9 @@ crate::drop_reasons! {
     /// What the engine and its queues drop for; always registered.
     pub const BLOCK: 0, "engine and queues";
 
-    UNKNOWN = 0, "unknown", "a stage gave a verdict that does not exist",
-        "Report it: a stage or a kernel has a defect. Run with `--backend cpu` to see which.";
-    NO_VERDICT = 1, "no_verdict", "the last stage passed the packet on, and there was no next one",
+    UNKNOWN = 0, "unknown", "a stage returned an undefined verdict",
+        "Report it: a stage or a kernel has a defect. Run with `--backend cpu` to find out which.";
+    NO_VERDICT = 1, "no_verdict", "the last stage passed the packet on, but there is no next stage",
         "End the pipeline with a stage that decides about every packet.";
     // Receive and transmit
     RX_FULL = 2, "rx_full", "the kernel's receive queue was full",
@@ -279,8 +279,8 @@ crate::drop_reasons! {
         "Raise `cells` in `[system]`; `ctl show runtime` names the worker that holds many packets.";
     RX_OVERSIZE = 4, "rx_oversize", "the frame is longer than the queue or all cells can hold",
         "Switch receive offloads off (GRO, LRO), or lower the MTU of the sender.";
-    RX_UNREADABLE = 5, "rx_unreadable", "the record is no frame that can be read: another link type, a broken descriptor",
-        "Check that the capture holds Ethernet frames and is not cut off; on a live port check the driver.";
+    RX_UNREADABLE = 5, "rx_unreadable", "the record is not a readable frame: unsupported link type or broken descriptor",
+        "Check that the capture contains Ethernet frames and is not truncated; on a live port check the driver.";
     TX_FULL = 6, "tx_full", "the transmit queue was full",
         "More arrives for this port than it can send: use a faster port, more queues, or send less.";
     TX_OVERSIZE = 7, "tx_oversize", "the frame is longer than the port can send",
@@ -288,23 +288,23 @@ crate::drop_reasons! {
     TX_PORT_DOWN = 8, "tx_port_down", "the port is down or gone",
         "Set the interface up and check its cable (`ctl show interfaces`).";
     TX_FAILED = 9, "tx_failed", "the kernel, the driver or the file refused the frame",
-        "Look at the log, which has the system's error; check free space where packets go to a file.";
+        "See the log for the system error; check free disk space if packets go to a file.";
     TX_NO_PORT = 10, "tx_no_port", "the verdict names a port that does not exist",
         "Check routes and faces that name a port; if the configuration has the port, report a defect.";
-    HOST_ABSENT = 11, "host_absent", "for the host, and the port has no twin",
-        "Give the port a twin (`twin = true`) if Linux is to answer on it; otherwise nothing.";
+    HOST_ABSENT = 11, "host_absent", "the packet is for the host, but the port has no twin",
+        "Give the port a twin (`twin = true`) if Linux should answer on it; otherwise nothing.";
     RING_FULL = 12, "ring_full", "the ring to another worker was full",
-        "One worker has more work than its core can do: spread its queues, or add workers.";
+        "One worker is overloaded: distribute its queues, or add workers.";
     NO_CELLS = 13, "no_cells", "no cell was free for a packet that a stage had to make",
         "Raise `cells` in `[system]`.";
-    FAULT_INJECTED = 14, "fault_injected", "lost on purpose by a port's `fault`",
+    FAULT_INJECTED = 14, "fault_injected", "lost by an injected fault (`fault` of a port)",
         "Remove `fault` from the port when the test is over.";
-    STAGE_PANIC = 15, "stage_panic", "a stage panicked while it worked on the packet's chunk, or the worker runs no stage any more",
-        "Report it with the log's line, which names stage and packet; restart to run the stages again.";
-    AGAIN_TOO_OFTEN = 16, "again_too_often", "sent through the pipeline more often than it may be",
-        "Look for a tunnel within itself or for stages that send packets to one another.";
-    AGAIN_FULL = 17, "again_full", "too many packets wait to go through the pipeline again",
-        "One worker gets more packets of tunnels or fragments than it can do: add workers.";
+    STAGE_PANIC = 15, "stage_panic", "a stage panicked while processing the packet's chunk, or the worker no longer runs stages",
+        "Report it with the log entry, which names stage and packet; restart to run the stages again.";
+    AGAIN_TOO_OFTEN = 16, "again_too_often", "entered the pipeline again more often than allowed",
+        "Look for a tunnel inside itself, or for stages that send packets to each other.";
+    AGAIN_FULL = 17, "again_full", "too many packets wait to enter the pipeline again",
+        "One worker gets more tunnelled packets or fragments than it can process: add workers.";
 }
 
 /// Why a block cannot be registered.
@@ -466,7 +466,7 @@ mod tests {
             /// A name of another block.
             pub(super) const BLOCK: 201, "green";
             OWN = 0, "green_own", "a reason", "Nothing.";
-            FOREIGN = 1, "rx_full", "a reason of somebody else", "Nothing.";
+            FOREIGN = 1, "rx_full", "a reason of another block", "Nothing.";
         }
     }
 

@@ -82,7 +82,7 @@ impl Verdict {
         self.0 as u16
     }
 
-    /// The reason of a drop; [`reasons::UNKNOWN`] where the argument is too large for a code. A code that nobody
+    /// The reason of a drop; [`reasons::UNKNOWN`] where the argument is too large for a code. A code that was not
     /// declared has a name, a text and a counter all the same: those of [`reasons::UNKNOWN`].
     #[inline]
     pub const fn reason(self) -> DropReason {

@@ -57,12 +57,12 @@ const TIC: &str = "tic";
 
 /// All of them.
 pub const ALGORITHMS: &[Algorithm] = &[
-    of::<LinearBuilder>("linear", "Every rule in order, sixteen at once"),
-    of::<TupleBuilder>(TUPLE, "One exact match for each class of rules (tuple space search)"),
-    of::<BloomBuilder>(BLOOM, "The same, with a Bloom filter of each class asked first"),
+    of::<LinearBuilder>("linear", "Linear search, sixteen rules at once"),
+    of::<TupleBuilder>(TUPLE, "Tuple space search: one hash table for each class of rules"),
+    of::<BloomBuilder>(BLOOM, "Tuple space search with a Bloom filter for each class"),
     of_tuple::<CutsBuilder>(
         "cuts",
-        "Trees that cut at any bits, and leaves compared eight rules at once",
+        "Decision trees that cut at any bits, with leaves of eight rules compared at once",
     ),
     of_tuple::<RfcBuilder>(
         "rfc",
@@ -72,7 +72,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         TIC,
         "Two stages: tables for the addresses, range expressions for the rest",
     ),
-    of::<AutoBuilder>("auto", "The quickest of these for the set at hand, by measuring"),
+    of::<AutoBuilder>("auto", "The fastest of these for the given rules, by measurement"),
 ];
 
 /// The one of a name.

@@ -4,7 +4,7 @@
 //! and reads one word for it. The structure is that of [`tuple`](crate::tuple), with filters beside the class
 //! tables.
 //!
-//! **All bits of a hash stand in one word.** As in the paper `m` is a power of two, and the first function,
+//! **All bits of a hash are in one word.** As in the paper `m` is a power of two, and the first function,
 //! `g(x) = (a x + b) >> (32 - log2 m)`, chooses any bit; the other functions choose bits of the same word of 32. A
 //! second access, and a branch that one header in thirty takes the other way, cost more than they save: with
 //! them the filters gained 15 % over tuple search (128K rules, 512 classes), with one word 45 %. The price
@@ -50,7 +50,7 @@ impl BloomBuilder {
 
 /// k and m for a set.
 pub fn plan(set: &RuleSet) -> FilterPlan {
-    // By what their fields look at that are no ranges: near enough to the classes, and quick.
+    // By what their fields look at that are not ranges: near enough to the classes, and quick.
     let width = set.schema().words();
     let mut classes: HashMap<&[u32], usize> = HashMap::new();
     for rule in set.iter() {
@@ -91,7 +91,7 @@ pub fn measure(blob: &Blob, headers: &[u32]) -> Option<FilterReport> {
 }
 
 /// The formula of §4.3: the part of false positives of a filter of `bits` bits that holds `entries`, if the
-/// bits of a hash could stand anywhere.
+/// bits of a hash could be anywhere.
 pub fn paper_formula(functions: u32, entries: usize, bits: u64) -> f64 {
     false_positive_rate(functions, entries, bits)
 }

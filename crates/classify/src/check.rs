@@ -31,7 +31,7 @@ pub enum Warning {
         /// Whether both match the same headers.
         same: bool,
     },
-    /// `rule` may be left out: `by` does the same for its headers.
+    /// `rule` is redundant: the later rule `by` does the same for its headers.
     Redundant {
         /// The rule.
         rule: u32,
@@ -110,7 +110,7 @@ fn is_same(actions: &[u32], a: u32, b: u32) -> bool {
     }
 }
 
-/// Ranks by value, for each mask of the fields that are no ranges.
+/// Ranks by value, for each mask of the fields that are not ranges.
 type Class = (Vec<u32>, HashMap<Box<[u32]>, Vec<u32>>);
 
 fn classes(set: &RuleSet, ranked: &[u32]) -> Vec<Class> {

@@ -15,7 +15,7 @@ pub trait Classify {
     /// Words of a header.
     fn words(&self) -> usize;
 
-    /// Writes the best rule of header `i`, or [`Match::NONE`], to `out[i]`. Headers stand one after the other.
+    /// Writes the best rule of header `i`, or [`Match::NONE`], to `out[i]`. Headers are one after the other.
     ///
     /// # Panics
     /// When `headers` does not hold [`Classify::words`] words for each place of `out`.
@@ -136,7 +136,7 @@ pub struct FilterStats {
     pub bits: u64,
     /// The part of lookups in filters that say yes for nothing, by GSwitch's formula; mean over the classes.
     pub false_positives_paper: f64,
-    /// The same by the formula of our filters, whose bits stand in one word.
+    /// The same by the formula of our filters, whose bits are in one word.
     pub false_positives_formula: f64,
 }
 

@@ -116,7 +116,7 @@ pub fn parse_header(text: &str, schema: &Schema) -> Result<Vec<u32>, ProblemKind
     Ok(schema.header(&values.collect::<Result<Vec<u128>, _>>()?))
 }
 
-/// Writes the rules of a set, in the order in which they stand in it.
+/// Writes the rules of a set, in the order in which they are in it.
 ///
 /// # Errors
 /// The writer's.

@@ -1,9 +1,9 @@
 //! The header of a packet filter: the 5-tuple, and what else a firewall asks of a packet.
 //!
 //! Not every packet has ports: a later fragment, an ICMP message, a protocol without. A rule that asks for ports
-//! must not match those, also where its range holds the number that stands in their place. So the last word,
+//! must not match those, also where its range holds the number that is in their place. So the last word,
 //! of which the protocol takes a quarter, says which [`shape`] a packet has, and a rule that asks for ports asks for
-//! that shape too. Beside it stand the TCP flags and the interface that the packet came in by.
+//! that shape too. Beside it are the TCP flags and the interface that the packet came in by.
 //!
 //! ```text
 //!  IPv4   src    │ dst    │ sport 16, dport 16 │ proto 8, flags 8, shape 4, interface 12      4 words

@@ -27,7 +27,7 @@ pub(crate) struct Image {
     end: usize,
     /// Rooms that were given back, by size.
     free: BTreeMap<usize, Vec<usize>>,
-    /// `None` while nobody reads the image.
+    /// `None` while the image has no readers.
     patches: Option<Vec<Patch>>,
 }
 
@@ -108,7 +108,7 @@ impl Image {
         self.note(offset_words, words.len());
     }
 
-    /// Changes words where they stand.
+    /// Changes words where they are.
     pub(crate) fn edit(&mut self, offset: usize, count: usize, change: impl FnOnce(&mut [u32])) {
         change(&mut self.blob.words_mut()[offset..][..count]);
         self.note(offset, count);
@@ -155,7 +155,7 @@ impl Image {
         self.free.entry(room(words)).or_default().push(offset);
     }
 
-    /// Words in rooms that nobody uses, and beyond the last one.
+    /// Words in unused rooms, and beyond the last one.
     pub(crate) fn idle_words(&self) -> usize {
         let free: usize = self.free.iter().map(|(size, rooms)| size * rooms.len()).sum();
         free + self.blob.len_words() - self.end

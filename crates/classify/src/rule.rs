@@ -180,10 +180,10 @@ pub enum RuleError {
         found: usize,
     },
     /// The id that says "none".
-    #[error("the id {NO_ID} stands for no rule")]
+    #[error("the id {NO_ID} means no rule")]
     ReservedId,
     /// Another rule has the id.
-    #[error("there is a rule {0} already")]
+    #[error("rule {0} exists already")]
     DuplicateId(u32),
     /// The ranges of the rule make more prefixes than the structure takes.
     #[error("the ranges of rule {id} make {entries} entries, at most {limit}")]
@@ -270,12 +270,12 @@ impl<'a> RuleRef<'a> {
         Match::new(self.priority, self.id)
     }
 
-    /// Values of the fields that are no ranges, lowest values of those that are.
+    /// Values of the fields that are not ranges, lowest values of those that are.
     pub fn lows(&self) -> &'a [u32] {
         &self.words[..self.words.len() / 2]
     }
 
-    /// Masks of the fields that are no ranges, highest values of those that are.
+    /// Masks of the fields that are not ranges, highest values of those that are.
     pub fn highs(&self) -> &'a [u32] {
         &self.words[self.words.len() / 2..]
     }

@@ -1,4 +1,4 @@
-//! Which fields a rule has, and where they stand in a header.
+//! Which fields a rule has, and where they are in a header.
 //!
 //! A header (GSwitch's *tuple*, §4) is the fields that are looked at, packed into words of 4 bytes, most
 //! significant bit first, one field after the other:
@@ -10,7 +10,7 @@
 //!                  src │ dst │ proto, tos │ sport, dport                   9 words  (288 bits)
 //! ```
 //!
-//! A field of up to 32 bits stands in one word; a longer one goes on where the last field ended. The number of
+//! A field of up to 32 bits is in one word; a longer one goes on where the last field ended. The number of
 //! words is rounded up to one of [`WIDTHS`], so that every lookup is compiled for its own number; the words
 //! that are too many are zero.
 
@@ -93,11 +93,11 @@ pub struct Schema {
     /// Bits of each, from the first bit of word 0.
     places: Vec<Range<usize>>,
     words: usize,
-    /// Bits of each word that belong to fields which are no ranges.
+    /// Bits of each word that belong to fields which are not ranges.
     masked: Vec<u32>,
 }
 
-/// Where a field of up to 32 bits stands: `header[word] >> shift & max`.
+/// Where a field of up to 32 bits is: `header[word] >> shift & max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The word.
@@ -188,7 +188,7 @@ impl Schema {
         self.words
     }
 
-    /// Bits of each word of a header that belong to fields which are no ranges.
+    /// Bits of each word of a header that belong to fields which are not ranges.
     pub fn masked_bits(&self) -> &[u32] {
         &self.masked
     }
@@ -233,7 +233,7 @@ impl Schema {
         header
     }
 
-    /// Where a field of up to 32 bits stands; `None` for a longer one.
+    /// Where a field of up to 32 bits is; `None` for a longer one.
     pub fn place(&self, field: usize) -> Option<Place> {
         let bits = self.fields[field].bits;
         if bits > 32 || self.places[field].start / 32 != (self.places[field].end - 1) / 32 {

@@ -91,7 +91,7 @@ fn a_firewall_with_slips() {
         Warning::Shadowed { rule: 3, by: 2, same: false },
         Warning::Shadowed { rule: 4, by: 1, same: true },
     ];
-    // 3 is never reached, yet it stands between 2 and 5 and overlaps 2.
+    // 3 is never reached, yet it is between 2 and 5 and overlaps 2.
     assert_eq!(check(&set, &actions), expected);
 }
 

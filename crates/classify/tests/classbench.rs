@@ -65,7 +65,7 @@ fn each_wrong_rule_has_line_and_reason() {
     let cases = [
         (
             "1.2.3.4/32 5.6.7.8/32 0 : 1 80 : 80 0x06/0xFF",
-            "expected `@` at the begin of a rule, found `1.2.3.4/32`",
+            "expected `@` at the beginning of a rule, found `1.2.3.4/32`",
         ),
         (
             "@1.2.3.4/33 5.6.7.8/32 0 : 1 80 : 80 0x06/0xFF",
@@ -97,23 +97,23 @@ fn each_wrong_rule_has_line_and_reason() {
         ),
         (
             "@1.2.3/32 5.6.7.8/32 0 : 1 80 : 80 0x06/0xFF",
-            "expected an IPv4 prefix, as 10.1.0.0/16, found `1.2.3/32`",
+            "expected an IPv4 prefix, such as 10.1.0.0/16, found `1.2.3/32`",
         ),
         (
             "@1.2.3.256/32 5.6.7.8/32 0 : 1 80 : 80 0x06/0xFF",
-            "expected an IPv4 prefix, as 10.1.0.0/16, found `1.2.3.256/32`",
+            "expected an IPv4 prefix, such as 10.1.0.0/16, found `1.2.3.256/32`",
         ),
         (
             "@1.2.3.4/32 5.6.7.8/32 0 1 80 : 80 0x06/0xFF",
-            "expected a range of ports, as 0 : 65535, found `0`",
+            "expected a range of ports, such as 0 : 65535, found `0`",
         ),
         (
             "@1.2.3.4/32 5.6.7.8/32 0 : 1 80 : 80",
-            "expected a protocol and its mask, as 0x06/0xFF, found `the end of the line`",
+            "expected a protocol and its mask, such as 0x06/0xFF, found `the end of the line`",
         ),
         (
             "@1.2.3.4/32 5.6.7.8/32 0 : 1 80 : 80 0x06/0xFF x",
-            "expected flags and their mask, as 0x0000/0x0200, found `x`",
+            "expected flags and their mask, such as 0x0000/0x0200, found `x`",
         ),
     ];
     for (line, reason) in cases {

@@ -108,7 +108,7 @@ pub enum LoadError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is no text.
+    /// The file is not text.
     #[error("{}:{line}: expected UTF-8 text", path.display())]
     Utf8 {
         /// Which.
@@ -118,7 +118,7 @@ pub enum LoadError {
     },
     /// The file holds no rules of either form.
     #[error(
-        "{}:{line}: expected rules, `@…` as ClassBench has them or `[[rule]]`, found `{found}`",
+        "{}:{line}: expected ClassBench rules (`@…`) or `[[rule]]` entries, found `{found}`",
         path.display()
     )]
     NoRules {
@@ -130,7 +130,7 @@ pub enum LoadError {
         found: String,
     },
     /// A ClassBench file says nothing of what its rules do.
-    #[error("{}: the rules of a ClassBench file have no actions: say which one they all get", path.display())]
+    #[error("{}: the rules of a ClassBench file have no actions: give one for all of them", path.display())]
     NoAction {
         /// Which.
         path: PathBuf,
@@ -193,7 +193,7 @@ enum RulesForm<'a> {
 }
 
 /// Which form a file has, by its first line that says something. Else the line and how it begins; nothing where that
-/// is no text.
+/// is not text.
 fn rules_form(source: &[u8]) -> Result<RulesForm<'_>, (usize, Option<String>)> {
     let mut lines = (1..).zip(source.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii));
     let first = lines.find(|(_, line)| !line.is_empty() && line[0] != b'#');

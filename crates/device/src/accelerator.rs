@@ -13,7 +13,7 @@
 //!  kernels      └ job 0 ┴───┴ job 1 ┘
 //! ```
 //!
-//! Columns that nobody writes travel up only, columns that nobody reads down only. A small job is packed
+//! Columns that are not written are only uploaded, columns that are not read only downloaded. A small job is packed
 //! into one block and goes up, and comes down, in one copy: a copy costs more to start than a small block
 //! to fill. A large one is copied straight between the arenas, which the driver knows, and the device; see
 //! `columns.rs` for which columns may come down so. The host's inputs stay untouched until the job has
@@ -32,7 +32,7 @@
 //!
 //! Jobs that have no workers, such as those of tests and benches, leave all of it to the master's thread.
 //!
-//! Tables are on the device as two images. A job brings the image that nobody uses to its version, by
+//! Tables are on the device as two images. A job updates the unused image to its version, with
 //! the changes since that image's own version where they are still known, else as a whole.
 //!
 //! A device that hangs is abandoned: nothing that it knows of is freed, now or at the end, and jobs that it
@@ -269,7 +269,8 @@ impl<J: Offload> Accelerator<J> {
         let has_state = self.segments.iter().flatten().any(|segment| !segment.states.is_empty());
         let bytes = arena_bytes(&self.layout) + head_bytes;
         let staging = "the staging block of columns";
-        // Lists have the capacity for common jobs, so that they do not grow late, when a slot is used for the first time.
+        // Lists have the capacity for common jobs, so that they do not grow late, when a slot is used for the first
+        // time.
         let columns = self.layout.columns().len();
         let outputs = self.segments.iter().flatten().map(|built| built.areas.outputs.len()).max();
         let landing = |driver: &mut dyn Driver| Landing {
@@ -341,7 +342,7 @@ impl<J: Offload> Accelerator<J> {
         if let Some(region) = region.filter(|_| uses) {
             let memory = std::ptr::slice_from_raw_parts_mut(region.base().as_ptr(), region.bytes());
             // SAFETY: a region stays mapped for the life of the process. Kernels only read it, and only
-            // cells of packets of the jobs in flight, which nobody else holds. Where the driver refuses,
+            // cells of packets of the jobs in flight, which have no other holder. If the driver refuses,
             // payload is copied.
             let shared = unsafe { driver.share(memory) };
             let shared = match shared {
@@ -385,7 +386,7 @@ impl<J: Offload> Accelerator<J> {
         Ok(())
     }
 
-    /// A slot that has no job, with a landing that nobody reads.
+    /// A slot that has no job, with a landing without readers.
     fn free_slot(&mut self) -> Option<usize> {
         let (mut free, mut spares) = (None, self.spares.iter_mut());
         for (number, slot) in self.slots.iter_mut().enumerate() {

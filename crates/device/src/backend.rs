@@ -35,7 +35,7 @@ impl Backend {
 /// A text that names no backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no backend: expected auto, cpu, sim, opencl, opencl:N, cuda or cuda:N, with N counted from 0"
+    "`{text}` is not a backend: expected auto, cpu, sim, opencl, opencl:N, cuda or cuda:N, with N counted from 0"
 )]
 pub struct BackendError {
     text: String,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_told_what_was_expected() {
+    fn other_texts_give_what_was_expected() {
         for text in [
             "",
             "gpu",

@@ -184,7 +184,7 @@ pub trait Driver: Send {
     /// Enqueues a copy from `at` bytes into `from`.
     ///
     /// # Safety
-    /// The bytes at `to` are nobody else's until an event enqueued after this is done, or the driver is
+    /// The bytes at `to` have no other user until an event enqueued after this is done, or the driver is
     /// dropped without having been abandoned.
     ///
     /// # Errors
@@ -294,7 +294,7 @@ pub trait Driver: Send {
 
     /// Waits until an event is reached, at most `limit`; whether it was. Looks again and again: a launch
     /// takes microseconds. A device that does not end in time is abandoned ([`Driver::abandon`]), so
-    /// that nobody can forget to.
+    /// so that it cannot be forgotten.
     ///
     /// # Errors
     /// As [`Driver::is_done`].

@@ -3,9 +3,9 @@
 //! It wraps any other. Calls are counted from 0 from the moment when the plan is set, so that opening
 //! a device does not count.
 //!
-//! A hang is as bad as a real one. Whoever then does what would wait for ever (ends the driver, frees or
+//! A hang is as bad as a real one. Code that then does what would wait for ever (ends the driver, frees or
 //! unregisters memory, without having abandoned the device) gets a panic in place of the wait. Copies to
-//! the host that were under way still come, long after, with bytes that nobody asked for: into memory
+//! the host that were under way still come, long after, with bytes that were not requested: into memory
 //! that was freed, were it not left alone for good.
 
 use std::collections::HashMap;
@@ -322,7 +322,7 @@ impl Driver for Faulty {
             for Download { to, bytes, .. } in late {
                 let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
                 // SAFETY: `download`'s caller leaves these bytes alone until an event after it is done,
-                // and none was: they are still there, and nobody else's.
+                // and none was: they are still there, and have no other user.
                 unsafe { to.write_bytes(0xee, bytes) };
             }
         });

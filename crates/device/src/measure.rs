@@ -102,7 +102,7 @@ pub struct Direction {
     pub streamed_bytes_per_s: f64,
 }
 
-/// Measures `driver`, which nobody else uses meanwhile. Takes a queue of it for good.
+/// Measures `driver`, which has no other user meanwhile. Takes a queue of it for good.
 ///
 /// # Errors
 /// The driver's; [`DeviceError::Hang`] when something takes longer than the plan's patience.
@@ -176,7 +176,7 @@ fn direction(
 ) -> Result<Direction, DeviceError> {
     let part = std::ptr::slice_from_raw_parts_mut(host.cast::<u8>(), bytes);
     let copy = |driver: &mut dyn Driver| match way {
-        // SAFETY: the host's memory is leaked until all copies have ended, and nobody looks at it.
+        // SAFETY: the host's memory is leaked until all copies have ended, and is not read.
         Way::Up => unsafe { driver.upload(queue, part, memory, 0) },
         // SAFETY: see above.
         Way::Down => unsafe { driver.download(queue, memory, 0, part) },

@@ -199,7 +199,7 @@ impl OpenCl {
     }
 
     fn release_event(&self, event: cl_event) {
-        // SAFETY: each event is released once, by whoever takes it out of its list. The code says only
+        // SAFETY: each event is released once, when it is taken out of its list. The code says only
         // whether it was an event, or that the device is lost, which the next call says as well.
         let _ = unsafe { (self.cl.clReleaseEvent)(event) };
     }
@@ -310,7 +310,7 @@ impl OpenCl {
     }
 
     fn release_program(&self, made: cl_program) {
-        // SAFETY: released once; kernels keep what they need of it. Its code is no concern: see
+        // SAFETY: released once; kernels keep what they need of it. Its code is not a concern: see
         // `release_event`.
         let _ = unsafe { (self.cl.clReleaseProgram)(made) };
     }

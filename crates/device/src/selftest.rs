@@ -139,7 +139,7 @@ impl Bench<'_> {
         // Also after an error: what was enqueued before it may be under way.
         let ended = self.finish();
         let over = match &ended {
-            // Whoever did not come back within that time is not asked again.
+            // A device that did not answer within that time is not tried again.
             Ok(()) | Err(DeviceError::Hang(_)) => ended.clone(),
             Err(_) => self.finish(),
         };
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_told_and_leaves_nothing_behind() {
+    fn a_failure_is_reported_and_leaves_nothing_behind() {
         for (faults, failing) in [
             (Faults { build: true, ..Faults::default() }, usize::MAX),
             (Faults { upload: Some(0), ..Faults::default() }, 1),

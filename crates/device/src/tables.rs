@@ -1,13 +1,13 @@
 //! One version of all tables on a device, while traffic flows.
 //!
-//! The host keeps two copies of its tables and changes the one that nobody reads (`lookup::versions`).
+//! The host keeps two copies of its tables and changes the one without readers (`lookup::versions`).
 //! A device does the same with two images. The first job of a new version finds the image that is not
 //! the newest, lets the device wait until the jobs that use it have ended, and brings it up to date by
 //! the changes since its own version; later jobs of that version use it as it is. A launch gets one
 //! image, so it never mixes versions, and nothing waits on the host.
 //!
-//! The form of an image is [`kernels::image`]'s. A region has slack behind it, to grow in place. Where the changes are no longer known, outgrow the
-//! slack, or are more work than a copy, the whole image is sent.
+//! The form of an image is [`kernels::image`]'s. A region has slack behind it, to grow in place. Where the changes
+//! are no longer known, outgrow the slack, or are more work than a copy, the whole image is sent.
 //!
 //! Threads: belongs to its accelerator.
 

@@ -27,7 +27,7 @@
 //! A device that has no room for a chunk leaves it to the CPU, so at the limit both sides work. The
 //! costs of a side that is not in use grow old: now and then a chunk goes there to learn them again.
 //!
-//! [`Auto`] is a function of what it is told alone, so it is tested in simulated time (`shadeline bench
+//! [`Auto`] depends on its inputs only, so it is tested in simulated time (`shadeline bench
 //! balance`). Threads: each worker has its own; [`DeviceCost`] is written by the master.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -236,7 +236,7 @@ impl Auto {
 
     /// A turn of the worker's loop brought `packets`, its fullest burst being so full (0 to 1), at `now_ns` by
     /// a clock that only goes on. Queues that brought less do not count: one that is full has packets
-    /// waiting, however many idle ones stand beside it.
+    /// waiting, however many idle ones are beside it.
     pub fn turn_ended(&mut self, packets: usize, fullest: f64, now_ns: u64) {
         self.fill += (fullest - self.fill) / 16.0;
         self.window.0 += packets as u64;

@@ -38,8 +38,8 @@ impl Counter {
 pub struct StageCounters {
     /// Chunks seen.
     pub calls: Counter,
-    /// Packets that came in with the verdict next. Of a stage that sees some contexts only: those that it saw, less those
-    /// that a stage behind it in its segment has settled, where it has no `pre_shade`.
+    /// Packets that came in with the verdict next. Of a stage that sees some contexts only: those that it saw, less
+    /// those that a stage behind it in its segment has settled, where it has no `pre_shade`.
     pub packets: Counter,
     /// Nanoseconds spent in the three steps.
     pub busy_ns: Counter,
@@ -99,9 +99,9 @@ pub struct WorkerCounters {
     pub handed_over: Counter,
     /// Packets for the capture sink and nowhere else.
     pub dumped: Counter,
-    /// Packets that were under way for longer than `max_delay`: from the worker's first look at each until the turn in
-    /// which it left had sent its packets. Time in a queue before that look, and in the pipeline again, is in nobody's
-    /// count.
+    /// Packets that were under way for longer than `max_delay`: from the worker's first look at each until the turn
+    /// in which it left had sent its packets. Time in a queue before that look, and in the pipeline again, is in no
+    /// worker's count.
     pub late: Counter,
     /// Panics of stages.
     pub panics: Counter,
@@ -184,7 +184,7 @@ impl WorkerCounters {
         self.places.reasons()
     }
 
-    /// Packets dropped for `reason`; 0 for a code that nobody had declared at the start, for its packets count
+    /// Packets dropped for `reason`; 0 for a code that was not declared at the start, for its packets count
     /// as [`reasons::UNKNOWN`].
     pub fn drops(&self, reason: DropReason) -> u64 {
         let at = |place: &usize| self.drop_counter(*place).get();
@@ -198,7 +198,7 @@ impl WorkerCounters {
 /// Where the counter of each drop reason lies, made of the reasons that are registered when an engine starts.
 ///
 /// The reasons of a block lie together in order of their numbers, so that a code leads to its counter by an
-/// addition. Numbers of a block that nobody declared have counters too; they are part of [`reasons::UNKNOWN`],
+/// addition. Undeclared numbers of a block have counters too; they are part of [`reasons::UNKNOWN`],
 /// as is counter 0, where every other code leads.
 #[derive(Debug)]
 pub struct DropPlaces {
@@ -207,7 +207,7 @@ pub struct DropPlaces {
     len: usize,
     /// The registered reasons, in order of code.
     reasons: Vec<&'static Reason>,
-    /// Counters of codes that nobody declared.
+    /// Counters of undeclared codes.
     unknown: Vec<usize>,
 }
 

@@ -51,20 +51,20 @@ pub struct WorkerSpec<V: Versions> {
     pub host: Vec<TxSlot>,
     /// Number of its device in [`EngineSpec::devices`]; `None` deals the workers out.
     pub device: Option<usize>,
-    /// Told of each dropped packet.
+    /// Gets each dropped packet.
     pub on_drop: Option<DropSink>,
-    /// Told of each packet with the verdict dump.
+    /// Gets each packet with the verdict dump.
     pub on_dump: Option<DumpSink>,
 }
 
 /// A pipeline of a worker.
 pub struct PipelineSpec<T> {
-    /// Its name, for whoever looks on ([`PipelineView`]); it may be empty.
+    /// Its name, for display ([`PipelineView`]); it may be empty.
     pub name: String,
     /// The worker's instances of its stages.
     pub stages: Vec<Box<dyn Stage<T>>>,
-    /// Where the places of [`Stage::sends_to`] are: place and stage. A place that is not in the list is the stage of that
-    /// name.
+    /// Where the places of [`Stage::sends_to`] are: place and stage. A place that is not in the list is the stage of
+    /// that name.
     pub places: Vec<(String, String)>,
 }
 
@@ -109,7 +109,7 @@ pub struct DeviceSpec<T> {
     pub policy: Policy,
 }
 
-/// What stands behind a device.
+/// What is behind a device.
 pub enum DeviceKind<T> {
     /// The simulated one: the CPU's shade on threads of its own.
     Simulated {
@@ -150,15 +150,15 @@ pub struct EngineSpec<V: Versions> {
     pub until_finished: bool,
     /// Wait for full transmit queues instead of dropping: for files, never for networks.
     pub lossless: bool,
-    /// Told of a queue's failure.
+    /// Called for a queue's failure.
     pub on_error: ErrorSink,
-    /// Told of the devices' failures.
+    /// Called for failures of devices.
     pub on_device_error: DeviceSink,
-    /// Told of each panic of a stage.
+    /// Called for each panic of a stage.
     pub on_panic: PanicSink,
 }
 
-/// Told of a device's failures, with the device's number.
+/// Called for failures of a device, with the device's number.
 pub type DeviceSink = Arc<dyn Fn(usize, DeviceEvent<'_>) + Send + Sync>;
 
 impl<V: Versions> EngineSpec<V> {
@@ -177,7 +177,7 @@ impl<V: Versions> EngineSpec<V> {
             lossless: false,
             on_error: Arc::new(|port, error| tracing::error!("port {port}: {error}")),
             on_device_error: Arc::new(|number, event| {
-                tracing::warn!("device {number}: {event:?}; the CPU shades instead");
+                tracing::warn!("device {number}: {event:?}; the CPU takes over");
             }),
             on_panic: Arc::new(|panic| tracing::error!("{panic}")),
         }
@@ -187,12 +187,12 @@ impl<V: Versions> EngineSpec<V> {
 /// What becomes of a device that fails. Its packets are shaded on the CPU either way.
 #[derive(Clone, Copy, Debug)]
 pub enum DeviceEvent<'a> {
-    /// A job failed; told once for each kind of error. Later jobs go to the device again.
+    /// A job failed; reported once for each kind of error. Later jobs go to the device again.
     JobFailed(&'a DeviceError),
     /// The kernels of one segment are used no more, since the start or from now on; those of the others are. The error
     /// names the stage or the program.
     SegmentGivenUp(&'a DeviceError),
-    /// It is used no more, since the start or from now on; told once.
+    /// The device is no longer used, or was not from the start; reported once.
     GivenUp(&'a DeviceError),
 }
 
@@ -220,7 +220,7 @@ pub struct Engine<V: Versions> {
     depot: Arc<Depot>,
 }
 
-/// The threads of an engine, and how they are told to end.
+/// The threads of an engine, and how they are stopped.
 struct Threads<V: Versions> {
     workers: Vec<JoinHandle<Worker<V>>>,
     masters: Vec<(Arc<MasterLink<V>>, JoinHandle<()>)>,
@@ -437,8 +437,8 @@ impl<V: Versions> Engine<V> {
         &self.view
     }
 
-    /// Whether it has come to its end: every worker has ended, for all sources were finished, or one has died of a panic
-    /// outside of its stages, and nobody serves its queues. The others go on until they are stopped.
+    /// Whether it has come to its end: every worker has ended, for all sources were finished, or one has died of a
+    /// panic outside of its stages, and its queues are not served. The others go on until they are stopped.
     pub fn is_finished(&self) -> bool {
         self.threads.signals.died.load(Ordering::Acquire) || self.threads.are_finished()
     }
@@ -539,7 +539,7 @@ impl<V: Versions> Threads<V> {
                     views.push(Box::new(move || MasterView::of(number, &name, &seen)));
                     links.push(Some(link));
                 }
-                // A device that does not come up is no reason not to start: the CPU shades.
+                // A device that does not come up is not a reason not to start: the CPU shades.
                 Err(error) => {
                     report(DeviceEvent::GivenUp(&error));
                     links.push(None);
@@ -734,7 +734,7 @@ fn merger_of<V: Versions>(
     Ok(Merger::new(parts)?)
 }
 
-/// The queues of all workers by port; nobody has one then.
+/// Takes the queues of all workers, by port.
 fn outs<'a>(
     workers: impl Iterator<Item = &'a mut Vec<TxSlot>>,
 ) -> Result<Vec<Option<Out>>, EngineError> {

@@ -5,8 +5,8 @@
 //! queues go on as before, for other workers send through them. Over captures with several workers the reader keeps its
 //! one queue: it goes on spreading what that receives.
 //!
-//! A worker whose thread dies, by a panic outside of its stages, takes its queues along: one of them may be what made it
-//! panic.
+//! A worker whose thread dies, by a panic outside of its stages, takes its queues along: one of them may be what made
+//! it panic.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -34,7 +34,7 @@ impl Heirs {
         Self((0..workers).map(heir).collect(), Mutex::new(()))
     }
 
-    /// Gives queues to a worker. Whoever gives is not quiet ([`crate::quiet`]) until they are taken.
+    /// Gives queues to a worker. The giver is not quiet ([`crate::quiet`]) until they are taken.
     pub(crate) fn give(&self, worker: usize, queues: &mut Vec<RxSlot>) {
         let heir = &self.0[worker];
         heir.queues.lock().unwrap_or_else(PoisonError::into_inner).append(queues);
@@ -60,7 +60,7 @@ impl Heirs {
     #[inline]
     pub(crate) fn of(&self, worker: usize) -> usize {
         let mut at = worker;
-        // Heirs lead upwards round the circle; whoever gives up last is its own heir.
+        // Heirs lead upwards round the circle; the last worker is its own heir.
         for _ in 0..self.0.len() {
             let next = self.0.get(at).map_or(at, |heir| heir.of.load(Ordering::Relaxed));
             if next == at {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_goes_to_somebody_who_still_works() {
+    fn work_goes_to_a_worker_that_still_runs() {
         let heirs = Heirs::new(4);
         let all = [0, 1, 2, 3];
         assert!(heirs.give_up(1, &all));

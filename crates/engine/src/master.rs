@@ -10,9 +10,9 @@
 //! larger the jobs. A job that fails goes back as it is, and each chunk's own worker shades it on its
 //! core; its packets are not lost.
 //!
-//! The master looks at no packet. What a device needs to know of packets' bytes, their workers find out before they hand a
-//! chunk in ([`device::accelerator::PayloadPart`]), and where it does not reach them, workers pack them into a block that
-//! goes with the arena. What a job brought down goes home with its chunks as it came
+//! The master looks at no packet. What a device needs to know of packets' bytes, their workers find out before they
+//! hand a chunk in ([`device::accelerator::PayloadPart`]), and where it does not reach them, workers pack them into a
+//! block that goes with the arena. What a job brought down goes home with its chunks as it came
 //! ([`device::accelerator::Landing`]), and each worker copies its part. A device takes no further job in the place of
 //! one whose results are still being read, and while it has no room the open arena fills.
 //!
@@ -169,8 +169,8 @@ impl<V: Versions> MasterLink<V> {
         self.arenas.get(self.open.load(Ordering::Acquire))?.reserve(n)
     }
 
-    /// Finds the frames of a chunk that has its rows in an arena, and packs them, if the device needs that. `region`: all
-    /// cells.
+    /// Finds the frames of a chunk that has its rows in an arena, and packs them, if the device needs that. `region`:
+    /// all cells.
     pub(crate) fn find_payload(&self, flight: &mut InFlight<V>, region: &'static Region) {
         let Some(PayloadNeeds { work, blocks }) = self.payload.get() else { return };
         let Chunk { rows, packets, .. } = &mut flight.chunk;
@@ -219,8 +219,8 @@ pub(crate) struct Master<V: Versions, D> {
     segments: Arc<[Segment]>,
     /// Why the device is used no more.
     lost: Option<DeviceError>,
-    /// Kinds of errors that were told.
-    told: HashSet<std::mem::Discriminant<DeviceError>>,
+    /// Kinds of errors that were reported.
+    reported: HashSet<std::mem::Discriminant<DeviceError>>,
     failures: u32,
     report: Box<dyn FnMut(DeviceEvent<'_>) + Send>,
 }
@@ -260,13 +260,13 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             flying,
             segments,
             lost: None,
-            told: HashSet::new(),
+            reported: HashSet::new(),
             failures: 0,
             report,
         }
     }
 
-    /// Works until told to stop and nothing is left.
+    /// Works until asked to stop and nothing is left.
     pub(crate) fn run(mut self) {
         (0..self.segments.len()).for_each(|segment| self.note_disabled(segment));
         let mut quiet_since = Instant::now();
@@ -366,7 +366,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     fn launch(&mut self) -> bool {
         let Some(&(arena, rows)) = self.closed.front() else { return false };
         let here: usize = self.waiting[arena].iter().map(|f| f.chunk.rows.reserved()).sum();
-        // A worker that dies between reserving and submitting gives its rows back: nobody holds more than is here.
+        // A worker that dies between reserving and submitting gives its rows back: no worker holds more than is here.
         if here < rows && self.link.arenas[arena].outstanding() > here {
             return false;
         }
@@ -375,7 +375,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         }
         let mut has_launched = false;
         while !self.waiting[arena].is_empty() {
-            // Whoever still reads an earlier job's results needs the core more than this thread.
+            // A worker that still reads an earlier job's results needs the core more than this thread.
             if !self.device.has_capacity() {
                 return has_launched;
             }
@@ -527,7 +527,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             (self.report)(DeviceEvent::GivenUp(&error));
             self.lost = Some(error);
             self.link.is_lost.store(true, Ordering::Relaxed);
-        } else if !is_disabled && self.told.insert(std::mem::discriminant(&error)) {
+        } else if !is_disabled && self.reported.insert(std::mem::discriminant(&error)) {
             (self.report)(DeviceEvent::JobFailed(&error));
         }
     }

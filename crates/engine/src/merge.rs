@@ -72,7 +72,7 @@ impl UnderWay {
         self.packets() == 0
     }
 
-    /// Never too few, whoever asks: what was merged before the first look is scheduled at the second one.
+    /// Never too few: what was merged before the first look is scheduled at the second one.
     fn packets(&self) -> u64 {
         if self.0.is_dead.load(Ordering::Relaxed) {
             return 0;
@@ -186,7 +186,7 @@ impl Lane {
     pub(crate) fn schedule(&mut self) {
         // First: what is merged is never more than what is scheduled.
         if self.merging.under_way.0.is_dead.load(Ordering::Relaxed) {
-            return self.targets.clear(); // nobody takes it any more
+            return self.targets.clear(); // it is not taken any more
         }
         let n = self.targets.len() as u64;
         self.merging.under_way.0.scheduled.fetch_add(n, Ordering::Relaxed);

@@ -7,7 +7,7 @@
 //! 1. Before a worker takes a packet out of a ring, it leaves the quiet ones. So the sender, who is not
 //!    quiet while it sees its ring in use, cannot become quiet in between.
 //! 2. Before it puts a packet into a ring, it leaves them too: a timer may give a quiet worker a packet.
-//! 3. Once all are quiet, nobody can leave any more. Whoever saw that has ended and takes no packet; who
+//! 3. Once all are quiet, no worker can leave any more. A worker that saw this has ended and takes no packet; one that
 //!    comes too late is refused and keeps the packet.
 //!
 //! So when the count is complete, no packet is in any ring, and none ever will be. The model at the end
@@ -242,7 +242,7 @@ mod model {
 
     /// A packet goes to the other worker and comes back.
     #[test]
-    fn nobody_ends_before_a_packet_that_comes_back() {
+    fn no_worker_ends_before_a_packet_that_comes_back() {
         check(
             |mut quiet| {
                 let (there, back) = (Ring::new(), Ring::new());
@@ -257,7 +257,7 @@ mod model {
 
     /// A packet goes by way of a second worker to a third.
     #[test]
-    fn nobody_ends_before_a_packet_that_others_pass_on() {
+    fn no_worker_ends_before_a_packet_that_others_pass_on() {
         check(
             |mut quiet| {
                 let (first, second) = (Ring::new(), Ring::new());

@@ -98,7 +98,7 @@ struct Inner {
 }
 
 impl Wakeup {
-    /// A wakeup that nobody waits for yet.
+    /// A wakeup without a waiter yet.
     ///
     /// # Errors
     /// When the process has no descriptor left.
@@ -128,7 +128,7 @@ impl Wakeup {
         let _ = rustix::io::read(&self.0.event, &mut count);
     }
 
-    /// Blocks until somebody wakes it or `wait` has passed, but not where there is work.
+    /// Blocks until it is woken or `wait` has passed, but not if there is work.
     pub(crate) fn wait_unless(&self, wait: Duration, has_work: impl FnOnce() -> bool) {
         self.about_to_sleep();
         if !has_work() {
@@ -137,7 +137,7 @@ impl Wakeup {
         self.awake();
     }
 
-    /// Becomes readable when somebody wakes the listener.
+    /// Becomes readable when the listener is woken.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
     }

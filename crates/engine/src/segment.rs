@@ -53,12 +53,12 @@ pub struct KernelForm {
     pub sort: Vec<SortKey>,
     /// Records that kernels write for rows, and that [`Shade::records`](crate::Shade::records) gets.
     pub output: Option<OutputForm>,
-    /// Records by slot that stay from job to job: `STATE_RECORD(arena, state, row, slot)` is where the record of a slot of
-    /// the row's shard is, `STATE_SLOTS(arena, state, row)` how many slots it has. A slot that there is not has a record
-    /// that means nothing. Each worker's instance of the stage is one shard, for packets of a flow belong to one worker. A
-    /// shard has one home, its worker or the device, and moves as a whole when nothing of it is under way; never does a
-    /// single job. A job has the rows of many shards, those of each in order of their packets; kernels treat rows of one
-    /// slot of one shard in that order (a sort by `shard` and the slot keeps it).
+    /// Records by slot that stay from job to job: `STATE_RECORD(arena, state, row, slot)` is where the record of a
+    /// slot of the row's shard is, `STATE_SLOTS(arena, state, row)` how many slots it has. A slot that there is not
+    /// has a record that means nothing. Each worker's instance of the stage is one shard, for packets of a flow
+    /// belong to one worker. A shard has one home, its worker or the device, and moves as a whole when nothing of it
+    /// is under way; never does a single job. A job has the rows of many shards, those of each in order of their
+    /// packets; kernels treat rows of one slot of one shard in that order (a sort by `shard` and the slot keeps it).
     ///
     /// A step is sent whole, with slots that the shard does not have yet: their records are zero on the device until a
     /// kernel writes them. What a new record starts with, a stage says in columns.
@@ -82,12 +82,12 @@ pub enum Parameter {
 pub enum KernelStep {
     /// A kernel of `text` or of `files`.
     Kernel(Step),
-    /// Sorts the rows by [`KernelForm::sort`]. Behind it `SORTED(arena)[i]` is the i-th row: all rows, settled ones too,
-    /// rows of equal columns in their order.
+    /// Sorts the rows by [`KernelForm::sort`]. Behind it `SORTED(arena)[i]` is the i-th row: all rows, settled ones
+    /// too, rows of equal columns in their order.
     Sort,
-    /// Finds where the records of each row start. Before it a kernel counts: `OUTPUT_COUNT(arena, row, words)`, once for
-    /// each row that has any. Behind it one writes: `OUTPUT_WORD(arena, row, i, value)`, for each of those words. Rows
-    /// are numbered from 0.
+    /// Finds where the records of each row start. Before it a kernel counts: `OUTPUT_COUNT(arena, row, words)`, once
+    /// for each row that has any. Behind it one writes: `OUTPUT_WORD(arena, row, i, value)`, for each of those words.
+    /// Rows are numbered from 0.
     ScanOutput,
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn segment_program<T>(
     if !made.states.is_empty() {
         made.reads = made.reads.union(&ColumnSet::of(&[Shard::SHARD]));
     }
-    // Whoever writes the context changes what is there, so it is read and written, like the verdict.
+    // A stage that writes the context changes what is there, so it is read and written, like the verdict.
     let context = ColumnSet::of(&[ColumnId::CONTEXT]);
     made.reads = made.reads.union(&context.intersection(&made.writes));
     texts.see(names.last()?, 0, &mut made);
@@ -376,7 +376,7 @@ KERNEL(see_contexts)
                 let _ = writeln!(undefs, "#undef {name}");
             }
             let file = if form.file.is_empty() { stage } else { &*form.file };
-            // A file's name is no place for what would end the line.
+            // A file's name is not a place for what would end the line.
             let file = file.replace(['"', '\\', '\n'], "_");
             let _ = write!(
                 self.text,

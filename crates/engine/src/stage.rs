@@ -57,13 +57,13 @@ pub trait Shade<T>: Send + Sync {
         0
     }
 
-    /// For a shade with state: writes the records of step `step` of the host's copy to `bytes`, which are zero: those of
-    /// slots `step * slots_per_step` and on. Steps are sent when the shard moves to a device, and when it has grown there.
-    /// Called by a master, while nothing of the shard is away or nothing of that step is.
+    /// For a shade with state: writes the records of step `step` of the host's copy to `bytes`, which are zero: those
+    /// of slots `step * slots_per_step` and on. Steps are sent when the shard moves to a device, and when it has
+    /// grown there. Called by a master, while nothing of the shard is away or nothing of that step is.
     fn state(&self, _step: usize, _bytes: &mut [u8]) {}
 
-    /// For a shade with state: one that does the same on an empty state of its own, by which the simulated device shades
-    /// in place of kernels. An engine with devices does not start where it is `None`.
+    /// For a shade with state: one that does the same on an empty state of its own, by which the simulated device
+    /// shades in place of kernels. An engine with devices does not start where it is `None`.
     fn twin(&self) -> Option<Arc<dyn Shade<T>>> {
         None
     }
@@ -76,10 +76,10 @@ pub trait Shade<T>: Send + Sync {
     /// the shade does on the CPU ends in the same records.
     fn records(&self, _rows: &mut Rows, _records: Records<'_>, _first: usize) {}
 
-    /// For a shade with state: a device has shaded these rows. The records that it touched came back
-    /// in columns; they become the host's copy, row after row. `packets` are the rows' packets, with what the
-    /// kernels changed; there are none of a sweep's rows ([`Stage::sweep`]). Verdicts are those behind the whole segment:
-    /// a later stage may have settled rows that this one saw. Called by the shard's worker, chunk after chunk in order.
+    /// For a shade with state: a device has shaded these rows. The records that it touched came back in columns; they
+    /// become the host's copy, row after row. `packets` are the rows' packets, with what the kernels changed; there
+    /// are none of a sweep's rows ([`Stage::sweep`]). Verdicts are those behind the whole segment: a later stage may
+    /// have settled rows that this one saw. Called by the shard's worker, chunk after chunk in order.
     fn retired(&self, _rows: &mut Rows, _packets: &mut [Packet]) {}
 }
 
@@ -121,9 +121,9 @@ pub trait Stage<T>: Send {
     /// Its name, as in `[pipeline.NAME] stages = […]`.
     fn name(&self) -> &'static str;
 
-    /// Names of the places to which it sends packets by [`Verdict::again`] or [`Context::hand_over`]. Its pipeline says
-    /// which stage each of them is ([`PipelineSpec::places`](crate::PipelineSpec::places)), or it is the stage of that name;
-    /// a segment begins there.
+    /// Names of the places to which it sends packets by [`Verdict::again`] or [`Context::hand_over`]. Its pipeline
+    /// says which stage each of them is ([`PipelineSpec::places`](crate::PipelineSpec::places)), or it is the stage
+    /// of that name; a segment begins there.
     fn sends_to(&self) -> &'static [&'static str] {
         &[]
     }
@@ -151,8 +151,9 @@ pub trait Stage<T>: Send {
         ColumnSet::EMPTY
     }
 
-    /// Columns that its shade writes; none of those that it reads, but for `context`, which the engine restores before
-    /// a shade is done again, like the verdict. A shade that sets contexts has `context` here; it adds to what a row has.
+    /// Columns that its shade writes; none of those that it reads, but for `context`, which the engine restores
+    /// before a shade is done again, like the verdict. A shade that sets contexts has `context` here; it adds to what
+    /// a row has.
     fn writes(&self) -> ColumnSet {
         ColumnSet::EMPTY
     }
@@ -174,8 +175,8 @@ pub trait Stage<T>: Send {
         false
     }
 
-    /// Which of its two steps on packets it has; a step that it lacks is neither called nor timed. A stage that has nothing but a
-    /// `pre_shade` joins the segment behind it.
+    /// Which of its two steps on packets it has; a step that it lacks is neither called nor timed. A stage that has
+    /// nothing but a `pre_shade` joins the segment behind it.
     fn phases(&self) -> Phases {
         Phases::BOTH
     }
@@ -227,8 +228,8 @@ pub trait Stage<T>: Send {
         None
     }
 
-    /// When the stage wants to sweep its state next, in nanoseconds since 1970; `None` for not at all. Looked at in each
-    /// turn, while none of its sweeps is under way.
+    /// When the stage wants to sweep its state next, in nanoseconds since 1970; `None` for not at all. Looked at in
+    /// each turn, while none of its sweeps is under way.
     fn next_sweep_ns(&self) -> Option<u64> {
         None
     }
@@ -245,7 +246,7 @@ pub trait Stage<T>: Send {
         0
     }
 
-    /// Packets that the stage holds (waiting for a neighbour): they are in nobody else's count.
+    /// Packets that the stage holds (waiting for a neighbour): no other count includes them.
     fn held(&self) -> usize {
         0
     }
@@ -359,8 +360,8 @@ impl<'a, T> Context<'a, T> {
         if self.packet_time { packet.time_ns } else { self.now_ns }
     }
 
-    /// Says in `post_shade` that the stage's shade has settled so many rows of the chunk: stages behind it in its segment
-    /// passed over them, and do not count them among their packets.
+    /// Says in `post_shade` that the stage's shade has settled so many rows of the chunk: stages behind it in its
+    /// segment passed over them, and do not count them among their packets.
     pub fn count_settled(&mut self, rows: u32) {
         if let Some(settled) = &mut self.settled {
             **settled += rows;
@@ -414,8 +415,8 @@ impl<'a, T> Context<'a, T> {
         self.released.push((packet, verdict));
     }
 
-    /// The place `name` in this pipeline, for [`Verdict::again`] and [`Context::hand_over`]; `None` if no stage lists it in
-    /// [`Stage::sends_to`]. Ask once a chunk.
+    /// The place `name` in this pipeline, for [`Verdict::again`] and [`Context::hand_over`]; `None` if no stage lists
+    /// it in [`Stage::sends_to`]. Ask once a chunk.
     pub fn place(&self, name: &str) -> Option<u16> {
         self.places.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
     }

@@ -1,5 +1,5 @@
 //! A pipeline of many small stages with declarations of their own: more columns than any one declaration has, some of
-//! them and the context clear at the start of each chunk, and the same whoever shades and whatever fails.
+//! them and the context clear at the start of each chunk, and the same whichever side shades and whatever fails.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;

@@ -1,4 +1,5 @@
-//! Stages that see packets of some contexts only, against a plain reference: on the CPU, the simulated device and a driver.
+//! Stages that see packets of some contexts only, against a plain reference: on the CPU, the simulated device and a
+//! driver.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -290,13 +291,13 @@ fn traces_and_counters_know_contexts() {
     let packets: BTreeMap<&str, u64> =
         (0..3).map(|i| (done.view.stages[i], done.view.stage(i).packets)).collect();
     assert_eq!(packets, [("key_early", 400), ("sum", seen), ("out", 400)].into());
-    let told: Vec<Vec<TraceEvent>> = reports.try_iter().collect();
-    assert_eq!(told.len(), 4);
-    for (flow, told) in told.iter().enumerate() {
-        let is_hidden = told.iter().any(|event| {
+    let traces: Vec<Vec<TraceEvent>> = reports.try_iter().collect();
+    assert_eq!(traces.len(), 4);
+    for (flow, events) in traces.iter().enumerate() {
+        let is_hidden = events.iter().any(|event| {
             matches!(event, TraceEvent::Stage { name: "sum", detail, .. } if detail == "not in its contexts")
         });
-        assert_eq!(is_hidden, key.of(flow as u8) != 1, "{told:?}");
+        assert_eq!(is_hidden, key.of(flow as u8) != 1, "{events:?}");
     }
 }
 

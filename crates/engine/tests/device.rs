@@ -160,7 +160,7 @@ fn a_failure_in_mid_state_leaves_the_right_counts() {
         let device = run(input.clone(), Some(Setup { faults, options, ..setup }));
         assert!(device.frames == cpu.frames, "{faults:?}: other packets, or another order");
         assert_eq!(device.counts, cpu.counts, "{faults:?}");
-        assert_eq!(device.errors, 1, "told once: {faults:?}");
+        assert_eq!(device.errors, 1, "reported once: {faults:?}");
         match device.master {
             None => assert!(faults.build || faults.after_launches == 0),
             Some(master) => assert!(master.failed > 0, "{faults:?}: {master:?}"),
@@ -243,8 +243,9 @@ fn segments_follow_from_kernels() {
     }
 }
 
-/// Two instances of a stage in one segment, each with its own parameters, scratch, sort and records: by blocks, by rows,
-/// over a list. Where the records are more than there is room for, the job is done again here, and nothing differs.
+/// Two instances of a stage in one segment, each with its own parameters, scratch, sort and records: by blocks, by
+/// rows, over a list. Where the records are more than there is room for, the job is done again here, and nothing
+/// differs.
 #[test]
 fn kernels_of_every_shape_write_records() {
     if !is_ready() {
@@ -302,8 +303,8 @@ fn any_way_to_run_the_stages_gives_the_same() {
     case.check_random(Random::from_time().word(), 6, None);
 }
 
-/// Each worker takes its own part of what came down: changed payload, columns and records, by several workers, in chunks
-/// of any size, whatever fails.
+/// Each worker takes its own part of what came down: changed payload, columns and records, by several workers, in
+/// chunks of any size, whatever fails.
 #[test]
 fn workers_take_their_parts_of_a_job() {
     let subject = |workers: usize| {
@@ -374,8 +375,8 @@ impl Shade<u64> for Late {
     }
 }
 
-/// A worker holds what came down for its chunks for long, and the device has one slot: the others' packets go on, here or
-/// there, and nothing is overwritten.
+/// A worker holds what came down for its chunks for long, and the device has one slot: the others' packets go on,
+/// here or there, and nothing is overwritten.
 #[test]
 fn a_slow_worker_holds_up_no_other() {
     if !is_ready() {
@@ -400,7 +401,7 @@ fn a_slow_worker_holds_up_no_other() {
     }
 }
 
-/// [`Xor`] with kernels that are no good: they do not compile, or take long.
+/// [`Xor`] with kernels that are unusable: they do not compile, or take long.
 struct Bad(&'static str);
 
 impl Stage<u64> for Bad {
@@ -428,7 +429,7 @@ impl Shade<u64> for Bad {
     }
 }
 
-/// A stage whose kernels are no good loses no packet, and the stage before it has its device.
+/// A stage whose kernels are unusable loses no packet, and the stage before it has its device.
 #[test]
 fn kernels_that_are_no_good_lose_nothing() {
     if !is_ready() {

@@ -340,7 +340,7 @@ fn jobs_that_fail_are_done_by_the_cpu() {
         let named = format!("{faults:?}");
         let run = run(frames(10, 2000), Some(simulated(Policy::Device, faults)));
         check_order_and_count(&run, 10, 2000);
-        assert_eq!(run.device_errors, 1, "told once: {named}");
+        assert_eq!(run.device_errors, 1, "reported once: {named}");
     }
     check_order_and_count(&failing, 10, 2000);
     assert!(failing.master.unwrap().failed > 0);

@@ -1,5 +1,5 @@
-//! Several instances of one kind of stage, each under a name of its own, with columns, state, kernels and contexts of its
-//! own.
+//! Several instances of one kind of stage, each under a name of its own, with columns, state, kernels and contexts of
+//! its own.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
@@ -12,8 +12,8 @@ use teststages::harness::{Answer, Bed, Case, Feed, Random, Stages, Subject, numb
 use teststages::parts::{At, Key, Out, flow_of};
 use teststages::{TestColumns, reasons};
 
-/// Adds a multiple of its flow's packets so far to each packet's byte 1, by a column and a state of its own, and drops the
-/// packets of one flow.
+/// Adds a multiple of its flow's packets so far to each packet's byte 1, by a column and a state of its own, and
+/// drops the packets of one flow.
 #[derive(Clone)]
 struct Adder {
     name: &'static str,
@@ -102,14 +102,14 @@ impl Stage<u64> for Adder {
         });
     }
     fn describe(&self, chunk: &mut Chunk, row: usize, _: &u64) -> String {
-        let (mut told, mut at) = (0, 0);
+        let (mut own_value, mut at) = (0, 0);
         self.rows(&mut chunk.rows, |_, _, own| {
             if at == row {
-                told = *own;
+                own_value = *own;
             }
             at += 1;
         });
-        told.to_string()
+        own_value.to_string()
     }
 }
 
@@ -292,9 +292,9 @@ fn instances_are_named_where_one_looks() {
     });
     done.conserves().unwrap();
     assert_eq!(done.view.stages, ["edge", "inner", "out"]);
-    let told = reports.try_recv().expect("a trace");
-    let lines: Vec<_> = told[1..3].iter().map(ToString::to_string).collect();
-    assert_eq!(lines, ["edge: 2 → next", "inner: 3 → next"], "{told:?}");
+    let trace = reports.try_recv().expect("a trace");
+    let lines: Vec<_> = trace[1..3].iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["edge: 2 → next", "inner: 3 → next"], "{trace:?}");
     let panic = &done.panics[0];
     assert_eq!((panic.stage, panic.step), ((0, "edge"), "pre_shade"));
     assert!(panic.packet.as_ref().is_some_and(|(_, bytes)| bytes[0] == 100));

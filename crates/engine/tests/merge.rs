@@ -311,7 +311,7 @@ fn panics_cost_their_chunks_and_leave_the_rest_in_order() {
 }
 
 /// A worker's thread dies, the reader's or another: its packets are lost, those of the others come out in order, and
-/// nobody waits for it.
+/// nothing waits for it.
 #[test]
 fn a_worker_that_dies_leaves_a_gap_and_no_more() {
     for dies in [0, 1, 3] {
@@ -441,9 +441,9 @@ impl Gate for Broken {
     }
 }
 
-/// The merger's thread dies: nobody waits for it, and the engine says why it failed.
+/// The merger's thread dies: nothing waits for it, and the engine says why it failed.
 #[test]
-fn a_merger_that_dies_holds_nobody_up() {
+fn a_merger_that_dies_holds_up_no_worker() {
     let (spec, ..) = spec(4, 40_000, frames(40_000), None, true);
     let in_order = InOrder { gate: Some(Box::new(Broken)), ..InOrder::default() };
     let engine = Engine::start_in_order(spec, in_order).unwrap();

@@ -85,7 +85,7 @@ fn main() {
     let mebibytes: usize = std::env::args().nth(1).map_or(512, |text| match text.parse() {
         Ok(mebibytes @ 1..=65_536) => mebibytes,
         _ => {
-            eprintln!("toy: {text:?} is no size; expected 1 to 65536 MiB");
+            eprintln!("toy: {text:?} is not a size; expected 1 to 65536 MiB");
             std::process::exit(2);
         }
     });
@@ -124,7 +124,7 @@ fn main() {
     }
 }
 
-/// An empty vector whose memory stands on pages of 2 MB where the system has some: with pages of 4 KB, half of
+/// An empty vector whose memory is on pages of 2 MB where the system has some: with pages of 4 KB, half of
 /// the time goes into finding the page.
 fn with_huge_pages<T>(capacity: usize) -> Vec<T> {
     let vec = Vec::<T>::with_capacity(capacity);

@@ -26,7 +26,7 @@ pub trait Walk {
 
 /// Runs a walk for all keys, `G` at a time level by level, and writes each result to its key's place of `out`.
 ///
-/// Walks that have ended stand aside without a branch, so that a level costs what its walks cost.
+/// Walks that have ended are put aside without a branch, so that a level costs what its walks cost.
 ///
 /// A table of two levels, whose first may say that there is no second:
 ///

@@ -110,7 +110,7 @@ pub fn run_machine<const B: usize, M: Machine>(machine: &M, keys: &[M::Key], out
                 } else {
                     live -= 1;
                     slots[turn] = slots[live];
-                    continue; // another lookup stands here now
+                    continue; // another lookup is here now
                 }
             }
             turn += 1;

@@ -19,7 +19,7 @@ pub trait Memory: Copy {
     fn touch_both<T: ?Sized, U: ?Sized>(self, first: &T, second: &U) -> Self::Touch;
 }
 
-/// Waits where it stands: the plain version. Nothing is prefetched, nothing is put aside.
+/// Waits where it is: the plain version. Nothing is prefetched, nothing is put aside.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Direct;
 
@@ -60,7 +60,7 @@ impl Memory for Switched {
 
 /// Pending once: the switch to the next lookup.
 ///
-/// It registers no waker: whoever polls it must poll again by itself, as [`crate::map_switched`] does.
+/// It registers no waker: the caller must poll again by itself, as [`crate::map_switched`] does.
 #[derive(Debug)]
 #[must_use = "a touch does nothing unless awaited"]
 pub struct Touch {

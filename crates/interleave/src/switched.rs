@@ -38,7 +38,7 @@ where
 
 /// Runs `lookup` for all keys, `B` at a time in turns, and writes each result to its key's place of `out`.
 ///
-/// A lookup that ends gives its slot to the next key at once. `B` slots of one future each stand on the
+/// A lookup that ends gives its slot to the next key at once. `B` slots of one future each are on the
 /// stack; 24 to 32 fill the memory system of today's cores. A lookup that awaits something else than
 /// [`crate::Memory::touch`] is polled again in each turn until it is ready.
 ///
@@ -64,7 +64,7 @@ where
         slots.push(lookup(Switched, &keys[next]), next);
         next += 1;
     }
-    // Turns: every slot is in use while there are keys, and stands in its own place.
+    // Turns: every slot is in use while there are keys, and is in its own place.
     let mut turn = 0;
     'turns: while next < keys.len() {
         for place in 0..B {
@@ -96,7 +96,7 @@ where
         if let Poll::Ready(value) = slots.poll_in(place, &mut context) {
             out[slots.keys[place]] = value;
             slots.remove(turn);
-            continue; // another slot stands here now
+            continue; // another slot is here now
         }
         turn += 1;
     }
@@ -151,7 +151,7 @@ impl<F: Future, const B: usize> Slots<F, B> {
         debug_assert!(self.order[..self.live].contains(&place));
         self.keys[place] = key;
         // SAFETY: initialised, as the place is in use: `map_switched` replaces only during the turns, when
-        // all `B` are. The assignment drops the old future where it stands, and writes the new one also when
+        // all `B` are. The assignment drops the old future where it is, and writes the new one also when
         // that drop panics, so that the invariant holds on every way out.
         unsafe { *self.places[place].assume_init_mut() = future };
     }

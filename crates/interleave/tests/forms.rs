@@ -115,7 +115,7 @@ fn all_forms_agree() {
 
 /// One long walk among short ones keeps its slot; the others go on through the rest.
 #[test]
-fn a_long_walk_holds_up_nobody() {
+fn a_long_walk_holds_up_no_other() {
     let chains = Chains::new(1000);
     let mut keys = keys(200, 1000, 3);
     keys[3] = (5, 10_000);

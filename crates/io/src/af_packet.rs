@@ -80,7 +80,7 @@ fn join_fanout(socket: &OwnedFd, id: Option<u32>) -> io::Result<u32> {
             Ok(id)
         }
         None => {
-            // The kernel chooses an id that nobody else in the namespace uses.
+            // The kernel chooses an id that is unused in the namespace.
             let unique = HASH | libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
             sys::setsockopt(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &unique)?;
             let id: u32 = sys::getsockopt(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)?;

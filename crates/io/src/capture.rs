@@ -9,7 +9,7 @@
 //! Internet-Drafts, draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 //!
 //! A record is believed as little as possible: lengths are checked against the block, the file and
-//! [`RECORD_BYTES_MAX`] before anything is done with them, and whatever stands before a corrupt
+//! [`RECORD_BYTES_MAX`] before anything is done with them, and whatever is before a corrupt
 //! place is delivered.
 //!
 //! Threads: a reader or writer belongs to one thread.
@@ -92,16 +92,16 @@ pub enum CaptureFault {
         expected: &'static str,
     },
     /// The two lengths around a pcapng block differ.
-    #[error("block length {0} in front, {1} behind, expected them equal")]
+    #[error("leading {0} and trailing {1} block lengths differ")]
     BlockLengths(u32, u32),
     /// A byte-order mark that is none.
     #[error("byte-order magic {0:#010x}, expected 0x1a2b3c4d in either order")]
     ByteOrder(u32),
     /// A packet block names an interface that was not described.
-    #[error("packet of interface {0}, but {1} are described")]
+    #[error("packet of interface {0}, but only {1} are described")]
     Interface(u32, usize),
     /// The link layer cannot be turned into Ethernet.
-    #[error("link type {link_type} is not Ethernet, nor one that can be made into it", link_type = .0)]
+    #[error("link type {link_type} is not Ethernet and cannot be converted to it", link_type = .0)]
     LinkType(LinkType),
 }
 

@@ -172,7 +172,7 @@ pub enum Pace {
 pub struct Options {
     /// The frames.
     pub templates: Vec<Template>,
-    /// Seed of everything random.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// How many packets in all; `None` for no end.
     pub count: Option<u64>,
@@ -195,7 +195,7 @@ pub enum GeneratorError {
         what: &'static str,
     },
     /// A rate that is none.
-    #[error("a rate above 0 packets a second is expected")]
+    #[error("expected a rate above 0 packets per second")]
     Rate,
     /// The system gives no timer.
     #[error("no timer: {0}")]
@@ -215,7 +215,7 @@ pub struct Generator {
     left: Option<u64>,
     pace: Pace,
     started: Option<Instant>,
-    /// Packets that are no longer owed because nobody asked in time.
+    /// Packets that are no longer owed because they were not requested in time.
     forgone: u64,
     timer: Option<OwnedFd>,
     is_timer_set: bool,
@@ -433,7 +433,7 @@ fn timer() -> std::io::Result<OwnedFd> {
     let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
     // SAFETY: takes no pointers.
     let fd = sys::check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
-    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel just gave us this descriptor, and it has no other user.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

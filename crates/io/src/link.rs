@@ -178,7 +178,7 @@ impl Link {
         Ok(i16::from_ne_bytes([data[0], data[1]]))
     }
 
-    /// Has it receive frames for every station, whoever reads them: AF_XDP sockets cannot ask for that.
+    /// Has it receive frames for every station, for all readers: AF_XDP sockets cannot ask for that.
     ///
     /// # Errors
     /// If it is gone, or without CAP_NET_RAW.
@@ -200,7 +200,7 @@ impl Link {
 
     /// Whether it is up and has a carrier.
     ///
-    /// The carrier is the driver's own word. The flag `IFF_RUNNING` follows it up to a second late, so it stands only
+    /// The carrier is the driver's own word. The flag `IFF_RUNNING` follows it up to a second late, so it is only
     /// for drivers that do not say.
     ///
     /// # Errors
@@ -223,7 +223,7 @@ impl Link {
         let flags = i32::from(self.flags()?) & !libc::IFF_UP | if up { libc::IFF_UP } else { 0 };
         let mut data = [0; 24];
         data[..2].copy_from_slice(&(flags as i16).to_ne_bytes());
-        self.set(libc::SIOCSIFFLAGS as u32, data, "taking it up or down")
+        self.set(libc::SIOCSIFFLAGS as u32, data, "setting it up or down")
     }
 
     /// How many queues it uses now. Interfaces that do not say have one.

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_to_nobody_frees_and_counts() {
+    fn sending_without_a_receiver_frees_and_counts() {
         let (_, depot) = Region::new(8, HugePages::Off).unwrap();
         let mut pool = Pool::new(depot.clone(), 2);
         let (mut tx, rx) = pair(3);

@@ -16,7 +16,7 @@ pub(crate) fn check(result: c_int) -> io::Result<c_int> {
 pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.
     let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel just gave us this descriptor, and it has no other user.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -145,7 +145,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this mapping was made in `new`; whoever holds its address holds `self` as well.
+        // SAFETY: this mapping was made in `new`; a holder of its address holds `self` as well.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

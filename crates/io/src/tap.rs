@@ -60,7 +60,7 @@ impl Tap {
         // SAFETY: a string that ends in NUL.
         let fd = sys::check(unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) })
             .map_err(error("opening /dev/net/tun"))?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel just gave us this descriptor, and it has no other user.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
         let name = create(&file, &options.name).map_err(error("making the interface"))?;
         // Whole frames with finished checksums only. Off is the default; old kernels refuse.
@@ -262,7 +262,7 @@ impl TxQueue for Tx {
                 Err(error) if sys::is_busy(&error) => break,
                 Err(error) => {
                     self.stats.errors += 1;
-                    // EIO: the interface is down. EINVAL: this frame is no Ethernet.
+                    // EIO: the interface is down. EINVAL: this frame is not an Ethernet frame.
                     let is_gone = sys::is_gone(&error) || error.raw_os_error() == Some(libc::EIO);
                     let reason = if is_gone { reasons::TX_PORT_DOWN } else { sys::refusal(&error) };
                     self.losses.count(&mut self.stats, reason, 1);

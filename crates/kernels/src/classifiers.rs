@@ -1,6 +1,6 @@
-//! Which kernels classify headers of how many words, and how headers stand in their columns.
+//! Which kernels classify headers of how many words, and how headers are in their columns.
 //!
-//! A header of the crate `classify` has 2, 4, 9, 10, 16 or 32 words. Its words stand four to a column, `head0`,
+//! A header of the crate `classify` has 2, 4, 9, 10, 16 or 32 words. Its words are four to a column, `head0`,
 //! `head1`, …, so that a column is as wide as a work item's widest load; what is left of the last one is zero.
 //! Programs differ in how many of these columns they declare, so that a 5-tuple of IPv4 takes no more room than it
 //! needs.
@@ -108,7 +108,7 @@ impl Classifier {
         ColumnSet::of(&HEADS[..self.words.div_ceil(WORDS)])
     }
 
-    /// Writes column `number` of headers that stand one after the other to `bytes`, 16 for each.
+    /// Writes column `number` of headers that are one after the other to `bytes`, 16 for each.
     ///
     /// # Panics
     /// If there are not as many headers as `bytes` has room for, or no such column.

@@ -45,7 +45,7 @@ impl SelectPlan {
 pub struct SortPlan {
     /// In order.
     pub launches: Vec<Launch>,
-    /// Bytes of the state. The sorted rows stand at its start.
+    /// Bytes of the state. The sorted rows are at its start.
     pub state_bytes: usize,
 }
 
@@ -86,7 +86,7 @@ impl SortPlan {
 
 /// Row numbers by keys of up to 64 bits, in an area of a job: the kernels of `order`, behind one that puts the keys.
 ///
-/// In the area the sorted rows stand first. The job numbers of all launches name the area.
+/// In the area the sorted rows are first. The job numbers of all launches name the area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderPlan {
     area: u32,

@@ -1,6 +1,6 @@
 //! What there is to say of a file of kernels.
 //!
-//! A file is a constant of whoever has it: this crate ([`files`](crate::files)), or an application. A program of kernels
+//! A file is a constant of its owner: this crate ([`files`](crate::files)), or an application. A program of kernels
 //! names its files, and what goes over all files is given a list, so nothing here knows them all.
 
 use chunk::{Declaration, ReasonBlock};
@@ -105,7 +105,7 @@ pub struct Launch {
     pub job: u32,
 }
 
-/// What is wrong with files of kernels, in words; for tests of whoever has some.
+/// What is wrong with files of kernels, in words; for tests of their owners.
 ///
 /// Text and declaration must name the same kernels and columns, each kernel must have a known answer that changes
 /// something, and no two kernels may have one name.
@@ -128,7 +128,7 @@ pub fn problems(files: &[&'static KernelFile]) -> Vec<String> {
                 say(&format!("its text has no kernel `{name}`"));
             }
             if !kernel.group_items.is_power_of_two() {
-                say(&format!("groups of `{name}` are no power of two"));
+                say(&format!("groups of `{name}` are not a power of two"));
             }
             let mut proofs = known.iter().filter(|known| known.kernels.contains(&name));
             if !proofs.any(|known| known.launches.iter().any(|launch| launch.kernel == name)) {
@@ -182,7 +182,7 @@ mod tests {
         let expected = [
             "wrong: its text has other kernels than it declares",
             "wrong: its text has no kernel `three`",
-            "wrong: groups of `three` are no power of two",
+            "wrong: groups of `three` are not a power of two",
             "wrong: `three` has no known answer",
             "wrong: its text does not use all columns that it declares",
             "wrong: text and declaration disagree on whether it uses columns",

@@ -94,7 +94,7 @@ address!(u128, Ipv6Addr, Key6, |a: u128| [(a >> 64) as u64, a as u64], |k: Key6|
 });
 
 /// A prefix in canonical form: the bits below its length are zero. Sorted by address, then length,
-/// so that a prefix stands right before its more-specifics.
+/// so that a prefix is right before its more-specifics.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix<A> {
     addr: A,

@@ -12,7 +12,7 @@
 //!                                    └─ one patch, which replaces the image: its first word tells readers
 //! ```
 //!
-//! Readers are never blocked: the patch is applied to the copy that nobody reads, as any other. A table that has
+//! Readers are never blocked: the patch is applied to the copy without readers, as any other. A table that has
 //! gone over does not come back when routes go; it would have to be watched for going to and fro.
 //!
 //! Thread rule: one owner.

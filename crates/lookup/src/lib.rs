@@ -26,7 +26,7 @@
 //! Thread rule: builders belong to one control thread; views are `Copy` and read-only; the only
 //! meeting point of the two sides is [`versions`].
 //!
-//! Unsafe code stands in marked leaves: `blob` (memory mapping), `versions` (the two copies),
+//! Unsafe code is in marked leaves: `blob` (memory mapping), `versions` (the two copies),
 //! and `arch` and the `avx512` modules (prefetch and vector gathers).
 
 mod address;
@@ -80,7 +80,7 @@ pub enum TableError {
     #[error("next hop {0} is outside 1..=2147483647")]
     NextHop(NextHopId),
     /// The value is the one that stands for a miss.
-    #[error("this value stands for a key that is not there, and cannot be stored")]
+    #[error("this value marks an absent key and cannot be stored")]
     Reserved,
     /// The table has no room.
     #[error("the table is full: {used} of {limit} {what} in use")]

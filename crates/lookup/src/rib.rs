@@ -1,7 +1,7 @@
 //! The set of prefixes and their next hops, on the control side.
 //!
 //! A sorted map keyed by (address, length): 12 bytes an entry for IPv4. In that order a prefix
-//! stands right before everything below it, so its more-specifics are one range scan, and the
+//! is right before everything below it, so its more-specifics are one range scan, and the
 //! longest match of an address is found by a few predecessor searches, each of which shortens the
 //! candidate length to the bits that predecessor and address share.
 //!

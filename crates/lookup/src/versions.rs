@@ -17,7 +17,7 @@
 //! Why no reader sees a write: the writer writes a copy only after it has made the other one active
 //! and has then seen no pin on this one. A reader that counts itself in later looks at the active
 //! copy after counting, sees the other one, and takes its count back without touching the data.
-//! A sequentially consistent fence stands between the two steps on both sides, so one of the two sees
+//! A sequentially consistent fence is between the two steps on both sides, so one of the two sees
 //! the other.
 //!
 //! Thread rule: one [`Writer`]; one [`Reader`] per thread (clone it); pins may travel.
@@ -92,10 +92,10 @@ pub struct Writer<T: Patchable> {
     log: std::sync::Arc<Log<T::Patch>>,
 }
 
-/// Versions whose patches are kept for those who follow. Whoever is further behind copies the tables.
+/// Versions whose patches are kept for followers. A follower further behind copies the tables.
 const LOG_VERSIONS: usize = 256;
 
-/// The last changes, kept only while somebody follows them.
+/// The last changes, kept only while there are followers.
 struct Log<P>(std::sync::Mutex<VecDeque<Change<P>>>);
 
 /// The patches that made a version.
@@ -450,7 +450,7 @@ mod tests {
         let (mut writer, _reader) = versions(Uniform(vec![0; 256]));
         writer.publish(all(1));
         let changes = writer.changes();
-        assert!(changes.between(0, 1).is_none(), "nobody followed then");
+        assert!(changes.between(0, 1).is_none(), "there was no follower then");
         assert_eq!(changes.between(1, 1).map(|list| list.len()), Some(0));
         for value in 2..=5 {
             writer.publish(vec![(3, value)]);

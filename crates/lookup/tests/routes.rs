@@ -43,7 +43,7 @@ fn cases() {
             &["line 1: host bits are set in `10.1.0.0/8`, taken as 10.0.0.0/8"],
         ),
         ("\nfoo bar", &[], &["line 2: expected PREFIX NEXTHOP, found `foo`"]),
-        ("10.0.0.0/8 a b", &[], &["line 1: expected PREFIX NEXTHOP and no more, found `b`"]),
+        ("10.0.0.0/8 a b", &[], &["line 1: expected only PREFIX NEXTHOP, found `b`"]),
         ("10.0.0.0/33 a", &[], &["line 1: expected a prefix length of 0 to 32, found `33`"]),
         ("::/129", &[], &["line 1: expected a prefix length of 0 to 128, found `129`"]),
         (
@@ -59,14 +59,14 @@ fn cases() {
             "10.0.0.0/8 a\n10.0.0.0/8 b\nx",
             &["10.0.0.0/8 b"],
             &[
-                "line 2: 10.0.0.0/8 has another next hop on line 1; this line stands",
+                "line 2: 10.0.0.0/8 has another next hop on line 1; this line is used",
                 "line 3: expected PREFIX NEXTHOP, found `x`",
             ],
         ),
         (
             "::/8 a\n::/8",
             &["::/8 ::/8"],
-            &["line 2: ::/8 has another next hop on line 1; this line stands"],
+            &["line 2: ::/8 has another next hop on line 1; this line is used"],
         ),
     ];
     for (text, routes, problems) in cases {

@@ -56,7 +56,7 @@ impl MacAddr {
     }
 
     /// The group address that carries IP multicast `ip`: `01:00:5e` and 23 bits (RFC 1112 §6.4),
-    /// or `33:33` and 32 bits (RFC 2464 §7). `None` where `ip` is no multicast address.
+    /// or `33:33` and 32 bits (RFC 2464 §7). `None` where `ip` is not a multicast address.
     pub const fn for_multicast(ip: IpAddr) -> Option<MacAddr> {
         match ip {
             IpAddr::V4(v4) if v4.is_multicast() => {

@@ -68,7 +68,7 @@ pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
 }
 
 /// Takes one from the TTL of an IPv4 header and updates its checksum. A header shorter than 12
-/// bytes or with TTL 0 is left alone: whoever forwards has looked at the TTL before.
+/// bytes or with TTL 0 is left alone: a forwarder has checked the TTL before.
 #[inline]
 pub fn ipv4_decrement_ttl(header: &mut [u8]) {
     let Some(h) = header.first_chunk_mut::<12>() else { return };

@@ -39,7 +39,7 @@ pub struct Filter {
 pub struct FilterError {
     /// Character, counted from 1.
     pub column: usize,
-    /// What could stand there.
+    /// What could be there.
     pub expected: String,
 }
 

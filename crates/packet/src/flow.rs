@@ -79,7 +79,7 @@ pub fn flow_hash(d: &Decoded) -> u32 {
     FlowKey::of(d).map_or(0, |key| key.hash32())
 }
 
-/// [`flow_hash`] for frames that nobody has decoded yet, without checking them: it spreads
+/// [`flow_hash`] for frames that were not decoded yet, without checking them: it spreads
 /// received packets over workers. Equal to [`flow_hash`] wherever decoding finds no anomaly;
 /// `frame` may be only the first cell.
 #[inline]
@@ -99,7 +99,7 @@ pub fn host_hash(d: &Decoded) -> u32 {
     }
 }
 
-/// [`host_hash`] for frames that nobody has decoded yet, without checking them. Equal to
+/// [`host_hash`] for frames that were not decoded yet, without checking them. Equal to
 /// [`host_hash`] wherever decoding finds no anomaly; `frame` may be only the first cell.
 #[inline]
 pub fn host_hash_of_frame(frame: &[u8]) -> u32 {

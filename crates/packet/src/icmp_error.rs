@@ -1,6 +1,6 @@
 //! ICMP and ICMPv6 errors about a packet, when they may be sent, and echo replies.
 //!
-//! A router that cannot deliver a packet tells its source, quoting the packet. Errors about errors,
+//! A router that cannot deliver a packet sends its source an error that quotes the packet. Errors about errors,
 //! or to many receivers at once, would multiply, so the rules of RFC 1812 §4.3.2.7 and RFC 4443
 //! §2.4 (e) come first: `may_send_…`, then `build_…`. Rate limits are the router's.
 //!
@@ -169,7 +169,7 @@ pub fn build_icmpv6_error(
 
 /// RFC 1812 §4.3.2.7: no error about an ICMP error, a later fragment, a packet to a group or the
 /// limited broadcast address, one that came as a link-layer group frame, one whose header is
-/// invalid, or one whose source is no single host. Directed broadcasts are known only to the
+/// invalid, or one whose source is not a single host. Directed broadcasts are known only to the
 /// router.
 pub fn may_send_icmpv4_error(original: &[u8], dst_mac_is_group: bool) -> bool {
     let Some(view) = Ipv4View::new_quoted(original) else { return false };
@@ -188,8 +188,8 @@ pub fn may_send_icmpv4_error(original: &[u8], dst_mac_is_group: bool) -> bool {
 }
 
 /// RFC 4443 §2.4 (e): no error about an ICMPv6 error or redirect, a packet to a group (packet too
-/// big and parameter problem code 2 excepted), or one whose source is no single node. Neither
-/// where that cannot be told: later fragments of ICMPv6 messages, broken chains of headers.
+/// big and parameter problem code 2 excepted), or one whose source is not a single node. Neither
+/// where that is unknown: later fragments of ICMPv6 messages, broken chains of headers.
 pub fn may_send_icmpv6_error(original: &[u8], error: Icmpv6Error, dst_mac_is_group: bool) -> bool {
     let Some(view) = Ipv6View::new_quoted(original) else { return false };
     let (src, dst) = (view.src(), view.dst());
@@ -216,7 +216,7 @@ pub fn may_send_icmp_error(original: &[u8]) -> bool {
 }
 
 /// Writes the echo reply to an ICMP echo request, a whole IPv4 packet with TTL 64 and without
-/// options, into `out`; returns its length. `None` where `request` is no whole request from one
+/// options, into `out`; returns its length. `None` where `request` is not a whole request from one
 /// host to another with correct checksums, or `out` is too short.
 pub fn build_icmpv4_echo_reply(request: &[u8], out: &mut [u8]) -> Option<usize> {
     let view = Ipv4View::new_checked(request)?;

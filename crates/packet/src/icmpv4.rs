@@ -122,7 +122,7 @@ pub struct Icmpv4Header {
 }
 
 impl Icmpv4Header {
-    /// Writes the header in front of a payload that already stands behind it: `message` is all of
+    /// Writes the header in front of a payload that already is behind it: `message` is all of
     /// it. Returns 8, `None` where there is no room.
     pub fn emit(&self, message: &mut [u8]) -> Option<usize> {
         let header = message.get_mut(..HEADER_LEN)?;

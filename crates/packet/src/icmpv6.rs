@@ -122,7 +122,7 @@ pub struct Icmpv6Header {
 }
 
 impl Icmpv6Header {
-    /// Writes the header in front of a payload that already stands behind it: `message` is all of
+    /// Writes the header in front of a payload that already is behind it: `message` is all of
     /// it, between `src` and `dst`. Returns 8, `None` where there is no room.
     pub fn emit(&self, src: Ipv6Addr, dst: Ipv6Addr, message: &mut [u8]) -> Option<usize> {
         let len = u32::try_from(message.len()).ok()?;

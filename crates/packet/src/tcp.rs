@@ -133,7 +133,7 @@ impl TcpHeader<'_> {
         false
     }
 
-    /// Writes the header in front of a payload that already stands behind it: `segment` is header
+    /// Writes the header in front of a payload that already is behind it: `segment` is header
     /// and payload. `pseudo_header` is the partial sum of the pseudo header with the length of
     /// `segment`. Returns the header's length; `None` where there is no room or the options are
     /// too long.

@@ -1,7 +1,7 @@
 //! The segment that refuses a TCP connection (RFC 9293 §3.5.2, §3.10.7.1).
 //!
-//! Whoever stands between two hosts and lets a connection not pass tells its client at once, as the server's own
-//! TCP would if nobody listened. The answer seems to come from the server. Pure function: any thread.
+//! A device between two hosts that refuses a connection informs the client at once, as the server's own
+//! TCP would on a closed port. The answer seems to come from the server. Pure function: any thread.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -69,7 +69,7 @@ pub struct UdpHeader {
 }
 
 impl UdpHeader {
-    /// Writes the header in front of a payload that already stands behind it: `datagram` is all 8
+    /// Writes the header in front of a payload that already is behind it: `datagram` is all 8
     /// + payload bytes. `pseudo_header` is the partial sum of the pseudo header with the length
     ///   of `datagram`; `None` leaves the checksum out. Returns 8, or `None` for a datagram below
     ///   8 or above 65,535 bytes.

@@ -102,7 +102,7 @@ fn table() {
         ("nothing", vec![], Truncated),
         ("13 bytes", good[..13].to_vec(), Truncated),
         ("Ethernet alone", good[..14].to_vec(), Truncated),
-        ("an EtherType nobody knows", frame(EtherType(0x1234), &[0; 46]), NonIp),
+        ("an unknown EtherType", frame(EtherType(0x1234), &[0; 46]), NonIp),
         ("an 802.3 length", frame(EtherType(46), &[0; 46]), NonIp),
         ("a tag cut off", tagged(&[0x8100], &[]), VlanTruncated),
         ("a tag cut in two", MACS.iter().copied().chain([0x81, 0, 0]).collect(), VlanTruncated),
@@ -329,7 +329,7 @@ fn upper_layers_are_information_only() {
         ("UDP of 8 bytes", 17, 8, true, false),
         ("ICMP of 4 bytes", 1, 4, false, true),
         ("ESP of 8 bytes", 50, 8, false, false),
-        ("a protocol nobody knows", 200, 0, false, false),
+        ("an unknown protocol", 200, 0, false, false),
     ];
     for (name, protocol, payload_len, has_ports, truncated) in cases {
         let frame = v4(|p| {

@@ -1,5 +1,5 @@
 //! What is wrong in the files of routes that a configuration names: `[[routes]]` of a router, `[[names]]` of a
-//! named-data forwarder. A run leaves out what is told as a warning here, and ends at what is told as an error.
+//! named-data forwarder. A run skips what is a warning here, and fails at what is an error.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use apps::router::routes::repeated;
 use control::config::{Config, FileNextHops, NextHop, RouteFile, Severity};
 use lookup::routes::{ProblemKind, RoutesFile, read_file};
 
-/// Next hops of one file that are told.
+/// Next hops of one file that are reported.
 const SHOWN: usize = 100;
 
 /// Something that is wrong in a file.
@@ -146,22 +146,24 @@ impl Findings {
         }
     }
 
-    /// The next hops that stand in the file itself, line by line.
+    /// The next hops in the file itself, line by line.
     fn of_tokens(&mut self, config: &Config, path: &Path, routes: &RoutesFile) {
         let hops: HashMap<&str, Result<NextHop, String>> =
             routes.tokens().map(|(_, token)| (token, next_hop(config, token))).collect();
         let is_left_out = |kind: &ProblemKind| !matches!(kind, ProblemKind::HostBits { .. });
-        let told: Vec<u64> =
+        let reported: Vec<u64> =
             routes.problems.first.iter().filter(|p| is_left_out(&p.kind)).map(|p| p.line).collect();
         let mut count = 0;
         let read = each_line(path, |line, words| {
-            let Some(words) = words.filter(|_| told.binary_search(&line).is_err()) else { return };
+            let Some(words) = words.filter(|_| reported.binary_search(&line).is_err()) else {
+                return;
+            };
             let prefix = words.next().unwrap_or_default();
             let prefix = String::from_utf8_lossy(prefix);
             let is_v4 = !prefix.contains(':');
             let token = words.next().and_then(|word| std::str::from_utf8(word).ok());
             let what = match token.and_then(|token| hops.get(token)) {
-                None => format!("expected PREFIX NEXTHOP, found no next hop behind `{prefix}`"),
+                None => format!("expected PREFIX NEXTHOP, found no next hop after `{prefix}`"),
                 Some(Err(what)) => what.clone(),
                 Some(Ok(hop)) if !hop.carries(is_v4) => format!("`{hop}` for the prefix {prefix}"),
                 Some(Ok(_)) => return,

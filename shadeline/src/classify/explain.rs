@@ -93,10 +93,14 @@ pub(super) fn run(
     for Built { algorithm, tables, chosen, .. } in built {
         let mut found = [Match::NONE];
         tables.classify(&header, &mut found);
-        let told = tables.explain(schema, &header);
-        let accesses = told.as_ref().map(|told| told.accesses());
-        let end = told.as_ref().map(|told| told.end);
-        let steps = told.into_iter().flat_map(|told| told.steps).map(StepFigures::of).collect();
+        let explained = tables.explain(schema, &header);
+        let accesses = explained.as_ref().map(|explained| explained.accesses());
+        let end = explained.as_ref().map(|explained| explained.end);
+        let steps = explained
+            .into_iter()
+            .flat_map(|explained| explained.steps)
+            .map(StepFigures::of)
+            .collect();
         let (algorithm, chosen, found) = (algorithm.name, *chosen, found[0].id());
         let way = Way { algorithm, chosen, found, accesses, steps, end };
         explanation.algorithms.push(way);

@@ -61,9 +61,9 @@ struct FilterFigures {
     bits_min: u64,
     bits_max: u64,
     bits: u64,
-    /// By the formula for filters whose bits stand in one word, as ours do; mean over the classes.
+    /// By the formula for filters whose bits are in one word, as ours do; mean over the classes.
     false_positives_formula: f64,
-    /// By the paper's, for bits that stand anywhere.
+    /// By the paper's formula, for bits anywhere in the filter.
     false_positives_paper: f64,
     measured: Option<MeasuredFilters>,
 }
@@ -252,7 +252,7 @@ impl CodeFigures {
     fn lines(&self, lines: &mut Vec<String>) {
         let [four, eight, twelve] = self.instruction_parts.map(percent);
         lines.push(format!(
-            "instructions of 4 bytes {four}, of 8 {eight}, of 12 {twelve}; {:.2} words in the mean (Table 4)",
+            "instructions of 4 bytes {four}, of 8 {eight}, of 12 {twelve}; {:.2} words on average (Table 4)",
             self.mean_words
         ));
         let bytes = [self.tree_bytes, self.code_bytes, self.tree_bytes + self.code_bytes];

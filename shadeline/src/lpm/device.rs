@@ -111,7 +111,7 @@ pub(super) fn lookup_all(
     let (mut device, arenas) = match made {
         Ok(made) => made,
         Err(error) => {
-            tracing::warn!("device {name}: {error}; the CPU looks everything up");
+            tracing::warn!("device {name}: {error}; the CPU does all lookups");
             return Ok(None);
         }
     };
@@ -127,7 +127,7 @@ pub(super) fn lookup_all(
     let v4 = all(Keys::V4(keys4), keys4.len());
     let v6 = all(Keys::V6(keys6), keys6.len());
     if let Some(error) = failure {
-        tracing::warn!("device {name}: {error}; the CPU looks the rest up");
+        tracing::warn!("device {name}: {error}; the CPU does the remaining lookups");
     }
     let device = device.name();
     Ok(Some(Looked { device, v4, v6 }))

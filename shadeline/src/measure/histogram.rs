@@ -6,7 +6,7 @@
 //! bucket = 128 · (bits beyond the first 8) + the first 8 bits
 //! ```
 
-/// Values are told apart by so many leading bits.
+/// Leading bits of a value that select its bucket.
 const BITS: u32 = 8;
 const HALF: u64 = 1 << (BITS - 1);
 

@@ -57,7 +57,7 @@ pub(crate) fn send(
             tx.send(pool, &mut packets);
             tx.flush(pool);
             if !packets.is_empty() {
-                // The queue is full; whoever empties it may need this processor.
+                // The queue is full; the thread that empties it may need this processor.
                 std::thread::yield_now();
             }
         }

@@ -319,7 +319,7 @@ impl Frame<'_> {
     }
 }
 
-/// The address that stands in the template, of which some bits may vary.
+/// The address that is in the template, of which some bits may vary.
 fn first_address(choice: &Choice, family: Family) -> IpAddr {
     match (choice, family) {
         (Choice::Prefix(net), _) => net.addr(),

@@ -30,7 +30,7 @@ use engine::Versions;
 pub struct Numbered(pub Arc<AtomicU64>);
 
 impl Numbered {
-    /// Tables that are `number` until somebody changes it.
+    /// Tables that are `number` until it is changed.
     pub fn new(number: u64) -> Self {
         Self(Arc::new(AtomicU64::new(number)))
     }

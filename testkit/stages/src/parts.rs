@@ -14,7 +14,7 @@
 //! | [`Turn`] | sends packets again, hands them over, emits copies, dumps |
 //! | [`Hold`] | holds packets until a tick |
 //! | [`Spray`] | emits copies |
-//! | [`Divert`] | dumps, drops, and sends to where nobody is |
+//! | [`Divert`] | dumps, drops, and sends to missing ports |
 //! | [`Ask`] | emits copies that leave only if the gate lets them |
 //! | [`Out`] | sends every packet to a port by its flow |
 //! | [`Ending`] | another stage, behind which a segment ends |
@@ -497,7 +497,7 @@ impl Stage<u64> for Spray {
 pub struct Divert;
 
 impl Divert {
-    /// A port that nobody has.
+    /// A port that does not exist.
     const NO_PORT: u16 = 999;
 
     /// The verdict on a flow.

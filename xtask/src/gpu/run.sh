@@ -124,7 +124,7 @@ differ() {
     done
     # Who did it: all of it the device, none of it again on the CPU.
     if [ "$wanted" -eq 0 ]; then
-        if ! grep -q ', 0 jobs done again on the CPU' "$log.run" ||
+        if ! grep -q ', 0 jobs repeated on the CPU' "$log.run" ||
             { [ "$(behind_first "$log.run")" -gt 0 ] && grep -q ': 0 jobs, ' "$log.run"; }; then
             echo "the device did not do its jobs" >>"$log.err"
             bad=1

@@ -1,8 +1,8 @@
-//! What the sender of a rejected frame is told where no router is that would tell it: behind a switch.
+//! The answer to the sender of a rejected frame in a switch or a wire, where no router would send one.
 //!
-//! A switch has no address to speak from, so the answer seems to come from the host that was meant, as
-//! bridges under Linux have it (`nf_reject_ipv4.c`): a TCP reset, for anything else ICMP "administratively prohibited"
-//! (RFC 1812 §5.2.7.1 code 13, RFC 4443 §3.1 code 1). It goes back by the port that the frame came in by, with
+//! A switch has no address of its own, so the answer has the address of the destination host as its source, as
+//! in Linux bridges (`nf_reject_ipv4.c`): a TCP reset, for anything else ICMP "administratively prohibited"
+//! (RFC 1812 §5.2.7.1 code 13, RFC 4443 §3.1 code 1). It leaves by the port that received the frame, with
 //! the same tags. Errors keep to the rules for errors and to a token bucket per worker; a reset answers one
 //! segment, and is never longer.
 
@@ -120,7 +120,7 @@ impl Answers {
     }
 }
 
-/// Whether the sender may be told anything: of one host, to one host, no error about an error.
+/// Whether an answer may be sent: from one host to one host, and not about an ICMP error.
 fn may_answer(original: &[u8], d: &Decoded, to_group: bool) -> bool {
     match d.kind {
         Kind::Ipv4 => {

@@ -19,18 +19,18 @@ pub const GROUPS: &[GroupKind] =
 
 /// Its requests. Changes answer `done` with what is odd about the rules; `rule show` answers with `rules`.
 pub const REQUESTS: &[RequestKind] = &[
-    RequestKind::change::<AddArgs>(&["rule", "add"], "Add a rule (default: behind all others)"),
+    RequestKind::change::<AddArgs>(&["rule", "add"], "Add a rule (default: after all others)"),
     RequestKind::change::<RuleDel>(&["rule", "del"], "Remove a rule"),
     RequestKind::change::<ReplaceArgs>(
         &["rule", "replace"],
-        "Replace a rule in its place, or all rules with --file",
+        "Replace a rule, keeping its place, or all rules with --file",
     ),
     RequestKind {
         // `rule replace --file` is this request; as a command of its own it needs no place in the help.
         command: || RuleReplaceAll::augment_args(clap::Command::new("request")).hide(true),
         ..RequestKind::change::<RuleReplaceAll>(
             &["rule", "replace_all"],
-            "Replace all rules by those of a file",
+            "Replace all rules with those of a file",
         )
     },
     RequestKind::query::<RuleShow>(
@@ -305,7 +305,7 @@ mod tests {
         for (kind, words, expected) in [
             (ADD, "", "a rule needs a name"),
             (ADD, "a", "a rule needs --action"),
-            (ADD, "a --action allow", "is no action: expected accept, drop"),
+            (ADD, "a --action allow", "is not an action: expected accept, drop"),
             (
                 ADD,
                 "a --action drop --dport 22 --proto icmp",

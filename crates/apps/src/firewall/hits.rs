@@ -1,6 +1,6 @@
 //! How often each rule was hit, and when last.
 //!
-//! A rule's counters must outlive the version of the tables that a packet saw, so they stand in an array by
+//! A rule's counters must outlive the version of the tables that a packet saw, so they are in an array by
 //! the rule's id that all versions share. Each worker has its own, in pages that control makes before a version
 //! names their rules:
 //!
@@ -85,7 +85,8 @@ impl Hits {
         hits
     }
 
-    /// Sees to it that the rule `id`, below [`IDS_MAX`], has counters. Control calls it before a version names the rule.
+    /// Sees to it that the rule `id`, below [`IDS_MAX`], has counters. Control calls it before a version names the
+    /// rule.
     pub fn make(&self, id: u32) {
         for worker in &self.workers {
             if let Some(page) = worker.pages.get(id as usize / PAGE) {
@@ -158,7 +159,7 @@ mod tests {
     fn workers_count_apart_and_are_read_together() {
         let hits = Hits::new(2);
         hits.count(0, 5000, 60, 7);
-        assert_eq!(hits.get(5000), Hit::default(), "nobody made its counters");
+        assert_eq!(hits.get(5000), Hit::default(), "it has no counters");
         hits.make(5000);
         hits.count(0, 5000, 60, 9);
         hits.count(1, 5000, 100, 8);

@@ -15,7 +15,7 @@
 //! - [`tables`] is one version of the rules ([`classify::Tables`]) and of what they do.
 //! - [`hits`] counts, by rule and worker.
 //!
-//! The stage stands in pipelines of different applications: behind `decode` in a router, behind `bridge_in` in a
+//! The stage is in pipelines of different applications: behind `decode` in a router, behind `bridge_in` in a
 //! switch, by itself before `wire`. It never decodes what a stage before it has decoded, and it does not end its
 //! segment: rows that it has settled are passed over by the next kernel. Which structure finds the rule, the tables say
 //! themselves, on a device too.
@@ -96,7 +96,7 @@ pub static APPLICATION: Application = Application {
 /// Its stage.
 pub const STAGES: &[StageKind] = &[StageKind {
     name: STAGE,
-    about: "Judges IP packets by the first rule that matches: accept, drop, reject, send, dump, mark, mirror, context.",
+    about: "Applies the first rule that matches an IP packet: accept, drop, reject, send, dump, mark, mirror, context.",
     application: &APPLICATION,
     needs: &[FRAMES],
     provides: &[],

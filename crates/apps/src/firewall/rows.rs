@@ -20,7 +20,7 @@ pub struct RuleRow {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// When the last one came, since 1970.
+    /// Time of the last match, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_hit_s: Option<f64>,
     /// How long ago that was.
@@ -131,8 +131,8 @@ pub fn metrics(firewalls: &[Counted<'_>], out: &mut Metrics) {
     rules().for_each(|(labels, rule)| family.sample(&labels, rule.packets));
     let mut family = out.counter("rule_bytes_total", "Bytes that matched a rule.");
     rules().for_each(|(labels, rule)| family.sample(&labels, rule.bytes));
-    let mut family =
-        out.gauge("rule_last_hit_timestamp_seconds", "When the last one came, since 1970.");
+    let mut family = out
+        .gauge("rule_last_hit_timestamp_seconds", "Time of the last match, in seconds since 1970.");
     for (labels, rule) in rules() {
         if let Some(seconds) = rule.last_hit_s {
             family.sample(&labels, seconds);

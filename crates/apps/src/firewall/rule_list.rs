@@ -234,12 +234,12 @@ impl RuleList {
         let Rule { name, conditions, action } = rule;
         if !control::firewall::is_rule_name(&name) {
             let message = format!(
-                "`{name}` is no name of a rule: expected 1 to 64 letters, digits or `.`, `_`, `-`, `:`, `#`, `/`"
+                "`{name}` is not a valid name of a rule: expected 1 to 64 letters, digits or `.`, `_`, `-`, `:`, `#`, `/`"
             );
             return Err(Refusal::Bad(message));
         }
         if self.names.contains_key(name.as_str()) {
-            let message = format!("there is a rule `{name}`: use `ctl rule replace`");
+            let message = format!("rule `{name}` exists already: use `ctl rule replace`");
             return Err(Refusal::Exists(message));
         }
         let at = match place {
@@ -293,7 +293,7 @@ impl RuleList {
     }
 
     /// Changes a rule in its place; what is odd about it. A name that no rule has is refused: it is more often mistyped
-    /// than meant, and a rule behind all others opens or closes what nobody asked for.
+    /// than meant, and a rule behind all others opens or closes more than intended.
     pub(super) fn replace(&mut self, rule: Rule) -> Result<Changed, Refusal> {
         let at = self.place_of(&rule.name)?;
         rule.conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
@@ -316,20 +316,22 @@ impl RuleList {
         Ok(Changed::Done(self.odd_at(at)))
     }
 
-    /// The rules that were to be built anew are not there: the structures get those that they had. Without room for a new
-    /// rule there is room for the old one.
+    /// The rules that were to be built anew are not there: the structures get those that they had. Without room for a
+    /// new rule there is room for the old one.
     pub(super) fn rebuild_failed(&mut self) {
         if !std::mem::take(&mut self.is_rebuilding) {
             return;
         }
         match self.basis().build_of(self.rules.to_vec()) {
             Ok(built) => self.take(built),
-            Err(error) => tracing::error!("firewall: a changed rule is in force no more: {error}"),
+            Err(error) => {
+                tracing::error!("firewall: a changed rule is no longer in force: {error}")
+            }
         }
     }
 
-    /// Takes rules that were built anew; what is odd about the changed one. Where they could not be built, the rules are as
-    /// they were.
+    /// Takes rules that were built anew; what is odd about the changed one. Where they could not be built, the rules
+    /// are as they were.
     pub(super) fn rebuilt(&mut self, rebuilt: Rebuilt) -> Result<Vec<String>, Refusal> {
         let Rebuilt { built, at } = rebuilt;
         match built {
@@ -441,7 +443,7 @@ impl RuleList {
         found.ok_or_else(|| Refusal::NotFound(format!("there is no rule `{name}`")))
     }
 
-    /// A priority for a rule that is to stand at `at`; `None` where no number is free.
+    /// A priority for a rule that should get the position `at`; `None` where no number is free.
     fn gap_at(&self, at: usize) -> Option<u32> {
         let before = at.checked_sub(1).map(|at| self.rules[at].priority);
         match (before, self.rules.get(at).map(|rule| rule.priority)) {
@@ -589,7 +591,7 @@ impl Basis {
         for (name, conditions, action) in config::rule_list(entries) {
             let name: Arc<str> = name.to_string().into();
             if seen.insert(name.clone(), ()).is_some() {
-                return Err(format!("rule `{name}` stands twice"));
+                return Err(format!("rule `{name}` is listed twice"));
             }
             let (conditions, action) = (conditions.clone(), action.clone());
             rules.push(Live { id: 0, priority: 0, name, conditions, action, is_added });
@@ -682,7 +684,7 @@ fn texts(found: &[Finding], name: impl Fn(usize) -> String) -> Vec<String> {
     let mut texts: Vec<_> =
         found.iter().take(FINDINGS_MAX).map(|finding| finding.text(&name)).collect();
     if let Some(more) = found.len().checked_sub(FINDINGS_MAX).filter(|more| *more > 0) {
-        texts.push(format!("{more} more rules never match or may be left out"));
+        texts.push(format!("{more} more rules never match or are redundant"));
     }
     texts
 }

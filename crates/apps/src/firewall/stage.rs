@@ -13,8 +13,8 @@
 //! the last step counts, and does in the order of the packets what is to be done to them. A router's own answers (ARP,
 //! neighbour discovery) and what `decode` gave to Linux are not judged.
 //!
-//! The last step goes by the rule that was found, not by the verdict: a later stage of the segment may have dropped what
-//! this one accepted.
+//! The last step goes by the rule that was found, not by the verdict: a later stage of the segment may have dropped
+//! what this one accepted.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl Firewall {
         self
     }
 
-    /// It stands between a router's `decode` and `rewrite`: rejected packets go on to `rewrite`, which answers them.
+    /// It is between a router's `decode` and `rewrite`: rejected packets go on to `rewrite`, which answers them.
     #[must_use]
     pub fn in_router(mut self) -> Self {
         self.is_in_router = true;
@@ -142,7 +142,7 @@ impl Firewall {
                 tables.hits().count_answer(cx.worker, true);
                 chunk.emit(row, Verdict::forward(port), frame);
             }
-            // Whether it leaves nobody here will know: the gate counts.
+            // Whether it leaves is not known here: the gate counts.
             Answer::Deferred(frame) => chunk.emit(row, Verdict::forward(port), frame),
             Answer::Withheld => tables.hits().count_answer(cx.worker, false),
             Answer::None => {}

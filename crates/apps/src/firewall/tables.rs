@@ -5,7 +5,7 @@
 //!                                            none ─▶ records[0]: the default
 //! ```
 //!
-//! Beside the records stand their verdicts, a word each, in the form that a device reads
+//! Beside the records are their verdicts, a word each, in the form that a device reads
 //! ([`kernels::ACTIONS`](super::kernels::ACTIONS)): both sides settle packets by the same words.
 //!
 //! Thread rule: that of [`lookup::versions`].
@@ -37,7 +37,7 @@ pub enum Ending {
     Accept,
     /// It ends here.
     Drop,
-    /// It ends here, and its sender is told.
+    /// It ends here, and its sender gets an answer.
     Reject,
     /// It leaves by this port as it is.
     Send(u16),
@@ -186,7 +186,7 @@ impl FirewallTables {
         &self.hits
     }
 
-    /// Whether the kernels know the structures in which the rules stand.
+    /// Whether the kernels know the structures in which the rules are.
     pub fn has_kernels(&self) -> bool {
         let Some((v4, v6)) = self.rules() else { return true };
         let both = |rules: &Tables| {

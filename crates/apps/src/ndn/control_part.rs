@@ -196,7 +196,7 @@ fn read_files(config: &Config) -> Result<Vec<FileRoutes>, String> {
     config.name_files.iter().map(read).collect()
 }
 
-/// Routes of files by the numbers of faces; of two with one prefix the later stands.
+/// Routes of files by the numbers of faces; of two with one prefix the later applies.
 fn numbered(all: &[Known], config: &Config, files: Vec<FileRoutes>) -> Vec<(NameBuf, Vec<u16>)> {
     let numbers: Vec<_> = config.faces.iter().map(|face| number(all, &face.name)).collect();
     let way = |faces: &[usize]| faces.iter().filter_map(|face| numbers[*face]).collect();
@@ -250,7 +250,7 @@ impl NdnControl {
             NeighbourState::Stale => Some("stale"),
             NeighbourState::Delay => Some("delay"),
             NeighbourState::Probe => Some("probe"),
-            // Groups: nobody asks for them.
+            // Groups need no resolution.
             NeighbourState::NoArp => None,
         };
         let seen = known.and_then(|(mac, state)| Some((mac, word(state)?)));
@@ -538,7 +538,7 @@ impl NdnControl {
             Refusal::new(ErrorKind::NotFound, message)
         })?;
         if let Some(at) = (1..numbers.len()).find(|at| numbers[..*at].contains(&numbers[*at])) {
-            return bad(format!("face `{}` stands twice", faces[at]));
+            return bad(format!("face `{}` is listed twice", faces[at]));
         }
         if self.has(&name) {
             let message = format!("{name} exists already: use `ctl name del` first");
@@ -553,7 +553,7 @@ impl NdnControl {
         let name = NameBuf::from_uri(text.as_bytes())
             .map_err(|error| bad(format!("`{}`: {error}", cut(text))))?;
         if name.name().is_empty() {
-            let message = "`/` is no name that an Interest has: expected at least one component";
+            let message = "`/` cannot be the name of an Interest: expected at least one component";
             return Err(bad(message.to_owned()));
         }
         self.name_get(&name)

@@ -176,7 +176,7 @@ fn try_wrap(packet: &mut Packet, face: &Face, link: &LinkHeader<'_>) -> Result<(
     Ok(())
 }
 
-/// IP and UDP headers in front of the payload that stands behind them.
+/// IP and UDP headers in front of the payload that is behind them.
 fn write_udp(ip: &mut [u8], ends: &UdpEnds) -> Option<()> {
     let udp = UdpHeader { src_port: ends.ports[0], dst_port: ends.ports[1] };
     match ends.addresses {
@@ -199,7 +199,7 @@ fn write_udp(ip: &mut [u8], ends: &UdpEnds) -> Option<()> {
     Some(())
 }
 
-/// What stands in front of a packet of `len` bytes in a link packet; nothing where there are no fields.
+/// What is in front of a packet of `len` bytes in a link packet; nothing where there are no fields.
 fn link_fields(link: &LinkHeader<'_>, len: usize) -> Vec<u8> {
     if *link == LinkHeader::default() {
         return Vec::new();

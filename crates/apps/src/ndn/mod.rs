@@ -13,7 +13,7 @@
 //! - Passing Nacks on: one is counted, and the Interest ends with its lifetime.
 //! - VLAN tags.
 //!
-//! Linux stays on the box: what is no NDN packet goes to a port's twin, and what the twin sends goes out.
+//! Linux stays on the box: what is not an NDN packet goes to a port's twin, and what the twin sends goes out.
 //!
 //! Threads: a worker's table is its own.
 
@@ -77,7 +77,7 @@ pub static APPLICATION: Application = Application {
 pub const STAGES: &[StageKind] = &[
     StageKind {
         name: "ndn_decode",
-        about: "Finds NDN packets in Ethernet frames and datagrams, and the face that they came by.",
+        about: "Finds NDN packets in Ethernet frames and datagrams, and the face that they arrived on.",
         application: &APPLICATION,
         needs: &[FRAMES],
         provides: &["name"],
@@ -88,7 +88,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "name_lookup",
-        about: "Finds the next hop by the longest prefix of an Interest's name.",
+        about: "Finds the next hop by longest-prefix match of an Interest's name.",
         application: &APPLICATION,
         needs: &["name"],
         provides: &["name_hop"],

@@ -28,7 +28,7 @@ pub struct FileRoute {
 }
 
 impl FileRoutes {
-    /// Reads a file; of two lines with one prefix the later stands.
+    /// Reads a file; of two lines with one prefix the later applies.
     ///
     /// # Errors
     /// It cannot be read.
@@ -67,7 +67,7 @@ impl FileRoutes {
                 file.problems.repeated += 1;
             } else {
                 let what = format_args!(
-                    "{} has other faces on line {}; this line stands",
+                    "{} has other faces on line {}; this line is used",
                     route.prefix, route.line
                 );
                 file.problems.add(line, what);
@@ -123,7 +123,7 @@ pub fn without_room(config: &Config, files: &[FileRoutes]) -> Option<WithoutRoom
     let (limit, mut first) = (config.ndn.names, None);
     for file in files {
         for route in &file.routes {
-            // `/` stands in the table's head and takes no room.
+            // `/` is in the table's head and takes no room.
             let is_new = !route.prefix.name().is_empty() && prefixes.insert(&route.prefix);
             if is_new && prefixes.len() > limit {
                 first.get_or_insert((file.path.clone(), route.line));

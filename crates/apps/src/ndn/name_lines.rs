@@ -158,19 +158,18 @@ pub fn read_routes(path: &Path) -> Result<Routes, String> {
         let Some(hop) = words.next() else {
             return routes.problems.add(
                 line,
-                format_args!("expected NAME NEXTHOP, found no next hop behind `{}`", cut(text)),
+                format_args!("expected NAME NEXTHOP, found no next hop after `{}`", cut(text)),
             );
         };
         if let Some(more) = words.next() {
-            return routes.problems.add(
-                line,
-                format_args!("expected NAME NEXTHOP and no more, found `{}`", cut(more)),
-            );
+            return routes
+                .problems
+                .add(line, format_args!("expected only NAME NEXTHOP, found `{}`", cut(more)));
         }
         let Ok(hop) = std::str::from_utf8(hop) else {
             return routes
                 .problems
-                .add(line, format_args!("the next hop is no UTF-8 text: `{}`", cut(hop)));
+                .add(line, format_args!("the next hop is not UTF-8 text: `{}`", cut(hop)));
         };
         routes.names.push(name.name().encodings());
         let number = routes.tokens.number(hop);
@@ -183,7 +182,7 @@ pub fn read_routes(path: &Path) -> Result<Routes, String> {
 /// Reads a file of names, one a line.
 ///
 /// # Errors
-/// It cannot be read, or lines are no names: the first of them.
+/// It cannot be read, or lines are not names: the first of them.
 pub fn read_names(path: &Path) -> Result<NameList, String> {
     let (mut names, mut name) = (NameList::new(), NameBuf::new());
     let (mut bad, mut bad_count) = (Vec::new(), 0_usize);
@@ -195,7 +194,7 @@ pub fn read_names(path: &Path) -> Result<NameList, String> {
                 match (name.read_uri(text), words.next()) {
                     (Ok(()), None) => return names.push(name.name().encodings()),
                     (Ok(()), Some(more)) => {
-                        format!("expected a name and no more, found `{}`", cut(more))
+                        format!("expected only a name, found `{}`", cut(more))
                     }
                     (Err(error), _) => format!("expected a name, found `{}`: {error}", cut(text)),
                 }

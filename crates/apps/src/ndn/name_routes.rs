@@ -10,7 +10,7 @@ use packet::ndn::NameBuf;
 
 use super::NdnPatch;
 
-/// Who told of a route; the first of those who did wins.
+/// The source of a route; the first source in this order wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
     /// The control socket.
@@ -222,7 +222,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Makes what a source says `routes`; of two for one prefix the later stands.
+    /// Makes what a source says `routes`; of two for one prefix the later applies.
     ///
     /// # Errors
     /// The first that finds no room; those before it are set.
@@ -249,7 +249,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Whether a source tells of a prefix.
+    /// Whether a source has a route for a prefix.
     pub(super) fn has(&self, prefix: &NameBuf, source: Source) -> bool {
         self.ways.get(prefix).is_some_and(|ways| ways[source as usize] != NO_ROUTE)
     }
@@ -398,7 +398,7 @@ mod tests {
         publish(&mut routes, &mut tables);
         assert_eq!(said(&tables), expected);
         assert_eq!((routes.len(), routes.all().count()), (12, 12));
-        // And it goes on from there: lists of faces have numbers that nobody else has.
+        // And it goes on from there: lists of faces have unique numbers.
         routes.begin();
         routes.sync(Source::File, own[..4].to_vec()).unwrap();
         routes.set(&name("/api"), Source::Api, Some(&[6, 5])).unwrap();

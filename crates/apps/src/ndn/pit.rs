@@ -3,7 +3,7 @@
 //! An Interest leaves a trace at each forwarder, and Data follows the traces back. An *entry* is a name with the two
 //! flags that decide which Data answers it; its *in-records* say which faces wait, its *out-record* where the
 //! Interest went. A second Interest of the same kind only adds an in-record (aggregation). Data takes the entry
-//! away and goes to every face that waits; without an entry it is unsolicited. What nobody answers goes
+//! away and goes to every face that waits; without an entry it is unsolicited. What is not answered goes
 //! when its lifetime ends.
 //!
 //! A nonce that comes back by another face is a loop. Nonces of entries that are gone are remembered for a while in
@@ -279,7 +279,7 @@ impl Pit {
     }
 
     /// Data of a name arrives by a face: `send` is called for each face that waits, that face aside, and their
-    /// entries are gone. False when nobody has asked: it is unsolicited.
+    /// entries are gone. False without a pending Interest: it is unsolicited.
     pub fn data(
         &mut self,
         name: &Name<'_>,

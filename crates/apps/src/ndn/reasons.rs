@@ -5,29 +5,29 @@ chunk::drop_reasons! {
     pub const BLOCK: 6, "named data";
 
     NDN_MALFORMED = 0, "ndn_malformed", "not an NDN packet of format 0.3, or a wrong UDP checksum around it",
-        "Check that the sender speaks packet format 0.3.";
+        "Check that the sender uses packet format 0.3.";
     NDN_TOO_LONG = 1, "ndn_too_long", "an NDN packet in a frame of more than one cell",
         "Let the sender make smaller packets.";
     NDN_FRAGMENT = 2, "ndn_fragment", "a fragment of an NDN packet or of the datagram around it",
-        "Let the sender make packets that fit the MTU: fragments are not put together here.";
-    NDN_NO_FACE = 3, "ndn_no_face", "from a neighbour that is no face",
+        "Let the sender make packets that fit the MTU: fragments are not reassembled.";
+    NDN_NO_FACE = 3, "ndn_no_face", "from a neighbour that has no face",
         "Configure a face for the neighbour (`ctl show faces`).";
     NDN_HOP_LIMIT = 4, "ndn_hop_limit", "the Interest's hop limit ran out",
         "Look for a loop among the routes for names.";
     NDN_NO_NONCE = 5, "ndn_no_nonce", "an Interest without a nonce",
         "Correct the sender: a forwarded Interest must have a nonce.";
-    NDN_LOOP = 6, "ndn_loop", "the Interest's nonce has been here before",
-        "A few are normal where there are several ways. Otherwise look for a loop among the routes for names.";
+    NDN_LOOP = 6, "ndn_loop", "the nonce of the Interest was seen before",
+        "A few are normal if there are several paths. Otherwise look for a loop among the routes for names.";
     NDN_PIT_FULL = 7, "ndn_pit_full", "no room for another pending Interest",
-        "Raise `pit_entries` in `[ndn]`, or find who asks for names that nobody answers.";
-    NDN_AGGREGATED = 8, "ndn_aggregated", "the Interest waits with an earlier one for the same name",
+        "Raise `pit_entries` in `[ndn]`, or find the sender of Interests that get no Data.";
+    NDN_AGGREGATED = 8, "ndn_aggregated", "the Interest was added to a pending one for the same name",
         "Nothing: the Data goes to both.";
-    NDN_UNSOLICITED = 9, "ndn_unsolicited", "Data that nobody waits for",
-        "Normal if the Data comes later than the Interest's lifetime. Otherwise find the sender.";
-    NDN_SATISFIED = 10, "ndn_satisfied", "Data whose only asker was the face that it came by, or that no longer waits",
-        "Nothing, if it is rare; otherwise check the lifetimes of Interests.";
-    NDN_NACK = 11, "ndn_nack", "an Interest that came back",
+    NDN_UNSOLICITED = 9, "ndn_unsolicited", "Data without a pending Interest",
+        "Normal if the Data arrives after the lifetime of the Interest. Otherwise find the sender.";
+    NDN_SATISFIED = 10, "ndn_satisfied", "Data whose only pending Interest came from the same face or has expired",
+        "Nothing, if this is rare; otherwise check the lifetimes of Interests.";
+    NDN_NACK = 11, "ndn_nack", "an Interest that a neighbour returned with a Nack",
         "Check the route for the name at the neighbour that returned it.";
-    NDN_IDLE = 12, "ndn_idle", "a link packet that carries nothing",
-        "Nothing: it holds acknowledgements or other signals of the link only.";
+    NDN_IDLE = 12, "ndn_idle", "a link packet without a packet inside",
+        "Nothing: it carries only acknowledgements or other link signals.";
 }

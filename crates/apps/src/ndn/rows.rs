@@ -146,7 +146,7 @@ impl NdnTotals {
         let families = [
             ("ndn_expired_interests_total", "Interests that expired without Data.", t.expired),
             ("ndn_transmit_interests_total", "Interests sent.", t.interests),
-            ("ndn_transmit_data_total", "Data sent, copies among them.", t.data),
+            ("ndn_transmit_data_total", "Data packets sent, including copies.", t.data),
             ("ndn_transmit_nacks_total", "Nacks sent.", t.nacks),
             ("ndn_copies_lost_total", "Copies lost for lack of a cell.", t.copies_lost),
         ];

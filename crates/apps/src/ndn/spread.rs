@@ -10,7 +10,7 @@ use super::hash_of;
 
 /// The hash by which the engine spreads frames over workers: of an NDN packet that of its name's first component, so
 /// that Interests, the Data that answers them and Nacks meet in one worker's table; of other frames that of their
-/// flow. The same for every queue and port of the process; drawn at random once, so that nobody outside can choose
+/// flow. The same for every queue and port of the process; drawn at random once, so that no sender can choose
 /// names for one worker.
 ///
 /// Whatever its ports, the payload of a datagram that reads as NDN is taken for it: at worst a flow goes elsewhere.

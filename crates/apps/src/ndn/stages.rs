@@ -17,7 +17,7 @@
 //! the names where the packets lie. On the CPU names of a whole chunk are looked up in one call, so that their cache
 //! misses overlap. An Interest that waits with another one is dropped as `ndn_aggregated`: its fate is the other's.
 //!
-//! Written over any tables that hold [`NdnTables`], so that they can stand beside a router's.
+//! Written over any tables that hold [`NdnTables`], so that they can be beside a router's.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ chunk::columns! {
         pub at: u16,
         /// Where the components of an Interest's name begin, bytes from the frame's start.
         pub name_at: u16,
-        /// Bytes of them; 0 for Data, whose name nobody looks up.
+        /// Bytes of them; 0 for Data, whose name is not looked up.
         pub name_len: u16,
         /// Next hop of an Interest's name.
         pub next_hop: u32,
@@ -296,7 +296,7 @@ impl<T: AsRef<NdnTables> + 'static> Stage<T> for NameLookup {
 }
 
 impl<T: AsRef<NdnTables>> Shade<T> for Lookup {
-    /// Names stand in the packets alone.
+    /// Names are in the packets alone.
     fn shade(&self, _: &mut Rows, _: &T) {}
 
     fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], tables: &T) {
@@ -378,7 +378,7 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
     }
 
     fn needs_one_worker(&self, _: &T) -> Option<&'static str> {
-        Some("each worker has its own bound of pending Interests")
+        Some("each worker has its own limit of pending Interests")
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {

@@ -42,7 +42,7 @@ pub struct UdpEnds {
     pub ports: [u16; 2],
 }
 
-/// A physical port, as frames meet it that may be no NDN packets. A port that nobody described takes frames for any
+/// A physical port, as frames meet it that may be no NDN packets. A port without a description takes frames for any
 /// station, and has no twin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NdnPort {
@@ -52,7 +52,7 @@ pub struct NdnPort {
     pub mac: [u8; 6],
     /// Frames for other stations are taken too.
     pub any_mac: bool,
-    /// Linux has a twin of it, which takes what is no NDN packet.
+    /// Linux has a twin of it, which takes what is not an NDN packet.
     pub twin: bool,
     /// Its addresses. Datagrams to them and to NDN's port are the forwarder's, not the twin's.
     pub addresses: Vec<IpAddr>,
@@ -95,7 +95,7 @@ pub enum NdnPatch {
     Hop(NextHopId, Vec<u16>),
     /// A face, or none of this number.
     Face(u16, Option<Face>),
-    /// A port, or one that nobody describes.
+    /// A port, or one without a description.
     Port(u16, Option<NdnPort>),
 }
 
@@ -105,7 +105,7 @@ impl NdnTables {
         Self { fib, ..Self::default() }
     }
 
-    /// The prefixes; `None` where the blob is no such table.
+    /// The prefixes; `None` where the blob is not such a table.
     pub fn fib(&self) -> Option<NameFib<'_>> {
         NameFib::new(&self.fib)
     }
@@ -115,7 +115,7 @@ impl NdnTables {
         self.faces.get(usize::from(index))?.as_ref()
     }
 
-    /// A port; `None` where nobody described it.
+    /// A port; `None` without a description.
     pub fn port(&self, index: u16) -> Option<&NdnPort> {
         self.ports.get(usize::from(index))?.as_ref()
     }

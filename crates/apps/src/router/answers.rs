@@ -117,7 +117,7 @@ impl Rewrite {
         let d = packet::decode(frame, packet.frame_len());
         let message = frame.get(usize::from(d.l4_offset)..d.l3_end()).and_then(NdView::new_checked);
         let Some(NdView::NeighbourSolicitation(asked)) = message else { return MALFORMED };
-        // Who has no address yet asks whether anybody has this one: all nodes are told.
+        // A host without an address asks whether the address is in use: the answer goes to all nodes.
         let src = ipv6(src);
         let is_probe = src.is_unspecified();
         let to = if is_probe { Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1) } else { src };

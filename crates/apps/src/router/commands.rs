@@ -83,7 +83,7 @@ mod tests {
         for (kind, words, expected) in [
             (0, &["38.0.0.1/8", "lan"] as &[_], "expected 38.0.0.0/8"),
             (0, &["10.0.0.0/8"], "<NEXT_HOP>"),
-            (1, &["10.0.0.0/8", "a b"], "is no next hop"),
+            (1, &["10.0.0.0/8", "a b"], "is not a next hop"),
             (2, &["10.0.0.0/33"], "prefix length of 0 to 32"),
             (3, &["10.0.0.0/8"], "invalid IP address"),
             (3, &[], "<ADDRESS>"),

@@ -260,7 +260,7 @@ fn judge4(packet: &Packet, d: &Decoded, interface: &Interface) -> Outcome {
             Outcome::Drop(reasons::BROADCAST_NOT_FORWARDED)
         };
     }
-    // RFC 3927 §7: such a packet is for us or for nobody beyond the link.
+    // RFC 3927 §7: such a packet is for us, or for no host beyond the link.
     let near = is_link_local_v4(dst) || is_link_local_v4(d.src_v4());
     let family = if near { flags::IPV4 | flags::LINK_LOCAL } else { flags::IPV4 };
     if d.has(Decoded::HAS_OPTIONS) {

@@ -1,6 +1,6 @@
 //! Counters of what the router makes beside the packets it was given, and of what passes
 //! subinterfaces. Every received packet has its one fate in the engine's counters; an ICMP error that
-//! the rate limit withheld is no packet and stands only here.
+//! the rate limit withheld is not a packet and is only here.
 //!
 //! A port's queues count its packets. A subinterface has no queue, so the stages count what comes in
 //! with its tags and what leaves with them: on their tagged paths alone, the untagged one pays nothing.

@@ -279,7 +279,7 @@ pub(super) fn reply_link(packet: &Packet, transit: Transit, fib: &Fib) -> Option
     }
 }
 
-/// The address of ours that stands in what is sent to `to` about a packet from `interface`.
+/// The address of ours that is in what is sent to `to` about a packet from `interface`.
 fn own_address(fib: &Fib, interface: u16, is_v4: bool, to: [u64; 2]) -> Option<[u64; 2]> {
     let of = |record: &Interface| {
         if is_v4 {

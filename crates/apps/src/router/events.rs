@@ -52,7 +52,7 @@ impl Events {
         }
         let key = hasher.finish() | 1; // 0 is an empty place
         let place = &mut self.recent[key as usize / 2 % PLACES];
-        // Time that went backwards is no reason to keep silent.
+        // Time that went backwards is not a reason to keep silent.
         if place.0 == key && now_ns >= place.1 && now_ns - place.1 < QUIET_NS {
             return true;
         }

@@ -105,7 +105,7 @@ pub static APPLICATION: Application = Application {
 pub const STAGES: &[StageKind] = &[
     StageKind {
         name: "decode",
-        about: "Reads the headers of IPv4, IPv6, ARP and neighbour discovery; settles what is not to be routed.",
+        about: "Reads IPv4, IPv6, ARP and neighbour discovery headers; decides about packets that are not routed.",
         application: &APPLICATION,
         needs: &[FRAMES],
         provides: &[FRAMES, "ip"],
@@ -116,7 +116,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "rpf",
-        about: "Drops packets whose source could not have come in here (RFC 3704).",
+        about: "Drops packets whose source address fails the reverse-path check (RFC 3704).",
         application: &APPLICATION,
         needs: &["ip"],
         provides: &[],
@@ -127,7 +127,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "route",
-        about: "Finds the next hop by the longest prefix of the destination address.",
+        about: "Finds the next hop by longest-prefix match of the destination address.",
         application: &APPLICATION,
         needs: &["ip"],
         provides: &["next_hop"],
@@ -138,7 +138,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "rewrite",
-        about: "Changes TTL and link header, fragments, answers with ICMP errors, sends.",
+        about: "Rewrites TTL and link header, fragments packets, sends ICMP errors, forwards packets.",
         application: &APPLICATION,
         needs: &["ip", "next_hop"],
         provides: &[],
@@ -155,7 +155,7 @@ pub const DEFAULT_STAGES: &[&str] = &["decode", "rpf", "route", "rewrite"];
 /// What the stages of one worker are given.
 #[derive(Clone, Debug, Default)]
 pub struct PipelineOptions {
-    /// Where neighbour events go; `None` where nobody resolves (captures).
+    /// Where neighbour events go; `None` without a resolver (captures).
     pub events: Option<SyncSender<NeighbourEvent>>,
     /// Counters of this worker's stages.
     pub counters: Arc<RouterCounters>,
@@ -173,8 +173,8 @@ pub struct PipelineOptions {
 #[error("a router has no stage `{0}`")]
 pub struct UnknownStage(String);
 
-/// A stage for one worker, over any tables that the forwarding tables are part of. `pipeline`: all stages of its pipeline;
-/// `decode` writes what they read.
+/// A stage for one worker, over any tables that the forwarding tables are part of. `pipeline`: all stages of its
+/// pipeline; `decode` writes what they read.
 ///
 /// # Errors
 /// A name that is none of [`STAGES`].

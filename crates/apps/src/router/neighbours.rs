@@ -43,8 +43,8 @@ pub(super) struct Queue {
     head: u32,
     tail: u32,
     len: u32,
-    /// Whether the resolver was told.
-    told: bool,
+    /// Whether the resolver was notified.
+    is_notified: bool,
 }
 
 impl Waiting {
@@ -100,7 +100,7 @@ impl Waiting {
             Some(&place) => place as usize,
             None => {
                 self.index.insert(key, self.queues.len() as u32);
-                self.queues.push(Queue { key, head: NONE, tail: NONE, len: 0, told: false });
+                self.queues.push(Queue { key, head: NONE, tail: NONE, len: 0, is_notified: false });
                 self.queues.len() - 1
             }
         };
@@ -138,13 +138,12 @@ impl Waiting {
         Some((queue.key, self.slots[queue.head as usize].held.as_ref()?))
     }
 
-    /// Tells the resolver about the queue at `place`, if it has not been told: `tell` says whether
-    /// that worked.
-    pub(super) fn tell(&mut self, place: usize, tell: impl FnOnce() -> bool) {
+    /// Notifies the resolver of the queue at `place`, once: `notify` returns whether the event was sent.
+    pub(super) fn notify(&mut self, place: usize, notify: impl FnOnce() -> bool) {
         if let Some(queue) = self.queues.get_mut(place)
-            && !queue.told
+            && !queue.is_notified
         {
-            queue.told = tell();
+            queue.is_notified = notify();
         }
     }
 

@@ -11,15 +11,15 @@ chunk::drop_reasons! {
     BROADCAST_NOT_FORWARDED = 2, "broadcast_not_forwarded", "a link-layer broadcast or multicast is not forwarded",
         "Nothing: broadcasts stay on their link.";
     LINK_LOCAL_NOT_FORWARDED = 3, "link_local_not_forwarded", "a link-local address is not forwarded",
-        "Give the hosts addresses beyond the link if they are to talk to others.";
+        "Give the hosts routable addresses if they need to communicate beyond the link.";
     FRAGMENTATION_NEEDED = 4, "fragmentation_needed", "larger than the MTU, and fragmentation is not allowed",
         "Let ICMP errors through to the sender, or raise the MTU of the next link.";
     SOURCE_ROUTE = 5, "source_route", "source routing is not honoured",
-        "Nothing: such packets are dropped for safety.";
+        "Nothing: such packets are dropped for security.";
     NEIGHBOUR_QUEUE_FULL = 6, "neighbour_queue_full", "too many packets wait for this neighbour",
-        "Check whether the neighbour answers (`ctl show neighbours`); a few at the first packets are normal.";
-    CONSUMED = 7, "consumed", "control traffic that the router itself answered or learnt from",
+        "Check whether the neighbour answers (`ctl show neighbours`); a few for the first packets are normal.";
+    CONSUMED = 7, "consumed", "control traffic that the router itself answered or learned from",
         "Nothing: no packet was lost.";
-    NOT_MINE = 8, "not_mine", "an ARP or neighbour question about somebody else's address",
-        "Nothing: somebody else answers.";
+    NOT_MINE = 8, "not_mine", "an ARP or neighbour discovery request for another host's address",
+        "Nothing: the other host answers.";
 }

@@ -52,7 +52,7 @@ pub struct Outcome {
 pub struct Reference {
     /// By index, ports first.
     pub interfaces: Vec<Option<Interface>>,
-    /// (address, length, target); each prefix once. IPv4 addresses stand in the low 32 bits.
+    /// (address, length, target); each prefix once. IPv4 addresses are in the low 32 bits.
     pub routes4: Vec<(u128, u8, RouteTarget)>,
     /// The same for IPv6.
     pub routes6: Vec<(u128, u8, RouteTarget)>,
@@ -158,7 +158,7 @@ impl Reference {
         }
     }
 
-    /// The interface that a frame with these VLAN identifiers belongs to; 0 is no VLAN.
+    /// The interface that a frame with these VLAN identifiers belongs to; 0 is not a VLAN.
     fn classify(&self, port: u16, tags: &[u16]) -> Refused<(u16, &Interface)> {
         let tagged: Vec<u16> = match tags {
             [0, inner] => vec![*inner],
@@ -477,7 +477,7 @@ impl Reference {
         routes.iter().filter(inside).max_by_key(|route| route.1).map(|route| &route.2)
     }
 
-    /// RFC 1812 §5.2.1.2 and on: a unicast packet that may be for us or for somebody else.
+    /// RFC 1812 §5.2.1.2 and on: a unicast packet that may be for us or for another host.
     fn routed(&self, here: &Here<'_>, ip: &Ip<'_>, near: bool) -> Refused<Vec<Outcome>> {
         self.reverse_path(here, ip, near)?;
         let target = self.look_up(ip.v4, ip.dst);
@@ -535,7 +535,7 @@ impl Reference {
         }
     }
 
-    /// Interface and MAC of whoever is next, where it is known.
+    /// Interface and MAC of the next hop, if known.
     fn neighbour(&self, path: &Path, dst: IpAddr) -> Option<[u8; 6]> {
         let address = path.gateway.unwrap_or(dst);
         let known = self.neighbours.iter().find(|n| n.0 == path.interface && n.1 == address);
@@ -658,7 +658,7 @@ impl Reference {
                 Some(kind) if ip.v4 => matches!(kind, 3 | 4 | 5 | 11 | 12),
                 Some(kind) => *kind < 128 || *kind == 137,
             };
-        // RFC 4443 §2.4 e: where it cannot be told what the packet is, there is no error.
+        // RFC 4443 §2.4 e: if the type of the packet is unknown, no error is sent.
         if here.l3 + ip.header_len > FIRST_CELL {
             return none;
         }

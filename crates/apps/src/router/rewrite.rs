@@ -112,7 +112,7 @@ impl Transit {
         }
     }
 
-    /// Bytes of the IP packet, without what stands behind it in the frame.
+    /// Bytes of the IP packet, without what is behind it in the frame.
     pub(super) fn ip_len(&self, packet: &Packet) -> usize {
         let ip = self.ip(packet);
         let at = |at: usize| ip.get(at).map_or(0, |&byte| usize::from(byte));
@@ -371,7 +371,7 @@ impl Rewrite {
                 self.deliver_group(packet, transit, cx)
             }
             Decision::Broadcast(_) => Verdict::drop(reasons::BROADCAST_NOT_FORWARDED),
-            // Whoever is next, the packet must live to get there.
+            // Whatever the next hop, the TTL must allow the packet to reach it.
             Decision::Adjacency(_) | Decision::Connected(_) if transit.ttl(packet) <= 1 => {
                 self.refuse(packet, transit, Problem::TtlExceeded, cx)
             }
@@ -461,7 +461,7 @@ impl Rewrite {
         self.made.push((frame, Verdict::forward(link.port)));
     }
 
-    /// Drops a packet and tells its source why.
+    /// Drops a packet and sends an ICMP error to its source.
     fn refuse(
         &mut self,
         packet: &Packet,
@@ -533,7 +533,7 @@ impl Rewrite {
         let mut place = 0;
         while let Some((key, first)) = self.waiting.first(place) {
             if cx.now_ns < first.1.since_ns.saturating_add(wait_ns) {
-                self.waiting.tell(place, || self.events.wanted(key.0, key.1, cx.now_ns));
+                self.waiting.notify(place, || self.events.wanted(key.0, key.1, cx.now_ns));
                 place += 1;
                 continue;
             }
@@ -576,8 +576,8 @@ impl Rewrite {
         match self.waiting.push(key, packet, transit, cx.tables.options()) {
             Ok(place) => {
                 let now_ns = cx.now_ns;
-                let told = self.events.wanted(interface, address, now_ns);
-                self.waiting.tell(place, || told);
+                let is_sent = self.events.wanted(interface, address, now_ns);
+                self.waiting.notify(place, || is_sent);
                 Verdict::TAKEN
             }
             Err(()) => Verdict::drop(reasons::NEIGHBOUR_QUEUE_FULL),

@@ -95,8 +95,7 @@ pub fn text(error: &TableError) -> String {
     };
     let help = match full {
         TableError::Full { what: "pages of 1 KB" | "extension groups", .. } => {
-            "; a /24 with routes longer than 24 bits takes 1 KB: join such routes or leave some out \
-             (`auto` takes whichever table has room)"
+            "; a /24 with routes longer than 24 bits takes 1 KB: aggregate such routes or remove some (`auto` uses the table that has room)"
         }
         TableError::Full { what: "lines of 64 bytes", .. } => {
             "; the table `bspl` takes more routes"

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Over captures stations are learned frame by frame, before the pipeline sees the frame
-//! ([`controlplane::ahead`]). A frame that a stage before `bridge` stops tells nothing, as live.
+//! ([`controlplane::ahead`]). A frame that a stage before `bridge` stops causes no event, as in a live run.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -146,7 +146,7 @@ impl SwitchControl {
         let limits = MacLimits { stations: self.macs.limits().stations, ..limits(config) };
         // As many stations as there were: the table has its size from the start.
         if let Err(error) = self.macs.set_limits(limits) {
-            tracing::error!("ageing stays as it was: {error}");
+            tracing::error!("ageing time unchanged: {error}");
         }
     }
 
@@ -188,7 +188,7 @@ impl SwitchControl {
     }
 
     fn age_some(&mut self, now_s: u32, records: usize) -> usize {
-        // A record may stand behind many free ones, so a small table is looked at as a whole.
+        // A record may be behind many free ones, so a small table is looked at as a whole.
         self.macs.age(now_s, records.max(4096))
     }
 
@@ -318,8 +318,8 @@ impl ControlPart for SwitchControl {
         let ClearMacs { port, vlan } = call.read()?;
         let port = port.map(|name| env.number(&name)).transpose()?;
         Ok(Outcome::Done(match self.forget(port, vlan) {
-            1 => "1 station forgotten".to_owned(),
-            n => format!("{n} stations forgotten"),
+            1 => "1 station removed".to_owned(),
+            n => format!("{n} stations removed"),
         }))
     }
 
@@ -370,7 +370,7 @@ impl ControlPart for SwitchControl {
         let t = &totals;
         let text = format!(
             "{} of {} stations: {} learned, {} moved, {} aged\n\
-             {} packets flooded, {} copies, {} copies lost; {} packets of stations that found no room\n",
+             {} packets flooded, {} copies, {} copies lost; {} packets from stations that did not fit\n",
             n(t.stations),
             n(t.stations_max),
             n(t.learned),

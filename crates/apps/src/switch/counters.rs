@@ -12,7 +12,7 @@ pub struct SwitchCounters {
     pub copies: Counter,
     /// Copies for which no cell was free.
     pub copies_lost: Counter,
-    /// Station events that found the channel full; the next frame of the station tells again.
+    /// Station events lost because the channel was full; the next frame of the station repeats them.
     pub events_lost: Counter,
     /// Frames of stations that are not known, while the table is full.
     pub table_full: Counter,

@@ -122,7 +122,7 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
 }
 
 impl BridgeOut {
-    /// Keeps a known station young; tells of one that is new or has moved.
+    /// Refreshes a known station; sends an event for one that is new or has moved.
     #[inline(always)]
     fn learn(
         &mut self,

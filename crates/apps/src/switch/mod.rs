@@ -10,7 +10,7 @@
 //! - [`ingress`] (`bridge_in`) reads addresses and tag once, finds the VLAN, settles what no bridge forwards.
 //! - [`forward`] (`bridge`) looks up source and destination of the whole batch in one table, one lookup after
 //!   the other: the pure step, which a device can take (CuckooSwitch, CoNEXT 2013).
-//! - [`egress`] (`bridge_out`) tells of new stations, keeps known ones young, sends each frame out by its port,
+//! - [`egress`] (`bridge_out`) sends events of new stations, refreshes known ones, sends each frame out by its port,
 //!   or floods it, with the tag that the port wants.
 //!
 //! The tables are [`SwitchTables`]; every stage is one over any `T: AsRef<SwitchTables>`, so that a program may
@@ -85,7 +85,7 @@ pub static APPLICATION: Application = Application {
 pub const STAGES: &[StageKind] = &[
     StageKind {
         name: "bridge_in",
-        about: "Reads MAC addresses and tag, finds the VLAN, drops what no bridge forwards.",
+        about: "Reads MAC addresses and VLAN tag, finds the VLAN, drops frames that no bridge forwards.",
         application: &APPLICATION,
         needs: &[FRAMES],
         provides: &[FRAMES, "vlan"],
@@ -107,7 +107,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "bridge_out",
-        about: "Learns stations; sends each frame out by its port or floods it, with the tag that the port wants.",
+        about: "Learns stations; forwards or floods each frame, tagged or untagged as the port is configured.",
         application: &APPLICATION,
         needs: &["vlan", "station"],
         provides: &[],
@@ -124,7 +124,7 @@ pub const DEFAULT_STAGES: &[&str] = &["bridge_in", "bridge", "bridge_out"];
 /// What the stages of one worker are given.
 #[derive(Clone, Debug, Default)]
 pub struct SwitchPipeline {
-    /// Where station events go; `None` where nobody learns.
+    /// Where station events go; `None` without learning.
     pub events: Option<SyncSender<StationEvent>>,
     /// The receive queue itself learns stations and keeps their times, frame by frame (captures): the
     /// stages do neither.

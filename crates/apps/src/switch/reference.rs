@@ -26,7 +26,7 @@ pub struct Reference {
 pub struct Outcome {
     /// Ports and bytes that leave, in the order of the ports; or why none does.
     pub sent: Result<Vec<(u16, Vec<u8>)>, DropReason>,
-    /// What control is told.
+    /// The event that control gets.
     pub event: Option<StationEvent>,
 }
 

@@ -55,7 +55,7 @@ pub struct SwitchTotals {
     pub refused: u64,
     /// Frames of unknown stations that came while the table was full.
     pub table_full: u64,
-    /// Events of stations that found the way to control full; the next frame tells again.
+    /// Station events lost because the channel to control was full; the next frame repeats them.
     pub events_lost: u64,
     /// Frames that were flooded.
     pub flooded: u64,

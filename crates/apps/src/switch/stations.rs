@@ -1,8 +1,8 @@
-//! Telling control about stations, without ever waiting for it.
+//! Station events to control. Sending one never waits.
 //!
-//! Until control has learned a station each of its frames would tell of it again. What was told less than
-//! [`QUIET_NS`] ago is left out: a direct-mapped memory of the last events is enough for that; where two share
-//! a place, the only harm is an event more, which control finds to be known.
+//! Until control has learned a station, each of its frames would cause another event. An event that was sent less than
+//! [`QUIET_NS`] ago is not repeated. A direct-mapped table of the last events is enough for that: where two share a
+//! slot, the only harm is a repeated event, which control ignores.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Stations {
         let key = station_key(event.vlan, event.mac) ^ u64::from(event.port) << 40;
         let hash = key64(key, self.seed) | 1; // 0 is an empty place
         let place = &mut self.recent[(hash >> 32) as usize % PLACES];
-        // Time that went backwards is no reason to keep silent.
+        // Time that went backwards is not a reason to keep silent.
         if place.0 == hash && now_ns >= place.1 && now_ns - place.1 < QUIET_NS {
             return;
         }
@@ -68,8 +68,8 @@ mod tests {
         stations.send(event(1, 0), 1_000);
         stations.send(event(1, 0), 2_000);
         stations.send(event(1, 3), 2_000);
-        let told: Vec<_> = receiver.try_iter().collect();
-        assert_eq!(told, [event(1, 0), event(1, 3)], "another port is another event");
+        let received: Vec<_> = receiver.try_iter().collect();
+        assert_eq!(received, [event(1, 0), event(1, 3)], "another port is another event");
         stations.send(event(1, 3), 2_000 + QUIET_NS);
         stations.send(event(2, 3), 2_000 + QUIET_NS);
         stations.send(event(3, 3), 2_000 + QUIET_NS);

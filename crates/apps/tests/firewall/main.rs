@@ -1,5 +1,5 @@
 //! The stage against a plain reference: one packet after the other, every rule in order. Step by step, in each place in
-//! which it may stand; see `on_device` for the kernels, and `pipelines` for the stages around it.
+//! which it may be; see `on_device` for the kernels, and `pipelines` for the stages around it.
 
 mod on_device;
 mod pipelines;
@@ -121,7 +121,7 @@ struct Ran {
     frames: Vec<Vec<u8>>,
 }
 
-/// What stands around the stage.
+/// What is around the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Nothing before it: it decodes itself.

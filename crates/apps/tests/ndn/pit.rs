@@ -163,7 +163,7 @@ fn tokens_come_back() {
     assert!(pit.data(&a.name(), 9, 0, |record| tokens.push(record.token().to_vec())));
     tokens.sort();
     assert_eq!(tokens, [vec![], vec![1; 16], vec![2; 32]]);
-    assert!(!pit.data(&a.name(), 9, 0, |_| panic!("nobody waits")));
+    assert!(!pit.data(&a.name(), 9, 0, |_| panic!("no face waits")));
 }
 
 /// Odd names wait and are answered as others are; one of 4,390 components is found by Data one longer.

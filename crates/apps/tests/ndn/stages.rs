@@ -450,7 +450,7 @@ fn linux_has_what_is_no_ndn_packet() {
     assert_eq!(fates[0].own, Ok((2, from_host[0].1.clone())));
     assert_eq!(fates[1].own, Ok((2, from_host[1].1.clone())));
     assert_eq!(fates[2].own, Err(packet::reasons::TRUNCATED));
-    assert_eq!(fates[3].own, Err(chunk::reasons::TX_NO_PORT), "nobody described it");
+    assert_eq!(fates[3].own, Err(chunk::reasons::TX_NO_PORT), "it has no description");
 
     bench.tables.apply(&NdnPatch::Port(2, Some(NdnPort { up: false, ..port.clone() })));
     let down = |bench: &mut Bench, mark| bench.run_marked(&[(2, arp.clone())], mark).remove(0).own;
@@ -461,7 +461,7 @@ fn linux_has_what_is_no_ndn_packet() {
 }
 
 #[test]
-fn what_cannot_be_sent_keeps_nobody_waiting() {
+fn what_cannot_be_sent_keeps_no_face_waiting() {
     let mut bench = Bench::new(PitLimits::of(16), false);
     let patch = |index, change: fn(&mut Face)| {
         let mut face = face(index);
@@ -475,7 +475,7 @@ fn what_cannot_be_sent_keeps_nobody_waiting() {
     assert_eq!(bench.dropped(0, &interest("/a/y", 2)), packet::reasons::NEIGHBOUR_FAILED);
     bench.tables.apply(&patch(2, |face| face.mtu = 40));
     assert_eq!(bench.dropped(0, &interest("/a/y", 2)), packet::reasons::TOO_BIG);
-    // Nobody waits for /a/y: another face's Interest is no loop and waits with nobody.
+    // Nobody waits for /a/y: another face's Interest is not a loop and waits with nobody.
     bench.tables.apply(&patch(2, |_| {}));
     assert_eq!(bench.one(3, &interest("/a/y", 2)).own.unwrap().0, 2);
     assert_eq!(bench.counters.pending.get(), 2);

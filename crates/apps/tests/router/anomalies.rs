@@ -59,11 +59,11 @@ const CASES4: &[(&str, DropReason, Fault)] = &[
             f.splice(12..12, [0x81, 0, 0, 9]);
         }
     }),
-    ("a VLAN of nobody", packet::reasons::VLAN_UNKNOWN, |f| {
+    ("an unknown VLAN", packet::reasons::VLAN_UNKNOWN, |f| {
         f.splice(12..12, [0x81, 0, 0, 9]);
     }),
     ("a group as source", packet::reasons::SOURCE_MAC_GROUP, |f| f[6] |= 1),
-    ("somebody else's MAC", packet::reasons::NOT_FOR_US, |f| f[5] ^= 0x40),
+    ("another station's MAC", packet::reasons::NOT_FOR_US, |f| f[5] ^= 0x40),
     ("an unknown EtherType", packet::reasons::ETHERTYPE_UNKNOWN, |f| f[12] = 0x77),
     ("an 802.3 length", packet::reasons::ETHERTYPE_UNKNOWN, |f| {
         f[12..14].copy_from_slice(&[0, 40])
@@ -153,7 +153,7 @@ const CASES6: &[(&str, DropReason, Fault)] = &[
     ("OSPF's group, and no host", chunk::reasons::HOST_ABSENT, |f| {
         f[38..54].copy_from_slice(&[0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5]);
     }),
-    ("a link-local destination of nobody", reasons::LINK_LOCAL_NOT_FORWARDED, |f| {
+    ("an unknown link-local destination", reasons::LINK_LOCAL_NOT_FORWARDED, |f| {
         f[38..40].copy_from_slice(&[0xfe, 0x80]);
         f[53] = 9;
     }),

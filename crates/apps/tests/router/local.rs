@@ -97,7 +97,7 @@ fn with_a_twin_the_kernel_gets_what_is_for_it_untagged() {
     for (seen, plain) in bench.run(&fib, &tagged).into_iter().zip(plain) {
         assert_eq!(seen.verdict, Verdict::host(0));
         assert_eq!(seen.frame, plain);
-        assert!(seen.emitted.is_empty(), "nobody answers twice");
+        assert!(seen.emitted.is_empty(), "no second answer");
     }
     // And back: what the twin sends leaves with its tag.
     let frame = frame().bytes();

@@ -48,7 +48,7 @@ fn a_chain_of_cells_leaves_in_fragments() {
     }
 }
 
-/// No total length can say 1 MB: what stands behind the packet is not part of it.
+/// No total length can say 1 MB: what is behind the packet is not part of it.
 #[test]
 fn a_frame_of_1_mb_is_as_long_as_its_packet() {
     let fib = fib(&two_ports(unlimited()));

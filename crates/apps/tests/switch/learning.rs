@@ -31,7 +31,7 @@ fn a_conversation_is_flooded_once() {
     let sent = bench.one(0, &there);
     assert_eq!(ports(&sent), [1, 3], "unknown: to all of its VLAN but its own port");
     assert_eq!(bench.control(), 1);
-    assert_eq!(ports(&bench.one(1, &back)), [0], "the first frame told where the answer goes");
+    assert_eq!(ports(&bench.one(1, &back)), [0], "the first frame showed where the answer goes");
     bench.control();
     assert_eq!(ports(&bench.one(0, &there)), [1]);
     assert_eq!(bench.control(), 0, "both are known");
@@ -60,7 +60,7 @@ fn tags_come_and_go() {
     assert_eq!(sent, [(3, frame(mac(9), mac(1), Some(0xa002)))]);
     assert_eq!(bench.one(2, &frame(mac(9), mac(1), Some(2))), Err(reasons::VLAN_NOT_ALLOWED));
     assert_eq!(bench.one(3, &frame(mac(9), mac(2), Some(3))), Err(reasons::FLOOD_NOWHERE));
-    // A service tag is no tag of ours: port 3 takes the frame as one of its native VLAN.
+    // A service tag is not a tag of ours: port 3 takes the frame as one of its native VLAN.
     let mut service = frame(mac(9), mac(4), Some(2));
     service[12..14].copy_from_slice(&[0x88, 0xa8]);
     let sent = bench.one(3, &service).unwrap();
@@ -84,7 +84,7 @@ fn stations_age_unless_they_are_seen() {
             let _ = bench.one(0, &frame([0xff; 6], mac(station), None));
         }
         bench.macs.age(bench.now_s(), 1000);
-        assert_eq!(bench.control(), 0, "nobody is new");
+        assert_eq!(bench.control(), 0, "no station is new");
     }
     let mut left: Vec<_> = bench.macs.entries(bench.now_s()).map(|entry| entry.mac).collect();
     left.sort_unstable();
@@ -154,12 +154,12 @@ fn a_mac_flood_ends_in_a_counted_reason() {
             assert_eq!(ports(&sent), [1], "stations that were learned are served");
         }
     }
-    assert_eq!(bench.control(), 0, "a full table is told nothing");
+    assert_eq!(bench.control(), 0, "a full table gets no event");
     assert_eq!(bench.counters.table_full.get(), 50 * 256);
     bench.finish();
 }
 
-/// Workers that tell more than the channel takes lose events, counted, and tell again later.
+/// Workers that send more than the channel holds lose events, which are counted, and repeat them later.
 #[test]
 fn a_full_channel_loses_nothing_for_good() {
     let mut bench = Bench::new(four_ports(), MacLimits::default(), 16);

@@ -82,13 +82,13 @@ proptest! {
                 .map(|_| (random.below(10) as u16, random_frame(&mut random)))
                 .collect();
             let seen = bench.run(&inputs);
-            let mut told: Vec<StationEvent> = Vec::new();
+            let mut wanted: Vec<StationEvent> = Vec::new();
             for ((port, bytes), seen) in inputs.iter().zip(seen) {
                 let expected = reference.outcome(*port, bytes);
                 prop_assert_eq!(&seen, &expected.sent, "port {} {:02x?}\n{:?}", port, bytes, reference);
-                told.extend(expected.event.filter(|event| !told.contains(event)));
+                wanted.extend(expected.event.filter(|event| !wanted.contains(event)));
             }
-            // The same events in the same order. Where two share a place of the memory of what was told, one
+            // The same events in the same order. Where two events share a slot of the table of recent events, one
             // may come again.
             let events: Vec<StationEvent> = bench.events.try_iter().collect();
             let mut first: Vec<StationEvent> = Vec::new();
@@ -97,8 +97,8 @@ proptest! {
                     first.push(*event);
                 }
             }
-            prop_assert_eq!(&first, &told);
-            prop_assert!(events.len() <= 2 * told.len(), "{} events for {}", events.len(), told.len());
+            prop_assert_eq!(&first, &wanted);
+            prop_assert!(events.len() <= 2 * wanted.len(), "{} events for {}", events.len(), wanted.len());
             let now_s = bench.now_s();
             for event in events {
                 let learned = bench.macs.learn(event.vlan, event.mac, event.port, now_s);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The first 16 bytes of each cell but the last hold the link to the next one with its range there; a
-//! packet's `cells` counts the cells, so what stands in the last one's first bytes is never read. Each
+//! packet's `cells` counts the cells, so what is in the last one's first bytes is never read. Each
 //! step over a link is in one of five places here: [`Packet::nth`], [`Packet::pieces_mut`],
 //! [`Packet::pop_cell`], [`Packet::detach`] and [`Segments`]. Everything else is safe code over these.
 //!
@@ -25,7 +25,7 @@ const _: () = assert!(ROOM == 1856); // said in the docs below
 /// The most bytes of a frame in one cell.
 pub const CELL_FRAME_BYTES: usize = CELL_BYTES - LINK_BYTES;
 
-/// A cell of a chain, to change: its token, and its range wherever that stands.
+/// A cell of a chain, to change: its token, and its range wherever that is.
 struct Piece<'a> {
     cell: &'a mut Cell,
     off: &'a mut u16,

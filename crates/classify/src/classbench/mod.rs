@@ -16,8 +16,8 @@
 //! the header was drawn from, from 0. That is a rule that matches, not always the best one. Columns between are
 //! left out.
 //!
-//! A file that is no text is told as such, and nothing of it is shown. A file with a bad line gives all its problems (the first [`Problems::KEPT`], and how many there were)
-//! instead of rules.
+//! A file that is not text is reported as such, and none of its contents are shown. For a file with bad lines, the
+//! result is the list of problems instead of rules: the first [`Problems::KEPT`], and their number.
 
 mod rules;
 pub(crate) mod text;
@@ -93,15 +93,15 @@ impl fmt::Display for Problem {
 #[non_exhaustive]
 pub enum ProblemKind {
     /// A rule begins with `@`.
-    #[error("expected `@` at the begin of a rule, found `{found}`")]
+    #[error("expected `@` at the beginning of a rule, found `{found}`")]
     At {
         /// What stood there.
         found: String,
     },
-    /// Something else than what should stand there.
+    /// Something else than what should be there.
     #[error("expected {expected}, found `{found}`")]
     Expected {
-        /// What should stand there.
+        /// What should be there.
         expected: &'static str,
         /// What did.
         found: String,
@@ -174,10 +174,10 @@ pub enum ProblemKind {
         /// Why.
         reason: String,
     },
-    /// The file is no text.
+    /// The file is not text.
     #[error("expected text, found {found}")]
     Binary {
-        /// What it is, or where a byte stands that no text has.
+        /// What it is, or where a byte is that no text has.
         found: String,
     },
     /// The file cannot be read.

@@ -56,7 +56,7 @@ fn parse_rule(mut line: Line<'_>) -> Result<ParsedRule, ProblemKind> {
     let (dst, dst_mask, dst_host) = prefix(&mut line, "destination address")?;
     let sport = ports(&mut line, "source port")?;
     let dport = ports(&mut line, "destination port")?;
-    let (proto, proto_mask) = pair(&mut line, "a protocol and its mask, as 0x06/0xFF")?;
+    let (proto, proto_mask) = pair(&mut line, "a protocol and its mask, such as 0x06/0xFF")?;
     limit("protocol", proto, 0xff)?;
     if proto_mask != 0 && proto_mask != 0xff {
         return Err(ProblemKind::ProtocolMask { found: proto_mask });
@@ -64,7 +64,7 @@ fn parse_rule(mut line: Line<'_>) -> Result<ParsedRule, ProblemKind> {
     line.skip_blanks();
     let mut flags = None;
     if !line.is_empty() {
-        let (value, mask) = pair(&mut line, "flags and their mask, as 0x0000/0x0200")?;
+        let (value, mask) = pair(&mut line, "flags and their mask, such as 0x0000/0x0200")?;
         limit("flag word", value.max(mask), 0xffff)?;
         flags = Some((value as u16, mask as u16));
     }
@@ -84,7 +84,7 @@ fn parse_rule(mut line: Line<'_>) -> Result<ParsedRule, ProblemKind> {
 
 /// An address under its mask, the mask, and whether bits were set outside of it.
 fn prefix(line: &mut Line<'_>, column: &'static str) -> Result<(u32, u32, bool), ProblemKind> {
-    const EXPECTED: &str = "an IPv4 prefix, as 10.1.0.0/16";
+    const EXPECTED: &str = "an IPv4 prefix, such as 10.1.0.0/16";
     line.skip_blanks();
     let begin = *line;
     let mut address = 0;
@@ -104,7 +104,7 @@ fn prefix(line: &mut Line<'_>, column: &'static str) -> Result<(u32, u32, bool),
 
 /// `LOW : HIGH`, with or without blanks.
 fn ports(line: &mut Line<'_>, column: &'static str) -> Result<(u32, u32), ProblemKind> {
-    const EXPECTED: &str = "a range of ports, as 0 : 65535";
+    const EXPECTED: &str = "a range of ports, such as 0 : 65535";
     line.skip_blanks();
     let begin = *line;
     let low = line.number().ok_or_else(|| begin.expected(EXPECTED))?;
@@ -132,7 +132,7 @@ fn limit(column: &'static str, found: u64, max: u64) -> Result<(), ProblemKind> 
     if found > max { Err(ProblemKind::Range { column, max, found }) } else { Ok(()) }
 }
 
-/// Writes rules of [`Schema::five_tuple`] as a rule file, in the order in which they stand in the set.
+/// Writes rules of [`Schema::five_tuple`] as a rule file, in the order in which they are in the set.
 ///
 /// `flags` are those of the rules by index; a rule without gets no column.
 ///

@@ -41,7 +41,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Takes a decimal number; `None` and nothing taken where none stands or one beyond 2^64.
+    /// Takes a decimal number; `None`, with nothing taken, if there is none or it exceeds 2^64.
     pub(crate) fn number(&mut self) -> Option<u64> {
         let digits = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (text, rest) = self.0.split_at(digits);
@@ -96,25 +96,25 @@ pub(crate) fn quote(bytes: &[u8]) -> String {
     quoted
 }
 
-/// What files begin with that are no text, and what they are.
+/// What files begin with that are not text, and what they are.
 const KNOWN: &[(&[u8], &str)] = &[
-    (&[0x1f, 0x8b], "a file packed by gzip, twice"),
-    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "a file packed by xz, twice"),
-    (&[0x28, 0xb5, 0x2f, 0xfd], "a file packed by zstd: unpack it, or pack it by gzip or xz"),
-    (b"BZh", "a file packed by bzip2: unpack it, or pack it by gzip or xz"),
+    (&[0x1f, 0x8b], "a file compressed with gzip twice"),
+    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "a file compressed with xz twice"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "a file compressed with zstd: decompress it, or use gzip or xz"),
+    (b"BZh", "a file compressed with bzip2: decompress it, or use gzip or xz"),
     (b"PK\x03\x04", "a zip archive: unpack it"),
     (b"\x7fELF", "a program"),
     (&[0xd4, 0xc3, 0xb2, 0xa1], "a capture (pcap)"),
     (&[0xa1, 0xb2, 0xc3, 0xd4], "a capture (pcap)"),
     (&[0x0a, 0x0d, 0x0d, 0x0a], "a capture (pcapng)"),
-    (&[0xff, 0xfe], "text in UTF-16: save it in UTF-8"),
-    (&[0xfe, 0xff], "text in UTF-16: save it in UTF-8"),
+    (&[0xff, 0xfe], "text in UTF-16: convert it to UTF-8"),
+    (&[0xfe, 0xff], "text in UTF-16: convert it to UTF-8"),
 ];
 
-/// Bytes at the begin of a file by which it is judged.
+/// Bytes at the beginning of a file that determine its type.
 const JUDGED: usize = 4096;
 
-/// What a file is that is no text: of a known kind, or with bytes that no text has. Bytes beyond ASCII do no harm.
+/// What a file is that is not text: of a known kind, or with bytes that no text has. Bytes beyond ASCII do no harm.
 fn binary(bytes: &[u8]) -> Option<ProblemKind> {
     let known = KNOWN.iter().find(|(magic, _)| bytes.starts_with(magic));
     let is_odd = |byte: &u8| matches!(byte, 0..=8 | 14..=31 | 127) && ![0x1a, 0x1b].contains(byte);
@@ -155,21 +155,21 @@ pub(crate) fn each_line(
 mod tests {
     use super::*;
 
-    fn told(bytes: &[u8]) -> String {
+    fn error(bytes: &[u8]) -> String {
         let bad = |_: Line<'_>| Err(ProblemKind::At { found: "x".into() });
         each_line(bytes, bad).unwrap_err().to_string()
     }
 
     #[test]
-    fn what_is_no_text_is_told_without_its_bytes() {
+    fn a_file_that_is_not_text_is_reported_without_its_bytes() {
         for (bytes, wanted) in [
             (&b"\xd4\xc3\xb2\xa1\x02\0\x04\0"[..], "expected text, found a capture (pcap)"),
-            (b"\x28\xb5\x2f\xfd\x04", "expected text, found a file packed by zstd"),
-            (b"\xff\xfe@\x001\x000\0", "expected text, found text in UTF-16: save it in UTF-8"),
+            (b"\x28\xb5\x2f\xfd\x04", "expected text, found a file compressed with zstd"),
+            (b"\xff\xfe@\x001\x000\0", "expected text, found text in UTF-16: convert it to UTF-8"),
             (b"@10.0.0.0/8 \x07\n", "expected text, found a binary file: byte 12 is 0x07"),
             (b"# na\xefve, as Latin-1 has it\n1\n\x1a", "line 2: expected `@`"),
         ] {
-            assert!(told(bytes).starts_with(wanted), "{}", told(bytes));
+            assert!(error(bytes).starts_with(wanted), "{}", error(bytes));
         }
         assert!(each_line(b"\xef\xbb\xbf# comment\n", |_| Ok(())).is_ok());
     }

@@ -381,7 +381,7 @@ impl CutsBuilder {
         done
     }
 
-    /// The same below a node, whose own words stand at `word`.
+    /// The same below a node, whose own words are at `word`.
     fn change_branch(
         &mut self,
         branch: &mut Branch,
@@ -415,7 +415,8 @@ impl CutsBuilder {
         }
     }
 
-    /// The same for cells of a last node, of which `met` has the leaves and the numbers; whether a leaf has become long.
+    /// The same for cells of a last node, of which `met` has the leaves and the numbers; whether a leaf has become
+    /// long.
     fn change_cells(
         &mut self,
         cells: &mut [u32],
@@ -501,7 +502,7 @@ impl CutsBuilder {
             let old = (leaf.line, leaf.room);
             match self.place_leaf(&mut leaf) {
                 Ok(()) => self.give_room(old.0, old.1),
-                // As it was: what has come to light or was hidden meanwhile is told by the rules alone.
+                // Restore the leaf: the rules alone decide which rules are visible or hidden now.
                 Err(error) => {
                     match is_there {
                         true => leaf.remove(&entry, region, &self.rules),
@@ -519,7 +520,7 @@ impl CutsBuilder {
         done
     }
 
-    /// Cuts a last node anew, whose words stand at `word`.
+    /// Cuts a last node anew, whose words are at `word`.
     fn cut_anew(&mut self, branch: &mut Branch, word: usize) -> Result<(), RuleError> {
         let Kids::Cells(cells, _) = &branch.kids else { return Ok(()) };
         let [a, b] = branch.node.bits;

@@ -1,4 +1,4 @@
-//! Where everything stands in the image.
+//! The layout of the image.
 //!
 //! ```text
 //! line 0       magic │ words of a header │ trees │ levels of nodes │ words of a block │ –

@@ -1,4 +1,4 @@
-//! Leaves: which rules they have, and how those stand in blocks.
+//! Leaves: which rules they have, and how those are in blocks.
 
 use super::columns::{Columns, Entry};
 use super::layout::*;
@@ -65,7 +65,7 @@ impl Leaf {
         self.rules[..at].iter().filter(|rule| !rule.hidden).count()
     }
 
-    /// Whether a better rule of the leaf covers an entry that stands, or would stand, at number `at`.
+    /// Whether a better rule of the leaf covers an entry that is, or would be, at number `at`.
     fn is_covered(&self, at: usize, entry: &Entry, region: &Bits, slots: &impl Slots) -> bool {
         let mut shown = self.rules[..at].iter().filter(|better| !better.hidden);
         shown.any(|better| slots.entry(better.slot).covers(entry, region))
@@ -221,7 +221,7 @@ mod tests {
     use crate::rule::RuleSet;
     use crate::schema::Schema;
 
-    /// What stands in the lanes of blocks.
+    /// What is in the lanes of blocks.
     fn written(rules: &[Columns], block_words: usize) -> Vec<u32> {
         let mut blocks = Vec::new();
         for at in 0..rules.len().div_ceil(LANES).max(1) {

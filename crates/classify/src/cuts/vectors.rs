@@ -6,7 +6,7 @@ use super::layout::*;
 use super::view::{Cuts, Leaves, place};
 use crate::rule::Match;
 
-/// A processor with AVX2 and BMI2: whoever makes one has asked.
+/// A processor with AVX2 and BMI2: creating one requires the check.
 #[derive(Debug, Clone, Copy)]
 struct Vectors(());
 

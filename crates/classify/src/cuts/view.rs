@@ -239,7 +239,7 @@ impl<'a> Cuts<'a> {
         self.image[first..][..count * B].as_chunks::<B>().0
     }
 
-    /// The best rule of a leaf: rules stand in order, so it is the first.
+    /// The best rule of a leaf: rules are in order, so it is the first.
     #[inline(always)]
     fn leaf<const B: usize, L: Leaves>(&self, leaves: L, header: &L::Header, cell: u32) -> Match {
         let blocks = self.blocks::<B>(cell);

@@ -18,7 +18,7 @@ pub enum GenerateError {
     #[error("{0}")]
     Options(String),
     /// Not so many different rules.
-    #[error("{found} different rules could be made, {wanted} were asked for")]
+    #[error("only {found} different rules could be generated, {wanted} were requested")]
     TooFew {
         /// How many there are.
         found: usize,

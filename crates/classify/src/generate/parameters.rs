@@ -8,7 +8,7 @@
 //! -spar -spem -dpar -dpem part and range: ports of sources and destinations, ranges and single ones
 //! -wc_wc … -em_em         for each class of ports: total length of both prefixes and its part, then
 //! 32,0.9  0,0.98 32,0.02  lengths of the source prefix and the part of each
-//! -snest -dnest           how many prefixes stand within each other at most
+//! -snest -dnest           how many prefixes are within each other at most
 //! -sskew -dskew           level, parts of nodes with one and two children, mean skew of those with two
 //! -pcorr                  level, how often source and destination go on alike
 //! ```
@@ -232,13 +232,14 @@ fn integer(word: &str, max: u64) -> Result<u64, ProblemKind> {
 
 fn fraction(word: &str) -> Result<f64, ProblemKind> {
     let part = word.parse().ok().filter(|part| (0.0..=1.01).contains(part));
-    part.ok_or_else(|| wrong("a part of 0 to 1", word))
+    part.ok_or_else(|| wrong("a share from 0 to 1", word))
 }
 
 /// `LENGTH,PART`.
 fn length(word: &str, max: u64) -> Result<(u8, f64), ProblemKind> {
     let pair = word.split_once(',');
-    let (length, part) = pair.ok_or_else(|| wrong("a length and its part, as 32,0.5", word))?;
+    let (length, part) =
+        pair.ok_or_else(|| wrong("a length and its share, such as 32,0.5", word))?;
     Ok((integer(length, max)? as u8, fraction(part)?))
 }
 
@@ -247,7 +248,7 @@ fn range(word: &str) -> Result<(u16, u16), ProblemKind> {
     let pair = word.split_once(':').and_then(|(low, high)| {
         Some((low.parse().ok()?, high.parse().ok()?)).filter(|(low, high)| low <= high)
     });
-    pair.ok_or_else(|| wrong("a range of ports, as 0:65535", word))
+    pair.ok_or_else(|| wrong("a range of ports, such as 0:65535", word))
 }
 
 /// `VALUE/MASK,PART`.
@@ -257,7 +258,7 @@ fn flags_of(word: &str) -> Result<(f64, Flags), ProblemKind> {
         let (value, mask) = flags.split_once('/')?;
         Some((fraction(part).ok()?, (hex(value)?, hex(mask)?)))
     });
-    flags.ok_or_else(|| wrong("flags and their part, as 0x0000/0x0200,0.5", word))
+    flags.ok_or_else(|| wrong("flags and their share, such as 0x0000/0x0200,0.5", word))
 }
 
 #[cfg(test)]
@@ -288,8 +289,8 @@ mod tests {
     #[test]
     fn says_what_is_wrong_and_where() {
         for (text, wanted) in [
-            ("-prots\n6 0.5 x\n", "line 2: expected a part of 0 to 1, found `x`"),
-            ("-prots\n6 0.5 1 0\n", "expected a part of 0 to 1, found `the end of the line`"),
+            ("-prots\n6 0.5 x\n", "line 2: expected a share from 0 to 1, found `x`"),
+            ("-prots\n6 0.5 1 0\n", "expected a share from 0 to 1, found `the end of the line`"),
             ("-wc_wc\n65,0.5 1,1\n", "line 2: expected a number of 0 to 64, found 65"),
             ("-wc_wc\n60\n", "expected a length and its part"),
             ("-dpar\n1.0 9:3\n", "expected a range of ports"),

@@ -9,7 +9,7 @@
 //! - *address scope* and *port scope*, -1 to 1: a draw `x` is bent to `s x² - s x + x`. Above 0 rules get wider (shorter
 //!   prefixes, more wildcards), below narrower.
 //!
-//! Rules that are there already are left out, and others made instead. The narrower rule stands first: rules are
+//! Rules that are there already are left out, and others made instead. The narrower rule is first: rules are
 //! in falling order of both prefix lengths together, then of what their other fields match, so that no rule
 //! hides one that it covers.
 
@@ -57,10 +57,10 @@ struct Draft {
 pub fn rules(parameters: &Parameters, options: &Options) -> Result<RulesFile, GenerateError> {
     let scope = -1.0..=1.0;
     if !scope.contains(&options.address_scope) || !scope.contains(&options.port_scope) {
-        return Err(GenerateError::Options("expected a scope of -1 to 1".into()));
+        return Err(GenerateError::Options("expected a scope from -1 to 1".into()));
     }
     if options.smoothing > 32 || options.rules >= NO_ID as usize {
-        return Err(GenerateError::Options("expected a smoothing of 0 to 32 bits".into()));
+        return Err(GenerateError::Options("expected a smoothing from 0 to 32 bits".into()));
     }
     let mut random = Random(options.seed);
     let mut had: HashSet<[u32; 8]> = HashSet::with_capacity(options.rules);

@@ -9,7 +9,7 @@
 //! fields. Here an address has a prefix length, a port or protocol is exact or any, and a field of 32 bits
 //! or more that is matched by mask has a number of leading bits.
 //!
-//! **Overlap.** With *C_m* above 1, classes stand in groups of C_m whose masks are *nested*: each looks at a
+//! **Overlap.** With *C_m* above 1, classes are in groups of C_m whose masks are *nested*: each looks at a
 //! part of the bits of the one before. The rules of a group come in families, one rule a class, of one value: so
 //! a header of the narrowest rule of a family is matched by all C_m of them. The narrowest rules of all families
 //! are the first of the set ([`Synthetic::heads`]); the other ones follow in random order. A trace that is drawn
@@ -116,11 +116,11 @@ fn sizes(options: &Options) -> Result<Vec<usize>, GenerateError> {
         return wrong("expected at least one class, and at least one rule for each class");
     }
     if overlap == 0 || overlap > classes {
-        return wrong("expected an overlap of 1 to the number of classes");
+        return wrong("expected an overlap from 1 to the number of classes");
     }
     if options.distribution == Distribution::Zipf {
         if options.full_classes.is_some() {
-            return wrong("full classes go with the distribution `full` only");
+            return wrong("full classes require the distribution `full`");
         }
         let sum: f64 = (1..=classes).map(|n| 1.0 / n as f64).sum();
         let spare = (rules - classes) as f64;
@@ -131,7 +131,7 @@ fn sizes(options: &Options) -> Result<Vec<usize>, GenerateError> {
     }
     let full = options.full_classes.unwrap_or(classes);
     if full == 0 || full > classes {
-        return wrong("expected 1 full class to as many as there are classes");
+        return wrong("expected a number of full classes from 1 to the number of classes");
     }
     // The rules that do not divide go to the first classes.
     let in_full = rules - (classes - full);
@@ -228,7 +228,7 @@ fn words(schema: &Schema, value: &[u32], mask: &[u32]) -> Vec<u32> {
 
 fn too_narrow(size: usize) -> GenerateError {
     GenerateError::Options(format!(
-        "the fields have no room for so many different masks, of which one holds {size} rules: ask for fewer classes, \
+        "the fields do not allow that many different masks with {size} rules in one of them: use fewer classes, \
          less overlap or more fields"
     ))
 }

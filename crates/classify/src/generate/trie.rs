@@ -6,7 +6,7 @@
 //!
 //! - *Correlation*: a destination whose bits have been those of its rule's source so far goes on like it as often as
 //!   the file says for the level, and else the other way.
-//! - *Nesting*: below as many prefixes as may stand within each other, those that end first go to a child of their
+//! - *Nesting*: below as many prefixes as may be within each other, those that end first go to a child of their
 //!   own, as far as the lengths allow.
 //! - *More rules than the file was made from*: a trie that branches as seldom as that of a few hundred rules gives the
 //!   same addresses over and over. Where prefixes have hardly levels enough left to be different, a node has two

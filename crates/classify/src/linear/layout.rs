@@ -1,4 +1,4 @@
-//! Where everything stands in the image.
+//! The layout of the image.
 
 use crate::image::LINE_WORDS;
 use crate::schema::Schema;
@@ -97,7 +97,7 @@ pub(super) fn tests(schema: &Schema) -> Vec<Test> {
             continue;
         }
         if ranges.iter().all(|place| place.max == 0xffff && place.shift.is_multiple_of(16)) {
-            // A half that is no range must bring the same on both sides.
+            // A half that is not a range must bring the same on both sides.
             let max = ranges.iter().fold(0, |max, place| max | place.max << place.shift);
             tests.push(Test { kind: TestKind::Halves, word, shift: 0, max });
         } else {

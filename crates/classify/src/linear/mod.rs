@@ -1,8 +1,8 @@
 //! Linear search: a header against every rule, sixteen at a time, the best rules first.
 //!
-//! Rules stand in blocks of sixteen, one test after the other, so that a vector holds the same word of sixteen
+//! Rules are in blocks of sixteen, one test after the other, so that a vector holds the same word of sixteen
 //! rules (a structure of arrays, as GSwitch §4.1 has it for headers). A block whose first tests leave no rule is
-//! left at once; the tests that refuse most come first. As blocks stand in order, the first hit is the best
+//! left at once; the tests that refuse most come first. As blocks are in order, the first hit is the best
 //! match: the search ends there.
 //!
 //! ```text
@@ -15,7 +15,7 @@
 //! wide            field - low ≤ high - low              other ranges
 //! ```
 //!
-//! **Updates.** Behind the ordered blocks stand *fresh* ones, in no order: a lookup reads them all. An insert
+//! **Updates.** Behind the ordered blocks are *fresh* ones, in no order: a lookup reads them all. An insert
 //! fills a place there; a removal empties its place wherever it is. When an eighth of the rules is fresh, or half
 //! of the ordered places are empty, the whole table is put in order and replaced.
 //!

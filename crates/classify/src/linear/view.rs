@@ -127,7 +127,7 @@ impl<'a> Linear<'a> {
         }));
         let found = explain::best(&steps);
         let end = match found.is_some() {
-            true => "rules stand in order: the first match is the best",
+            true => "rules are in order: the first match is the best",
             false => "no rule is left",
         };
         Explained { steps, end, found }

@@ -39,7 +39,7 @@ impl<'f, 'a, const TABLES: usize> Way<'f, 'a, TABLES> {
         self.read(table, at, place, class)
     }
 
-    /// Reads a cross product; what stands there.
+    /// Reads a cross product; returns the entry.
     pub(crate) fn cross(
         &mut self,
         phase: u32,

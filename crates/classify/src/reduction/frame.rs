@@ -54,7 +54,7 @@ pub(crate) fn planned(rows: usize, columns: usize, largest: u64) -> Table {
     }
 }
 
-/// Takes what stands in every image out of a budget.
+/// Takes what is in every image out of a budget.
 pub(crate) fn take_frame(
     budget: &mut Budget,
     tables: usize,

@@ -68,7 +68,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether what is there only while building is within the limit; it is no part of the image.
+    /// Whether what is there only while building is within the limit; it is not part of the image.
     pub(crate) fn check_workspace(&self, part: &'static str, bytes: u64) -> Result<(), RuleError> {
         Self { used: 0, ..*self }.check(part, bytes)
     }

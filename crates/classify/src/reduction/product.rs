@@ -65,7 +65,7 @@ pub(crate) struct Product<'a> {
     classes: Lists,
     /// The class of a class and a group.
     sums: HashMap<(u32, u32), u32>,
-    /// The number under which each class is seen; [`NOTHING`] if nobody has.
+    /// The number under which each class is seen; [`NOTHING`] if none.
     seen: Vec<u32>,
     /// Classes in the order in which they were seen.
     order: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Cross products in which rows are cut into strips, of which equal ones stand once.
+//! Cross products in which rows are cut into strips, of which equal ones are stored once.
 //!
 //! ```text
 //! row, column ─▶ directory: row × strips of a row + column / 32 ─▶ strip ─▶ strip × 32 + column % 32 ─▶ entry

@@ -9,7 +9,7 @@ use interleave::prefetch;
 /// Words of a table's description.
 pub(crate) const DESCRIPTION: usize = 4;
 
-/// Where a table stands.
+/// The place of a table.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Table {
     /// First word.

@@ -6,7 +6,7 @@ use crate::reduction::explain::{Way, class, rank};
 use crate::reduction::frame::*;
 
 impl Rfc<'_> {
-    /// Which table is read at which entry, and which class stands there.
+    /// Which table is read at which entry, and which class is there.
     ///
     /// # Panics
     /// For a header of another width.

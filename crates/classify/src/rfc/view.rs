@@ -57,10 +57,10 @@ impl<'a> Rfc<'a> {
         Some(Self { frame: Frame::new(blob, MAGIC)? })
     }
 
-    /// As [`Classify::classify`], in a form. [`Form::Best`] is [`Form::Vectors`] where gathers are quick (Sapphire Rapids:
-    /// 1.4 to 2.4 times as fast as both others in six sets). Elsewhere it is [`Form::Switched`], which goes phase by
-    /// phase, for images beyond the caches, and [`Form::Direct`] for others: the accesses of a phase do not wait for
-    /// each other, so a processor overlaps them by itself.
+    /// As [`Classify::classify`], in a form. [`Form::Best`] is [`Form::Vectors`] where gathers are quick (Sapphire
+    /// Rapids: 1.4 to 2.4 times as fast as both others in six sets). Elsewhere it is [`Form::Switched`], which goes
+    /// phase by phase, for images beyond the caches, and [`Form::Direct`] for others: the accesses of a phase do not
+    /// wait for each other, so a processor overlaps them by itself.
     ///
     /// # Panics
     /// As [`Classify::classify`].
@@ -111,7 +111,7 @@ pub(super) fn halves([src, dst, ports, proto]: &[u32; WORDS]) -> [u32; 7] {
     [src >> 16, src & 0xffff, dst >> 16, dst & 0xffff, ports >> 16, ports & 0xffff, proto >> 24]
 }
 
-/// Entries of the phase that is next; what was found already stands behind them.
+/// Entries of the phase that is next; what was found already is behind them.
 #[derive(Debug, Clone, Copy)]
 struct State {
     at: [u32; 7],

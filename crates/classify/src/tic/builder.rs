@@ -64,7 +64,7 @@ impl TicBuilder {
             sides.push((strips, planned));
         }
 
-        // Each list is some code of its own, and stands in some strip, so this is the least that both will take.
+        // Each list is some code of its own, and is in some strip, so this is the least that both will take.
         let mut product = Product::new(&fields, &src.whole, &dst.whole);
         let mut strips = Strips::new(src.whole.len(), dst.whole.len(), &budget)?;
         let check = |product: &Product<'_>| {

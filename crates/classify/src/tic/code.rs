@@ -1,4 +1,4 @@
-//! Range expressions as instructions, and how they stand in blocks.
+//! Range expressions as instructions, and how they are in blocks.
 
 use crate::reduction::fields::{Range, Tail};
 
@@ -133,7 +133,7 @@ impl List {
         let mut list = Self::default();
         let mut base = 0;
         let before = report.ranges();
-        // Where the last operator stands.
+        // Where the last operator is.
         let mut last = None;
         for (rule, tail) in rules {
             if rule >> 16 != base {
@@ -179,7 +179,7 @@ impl List {
         self.lengths.push(words.len() as u8);
     }
 
-    /// The words as they stand from the begin of a block on, with padding where it is needed.
+    /// The words from the beginning of a block on, with padding where it is needed.
     pub(super) fn in_blocks(self, block: usize) -> Vec<u32> {
         if self.words.len() <= block {
             return self.words;
@@ -198,7 +198,7 @@ impl List {
     }
 }
 
-/// Where lists stand.
+/// Where lists are.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     /// First word of each.

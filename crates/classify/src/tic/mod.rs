@@ -8,7 +8,7 @@
 //!
 //! An entry of the last table names code: the candidate rules of that pair of addresses. Blocks of code have the size
 //! of a cache line, 64 bytes, or 32 ([`Options::block`]). What is left of a block that goes on in the next one is
-//! NOPs, so no instruction stands in two (§5.2). The next block is prefetched while one is interpreted (Figure 4).
+//! NOPs, so no instruction is in two (§5.2). The next block is prefetched while one is interpreted (Figure 4).
 //!
 //! **Instructions** have 4, 8 or 12 bytes (Figure 3):
 //!
@@ -28,7 +28,7 @@
 //!   a list has few; sets of up to 65,536 rules have none. A number leads to a [`Match`](crate::Match) in a table of
 //!   rules, so that any priorities and ids are possible: one access more than in the paper.
 //! - *Strips.* The paper's tree takes 7 accesses (§4.2). Here the rows of its three cross products are cut into strips of
-//!   32 entries, of which equal ones stand once: three accesses more, and on firewalls' rules a tenth of the memory.
+//!   32 entries, of which equal ones are stored once: three accesses more, and on firewalls' rules a tenth of the memory.
 //! - *Protocol masks* other than 0 and 255: GUARD, 4 bytes, holds value and mask, and the instruction behind it does
 //!   not count unless they match.
 //! - *Short lists share blocks.* Most lists have one to three instructions. They are packed into blocks, none in
@@ -40,8 +40,8 @@
 //! **Statistics** as in Table 4 and Table 6 ([`Report`], [`Classifier::memory`](crate::Classifier::memory)) and
 //! Table 9 ([`measure`]); `shadeline classify` prints them.
 //!
-//! **Where it ends.** Lists of rules are long where many wide rules meet: those of `fw1_10k` pass the default limit while
-//! they are made.
+//! **Where it ends.** Lists of rules are long where many wide rules meet: those of `fw1_10k` pass the default limit
+//! while they are made.
 //!
 //! **Updates** build everything anew ([`Classifier::rebuilds`](crate::Classifier::rebuilds)). Other schemas than the
 //! 5-tuple of IPv4, and sets that would pass a limit, are refused as in [`rfc`](crate::rfc).

@@ -22,7 +22,7 @@ pub struct Options {
     pub hash: HashKind,
     /// Filters before the class tables.
     pub filter: Option<FilterPlan>,
-    /// The seed of all hash functions; `None` for one that nobody knows.
+    /// The seed of all hash functions; `None` for a secret one.
     pub seed: Option<u64>,
 }
 
@@ -73,7 +73,7 @@ pub struct TupleBuilder {
     loose: usize,
 }
 
-/// Where the directory stands.
+/// Where the directory is.
 #[derive(Debug, Clone, Copy, Default)]
 struct Directory {
     records: usize,
@@ -538,7 +538,7 @@ mod tests {
         None
     }
 
-    /// Whoever knows the seed finds entries of one hash; the fourth has no slot. Another seed helps.
+    /// With a known seed, entries of one hash can be found; the fourth has no slot. Another seed helps.
     #[test]
     fn an_adversary_makes_it_hash_anew() {
         let schema = Schema::five_tuple();

@@ -53,7 +53,7 @@ pub(super) struct Class {
     numbers: u32,
     /// Numbers below `record.count` that no entry has.
     free: Vec<u32>,
-    /// Entries whose bits stand in the filter although they are gone.
+    /// Entries whose bits are in the filter although they are gone.
     stale: usize,
 }
 
@@ -191,7 +191,7 @@ impl Class {
         self.slots_of(plan, x).into_iter().any(|slot| image.words()[slot] == 0)
     }
 
-    /// The entry of a value and the slot where its number stands.
+    /// The entry of a value and the slot where its number is.
     pub(super) fn find(&self, image: &Image, plan: &Plan, value: &[u32]) -> Option<(u32, usize)> {
         let x = plan.functions.hash(value.iter().copied());
         self.slots_of(plan, x).into_iter().find_map(|slot| {

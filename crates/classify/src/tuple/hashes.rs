@@ -48,7 +48,7 @@ impl<const W: usize> TupleHash<W> for Murmur3 {
     }
 }
 
-/// All functions of a table, from its seed: what stands in the image, and the builder's own form.
+/// All functions of a table, from its seed: what is in the image, and the builder's own form.
 #[derive(Debug, Clone)]
 pub(super) struct Functions {
     pub(super) kind: HashKind,

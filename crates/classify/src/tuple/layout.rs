@@ -1,4 +1,4 @@
-//! Where everything stands in the image.
+//! The layout of the image.
 //!
 //! ```text
 //! line 0     magic │ words of a header │ hash │ classes │ first record │ first bound │ filter functions │ seed
@@ -103,7 +103,7 @@ impl Linear {
     }
 }
 
-/// Where a hash stands in a filter of `2^(32 - shift)` bits: a word, and its bits there.
+/// Where a hash is in a filter of `2^(32 - shift)` bits: a word, and its bits there.
 #[inline(always)]
 pub(super) fn filter_bits(functions: &[Linear], x: u32, shift: u32) -> (u32, u32) {
     let Some((first, others)) = functions.split_first() else { return (0, 0) };
@@ -135,13 +135,13 @@ impl FilterPlan {
     }
 }
 
-/// The paper's formula: `(1 - e^(-k n / m))^k`, for bits that stand anywhere in the filter.
+/// The paper's formula: `(1 - e^(-k n / m))^k`, for bits anywhere in the filter.
 pub(crate) fn false_positive_rate(functions: u32, entries: usize, bits: u64) -> f64 {
     let k = f64::from(functions);
     (1.0 - (-k * entries as f64 / bits as f64).exp()).powf(k)
 }
 
-/// The same where the bits of a hash stand in one word: the mean over the number of entries `j` in a word, which
+/// The same where the bits of a hash are in one word: the mean over the number of entries `j` in a word, which
 /// is Poisson's, of `(1 - (31/32)^(k j))^k`.
 pub(crate) fn false_positive_rate_in_words(functions: u32, entries: usize, bits: u64) -> f64 {
     let (k, mean) = (f64::from(functions), 32.0 * entries as f64 / bits as f64);

@@ -10,7 +10,7 @@
 //!        ─▶ & mask of class 1 …          until no class behind can hold a better rule than the one found
 //! ```
 //!
-//! - *Classes stand in the order of their best rule.* Beside each stands a *bound*: the best priority of all
+//! - *Classes are in the order of their best rule.* Beside each is a *bound*: the best priority of all
 //!   classes from there on. A search ends where that is worse than what it has found.
 //! - *Class tables* are cuckoo tables of three subtables (GSwitch §4.2, Pagh and Rodler). A slot is one word: some
 //!   bits of the hash, and the number of an entry. A class that does not match costs three words, seldom an

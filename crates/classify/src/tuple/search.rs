@@ -45,7 +45,7 @@ impl<'a, const W: usize, H: TupleHash<W>> Search<'a, W, H> {
         self.space.bounds.get(class).is_none_or(|bound| best.priority() < *bound)
     }
 
-    /// The word of a class's filter that a hash's bits stand in.
+    /// The word of a class's filter that a hash's bits are in.
     #[inline(always)]
     fn filter_word(&self, record: &Record, x: u32) -> &'a u32 {
         let (word, _) = filter_bits(self.space.filters(), x, record.shift);
@@ -117,7 +117,7 @@ impl<'a, const W: usize, H: TupleHash<W>> Search<'a, W, H> {
         let (mut steps, mut best, mut end) = (Vec::new(), Match::NONE, "no class is left");
         for class in 0..classes {
             if self.is_over(class, best) {
-                end = "no class behind holds a better rule";
+                end = "no later class has a better rule";
                 break;
             }
             let (mask, record) = self.class(class);

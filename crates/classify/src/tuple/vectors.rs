@@ -113,7 +113,7 @@ enum Words {
 }
 
 impl Words {
-    /// The part of `count` words from `first`, which stands at the begin of a cache line.
+    /// The part of `count` words from `first`, which is at the beginning of a cache line.
     ///
     /// # Safety
     /// The processor has AVX-512 F.

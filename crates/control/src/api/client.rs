@@ -19,15 +19,15 @@ pub struct Client {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ClientError {
-    #[error("{}: no router listens there; is `shadeline run` up, with this `system.socket`?", .0.display())]
+    #[error("{}: no instance listens there; is `shadeline run` running with this `system.socket`?", .0.display())]
     NotRunning(PathBuf),
     #[error("{}: permission denied: expected the socket's owner or a member of its group", .0.display())]
     Permission(PathBuf),
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{}: the router hung up before its answer was complete", .0.display())]
+    #[error("{}: the instance closed the connection before its answer was complete", .0.display())]
     HungUp(PathBuf),
-    #[error("{}: not understood ({reason}): does the router have another version?", path.display())]
+    #[error("{}: invalid answer ({reason}): does the instance have another version?", path.display())]
     Protocol { path: PathBuf, reason: String },
     #[error("{message}")]
     Refused { kind: ErrorKind, message: String },

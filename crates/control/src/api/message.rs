@@ -269,7 +269,7 @@ impl<'de> Deserialize<'de> for Response {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The line is no request, or names what does not exist.
+    /// The line is not a request, or names what does not exist.
     BadRequest,
     /// There is no such route, port or stage.
     NotFound,

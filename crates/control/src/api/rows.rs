@@ -149,7 +149,7 @@ pub struct WorkerRow {
     pub busy_percent: f64,
     /// Polls of its queues that found nothing.
     pub empty_polls: u64,
-    /// Returns from waiting.
+    /// Wake-ups.
     pub wakeups: u64,
     /// Where its chunks are shaded now: `cpu` or `device`.
     pub side: String,

@@ -29,7 +29,7 @@ pub trait Responder {
 /// Bounds of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at once; one more is told so and hung up.
+    /// Connections at once; a further one gets an error and is closed.
     pub connections: usize,
     /// Bytes of a request's line.
     pub request_bytes: usize,
@@ -54,7 +54,7 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BindError {
-    #[error("{}: a router is already running there: stop it, or give this one another `system.socket`", .0.display())]
+    #[error("{}: another instance uses this socket: stop it, or set another `system.socket`", .0.display())]
     InUse(PathBuf),
     #[error("{}: expected a socket or no file at all; remove it, or change `system.socket`", .0.display())]
     NotASocket(PathBuf),
@@ -151,7 +151,7 @@ impl Shared {
     }
 }
 
-/// Binds under a name of its own, sets the mode, then links the socket to `path`: nobody can
+/// Binds under a name of its own, sets the mode, then links the socket to `path`: no client can
 /// connect before the mode holds, and of two starters only one gets the name.
 fn listen(path: &Path) -> Result<UnixListener, BindError> {
     let io = |source| BindError::Io { path: path.to_owned(), source };
@@ -248,7 +248,7 @@ fn converse(stream: UnixStream, shared: &Shared, handler: &Handler) -> io::Resul
             Ok(asked) => {
                 let answered = catch_unwind(AssertUnwindSafe(|| handler(asked, &mut connection)));
                 if answered.is_err() {
-                    let message = "the request failed inside the router; its log says more";
+                    let message = "the request failed inside the program; see its log";
                     connection.send(Response::error(ErrorKind::Internal, message))?;
                 }
             }

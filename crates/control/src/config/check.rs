@@ -67,7 +67,8 @@ pub(super) fn check(
 fn dumps(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     for (at, dump) in config.dumps.iter().enumerate() {
         if let Some(other) = config.dumps[..at].iter().find(|other| other.file == dump.file) {
-            let message = format!("[dump.{}] and [dump.{}] write one file", other.name, dump.name);
+            let message =
+                format!("[dump.{}] and [dump.{}] write the same file", other.name, dump.name);
             walk.error(spans.file.at("dump"), message).expected("a file for each");
         }
     }
@@ -98,7 +99,7 @@ fn is_set(config: &Config, stage: &str, context: &str) -> bool {
     })
 }
 
-/// Contexts that nobody sets, or nobody sees.
+/// Contexts that no stage sets, or no stage sees.
 fn contexts(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     let seen = config.contexts();
     if seen.len() > 32 {
@@ -164,7 +165,7 @@ fn unseen(place: Range<usize>, name: &str, walk: &mut Walk<'_>) {
 fn engine(config: &Config, keys: &Place, walk: &mut Walk<'_>) {
     let engine = &config.engine;
     if keys.has("backend") && keys.has("devices") {
-        walk.error(keys.at("devices"), "`devices` beside `backend`")
+        walk.error(keys.at("devices"), "`devices` together with `backend`")
             .expected("one of the two")
             .help("`devices` takes every device; `backend` names one, or `cpu`, or `auto`");
         return;
@@ -173,9 +174,9 @@ fn engine(config: &Config, keys: &Place, walk: &mut Walk<'_>) {
     if devices > workers {
         let message =
             format!("{devices} devices, but only {workers} workers: the last devices get no jobs");
-        walk.warning(keys.at("devices"), message).expected(format!("at most {workers}")).help(
-            "each worker sends its jobs to one device: `[system] workers` says how many there are",
-        );
+        walk.warning(keys.at("devices"), message)
+            .expected(format!("at most {workers}"))
+            .help("each worker sends its jobs to one device: `[system] workers` sets their number");
     }
     let has_device = engine.may_use(|backend| backend != EngineBackend::Cpu);
     let is_real = |b| !matches!(b, EngineBackend::Cpu | EngineBackend::Sim);
@@ -216,7 +217,7 @@ fn system(config: &Config, spans: &Spans, cores: usize, walk: &mut Walk<'_>) {
     let mut sorted = cpus.clone();
     sorted.sort_unstable();
     if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        walk.error(place.at("cpus"), format!("CPU {} stands twice in `cpus`", pair[0]))
+        walk.error(place.at("cpus"), format!("CPU {} is listed twice in `cpus`", pair[0]))
             .expected("each CPU once");
     }
     // One chunk at receive, one under shade, one at transmit, one in refill.
@@ -229,7 +230,10 @@ fn system(config: &Config, spans: &Spans, cores: usize, walk: &mut Walk<'_>) {
     let Router { arp_queue_packets, arp_queue_total_packets, .. } = config.router;
     if arp_queue_packets > arp_queue_total_packets {
         let span = spans.router.at("arp_queue_packets");
-        walk.error(span, "the queue of one neighbour is longer than all together")
-            .expected(format!("at most `arp_queue_total_packets`, {arp_queue_total_packets}"));
+        walk.error(
+            span,
+            "the queue of one neighbour is longer than the queues of all together may be",
+        )
+        .expected(format!("at most `arp_queue_total_packets`, {arp_queue_total_packets}"));
     }
 }

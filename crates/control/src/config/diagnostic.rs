@@ -66,7 +66,7 @@ pub fn render(diagnostics: &[Diagnostic], file: &str, source: &str, color: bool)
         let _ = writeln!(out, "{mark}{word}{reset}{bold}: {}{reset}", printable(&d.message));
         let _ = writeln!(out, "{margin}{blue}-->{reset} {file}:{}:{}", d.line, d.column);
         let _ = writeln!(out, "{margin} {blue}|{reset}");
-        // Tabs become one space, so that the mark stands under its place.
+        // Tabs become one space, so that the mark is under its place.
         let line = lines.get(d.line.saturating_sub(1)).map_or("", |line| line.trim_end());
         let _ = writeln!(out, "{blue}{number} |{reset} {}", printable(line));
         let pad = " ".repeat(d.column.saturating_sub(1));

@@ -15,7 +15,7 @@ pub const NOTHING: &str = "nothing changed";
 
 /// From an old configuration to a new one.
 ///
-/// A routes file may change while its name stays: whoever reloads reads the files again.
+/// A routes file may change while its name stays: a reload reads the files again.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Diff {
     /// Everything that differs and can be applied while packets flow.
@@ -188,7 +188,7 @@ impl Diff {
         diff
     }
 
-    /// What changes in a section, key by key; `name` stands before the keys.
+    /// What changes in a section, key by key; `name` is before the keys.
     fn section(&mut self, name: &str, old: &dyn SectionValue, new: &dyn SectionValue) {
         let mut changes = Changes::default();
         old.diff(new, name, &mut changes);
@@ -222,7 +222,7 @@ impl Diff {
         }
     }
 
-    /// `name` stands before the keys; `what` before the names of rules.
+    /// `name` is before the keys; `what` before the names of rules.
     fn firewall(&mut self, name: &str, what: &str, old: &Firewall, new: &Firewall) {
         self.section(name, old, new);
         let rules = |config: &Firewall| -> Vec<Rule> {

@@ -360,7 +360,7 @@ impl Kind for Readable {
 }
 
 /// A text that its type reads; an error's text may end in `: expected …`. `expected`: for the message where the value
-/// is no text, and for the documentation.
+/// is not text, and for the documentation.
 pub fn parsed<T: FromStr<Err: Display> + Display>(expected: &'static str) -> Parsed<T> {
     Parsed { name: "text", expected, allowed: expected, takes_number: false, of: PhantomData }
 }
@@ -503,7 +503,7 @@ impl Kind for Contexts {
 }
 
 /// An array. Elements that cannot be read are reported and left out; [`Section::elements_of`] has the places of the
-/// others. `expected`: for the message where the value is no array.
+/// others. `expected`: for the message where the value is not an array.
 pub fn list<K: Kind>(kind: K, expected: &'static str) -> List<K> {
     List { kind, expected, empty: None, separator: None }
 }

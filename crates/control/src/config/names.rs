@@ -3,10 +3,10 @@
 use lookup::names::{DEPTH_MAX, PREFIX_BYTES_MAX};
 use packet::ndn::{NameBuf, UriError};
 
-/// Why a text is no prefix of a route.
+/// Why a text is not a prefix of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePrefixError {
-    /// It is no name.
+    /// It is not a name.
     #[error(transparent)]
     Uri(#[from] UriError),
     /// More components than a table takes.

@@ -29,14 +29,14 @@ pub enum NextHop {
     Group(Vec<(NextHop, u16)>),
     /// Drop.
     Blackhole,
-    /// Drop and tell the sender.
+    /// Drop, and send an ICMP error to the sender.
     Unreachable,
 }
 
-/// The text is no next hop.
+/// The text is not a next hop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no next hop: expected an address, ADDRESS%PORT, a port, `blackhole`, `unreachable`, or several of the first three with `,` between them"
+    "`{0}` is not a next hop: expected an address, ADDRESS%PORT, a port, `blackhole`, `unreachable`, or several of the first three with `,` between them"
 )]
 pub struct ParseNextHopError(pub String);
 
@@ -46,7 +46,7 @@ impl NextHop {
         NextHop::Address { address, port: None }
     }
 
-    /// The members with their weights; a next hop that is no group is its own only member.
+    /// The members with their weights; a next hop that is not a group is its own only member.
     pub fn members(&self) -> Vec<(&NextHop, u16)> {
         match self {
             NextHop::Group(members) => members.iter().map(|(hop, weight)| (hop, *weight)).collect(),

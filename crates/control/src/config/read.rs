@@ -11,19 +11,19 @@ use super::types::*;
 use super::values::{array, duration, string};
 use super::walk::{Place, Section, Walk};
 
-/// Where things stand, beside the [`Config`]: vectors match its vectors.
+/// Where things are, beside the [`Config`]: vectors match its vectors.
 ///
 /// Whatever is wrong in a section, the section is there, so that one bad key hides no mistake in another: what could
-/// not be read is a stand-in, and [`Place::is_right`] says so.
+/// not be read is a placeholder, and [`Place::is_right`] says so.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
-    /// What the file is about, by pipeline in use: that of `mode` first; `None` where it does not say, which was told.
+    /// What the file is about, by pipeline in use: that of `mode` first; `None` if it is unknown (an error).
     pub(super) apps: Vec<Option<&'static Application>>,
     pub(super) file: Place,
     pub(super) system: Place,
     pub(super) router: Place,
     pub(super) ports: Vec<PortSpans>,
-    /// Something under `port` is no table, so that a port is missing here.
+    /// Something under `port` is not a table, so that a port is missing here.
     pub(super) has_lost_ports: bool,
     pub(super) routes: Vec<RouteSpans>,
     pub(super) route_files: Vec<RouteSpans>,
@@ -51,7 +51,7 @@ pub(super) struct PortSpans {
 #[derive(Debug)]
 pub(super) struct RouteSpans {
     pub(super) keys: Place,
-    /// Where each next hop stands: several members may stand in one text.
+    /// Where each next hop is: several members may be in one text.
     pub(super) next_hops: Vec<(super::NextHop, Range<usize>)>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct RouteSpans {
 #[derive(Debug)]
 pub(super) struct NameSpans {
     pub(super) keys: Place,
-    /// Where each face stands.
+    /// Where each face is.
     pub(super) faces: Vec<Range<usize>>,
 }
 
@@ -319,7 +319,8 @@ pub(super) fn rules(table: &DeTable<'_>, walk: &mut Walk<'_>) -> Vec<RuleEntry> 
     rules
 }
 
-/// Puts the stages of applications into a shipped pipeline whose sections the file has, and the lines of those sections.
+/// Puts the stages of applications into a shipped pipeline whose sections the file has, and the lines of those
+/// sections.
 fn with_joining(
     file: &Section<'_, '_>,
     walk: &Walk<'_>,
@@ -414,7 +415,7 @@ fn stage(
             walk.error(span.clone(), format!("`{name}` is the name of another stage"))
                 .expected("a name of its own");
         } else if !super::is_port_name(name) {
-            walk.error(span.clone(), format!("`{name}` is no name of a stage"))
+            walk.error(span.clone(), format!("`{name}` is not a valid name of a stage"))
                 .expected("1 to 32 letters, digits or `.`, `_`, `-`");
         } else if !kind.settings.is_some() {
             let message = format!("a stage of the kind `{}` has no name of its own", kind.name);
@@ -507,7 +508,7 @@ fn pipeline(
     let arranged = known.arrange(&stages);
     let is_right = arranged.is_ok();
     let applications = arranged.unwrap_or_else(|problem| {
-        // Of a stage that nobody knows, that was said.
+        // An unknown stage was reported already.
         if is_known && !stages.is_empty() {
             walk.error(place.at("stages"), problem);
         }

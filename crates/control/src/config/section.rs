@@ -49,7 +49,7 @@ pub trait Kind {
         ""
     }
 
-    /// The default in words, where it is no fixed value.
+    /// The default in words, where it is not a fixed value.
     fn default_words(&self) -> Option<&'static str> {
         None
     }
@@ -355,10 +355,10 @@ pub trait SectionValue: Any + Debug + Send + Sync {
     fn keys(&self) -> &'static [Key];
 
     /// Reads the keys that the section has. A key that is absent or wrong keeps its value. Further keys of `section`
-    /// may be read before or after; [`Section::finish`] then reports those that nobody asked for.
+    /// may be read before or after; [`Section::finish`] then reports those that were not requested.
     fn read(&mut self, section: &mut Section<'_, '_>, walk: &mut Walk<'_>);
 
-    /// Appends the value of every key. `prefix`: what stands before the key, `router`.
+    /// Appends the value of every key. `prefix`: what is before the key, `router`.
     fn settings(&self, prefix: &str, out: &mut Vec<Setting>);
 
     /// A copy.

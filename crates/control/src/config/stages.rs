@@ -57,7 +57,7 @@ pub struct StageKind {
     pub is_last: bool,
     /// Names of the places to which it sends packets that go through the pipeline again.
     pub places: &'static [&'static str],
-    /// What `[stage.NAME]` has for it. A kind with settings of its own may stand several times, under names of its own.
+    /// What `[stage.NAME]` has for it. A kind with settings of its own may be several times, under names of its own.
     pub settings: Settings,
 }
 
@@ -194,7 +194,7 @@ impl KnownStages {
     /// The applications of these stages: that of the last one, which says what becomes of packets, and then the others.
     ///
     /// # Errors
-    /// Why the stages are no pipeline, and an order that works where there is one.
+    /// Why the stages are not a pipeline, and an order that works where there is one.
     pub fn arrange<S: AsRef<str>>(
         &self,
         stages: &[S],
@@ -273,7 +273,7 @@ impl KnownStages {
         };
         let mut chosen: Vec<bool> =
             self.kinds.iter().map(|kind| kinds.iter().any(|k| k.name == kind.name)).collect();
-        // Each round adds one stage that somebody needs.
+        // Each round adds one stage that another one needs.
         for _ in 0..self.kinds.len() {
             let list = wanted(&chosen);
             if self.check(&list).is_ok() {
@@ -328,7 +328,7 @@ impl KnownStages {
         self.check(&closed).is_ok()
     }
 
-    /// Where the stage that an application puts in stands in a shipped pipeline: behind the first stage that decodes,
+    /// Where the stage that an application puts in is in a shipped pipeline: behind the first stage that decodes,
     /// else first; `None` where it cannot.
     pub(super) fn place_of_joining(&self, stages: &[String], stage: &str) -> Option<usize> {
         if stages.iter().any(|own| own == stage) {
@@ -378,7 +378,7 @@ impl KnownStages {
         all.copied().filter(|section| !self.any_reads(mains, section)).collect()
     }
 
-    /// Keys of a port that nobody reads in a pipeline of `main`.
+    /// Keys of a port without effect in a pipeline of `main`.
     pub(super) fn foreign_port_keys(&self, main: Option<&Application>) -> Vec<&'static str> {
         let Some(main) = main else { return Vec::new() };
         let all = self.applications().into_iter().flat_map(|application| application.port_keys);
@@ -389,8 +389,8 @@ impl KnownStages {
     }
 }
 
-/// The same name, kept as long as the program: names of stages stand in programs of devices and in counters. A name is kept
-/// once, however often a file is read.
+/// The same name, kept as long as the program: names of stages are in programs of devices and in counters. A name is
+/// kept once, however often a file is read.
 pub fn kept(name: &str) -> &'static str {
     static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -139,7 +139,7 @@ fn the_documentation_names_every_key() {
         lists.extend(of_mode);
     }
     let keys = lists.iter().flat_map(|list| list.trim_start_matches("one of ").split(", "));
-    // Every second piece stands in backquotes.
+    // Every second piece is in backquotes.
     let code = docs.split('`').skip(1).step_by(2);
     let words: std::collections::HashSet<&str> = code
         .flat_map(|code| code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
@@ -203,7 +203,7 @@ fn findings() {
         ("[port.lan]\ntwin = \"a b\"", &["2:8 `twin` `a b` cannot name an interface"]),
         ("[port.lan]\ntwin = \"lan\"", &["2:8 `lan` is port `lan`'s interface"]),
         ("[port.lan]\nmac = \"01:00:5e:00:00:01\"", &["2:7 `mac` is `01:00:5e:00:00:01`"]),
-        ("[port.lan]\nqueues = \"many\"", &["2:10 `queues` is no number of queues"]),
+        ("[port.lan]\nqueues = \"many\"", &["2:10 `queues` is not a valid number of queues"]),
         (
             "[port.lan]\nbackend = \"af_pakcet\"",
             &["2:11 `backend` is `af_pakcet`, did you mean `af_packet`?"],
@@ -233,7 +233,7 @@ fn findings() {
         (
             "[engine]\ndevices = [\"sim\", \"auto\", 3]\n[port.lan]",
             &[
-                "2:19 element 2 of `devices` is `auto`, which names no device | sim, opencl",
+                "2:19 element 2 of `devices` is `auto`, which is not a device | sim, opencl",
                 "2:27 element 3 of `devices` is an integer | sim, opencl",
             ],
         ),
@@ -244,7 +244,7 @@ fn findings() {
         ),
         (
             "[engine]\nbackend = \"sim\"\ndevices = [\"sim\"]\n[port.lan]",
-            &["3:11 `devices` beside `backend` | one of the two"],
+            &["3:11 `devices` together with `backend` | one of the two"],
         ),
         (
             "[engine]\ndevice = [\"sim\"]\n[port.lan]",
@@ -260,7 +260,7 @@ fn findings() {
         (
             "[port.lan]\nfault = { loss = 2, los = 0.1 }",
             &[
-                "2:18 `loss` is no probability",
+                "2:18 `loss` is not a probability",
                 "2:21 unknown key `los` in [port.lan.fault], did you mean `loss`?",
             ],
         ),
@@ -307,7 +307,7 @@ fn findings() {
             "[port.lan]\n[port.v]\nparent = \"lan\"\nvlan = [5, 0]",
             &["4:12 element 2 of `vlan` is 0"],
         ),
-        ("[port.lan]\n[port.v]\nparent = \"lan\"\nvlan = []", &["4:8 `vlan` of `v` is no VLAN"]),
+        ("[port.lan]\n[port.v]\nparent = \"lan\"\nvlan = []", &["4:8 `vlan` of `v` is not a VLAN"]),
         (
             "[port.lan]\n[port.v]\nparent = \"lan\"\nvlan = 5\n[port.w]\nparent = \"v\"\nvlan = 6",
             &["6:10 port `v` is itself a VLAN"],
@@ -322,7 +322,7 @@ fn findings() {
             &["1:22 warning: 3 workers, but the process may use 2 CPUs"],
         ),
         ("system = { cpus = [0] }\n[port.lan]", &["1:19 `cpus` has 1, `workers` is 2"]),
-        ("system = { cpus = [1, 1] }\n[port.lan]", &["1:19 CPU 1 stands twice"]),
+        ("system = { cpus = [1, 1] }\n[port.lan]", &["1:19 CPU 1 is listed twice"]),
         ("system = { cells = 512 }\n[port.lan]", &["1:20 512 cells for chunks of 256"]),
         (
             "system = { metrics = \"9101\" }\n[port.lan]",

@@ -56,9 +56,9 @@ pub struct Config {
     pub engine: Engine,
     /// `[pipeline.NAME]`, in the file's order, chosen or not.
     pub pipelines: Vec<Pipeline>,
-    /// By pipeline in use and its stages: the line that puts a stage there, from 1; for a shipped pipeline that of `mode`
-    /// or of a port that names it, for a firewall that was put in that of `[firewall]` or of the first `[[rule]]`. `None`: no
-    /// line does, the pipeline is the default.
+    /// By pipeline in use and its stages: the line that puts a stage there, from 1; for a shipped pipeline that of
+    /// `mode` or of a port that names it, for a firewall that was put in that of `[firewall]` or of the first
+    /// `[[rule]]`. `None`: no line does, the pipeline is the default.
     pub stage_lines: Vec<Vec<Option<usize>>>,
 }
 
@@ -117,8 +117,8 @@ impl Config {
         all
     }
 
-    /// The firewall of the stage of that name: that of `[stage.NAME]`, `[firewall]` for the stage `firewall` without such a
-    /// section; `None` for any other name.
+    /// The firewall of the stage of that name: that of `[stage.NAME]`, `[firewall]` for the stage `firewall` without
+    /// such a section; `None` for any other name.
     pub fn firewall_of(&self, name: &str) -> Option<&Firewall> {
         match self.stage(name) {
             Some(stage) => stage.settings.as_deref()?.get(),
@@ -224,7 +224,7 @@ pub struct RuleFile {
     pub path: PathBuf,
     /// Of all its rules.
     pub action: Action,
-    /// Its rules in order; none where nobody looked into the file.
+    /// Its rules in order; none if the file was not read.
     pub rules: Arc<[Conditions]>,
 }
 
@@ -259,7 +259,7 @@ impl RuleEntry {
     }
 }
 
-/// The name of a rule, which one of a file has only when somebody asks.
+/// The name of a rule, which for a rule of a file is made on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RuleName<'a> {
     name: &'a str,

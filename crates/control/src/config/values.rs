@@ -81,7 +81,7 @@ pub fn probability(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<f64> {
         _ => return wrong_kind(walk, value, "a number from 0 to 1"),
     };
     number.filter(|number| (0.0..=1.0).contains(number)).or_else(|| {
-        let message = format!("{} is no probability", walk.subject());
+        let message = format!("{} is not a probability", walk.subject());
         walk.error(value.span(), message).expected("a number from 0 to 1");
         None
     })

@@ -203,7 +203,7 @@ impl<'a> Walk<'a> {
             help: None,
             topic: Topic::default(),
         };
-        // A value that could not be parsed is replaced by one that stands nowhere.
+        // A value that could not be parsed is replaced by one that is nowhere.
         let invented = !self.whole && span == (0..0);
         if invented || self.broken_lines.contains(&diagnostic.line) {
             self.scratch = diagnostic;
@@ -266,7 +266,7 @@ impl Diagnostic {
     }
 }
 
-/// Where a table and its keys' values stand.
+/// Where a table and its keys' values are.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Place {
     header: Range<usize>,
@@ -292,7 +292,7 @@ impl Place {
         self.values.iter().any(|(name, _)| name == key)
     }
 
-    /// Whether nothing was wrong with `key` by itself: else its value is a stand-in.
+    /// Whether nothing was wrong with `key` by itself: else its value is a placeholder.
     pub(super) fn is_right(&self, key: &str) -> bool {
         !self.wrong.contains(&key)
     }
@@ -333,7 +333,7 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
-    /// Where everything stands, and what was wrong with the keys that were read so far.
+    /// Where everything is, and what was wrong with the keys that were read so far.
     pub(super) fn place(&self) -> Place {
         let values = self.table.iter();
         Place {
@@ -343,7 +343,7 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
-    /// Keys that are read and that nobody should be shown: they have no effect here.
+    /// Keys that are read but not shown: they have no effect here.
     pub(super) fn hide(&mut self, keys: impl IntoIterator<Item = &'static str>) {
         self.hidden.extend(keys);
     }

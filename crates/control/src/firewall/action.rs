@@ -12,7 +12,7 @@ pub enum Ending {
     Accept,
     /// It ends here.
     Drop,
-    /// It ends here, and its sender is told.
+    /// It ends here, and its sender gets an answer.
     Reject,
     /// It leaves by this port as it is.
     Send(String),
@@ -20,8 +20,8 @@ pub enum Ending {
     Dump,
 }
 
-/// What a rule does, as text `mirror PORT, mark DSCP, context NAME, accept`: each once, contexts as often as needed, the ending
-/// last. Without one the packet is accepted.
+/// What a rule does, as text `mirror PORT, mark DSCP, context NAME, accept`: each once, contexts as often as needed,
+/// the ending last. Without one the packet is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Action {
@@ -39,9 +39,9 @@ pub struct Action {
 pub const EXPECTED: &str = "accept, drop, reject, dump or send PORT, before it mirror PORT, mark 0 to 63 \
                             and context NAME, joined by `,`";
 
-/// A text that is no action.
+/// A text that is not an action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no action: expected {EXPECTED}")]
+#[error("`{0}` is not an action: expected {EXPECTED}")]
 pub struct ParseActionError(String);
 
 impl Action {

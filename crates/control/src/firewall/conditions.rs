@@ -82,7 +82,7 @@ impl Conditions {
         if let (Some(src), Some(dst)) = (self.src, self.dst)
             && src.addr().is_ipv4() != dst.addr().is_ipv4()
         {
-            return wrong("dst", format!("{dst} beside {src}"), "both of one family");
+            return wrong("dst", format!("{dst} with {src}"), "both of one family");
         }
         let has_ports = self.proto.is_none_or(Protocol::has_ports);
         for (key, ports) in [("sport", self.sport), ("dport", self.dport)] {
@@ -101,7 +101,7 @@ impl Conditions {
         }
         if self.icmp_code.is_some() && self.icmp_type.is_none() {
             let message = "`icmp_code` without `icmp_type`".to_owned();
-            return wrong("icmp_code", message, "icmp_type = 3 beside it");
+            return wrong("icmp_code", message, "icmp_type = 3 with it");
         }
         if Family::both().into_iter().all(|family| !self.is_of(family)) {
             let message = "ICMP of one family, addresses of the other".to_owned();
@@ -216,9 +216,9 @@ impl fmt::Display for Conditions {
     }
 }
 
-/// A text that is no value of its kind.
+/// A text that is not a value of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no {what}: expected {expected}")]
+#[error("`{text}` is not a valid {what}: expected {expected}")]
 pub struct ParseConditionError {
     text: String,
     what: &'static str,
@@ -353,7 +353,8 @@ impl fmt::Display for Ports {
     }
 }
 
-/// TCP flags that must be set, of those that are looked at: `syn/syn,ack`. Without `/` those that are set are looked at.
+/// TCP flags that must be set, of those that are looked at: `syn/syn,ack`. Without `/` those that are set are looked
+/// at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TcpFlags {
@@ -387,7 +388,7 @@ impl FromStr for TcpFlags {
     type Err = ParseConditionError;
 
     fn from_str(text: &str) -> Result<Self, ParseConditionError> {
-        const EXPECTED: &str = "flags that are set, of those that are looked at, such as \
+        const EXPECTED: &str = "the flags that are set, of those that are checked, such as \
              syn/syn,ack of fin, syn, rst, psh, ack, urg, ece, cwr";
         let (set, of) = text.split_once('/').unwrap_or((text, text));
         match (Self::list(set), Self::list(of)) {
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_told() {
+    fn contradictions_are_reported() {
         for (json, key) in [
             (r#"{"src":"10.0.0.1/24"}"#, "src"),
             (r#"{"src":"10.0.0.0/24","dst":"2001:db8::/32"}"#, "dst"),

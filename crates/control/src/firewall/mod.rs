@@ -41,7 +41,7 @@ impl std::fmt::Display for Rule {
     }
 }
 
-/// Where a new rule stands among the others.
+/// Where a new rule is among the others.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {

@@ -41,7 +41,7 @@ pub fn words(
             let number = number(name).ok_or_else(|| format!("there is no port `{name}`"))?;
             if number > classify::filter::INTERFACE_MAX {
                 return Err(format!(
-                    "port `{name}` is beyond the first 4096, which rules can name"
+                    "port `{name}` is not among the first 4096 ports, the only ones that rules can name"
                 ));
             }
             Some(number)
@@ -96,14 +96,14 @@ fn any_v4(schema: &Schema, rule: RuleRef<'_>) -> Option<IpNet> {
 /// One finding. Numbers are places in the order, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// `rule` never matches: `by` stands before it and matches all that it does.
+    /// `rule` never matches: the earlier rule `by` is before it and matches all that it does.
     Shadowed {
         /// The rule.
         rule: usize,
         /// The one before it.
         by: usize,
     },
-    /// `rule` may be left out: `by` behind it does the same.
+    /// `rule` is redundant: the later rule `by` does the same.
     Redundant {
         /// The rule.
         rule: usize,
@@ -124,12 +124,12 @@ impl Finding {
     pub fn text(self, name: impl Fn(usize) -> String) -> String {
         match self {
             Self::Shadowed { rule, by } => format!(
-                "rule `{}` never matches: `{}` before it matches all that it does",
+                "rule `{}` never matches: the earlier rule `{}` covers it",
                 name(rule),
                 name(by)
             ),
             Self::Redundant { rule, by } => format!(
-                "rule `{}` may be left out: `{}` behind it does the same",
+                "rule `{}` is redundant: the later rule `{}` does the same",
                 name(rule),
                 name(by)
             ),
@@ -137,7 +137,7 @@ impl Finding {
     }
 }
 
-/// What is odd about rules in order. A rule that packets of both families may match is told only if the same holds
+/// Findings about rules, in order. A rule that packets of both families may match is reported only if the same holds
 /// in both; then the finding is the first family's. `number` is as in [`words`]; rules without words are left out.
 pub fn findings<'a>(
     rules: impl Iterator<Item = (&'a Conditions, &'a Action)> + Clone,
@@ -145,7 +145,7 @@ pub fn findings<'a>(
 ) -> Vec<Finding> {
     let mut actions: HashMap<&Action, u32> = HashMap::new();
     // By rule: how many families it is of, and the warnings of these.
-    let mut told: HashMap<u32, Vec<Warning>> = HashMap::new();
+    let mut by_rule: HashMap<u32, Vec<Warning>> = HashMap::new();
     for family in Family::both() {
         let schema = schema(family);
         let mut set = RuleSet::new(schema.clone());
@@ -169,17 +169,17 @@ pub fn findings<'a>(
                     Warning::Redundant { rule: of(rule), by: of(by) }
                 }
             };
-            told.entry(warning.rule()).or_default().push(warning);
+            by_rule.entry(warning.rule()).or_default().push(warning);
         }
     }
     let mut findings = Vec::new();
     for (place, (conditions, _)) in rules.enumerate() {
-        let Some(warnings) = told.get(&(place as u32)) else { continue };
+        let Some(warnings) = by_rule.get(&(place as u32)) else { continue };
         let families = Family::both().iter().filter(|f| conditions.is_of(**f)).count();
         if warnings.len() < families {
             continue;
         }
-        // A rule that is shadowed in one family and redundant in the other may be left out.
+        // A rule that is shadowed in one family and redundant in the other is redundant.
         let shadowed = warnings.iter().all(|w| matches!(w, Warning::Shadowed { .. }));
         let first = warnings.iter().find(|w| matches!(w, Warning::Shadowed { .. }) == shadowed);
         findings.extend(first.map(|warning| match *warning {
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(one(&set, 0), [Finding::Shadowed { rule: 1, by: 0 }]);
         assert_eq!(one(&set, 9), []);
         let text = Finding::Shadowed { rule: 1, by: 0 }.text(|at| format!("#{at}"));
-        assert_eq!(text, "rule `#1` never matches: `#0` before it matches all that it does");
+        assert_eq!(text, "rule `#1` never matches: the earlier rule `#0` covers it");
     }
 
     #[test]

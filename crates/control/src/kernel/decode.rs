@@ -24,7 +24,7 @@ use super::{
 };
 use crate::netlink::nexthop::{DEAD, GroupMember, NextHopAttribute, NextHopMessage};
 
-/// Why a message tells the mirror nothing.
+/// Why the mirror ignores a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Skip {
     /// Not about the things mirrored (another table, a bridge's database, a cached route).

@@ -1,4 +1,4 @@
-//! What the mirror tells: the kernel's view of the watched interfaces, as changes.
+//! The mirror's events: changes of the kernel's view of the watched interfaces.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -84,7 +84,7 @@ pub struct Route {
 /// that earlier events announced and no event has removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// An interface appeared or changed. Told of all interfaces, watched or not.
+    /// An interface appeared or changed. Reported for all interfaces, watched or not.
     LinkChanged(Link),
     /// An interface is gone; everything about it was removed before.
     LinkRemoved {
@@ -127,7 +127,7 @@ pub enum Event {
         ip: IpAddr,
     },
     /// A next-hop object appeared or changed; the routes that name it follow it and are not
-    /// told again.
+    /// reported again.
     NextHopReplaced {
         /// Its number.
         id: u32,
@@ -151,6 +151,6 @@ pub enum Event {
         /// Destination.
         prefix: IpNet,
     },
-    /// All that the kernel held when the mirror started has been told.
+    /// The state of the kernel at the start of the mirror has been reported completely.
     Synced,
 }

@@ -8,7 +8,7 @@
 //! - `EXCL`: the metric had no route before;
 //! - `REPLACE`: the first route of the metric (IPv6: of the same multipath kind) went;
 //! - `APPEND`: behind those of the same metric (IPv4), or the IPv6 multipath route now has the
-//!   told legs;
+//!   reported legs;
 //! - otherwise before them.
 //!
 //! Where that is a guess, the periodic audit mends it.
@@ -29,7 +29,7 @@ pub(super) struct RawLeg {
     pub(super) unusable: bool,
 }
 
-/// The weight of a single leg means nothing, and the kernel does not always tell it.
+/// The weight of a single leg means nothing, and the kernel does not always report it.
 pub(super) fn settle_weight<T>(legs: &mut [T], leg: impl Fn(&mut T) -> &mut Leg) {
     if let [only] = legs {
         leg(only).weight = 1;
@@ -130,7 +130,7 @@ impl Entries {
             return;
         }
         if let Some(at) = self.0[group.clone()].iter().position(|known| known.same(&entry)) {
-            self.0[group.start + at] = entry; // told twice; leg states may be newer
+            self.0[group.start + at] = entry; // reported twice; leg states may be newer
             return;
         }
         if flags & NLM_F_REPLACE != 0 {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn told_twice_is_one_route() {
+    fn a_repeated_report_is_one_route() {
         let mut entries = Entries::default();
         entries.push(via(0, &["10.0.0.1"]));
         entries.push(via(0, &["10.0.0.2"]));

@@ -1,4 +1,4 @@
-//! The mirror's thread: listens, dumps, audits, tells.
+//! The mirror's thread: listens, dumps, audits, reports.
 //!
 //! ```text
 //! rtnetlink groups ─→ Listener ─→ Model ─→ Vec<Event> ─→ sink
@@ -7,10 +7,10 @@
 //!                                                 down, and every `audit_every`
 //! ```
 //!
-//! A change that comes alone is told at once; while changes pour in they are collected for
-//! `collect_for`, so that the consumer gets large batches and a route that changes twice is told
+//! A single change is reported at once; frequent changes are collected for
+//! `collect_for`, so that the consumer gets large batches and a route that changes twice is reported
 //! once. If the consumer is slow, the kernel's receive buffer fills; if that overruns, a full
-//! dump tells the differences. Nothing is lost either way, only intermediate states.
+//! dump reveals the differences. Nothing is lost either way, only intermediate states.
 //!
 //! A dump runs beside the notifications. What they touch while it runs is newer than the dump's
 //! word and is left alone; the rest is compared.
@@ -101,9 +101,9 @@ impl Default for Options {
 pub struct Stats {
     /// Messages read, dumps included.
     pub messages: u64,
-    /// Events told.
+    /// Events reported.
     pub events: u64,
-    /// Batches told.
+    /// Batches reported.
     pub batches: u64,
     /// Times the kernel dropped notifications.
     pub overruns: u64,
@@ -123,12 +123,12 @@ pub struct Stats {
     pub undecoded: u64,
     /// Routes that depend on TOS or source and are not followed.
     pub unsupported_routes: u64,
-    /// Legs left out of told routes because their interface is not watched.
+    /// Legs left out of reported routes because their interface is not watched.
     pub foreign_legs: u64,
     /// Prefixes that the kernel's table holds.
     pub prefixes_kernel: usize,
-    /// Prefixes told to the consumer.
-    pub prefixes_told: usize,
+    /// Prefixes reported to the consumer.
+    pub prefixes_reported: usize,
     /// Receive buffer granted, in the kernel's count.
     pub receive_buffer_bytes: usize,
     /// Failures to talk to the kernel; each is tried again.
@@ -214,7 +214,7 @@ impl Mirror {
             stop: stop.clone(),
             shared_stats: stats.clone(),
             stats: Stats::default(),
-            last_told: None,
+            last_report: None,
             dump_at: Some((Instant::now(), Why::Start)),
             audit_at: Instant::now() + options.audit_every,
             last_dump: None,
@@ -234,13 +234,13 @@ impl Mirror {
         self.command(Command::Watch(ifindex, true));
     }
 
-    /// Ends it; all that was told about it, but the link itself, is told as removed.
+    /// Stops watching it; everything reported about it, except the link itself, is reported as removed.
     pub fn unwatch(&self, ifindex: u32) {
         self.command(Command::Watch(ifindex, false));
     }
 
     /// Compares with a full dump now and waits for the result: how many entries were wrong.
-    /// All events that it caused have been told when this returns.
+    /// All resulting events have been reported when this returns.
     ///
     /// # Errors
     ///
@@ -292,7 +292,7 @@ struct Worker {
     stop: Arc<AtomicBool>,
     shared_stats: Arc<Mutex<Stats>>,
     stats: Stats,
-    last_told: Option<Instant>,
+    last_report: Option<Instant>,
     dump_at: Option<(Instant, Why)>,
     audit_at: Instant,
     /// End and length of the last dump.
@@ -306,7 +306,7 @@ impl Worker {
         while !self.stop.load(Ordering::Relaxed) {
             self.obey();
             let more = self.listen();
-            if !self.dump_if_due() || !self.tell_if_due(more) {
+            if !self.dump_if_due() || !self.report_if_due(more) {
                 break;
             }
             self.publish_stats();
@@ -377,11 +377,11 @@ impl Worker {
                     let mut events = Vec::new();
                     self.model.flush(&mut events);
                     events.push(Event::Synced);
-                    if !self.tell(events) {
+                    if !self.report(events) {
                         return false;
                     }
                 }
-                if why == Why::Audit && !self.tell_now() {
+                if why == Why::Audit && !self.report_now() {
                     return false;
                 }
                 self.publish_stats();
@@ -516,26 +516,26 @@ impl Worker {
     }
 
     /// Returns `false` when the sink has ended.
-    fn tell_if_due(&mut self, more: bool) -> bool {
+    fn report_if_due(&mut self, more: bool) -> bool {
         // Before the first dump, nothing has its context.
         if !self.model.changed() || self.last_dump.is_none() {
             return true;
         }
-        let due = self.last_told.is_none_or(|at| at.elapsed() >= self.options.collect_for);
-        if !due || (more && self.last_told.is_none()) {
+        let due = self.last_report.is_none_or(|at| at.elapsed() >= self.options.collect_for);
+        if !due || (more && self.last_report.is_none()) {
             return true;
         }
-        self.tell_now()
+        self.report_now()
     }
 
-    fn tell_now(&mut self) -> bool {
+    fn report_now(&mut self) -> bool {
         let mut events = Vec::new();
         self.model.flush(&mut events);
-        self.tell(events)
+        self.report(events)
     }
 
-    fn tell(&mut self, mut events: Vec<Event>) -> bool {
-        self.last_told = Some(Instant::now());
+    fn report(&mut self, mut events: Vec<Event>) -> bool {
+        self.last_report = Some(Instant::now());
         self.stats.events += events.len() as u64;
         while !events.is_empty() {
             let rest = events.split_off(events.len().min(self.options.batch_events_max.max(1)));
@@ -555,7 +555,7 @@ impl Worker {
             let rested = self.last_dump.map_or(at, |(end, length)| end + length * 2);
             until = until.min(if why == Why::Silent { at.max(rested) } else { at });
         }
-        if let (true, Some(at)) = (self.model.changed(), self.last_told) {
+        if let (true, Some(at)) = (self.model.changed(), self.last_report) {
             until = until.min(at + self.options.collect_for);
         }
         match self.listener.wait(self.wake.as_fd(), until.saturating_duration_since(now)) {
@@ -576,7 +576,7 @@ impl Worker {
         self.stats.undecoded = counts.undecoded;
         self.stats.unsupported_routes = counts.unsupported_routes;
         self.stats.foreign_legs = counts.foreign_legs;
-        (self.stats.prefixes_kernel, self.stats.prefixes_told) = self.model.route_counts();
+        (self.stats.prefixes_kernel, self.stats.prefixes_reported) = self.model.route_counts();
         if let Ok(mut shared) = self.shared_stats.lock() {
             shared.clone_from(&self.stats);
         }

@@ -1,13 +1,13 @@
-//! The mirror's memory: what the kernel holds, what the consumer was told, and the difference.
+//! The mirror's memory: the kernel's state, the state reported to the consumer, and the difference.
 //!
 //! ```text
 //! notifications ──apply──→ kernel's view ──flush──→ events
-//! full dump ──────adopt──→      │ marks what     (told view catches up)
+//! full dump ──────adopt──→      │ marks what     (reported view follows)
 //!                                 changed
 //! ```
 //!
-//! Nothing is told while messages are applied; they only mark keys. A flush compares the marked
-//! keys with what was told and tells the net difference, so that a route that flapped ten times
+//! Nothing is reported while messages are applied; they only mark keys. A flush compares the marked
+//! keys with the reported state and reports the net difference, so that a route that flapped ten times
 //! between two flushes makes one event or none.
 //!
 //! Routes name next-hop objects by number and the consumer follows the number: changing one
@@ -34,13 +34,13 @@ use super::{
 use crate::netlink::{Message, rtm};
 
 mod dump;
-mod tell;
+mod report;
 
-/// What the kernel holds about one prefix, and what was told.
+/// The kernel's routes of one prefix, and the reported one.
 #[derive(Debug, Default)]
 struct Slot {
     entries: Entries,
-    told: Option<Route>,
+    reported: Option<Route>,
 }
 
 /// Equal leg sets share one allocation: full tables have few of them.
@@ -120,12 +120,12 @@ pub(super) struct Model {
     /// Routes per object.
     users: HashMap<u32, usize>,
     raw_sets: Sets<RawLeg>,
-    // What the consumer was told.
-    told_links: HashMap<u32, Link>,
-    told_addresses: HashSet<(u32, IpNet)>,
-    told_neighbours: HashMap<(u32, IpAddr), ([u8; 6], NeighbourState)>,
-    told_objects: HashMap<u32, NextHop>,
-    told_routes: usize,
+    // What was reported to the consumer.
+    reported_links: HashMap<u32, Link>,
+    reported_addresses: HashSet<(u32, IpNet)>,
+    reported_neighbours: HashMap<(u32, IpAddr), ([u8; 6], NeighbourState)>,
+    reported_objects: HashMap<u32, NextHop>,
+    reported_routes: usize,
     leg_sets: Sets<Leg>,
     /// Watched interfaces that are up, as of the last flush.
     usable: HashSet<u32>,
@@ -151,11 +151,11 @@ impl Model {
             routes: HashMap::new(),
             users: HashMap::new(),
             raw_sets: Sets::default(),
-            told_links: HashMap::new(),
-            told_addresses: HashSet::new(),
-            told_neighbours: HashMap::new(),
-            told_objects: HashMap::new(),
-            told_routes: 0,
+            reported_links: HashMap::new(),
+            reported_addresses: HashSet::new(),
+            reported_neighbours: HashMap::new(),
+            reported_objects: HashMap::new(),
+            reported_routes: 0,
             leg_sets: Sets::default(),
             usable: HashSet::new(),
             dirty: Keys::default(),
@@ -171,12 +171,12 @@ impl Model {
             if on { self.watched.insert(ifindex) } else { self.watched.remove(&ifindex) };
     }
 
-    /// Prefixes that the kernel holds, and those told.
+    /// Prefixes that the kernel holds, and those reported.
     pub(super) fn route_counts(&self) -> (usize, usize) {
-        (self.routes.len(), self.told_routes)
+        (self.routes.len(), self.reported_routes)
     }
 
-    /// Whether a flush could tell anything.
+    /// Whether a flush could report anything.
     pub(super) fn changed(&self) -> bool {
         self.watch_changed
             || !(self.dirty.links.is_empty()

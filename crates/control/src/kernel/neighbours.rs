@@ -13,7 +13,7 @@ use netlink_packet_route::{
 use crate::netlink::{Client, Error, emit, rtm};
 
 /// Says that the neighbour `address` on an interface is in use, as if a packet had been sent to it: one that is not
-/// known is asked for, one that was confirmed long ago is probed. What comes of it, the mirror tells.
+/// known is asked for, one that was confirmed long ago is probed. The mirror reports the result.
 ///
 /// # Errors
 /// The kernel's: the interface is gone or down, the table is full.

@@ -64,7 +64,7 @@ fn interfaces(out: &mut Metrics, rows: &[InterfaceRow]) {
     for row in rows {
         family.sample(&[("interface", &row.name)], u64::from(row.state == "up"));
     }
-    let mut family = out.gauge("interface_info", "What an interface is; always 1.");
+    let mut family = out.gauge("interface_info", "Information about an interface; always 1.");
     for row in rows {
         let index = row.index.to_string();
         family.sample(
@@ -116,9 +116,9 @@ fn runtime(out: &mut Metrics, snapshot: &Snapshot) {
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.packets));
     let mut family = out.counter("worker_empty_polls_total", "Polls that found nothing.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.empty_polls));
-    let mut family = out.counter("worker_wakeups_total", "Returns from waiting.");
+    let mut family = out.counter("worker_wakeups_total", "Wake-ups.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.wakeups));
-    let mut family = out.gauge("worker_busy_ratio", "Share of time with packets in hand.");
+    let mut family = out.gauge("worker_busy_ratio", "Share of time spent on packets.");
     workers().for_each(|(w, id)| family.sample(&[("worker", id)], w.busy_percent / 100.0));
     type Family = (&'static str, &'static str, fn(&WorkerRow) -> u64);
     let families: [Family; 5] = [
@@ -127,12 +127,10 @@ fn runtime(out: &mut Metrics, snapshot: &Snapshot) {
         }),
         (
             "worker_handed_over_packets_total",
-            "Packets that stages gave to the worker of another flow.",
+            "Packets handed over to the worker of another flow.",
             |w| w.packets_handed_over,
         ),
-        ("worker_dumped_packets_total", "Packets for captures and nothing else.", |w| {
-            w.packets_dumped
-        }),
+        ("worker_dumped_packets_total", "Packets dumped to captures only.", |w| w.packets_dumped),
         ("worker_late_packets_total", "Packets under way for longer than max_delay.", |w| {
             w.packets_late
         }),

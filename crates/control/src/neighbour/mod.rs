@@ -15,9 +15,9 @@
 //!               └── another MAC, or a mere mention of what was incomplete
 //! ```
 //!
-//! Where it differs from the RFCs: the data path does not tell of use of a known neighbour, so that
+//! Where it differs from the RFCs: the data path does not report the use of a known neighbour, so that
 //! `reachable` is followed by `probe` at once (a unicast question each half minute) unless
-//! [`Settings::assume_used`] is off; then only a neighbour that somebody wanted since is probed and
+//! [`Settings::assume_used`] is off; then only a neighbour that was wanted since is probed and
 //! the others are forgotten after [`Settings::stale_ns`].
 //!
 //! What a neighbour says unasked is believed in this measure: an answer or a mention changes an

@@ -27,7 +27,7 @@ pub struct Settings {
     pub delay_ns: u64,
     /// Take every known neighbour for used, and confirm it each time that `reachable_ns` is over.
     pub assume_used: bool,
-    /// How long a neighbour that nobody wants is kept after that.
+    /// How long an unused neighbour is kept after that.
     pub stale_ns: u64,
 }
 
@@ -112,9 +112,9 @@ pub struct NeighbourCounters {
     pub refused: u64,
     /// Said of addresses outside the interface's subnets.
     pub foreign: u64,
-    /// Said by somebody whom nobody had asked and who did not ask us.
+    /// Unsolicited, and not part of a request to us.
     pub unasked: u64,
-    /// Said with a MAC address that is no single station's, or our own.
+    /// Said with a MAC address that is not a single station's, or our own.
     pub bad_mac: u64,
     /// Somebody else claims an address of ours.
     pub duplicate_address: u64,
@@ -151,7 +151,7 @@ impl Resolver {
         self.settings = settings;
     }
 
-    /// An interface is there, has changed, or is gone. One that is not up knows nobody but static
+    /// An interface is there, has changed, or is gone. One that is not up has only static
     /// neighbours.
     pub fn set_interface(&mut self, index: u16, interface: Option<&Interface>, out: &mut Output) {
         let interface = interface.filter(|interface| interface.up);
@@ -169,7 +169,7 @@ impl Resolver {
         }
     }
 
-    /// Takes what the data path tells.
+    /// Handles an event of the data path.
     pub fn event(&mut self, event: NeighbourEvent, now_ns: u64, out: &mut Output) {
         match event {
             NeighbourEvent::Wanted { interface, address } => {
@@ -264,7 +264,7 @@ impl Resolver {
     }
 }
 
-/// What somebody said of a neighbour.
+/// What a packet said about a neighbour.
 struct Said {
     mac: [u8; 6],
     solicited: bool,
@@ -442,7 +442,7 @@ impl Resolver {
         self.enter(key, known, out);
     }
 
-    /// Sets an entry and tells when its MAC changed.
+    /// Sets an entry, and reports a change of its MAC.
     fn enter(&mut self, key: Key, new: Entry, out: &mut Output) {
         let before = self.table.get(key).and_then(|entry| entry.mac);
         self.table.set(key, new);

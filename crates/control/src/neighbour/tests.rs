@@ -350,7 +350,7 @@ fn an_interface_that_goes_down_forgets() {
         &[
             (0, Do::Wanted("10.0.0.9"), &["1: 10.0.0.1 asks all for 10.0.0.9"]),
             (1, Do::Answer("10.0.0.9", 9), &["1: 10.0.0.9 is 9"]),
-            (2, Do::Up(true), &[]), // told again
+            (2, Do::Up(true), &[]), // reported again
             (3, Do::Wanted("10.0.0.8"), &["1: 10.0.0.1 asks all for 10.0.0.8"]),
             (4, Do::Up(false), &["1: 10.0.0.9 is gone"]),
             (5, Do::Wanted("10.0.0.9"), &[]),
@@ -362,7 +362,7 @@ fn an_interface_that_goes_down_forgets() {
 }
 
 #[test]
-fn unused_neighbours_go_stale_where_use_is_told() {
+fn unused_neighbours_go_stale_where_use_is_reported() {
     let settings = Settings { assume_used: false, ..Settings::default() };
     play(
         settings,

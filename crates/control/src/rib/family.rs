@@ -8,7 +8,7 @@ use lookup::fib::Family;
 use lookup::{Address, NextHopId, Prefix};
 use smallvec::SmallVec;
 
-/// The candidates of one prefix, the last told last.
+/// The candidates of one prefix, the latest one last.
 pub(super) type Candidates = SmallVec<[NextHopId; 4]>;
 
 /// Prefixes whose candidates are not simply the one that is installed.

@@ -13,8 +13,8 @@ use super::origins::{Origin, OriginKey};
 use super::routes::join;
 use super::types::{RibChange, RibError, Source, Target};
 
-/// All routes, and the forwarding tables made of them. A clone is all of it as it was then, to go back to where a change
-/// of many routes fails in the middle; it takes as long as copying the tables.
+/// All routes, and the forwarding tables made of them. A clone is all of it as it was then, to go back to where a
+/// change of many routes fails in the middle; it takes as long as copying the tables.
 #[derive(Clone)]
 pub struct RibManager {
     pub(super) fib: FibBuilder,
@@ -34,7 +34,7 @@ pub struct RibManager {
 pub struct RouteView<'a> {
     /// Destinations.
     pub prefix: IpNet,
-    /// Who told.
+    /// The source of the route.
     pub source: Source,
     /// Smaller wins within one preference.
     pub metric: u32,
@@ -53,15 +53,15 @@ pub struct RibStats {
     pub installed_v4: usize,
     /// Routes in the IPv6 table, neighbours' host routes included.
     pub installed_v6: usize,
-    /// Told by interfaces.
+    /// From interfaces.
     pub connected: usize,
-    /// Told by the configuration.
+    /// From the configuration.
     pub static_: usize,
-    /// Told over the control socket.
+    /// From the control socket.
     pub api: usize,
-    /// Told by the kernel.
+    /// From the kernel.
     pub kernel: usize,
-    /// Told by files.
+    /// From files.
     pub file: usize,
     /// Routes that do not resolve.
     pub unresolved: usize,
@@ -107,7 +107,7 @@ impl RibManager {
         self.fib.freeze()
     }
 
-    /// Takes one change; nobody sees it before [`RibManager::commit`]. On an error nothing changed.
+    /// Takes one change; it becomes visible with [`RibManager::commit`]. On an error nothing changed.
     pub fn apply(&mut self, change: RibChange) -> Result<(), RibError> {
         match change {
             RibChange::Interface { index, interface } => self.set_interface(index, interface),

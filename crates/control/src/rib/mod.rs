@@ -1,6 +1,6 @@
-//! The routing information base: every route that somebody told, and which of them are in use.
+//! The routing information base: the routes of all sources, and which of them are in use.
 //!
-//! Several sources speak of the same prefix: the router's own addresses, the configuration, the
+//! Several sources may have a route for the same prefix: the router's own addresses, the configuration, the
 //! control socket, the kernel's tables, a routes file. All their routes are kept; per prefix the
 //! best one that resolves is installed in the forwarding tables. Smaller is better:
 //!
@@ -11,8 +11,8 @@
 //! | kernel | 10 |
 //! | file (`[[routes]]`) | 20 |
 //!
-//! Then the smaller metric, then the one that was told later. A source has one route a prefix, the
-//! last one told; static routes one for each metric, where those of equal metric are one group.
+//! Then the smaller metric wins, then the newer route. A source has one route per prefix, the
+//! latest one; static routes have one for each metric, and those of equal metric form one group.
 //!
 //! ```text
 //!  RibChange ─▶ candidates of a prefix ─▶ best that resolves ─▶ FibBuilder ┐ commit():

@@ -100,7 +100,7 @@ impl RibManager {
         resolution
     }
 
-    /// The paths of the longest route for `gateway`, the default route aside, that stands on its own
+    /// The paths of the longest route for `gateway`, the default route aside, that is on its own
     /// feet. Routes that do not are looked past, so that how a route resolves never depends on
     /// itself or on the order of events.
     pub(super) fn paths_to<A: RibFamily>(&self, gateway: A) -> Option<Vec<Path>> {
@@ -123,7 +123,7 @@ impl RibManager {
         }
     }
 
-    pub(super) fn somebody_resolves_by<A: RibFamily>(&self, prefix: Prefix<A>) -> bool {
+    pub(super) fn is_resolved_by<A: RibFamily>(&self, prefix: Prefix<A>) -> bool {
         let legs = |id: &NextHopId| match self.key(*id).map(|key| &key.target) {
             Some(Target::Object(object)) => match self.objects.get(object) {
                 Some(Target::Legs(legs)) => Some(legs),
@@ -138,7 +138,7 @@ impl RibManager {
     }
 
     /// Resolves all origins anew after a change, and installs what follows from it: first those
-    /// that stand on their own feet, then those that those carry. [`RibManager::take_patches`] does so, too.
+    /// that resolve by themselves, then those that depend on them. [`RibManager::take_patches`] does so, too.
     pub fn settle(&mut self) {
         if !std::mem::take(&mut self.unsettled) {
             return;
@@ -212,7 +212,7 @@ impl RibManager {
     }
 }
 
-/// What stands in the tables for a resolution.
+/// What is in the tables for a resolution.
 fn hop(resolution: &Resolution) -> RouteTarget {
     resolution.target.clone().unwrap_or(RouteTarget::Paths(Vec::new()))
 }

@@ -19,8 +19,7 @@ pub(super) struct Resolution {
     pub(super) recursive: bool,
 }
 
-/// Resolves `target`; `through` gives the paths of the longest route for a gateway, where that
-/// stands on its own feet.
+/// Resolves `target`; `through` gives the paths of the longest route for a gateway, if that resolves by itself.
 pub(super) fn resolve(
     target: &Target,
     fib: &FibBuilder,

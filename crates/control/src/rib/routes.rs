@@ -74,7 +74,7 @@ impl RibManager {
         let mut candidates = self.candidates(prefix);
         let Some(at) = candidates.iter().position(|other| *other == id) else { return };
         candidates.remove(at);
-        // Whatever is installed instead stands in the table already or needs no room.
+        // Whatever is installed instead is in the table already or needs no room.
         if self.install(prefix, candidates).is_err() {
             self.refused += 1;
         }
@@ -113,7 +113,7 @@ impl RibManager {
                 None => drop(self.fib.remove(prefix)),
             }
         }
-        self.unsettled |= self.somebody_resolves_by(prefix);
+        self.unsettled |= self.is_resolved_by(prefix);
         let several = A::several_mut(&mut self.several);
         if candidates.is_empty() || (candidates.len() == 1 && best.is_some()) {
             several.remove(&prefix);
@@ -212,7 +212,7 @@ impl RibManager {
     ) -> Result<(), RibError> {
         let mut ids: HashMap<u32, Option<NextHopId>> = HashMap::new();
         let mut error = None;
-        let told = routes.len();
+        let given = routes.len();
         // In place: a full table is worth not having twice.
         routes.retain_mut(|(_, token)| {
             let id = *ids.entry(*token).or_insert_with(|| {
@@ -228,7 +228,7 @@ impl RibManager {
             }
             return Err(error);
         }
-        loaded.skipped += told - routes.len();
+        loaded.skipped += given - routes.len();
         if !routes.is_sorted_by(|a, b| a.0 < b.0) {
             routes.sort_by_key(|(prefix, _)| *prefix);
             routes.dedup_by(|next, kept| {
@@ -258,7 +258,7 @@ impl RibManager {
             let all = rib.origins.iter().flatten();
             all.filter(|o| o.key.source == source && o.key.v4 == A::V4).any(|o| o.routes > 0)
         };
-        // One route a prefix, none of them there yet, and nobody looks on.
+        // One route a prefix, none of them there yet, and the table has no readers.
         let loads = matches!(source, Source::File(_)) && !self.is_frozen && !used(self);
         // Held meanwhile: one may lose its last route before it gets its first new one.
         let ids: BTreeSet<NextHopId> = routes.iter().map(|(_, id)| *id).collect();

@@ -47,25 +47,26 @@ fn up(index: u16, addresses: &[&str]) -> RibChange {
     RibChange::Interface { index, interface: Some(interface(true, addresses)) }
 }
 
-/// `prefix source metric [installed] → resolved`, for what the interfaces did not tell.
+/// `prefix source metric [installed] → resolved`, for routes that do not come from interfaces.
 fn lines(rib: &RibManager) -> Vec<String> {
-    let told = rib.routes(None).filter(|route| route.source != Source::Connected);
-    told.map(|route| {
-        let to = match route.resolved {
-            None => "nowhere".to_owned(),
-            Some(RouteTarget::Paths(paths)) => {
-                let path = |path: &Path| match path.gateway {
-                    Some(gateway) => format!("{gateway}%{}*{}", path.interface, path.weight),
-                    None => format!("%{}*{}", path.interface, path.weight),
-                };
-                paths.iter().map(path).collect::<Vec<_>>().join(" ")
-            }
-            Some(other) => format!("{other:?}"),
-        };
-        let mark = if route.installed { "*" } else { "" };
-        format!("{mark}{} {:?} {} {to}", route.prefix, route.source, route.metric)
-    })
-    .collect()
+    let routes = rib.routes(None).filter(|route| route.source != Source::Connected);
+    routes
+        .map(|route| {
+            let to = match route.resolved {
+                None => "nowhere".to_owned(),
+                Some(RouteTarget::Paths(paths)) => {
+                    let path = |path: &Path| match path.gateway {
+                        Some(gateway) => format!("{gateway}%{}*{}", path.interface, path.weight),
+                        None => format!("%{}*{}", path.interface, path.weight),
+                    };
+                    paths.iter().map(path).collect::<Vec<_>>().join(" ")
+                }
+                Some(other) => format!("{other:?}"),
+            };
+            let mark = if route.installed { "*" } else { "" };
+            format!("{mark}{} {:?} {} {to}", route.prefix, route.source, route.metric)
+        })
+        .collect()
 }
 
 #[derive(Debug, Clone)]
@@ -77,7 +78,7 @@ enum Step {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Told {
+struct Candidate {
     prefix: IpNet,
     source: Source,
     metric: u32,
@@ -88,44 +89,44 @@ struct Told {
 struct Twin {
     interfaces: BTreeMap<u16, Interface>,
     objects: BTreeMap<u32, Target>,
-    told: Vec<Told>, // the last told last
+    known: Vec<Candidate>, // the latest change last
 }
 
 impl Twin {
-    fn tell(&mut self, new: Told) {
-        let same = |old: &Told| {
+    fn add(&mut self, new: Candidate) {
+        let same = |old: &Candidate| {
             old.prefix == new.prefix
                 && old.source == new.source
                 && (new.source != Source::Static || old.metric == new.metric)
         };
-        if !self.told.contains(&new) {
-            self.told.retain(|old| !same(old));
-            self.told.push(new);
+        if !self.known.contains(&new) {
+            self.known.retain(|old| !same(old));
+            self.known.push(new);
         }
     }
 
-    fn connected(&self) -> Vec<Told> {
-        let mut told = Vec::new();
+    fn connected(&self) -> Vec<Candidate> {
+        let mut connected = Vec::new();
         for (&index, interface) in self.interfaces.iter().filter(|(_, i)| i.up) {
-            let mut tell = |prefix: IpNet, target: Target, metric| {
-                told.push(Told { prefix, source: Source::Connected, metric, target });
+            let mut add = |prefix: IpNet, target: Target, metric| {
+                connected.push(Candidate { prefix, source: Source::Connected, metric, target });
             };
             for &(own, len) in &interface.addresses4 {
                 let subnet = ipnet::Ipv4Net::new(own.into(), len).unwrap().trunc();
-                tell(IpNet::new(own.to_ip().into(), 32).unwrap(), Target::Local(index), 0);
-                tell(subnet.into(), Target::on(index), 0);
+                add(IpNet::new(own.to_ip().into(), 32).unwrap(), Target::Local(index), 0);
+                add(subnet.into(), Target::on(index), 0);
                 let last = IpNet::new(subnet.broadcast().into(), 32).unwrap();
-                tell(last, Target::Broadcast(index), 1);
+                add(last, Target::Broadcast(index), 1);
             }
             for &([high, low], len) in &interface.addresses6 {
                 let own = std::net::Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
                 let subnet = ipnet::Ipv6Net::new(own, len).unwrap().trunc();
-                tell(IpNet::new(own.into(), 128).unwrap(), Target::Local(index), 0);
-                tell(subnet.into(), Target::on(index), 0);
-                tell(IpNet::new(subnet.addr().into(), 128).unwrap(), Target::Local(index), 1);
+                add(IpNet::new(own.into(), 128).unwrap(), Target::Local(index), 0);
+                add(subnet.into(), Target::on(index), 0);
+                add(IpNet::new(subnet.addr().into(), 128).unwrap(), Target::Local(index), 1);
             }
         }
-        told
+        connected
     }
 
     /// The interface whose subnet holds it; `Err` for what cannot be a gateway.
@@ -173,12 +174,12 @@ impl Twin {
         })
     }
 
-    fn resolve(&self, told: &Told, all: &[Told], deep: bool) -> Option<RouteTarget> {
-        let target = match &told.target {
+    fn resolve(&self, candidate: &Candidate, all: &[Candidate], deep: bool) -> Option<RouteTarget> {
+        let target = match &candidate.target {
             Target::Object(id) => self.objects.get(id)?,
             target => target,
         };
-        let v4 = told.prefix.addr().is_ipv4();
+        let v4 = candidate.prefix.addr().is_ipv4();
         match target {
             Target::Object(_) => None,
             Target::Blackhole => Some(RouteTarget::Blackhole),
@@ -215,18 +216,22 @@ impl Twin {
         }
     }
 
-    fn carried(&self, gateway: IpAddr, weight: u32, all: &[Told]) -> Vec<Path> {
-        let direct: Vec<&Told> = all
+    fn carried(&self, gateway: IpAddr, weight: u32, all: &[Candidate]) -> Vec<Path> {
+        let direct: Vec<&Candidate> = all
             .iter()
-            .filter(|told| told.prefix.prefix_len() > 0 && told.prefix.contains(&gateway))
-            .filter(|told| !self.is_recursive(&told.target))
-            .filter(|told| self.resolve(told, all, false).is_some())
+            .filter(|candidate| {
+                candidate.prefix.prefix_len() > 0 && candidate.prefix.contains(&gateway)
+            })
+            .filter(|candidate| !self.is_recursive(&candidate.target))
+            .filter(|candidate| self.resolve(candidate, all, false).is_some())
             .collect();
-        let Some(longest) = direct.iter().map(|told| told.prefix.prefix_len()).max() else {
+        let Some(longest) = direct.iter().map(|candidate| candidate.prefix.prefix_len()).max()
+        else {
             return Vec::new();
         };
-        let of_longest = direct.into_iter().filter(|told| told.prefix.prefix_len() == longest);
-        match best(of_longest).and_then(|told| self.resolve(told, all, false)) {
+        let of_longest =
+            direct.into_iter().filter(|candidate| candidate.prefix.prefix_len() == longest);
+        match best(of_longest).and_then(|candidate| self.resolve(candidate, all, false)) {
             Some(RouteTarget::Paths(paths)) => paths
                 .into_iter()
                 .map(|path| Path {
@@ -240,23 +245,30 @@ impl Twin {
     }
 
     /// All routes, what they resolve to, and whether they are installed.
-    fn rows(&self) -> Vec<(Told, Option<RouteTarget>, bool)> {
+    fn rows(&self) -> Vec<(Candidate, Option<RouteTarget>, bool)> {
         let mut all = self.connected();
-        all.extend(self.told.iter().cloned());
+        all.extend(self.known.iter().cloned());
         let mut rows = Vec::new();
-        for told in &all {
-            let others = all.iter().filter(|other| other.prefix == told.prefix);
+        for candidate in &all {
+            let others = all.iter().filter(|other| other.prefix == candidate.prefix);
             let best = best(others.filter(|other| self.resolve(other, &all, true).is_some()));
-            rows.push((told.clone(), self.resolve(told, &all, true), best == Some(told)));
+            rows.push((
+                candidate.clone(),
+                self.resolve(candidate, &all, true),
+                best == Some(candidate),
+            ));
         }
         rows
     }
 }
 
-fn best<'a>(told: impl Iterator<Item = &'a Told>) -> Option<&'a Told> {
-    // Of equals `min_by_key` takes the first one, which is to be the one told last.
-    let told: Vec<&Told> = told.collect();
-    told.into_iter().rev().min_by_key(|told| (told.source.preference(), told.metric))
+fn best<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Option<&'a Candidate> {
+    // Of equals `min_by_key` takes the first one, which is to be the latest one.
+    let candidates: Vec<&Candidate> = candidates.collect();
+    candidates
+        .into_iter()
+        .rev()
+        .min_by_key(|candidate| (candidate.source.preference(), candidate.metric))
 }
 
 fn run(first: Vec<Step>, then: Vec<Step>) {
@@ -276,9 +288,11 @@ fn run(first: Vec<Step>, then: Vec<Step>) {
     for file in 0..2 {
         rib.sync_file(file, 0, Vec::new(), Vec::new(), |_, _| None).unwrap();
     }
-    for told in twin.told.iter().filter(|t| matches!(t.source, Source::Api | Source::Kernel)) {
-        let (prefix, source) = (told.prefix, told.source);
-        rib.apply(RibChange::RemoveRoute { prefix, source, metric: Some(told.metric) }).unwrap();
+    for candidate in twin.known.iter().filter(|t| matches!(t.source, Source::Api | Source::Kernel))
+    {
+        let (prefix, source) = (candidate.prefix, candidate.source);
+        rib.apply(RibChange::RemoveRoute { prefix, source, metric: Some(candidate.metric) })
+            .unwrap();
     }
     for index in 0..3 {
         rib.apply(RibChange::Interface { index, interface: None }).unwrap();
@@ -314,10 +328,11 @@ fn take(
                 };
                 joined.insert((prefix, metric), target);
             }
-            let kept = |told: &Told| joined.contains_key(&(told.prefix, told.metric));
-            twin.told.retain(|told| told.source != Source::Static || kept(told));
+            let kept =
+                |candidate: &Candidate| joined.contains_key(&(candidate.prefix, candidate.metric));
+            twin.known.retain(|candidate| candidate.source != Source::Static || kept(candidate));
             for ((prefix, metric), target) in joined {
-                twin.tell(Told { prefix, source: Source::Static, metric, target });
+                twin.add(Candidate { prefix, source: Source::Static, metric, target });
             }
         }
         Step::File(file, metric, routes) => {
@@ -341,9 +356,11 @@ fn take(
             }
             assert_eq!(loaded.routes, last.len());
             assert_eq!(loaded.skipped, routes.iter().filter(|(_, t)| t.is_none()).count());
-            twin.told.retain(|told| told.source != source || last.contains_key(&told.prefix));
+            twin.known.retain(|candidate| {
+                candidate.source != source || last.contains_key(&candidate.prefix)
+            });
             for (prefix, target) in last {
-                twin.tell(Told { prefix, source, metric, target });
+                twin.add(Candidate { prefix, source, metric, target });
             }
         }
         Step::Change(change) => {
@@ -367,17 +384,17 @@ fn take(
                         && matches!(&target, Target::Legs(legs) if legs.iter().any(v4));
                     assert_eq!(done.is_err(), refused);
                     if !refused {
-                        twin.tell(Told { prefix, source, metric, target });
+                        twin.add(Candidate { prefix, source, metric, target });
                     }
                 }
                 RibChange::RemoveRoute { prefix, source, metric } => {
-                    let before = twin.told.len();
-                    twin.told.retain(|told| {
-                        told.prefix != prefix
-                            || told.source != source
-                            || metric.is_some_and(|metric| metric != told.metric)
+                    let before = twin.known.len();
+                    twin.known.retain(|candidate| {
+                        candidate.prefix != prefix
+                            || candidate.source != source
+                            || metric.is_some_and(|metric| metric != candidate.metric)
                     });
-                    assert_eq!(done.is_ok(), before != twin.told.len());
+                    assert_eq!(done.is_ok(), before != twin.known.len());
                 }
                 _ => {}
             }
@@ -387,19 +404,19 @@ fn take(
 
 fn compare(rib: &RibManager, twin: &Twin, reader: &Reader<Fib>) {
     let rows = twin.rows();
-    let text = |told: &Told, resolved: &Option<RouteTarget>, installed: bool| {
-        format!("{told:?} {resolved:?} {installed}")
+    let text = |candidate: &Candidate, resolved: &Option<RouteTarget>, installed: bool| {
+        format!("{candidate:?} {resolved:?} {installed}")
     };
     let expected: BTreeSet<String> = rows.iter().map(|(t, r, i)| text(t, r, *i)).collect();
     let views: Vec<RouteView<'_>> = rib.routes(None).collect();
     let seen = views.iter().map(|view| {
-        let told = Told {
+        let candidate = Candidate {
             prefix: view.prefix,
             source: view.source,
             metric: view.metric,
             target: view.target.clone(),
         };
-        text(&told, &view.resolved.cloned(), view.installed)
+        text(&candidate, &view.resolved.cloned(), view.installed)
     });
     assert_eq!(seen.collect::<BTreeSet<String>>(), expected);
     assert_eq!(views.len(), rows.len());
@@ -421,12 +438,12 @@ fn compare(rib: &RibManager, twin: &Twin, reader: &Reader<Fib>) {
     );
     // The data path does what the list says.
     let fib = reader.pin();
-    for prefix in rows.iter().map(|(told, _, _)| told.prefix) {
+    for prefix in rows.iter().map(|(candidate, _, _)| candidate.prefix) {
         for address in [prefix.network(), prefix.broadcast()] {
-            let covers = rows
-                .iter()
-                .filter(|(told, _, installed)| *installed && told.prefix.contains(&address));
-            let route = covers.max_by_key(|(told, _, _)| told.prefix.prefix_len());
+            let covers = rows.iter().filter(|(candidate, _, installed)| {
+                *installed && candidate.prefix.contains(&address)
+            });
+            let route = covers.max_by_key(|(candidate, _, _)| candidate.prefix.prefix_len());
             assert_eq!(rib.route_get(address).map(|r| r.prefix), route.map(|r| r.0.prefix));
             let expected = match route {
                 None => BTreeSet::from(["NoRoute".to_owned()]),
@@ -573,7 +590,7 @@ proptest! {
 }
 
 #[test]
-fn preference_then_metric_then_the_last_told() {
+fn preference_then_metric_then_the_latest() {
     let mut rib = manager();
     rib.apply(up(0, &["10.0.0.1/24"])).unwrap();
     let via = |last: u8| Target::via(IpAddr::from([10, 0, 0, last]));

@@ -1,4 +1,4 @@
-//! What the RIB is told.
+//! The changes that sources report to the RIB.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use lookup::TableError;
 use lookup::fib::{Interface, Options};
 use serde::{Deserialize, Serialize};
 
-/// Who told of a route.
+/// The source of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
     /// An interface's own address or subnet.
@@ -103,7 +103,7 @@ pub enum Target {
     Object(u32),
     /// Dropped in silence.
     Blackhole,
-    /// Dropped and told.
+    /// Dropped, and its sender gets an ICMP error.
     Unreachable,
     /// An address of this interface.
     Local(u16),
@@ -138,7 +138,7 @@ pub enum RibChange {
     Route {
         /// Destinations; host bits are ignored.
         prefix: IpNet,
-        /// Who tells.
+        /// The source of the routes.
         source: Source,
         /// Smaller wins within one preference.
         metric: u32,
@@ -149,7 +149,7 @@ pub enum RibChange {
     RemoveRoute {
         /// Destinations; host bits are ignored.
         prefix: IpNet,
-        /// Who told of it.
+        /// The source of the route.
         source: Source,
         /// Only that of this metric.
         metric: Option<u32>,

@@ -118,12 +118,12 @@ fn frr_installs_100_000_routes() {
 
     let limit = Instant::now() + Duration::from_secs(120);
     let count = |w: &Watching| w.world.routes.values().filter(|r| r.protocol == BGP).count();
-    let (mut first, mut told) = (None, 0);
-    while told < ROUTES {
-        assert!(Instant::now() < limit, "{told} routes: {:?}", w.mirror.stats());
+    let (mut first, mut seen) = (None, 0);
+    while seen < ROUTES {
+        assert!(Instant::now() < limit, "{seen} routes: {:?}", w.mirror.stats());
         w.take(Duration::from_millis(5));
-        told = count(&w);
-        if told > 0 {
+        seen = count(&w);
+        if seen > 0 {
             first.get_or_insert_with(Instant::now);
         }
     }

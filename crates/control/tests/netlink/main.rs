@@ -1,6 +1,6 @@
 //! The kernel mirror and its helpers against a real kernel, in namespaces of their own.
 //!
-//! iproute2 acts and iproute2 judges: what the mirror told must equal `ip -json`.
+//! iproute2 makes the changes and is the reference: what the mirror reports must equal `ip -json`.
 
 mod close;
 mod frr;

@@ -1,4 +1,4 @@
-//! Every change that iproute2 makes is told.
+//! Every change that iproute2 makes is reported.
 
 use std::time::{Duration, Instant};
 
@@ -122,7 +122,7 @@ fn each_action_of_iproute2_is_reflected() {
 }
 
 #[test]
-fn links_addresses_and_neighbours_are_told() {
+fn links_addresses_and_neighbours_are_reported() {
     let Some(_namespace) = Namespace::enter() else { return };
     two_ports();
     let mut w = Watching::start(&["va"], Options::default());
@@ -208,12 +208,12 @@ fn a_changed_object_moves_its_routes_in_one_event() {
     let routes: String = (0..5_000).map(|n| format!("route add {} nhid 9\n", prefix(n))).collect();
     ip_batch(&routes, false);
     w.settle("5,000 routes");
-    let told = w.world.route_events;
+    let events_before = w.world.route_events;
     run("ip nexthop add id 2 via 10.0.2.2 dev vb");
     run("ip nexthop replace id 9 group 1/2");
     w.until("the group", |s| matches!(&s.objects[&9], NextHop::Legs(legs) if legs.len() == 2));
     w.settle("two legs");
-    assert_eq!(w.world.route_events, told, "no route was told again");
+    assert_eq!(w.world.route_events, events_before, "no route was reported again");
     // The last leg goes: now the routes go as well, and come back with it.
     run("ip link set va down");
     run("ip link set vb down");
@@ -226,7 +226,7 @@ fn a_changed_object_moves_its_routes_in_one_event() {
 fn an_overrun_ends_in_the_kernels_state() {
     let Some(_namespace) = Namespace::enter() else { return };
     two_ports();
-    // The consumer's channel takes 16,384 events; then the mirror stands and the buffer fills.
+    // The consumer's channel takes 16,384 events; then the mirror blocks and the buffer fills.
     let options =
         Options { receive_buffer_bytes: 4096, batch_events_max: 16, ..Options::default() };
     let mut w = Watching::start(&["va", "vb", "pa", "pb"], options);

@@ -43,7 +43,7 @@ impl World {
         match event {
             Event::LinkChanged(link) => {
                 let ifindex = link.ifindex;
-                assert_ne!(self.links.insert(ifindex, link.clone()), Some(link), "told twice");
+                assert_ne!(self.links.insert(ifindex, link.clone()), Some(link), "reported twice");
             }
             Event::LinkRemoved { ifindex, name } => {
                 assert_eq!(self.links.remove(&ifindex).expect("a known link").name, name);
@@ -71,7 +71,11 @@ impl World {
                 if let NextHop::Legs(legs) = &next_hop {
                     self.check_legs(legs);
                 }
-                assert_ne!(self.objects.insert(id, next_hop.clone()), Some(next_hop), "told twice");
+                assert_ne!(
+                    self.objects.insert(id, next_hop.clone()),
+                    Some(next_hop),
+                    "reported twice"
+                );
             }
             Event::NextHopRemoved { id } => {
                 self.object_events += 1;
@@ -86,7 +90,11 @@ impl World {
                     _ => {}
                 }
                 assert_eq!(prefix, prefix.trunc());
-                assert_ne!(self.routes.insert(prefix, route.clone()), Some(route), "told twice");
+                assert_ne!(
+                    self.routes.insert(prefix, route.clone()),
+                    Some(route),
+                    "reported twice"
+                );
             }
             Event::RouteRemoved { prefix } => {
                 self.route_events += 1;
@@ -173,8 +181,8 @@ impl Watching {
         let limit = Instant::now() + Duration::from_secs(20);
         loop {
             self.take(Duration::from_millis(20));
-            let (told, kernel) = (self.world.ends(), kernel_routes(&self.world));
-            if told == kernel {
+            let (reported, kernel) = (self.world.ends(), kernel_routes(&self.world));
+            if reported == kernel {
                 return;
             }
             if Instant::now() > limit {
@@ -186,9 +194,9 @@ impl Watching {
                         .collect()
                 };
                 panic!(
-                    "{what}: told {:#?}\nkernel {:#?}\n{:?}",
-                    only(&told, &kernel),
-                    only(&kernel, &told),
+                    "{what}: reported {:#?}\nkernel {:#?}\n{:?}",
+                    only(&reported, &kernel),
+                    only(&kernel, &reported),
                     self.mirror.stats()
                 );
             }

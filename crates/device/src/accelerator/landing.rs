@@ -10,7 +10,7 @@
 //! A job ends on its master's thread, but what came down for a chunk is copied by the thread that goes on with the
 //! chunk: its packets are in that core's cache, or will be needed there, and masters have other jobs to start. So what
 //! comes down lies behind an [`Arc`]. While a job is in flight, its slot alone holds the landing, and the device
-//! writes it; when it has ended well, [`super::Offload::landed`] shares it, and nobody writes it before the last one
+//! writes it; when it has ended well, [`super::Offload::landed`] shares it, and it is not written before the last one
 //! has dropped it. A slot without a landing of its own takes one of the spare ones.
 //!
 //! [`Arc`]: std::sync::Arc

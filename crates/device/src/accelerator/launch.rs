@@ -174,7 +174,7 @@ impl Launch<'_> {
         self.traffic.count_uploads(1 + runs.len());
         self.traffic.up_bytes += block.len() as u64;
         for (bytes, place) in runs.drain() {
-            // SAFETY: the bytes are rows of the job, which nobody else holds and which is kept
+            // SAFETY: the bytes are rows of the job, which have no other holder and are kept
             // unchanged in `flight` until its event is done; its arena is leaked after a hang.
             unsafe { self.driver.upload(*queue, bytes, *arena, place) }?;
             self.traffic.up_bytes += bytes.len() as u64;
@@ -280,7 +280,7 @@ impl Launch<'_> {
             });
         }
         for (to, place) in runs.drain() {
-            // SAFETY: as for the uploads from there: nobody looks at the rows of the job before its
+            // SAFETY: as for the uploads from there: the rows of the job are not read before its
             // event is done, or it has left them for good.
             unsafe { self.driver.download(*queue, *arena, place, to) }?;
             self.traffic.count_download(to.len());

@@ -74,7 +74,7 @@ impl Watch {
         Ok(self.too_slow)
     }
 
-    /// Gives the events that nobody has seen reached back to the driver: the job has ended, or failed.
+    /// Returns the events that were not seen completed to the driver: the job has ended, or failed.
     ///
     /// # Errors
     /// What went wrong at a kernel.

@@ -7,15 +7,15 @@
 //!  packed bytes, in a block ───────────▶   upload                            (where the device does not reach them)
 //! ```
 //!
-//! A frame's place is relative to the chunk's own payload: frames follow one another at multiples of 16 in the order of
-//! the rows, so where a chunk's payload begins in the job's is a sum. Who hands in a chunk finds this out, for its packets
-//! are in that core's cache; on the master's thread each packet would be a miss.
+//! A frame's place is relative to the chunk's own payload: frames follow one another at multiples of 16 in the order
+//! of the rows, so where a chunk's payload begins in the job's is a sum. Who hands in a chunk finds this out, for its
+//! packets are in that core's cache; on the master's thread each packet would be a miss.
 //!
-//! Where a device does not reach the region of all cells, the worker packs its frames too, into a [`PayloadBlock`] that
-//! lies beside the arena in which the chunk has its rows. The block is handed out from front to back as the arena's rows
-//! are, so the chunks of a job mostly lie one behind the other and go up in one copy; a block for each chunk in flight
-//! would take several times the memory, and a copy for each chunk. What does not fit the block, such as chunks of jumbo
-//! frames, the master packs.
+//! Where a device does not reach the region of all cells, the worker packs its frames too, into a [`PayloadBlock`]
+//! that lies beside the arena in which the chunk has its rows. The block is handed out from front to back as the
+//! arena's rows are, so the chunks of a job mostly lie one behind the other and go up in one copy; a block for each
+//! chunk in flight would take several times the memory, and a copy for each chunk. What does not fit the block, such
+//! as chunks of jumbo frames, the master packs.
 //!
 //! Threads: a part belongs to who holds its chunk.
 
@@ -46,8 +46,8 @@ pub enum PayloadWork {
 /// Memory for the packed payload of all chunks of an arena. Cloning makes another handle.
 #[derive(Clone, Debug)]
 pub struct PayloadBlock {
-    /// Of rows of 16 bytes: an arena gives out ranges to several workers, and knows when all are back. Its other columns
-    /// are never touched.
+    /// Of rows of 16 bytes: an arena gives out ranges to several workers, and knows when all are back. Its other
+    /// columns are never touched.
     blocks: Arena,
 }
 
@@ -191,7 +191,8 @@ impl PayloadPart {
         self.is_known = true;
     }
 
-    /// Packs the frames that were found; `false` where the block is too full. `packets` are those of [`PayloadPart::find`].
+    /// Packs the frames that were found; `false` where the block is too full. `packets` are those of
+    /// [`PayloadPart::find`].
     pub fn pack(&mut self, packets: &[Packet], block: &PayloadBlock) -> bool {
         self.packed = block.blocks.reserve(self.bytes / FRAME_ALIGN);
         let Some(rows) = &mut self.packed else { return false };
@@ -280,7 +281,7 @@ mod tests {
         (all, places)
     }
 
-    /// What the kernel `gather` makes of a list; nobody writes what is between the pieces and their zeros.
+    /// What the kernel `gather` makes of a list; the bytes between the pieces and their zeros are not written.
     fn gathered(part: &PayloadPart, packets: &[Packet], region: &Region) -> Vec<u8> {
         let mut all = vec![0xee; part.bytes()];
         let base = region.base().as_ptr().addr();

@@ -10,7 +10,7 @@
 //! Frames in the slot's memory start at multiples of 16 bytes, in order of their rows, and are followed by zeros
 //! up to the next multiple. Rows that were settled before the shade have a length of 0 and no bytes there.
 //!
-//! Kernels that are not ours get packed or gathered frames only: in place, they would see bytes that are no frame's of
+//! Kernels that are not ours get packed or gathered frames only: in place, they would see bytes outside the frames of
 //! their job.
 //!
 //! What kernels have changed comes down into the job's landing and is copied into the cells when the job has

@@ -110,8 +110,7 @@ pub(super) fn is_taken<T>(
         return false;
     }
     tracing::warn!(
-        "{}: {what}: not page-locked ({error}); copies take the way through the driver's own \
-         buffers, slower, and may not overlap with kernels",
+        "{}: {what}: not page-locked ({error}); copies go through the driver's own buffers, are slower, and may not overlap with kernels",
         driver.info().name
     );
     false

@@ -11,8 +11,9 @@
 //! that grows gets further ones, sent with the first job that may use them. The memory grows by doubling, copied by the
 //! device. All offsets are in units of 64 bytes.
 //!
-//! Whatever is sent goes to the queue on which jobs with state run, so it is there when the next job's kernels start and
-//! no earlier one sees it. What a job that failed left half sent is of no account: its shards come again as a whole.
+//! Whatever is sent goes to the queue on which jobs with state run, so it is there when the next job's kernels start
+//! and no earlier one sees it. What a job that failed left half sent is of no account: its shards come again as a
+//! whole.
 
 use std::collections::HashMap;
 
@@ -218,7 +219,7 @@ impl Shards {
             })?;
         }
         let list = units(held.list.0)?;
-        // Never more than was sent, in case somebody counts fewer steps.
+        // Never more than was sent, in case another part counts fewer steps.
         let slots_there = u32::try_from(slots).unwrap_or(u32::MAX);
         sender.send(driver, self.memory, HEAD_BYTES + 8 * entry, 8, |to| {
             to[..4].copy_from_slice(&list.to_ne_bytes());
@@ -229,8 +230,8 @@ impl Shards {
         Ok(())
     }
 
-    /// Grows the memory until it holds `more` bytes than are used. The device copies what is there; nothing may be under way when the old memory is
-    /// given back.
+    /// Grows the memory until it holds `more` bytes than are used. The device copies what is there; nothing may be
+    /// under way when the old memory is given back.
     fn reserve(
         &mut self,
         driver: &mut dyn Driver,

@@ -1,4 +1,4 @@
-//! Copies that somebody waits for.
+//! Synchronous copies.
 
 use std::time::Duration;
 

@@ -138,7 +138,7 @@ cases! {
         assert_eq!(live(), 0);
     }
 
-    /// The fake's streams stand still until they are synchronised: abandoning must not do that.
+    /// The fake's streams do not run until they are synchronised: abandoning must not do that.
     fn nothing_is_given_back_of_a_device_that_was_abandoned() {
         let mut driver = cuda();
         let queue = driver.queue().unwrap();

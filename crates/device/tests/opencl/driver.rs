@@ -170,7 +170,7 @@ fn a_launch_of_too_large_groups_fails_and_the_queue_goes_on() {
 
 /// Each queue works on memory of its own; what one makes the other takes over after an event.
 #[test]
-fn queues_go_their_own_ways_and_wait_for_each_other_where_told() {
+fn queues_go_their_own_ways_and_wait_for_each_other_on_request() {
     let Some(mut driver) = opencl() else { return };
     let source = "__kernel void grow(ARGUMENTS) {
         uint i = get_global_id(0);

@@ -77,7 +77,7 @@ fn every_worker_takes_its_own_part() {
 /// One worker is slow: the others go on, other jobs run, and its part stays what it is. When nothing is left to bring
 /// results to, the device has no room.
 #[test]
-fn a_part_that_nobody_takes_holds_its_memory_and_nothing_else() {
+fn a_part_that_is_not_taken_holds_its_memory_and_nothing_else() {
     let (region, mut pool) = cells(4096);
     let Some((mut device, arenas)) = accelerator(2, Some(region), 1 << 16) else { return };
     // Two slots and two spares.

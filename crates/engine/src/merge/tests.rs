@@ -318,7 +318,7 @@ fn lanes_know_which_queues_there_are() {
 
 /// Workers that do not read ask as well, while the reader schedules and the merger merges.
 #[test]
-fn whoever_asks_sees_no_packets_that_are_not_under_way() {
+fn the_count_includes_no_packets_that_are_not_under_way() {
     let (under_way, is_over) = (UnderWay::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {

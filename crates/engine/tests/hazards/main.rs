@@ -321,7 +321,7 @@ impl io::RxQueue for Broken {
 }
 
 #[test]
-fn a_worker_that_dies_keeps_nobody_from_stopping() {
+fn a_worker_that_dies_does_not_keep_others_from_stopping() {
     let limit = Duration::from_secs(30);
     let ended = watchdog::within(limit, "three workers", String::new, || {
         let (_, depot) = Region::new(6000, HugePages::Off).unwrap();
@@ -377,7 +377,7 @@ impl io::RxQueue for Breaking {
 
 /// A worker dies while its shard is at home on the device and chunks of it are there: the others and the master go on.
 #[test]
-fn a_worker_that_dies_while_its_state_is_away_takes_nobody_along() {
+fn a_worker_that_dies_while_its_state_is_away_ends_alone() {
     if !testkit::require_opencl() {
         return;
     }

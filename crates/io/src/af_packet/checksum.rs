@@ -1,7 +1,7 @@
 //! Finishes the checksum of a frame whose sender left it to its network card.
 //!
 //! A host that sends over veth with `tx-checksumming` on hands over TCP and UDP packets whose
-//! checksum field holds the pseudo-header's sum only. The kernel marks them; nobody downstream could
+//! checksum field holds the pseudo-header's sum only. The kernel marks them; no receiver could
 //! tell, so the field is filled in before the frame goes anywhere.
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -104,7 +104,7 @@ mod tests {
             let field = l4 + if tcp { 16 } else { 6 };
             let mut broken = good.clone();
             broken[field..field + 2].copy_from_slice(&low);
-            broken.resize(good.len() + tail, 0xee); // padding is no part of the packet
+            broken.resize(good.len() + tail, 0xee); // padding is not part of the packet
             finish(&mut broken);
             prop_assert_eq!(&broken[..good.len()], &good[..]);
         }

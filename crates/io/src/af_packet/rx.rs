@@ -34,7 +34,7 @@ pub struct Rx {
     block: usize,
     /// Packets of it that were not yet received; 0 while it is the kernel's.
     left: u32,
-    /// Where the next packet's header stands in it.
+    /// Where the next packet's header is in it.
     at: usize,
     interface: String,
     empty_calls: u32,
@@ -75,7 +75,7 @@ impl Rx {
         let ring = Mapping::new(socket.as_raw_fd(), block_bytes * options.blocks as usize, 0)
             .map_err(at("mapping the receive ring"))?;
         sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
-            .map_err(at("leaving out what is sent here"))?;
+            .map_err(at("excluding outgoing packets"))?;
         if options.promiscuous {
             link::receive_all(&socket, index).map_err(at("receiving promiscuously"))?;
         }
@@ -193,7 +193,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_ne_bytes(*b))
 }
 
-/// The frame whose header stands at `at`; `None` if that does not lie within the block.
+/// The frame whose header is at `at`; `None` if that does not lie within the block.
 fn frame(block: &[u8], at: usize) -> Option<Frame<'_>> {
     use libc::{TP_STATUS_CSUMNOTREADY, TP_STATUS_VLAN_TPID_VALID, TP_STATUS_VLAN_VALID};
     let header = block.get(at..)?.get(..size_of::<libc::tpacket3_hdr>())?;

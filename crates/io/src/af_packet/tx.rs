@@ -45,7 +45,7 @@ impl Tx {
         let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)
             .map_err(at("opening a packet socket"))?;
         sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)
-            .map_err(at("passing by the queueing discipline"))?;
+            .map_err(at("bypassing the queueing discipline"))?;
         // Above the system's limit with CAP_NET_ADMIN only; without, the limit will do.
         if sys::setsockopt(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES)
             .is_err()

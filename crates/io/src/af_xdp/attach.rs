@@ -98,7 +98,7 @@ impl Attachment {
         unsafe { bpf(BPF_MAP_UPDATE_ELEM, &update) }.map(drop)
     }
 
-    /// Hands the frames of receive queue `queue` to nobody any more, and waits until the kernel has
+    /// Stops the delivery of frames of receive queue `queue`, and waits until the kernel has
     /// finished with those that it is about to hand over.
     pub(super) fn clear(&self, queue: u32) -> io::Result<()> {
         let delete = MapUpdate {
@@ -235,7 +235,7 @@ fn address<T>(value: &T) -> u64 {
 }
 
 fn owned(fd: i32) -> OwnedFd {
-    // SAFETY: only called with a descriptor that `bpf` just made, which nobody else knows.
+    // SAFETY: only called with a descriptor that `bpf` just made, which has no other user.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 

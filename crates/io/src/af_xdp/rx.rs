@@ -163,7 +163,7 @@ impl Rx {
             let before = std::mem::replace(&mut self.lost_before, now);
             let [full, dropped, unfilled] =
                 std::array::from_fn(|i| now[i].saturating_sub(before[i]));
-            // A frame that found no cell is in both; a driver may also look for cells in vain
+            // A frame that found no cell is in both; a driver may also fail to find cells
             // without losing a frame.
             let no_cells = dropped.min(unfilled);
             self.losses.count(&mut self.stats, reasons::RX_FULL, full);

@@ -124,7 +124,7 @@ impl<R: Read> CaptureReader<R> {
     /// Reads the header of the capture that `input` begins with. It need not be buffered.
     ///
     /// # Errors
-    /// If it is no capture of a known format, or cannot be read.
+    /// If it is not a capture of a known format, or cannot be read.
     pub fn new(input: R) -> Result<Self, CaptureError> {
         let mut input = Input {
             from: input,
@@ -365,7 +365,7 @@ fn interface(order: Order, body: &[u8]) -> Result<Interface, CaptureFault> {
         match (code, value.len()) {
             (9, 1..) => interface.resolution = value[0],
             (14, 8..) => {
-                // The two words of a 64-bit number stand in the section's order as well.
+                // The two words of a 64-bit number are in the section's order as well.
                 let (a, b) = (u64::from(order.u32(value, 0)), u64::from(order.u32(value, 4)));
                 let offset = if order == Order::Big { a << 32 | b } else { b << 32 | a };
                 interface.offset_s = offset as i64;

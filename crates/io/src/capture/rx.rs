@@ -29,7 +29,7 @@ const ERRORS_MAX: usize = 64;
 pub struct CaptureRx {
     files: VecDeque<PathBuf>,
     open: Option<(PathBuf, CaptureReader<Input>)>,
-    /// Whether the open capture stands at a record that was not delivered yet.
+    /// Whether the open capture is at a record that was not delivered yet.
     pending: bool,
     /// Link types that were complained about in the open capture.
     refused: Vec<LinkType>,
@@ -52,7 +52,7 @@ impl CaptureRx {
     /// folders (`.pcap`, `.pcapng`, `.cap`, and these with `.gz`) in the order of their paths.
     ///
     /// # Errors
-    /// If one of them cannot be opened, or is no capture, or one that holds no Ethernet, or a folder
+    /// If one of them cannot be opened, or is not a capture, or one that holds no Ethernet, or a folder
     /// without captures.
     pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Self, CaptureError> {
         let mut files = VecDeque::new();

@@ -225,7 +225,7 @@ fn what_is_wrong_is_said_with_its_place() {
                 ng.bytes[last] += 4;
             }),
             1,
-            "at byte 120: block length 72 in front, 76 behind, expected them equal",
+            "at byte 120: leading 72 and trailing 76 block lengths differ",
         ),
         (
             ng(|ng| ng.bytes.extend([0, 0, 0, 6, 0, 0, 0, 14, 0, 0, 0, 0])),

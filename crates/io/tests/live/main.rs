@@ -179,7 +179,7 @@ fn a_frame_that_cannot_be_sent_is_counted_and_the_others_go() {
 }
 
 #[test]
-fn an_interface_that_goes_down_is_told_once_and_recovers() {
+fn an_interface_that_goes_down_is_reported_once_and_recovers() {
     for_each_backend("io-down", 1500, |bench| {
         bench.inside.ip("link set eth0 down");
         fixture::until(|| {
@@ -195,7 +195,7 @@ fn an_interface_that_goes_down_is_told_once_and_recovers() {
         bench.error();
         for _ in 0..5 {
             bench.arm();
-            assert_eq!(bench.error(), None, "told again");
+            assert_eq!(bench.error(), None, "reported again");
         }
         bench.inside.ip("link set eth0 up");
         // Frames that were queued while it was down may still leave.
@@ -212,7 +212,7 @@ fn an_interface_that_goes_down_is_told_once_and_recovers() {
 }
 
 #[test]
-fn an_interface_that_vanishes_under_load_is_told_and_no_cell_is_lost() {
+fn an_interface_that_vanishes_under_load_is_reported_and_no_cell_is_lost() {
     for_each_backend("io-gone", 1500, |bench| {
         let mut packets = Vec::new();
         let mut errors = Vec::new();

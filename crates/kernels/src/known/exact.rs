@@ -49,7 +49,7 @@ fn line(hash: u64, second: bool) -> usize {
     BUCKET_LINE + to_range(if second { hash as u32 } else { (hash >> 32) as u32 }, BUCKETS) as usize
 }
 
-/// Keys 11, 12, … 18 stand in way (key - 11) % 4, the odd ones in their first bucket; 21 to 25 in the stash.
+/// Keys 11, 12, … 18 are in way (key - 11) % 4, the odd ones in their first bucket; 21 to 25 in the stash.
 fn table8() -> Vec<[u64; 8]> {
     let mut lines = blob(1, 5);
     for key in 11..19u64 {
@@ -63,8 +63,8 @@ fn table8() -> Vec<[u64; 8]> {
     lines
 }
 
-/// An image with a small table of keys of eight bytes in region `region`, those before it empty. [`exact_value`] says what
-/// it holds.
+/// An image with a small table of keys of eight bytes in region `region`, those before it empty. [`exact_value`] says
+/// what it holds.
 pub fn exact_table(region: usize) -> Sparse {
     image(region, &table8())
 }

@@ -71,7 +71,7 @@ pub enum Place {
     State,
 }
 
-/// Bytes that must stand somewhere.
+/// Bytes that must be somewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// In this memory,

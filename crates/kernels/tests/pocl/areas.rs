@@ -80,7 +80,7 @@ fn check_order(keys: &[u64], bits: u32, items: u32) {
     let (fixed, per_row) = OrderPlan::AREA_BYTES;
     let at = job.add_areas(&[fixed + per_row * rows])[0];
     let plan = OrderPlan::new(0, bits);
-    // Keys and rows stand where the kernel that puts them would have put them: in the half that its job names.
+    // Keys and rows are where the kernel that puts them would have put them: in the half that its job names.
     let (room, half) = (rows.next_multiple_of(16), usize::from(plan.keys_job() & 0x100 != 0));
     for (row, key) in keys.iter().enumerate() {
         let bytes = job.bytes_mut();

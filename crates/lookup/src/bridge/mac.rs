@@ -193,7 +193,7 @@ pub struct MacTable {
     stats: MacStats,
     patches: Vec<Patch>,
     /// What the data side knows.
-    told: SwitchOptions,
+    published: SwitchOptions,
 }
 
 /// No key: its VLAN would be 65,535.
@@ -221,7 +221,7 @@ impl MacTable {
             cursor: 0,
             stats: MacStats::default(),
             patches: Vec::new(),
-            told: SwitchOptions::default(),
+            published: SwitchOptions::default(),
         };
         Ok((table, blob, seen))
     }
@@ -382,8 +382,8 @@ impl MacTable {
             patches.push(SwitchPatch::Macs(std::mem::take(&mut self.patches)));
         }
         let options = SwitchOptions { is_full: self.is_full() };
-        if options != self.told {
-            self.told = options;
+        if options != self.published {
+            self.published = options;
             patches.push(SwitchPatch::Options(options));
         }
         patches

@@ -33,7 +33,7 @@ pub struct Egress {
 /// What holds for the whole switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SwitchOptions {
-    /// The station table is full: nobody need tell about a new one.
+    /// The station table is full: events of new stations are useless.
     pub is_full: bool,
 }
 
@@ -48,7 +48,7 @@ pub enum SwitchPatch {
     Options(SwitchOptions),
 }
 
-/// What a worker saw: a station that is in no table, or stands there with another port.
+/// What a worker saw: a station that is in no table, or is there with another port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StationEvent {
     /// Its VLAN.

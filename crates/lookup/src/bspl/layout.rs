@@ -1,4 +1,4 @@
-//! Where everything stands in the blob. Words are of 8 bytes; a line is 8 of them.
+//! The layout of the blob. Words are of 8 bytes; a line is 8 of them.
 //!
 //! ```text
 //! line 0           magic, default next hop, bucket counts, seed

@@ -134,7 +134,7 @@ fn advance(
     if is_wide(len) {
         prefetch(&table.wide[lane.bucket as usize]);
     } else {
-        // An ended search asks for a line that nobody needs: cheaper than a branch.
+        // An ended search prefetches an unused line: cheaper than a branch.
         prefetch(&table.narrow[lane.bucket as usize]);
     }
     narrow.push_if(len != 0 && !is_wide(len), id);

@@ -5,7 +5,7 @@
 //! hits says: try longer; one that misses: try shorter. For a longer prefix to be found, the search
 //! must hit on the way to it, so each prefix leaves markers, cut to the lengths where the search
 //! turns to longer ones. An entry, prefix or marker, carries the best match known for it, so that a
-//! search that follows a marker in vain need not go back.
+//! search that follows a marker without result need not go back.
 //!
 //! Two refinements of the paper (its §4) make most searches short:
 //! - an array by the first 16 bits, with a bit for each 32nd part of those, answers what no longer
@@ -17,7 +17,7 @@
 //! cells[first 16 bits] ─→ rope 48,40,32 · best ──48?─→ miss ──40?─→ hit: rope 44 · best ──44?─→ …
 //! ```
 //!
-//! So a lookup knows no tree; the tree is the builder's ([`BsplBuilder`]), and what stands where in
+//! So a lookup knows no tree; the tree is the builder's ([`BsplBuilder`]), and what is where in
 //! the blob is in `layout`.
 //!
 //! The batch keeps some dozens of searches in flight: in each round every search takes one step on
@@ -53,7 +53,7 @@ pub struct Bspl<'a> {
 }
 
 impl<'a> Bspl<'a> {
-    /// Views `blob`; `None` when it is no such table.
+    /// Views `blob`; `None` when it is not such a table.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let (lines, _) = blob.words64().as_chunks::<WORDS_PER_LINE>();
         let header = lines.first()?;

@@ -4,7 +4,7 @@ use super::layout::*;
 use super::tree::Rope;
 use crate::{Blob, Patch, Prefix, TableError};
 
-/// Where an entry stands.
+/// The place of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
     line: usize, // of the blob
@@ -42,7 +42,7 @@ pub(super) struct Table {
     replaced: bool,  // all of it
 }
 
-/// Buckets an entry may stand away from its own.
+/// Maximum distance of an entry from its own bucket.
 const CHAIN_MAX: u32 = 24;
 
 impl Table {

@@ -1,6 +1,6 @@
 //! In which order lengths are tried, and ropes.
 //!
-//! The tree is a binary search tree over the lengths 17..=128 in which the lengths that occur stand
+//! The tree is a binary search tree over the lengths 17..=128 in which the lengths that occur are
 //! on top, the frequent ones highest; lengths that do not occur hang below, where they cost nothing
 //! until a route brings them. So a new length never changes the tree, and with it no marker of
 //! another route. Only a rope that would grow too long does: then the table is built afresh.
@@ -14,7 +14,7 @@ pub(super) const SHORT: u8 = 16;
 
 const LENGTHS: usize = 129;
 
-/// The deepest that a length which occurs may stand, so that every rope fits.
+/// The deepest that a length which occurs may be, so that every rope fits.
 const DEPTH_MAX: u32 = 8;
 
 /// How often each length occurs.
@@ -73,7 +73,7 @@ impl Tree {
         self.longest[len as usize]
     }
 
-    /// The node under which both lengths stand, or one of them.
+    /// The node under which both lengths are, or one of them.
     fn common(&self, a: u8, b: u8) -> u8 {
         let (low, high) = (a.min(b), a.max(b));
         let mut at = self.root;
@@ -124,14 +124,14 @@ impl Rope {
                 continue; // beyond a miss here
             }
             if common > here {
-                // All so far stand below `common` on its left: they come after a miss there.
+                // All so far are below `common` on its left: they come after a miss there.
                 if lens[7] != 0 {
                     return None;
                 }
                 lens.copy_within(at..7, at + 1);
                 lens[at] = common;
             } else {
-                // All so far stand on its right and have markers there.
+                // All so far are on its right and have markers there.
                 lens[at..].fill(0);
                 lens[at] = common;
                 if len < common {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            insert, remove ──┬──────────▶ current   (blob, patches: what readers see)
-//!                             └ the same ─▶ next      (aside, nobody reads it)
+//!                             └ the same ─▶ next      (aside, without readers)
 //!            step: lines of current, from the first to the last ──▶ next;  then one Replace
 //! ```
 //!
@@ -52,7 +52,7 @@ struct Rebuild<K> {
 }
 
 impl<K: CuckooKey> CuckooBuilder<K> {
-    /// An empty table, with a seed that nobody knows.
+    /// An empty table, with a secret seed.
     ///
     /// # Errors
     /// The system gives no memory.
@@ -164,7 +164,7 @@ impl<K: CuckooKey> CuckooBuilder<K> {
         self.limits
     }
 
-    /// Entries that stand in the stash, because both their buckets were full.
+    /// Entries that are in the stash, because both their buckets were full.
     pub fn stashed(&self) -> usize {
         self.current.stashed()
     }
@@ -300,7 +300,7 @@ fn put<K: CuckooKey>(
     }
 }
 
-/// Buckets in which so many entries stand well.
+/// Number of buckets that suits so many entries.
 fn buckets_for<K: CuckooKey>(entries: usize) -> u32 {
     let buckets = (entries * 100).div_ceil(K::WAYS * K::LOAD_MAX);
     u32::try_from(buckets).unwrap_or(u32::MAX).max(BUCKETS_MIN)

@@ -1,4 +1,4 @@
-//! Where everything stands in the blob. Words are of 8 bytes; a line is 8 of them.
+//! The layout of the blob. Words are of 8 bytes; a line is 8 of them.
 //!
 //! ```text
 //! line 0          magic │ words of a key │ buckets │ seed │ entries in the stash │ …
@@ -41,7 +41,7 @@ pub(super) const BUCKETS_MIN: u32 = 16;
 ///
 /// Implemented for these two and closed, for the layout of lines and the kernels know no others.
 pub trait CuckooKey: Copy + Eq + std::fmt::Debug + Send + Sync + sealed::Key {
-    /// What stands beside a key.
+    /// What is beside a key.
     type Value: Copy + Eq + Default + std::fmt::Debug + Send + Sync;
     /// The answer for a key that is not there; no value may be this.
     const MISS: Self::Value;
@@ -64,7 +64,7 @@ impl CuckooKey for [u64; 2] {
 pub(super) mod sealed {
     use super::{CuckooKey, Line, hash};
 
-    /// How a key stands in a line.
+    /// How a key is in a line.
     pub trait Key: Sized {
         /// Words of 8 bytes.
         const WORDS: u64;
@@ -75,7 +75,7 @@ pub(super) mod sealed {
         fn hash(&self, seed: u64) -> u64;
         /// A key; the same for the same number.
         fn filler(number: u64) -> Self;
-        /// What stands in a way.
+        /// What is in a way.
         fn way(line: &Line, way: usize) -> (Self, <Self as CuckooKey>::Value)
         where
             Self: CuckooKey;
@@ -113,7 +113,7 @@ pub(super) mod sealed {
 
         #[inline(always)]
         fn find(&self, line: &Line) -> u64 {
-            // A key stands once, so that the order says nothing and no branch is needed.
+            // A key occurs once, so that the order says nothing and no branch is needed.
             let mut value = Self::MISS;
             for way in 0..4 {
                 value = if line[way] == *self { line[4 + way] } else { value };

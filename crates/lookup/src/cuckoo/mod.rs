@@ -2,7 +2,7 @@
 //! Andersen, "Scalable, High Performance Ethernet Forwarding with CuckooSwitch", CoNEXT 2013).
 //!
 //! A switch asks for each frame which of a million addresses this is. A chained or probing table has long walks
-//! where it is full; a cuckoo table has none: a key stands in one of two lines of memory, or nowhere, and yet
+//! where it is full; a cuckoo table has none: a key is in one of two lines of memory, or nowhere, and yet
 //! 90 % of the ways are in use.
 //!
 //! ```text

@@ -13,7 +13,7 @@ const SEARCH_LINES: usize = 512;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Crowded;
 
-/// Where an entry stands: a line of the blob and a way of it.
+/// Where an entry is: a line of the blob and a way of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) line: u32,
@@ -31,7 +31,7 @@ pub(super) struct Table<K> {
     len: usize,
     stashed: usize,
     search: Vec<Node>,
-    /// What was written since the last [`Table::flush`]; `None` while nobody reads the table.
+    /// What was written since the last [`Table::flush`]; `None` while the table has no readers.
     patches: Option<Vec<Patch>>,
 }
 
@@ -126,7 +126,7 @@ impl<K: CuckooKey> Table<K> {
         (0..K::WAYS).filter(used).map(|way| K::way(content, way))
     }
 
-    /// Where a key stands, and its value.
+    /// Where a key is, and its value.
     pub(super) fn find(&self, key: &K) -> Option<(Place, K::Value)> {
         let buckets = self.buckets_of(key).map(|bucket| BUCKET_LINE as u32 + bucket);
         buckets.iter().for_each(|line| prefetch(self.line(*line)));

@@ -68,10 +68,10 @@ impl<'a, K: CuckooKey> Cuckoo<'a, K> {
     }
 
     /// Looks `key` up, over any [`Memory`]. The second line is asked for only when the first says nothing: two
-    /// thirds of the keys stand in their first one, and where memory is the limit half a line less for each
+    /// thirds of the keys are in their first one, and where memory is the limit half a line less for each
     /// key counts more than the turn.
     ///
-    /// The hash is no part of the future: what is polled is so small that it is inlined there.
+    /// The hash is not part of the future: what is polled is so small that it is inlined there.
     #[inline(always)]
     pub fn find<M: Memory>(&self, memory: M, key: &K) -> impl Future<Output = K::Value> {
         let [mut line, second] = self.lines(key);

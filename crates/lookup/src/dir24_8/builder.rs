@@ -166,7 +166,7 @@ impl Dir24_8Builder {
         self.groups.of_cell.len() as u32
     }
 
-    /// The next hop that stands in the cells: the default route stands in the header.
+    /// The next hop that is in the cells: the default route is in the header.
     fn owner(&self, found: Option<(Prefix<u32>, NextHopId)>) -> NextHopId {
         found.filter(|(prefix, _)| prefix.len() > 0).map_or(NO_ROUTE, |(_, next_hop)| next_hop)
     }

@@ -14,7 +14,7 @@
 //! …   256 cells per group    a group's cells are next hops; 0: the default route
 //! ```
 //!
-//! The default route stands in the header and not in the cells, so that changing it is one word.
+//! The default route is in the header and not in the cells, so that changing it is one word.
 //!
 //! The accesses of a batch are independent, and out-of-order execution has dozens of them in flight:
 //! software prefetch, at any distance from 15 to 128 keys, gained nothing that could be measured.
@@ -47,7 +47,7 @@ pub struct Dir24_8<'a> {
 }
 
 impl<'a> Dir24_8<'a> {
-    /// Views `blob`; `None` when it is no such table.
+    /// Views `blob`; `None` when it is not such a table.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let words = blob.words();
         if *words.get(WORD_MAGIC)? != MAGIC {

@@ -265,12 +265,12 @@ impl FibBuilder {
 
     /// The next hop of exactly this prefix.
     pub fn get<A: Family>(&self, prefix: Prefix<A>) -> Option<NextHopId> {
-        A::half(&self.halves).told(prefix, &self.hops)
+        A::half(&self.halves).explicit(prefix, &self.hops)
     }
 
     /// The longest route for an address.
     pub fn longest_match<A: Family>(&self, address: A) -> Option<(Prefix<A>, NextHopId)> {
-        A::half(&self.halves).told_match(address, &self.hops)
+        A::half(&self.halves).explicit_match(address, &self.hops)
     }
 
     /// The longest route of at most `len` bits for an address.
@@ -290,7 +290,7 @@ impl FibBuilder {
         &self,
         after: Option<Prefix<A>>,
     ) -> impl Iterator<Item = (Prefix<A>, NextHopId)> {
-        A::half(&self.halves).told_routes(after, &self.hops)
+        A::half(&self.halves).explicit_routes(after, &self.hops)
     }
 
     /// Number of routes in the table, host routes of neighbours included.

@@ -4,10 +4,10 @@
 //! adjacency by the same lookup. That route is a copy of what the other routes and the neighbours
 //! say together, and never changes which interface a packet leaves by:
 //!
-//! > the neighbour (interface, address) has a host route exactly when the longest of the *told*
-//! > routes that cover the address leads onto the link of that interface and nowhere else.
+//! > the neighbour (interface, address) has a host route exactly when the longest *explicit* route
+//! > (one that control inserted) for the address leads onto the link of that interface and nowhere else.
 //!
-//! A told route of full length that leads onto the link is hidden by the host route meanwhile.
+//! An explicit route of full length that leads onto the link is hidden by the host route meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,7 +87,7 @@ pub struct Half<A: Address> {
     table: Table<A>,
     patches: Vec<Patch>,
     hidden: BTreeMap<A, NextHopId>,
-    connected: BTreeSet<Prefix<A>>, // told routes that lead onto one link
+    connected: BTreeSet<Prefix<A>>, // explicit routes that lead onto one link
     hosts: BTreeMap<(A, u16), NextHopId>,
     /// Host routes that the full table refused: their packets take the slow path.
     pub(super) hosts_refused: u64,
@@ -105,7 +105,7 @@ impl<A: Address> Half<A> {
         }
     }
 
-    /// Told routes and host routes.
+    /// Explicit routes and host routes.
     pub(super) fn rib(&self) -> &Rib<A> {
         match &self.table {
             Table::Loading(rib) => rib,
@@ -129,42 +129,42 @@ impl<A: Address> Half<A> {
         }))
     }
 
-    /// The next hop that was told for exactly this prefix.
-    pub(super) fn told(&self, prefix: Prefix<A>, hops: &Hops) -> Option<NextHopId> {
+    /// The next hop of the explicit route for exactly this prefix.
+    pub(super) fn explicit(&self, prefix: Prefix<A>, hops: &Hops) -> Option<NextHopId> {
         let id = self.rib().get(prefix)?;
         if hops.is_host(id) { self.hidden.get(&prefix.addr()).copied() } else { Some(id) }
     }
 
-    /// The longest told route for `address`.
-    pub(super) fn told_match(&self, address: A, hops: &Hops) -> Option<(Prefix<A>, NextHopId)> {
+    /// The longest explicit route for `address`.
+    pub(super) fn explicit_match(&self, address: A, hops: &Hops) -> Option<(Prefix<A>, NextHopId)> {
         let full = Prefix::masked(address, A::WIDTH);
-        match self.told(full, hops) {
+        match self.explicit(full, hops) {
             Some(id) => Some((full, id)),
             None => self.rib().longest_match_up_to(address, A::WIDTH - 1),
         }
     }
 
-    /// Told routes in order, from the first one behind `after`.
-    pub(super) fn told_routes(
+    /// Explicit routes in order, from the first one behind `after`.
+    pub(super) fn explicit_routes(
         &self,
         after: Option<Prefix<A>>,
         hops: &Hops,
     ) -> impl Iterator<Item = (Prefix<A>, NextHopId)> {
         following(self.rib(), after).filter_map(|(prefix, id)| {
-            let told =
+            let explicit =
                 if hops.is_host(id) { self.hidden.get(&prefix.addr()).copied() } else { Some(id) };
-            Some((prefix, told?))
+            Some((prefix, explicit?))
         })
     }
 
-    /// Adds or replaces a told route. On an error nothing has changed.
+    /// Adds or replaces an explicit route. On an error nothing has changed.
     pub(super) fn insert(
         &mut self,
         prefix: Prefix<A>,
         id: NextHopId,
         hops: &Hops,
     ) -> Result<Option<NextHopId>, TableError> {
-        let before = self.told(prefix, hops);
+        let before = self.explicit(prefix, hops);
         if before == Some(id) {
             return Ok(before);
         }
@@ -178,9 +178,9 @@ impl<A: Address> Half<A> {
         Ok(before)
     }
 
-    /// Takes a told route away.
+    /// Removes an explicit route.
     pub(super) fn remove(&mut self, prefix: Prefix<A>, hops: &Hops) -> Option<NextHopId> {
-        let before = self.told(prefix, hops)?;
+        let before = self.explicit(prefix, hops)?;
         let under_host = self.rib().get(prefix) != Some(before);
         if under_host {
             self.hidden.remove(&prefix.addr());
@@ -238,8 +238,11 @@ impl<A: Address> Half<A> {
 
     /// After next hop `id` began or ceased to lead onto a link.
     pub(super) fn link_changed(&mut self, id: NextHopId, hops: &Hops) {
-        let prefixes: Vec<Prefix<A>> =
-            self.told_routes(None, hops).filter(|(_, told)| *told == id).map(|(p, _)| p).collect();
+        let prefixes: Vec<Prefix<A>> = self
+            .explicit_routes(None, hops)
+            .filter(|(_, explicit)| *explicit == id)
+            .map(|(p, _)| p)
+            .collect();
         for prefix in prefixes {
             self.connected_changed(prefix, hops.link(id).is_some(), hops);
         }
@@ -248,7 +251,7 @@ impl<A: Address> Half<A> {
     fn connected_changed(&mut self, prefix: Prefix<A>, now: bool, hops: &Hops) {
         let before =
             if now { !self.connected.insert(prefix) } else { self.connected.remove(&prefix) };
-        // Host routes stand only below connected routes, so other changes touch none.
+        // Host routes are only below connected routes, so other changes touch none.
         let concerns = now || before || self.connected.iter().any(|c| c.covers(prefix));
         if !concerns || self.hosts.is_empty() {
             return;
@@ -261,22 +264,22 @@ impl<A: Address> Half<A> {
         }
     }
 
-    /// Makes the host route of `address` what the told routes and the neighbours say.
+    /// Updates the host route of `address` from the explicit routes and the neighbours.
     fn recheck(&mut self, address: A, hops: &Hops) {
         let full = Prefix::masked(address, A::WIDTH);
         let current = self.rib().get(full).filter(|id| hops.is_host(*id));
         let wanted = self
-            .told_match(address, hops)
+            .explicit_match(address, hops)
             .and_then(|(_, id)| hops.link(id))
             .and_then(|interface| self.hosts.get(&(address, interface)).copied());
         match wanted {
             _ if wanted == current => {}
             Some(id) => {
-                let told = self.told(full, hops);
+                let explicit = self.explicit(full, hops);
                 match self.table_insert(full, id) {
                     Ok(()) => {
-                        if let Some(told) = told {
-                            self.hidden.insert(address, told);
+                        if let Some(explicit) = explicit {
+                            self.hidden.insert(address, explicit);
                         }
                     }
                     Err(_) => self.hosts_refused += 1,
@@ -284,8 +287,8 @@ impl<A: Address> Half<A> {
             }
             None => match self.hidden.remove(&address) {
                 // Replaces a route of the same length, which needs no room.
-                Some(told) => {
-                    if self.table_insert(full, told).is_err() {
+                Some(explicit) => {
+                    if self.table_insert(full, explicit).is_err() {
                         self.hosts_refused += 1;
                     }
                 }
@@ -313,7 +316,7 @@ impl<A: Address> Half<A> {
     }
 }
 
-/// What stands behind `after` in a RIB, in order: what lies below it, then everything below the
+/// What is behind `after` in a RIB, in order: what lies below it, then everything below the
 /// right-hand siblings on its way up.
 fn following<A: Address>(
     rib: &Rib<A>,

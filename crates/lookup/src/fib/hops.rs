@@ -31,7 +31,7 @@ pub enum RouteTarget {
     Broadcast(u16),
     /// Dropped in silence.
     Blackhole,
-    /// Dropped and told.
+    /// Dropped, and its sender gets an ICMP error.
     Unreachable,
 }
 

@@ -10,7 +10,7 @@ pub enum NextHopKind {
     /// One adjacency: `first` is its number.
     Adjacency = 1,
     /// An equal-cost group: members `first .. first + count` of the group table, each the number of
-    /// an adjacency, chosen by flow hash. A weight is how often a member stands there.
+    /// an adjacency, chosen by flow hash. A weight is how often a member is there.
     Group = 2,
     /// On the link of interface `first`, the neighbour not known: to be found, or made up offline.
     Connected = 3,
@@ -160,7 +160,7 @@ impl Default for Options {
     }
 }
 
-/// What the data path tells the neighbour resolver on the control side.
+/// Events from the data path to the neighbour resolver in control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourEvent {
     /// Packets wait for this neighbour, or one that is in use should be confirmed.
@@ -184,7 +184,7 @@ pub enum NeighbourEvent {
         /// (RFC 4861 section 4.4); always so for ARP and for the sender of a solicitation.
         overrides: bool,
         /// Whether it asks for an address of ours: such a sender expects an answer, so it is kept
-        /// even if nobody asked for it (RFC 826 "merge"; RFC 4861 section 7.2.3).
+        /// even if it was not requested (RFC 826 "merge"; RFC 4861 section 7.2.3).
         asks_us: bool,
     },
 }

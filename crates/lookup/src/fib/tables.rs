@@ -9,7 +9,7 @@
 //! [`Resolved::Bad`], which a stage counts as `bad_lookup`.
 //!
 //! Thread rule: a version is read-only; [`versions::Writer`](crate::versions::Writer) applies
-//! patches to the copy that nobody reads.
+//! patches to the copy without readers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -200,7 +200,7 @@ impl Fib {
     }
 
     /// The adjacency of a neighbour on the link of `interface`, whatever the routes say; `None`
-    /// where nobody has asked for it yet. Off the fast path.
+    /// if it was not requested yet. Off the fast path.
     pub fn neighbour(&self, interface: u16, address: IpAddr) -> Option<(&Adjacency, u32)> {
         let index = *self.neighbours.get(&(interface, address))?;
         Some((self.adjacencies.get(index as usize)?, index))

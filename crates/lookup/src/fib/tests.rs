@@ -243,8 +243,8 @@ fn change<A: Universe>(builder: &mut FibBuilder, twin: &mut Twin<A>, step: Step)
         Step::Publish => {}
     }
     twin.routes.sort_by_key(|(prefix, _)| *prefix);
-    let told: Vec<Prefix<A>> = builder.routes(None).map(|(prefix, _)| prefix).collect();
-    assert_eq!(told, twin.routes.iter().map(|(prefix, _)| *prefix).collect::<Vec<_>>());
+    let listed: Vec<Prefix<A>> = builder.routes(None).map(|(prefix, _)| prefix).collect();
+    assert_eq!(listed, twin.routes.iter().map(|(prefix, _)| *prefix).collect::<Vec<_>>());
 }
 
 fn publish<A: Universe>(
@@ -356,12 +356,12 @@ fn frames_belong_to_interfaces_by_port_and_tags() {
     for (port, count, tci, interface) in [
         (0, 0, [0, 0], Some(0)),
         (1, 0, [100, 0], Some(1)),
-        (2, 0, [0, 0], Some(2)), // a number that is no port: the caller's defect, no panic
+        (2, 0, [0, 0], Some(2)), // a number that is not a port: the caller's defect, no panic
         (9, 0, [0, 0], None),
         (0, 1, [100, 0], Some(2)),
         (0, 1, [0xe064, 0], Some(2)), // with a priority
         (0, 1, [0xe000, 0], Some(0)), // a priority alone
-        (0, 1, [100, 7], Some(2)),    // what stands behind the count does not matter
+        (0, 1, [100, 7], Some(2)),    // what is behind the count does not matter
         (0, 2, [100, 7], Some(3)),
         (0, 2, [100, 8], None),
         (0, 2, [0, 100], Some(2)),

@@ -1,8 +1,8 @@
 //! The batch with sixteen addresses to a vector, stage by stage; leaf of unsafe code.
 //!
-//! All addresses of a block are asked at the root; those whose cell names a node or a bucket go to lists.
-//! Then the nodes' list is worked off, sixteen at a time, until no node is left; then the buckets, one
-//! compare each. All lines of a stage are asked for before the first of them is read. No branch depends on what one cell holds.
+//! All addresses of a block are asked at the root; those whose cell names a node or a bucket go to lists. Then the
+//! nodes' list is worked off, sixteen at a time, until no node is left; then the buckets, one compare each. All lines
+//! of a stage are asked for before the first of them is read. No branch depends on what one cell holds.
 
 use std::arch::x86_64::*;
 
@@ -148,7 +148,7 @@ fn at_root(table: &Mtrie6<'_>, keys: &[Key6], out: &mut [NextHopId], lists: &mut
     }
 }
 
-/// Puts the lanes of `lanes` whose cells are no answers into the lists.
+/// Puts the lanes of `lanes` whose cells are not answers into the lists.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,bmi1")]
 fn sort(lists: &mut Lists, lanes: __mmask16, index: __m512i, cell: __m512i, bits: __m512i) {
@@ -183,7 +183,7 @@ fn sort(lists: &mut Lists, lanes: __mmask16, index: __m512i, cell: __m512i, bits
 }
 
 /// Works off the list of nodes, level by level; the lines of a level, and of the buckets that the level before
-/// led to, are all asked for before the first is read. What is left of the list stands at its beginning,
+/// led to, are all asked for before the first is read. What is left of the list is at its beginning,
 /// where only places are overwritten that have been read.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,bmi1")]
@@ -243,7 +243,7 @@ fn in_short_buckets(table: &Mtrie6<'_>, list: &Buckets, keys: &[Key6], out: &mut
         let differing = _mm256_xor_si256(prefixes, bits);
         let differing = _mm256_srlv_epi32(differing, _mm256_cvtepu8_epi32(shifts));
         let found = _mm256_testn_epi32_mask(differing, differing);
-        // Lanes 6 and 7 are no prefixes: there stands the next hop of the rest.
+        // Lanes 6 and 7 are not prefixes: there is the next hop of the rest.
         let first = (u32::from(found) | 1 << SHORT_PREFIXES).trailing_zeros() as usize;
         let answer = line[(NEXT_HOPS + first) % LINE];
         out[index] = if answer == 0 { table.default } else { answer };

@@ -1,6 +1,6 @@
 //! From a RIB to nodes and buckets, and from a change to patches.
 //!
-//! What stands below a cell follows from the routes that lie strictly below the cell's prefix: none, the
+//! What is below a cell follows from the routes that lie strictly below the cell's prefix: none, the
 //! cell is the answer of the longest route around; few enough, a bucket; else a node. So a change makes
 //! the smallest such part anew that holds its prefix, and where a route covers whole cells of a node, it
 //! paints those that no longer route owns, and all below them.
@@ -65,7 +65,7 @@ struct Routes {
     when_made: u32,
 }
 
-/// A node's cells: where they stand and which bits they take.
+/// A node's cells: where they are and which bits they take.
 #[derive(Debug, Clone, Copy)]
 struct Cells {
     word: usize,
@@ -166,7 +166,7 @@ impl Mtrie6Builder {
     }
 }
 
-/// The next hop that stands in the cells: the default route stands in the header.
+/// The next hop that is in the cells: the default route is in the header.
 fn owner(found: Option<Route>) -> NextHopId {
     found.filter(|(prefix, _)| prefix.len() > 0).map_or(NO_ROUTE, |(_, next_hop)| next_hop)
 }

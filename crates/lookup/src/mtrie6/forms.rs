@@ -55,7 +55,7 @@ impl State {
 }
 
 impl<'a> Mtrie6<'a> {
-    /// Takes note of what stands in the place that was read; the next place. `None`: the answer is in
+    /// Takes note of what is in the place that was read; the next place. `None`: the answer is in
     /// `state.cell`, or in its bucket, which has been read.
     #[inline(always)]
     fn enter(&self, key: Key6, word: u32, state: &mut State) -> Option<&'a u32> {

@@ -1,4 +1,4 @@
-//! Where things stand in the blob.
+//! The layout of the blob.
 //!
 //! ```text
 //!  words 0..16: header                    a cell
@@ -15,7 +15,7 @@
 //!                           8, 9: next hops, 10: shifts of the halves, bytes; 14: of the rest
 //! ```
 //!
-//! In a bucket the longest prefix stands first, and places behind the last one repeat it, so that a search
+//! In a bucket the longest prefix is first, and places behind the last one repeat it, so that a search
 //! that takes the first match needs to know no number. A node is deep when its bits reach beyond the first
 //! 50 of the address; a shallow one's all lie in bits 18 to 49.
 

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Cells hold answers, pushed down from shorter prefixes, so that a search keeps nothing but where it is.
-//! The default route stands in the header and not in the cells.
+//! The default route is in the header and not in the cells.
 //!
 //! A lookup's number of steps varies, and each ends in a branch that the processor cannot foresee: it is
 //! the lookup that switching pays for most. The forms are in `forms`, portable, and `avx512`.
@@ -50,7 +50,7 @@ pub struct Mtrie6<'a> {
 }
 
 impl<'a> Mtrie6<'a> {
-    /// Views `blob`; `None` when it is no such table.
+    /// Views `blob`; `None` when it is not such a table.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let words = blob.words();
         if *words.get(WORD_MAGIC)? != MAGIC {

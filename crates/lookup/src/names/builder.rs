@@ -77,7 +77,7 @@ struct Shared {
 }
 
 impl NameFibBuilder {
-    /// The table of `names[i]` by `next_hops[i]`; of equal names the last one stands.
+    /// The table of `names[i]` by `next_hops[i]`; of equal names the last one applies.
     ///
     /// # Panics
     /// When there is not one next hop for each name.
@@ -90,7 +90,7 @@ impl NameFibBuilder {
         Self::build_telling(hasher, names, next_hops, limits, |_, _| {})
     }
 
-    /// As [`NameFibBuilder::build`]; `replaced` is told the number of each name that stands for an earlier one,
+    /// As [`NameFibBuilder::build`]; `replaced` gets the number of each name that stands for an earlier one,
     /// and the earlier one's next hop.
     ///
     /// # Panics

@@ -4,7 +4,7 @@
 //! its bytes count, so that no two lists of components give the same words. The words are the coefficients
 //! of a polynomial over the numbers modulo 2^61 - 1, at a point drawn at random (Carter and Wegman 1979); its
 //! value after each component, on a random line, is that prefix's hash. Two prefixes of at most n words
-//! collide with probability (n + 1) / 2^61 at most, for whoever does not know the seed. One multiplication
+//! collide with probability (n + 1) / 2^61 at most, if the seed is unknown. One multiplication
 //! takes 7 bytes.
 
 /// The most components a prefix of the table may have: a set of depths is a word of 32 bits, and 0 is the

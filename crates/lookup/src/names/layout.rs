@@ -1,4 +1,4 @@
-//! Where everything stands in the blob. A line is 64 bytes: 8 words of 8 bytes, or 16 of 4.
+//! The layout of the blob. A line is 64 bytes: 8 words of 8 bytes, or 16 of 4.
 //!
 //! ```text
 //! line 0      magic │ seed │ hint lines │ bucket lines │ name lines │ default next hop │ depths to ask, hint depth

@@ -21,7 +21,7 @@
 //! components costs what one of [`DEPTH_MAX`] does.
 //!
 //! The table is a [`Blob`] of hints, buckets of one cache line, and names; [`NameFibBuilder`] makes it and
-//! turns changes into patches. What stands where is in `layout`. The walk (`find`) is written once and runs
+//! turns changes into patches. The layout is in `layout`. The walk (`find`) is written once and runs
 //! one by one, switched, or as a machine. [`NaiveNames`] is the plain twin.
 //!
 //! Two other searches were considered. On a million prefixes made of real names and names inside them, asking at each
@@ -65,7 +65,7 @@ const CACHED_BYTES: usize = 1 << 20;
 const TURNS: usize = 32;
 
 impl<'a> NameFib<'a> {
-    /// Views `blob`; `None` when it is no such table.
+    /// Views `blob`; `None` when it is not such a table.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let lines = blob.words64().as_chunks::<8>().0;
         let header = lines.first()?;

@@ -5,14 +5,14 @@ use super::layout::*;
 use super::store::{Store, units_of};
 use crate::{Blob, NextHopId, Patch, TableError};
 
-/// Where an entry or a hint stands.
+/// The place of an entry or a hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) line: u32,
     pub(super) index: usize,
 }
 
-/// Lines that an entry may stand away from its own.
+/// Maximum distance of an entry from its own line.
 const CHAIN_MAX: u32 = 64;
 
 /// Lines that the names' region grows by: 64 KB.
@@ -216,7 +216,7 @@ impl Table {
         true
     }
 
-    /// The first free place from line `home` on, and how many full lines stand before it; none when all lines
+    /// The first free place from line `home` on, and how many full lines are before it; none when all lines
     /// of the ring would have overflowed then.
     fn place_for(
         &self,

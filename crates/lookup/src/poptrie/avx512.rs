@@ -55,7 +55,7 @@ fn vectors<const WIDE: bool>(table: &Poptrie<'_>, keys: &[u32], out: &mut [NextH
         let entry = unsafe { _mm512_i32gather_epi32::<4>(index, direct.cast()) };
         // SAFETY: the mask lets through as many lanes as there are places.
         unsafe { _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, entry) };
-        // An answer asks for a line that nobody needs: cheaper than a branch.
+        // An answer prefetches an unused line: cheaper than a branch.
         let unit = _mm512_and_epi32(entry, _mm512_set1_epi32(i32::MAX));
         for unit in &words_of(unit)[..keys.len()] {
             prefetch_at(table.heap.as_ptr().wrapping_add(*unit as usize * 2));

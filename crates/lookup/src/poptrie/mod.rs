@@ -2,7 +2,7 @@
 //!
 //! Asai, Ohara: Poptrie: A Compressed Trie with Population Count for Fast and Scalable Software IP
 //! Routing Table Lookup, SIGCOMM 2015. The first 18 bits of an address index an array (the paper's
-//! direct pointing, §3.4). Where all 64 following /24s have one answer, it stands there. Elsewhere a
+//! direct pointing, §3.4). Where all 64 following /24s have one answer, it is there. Elsewhere a
 //! record holds 64 bits, one for each /24, set where another answer begins than the /24 before had
 //! (§3.3), and behind them these answers, in order: the count of the bits up to the address's own is the
 //! number of its answer.
@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Two things are not as in the paper. A route longer than 24 bits is rare in the Internet, so that one
-//! level of records is enough; below it stand plain groups, and an answer with its flag set is the number
-//! of one. And answers stand in the record itself instead of in an array of their own: mostly on the line
+//! level of records is enough; below it are plain groups, and an answer with its flag set is the number
+//! of one. And answers are in the record itself instead of in an array of their own: mostly on the line
 //! that has been read for the bits.
 //!
 //! Answers take 16 bits, as the paper's, while all next hops are below 2^15, and 32 bits from the first
@@ -69,7 +69,7 @@ pub struct Poptrie<'a> {
 }
 
 impl<'a> Poptrie<'a> {
-    /// Views `blob`; `None` when it is no such table.
+    /// Views `blob`; `None` when it is not such a table.
     pub fn new(blob: &'a Blob) -> Option<Self> {
         let words = blob.words();
         if *words.get(WORD_MAGIC)? != MAGIC {
@@ -121,7 +121,7 @@ impl<'a> Poptrie<'a> {
     }
 }
 
-/// Where an address's entry stands.
+/// Where an address's entry is.
 #[inline(always)]
 fn direct_of(key: u32) -> usize {
     (key >> (32 - DIRECT_BITS)) as usize

@@ -42,7 +42,7 @@ impl Pages {
         self.pages.len() as u32
     }
 
-    /// Pages that something stands in.
+    /// Pages that something is in.
     pub(super) fn used(&self) -> u32 {
         self.len() - self.empty.len() as u32
     }

@@ -1,6 +1,6 @@
 //! Reads prefixes and their next hops from text.
 //!
-//! `PREFIX NEXTHOP` a line, either family mixed. Any token is a next hop; where none stands, the
+//! `PREFIX NEXTHOP` a line, either family mixed. Any token is a next hop; without one, the
 //! prefix is its own. An address without a length is a prefix of full length. Words that start
 //! with `#` or `;` begin a comment. gzip and xz are read as they are. pyasn's
 //! `1.0.0.0/24<TAB>13335` is the same format.
@@ -18,7 +18,7 @@
 //!
 //! Nothing in a file makes an error but a stream that cannot be read: each bad line becomes a
 //! [`Problem`], and the others count. Host bits below the length are cleared. Of several lines with
-//! one prefix the last one stands.
+//! one prefix the last one applies.
 
 mod address;
 mod tokens;
@@ -93,7 +93,7 @@ impl fmt::Display for Problem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// The first word is no prefix; the line is left out.
+    /// The first word is not a prefix; the line is left out.
     #[error("expected PREFIX NEXTHOP, found `{found}`")]
     Prefix {
         /// The first word.
@@ -108,7 +108,7 @@ pub enum ProblemKind {
         max: u8,
     },
     /// Bits are set below the length; the line counts with them cleared.
-    #[error("host bits are set in `{found}`, taken as {prefix}")]
+    #[error("host bits are set in `{found}`, used as {prefix}")]
     HostBits {
         /// The first word.
         found: String,
@@ -116,13 +116,13 @@ pub enum ProblemKind {
         prefix: String,
     },
     /// More than two words; the line is left out.
-    #[error("expected PREFIX NEXTHOP and no more, found `{found}`")]
+    #[error("expected only PREFIX NEXTHOP, found `{found}`")]
     Trailing {
         /// The third word.
         found: String,
     },
-    /// The next hop is no UTF-8; the line is left out.
-    #[error("the next hop is no UTF-8 text: `{found}`")]
+    /// The next hop is not UTF-8; the line is left out.
+    #[error("the next hop is not UTF-8 text: `{found}`")]
     Encoding {
         /// The second word, its bad bytes replaced.
         found: String,
@@ -130,8 +130,8 @@ pub enum ProblemKind {
     /// The line is longer than [`MAX_LINE_BYTES`]; it is left out.
     #[error("the line is longer than {MAX_LINE_BYTES} bytes")]
     TooLong,
-    /// An earlier line gives the prefix another next hop; this line stands.
-    #[error("{prefix} has another next hop on line {earlier}; this line stands")]
+    /// An earlier line gives the prefix another next hop; this line is used.
+    #[error("{prefix} has another next hop on line {earlier}; this line is used")]
     Replaces {
         /// The prefix.
         prefix: String,
@@ -214,7 +214,7 @@ impl RoutesFile {
         .unwrap_or(Token::Unknown)
     }
 
-    /// The distinct next hops that stand as text in the file, each with its number.
+    /// The distinct next hops in the text of the file, each with its number.
     pub fn tokens(&self) -> impl Iterator<Item = (NextHopId, &str)> {
         (0..self.tokens.len())
             .map(|number| (number + 1, self.tokens.get(number).unwrap_or_default()))

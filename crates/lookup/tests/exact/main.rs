@@ -1,4 +1,4 @@
-//! Exact-match tables. What all of them must do is in [`suite`], and what one alone has stands in its own module.
+//! Exact-match tables. What all of them must do is in [`suite`], and what one alone has is in its own module.
 //! One line here adds a table.
 
 mod bridge;

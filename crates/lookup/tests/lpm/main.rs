@@ -1,4 +1,4 @@
-//! Longest-prefix tables. What all of them must do is in [`suite`], and what one alone has stands in its own module.
+//! Longest-prefix tables. What all of them must do is in [`suite`], and what one alone has is in its own module.
 //! One line here adds a table.
 
 mod auto4;

@@ -1,6 +1,6 @@
 //! NDNLPv2: what a packet says to the next hop alone.
 //!
-//! Fields may stand in any order. An unknown field spoils the packet unless its type is odd and between 800
+//! Fields may be in any order. An unknown field spoils the packet unless its type is odd and between 800
 //! and 959. Fragments are not put together: a whole packet in one fragment passes, a piece is refused.
 
 use super::tlv::{self, Elements, Malformed, emit_number_tlv, emit_tlv};
@@ -34,7 +34,7 @@ impl Nack {
         }
     }
 
-    /// The number that stands in packets; 0 for none.
+    /// The number that is in packets; 0 for none.
     pub fn number(self) -> u64 {
         match self {
             Nack::None => 0,

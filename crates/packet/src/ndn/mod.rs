@@ -2,7 +2,7 @@
 //!
 //! NDN Packet Format Specification v0.3: a packet is nested elements of type, length and value. An
 //! *Interest* carries a name and asks for data; a *Data* packet carries the name, content and a signature, which
-//! a forwarder neither checks nor changes. Between neighbours a packet may stand in an NDNLPv2 *LpPacket*
+//! a forwarder neither checks nor changes. Between neighbours a packet may be in an NDNLPv2 *LpPacket*
 //! with fields for this hop alone.
 //!
 //! ```text

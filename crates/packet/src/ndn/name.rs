@@ -23,7 +23,7 @@ pub struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// The components that stand one behind the other in `value`.
+    /// The components that are one behind the other in `value`.
     ///
     /// # Errors
     /// When they do not end where `value` ends, or one has a type above 65,535.

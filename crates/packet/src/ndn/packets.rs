@@ -162,7 +162,7 @@ impl<'a> Interest<'a> {
         self.bytes
     }
 
-    /// Where in [`Interest::bytes`] the hop limit stands.
+    /// Where in [`Interest::bytes`] the hop limit is.
     pub fn hop_limit_at(&self) -> Option<usize> {
         (self.hop_limit_at > 0).then_some(self.hop_limit_at)
     }

@@ -48,7 +48,7 @@ pub(super) const TX_SEQUENCE: u32 = 840;
 pub(super) const NON_DISCOVERY: u32 = 844;
 pub(super) const PREFIX_ANNOUNCEMENT: u32 = 848;
 
-/// Why bytes are no packet.
+/// Why bytes are not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Malformed {
     /// An element's type or length is cut off.
@@ -78,7 +78,7 @@ pub enum Malformed {
     /// An element's value has the wrong number of bytes.
     #[error("the value of an element of type {0} has a wrong length")]
     BadLength(u32),
-    /// The first element is no name.
+    /// The first element is not a name.
     #[error("the packet does not begin with a name")]
     NoName,
     /// An Interest for the name of no components.

@@ -1,6 +1,6 @@
 //! Names as people write them (NDN Packet Format §2, "NDN URI Scheme").
 //!
-//! `/a/b%20c`: generic components, unreserved characters as they are, others as `%XX`. Another type stands in
+//! `/a/b%20c`: generic components, unreserved characters as they are, others as `%XX`. Another type is in
 //! front: `54=%01`; `sha256digest=` and `params-sha256=` take hexadecimal digits. A component of nothing
 //! but periods is written with three more, so that no component looks like `.` or `..`.
 
@@ -15,7 +15,7 @@ pub struct NameBuf {
     value: Vec<u8>,
 }
 
-/// Why a text is no name.
+/// Why a text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum UriError {
     /// It does not begin with a slash.
@@ -25,18 +25,18 @@ pub enum UriError {
     #[error("a component is empty (an empty one is written `...`)")]
     Empty,
     /// One or two periods.
-    #[error("`.` and `..` are no components (periods are written with three more)")]
+    #[error("`.` and `..` are not components (periods are written with three more)")]
     Periods,
     /// `%` without two hexadecimal digits.
     #[error("`%` is not followed by two hexadecimal digits")]
     Percent,
-    /// What stands before `=` is no type.
+    /// What is before `=` is not a type.
     #[error(
-        "what stands before `=` is no component type: 1 to 65535, sha256digest or params-sha256"
+        "the text before `=` is not a component type: 1 to 65535, sha256digest or params-sha256"
     )]
     Type,
-    /// A digest that is no hexadecimal.
-    #[error("a digest is not made of pairs of hexadecimal digits")]
+    /// A digest that is not hexadecimal.
+    #[error("a digest must consist of pairs of hexadecimal digits")]
     Digest,
 }
 

@@ -210,7 +210,7 @@ impl<V: Versions> Bed<V> {
                 counters: of_queue,
             });
         }
-        let (told, failed) = (panics.clone(), device_errors.clone());
+        let (of_panics, failed) = (panics.clone(), device_errors.clone());
         let spec = EngineSpec {
             chunk_packets: self.chunk_packets,
             chunks: self.chunks,
@@ -223,7 +223,7 @@ impl<V: Versions> Bed<V> {
             on_device_error: Arc::new(move |number, event: DeviceEvent<'_>| {
                 of(&failed).push((number, format!("{event:?}")));
             }),
-            on_panic: Arc::new(move |panic| of(&told).push(panic)),
+            on_panic: Arc::new(move |panic| of(&of_panics).push(panic)),
             ..EngineSpec::new(workers, depot.clone())
         };
         let engine = match self.in_order {

@@ -34,7 +34,7 @@ pub struct Answer {
     pub state: Vec<u8>,
 }
 
-/// What stands behind the devices of a [`Setup`].
+/// What is behind the devices of a [`Setup`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// There is none.
@@ -48,7 +48,7 @@ pub enum Backing {
 /// One way to run stages.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What stands behind the devices.
+    /// What is behind the devices.
     pub backing: Backing,
     /// How many there are; [`Setup::faults`] and [`Setup::plan`] are the first one's.
     pub devices: usize,
@@ -100,7 +100,7 @@ impl Setup {
         Self { backing: Backing::Cpu, devices: 0, ..Self::default() }
     }
 
-    /// A random way to run stages on what stands behind `backing`.
+    /// A random way to run stages on what is behind `backing`.
     pub fn random(random: &mut Random, backing: Backing) -> Self {
         let micros = |n: usize| Duration::from_micros(n as u64);
         let faults = random_faults(random);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 /// How long the debugger may take to show the threads' calls.
 const DEBUGGER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs `what` on a thread of its own and gives its result. After a sixth of `limit` it prints all threads, and goes on:
-/// what comes to its end then was no hang, but a stall.
+/// Runs `what` on a thread of its own and gives its result. After a sixth of `limit` it prints all threads, and goes
+/// on: what comes to its end then was not a hang, but a stall.
 ///
 /// # Panics
 /// With the panic of `what`; and when it has not ended within `limit`, after all threads, and what `more` says, were
@@ -25,7 +25,7 @@ pub fn within<R: Send + 'static>(
     let (done, ended) = channel();
     let run = move || {
         let result = what();
-        // The receiver is gone only after the limit: then nobody wants the result.
+        // The receiver is gone only after the limit: then the result is not needed.
         let _ = done.send(result);
     };
     let thread = std::thread::Builder::new().name("bed".into()).spawn(run);
@@ -76,7 +76,7 @@ pub fn threads() -> String {
     text + &calls()
 }
 
-/// What stands behind the name in `stat`: the name may hold spaces.
+/// What is behind the name in `stat`: the name may hold spaces.
 fn after_name(stat: &str) -> &str {
     stat.rsplit_once(") ").map_or("", |(_, rest)| rest)
 }

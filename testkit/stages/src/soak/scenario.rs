@@ -503,7 +503,8 @@ fn same_counts(one: &Run, several: &Run) -> Result<(), String> {
     Ok(())
 }
 
-/// A random pipeline, whose order a merger knows if it `is_in_order`. `panics`: stages panic at some of so many workers.
+/// A random pipeline, whose order a merger knows if it `is_in_order`. `panics`: stages panic at some of so many
+/// workers.
 fn pipeline(random: &mut Random, is_in_order: bool, panics: Option<usize>) -> Vec<Placed> {
     let mut parts = vec![
         Part::Sum,
@@ -549,7 +550,7 @@ fn pipeline(random: &mut Random, is_in_order: bool, panics: Option<usize>) -> Ve
         let at = random.pick(&[At::Pre, At::Shade, At::Post, At::Tick]);
         let every = random.pick(&[1, 2, 5]);
         parts.push(Part::Touchy(Touchy { at, flow: random.below(8) as u8, every }));
-        // Where each tick panicked nobody would do anything.
+        // If each tick panicked, no worker would do anything.
         touchy_at = if at == At::Tick { Some(0) } else { only(random) };
     }
     let has_contexts = random.one_in(2);

@@ -1,4 +1,4 @@
-//! The firewall's stage: rows of both families between rows of none, over each structure that a set may stand in, with
+//! The firewall's stage: rows of both families between rows of none, over each structure that a set may be in, with
 //! the verdicts of the rules' actions.
 
 use chunk::{Columns, Verdict};
@@ -62,7 +62,7 @@ fn of_no_kernel(case: &Case) -> Case {
     Case { answers: vec![u64::from(UNKNOWN); headers.len()], headers, image }
 }
 
-/// A row, and the rule that must stand in it; `None` for one that no rule judges.
+/// A row, and the rule that must be in it; `None` for one that no rule judges.
 struct Row {
     verdict: Verdict,
     family: u8,

@@ -1,5 +1,5 @@
-//! The firewall's kernels: `filter4` and `filter6`, whose CPU form is the stage's [shade](super::search). They get the regions
-//! of their firewall's rules and actions as their job argument: [`job`].
+//! The firewall's kernels: `filter4` and `filter6`, whose CPU form is the stage's [shade](super::search). They get
+//! the regions of their firewall's rules and actions as their job argument: [`job`].
 
 mod known;
 
@@ -46,7 +46,7 @@ pub const REGIONS: usize = 3;
 
 /// In `filter_rule`: no rule judged the row.
 pub const NOT_JUDGED: u32 = u32::MAX;
-/// In `filter_rule`: the rules stand in a structure that has no kernel. Such rules are not sent to a device; if they come
+/// In `filter_rule`: the rules are in a structure that has no kernel. Such rules are not sent to a device; if they come
 /// there all the same, their packets are dropped.
 pub const UNKNOWN: u32 = u32::MAX - 1;
 /// In `filter_family`: IPv4 or IPv6 that is too short for what rules may ask.

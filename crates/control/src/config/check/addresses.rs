@@ -64,7 +64,7 @@ fn neighbours(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         }
         let span = place.at("address");
         if !known.insert((name, address)) {
-            walk.error(span, format!("neighbour `{address}` on `{name}` stands twice"))
+            walk.error(span, format!("neighbour `{address}` on `{name}` is listed twice"))
                 .expected("each neighbour once");
         } else if port.addresses.iter().any(|net| net.addr() == *address) {
             walk.error(span, format!("`{address}` is the router's own address"))
@@ -78,7 +78,7 @@ fn neighbours(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     }
 }
 
-/// Says that a name is no port's.
+/// Says that a name is not a port's.
 pub(super) fn unknown_port(
     config: &Config,
     name: &str,
@@ -103,7 +103,7 @@ pub(super) fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// Why an address, in its subnet, is no host's.
+/// Why an address, in its subnet, is not a host's.
 pub(super) fn not_a_host(net: IpNet) -> Option<&'static str> {
     let address = net.addr();
     match address {

@@ -19,10 +19,10 @@ pub(super) fn check(known: &KnownStages, config: &Config, spans: &Spans, walk: &
             }
             seen.push(section);
             let message = format!("`{section}` has no effect in {titles}");
-            // What somebody relies on to be safe must not do nothing.
+            // A setting on which security may depend must not be ignored.
             let diagnostic = match owner.joins {
                 Some(_) => {
-                    walk.error(spans.file.at(section), message + ": nothing would be judged")
+                    walk.error(spans.file.at(section), message + ": no packet would be filtered")
                 }
                 None => walk.warning(spans.file.at(section), message),
             };
@@ -46,7 +46,7 @@ fn of_port(app: &Application, foreign: &[&str], port: &Port, keys: &Place, walk:
                 .expected("`access` or `trunk` at the port itself")
                 .help("a VLAN of the switch reaches every port that carries it");
         } else {
-            diagnostic.expected("ports alone: a frame with a tag is dropped");
+            diagnostic.expected("ports only: tagged frames are dropped");
         }
         return;
     }
@@ -54,7 +54,7 @@ fn of_port(app: &Application, foreign: &[&str], port: &Port, keys: &Place, walk:
         let message = format!("`{key}` has no effect at a port of {}", app.title);
         let diagnostic = walk.warning(keys.at(key), message);
         if has_vlans {
-            diagnostic.help("frames of a switch never reach this machine's Linux");
+            diagnostic.help("frames of a switch never reach the kernel of this machine");
         }
     }
 }

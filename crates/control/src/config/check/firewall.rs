@@ -9,7 +9,7 @@ use crate::config::types::*;
 use crate::config::walk::{Place, Walk};
 use crate::firewall::{Action, findings};
 
-/// Odd rules of one file that are told one by one.
+/// Questionable rules of one file that are reported one by one.
 const ODD_SHOWN: usize = 3;
 
 /// The stage that reads the rules.
@@ -26,7 +26,7 @@ pub(super) fn check(may_be: bool, config: &Config, spans: &Spans, walk: &mut Wal
         let name = &config.pipeline.name;
         let message = format!("`{section}` has no effect: the pipeline `{name}` has no firewall");
         walk.warning(spans.file.at(section), message)
-            .expected("`firewall` in its `stages`, behind the first one");
+            .expected("`firewall` in its `stages`, after the first one");
     } else if may_be {
         for pipeline in config.in_use().filter(|pipeline| !pipeline.has(STAGE)) {
             let section = if spans.file.has("rule") { "rule" } else { "firewall" };
@@ -61,7 +61,7 @@ fn of_stage(
     let mut names = HashSet::new();
     for (entry, place) in firewall.rules.iter().zip(places) {
         if !names.insert(entry.name()) {
-            walk.error(place.at("name"), format!("rule `{}` stands twice", entry.name()))
+            walk.error(place.at("name"), format!("rule `{}` is listed twice", entry.name()))
                 .expected("a name that no other rule has");
         }
         ports(config, entry.action(), place.at("action"), walk);
@@ -95,7 +95,7 @@ fn ports(config: &Config, action: &Action, span: std::ops::Range<usize>, walk: &
             Some(PortKind::Vlan { parent, .. }) => {
                 walk.error(span.clone(), format!("`{name}` is a subinterface"))
                     .expected(format!("a port, such as `{parent}`"))
-                    .help("a packet leaves as it came, with the tags that it has");
+                    .help("a packet leaves unchanged, with its tags");
             }
             Some(PortKind::Physical(_)) => {}
         }
@@ -124,7 +124,7 @@ fn odd(config: &Config, firewall: &Firewall, places: &[Place], walk: &mut Walk<'
         }
         if count > ODD_SHOWN {
             let (more, file) = (count - ODD_SHOWN, entry.name());
-            let message = format!("{more} more rules of `{file}` never match or may be left out");
+            let message = format!("{more} more rules of `{file}` never match or are redundant");
             walk.warning(place.at("name"), message).about(Topic::OddRule);
         }
         begin = end;

@@ -57,7 +57,7 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     routes(config, spans, walk);
 }
 
-/// The ends of a face; `None`: it is missing or wrong, and told.
+/// The ends of a face; `None`: it is missing or wrong, which was reported.
 struct Ends {
     local: Option<IpAddr>,
     remote: Option<IpAddr>,
@@ -76,7 +76,7 @@ impl Ends {
             let length = home.filter(|_| key == "gateway" || self.gateway.is_none());
             let net = length.and_then(|net| IpNet::new(*address, net.prefix_len()).ok());
             if self.local.is_some_and(|local| local.is_ipv4() != address.is_ipv4()) {
-                walk.error(place.at(key), format!("`{key}` and `local` are of two families"))
+                walk.error(place.at(key), format!("`{key}` and `local` are of different families"))
                     .expected("IPv4 addresses or IPv6 addresses");
             } else if let Some(why) = not_a_host(net.unwrap_or(IpNet::from(*address))) {
                 walk.error(place.at(key), format!("`{address}` is {why}"))
@@ -100,13 +100,13 @@ impl Ends {
             };
             walk.error(
                 place.at("local"),
-                format!("`{local}` is no address of port `{}`", port.name),
+                format!("`{local}` is not an address of port `{}`", port.name),
             )
             .expected(expected);
             is_good = false;
         }
         if has_mac && place.has("gateway") {
-            walk.warning(place.at("gateway"), "`gateway` has no effect beside `mac`")
+            walk.warning(place.at("gateway"), "`gateway` has no effect together with `mac`")
                 .expected("one of them");
         }
         let is_right = ["mac", "gateway"].iter().all(|key| place.is_right(key));
@@ -135,8 +135,10 @@ fn can_be_asked(config: &Config, port: &Port, hop: IpAddr, place: &Place, walk: 
         PortKind::Vlan { .. } => false,
     };
     if is_live && port.twin.is_none() && !is_given {
-        let message =
-            format!("port `{}` has no twin, so nobody asks for the MAC of {hop}", port.name);
+        let message = format!(
+            "port `{}` has no twin, so the MAC address of {hop} cannot be resolved",
+            port.name
+        );
         walk.warning(place.at("remote"), message)
             .expected("`mac`, a [[neighbour]], or `twin = true` at the port");
     }
@@ -149,9 +151,9 @@ fn routes(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         let line = walk.line(span.start);
         let is_right = spans.keys.is_right("prefix");
         if let Some(first) = is_right.then(|| seen.insert(&route.prefix, line)).flatten() {
-            walk.error(span, format!("the route for {} stands on line {first} too", route.prefix))
+            walk.error(span, format!("the route for {} is on line {first} too", route.prefix))
                 .expected("each prefix once")
-                .help("several ways: faces = [\"BEST\", \"SECOND\"]");
+                .help("for several paths: faces =  [\"BEST\", \"SECOND\"]");
         }
         for (at, (name, span)) in route.faces.iter().zip(&spans.faces).enumerate() {
             if config.face(name).is_none() {
@@ -168,7 +170,7 @@ fn routes(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
                     .nearest(name, names())
                     .expected(expected);
             } else if route.faces[..at].contains(name) {
-                walk.error(span.clone(), format!("face `{name}` stands twice"))
+                walk.error(span.clone(), format!("face `{name}` is listed twice"))
                     .expected("each face of a route once");
             }
         }

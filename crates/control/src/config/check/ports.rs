@@ -107,7 +107,7 @@ fn effects(physical: &Physical, keys: &Place, walk: &mut Walk<'_>) {
 
 fn vlan(config: &Config, port: &Port, parent: &str, keys: &Place, walk: &mut Walk<'_>) {
     if parent.is_empty() {
-        return; // Missing, and told.
+        return; // Missing, and reported.
     }
     match config.port(parent) {
         None => {
@@ -129,7 +129,7 @@ fn vlan(config: &Config, port: &Port, parent: &str, keys: &Place, walk: &mut Wal
     }
 }
 
-/// Twins are interfaces of the kernel, beside those that ports stand on.
+/// Twins are interfaces of the kernel, beside those that ports are on.
 fn twins(config: &Config, spans: &Spans, interfaces: &HashMap<&str, &str>, walk: &mut Walk<'_>) {
     let mut twins: HashMap<&str, &str> = HashMap::new();
     for (port, spans) in config.ports.iter().zip(&spans.ports) {

@@ -18,7 +18,7 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         let span = spans.keys.at("prefix");
         let line = walk.line(span.start);
         if let Some(first) = seen.insert((route.prefix, route.metric), line) {
-            let message = format!("the route to {} stands on line {first} too", route.prefix);
+            let message = format!("the route to {} is on line {first} too", route.prefix);
             walk.error(span, message)
                 .expected("each prefix once, or another `metric`")
                 .help("for equal-cost paths: via = [\"…\", \"…\"]");
@@ -35,7 +35,7 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         }
     }
     for spans in &spans.route_files {
-        // Next hops that `spread` made stand in one place: one finding is enough.
+        // Next hops that `spread` made are in one place: one finding is enough.
         let mut wrong: Option<&Range<usize>> = None;
         for (hop, span) in &spans.next_hops {
             if wrong != Some(span) && !next_hop(config, hop, span, walk) {
@@ -118,7 +118,7 @@ fn neighbour(
     } else {
         walk.error(span.clone(), message)
             .expected(expected)
-            .help(format!("if it is on the link all the same: `{address}%PORT`"));
+            .help(format!("if it is on the link anyway: `{address}%PORT`"));
     }
     false
 }

@@ -33,8 +33,11 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
             PortMode::Trunk { native, .. } => *native,
         };
         let Some(vlan) = station.vlan.or(untagged) else {
-            walk.error(place.at("port"), format!("`{}` has no VLAN without a tag", port.name))
-                .expected("the station's VLAN: vlan = 10");
+            walk.error(
+                place.at("port"),
+                format!("`{}` has no VLAN for untagged frames", port.name),
+            )
+            .expected("the station's VLAN: vlan = 10");
             continue;
         };
         let carries = match &port.bridging.mode {
@@ -50,7 +53,7 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         } else if place.is_right("mac") && !known.insert((vlan, station.mac)) {
             walk.error(
                 place.at("mac"),
-                format!("station {} of VLAN {vlan} stands twice", station.mac),
+                format!("station {} of VLAN {vlan} is listed twice", station.mac),
             )
             .expected("each station of a VLAN once");
         }

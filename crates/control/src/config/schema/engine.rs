@@ -28,7 +28,7 @@ crate::section! {
         /// and only where that costs less and a result is back within `max_delay` (`ctl show runtime` shows which
         /// side is in use).
         restart offload: Option<Offload> = None, offload();
-        /// Most packets in a chunk.
+        /// Maximum number of packets in a chunk.
         restart chunk: usize = 256, integer(1..=256);
         /// With a device: the longest time that a packet may be under way because its chunk waits for more packets. A
         /// chunk leaves when it is full, or when further waiting would exceed this time. Without a device, a burst
@@ -38,11 +38,11 @@ crate::section! {
             duration(Duration::ZERO..=Duration::from_secs(1));
         /// Jobs on a device at once.
         restart jobs_in_flight: usize = 4, integer(1..=64);
-        /// A device is given up when a job takes longer; the workers process its packets from then on. Packets behind a
-        /// job that hangs wait this long.
+        /// A device is abandoned if a job takes longer than this; from then on the workers process its packets.
+        /// Packets that follow a job that hangs wait this long.
         restart device_timeout: Duration = Duration::from_millis(500),
             duration(Duration::from_millis(1)..=Duration::from_mins(1));
-        /// Cost of the simulated device, below.
+        /// Cost of the simulated device, see below.
         restart sim: SimCost = SimCost::default(), table();
     }
 }
@@ -122,7 +122,7 @@ fn devices() -> impl Kind<Value = Vec<EngineBackend>> {
         [] => "none".to_owned(),
         devices => devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     };
-    custom("array", allowed, read_devices, text).shown("as `backend` says")
+    custom("array", allowed, read_devices, text).shown("set by `backend`")
 }
 
 /// `None`: as the back end has it.
@@ -143,7 +143,7 @@ fn read_devices(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<Vec<EngineBack
     if list.is_empty() {
         walk.error(value.span(), "`devices` is empty")
             .expected("at least one device")
-            .help("`backend = \"cpu\"` shades on the workers alone");
+            .help("`backend = \"cpu\"` runs on the workers only");
         return None;
     }
     if list.len() > DEVICES_MAX {
@@ -154,7 +154,7 @@ fn read_devices(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<Vec<EngineBack
     let devices = walk.elements(list, |walk, value| {
         let device = one(walk, value, EXPECTED)?;
         if matches!(device, EngineBackend::Auto | EngineBackend::Cpu) {
-            let message = format!("{} is `{device}`, which names no device", walk.subject());
+            let message = format!("{} is `{device}`, which is not a device", walk.subject());
             walk.error(value.span(), message).expected(EXPECTED);
             return None;
         }

@@ -36,7 +36,7 @@ crate::section! {
         /// Action for packets that match no rule.
         live default: Action = Action::of(Ending::Accept),
             parsed(action::EXPECTED).named("action", ACTION);
-        /// Structure that finds the rule, on the CPU or a device. `auto`: the fastest one for the rules at hand, as
+        /// Lookup structure for the rules, on the CPU or a device. `auto`: the fastest one for the given rules, as
         /// measured on the CPU.
         live algorithm: String = "auto".to_owned(), algorithm();
         /// ICMP and ICMPv6 errors for rejected packets that each worker of a switch or wire sends (over captures: all
@@ -56,7 +56,7 @@ crate::section! {
 crate::section! {
     /// A rule: the first one that matches a packet decides about it.
     pub(in crate::config) struct RuleKeys("[[rule]]") {
-        /// Name of the rule, not used by another one.
+        /// Name of the rule; it must be unique.
         live name: Option<String> = None,
             rule_name().optional().shown("`#` and its number among the rules");
         /// What happens to packets that match.
@@ -245,15 +245,16 @@ fn read_rules_file(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<(PathBuf, A
             let flags = rules.flags.iter().flatten().filter(|(_, mask)| *mask != 0).count();
             if flags > 0 {
                 let message =
-                    format!("{}: the TCP flags of {flags} rules are left out", path.display());
-                walk.warning(value.span(), message)
-                    .help("the format does not say which flags it means; [[rule]] has `tcp_flags`");
+                    format!("{}: the TCP flags of {flags} rules are ignored", path.display());
+                walk.warning(value.span(), message).help(
+                    "the format does not define which flags it means; use `tcp_flags` of [[rule]]",
+                );
             }
             let conditions = of_classbench(&rules);
             let never = conditions.iter().filter(|conditions| conditions.check().is_err()).count();
             if never > 0 {
                 let message = format!(
-                    "{}: {never} rules ask for ports of a protocol without",
+                    "{}: {never} rules match ports of a protocol that has none",
                     path.display()
                 );
                 walk.warning(value.span(), message).help("they never match");

@@ -27,11 +27,11 @@ crate::section! {
     /// Forwarding by the name of data.
     #[derive(Eq)]
     pub struct Ndn("ndn") {
-        /// Prefixes of names that may be kept.
+        /// Maximum number of name prefixes.
         restart names: usize = 1 << 16, integer(16..=1 << 26);
         /// Pending Interests of each worker, about 300 bytes each. Twice as many faces may wait for them.
         restart pit_entries: u32 = 1 << 16, integer(16..=1 << 24);
-        /// Longest lifetime that an Interest is granted.
+        /// Maximum lifetime of a pending Interest.
         restart lifetime_max: Duration = Duration::from_mins(1),
             duration(Duration::from_millis(1)..=Duration::from_hours(1));
         /// Answer an Interest that has no route with a Nack.
@@ -158,7 +158,7 @@ pub(in crate::config) fn ndn(
     entries.into_iter().filter_map(read).collect()
 }
 
-/// `None` where the value is no table.
+/// `None` where the value is not a table.
 fn face(
     walk: &mut Walk<'_>,
     name: &str,
@@ -188,7 +188,7 @@ fn face(
         section.know(UdpFace::KEYS);
         if let Some(value) = section.get(walk, "gateway") {
             walk.error(value.span(), "`gateway` at a face over Ethernet")
-                .expected("`local` and `remote` beside it, for a face over UDP");
+                .expected("`local` and `remote` with it, for a face over UDP");
         }
         FaceLink::Ethernet { mac: keys.mac }
     };
@@ -242,7 +242,7 @@ fn prefix() -> Custom<NameBuf> {
         match parse_prefix(text) {
             Ok(prefix) => Some(prefix),
             Err(error) => {
-                let message = format!("{} is no name: {error}", walk.subject());
+                let message = format!("{} is not a name: {error}", walk.subject());
                 walk.error(value.span(), message).expected("a name such as \"/org/example\"");
                 None
             }

@@ -25,8 +25,8 @@ crate::section! {
         /// Stages of the pipeline, in order. Each must find what it needs ([stages.md](stages.md)).
         restart stages: Vec<String> = Vec::new(),
             list(name_of("a stage"), "an array of names of stages").needed("[\"…\"]");
-        /// Where stages send packets that go through the pipeline again: place and stage, such as `{ inner = "route" }`.
-        /// Default: the stage that has the name of the place.
+        /// Where stages send packets that go through the pipeline again: place and stage, such as
+        /// `{ inner = "route" }`. Default: the stage that has the name of the place.
         restart places: Vec<(String, String)> = Vec::new(), places().shown("by name");
         /// As in `[engine]`, for this pipeline.
         restart max_delay: Option<Duration> = None,
@@ -35,14 +35,14 @@ crate::section! {
 }
 
 crate::section! {
-    /// A stage under a name of its own, with the keys of its kind: for a firewall those of `[firewall]`, and its rules in
-    /// `[[stage.NAME.rule]]`.
+    /// A stage under a name of its own, with the keys of its kind: for a firewall those of `[firewall]`, and its
+    /// rules in `[[stage.NAME.rule]]`.
     pub(in crate::config) struct StageKeys("stage.NAME") {
         /// Kind of the stage. Default: its name.
         restart kind: Option<String> = None, name_of("a stage").optional().shown("its name");
-        /// Contexts of the packets that the stage sees: those with at least one of them. Rules of a firewall before it
-        /// set them (`action = "context web, accept"`). All others pass by. Not for the first and the last stage, nor for
-        /// one whose results a later stage needs.
+        /// The stage sees only packets in at least one of these contexts; all others skip it. Rules of an earlier
+        /// firewall set them (`action = "context web, accept"`). Not allowed for the first and the last stage, or for
+        /// a stage whose results a later stage needs.
         restart context: Vec<String> = Vec::new(),
             list(name_of("a context"), "an array such as [\"web\"]").shown("all packets");
     }
@@ -53,7 +53,8 @@ crate::section! {
     /// `dumped.pcapng`.
     #[derive(Eq)]
     pub struct Dump("dump.NAME") {
-        /// The capture (pcapng) that is written; one that is there is replaced. Packets of all ports, with their names.
+        /// Path of the capture (pcapng); an existing file is overwritten. It contains packets of all ports, with the
+        /// port names.
         restart file: PathBuf = PathBuf::new(), path().needed("\"dump.pcapng\"");
         /// Packet filter: only packets that match are written, such as `tcp and port 80`.
         restart filter: Option<String> = None, filter().optional();

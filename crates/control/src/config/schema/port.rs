@@ -39,7 +39,7 @@ crate::section! {
         /// Reverse-path check of sources (RFC 3704). `strict`: the route to the source must leave by this port.
         /// `loose`: a route to the source must exist.
         live rpf: Rpf = Rpf::Off, words();
-        /// TAP device that stands in for the port in the kernel: `true` (called `sl-NAME`), its name, or `false`. The
+        /// TAP device that represents the port in the kernel: `true` (called `sl-NAME`), its name, or `false`. The
         /// default is `true` for the back ends `auto`, `af_packet` and `af_xdp`, and `false` for the others, for
         /// subinterfaces, and in a switch or a wire.
         restart twin: Option<String> = None, twin().shown("depends on `backend`");
@@ -102,7 +102,7 @@ crate::section! {
         restart read: Option<PathBuf> = None, path().optional();
         /// With `backend = "pcap"`: the capture that is written.
         restart write: Option<PathBuf> = None, path().optional();
-        /// Injected faults at receive, below. They apply live, over captures and with `gen --engine`.
+        /// Injected faults at receive, see below. They apply live, over captures and with `gen --engine`.
         restart fault: Option<Fault> = None, table_in_one().optional();
     }
 }
@@ -184,7 +184,7 @@ crate::section! {
         /// Port that carries the subinterface.
         restart parent: String = String::new(), name_of("a port").needed("\"lan\"");
         /// VLAN of the subinterface, or `[OUTER, INNER]` for QinQ.
-        // 0 is no VLAN: the checks pass it over.
+        // 0 is not a VLAN: the checks pass it over.
         restart vlan: VlanTag = VlanTag::Single(0), vlan().needed("100");
     }
 }
@@ -208,7 +208,7 @@ impl fmt::Display for VlanTag {
     }
 }
 
-/// `None` where the value is no table. `app`: what the file is about, where that is known. A port with mistakes is
+/// `None` where the value is not a table. `app`: what the file is about, where that is known. A port with mistakes is
 /// still there, so that what names it is not wrong as well.
 pub(in crate::config) fn port(
     walk: &mut Walk<'_>,
@@ -280,7 +280,7 @@ fn twin_name(port: &str) -> String {
 }
 
 /// Whether a port with this back end has a twin unless the file says otherwise: where there is a kernel interface to
-/// stand in for. A switch's and a wire's have none: their frames are not for this machine.
+/// represent. Ports of a switch and a wire have none: their frames are not for this machine.
 fn has_twin(app: &Application, backend: Backend) -> bool {
     app.has_host && matches!(backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp)
 }
@@ -300,7 +300,7 @@ fn queues() -> Custom<Option<usize>> {
         DeValue::String(text) if text == "auto" => Some(None),
         DeValue::Integer(_) => values::integer(QUEUES)(walk, value).map(Some),
         _ => {
-            let message = format!("{} is no number of queues", walk.subject());
+            let message = format!("{} is not a valid number of queues", walk.subject());
             let (from, to) = QUEUES.into_inner();
             walk.error(value.span(), message)
                 .expected(format!("\"auto\" or an integer from {from} to {to}"));
@@ -327,7 +327,7 @@ fn vlan() -> Custom<VlanTag> {
                 }
             }
             _ => {
-                let message = format!("{} of `{}` is no VLAN", walk.subject(), port_name(walk));
+                let message = format!("{} of `{}` is not a VLAN", walk.subject(), port_name(walk));
                 walk.error(value.span(), message)
                     .expected("an integer from 1 to 4094, or two of them: [outer, inner]");
                 None
@@ -369,7 +369,7 @@ fn is_interface_name(name: &str) -> bool {
 fn read_path(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<PathBuf> {
     let text = string(walk, value)?;
     if text.is_empty() || text.contains('\0') {
-        let message = format!("{} is no path", walk.subject());
+        let message = format!("{} is not a path", walk.subject());
         walk.error(value.span(), message).expected("the path of a capture file");
         return None;
     }

@@ -23,9 +23,9 @@ crate::section! {
         live icmp_rate: u32 = 100, rate(0..=10_000_000);
         /// ICMP and ICMPv6 errors that may be sent at once.
         live icmp_burst: u32 = 20, integer(1..=1_000_000);
-        /// Packets that wait for one unresolved neighbour.
+        /// Packets that may wait for one unresolved neighbour.
         restart arp_queue_packets: usize = 32, integer(0..=4096);
-        /// Packets that wait for all unresolved neighbours, per worker.
+        /// Packets that may wait for all unresolved neighbours, per worker.
         restart arp_queue_total_packets: usize = 4096, integer(0..=1_048_576);
         /// Structure of the IPv4 table. `poptrie`: 6 MB for the full table. `dir24-8`: 69 MB. `auto`: `poptrie`, or
         /// `dir24-8` for very large tables ([lookup.md](lookup.md)).
@@ -33,7 +33,7 @@ crate::section! {
         /// Structure of the IPv6 table. `mtrie6`: a multibit trie. `bspl`: binary search on prefix lengths. `auto`: the
         /// faster one, `mtrie6`.
         restart table_v6: TableV6 = TableV6::Auto, words();
-        /// Neighbours that are kept.
+        /// Maximum number of neighbours.
         restart neighbours_max: usize = 16_384, integer(16..=1_048_576);
         /// A neighbour is queried again when its last confirmation is this old.
         live neighbour_reachable: Duration = Duration::from_secs(30),

@@ -64,7 +64,7 @@ crate::section! {
     pub(in crate::config) struct RouteKeys("[[route]]") {
         /// Destinations. No bits may be set beyond the length.
         live prefix: Option<IpNet> = None, prefix().optional().needed("\"192.0.2.0/24\"");
-        /// Next hop, below.
+        /// Next hop, see below.
         live via: Option<Vec<Hop>> = None, via().optional();
         /// Alone: destinations are neighbours on this port. With a `via` of one address: the port of that address.
         live port: Option<String> = None, name_of("a port").optional();
@@ -96,7 +96,7 @@ crate::section! {
         live file: Option<PathBuf> = None, file("a file with a prefix a line").optional().needed("\"table.txt.gz\"");
         /// Next hops: each prefix gets one by a hash of the prefix, IPv4 prefixes among those for IPv4, IPv6 prefixes
         /// among those for IPv6.
-        live next_hops: Option<Vec<Hop>> = None, next_hops().optional().shown("the file's own");
+        live next_hops: Option<Vec<Hop>> = None, next_hops().optional().shown("those in the file");
         /// Number of next hops. Beyond the given ones: the addresses that follow each of them, in turn.
         live spread: Option<usize> = None, integer(1..=65_536).optional().shown("as many as given");
         /// Metric of all its routes.
@@ -161,7 +161,7 @@ fn next_hop(
                 Some(leaf(hop, keys.at("via")))
             }
             _ => {
-                walk.error(keys.at("port"), "`port` beside a `via` that is not one address")
+                walk.error(keys.at("port"), "`port` together with a `via` that is not one address")
                     .expected("ports of single members: via = [{ via = \"…\", port = \"…\" }]");
                 None
             }
@@ -272,7 +272,7 @@ pub(in crate::config) fn route_file(
     raw.read(&mut section, walk);
     if keys.has("spread") && !keys.has("next_hops") && walk.is_whole() {
         walk.error(keys.at("spread"), "`spread` without `next_hops`")
-            .expected("next_hops = [\"192.0.2.1\", …] beside it");
+            .expected("next_hops = [\"192.0.2.1\", …] with it");
     }
     section.finish(walk);
     let RouteFileKeys { file, next_hops, spread, metric } = raw;

@@ -21,10 +21,10 @@ crate::section! {
     /// Forwarding by MAC address.
     #[derive(Eq)]
     pub struct Switch("switch") {
-        /// Stations that are kept, static ones included.
+        /// Maximum number of stations, including static ones.
         restart stations: u32 = 1 << 20, integer(16..=1 << 26);
-        /// A station that has not been seen for this long is forgotten (IEEE 802.1Q-2018 table 8-6). `"off"`:
-        /// stations are never forgotten.
+        /// A station that has not been seen for this long is removed (IEEE 802.1Q-2018 table 8-6). `"off"`: stations
+        /// are never removed.
         // §8.8.3 has 10 s at least; less serves tests.
         live ageing: Duration = Duration::from_secs(300),
             or_word("off", Duration::ZERO, duration(Duration::from_secs(1)..=Duration::from_secs(1_000_000)));
@@ -65,7 +65,7 @@ crate::section! {
     pub struct Bridging("port.NAME") {
         /// Learn the stations of received frames.
         live learning: bool = true, boolean();
-        /// Limits of flooded frames that the port receives, below.
+        /// Limits for flooded frames that the port receives, see below.
         live storm: StormLimits = StormLimits::default(), Storms;
     }
     also {
@@ -134,7 +134,7 @@ pub(super) fn bridging(section: &mut Section<'_, '_>, walk: &mut Walk<'_>) -> Br
     vlans.read(section, walk);
     if place.has("access") && place.has("trunk") {
         walk.error(place.at("trunk"), "a port has either `access` or `trunk`")
-            .expected("one of them: `native` is the VLAN of a trunk's frames without a tag");
+            .expected("one of them: `native` is the VLAN of untagged frames of a trunk");
     } else if place.has("native") && !place.has("trunk") {
         walk.error(place.at("native"), "`native` without `trunk`")
             .expected("`access = VLAN` for a port of one VLAN");

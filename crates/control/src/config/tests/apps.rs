@@ -73,7 +73,7 @@ fn the_example_of_a_switch_is_good() {
 }
 
 #[test]
-fn what_a_switch_cannot_have_is_told() {
+fn what_a_switch_cannot_have_is_reported() {
     let with = |from: &str, to: &str| found(&SWITCH.replacen(from, to, 1));
     let port = |keys: &str| with("[port.d]", &format!("[port.d]\n{keys}"));
     let cases = [
@@ -87,7 +87,7 @@ fn what_a_switch_cannot_have_is_told() {
         ),
         (port("parent = \"a\"\nvlan = 5"), "a switch has no subinterfaces"),
         (with("vlan = 22", "vlan = 30"), "port `b` does not carry VLAN 30"),
-        (with("port = \"a\"", "port = \"c\""), "`c` has no VLAN without a tag"),
+        (with("port = \"a\"", "port = \"c\""), "`c` has no VLAN for untagged frames"),
         (with("port = \"a\"", "port = \"e\""), "unknown port `e`"),
         (with("mode = \"switch\"", ""), "warning: `switch` has no effect in a router"),
         (with("ageing = \"1min\"", "ageing = 5"), "`ageing` is an integer | a duration"),
@@ -99,7 +99,7 @@ fn what_a_switch_cannot_have_is_told() {
     for (diagnostics, expected) in cases {
         assert!(diagnostics.iter().any(|d| d.contains(expected)), "{expected}: {diagnostics:?}");
     }
-    // What has no effect is told once, whatever else is wrong with it.
+    // A section without effect is reported once, whatever else is wrong with it.
     let idle = port("addresses = [\"1.2.3.4/24\", \"1.2.3.4/24\"]")
         .into_iter()
         .chain(found(&format!("{SWITCH}[[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"1.2.3.4\"\n")));
@@ -107,7 +107,7 @@ fn what_a_switch_cannot_have_is_told() {
     assert_eq!(idle.len(), 2, "{idle:?}");
     assert!(idle.iter().all(|d| d.contains("has no effect")), "{idle:?}");
     let twice = format!("{SWITCH}[[station]]\nport = \"a\"\nmac = \"02:00:5e:10:00:07\"\n");
-    assert!(found(&twice)[0].contains("station 02:00:5e:10:00:07 of VLAN 10 stands twice"));
+    assert!(found(&twice)[0].contains("station 02:00:5e:10:00:07 of VLAN 10 is listed twice"));
     let mixed = "[port.a]\n[pipeline.x]\nstages = [\"learn\", \"ip_check\"]\n";
     assert!(
         found(mixed)[0].starts_with("3:10 `ip_check` must be the first stage"),
@@ -206,20 +206,23 @@ fn a_forwarder_has_faces_and_routes_for_names() {
 }
 
 #[test]
-fn what_a_forwarder_cannot_have_is_told() {
+fn what_a_forwarder_cannot_have_is_reported() {
     let with = |from: &str, to: &str| found(&NDN.replacen(from, to, 1));
     let deep = format!("\"{}\"", "/a".repeat(10_000));
     let long = format!("\"/{}\"", "a".repeat(9_000));
     let cases = [
         (with("port = \"b\"", "port = \"c\""), "unknown port `c`"),
         (with("[\"v4\", \"v6\"]", "[\"v44\"]"), "unknown face `v44`, did you mean `v4`? | one of"),
-        (with("\"v4\", \"v6\"", "\"v4\", \"v4\""), "face `v4` stands twice | each face of"),
+        (with("\"v4\", \"v6\"", "\"v4\", \"v4\""), "face `v4` is listed twice | each face of"),
         (with("[\"v4\", \"v6\"]", "[]"), "`faces` is empty | at least one face"),
-        (with("\"/org/example\"", "\"\""), "`prefix` is no name: a name begins with `/`"),
-        (with("\"/org/example\"", "\"org\""), "`prefix` is no name: a name begins with `/`"),
-        (with("\"/org/example\"", "\"/a//b\""), "`prefix` is no name: a component is empty"),
-        (with("\"/org/example\"", &deep), "`prefix` is no name: a prefix of 10000 components"),
-        (with("\"/org/example\"", &long), "`prefix` is no name: a prefix of 9004 bytes, more than"),
+        (with("\"/org/example\"", "\"\""), "`prefix` is not a name: a name begins with `/`"),
+        (with("\"/org/example\"", "\"org\""), "`prefix` is not a name: a name begins with `/`"),
+        (with("\"/org/example\"", "\"/a//b\""), "`prefix` is not a name: a component is empty"),
+        (with("\"/org/example\"", &deep), "`prefix` is not a name: a prefix of 10000 components"),
+        (
+            with("\"/org/example\"", &long),
+            "`prefix` is not a name: a prefix of 9004 bytes, more than",
+        ),
         (with("\"/org/example\"", "\"/\""), "the route for / stands on line 26 too"),
         (with("[ndn.face.west]", "[ndn.face.all]"), "`all` cannot name a face"),
         (with("\"192.0.2.2:7000\"", "\"2001:db8::2\""), "`remote` and `local` are of two fam"),
@@ -232,7 +235,7 @@ fn what_a_forwarder_cannot_have_is_told() {
         ),
         (
             with("local = \"192.0.2.1\"", "local = \"192.0.2.9\""),
-            "`192.0.2.9` is no address of port `a` | one of its `addresses`: 192.0.2.1",
+            "`192.0.2.9` is not an address of port `a` | one of its `addresses`: 192.0.2.1",
         ),
         (with("local = \"192.0.2.1\"", ""), "missing key `local` in [ndn.face.v4]"),
         (with("mac = \"02:00:5e:10:00:07\"", ""), "face `group` has this neighbour too"),
@@ -245,7 +248,7 @@ fn what_a_forwarder_cannot_have_is_told() {
         (with("mode = \"ndn\"", ""), "warning: `name` has no effect in a router | a named-data"),
         (
             with("[port.a]\n", "[port.a]\ntwin = false\n"),
-            "warning: port `a` has no twin, so nobody",
+            "warning: port `a` has no twin, so the MAC address",
         ),
         (with("names = 1024", "names = 3"), "`names` is 3 | an integer from 16"),
         (with("[ndn]", "[router]\nttl = 3\n[ndn]"), "warning: `router` has no effect in a named"),
@@ -260,7 +263,7 @@ fn what_a_forwarder_cannot_have_is_told() {
     assert!(said.len() == 1 && said[0].contains("the MAC of 2001:db8::9"), "{said:?}");
 }
 
-/// Keys of a mode that nobody named are no mistakes of their own.
+/// Keys of a mode that nobody named are not mistakes of their own.
 #[test]
 fn a_mistyped_mode_is_one_error() {
     for text in [SWITCH, NDN] {
@@ -273,7 +276,7 @@ fn a_mistyped_mode_is_one_error() {
     assert_eq!(found(wrong).len(), 1, "{:?}", found(wrong));
 }
 
-/// What is no key is compared with the keys that have an effect.
+/// What is not a key is compared with the keys that have an effect.
 #[test]
 fn known_keys_are_those_of_the_mode() {
     let of = |mode: &str| {
@@ -307,13 +310,13 @@ fn known_keys_are_those_of_the_mode() {
     assert!(near[0].starts_with("3:1 unknown key `paremt` in [port.a] |"), "{near:?}");
 }
 
-/// Each section with several mistakes: each of them is told.
+/// Each section with several mistakes: each of them is reported.
 #[test]
 fn a_bad_key_hides_no_other_mistake() {
     let all = |text: &str, expected: &[&str]| {
         let said = found(text);
-        let is_told = |part: &&str| said.iter().any(|line| line.contains(*part));
-        assert!(expected.iter().all(is_told), "{said:#?}");
+        let is_reported = |part: &&str| said.iter().any(|line| line.contains(*part));
+        assert!(expected.iter().all(is_reported), "{said:#?}");
         assert_eq!(said.len(), expected.len(), "{said:#?}");
     };
     let station = |keys: &str| format!("{SWITCH}[[station]]\n{keys}");
@@ -329,13 +332,18 @@ fn a_bad_key_hides_no_other_mistake() {
     let name = |keys: &str| format!("{NDN}[[name]]\n{keys}");
     all(
         &name("prefix = \"a\"\nfaces = [\"v4\", 5, \"x\", \"v4\"]\n"),
-        &["`prefix` is no name", "element 2 of `faces`", "unknown face `x`", "`v4` stands twice"],
+        &[
+            "`prefix` is not a name",
+            "element 2 of `faces`",
+            "unknown face `x`",
+            "`v4` is listed twice",
+        ],
     );
     all(&name("faces = [\"x\"]\n"), &["missing key `prefix`", "unknown face `x`"]);
-    // A prefix that is missing is not `/`, which stands there.
+    // A prefix that is missing is not `/`, which is there.
     all(&name("prefix = \"/\"\n"), &["missing key `faces`", "the route for / stands on"]);
     let face = |keys: &str| {
-        // The face is there, so that a route that names it is no mistake.
+        // The face is there, so that a route that names it is not a mistake.
         format!("{NDN}[ndn.face.new]\n{keys}[[name]]\nprefix = \"/new\"\nfaces = [\"new\"]\n")
     };
     all(&face("port = \"c\"\nmac = 7\n"), &["unknown port `c`", "`mac` is an integer"]);
@@ -345,7 +353,7 @@ fn a_bad_key_hides_no_other_mistake() {
     );
     all(
         &face("port = \"a\"\nlocal = \"192.0.2.9\"\n"),
-        &["missing key `remote`", "`192.0.2.9` is no address of port `a`"],
+        &["missing key `remote`", "`192.0.2.9` is not an address of port `a`"],
     );
     all(
         &face("port = \"a\"\nremote = \"192.0.2.1\"\ngateway = \"192.0.2.255\"\n"),

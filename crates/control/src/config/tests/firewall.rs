@@ -63,12 +63,12 @@ fn the_stage_is_there_where_there_are_rules() {
     assert_eq!(config.pipeline.stages, ["decode", "firewall", "route"]);
     assert_eq!(config.firewall.rules[0].name(), "#1");
     assert_eq!(config.stage_lines[0], [None, Some(6), None], "the first rule puts it there");
-    let told = |text: &str| {
+    let warned = |text: &str| {
         let (_, warnings) = parse(&(PORTS.to_owned() + text), &known()).unwrap();
         warnings.into_iter().map(|d| d.message).collect::<Vec<_>>()
     };
     let own = "[pipeline.mine]\nstages = [\"decode\", \"route\"]\n[firewall]\n";
-    let lines = told(&format!("{own}[system]\nworkers = 1\n"));
+    let lines = warned(&format!("{own}[system]\nworkers = 1\n"));
     assert_eq!(lines, [""; 0], "the shipped pipeline is the one in use");
     let text = format!("mode = \"mine\"\n{PORTS}{own}");
     let (_, warnings) = parse(&text, &known()).unwrap();
@@ -77,7 +77,7 @@ fn the_stage_is_there_where_there_are_rules() {
         let text = format!("mode = \"ndn\"\n[port.a]\n{section}");
         let errors = parse(&text, &known()).unwrap_err();
         assert_eq!((errors.len(), errors[0].severity), (1, Severity::Error));
-        let wanted = "has no effect in a named-data forwarder: nothing would be judged";
+        let wanted = "has no effect in a named-data forwarder: no packet would be filtered";
         assert!(errors[0].message.ends_with(wanted), "{errors:?}");
     }
 }
@@ -129,7 +129,7 @@ fn rules_of_a_file_stand_in_its_place() {
     for action in [None, Some("drop".parse().unwrap())] {
         let error = load_rules(&path, action.as_ref()).unwrap_err().to_string();
         let wanted =
-            "trace.txt:2: expected rules, `@…` as ClassBench has them or `[[rule]]`, found `16777";
+            "trace.txt:2: expected ClassBench rules (`@…`) or `[[rule]]` entries, found `16777";
         assert!(error.contains(wanted), "{error}");
     }
     for (bytes, line) in [(&b"\x7fELF\x02\x01\0"[..], 1), (b"[[rule]]\nname = \"\xff\"\n", 2)] {

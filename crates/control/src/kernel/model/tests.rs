@@ -110,7 +110,7 @@ fn a_dump_is_older_than_what_was_heard_meanwhile() {
 }
 
 #[test]
-fn a_flap_between_two_flushes_is_not_told() {
+fn a_flap_between_two_flushes_is_not_reported() {
     let mut model = started();
     for _ in 0..3 {
         apply(&mut model, rtm::DELROUTE, &route(1, None));

@@ -97,7 +97,7 @@ fn counters_are_written() {
     assert!(text.contains(r#"kind="odd \"kind\"\\\nhere""#), "{text}");
 }
 
-/// Each family stands once, help and type before its samples, and each sample once.
+/// Each family occurs once, help and type before its samples, and each sample once.
 #[test]
 fn families_are_whole() {
     let text = text(&snapshot(1));

@@ -1,4 +1,4 @@
-//! Telling the net difference between the kernel's view and what was told.
+//! Reports the net difference between the kernel's view and the reported state.
 //!
 //! Order within a flush: links, addresses, neighbours, next-hop objects, routes, objects that
 //! are gone, links that are gone. So every event names only what the consumer knows.
@@ -27,12 +27,12 @@ impl Model {
         let mut removed_links = Vec::new();
         for ifindex in dirty.links {
             match self.links.get(&ifindex) {
-                Some(link) if self.told_links.get(&ifindex) != Some(link) => {
-                    self.told_links.insert(ifindex, link.clone());
+                Some(link) if self.reported_links.get(&ifindex) != Some(link) => {
+                    self.reported_links.insert(ifindex, link.clone());
                     out.push(Event::LinkChanged(link.clone()));
                 }
                 Some(_) => {}
-                None => removed_links.extend(self.told_links.remove(&ifindex)),
+                None => removed_links.extend(self.reported_links.remove(&ifindex)),
             }
         }
         let usable: HashSet<u32> = self
@@ -74,14 +74,14 @@ impl Model {
         out: &mut Vec<Event>,
     ) {
         if all {
-            keys.extend(self.addresses.iter().chain(&self.told_addresses).copied());
+            keys.extend(self.addresses.iter().chain(&self.reported_addresses).copied());
         }
         for key in keys {
             let (ifindex, address) = key;
             let holds = self.watched.contains(&ifindex) && self.addresses.contains(&key);
-            if holds && self.told_addresses.insert(key) {
+            if holds && self.reported_addresses.insert(key) {
                 out.push(Event::AddressAdded { ifindex, address });
-            } else if !holds && self.told_addresses.remove(&key) {
+            } else if !holds && self.reported_addresses.remove(&key) {
                 out.push(Event::AddressRemoved { ifindex, address });
             }
         }
@@ -94,20 +94,20 @@ impl Model {
         out: &mut Vec<Event>,
     ) {
         if all {
-            keys.extend(self.neighbours.keys().chain(self.told_neighbours.keys()).copied());
+            keys.extend(self.neighbours.keys().chain(self.reported_neighbours.keys()).copied());
         }
         for key in keys {
             let (ifindex, ip) = key;
             let watched = self.watched.contains(&ifindex);
             match self.neighbours.get(&key).filter(|_| watched) {
                 Some(value) => {
-                    if self.told_neighbours.insert(key, *value) != Some(*value) {
+                    if self.reported_neighbours.insert(key, *value) != Some(*value) {
                         let (mac, state) = *value;
                         out.push(Event::NeighbourChanged { ifindex, ip, mac, state });
                     }
                 }
                 None => {
-                    if self.told_neighbours.remove(&key).is_some() {
+                    if self.reported_neighbours.remove(&key).is_some() {
                         out.push(Event::NeighbourRemoved { ifindex, ip });
                     }
                 }
@@ -115,7 +115,7 @@ impl Model {
         }
     }
 
-    /// Returns the objects to be told as removed once no route names them, and those whose
+    /// Returns the objects to be reported as removed once no route names them, and those whose
     /// routes have to be looked at.
     fn flush_objects(
         &mut self,
@@ -125,7 +125,7 @@ impl Model {
         out: &mut Vec<Event>,
     ) -> (Vec<u32>, HashSet<u32>) {
         if all {
-            keys.extend(self.objects.keys().chain(self.told_objects.keys()).copied());
+            keys.extend(self.objects.keys().chain(self.reported_objects.keys()).copied());
         } else if !keys.is_empty() {
             let groups: Vec<u32> = self
                 .objects
@@ -141,7 +141,7 @@ impl Model {
         let (mut removed, mut look) = (Vec::new(), HashSet::new());
         for id in keys {
             let now = self.resolve(id);
-            let before = self.told_objects.get(&id);
+            let before = self.reported_objects.get(&id);
             if now.as_ref() == before {
                 continue;
             }
@@ -152,11 +152,11 @@ impl Model {
             }
             match now {
                 Some(next_hop) => {
-                    self.told_objects.insert(id, next_hop.clone());
+                    self.reported_objects.insert(id, next_hop.clone());
                     out.push(Event::NextHopReplaced { id, next_hop });
                 }
                 None => {
-                    self.told_objects.remove(&id);
+                    self.reported_objects.remove(&id);
                     removed.push(id);
                 }
             }
@@ -211,7 +211,9 @@ impl Model {
                 RawTarget::Blackhole => Target::Blackhole,
                 RawTarget::Unreachable => Target::Unreachable,
                 RawTarget::Prohibit => Target::Prohibit,
-                RawTarget::Object(id) if self.told_objects.contains_key(id) => Target::NextHop(*id),
+                RawTarget::Object(id) if self.reported_objects.contains_key(id) => {
+                    Target::NextHop(*id)
+                }
                 RawTarget::Object(_) => continue,
                 RawTarget::Legs(raw) => {
                     let mut legs: SmallVec<[Leg; 8]> =
@@ -229,15 +231,15 @@ impl Model {
             break;
         }
         let empty = slot.entries.is_empty();
-        if best != slot.told {
+        if best != slot.reported {
             match &best {
                 Some(route) => {
                     self.counts.foreign_legs += foreign as u64;
-                    self.told_routes += usize::from(slot.told.is_none());
+                    self.reported_routes += usize::from(slot.reported.is_none());
                     out.push(Event::RouteReplaced { prefix, route: route.clone() });
                 }
                 None => {
-                    self.told_routes -= 1;
+                    self.reported_routes -= 1;
                     out.push(Event::RouteRemoved { prefix });
                 }
             }
@@ -245,7 +247,7 @@ impl Model {
         if empty {
             self.routes.remove(&prefix);
         } else if let Some(slot) = self.routes.get_mut(&prefix) {
-            slot.told = best;
+            slot.reported = best;
         }
     }
 }
