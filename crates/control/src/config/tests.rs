@@ -409,7 +409,7 @@ fn findings_about_routes() {
         ("[[route]]\nprefix = \"::/0\"\nport = \"lan\"\nmetric = -1", &["6:10 `metric` is -1"]),
         (
             "[[route]]\nprefix = \"::/0\"\nport = \"lan\"\n[[route]]\nprefix = \"::/0\"\nport = \"lan\"",
-            &["7:10 the route to ::/0 stands on line 4 too"],
+            &["7:10 the route to ::/0 is on line 4 too"],
         ),
         (
             "[[route]]\nprefix = \"::/0\"\nport = \"lan\"\n[[route]]\nprefix = \"::/0\"\nport = \"lan\"\nmetric = 1",

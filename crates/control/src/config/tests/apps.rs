@@ -223,7 +223,7 @@ fn what_a_forwarder_cannot_have_is_reported() {
             with("\"/org/example\"", &long),
             "`prefix` is not a name: a prefix of 9004 bytes, more than",
         ),
-        (with("\"/org/example\"", "\"/\""), "the route for / stands on line 26 too"),
+        (with("\"/org/example\"", "\"/\""), "the route for / is on line 26 too"),
         (with("[ndn.face.west]", "[ndn.face.all]"), "`all` cannot name a face"),
         (with("\"192.0.2.2:7000\"", "\"2001:db8::2\""), "`remote` and `local` are of two fam"),
         (with("\"192.0.2.2:7000\"", "\"192.0.2.1\""), "`192.0.2.1` is our own address"),
@@ -341,7 +341,7 @@ fn a_bad_key_hides_no_other_mistake() {
     );
     all(&name("faces = [\"x\"]\n"), &["missing key `prefix`", "unknown face `x`"]);
     // A prefix that is missing is not `/`, which is there.
-    all(&name("prefix = \"/\"\n"), &["missing key `faces`", "the route for / stands on"]);
+    all(&name("prefix = \"/\"\n"), &["missing key `faces`", "the route for / is on line"]);
     let face = |keys: &str| {
         // The face is there, so that a route that names it is not a mistake.
         format!("{NDN}[ndn.face.new]\n{keys}[[name]]\nprefix = \"/new\"\nfaces = [\"new\"]\n")
