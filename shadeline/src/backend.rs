@@ -189,8 +189,8 @@ mod tests {
         for (text, expected) in [
             ("sim,", "`` is not a backend"),
             ("sim,cdua:1", "`cdua:1` is not a backend: expected auto, cpu"),
-            ("sim,cpu", "`cpu` names no device: expected sim, opencl:N or cuda:N"),
-            ("auto,auto", "`auto` names no device"),
+            ("sim,cpu", "`cpu` is not a device: expected sim, opencl:N or cuda:N"),
+            ("auto,auto", "`auto` is not a device"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.starts_with(expected), "{error}");

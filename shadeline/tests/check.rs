@@ -80,7 +80,7 @@ fn files_of_routes_are_read() {
     assert!(good, "{said}");
     for expected in [
         "warning: table.txt:2: expected a prefix length of 0 to 32, found `33`\n",
-        "warning: table.txt:4: host bits are set in `10.1.0.1/16`, taken as 10.1.0.0/16\n",
+        "warning: table.txt:4: host bits are set in `10.1.0.1/16`, used as 10.1.0.0/16\n",
         "warning: table.txt:4: there is no port `nowhere`\n",
         "warning: table.txt:5: `192.0.2.7` for the prefix 2001:db8::/32\n",
         "warning: table.txt:6: expected PREFIX NEXTHOP, found no next hop after `10.2.0.0/16`\n",

@@ -422,7 +422,7 @@ fn what_cannot_be_made_is_reported() {
         ),
         (
             of_rules("--rules 9 --full-classes 2 --distribution zipf"),
-            ["--full-classes", "not with zipf"],
+            ["--full-classes", "not zipf"],
         ),
         (
             of_rules("--rules 9 --parameters x --smoothing 33"),
@@ -437,7 +437,7 @@ fn what_cannot_be_made_is_reported() {
         (of_trace("--count 5 --locality -1"), ["'-1' for '--locality <B>'", "0 to 1000000"]),
         (
             of_trace("--count 5 --distribution uniform --locality 1"),
-            ["--locality 1", "not with uniform"],
+            ["--locality 1", "not uniform"],
         ),
         (of_trace("--count x"), ["'x' for '--count <N>'", "1 to 4294967294"]),
     ] {

@@ -264,7 +264,7 @@ fn bad_routes_are_named_and_the_others_count() {
         "routes: line 1: expected a prefix length of 0 to 32, found `33`",
         "routes: line 2: expected PREFIX NEXTHOP, found `nonsense`",
         "routes: line 4: expected only PREFIX NEXTHOP, found `e`",
-        "routes: line 5: host bits are set in `10.1.2.3/16`, taken as 10.1.0.0/16",
+        "routes: line 5: host bits are set in `10.1.2.3/16`, used as 10.1.0.0/16",
         "routes: and 105 more",
     ] {
         assert!(warnings.contains(expected), "no {expected:?} in\n{warnings}");

@@ -49,7 +49,7 @@ fn input_that_is_missing_is_named_and_nothing_is_made() {
     for (read, expected) in [
         ("{}none", "none: no capture in this folder"),
         ("{}absent.pcap", "absent.pcap: No such file"),
-        ("wan.7={}x.pcap", "`wan.7` is a subinterface: its packets come in by `wan`"),
+        ("wan.7={}x.pcap", "`wan.7` is a subinterface: its packets are received by `wan`"),
         ("wann={}x.pcap", "there is no port `wann`: expected one of lan, wan"),
     ] {
         let output = run(&folder, CONFIG, read);

@@ -40,7 +40,7 @@ fn cases() {
         (
             "10.1.0.0/8 a",
             &["10.0.0.0/8 a"],
-            &["line 1: host bits are set in `10.1.0.0/8`, taken as 10.0.0.0/8"],
+            &["line 1: host bits are set in `10.1.0.0/8`, used as 10.0.0.0/8"],
         ),
         ("\nfoo bar", &[], &["line 2: expected PREFIX NEXTHOP, found `foo`"]),
         ("10.0.0.0/8 a b", &[], &["line 1: expected only PREFIX NEXTHOP, found `b`"]),

@@ -292,10 +292,10 @@ mod tests {
             ("-prots\n6 0.5 x\n", "line 2: expected a share from 0 to 1, found `x`"),
             ("-prots\n6 0.5 1 0\n", "expected a share from 0 to 1, found `the end of the line`"),
             ("-wc_wc\n65,0.5 1,1\n", "line 2: expected a number of 0 to 64, found 65"),
-            ("-wc_wc\n60\n", "expected a length and its part"),
+            ("-wc_wc\n60\n", "expected a length and its share"),
             ("-dpar\n1.0 9:3\n", "expected a range of ports"),
             ("-scale\n1\n", "found `none that make a rule`"),
-            ("-flags\n6 0\n", "expected flags and their part"),
+            ("-flags\n6 0\n", "expected flags and their share"),
         ] {
             let found = Parameters::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(found.contains(wanted), "{text}: {found}");

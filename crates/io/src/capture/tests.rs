@@ -214,7 +214,7 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             ng(|ng| ng.packet(0, 0, &[], &[])),
             0,
-            "at byte 28: packet of interface 0, but 0 are described",
+            "at byte 28: packet of interface 0, but only 0 are described",
         ),
         (
             ng(|ng| {
@@ -347,7 +347,7 @@ fn other_link_layers_become_ethernet_or_are_refused_by_name() {
     rx.set_macs([1; 6], [2; 6]);
     let (frames, errors) = receive_all(&mut rx, &mut pool(64));
     assert_eq!(errors.len(), 1, "complained once: {errors:?}");
-    let end = "link type 105 (IEEE 802.11) is not Ethernet, nor one that can be made into it";
+    let end = "link type 105 (IEEE 802.11) is not Ethernet and cannot be converted to it";
     assert!(errors[0].ends_with(end), "{errors:?}");
     assert_eq!(rx.stats().dropped, cases.len() as u64);
     let unreadable = crate::lost(&rx.losses(), reasons::RX_UNREADABLE);
