@@ -200,7 +200,7 @@ fn odd_and_wrong_rules_are_reported_and_a_reload_restores_the_file() {
     bad("rule add x --action drop --in mars", "there is no port `mars`");
     bad("rule add x --action drop --before nobody", "there is no rule `nobody`");
     bad("rule add x --action drop --proto esp --dport 1", "the protocol has no ports");
-    bad("rule add default --action drop", "no name of a rule");
+    bad("rule add default --action drop", "not a valid name of a rule");
     bad("rule add x --proto tcp", "a rule needs --action");
     let file = live.scratch.write("bad.toml", "[[rule]]\naction = \"drop\"\nsource = 1\n");
     bad(&format!("rule replace --file {}", file.display()), "unknown key `source`");

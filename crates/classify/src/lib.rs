@@ -18,9 +18,10 @@
 //! use classify::{Classify, Match, RuleRef, RuleSet, classbench};
 //! use lookup::versions::Patchable;
 //!
-//! let file = b"@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\n@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535
-//! 0x00/0x00\n"; let set: RuleSet = classbench::parse_rules(file).unwrap().set; let mut classifier =
-//! (find("auto").unwrap().build)(&set).unwrap(); let mut tables = classifier.tables().unwrap(); // what readers have
+//! let file = b"@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\n@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00\n";
+//! let set: RuleSet = classbench::parse_rules(file).unwrap().set;
+//! let mut classifier = (find("auto").unwrap().build)(&set).unwrap();
+//! let mut tables = classifier.tables().unwrap(); // for readers
 //!
 //! let web = [0x0a00_0001, 0xc0a8_0001, 40_000 << 16 | 80, 6 << 24]; // src, dst, ports, protocol
 //! let mut out = [Match::NONE; 1];

@@ -225,7 +225,10 @@ fn what_a_forwarder_cannot_have_is_reported() {
         ),
         (with("\"/org/example\"", "\"/\""), "the route for / is on line 26 too"),
         (with("[ndn.face.west]", "[ndn.face.all]"), "`all` cannot name a face"),
-        (with("\"192.0.2.2:7000\"", "\"2001:db8::2\""), "`remote` and `local` are of different fam"),
+        (
+            with("\"192.0.2.2:7000\"", "\"2001:db8::2\""),
+            "`remote` and `local` are of different fam",
+        ),
         (with("\"192.0.2.2:7000\"", "\"192.0.2.1\""), "`192.0.2.1` is our own address"),
         (with("\"192.0.2.2:7000\"", "\"192.0.2.255\""), "`192.0.2.255` is the network's broadcast"),
         (with("\"192.0.2.2:7000\"", "\"192.0.2.2:0\""), "`remote` is `192.0.2.2:0` | ADDRESS or"),
