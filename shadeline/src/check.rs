@@ -1,18 +1,14 @@
 //! `shadeline check`: the configuration, and once that has no errors the files of routes that it names; and how every
 //! command reads its configuration.
 
-mod files;
-
 use std::io::IsTerminal;
 use std::path::Path;
 
 use control::config::{Config, Diagnostic, LoadError, Report, Severity};
-use controlplane::Interfaces;
+use controlplane::{Finding, Findings, Interfaces};
 
 use crate::failure::Failure;
 use crate::pipelines;
-
-use files::Finding;
 
 /// Reads a configuration; warnings go to standard error.
 pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
@@ -34,11 +30,7 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
 /// `shadeline check CONFIG`.
 pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
     let (report, findings, mut good) = match control::config::load(path, &pipelines::known()) {
-        Ok((config, report)) => {
-            // What a structure cannot hold is known when it is built.
-            apps::firewall::check(&config, &Interfaces::of(&config)).map_err(Failure::other)?;
-            (report, files::check(&config), true)
-        }
+        Ok((config, report)) => (report, findings(&config), true),
         Err(LoadError::Invalid(report)) => (report, Vec::new(), false),
         Err(error) => return Err(Failure::other(error)),
     };
@@ -53,6 +45,17 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
         }
     }
     if good { Ok(()) } else { Err(Failure::reported()) }
+}
+
+/// What is wrong in the files that the configuration's applications read, in order.
+fn findings(config: &Config) -> Vec<Finding> {
+    let (interfaces, mut findings) = (Interfaces::of(config), Findings::default());
+    for own in pipelines::descriptors() {
+        if config.uses(own.application.name) {
+            (own.check)(config, &interfaces, &mut findings);
+        }
+    }
+    findings.0
 }
 
 fn render(report: &Report) -> String {
@@ -75,7 +78,7 @@ fn as_json(report: &Report, findings: &[Finding]) -> serde_json::Value {
     let of_files = findings.iter().map(|f| {
         serde_json::json!({
             "severity": word(f.severity),
-            "file": f.file.display().to_string(),
+            "file": f.file.as_ref().map(|file| file.display().to_string()),
             "line": f.line,
             "message": f.message,
         })

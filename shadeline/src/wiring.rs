@@ -19,8 +19,8 @@ use controlplane::{
 use device::tables::NoTables;
 use engine::{
     DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, Entry, ErrorSink,
-    InContext, InOrder, MARK_FROM_HOST, PipelineSpec, RxSlot, Spread, SpreadHash, Stage, TxSlot,
-    UnderWay, Versions, WorkerSpec,
+    Gate, InContext, InOrder, MARK_FROM_HOST, PipelineSpec, RxSlot, Spread, SpreadHash, Stage,
+    TxSlot, UnderWay, Versions, WorkerSpec,
 };
 use io::{RxQueue, TxQueue};
 use lookup::versions::Reader;
@@ -153,7 +153,7 @@ pub(crate) fn start(
     let max_delay = max_delay.unwrap_or(config.engine.max_delay);
     drops::register().map_err(Failure::other)?;
     let gate = match in_order {
-        true => pipelines.parts.iter_mut().find_map(|own| own.part.gate(config, count)),
+        true => pipelines.gate(count),
         false => None,
     };
     let spec = EngineSpec {
@@ -274,6 +274,21 @@ impl Pipelines<'_> {
         own.into_iter().flatten().filter_map(number).fold(0, |bits, number| bits | 1 << number)
     }
 
+    /// The parts whose stages leave limits to a gate, once for each pipeline.
+    fn gated(&self) -> impl Iterator<Item = usize> {
+        let gates_of = |pipeline| {
+            let parts = self.parts.iter().enumerate();
+            parts.filter(move |(_, own)| own.part.has_gate(pipeline)).map(|(number, _)| number)
+        };
+        self.config.in_use().flat_map(gates_of)
+    }
+
+    /// Over captures with several workers: the gate, of the one part that has any.
+    fn gate(&mut self, interfaces: usize) -> Option<Box<dyn Gate>> {
+        let number = self.gated().next()?;
+        self.parts[number].part.gate(self.config, interfaces)
+    }
+
     /// How many of `wanted` workers captures go through: one where a stage needs that, which the log says.
     fn capture_workers(&mut self, wanted: usize, tables: &Tables) -> Result<usize, Failure> {
         let all = self.all(0, true)?;
@@ -289,10 +304,7 @@ impl Pipelines<'_> {
             );
             return Ok(1);
         }
-        // A router answers for the firewalls of its pipeline.
-        let gates = self.parts.iter().filter(|own| own.part.has_gate()).count();
-        let is_routers = all.len() == 1 && self.config.uses("router");
-        if gates > 1 && !is_routers {
+        if self.gated().count() > 1 {
             tracing::warn!(
                 "captures are processed by one worker, not {wanted}: several stages limit errors"
             );

@@ -188,6 +188,21 @@ fn several_workers_write_what_one_writes() {
     }
 }
 
+/// Each pipeline has a limit of its own, and a gate knows but one.
+#[test]
+fn routers_of_two_pipelines_keep_their_limits() {
+    let folder = Scratch::new();
+    testkit::pcap::write_pcap(&folder.join("in.pcap"), &many_packets(20_000));
+    let edge = "[pipeline.edge]\nstages = [\"decode\", \"route\", \"rewrite\"]\n[port.wan]\npipeline = \"edge\"\n";
+    let config = LIMITED.replace("[port.wan]\n", edge);
+    let read = "lan={}in.pcap wan={}in.pcap";
+    let one = written(&folder, &config, read, 1);
+    assert_eq!(one.0, Some(0), "{}", one.2);
+    let several = written(&folder, &config, read, 4);
+    assert!(several.2.contains("several stages limit errors"), "{}", several.2);
+    assert_same(&one, &several, 4);
+}
+
 /// A switch whose stations come, move and age, and whose firewall answers within a limit.
 const SWITCH: &str = "mode = \"switch\"\n\
     [system]\nworkers = 1\n\

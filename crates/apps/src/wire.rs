@@ -58,6 +58,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     groups: &[],
     absent: "this instance has no wire: its pipeline has no stage `wire`",
     start,
+    ..Descriptor::NONE
 };
 
 /// A wire has no tables and nothing to ask for.

@@ -32,6 +32,7 @@ use lookup::fib::Interface;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::findings::Findings;
 use crate::inject::Injector;
 use crate::interfaces::{Interfaces, PortFacts};
 use crate::request::{GroupKind, RequestKind, TableKind};
@@ -56,12 +57,18 @@ pub struct Descriptor {
     pub groups: &'static [GroupKind],
     /// What a request gets where no pipeline has a stage of it; empty: that.
     pub absent: &'static str,
+    /// `check`: adds what is wrong in the files that its sections name, and what does not fit into its tables, if a
+    /// pipeline has a stage of it.
+    pub check: CheckFiles,
     /// Starts its part of the control plane for the stages of one name: adds the first version of its tables.
     ///
     /// # Errors
     /// Why it cannot start, in words.
     pub start: StartPart,
 }
+
+/// See [`Descriptor::check`].
+pub type CheckFiles = fn(&Config, &Interfaces, &mut Findings);
 
 /// See [`Descriptor::start`].
 pub type StartPart = fn(&Setup<'_>, &mut Tables) -> Result<Box<dyn ControlPart>, String>;
@@ -77,6 +84,7 @@ impl Descriptor {
         tables: &[],
         groups: &[],
         absent: "",
+        check: |_, _, _| {},
         start: |_, _| Err("an application without a start".to_owned()),
     };
 }
@@ -563,8 +571,8 @@ pub trait ControlPart: Send {
         true
     }
 
-    /// Whether its stages leave limits to [`ControlPart::gate`].
-    fn has_gate(&self) -> bool {
+    /// Whether its stages in this pipeline leave limits to [`ControlPart::gate`].
+    fn has_gate(&self, _pipeline: &Pipeline) -> bool {
         false
     }
 

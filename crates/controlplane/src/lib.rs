@@ -7,6 +7,7 @@
 //! - [`publisher`]: the one place from which tables become visible.
 //! - [`control_loop`]: the thread that owns configuration, interfaces and parts of a live program; reload.
 //! - [`ahead`]: over captures, parts that learn from frames before the pipeline sees them.
+//! - [`findings`]: what `check` finds in the files that a configuration names.
 //! - [`statistics`]: what a running data path shows.
 //! - [`interfaces`]: numbers, names and records of interfaces; [`inject`]: frames that control sends.
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@
 pub mod ahead;
 pub mod application;
 pub mod control_loop;
+pub mod findings;
 pub mod inject;
 pub mod interfaces;
 pub mod over;
@@ -28,6 +30,7 @@ pub use application::{
     Rows, Section, Setup, Source, Twin, Work, WorkerSetup, events,
 };
 pub use control_loop::{ControlLoop, Event, Start, now_ns};
+pub use findings::{Finding, Findings};
 pub use interfaces::{Interfaces, PortFacts};
 pub use over::OverPart;
 pub use publisher::{Publisher, Running};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chunk::Packet;
 use control::api::ErrorKind;
 use control::api::table::thousands;
-use control::config::{self, Config, LoadError};
+use control::config::{self, Config, LoadError, Pipeline};
 use control::firewall::Action;
 use control::metrics::Metrics;
 use controlplane::{
@@ -164,7 +164,7 @@ impl ControlPart for FirewallControl {
         if kind != super::STAGE {
             return None;
         }
-        let stage = match (has_headers(worker), worker.pipeline.uses("router")) {
+        let stage = match (has_headers(worker), is_answered(worker.pipeline)) {
             (false, _) => Firewall::of(self.instance).decoding(),
             (true, true) => Firewall::of(self.instance).in_router(),
             (true, false) => Firewall::of(self.instance),
@@ -347,8 +347,9 @@ impl ControlPart for FirewallControl {
         super::stage::passes(packet, tables.part(self.part))
     }
 
-    fn has_gate(&self) -> bool {
-        true
+    fn has_gate(&self, pipeline: &Pipeline) -> bool {
+        let mut own = pipeline.named(super::STAGE);
+        own.any(|name| name == self.section.name) && !is_answered(pipeline)
     }
 
     fn gate(&mut self, _config: &Config, interfaces: usize) -> Option<Box<dyn Gate>> {
@@ -356,6 +357,11 @@ impl ControlPart for FirewallControl {
         let own = Arc::new(RouterCounters::new(interfaces));
         Some(Box::new(ErrorGate::new(options.icmp_rate, options.icmp_burst, own)))
     }
+}
+
+/// Whether a router answers for the firewalls of this pipeline.
+fn is_answered(pipeline: &Pipeline) -> bool {
+    pipeline.has("rewrite")
 }
 
 /// The rules that had packets, for people.

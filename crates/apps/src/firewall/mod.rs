@@ -42,8 +42,8 @@ pub mod search;
 pub mod stage;
 pub mod tables;
 
-use control::config::{Application, FRAMES, Settings, StageKind};
-use controlplane::Descriptor;
+use control::config::{Application, Config, FRAMES, Settings, StageKind};
+use controlplane::{Descriptor, Findings, Interfaces};
 
 pub use columns::Instance;
 pub use header::{Header, HeaderColumns, HeaderView, Headers};
@@ -66,19 +66,16 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     tables: commands::TABLES,
     groups: commands::GROUPS,
     absent: "this instance has no firewall: add [firewall] or a [[rule]] to the configuration and restart",
+    check,
     start: control_part::start,
 };
 
-/// Whether the structures of a configuration hold their rules.
-///
-/// # Errors
-/// Why one does not.
-pub fn check(
-    config: &control::config::Config,
-    interfaces: &controlplane::Interfaces,
-) -> Result<(), String> {
-    let mut names = config.in_use().flat_map(|pipeline| pipeline.named(STAGE));
-    names.try_for_each(|name| rule_list::RuleList::new(name, config, interfaces).map(drop))
+/// Adds the structures of a configuration that cannot hold their rules.
+fn check(config: &Config, interfaces: &Interfaces, findings: &mut Findings) {
+    let names = config.in_use().flat_map(|pipeline| pipeline.named(STAGE));
+    for error in names.filter_map(|name| rule_list::RuleList::new(name, config, interfaces).err()) {
+        findings.error_of_all(error);
+    }
 }
 
 /// What it has in the configuration.

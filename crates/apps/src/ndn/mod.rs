@@ -17,6 +17,7 @@
 //!
 //! Threads: a worker's table is its own.
 
+mod check;
 pub mod commands;
 mod control_part;
 mod counters;
@@ -58,6 +59,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     tables: commands::TABLES,
     groups: commands::GROUPS,
     absent: "this instance has no faces and names: its pipeline has no named-data stages",
+    check: check::check,
     start: control_part::start,
 };
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use control::api::ErrorKind;
-use control::config::{Config, Neighbour, NextHop};
+use control::config::{Config, Neighbour, NextHop, Pipeline};
 use control::kernel::{self, Event as KernelEvent};
 use control::metrics::Metrics;
 use control::neighbour::{NeighbourRow, NeighbourView, Output, Permanent, Resolver, Settings};
@@ -523,8 +523,8 @@ impl ControlPart for RouterControl {
         sums
     }
 
-    fn has_gate(&self) -> bool {
-        true
+    fn has_gate(&self, pipeline: &Pipeline) -> bool {
+        pipeline.has("rewrite")
     }
 
     fn gate(&mut self, config: &Config, interfaces: usize) -> Option<Box<dyn Gate>> {

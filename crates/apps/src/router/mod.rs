@@ -29,6 +29,7 @@
 //! the bounded channel of [`NeighbourEvent`]s.
 
 mod answers;
+mod check;
 pub(crate) mod columns;
 pub mod commands;
 mod control;
@@ -86,6 +87,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     tables: commands::TABLES,
     groups: commands::GROUPS,
     absent: "this instance has no routes: its pipeline has no router stages",
+    check: check::check,
     start: control_part::start,
 };
 

@@ -67,6 +67,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     groups: commands::GROUPS,
     absent: "this instance has no stations: its pipeline has no switch stages",
     start: control_part::start,
+    ..Descriptor::NONE
 };
 
 /// What it has in the configuration.
