@@ -433,7 +433,7 @@ fn what_cannot_be_made_is_reported() {
             ["'1.5' for '--port-scope <S>'", "-1 to 1"],
         ),
         (of_trace("--count 5 --first 0"), ["'0' for '--first <N>'", "1 to 4294967294"]),
-        (of_trace("--count 5 --first 5"), ["--first 5: expected 1 to 4", "has rules"]),
+        (of_trace("--count 5 --first 5"), ["--first 5: expected 1 to 4", "number of rules"]),
         (of_trace("--count 5 --locality -1"), ["'-1' for '--locality <B>'", "0 to 1000000"]),
         (
             of_trace("--count 5 --distribution uniform --locality 1"),
@@ -452,7 +452,7 @@ fn what_cannot_be_made_is_reported() {
     );
     let empty = folder.write("empty", "");
     let bad = ["gen", "trace", "--rules", text(&empty), "--count", "5", "-w", text(&out)];
-    assert!(fails(&shadeline(&bad), 1).contains("no rule to draw"));
+    assert!(fails(&shadeline(&bad), 1).contains("the file has no rules"));
     assert!(!out.exists());
 }
 

@@ -215,12 +215,12 @@ fn odd_and_wrong_rules_are_reported_and_a_reload_restores_the_file() {
 
     let said = live.ctl("rule add again --dport 7777 --proto tcp --action accept");
     assert!(
-        said.contains("warning: rule `again` never matches: the earlier rule `refused` before it"),
+        said.contains("warning: rule `again` never matches: the earlier rule `refused` covers it"),
         "{said}"
     );
     let said = live.ctl("rule add all --before no-ping-six --action drop");
     assert!(
-        said.contains("rule `no-ping-six` never matches: the earlier rule `all` before it"),
+        said.contains("rule `no-ping-six` never matches: the earlier rule `all` covers it"),
         "{said}"
     );
     live.ctl("rule del all");
