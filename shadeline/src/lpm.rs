@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use crate::cli::{Algorithm, LpmArgs};
 use crate::failure::Failure;
-use apps::router::room;
+use apps::router::capacity;
 
 /// Addresses looked up in one call: a burst.
 const BATCH: usize = 256;
@@ -208,7 +208,7 @@ fn rib<A: Address>(routes: &[(Prefix<A>, NextHopId)]) -> Rib<A> {
 
 /// What went wrong with the tables, of the routes of a file.
 fn no_room(args: &LpmArgs, error: TableError) -> Failure {
-    Failure::file(&args.routes, room::text(&error))
+    Failure::file(&args.routes, capacity::text(&error))
 }
 
 /// Names the table in its error.

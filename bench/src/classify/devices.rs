@@ -370,9 +370,9 @@ impl<'a> Run<'a> {
                 arena.reopen()
             };
             let Some(arena) = self.ready.1.iter().find(is_free) else { break };
-            let room = self.form.words * UPDATE_ROWS;
+            let capacity = self.form.words * UPDATE_ROWS;
             let first = self.next_header;
-            let end = self.headers.len().min(first + room);
+            let end = self.headers.len().min(first + capacity);
             self.next_header = if end == self.headers.len() { 0 } else { end };
             let job = ClassifyJob::new(arena, &rules, self.form, &self.headers[first..end], first)?;
             let launched = self.ready.0.launch(job);

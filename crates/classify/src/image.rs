@@ -2,7 +2,7 @@
 //!
 //! Writes are many and short, so those that follow each other become one patch ([`Patch::Writes`]).
 //!
-//! Rooms for parts of the image are handed out by size: a room that is given back serves the next part of the
+//! Blocks for parts of the image are allocated by size: a block that is given back serves the next part of the
 //! same size, and the image grows at its end when there is none.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use lookup::{Blob, Patch};
 
 use crate::rule::RuleError;
 
-/// Words of a cache line; every room begins on one.
+/// Words of a cache line; every block begins on one.
 pub(crate) const LINE_WORDS: usize = 16;
 
 /// Words of a patch that takes further writes.
@@ -25,7 +25,7 @@ pub(crate) struct Image {
     blob: Blob,
     /// Words in use at the front.
     end: usize,
-    /// Rooms that were given back, by size.
+    /// Blocks that were given back, by size.
     free: BTreeMap<usize, Vec<usize>>,
     /// `None` while the image has no readers.
     patches: Option<Vec<Patch>>,
@@ -114,19 +114,19 @@ impl Image {
         self.note(offset, count);
     }
 
-    /// A room of at least `words` zeroed words; its first one. Give it back with the same number.
+    /// A block of at least `words` zeroed words; its first one. Give it back with the same number.
     pub(crate) fn take(&mut self, words: usize) -> Result<usize, RuleError> {
         let before = self.end;
         let offset = self.take_used(words)?;
         if offset < before {
-            self.fill(offset, room(words), 0);
+            self.fill(offset, block_words(words), 0);
         }
         Ok(offset)
     }
 
     /// As [`Image::take`], but its words are what they were.
     pub(crate) fn take_used(&mut self, words: usize) -> Result<usize, RuleError> {
-        let size = room(words);
+        let size = block_words(words);
         let used = self.free.get_mut(&size).and_then(Vec::pop);
         used.map_or_else(|| self.extend(size), Ok)
     }
@@ -150,20 +150,20 @@ impl Image {
         Ok(offset)
     }
 
-    /// Takes a room back.
+    /// Takes a block back.
     pub(crate) fn give(&mut self, offset: usize, words: usize) {
-        self.free.entry(room(words)).or_default().push(offset);
+        self.free.entry(block_words(words)).or_default().push(offset);
     }
 
-    /// Words in unused rooms, and beyond the last one.
+    /// Words in unused blocks, and beyond the last one.
     pub(crate) fn idle_words(&self) -> usize {
-        let free: usize = self.free.iter().map(|(size, rooms)| size * rooms.len()).sum();
+        let free: usize = self.free.iter().map(|(size, blocks)| size * blocks.len()).sum();
         free + self.blob.len_words() - self.end
     }
 }
 
-/// Sizes of rooms: whole lines, beyond 16 of them eight steps to each doubling.
-fn room(words: usize) -> usize {
+/// Sizes of blocks: whole lines, beyond 16 of them eight steps to each doubling.
+fn block_words(words: usize) -> usize {
     let lines = words.div_ceil(LINE_WORDS).max(1);
     let step = (lines.next_power_of_two() / 16).max(1);
     lines.next_multiple_of(step) * LINE_WORDS
@@ -178,26 +178,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rooms_are_apart_and_come_back() {
+    fn blocks_are_apart_and_are_reused() {
         let mut image = Image::new(5).unwrap();
         let mut copy = image.blob().clone();
         image.publish();
-        let rooms: Vec<(usize, usize)> =
+        let blocks: Vec<(usize, usize)> =
             [1, 16, 17, 400, 3].map(|words| (image.take(words).unwrap(), words)).to_vec();
-        for (number, (offset, words)) in (1..).zip(&rooms) {
+        for (number, (offset, words)) in (1..).zip(&blocks) {
             assert_eq!(offset % LINE_WORDS, 0);
             assert!(image.words()[*offset..][..*words].iter().all(|word| *word == 0));
             image.fill(*offset, *words, number);
         }
-        for (number, (offset, words)) in (1..).zip(&rooms) {
+        for (number, (offset, words)) in (1..).zip(&blocks) {
             assert!(image.words()[*offset..][..*words].iter().all(|word| *word == number));
         }
-        image.give(rooms[3].0, rooms[3].1);
+        image.give(blocks[3].0, blocks[3].1);
         let idle = image.idle_words();
-        assert_eq!(image.take(400).unwrap(), rooms[3].0);
-        assert!(image.words()[rooms[3].0..][..400].iter().all(|word| *word == 0));
+        assert_eq!(image.take(400).unwrap(), blocks[3].0);
+        assert!(image.words()[blocks[3].0..][..400].iter().all(|word| *word == 0));
         assert!(image.idle_words() < idle);
-        image.write(rooms[0].0, &[7, 8]);
+        image.write(blocks[0].0, &[7, 8]);
         let mut patches = Vec::new();
         image.flush(&mut patches);
         copy.apply(&patches);
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn sizes_waste_little() {
         for words in 1..5000 {
-            let size = room(words);
+            let size = block_words(words);
             assert!(size >= words && size.is_multiple_of(LINE_WORDS));
             assert!(size <= words + words / 4 + LINE_WORDS, "{words}: {size}");
         }

@@ -65,8 +65,8 @@ fn reference(parts: &Parts, input: &[Vec<u8>]) -> Answer {
                 Part::Key(key) => context |= key.of(flow),
                 Part::Sum => {
                     let sum = bytes.iter().fold(0u32, |sum, byte| sum.wrapping_add((*byte).into()));
-                    if let Some(room) = bytes.get_mut(8..12) {
-                        room.copy_from_slice(&sum.to_be_bytes());
+                    if let Some(field) = bytes.get_mut(8..12) {
+                        field.copy_from_slice(&sum.to_be_bytes());
                     }
                 }
                 Part::Xor | Part::HostXor => {

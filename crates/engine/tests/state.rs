@@ -120,8 +120,8 @@ impl Stage<u64> for Out {
             let found =
                 [view.sum_a[row], view.packets_a[row], view.sum_b[row], view.packets_b[row], sum];
             view.verdict[row] = Verdict::forward(0).0;
-            let room = chunk.packets[row].data_mut()[10..].chunks_exact_mut(4);
-            room.zip(found).for_each(|(to, word)| to.copy_from_slice(&word.to_be_bytes()));
+            let words = chunk.packets[row].data_mut()[10..].chunks_exact_mut(4);
+            words.zip(found).for_each(|(to, word)| to.copy_from_slice(&word.to_be_bytes()));
         }
     }
 }
@@ -156,8 +156,8 @@ fn reference(input: &[Vec<u8>]) -> (Vec<(u32, u32)>, Vec<Vec<u8>>) {
         *record = (record.0.wrapping_mul(31).wrapping_add(value), record.1 + 1);
         let mut frame = frame.clone();
         let found = [record.0, record.1, record.0, record.1, !value];
-        let room = frame[10..].chunks_exact_mut(4);
-        room.zip(found).for_each(|(to, word)| to.copy_from_slice(&word.to_be_bytes()));
+        let words = frame[10..].chunks_exact_mut(4);
+        words.zip(found).for_each(|(to, word)| to.copy_from_slice(&word.to_be_bytes()));
         frame
     });
     let frames = frames.collect();

@@ -111,8 +111,8 @@ fn run(open: Open, batch: usize, seconds: f64) -> (f64, f64) {
             let mut at_start = 0;
             let start = Instant::now();
             while !stop.load(Ordering::Relaxed) {
-                let room = 64 - packets.len();
-                generator.recv(&mut pool, &mut packets, room);
+                let wanted = 64 - packets.len();
+                generator.recv(&mut pool, &mut packets, wanted);
                 tx.send(&mut pool, &mut packets);
                 if start.elapsed() < warm {
                     at_start = tx.stats().packets;

@@ -54,8 +54,8 @@ impl TxQueue for MemoryTx {
         }
         let n = self.producer.slots().min(packets.len());
         let bytes: usize = packets[..n].iter().map(Packet::frame_len).sum();
-        if let Ok(room) = self.producer.write_chunk_uninit(n) {
-            room.fill_from_iter(packets.drain(..n));
+        if let Ok(slots) = self.producer.write_chunk_uninit(n) {
+            slots.fill_from_iter(packets.drain(..n));
             self.stats.packets += n as u64;
             self.stats.bytes += bytes as u64;
         }

@@ -173,9 +173,9 @@ mod tests {
         }
         for rows in [0usize, 1, 15, 16, 127, 128, 129, 5000] {
             let (fixed, per_row) = OrderPlan::AREA_BYTES;
-            let room = fixed + per_row * rows;
+            let capacity = fixed + per_row * rows;
             for items in [16, 64, 256] {
-                assert!(SortPlan::new(rows, 0, items).state_bytes <= room, "{rows} rows");
+                assert!(SortPlan::new(rows, 0, items).state_bytes <= capacity, "{rows} rows");
             }
         }
     }

@@ -307,8 +307,8 @@ fn what_does_not_fit_is_refused_and_the_table_stays() {
     assert_eq!(insert(&deepest, 1), Ok(None));
     let long = vec![component(&[1; 8_798])];
     assert_eq!(insert(&long, 1), Err(NameRouteError::TooLong(8_802)));
-    let longer_than_the_room = vec![component(&[1; 8_190])];
-    let full = insert(&longer_than_the_room, 1);
+    let longer_than_allowed = vec![component(&[1; 8_190])];
+    let full = insert(&longer_than_allowed, 1);
     assert!(matches!(full, Err(NameRouteError::Table(TableError::Full { .. }))), "{full:?}");
     assert!(matches!(insert(&vec![], 0), Err(NameRouteError::Table(TableError::NextHop(0)))));
     assert_eq!(insert(&vec![], 9), Ok(None));

@@ -131,10 +131,10 @@ fn decode_any(frame: &[u8], frame_len: usize, d: &mut Decoded) {
     }
     let offset = usize::from(d.l3_offset);
     let l3 = frame.get(offset..).unwrap_or_default();
-    let room = frame_len.max(frame.len()) - offset;
+    let available = frame_len.max(frame.len()) - offset;
     match d.ethertype {
-        EtherType::IPV4 => decode_ipv4(d, l3, room),
-        EtherType::IPV6 => decode_ipv6(d, l3, room),
+        EtherType::IPV4 => decode_ipv4(d, l3, available),
+        EtherType::IPV6 => decode_ipv6(d, l3, available),
         EtherType::ARP => decode_arp(d, l3),
         _ => d.anomaly = Anomaly::NonIp,
     }
@@ -173,7 +173,7 @@ fn decode_arp(d: &mut Decoded, l3: &[u8]) {
 }
 
 #[inline(always)]
-fn decode_ipv4(d: &mut Decoded, l3: &[u8], room: usize) {
+fn decode_ipv4(d: &mut Decoded, l3: &[u8], available: usize) {
     d.kind = Kind::Ipv4;
     let Some(h) = l3.first_chunk::<20>() else {
         d.anomaly = Anomaly::Truncated;
@@ -207,7 +207,7 @@ fn decode_ipv4(d: &mut Decoded, l3: &[u8], room: usize) {
     let (src_top, dst_top) = ((src >> 24) as u8, (dst >> 24) as u8);
     let odd = (h[0] != 0x45)
         | (total_len < 20)
-        | (total_len > room)
+        | (total_len > available)
         | (sum20(h) != 0xffff)
         | is_fragment
         | (src_top.wrapping_sub(1) >= 223)
@@ -215,7 +215,7 @@ fn decode_ipv4(d: &mut Decoded, l3: &[u8], room: usize) {
         | (dst_top.wrapping_sub(1) >= 239)
         | (dst_top == 127);
     if odd {
-        d.anomaly = judge_ipv4(d, h, l3, room);
+        d.anomaly = judge_ipv4(d, h, l3, available);
         if !d.anomaly.leaves_lengths_right() || d.fragment_offset != 0 {
             return;
         }
@@ -226,7 +226,7 @@ fn decode_ipv4(d: &mut Decoded, l3: &[u8], room: usize) {
 /// The first reason: lengths, because everything else leans on them, then content. RFC 1812
 /// §5.2.2 allows any order.
 #[cold]
-fn judge_ipv4(d: &Decoded, h: &[u8; 20], l3: &[u8], room: usize) -> Anomaly {
+fn judge_ipv4(d: &Decoded, h: &[u8; 20], l3: &[u8], available: usize) -> Anomaly {
     let header_len = usize::from(d.ip_header_len);
     let total_len = d.ip_total_len as usize;
     if h[0] >> 4 != 4 {
@@ -241,7 +241,7 @@ fn judge_ipv4(d: &Decoded, h: &[u8; 20], l3: &[u8], room: usize) -> Anomaly {
     if total_len < header_len {
         return Anomaly::BadTotalLength;
     }
-    if total_len > room {
+    if total_len > available {
         return Anomaly::Truncated;
     }
     if internet_checksum(header) != 0 {
@@ -270,7 +270,7 @@ fn judge_fragment(d: &Decoded, payload_len: usize) -> Anomaly {
 }
 
 #[inline(always)]
-fn decode_ipv6(d: &mut Decoded, l3: &[u8], room: usize) {
+fn decode_ipv6(d: &mut Decoded, l3: &[u8], available: usize) {
     d.kind = Kind::Ipv6;
     let Some(h) = l3.first_chunk::<40>() else {
         d.anomaly = Anomaly::Truncated;
@@ -292,12 +292,12 @@ fn decode_ipv6(d: &mut Decoded, l3: &[u8], room: usize) {
     // Unspecified, loopback and group addresses have a first octet of 0 or 255.
     let (src_top, dst_top) = (h[8], h[24]);
     let odd = (h[0] >> 4 != 6)
-        | (total_len > room)
+        | (total_len > available)
         | (src_top.wrapping_sub(1) >= 254)
         | (dst_top.wrapping_sub(1) >= 254)
         | d.protocol.is_extension_header();
     if odd {
-        d.anomaly = judge_ipv6(d, h, l3, room);
+        d.anomaly = judge_ipv6(d, h, l3, available);
         if !d.anomaly.leaves_lengths_right() || d.fragment_offset != 0 {
             return;
         }
@@ -306,11 +306,11 @@ fn decode_ipv6(d: &mut Decoded, l3: &[u8], room: usize) {
 }
 
 #[cold]
-fn judge_ipv6(d: &mut Decoded, h: &[u8; 40], l3: &[u8], room: usize) -> Anomaly {
+fn judge_ipv6(d: &mut Decoded, h: &[u8; 40], l3: &[u8], available: usize) -> Anomaly {
     if h[0] >> 4 != 6 {
         return Anomaly::BadVersion;
     }
-    if d.ip_total_len as usize > room {
+    if d.ip_total_len as usize > available {
         return Anomaly::Truncated;
     }
     let broken = walk_extensions(d, l3);

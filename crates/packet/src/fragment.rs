@@ -44,8 +44,8 @@ impl Options {
 
     /// Appends; all options of one header fit.
     fn push(&mut self, bytes: &[u8]) {
-        if let Some(room) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
-            room.copy_from_slice(bytes);
+        if let Some(available) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
+            available.copy_from_slice(bytes);
             self.len += bytes.len();
         }
     }
@@ -129,9 +129,9 @@ impl Iterator for Fragmenter {
         if self.is_done {
             return None;
         }
-        let room = self.mtu.saturating_sub(self.options.header_len());
-        let is_last = self.rest.len() <= room;
-        let len = if is_last { self.rest.len() } else { room & !7 };
+        let available = self.mtu.saturating_sub(self.options.header_len());
+        let is_last = self.rest.len() <= available;
+        let len = if is_last { self.rest.len() } else { available & !7 };
         let payload = self.rest.start..self.rest.start + len;
         let done = payload.start - self.start;
         let mut header = [0; HEADER_LEN + OPTIONS_LEN_MAX];

@@ -125,8 +125,8 @@ pub fn build_icmpv4_error(
     const HEADERS: usize = ipv4::HEADER_LEN + icmpv4::HEADER_LEN;
     let view = Ipv4View::new_quoted(original)?;
     let packet_len = view.header_len() + view.payload().len();
-    let room = out.len().min(ICMPV4_ERROR_LEN_MAX).checked_sub(HEADERS)?;
-    let quoted_len = packet_len.min(room);
+    let available = out.len().min(ICMPV4_ERROR_LEN_MAX).checked_sub(HEADERS)?;
+    let quoted_len = packet_len.min(available);
     if quoted_len < packet_len.min(view.header_len() + 8) {
         return None;
     }
@@ -153,8 +153,8 @@ pub fn build_icmpv6_error(
     const HEADERS: usize = ipv6::HEADER_LEN + icmpv6::HEADER_LEN;
     let view = Ipv6View::new_quoted(original)?;
     let packet_len = ipv6::HEADER_LEN + view.payload().len();
-    let room = out.len().min(ICMPV6_ERROR_LEN_MAX).checked_sub(HEADERS)?;
-    let quoted_len = packet_len.min(room);
+    let available = out.len().min(ICMPV6_ERROR_LEN_MAX).checked_sub(HEADERS)?;
+    let quoted_len = packet_len.min(available);
     if quoted_len < packet_len.min(ipv6::HEADER_LEN + 8) {
         return None;
     }

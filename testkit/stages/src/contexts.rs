@@ -227,10 +227,10 @@ pub struct Show;
 impl Show {
     /// Adds what the two made, in three steps each.
     pub fn add(bytes: &mut [u8], made: [[u32; 3]; 2]) {
-        if let Some(room) = bytes.get_mut(6..8) {
-            for (room, [begun, shaded, ended]) in room.iter_mut().zip(made) {
+        if let Some(capacity) = bytes.get_mut(6..8) {
+            for (capacity, [begun, shaded, ended]) in capacity.iter_mut().zip(made) {
                 let sum = begun.wrapping_add(shaded << 1).wrapping_add(ended << 2);
-                *room = room.wrapping_add(sum as u8);
+                *capacity = capacity.wrapping_add(sum as u8);
             }
         }
     }

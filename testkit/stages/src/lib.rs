@@ -594,13 +594,13 @@ impl Stage<u64> for Deliver {
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
         let view = TestColumns::view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter_mut().enumerate() {
-            if let Some(room) = packet.data_mut().get_mut(1..9) {
-                room[..4].copy_from_slice(&view.sum[row].to_be_bytes());
-                room[4..].copy_from_slice(&view.count[row].to_be_bytes());
+            if let Some(capacity) = packet.data_mut().get_mut(1..9) {
+                capacity[..4].copy_from_slice(&view.sum[row].to_be_bytes());
+                capacity[4..].copy_from_slice(&view.count[row].to_be_bytes());
             }
-            if let Some(room) = packet.data_mut().get_mut(9..12) {
+            if let Some(capacity) = packet.data_mut().get_mut(9..12) {
                 let [found, also] = [view.found[row], view.also_found[row]].map(|n| n as u8);
-                room.copy_from_slice(&[found, also, view.ordered[row] as u8]);
+                capacity.copy_from_slice(&[found, also, view.ordered[row] as u8]);
             }
             view.verdict[row] = Verdict::forward(0).0;
         }

@@ -122,8 +122,8 @@ impl Stage<u64> for Stamp {
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
         for row in next_rows(chunk) {
             let sum = TestColumns::view(&mut chunk.rows).sum[row];
-            if let Some(room) = chunk.packets[row].data_mut().get_mut(8..12) {
-                room.copy_from_slice(&sum.to_be_bytes());
+            if let Some(capacity) = chunk.packets[row].data_mut().get_mut(8..12) {
+                capacity.copy_from_slice(&sum.to_be_bytes());
             }
         }
     }

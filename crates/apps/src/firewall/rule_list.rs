@@ -450,8 +450,8 @@ impl RuleList {
             (None, None) => Some(1 << 31),
             (None, Some(after)) => after.checked_sub(GAP.min(after.div_ceil(2)).max(1)),
             (Some(before), None) => {
-                let room = u32::MAX - 1 - before;
-                (room > 0).then(|| before + GAP.min(room.div_ceil(2)))
+                let capacity = u32::MAX - 1 - before;
+                (capacity > 0).then(|| before + GAP.min(capacity.div_ceil(2)))
             }
             (Some(before), Some(after)) => {
                 (after - before > 1).then(|| before + (after - before) / 2)

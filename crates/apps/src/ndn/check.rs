@@ -3,7 +3,7 @@
 use control::config::Config;
 use controlplane::{Findings, Interfaces};
 
-use super::name_files::{FileRoutes, without_room};
+use super::name_files::{FileRoutes, over_capacity};
 use crate::router::routes::repeated;
 
 /// Adds what is wrong in the files of names of a configuration.
@@ -26,7 +26,7 @@ pub(super) fn check(config: &Config, _interfaces: &Interfaces, findings: &mut Fi
         }
         files.push(file);
     }
-    if let Some(place) = without_room(config, &files) {
+    if let Some(place) = over_capacity(config, &files) {
         findings.error(&place.path, Some(place.line), place.what());
     }
 }

@@ -35,7 +35,7 @@ use packet::ndn::{MULTICAST_MAC, NameBuf};
 use serde_json::{Map, Value};
 
 use super::commands::{NameAdd, NameDel, NameGet};
-use super::name_files::{FileRoutes, without_room};
+use super::name_files::{FileRoutes, over_capacity};
 use super::name_lines::Problems;
 use super::name_routes::{Routes, Source};
 use super::pit::PitLimits;
@@ -118,7 +118,7 @@ pub(super) fn start(
     let Setup { config, interfaces, is_live, .. } = *setup;
     let mut all = Known::all(&[], config)?;
     let files = read_files(config)?;
-    if let Some(place) = without_room(config, &files) {
+    if let Some(place) = over_capacity(config, &files) {
         return Err(place.to_string());
     }
     let mut routes = Routes::new(config.ndn.names);
@@ -685,7 +685,7 @@ impl ControlPart for NdnControl {
         let config = env.config;
         let files = prepared.and_then(|built| built.downcast::<Vec<FileRoutes>>().ok());
         let files = files.map(|files| *files).unwrap_or_default();
-        let full = without_room(config, &files);
+        let full = over_capacity(config, &files);
         self.faces = Known::all(&self.faces, config)?;
         let files = numbered(&self.faces, config, files);
         self.refresh(|_| true);

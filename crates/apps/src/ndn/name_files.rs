@@ -89,7 +89,7 @@ fn owned(bytes: &[u8]) -> NameBuf {
 
 /// The first line that there is no room for.
 #[derive(Debug)]
-pub struct WithoutRoom {
+pub struct OverCapacity {
     /// The file,
     /// Its path.
     pub path: PathBuf,
@@ -100,13 +100,13 @@ pub struct WithoutRoom {
     limit: usize,
 }
 
-impl fmt::Display for WithoutRoom {
+impl fmt::Display for OverCapacity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, line {}: {}", self.path.display(), self.line, self.what())
     }
 }
 
-impl WithoutRoom {
+impl OverCapacity {
     /// The same without its place.
     pub fn what(&self) -> String {
         format!(
@@ -117,7 +117,7 @@ impl WithoutRoom {
 }
 
 /// Whether `[[name]]` and the files of `[[names]]` have more prefixes than `names` of `[ndn]` allows.
-pub fn without_room(config: &Config, files: &[FileRoutes]) -> Option<WithoutRoom> {
+pub fn over_capacity(config: &Config, files: &[FileRoutes]) -> Option<OverCapacity> {
     let own = config.names.iter().map(|name| &name.prefix);
     let mut prefixes: HashSet<&NameBuf> = own.filter(|prefix| !prefix.name().is_empty()).collect();
     let (limit, mut first) = (config.ndn.names, None);
@@ -130,5 +130,5 @@ pub fn without_room(config: &Config, files: &[FileRoutes]) -> Option<WithoutRoom
             }
         }
     }
-    first.map(|(path, line)| WithoutRoom { path, line, count: prefixes.len(), limit })
+    first.map(|(path, line)| OverCapacity { path, line, count: prefixes.len(), limit })
 }

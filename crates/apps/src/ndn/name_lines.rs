@@ -118,8 +118,8 @@ fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> std::io::Result<usi
         let buffer = input.fill_buf()?;
         let end = buffer.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
         let used = end.unwrap_or(buffer.len());
-        let room = (LINE_MAX + 1).saturating_sub(line.len());
-        line.extend_from_slice(&buffer[..used.min(room)]);
+        let left = (LINE_MAX + 1).saturating_sub(line.len());
+        line.extend_from_slice(&buffer[..used.min(left)]);
         input.consume(used);
         total += used;
         if end.is_some() || used == 0 {

@@ -475,11 +475,11 @@ impl Pit {
     fn add(&mut self, hash: u64, key: &PitKey<'_>, record: InRecord) -> Option<EntryId> {
         let name = key.name.value();
         let blocks = name.len().div_ceil(BLOCK) as u32;
-        let room = self.free_entries.count > 0
+        let has_capacity = self.free_entries.count > 0
             && self.free_records.count > 0
             && self.free_blocks.count >= blocks
             && name.len() <= usize::from(u16::MAX);
-        if !room {
+        if !has_capacity {
             return None;
         }
         let records = self.take_record(record)?;

@@ -7,7 +7,7 @@ use control::config::{Config, FileNextHops, NextHop, RouteFile};
 use controlplane::{Findings, Interfaces};
 use lookup::routes::{ProblemKind, RoutesFile, read_file};
 
-use super::room::{Demand, without_room};
+use super::capacity::{Demand, over_capacity};
 use super::routes::repeated;
 use crate::ndn::name_lines::each_line;
 
@@ -20,7 +20,7 @@ pub(super) fn check(config: &Config, _interfaces: &Interfaces, findings: &mut Fi
     for file in &config.route_files {
         of_file(findings, config, file, &mut demand);
     }
-    if let Some((path, what)) = without_room(config, demand) {
+    if let Some((path, what)) = over_capacity(config, demand) {
         findings.error(&path, None, what);
     }
 }

@@ -30,7 +30,7 @@ use serde_json::{Map, Value};
 
 use super::commands::{RouteDel, RouteGet, RouteSet};
 use super::rows::{RouteRow, RouterTotals};
-use super::{ErrorGate, PipelineOptions, RouterCounters, RouterPart, room, routes};
+use super::{ErrorGate, PipelineOptions, RouterCounters, RouterPart, capacity, routes};
 use crate::ports::PortNames;
 
 /// The router as control sees it.
@@ -79,7 +79,7 @@ impl RouterControl {
         mut rib: RibManager,
         tables: &mut Tables,
     ) -> Result<Box<dyn ControlPart>, String> {
-        let fib = rib.freeze().map_err(|error| room::failure(setup.config, &error))?;
+        let fib = rib.freeze().map_err(|error| capacity::failure(setup.config, &error))?;
         let (events, source) = setup.is_live.then(events).unzip();
         let mut router = Self {
             rib,
@@ -201,7 +201,7 @@ impl RouterControl {
         let target = routes::target(next_hop, env.interfaces);
         let change = RibChange::Route { prefix, source: RouteOf::Api, metric: 0, target };
         if let Err(error) = self.rib.apply(change) {
-            return Err(Refusal::new(ErrorKind::Full, room::refused(&error)));
+            return Err(Refusal::new(ErrorKind::Full, capacity::refused(&error)));
         }
         // Whether it resolves is known when it is settled; the patches stay for the publisher.
         self.rib.settle();
@@ -437,7 +437,7 @@ impl ControlPart for RouterControl {
     ) -> Result<(), String> {
         let config = env.config;
         let of_file = routes::static_routes(config, env.interfaces);
-        self.rib.sync_static(of_file).map_err(|error| room::refused(&error))?;
+        self.rib.sync_static(of_file).map_err(|error| capacity::refused(&error))?;
         let read = prepared.and_then(|built| built.downcast::<Vec<RoutesFile>>().ok());
         let read = read.map(|read| *read).unwrap_or_default();
         for ((number, file), read) in config.route_files.iter().enumerate().zip(read) {
@@ -445,7 +445,7 @@ impl ControlPart for RouterControl {
         }
         for number in config.route_files.len()..old.route_files.len() {
             let gone = self.rib.sync_file(number as u16, 0, Vec::new(), Vec::new(), |_, _| None);
-            gone.map_err(|error| room::refused(&error))?;
+            gone.map_err(|error| capacity::refused(&error))?;
         }
         Ok(())
     }

@@ -29,6 +29,7 @@
 //! the bounded channel of [`NeighbourEvent`]s.
 
 mod answers;
+pub mod capacity;
 mod check;
 pub(crate) mod columns;
 pub mod commands;
@@ -45,7 +46,6 @@ mod neighbours;
 pub mod reasons;
 pub mod reference;
 pub mod rewrite;
-pub mod room;
 pub mod route;
 pub mod routes;
 pub mod rows;

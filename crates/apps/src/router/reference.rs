@@ -326,8 +326,8 @@ impl Reference {
             return Err(packet::reasons::TRUNCATED);
         }
         let bytes_whole = &bytes[..total];
-        let room = FIRST_CELL - here.l3;
-        let (protocol, header_len, fragment, fragment_header) = extensions(bytes_whole, room)?;
+        let available = FIRST_CELL - here.l3;
+        let (protocol, header_len, fragment, fragment_header) = extensions(bytes_whole, available)?;
         let address =
             |at: usize| u128::from_be_bytes(bytes[at..at + 16].try_into().unwrap_or_default());
         let (src, dst) = (address(8), address(24));
@@ -671,8 +671,8 @@ impl Reference {
         };
         let mut message = vec![kind, code, 0, 0];
         message.extend(word.to_be_bytes());
-        let room = if ip.v4 { 576 - 28 } else { 1280 - 48 };
-        message.extend(&ip.bytes[..ip.bytes.len().min(room)]);
+        let available = if ip.v4 { 576 - 28 } else { 1280 - 48 };
+        message.extend(&ip.bytes[..ip.bytes.len().min(available)]);
         let packet = if ip.v4 {
             let checksum = !sum(&message);
             message[2..4].copy_from_slice(&checksum.to_be_bytes());

@@ -11,7 +11,7 @@ use lookup::fib::{Options, RouteTables, V4Table, V6Table};
 use lookup::routes::{RoutesFile, Token};
 use lookup::{NextHopId, Prefix};
 
-use super::room;
+use super::capacity;
 
 /// What the data path knows of `[router]`; `offline`: over captures.
 pub fn options(config: &Config, offline: bool) -> Options {
@@ -158,7 +158,7 @@ pub fn load_routes(
         }),
     };
     let loaded =
-        loaded.map_err(|error| format!("{}: {}", name.display(), room::refused(&error)))?;
+        loaded.map_err(|error| format!("{}: {}", name.display(), capacity::refused(&error)))?;
     if loaded.skipped > 0 {
         let what = match loaded.skipped {
             1 => "1 prefix left out: it has no next hop of its family".to_owned(),

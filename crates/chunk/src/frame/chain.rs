@@ -18,9 +18,9 @@ use super::{LINK_BYTES, Packet};
 use crate::cell::{CELL_BYTES, Cell, HEADROOM_BYTES, Pool};
 
 /// Bytes of a frame in each cell of a chain that is made here.
-const ROOM: usize = CELL_BYTES - HEADROOM_BYTES;
+const CELL_CAPACITY: usize = CELL_BYTES - HEADROOM_BYTES;
 
-const _: () = assert!(ROOM == 1856); // said in the docs below
+const _: () = assert!(CELL_CAPACITY == 1856); // said in the docs below
 
 /// The most bytes of a frame in one cell.
 pub const CELL_FRAME_BYTES: usize = CELL_BYTES - LINK_BYTES;
@@ -44,18 +44,18 @@ impl Packet {
     /// A packet of `len` bytes; `fill` writes each piece of it, given the place of its first byte in the
     /// frame. `None` as for [`Packet::copy_from`].
     fn build(pool: &mut Pool, len: usize, mut fill: impl FnMut(usize, &mut [u8])) -> Option<Self> {
-        let cells = len.div_ceil(ROOM).max(1);
+        let cells = len.div_ceil(CELL_CAPACITY).max(1);
         if cells > usize::from(u16::MAX) {
             return None;
         }
         let mut packet = Self::empty();
         // From the tail to the head, so that each cell can be linked to the one behind it.
-        for at in (0..cells).rev().map(|i| i * ROOM) {
+        for at in (0..cells).rev().map(|i| i * CELL_CAPACITY) {
             let Some(mut cell) = pool.get() else {
                 packet.free(pool);
                 return None;
             };
-            let n = (len - at).min(ROOM);
+            let n = (len - at).min(CELL_CAPACITY);
             let off = cell.frame_offset(n);
             fill(at, &mut cell.bytes_mut()[off..][..n]);
             packet.chain_in_front(cell, off, n);
@@ -295,7 +295,7 @@ impl Packet {
             tail = self.detach(k); // between two cells
         } else {
             let mut cell = pool.get()?;
-            let off = match moved <= ROOM {
+            let off = match moved <= CELL_CAPACITY {
                 true => cell.frame_offset(moved),
                 false => CELL_BYTES - moved,
             };

@@ -180,7 +180,7 @@ impl CutsBuilder {
         image.write(HEADER_MAGIC, &[MAGIC, WORDS as u32, 0, levels as u32]);
         image.set(HEADER_BLOCK, block_words as u32);
         image.write(EMPTY_LINE * LINE_WORDS, empty_block(block_words));
-        let empty = Leaf { line: EMPTY_LINE as u32, room: 1, ..Leaf::default() };
+        let empty = Leaf { line: EMPTY_LINE as u32, capacity: 1, ..Leaf::default() };
         let mut builder = Self {
             schema: schema.clone(),
             effort,
@@ -282,7 +282,7 @@ impl CutsBuilder {
         Ok(number)
     }
 
-    /// Takes a room for a leaf, which must have none to lose, and writes it.
+    /// Allocates blocks for a leaf, which must have none to lose, and writes it.
     fn place_leaf(&mut self, leaf: &mut Leaf) -> Result<(), RuleError> {
         let blocks = leaf.blocks();
         if blocks > BLOCKS_MAX {
@@ -296,7 +296,7 @@ impl CutsBuilder {
             let (used, limit) = (u64::from(line), 1 << 24);
             return Err(RuleError::Full { what: "lines of an image", used, limit });
         }
-        (leaf.line, leaf.room) = (line, blocks as u32);
+        (leaf.line, leaf.capacity) = (line, blocks as u32);
         self.long += usize::from(blocks >= LONG_BLOCKS);
         self.write_leaf(leaf, 0);
         Ok(())
@@ -338,15 +338,15 @@ impl CutsBuilder {
         });
     }
 
-    fn give_room(&mut self, line: u32, room: u32) {
-        self.image.give(line as usize * LINE_WORDS, room as usize * self.block_words);
-        self.long -= usize::from(room as usize >= LONG_BLOCKS);
+    fn release(&mut self, line: u32, capacity: u32) {
+        self.image.give(line as usize * LINE_WORDS, capacity as usize * self.block_words);
+        self.long -= usize::from(capacity as usize >= LONG_BLOCKS);
     }
 
     fn free_leaf(&mut self, number: u32) {
         if number != EMPTY {
             let leaf = std::mem::take(&mut self.leaves[number as usize]);
-            self.give_room(leaf.line, leaf.room);
+            self.release(leaf.line, leaf.capacity);
             self.unused.push(number);
         }
     }
@@ -498,10 +498,10 @@ impl CutsBuilder {
             false => leaf.remove(&entry, region, &self.rules),
         };
         let mut done = Ok(if leaf.rules.is_empty() { EMPTY } else { number });
-        if leaf.blocks() > leaf.room as usize {
-            let old = (leaf.line, leaf.room);
+        if leaf.blocks() > leaf.capacity as usize {
+            let old = (leaf.line, leaf.capacity);
             match self.place_leaf(&mut leaf) {
-                Ok(()) => self.give_room(old.0, old.1),
+                Ok(()) => self.release(old.0, old.1),
                 // Restore the leaf: the rules alone decide which rules are visible or hidden now.
                 Err(error) => {
                     match is_there {
@@ -574,7 +574,7 @@ impl CutsBuilder {
         Ok(())
     }
 
-    /// Words of nodes and of cells, with their rooms.
+    /// Words of nodes and of cells, with their blocks.
     fn node_words(&self) -> (usize, usize) {
         let (mut nodes, mut cells) = (0, 0);
         let mut branches: Vec<&Branch> = self.trees.iter().collect();
@@ -614,7 +614,7 @@ impl Classifier for CutsBuilder {
         let Some(slot) = self.rules.slots.get(&id).copied() else { return false };
         let Stored { entry, tree } = self.rules.stored[slot as usize];
         if self.change(tree.into(), slot, false).is_err() {
-            // A leaf that others share needs a room of its own: without memory for one the rule stays.
+            // A leaf that others share needs blocks of its own: without memory for one the rule stays.
             let _ = self.change(tree.into(), slot, true);
             self.image.flush(patches);
             return false;
@@ -637,7 +637,7 @@ impl Classifier for CutsBuilder {
         let words = |n: usize| 4 * n;
         let (nodes, cells) = self.node_words();
         let leaves: usize =
-            self.leaves[1..].iter().map(|l| l.room as usize * self.block_words).sum();
+            self.leaves[1..].iter().map(|l| l.capacity as usize * self.block_words).sum();
         let idle = self.image.idle_words();
         let rest = self.image.blob().len_words().saturating_sub(nodes + cells + leaves + idle);
         let parts = [

@@ -40,7 +40,7 @@ pub(super) const NODE_WORDS: usize = 8;
 /// The line of the block without rules.
 pub(super) const EMPTY_LINE: usize = 4;
 
-/// Words before the first room.
+/// Words before the first block.
 pub(super) const FRAME_WORDS: usize = EMPTY_LINE * LINE_WORDS + WIDE;
 
 /// Rules of a block.

@@ -20,9 +20,9 @@ pub(super) struct Leaf {
     pub(super) rules: Vec<Resident>,
     /// Those that are not hidden.
     pub(super) shown: u32,
-    /// Its room: first line and blocks.
+    /// Its blocks: the first line, and how many.
     pub(super) line: u32,
-    pub(super) room: u32,
+    pub(super) capacity: u32,
     /// Cells that lead here.
     pub(super) cells: u32,
 }
@@ -45,7 +45,7 @@ pub(super) trait Slots {
 }
 
 impl Leaf {
-    /// A leaf without a room.
+    /// A leaf without blocks.
     pub(super) fn new(rules: Vec<Resident>) -> Self {
         Self { rules, ..Self::default() }
     }
@@ -100,7 +100,7 @@ impl Leaf {
         }
         let lane = self.lane(at);
         self.shown += 1;
-        if (self.shown as usize) <= LANES * self.room as usize {
+        if (self.shown as usize) <= LANES * self.capacity as usize {
             return Shift::Insert(lane);
         }
         // Rules before this one may be hidden now too.

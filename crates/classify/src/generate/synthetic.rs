@@ -166,8 +166,8 @@ fn masks(
         let mut masks = Vec::new();
         while masks.len() < sizes.len() {
             let mask = mask(schema, &bits);
-            let room: u32 = mask.iter().map(|word| word.count_ones()).sum();
-            if room < 1 + usize::BITS - sizes[masks.len()].leading_zeros() {
+            let mask_bits: u32 = mask.iter().map(|word| word.count_ones()).sum();
+            if mask_bits < 1 + usize::BITS - sizes[masks.len()].leading_zeros() {
                 break;
             }
             if !taken.contains(&mask) {

@@ -214,15 +214,15 @@ impl Layout {
         let mut order: Vec<u32> = (0..lengths.len() as u32).collect();
         order.sort_by_key(|list| std::cmp::Reverse(lengths[*list as usize]));
         let mut layout = Self { starts: vec![0; lengths.len()], words: 0 };
-        // Rooms at the ends of blocks, by their words.
-        let mut rooms: Vec<Vec<usize>> = vec![Vec::new(); block + 1];
+        // Unused ends of blocks, by their words.
+        let mut gaps: Vec<Vec<usize>> = vec![Vec::new(); block + 1];
         for list in order {
             let length = lengths[list as usize];
             let taken = length.next_multiple_of(unit);
-            let room =
-                if taken <= block { (taken..block).find(|n| !rooms[*n].is_empty()) } else { None };
-            let (start, end) = match room.and_then(|room| rooms[room].pop().map(|at| (at, room))) {
-                Some((start, room)) => (start, start + room),
+            let gap =
+                if taken <= block { (taken..block).find(|n| !gaps[*n].is_empty()) } else { None };
+            let (start, end) = match gap.and_then(|gap| gaps[gap].pop().map(|at| (at, gap))) {
+                Some((start, gap)) => (start, start + gap),
                 None => {
                     let start = layout.words;
                     layout.words += length.next_multiple_of(block);
@@ -232,7 +232,7 @@ impl Layout {
             layout.starts[list as usize] = start as u32;
             let left = end - (start + taken).min(end);
             if left > 0 {
-                rooms[left].push(start + taken);
+                gaps[left].push(start + taken);
             }
         }
         layout

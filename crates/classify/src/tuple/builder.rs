@@ -319,7 +319,7 @@ impl TupleBuilder {
             match found.map(|at| class.found(&self.image, &self.plan, at)).min() {
                 Some(found) => best.push((found, number)),
                 None => {
-                    class.give_room(&mut self.image, &self.plan);
+                    class.release(&mut self.image, &self.plan);
                     self.by_mask.remove(&class.mask);
                     self.classes[number as usize] = None;
                     self.unused.push(number);

@@ -8,7 +8,7 @@ use crate::rule::{Match, RuleError};
 /// Slots that the search for a path of moves looks at.
 const SEARCH: usize = 256;
 
-/// Of 100 slots, those in use before a class moves to a larger room. Three subtables take 91.
+/// Of 100 slots, those in use before a class moves to a larger block. Three subtables take 91.
 pub(super) const LOAD_MAX: usize = 84;
 
 /// No path of moves.
@@ -30,7 +30,7 @@ impl From<RuleError> for Trouble {
     }
 }
 
-/// How often a class that finds no path of moves tries a larger room.
+/// How often a class that finds no path of moves tries a larger block.
 const TRIES: usize = 4;
 
 /// What a class's table and filter are made with.
@@ -76,7 +76,7 @@ impl Class {
     ) -> Result<Self, RuleError> {
         let record = Record::default();
         let mut class = Self { mask, record, len: 0, numbers: 0, free: Vec::new(), stale: 0 };
-        class.take_room(image, plan, depth_for(entries))?;
+        class.allocate(image, plan, depth_for(entries))?;
         Ok(class)
     }
 
@@ -88,15 +88,15 @@ impl Class {
         depth: usize,
     ) -> Result<Self, RuleError> {
         let mut class = Self::new(image, plan, mask, 0)?;
-        class.take_room_for(image, plan, depth, SUBTABLES * depth)?;
+        class.allocate_slots(image, plan, depth, SUBTABLES * depth)?;
         Ok(class)
     }
 
-    fn take_room(&mut self, image: &mut Image, plan: &Plan, depth: usize) -> Result<(), RuleError> {
-        self.take_room_for(image, plan, depth, capacity(depth))
+    fn allocate(&mut self, image: &mut Image, plan: &Plan, depth: usize) -> Result<(), RuleError> {
+        self.allocate_slots(image, plan, depth, capacity(depth))
     }
 
-    fn take_room_for(
+    fn allocate_slots(
         &mut self,
         image: &mut Image,
         plan: &Plan,
@@ -134,8 +134,8 @@ impl Class {
         Ok(())
     }
 
-    /// Gives the rooms back.
-    pub(super) fn give_room(&self, image: &mut Image, plan: &Plan) {
+    /// Gives the blocks back.
+    pub(super) fn release(&self, image: &mut Image, plan: &Plan) {
         image.give(self.record.slots as usize, self.table_words(plan));
         if plan.filter.is_some() {
             image.give(self.record.filter as usize, filter_words(self.filter_bits()));
@@ -202,7 +202,7 @@ impl Class {
         })
     }
 
-    /// Whether a further entry needs a larger room.
+    /// Whether a further entry needs a larger block.
     pub(super) fn is_full(&self) -> bool {
         self.free.is_empty() && self.record.count == self.numbers
     }
@@ -217,7 +217,7 @@ impl Class {
     ) -> Result<(), Crowded> {
         let number = self.free.last().copied().unwrap_or(self.record.count);
         let x = plan.functions.hash(value.iter().copied());
-        let slot = self.make_room(image, plan, x).ok_or(Crowded)?;
+        let slot = self.free_slot(image, plan, x).ok_or(Crowded)?;
         if self.free.pop().is_none() {
             self.record.count += 1;
         }
@@ -265,12 +265,12 @@ impl Class {
         }
     }
 
-    /// Moves to a room for twice as many entries. Nothing has changed after an error.
+    /// Moves to a block for twice as many entries. Nothing has changed after an error.
     pub(super) fn grow(&mut self, image: &mut Image, plan: &Plan) -> Result<(), Trouble> {
         let old = self.clone();
         let mut depth = depth_for(2 * self.len.max(2));
         for _ in 0..TRIES {
-            if let Err(error) = self.take_room(image, plan, depth) {
+            if let Err(error) = self.allocate(image, plan, depth) {
                 *self = old;
                 return Err(error.into());
             }
@@ -281,10 +281,10 @@ impl Class {
                 self.add(image, plan, &value, found)
             });
             if moved.is_ok() {
-                old.give_room(image, plan);
+                old.release(image, plan);
                 return Ok(());
             }
-            self.give_room(image, plan);
+            self.release(image, plan);
             depth += depth / 2 + 1;
         }
         *self = old;
@@ -292,7 +292,7 @@ impl Class {
     }
 
     /// An empty slot for `x`: one that is, or one that the shortest path of moves makes.
-    fn make_room(&self, image: &mut Image, plan: &Plan, x: u32) -> Option<usize> {
+    fn free_slot(&self, image: &mut Image, plan: &Plan, x: u32) -> Option<usize> {
         let roots = self.slots_of(plan, x);
         let empty = roots.into_iter().find(|slot| image.words()[*slot] == 0);
         if empty.is_some() {

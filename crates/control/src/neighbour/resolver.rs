@@ -216,7 +216,7 @@ impl Resolver {
         let is_static =
             self.table.get(key).is_some_and(|entry| entry.state == NeighbourState::Static);
         match mac {
-            Some(mac) if self.make_room(key, out) => {
+            Some(mac) if self.free_slot(key, out) => {
                 let state = NeighbourState::Static;
                 self.enter(key, Entry { mac: Some(mac), ..entry(state, now_ns) }, out);
             }
@@ -294,7 +294,7 @@ impl Resolver {
         let Some(mut known) = self.table.get(key) else {
             if !possible {
                 self.counters.impossible += 1;
-            } else if self.make_room(key, out) {
+            } else if self.free_slot(key, out) {
                 let new =
                     Entry { wanted_ns: Some(now_ns), ..entry(NeighbourState::Incomplete, now_ns) };
                 self.ask(key, new, now_ns, out);
@@ -329,7 +329,7 @@ impl Resolver {
                 self.counters.foreign += 1;
             } else if !said.creates {
                 self.counters.unasked += 1;
-            } else if self.make_room(key, out) {
+            } else if self.free_slot(key, out) {
                 self.counters.resolved += 1;
                 self.enter(
                     key,
@@ -456,7 +456,7 @@ impl Resolver {
     }
 
     /// Makes sure that `key` has a place; whether it has one.
-    fn make_room(&mut self, key: Key, out: &mut Output) -> bool {
+    fn free_slot(&mut self, key: Key, out: &mut Output) -> bool {
         if self.table.get(key).is_some() || self.table.len() < self.settings.entries_max {
             return true;
         }

@@ -70,11 +70,11 @@ impl<V: Versions> Worker<V> {
         let mut work = 0;
         let mut order = std::mem::take(&mut self.order);
         self.timed = Instant::now();
-        let mut is_short_of_room = false;
+        let mut device_is_full = false;
         order.advance(|slot| match slot {
             Slot::Ready(flight) => Some(match self.way(flight) {
                 Way::Wait(flight) => {
-                    is_short_of_room |= self.homes[flight.segment].side == Side::Device;
+                    device_is_full |= self.homes[flight.segment].side == Side::Device;
                     Slot::Ready(flight)
                 }
                 Way::Here(flight) => {
@@ -95,7 +95,7 @@ impl<V: Versions> Worker<V> {
             }
             Slot::Away { .. } => None,
         });
-        if is_short_of_room {
+        if device_is_full {
             // The master may need the arenas in which chunks wait that have come back.
             order.here().for_each(InFlight::leave_arena);
         }

@@ -18,7 +18,7 @@ use crate::sys::{self, Mapping};
 use crate::{Losses, QueueStats, RxQueue};
 
 /// Bytes of a frame that fit in one cell.
-const ROOM: usize = CELL_BYTES - HEADROOM_BYTES;
+const CELL_CAPACITY: usize = CELL_BYTES - HEADROOM_BYTES;
 
 /// How many calls of `recv` may find nothing before the socket is asked for errors and losses.
 const EMPTY_CALLS_MAX: u32 = 4096;
@@ -241,7 +241,7 @@ impl RxQueue for Rx {
             let len = frame.bytes.len() + frame.tag.map_or(0, |tag| tag.len());
             let packet = if is_cut {
                 None
-            } else if len <= ROOM {
+            } else if len <= CELL_CAPACITY {
                 // No cell: the frame stays in the ring, and the kernel counts what finds no room.
                 let Some(mut cell) = pool.get() else { break };
                 put_in(&frame, &mut cell.bytes_mut()[HEADROOM_BYTES..][..len]);

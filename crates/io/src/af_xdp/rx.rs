@@ -79,9 +79,9 @@ impl Rx {
         if self.lack < self.fill_batch {
             return;
         }
-        let room = self.fill.free(self.lack).min(self.lack);
+        let free = self.fill.free(self.lack).min(self.lack);
         let Some(ledger) = &mut self.ledger else { return };
-        for _ in 0..room {
+        for _ in 0..free {
             let Some(cell) = pool.get() else { break };
             match ledger.lend(cell) {
                 Ok(offset) => {

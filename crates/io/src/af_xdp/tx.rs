@@ -11,7 +11,7 @@ use super::socket::Socket;
 use crate::{Losses, QueueStats, TxQueue, sys};
 
 /// Bytes of a frame that fit in one cell when it is copied.
-const ROOM: usize = CELL_BYTES - HEADROOM_BYTES;
+const CELL_CAPACITY: usize = CELL_BYTES - HEADROOM_BYTES;
 
 /// The most cells of one frame that the kernel takes (MAX_SKB_FRAGS is 17 at least).
 const PIECES_MAX: usize = 17;
@@ -92,7 +92,7 @@ impl Tx {
     /// room for it now.
     fn send_copied(&mut self, pool: &mut Pool, packet: Packet) -> Result<(), Packet> {
         let len = packet.frame_len();
-        let pieces = len.div_ceil(ROOM).max(1);
+        let pieces = len.div_ceil(CELL_CAPACITY).max(1);
         let is_region = std::ptr::eq(pool.region(), self.socket.depot().region());
         if (pieces > 1 && !self.socket.is_multi_buffer) || pieces > PIECES_MAX || !is_region {
             let reason = if is_region { reasons::TX_OVERSIZE } else { reasons::TX_FAILED };
@@ -113,7 +113,7 @@ impl Tx {
         let mut from = packet.segments();
         let mut rest: &[u8] = &[];
         for (i, mut cell) in cells.drain(..).enumerate() {
-            let piece = (len - i * ROOM).min(ROOM);
+            let piece = (len - i * CELL_CAPACITY).min(CELL_CAPACITY);
             let mut to = &mut cell.bytes_mut()[HEADROOM_BYTES..][..piece];
             while !to.is_empty() {
                 if rest.is_empty() {
@@ -177,16 +177,16 @@ impl TxQueue for Tx {
             packets.drain(..).for_each(|packet| packet.free(pool));
             return;
         }
-        let mut room = self.transmit.free(packets.len() as u32) as usize;
-        if room < packets.len() {
+        let mut free = self.transmit.free(packets.len() as u32) as usize;
+        if free < packets.len() {
             self.transmit.publish();
             self.kick();
             self.collect(pool);
-            room = self.transmit.free(packets.len() as u32) as usize;
+            free = self.transmit.free(packets.len() as u32) as usize;
         }
         let mut back = None;
         let mut done = 0;
-        for packet in packets.iter_mut().take(room) {
+        for packet in packets.iter_mut().take(free) {
             if self.transmit.free(1) == 0 {
                 break; // frames in several pieces took more than one slot each
             }

@@ -177,8 +177,8 @@ impl TxQueue for Recycle {
         let n = self.ring.slots().min(packets.len());
         self.stats.packets += packets.len() as u64;
         self.stats.bytes += packets.iter().map(|p| p.frame_len() as u64).sum::<u64>();
-        if let Ok(room) = self.ring.write_chunk_uninit(n) {
-            room.fill_from_iter(packets.drain(..n));
+        if let Ok(slots) = self.ring.write_chunk_uninit(n) {
+            slots.fill_from_iter(packets.drain(..n));
         }
         packets.drain(..).for_each(|packet| packet.free(pool));
     }

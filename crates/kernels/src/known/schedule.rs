@@ -86,13 +86,13 @@ fn order(group_items: u32) -> Known {
     let at = job.add_areas(&[64, fixed + per_row * rows])[1];
     let plan = OrderPlan::new(1, 8);
     let key = |row: u32| row * 37 % 251;
-    let room = rows.next_multiple_of(16);
+    let capacity = rows.next_multiple_of(16);
     assert_eq!(plan.keys_job() & 0x100, 0, "two passes begin in the first half");
     for row in 0..rows {
         let bytes = job.bytes_mut();
         bytes[at + 4 * row..][..4].copy_from_slice(&(row as u32).to_le_bytes());
         let key = u64::from(key(row as u32));
-        bytes[at + 4 * 2 * room + 8 * row..][..8].copy_from_slice(&key.to_le_bytes());
+        bytes[at + 4 * 2 * capacity + 8 * row..][..8].copy_from_slice(&key.to_le_bytes());
     }
     let mut sorted: Vec<u32> = (0..rows as u32).collect();
     sorted.sort_by_key(|row| key(*row));

@@ -13,7 +13,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 }
 
 /// Sums by blocks and records of these frames; `room`: words that the records have.
-fn check_records(frames: &[Vec<u8>], items: u32, room: usize) {
+fn check_records(frames: &[Vec<u8>], items: u32, capacity: usize) {
     let Some(mut bed) = Bed::open() else { return };
     let rows = frames.len();
     let (mut payload, mut job) = (Vec::new(), JobBytes::new(P::COLUMNS, rows));
@@ -24,7 +24,7 @@ fn check_records(frames: &[Vec<u8>], items: u32, room: usize) {
         payload.resize(payload.len().next_multiple_of(16), 0);
     }
     let head = 4 + rows + 1;
-    let places = job.add_areas(&[4 * rows.max(1), 4 * head, 4 * room]);
+    let places = job.add_areas(&[4 * rows.max(1), 4 * head, 4 * capacity]);
     let blocks = payload.len() / 16;
     payload.resize(payload.len() + 16, 0);
     let (arena, memory) = (bed.memory(job.bytes()), bed.memory(&payload));
@@ -49,10 +49,10 @@ fn check_records(frames: &[Vec<u8>], items: u32, room: usize) {
     let fit = |count: &usize| if *count > 64 { 0 } else { *count };
     let total: usize = counts.iter().map(fit).sum();
     let starts = area(1, head);
-    let is_over = is_long || total > room;
+    let is_over = is_long || total > capacity;
     assert_eq!((starts[0] as usize, starts[1] != 0), (total, is_over));
     let expected: Vec<u32> = if is_over {
-        vec![0; room]
+        vec![0; capacity]
     } else {
         let mut all = Vec::new();
         for frame in frames {
@@ -63,10 +63,10 @@ fn check_records(frames: &[Vec<u8>], items: u32, room: usize) {
                 all.push(if i % 2 == 0 { word } else { word.swap_bytes() });
             }
         }
-        all.resize(room, 0);
+        all.resize(capacity, 0);
         all
     };
-    assert!(area(2, room) == expected, "{rows} rows in groups of {items}");
+    assert!(area(2, capacity) == expected, "{rows} rows in groups of {items}");
     for memory in [arena, memory] {
         bed.free(memory);
     }
@@ -81,10 +81,10 @@ fn check_order(keys: &[u64], bits: u32, items: u32) {
     let at = job.add_areas(&[fixed + per_row * rows])[0];
     let plan = OrderPlan::new(0, bits);
     // Keys and rows are where the kernel that puts them would have put them: in the half that its job names.
-    let (room, half) = (rows.next_multiple_of(16), usize::from(plan.keys_job() & 0x100 != 0));
+    let (capacity, half) = (rows.next_multiple_of(16), usize::from(plan.keys_job() & 0x100 != 0));
     for (row, key) in keys.iter().enumerate() {
         let bytes = job.bytes_mut();
-        let (rows_at, keys_at) = (at + 4 * room * half, at + 4 * room * (2 + 2 * half));
+        let (rows_at, keys_at) = (at + 4 * capacity * half, at + 4 * capacity * (2 + 2 * half));
         bytes[rows_at + 4 * row..][..4].copy_from_slice(&(row as u32).to_le_bytes());
         bytes[keys_at + 8 * row..][..8].copy_from_slice(&key.to_le_bytes());
     }
@@ -120,13 +120,13 @@ proptest! {
         ),
         long in prop::bool::weighted(0.1),
         items in any_items(),
-        room in prop_oneof![Just(1usize), Just(40), Just(8000)],
+        capacity in prop_oneof![Just(1usize), Just(40), Just(8000)],
     ) {
         let mut frames = frames;
         if long {
             frames.push(vec![9; 257]);
         }
-        check_records(&frames, items, room);
+        check_records(&frames, items, capacity);
     }
 
     #[test]

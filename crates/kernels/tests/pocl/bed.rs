@@ -78,7 +78,7 @@ impl Bed {
 
     /// Memory that holds these bytes.
     pub(crate) fn memory(&mut self, bytes: &[u8]) -> Memory {
-        let memory = self.room(bytes.len());
+        let memory = self.memory_of(bytes.len());
         if !bytes.is_empty() {
             self.write(memory, 0, bytes);
         }
@@ -86,7 +86,7 @@ impl Bed {
     }
 
     /// Memory of which nothing is written yet.
-    pub(crate) fn room(&mut self, bytes: usize) -> Memory {
+    pub(crate) fn memory_of(&mut self, bytes: usize) -> Memory {
         self.driver.allocate(bytes.max(64)).expect("memory")
     }
 
@@ -153,7 +153,7 @@ impl Bed {
         let memories = Memories {
             arena: self.memory(&known.arena),
             payload: self.memory(&known.payload),
-            tables: self.room(known.tables.bytes),
+            tables: self.memory_of(known.tables.bytes),
             state: self.memory(&known.state),
         };
         if self.name().contains("Oclgrind") && known.tables.bytes > 0 {

@@ -363,9 +363,9 @@ impl MacTable {
     /// # Errors
     /// More stations than at the start.
     pub fn set_limits(&mut self, limits: MacLimits) -> Result<(), TableError> {
-        let room = self.seen.0.len();
-        if limits.stations as usize > room {
-            let limit = u32::try_from(room).unwrap_or(u32::MAX);
+        let capacity = self.seen.0.len();
+        if limits.stations as usize > capacity {
+            let limit = u32::try_from(capacity).unwrap_or(u32::MAX);
             return Err(TableError::Full { what: "stations", used: limits.stations, limit });
         }
         self.limits = limits;

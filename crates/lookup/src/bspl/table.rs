@@ -68,8 +68,11 @@ impl Table {
 
     /// The same entries in a table with more room and another seed. What changed is the whole.
     pub(super) fn grown(&self) -> Result<Self, TableError> {
-        let room = |count: usize| count + count / 4 + 64;
-        let mut counts = Counts { narrow: room(self.counts.narrow), wide: room(self.counts.wide) };
+        let with_reserve = |count: usize| count + count / 4 + 64;
+        let mut counts = Counts {
+            narrow: with_reserve(self.counts.narrow),
+            wide: with_reserve(self.counts.wide),
+        };
         let mut seed = self.shape.seed;
         loop {
             seed = next_seed(seed);
@@ -78,7 +81,8 @@ impl Table {
                 return Ok(table);
             }
             // A worse hash than chance: more room helps against any.
-            counts = Counts { narrow: room(counts.narrow), wide: room(counts.wide) };
+            counts =
+                Counts { narrow: with_reserve(counts.narrow), wide: with_reserve(counts.wide) };
         }
     }
 

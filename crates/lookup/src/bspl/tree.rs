@@ -91,10 +91,10 @@ fn choose(weights: &Weights, occur: &[u8], depth: u32) -> Option<usize> {
     if occur.is_empty() {
         return None;
     }
-    let room = (1_usize << depth.saturating_sub(1)) - 1; // lengths that fit on either side
+    let capacity = (1_usize << depth.saturating_sub(1)) - 1; // lengths that fit on either side
     let weigh = |lens: &[u8]| lens.iter().map(|len| weights[*len as usize]).sum::<u64>();
     (0..occur.len())
-        .filter(|split| *split <= room && occur.len() - 1 - split <= room)
+        .filter(|split| *split <= capacity && occur.len() - 1 - split <= capacity)
         .max_by_key(|split| {
             let lighter = weigh(&occur[..*split]).min(weigh(&occur[split + 1..]));
             3 * weights[occur[*split] as usize] + lighter

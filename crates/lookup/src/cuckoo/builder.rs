@@ -123,12 +123,12 @@ impl<K: CuckooKey> CuckooBuilder<K> {
                 self.follow(key, Some(value));
                 if self.next.is_none() && self.is_crowded() {
                     // Without memory for a larger table this one goes on as long as it can.
-                    let _ = self.begin(self.roomier());
+                    let _ = self.begin(self.larger());
                 }
                 return Ok(None);
             }
             if self.next.is_none() {
-                self.begin(self.roomier())?;
+                self.begin(self.larger())?;
             }
             while self.step(usize::MAX, patches)? {}
         }
@@ -207,7 +207,7 @@ impl<K: CuckooKey> CuckooBuilder<K> {
         });
         next.cursor = end;
         if crowded {
-            self.begin(self.roomier())?;
+            self.begin(self.larger())?;
             return Ok(self.next.is_some());
         }
         if end < all.end {
@@ -241,7 +241,7 @@ impl<K: CuckooKey> CuckooBuilder<K> {
         if done.is_err() {
             // Another one, or none: then the next insert that finds no room begins it.
             self.next = None;
-            let _ = self.begin(self.roomier());
+            let _ = self.begin(self.larger());
         }
     }
 
@@ -256,7 +256,7 @@ impl<K: CuckooKey> CuckooBuilder<K> {
 
     /// Whether it is time to build a table aside.
     fn is_crowded(&self) -> bool {
-        let can_grow = self.roomier() > self.current.buckets();
+        let can_grow = self.larger() > self.current.buckets();
         let ways = self.current.buckets() as usize * K::WAYS;
         if can_grow {
             self.len() * 100 > ways * K::LOAD_MAX || self.current.stashed() > 0
@@ -267,7 +267,7 @@ impl<K: CuckooKey> CuckooBuilder<K> {
 
     /// Buckets of the next table: twice as many where the limit leaves room and the table is not nearly empty
     /// (then other seeds are what helps).
-    fn roomier(&self) -> u32 {
+    fn larger(&self) -> u32 {
         let now = self.current.buckets();
         let most = buckets_for::<K>(self.limits.entries).max(now);
         let ways = now as usize * K::WAYS;

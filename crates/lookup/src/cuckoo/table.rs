@@ -150,7 +150,7 @@ impl<K: CuckooKey> Table<K> {
     /// Adds a key that is not there.
     pub(super) fn add(&mut self, entry: (K, K::Value)) -> Result<(), Crowded> {
         let buckets = self.buckets_of(&entry.0);
-        if let Some(place) = self.make_room(buckets) {
+        if let Some(place) = self.free_slot(buckets) {
             self.write(place, entry);
         } else {
             if self.stashed == Self::STASH {
@@ -198,7 +198,7 @@ impl<K: CuckooKey> Table<K> {
     }
 
     /// An empty way in one of these buckets: one that is, or one that the shortest path of moves makes.
-    fn make_room(&mut self, roots: [u32; 2]) -> Option<Place> {
+    fn free_slot(&mut self, roots: [u32; 2]) -> Option<Place> {
         let mut search = std::mem::take(&mut self.search);
         search.clear();
         search.extend(roots.map(|bucket| Node { bucket, from: ROOT, way: 0 }));

@@ -12,8 +12,8 @@
 
 use std::collections::HashMap;
 
+use super::heap::Heap;
 use super::layout::*;
-use super::room::Room;
 use crate::rib::Rib;
 use crate::shadow::Shadow;
 use crate::{Address, Blob, NO_ROUTE, NextHopId, Patch, Prefix, TableError, check_next_hop};
@@ -54,7 +54,7 @@ pub struct Mtrie6Builder {
 #[derive(Debug, Clone)]
 struct Table {
     shadow: Shadow,
-    room: Room,
+    heap: Heap,
     nodes: HashMap<u32, Routes>, // by first line
 }
 
@@ -101,7 +101,7 @@ impl Mtrie6Builder {
         let lines = limits.lines.min(1 << LINE_BITS);
         let words = HEAP + LINE_STEP as usize * LINE;
         let shadow = Shadow::new(words, HEAP + lines as usize * LINE)?;
-        let mut table = Table { shadow, room: Room::new(lines), nodes: HashMap::new() };
+        let mut table = Table { shadow, heap: Heap::new(lines), nodes: HashMap::new() };
         table.shadow.put(WORD_MAGIC, MAGIC);
         table.shadow.put(WORD_DEFAULT, rib.get(Prefix::default_route()).unwrap_or(NO_ROUTE));
         let routes: Vec<Route> = rib.iter().filter(|(prefix, _)| prefix.len() > 0).collect();
@@ -157,7 +157,7 @@ impl Mtrie6Builder {
 
     /// Bytes in use, of those that the blob has.
     pub fn used_bytes(&self) -> usize {
-        HEAP * 4 + self.table.room.used() as usize * 64
+        HEAP * 4 + self.table.heap.used() as usize * 64
     }
 
     /// Nodes below the root.
@@ -237,7 +237,7 @@ impl Table {
         let cell = cell.inspect_err(|_| {
             for (line, order) in taken {
                 self.nodes.remove(&line);
-                self.room.give(line, order);
+                self.heap.give(line, order);
             }
         })?;
         self.shadow.put(word, cell);
@@ -305,9 +305,9 @@ impl Table {
         beyond: bool,
         taken: &mut Vec<(u32, u8)>,
     ) -> Result<u32, TableError> {
-        let line = self.room.take(order, beyond)?;
+        let line = self.heap.take(order, beyond)?;
         taken.push((line, order));
-        let lines = self.room.len().next_multiple_of(LINE_STEP);
+        let lines = self.heap.len().next_multiple_of(LINE_STEP);
         self.shadow.grow(HEAP + lines as usize * LINE)?;
         Ok(line)
     }
@@ -325,7 +325,7 @@ impl Table {
                 self.release(self.shadow.words()[HEAP + line * LINE + number]);
             }
         }
-        self.room.give(line as u32, order);
+        self.heap.give(line as u32, order);
     }
 
     /// Paints what `prefix` owns, which covers whole cells of `cells`.

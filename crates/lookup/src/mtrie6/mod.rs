@@ -32,8 +32,8 @@
 mod avx512;
 mod builder;
 mod forms;
+mod heap;
 mod layout;
-mod room;
 
 pub use builder::{Limits, Mtrie6Builder};
 pub use forms::State;

@@ -30,7 +30,7 @@ impl Table for Auto4Builder {
     const CHANGES: usize = 60;
 
     /// Room for few records, so that it goes over while a region fills.
-    fn roomy() -> Limits {
+    fn ample() -> Limits {
         Limits { record_pages: 4, ..Limits::default() }
     }
     /// Whichever limit is met first.

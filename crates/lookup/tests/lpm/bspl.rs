@@ -15,7 +15,7 @@ impl Table for BsplBuilder {
     const ROUTES: usize = 80;
     const CHANGES: usize = 60;
 
-    fn roomy() {}
+    fn ample() {}
     fn prefixes() -> BoxedStrategy<Prefix<u128>> {
         prop_oneof![4 => prefix6(), 1 => crowded6()].boxed()
     }

@@ -18,7 +18,7 @@ impl Table for Dir24_8Builder {
     const CHANGES: usize = 60;
     const STRIDE: usize = 61;
 
-    fn roomy() -> Limits {
+    fn ample() -> Limits {
         Limits::default()
     }
     fn tight() -> BoxedStrategy<Limits> {

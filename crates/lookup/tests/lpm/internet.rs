@@ -40,7 +40,7 @@ struct Run<T: Table> {
 impl<T: Table> Run<T> {
     fn new(routes: &[(Prefix<T::Addr>, NextHopId)]) -> Self {
         let rib: Rib<T::Addr> = routes.iter().copied().collect();
-        let (builder, image) = T::build(rib.clone(), T::roomy()).unwrap();
+        let (builder, image) = T::build(rib.clone(), T::ample()).unwrap();
         Self { builder, image, trie: Trie::build(&rib), rib }
     }
 
@@ -109,7 +109,7 @@ impl<T: Table> Run<T> {
     fn check_fresh(&self, touched: &[Prefix<T::Addr>]) {
         assert!(self.builder.rib().iter().eq(self.rib.iter()));
         self.check(&edges(touched.iter().copied()), How::AllForms);
-        let (_, fresh) = T::build(self.rib.clone(), T::roomy()).unwrap();
+        let (_, fresh) = T::build(self.rib.clone(), T::ample()).unwrap();
         let addrs = T::Addr::sweep(&self.rib, T::STRIDE);
         let answers = [&self.image, &fresh].map(|image| ask::<T>(image, &addrs, How::Once));
         assert!(answers[0] == answers[1], "patched, and built afresh");

@@ -16,7 +16,7 @@ impl Table for Mtrie6Builder {
     const CHANGES: usize = 150;
     const INTERNET: &[(u32, usize)] = &[(u32::MAX, 250_000_000)];
 
-    fn roomy() -> Limits {
+    fn ample() -> Limits {
         Limits::default()
     }
     fn tight() -> BoxedStrategy<Limits> {

@@ -17,7 +17,7 @@ impl Table for PoptrieBuilder {
     /// Answers of 32 bits, and of 16.
     const INTERNET: &[(u32, usize)] = &[(u32::MAX, 10_000_000), (200, 8_000_000)];
 
-    fn roomy() -> Limits {
+    fn ample() -> Limits {
         Limits::default()
     }
     fn tight() -> BoxedStrategy<Limits> {

@@ -39,10 +39,10 @@ pub(crate) trait Table: Sized {
     const STRIDE: usize = 1009;
 
     /// As the program uses it.
-    fn roomy() -> Self::Limits;
+    fn ample() -> Self::Limits;
     /// So little that random routes do not fit; as [`Table::roomy`] for a table without limits.
     fn tight() -> BoxedStrategy<Self::Limits> {
-        Just(Self::roomy()).boxed()
+        Just(Self::ample()).boxed()
     }
     /// A table that is exactly full; `None` for one without limits.
     fn full() -> Option<Full<Self>> {
@@ -416,7 +416,7 @@ impl<T: Table> Bed<T> {
 }
 
 fn used_when_empty<T: Table>() -> usize {
-    T::build(Rib::new(), T::roomy()).unwrap().0.used()
+    T::build(Rib::new(), T::ample()).unwrap().0.used()
 }
 
 /// Small next hops, and one that needs 15 bits.
@@ -433,7 +433,7 @@ pub(crate) fn answers_are_those_of_a_scan<T: Table>() {
         if let (true, Some(route)) = (is_wide, routes.first_mut()) {
             route.1 = 1 << 15;
         }
-        let mut bed = Bed::<T>::new(routes, T::roomy());
+        let mut bed = Bed::<T>::new(routes, T::ample());
         bed.addrs.extend(more);
         bed.check(How::AllSizes);
     });
@@ -445,7 +445,7 @@ pub(crate) fn changes_are_as_a_fresh_build<T: Table>() {
     let first = prop_oneof![Just(BTreeMap::new()), first];
     let (changes, empty) = (changes(T::prefixes(), T::CHANGES), used_when_empty::<T>());
     property(T::CASES, (first, changes, any::<bool>()), |(first, changes, is_wide)| {
-        let mut bed = Bed::<T>::new(first.into_iter().collect(), T::roomy());
+        let mut bed = Bed::<T>::new(first.into_iter().collect(), T::ample());
         for change in changes {
             let change = match change {
                 Change::Insert(prefix, hop) if !is_wide => Change::Insert(prefix, hop.min(9)),
@@ -496,7 +496,7 @@ pub(crate) fn a_full_table_says_so<T: Table>() {
 /// What grows for thousands of routes side by side is given back when they go.
 pub(crate) fn a_region_fills_and_empties<T: Table>() {
     let random = &mut Random(3);
-    let mut bed = Bed::<T>::new(Vec::new(), T::roomy());
+    let mut bed = Bed::<T>::new(Vec::new(), T::ample());
     let empty = bed.builder.used();
     for round in 1..=3000 {
         bed.insert(T::Addr::crowded(random), round).unwrap();
@@ -513,7 +513,7 @@ pub(crate) fn readers_see_the_old_or_the_new<T: Table>() {
     let random = &mut Random(21);
     let routes: Vec<_> = (0..4000).map(|_| T::Addr::crowded(random)).collect();
     let rib = routes.iter().map(|prefix| (*prefix, 1)).collect();
-    let (mut builder, image) = T::build(rib, T::roomy()).unwrap();
+    let (mut builder, image) = T::build(rib, T::ample()).unwrap();
     let (mut writer, reader) = versions(image);
     let region = T::Addr::region();
     // Version n has next hop n + 1 on the one route that covers all, and the others, which come and go, have 1.
@@ -560,7 +560,7 @@ pub(crate) fn readers_see_the_old_or_the_new<T: Table>() {
 }
 
 pub(crate) fn next_hops_out_of_range_are_refused<T: Table>() {
-    let mut bed = Bed::<T>::new(Vec::new(), T::roomy());
+    let mut bed = Bed::<T>::new(Vec::new(), T::ample());
     for next_hop in [NO_ROUTE, NEXT_HOP_MAX + 1, u32::MAX] {
         let refused = bed.insert(Prefix::default_route(), next_hop);
         assert_eq!(refused, Err(TableError::NextHop(next_hop)));
@@ -569,14 +569,14 @@ pub(crate) fn next_hops_out_of_range_are_refused<T: Table>() {
 }
 
 pub(crate) fn other_images_are_refused<T: Table>() {
-    assert!(T::is_image(&T::build(Rib::new(), T::roomy()).unwrap().1));
+    assert!(T::is_image(&T::build(Rib::new(), T::ample()).unwrap().1));
     for words in [16, 1 << 10, 1 << 20, 1 << 25] {
         assert!(!T::is_image(&Blob::zeroed(words, 0).unwrap()), "{words} words of zeros");
     }
 }
 
 pub(crate) fn slices_of_different_lengths_are_a_defect<T: Table>() {
-    let (_, image) = T::build(Rib::new(), T::roomy()).unwrap();
+    let (_, image) = T::build(Rib::new(), T::ample()).unwrap();
     T::forms(&image, &mut |name, form| {
         let keys = [T::Addr::ZERO.to_key(); 2];
         let panic = catch_unwind(AssertUnwindSafe(|| form(&keys, &mut [0]))).unwrap_err();

@@ -100,8 +100,8 @@ impl Scenario {
                 }
                 Part::Sum => {
                     let sum = bytes.iter().fold(0u32, |sum, byte| sum.wrapping_add((*byte).into()));
-                    if let Some(room) = bytes.get_mut(8..12) {
-                        room.copy_from_slice(&sum.to_be_bytes());
+                    if let Some(capacity) = bytes.get_mut(8..12) {
+                        capacity.copy_from_slice(&sum.to_be_bytes());
                     }
                     None
                 }

@@ -44,7 +44,7 @@ pub(super) const FIRST_CELL: usize = chunk::CELL_BYTES - chunk::HEADROOM_BYTES;
 
 /// Walks the extension headers, as far as `room` bytes: upper protocol, length of all headers, fragment, whether there is
 /// a fragment header.
-pub(super) fn extensions(packet: &[u8], room: usize) -> Refused<Chain> {
+pub(super) fn extensions(packet: &[u8], available: usize) -> Refused<Chain> {
     let (mut kind, mut at, mut seen) = (packet[6], 40, Vec::new());
     let (mut fragment, mut fragment_header) = (None, false);
     while matches!(kind, 0 | 43 | 44 | 51 | 60) {
@@ -59,7 +59,7 @@ pub(super) fn extensions(packet: &[u8], room: usize) -> Refused<Chain> {
         if at + 8 > packet.len() {
             return Err(packet::reasons::IP6_EXTENSION_HEADERS);
         }
-        if at + 8 > room {
+        if at + 8 > available {
             return Err(packet::reasons::IP6_EXTENSIONS_TOO_MANY);
         }
         let units = usize::from(packet[at + 1]);
@@ -122,9 +122,9 @@ pub(super) fn fragments(packet: &[u8], header_len: usize, mtu: usize) -> Option<
     let (mut pieces, mut done) = (Vec::new(), 0);
     while done < body.len() {
         let mut piece = if done == 0 { packet[..header_len].to_vec() } else { later.clone() };
-        let (len, room) = (piece.len(), mtu - piece.len());
+        let (len, available) = (piece.len(), mtu - piece.len());
         let rest = body.len() - done;
-        let take = if rest <= room { rest } else { room / 8 * 8 };
+        let take = if rest <= available { rest } else { available / 8 * 8 };
         let more = if take < rest { 0x2000 } else { was_more };
         piece[0] = 0x40 | (len / 4) as u8;
         piece[2..4].copy_from_slice(&((len + take) as u16).to_be_bytes());

@@ -11,7 +11,7 @@ const CELLS: u32 = 24;
 fn size() -> impl Strategy<Value = usize> {
     prop_oneof![
         0usize..200,
-        ROOM - 3..ROOM + 4,
+        CELL_CAPACITY - 3..CELL_CAPACITY + 4,
         CELL_FRAME_BYTES - 3..CELL_FRAME_BYTES + 4,
         0usize..9000,
         30_000usize..60_000,
@@ -104,14 +104,14 @@ impl Bench {
             Op::Copy(len) => {
                 let bytes = pattern(*len, self.made as u8);
                 let packet = Packet::copy_from(pool, &bytes);
-                assert_eq!(packet.is_some(), len.div_ceil(ROOM).max(1) <= free);
+                assert_eq!(packet.is_some(), len.div_ceil(CELL_CAPACITY).max(1) <= free);
                 if let Some(packet) = packet {
                     self.add(packet, bytes);
                 }
             }
             Op::GrowFront(n) => {
                 let t = &mut self.all[i];
-                let fits = *n <= t.packet.headroom() || n.div_ceil(ROOM) <= free;
+                let fits = *n <= t.packet.headroom() || n.div_ceil(CELL_CAPACITY) <= free;
                 assert_eq!(t.packet.grow_front(pool, *n), fits);
                 if fits {
                     t.bytes.splice(..0, std::iter::repeat_n(0, *n));
@@ -121,8 +121,8 @@ impl Bench {
                 let t = &mut self.all[i];
                 let cells = t.packet.cells();
                 let grown = t.packet.grow_back(pool, *n);
-                assert!(grown || n.div_ceil(ROOM) > free);
-                assert!(t.packet.cells() - cells <= n.div_ceil(ROOM));
+                assert!(grown || n.div_ceil(CELL_CAPACITY) > free);
+                assert!(t.packet.cells() - cells <= n.div_ceil(CELL_CAPACITY));
                 if grown {
                     t.bytes.resize(t.bytes.len() + n, 0);
                 }
@@ -231,7 +231,7 @@ impl Bench {
                     let bytes = t.bytes.clone();
                     self.add(copy, bytes);
                 } else {
-                    assert!(free < t.packet.cells().max(t.bytes.len().div_ceil(ROOM)));
+                    assert!(free < t.packet.cells().max(t.bytes.len().div_ceil(CELL_CAPACITY)));
                 }
             }
             Op::Free => {
@@ -292,7 +292,7 @@ fn a_frame_that_finds_too_few_cells_keeps_none() {
 #[test]
 fn what_grows_is_zero_also_where_cells_were_used_before() {
     let (mut pool, depot) = pool_of(4);
-    Packet::copy_from(&mut pool, &[7; 4 * ROOM]).unwrap().free(&mut pool);
+    Packet::copy_from(&mut pool, &[7; 4 * CELL_CAPACITY]).unwrap().free(&mut pool);
     let mut p = Packet::copy_from(&mut pool, &[1; 10]).unwrap();
     assert!(p.grow_front(&mut pool, 2500) && p.grow_back(&mut pool, 300));
     let mut expected = vec![0; 2500];
@@ -300,7 +300,7 @@ fn what_grows_is_zero_also_where_cells_were_used_before() {
     expected.extend([0; 300]);
     assert_eq!(p.segments().collect::<Vec<_>>().concat(), expected);
     assert_eq!(p.cells(), 3);
-    assert!(!p.grow_front(&mut pool, 1 + 2 * ROOM), "one cell is left");
+    assert!(!p.grow_front(&mut pool, 1 + 2 * CELL_CAPACITY), "one cell is left");
     assert!(!p.grow_back(&mut pool, 3 * CELL_BYTES), "one cell is left");
     assert_eq!(p.segments().collect::<Vec<_>>().concat(), expected);
     p.free(&mut pool);
@@ -312,7 +312,7 @@ fn what_grows_is_zero_also_where_cells_were_used_before() {
 fn a_cell_full_to_its_link_can_be_split_anywhere() {
     let (mut pool, _) = pool_of(3);
     let bytes = pattern(CELL_FRAME_BYTES, 3);
-    for at in [0, 1, 100, ROOM, CELL_FRAME_BYTES - 1, CELL_FRAME_BYTES] {
+    for at in [0, 1, 100, CELL_CAPACITY, CELL_FRAME_BYTES - 1, CELL_FRAME_BYTES] {
         let mut cell = pool.get().unwrap();
         cell.bytes_mut()[LINK_BYTES..].copy_from_slice(&bytes);
         let mut p = Packet::from_cell(cell, LINK_BYTES, CELL_FRAME_BYTES);
@@ -352,14 +352,14 @@ fn a_chain_has_at_most_as_many_cells_as_are_counted() {
     }
     const MOST: usize = u16::MAX as usize;
     let (mut pool, depot) = pool_of(u16::MAX as u32 + 2);
-    assert!(Packet::copy_from(&mut pool, &vec![0; MOST * ROOM + 1]).is_none());
-    let mut p = Packet::copy_from(&mut pool, &vec![5; MOST * ROOM]).unwrap();
+    assert!(Packet::copy_from(&mut pool, &vec![0; MOST * CELL_CAPACITY + 1]).is_none());
+    let mut p = Packet::copy_from(&mut pool, &vec![5; MOST * CELL_CAPACITY]).unwrap();
     assert_eq!(p.cells(), MOST);
     assert!(!p.grow_back(&mut pool, 1) && !p.grow_front(&mut pool, 1000));
     assert!(p.grow_front(&mut pool, p.headroom()), "the headroom needs no cell");
     let one = Packet::copy_from(&mut pool, &[1]).unwrap();
     let one = p.append(one).expect_err("no more cells can be counted");
-    assert_eq!(p.frame_len(), MOST * ROOM + HEADROOM_BYTES - LINK_BYTES);
+    assert_eq!(p.frame_len(), MOST * CELL_CAPACITY + HEADROOM_BYTES - LINK_BYTES);
     one.free(&mut pool);
     p.free(&mut pool);
     drop(pool);

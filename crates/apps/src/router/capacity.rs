@@ -38,7 +38,7 @@ impl Demand {
 }
 
 /// The first file of `[[routes]]` that the tables have no room for, and why. `demand` is that of all of them.
-pub fn without_room(config: &Config, demand: Demand) -> Option<(PathBuf, String)> {
+pub fn over_capacity(config: &Config, demand: Demand) -> Option<(PathBuf, String)> {
     if !demand.may_be_too_much() {
         return None;
     }
@@ -73,7 +73,7 @@ pub fn failure(config: &Config, error: &TableError) -> String {
     for file in config.route_files.iter().filter_map(|file| read_file(&file.file).ok()) {
         demand.add(&file);
     }
-    match without_room(config, demand) {
+    match over_capacity(config, demand) {
         Some((path, what)) => format!("{}: {what}", path.display()),
         None => text(error),
     }

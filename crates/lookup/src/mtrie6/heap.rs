@@ -1,4 +1,4 @@
-//! Room in the heap: blocks of 1, 2, 4 … lines, split and joined again.
+//! Allocation in the heap: blocks of 1, 2, 4 … lines, split and joined again.
 //!
 //! The buddy system (Knuth, The Art of Computer Programming, volume 1, §2.5): a block of 2^k lines begins
 //! at a multiple of 2^k; a larger one is split in halves where none of the size is free, and halves that
@@ -12,24 +12,24 @@ use crate::TableError;
 pub(super) const ORDER_MAX: u8 = 12;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Room {
+pub(super) struct Heap {
     free: [BTreeSet<u32>; ORDER_MAX as usize + 1],
     len: u32, // lines that have ever been given out or split
     used: u32,
     limit: u32,
 }
 
-impl Room {
+impl Heap {
     pub(super) fn new(limit: u32) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// Lines that the heap must have.
+    /// Heap that the heap must have.
     pub(super) fn len(&self) -> u32 {
         self.len
     }
 
-    /// Lines in use.
+    /// Heap in use.
     pub(super) fn used(&self) -> u32 {
         self.used
     }
@@ -90,38 +90,38 @@ mod tests {
         /// No block overlaps another, each begins where its size says, and all are joined in the end.
         #[test]
         fn blocks_are_apart(steps in prop::collection::vec((0..=ORDER_MAX, any::<bool>(), any::<prop::sample::Index>()), 1..200)) {
-            let mut room = Room::new(u32::MAX >> 1);
+            let mut heap = Heap::new(u32::MAX >> 1);
             let mut held: Vec<(u32, u8)> = Vec::new();
             for (order, take, which) in steps {
                 if take || held.is_empty() {
-                    let line = room.take(order, false).unwrap();
+                    let line = heap.take(order, false).unwrap();
                     prop_assert_eq!(line % (1 << order), 0);
-                    prop_assert!(line + (1 << order) <= room.len());
+                    prop_assert!(line + (1 << order) <= heap.len());
                     prop_assert!(held.iter().all(|(a, n)| line + (1 << order) <= *a || a + (1 << n) <= line));
                     held.push((line, order));
                 } else {
                     let (line, order) = held.swap_remove(which.index(held.len()));
-                    room.give(line, order);
+                    heap.give(line, order);
                 }
-                prop_assert_eq!(room.used(), held.iter().map(|(_, order)| 1 << order).sum::<u32>());
+                prop_assert_eq!(heap.used(), held.iter().map(|(_, order)| 1 << order).sum::<u32>());
             }
             for (line, order) in held {
-                room.give(line, order);
+                heap.give(line, order);
             }
-            prop_assert_eq!(room.used(), 0);
-            let free: u32 = (0..).zip(&room.free).map(|(order, of)| (of.len() as u32) << order).sum();
-            prop_assert_eq!(free, room.len());
-            prop_assert!(room.free[..ORDER_MAX as usize].iter().all(|of| of.len() <= 1));
+            prop_assert_eq!(heap.used(), 0);
+            let free: u32 = (0..).zip(&heap.free).map(|(order, of)| (of.len() as u32) << order).sum();
+            prop_assert_eq!(free, heap.len());
+            prop_assert!(heap.free[..ORDER_MAX as usize].iter().all(|of| of.len() <= 1));
         }
     }
 
     #[test]
     fn the_limit_holds_except_beyond() {
-        let mut room = Room::new(3);
-        room.take(1, false).unwrap();
+        let mut heap = Heap::new(3);
+        heap.take(1, false).unwrap();
         let full = TableError::Full { what: "lines of 64 bytes", used: 2, limit: 3 };
-        assert_eq!(room.take(1, false), Err(full));
-        assert_eq!(room.take(0, false), Ok(2));
-        assert_eq!(room.take(0, true), Ok(3));
+        assert_eq!(heap.take(1, false), Err(full));
+        assert_eq!(heap.take(0, false), Ok(2));
+        assert_eq!(heap.take(0, true), Ok(3));
     }
 }
