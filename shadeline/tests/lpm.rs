@@ -10,14 +10,14 @@ use testkit::Scratch;
 
 /// Every prefix by family and length: looked up from the longest length on.
 #[derive(Default)]
-struct Naive {
+struct Reference {
     maps: HashMap<(bool, u8), HashMap<u128, String>>,
 }
 
-impl Naive {
+impl Reference {
     /// Reads lines that are all well-formed.
-    fn parse(text: &str) -> Naive {
-        let mut naive = Naive::default();
+    fn parse(text: &str) -> Reference {
+        let mut reference = Reference::default();
         for line in text.lines() {
             let line = line.split(['#', ';']).next().unwrap_or_default();
             let mut words = line.split_whitespace();
@@ -25,10 +25,10 @@ impl Naive {
             let (address, len) = prefix.split_once('/').unwrap();
             let (v4, bits) = bits(address.parse().unwrap());
             let len: u8 = len.parse().unwrap();
-            let map = naive.maps.entry((v4, len)).or_default();
+            let map = reference.maps.entry((v4, len)).or_default();
             map.insert(network(bits, len), words.next().unwrap_or(prefix).to_owned());
         }
-        naive
+        reference
     }
 
     fn lookup(&self, address: IpAddr) -> &str {
@@ -114,10 +114,10 @@ fn gunzip(path: &Path) -> Option<String> {
 }
 
 /// Addresses inside prefixes of the table, at and beside their ends, and anywhere.
-fn sample(naive: &Naive, n: usize) -> Vec<IpAddr> {
+fn sample(reference: &Reference, n: usize) -> Vec<IpAddr> {
     let mut random = Random(7);
     let mut prefixes: Vec<(bool, u8, u128)> = Vec::new();
-    for (&(v4, len), map) in &naive.maps {
+    for (&(v4, len), map) in &reference.maps {
         prefixes.extend(map.keys().map(|&bits| (v4, len, bits)));
     }
     prefixes.sort_unstable();
@@ -139,12 +139,12 @@ fn sample(naive: &Naive, n: usize) -> Vec<IpAddr> {
     all
 }
 
-/// Looks a sample up with every algorithm and compares with the naive table.
+/// Looks a sample up with every algorithm and compares with the reference.
 fn compare(routes: &Path, text: &str, n: usize, options: &[&[&str]]) {
-    let naive = Naive::parse(text);
-    let sample = sample(&naive, n);
+    let reference = Reference::parse(text);
+    let sample = sample(&reference, n);
     let addresses: Vec<String> = sample.iter().map(IpAddr::to_string).collect();
-    let expected: Vec<&str> = sample.iter().map(|&address| naive.lookup(address)).collect();
+    let expected: Vec<&str> = sample.iter().map(|&address| reference.lookup(address)).collect();
     assert!(expected.contains(&"-"), "the sample also holds addresses without a route");
     for options in options {
         let folder = Scratch::new();

@@ -52,7 +52,7 @@
 //! | RFC | [`rfc`] | 5-tuples of IPv4 that seldom change: 13 accesses, and much memory |
 //! | TIC | [`tic`] | the same with less memory: 10 accesses, then a few range expressions |
 //! | auto | [`auto`] | the quickest of these for a set, by measuring |
-//! | naive | [`naive`] | the plain twin, for tests |
+//! | reference | [`mod@reference`] | every rule in order, for tests |
 //!
 //! - [`schema`]: any number of fields, and how a header is packed.
 //! - [`rule`]: conditions, rules, sets, and the order of rules, which is what tables store and compare.
@@ -65,7 +65,7 @@
 //! Devices read the images of these structures as they are: the kernels `classify4`, `classify12` and `classify32` of
 //! the crate `kernels` are the lookups of [`linear`], [`mod@tuple`], [`bloom`], [`cuts`], [`rfc`] and [`tic`] there,
 //! and `filter` those of the first four over the headers of [`filter`]. What changes in an image changes in the kernels
-//! too; their tests hold them against [`naive`].
+//! too; their tests hold them against [`reference`].
 //!
 //! Thread rule: a classifier belongs to one control thread; [`Tables`] are read-only and are changed by
 //! [`lookup::versions`] alone.
@@ -89,7 +89,7 @@ pub mod cuts;
 pub mod filter;
 pub mod generate;
 pub mod linear;
-pub mod naive;
+pub mod reference;
 pub mod rfc;
 pub mod rule;
 pub mod schema;

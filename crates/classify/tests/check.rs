@@ -3,7 +3,7 @@
 mod common;
 
 use classify::check::{Warning, check};
-use classify::naive::Naive;
+use classify::reference::Reference;
 use classify::{Condition, Match, RuleSet, Schema};
 use common::{Random, SETS, classify, headers, rules, schemas, set};
 use proptest::prelude::*;
@@ -56,8 +56,8 @@ proptest! {
             kept.for_each(|rule| rest.push(rule).unwrap());
             let headers = headers(&set, 60, random);
             let action = |found: &Match| found.id().map(|id| actions[id as usize]);
-            let with = classify(&Naive::new(&set).unwrap(), &headers);
-            let without = classify(&Naive::new(&rest).unwrap(), &headers);
+            let with = classify(&Reference::new(&set).unwrap(), &headers);
+            let without = classify(&Reference::new(&rest).unwrap(), &headers);
             prop_assert!(with.iter().map(action).eq(without.iter().map(action)));
         }
     }

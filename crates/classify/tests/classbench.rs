@@ -54,9 +54,9 @@ fn blanks_line_ends_and_comments_do_no_harm() {
     assert_eq!(condition(1, 4), Condition::Mask { value: 17, mask: 255 });
     assert_eq!(condition(2, 4), Condition::Mask { value: 0, mask: 0 });
     assert_eq!(set.rule(2).place(), Match::new(2, 2));
-    let naive = classify::naive::Naive::new(set).unwrap();
+    let reference = classify::reference::Reference::new(set).unwrap();
     let header = schema.header(&[0x0a01_0909, 4, 5, 85, 6]);
-    assert_eq!(classify(&naive, &header), [Match::new(0, 0)]);
+    assert_eq!(classify(&reference, &header), [Match::new(0, 0)]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use classify::generate::parameters::Parameters;
 use classify::generate::synthetic::{self, Distribution};
 use classify::generate::trace::{self, Copies, Point};
 use classify::generate::{GenerateError, structured};
-use classify::naive::Naive;
+use classify::reference::Reference;
 use classify::{RuleSet, Schema};
 
 fn synthetic(schema: Schema) -> synthetic::Options {
@@ -76,11 +76,11 @@ fn headers_of_the_first_rules_match_as_many_classes_as_asked_for() {
         let (set, heads) = (&made.set, made.heads);
         assert_eq!(classes(set).len(), 128);
         assert_eq!(heads, if overlap == 4 { 250 } else { 8 });
-        let naive = Naive::new(set).unwrap();
+        let reference = Reference::new(set).unwrap();
         let trace = trace::trace(set, &traced(200, Some(heads)));
         for header in trace.headers.chunks(set.schema().words()) {
             // Families of the classes that are not full are shorter; others may match by chance.
-            let matching = naive.explain(header).count();
+            let matching = reference.explain(header).count();
             let least = if overlap == 4 { 3 } else { 104 };
             assert!(matching >= least && matching <= overlap + 8, "{matching}");
         }

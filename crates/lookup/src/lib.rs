@@ -17,7 +17,7 @@
 //!   [`rib::Rib`] into a pointer-free [`blob::Blob`] and turn each later change into
 //!   [`blob::Patch`]es; views that look up in it, in the forms of the crate `interleave` and, where
 //!   the processor has them, with vectors.
-//! - [`trie`]: the plain twin that all are tested against.
+//! - [`trie`]: the reference that all are tested against.
 //! - [`cuckoo`]: exact match of keys of 8 and 16 bytes, with its builder.
 //! - [`bridge`]: all tables of a layer-2 switch, and the station table that control keeps.
 //! - [`versions`]: readers never block, writers publish a patch list as a whole.

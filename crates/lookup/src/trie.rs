@@ -1,4 +1,4 @@
-//! A plain binary trie: the twin that the fast tables are tested against, and `--algorithm trie`.
+//! A plain binary trie: the reference that the fast tables are tested against, and `--algorithm trie`.
 //!
 //! One bit of the address per node, the last next hop seen on the way is the answer. Nodes lie in
 //! one vector and name each other by index.

@@ -77,7 +77,7 @@ fn ask(blob: &Blob, names: &NameList) -> Vec<NextHopId> {
     direct
 }
 
-fn naive(map: &NaiveNames, names: &[Components]) -> Vec<NextHopId> {
+fn reference(map: &ReferenceNames, names: &[Components]) -> Vec<NextHopId> {
     names.iter().map(|name| map.lookup(slices(name))).collect()
 }
 
@@ -97,7 +97,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 proptest! {
     /// Built at once, then changed step by step: the copy that the patches make is the builder's, and each
-    /// answer is the naive one.
+    /// answer is that of the reference.
     #[test]
     fn agrees_with_a_map(
         first in prop::collection::vec((any_name(), 1..9_u32), 0..60),
@@ -106,7 +106,7 @@ proptest! {
         seed in any::<u64>(),
         hint_depth in 1..6_usize,
     ) {
-        let mut map = NaiveNames::default();
+        let mut map = ReferenceNames::default();
         let mut inserted: Vec<Components> = Vec::new();
         for (name, hop) in &first {
             map.insert(slices(name), *hop);
@@ -120,7 +120,7 @@ proptest! {
         let (mut builder, mut blob) =
             NameFibBuilder::build_with_hints(hasher, &names, &hops, limits, hint_depth).unwrap();
         let asked = [asked, inserted.clone()].concat();
-        prop_assert_eq!(ask(&blob, &list(&asked)), naive(&map, &asked));
+        prop_assert_eq!(ask(&blob, &list(&asked)), reference(&map, &asked));
         for step in steps {
             let mut patches = Vec::new();
             match step {
@@ -143,7 +143,7 @@ proptest! {
             prop_assert_eq!(builder.len(), map.len());
         }
         let asked = [asked, inserted.clone()].concat();
-        prop_assert_eq!(ask(&blob, &list(&asked)), naive(&map, &asked));
+        prop_assert_eq!(ask(&blob, &list(&asked)), reference(&map, &asked));
         // All gone: nothing is left behind, hints included.
         for name in &inserted {
             let mut patches = Vec::new();
@@ -208,7 +208,7 @@ fn real_names_against_the_map() {
         .map(|(at, name)| name[..name.len() - at % name.len()].to_vec())
         .collect();
     let hops: Vec<NextHopId> = (0..routes.len()).map(|at| at as NextHopId + 1).collect();
-    let mut map = NaiveNames::default();
+    let mut map = ReferenceNames::default();
     for (name, hop) in routes.iter().zip(&hops) {
         map.insert(slices(name), *hop);
     }
@@ -217,7 +217,7 @@ fn real_names_against_the_map() {
     let (mut builder, mut blob) =
         NameFibBuilder::build(hasher, &list(&routes), &hops, limits).unwrap();
     assert_eq!(builder.len(), map.len());
-    let expected = naive(&map, &names);
+    let expected = reference(&map, &names);
     assert_eq!(ask(&blob, &list(&names)), expected);
     assert!(expected.iter().filter(|hop| **hop != NO_ROUTE).count() > names.len() / 2);
     // A third goes, a third gets another next hop.
@@ -233,7 +233,7 @@ fn real_names_against_the_map() {
         }
         blob.apply(&patches);
     }
-    assert_eq!(ask(&blob, &list(&names)), naive(&map, &names));
+    assert_eq!(ask(&blob, &list(&names)), reference(&map, &names));
 }
 
 /// One thread moves all prefixes from one next hop to another, again and again, as a whole; others never

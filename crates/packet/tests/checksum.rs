@@ -1,4 +1,4 @@
-//! Published vectors, a naive twin, and the corner cases of incremental updates.
+//! Published vectors, a plain reference, and the corner cases of incremental updates.
 
 use packet::checksum::*;
 use packet::{IpProtocol, ipv4};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// RFC 1071 §4.1, word by word.
-fn naive(bytes: &[u8]) -> u16 {
+fn reference(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for pair in bytes.chunks(2) {
         sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
@@ -33,7 +33,7 @@ fn edges() {
     assert_eq!(internet_checksum(&[0xff; 64]), 0);
     for len in 0..200 {
         let bytes: Vec<u8> = (0..len).map(|n| (n * 37 + 200) as u8).collect();
-        assert_eq!(internet_checksum(&bytes), naive(&bytes), "length {len}");
+        assert_eq!(internet_checksum(&bytes), reference(&bytes), "length {len}");
     }
     assert_eq!(internet_checksum(&vec![0xff; 1 << 20]), 0);
 }
@@ -49,8 +49,8 @@ fn incremental_update_for_every_checksum() {
                     let ([a, b], [c, d]) = (other.to_be_bytes(), field.to_be_bytes());
                     [a, b, c, d]
                 };
-                let updated = update_u16(naive(&words(old)), old, new);
-                assert_eq!(updated, naive(&words(new)), "{other:04x} {old:04x} {new:04x}");
+                let updated = update_u16(reference(&words(old)), old, new);
+                assert_eq!(updated, reference(&words(new)), "{other:04x} {old:04x} {new:04x}");
             }
         }
     }
@@ -81,10 +81,10 @@ fn ttl_decrement_for_every_checksum() {
 proptest! {
     #[test]
     fn agrees_with_the_naive_sum(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
-        prop_assert_eq!(internet_checksum(&bytes), naive(&bytes));
-        prop_assert_eq!(finish(partial_sum(&bytes)), naive(&bytes));
+        prop_assert_eq!(internet_checksum(&bytes), reference(&bytes));
+        prop_assert_eq!(finish(partial_sum(&bytes)), reference(&bytes));
         let (even, rest) = bytes.split_at((bytes.len() / 2) & !1);
-        prop_assert_eq!(finish(partial_sum(even) + partial_sum(rest)), naive(&bytes));
+        prop_assert_eq!(finish(partial_sum(even) + partial_sum(rest)), reference(&bytes));
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod case;
 mod random;
 pub mod watchdog;
 
-pub use bed::{Bed, Ends, Feed, Flight, Run, Stages};
+pub use bed::{Arrival, Bed, Ends, Feed, Run, Stages};
 pub use case::{Answer, Backing, Case, Setup, Subject, device_of_tests};
 pub use random::Random;
 

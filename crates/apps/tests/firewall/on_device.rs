@@ -22,7 +22,7 @@ use lookup::Patch;
 use lookup::versions::{Writer, versions};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use teststages::harness::{Bed, Feed, Flight, Stages, device_of_tests};
+use teststages::harness::{Arrival, Bed, Feed, Stages, device_of_tests};
 
 use super::*;
 
@@ -202,7 +202,7 @@ impl RxQueue for Bursts {
 /// A run, whole.
 struct Whole {
     /// By port.
-    frames: Vec<Vec<Flight>>,
+    frames: Vec<Vec<Arrival>>,
     expected: Vec<Due>,
     hits: Arc<Hits>,
     errors: u64,

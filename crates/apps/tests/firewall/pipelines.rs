@@ -23,7 +23,7 @@ use lookup::fib::{
 use lookup::versions::{Writer, versions};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use teststages::harness::{Bed, Flight, Stages, device_of_tests};
+use teststages::harness::{Arrival, Bed, Stages, device_of_tests};
 
 use super::*;
 
@@ -273,9 +273,9 @@ impl World {
 /// What came out: by port in order, what was dropped in order, and packets by rule.
 #[derive(Debug, PartialEq, Default)]
 struct Out {
-    ports: Vec<Vec<Flight>>,
-    dropped: Vec<(DropReason, Flight)>,
-    dumped: Vec<Flight>,
+    ports: Vec<Vec<Arrival>>,
+    dropped: Vec<(DropReason, Arrival)>,
+    dumped: Vec<Arrival>,
     /// Of each firewall.
     hits: Vec<Vec<u64>>,
 }

@@ -3,7 +3,7 @@
 use apps::ndn::pit::{InRecord, PitLimits};
 use apps::ndn::reasons;
 use chunk::DropReason;
-use lookup::names::NaiveNames;
+use lookup::names::ReferenceNames;
 use packet::ndn::InterestFields;
 use proptest::prelude::*;
 
@@ -42,13 +42,13 @@ type Outcome = Result<Vec<(u16, Vec<u8>)>, DropReason>;
 
 struct Plain {
     waiting: List,
-    prefixes: NaiveNames,
+    prefixes: ReferenceNames,
 }
 
 impl Plain {
     /// The same prefixes and faces as the stages' tables have.
     fn new() -> Self {
-        let mut prefixes = NaiveNames::default();
+        let mut prefixes = ReferenceNames::default();
         for (text, hop) in [("/a", 1), ("/a/b", 2), ("/m", 3)] {
             prefixes.insert(uri(text).name().encodings(), hop);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use classify::naive::Naive;
+use classify::reference::Reference;
 use classify::tuple::Form;
 use classify::{
     Classifier, Condition, Explained, Match, RuleError, RuleRef, RuleSet, Schema, Tables,
@@ -94,7 +94,7 @@ fn apply(tables: &mut Tables, patches: &[Patch]) {
 
 /// What a scan over the rules finds.
 pub(crate) fn reference(set: &RuleSet, headers: &[u32]) -> Vec<Match> {
-    classify(&Naive::new(set).unwrap(), headers)
+    classify(&Reference::new(set).unwrap(), headers)
 }
 
 /// Every form finds what is expected.
@@ -130,7 +130,7 @@ pub(crate) struct Bed<C> {
     schema: Schema,
     pub(crate) builder: C,
     tables: Tables,
-    reference: Naive,
+    reference: Reference,
     pub(crate) ids: Vec<u32>,
     next: u32,
 }
@@ -140,7 +140,7 @@ impl<C: Structure> Bed<C> {
         let builder = C::build(set).unwrap();
         let tables = builder.tables().unwrap();
         let ids = set.iter().map(|rule| rule.id).collect();
-        let (schema, reference) = ((**set.schema()).clone(), Naive::new(set).unwrap());
+        let (schema, reference) = ((**set.schema()).clone(), Reference::new(set).unwrap());
         Self { schema, builder, tables, reference, ids, next: set.len() as u32 + 5 }
     }
 
@@ -321,7 +321,7 @@ pub(crate) fn lookups_beside_updates<C: Structure>() {
     let set = set(schema, 120.min(C::RULES), random);
     let headers = headers(&set, 64, random);
     let mut builder = C::build(&set).unwrap();
-    let mut reference = Naive::new(&set).unwrap();
+    let mut reference = Reference::new(&set).unwrap();
     let (mut writer, reader) = versions(builder.tables().unwrap());
     // What version v must say.
     let mut expected = vec![classify(&reference, &headers)];

@@ -1,4 +1,4 @@
-//! The naive twin: all routes in one list, everything worked out anew from it for each question.
+//! The reference: all routes in one list, everything worked out anew from it for each question.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

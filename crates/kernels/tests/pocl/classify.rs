@@ -4,7 +4,7 @@ use chunk::ColumnId;
 use classify::bloom::BloomBuilder;
 use classify::cuts::{Copies, CutsBuilder};
 use classify::linear::LinearBuilder;
-use classify::naive::Naive;
+use classify::reference::Reference;
 use classify::rfc::RfcBuilder;
 use classify::tic::TicBuilder;
 use classify::tuple::{FilterPlan, HashKind, Options, TupleBuilder};
@@ -135,7 +135,7 @@ fn random_sets() {
             let set = sets::set(&schema, rules, random);
             let rows = [0, 1, 64, 257, 1000][random.below(5) as usize];
             let headers = sets::headers(&set, rows, random);
-            let expected = sets::classify(&Naive::new(&set).unwrap(), &headers);
+            let expected = sets::classify(&Reference::new(&set).unwrap(), &headers);
             let linear = LinearBuilder::build(&set).unwrap();
             let mut both = |image: &[u32], structure, expected: &[Match]| {
                 for _ in 0..2 {
@@ -145,7 +145,7 @@ fn random_sets() {
             };
             both(linear.blob().words(), Structure::Linear, &expected);
             let set = narrow(&set);
-            let expected = sets::classify(&Naive::new(&set).unwrap(), &headers);
+            let expected = sets::classify(&Reference::new(&set).unwrap(), &headers);
             for (hash, functions) in
                 [(HashKind::Universal, 0), (HashKind::Murmur3, 0), (HashKind::Universal, 2)]
             {
@@ -167,7 +167,7 @@ fn changed_sets() {
     let mut forms = forms();
     for (number, schema) in sets::schemas().into_iter().enumerate() {
         let set = narrow(&sets::set(&schema, 300, random));
-        let mut reference = Naive::new(&set).unwrap();
+        let mut reference = Reference::new(&set).unwrap();
         let mut linear = LinearBuilder::build(&set).unwrap();
         let mut tuple = TupleBuilder::build(&set).unwrap();
         let mut bloom = BloomBuilder::build(&set).unwrap();
@@ -220,7 +220,7 @@ fn odd_sets() {
             let set = narrow(&set);
             let mut headers = sets::headers(&set, 40, random);
             headers.extend(vec![u32::MAX; schema.words()]);
-            let expected = sets::classify(&Naive::new(&set).unwrap(), &headers);
+            let expected = sets::classify(&Reference::new(&set).unwrap(), &headers);
             let linear = LinearBuilder::build(&set).unwrap();
             let bloom = BloomBuilder::build(&set).unwrap();
             for (structure, image) in [
@@ -243,7 +243,7 @@ fn trees() {
     for (round, form) in forms().take(10).enumerate() {
         let set = sets::set(&schema, [0, 1, 20, 200, 400][round % 5], random);
         let headers = sets::headers(&set, 800, random);
-        let expected = sets::classify(&Naive::new(&set).unwrap(), &headers);
+        let expected = sets::classify(&Reference::new(&set).unwrap(), &headers);
         let form = Form { times: 1, ..form };
         let rfc = RfcBuilder::build(&set).unwrap();
         let image = (Structure::Rfc, rfc.blob().words());
@@ -273,7 +273,7 @@ fn wide_cuts() {
     for (rules, form) in [0, 1, 60, 500].into_iter().zip(forms()) {
         let set = sets::set(&schema, rules, random);
         let headers = sets::headers(&set, 800, random);
-        let expected = sets::classify(&Naive::new(&set).unwrap(), &headers);
+        let expected = sets::classify(&Reference::new(&set).unwrap(), &headers);
         let cuts = CutsBuilder::build(&set).unwrap();
         let image = (Structure::Cuts, cuts.blob().words());
         check(&mut bed, image, Form { times: 1, ..form }, &headers, 4, &expected);

@@ -1,7 +1,7 @@
 //! Tables of random names.
 
 use lookup::Blob;
-use lookup::names::{NaiveNames, NameFibBuilder, NameHasher, NameLimits, NameList};
+use lookup::names::{NameFibBuilder, NameHasher, NameLimits, NameList, ReferenceNames};
 
 use crate::random::Random;
 
@@ -37,9 +37,9 @@ pub(crate) fn random_name(random: &mut Random) -> Components {
     (0..depth).map(|_| part(random)).collect()
 }
 
-pub(crate) fn build(routes: &[Components], seed: u64) -> (Blob, NaiveNames) {
+pub(crate) fn build(routes: &[Components], seed: u64) -> (Blob, ReferenceNames) {
     let hops: Vec<u32> = (1..=routes.len() as u32).collect();
-    let mut map = NaiveNames::default();
+    let mut map = ReferenceNames::default();
     for (name, hop) in routes.iter().zip(&hops) {
         map.insert(name.iter().map(Vec::as_slice), *hop);
     }

@@ -7,7 +7,7 @@ use kernels::image::ImageLayout;
 use kernels::job::JobBytes;
 use kernels::{NameColumns as N, Spec, files};
 use lookup::Blob;
-use lookup::names::{DEPTH_MAX, NaiveNames, NameFib, NameKey, NamePrefixes};
+use lookup::names::{DEPTH_MAX, NameFib, NameKey, NamePrefixes, ReferenceNames};
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, ROWS, over_rows};
 use crate::frames::pack;
@@ -15,7 +15,7 @@ use crate::name_tables::{Components, build, component, list, random_name};
 use crate::random::Random;
 
 /// The answers of the kernel, of the CPU's table and of the map are one.
-fn check(bed: &mut Bed, spec: &Spec, blob: &Blob, map: &NaiveNames, names: &[Components]) {
+fn check(bed: &mut Bed, spec: &Spec, blob: &Blob, map: &ReferenceNames, names: &[Components]) {
     let words = blob.words();
     let layout = ImageLayout::new(&[(words.len(), words.len())]);
     let tables = bed.memory_of_words(&layout.write(1, &[words]));

@@ -1,4 +1,4 @@
-//! The naive twin: routes are a list that is scanned, neighbours a map; every lookup must agree,
+//! The reference: routes are a list that is scanned, neighbours a map; every lookup must agree,
 //! through several versions.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ enum Step {
     Publish,
 }
 
-/// What a packet sees, in a form that the twin can also make.
+/// What a packet sees, in a form that the reference can also make.
 #[derive(Debug, PartialEq)]
 enum Seen {
     NoRoute,

@@ -22,7 +22,7 @@
 //!
 //! The table is a [`Blob`] of hints, buckets of one cache line, and names; [`NameFibBuilder`] makes it and
 //! turns changes into patches. The layout is in `layout`. The walk (`find`) is written once and runs
-//! one by one, switched, or as a machine. [`NaiveNames`] is the plain twin.
+//! one by one, switched, or as a machine. [`ReferenceNames`] is the reference.
 //!
 //! Two other searches were considered. On a million prefixes made of real names and names inside them, asking at each
 //! depth in use from the longest on reads 3.8 lines a lookup, binary search over the depths with markers (Waldvogel
@@ -36,13 +36,13 @@ mod builder;
 mod find;
 mod hash;
 mod layout;
-mod naive;
+mod reference;
 mod store;
 mod table;
 
 pub use builder::{NameFibBuilder, NameLimits, NameRouteError, PREFIX_BYTES_MAX};
 pub use hash::{DEPTH_MAX, Name, NameHash, NameHasher, NameKey, NameList, NamePrefixes, PrefixKey};
-pub use naive::NaiveNames;
+pub use reference::ReferenceNames;
 
 use crate::{Blob, NextHopId};
 use layout::*;

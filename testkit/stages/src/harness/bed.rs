@@ -74,16 +74,16 @@ pub struct Bed<V: Versions> {
 }
 
 /// A packet that came out: the time stamp that it went in with, and its bytes.
-pub type Flight = (u64, Vec<u8>);
+pub type Arrival = (u64, Vec<u8>);
 
 /// What a run left behind.
 pub struct Run {
     /// By port: what was sent, in order.
-    pub ports: Vec<Vec<Flight>>,
+    pub ports: Vec<Vec<Arrival>>,
     /// What was dropped with its bytes.
-    pub dropped: Vec<(DropReason, Flight)>,
+    pub dropped: Vec<(DropReason, Arrival)>,
     /// What had the verdict dump.
-    pub dumped: Vec<Flight>,
+    pub dumped: Vec<Arrival>,
     /// Panics of stages.
     pub panics: Vec<StagePanic>,
     /// What went wrong at devices: the device's number, and what happened.
@@ -169,7 +169,7 @@ impl<V: Versions> Bed<V> {
     ) -> Run {
         let depot = depot(self.cells);
         let cells = depot.available();
-        let sent: Vec<Arc<Mutex<Vec<Flight>>>> = (0..self.ports).map(|_| Arc::default()).collect();
+        let sent: Vec<Arc<Mutex<Vec<Arrival>>>> = (0..self.ports).map(|_| Arc::default()).collect();
         let dropped: Arc<Mutex<Vec<_>>> = Arc::default();
         let dumped: Arc<Mutex<Vec<_>>> = Arc::default();
         let panics: Arc<Mutex<Vec<_>>> = Arc::default();
@@ -183,7 +183,7 @@ impl<V: Versions> Bed<V> {
                 of(&drops).push((reason, flight(packet)));
             }));
             worker.on_dump = Some(Box::new(move |packet, _| of(&dumps).push(flight(packet))));
-            let tx = |(port, frames): (usize, &Arc<Mutex<Vec<Flight>>>)| {
+            let tx = |(port, frames): (usize, &Arc<Mutex<Vec<Arrival>>>)| {
                 if port % n != w {
                     return TxSlot::Worker(port % n);
                 }
@@ -320,7 +320,7 @@ fn of<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn flight(packet: &Packet) -> Flight {
+fn flight(packet: &Packet) -> Arrival {
     (packet.time_ns, packet.segments().collect::<Vec<_>>().concat())
 }
 
@@ -365,7 +365,7 @@ fn show(view: &EngineView) -> String {
 
 /// Keeps what it is given, and takes not always all of it.
 struct Keep {
-    frames: Arc<Mutex<Vec<Flight>>>,
+    frames: Arc<Mutex<Vec<Arrival>>>,
     refuses: Option<Random>,
     stats: QueueStats,
 }

@@ -264,7 +264,7 @@ impl<V: Versions> Case<'_, V> {
         let drops = codes.map(|code| (code.code(), run.view.drops(code))).filter(|(_, n)| *n > 0);
         let ports = run.ports.iter();
         let frames =
-            |port: &Vec<super::Flight>| port.iter().map(|(_, frame)| frame.clone()).collect();
+            |port: &Vec<super::Arrival>| port.iter().map(|(_, frame)| frame.clone()).collect();
         let answer = Answer {
             ports: ports.map(frames).collect(),
             drops: drops.collect(),

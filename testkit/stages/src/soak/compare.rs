@@ -6,7 +6,7 @@ use chunk::{DropReason, reasons};
 
 use super::model::{self, Fate, Outcome};
 use super::scenario::{Part, Placed, Scenario, is_admitted};
-use crate::harness::{Ends, Flight, Run};
+use crate::harness::{Arrival, Ends, Run};
 use crate::parts::{COPY_OF_ASK, COPY_OF_SPRAY, COPY_OF_TURN};
 use crate::{Count, Find, Flows, Record};
 
@@ -278,13 +278,13 @@ impl Scenario {
             outcome.copies.into_iter().for_each(|(copy, outcome)| wanted.put(copy, outcome.fate));
         }
         differ("the gate", &wanted.asked, seen.asked, |number| name(*number))?;
-        let of = |flight: &Flight| name(flight.0);
+        let of = |flight: &Arrival| name(flight.0);
         for (port, (wanted, sent)) in wanted.ports.iter().zip(&run.ports).enumerate() {
             differ(&format!("port {port}"), wanted, sent, of)?;
         }
         differ("the sink of dumps", &wanted.dumps, &run.dumped, of)?;
         let is_received = |number: u64| number < COPY_OF_ASK;
-        let drops: Vec<(DropReason, Flight)> = run
+        let drops: Vec<(DropReason, Arrival)> = run
             .dropped
             .iter()
             .filter(|drop| is_panic(drop).is_none_or(is_received))
@@ -294,7 +294,7 @@ impl Scenario {
                 None => drop.clone(),
             })
             .collect();
-        let of = |(reason, flight): &(DropReason, Flight)| format!("{} {reason:?}", of(flight));
+        let of = |(reason, flight): &(DropReason, Arrival)| format!("{} {reason:?}", of(flight));
         differ("the sink of drops", &wanted.drops, &drops, of)?;
         for reason in run.view.reasons().iter().map(|reason| reason.code()) {
             let counted = run.view.drops(reason);
@@ -311,16 +311,16 @@ impl Scenario {
 }
 
 /// The number of a packet that a panic took along.
-fn is_panic((reason, (number, _)): &(DropReason, Flight)) -> Option<u64> {
+fn is_panic((reason, (number, _)): &(DropReason, Arrival)) -> Option<u64> {
     (*reason == reasons::STAGE_PANIC).then_some(*number)
 }
 
 /// What must come out, in order.
 #[derive(Default)]
 struct InOrder {
-    ports: Vec<Vec<Flight>>,
-    drops: Vec<(DropReason, Flight)>,
-    dumps: Vec<Flight>,
+    ports: Vec<Vec<Arrival>>,
+    drops: Vec<(DropReason, Arrival)>,
+    dumps: Vec<Arrival>,
     asked: Vec<u64>,
     emitted: u64,
 }

@@ -1,4 +1,4 @@
-//! The plain twin: a map of component lists, asked from the longest prefix on.
+//! The reference: a map of component lists, asked from the longest prefix on.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use crate::{NO_ROUTE, NextHopId};
 
 /// Prefixes and their next hops.
 #[derive(Debug, Clone, Default)]
-pub struct NaiveNames {
+pub struct ReferenceNames {
     map: HashMap<Vec<Vec<u8>>, NextHopId>,
 }
 
-impl NaiveNames {
+impl ReferenceNames {
     /// Adds or replaces a prefix; the next hop that stood there.
     pub fn insert<'a>(
         &mut self,

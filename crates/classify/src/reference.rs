@@ -1,4 +1,4 @@
-//! The plain twin: every rule, field by field, the best one first.
+//! The reference: every rule, field by field, the best one first.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use crate::schema::Schema;
 
 /// Rules in order.
 #[derive(Debug, Clone)]
-pub struct Naive {
+pub struct Reference {
     schema: Arc<Schema>,
     /// The best first.
     rules: Vec<(Rule, Vec<Condition>)>,
 }
 
-impl Naive {
+impl Reference {
     /// The rules of a set.
     ///
     /// # Errors
     /// Two rules with one id.
     pub fn new(set: &RuleSet) -> Result<Self, RuleError> {
-        let mut naive = Self { schema: set.schema().clone(), rules: Vec::new() };
-        set.iter().try_for_each(|rule| naive.insert(rule))?;
-        Ok(naive)
+        let mut reference = Self { schema: set.schema().clone(), rules: Vec::new() };
+        set.iter().try_for_each(|rule| reference.insert(rule))?;
+        Ok(reference)
     }
 
     /// Adds a rule.
@@ -69,7 +69,7 @@ impl Naive {
     }
 }
 
-impl Classify for Naive {
+impl Classify for Reference {
     fn words(&self) -> usize {
         self.schema.words()
     }
