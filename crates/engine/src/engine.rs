@@ -25,7 +25,7 @@ use crate::master::{Master, MasterLink};
 use crate::merge::{InOrder, Lane, Merger, MergerParts, Merging, Out, WINDOW_PACKETS};
 use crate::plan::{Pipeline, Plan};
 use crate::quiet::Quiet;
-use crate::ring::Wakeup;
+use crate::ring::{Passed, Wakeup};
 use crate::segment::Segment;
 use crate::stage::{Stage, Versions};
 use crate::twins::Crew;
@@ -466,6 +466,45 @@ impl<V: Versions> Engine<V> {
     }
 }
 
+/// What a master shows.
+type MasterLook = Box<dyn Fn() -> MasterView + Send + Sync>;
+
+/// What masters are started with, beside their devices.
+struct MastersSpec<'a, V: Versions> {
+    plan: &'a Plan<V>,
+    layout: &'a chunk::Layout,
+    /// Of all workers.
+    chunks: usize,
+    /// By worker: where its chunks go back to, and its wakeup.
+    ends: Vec<(Returns<V>, Wakeup)>,
+    cells: &'a Depot,
+    on_error: &'a DeviceSink,
+}
+
+/// The ends of rings from every worker to every other one, of so many packets: by worker those it receives from, and by
+/// worker and receiver those it sends to.
+#[expect(clippy::type_complexity, reason = "two lists of lists")]
+fn rings(
+    wakeups: &[Wakeup],
+    packets: usize,
+) -> (Vec<Vec<rtrb::Consumer<Passed>>>, Vec<Vec<Option<(rtrb::Producer<Passed>, Wakeup)>>>) {
+    let n = wakeups.len();
+    let mut rings_in: Vec<Vec<_>> = (0..n).map(|_| Vec::new()).collect();
+    let mut rings_out: Vec<Vec<_>> = (0..n).map(|_| Vec::new()).collect();
+    for (i, out) in rings_out.iter_mut().enumerate() {
+        for (j, wakeup) in wakeups.iter().enumerate() {
+            if i == j {
+                out.push(None);
+            } else {
+                let (producer, consumer) = rtrb::RingBuffer::new(packets);
+                out.push(Some((producer, wakeup.clone())));
+                rings_in[j].push(consumer);
+            }
+        }
+    }
+    (rings_in, rings_out)
+}
+
 impl<V: Versions> Threads<V> {
     /// Starts them all, one after the other; on an error those that were started before go on.
     fn start(
@@ -496,56 +535,16 @@ impl<V: Versions> Threads<V> {
             in_order.map(|i| merger_of(&mut spec, i, signals.abort.clone())).transpose()?;
         let (merger, merging) = merger.unzip();
 
-        let devices = spec.devices.len();
         let policies: Vec<_> = spec.devices.iter().map(|device| device.policy).collect();
-        let mut views: Vec<Box<dyn Fn() -> MasterView + Send + Sync>> = Vec::new();
-        let mut links: Vec<Option<Arc<MasterLink<V>>>> = Vec::new();
-        for (number, device) in spec.devices.into_iter().enumerate() {
-            let ends = returns.iter().cloned().zip(wakeups.iter().cloned()).collect();
-            let layout = layout.with_capacity(device.rows.max(CHUNK_PACKETS_MAX));
-            let segments = plan.segments.len();
-            let link = MasterLink::new(&layout, device.slots + 2, ends, n * chunks, segments)?;
-            let link = Arc::new(link);
-            let report = spec.on_device_error.clone();
-            let report = Box::new(move |event: DeviceEvent<'_>| {
-                // A sink that panics must not end the master, which holds chunks of all workers.
-                let _ = catch_unwind(AssertUnwindSafe(|| report(number, event)));
-            });
-            let opened: Result<Box<dyn Device<Job<V>>>, DeviceError> = match device.kind {
-                DeviceKind::Simulated { cost, faults } => {
-                    SimulatedDevice::new(device.slots, cost, faults).map(|d| Box::new(d) as Box<_>)
-                }
-                DeviceKind::Driver { driver, tables, options } => {
-                    let options = accelerator::Options { slots: device.slots, ..options };
-                    let programs = plan.programs.clone();
-                    let arenas = link.arenas();
-                    let region = Some(spec.depot.region());
-                    Accelerator::new(driver, layout, programs, tables, arenas, region, options)
-                        .map(|d| Box::new(d) as Box<_>)
-                }
-            };
-            match opened {
-                Ok(device) => {
-                    let name = device.name();
-                    // Twins are a device's own.
-                    let crew = Crew::new(plan.shaders.clone(), plan.states.clone());
-                    let (crew, segments) = (Arc::new(crew), plan.segments.clone());
-                    let side = Master::new(link.clone(), device, crew, segments, report);
-                    let thread = std::thread::Builder::new()
-                        .name(format!("master-{number}"))
-                        .spawn(move || side.run())?;
-                    self.masters.push((link.clone(), thread));
-                    let seen = link.clone();
-                    views.push(Box::new(move || MasterView::of(number, &name, &seen)));
-                    links.push(Some(link));
-                }
-                // A device that does not come up is not a reason not to start: the CPU shades.
-                Err(error) => {
-                    report(DeviceEvent::GivenUp(&error));
-                    links.push(None);
-                }
-            }
-        }
+        let masters = MastersSpec {
+            plan: &plan,
+            layout: &layout,
+            chunks: n * chunks,
+            ends: returns.iter().cloned().zip(wakeups.iter().cloned()).collect(),
+            cells: &spec.depot,
+            on_error: &spec.on_device_error,
+        };
+        let (links, views) = self.start_masters(std::mem::take(&mut spec.devices), &masters)?;
         let places = Arc::new(DropPlaces::of_registered());
         let own: Vec<_> = (0..n).map(|i| plan.of_one(i)).collect();
         let heirs_of: Vec<_> = (0..n).map(|i| plan.heirs(i)).collect();
@@ -565,20 +564,7 @@ impl<V: Versions> Threads<V> {
 
         // The reader is never further ahead than a ring is long.
         let ring_packets = if merging.is_some() { WINDOW_PACKETS } else { RING_PACKETS };
-        // ring[i][j]: from worker i to worker j.
-        let mut rings_in: Vec<Vec<_>> = (0..n).map(|_| Vec::new()).collect();
-        let mut rings_out: Vec<Vec<_>> = (0..n).map(|_| Vec::new()).collect();
-        for (i, out) in rings_out.iter_mut().enumerate() {
-            for (j, wakeup) in wakeups.iter().enumerate() {
-                if i == j {
-                    out.push(None);
-                } else {
-                    let (producer, consumer) = rtrb::RingBuffer::new(ring_packets);
-                    out.push(Some((producer, wakeup.clone())));
-                    rings_in[j].push(consumer);
-                }
-            }
-        }
+        let (rings_in, rings_out) = rings(&wakeups, ring_packets);
         let heirs = Arc::new(Heirs::new(n));
         let rings = rings_in.into_iter().zip(rings_out);
         let settings = Settings {
@@ -591,7 +577,7 @@ impl<V: Versions> Threads<V> {
         let given = spec.workers.into_iter().zip(rings).zip(own).zip(Quiet::of_workers(n));
         for (i, (((worker, (rings_in, rings_out)), pipelines), quiet)) in given.enumerate() {
             let cpu = worker.cpu;
-            let device = worker.device.unwrap_or(i % devices.max(1));
+            let device = worker.device.unwrap_or(i % policies.len().max(1));
             let policy = policies.get(device).copied().unwrap_or(Policy::Cpu);
             let parts = Parts {
                 path: Path {
@@ -647,6 +633,63 @@ impl<V: Versions> Threads<V> {
             self.merger = Some((merging, thread.spawn(move || merger.run())?));
         }
         Ok(view)
+    }
+
+    /// Opens the devices and starts a master for each that comes up; by device its link, and the views of those.
+    #[expect(clippy::type_complexity, reason = "two lists")]
+    fn start_masters(
+        &mut self,
+        devices: Vec<DeviceSpec<V::Tables>>,
+        spec: &MastersSpec<'_, V>,
+    ) -> Result<(Vec<Option<Arc<MasterLink<V>>>>, Vec<MasterLook>), EngineError> {
+        let (mut links, mut views) = (Vec::new(), Vec::new());
+        for (number, device) in devices.into_iter().enumerate() {
+            let layout = spec.layout.with_capacity(device.rows.max(CHUNK_PACKETS_MAX));
+            let (slots, segments) = (device.slots + 2, &spec.plan.segments);
+            let ends = spec.ends.clone();
+            let link = MasterLink::new(&layout, slots, ends, spec.chunks, segments.len())?;
+            let link = Arc::new(link);
+            let report = spec.on_error.clone();
+            let report = Box::new(move |event: DeviceEvent<'_>| {
+                // A sink that panics must not end the master, which holds chunks of all workers.
+                let _ = catch_unwind(AssertUnwindSafe(|| report(number, event)));
+            });
+            let opened: Result<Box<dyn Device<Job<V>>>, DeviceError> = match device.kind {
+                DeviceKind::Simulated { cost, faults } => {
+                    SimulatedDevice::new(device.slots, cost, faults).map(|d| Box::new(d) as Box<_>)
+                }
+                DeviceKind::Driver { driver, tables, options } => {
+                    let options = accelerator::Options { slots: device.slots, ..options };
+                    let programs = spec.plan.programs.clone();
+                    let arenas = link.arenas();
+                    let region = Some(spec.cells.region());
+                    Accelerator::new(driver, layout, programs, tables, arenas, region, options)
+                        .map(|d| Box::new(d) as Box<_>)
+                }
+            };
+            match opened {
+                Ok(device) => {
+                    let name = device.name();
+                    // Twins are a device's own.
+                    let crew = Crew::new(spec.plan.shaders.clone(), spec.plan.states.clone());
+                    let (crew, segments) = (Arc::new(crew), segments.clone());
+                    let side = Master::new(link.clone(), device, crew, segments, report);
+                    let thread = std::thread::Builder::new()
+                        .name(format!("master-{number}"))
+                        .spawn(move || side.run())?;
+                    self.masters.push((link.clone(), thread));
+                    let seen = link.clone();
+                    views.push(Box::new(move || MasterView::of(number, &name, &seen)) as _);
+                    links.push(Some(link));
+                }
+                // A device that does not come up is not a reason not to start: the CPU shades.
+                Err(error) => {
+                    report(DeviceEvent::GivenUp(&error));
+                    links.push(None);
+                }
+            }
+        }
+        Ok((links, views))
     }
 
     fn are_finished(&self) -> bool {
