@@ -58,6 +58,18 @@ impl<P: TablePart> Stage<Tables> for OverPart<P> {
         self.stage.writes()
     }
 
+    fn changes_packets(&self) -> bool {
+        self.stage.changes_packets()
+    }
+
+    fn reads_packets(&self) -> bool {
+        self.stage.reads_packets()
+    }
+
+    fn keeps(&self) -> ColumnSet {
+        self.stage.keeps()
+    }
+
     fn ends_segment(&self) -> bool {
         self.stage.ends_segment()
     }

@@ -38,10 +38,14 @@ pub trait RowStage: Default + Send + 'static {
     const ABOUT: &'static str;
     /// See [`StageKind::needs`].
     const NEEDS: &'static [&'static str] = &["ip"];
-    /// Columns that its shade reads.
+    /// Columns that its shade reads, and others that its `pre_shade` fills for its `post_shade`.
     const READS: &'static [ColumnId] = &[];
     /// Columns that its shade writes; none of those that it reads.
     const WRITES: &'static [ColumnId] = &[];
+    /// Its steps beside the shade. One that has only a `pre_shade` shares a segment with the stages after it.
+    const PHASES: Phases = Phases::BOTH;
+    /// Whether its `post_shade` changes packets.
+    const CHANGES_PACKETS: bool = true;
     /// The block of its drop reasons.
     const REASONS: &'static [&'static ReasonBlock] = &[];
     /// The file whose kernels do what the shade does, in their order; `None`: a CPU alone does it.
@@ -60,14 +64,15 @@ pub trait RowStage: Default + Send + 'static {
     }
 
     /// Fills columns of row `at.row` from the packet, or settles it by its verdict. Called if it is not settled yet.
-    fn pre_shade(&mut self, at: At<'_, Self::Settings>, columns: &mut View<'_, Self>);
+    fn pre_shade(&mut self, _at: At<'_, Self::Settings>, _columns: &mut View<'_, Self>) {}
 
     /// Fills columns of row `row` from others of the same row and from the number of the settings, and from nothing else, as
-    /// the kernel does. Called if the packet is not settled yet; it may be called again with the same columns.
-    fn shade(job: u32, row: usize, columns: &mut View<'_, Self>);
+    /// the kernel does. Called if the packet is not settled yet; it may be called again with the same columns. A stage
+    /// without [`RowStage::WRITES`] has no shade.
+    fn shade(_job: u32, _row: usize, _columns: &mut View<'_, Self>) {}
 
     /// Changes the packet of row `at.row`, or settles it by its verdict. Called if it is not settled yet.
-    fn post_shade(&mut self, at: At<'_, Self::Settings>, columns: &mut View<'_, Self>);
+    fn post_shade(&mut self, _at: At<'_, Self::Settings>, _columns: &mut View<'_, Self>) {}
 }
 
 /// A packet, and what a [`RowStage`] may use for it.
@@ -173,7 +178,7 @@ impl<S: RowStage> ByRow<S> {
     fn each<T>(
         &mut self,
         chunk: &mut Chunk,
-        cx: &Context<'_, T>,
+        cx: &mut Context<'_, T>,
         step: impl Fn(&mut S, At<'_, S::Settings>, &mut View<'_, S>),
     ) {
         self.open.clear();
@@ -182,6 +187,7 @@ impl<S: RowStage> ByRow<S> {
         self.open.extend(open.map(|(row, _)| row));
         let mut columns = S::Columns::view(&mut chunk.rows);
         for &row in &self.open {
+            cx.at(row);
             let packet = &mut chunk.packets[row];
             let at = At {
                 row,
@@ -219,7 +225,23 @@ impl<S: RowStage, T: Sync + 'static> Stage<T> for ByRow<S> {
     }
 
     fn sets_context(&self) -> Phases {
-        if self.contexts.is_empty() { Phases::NONE } else { Phases::BOTH }
+        if self.contexts.is_empty() { Phases::NONE } else { S::PHASES }
+    }
+
+    fn phases(&self) -> Phases {
+        S::PHASES
+    }
+
+    fn changes_packets(&self) -> bool {
+        S::CHANGES_PACKETS && S::PHASES.post_shade
+    }
+
+    fn reads_packets(&self) -> bool {
+        S::PHASES.pre_shade
+    }
+
+    fn keeps(&self) -> ColumnSet {
+        ColumnSet::of(S::READS).union(&ColumnSet::of(S::WRITES))
     }
 
     fn needs_one_worker(&self, _: &T) -> Option<&'static str> {
@@ -231,7 +253,7 @@ impl<S: RowStage, T: Sync + 'static> Stage<T> for ByRow<S> {
     }
 
     fn shader(&self) -> Option<Arc<dyn Shade<T>>> {
-        Some(self.shade.clone())
+        (!S::WRITES.is_empty()).then(|| self.shade.clone() as _)
     }
 
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {

@@ -138,6 +138,15 @@ impl<T: 'static> Stage<T> for InContext<T> {
     fn writes(&self) -> ColumnSet {
         self.stage.writes()
     }
+    fn changes_packets(&self) -> bool {
+        self.stage.changes_packets()
+    }
+    fn reads_packets(&self) -> bool {
+        self.stage.reads_packets()
+    }
+    fn keeps(&self) -> ColumnSet {
+        self.stage.keeps()
+    }
     fn ends_segment(&self) -> bool {
         self.stage.ends_segment()
     }

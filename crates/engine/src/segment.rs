@@ -476,7 +476,8 @@ enum Open {
 ///
 /// A stage whose kernels have a time limit is a device segment of its own, and so is one that uses other columns for
 /// its packets' bytes than the stage before it. A segment ends too where a stage would see contexts that are set at
-/// another time than its place says ([`InContext`](crate::InContext)).
+/// another time than its place says ([`InContext`](crate::InContext)), or packets before a stage in front of it has
+/// changed them, and where two stages keep something in the same column.
 ///
 /// What the segments are follows from the stages alone, whatever device there is.
 pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
@@ -497,7 +498,11 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
         let is_limited = form.as_ref().is_some_and(|form| form.time_limit.is_some());
         let places = form.and_then(|form| form.payload).map(|uses| (uses.at, uses.len));
         let fits = |last: &Segment| {
-            stages[last.first..last.end].iter().all(|before| context::fit(&**before, &**stage))
+            stages[last.first..last.end].iter().all(|before| {
+                let sees_changes = before.changes_packets() && stage.reads_packets();
+                let shares = before.keeps().intersection(&stage.keeps()) != ColumnSet::EMPTY;
+                !sees_changes && !shares && context::fit(&**before, &**stage)
+            })
         };
         let goes_along = on_device
             && !is_limited

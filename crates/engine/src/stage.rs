@@ -169,6 +169,23 @@ pub trait Stage<T>: Send {
         0
     }
 
+    /// Whether its `post_shade` changes bytes of packets that go on: a later stage that [reads
+    /// them](Stage::reads_packets) in its `pre_shade` begins a segment of its own, and so sees them as they are then.
+    fn changes_packets(&self) -> bool {
+        false
+    }
+
+    /// Whether its `pre_shade` reads bytes of packets that an earlier stage may [change](Stage::changes_packets).
+    fn reads_packets(&self) -> bool {
+        false
+    }
+
+    /// Columns that are its own: one step fills them for another one. Of two stages that have one in common, the second
+    /// begins a segment of its own.
+    fn keeps(&self) -> ColumnSet {
+        ColumnSet::EMPTY
+    }
+
     /// Whether stages after it must see the packets as its `post_shade` leaves them, so that a
     /// segment cannot go on behind it.
     fn ends_segment(&self) -> bool {

@@ -74,7 +74,7 @@ impl RowStage for DscpLimit {
 
     /// A bit for each trusted class, one for what is not IP, and the new DSCP from bit 16 on.
     fn job(limit: &Limit) -> u32 {
-        let trusted: u32 = limit.trust.iter().map(|class| 1 << class).sum();
+        let trusted = limit.trust.iter().fold(0, |all, class| all | 1 << class);
         trusted | 1 << 8 | u32::from(limit.remark) << 16
     }
 

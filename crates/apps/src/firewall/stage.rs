@@ -125,11 +125,9 @@ impl Firewall {
         cx: &mut Context<'_, T>,
     ) {
         if self.is_in_router {
-            // `rewrite` has the addresses and the ways back. No later firewall judges the packet.
-            HeaderColumns::view(&mut chunk.rows).filter_family[row] = 0;
+            // `rewrite` has the addresses and the ways back. The packet stays settled: stages between pass it over.
             let view = RouterColumns::view(&mut chunk.rows);
             view.flags[row] = router::Answer::rejected(view.flags[row]).encode();
-            view.verdict[row] = Verdict::NEXT.0;
             return;
         }
         let packet = &chunk.packets[row];
@@ -253,6 +251,11 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
 
     fn sets_context(&self) -> Phases {
         Phases::POST
+    }
+
+    /// Rules may mark.
+    fn changes_packets(&self) -> bool {
+        true
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {

@@ -173,7 +173,7 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
         }
         let view = RouterColumns::view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter_mut().enumerate() {
-            if !is_live(view.verdict[row]) {
+            if !is_live(view.verdict[row]) && !is_to_answer(view.verdict[row], view.flags[row]) {
                 continue;
             }
             let (bits, decision) = (view.flags[row], view.decision[row]);
@@ -246,6 +246,14 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
         format!("{} bytes to {to} from {} by {port}", packet.frame_len(), frames::source_mac(frame))
     }
 }
+
+/// Whether a firewall has dropped the packet and left the answer to its sender to `rewrite`.
+fn is_to_answer(verdict: u32, bits: u16) -> bool {
+    Verdict(verdict) == REJECTED && bits & flags::ANSWER != 0
+}
+
+/// What a firewall drops, and its sender is told of.
+const REJECTED: Verdict = Verdict::drop(crate::firewall::reasons::FIREWALL_REJECT);
 
 /// Forwards a plain packet in place; `false`, and nothing changed, if anything about it is not
 /// plain: family, TTL, length, neighbour.

@@ -238,14 +238,13 @@ fn run(form: Form, frames: &[Vec<u8>], tables: &FirewallTables) -> Ran {
     Ran { shaded, verdicts, emitted, frames }
 }
 
-fn expected(action: Action, place: Place) -> Verdict {
+fn expected(action: Action) -> Verdict {
     match action.ending {
         Ending::Accept => Verdict::NEXT,
         Ending::Drop => Verdict::drop(reasons::FIREWALL_DROP),
         Ending::Send(port) => Verdict::forward(port),
         Ending::Dump => Verdict::DUMP,
-        // A router's is answered, and dropped, by `rewrite`.
-        Ending::Reject if place == Place::Router => Verdict::NEXT,
+        // A router's is answered by `rewrite`.
         Ending::Reject => Verdict::drop(reasons::FIREWALL_REJECT),
     }
 }
@@ -417,7 +416,7 @@ proptest! {
                 Ok(id) => id,
             };
             let action = if id == 0 { default } else { rules[id as usize - 1].action };
-            prop_assert_eq!(ran.verdicts[row], expected(action, place), "rule {}", id);
+            prop_assert_eq!(ran.verdicts[row], expected(action), "rule {}", id);
             prop_assert_eq!(ran.shaded[row], action.verdict(), "rule {}", id);
             let (packets, bytes, _) = counted[id as usize];
             // Live, a chunk's packets came at one time.
