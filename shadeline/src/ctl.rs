@@ -49,8 +49,8 @@ fn request(command: &CoreCommand) -> Request {
 /// Whether another name is a stage's or a port's, the running program decides.
 fn place(at: &str) -> CaptureAt {
     match at {
-        "drops" => CaptureAt::Drops,
-        "dumps" => CaptureAt::Dumps,
+        "drops" | "drop" => CaptureAt::Drops,
+        "dumps" | "dump" => CaptureAt::Dumps,
         name => CaptureAt::Named(name.to_owned()),
     }
 }
@@ -98,8 +98,11 @@ fn trace(client: Client, request: Request, json: bool) -> Result<(), Failure> {
 
 fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::file(path, error);
-    let file = BufWriter::new(File::create(path).map_err(failed)?);
-    let mut writer = CaptureWriter::with_interfaces(file).map_err(failed)?;
+    // What is in the file stays there until the instance has accepted the request.
+    let is_new = !path.exists();
+    File::options().append(true).create(true).open(path).map_err(failed)?;
+    let open = || CaptureWriter::with_interfaces(BufWriter::new(File::create(path)?));
+    let mut opened = None;
     let mut ports: Vec<String> = Vec::new();
     let hang_up = client.hang_up_handle().map_err(Failure::other)?;
     let stopped = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -120,6 +123,10 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
     let ended = client.stream(&request.asked(false), |response| {
         if let Response::Frame(Frame { time_ns, port, sent, bytes, comment, .. }) = response {
             let write = || {
+                let writer = match &mut opened {
+                    Some(writer) => writer,
+                    none => none.insert(open()?),
+                };
                 let known = ports.iter().position(|known| *known == port);
                 if known.is_none() {
                     writer.interface(&port)?;
@@ -141,20 +148,31 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
     });
     signal_handle.close();
     let _ = listener.join();
+    if let Some(error) = failure {
+        return Err(failed(error));
+    }
+    let ended = match ended {
+        // Hanging up is how an endless capture ends.
+        Err(ClientError::HungUp(_) | ClientError::Io { .. })
+            if stopped.load(std::sync::atomic::Ordering::Relaxed) =>
+        {
+            Ok(())
+        }
+        other => other,
+    };
+    if let (Err(error), None) = (&ended, &opened) {
+        if is_new {
+            let _ = std::fs::remove_file(path);
+        }
+        return Err(Failure::other(error));
+    }
+    let mut writer = opened.map_or_else(open, Ok).map_err(failed)?;
     if ports.is_empty() {
         // A capture of nothing is a capture, too.
         writer.interface("").map_err(failed)?;
     }
     writer.flush().map_err(failed)?;
-    if let Some(error) = failure {
-        return Err(failed(error));
-    }
-    match ended {
-        // Hanging up is how an endless capture ends.
-        Err(ClientError::HungUp(_) | ClientError::Io { .. })
-            if stopped.load(std::sync::atomic::Ordering::Relaxed) => {}
-        other => other.map_err(Failure::other)?,
-    }
+    ended.map_err(Failure::other)?;
     eprintln!("{frames} packets written to {}", path.display());
     Ok(())
 }

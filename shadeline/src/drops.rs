@@ -5,11 +5,12 @@
 
 use chunk::{ReasonBlock, ReasonClash};
 
+use crate::pipelines;
+
 /// The blocks of the engine and of every application, in order of their numbers.
 pub(crate) fn blocks() -> Vec<&'static ReasonBlock> {
-    use apps::{firewall, ndn, router, switch};
-    let own: &[&ReasonBlock] = &[chunk::reasons::BLOCK];
-    let mut all = [own, router::REASONS, switch::REASONS, firewall::REASONS, ndn::REASONS].concat();
+    let mut all = vec![chunk::reasons::BLOCK];
+    all.extend(pipelines::descriptors().iter().flat_map(|own| own.reasons));
     all.sort_unstable_by_key(|block| block.number());
     all.dedup();
     all

@@ -120,7 +120,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         config: config.clone(),
     });
     control.start_sources().map_err(Failure::other)?;
-    let control = spawn("control", move || control.run(&inbox))?;
+    let ended = OnDrop(stop.clone());
+    let control = spawn("control", move || {
+        // Without control nothing would be served: its end is that of the run.
+        let _ended = ended;
+        control.run(&inbox)
+    })?;
 
     let mirror = start_mirror(mirrors, &live, &events)?;
     let server = serve(&config, &interfaces, &view, &events)?;
@@ -147,7 +152,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             }
         }
     })?;
-    tracing::info!("running: {} ports, {workers} workers", interfaces.physical());
+    let number = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let ports_in_all = usize::from(interfaces.physical());
+    tracing::info!("running: {}, {}", number(ports_in_all, "port"), number(workers, "worker"));
     let begin = Instant::now();
     wait(&stopped, args.duration, &path.engine)?;
     tracing::info!("draining");
@@ -160,7 +167,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     drop((server, metrics, mirror));
     dumps.end();
     let _ = events.send(Event::Stop);
-    let parts = control.join().unwrap_or_default();
+    let control = control.join().map_err(|panic| engine::panic_text(&*panic));
+    let (parts, lost) = match control {
+        Ok(parts) => (parts, None),
+        Err(panic) => (Vec::new(), Some(format!("the control loop panicked: {panic}"))),
+    };
     let report = Report::of(&view, &ports, &parts, &interfaces, Some(time));
     drop(live);
     if args.json {
@@ -168,7 +179,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     } else {
         print!("{}", report.text());
     }
-    ended.map_err(|panic| Failure::other(format!("a worker died: {panic}")))
+    ended.map_err(|panic| Failure::other(format!("a worker died: {panic}")))?;
+    lost.map_or(Ok(()), |text| Err(Failure::other(text)))
+}
+
+/// Sends when it is dropped.
+struct OnDrop(mpsc::Sender<()>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
 }
 
 fn spawn<T: Send + 'static>(
@@ -302,10 +323,16 @@ fn serve(
                 let _ = responder.send(gone);
                 return;
             }
+            let mut is_answered = false;
             for response in answers {
+                is_answered = true;
                 if responder.send(response).is_err() {
                     return;
                 }
+            }
+            if !is_answered {
+                let gone = Response::error(ErrorKind::Internal, "the instance is stopping");
+                let _ = responder.send(gone);
             }
         }
     };

@@ -263,7 +263,7 @@ impl Report {
         let rare = [
             (self.again_packets, "entered the pipeline again"),
             (self.handed_over_packets, "handed over to another worker"),
-            (self.dumped_packets, "to captures only"),
+            (self.dumped_packets, "dumped to captures"),
             (self.late_packets, "late"),
         ];
         let rare = rare.iter().filter(|(count, _)| *count > 0);

@@ -274,13 +274,18 @@ impl Pipelines<'_> {
         own.into_iter().flatten().filter_map(number).fold(0, |bits, number| bits | 1 << number)
     }
 
-    /// The parts whose stages leave limits to a gate, once for each pipeline.
+    /// The parts whose stages leave limits to a gate, once for each pipeline that packets enter.
     fn gated(&self) -> impl Iterator<Item = usize> {
         let gates_of = |pipeline| {
             let parts = self.parts.iter().enumerate();
             parts.filter(move |(_, own)| own.part.has_gate(pipeline)).map(|(number, _)| number)
         };
-        self.config.in_use().flat_map(gates_of)
+        let is_entered = |number: usize| {
+            self.config.ports.iter().any(|own| self.config.pipeline_number(&own.name) == number)
+        };
+        let entered =
+            self.config.in_use().enumerate().filter(move |(number, _)| is_entered(*number));
+        entered.flat_map(move |(_, pipeline)| gates_of(pipeline))
     }
 
     /// Over captures with several workers: the gate, of the one part that has any.
@@ -306,7 +311,7 @@ impl Pipelines<'_> {
         }
         if self.gated().count() > 1 {
             tracing::warn!(
-                "captures are processed by one worker, not {wanted}: several stages limit errors"
+                "captures are processed by one worker, not {wanted}: several pipelines or firewalls limit ICMP errors"
             );
             return Ok(1);
         }

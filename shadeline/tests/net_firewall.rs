@@ -239,10 +239,10 @@ fn odd_and_wrong_rules_are_reported_and_a_reload_restores_the_file() {
     assert!(runtime.contains("1 by "), "{runtime}");
 
     let said = live.ctl("reload");
-    let gone = "gone: 1 rule of `ctl rule`; back: 3 rules of the configuration";
+    let gone = "`firewall`: removed 1 rule of `ctl rule`, restored 3 rules of the configuration";
     assert!(said.contains(gone), "{said}");
     let again = live.ctl("reload");
-    assert!(!again.contains("gone:"), "{again}");
+    assert!(!again.contains("removed"), "{again}");
     assert_eq!(live.ctl("rule show").lines().count(), 5);
     let more = RULES.replace("action = \"drop\"", "action = \"accept\"");
     live.scratch.write("router.toml", &config(&live.scratch, "af_packet", &more));

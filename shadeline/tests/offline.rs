@@ -199,7 +199,11 @@ fn routers_of_two_pipelines_keep_their_limits() {
     let one = written(&folder, &config, read, 1);
     assert_eq!(one.0, Some(0), "{}", one.2);
     let several = written(&folder, &config, read, 4);
-    assert!(several.2.contains("several stages limit errors"), "{}", several.2);
+    assert!(
+        several.2.contains("several pipelines or firewalls limit ICMP errors"),
+        "{}",
+        several.2
+    );
     assert_same(&one, &several, 4);
 }
 

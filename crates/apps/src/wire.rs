@@ -53,6 +53,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     stages: STAGES,
     pipeline: DEFAULT_STAGES,
     kernels: &[],
+    reasons: &[],
     requests: &[],
     tables: &[],
     groups: &[],

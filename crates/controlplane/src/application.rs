@@ -18,7 +18,7 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use chunk::Packet;
+use chunk::{Packet, ReasonBlock};
 use control::api::table::Row;
 use control::api::{ErrorKind, Response};
 use control::config::section::SectionValue;
@@ -49,6 +49,8 @@ pub struct Descriptor {
     /// Its files of kernels: devices answer for them before they are used, and a build brings their programs along. Text
     /// that a stage makes itself is no such file.
     pub kernels: &'static [&'static KernelFile],
+    /// The blocks of the reasons that its stages drop for.
+    pub reasons: &'static [&'static ReasonBlock],
     /// Its requests of `ctl`.
     pub requests: &'static [RequestKind],
     /// Its tables of `ctl show`.
@@ -80,6 +82,7 @@ impl Descriptor {
         stages: &[],
         pipeline: &[],
         kernels: &[],
+        reasons: &[],
         requests: &[],
         tables: &[],
         groups: &[],

@@ -143,6 +143,19 @@ macro_rules! environment {
 }
 use environment;
 
+/// What a part answers to a request; a panic in it is the answer that there is a defect. The part goes on with what it
+/// has changed until then.
+fn unless_it_panics<R>(
+    request: &str,
+    ask: impl FnOnce() -> Result<R, Refusal>,
+) -> Result<R, Refusal> {
+    catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|panic| {
+        let text = engine::panic_text(&*panic);
+        tracing::error!("`{request}` panicked: {text}; please report it");
+        Err(Refusal::new(ErrorKind::Internal, format!("`{request}` panicked: {text}")))
+    })
+}
+
 impl ControlLoop {
     /// The loop of parts that have started; interfaces are up until the kernel says otherwise.
     pub fn new(start: Start) -> Self {
@@ -395,7 +408,8 @@ impl ControlLoop {
         fields.remove("stage");
         let mut env = environment!(self);
         let part = &mut self.publisher.parts[number].part;
-        let outcome = part.call(Call { name, fields, as_text }, &mut env);
+        let outcome =
+            unless_it_panics(name, || part.call(Call { name, fields, as_text }, &mut env));
         self.settle();
         match outcome {
             Ok(Outcome::Done(message)) => drop(answer.send(Response::Done { message })),
@@ -458,8 +472,7 @@ impl ControlLoop {
                 }),
             (None, [(number, _)]) => Ok(*number),
             (None, _) => {
-                let message =
-                    format!("several stages: say which one by `stage`, one of {}", names());
+                let message = format!("several stages: name one by `stage` ({})", names());
                 Err(Refusal::new(ErrorKind::BadRequest, message))
             }
         }
@@ -495,8 +508,9 @@ impl ControlLoop {
         let has = |own: &Descriptor| own.tables.iter().any(|table| table.name == what);
         let env = environment!(self);
         let own = self.publisher.parts.iter().filter(|own| has(own.descriptor));
+        let table = |own: &Running| own.part.table(what, as_text, &env);
         let tables: Vec<Rows> =
-            own.map(|own| own.part.table(what, as_text, &env)).collect::<Result<_, _>>()?;
+            own.map(|own| unless_it_panics(what, || table(own))).collect::<Result<_, _>>()?;
         if !tables.is_empty() {
             return Ok(tables
                 .into_iter()
@@ -548,4 +562,19 @@ fn send_done(answer: &Sender<Response>, done: Result<String, Refusal>) {
 /// The clock: nanoseconds since 1970.
 pub fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_panics_is_refused() {
+        assert!(matches!(unless_it_panics("odd_add", || Ok(7)), Ok(7)));
+        let refused = unless_it_panics::<()>("odd_add", || panic!("no such line"));
+        let Err(refusal) = refused else { panic!("it was not refused") };
+        let response = Response::from(refusal);
+        let Response::Error { kind, message } = response else { panic!("{response:?}") };
+        assert_eq!((kind, &*message), (ErrorKind::Internal, "`odd_add` panicked: no such line"));
+    }
 }

@@ -53,7 +53,7 @@ pub struct RequestKind {
     /// # Errors
     /// A text for who gave the arguments: they contradict each other, or one is missing.
     pub fields: fn(&ArgMatches) -> Result<Map<String, Value>, String>,
-    /// Whether it changes tables: such a request waits while large tables are being built.
+    /// Whether it changes tables: such a request waits while tables of its part are being built.
     pub changes: bool,
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use chunk::{Chunk, ColumnId, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Rows, Verdict};
 use control::api::table::thousands;
-use control::config::section::SectionValue;
+use control::config::section::{Reload, SectionValue};
 use control::config::{Application, Settings, StageKind};
 use control::metrics::Metrics;
 use engine::{Context, Counter, KernelForm, Phases, Shade, Stage, Step};
@@ -28,7 +28,7 @@ pub type View<'a, S> = <<S as RowStage>::Columns as Columns>::View<'a>;
 
 /// A stage that looks at one packet at a time. `Default`: the state of one worker at the start.
 pub trait RowStage: Default + Send + 'static {
-    /// The keys of `[stage.NAME]`.
+    /// The keys of `[stage.NAME]`, each `restart`.
     type Settings: SectionValue + Clone + Default + Send + 'static;
     /// Its own columns, and those of other stages that it looks at.
     type Columns: Columns;
@@ -319,6 +319,7 @@ impl Descriptor {
             application: Declared::<S>::APPLICATION,
             stages: Declared::<S>::KINDS,
             kernels: Declared::<S>::KERNELS,
+            reasons: S::REASONS,
             tables: Declared::<S>::TABLES,
             start: start::<S>,
             ..Self::NONE
@@ -337,6 +338,11 @@ struct RowPart<S> {
 
 fn start<S: RowStage>(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn ControlPart>, String> {
     let name = setup.name.to_owned();
+    // A stage is made with its settings; a reload makes no new one.
+    let keys = S::Settings::default();
+    if let Some(key) = keys.keys().iter().find(|key| key.reload == Reload::Live) {
+        return Err(format!("`{}` of `{}` must be a `restart` key", key.name, S::KIND));
+    }
     let cleared = vec![0; S::COUNTERS.rows.1.len() * S::COUNTERS.columns.len()];
     Ok(Box::new(RowPart::<S> { name, workers: Vec::new(), cleared, own: PhantomData }))
 }

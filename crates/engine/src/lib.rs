@@ -55,5 +55,5 @@ pub use slot_set::SlotSet;
 pub use stage::{Context, Phases, Shade, Spread, Stage, Versions};
 pub use worker::{
     DropSink, DumpSink, Entry, ErrorSink, MARK_FROM_HOST, PanicSink, RxSlot, SpreadHash,
-    StagePanic, TxSlot,
+    StagePanic, TxSlot, panic_text,
 };

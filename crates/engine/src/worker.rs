@@ -49,7 +49,7 @@ mod send;
 mod shade;
 mod sweep;
 
-pub(crate) use panics::panic_text;
+pub use panics::panic_text;
 pub use panics::{PanicSink, StagePanic};
 pub use parts::{DropSink, DumpSink, Entry, ErrorSink, RxSlot, SpreadHash, TxSlot};
 pub(crate) use parts::{

@@ -292,7 +292,8 @@ impl ControlPart for FirewallControl {
         match rules {
             0 => String::new(),
             _ => format!(
-                "gone: {} of `ctl rule`; back: {} of the configuration\n",
+                "`{}`: removed {} of `ctl rule`, restored {} of the configuration\n",
+                self.section.name,
                 count(rules),
                 count(of_file)
             ),
@@ -349,7 +350,8 @@ impl ControlPart for FirewallControl {
 
     fn has_gate(&self, pipeline: &Pipeline) -> bool {
         let mut own = pipeline.named(super::STAGE);
-        own.any(|name| name == self.section.name) && !is_answered(pipeline)
+        let is_there = own.any(|name| name == self.section.name);
+        is_there && !is_answered(pipeline) && self.rules.rejects()
     }
 
     fn gate(&mut self, _config: &Config, interfaces: usize) -> Option<Box<dyn Gate>> {

@@ -42,6 +42,8 @@ pub mod search;
 pub mod stage;
 pub mod tables;
 
+use std::collections::BTreeSet;
+
 use control::config::{Application, Config, FRAMES, Settings, StageKind};
 use controlplane::{Descriptor, Findings, Interfaces};
 
@@ -62,6 +64,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     stages: STAGES,
     pipeline: &[],
     kernels: kernels::FILES,
+    reasons: REASONS,
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,
@@ -73,7 +76,12 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 /// Adds the structures of a configuration that cannot hold their rules.
 fn check(config: &Config, interfaces: &Interfaces, findings: &mut Findings) {
     let names = config.in_use().flat_map(|pipeline| pipeline.named(STAGE));
-    for error in names.filter_map(|name| rule_list::RuleList::new(name, config, interfaces).err()) {
+    // Pipelines may share a firewall.
+    let names: BTreeSet<&str> = names.collect();
+    for error in names
+        .into_iter()
+        .filter_map(|name| rule_list::RuleList::new(name, config, interfaces).err())
+    {
         findings.error_of_all(error);
     }
 }

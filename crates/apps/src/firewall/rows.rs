@@ -108,7 +108,11 @@ pub fn metrics(firewalls: &[Counted<'_>], out: &mut Metrics) {
     let totals: [Total; 4] = [
         ("mirror_copies_total", "Copies sent by rules.", |t| t.copies),
         ("mirror_copies_lost_total", "Copies lost for lack of a cell.", |t| t.copies_lost),
-        ("reject_answers_total", "Answers of a switch to rejected packets.", |t| t.answers),
+        (
+            "reject_answers_total",
+            "Answers to rejected packets, of a firewall in a switch or a wire.",
+            |t| t.answers,
+        ),
         ("reject_answers_withheld_total", "Answers withheld by the rate limit.", |t| {
             t.answers_withheld
         }),

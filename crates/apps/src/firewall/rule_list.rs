@@ -432,6 +432,12 @@ impl RuleList {
         }
     }
 
+    /// Whether a rule, or the default, rejects.
+    pub(super) fn rejects(&self) -> bool {
+        let mut actions = self.rules.iter().map(|rule| &rule.action).chain([&self.default]);
+        actions.any(|action| action.ending == Ending::Reject)
+    }
+
     /// The limit of answers.
     pub(super) fn options(&self) -> FirewallOptions {
         self.options

@@ -62,6 +62,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     stages: STAGES,
     pipeline: DEFAULT_STAGES,
     kernels: kernels::FILES,
+    reasons: REASONS,
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,

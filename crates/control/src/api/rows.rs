@@ -79,7 +79,7 @@ pub struct QueueRow {
 pub struct StageRow {
     /// Its name.
     pub name: String,
-    /// Calls, one a batch.
+    /// Calls, one per chunk.
     pub calls: u64,
     /// Rows of these calls.
     pub packets: u64,

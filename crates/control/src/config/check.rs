@@ -89,13 +89,12 @@ fn sets(config: &Config, name: &str) -> Vec<String> {
     all
 }
 
-/// Whether a stage can meet a packet with a context: a stage before it in a pipeline sets it, or any stage of a pipeline
-/// that packets go through again.
+/// Whether a stage can meet a packet with a context: a stage before it in a pipeline sets it. Packets that go through
+/// again begin without contexts.
 fn is_set(config: &Config, stage: &str, context: &str) -> bool {
     config.in_use().any(|pipeline| {
         let Some(at) = pipeline.stages.iter().position(|own| own == stage) else { return false };
-        let end = if pipeline.places.is_empty() { at } else { pipeline.stages.len() };
-        pipeline.stages[..end].iter().any(|own| sets(config, own).iter().any(|c| c == context))
+        pipeline.stages[..at].iter().any(|own| sets(config, own).iter().any(|c| c == context))
     })
 }
 
@@ -119,14 +118,16 @@ fn contexts(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         }
     }
     let is_used = |name: &String| config.in_use().any(|pipeline| pipeline.stages.contains(name));
+    let is_first = |name: &String| config.in_use().any(|own| own.stages.first() == Some(name));
     for (stage, (place, rules)) in config.stages.iter().zip(&spans.stages) {
-        // One that no pipeline has is reported as that.
-        for name in stage.context.iter().filter(|_| is_used(&stage.name)) {
+        // One that no pipeline has is reported as that, and so is one at the begin of a pipeline.
+        let is_reported = !is_used(&stage.name) || is_first(&stage.name);
+        let sees_any = stage.context.iter().any(|name| is_set(config, &stage.name, name));
+        for name in stage.context.iter().filter(|_| !is_reported) {
             if !is_set(config, &stage.name, name) {
-                let message = format!(
-                    "no stage before `{}` sets the context `{name}`: it sees no packets",
-                    stage.name
-                );
+                let end = if sees_any { "" } else { ": it sees no packets" };
+                let message =
+                    format!("no stage before `{}` sets the context `{name}`{end}", stage.name);
                 walk.warning(place.at("context"), message).expected(format!(
                     "a stage before it that sets `{name}`, such as a firewall with `context \
                      {name}` in the action of a rule"
@@ -142,13 +143,22 @@ fn contexts(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
             }
         }
         if let Some(firewall) = settings.get::<Firewall>() {
-            unseen_of_rules(firewall, rules, &seen, walk);
+            unseen_of_rules(firewall, place, rules, &seen, walk);
         }
     }
-    unseen_of_rules(&config.firewall, &spans.rules, &seen, walk);
+    unseen_of_rules(&config.firewall, &spans.firewall, &spans.rules, &seen, walk);
 }
 
-fn unseen_of_rules(firewall: &Firewall, places: &[Place], seen: &[String], walk: &mut Walk<'_>) {
+fn unseen_of_rules(
+    firewall: &Firewall,
+    section: &Place,
+    places: &[Place],
+    seen: &[String],
+    walk: &mut Walk<'_>,
+) {
+    for name in firewall.default.contexts.iter().filter(|name| !seen.contains(name)) {
+        unseen(section.at("default"), name, walk);
+    }
     for (rule, place) in firewall.rules.iter().zip(places) {
         for name in rule.action().contexts.iter().filter(|name| !seen.contains(name)) {
             unseen(place.at("action"), name, walk);

@@ -467,7 +467,21 @@ impl<K: Kind<Value: PartialEq + Clone>> Kind for OrWord<K> {
 
 /// Names of contexts that the stage of the section sets, for stages behind it with `context = ["NAME"]`.
 pub fn contexts() -> Contexts {
-    Contexts(list(name_of("a context"), "an array such as [\"web\"]"))
+    Contexts(list(context(), "an array such as [\"web\"]"))
+}
+
+/// The name of a context: one that an action can have too.
+pub fn context() -> Custom<String> {
+    let read = |walk: &mut Walk<'_>, value: &Value<'_>| {
+        let text = values::string(walk, value)?;
+        if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c == ',') {
+            let message = format!("`{text}` is not a context");
+            walk.error(value.span(), message).expected("a name without spaces and commas");
+            return None;
+        }
+        Some(text.to_owned())
+    };
+    custom("name", "a context", read, String::clone)
 }
 
 /// [`contexts`].
@@ -630,7 +644,10 @@ impl<S: SectionValue + Default> Kind for Table<S> {
 
     fn settings(&self, value: &S, key: String, reload: Reload, out: &mut Vec<Setting>) {
         if self.is_one {
-            out.push(Setting { text: self.text(value), key, reload, contexts: Vec::new() });
+            let mut of_keys = Vec::new();
+            value.settings(&key, &mut of_keys);
+            let contexts = of_keys.into_iter().flat_map(|setting| setting.contexts).collect();
+            out.push(Setting { text: self.text(value), key, reload, contexts });
         } else {
             value.settings(&key, out);
         }

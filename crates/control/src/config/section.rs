@@ -193,6 +193,15 @@ impl<K: Kind> Kind for Optional<K> {
     fn example(&self) -> Option<&'static str> {
         self.kind.example()
     }
+
+    fn settings(&self, value: &Self::Value, key: String, reload: Reload, out: &mut Vec<Setting>) {
+        let mut within = Vec::new();
+        if let Some(value) = value {
+            self.kind.settings(value, key.clone(), reload, &mut within);
+        }
+        let contexts = within.into_iter().flat_map(|setting| setting.contexts).collect();
+        out.push(Setting { key, reload, text: self.text(value), contexts });
+    }
 }
 
 /// Whether a reload applies a change of a key.

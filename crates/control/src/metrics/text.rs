@@ -18,11 +18,11 @@ pub fn encode(snapshot: &Snapshot, applications: impl FnOnce(&mut Metrics)) -> S
     interfaces(&mut out, &snapshot.interfaces);
     queues(&mut out, &snapshot.queues);
 
-    let mut family = out.counter("stage_calls_total", "Calls of a stage, one a batch.");
+    let mut family = out.counter("stage_calls_total", "Calls of a stage, one per chunk.");
     for stage in &snapshot.stages {
         family.sample(&[("stage", &stage.name)], stage.calls);
     }
-    let mut family = out.counter("stage_packets_total", "Packets that a stage was called with.");
+    let mut family = out.counter("stage_packets_total", "Packets processed by a stage.");
     for stage in &snapshot.stages {
         family.sample(&[("stage", &stage.name)], stage.packets);
     }

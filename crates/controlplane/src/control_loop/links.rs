@@ -33,7 +33,9 @@ impl ControlLoop {
             KernelEvent::AddressRemoved { ifindex, address } => {
                 self.address(ifindex, address, false);
             }
-            KernelEvent::Synced => tracing::info!("the kernel's view is mirrored"),
+            KernelEvent::Synced => tracing::info!(
+                "the links, addresses, neighbours and routes of the kernel are known"
+            ),
             event => {
                 let mut env = super::environment!(self);
                 let parts = self.publisher.parts.iter_mut();

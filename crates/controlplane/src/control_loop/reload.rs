@@ -188,7 +188,10 @@ fn same_ports(new: &Config, interfaces: &Interfaces) -> Result<(), String> {
     if list.is_empty() {
         list.push("their order differs".into());
     }
-    Err(format!("ports cannot come or go while the router runs: {}; restart it", list.join(", ")))
+    Err(format!(
+        "ports cannot be added or removed at run time: {}; restart the instance",
+        list.join(", ")
+    ))
 }
 
 /// A message of several lines as an entry of the log.

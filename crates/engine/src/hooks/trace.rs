@@ -20,7 +20,7 @@ pub enum TraceEvent {
         name: &'static str,
         /// What the stage made of it ([`Stage::describe`](crate::Stage::describe)); may be empty.
         detail: String,
-        /// Its verdict then.
+        /// Its verdict behind the stage's `post_shade`, where the shades of the whole segment have run.
         verdict: Verdict,
     },
     /// A stage made a packet because of it.

@@ -61,7 +61,7 @@ impl std::fmt::Display for StagePanic {
                 write!(f, "; packet {row} of {packets}, which begins ")?;
                 bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
             }
-            None if *packets > 0 => write!(f, "; one of {packets} packets")?,
+            None if *packets > 0 => write!(f, "; packet unknown (chunk of {packets})")?,
             None => {}
         }
         if *packets > 0 {
@@ -78,7 +78,7 @@ impl std::fmt::Display for StagePanic {
 pub type PanicSink = Arc<dyn Fn(StagePanic) + Send + Sync>;
 
 /// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a message".into())

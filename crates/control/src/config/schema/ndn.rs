@@ -134,7 +134,7 @@ crate::section! {
     pub(in crate::config) struct NameFile("[[names]]") {
         /// Path of the file. A relative path starts at the folder of the configuration.
         live file: Option<PathBuf> = None,
-            file("a file with NAME FACE[,FACE] a line").optional().needed("\"names.txt.gz\"");
+            file("a file with one `NAME FACE[,FACE]` per line").optional().needed("\"names.txt.gz\"");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use packet::filter::Filter;
 
 use super::port::path;
-use crate::config::kinds::{Custom, Kind, custom, duration, list, name_of};
+use crate::config::kinds::{Custom, Kind, context, custom, duration, list, name_of};
 use crate::config::values::{Value, Walk, string, wrong_kind};
 
 crate::section! {
@@ -40,11 +40,12 @@ crate::section! {
     pub(in crate::config) struct StageKeys("stage.NAME") {
         /// Kind of the stage. Default: its name.
         restart kind: Option<String> = None, name_of("a stage").optional().shown("its name");
-        /// The stage sees only packets in at least one of these contexts; all others skip it. Rules of an earlier
-        /// firewall set them (`action = "context web, accept"`). Not allowed for the first and the last stage, or for
-        /// a stage whose results a later stage needs.
+        /// The stage sees only packets in at least one of these contexts; all others skip it. An earlier stage
+        /// sets them, such as a firewall (`action = "context web, accept"`). A packet that enters the pipeline again
+        /// begins without contexts. Not allowed for the first and the last stage, or for a stage whose results a
+        /// later stage needs.
         restart context: Vec<String> = Vec::new(),
-            list(name_of("a context"), "an array such as [\"web\"]").shown("all packets");
+            list(context(), "an array such as [\"web\"]").shown("all packets");
     }
 }
 

@@ -93,7 +93,7 @@ crate::section! {
     /// A file of routes, one `PREFIX [NEXT_HOP]` per line.
     pub(in crate::config) struct RouteFileKeys("[[routes]]") {
         /// Path of the file. A relative path starts at the folder of the configuration.
-        live file: Option<PathBuf> = None, file("a file with a prefix a line").optional().needed("\"table.txt.gz\"");
+        live file: Option<PathBuf> = None, file("a file with one prefix per line").optional().needed("\"table.txt.gz\"");
         /// Next hops: each prefix gets one by a hash of the prefix, IPv4 prefixes among those for IPv4, IPv6 prefixes
         /// among those for IPv6.
         live next_hops: Option<Vec<Hop>> = None, next_hops().optional().shown("those in the file");

@@ -120,7 +120,7 @@ fn settings_and_rules_set_contexts_for_stages_behind_them() {
     read(&text("\"marker\", \"edge\""));
     said(&text("\"edge\", \"marker\""), "no stage before `edge` sets the context `web`");
     said(&text("\"edge\""), "no stage before `edge` sets the context `web`");
-    // Packets that go through again have met every stage.
+    // Packets that go through again begin without contexts.
     let again = text("\"edge\", \"marker\"")
         .replace("[stage.edge]", "places = { back = \"edge\" }\n[stage.edge]");
     let mut known = known();
@@ -128,7 +128,19 @@ fn settings_and_rules_set_contexts_for_stages_behind_them() {
         kind.places = &["back"];
     }
     let (_, warnings) = parse(&(again + PORTS), &known).expect("a place of the marker");
-    assert_eq!(warnings, []);
+    assert!(warnings[0].message.contains("no stage before `edge` sets the context `web`"));
+    let both = text("\"marker\", \"edge\"")
+        .replace("context = [\"web\"]", "context = [\"web\", \"mail\"]");
+    said(&both, "no stage before `edge` sets the context `mail`");
+    said(
+        &text("\"marker\", \"edge\"").replace("[\"web\"]", "[\"w eb\"]"),
+        "`w eb` is not a context",
+    );
+    let default = "[stage.edge]\nkind = \"firewall\"\ndefault = \"context mail, accept\"\n";
+    said(
+        &text("\"edge\"").replace("[stage.edge]\nkind = \"firewall\"\n", default),
+        "no stage sees the context `mail`",
+    );
     said(
         "mode = \"one\"\n[pipeline.one]\nstages = [\"decode\", \"marker\", \"route\", \"rewrite\"]\n\
          [stage.marker]\nset = [\"mail\"]\n",
