@@ -153,7 +153,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         }
     })?;
     let number = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let ports_in_all = usize::from(interfaces.physical());
+    let ports_in_all = interfaces.physical();
     tracing::info!("running: {}, {}", number(ports_in_all, "port"), number(workers, "worker"));
     let begin = Instant::now();
     wait(&stopped, args.duration, &path.engine)?;

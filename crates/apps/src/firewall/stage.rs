@@ -31,7 +31,7 @@ use super::header::{Header, HeaderColumns, Headers};
 use super::kernels::{FilterColumns, MALFORMED, NOT_JUDGED, SHORT, UNKNOWN};
 use super::reasons::{FIREWALL_MALFORMED, FIREWALL_REJECT, FIREWALL_SHORT};
 use super::search::Search;
-use super::tables::{Action, Ending, FirewallTables};
+use super::tables::{Action, Effect, Ending, FirewallTables};
 use crate::ports::PortNames;
 use crate::router::{RouterColumns, columns as router};
 
@@ -286,15 +286,19 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
                 settled += u32::from(id == UNKNOWN || drops_unseen(chunk, row));
                 continue;
             }
-            let verdict = tables.verdict(id);
-            // What a router rejects goes on to `rewrite`, as ever.
-            let goes_on = self.is_in_router && verdict == REJECTED;
-            settled += u32::from(!verdict.is_next() && !goes_on);
             let packet = &chunk.packets[row];
             tables.hits().count(cx.worker, id, packet.frame_len(), cx.arrival_ns(packet));
-            let Some(record) = tables.record(id) else { continue };
-            if record.action.is_more_than_a_verdict() {
-                self.act(chunk, row, record.action, tables, cx);
+            match tables.effect(id) {
+                Effect::None | Effect::Pass => {}
+                Effect::Settle => settled += 1,
+                Effect::More => {
+                    let verdict = tables.verdict(id);
+                    // What a router rejects goes on to `rewrite`, as ever.
+                    let goes_on = self.is_in_router && verdict == REJECTED;
+                    settled += u32::from(!verdict.is_next() && !goes_on);
+                    let Some(record) = tables.record(id) else { continue };
+                    self.act(chunk, row, record.action, tables, cx);
+                }
             }
         }
         cx.count_settled(settled);

@@ -99,6 +99,34 @@ pub fn action_word(record: Option<&Record>) -> u32 {
     record.map_or(0, |record| ACTION | record.action.verdict().0)
 }
 
+/// What a record says, in a byte: so most packets touch no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// There is no record: that of id 0 counts.
+    None,
+    /// The packet goes on as it is.
+    Pass,
+    /// It is settled by its verdict.
+    Settle,
+    /// There is more to do than the verdict says.
+    More,
+}
+
+impl Effect {
+    fn of(record: Option<&Record>) -> Self {
+        match record.map(|record| record.action) {
+            None => Effect::None,
+            Some(action) if action.is_more_than_a_verdict() => Effect::More,
+            Some(action) if action.verdict().is_next() => Effect::Pass,
+            Some(_) => Effect::Settle,
+        }
+    }
+
+    fn of_all(records: &[Option<Record>]) -> Vec<Self> {
+        records.iter().map(|record| Self::of(record.as_ref())).collect()
+    }
+}
+
 /// What is not of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FirewallOptions {
@@ -116,6 +144,8 @@ pub struct FirewallTables {
     records: Vec<Option<Record>>,
     /// By id as well: [`action_word`]. Empty where there is no firewall, and nowhere else.
     actions: Vec<u32>,
+    /// By id as well.
+    effects: Vec<Effect>,
     /// No kernel knows the rules, or they are too many for a device.
     is_beyond_device: bool,
     options: FirewallOptions,
@@ -147,7 +177,9 @@ impl FirewallTables {
     ) -> Self {
         let rules = Some((v4, v6));
         let actions = action_words(&records);
-        let mut tables = Self { rules, records, actions, is_beyond_device: false, options, hits };
+        let effects = Effect::of_all(&records);
+        let mut tables =
+            Self { rules, records, actions, effects, is_beyond_device: false, options, hits };
         tables.look_at_rules();
         tables
     }
@@ -163,6 +195,16 @@ impl FirewallTables {
     pub fn record(&self, id: u32) -> Option<&Record> {
         let of = |id: u32| self.records.get(id as usize).and_then(Option::as_ref);
         of(id).or_else(|| of(0))
+    }
+
+    /// What the [record](FirewallTables::record) of a rule says.
+    #[inline]
+    pub fn effect(&self, id: u32) -> Effect {
+        let of = |id: u32| self.effects.get(id as usize).copied().unwrap_or(Effect::None);
+        match of(id) {
+            Effect::None => of(0),
+            own => own,
+        }
     }
 
     /// What the shade makes of a packet for which a rule was found.
@@ -260,13 +302,16 @@ impl Patchable for FirewallTables {
                 if self.records.len() <= at {
                     self.records.resize(at + 1, None);
                     self.actions.resize(at + 1, 0);
+                    self.effects.resize(at + 1, Effect::None);
                 }
+                self.effects[at] = Effect::of(record.as_ref());
                 self.records[at].clone_from(record);
                 self.actions[at] = action_word(record.as_ref());
             }
             FirewallPatch::Records(records) => {
                 self.records.clone_from(records);
                 self.actions = action_words(records);
+                self.effects = Effect::of_all(records);
             }
             FirewallPatch::Options(options) => self.options = *options,
         }
@@ -416,7 +461,9 @@ mod tests {
             let action = |id: u32| {
                 let ending =
                     if id.is_multiple_of(2) { Ending::Drop } else { Ending::Send(id as u16) };
-                let record = Record { name: "rule".into(), action: Action::of(ending) };
+                let dscp = id.is_multiple_of(5).then_some(10);
+                let action = Action { dscp, ..Action::of(ending) };
+                let record = Record { name: "rule".into(), action };
                 (id % 3 != 1).then_some(record)
             };
             let mut patches = vec![FirewallPatch::V4(patches), FirewallPatch::V6(others)];
@@ -433,6 +480,12 @@ mod tests {
             for id in 0..250 {
                 let verdict = pin.record(id).map_or(Verdict::NEXT, |r| r.action.verdict());
                 assert_eq!(pin.verdict(id), verdict, "round {round}, rule {id}");
+                let effect = match pin.record(id).map(|record| record.action) {
+                    None => Effect::None,
+                    Some(Action { dscp: Some(_), .. }) => Effect::More,
+                    Some(_) => Effect::Settle,
+                };
+                assert_eq!(pin.effect(id), effect, "round {round}, rule {id}");
             }
             for region in [0, 1, 2] {
                 let whole = &images.regions(&pin)[region];
