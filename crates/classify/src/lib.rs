@@ -65,7 +65,7 @@
 //! Devices read the images of these structures as they are: the kernels `classify4`, `classify12` and `classify32` of
 //! the crate `kernels` are the lookups of [`linear`], [`mod@tuple`], [`bloom`], [`cuts`], [`rfc`] and [`tic`] there,
 //! and `filter` those of the first four over the headers of [`filter`]. What changes in an image changes in the kernels
-//! too; their tests hold them against [`reference`].
+//! too; their tests hold them against [`mod@reference`].
 //!
 //! Thread rule: a classifier belongs to one control thread; [`Tables`] are read-only and are changed by
 //! [`lookup::versions`] alone.
