@@ -330,7 +330,7 @@ pub struct Context<'a, T> {
     /// `None` apart from any worker.
     pub(crate) handed: Option<&'a mut Vec<HandOver>>,
     /// `None` apart from any worker.
-    pub(crate) settled: Option<&'a mut u32>,
+    pub(crate) settled: Option<&'a mut [u32; 2]>,
     /// Names of the places, each with its number.
     pub(crate) places: &'a [(&'static str, u16)],
     /// By row: how often the packet went through again; empty for none.
@@ -381,7 +381,15 @@ impl<'a, T> Context<'a, T> {
     /// segment passed over them, and do not count them among their packets.
     pub fn count_settled(&mut self, rows: u32) {
         if let Some(settled) = &mut self.settled {
-            **settled += rows;
+            settled[0] += rows;
+        }
+    }
+
+    /// Says in `post_shade` that the stage has worked on so many rows that a stage before it had settled: they count
+    /// among its packets.
+    pub fn count_answered(&mut self, rows: u32) {
+        if let Some(settled) = &mut self.settled {
+            settled[1] += rows;
         }
     }
 

@@ -193,8 +193,8 @@ pub(crate) struct Worker<V: Versions> {
     dropped: Vec<(Packet, DropReason)>,
     released: Vec<(Packet, Verdict)>,
     handed: Vec<HandOver>,
-    /// Rows that the stage at work says its shade has settled.
-    settled: u32,
+    /// Rows that the stage at work says its shade has settled, and rows settled before it that it has worked on.
+    settled: [u32; 2],
     /// By segment: packets that enter there; and how many these are.
     again: Vec<VecDeque<Again>>,
     again_count: usize,
@@ -262,7 +262,7 @@ impl<V: Versions> Worker<V> {
             dropped: Vec::with_capacity(CHUNK_PACKETS_MAX),
             released: Vec::with_capacity(CHUNK_PACKETS_MAX),
             handed: Vec::with_capacity(CHUNK_PACKETS_MAX),
-            settled: 0,
+            settled: [0; 2],
             again: (0..segments).map(|_| VecDeque::new()).collect(),
             again_count: 0,
             next_ring: 0,

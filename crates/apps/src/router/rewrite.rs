@@ -172,9 +172,13 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
             self.retry(cx);
         }
         let view = RouterColumns::view(&mut chunk.rows);
+        let mut answered = 0;
         for (row, packet) in chunk.packets.iter_mut().enumerate() {
-            if !is_live(view.verdict[row]) && !is_to_answer(view.verdict[row], view.flags[row]) {
-                continue;
+            if !is_live(view.verdict[row]) {
+                if !is_to_answer(view.verdict[row], view.flags[row]) {
+                    continue;
+                }
+                answered += 1;
             }
             let (bits, decision) = (view.flags[row], view.decision[row]);
             if let Some(adjacency) = cx.tables.adjacency(decision)
@@ -198,6 +202,7 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
                 chunk.emitted.push(chunk::Emitted { cause: row as u16, verdict, packet });
             }
         }
+        cx.count_answered(answered);
     }
 
     fn tick(&mut self, cx: &mut Context<'_, T>) {

@@ -303,7 +303,7 @@ impl<V: Versions> Worker<V> {
         let segment = self.path.segments[flight.segment];
         let stages = if flight.sweep.is_some() { 0..0 } else { segment.first..segment.end };
         let mut settled = 0;
-        self.settled = 0; // only what a `post_shade` says counts
+        self.settled = [0; 2]; // only what a `post_shade` says counts
         for i in stages {
             let live = flight.live.get(i - segment.first).copied().unwrap_or(0);
             let local = usize::from(self.owned.stages[i]);
@@ -315,10 +315,10 @@ impl<V: Versions> Worker<V> {
                 contexts => context::count(&mut flight.chunk.rows, contexts) as u32,
             };
             self.with_stage(i, &mut flight, |s, chunk, cx| s.post_shade(chunk, cx), false);
-            let own = std::mem::take(&mut self.settled);
+            let [own, answered] = std::mem::take(&mut self.settled);
             settled += own;
             let is_late = self.contexts[local] != 0 && !self.steps[local].pre_shade;
-            let of_stage = packets + if is_late { own } else { 0 };
+            let of_stage = packets + answered + if is_late { own } else { 0 };
             self.reports.counters.stages[i].packets.add(of_stage.into());
             if !flight.traced.is_empty() {
                 self.trace_stage(i, &mut flight);
