@@ -84,6 +84,7 @@ LINES = [
     '{"request":"rule_add","rule":{"name":"ssh","conditions":{"in":"lan","src":"10.0.0.0/8","proto":"tcp",'
     '"dport":"22-23","tcp_flags":"syn/syn,ack"},"action":"mirror lan, mark 46, drop"},"place":{"before":"web"}}',
     '{"request":"rule_replace_all","file":"acl1.txt","action":"reject"}',
+    '{"request":"x","duration_s":0.000400000000000013247444445625808697}',
     '{"response":"drops","rows":[{"reason":"no_route","text":"why","packets":7}]}',
     '{"response":"error","kind":"not_found","message":"no"}',
 ]

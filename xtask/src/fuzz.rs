@@ -27,8 +27,9 @@ const FLAGS: &[&str] = &[
     "-Zsanitizer=address",
 ];
 
-/// Runs each target (all, or those named) for the time given. A target is one test.
-pub(crate) fn run(root: &Path, time: Duration, chosen: &[String]) -> Report {
+/// Runs each target (all, or those named) for the time given. A target is one test. With a `seed` it tries the same
+/// inputs each time, as a test has to; without, it goes where no run has been.
+pub(crate) fn run(root: &Path, time: Duration, seed: Option<u32>, chosen: &[String]) -> Report {
     let mut report = Report::begin(root, "fuzz");
     let manifest = root.join("fuzz/Cargo.toml");
     let Ok(text) = std::fs::read_to_string(&manifest) else {
@@ -64,6 +65,7 @@ pub(crate) fn run(root: &Path, time: Duration, chosen: &[String]) -> Report {
         }
         fuzzer.arg(format!("-max_total_time={}", time.as_secs()));
         fuzzer.args(["-timeout=10", "-rss_limit_mb=4096", "-print_final_stats=1"]);
+        fuzzer.args(seed.map(|seed| format!("-seed={seed}")));
         fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
         report.run_one(name, &mut fuzzer, time + Duration::from_secs(120));
     }

@@ -66,7 +66,9 @@ fn main() -> ExitCode {
             suites::finish(vec![gpu::kit(&root)])
         }
         Some("fuzz") => match parse_fuzz(&args[1..]) {
-            Ok((seconds, targets)) => suites::finish(vec![fuzz::run(&root, seconds, &targets)]),
+            Ok((seconds, targets)) => {
+                suites::finish(vec![fuzz::run(&root, seconds, None, &targets)])
+            }
             Err(message) => usage(&message),
         },
         Some("soak") => match soak::Options::parse(&args[1..]) {

@@ -434,7 +434,7 @@ fn soak_minute(root: &Path) -> Report {
 }
 
 fn fuzz_smoke(root: &Path) -> Report {
-    fuzz::run(root, FUZZ_SMOKE, &[])
+    fuzz::run(root, FUZZ_SMOKE, Some(1), &[])
 }
 
 fn asan(root: &Path) -> Report {

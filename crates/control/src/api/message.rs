@@ -104,6 +104,9 @@ impl<'de> Deserialize<'de> for Request {
         let name = tag("request", &fields).map_err(de::Error::custom)?;
         if !CORE_REQUESTS.contains(&name.as_str()) {
             fields.remove("request");
+            if fields.contains_key("text") {
+                return Err(de::Error::custom("`text` is not a field of a request"));
+            }
             return Ok(Request::Call { name, fields });
         }
         // The derived code lets any field pass beside the name of a request that has none.

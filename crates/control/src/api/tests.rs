@@ -163,6 +163,24 @@ fn every_request_is_read_as_written() {
     }
 }
 
+/// Found by the fuzz target: a reader that rounds took another number than the one written.
+#[test]
+fn numbers_are_read_as_written() {
+    let line = r#"{"request":"x","field":0.000400000000000013247444445625808697}"#;
+    let request: Request = serde_json::from_str(line).unwrap();
+    let written = serde_json::to_string(&request).unwrap();
+    assert_eq!(serde_json::from_str::<Request>(&written).unwrap(), request);
+}
+
+/// Found by the fuzz target: the form of an answer belongs to what is asked, not to the request.
+#[test]
+fn text_is_no_field_of_a_request() {
+    let line = r#"{"request":"x","text":true}"#;
+    let error = serde_json::from_str::<Request>(line).unwrap_err();
+    assert!(error.to_string().contains("`text` is not a field of a request"), "{error}");
+    assert!(serde_json::from_str::<Asked>(line).unwrap().text);
+}
+
 /// What programs in other languages write.
 #[test]
 fn requests_on_the_wire() {
