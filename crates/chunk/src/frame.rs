@@ -9,8 +9,10 @@
 //! `chain`.
 
 mod chain;
+mod offload;
 
 pub use chain::{CELL_FRAME_BYTES, Segments};
+pub use offload::Offload;
 
 use crate::cell::{CELL_BYTES, Cell, Region};
 
@@ -19,6 +21,19 @@ pub const PORT_NONE: u16 = u16::MAX;
 
 /// Bytes at the front of each cell that hold the link of a chain.
 const LINK_BYTES: usize = 16;
+
+/// The most bytes of a frame that is made, appended to or grown over cells. What [`Packet::push_front`] may add then
+/// is left of the 21 bits that hold the length.
+pub const FRAME_BYTES_MAX: usize = (1 << EXTENT_BITS) - 1 - CELL_BYTES;
+
+/// The most cells of a frame.
+pub const FRAME_CELLS_MAX: usize = (1 << (u32::BITS - EXTENT_BITS)) - 1;
+
+/// Bits of a packet's extent that hold the frame's length; those above hold its number of cells.
+const EXTENT_BITS: u32 = 21;
+
+/// One cell, in an extent.
+const ONE_CELL: u32 = 1 << EXTENT_BITS;
 
 /// A frame in one cell or, if it is longer, in a chain of cells.
 ///
@@ -29,10 +44,12 @@ pub struct Packet {
     cell: Option<Cell>,
     /// Time of receipt in nanoseconds since 1970; 0 where the queue gives none.
     pub time_ns: u64,
-    frame_len: u32,
+    /// Bytes of the frame and, above [`EXTENT_BITS`], its cells.
+    extent: u32,
     off: u16,
     len: u16,
-    cells: u16,
+    /// What is left to do before the frame can be on a wire.
+    pub offload: Offload,
     /// Index of the port that received it, [`PORT_NONE`] for one that a stage made.
     pub port: u16,
     /// For stages and queues that hand a packet on; the engine does not read it.
@@ -47,10 +64,10 @@ impl Packet {
         Self {
             cell: None,
             time_ns: 0,
-            frame_len: 0,
+            extent: 0,
             off: 0,
             len: 0,
-            cells: 0,
+            offload: Offload::NONE,
             port: PORT_NONE,
             mark: 0,
         }
@@ -66,10 +83,10 @@ impl Packet {
         Self {
             cell: Some(cell),
             time_ns: 0,
-            frame_len: len as u32,
+            extent: ONE_CELL | len as u32,
             off: off as u16,
             len: len as u16,
-            cells: 1,
+            offload: Offload::NONE,
             port: PORT_NONE,
             mark: 0,
         }
@@ -83,12 +100,13 @@ impl Packet {
     /// Bytes of the whole frame.
     #[inline]
     pub fn frame_len(&self) -> usize {
-        self.frame_len as usize
+        (self.extent & (ONE_CELL - 1)) as usize
     }
 
     /// Number of cells the frame lies in.
+    #[inline]
     pub fn cells(&self) -> usize {
-        self.cells.into()
+        (self.extent >> EXTENT_BITS) as usize
     }
 
     /// The frame's bytes in its first cell: all of them unless it is a chain.
@@ -117,7 +135,7 @@ impl Packet {
         if fits {
             self.off += n as u16;
             self.len -= n as u16;
-            self.frame_len -= n as u32;
+            self.extent -= n as u32;
         }
         fits
     }
@@ -131,7 +149,7 @@ impl Packet {
         if fits {
             self.off -= n as u16;
             self.len += n as u16;
-            self.frame_len += n as u32;
+            self.extent += n as u32;
         }
         fits && self.cell.is_some()
     }
@@ -144,14 +162,14 @@ impl Packet {
 
     /// Byte offset in `region` of a frame that lies in one cell of it.
     pub fn offset_in(&self, region: &Region) -> Option<u64> {
-        let cell = self.cell.as_ref().filter(|_| self.cells == 1)?;
+        let cell = self.cell.as_ref().filter(|_| self.cells() == 1)?;
         Some(region.offset_of(cell)? + u64::from(self.off))
     }
 
     /// The cell, its offset and length, of a frame that lies in one; the packet itself for a chain.
     pub fn into_cell(mut self) -> Result<(Cell, usize, usize), Self> {
         match self.cell.take() {
-            Some(cell) if self.cells == 1 => Ok((cell, self.off.into(), self.len.into())),
+            Some(cell) if self.cells() == 1 => Ok((cell, self.off.into(), self.len.into())),
             cell => {
                 self.cell = cell;
                 Err(self)

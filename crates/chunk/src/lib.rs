@@ -30,7 +30,9 @@ pub use cell::{CELL_BYTES, Cell, Depot, HEADROOM_BYTES, HugePages, Pool, Region}
 #[doc(hidden)]
 pub use columns::__paste;
 pub use columns::{ColumnDesc, ColumnId, ColumnSet, Columns, Declaration, Element, dialect};
-pub use frame::{CELL_FRAME_BYTES, PORT_NONE, Packet, Segments};
+pub use frame::{
+    CELL_FRAME_BYTES, FRAME_BYTES_MAX, FRAME_CELLS_MAX, Offload, PORT_NONE, Packet, Segments,
+};
 pub use reasons::{DropReason, Reason, ReasonBlock, ReasonClash};
 pub use verdict::{Verdict, VerdictKind};
 

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use super::{LINK_BYTES, Packet};
+use super::{FRAME_BYTES_MAX, FRAME_CELLS_MAX, LINK_BYTES, ONE_CELL, Offload, Packet};
 use crate::cell::{CELL_BYTES, Cell, HEADROOM_BYTES, Pool};
 
 /// Bytes of a frame in each cell of a chain that is made here.
@@ -34,18 +34,51 @@ struct Piece<'a> {
 
 impl Packet {
     /// A packet with a copy of `bytes`, in as many cells as it takes. `None` when too few cells are
-    /// free (none is kept then) or the frame is longer than 65,535 cells.
+    /// free (none is kept then) or the frame is longer than
+    /// [`FRAME_BYTES_MAX`].
     pub fn copy_from(pool: &mut Pool, bytes: &[u8]) -> Option<Self> {
         Self::build(pool, bytes.len(), |at, piece| {
             piece.copy_from_slice(&bytes[at..][..piece.len()]);
         })
     }
 
+    /// [`Packet::copy_from`] for a frame that lies in several parts.
+    pub fn copy_of(pool: &mut Pool, parts: &[&[u8]]) -> Option<Self> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let mut packet = Self::build(pool, len, |_, _| {})?;
+        packet.write_from(0, parts.iter().copied());
+        Some(packet)
+    }
+
+    /// A packet that begins with `headers`, followed by the bytes of `of` in `range`, with its time, port and mark and
+    /// nothing left to do. `None` as for [`Packet::copy_from`], or if `of` does not have all the bytes.
+    pub fn with_headers(
+        pool: &mut Pool,
+        headers: &[u8],
+        of: &Packet,
+        range: Range<usize>,
+    ) -> Option<Self> {
+        if range.start > range.end || range.end > of.frame_len() {
+            return None;
+        }
+        let len = headers.len() + range.len();
+        let mut packet = Self::build(pool, len, |at, piece| {
+            let own = headers.get(at..).unwrap_or_default();
+            let n = own.len().min(piece.len());
+            let (front, behind) = piece.split_at_mut(n);
+            front.copy_from_slice(&own[..n]);
+            of.read_at(range.start + (at + n).saturating_sub(headers.len()), behind);
+        })?;
+        packet.take_metadata(of);
+        packet.offload = Offload::NONE;
+        Some(packet)
+    }
+
     /// A packet of `len` bytes; `fill` writes each piece of it, given the place of its first byte in the
     /// frame. `None` as for [`Packet::copy_from`].
     fn build(pool: &mut Pool, len: usize, mut fill: impl FnMut(usize, &mut [u8])) -> Option<Self> {
         let cells = len.div_ceil(CELL_CAPACITY).max(1);
-        if cells > usize::from(u16::MAX) {
+        if len > FRAME_BYTES_MAX {
             return None;
         }
         let mut packet = Self::empty();
@@ -72,13 +105,12 @@ impl Packet {
         self.cell = Some(cell);
         self.off = off as u16;
         self.len = len as u16;
-        self.cells += 1;
-        self.frame_len += len as u32;
+        self.extent += ONE_CELL + len as u32;
     }
 
     /// A copy in cells of its own. `None` when too few are free.
     pub fn duplicate(&self, pool: &mut Pool) -> Option<Self> {
-        let mut copy = if self.cells <= 1 {
+        let mut copy = if self.cells() <= 1 {
             let mut cell = pool.get()?;
             let (off, data) = (usize::from(self.off).max(LINK_BYTES), self.data());
             cell.bytes_mut()[off..][..data.len()].copy_from_slice(data);
@@ -92,9 +124,10 @@ impl Packet {
         Some(copy)
     }
 
-    /// Time, port and mark of `other`.
+    /// Time, port, mark and offload of `other`.
     fn take_metadata(&mut self, other: &Packet) {
         (self.time_ns, self.port, self.mark) = (other.time_ns, other.port, other.mark);
+        self.offload = other.offload;
     }
 
     /// Gives all its cells back.
@@ -107,10 +140,9 @@ impl Packet {
     /// Takes the first cell off with its part of the frame; `None` when there is none.
     fn pop_cell(&mut self) -> Option<Cell> {
         let mut cell = self.cell.take()?;
-        self.frame_len -= u32::from(self.len);
-        self.cells -= 1;
+        self.extent -= ONE_CELL + u32::from(self.len);
         (self.off, self.len) = (0, 0);
-        if self.cells > 0 {
+        if self.cells() > 0 {
             // SAFETY: `cells` counted this link, which `chain_in_front` or `append` wrote. Since
             // then nothing else wrote the cell's first 16 bytes: each `off` is behind them, and
             // `data_mut`, `push_front` and `pieces_mut` reach from `off` only.
@@ -122,7 +154,7 @@ impl Packet {
 
     /// Cell number `k`, which must be less than `cells`.
     fn nth(&mut self, k: usize) -> Option<Piece<'_>> {
-        assert!(k < usize::from(self.cells));
+        assert!(k < self.cells());
         let cell = self.cell.as_mut()?;
         let mut piece = Piece { cell, off: &mut self.off, len: &mut self.len };
         for _ in 0..k {
@@ -136,9 +168,10 @@ impl Packet {
 
     /// Gives `f` the frame's bytes, cell by cell, until it answers `false`.
     fn pieces_mut(&mut self, mut f: impl FnMut(&mut [u8]) -> bool) {
+        let cells = self.cells();
         let Some(cell) = &mut self.cell else { return };
         let mut piece = Piece { cell, off: &mut self.off, len: &mut self.len };
-        for left in (0..self.cells).rev() {
+        for left in (0..cells).rev() {
             let range = usize::from(*piece.off)..usize::from(*piece.off) + usize::from(*piece.len);
             if !f(&mut piece.cell.bytes_mut()[range]) || left == 0 {
                 return;
@@ -155,17 +188,16 @@ impl Packet {
     fn detach(&mut self, k: usize) -> Packet {
         let kept: usize = self.segments().take(k + 1).map(<[u8]>::len).sum();
         let mut tail = Packet::empty();
-        tail.cells = self.cells - (k + 1) as u16;
-        tail.frame_len = self.frame_len - kept as u32;
-        if tail.cells > 0
+        let ours = (k + 1) as u32 * ONE_CELL + kept as u32;
+        tail.extent = self.extent - ours;
+        if tail.cells() > 0
             && let Some(piece) = self.nth(k)
         {
             // SAFETY: there are cells behind number `k`, so it has a link of those that `cells` counts,
             // whole for the reason given in `pop_cell`. `cells` leaves it out from now on.
             let (next, off, len) = unsafe { piece.cell.unlink() };
             (tail.cell, tail.off, tail.len) = (Some(next), off, len);
-            self.cells = (k + 1) as u16;
-            self.frame_len = kept as u32;
+            self.extent = ours;
         }
         tail
     }
@@ -180,13 +212,12 @@ impl Packet {
             }
             rest -= segment.len();
         }
-        unreachable!("byte {at} of a frame of {} bytes", self.frame_len)
+        unreachable!("byte {at} of a frame of {} bytes", self.frame_len())
     }
 
     /// Puts `n` zero bytes before the frame: in the headroom or, where that is too short, all of them in
     /// cells of their own, so that a header of up to 1,856 bytes lies in one piece.
-    /// `false`, and nothing changed, when too few cells are free or the frame would have more than
-    /// 65,535.
+    /// `false`, and nothing changed, when too few cells are free or the frame would be too long.
     pub fn grow_front(&mut self, pool: &mut Pool, n: usize) -> bool {
         if self.push_front(n) {
             self.data_mut()[..n].fill(0);
@@ -205,13 +236,13 @@ impl Packet {
     }
 
     /// Puts `n` zero bytes behind the frame: in the room behind it in its last cell, then in cells of
-    /// their own. `false`, and nothing changed, when too few cells are free or the frame would have more
-    /// than 65,535.
+    /// their own. `false`, and nothing changed, when too few cells are free or the frame would be too
+    /// long.
     pub fn grow_back(&mut self, pool: &mut Pool, n: usize) -> bool {
         if self.is_empty() {
             return false;
         }
-        let Some(last) = self.nth(usize::from(self.cells) - 1) else { return false };
+        let Some(last) = self.nth(self.cells() - 1) else { return false };
         let end = usize::from(*last.off) + usize::from(*last.len);
         let here = n.min(CELL_BYTES - end);
         let mut behind = Packet::empty();
@@ -221,14 +252,14 @@ impl Packet {
                 None => return false,
             }
         }
-        if usize::from(self.cells) + behind.cells() > usize::from(u16::MAX) {
+        if !self.may_take(here, &behind) {
             behind.free(pool);
             return false;
         }
-        if let Some(last) = self.nth(usize::from(self.cells) - 1) {
+        if let Some(last) = self.nth(self.cells() - 1) {
             last.cell.bytes_mut()[end..][..here].fill(0);
             *last.len += here as u16;
-            self.frame_len += here as u32;
+            self.extent += here as u32;
         }
         behind.is_empty() || self.append(behind).is_ok()
     }
@@ -240,7 +271,7 @@ impl Packet {
             return false;
         }
         let mut rest = n;
-        while self.cells > 1 && rest >= usize::from(self.len) {
+        while self.cells() > 1 && rest >= usize::from(self.len) {
             rest -= usize::from(self.len);
             if let Some(cell) = self.pop_cell() {
                 pool.put(cell);
@@ -253,13 +284,13 @@ impl Packet {
     /// changed, if the frame is shorter.
     #[inline]
     pub fn truncate(&mut self, pool: &mut Pool, len: usize) -> bool {
-        if self.cells > 1 {
+        if self.cells() > 1 {
             return self.truncate_chain(pool, len);
         }
         let fits = len <= usize::from(self.len);
         if fits {
             self.len = len as u16;
-            self.frame_len = len as u32;
+            self.set_frame_len(len);
         }
         fits
     }
@@ -273,7 +304,7 @@ impl Packet {
         self.detach(k).free(pool);
         if let Some(last) = self.nth(k) {
             *last.len = rest as u16;
-            self.frame_len = len as u32;
+            self.set_frame_len(len);
         }
         true
     }
@@ -305,7 +336,7 @@ impl Packet {
             tail.chain_in_front(cell, off, moved);
             if let Some(last) = self.nth(k) {
                 *last.len = rest as u16;
-                self.frame_len = at as u32;
+                self.set_frame_len(at);
             }
         }
         tail.take_metadata(self);
@@ -315,20 +346,29 @@ impl Packet {
     /// Puts the frame of `other` behind this one; its time, port and mark are lost. Copies nothing.
     ///
     /// # Errors
-    /// `other`, and nothing is changed, where the frame would have more than 65,535 cells, or one of both
-    /// is [`Packet::empty`].
+    /// `other`, and nothing is changed, where the frame would have more than [`FRAME_BYTES_MAX`] bytes or
+    /// [`FRAME_CELLS_MAX`] cells, or one of both is [`Packet::empty`].
     pub fn append(&mut self, mut other: Packet) -> Result<(), Packet> {
-        let Some(cells) = self.cells.checked_add(other.cells) else { return Err(other) };
-        if self.is_empty() {
+        if self.is_empty() || !self.may_take(0, &other) {
             return Err(other);
         }
         let Some(next) = other.cell.take() else { return Err(other) };
-        if let Some(last) = self.nth(usize::from(self.cells) - 1) {
+        if let Some(last) = self.nth(self.cells() - 1) {
             last.cell.link(next, other.off, other.len);
         }
-        self.cells = cells;
-        self.frame_len += other.frame_len;
+        self.extent += other.extent;
         Ok(())
+    }
+
+    /// Whether the frame stays short enough with `more` bytes and the cells of `behind`.
+    fn may_take(&self, more: usize, behind: &Packet) -> bool {
+        self.frame_len() + more + behind.frame_len() <= FRAME_BYTES_MAX
+            && self.cells() + behind.cells() <= FRAME_CELLS_MAX
+    }
+
+    /// Sets the length alone.
+    fn set_frame_len(&mut self, len: usize) {
+        self.extent = self.extent & !(ONE_CELL - 1) | len as u32;
     }
 
     /// Brings at least the first `n` bytes into the first cell, so that [`Packet::data`] shows them.
@@ -354,7 +394,8 @@ impl Packet {
             let done = rest.read_at(0, &mut bytes[to + len..to + n]);
             debug_assert!(done);
         }
-        (self.off, self.len, self.frame_len) = (to as u16, n as u16, n as u32);
+        (self.off, self.len) = (to as u16, n as u16);
+        self.set_frame_len(n);
         rest.shrink_front(pool, n - len);
         if rest.frame_len() == 0 {
             rest.free(pool);
@@ -464,7 +505,7 @@ impl Packet {
     /// The frame's bytes, cell by cell.
     pub fn segments(&self) -> Segments<'_> {
         let next = self.cell.as_ref().map(|cell| (cell, self.off, self.len));
-        Segments { next, left: self.cells }
+        Segments { next, left: self.cells() }
     }
 }
 
@@ -472,7 +513,7 @@ impl Packet {
 #[derive(Debug)]
 pub struct Segments<'a> {
     next: Option<(&'a Cell, u16, u16)>,
-    left: u16,
+    left: usize,
 }
 
 impl<'a> Iterator for Segments<'a> {

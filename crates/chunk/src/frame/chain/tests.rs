@@ -346,20 +346,45 @@ fn the_placeholder_of_a_packet_neither_grows_nor_joins() {
 }
 
 #[test]
-fn a_chain_has_at_most_as_many_cells_as_are_counted() {
+fn a_frame_is_at_most_as_long_as_its_extent_counts() {
     if cfg!(miri) {
-        return; // a region of 128 MB
+        return; // megabytes
     }
-    const MOST: usize = u16::MAX as usize;
-    let (mut pool, depot) = pool_of(u16::MAX as u32 + 2);
-    assert!(Packet::copy_from(&mut pool, &vec![0; MOST * CELL_CAPACITY + 1]).is_none());
-    let mut p = Packet::copy_from(&mut pool, &vec![5; MOST * CELL_CAPACITY]).unwrap();
-    assert_eq!(p.cells(), MOST);
+    const MOST: usize = FRAME_BYTES_MAX;
+    let cells = MOST.div_ceil(CELL_CAPACITY);
+    let (mut pool, depot) = pool_of(cells as u32 + 2);
+    assert!(Packet::copy_from(&mut pool, &vec![0; MOST + 1]).is_none());
+    let mut p = Packet::copy_from(&mut pool, &vec![5; MOST]).unwrap();
+    assert_eq!((p.cells(), p.frame_len()), (cells, MOST));
     assert!(!p.grow_back(&mut pool, 1) && !p.grow_front(&mut pool, 1000));
-    assert!(p.grow_front(&mut pool, p.headroom()), "the headroom needs no cell");
+    let headroom = p.headroom();
+    assert!(p.grow_front(&mut pool, headroom), "the headroom needs no cell");
+    let one = Packet::copy_from(&mut pool, &[1]).unwrap();
+    let one = p.append(one).expect_err("no more bytes can be counted");
+    assert_eq!((p.cells(), p.frame_len()), (cells, MOST + headroom));
+    one.free(&mut pool);
+    p.free(&mut pool);
+    drop(pool);
+    assert_eq!(depot.available(), cells + 2);
+}
+
+#[test]
+fn a_chain_has_at_most_as_many_cells_as_its_extent_counts() {
+    if cfg!(miri) {
+        return; // thousands of cells
+    }
+    const MOST: usize = FRAME_CELLS_MAX;
+    let (mut pool, depot) = pool_of(MOST as u32 + 2);
+    let mut p = Packet::copy_from(&mut pool, &[0]).unwrap();
+    for i in 1..MOST {
+        let one = Packet::copy_from(&mut pool, &[i as u8]).unwrap();
+        p.append(one).unwrap();
+    }
+    assert_eq!((p.cells(), p.frame_len()), (MOST, MOST));
     let one = Packet::copy_from(&mut pool, &[1]).unwrap();
     let one = p.append(one).expect_err("no more cells can be counted");
-    assert_eq!(p.frame_len(), MOST * CELL_CAPACITY + HEADROOM_BYTES - LINK_BYTES);
+    assert!(!p.grow_front(&mut pool, 1000) && !p.grow_back(&mut pool, 5000));
+    assert_eq!((p.cells(), p.frame_len()), (MOST, MOST));
     one.free(&mut pool);
     p.free(&mut pool);
     drop(pool);
