@@ -10,7 +10,7 @@
 //! * [`ethernet`], [`vlan`], [`arp`], [`ipv4`], [`ipv6`], [`icmpv4`], [`icmpv6`], [`nd`],
 //!   [`tcp`], [`udp`], [`esp`]: views over bytes, and headers that are emitted into bytes.
 //! * [`ndn`]: Interest and Data, their names, and the link packets around them.
-//! * [`checksum`], [`flow`], [`icmp_error`], [`fragment`], [`filter`].
+//! * [`checksum`], [`flow`], [`icmp_error`], [`fragment`], [`offload`], [`filter`].
 //!
 //! Nothing here allocates except [`filter::Filter::parse`] and what makes [`ndn`] names and packets; nothing is shared between threads.
 #![forbid(unsafe_code)]
@@ -34,6 +34,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod nd;
 pub mod ndn;
+pub mod offload;
 pub mod reasons;
 pub mod tcp;
 pub mod tcp_reset;
