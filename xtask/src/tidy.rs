@@ -39,7 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("crypto", &[]),
     ("kernels", &["chunk"]),
     ("device", &["kernels", "chunk"]),
-    ("io", &["chunk"]),
+    ("io", &["chunk", "packet"]),
     ("engine", &["chunk", "io", "kernels", "device"]),
     (
         "controlplane",

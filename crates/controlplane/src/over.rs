@@ -62,6 +62,10 @@ impl<P: TablePart> Stage<Tables> for OverPart<P> {
         self.stage.changes_packets()
     }
 
+    fn takes_offloads(&self) -> bool {
+        self.stage.takes_offloads()
+    }
+
     fn reads_packets(&self) -> bool {
         self.stage.reads_packets()
     }

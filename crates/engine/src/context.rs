@@ -141,6 +141,10 @@ impl<T: 'static> Stage<T> for InContext<T> {
     fn changes_packets(&self) -> bool {
         self.stage.changes_packets()
     }
+
+    fn takes_offloads(&self) -> bool {
+        self.stage.takes_offloads()
+    }
     fn reads_packets(&self) -> bool {
         self.stage.reads_packets()
     }

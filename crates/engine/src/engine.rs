@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ::io::offload::Finished;
 use chunk::{CHUNK_PACKETS_MAX, Depot, DropReason, Pool, Reason};
 use crossbeam_queue::ArrayQueue;
 use device::accelerator::{self, Accelerator, Traffic};
@@ -30,8 +31,8 @@ use crate::segment::Segment;
 use crate::stage::{Stage, Versions};
 use crate::twins::Crew;
 use crate::worker::{
-    DropSink, DumpSink, ErrorSink, Links, PanicSink, Parts, Path, Queues, RING_PACKETS, Reports,
-    RxSlot, Settings, Signals, TxSide, TxSlot, Worker, panic_text,
+    DropSink, DumpSink, Entry, ErrorSink, Links, PanicSink, Parts, Path, Queues, RING_PACKETS,
+    Reports, RxSlot, Settings, Signals, TxSide, TxSlot, Worker, panic_text,
 };
 
 /// What one worker is given.
@@ -505,6 +506,27 @@ fn rings(
     (rings_in, rings_out)
 }
 
+/// Has queues finish what their senders left to a network card, where a stage needs packets as they are on a wire.
+fn finish_on_receipt<V: Versions>(spec: &mut EngineSpec<V>) {
+    for worker in &mut spec.workers {
+        let takes = |wanted: &usize| match worker.pipelines.get(*wanted) {
+            Some(pipeline) => pipeline.stages.iter().all(|stage| stage.takes_offloads()),
+            None => true, // an error, which is found later
+        };
+        let all_take = |entry: &Entry| match entry {
+            Entry::Pipeline(wanted) => takes(wanted),
+            Entry::ByPort(by_port) => by_port.iter().chain([&0]).all(takes),
+        };
+        let slots = std::mem::take(&mut worker.rx).into_iter();
+        worker.rx = slots
+            .map(|slot| match all_take(&slot.entry) {
+                true => slot,
+                false => RxSlot { queue: Box::new(Finished::new(slot.queue)), ..slot },
+            })
+            .collect();
+    }
+}
+
 impl<V: Versions> Threads<V> {
     /// Starts them all, one after the other; on an error those that were started before go on.
     fn start(
@@ -527,6 +549,7 @@ impl<V: Versions> Threads<V> {
         let layout = columns::layout(stages(), rows.max(chunks * CHUNK_PACKETS_MAX))?;
         let zeroed = columns::zeroed(stages(), &layout);
         let plan = Plan::of(&spec, &layout)?;
+        finish_on_receipt(&mut spec);
         plan.number_queues(&mut spec)?;
         let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
         let (wakeups, signals) = (self.wakeups.clone(), self.signals.clone());

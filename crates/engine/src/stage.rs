@@ -175,6 +175,13 @@ pub trait Stage<T>: Send {
         false
     }
 
+    /// Whether it takes frames that their sender left unfinished for a network card (`Packet::offload`): longer than the
+    /// MTU, with the sum of the pseudo-header in place of the checksum. A pipeline with a stage that does not gets
+    /// packets as they are on a wire, finished on receipt.
+    fn takes_offloads(&self) -> bool {
+        false
+    }
+
     /// Whether its `pre_shade` reads bytes of packets that an earlier stage may [change](Stage::changes_packets).
     fn reads_packets(&self) -> bool {
         false

@@ -14,9 +14,11 @@ pub mod generator;
 pub mod link;
 mod losses;
 pub mod memory;
+pub mod offload;
 mod random;
 mod sys;
 pub mod tap;
+mod vnet;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -29,7 +31,8 @@ pub use losses::{LOSS_REASONS, Losses, lost};
 pub trait RxQueue: Send {
     /// Appends at most `max` packets to `out`, in order of arrival, without waiting; returns how
     /// many. Sets each packet's `time_ns` if the source has a time. Frames that must be left (no
-    /// free cell, longer than all cells) are counted, never half delivered.
+    /// free cell, longer than all cells) are counted, never half delivered. Frames that their sender left unfinished say
+    /// so (`Packet::offload`).
     fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize;
 
     /// The descriptor that becomes readable when packets are there, for a worker that blocks.
@@ -84,6 +87,12 @@ pub trait TxQueue: Send {
     /// stay. Sent packets' cells go back to `pool`, at once or when the kernel is done with them.
     /// Packets that can never be sent (too long, port gone) are taken, freed and counted.
     fn send(&mut self, pool: &mut Pool, packets: &mut Vec<Packet>);
+
+    /// Whether `packet`, which its sender left unfinished (`Packet::offload`), may be sent as it is: the kernel or the
+    /// card finishes it. Other packets are finished before they are sent here ([`offload::finish`]).
+    fn carries(&self, _packet: &Packet) -> bool {
+        false
+    }
 
     /// Makes sure that what was taken leaves (a kick of the kernel), and collects cells of frames
     /// that have left. Called once after the sends of a turn.

@@ -13,11 +13,12 @@ use chunk::{DropReason, reasons};
 use crate::QueueStats;
 
 /// The reasons that queues have.
-pub const LOSS_REASONS: [DropReason; 8] = [
+pub const LOSS_REASONS: [DropReason; 9] = [
     reasons::RX_FULL,
     reasons::RX_NO_CELLS,
     reasons::RX_OVERSIZE,
     reasons::RX_UNREADABLE,
+    reasons::RX_OFFLOAD,
     reasons::FAULT_INJECTED,
     reasons::TX_OVERSIZE,
     reasons::TX_PORT_DOWN,
@@ -70,7 +71,7 @@ mod tests {
         }
         let all = [losses];
         let sum: u64 = reasons::BLOCK.reasons().iter().map(|r| lost(&all, r.code())).sum();
-        assert_eq!((stats.dropped, sum), (28, 28));
-        assert_eq!((lost(&all, reasons::TX_FAILED), lost(&all, reasons::NO_CELLS)), (7, 0));
+        assert_eq!((stats.dropped, sum), (36, 36));
+        assert_eq!((lost(&all, reasons::TX_FAILED), lost(&all, reasons::NO_CELLS)), (8, 0));
     }
 }

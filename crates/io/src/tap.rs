@@ -4,7 +4,8 @@
 //! the kernel sends comes out of a read. The interface goes when the last of its queues is dropped,
 //! also after a crash.
 //!
-//! One frame costs one system call; a twin carries control traffic only.
+//! One frame costs one system call; a twin carries control traffic only. Frames pass with an offload header
+//! (IFF_VNET_HDR): the kernel leaves checksums and segmentation of what it sends to us, and finishes what it gets.
 //!
 //! See Linux, Documentation/networking/tuntap.rst.
 //!
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use chunk::{CELL_BYTES, HEADROOM_BYTES, Packet, Pool, reasons};
 
 use crate::link::{Link, LinkError};
-use crate::{Losses, QueueStats, RxQueue, TxQueue, sys};
+use crate::{Losses, QueueStats, RxQueue, TxQueue, sys, vnet};
 
 const ROOM: usize = CELL_BYTES - HEADROOM_BYTES;
 
@@ -63,9 +64,14 @@ impl Tap {
         // SAFETY: the kernel just gave us this descriptor, and it has no other user.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
         let name = create(&file, &options.name).map_err(error("making the interface"))?;
-        // Whole frames with finished checksums only. Off is the default; old kernels refuse.
-        // SAFETY: takes a number.
-        unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, 0) };
+        // Old kernels (before 6.2) cannot leave the segmentation of UDP.
+        for offloads in [OFFLOADS | UDP_SEGMENTATION, OFFLOADS] {
+            // SAFETY: takes a number.
+            let set = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) };
+            if set == 0 {
+                break;
+            }
+        }
         let link = Link::open(&name)?;
         if let Some(mac) = options.mac {
             link.set_mac(mac)?;
@@ -78,6 +84,7 @@ impl Tap {
         let rx = Rx {
             file: file.clone(),
             name: name.clone(),
+            header: [0; vnet::HEADER_LEN],
             overflow: vec![0; FRAME_BYTES_MAX - ROOM],
             is_gone: false,
             error: None,
@@ -116,7 +123,7 @@ fn create(file: &OwnedFd, name: &str) -> io::Result<String> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    let flags = libc::IFF_TAP | libc::IFF_NO_PI | IFF_TUN_EXCL;
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | IFF_TUN_EXCL;
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes a `struct ifreq`.
     sys::check(unsafe {
@@ -126,6 +133,12 @@ fn create(file: &OwnedFd, name: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&name.collect::<Vec<_>>()).into_owned())
 }
 
+/// What the kernel may leave to us: TUN_F_CSUM, TUN_F_TSO4, TUN_F_TSO6 and TUN_F_TSO_ECN.
+const OFFLOADS: libc::c_uint = 0x0f;
+
+/// TUN_F_USO4 and TUN_F_USO6.
+const UDP_SEGMENTATION: libc::c_uint = 0x60;
+
 /// Refuses to attach to an interface that is there.
 const IFF_TUN_EXCL: libc::c_int = 0x8000;
 
@@ -134,6 +147,8 @@ const IFF_TUN_EXCL: libc::c_int = 0x8000;
 pub struct Rx {
     file: Arc<OwnedFd>,
     name: String,
+    /// What the kernel says of a frame.
+    header: [u8; vnet::HEADER_LEN],
     /// What of a frame does not fit in a cell.
     overflow: Vec<u8>,
     is_gone: bool,
@@ -147,15 +162,17 @@ impl Rx {
     fn read(&mut self, cell: &mut chunk::Cell) -> io::Result<usize> {
         let first = &mut cell.bytes_mut()[HEADROOM_BYTES..];
         let pieces = [
+            libc::iovec { iov_base: self.header.as_mut_ptr().cast(), iov_len: vnet::HEADER_LEN },
             libc::iovec { iov_base: first.as_mut_ptr().cast(), iov_len: first.len() },
             libc::iovec {
                 iov_base: self.overflow.as_mut_ptr().cast(),
                 iov_len: self.overflow.len(),
             },
         ];
-        // SAFETY: both pieces are ours alone and writable for their lengths.
-        let n = unsafe { libc::readv(self.file.as_raw_fd(), pieces.as_ptr(), 2) };
-        usize::try_from(n).map_err(|_| io::Error::last_os_error())
+        // SAFETY: the pieces are ours alone and writable for their lengths.
+        let n = unsafe { libc::readv(self.file.as_raw_fd(), pieces.as_ptr(), 3) };
+        let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+        Ok(n.saturating_sub(vnet::HEADER_LEN))
     }
 }
 
@@ -186,16 +203,17 @@ impl RxQueue for Rx {
                 pool.put(cell);
                 Packet::copy_from(pool, &whole)
             };
-            match packet {
-                Some(packet) => {
-                    self.stats.count(len as u64);
-                    out.push(packet);
-                }
-                None => {
-                    self.losses.count(&mut self.stats, reasons::RX_NO_CELLS, 1);
-                    return n;
-                }
+            let Some(mut packet) = packet else {
+                self.losses.count(&mut self.stats, reasons::RX_NO_CELLS, 1);
+                return n;
+            };
+            if !vnet::read(&self.header, false, &mut packet) {
+                packet.free(pool);
+                self.losses.count(&mut self.stats, reasons::RX_OFFLOAD, 1);
+                return n;
             }
+            self.stats.count(len as u64);
+            out.push(packet);
         }
         max
     }
@@ -231,20 +249,22 @@ pub struct Tx {
 
 impl Tx {
     fn write(&self, packet: &Packet) -> io::Result<usize> {
-        const PIECES: usize = FRAME_BYTES_MAX / ROOM + 2;
+        const PIECES: usize = FRAME_BYTES_MAX / ROOM + 3;
+        let mut header = vnet::write(packet).ok_or(io::ErrorKind::InvalidInput)?;
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let mut pieces = [empty; PIECES];
-        if packet.cells() > PIECES {
+        if packet.cells() + 1 > PIECES {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
         }
-        for (piece, segment) in pieces.iter_mut().zip(packet.segments()) {
+        pieces[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() };
+        for (piece, segment) in pieces[1..].iter_mut().zip(packet.segments()) {
             *piece = libc::iovec {
                 iov_base: segment.as_ptr().cast_mut().cast(),
                 iov_len: segment.len(),
             };
         }
-        let n = packet.cells() as libc::c_int;
-        // SAFETY: the first `n` pieces point into cells that `packet` holds; they are only read.
+        let n = packet.cells() as libc::c_int + 1;
+        // SAFETY: the first `n` pieces point to the header and into cells that `packet` holds; they are only read.
         let written = unsafe { libc::writev(self.file.as_raw_fd(), pieces.as_ptr(), n) };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
     }
@@ -274,6 +294,10 @@ impl TxQueue for Tx {
             done += 1;
         }
         packets.drain(..done).for_each(|packet| packet.free(pool));
+    }
+
+    fn carries(&self, packet: &Packet) -> bool {
+        vnet::write(packet).is_some()
     }
 
     fn flush(&mut self, _pool: &mut Pool) {}

@@ -1,141 +1,93 @@
-//! Finishes the checksum of a frame whose sender left it to its network card.
+//! The header that Linux puts before frames that their sender left unfinished (`struct virtio_net_hdr`).
 //!
-//! A host that sends over veth with `tx-checksumming` on hands over TCP and UDP packets whose
-//! checksum field holds the pseudo-header's sum only. The kernel marks them; no receiver could
-//! tell, so the field is filled in before the frame goes anywhere.
+//! ```text
+//!   flags 8 │ type 8 │ headers 16 │ segment 16 │ checksum from 16 │ checksum at 16 │ frame …      in the host's byte order
+//! ```
+//!
+//! AF_PACKET and TAP take and give it on request. What it says is in [`chunk::Offload`] and in the frame itself, so nothing
+//! of it is kept: it is made anew from the frame when that leaves.
+//!
+//! See Linux, include/uapi/linux/virtio_net.h; Virtio 1.2 §5.1.6.
 
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-const PROTOCOL_TCP: u8 = 6;
-const PROTOCOL_UDP: u8 = 17;
+use chunk::{Offload, Packet};
+use packet::offload::{Layout, open_checksum};
 
-/// Writes the TCP or UDP checksum of an Ethernet frame with or without VLAN tags. Frames that it
-/// does not know how to finish (fragments, other protocols, truncated ones) stay as they are.
-pub(super) fn finish(frame: &mut [u8]) {
-    if let Some((start, end, protocol, pseudo)) = transport(frame) {
-        let at = start + if protocol == PROTOCOL_TCP { 16 } else { 6 };
-        if at + 2 > end {
-            return;
+/// Bytes of the header.
+pub(crate) const HEADER_LEN: usize = 10;
+
+const NEEDS_CHECKSUM: u8 = 1;
+
+const TYPE_NONE: u8 = 0;
+const TYPE_TCP_V4: u8 = 1;
+const TYPE_TCP_V6: u8 = 4;
+const TYPE_UDP: u8 = 5;
+/// The first segment reduces the congestion window, the others must not say so.
+const TYPE_ECN: u8 = 0x80;
+
+/// The CWR bit in byte 13 of a TCP header.
+const CWR: u8 = 0x80;
+
+/// Bytes of tags of a frame with one.
+const TAG_LEN: usize = 4;
+
+/// Sets what is left to do with a frame that came with this header; `tag` if the kernel had taken a tag out, which is
+/// back in the frame. `false` for a frame that nobody here knows how to finish: a tunnel, or another protocol than TCP
+/// and UDP.
+pub(crate) fn read(header: &[u8; HEADER_LEN], tag: bool, packet: &mut Packet) -> bool {
+    let [flags, kind, _, _, a, b, c, d, e, f] = *header;
+    let is_open = flags & NEEDS_CHECKSUM != 0;
+    if kind == TYPE_NONE && !is_open {
+        return true;
+    }
+    let Some(layout) = Layout::of(packet.data(), packet.frame_len()) else { return false };
+    if is_open {
+        let from = usize::from(u16::from_ne_bytes([c, d])) + if tag { TAG_LEN } else { 0 };
+        let at = usize::from(u16::from_ne_bytes([e, f]));
+        if (from, at) != (usize::from(layout.l4), layout.checksum_at()) {
+            return false;
         }
-        frame[at..at + 2].fill(0);
-        let mut sum = pseudo;
-        for pair in frame[start..end].chunks(2) {
-            sum += u64::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+    }
+    let is_known = match kind & !TYPE_ECN {
+        TYPE_NONE => {
+            packet.offload = Offload::CHECKSUM;
+            return true;
         }
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        let checksum = match !(sum as u16) {
-            0 => 0xffff, // the same to TCP; to UDP zero would mean "none"
-            checksum => checksum,
+        TYPE_TCP_V4 => layout.is_tcp && layout.is_v4,
+        TYPE_TCP_V6 => layout.is_tcp && !layout.is_v4,
+        TYPE_UDP => !layout.is_tcp,
+        _ => false,
+    };
+    let Some(offload) = Offload::segments(u16::from_ne_bytes([a, b])).filter(|_| is_known) else {
+        return false;
+    };
+    packet.offload = offload;
+    // A segment merged by a card comes with a finished checksum.
+    is_open || open_checksum(packet)
+}
+
+/// The header for a frame; all zero for one that is finished. `None` for a frame that is not what its offload says.
+pub(crate) fn write(packet: &Packet) -> Option<[u8; HEADER_LEN]> {
+    let mut header = [0; HEADER_LEN];
+    if packet.offload.is_none() {
+        return Some(header);
+    }
+    let frame = packet.data();
+    let layout = Layout::of(frame, packet.frame_len())?;
+    header[0] = NEEDS_CHECKSUM;
+    if let Some(size) = packet.offload.segment_bytes() {
+        let flags = frame.get(usize::from(layout.l4) + 13).copied().unwrap_or(0);
+        header[1] = match (layout.is_tcp, layout.is_v4) {
+            (false, _) => TYPE_UDP,
+            (true, true) => TYPE_TCP_V4,
+            (true, false) => TYPE_TCP_V6,
         };
-        frame[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
-    }
-}
-
-/// Where TCP or UDP begins and ends, which of them it is, and the sum of the pseudo-header.
-fn transport(frame: &[u8]) -> Option<(usize, usize, u8, u64)> {
-    let u16_at = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
-    let sum = |bytes: &[u8]| -> u64 {
-        bytes.chunks_exact(2).map(|w| u64::from(u16::from_be_bytes([w[0], w[1]]))).sum()
-    };
-    let mut at = 12;
-    while matches!(u16_at(at)?, 0x8100 | 0x88a8) {
-        at += 4;
-    }
-    let ethertype = u16_at(at)?;
-    let ip = at + 2;
-    let (start, end, protocol, addresses) = match ethertype {
-        ETHERTYPE_IPV4 => {
-            let header = usize::from(frame.get(ip)? & 15) * 4;
-            let fragment = u16_at(ip + 6)? & 0x3fff;
-            if header < 20 || fragment != 0 {
-                return None;
-            }
-            let end = ip + usize::from(u16_at(ip + 2)?);
-            (ip + header, end, *frame.get(ip + 9)?, frame.get(ip + 12..ip + 20)?)
+        if layout.is_tcp && flags & CWR != 0 {
+            header[1] |= TYPE_ECN;
         }
-        ETHERTYPE_IPV6 => {
-            let end = ip + 40 + usize::from(u16_at(ip + 4)?);
-            let (mut start, mut next) = (ip + 40, *frame.get(ip + 6)?);
-            // Hop-by-hop and destination options are all that a sender puts before TCP and UDP.
-            while matches!(next, 0 | 60) {
-                next = *frame.get(start)?;
-                start += 8 + 8 * usize::from(*frame.get(start + 1)?);
-            }
-            (start, end, next, frame.get(ip + 8..ip + 40)?)
-        }
-        _ => return None,
-    };
-    if !matches!(protocol, PROTOCOL_TCP | PROTOCOL_UDP) || start > end || end > frame.len() {
-        return None;
+        header[2..4].copy_from_slice(&layout.payload.to_ne_bytes());
+        header[4..6].copy_from_slice(&(size as u16).to_ne_bytes());
     }
-    let pseudo = sum(addresses) + u64::from(protocol) + (end - start) as u64;
-    Some((start, end, protocol, pseudo))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use testkit::frames::Frame;
-
-    proptest! {
-        #[test]
-        fn the_checksum_is_the_one_that_etherparse_computes(
-            payload in proptest::collection::vec(any::<u8>(), 0..100),
-            low in any::<[u8; 2]>(),
-            tags in 0usize..3,
-            options in any::<bool>(),
-            ipv6 in any::<bool>(),
-            tcp in any::<bool>(),
-            tail in 0usize..3,
-        ) {
-            let mut frame = (0..tags).fold(Frame::new(), |frame, tag| frame.vlan(tag as u16 + 1));
-            frame = match (ipv6, options) {
-                (false, false) => frame.ipv4(&format!("10.0.0.{}", low[0]), "198.51.100.7"),
-                (false, true) => frame.ipv4("10.0.0.1", "198.51.100.7").ipv4_options(&[1; 8]),
-                (true, false) => frame.ipv6(&format!("fd00::{:x}", low[1]), "2001:db8::1"),
-                (true, true) => frame.ipv6("fd00::1", "2001:db8::1").extension(60, &[0; 7]),
-            };
-            frame = if tcp { frame.tcp(1, 2, 3, &payload) } else { frame.udp(4, 5, &payload) };
-            let good = frame.bytes();
-            let l4 = good.len() - payload.len() - if tcp { 20 } else { 8 };
-            let field = l4 + if tcp { 16 } else { 6 };
-            let mut broken = good.clone();
-            broken[field..field + 2].copy_from_slice(&low);
-            broken.resize(good.len() + tail, 0xee); // padding is not part of the packet
-            finish(&mut broken);
-            prop_assert_eq!(&broken[..good.len()], &good[..]);
-        }
-
-        #[test]
-        fn other_bytes_stay_and_nothing_panics(
-            mut frame in proptest::collection::vec(any::<u8>(), 0..120),
-            kind in 0usize..4,
-            protocol in prop::sample::select(vec![6u8, 17, 1, 0]),
-        ) {
-            if let (Some(field), Some(value)) =
-                (frame.get_mut(12..15), [[8, 0, 0x45], [0x86, 0xdd, 0x60], [0x81, 0, 0]].get(kind))
-            {
-                field.copy_from_slice(value);
-            }
-            for at in [20, 23] {
-                frame.get_mut(at).into_iter().for_each(|byte| *byte = protocol);
-            }
-            let before = frame.clone();
-            finish(&mut frame);
-            let changed = before.iter().zip(&frame).filter(|(a, b)| a != b).count();
-            prop_assert!(changed <= 2 && frame.len() == before.len());
-        }
-    }
-
-    #[test]
-    fn a_fragment_stays_as_it_is() {
-        let fragment = Frame::new().ipv4("10.0.0.1", "10.0.0.2").fragment(0, true);
-        let mut frame = fragment.raw(17, &[7; 40]).bytes();
-        let before = frame.clone();
-        finish(&mut frame);
-        assert_eq!(frame, before);
-    }
+    header[6..8].copy_from_slice(&layout.l4.to_ne_bytes());
+    header[8..10].copy_from_slice(&(layout.checksum_at() as u16).to_ne_bytes());
+    Some(header)
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
+use ::io::offload::frames;
 use chunk::{DropReason, Packet};
 use crossbeam_queue::ArrayQueue;
 
@@ -113,21 +114,26 @@ impl Running {
         })
     }
 
-    /// Copies a frame for the reader.
+    /// Copies a packet for the reader: as it is on the wire, where a network card was to finish it.
     pub(super) fn take(&self, packet: &Packet, about: About) {
-        match self.copy(packet, about) {
+        frames(packet, |frame_len, read| match self.copy(frame_len, read, about) {
             Some(first) => {
                 // There is room for every block.
                 let _ = self.full.push(first);
                 self.wakeup.wake();
             }
             None => _ = self.lost.fetch_add(1, Relaxed),
-        }
+        });
     }
 
     /// A copy in as many blocks as it takes; `None` where too few are free.
-    fn copy(&self, packet: &Packet, about: About) -> Option<Box<Block>> {
-        let len = packet.frame_len().min(CAPTURED_BYTES_MAX);
+    fn copy(
+        &self,
+        frame_len: usize,
+        read: &dyn Fn(usize, &mut [u8]),
+        about: About,
+    ) -> Option<Box<Block>> {
+        let len = frame_len.min(CAPTURED_BYTES_MAX);
         let mut first = None;
         // From the tail to the head, so that each block can own the one behind it.
         for i in (0..len.div_ceil(BLOCK_BYTES).max(1)).rev() {
@@ -137,13 +143,12 @@ impl Running {
             };
             let at = i * BLOCK_BYTES;
             block.len = (len - at).min(BLOCK_BYTES);
-            let is_read = packet.read_at(at, &mut block.bytes[..block.len]);
-            debug_assert!(is_read);
+            read(at, &mut block.bytes[..block.len]);
             block.more = first;
             first = Some(block);
         }
         let mut first = first?;
-        (first.about, first.frame_len) = (about, packet.frame_len());
+        (first.about, first.frame_len) = (about, frame_len);
         Some(first)
     }
 

@@ -1,6 +1,7 @@
 //! The end of a chunk: every packet goes where its verdict says, and what waits is sent.
 
 use chunk::{DropReason, Packet, Verdict, VerdictKind, reasons};
+use io::offload::finish;
 
 use super::{TxSide, TxSlot, Worker, look::end_trace};
 use crate::hooks::CapturePoint;
@@ -184,6 +185,14 @@ impl<V: Versions> Worker<V> {
                 if side.waiting.is_empty() && queue.is_drained() {
                     continue;
                 }
+                let mut lost = Vec::new();
+                if side.waiting.iter().any(|packet| !packet.offload.is_none()) {
+                    let carries = |packet: &Packet| queue.carries(packet);
+                    let pool = &mut self.queues.pool;
+                    finish(pool, &mut side.waiting, carries, |packet, why| {
+                        lost.push((packet, why))
+                    });
+                }
                 let n = side.waiting.len();
                 if n > 0 {
                     queue.send(&mut self.queues.pool, &mut side.waiting);
@@ -206,6 +215,9 @@ impl<V: Versions> Worker<V> {
                     }
                     let side = if host { &mut self.queues.host[i] } else { &mut self.queues.tx[i] };
                     side.waiting = lost;
+                }
+                for (packet, reason) in lost {
+                    self.drop_packet(packet, reason);
                 }
             }
         }

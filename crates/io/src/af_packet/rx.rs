@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ring  │ block 0 │ block 1 │ … │         each is the kernel's or ours, by its status word
-//!   block │ header: status, packets, first │ header, frame │ header, frame │ … │
+//!   block │ header: status, packets, first │ header, offloads, frame │ header, offloads, frame │ … │
 //! ```
 
 use std::io;
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use chunk::{CELL_BYTES, HEADROOM_BYTES, Packet, Pool, reasons};
 
-use super::{Options, bind, checksum, error};
+use super::{Options, bind, error};
 use crate::link::{self, LinkError};
 use crate::sys::{self, Mapping};
-use crate::{Losses, QueueStats, RxQueue};
+use crate::{Losses, QueueStats, RxQueue, vnet};
 
 /// Bytes of a frame that fit in one cell.
 const CELL_CAPACITY: usize = CELL_BYTES - HEADROOM_BYTES;
@@ -39,8 +39,6 @@ pub struct Rx {
     interface: String,
     empty_calls: u32,
     error: Option<String>,
-    /// Frames that take more than one cell, or a tag.
-    whole: Vec<u8>,
     stats: QueueStats,
     losses: Arc<Losses>,
 }
@@ -59,6 +57,8 @@ impl Rx {
         let version = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
         sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)
             .map_err(at("choosing TPACKET_V3"))?;
+        sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
+            .map_err(at("requesting offload headers"))?;
         let request = libc::tpacket_req3 {
             tp_block_size: options.block_bytes,
             tp_block_nr: options.blocks,
@@ -90,7 +90,6 @@ impl Rx {
             interface: interface.to_owned(),
             empty_calls: 0,
             error: None,
-            whole: Vec::new(),
             stats: QueueStats::default(),
             losses: Arc::default(),
         })
@@ -182,7 +181,8 @@ struct Frame<'a> {
     bytes: &'a [u8],
     /// Tag protocol and tag, if one was taken out.
     tag: Option<[u8; 4]>,
-    is_checksum_open: bool,
+    /// What is left to do with it.
+    offload: &'a [u8; vnet::HEADER_LEN],
     is_cut: bool,
     time_ns: u64,
     /// Bytes from this packet's header to the next.
@@ -195,13 +195,14 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 /// The frame whose header is at `at`; `None` if that does not lie within the block.
 fn frame(block: &[u8], at: usize) -> Option<Frame<'_>> {
-    use libc::{TP_STATUS_CSUMNOTREADY, TP_STATUS_VLAN_TPID_VALID, TP_STATUS_VLAN_VALID};
+    use libc::{TP_STATUS_VLAN_TPID_VALID, TP_STATUS_VLAN_VALID};
     let header = block.get(at..)?.get(..size_of::<libc::tpacket3_hdr>())?;
     // SAFETY: the slice is as long as the structure, of which any bytes are a value.
     let header: libc::tpacket3_hdr =
         unsafe { header.as_ptr().cast::<libc::tpacket3_hdr>().read_unaligned() };
     let start = at + usize::from(header.tp_mac);
     let bytes = block.get(start..)?.get(..header.tp_snaplen as usize)?;
+    let offload = block.get(..start)?.last_chunk()?;
     let tag = (header.tp_status & TP_STATUS_VLAN_VALID != 0).then(|| {
         let known = header.tp_status & TP_STATUS_VLAN_TPID_VALID != 0;
         let protocol = if known { header.hv1.tp_vlan_tpid } else { 0x8100 };
@@ -212,7 +213,7 @@ fn frame(block: &[u8], at: usize) -> Option<Frame<'_>> {
     Some(Frame {
         bytes,
         tag: tag.filter(|_| bytes.len() >= 12),
-        is_checksum_open: header.tp_status & TP_STATUS_CSUMNOTREADY != 0,
+        offload,
         is_cut: header.tp_snaplen < header.tp_len,
         time_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
         next: header.tp_next_offset as usize,
@@ -222,7 +223,6 @@ fn frame(block: &[u8], at: usize) -> Option<Frame<'_>> {
 impl RxQueue for Rx {
     fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
         let first = out.len();
-        let mut whole = std::mem::take(&mut self.whole);
         while out.len() - first < max {
             if self.left == 0 && !self.take_block() {
                 break;
@@ -237,34 +237,31 @@ impl RxQueue for Rx {
                 self.release();
                 continue;
             };
-            let (next, time_ns, is_cut) = (frame.next, frame.time_ns, frame.is_cut);
-            let len = frame.bytes.len() + frame.tag.map_or(0, |tag| tag.len());
-            let packet = if is_cut {
-                None
-            } else if len <= CELL_CAPACITY {
-                // No cell: the frame stays in the ring, and the kernel counts what finds no room.
-                let Some(mut cell) = pool.get() else { break };
-                put_in(&frame, &mut cell.bytes_mut()[HEADROOM_BYTES..][..len]);
-                Some(Packet::from_cell(cell, HEADROOM_BYTES, len))
-            } else {
-                whole.resize(len, 0);
-                put_in(&frame, &mut whole);
-                Packet::copy_from(pool, &whole)
+            let (next, time_ns) = (frame.next, frame.time_ns);
+            let packet = match frame.is_cut {
+                true => Err(reasons::RX_OVERSIZE),
+                false => match frame.copy(pool) {
+                    Some((packet, true)) => Ok(packet),
+                    Some((packet, false)) => {
+                        packet.free(pool);
+                        Err(reasons::RX_OFFLOAD)
+                    }
+                    // The frame stays in the ring, and the kernel counts what finds no room; but one that needs more
+                    // cells than there are must not stay for ever.
+                    None if out.len() > first || frame.bytes.len() <= CELL_CAPACITY => break,
+                    None => Err(reasons::RX_NO_CELLS),
+                },
             };
             match packet {
-                Some(mut packet) => {
+                Ok(mut packet) => {
                     packet.time_ns = time_ns;
+                    self.stats.count(packet.frame_len() as u64);
                     out.push(packet);
-                    self.stats.count(len as u64);
                 }
-                None => {
-                    let reason = if is_cut { reasons::RX_OVERSIZE } else { reasons::RX_NO_CELLS };
-                    self.losses.count(&mut self.stats, reason, 1);
-                }
+                Err(reason) => self.losses.count(&mut self.stats, reason, 1),
             }
             self.skip(next);
         }
-        self.whole = whole;
         let n = out.len() - first;
         if n == 0 {
             self.empty_calls += 1;
@@ -297,18 +294,36 @@ impl RxQueue for Rx {
     }
 }
 
-/// Copies the frame to `to`, its tag back in and its checksum finished; `to` is just as long.
-fn put_in(frame: &Frame<'_>, to: &mut [u8]) {
-    match frame.tag {
-        None => to.copy_from_slice(frame.bytes),
-        Some(tag) => {
-            let (macs, rest) = frame.bytes.split_at(12);
-            to[..12].copy_from_slice(macs);
-            to[12..16].copy_from_slice(&tag);
-            to[16..].copy_from_slice(rest);
-        }
-    }
-    if frame.is_checksum_open {
-        checksum::finish(to);
+impl Frame<'_> {
+    /// A packet of the frame with its tag back in, and whether anybody here can finish it. `None` when too few cells
+    /// are free.
+    #[inline]
+    fn copy(&self, pool: &mut Pool) -> Option<(Packet, bool)> {
+        let len = self.bytes.len() + self.tag.map_or(0, |tag| tag.len());
+        let mut packet = if len <= CELL_CAPACITY {
+            let mut cell = pool.get()?;
+            let to = &mut cell.bytes_mut()[HEADROOM_BYTES..][..len];
+            match &self.tag {
+                None => to.copy_from_slice(self.bytes),
+                Some(tag) => {
+                    let (macs, rest) = self.bytes.split_at(12);
+                    to[..12].copy_from_slice(macs);
+                    to[12..16].copy_from_slice(tag);
+                    to[16..].copy_from_slice(rest);
+                }
+            }
+            Packet::from_cell(cell, HEADROOM_BYTES, len)
+        } else {
+            match &self.tag {
+                None => Packet::copy_from(pool, self.bytes)?,
+                Some(tag) => {
+                    let (macs, rest) = self.bytes.split_at(12);
+                    Packet::copy_of(pool, &[macs, tag, rest])?
+                }
+            }
+        };
+        let is_known = *self.offload == [0; vnet::HEADER_LEN]
+            || vnet::read(self.offload, self.tag.is_some(), &mut packet);
+        Some((packet, is_known))
     }
 }

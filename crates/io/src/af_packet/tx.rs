@@ -4,8 +4,9 @@
 //! against 1.8 to 2.1 million frames a second, 60 and 1514 bytes alike. It would cost a copy of each
 //! frame into the ring.
 //!
-//! PACKET_QDISC_BYPASS hands a frame to the driver at once. A full driver or socket buffer says
-//! ENOBUFS or EAGAIN; the packets stay with the caller then.
+//! Frames go through the queueing discipline, which costs nothing on veth: past it (PACKET_QDISC_BYPASS) the kernel
+//! drops frames whose checksum or segmentation the card does not do, and here it does them itself. A full queue or
+//! socket buffer says ENOBUFS or EAGAIN; the packets stay with the caller then.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,14 +16,17 @@ use std::sync::Arc;
 use chunk::{Packet, Pool};
 
 use super::{bind, error};
-use crate::link::LinkError;
-use crate::{Losses, QueueStats, TxQueue, sys};
+use crate::link::{Link, LinkError};
+use crate::{Losses, QueueStats, TxQueue, sys, vnet};
 
 /// Frames of one call.
 const BATCH: usize = 64;
 
-/// Pieces (cells) of one call.
-const PIECES: usize = 128;
+/// Pieces of one call: cells, and a header for each frame.
+const PIECES: usize = 256;
+
+/// Bytes of a link header without tags.
+const ETHERNET_LEN: usize = 14;
 
 /// Bytes that may wait in the socket: what the receiving end of a veth pair has not yet taken
 /// counts, too.
@@ -32,7 +36,10 @@ const SEND_BUFFER_BYTES: libc::c_int = 8 << 20;
 #[derive(Debug)]
 pub struct Tx {
     socket: OwnedFd,
-    interface: String,
+    link: Link,
+    /// That of the interface, when segments were last sent.
+    mtu: usize,
+    sends_segments: bool,
     is_gone: bool,
     error: Option<String>,
     stats: QueueStats,
@@ -44,8 +51,10 @@ impl Tx {
         let at = |what| move |source| error(interface, what, source);
         let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)
             .map_err(at("opening a packet socket"))?;
-        sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)
-            .map_err(at("bypassing the queueing discipline"))?;
+        sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
+            .map_err(at("requesting offload headers"))?;
+        let link = Link::open(interface)?;
+        let mtu = link.mtu()? as usize;
         // Above the system's limit with CAP_NET_ADMIN only; without, the limit will do.
         if sys::setsockopt(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES)
             .is_err()
@@ -56,7 +65,9 @@ impl Tx {
         bind(&socket, index, 0).map_err(at("binding to it"))?;
         Ok(Self {
             socket,
-            interface: interface.to_owned(),
+            link,
+            mtu,
+            sends_segments: false,
             is_gone: false,
             error: None,
             stats: QueueStats::default(),
@@ -68,19 +79,26 @@ impl Tx {
     fn send_batch(&self, packets: &[Packet]) -> io::Result<usize> {
         let mut pieces = [const { MaybeUninit::<libc::iovec>::uninit() }; PIECES];
         let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+        let mut headers = [[0; vnet::HEADER_LEN]; BATCH];
         let pieces = pieces.as_mut_ptr().cast::<libc::iovec>();
         let (mut n, mut used) = (0, 0);
-        for packet in packets.iter().take(BATCH) {
-            if used + packet.cells() > PIECES {
+        for (packet, header) in packets.iter().zip(&mut headers) {
+            if used + packet.cells() + 1 > PIECES {
                 break;
             }
             let first = used;
+            *header = vnet::write(packet).ok_or(io::ErrorKind::InvalidInput)?;
+            let piece = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() };
+            // SAFETY: `used` is below `PIECES`, as for the cells below.
+            unsafe { pieces.add(used).write(piece) };
+            used += 1;
             for segment in packet.segments() {
                 let piece = libc::iovec {
                     iov_base: segment.as_ptr().cast_mut().cast(),
                     iov_len: segment.len(),
                 };
-                // SAFETY: a packet has as many segments as cells, so `used` is below `PIECES`.
+                // SAFETY: a packet has as many segments as cells; they and the header fit, so `used` is below
+                // `PIECES`.
                 unsafe { pieces.add(used).write(piece) };
                 used += 1;
             }
@@ -94,7 +112,7 @@ impl Tx {
         if n == 0 {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
         }
-        // SAFETY: the first `n` messages are written, each with its pieces, which point into cells
+        // SAFETY: the first `n` messages are written, each with its pieces, which point into `headers` and into cells
         // that `packets` holds; the kernel reads them during the call, and writes nothing but the
         // messages' lengths.
         let sent = unsafe {
@@ -111,6 +129,7 @@ impl Tx {
     /// Counts what was sent and gives its cells back.
     fn sent(&mut self, pool: &mut Pool, packets: std::vec::Drain<'_, Packet>) {
         for packet in packets {
+            self.sends_segments |= packet.offload.segment_bytes().is_some();
             self.stats.count(packet.frame_len() as u64);
             packet.free(pool);
         }
@@ -138,7 +157,7 @@ impl TxQueue for Tx {
                         self.stats.errors += 1;
                     }
                     if sys::is_gone(&error) && !std::mem::replace(&mut self.is_gone, true) {
-                        self.error = Some(format!("{}: sending: {error}", self.interface));
+                        self.error = Some(format!("{}: sending: {error}", self.link.name()));
                     }
                 }
             }
@@ -146,7 +165,20 @@ impl TxQueue for Tx {
         self.sent(pool, packets.drain(..done));
     }
 
-    fn flush(&mut self, _pool: &mut Pool) {}
+    fn carries(&self, packet: &Packet) -> bool {
+        let Some(header) = vnet::write(packet) else { return false };
+        // The kernel looks at the length of whole frames only: nobody would count segments that are too long.
+        let tags = 4 * usize::from(packet::offload::tags(packet.data()));
+        header[1] == 0 || packet::offload::wire_len(packet) <= ETHERNET_LEN + tags + self.mtu
+    }
+
+    fn flush(&mut self, _pool: &mut Pool) {
+        if std::mem::take(&mut self.sends_segments)
+            && let Ok(mtu) = self.link.mtu()
+        {
+            self.mtu = mtu as usize;
+        }
+    }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
