@@ -11,7 +11,7 @@ use chunk::Depot;
 use control::config::{Backend, Config, Physical, PortKind, XdpMode, ZeroCopy};
 use control::kernel::close::Closed;
 use control::kernel::links::{self, Ipv6Off};
-use control::kernel::offloads::{OffloadsOff, set_offloads_off};
+use control::kernel::offloads::{Carried, OffloadsOff, set_offloads_off};
 use control::netlink::Client;
 use controlplane::interfaces::addresses;
 use controlplane::{Interfaces, PortFacts, Twin};
@@ -75,12 +75,18 @@ pub(crate) fn open(
         }
         let (queues, kind) = queues(physical, depot, workers, port.mac.map(|m| m.0), port.mtu)
             .map_err(|e| failed(&e))?;
-        if on_wire && kind.starts_with("af_packet") {
+        let is_xdp = kind.starts_with("af_xdp");
+        if on_wire {
+            let carried = if is_xdp { Carried::Finished } else { Carried::Marked };
+            match set_offloads_off(&physical.interface, carried) {
+                Ok(off) => live._offloads.push(off),
+                Err(error) => tracing::warn!("{}: offloads stay on: {error}", physical.interface),
+            }
+        }
+        if on_wire && !is_xdp {
             to_close.push(physical.interface.as_str());
         }
-        if kind.starts_with("af_xdp")
-            && (physical.promiscuous || config.pipeline_of(name).main().is_promiscuous)
-        {
+        if is_xdp && (physical.promiscuous || config.pipeline_of(name).main().is_promiscuous) {
             let all = Link::open(&physical.interface).and_then(|link| link.promiscuous());
             live._promiscuous.push(all.map_err(|e| failed(&e))?);
         }
@@ -135,10 +141,6 @@ fn prepare(physical: &Physical, live: &mut LivePorts) -> Result<PortFacts, Strin
         mac: Some(link.mac().map_err(|e| text(&e))?),
         mtu: Some(link.mtu().map_err(|e| text(&e))?),
     };
-    match set_offloads_off(&physical.interface) {
-        Ok(off) => live._offloads.push(off),
-        Err(error) => tracing::warn!("{}: offloads stay on: {error}", physical.interface),
-    }
     match Ipv6Off::on(&physical.interface) {
         Ok(off) => live._ipv6.push(off),
         Err(error) => tracing::warn!("{}: IPv6 stays on: {error}", physical.interface),

@@ -9,8 +9,8 @@
 //!
 //! A namespace is called `sl-PURPOSE-PID-N`. It goes when its value is dropped; those of a run that crashed go
 //! when the next run makes its first. Both ends of a pair are created inside namespaces: the machine's own
-//! network is never touched. All offloads are off, since the router must see what is on the wire: real
-//! checksums and no frame larger than the MTU.
+//! network is never touched. Offloads are off where a test does not ask for them ([`Offloads`]): then all that passes is
+//! as on a wire, with real checksums and no frame larger than the MTU.
 
 use std::fmt;
 use std::process::{Command, Output};
@@ -139,9 +139,23 @@ impl Drop for Netns {
     }
 }
 
+/// What the ends of a veth pair leave to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offloads {
+    /// Nothing.
+    Off,
+    /// Checksums and segmentation, as on every veth pair that nobody has touched.
+    Default,
+}
+
 /// Joins two namespaces by a veth pair: `(namespace, interface name, MAC)` twice. Offloads are off; the ends
 /// are up.
 pub fn veth(a: (&Netns, &str, &str), b: (&Netns, &str, &str), mtu: u32) {
+    veth_with(a, b, mtu, Offloads::Off);
+}
+
+/// [`veth`] with or without offloads.
+pub fn veth_with(a: (&Netns, &str, &str), b: (&Netns, &str, &str), mtu: u32, offloads: Offloads) {
     let mtu_text = mtu.to_string();
     let line = [
         "link",
@@ -168,7 +182,9 @@ pub fn veth(a: (&Netns, &str, &str), b: (&Netns, &str, &str), mtu: u32) {
     ];
     ip(&line);
     for (netns, interface, _) in [a, b] {
-        netns.run(&format!("ethtool -K {interface} tx off rx off tso off gso off gro off"));
+        if offloads == Offloads::Off {
+            netns.run(&format!("ethtool -K {interface} tx off rx off tso off gso off gro off"));
+        }
         netns.ip(&format!("link set {interface} up"));
     }
 }
@@ -204,11 +220,18 @@ impl Topology {
 
     /// The same with the MTU of each side.
     pub fn with_mtu(purpose: &str, left_mtu: u32, right_mtu: u32) -> Topology {
+        Topology::with(purpose, left_mtu, right_mtu, Offloads::Off)
+    }
+
+    /// The same with or without offloads.
+    pub fn with(purpose: &str, left_mtu: u32, right_mtu: u32, offloads: Offloads) -> Topology {
         let left = Netns::new(purpose);
         let router = Netns::new(purpose);
         let right = Netns::new(purpose);
-        veth((&left, "eth0", mac::LEFT), (&router, "left", mac::ROUTER_LEFT), left_mtu);
-        veth((&right, "eth0", mac::RIGHT), (&router, "right", mac::ROUTER_RIGHT), right_mtu);
+        let ends = ((&left, "eth0", mac::LEFT), (&router, "left", mac::ROUTER_LEFT));
+        veth_with(ends.0, ends.1, left_mtu, offloads);
+        let ends = ((&right, "eth0", mac::RIGHT), (&router, "right", mac::ROUTER_RIGHT));
+        veth_with(ends.0, ends.1, right_mtu, offloads);
         for (host, number) in [(&left, 1), (&right, 2)] {
             host.address("eth0", &format!("10.0.{number}.2/24"));
             host.address("eth0", &format!("fd00:{number}::2/64"));

@@ -100,6 +100,11 @@ impl<T: Send + Sync + 'static> Stage<T> for Wire {
         Phases::POST
     }
 
+    /// Headers are all that is looked at, and all that is changed.
+    fn takes_offloads(&self) -> bool {
+        true
+    }
+
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, T>) {
         for (verdict, packet) in chunk.rows.verdicts().iter_mut().zip(&chunk.packets) {
             if Verdict(*verdict).is_next() {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testkit::Scratch;
-use testkit::netns::Topology;
+use testkit::netns::{Offloads, Topology};
 use testkit::process::{Process, Stop};
 
 /// Both back ends of real interfaces.
@@ -53,11 +53,22 @@ impl Live {
         left: u32,
         right: u32,
     ) -> Option<Live> {
+        Live::with(purpose, backend, more, (left, right), Offloads::Off)
+    }
+
+    /// The same with or without offloads on the links.
+    pub(crate) fn with(
+        purpose: &str,
+        backend: &str,
+        more: &str,
+        mtu: (u32, u32),
+        offloads: Offloads,
+    ) -> Option<Live> {
         if !testkit::require_namespaces() {
             return None;
         }
         let bin = testkit::shadeline_bin()?;
-        let net = Topology::with_mtu(purpose, left, right);
+        let net = Topology::with(purpose, mtu.0, mtu.1, offloads);
         let scratch = Scratch::new();
         let text = config(&scratch, backend, more);
         scratch.write("router.toml", &text);

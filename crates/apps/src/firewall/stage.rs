@@ -228,6 +228,11 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
         self.instance.name()
     }
 
+    /// Headers are all that is looked at, and all that is changed.
+    fn takes_offloads(&self) -> bool {
+        true
+    }
+
     fn columns(&self) -> &'static [Declaration] {
         self.instance.columns(self.is_in_router)
     }

@@ -276,6 +276,11 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
         Phases::PRE
     }
 
+    /// Headers are all that is looked at, and all that is changed.
+    fn takes_offloads(&self) -> bool {
+        true
+    }
+
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
         super::REASONS
     }

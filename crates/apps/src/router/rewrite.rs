@@ -39,6 +39,7 @@ use super::gate;
 use super::neighbours::Waiting;
 use super::reasons;
 use super::route::decide;
+use super::size::is_within;
 
 /// How often neighbours in use are reported, so that the resolver confirms them: well within the
 /// 30 seconds for which a confirmation holds.
@@ -65,6 +66,8 @@ pub struct Rewrite {
     pub(super) linear: Vec<u8>,
     /// A packet that is being made.
     pub(super) piece: Box<[u8]>,
+    /// The segments of a packet that is being cut.
+    pub(super) segments: Vec<Packet>,
     /// By adjacency: whether packets went there since the last report.
     in_use: Vec<bool>,
     in_use_reported_ns: u64,
@@ -141,6 +144,7 @@ impl Rewrite {
             made: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             linear: Vec::with_capacity(PIECE_LEN),
             piece: vec![0; PIECE_LEN].into_boxed_slice(),
+            segments: Vec::new(),
             in_use: Vec::new(),
             in_use_reported_ns: 0,
             retried_version: NEVER,
@@ -159,6 +163,11 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
 
     fn phases(&self) -> Phases {
         Phases::POST
+    }
+
+    /// Segments that are too long are cut before they leave ([`Rewrite::fit`]).
+    fn takes_offloads(&self) -> bool {
+        true
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -271,7 +280,7 @@ fn forward_plain(
     counters: &RouterCounters,
 ) -> bool {
     let l3 = usize::from(l3);
-    let fits = packet.frame_len() <= l3 + usize::from(adjacency.mtu);
+    let fits = is_within(packet, l3 + usize::from(adjacency.mtu));
     if !fits | (adjacency.resolved == 0) | ((bits != flags::IPV4) & (bits != flags::IPV6)) {
         return false;
     }
@@ -442,7 +451,7 @@ impl Rewrite {
         link: &Link,
         cx: &mut Context<'_, Fib>,
     ) -> Verdict {
-        if packet.frame_len() > transit.l3() + usize::from(link.mtu)
+        if !is_within(packet, transit.l3() + usize::from(link.mtu))
             && let Err(verdict) = self.fit(packet, transit, link, cx)
         {
             return verdict;

@@ -4,6 +4,8 @@
 //! the rest of a captured 1 MB frame, which no total length can express) are cut off where the
 //! frame does not fit with them.
 //!
+//! A packet of several segments ([`chunk::Offload`]) fits if each of them does.
+//!
 //! IPv4 packets without DF leave in fragments (RFC 791 §3.2), in order and all or none. Others cause
 //! fragmentation needed (RFC 1191) or packet too big (RFC 8201).
 
@@ -12,11 +14,18 @@ use engine::Context;
 use lookup::fib::Fib;
 use packet::checksum::ipv4_decrement_ttl;
 use packet::fragment::Fragmenter;
+use packet::offload::{cut, fill_checksum, wire_len};
 
 use super::errors::Problem;
 use super::frames::Link;
 use super::reasons;
 use super::rewrite::{Rewrite, Transit};
+
+/// Whether a frame, or each segment of it, has at most `len` bytes.
+#[inline(always)]
+pub(super) fn is_within(packet: &Packet, len: usize) -> bool {
+    packet.frame_len() <= len || (!packet.offload.is_none() && wire_len(packet) <= len)
+}
 
 impl Rewrite {
     /// Makes `packet` fit the MTU of `link`. `Err` is its verdict: it left in fragments or is
@@ -46,7 +55,38 @@ impl Rewrite {
                 packet::reasons::TOO_BIG
             }));
         }
-        Err(self.fragment(packet, transit, link, cx))
+        Err(match packet.offload.segment_bytes() {
+            Some(_) => self.fragment_segments(packet, transit, link, cx),
+            None => self.fragment(packet, transit, link, cx),
+        })
+    }
+
+    /// Cuts a packet into its segments, and these into fragments: all leave, or none.
+    fn fragment_segments(
+        &mut self,
+        packet: &mut Packet,
+        transit: Transit,
+        link: &Link,
+        cx: &mut Context<'_, Fib>,
+    ) -> Verdict {
+        let mut segments = std::mem::take(&mut self.segments);
+        let first = self.made.len();
+        let mut verdict = match cut(packet, cx.pool, &mut segments) {
+            true => Verdict::TAKEN,
+            false => Verdict::drop(chunk::reasons::NO_CELLS),
+        };
+        for mut segment in segments.drain(..) {
+            if verdict == Verdict::TAKEN {
+                verdict = self.fragment(&mut segment, transit, link, cx);
+            }
+            segment.free(cx.pool);
+        }
+        self.segments = segments;
+        match verdict == Verdict::TAKEN {
+            true => std::mem::replace(packet, Packet::empty()).free(cx.pool),
+            false => self.made.drain(first..).for_each(|(frame, _)| frame.free(cx.pool)),
+        }
+        verdict
     }
 
     fn fragment(
@@ -57,6 +97,9 @@ impl Rewrite {
         cx: &mut Context<'_, Fib>,
     ) -> Verdict {
         let l3 = transit.l3();
+        if !packet.offload.is_none() && fill_checksum(packet) {
+            packet.offload = chunk::Offload::NONE;
+        }
         gather(packet, l3, transit.ip_len(packet), &mut self.linear);
         ipv4_decrement_ttl(&mut self.linear);
         let Some(fragments) = Fragmenter::new(&self.linear, link.mtu) else {

@@ -58,6 +58,11 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
         Phases::POST
     }
 
+    /// Headers are all that is looked at, and all that is changed.
+    fn takes_offloads(&self) -> bool {
+        true
+    }
+
     fn needs_one_worker(&self, tables: &T) -> Option<&'static str> {
         match tables.as_ref().has_storm_control() {
             true => Some("storm control counts the flooded frames of a port, which workers share"),

@@ -78,6 +78,11 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for Bridge {
         Phases::NONE
     }
 
+    /// Headers are all that is looked at, and all that is changed.
+    fn takes_offloads(&self) -> bool {
+        true
+    }
+
     fn reads(&self) -> ColumnSet {
         ColumnSet::of(&[
             SwitchColumns::FLAGS,

@@ -105,6 +105,11 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
         Phases::PRE
     }
 
+    /// Headers are all that is looked at, and all that is changed.
+    fn takes_offloads(&self) -> bool {
+        true
+    }
+
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
         super::REASONS
     }

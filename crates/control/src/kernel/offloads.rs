@@ -1,10 +1,10 @@
-//! Switching offloads off on interfaces whose peer is software.
+//! Switching off offloads that the queues of a port cannot carry.
 //!
-//! On a veth pair the kernel hands over frames whose checksums were never computed and segments
-//! larger than any wire carries, because it assumes that a network card or the other stack will
-//! finish them. A router that takes such frames off with AF_PACKET or AF_XDP would forward them
-//! as they are. So checksum, scatter-gather, segmentation and receive-merging offloads go off,
-//! as `ethtool -K IF tx off sg off tso off gso off gro off lro off` does.
+//! On a veth pair the kernel hands over frames whose checksums were never computed and segments larger than any wire
+//! carries, because it assumes that a network card or the other stack will finish them. AF_PACKET says so with each
+//! frame, except where several segments were merged to one (LRO) or to a list of packets. AF_XDP says nothing: there
+//! checksum, scatter-gather, segmentation and receive-merging offloads go off, as
+//! `ethtool -K IF tx off sg off tso off gso off gro off lro off` does.
 //!
 //! Done over the `ethtool` family of generic netlink (Linux 5.7 and later), which needs no ioctl
 //! and so no unsafe code. Features that the driver holds fixed are left alone.
@@ -39,9 +39,20 @@ pub struct OffloadsOff {
     restore: bool,
 }
 
-/// Whether a feature (by the kernel's name, `ethtool -k`) makes frames that no wire would carry
-/// or leaves work to a card.
-fn harmful(feature: &str) -> bool {
+/// What the queues of an interface can carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carried {
+    /// Frames as they are on a wire: AF_XDP.
+    Finished,
+    /// Frames whose checksum and segmentation are left, each marked: AF_PACKET.
+    Marked,
+}
+
+/// Whether a feature (by the kernel's name, `ethtool -k`) makes frames that the queues do not carry.
+fn harmful(feature: &str, carried: Carried) -> bool {
+    if carried == Carried::Marked {
+        return matches!(feature, "rx-lro" | "rx-gro-list");
+    }
     let sends = feature.starts_with("tx-")
         && (feature.contains("checksum")
             || feature.contains("segmentation")
@@ -56,11 +67,11 @@ fn harmful(feature: &str) -> bool {
 /// # Errors
 ///
 /// If the interface does not exist, the kernel has no `ethtool` family, or refuses.
-pub fn set_offloads_off(name: &str) -> Result<OffloadsOff, Error> {
+pub fn set_offloads_off(name: &str, carried: Carried) -> Result<OffloadsOff, Error> {
     let mut ethtool = Ethtool::open()?;
     let (active, fixed) = ethtool.features(name)?;
-    let changed: Vec<String> =
-        active.into_iter().filter(|feature| harmful(feature) && !fixed.contains(feature)).collect();
+    let harmful = |feature: &String| harmful(feature, carried) && !fixed.contains(feature);
+    let changed: Vec<String> = active.into_iter().filter(harmful).collect();
     let off = OffloadsOff { name: name.to_owned(), changed, restore: true };
     if !off.changed.is_empty() {
         ethtool.set(name, &off.changed, false)?;
@@ -189,7 +200,7 @@ fn bit_names(bitset: &[u8]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::harmful;
+    use super::{Carried, harmful};
 
     #[test]
     fn only_what_makes_odd_frames_is_switched_off() {
@@ -204,12 +215,14 @@ mod tests {
             "rx-lro",
             "rx-udp-gro-forwarding",
         ] {
-            assert!(harmful(name), "{name}");
+            assert!(harmful(name, Carried::Finished), "{name}");
+            let is_merged = ["rx-lro"].contains(&name);
+            assert_eq!(harmful(name, Carried::Marked), is_merged, "{name}");
         }
         for name in
             ["rx-vlan-hw-parse", "tx-vlan-hw-insert", "highdma", "rx-checksum", "rx-hashing"]
         {
-            assert!(!harmful(name), "{name}");
+            assert!(!harmful(name, Carried::Finished), "{name}");
         }
     }
 }

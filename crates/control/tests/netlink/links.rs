@@ -3,7 +3,7 @@
 use control::{
     kernel::{
         links::{self, Ipv6Off},
-        offloads::set_offloads_off,
+        offloads::{Carried, set_offloads_off},
     },
     netlink::{Client, Error},
 };
@@ -98,7 +98,7 @@ fn offloads_go_off_and_come_back() {
     }
     run("ip link add name va type veth peer name pa");
     let before = run("ethtool -k va");
-    let off = set_offloads_off("va").unwrap();
+    let off = set_offloads_off("va", Carried::Finished).unwrap();
     assert!(off.changed().iter().any(|feature| feature == "tx-tcp-segmentation"), "{off:?}");
     let during = run("ethtool -k va");
     for feature in [
@@ -111,12 +111,12 @@ fn offloads_go_off_and_come_back() {
     ] {
         assert!(during.contains(feature), "{feature}: {during}");
     }
-    assert!(set_offloads_off("va").unwrap().changed().is_empty());
+    assert!(set_offloads_off("va", Carried::Finished).unwrap().changed().is_empty());
     off.restore().unwrap();
     assert_eq!(run("ethtool -k va"), before);
-    drop(set_offloads_off("va").unwrap());
+    drop(set_offloads_off("va", Carried::Finished).unwrap());
     assert_eq!(run("ethtool -k va"), before);
-    set_offloads_off("va").unwrap().keep();
+    set_offloads_off("va", Carried::Finished).unwrap().keep();
     assert_eq!(run("ethtool -k va"), during);
-    assert!(set_offloads_off("nothing").is_err());
+    assert!(set_offloads_off("nothing", Carried::Finished).is_err());
 }
