@@ -144,7 +144,7 @@ fn to_interface(args: &GenPacketsArgs, interface: &str) -> Result<(), Failure> {
 
 /// The least that a pair of queues needs for receiving.
 const TX_ONLY: af_packet::Options =
-    af_packet::Options { block_bytes: 4096, blocks: 1, retire_ms: 100, promiscuous: false };
+    af_packet::Options { block_bytes: 4096, blocks: 1, slot_bytes: 2048, promiscuous: false };
 
 fn to_file(args: &GenPacketsArgs, path: &Path) -> Result<(), Failure> {
     let traffic = args.traffic.traffic(args.traffic.src_mac.unwrap_or(SRC_MAC), false)?;

@@ -6,6 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{BACKENDS, Live, ping};
+use testkit::netns::Offloads;
 use testkit::wait_until;
 
 #[test]
@@ -65,6 +66,150 @@ fn tcp_streams_pass() {
             assert!(bytes.is_some_and(|b| b >= 10 << 20), "{backend}: {text}");
         }
     }
+}
+
+/// As people have it: nobody has switched anything off on the links.
+#[test]
+fn tcp_streams_pass_with_offloads_on() {
+    if testkit::require_tool("iperf3").is_none() {
+        return;
+    }
+    // Segments of the left side fit the right one, or are cut.
+    for right_mtu in [1500, 1400] {
+        let offloads = Offloads::Default;
+        let mtu = (1500, right_mtu);
+        let Some(live) = Live::with("gso", "af_packet", "", mtu, offloads) else { return };
+        for to in ["10.0.2.2", "fd00:2::2"] {
+            assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, to, 1) == 1));
+            for reverse in ["", "-R"] {
+                let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
+                server.wait_for("listening", Duration::from_secs(10));
+                let text = live.net.left.run(&format!("iperf3 -c {to} {reverse} -n 200M -J"));
+                let bytes = text
+                    .split("\"sum_received\"")
+                    .nth(1)
+                    .and_then(|t| t.split("\"bytes\":").nth(1))
+                    .and_then(|t| t.split([',', '}']).next()?.trim().parse::<u64>().ok());
+                assert!(
+                    bytes.is_some_and(|b| b >= 150 << 20),
+                    "{right_mtu} {to} {reverse}: {text}"
+                );
+            }
+        }
+        // Frames of many segments passed as one packet each.
+        let queues = live.ctl("show queues --json");
+        let number = |name: &str| -> Vec<u64> {
+            let key = format!("\"{name}\": ");
+            let after = queues.split(&key).skip(1);
+            after.filter_map(|t| t.split([',', '\n']).next()?.trim().parse().ok()).collect()
+        };
+        let (packets, bytes) = (number("rx_packets"), number("rx_bytes"));
+        let (packets, bytes): (u64, u64) = (packets.iter().sum(), bytes.iter().sum());
+        assert!(bytes > 4 * packets * 1514 / 2, "{right_mtu}: {queues}");
+        // Too long for the right side at first: the sender is told, and adapts.
+        let drops = live.drops();
+        let others = drops.iter().filter(|(reason, packets)| {
+            *packets > 0 && !["fragmentation_needed", "too_big"].contains(&reason.as_str())
+        });
+        assert_eq!(others.count(), 0, "{right_mtu}: {drops:?}");
+    }
+}
+
+/// A Linux sender hands many datagrams over as one frame (UDP_SEGMENT).
+#[test]
+fn segmented_datagrams_pass() {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    let offloads = Offloads::Default;
+    let Some(live) = Live::with("uso", "af_packet", "", (1500, 1500), offloads) else { return };
+    for (to, family) in [("10.0.2.2", "AF_INET"), ("fd00:2::2", "AF_INET6")] {
+        assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, to, 1) == 1));
+        let receive = format!(
+            "import socket\n\
+             s = socket.socket(socket.{family}, socket.SOCK_DGRAM)\n\
+             s.bind(('{to}', 9000)); s.settimeout(20); print('ready', flush=True)\n\
+             got = [s.recv(4000) for _ in range(21)]\n\
+             assert [len(d) for d in got] == [1000] * 20 + [7], [len(d) for d in got]\n\
+             assert all(d[:1] == bytes([i]) for i, d in enumerate(got)); print('all')\n"
+        );
+        let send = format!(
+            "import socket\n\
+             s = socket.socket(socket.{family}, socket.SOCK_DGRAM)\n\
+             s.setsockopt(17, 103, 1000)\n\
+             s.sendto(b''.join(bytes([i]) * (1000 if i < 20 else 7) for i in range(21)), ('{to}', 9000))\n"
+        );
+        let (receiver, sender) = (live.scratch.join("receive.py"), live.scratch.join("send.py"));
+        std::fs::write(&receiver, receive).expect("a file");
+        std::fs::write(&sender, send).expect("a file");
+        let mut server = live.net.right.spawn(&format!("python3 {}", receiver.display()));
+        server.wait_for("ready", Duration::from_secs(10));
+        live.net.left.run(&format!("python3 {}", sender.display()));
+        let (status, said) = server.wait(Duration::from_secs(30));
+        assert!(status.success() && said.contains("all"), "{to}: {said}");
+    }
+}
+
+/// The kernel behind a twin sends and receives unfinished frames too.
+#[test]
+fn tcp_to_the_router_itself_passes_with_offloads_on() {
+    if testkit::require_tool("iperf3").is_none() {
+        return;
+    }
+    let offloads = Offloads::Default;
+    let Some(live) = Live::with("gsohost", "af_packet", "", (1500, 1500), offloads) else { return };
+    for to in ["10.0.1.1", "fd00:1::1"] {
+        assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, to, 1) == 1));
+        for reverse in ["", "-R"] {
+            let mut server = live.net.router.spawn("iperf3 -s -1 --forceflush");
+            server.wait_for("listening", Duration::from_secs(10));
+            let text = live.net.left.run(&format!("iperf3 -c {to} {reverse} -n 50M -J"));
+            assert!(text.contains("sum_received"), "{to} {reverse}: {text}");
+        }
+    }
+    assert!(live.drops().iter().all(|(_, packets)| *packets == 0), "{:?}", live.drops());
+}
+
+#[test]
+fn captures_show_what_is_on_a_wire() {
+    let (Some(_), Some(_)) = (testkit::require_tool("iperf3"), testkit::require_tool("tshark"))
+    else {
+        return;
+    };
+    let offloads = Offloads::Default;
+    let Some(live) = Live::with("gsocap", "af_packet", "", (1500, 1500), offloads) else { return };
+    assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+    let file = live.scratch.join("right.pcapng");
+    let ctl = format!(
+        "{} ctl --socket {} capture right -w {} --count 2000 tcp",
+        live.bin.display(),
+        live.scratch.join("ctl.sock").display(),
+        file.display()
+    );
+    let mut capture = live.net.router.spawn(&ctl);
+    std::thread::sleep(Duration::from_millis(500));
+    let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
+    server.wait_for("listening", Duration::from_secs(10));
+    live.net.left.run("iperf3 -c 10.0.2.2 -n 20M");
+    let (status, said) = capture.wait(Duration::from_secs(30));
+    assert!(status.success(), "{said}");
+    // Every frame fits the MTU, and every checksum is right.
+    let read = |filter: &str| {
+        let output = std::process::Command::new("tshark")
+            .args(["-r", &file.display().to_string(), "-o", "tcp.check_checksum:TRUE"])
+            .args(["-o", "ip.check_checksum:TRUE", "-Y", filter, "-T", "fields", "-e", "frame.len"])
+            .output()
+            .expect("tshark starts");
+        String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .filter_map(|l| l.parse::<u32>().ok())
+            .collect::<Vec<_>>()
+    };
+    let lens = read("tcp");
+    assert_eq!(lens.len(), 2000);
+    assert!(lens.iter().filter(|len| **len == 1514).count() > 500, "{lens:?}");
+    assert!(lens.iter().all(|len| *len <= 1514), "{lens:?}");
+    assert_eq!(read("tcp.checksum.status == \"Bad\" || ip.checksum.status == \"Bad\""), []);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `AF_PACKET`: works with every interface, and receives fastest on veth.
 //!
-//! * [`Rx`]: the kernel copies frames into a ring of blocks that is mapped into the process
-//!   (TPACKET_V3); a block becomes ours when it is full or a millisecond old. We copy each frame into
-//!   cells and put its VLAN tag back (the kernel takes tags out of frames).
+//! * [`Rx`]: the kernel copies frames into a ring of slots that is mapped into the process
+//!   (TPACKET_V2); we copy each frame into a cell and put its VLAN tag back (the kernel takes tags out of
+//!   frames). Frames longer than a slot are copied by the kernel straight into their cells.
 //! * [`Tx`]: a batch of frames in one `sendmmsg`, straight from their cells, past the queueing
 //!   discipline.
 //!
@@ -33,19 +33,19 @@ pub use tx::Tx;
 /// How to open the queues of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of a block of the receive ring: a multiple of the page size and longer than any frame.
+    /// Bytes of a block of the receive ring: a multiple of the page size and of `slot_bytes`.
     pub block_bytes: u32,
     /// Blocks of the receive ring.
     pub blocks: u32,
-    /// Milliseconds after which a block that is not full is given to us. The least is 1.
-    pub retire_ms: u32,
+    /// Bytes of a slot of the ring: a frame, and 96 bytes about it. Longer frames take a system call each.
+    pub slot_bytes: u32,
     /// Whether to receive frames for other stations too.
     pub promiscuous: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { block_bytes: 256 << 10, blocks: 32, retire_ms: 1, promiscuous: true }
+        Self { block_bytes: 256 << 10, blocks: 32, slot_bytes: 2048, promiscuous: true }
     }
 }
 

@@ -41,8 +41,8 @@ macro_rules! plain {
 
 plain!(
     libc::packet_mreq,
-    libc::tpacket_req3,
-    libc::tpacket_stats_v3,
+    libc::tpacket_req,
+    libc::tpacket_stats,
     libc::xdp_umem_reg,
     libc::xdp_mmap_offsets,
     libc::xdp_statistics,

@@ -50,6 +50,20 @@ impl Packet {
         Some(packet)
     }
 
+    /// A packet of `len` bytes that are yet to be written: they are what was in its cells before. `None` as for
+    /// [`Packet::copy_from`].
+    pub fn with_len(pool: &mut Pool, len: usize) -> Option<Self> {
+        Self::build(pool, len, |_, _| {})
+    }
+
+    /// Gives `f` the frame's bytes, cell by cell, to write.
+    pub fn for_each_piece(&mut self, mut f: impl FnMut(&mut [u8])) {
+        self.pieces_mut(|piece| {
+            f(piece);
+            true
+        });
+    }
+
     /// A packet that begins with `headers`, followed by the bytes of `of` in `range`, with its time, port and mark and
     /// nothing left to do. `None` as for [`Packet::copy_from`], or if `of` does not have all the bytes.
     pub fn with_headers(

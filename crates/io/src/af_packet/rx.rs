@@ -1,16 +1,23 @@
-//! The receive ring, TPACKET_V3.
+//! The receive ring, TPACKET_V2, and the frames that are too long for it.
 //!
 //! ```text
-//!   ring  │ block 0 │ block 1 │ … │         each is the kernel's or ours, by its status word
-//!   block │ header: status, packets, first │ header, offloads, frame │ header, offloads, frame │ … │
+//!   ring   │ slot 0 │ slot 1 │ … │            each is the kernel's or ours, by its status word
+//!   slot   │ header: status, lengths, tag, time │ address │ offloads │ frame, or its beginning │
+//!   socket   whole frames of the slots that hold the beginning only (PACKET_COPY_THRESH), in the same order
 //! ```
+//!
+//! A long frame, of many segments or on a link with a large MTU, is not copied into the ring and from there to its cells,
+//! but from the sender's memory to its cells in one go. TPACKET_V3, with frames of any length in blocks, copies twice and
+//! hands a block over when it is full or its time is over, up to some milliseconds later: too late for TCP, whose
+//! acknowledgements wait as long.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use chunk::{CELL_BYTES, HEADROOM_BYTES, Packet, Pool, reasons};
+use chunk::{CELL_BYTES, DropReason, HEADROOM_BYTES, Packet, Pool, reasons};
 
 use super::{Options, bind, error};
 use crate::link::{self, LinkError};
@@ -23,19 +30,23 @@ const CELL_CAPACITY: usize = CELL_BYTES - HEADROOM_BYTES;
 /// How many calls of `recv` may find nothing before the socket is asked for errors and losses.
 const EMPTY_CALLS_MAX: u32 = 4096;
 
+/// Pieces of a long frame: cells of 256 KB, the offload header, and one more at a tag.
+const PIECES: usize = (256 << 10) / CELL_CAPACITY + 3;
+
+/// Bytes of the destination and source address of a frame; a tag follows them.
+const ADDRESSES_LEN: usize = 12;
+
+const TAG_LEN: usize = 4;
+
 /// The receiving half of a pair of queues.
 #[derive(Debug)]
 pub struct Rx {
     /// Before the socket: unmapped first.
     ring: Mapping,
     socket: OwnedFd,
-    block_bytes: usize,
-    /// The block that is read, or that will be the next to come.
-    block: usize,
-    /// Packets of it that were not yet received; 0 while it is the kernel's.
-    left: u32,
-    /// Where the next packet's header is in it.
-    at: usize,
+    slot_bytes: usize,
+    /// The slot that the next frame comes in.
+    slot: usize,
     interface: String,
     empty_calls: u32,
     error: Option<String>,
@@ -46,36 +57,40 @@ pub struct Rx {
 impl Rx {
     pub(super) fn open(interface: &str, index: u32, options: &Options) -> Result<Self, LinkError> {
         let at = |what| move |source| error(interface, what, source);
-        let page = 4096;
-        if !options.block_bytes.is_multiple_of(page) || options.block_bytes == 0 {
-            let text = "a block is a multiple of 4096 bytes";
+        let slots_per_block = options.block_bytes.checked_div(options.slot_bytes).unwrap_or(0);
+        let is_even = slots_per_block * options.slot_bytes == options.block_bytes
+            && options.block_bytes.is_multiple_of(4096)
+            && options.slot_bytes.is_multiple_of(16);
+        if slots_per_block == 0 || !is_even {
+            let text = "a block is a multiple of 4096 bytes and of its slots, these of 16 bytes";
             return Err(at("the receive ring")(io::Error::new(io::ErrorKind::InvalidInput, text)));
         }
         // Without a protocol it receives nothing before it is bound to its interface.
         let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)
             .map_err(at("opening a packet socket"))?;
-        let version = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
-        sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)
-            .map_err(at("choosing TPACKET_V3"))?;
-        sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
-            .map_err(at("requesting offload headers"))?;
-        let request = libc::tpacket_req3 {
+        let packet = |name, value: libc::c_int, what| {
+            sys::setsockopt(&socket, libc::SOL_PACKET, name, &value).map_err(at(what))
+        };
+        let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
+        packet(libc::PACKET_VERSION, version, "choosing TPACKET_V2")?;
+        packet(libc::PACKET_VNET_HDR, 1, "requesting offload headers")?;
+        let request = libc::tpacket_req {
             tp_block_size: options.block_bytes,
             tp_block_nr: options.blocks,
-            // Frames have no fixed size in version 3; these two must only agree with the blocks.
-            tp_frame_size: options.block_bytes.min(page),
-            tp_frame_nr: options.block_bytes / options.block_bytes.min(page) * options.blocks,
-            tp_retire_blk_tov: options.retire_ms.max(1),
-            tp_sizeof_priv: 0,
-            tp_feature_req_word: 0,
+            tp_frame_size: options.slot_bytes,
+            tp_frame_nr: slots_per_block * options.blocks,
         };
         sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
             .map_err(at("making the receive ring"))?;
-        let block_bytes = options.block_bytes as usize;
-        let ring = Mapping::new(socket.as_raw_fd(), block_bytes * options.blocks as usize, 0)
+        let ring_bytes = options.block_bytes as usize * options.blocks as usize;
+        let ring = Mapping::new(socket.as_raw_fd(), ring_bytes, 0)
             .map_err(at("mapping the receive ring"))?;
-        sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
-            .map_err(at("excluding outgoing packets"))?;
+        packet(libc::PACKET_COPY_THRESH, 1, "requesting long frames")?;
+        // Above the system's limit with CAP_NET_ADMIN only; without, the limit will do.
+        if sys::setsockopt(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &LONG_BYTES).is_err() {
+            let _ = sys::setsockopt(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &LONG_BYTES);
+        }
+        packet(libc::PACKET_IGNORE_OUTGOING, 1, "excluding outgoing packets")?;
         if options.promiscuous {
             link::receive_all(&socket, index).map_err(at("receiving promiscuously"))?;
         }
@@ -83,10 +98,8 @@ impl Rx {
         Ok(Self {
             ring,
             socket,
-            block_bytes,
-            block: 0,
-            left: 0,
-            at: 0,
+            slot_bytes: options.slot_bytes as usize,
+            slot: 0,
             interface: interface.to_owned(),
             empty_calls: 0,
             error: None,
@@ -99,12 +112,11 @@ impl Rx {
         &self.socket
     }
 
-    /// The status word of the current block.
+    /// The status word of the current slot.
     fn status(&self) -> &AtomicU32 {
-        let offset = self.block * self.block_bytes
-            + std::mem::offset_of!(libc::tpacket_block_desc, hdr)
-            + std::mem::offset_of!(libc::tpacket_hdr_v1, block_status);
-        // SAFETY: `block` is below the number of blocks, so the word lies in the mapping, aligned;
+        let offset =
+            self.slot * self.slot_bytes + std::mem::offset_of!(libc::tpacket2_hdr, tp_status);
+        // SAFETY: `slot` is below the number of slots, so the word lies in the mapping, aligned;
         // it is shared with the kernel, hence an atomic.
         unsafe { AtomicU32::from_ptr(self.ring.start().as_ptr().add(offset).cast()) }
     }
@@ -113,48 +125,112 @@ impl Rx {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// The bytes of the current block; it must be ours.
-    fn block_bytes(&self) -> &[u8] {
-        debug_assert!(self.left > 0 || self.is_ours());
-        // SAFETY: the block lies in the mapping. The kernel gave it to us (`is_ours`, acquired), so
+    /// The bytes of the current slot; it must be ours.
+    fn slot_bytes(&self) -> &[u8] {
+        debug_assert!(self.is_ours());
+        // SAFETY: the slot lies in the mapping. The kernel gave it to us (`is_ours`, acquired), so
         // it does not write there until `release`, which needs `&mut self`.
         unsafe {
-            let start = self.ring.start().as_ptr().add(self.block * self.block_bytes);
-            std::slice::from_raw_parts(start, self.block_bytes)
+            let start = self.ring.start().as_ptr().add(self.slot * self.slot_bytes);
+            std::slice::from_raw_parts(start, self.slot_bytes)
         }
     }
 
-    /// Takes the current block if it is ours; `false` if it is still the kernel's.
-    fn take_block(&mut self) -> bool {
-        if !self.is_ours() {
-            return false;
-        }
-        const HEADER: usize = std::mem::offset_of!(libc::tpacket_block_desc, hdr);
-        let word = |at: usize| u32_at(self.block_bytes(), HEADER + at);
-        let packets = word(std::mem::offset_of!(libc::tpacket_hdr_v1, num_pkts));
-        let first = word(std::mem::offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt));
-        self.left = packets;
-        self.at = first as usize;
-        if packets == 0 {
-            self.release();
-        }
-        true
-    }
-
-    /// Gives the current block back to the kernel.
+    /// Gives the current slot back to the kernel, and goes to the next one.
     fn release(&mut self) {
-        self.left = 0;
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.block = (self.block + 1) % (self.ring.len() / self.block_bytes);
+        self.slot = (self.slot + 1) % (self.ring.len() / self.slot_bytes);
     }
 
-    /// Goes to the packet after the current one.
-    fn skip(&mut self, next: usize) {
-        self.left -= 1;
-        self.at += next;
-        if self.left == 0 {
-            self.release();
+    /// The packet in the current slot. `Ok(None)` when too few cells are free: it stays there.
+    fn take(&self, pool: &mut Pool, is_first: bool) -> Result<Option<Packet>, DropReason> {
+        let Some(frame) = frame(self.slot_bytes()) else { return Err(reasons::RX_UNREADABLE) };
+        let copied = match frame.is_whole() {
+            true => frame.copy(pool),
+            false if !frame.is_queued => return Err(reasons::RX_FULL), // no memory left for its rest
+            false => self.take_long(pool, &frame)?,
+        };
+        match copied {
+            Some((mut packet, header)) => {
+                packet.time_ns = frame.time_ns;
+                let is_known = header == [0; vnet::HEADER_LEN]
+                    || vnet::read(&header, frame.tag.is_some(), &mut packet);
+                if !is_known {
+                    packet.free(pool);
+                    return Err(reasons::RX_OFFLOAD);
+                }
+                Ok(Some(packet))
+            }
+            // The kernel counts what finds no slot. But a frame that needs more cells than there are must not stay for
+            // ever.
+            None if is_first && frame.len > CELL_CAPACITY => {
+                if frame.is_queued {
+                    let _ = self.receive(&mut []);
+                }
+                Err(reasons::RX_NO_CELLS)
+            }
+            None => Ok(None),
         }
+    }
+
+    /// A frame of which the slot has the beginning: from the socket straight into its cells, with room for its tag.
+    #[cold]
+    fn take_long(
+        &self,
+        pool: &mut Pool,
+        frame: &Frame<'_>,
+    ) -> Result<Option<(Packet, [u8; vnet::HEADER_LEN])>, DropReason> {
+        let tag_len = frame.tag.map_or(0, |tag| tag.len());
+        let Some(mut packet) = Packet::with_len(pool, frame.len + tag_len) else { return Ok(None) };
+        if packet.cells() + 2 > PIECES {
+            packet.free(pool);
+            let _ = self.receive(&mut []);
+            return Err(reasons::RX_OVERSIZE);
+        }
+        let mut header = [0; vnet::HEADER_LEN];
+        let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let mut pieces = [empty; PIECES];
+        pieces[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() };
+        let mut used = 1;
+        let mut put = |bytes: &mut [u8]| {
+            pieces[used] =
+                libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+            used += 1;
+        };
+        let mut is_first = frame.tag.is_some();
+        packet.for_each_piece(|bytes| match std::mem::take(&mut is_first) {
+            true => {
+                let (addresses, behind) = bytes.split_at_mut(ADDRESSES_LEN);
+                put(addresses);
+                put(&mut behind[TAG_LEN..]);
+            }
+            false => put(bytes),
+        });
+        let received = self.receive(&mut pieces[..used]);
+        if let Some(tag) = &frame.tag {
+            packet.write_at(ADDRESSES_LEN, tag);
+        }
+        match received {
+            Ok(n) if n == header.len() + frame.len => Ok(Some((packet, header))),
+            _ => {
+                packet.free(pool);
+                Err(reasons::RX_UNREADABLE)
+            }
+        }
+    }
+
+    /// Takes the next long frame off the socket; its bytes, and the offload header before them.
+    fn receive(&self, pieces: &mut [libc::iovec]) -> io::Result<usize> {
+        let mut message = MaybeUninit::<libc::msghdr>::zeroed();
+        // SAFETY: zero is a value of every field; the pieces point to memory that is borrowed mutably by the callers for
+        // as long as this call lasts, and are as long as they say.
+        let n = unsafe {
+            let message = message.assume_init_mut();
+            message.msg_iov = pieces.as_mut_ptr();
+            message.msg_iovlen = pieces.len() as _;
+            libc::recvmsg(self.socket.as_raw_fd(), message, libc::MSG_DONTWAIT | libc::MSG_TRUNC)
+        };
+        usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
     /// Asks the socket for its error and for what was lost since the last time.
@@ -165,7 +241,7 @@ impl Rx {
             self.stats.errors += 1;
             self.error = Some(format!("{}: receiving: {error}", self.interface));
         }
-        let stats = sys::getsockopt::<libc::tpacket_stats_v3>(
+        let stats = sys::getsockopt::<libc::tpacket_stats>(
             &self.socket,
             libc::SOL_PACKET,
             libc::PACKET_STATISTICS,
@@ -176,91 +252,94 @@ impl Rx {
     }
 }
 
-/// What the kernel says of one frame of a block.
+/// Bytes of long frames that may wait at the socket, with the kernel's own for each.
+const LONG_BYTES: libc::c_int = 32 << 20;
+
+/// What a slot says of a frame.
 struct Frame<'a> {
+    /// What of it is in the slot.
     bytes: &'a [u8],
+    /// Bytes of all of it.
+    len: usize,
     /// Tag protocol and tag, if one was taken out.
-    tag: Option<[u8; 4]>,
+    tag: Option<[u8; TAG_LEN]>,
     /// What is left to do with it.
     offload: &'a [u8; vnet::HEADER_LEN],
-    is_cut: bool,
+    /// Whether all of it waits at the socket.
+    is_queued: bool,
     time_ns: u64,
-    /// Bytes from this packet's header to the next.
-    next: usize,
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_ne_bytes(*b))
-}
-
-/// The frame whose header is at `at`; `None` if that does not lie within the block.
-fn frame(block: &[u8], at: usize) -> Option<Frame<'_>> {
-    use libc::{TP_STATUS_VLAN_TPID_VALID, TP_STATUS_VLAN_VALID};
-    let header = block.get(at..)?.get(..size_of::<libc::tpacket3_hdr>())?;
+/// The frame of a slot; `None` if its header contradicts itself.
+#[inline]
+fn frame(slot: &[u8]) -> Option<Frame<'_>> {
+    use libc::{TP_STATUS_COPY, TP_STATUS_VLAN_TPID_VALID, TP_STATUS_VLAN_VALID};
+    let header = slot.get(..size_of::<libc::tpacket2_hdr>())?;
     // SAFETY: the slice is as long as the structure, of which any bytes are a value.
-    let header: libc::tpacket3_hdr =
-        unsafe { header.as_ptr().cast::<libc::tpacket3_hdr>().read_unaligned() };
-    let start = at + usize::from(header.tp_mac);
-    let bytes = block.get(start..)?.get(..header.tp_snaplen as usize)?;
-    let offload = block.get(..start)?.last_chunk()?;
+    let header: libc::tpacket2_hdr =
+        unsafe { header.as_ptr().cast::<libc::tpacket2_hdr>().read_unaligned() };
+    let start = usize::from(header.tp_mac);
+    let bytes = slot.get(start..)?.get(..header.tp_snaplen as usize)?;
+    let offload = slot.get(..start)?.last_chunk()?;
     let tag = (header.tp_status & TP_STATUS_VLAN_VALID != 0).then(|| {
         let known = header.tp_status & TP_STATUS_VLAN_TPID_VALID != 0;
-        let protocol = if known { header.hv1.tp_vlan_tpid } else { 0x8100 };
+        let protocol = if known { header.tp_vlan_tpid } else { 0x8100 };
         let [a, b] = protocol.to_be_bytes();
-        let [c, d] = (header.hv1.tp_vlan_tci as u16).to_be_bytes();
+        let [c, d] = header.tp_vlan_tci.to_be_bytes();
         [a, b, c, d]
     });
     Some(Frame {
         bytes,
-        tag: tag.filter(|_| bytes.len() >= 12),
+        len: header.tp_len as usize,
+        tag: tag.filter(|_| bytes.len() >= ADDRESSES_LEN),
         offload,
-        is_cut: header.tp_snaplen < header.tp_len,
+        is_queued: header.tp_status & TP_STATUS_COPY != 0,
         time_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
-        next: header.tp_next_offset as usize,
     })
+}
+
+impl Frame<'_> {
+    fn is_whole(&self) -> bool {
+        self.bytes.len() == self.len
+    }
+
+    /// A packet of the frame with its tag back in, and its offload header. `None` when too few cells are free.
+    #[inline]
+    fn copy(&self, pool: &mut Pool) -> Option<(Packet, [u8; vnet::HEADER_LEN])> {
+        let len = self.bytes.len() + self.tag.map_or(0, |tag| tag.len());
+        if len > CELL_CAPACITY {
+            let (addresses, rest) = self.bytes.split_at_checked(ADDRESSES_LEN)?;
+            let tag = self.tag.as_ref().map_or(&[][..], |tag| tag);
+            return Some((Packet::copy_of(pool, &[addresses, tag, rest])?, *self.offload));
+        }
+        let mut cell = pool.get()?;
+        let to = &mut cell.bytes_mut()[HEADROOM_BYTES..][..len];
+        match &self.tag {
+            None => to.copy_from_slice(self.bytes),
+            Some(tag) => {
+                let (addresses, rest) = self.bytes.split_at(ADDRESSES_LEN);
+                to[..ADDRESSES_LEN].copy_from_slice(addresses);
+                to[ADDRESSES_LEN..ADDRESSES_LEN + TAG_LEN].copy_from_slice(tag);
+                to[ADDRESSES_LEN + TAG_LEN..].copy_from_slice(rest);
+            }
+        }
+        Some((Packet::from_cell(cell, HEADROOM_BYTES, len), *self.offload))
+    }
 }
 
 impl RxQueue for Rx {
     fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
         let first = out.len();
-        while out.len() - first < max {
-            if self.left == 0 && !self.take_block() {
-                break;
-            }
-            if self.left == 0 {
-                continue; // an empty block
-            }
-            let Some(frame) = frame(self.block_bytes(), self.at) else {
-                self.stats.errors += 1;
-                let lost = u64::from(self.left);
-                self.losses.count(&mut self.stats, reasons::RX_UNREADABLE, lost);
-                self.release();
-                continue;
-            };
-            let (next, time_ns) = (frame.next, frame.time_ns);
-            let packet = match frame.is_cut {
-                true => Err(reasons::RX_OVERSIZE),
-                false => match frame.copy(pool) {
-                    Some((packet, true)) => Ok(packet),
-                    Some((packet, false)) => {
-                        packet.free(pool);
-                        Err(reasons::RX_OFFLOAD)
-                    }
-                    // The frame stays in the ring, and the kernel counts what finds no room; but one that needs more
-                    // cells than there are must not stay for ever.
-                    None if out.len() > first || frame.bytes.len() <= CELL_CAPACITY => break,
-                    None => Err(reasons::RX_NO_CELLS),
-                },
-            };
-            match packet {
-                Ok(mut packet) => {
-                    packet.time_ns = time_ns;
+        while out.len() - first < max && self.is_ours() {
+            match self.take(pool, out.len() == first) {
+                Ok(Some(packet)) => {
                     self.stats.count(packet.frame_len() as u64);
                     out.push(packet);
                 }
+                Ok(None) => break,
                 Err(reason) => self.losses.count(&mut self.stats, reason, 1),
             }
-            self.skip(next);
+            self.release();
         }
         let n = out.len() - first;
         if n == 0 {
@@ -278,7 +357,7 @@ impl RxQueue for Rx {
 
     fn arm(&mut self) -> bool {
         self.inquire();
-        self.left == 0 && !self.is_ours()
+        !self.is_ours()
     }
 
     fn take_error(&mut self) -> Option<String> {
@@ -291,39 +370,5 @@ impl RxQueue for Rx {
 
     fn losses(&self) -> Vec<Arc<Losses>> {
         vec![self.losses.clone()]
-    }
-}
-
-impl Frame<'_> {
-    /// A packet of the frame with its tag back in, and whether anybody here can finish it. `None` when too few cells
-    /// are free.
-    #[inline]
-    fn copy(&self, pool: &mut Pool) -> Option<(Packet, bool)> {
-        let len = self.bytes.len() + self.tag.map_or(0, |tag| tag.len());
-        let mut packet = if len <= CELL_CAPACITY {
-            let mut cell = pool.get()?;
-            let to = &mut cell.bytes_mut()[HEADROOM_BYTES..][..len];
-            match &self.tag {
-                None => to.copy_from_slice(self.bytes),
-                Some(tag) => {
-                    let (macs, rest) = self.bytes.split_at(12);
-                    to[..12].copy_from_slice(macs);
-                    to[12..16].copy_from_slice(tag);
-                    to[16..].copy_from_slice(rest);
-                }
-            }
-            Packet::from_cell(cell, HEADROOM_BYTES, len)
-        } else {
-            match &self.tag {
-                None => Packet::copy_from(pool, self.bytes)?,
-                Some(tag) => {
-                    let (macs, rest) = self.bytes.split_at(12);
-                    Packet::copy_of(pool, &[macs, tag, rest])?
-                }
-            }
-        };
-        let is_known = *self.offload == [0; vnet::HEADER_LEN]
-            || vnet::read(self.offload, self.tag.is_some(), &mut packet);
-        Some((packet, is_known))
     }
 }
