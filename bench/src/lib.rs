@@ -36,6 +36,7 @@ mod report;
 mod shade;
 mod switching;
 mod tables;
+mod tcp;
 mod update;
 mod veth;
 
@@ -194,6 +195,12 @@ pub enum What {
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
     },
+    /// One TCP stream over untuned veth pairs, compared with forwarding by Linux (needs root, iperf3)
+    Tcp {
+        /// Seconds per case and round
+        #[arg(long, default_value_t = 5.0)]
+        seconds: f64,
+    },
     /// The forwarding side of `forward --backend af_packet|af_xdp`
     #[command(hide = true)]
     VethChild {
@@ -298,6 +305,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Shade(options) => shade::run(args, options)?,
             What::Balance { packets } => balance::run(*packets)?,
             What::Idle { seconds } => idle::run(args, *seconds)?,
+            What::Tcp { seconds } => tcp::run(args, *seconds)?,
             What::VethChild { backend, case, seconds, routes } => {
                 return veth::child(&routes.routes, *backend, case == "bare", *seconds);
             }

@@ -1,5 +1,6 @@
 //! Three hosts in namespaces, joined by veth pairs: sender, router, receiver. Root only.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -22,6 +23,23 @@ impl Hosts {
     /// # Errors
     /// The command that failed, with what it said; or that this needs root.
     pub(crate) fn new() -> Result<Self, String> {
+        let hosts = Self::with_offloads()?;
+        for (host, link) in [
+            (Host::Sender, "eth"),
+            (Host::Receiver, "eth"),
+            (Host::Router, "in"),
+            (Host::Router, "out"),
+        ] {
+            hosts.shell(host, &format!("ethtool -K {link} tx off tso off gso off gro off"))?;
+        }
+        Ok(hosts)
+    }
+
+    /// The same with the offloads that veth pairs have by default.
+    ///
+    /// # Errors
+    /// As for [`Hosts::new`].
+    pub(crate) fn with_offloads() -> Result<Self, String> {
         let hosts = Self { tag: format!("sl-bench-{}", std::process::id()) };
         for host in [Host::Sender, Host::Router, Host::Receiver] {
             ip(&["netns", "add", &hosts.name(host)])?;
@@ -35,10 +53,6 @@ impl Hosts {
                 &router,
             ])?;
             for (namespace, link) in [(&far, "eth"), (&router, near)] {
-                let off = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
-                let mut ethtool = vec!["netns", "exec", namespace, "ethtool", "-K", link];
-                ethtool.extend(off);
-                ip(&ethtool)?;
                 ip(&["-n", namespace, "link", "set", link, "up"])?;
             }
         }
@@ -57,9 +71,24 @@ impl Hosts {
     /// A command there, with this very program.
     pub(crate) fn own(&self, host: Host, args: &[String]) -> Result<Command, String> {
         let program: PathBuf = std::env::current_exe().map_err(|e| e.to_string())?;
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name(host)]).arg(program).args(args);
+        let mut command = self.command(host, program);
+        command.args(args);
         Ok(command)
+    }
+
+    /// A command there.
+    pub(crate) fn command(&self, host: Host, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name(host)]).arg(program);
+        command
+    }
+
+    /// Runs a script there to its end.
+    ///
+    /// # Errors
+    /// If it fails, with what it said.
+    pub(crate) fn shell(&self, host: Host, script: &str) -> Result<(), String> {
+        ip(&["netns", "exec", &self.name(host), "sh", "-ec", script])
     }
 }
 

@@ -400,8 +400,9 @@ fn trace(
 /// What a trace saw, as a row, with names for the numbers of ports.
 fn step(event: TraceEvent, interfaces: &Interfaces) -> TraceStep {
     let (stage, verdict, detail) = match event {
-        TraceEvent::Received { port, frame_len } => {
-            let detail = format!("{}, {frame_len} bytes", interfaces.name(port));
+        TraceEvent::Received { port, frame_len, offload } => {
+            let frame = engine::frame_text(frame_len, offload);
+            let detail = format!("{}, {frame}", interfaces.name(port));
             ("rx".to_owned(), String::new(), detail)
         }
         TraceEvent::Stage { name, detail, verdict } => {
@@ -509,6 +510,7 @@ fn capture(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chunk::Offload;
 
     #[test]
     fn a_trace_has_names_for_ports_and_leaves_other_text_alone() {
@@ -520,8 +522,14 @@ mod tests {
         let rule = "rule port 0: accept → port 1".to_owned();
         let forward = Verdict::forward(lan);
         let dropped = Verdict::drop(chunk::reasons::TX_FULL);
+        let received = |frame_len, offload| TraceEvent::Received { port: wan, frame_len, offload };
         let events = [
-            (TraceEvent::Received { port: wan, frame_len: 98 }, ["rx", "", "wan, 98 bytes"]),
+            (received(98, Offload::NONE), ["rx", "", "wan, 98 bytes"]),
+            (received(98, Offload::CHECKSUM), ["rx", "", "wan, 98 bytes, checksum open"]),
+            (
+                received(64_206, Offload::segments(1448).unwrap()),
+                ["rx", "", "wan, 64206 bytes in segments of 1448"],
+            ),
             (
                 TraceEvent::Stage { name: "emitter", detail: rule, verdict: Verdict::NEXT },
                 ["emitter", "next", "rule port 0: accept → port 1"],

@@ -46,6 +46,8 @@ pub trait RowStage: Default + Send + 'static {
     const PHASES: Phases = Phases::BOTH;
     /// Whether its `post_shade` changes packets.
     const CHANGES_PACKETS: bool = true;
+    /// Whether it takes frames that their sender left to a network card ([`Stage::takes_offloads`]).
+    const TAKES_OFFLOADS: bool = false;
     /// The block of its drop reasons.
     const REASONS: &'static [&'static ReasonBlock] = &[];
     /// The file whose kernels do what the shade does, in their order; `None`: a CPU alone does it.
@@ -238,6 +240,10 @@ impl<S: RowStage, T: Sync + 'static> Stage<T> for ByRow<S> {
 
     fn reads_packets(&self) -> bool {
         S::PHASES.pre_shade
+    }
+
+    fn takes_offloads(&self) -> bool {
+        S::TAKES_OFFLOADS
     }
 
     fn keeps(&self) -> ColumnSet {

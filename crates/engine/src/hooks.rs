@@ -19,7 +19,7 @@ use chunk::{DropReason, Packet};
 
 use capture::{About, Running};
 pub use capture::{Capture, CaptureReader, CapturedFrame};
-pub use trace::TraceEvent;
+pub use trace::{TraceEvent, frame_text};
 
 /// Says whether a frame (its first cell's bytes) is meant.
 pub type FrameFilter = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;

@@ -45,7 +45,7 @@ pub use engine::{
 };
 pub use hooks::{
     Capture, CapturePoint, CaptureReader, CapturedFrame, FrameFilter, Hooks, Trace, TraceEvent,
-    TraceGuard,
+    TraceGuard, frame_text,
 };
 pub use merge::{Gate, InOrder, MARK_DEFERRED, UnderWay};
 pub use segment::{

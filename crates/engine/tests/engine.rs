@@ -423,7 +423,10 @@ fn stopping_loses_nothing_that_was_received() {
     let dropped = captured.try_recv().expect("flow 1 goes to a port that is not there");
     assert_eq!((dropped.reason, dropped.bytes[0]), (Some(reasons::TX_NO_PORT), 1));
     let report = reports.try_recv().expect("the first packet was traced");
-    assert_eq!(report[0], TraceEvent::Received { port: 7, frame_len: 64 });
+    assert_eq!(
+        report[0],
+        TraceEvent::Received { port: 7, frame_len: 64, offload: chunk::Offload::NONE }
+    );
     let (detail, verdict) = ("flow 0".into(), Verdict::NEXT);
     assert_eq!(report[1], TraceEvent::Stage { name: "first", detail, verdict });
     assert_eq!(report.last(), Some(&TraceEvent::End { verdict: Verdict::forward(0) }));

@@ -3,8 +3,7 @@
 //! * [`Rx`]: the kernel copies frames into a ring of slots that is mapped into the process
 //!   (TPACKET_V2); we copy each frame into a cell and put its VLAN tag back (the kernel takes tags out of
 //!   frames). Frames longer than a slot are copied by the kernel straight into their cells.
-//! * [`Tx`]: a batch of frames in one `sendmmsg`, straight from their cells, past the queueing
-//!   discipline.
+//! * [`Tx`]: a batch of frames in one `sendmmsg`, straight from their cells.
 //!
 //! Both with PACKET_VNET_HDR: frames whose checksum or segmentation their sender left to a card are received as they
 //! are, marked (`Packet::offload`), and sent as they are where the interface finishes them. A host behind a veth pair

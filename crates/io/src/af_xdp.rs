@@ -21,8 +21,9 @@
 //! Frames beyond [`FRAME_BYTES_MAX`] arrive in several cells where the kernel can (6.6 and later);
 //! they are copied into a chain.
 //!
-//! On veth, frames of the other end must be finished before they are sent: its `tx-checksumming` and
-//! segmentation must be off, since there is no word about them here.
+//! On veth, nothing says which frames the other end has left unfinished. Open checksums are recognised by their value.
+//! Frames of several segments do not fit a cell and are lost in the kernel ([`reasons::RX_OFFLOAD`](chunk::reasons)):
+//! with the program in the driver the kernel switches segmentation off at the other end, otherwise the user must.
 //!
 //! Done with plain `bpf(2)`: the program is six instructions, and detaches when the process ends.
 //! See Linux, Documentation/networking/af_xdp.rst.
@@ -149,7 +150,7 @@ pub fn open(interface: &str, depot: &Arc<Depot>, options: &Options) -> Result<Op
             socket::open(index, queue, depot, &attachment, first.as_ref(), options)
                 .map_err(error("opening an AF_XDP socket"))?;
         attachment.set(queue, socket.fd()).map_err(error("handing a queue to its socket"))?;
-        pairs.push(rings.split(interface, &socket));
+        pairs.push(rings.split(&link, &socket));
         first.get_or_insert(socket);
     }
     let (is_zero_copy, is_multi_buffer) =

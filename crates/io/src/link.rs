@@ -53,6 +53,7 @@ pub struct Channels {
     pub combined: u32,
 }
 
+const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GLINK: u32 = 0x0a;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
@@ -76,6 +77,16 @@ struct EthtoolChannels {
     max: [u32; 4],
     current: [u32; 4],
 }
+
+/// `struct ethtool_drvinfo`: the driver's name, version, firmware and bus, and numbers.
+#[repr(C)]
+struct EthtoolDriver {
+    command: u32,
+    name: [u8; 32],
+    rest: [u8; 160],
+}
+
+const _: () = assert!(size_of::<EthtoolDriver>() == 196);
 
 /// `struct ethtool_value`: a command that one number answers.
 #[repr(C)]
@@ -237,6 +248,18 @@ impl Link {
         Channels { rx, tx, combined }
     }
 
+    /// The name of its driver; empty for one that does not say.
+    pub fn driver(&self) -> String {
+        let mut driver = EthtoolDriver { command: ETHTOOL_GDRVINFO, name: [0; 32], rest: [0; 160] };
+        match self.ethtool(&mut driver) {
+            Ok(()) => {
+                let name = driver.name.split(|byte| *byte == 0).next().unwrap_or_default();
+                String::from_utf8_lossy(name).into_owned()
+            }
+            Err(_) => String::new(),
+        }
+    }
+
     /// Number of its receive queues, at least one.
     pub fn rx_queues(&self) -> u32 {
         let channels = self.channels();
@@ -310,6 +333,7 @@ impl Link {
 /// Structures that the kernel reads and writes whole for the commands they are used with here.
 trait EthtoolRequest {}
 impl EthtoolRequest for EthtoolChannels {}
+impl EthtoolRequest for EthtoolDriver {}
 impl EthtoolRequest for EthtoolValue {}
 
 /// Index of the interface `name`, if there is one.

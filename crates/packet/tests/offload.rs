@@ -2,7 +2,7 @@
 
 use chunk::{HugePages, Offload, Packet, Pool, Region};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
-use packet::offload::{Layout, cut, fill_checksum, open_checksum, wire_len};
+use packet::offload::{Layout, cut, fill_checksum, is_checksum_open, open_checksum, wire_len};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -174,6 +174,7 @@ proptest! {
         frame.resize(whole.len() + padding, 0xee); // not part of the packet
         let mut packet = Packet::copy_from(&mut pool, &frame).unwrap();
         prop_assert!(open_checksum(&mut packet));
+        prop_assert!(is_checksum_open(&packet));
         prop_assert!(fill_checksum(&mut packet));
         prop_assert_eq!(bytes_of(&packet), frame);
         packet.free(&mut pool);
@@ -228,6 +229,27 @@ fn without_cells_nothing_is_cut() {
     packet.free(&mut pool);
     drop(pool);
     assert_eq!(depot.available(), 4);
+}
+
+#[test]
+fn a_right_checksum_is_not_open() {
+    let (_, mut pool) = pool();
+    let open = (0..200u8).filter(|&i| {
+        let sent = Sent {
+            tags: 0,
+            is_v4: i % 2 == 0,
+            is_tcp: i % 3 == 0,
+            options: 0,
+            flags: [false; 3],
+            sequence: 1,
+            payload: vec![i; 10 + usize::from(i)],
+        };
+        let packet = Packet::copy_from(&mut pool, &sent.frame()).unwrap();
+        let is_open = is_checksum_open(&packet);
+        packet.free(&mut pool);
+        is_open
+    });
+    assert_eq!(open.count(), 0);
 }
 
 #[test]

@@ -257,7 +257,8 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
         let port = tables.interface(verdict.port()).map_or("?", |interface| &interface.name);
         let frame = packet.data();
         let to = frame.first_chunk().copied().map(MacAddr).unwrap_or_default();
-        format!("{} bytes to {to} from {} by {port}", packet.frame_len(), frames::source_mac(frame))
+        let sent = engine::frame_text(packet.frame_len(), packet.offload);
+        format!("{sent} to {to} from {} by {port}", frames::source_mac(frame))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chunk::Verdict;
+use chunk::{Offload, Verdict};
 
 /// One thing that a trace saw of its packet. Ports are numbers here: whoever knows names of them gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum TraceEvent {
         port: u16,
         /// Bytes of the frame.
         frame_len: usize,
+        /// What its sender left to a network card.
+        offload: Offload,
     },
     /// It left a stage.
     Stage {
@@ -37,10 +39,21 @@ pub enum TraceEvent {
     },
 }
 
+/// How long a received frame is, and how its sender left it.
+pub fn frame_text(frame_len: usize, offload: Offload) -> String {
+    match (offload.segment_bytes(), offload.is_none()) {
+        (Some(bytes), _) => format!("{frame_len} bytes in segments of {bytes}"),
+        (None, false) => format!("{frame_len} bytes, checksum open"),
+        (None, true) => format!("{frame_len} bytes"),
+    }
+}
+
 impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Received { port, frame_len } => write!(f, "rx: port {port}, {frame_len} bytes"),
+            Self::Received { port, frame_len, offload } => {
+                write!(f, "rx: port {port}, {}", frame_text(*frame_len, *offload))
+            }
             Self::Stage { name, detail, verdict } if detail.is_empty() => {
                 write!(f, "{name}: {verdict}")
             }

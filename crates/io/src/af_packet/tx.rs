@@ -23,7 +23,7 @@ use crate::{Losses, QueueStats, TxQueue, sys, vnet};
 const BATCH: usize = 64;
 
 /// Pieces of one call: cells, and a header for each frame.
-const PIECES: usize = 256;
+const PIECES: usize = 512;
 
 /// Bytes of a link header without tags.
 const ETHERNET_LEN: usize = 14;

@@ -3,11 +3,13 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use chunk::{CELL_BYTES, Packet, Pool, reasons};
+use chunk::{CELL_BYTES, Offload, Packet, Pool, reasons};
+use packet::offload::is_checksum_open;
 
 use super::ledger::Ledger;
 use super::ring::{Consumer, Producer};
 use super::socket::Socket;
+use crate::link::Link;
 use crate::{Losses, QueueStats, RxQueue, sys};
 
 /// Bytes at the front of a cell where no frame may lie: the link of a chain.
@@ -32,6 +34,9 @@ pub struct Rx {
     ledger: Option<Ledger>,
     /// The pieces so far of a frame in several cells.
     pieces: Vec<u8>,
+    /// The other end is a host of its own, which leaves checksums open.
+    is_veth: bool,
+    has_warned: bool,
     is_cut: bool,
     empty_calls: u32,
     error: Option<String>,
@@ -45,7 +50,7 @@ pub struct Rx {
 
 impl Rx {
     pub(super) fn new(
-        interface: &str,
+        link: &Link,
         fill: Producer<u64>,
         receive: Consumer<libc::xdp_desc>,
         slots: u32,
@@ -53,7 +58,9 @@ impl Rx {
     ) -> Self {
         let ledger = Ledger::new(socket.depot().region());
         let mut rx = Self {
-            interface: interface.to_owned(),
+            interface: link.name().to_owned(),
+            is_veth: link.driver() == "veth",
+            has_warned: false,
             fill,
             receive,
             lack: slots,
@@ -168,7 +175,20 @@ impl Rx {
             let no_cells = dropped.min(unfilled);
             self.losses.count(&mut self.stats, reasons::RX_FULL, full);
             self.losses.count(&mut self.stats, reasons::RX_NO_CELLS, no_cells);
-            self.losses.count(&mut self.stats, reasons::RX_OVERSIZE, dropped - no_cells);
+            let long = dropped - no_cells;
+            if long > 0 && self.is_veth {
+                self.losses.count(&mut self.stats, reasons::RX_OFFLOAD, long);
+                if !std::mem::replace(&mut self.has_warned, true) {
+                    self.error = Some(format!(
+                        "{0}: AF_XDP does not receive frames of several segments, and {long} were lost: switch \
+                         segmentation off at the other end of {0} (`ethtool -K INTERFACE tso off gso off`), or use \
+                         `backend = \"af_packet\"`",
+                        self.interface
+                    ));
+                }
+            } else {
+                self.losses.count(&mut self.stats, reasons::RX_OVERSIZE, long);
+            }
         }
     }
 }
@@ -179,7 +199,10 @@ impl RxQueue for Rx {
         let n = (self.receive.available() as usize).min(max);
         for _ in 0..n {
             let desc = self.receive.pop();
-            if let Some(packet) = self.packet(desc, pool) {
+            if let Some(mut packet) = self.packet(desc, pool) {
+                if self.is_veth && is_checksum_open(&packet) {
+                    packet.offload = Offload::CHECKSUM;
+                }
                 self.stats.count(packet.frame_len() as u64);
                 out.push(packet);
             }

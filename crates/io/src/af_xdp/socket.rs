@@ -10,6 +10,7 @@ use super::attach::Attachment;
 use super::ledger::Ledger;
 use super::ring::{Consumer, Producer};
 use super::{Copy, Mode, Options, Rx, Tx};
+use crate::link::Link;
 use crate::sys;
 
 /// Bytes that may be on their way through the kernel, in copy mode.
@@ -43,9 +44,9 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    pub(super) fn split(self, interface: &str, socket: &Arc<Socket>) -> (Rx, Tx) {
-        let rx = Rx::new(interface, self.fill, self.receive, self.slots, socket.clone());
-        (rx, Tx::new(interface, self.transmit, self.completion, socket.clone()))
+    pub(super) fn split(self, link: &Link, socket: &Arc<Socket>) -> (Rx, Tx) {
+        let rx = Rx::new(link, self.fill, self.receive, self.slots, socket.clone());
+        (rx, Tx::new(link.name(), self.transmit, self.completion, socket.clone()))
     }
 }
 
