@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use control::api::{CaptureAt, Client, ClientError, Frame, Request, Response, answer};
+use control::api::{CaptureAt, Client, ClientError, Frame, Request, Response, answer, place};
 use io::capture::{CaptureWriter, Seen};
 
 use crate::cli::{ClearCommand, CoreCommand, CtlArgs, CtlCommand};
@@ -20,7 +20,8 @@ pub(crate) fn run(args: &CtlArgs) -> Result<(), Failure> {
         CtlCommand::Declared(kind, matches) => kind.request(matches).map_err(Failure::usage)?,
         CtlCommand::Core(command) => request(command),
     };
-    let client = Client::connect(&args.socket).map_err(Failure::other)?;
+    let client = args.socket.as_ref().map_or_else(place::connect, Client::connect);
+    let client = client.map_err(Failure::other)?;
     match &args.command {
         CtlCommand::Core(CoreCommand::Trace { .. }) => trace(client, request, args.json),
         CtlCommand::Core(CoreCommand::Capture { write, .. }) => capture(client, request, write),

@@ -28,6 +28,7 @@ mod programs;
 mod report;
 mod stages;
 mod traffic;
+mod twins;
 mod wiring;
 
 #[cfg(feature = "count-allocations")]

@@ -13,7 +13,6 @@ use control::kernel::close::Closed;
 use control::kernel::links::{self, Ipv6Off};
 use control::kernel::offloads::{Carried, OffloadsOff, set_offloads_off};
 use control::netlink::Client;
-use controlplane::interfaces::addresses;
 use controlplane::{Interfaces, PortFacts, Twin};
 use io::capture::{CaptureRx, CaptureTx, Format};
 use io::fault::Fault;
@@ -22,6 +21,7 @@ use io::tap::Tap;
 use io::{RxQueue, TxQueue, af_packet, af_xdp};
 
 use crate::failure::Failure;
+use crate::twins::{self, Announcer};
 use crate::wiring::{PortIo, Queue};
 
 type Queues = Vec<Queue>;
@@ -40,6 +40,7 @@ pub(crate) struct LivePorts {
     _offloads: Vec<OffloadsOff>,
     _ipv6: Vec<Ipv6Off>,
     _promiscuous: Vec<Promiscuous>,
+    _announcer: Option<Announcer>,
 }
 
 /// Opens every port and twin of the configuration.
@@ -58,6 +59,7 @@ pub(crate) fn open(
         _offloads: Vec::new(),
         _ipv6: Vec::new(),
         _promiscuous: Vec::new(),
+        _announcer: None,
     };
     let mut io = Vec::new();
     let mut to_close = Vec::new();
@@ -105,29 +107,41 @@ pub(crate) fn open(
             Failure::other(format!("closing the ports to the kernel (needs CAP_NET_ADMIN): {e}"))
         })?);
     }
-    for number in 0..interfaces.names().len() as u16 {
-        if usize::from(number) >= interfaces.physical() {
-            live.kinds.push(subinterface_kind(config, interfaces.name(number)));
-        }
-        let record = controlplane::interfaces::record(
-            config,
-            interfaces,
-            number,
-            |port| live.facts.get(usize::from(port)).copied().unwrap_or_default(),
-            true,
-        );
-        let twin = config.port(interfaces.name(number)).and_then(|port| port.twin.clone());
-        let Some(name) = twin else {
-            live.twins.push(None);
-            continue;
-        };
-        let (twin, queue) = open_twin(&name, &record).map_err(|e| {
-            Failure::other(format!("the twin of {} (`{name}`): {e}", interfaces.name(number)))
-        })?;
-        live.twins.push(Some(twin));
-        io.push(PortIo { number, twin: true, queues: vec![queue], stamps: false });
-    }
+    open_twins(config, interfaces, &mut live, &mut io)?;
     Ok((live, io))
+}
+
+fn open_twins(
+    config: &Config,
+    interfaces: &Interfaces,
+    live: &mut LivePorts,
+    io: &mut Vec<PortIo>,
+) -> Result<(), Failure> {
+    let mut wanted = Vec::new();
+    for number in 0..interfaces.names().len() as u16 {
+        let name = interfaces.name(number);
+        if usize::from(number) >= interfaces.physical() {
+            live.kinds.push(subinterface_kind(config, name));
+        }
+        let fact = |port| live.facts.get(usize::from(port)).copied().unwrap_or_default();
+        let record = controlplane::interfaces::record(config, interfaces, number, fact, true);
+        if let Some(twin) = config.port(name).and_then(|port| port.twin.as_deref()) {
+            wanted.push((number, twin, record));
+        }
+    }
+    let list: Vec<_> = wanted.iter().map(|(_, twin, record)| (*twin, record)).collect();
+    let opened = twins::open(&list).map_err(|(i, error)| {
+        let (number, twin, _) = &wanted[i];
+        let name = interfaces.name(*number);
+        Failure::other(format!("the twin of {name} (`{twin}`): {error}"))
+    })?;
+    live._announcer = opened.announcer;
+    live.twins = vec![None; interfaces.names().len()];
+    for ((number, ..), (twin, queue)) in wanted.iter().zip(opened.twins) {
+        live.twins[usize::from(*number)] = Some(twin);
+        io.push(PortIo { number: *number, twin: true, queues: vec![queue], stamps: false });
+    }
+    Ok(())
 }
 
 /// Makes a network interface fit to be a port, and says what it is.
@@ -181,7 +195,8 @@ fn queues(
             }
         },
         Backend::Tap => {
-            let options = io::tap::Options { name: physical.interface.clone(), mac, mtu };
+            let name = physical.interface.clone();
+            let options = io::tap::Options { name, mac, mtu, is_down: false };
             let tap = Tap::open(&options).map_err(|e| text(&e))?;
             let tx = tap.tx();
             let rx: Box<dyn RxQueue> = Box::new(tap.into_rx());
@@ -247,7 +262,7 @@ fn xdp_queues(
             {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            opened => break opened.map_err(|e| e.to_string())?,
+            opened => break opened.map_err(|e| format!("{e}{}", xdp_hint(&e.source)))?,
         }
     };
     let kind = format!(
@@ -259,6 +274,19 @@ fn xdp_queues(
         (Some(Box::new(rx) as Box<dyn RxQueue>), Some(Box::new(tx) as Box<dyn TxQueue>))
     });
     Ok((queues.collect(), kind))
+}
+
+/// What to do where the kernel refuses XDP to root of a user namespace, who seems to have every capability.
+fn xdp_hint(error: &std::io::Error) -> &'static str {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    // That of the machine itself has all users as they are.
+    let is_namespace = !map.is_empty() && map.split_whitespace().ne(["0", "0", "4294967295"]);
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied if is_namespace => {
+            "; in a user namespace these capabilities are not those of the machine: use `backend = \"af_packet\"`"
+        }
+        _ => "",
+    }
 }
 
 /// `queue` with the faults that the configuration asks for at this port.
@@ -283,24 +311,6 @@ fn faulty(queue: Box<dyn RxQueue>, fault: control::config::Fault) -> Box<dyn RxQ
         ..io::fault::Options::default()
     };
     Box::new(Fault::new(queue, options))
-}
-
-fn open_twin(name: &str, record: &lookup::fib::Interface) -> Result<(Twin, Queue), String> {
-    let options = io::tap::Options {
-        name: name.to_owned(),
-        mac: Some(record.mac),
-        mtu: Some(u32::from(record.mtu)),
-    };
-    let tap = Tap::open(&options).map_err(|e| e.to_string())?;
-    let ifindex = io::link::index_of(&tap.name).ok_or("it vanished")?;
-    let mut client = Client::route().map_err(|e| e.to_string())?;
-    for address in addresses(record) {
-        links::add_address(&mut client, ifindex, address, false).map_err(|e| e.to_string())?;
-    }
-    let twin = Twin { name: tap.name.clone(), ifindex };
-    let tx: Box<dyn TxQueue> = Box::new(tap.tx());
-    let rx: Box<dyn RxQueue> = Box::new(tap.into_rx());
-    Ok((twin, (Some(rx), Some(tx))))
 }
 
 fn subinterface_kind(config: &Config, name: &str) -> String {

@@ -4,7 +4,7 @@
 //! is missing is installed; anyone else reads the very commands and the tests that want it say `skipped`.
 //!
 //! No service is started: the package manager asks `/usr/sbin/policy-rc.d` first, and while it runs that says
-//! no. FRR or Prometheus coming up would change the machine's network or open its ports.
+//! no. FRR, BIRD or Prometheus coming up would change the machine's network or open its ports.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -104,6 +104,7 @@ const COMPONENTS: &[Component] = &[
         source: Debian("frr"),
         suites: &["net"],
     },
+    Component { name: "BIRD", found: Program("bird"), source: Debian("bird2"), suites: &["net"] },
     Component {
         name: "promtool",
         found: Program("promtool"),

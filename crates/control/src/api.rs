@@ -25,6 +25,7 @@
 pub mod answer;
 mod client;
 mod message;
+pub mod place;
 pub mod rows;
 pub mod server;
 pub mod table;

@@ -39,7 +39,7 @@ pub use diagnostic::{Diagnostic, Severity, Topic, render};
 pub use diff::{Change, Diff, NOTHING};
 pub use names::{ParsePrefixError, parse_prefix, read_prefix};
 pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
-pub use schema::{SOCKET, SectionKeys, keys};
+pub use schema::{SectionKeys, keys};
 pub use stages::{Application, FRAMES, KnownStages, RAW, Settings, StageKind, kept};
 pub use types::*;
 

@@ -34,6 +34,8 @@ pub struct Options {
     pub mac: Option<[u8; 6]>,
     /// Its MTU in bytes; 1500 if there is none.
     pub mtu: Option<u32>,
+    /// Leaves it down, for [`Tap::set_up`] later.
+    pub is_down: bool,
 }
 
 /// A TAP interface and its receiving queue.
@@ -47,7 +49,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes the interface and takes it up.
+    /// Makes the interface and takes it up, unless it is to stay down.
     ///
     /// # Errors
     /// Without `/dev/net/tun` or CAP_NET_ADMIN, if the name is taken, or for an address or MTU that
@@ -79,7 +81,9 @@ impl Tap {
         if let Some(mtu) = options.mtu {
             link.set_mtu(mtu)?;
         }
-        link.set_up(true)?;
+        if !options.is_down {
+            link.set_up(true)?;
+        }
         let file = Arc::new(file);
         let rx = Rx {
             file: file.clone(),
@@ -92,6 +96,14 @@ impl Tap {
             losses: Arc::default(),
         };
         Ok(Self { name, rx, file })
+    }
+
+    /// Takes the interface up.
+    ///
+    /// # Errors
+    /// If it is gone, or without CAP_NET_ADMIN.
+    pub fn set_up(&self) -> Result<(), LinkError> {
+        Link::open(&self.name)?.set_up(true)
     }
 
     /// A queue to the kernel; several may be used at once.

@@ -33,9 +33,12 @@ const TABLES: &[TableKind] = &[
 
 #[derive(Debug, Args)]
 pub(crate) struct CtlArgs {
-    /// The control socket of the running program
-    #[arg(long, global = true, default_value = control::config::SOCKET, value_name = "PATH")]
-    pub(crate) socket: PathBuf,
+    /// The control socket of the running program [default: /run/shadeline.sock, else the user's own]
+    ///
+    /// By default this is /run/shadeline.sock if an instance listens there, else the socket of the user's own instance:
+    /// shadeline.sock in $XDG_RUNTIME_DIR, or /tmp/shadeline-UID.sock.
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
     /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -275,7 +278,7 @@ mod tests {
         }
         // Options of `ctl` may be anywhere.
         let args = parse("rule --json show --socket /s");
-        assert!(args.json && args.socket == std::path::Path::new("/s"));
+        assert!(args.json && args.socket.as_deref() == Some(std::path::Path::new("/s")));
         let CtlCommand::Declared(kind, matches) = parse("rule add").command else { panic!() };
         assert_eq!(kind.request(&matches).unwrap_err(), "a rule needs a name");
     }

@@ -7,7 +7,7 @@
 use std::{fs, io, net::IpAddr, path::PathBuf};
 
 use ipnet::IpNet;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::{
     AddressFamily,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
@@ -121,17 +121,26 @@ pub fn add_address(
     address: IpNet,
     dad: bool,
 ) -> Result<bool, Error> {
-    let mut message = address_message(ifindex, address);
-    if !dad && address.addr().is_ipv6() {
-        message.header.flags = AddressHeaderFlags::Nodad;
-        message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
-    }
     let what = format!("adding address {address} to interface {ifindex}");
-    match client.change(&what, rtm::NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &emit(&message)) {
+    let body = emit(&new_address(ifindex, address, dad));
+    match client.change(&what, rtm::NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &body) {
         Ok(()) => Ok(true),
         Err(error) if error.errno() == Some(EEXIST) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Has the kernel announce an address of an interface again, for who missed it. An address that the interface does not
+/// have stays away; `false` then.
+pub fn announce_address(client: &mut Client, ifindex: u32, address: IpNet) -> Result<bool, Error> {
+    // The kernel would add what it cannot replace.
+    if !addresses_of(client, ifindex)?.contains(&address) {
+        return Ok(false);
+    }
+    let what = format!("announcing address {address} of interface {ifindex}");
+    // The flags are replaced too: ours came without duplicate address detection, the kernel's own with it.
+    let body = emit(&new_address(ifindex, address, is_automatic(&address)));
+    client.change(&what, rtm::NEWADDR, NLM_F_REPLACE, &body).map(|()| true)
 }
 
 /// Takes an address away; `false` if the interface did not have it.
@@ -143,6 +152,15 @@ pub fn remove_address(client: &mut Client, ifindex: u32, address: IpNet) -> Resu
         Err(error) if error.errno() == Some(EADDRNOTAVAIL) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+fn new_address(ifindex: u32, address: IpNet, dad: bool) -> AddressMessage {
+    let mut message = address_message(ifindex, address);
+    if !dad && address.addr().is_ipv6() {
+        message.header.flags = AddressHeaderFlags::Nodad;
+        message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+    }
+    message
 }
 
 fn address_message(ifindex: u32, address: IpNet) -> AddressMessage {

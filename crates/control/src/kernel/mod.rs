@@ -7,7 +7,8 @@
 //!   into a stream of [`Event`]s;
 //! - [`links`]: reads and sets interfaces;
 //! - [`offloads`]: switches off offloads that hand us frames no wire would carry;
-//! - [`close`]: keeps the kernel from answering on the physical port.
+//! - [`close`]: keeps the kernel from answering on the physical port;
+//! - [`listeners`]: waits until routing daemons have read what the kernel announced.
 //!
 //! All of it acts in the network namespace of the calling thread.
 
@@ -16,6 +17,7 @@ mod decode;
 mod event;
 mod fib;
 pub mod links;
+pub mod listeners;
 mod mirror;
 mod model;
 pub mod neighbours;

@@ -5,6 +5,7 @@
 mod close;
 mod frr;
 mod links;
+mod listeners;
 mod mirror;
 mod namespace;
 mod world;

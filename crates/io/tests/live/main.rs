@@ -430,6 +430,7 @@ fn a_tap_interface_carries_frames_both_ways_and_goes_with_its_queues() {
         name: "sl%d".to_owned(),
         mac: Some([2, 0, 0, 0, 0, 7]),
         mtu: Some(9000),
+        is_down: false,
     };
     let mut tap = fixture::within(&netns, || io::tap::Tap::open(&options)).unwrap();
     let taken = io::tap::Options { name: tap.name.clone(), ..options.clone() };
@@ -465,7 +466,11 @@ fn a_tap_interface_carries_frames_both_ways_and_goes_with_its_queues() {
     // A process that another test just started may hold it open for a moment.
     fixture::until(|| !netns.try_run("ip link show sl0").status.success());
 
-    let mut tap = fixture::within(&netns, || io::tap::Tap::open(&options)).unwrap();
+    let down = io::tap::Options { is_down: true, ..options };
+    let mut tap = fixture::within(&netns, || io::tap::Tap::open(&down)).unwrap();
+    assert!(!netns.run("ip link show sl0").contains(",UP"));
+    fixture::within(&netns, || tap.set_up()).unwrap();
+    assert!(netns.run("ip link show sl0").contains(",UP"));
     netns.ip("link del sl0");
     fixture::until(|| {
         tap.rx.recv(&mut pool, &mut out, 8);

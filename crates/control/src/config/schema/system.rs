@@ -3,11 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::api::place;
 use crate::config::kinds::{Custom, Kind, custom, integer, list, words};
 use crate::config::values;
-
-/// Where the control socket is unless the file says otherwise; `shadeline ctl` looks here.
-pub const SOCKET: &str = "/run/shadeline.sock";
 
 /// Longest path of the control socket in bytes. `sockaddr_un` holds 108; the rest is for the name under which the
 /// socket is made.
@@ -35,7 +33,7 @@ crate::section! {
         /// Format of the log: lines of text, or one JSON object per line.
         restart log_format: LogFormat = LogFormat::Text, words();
         /// Path of the control socket (mode 0660).
-        restart socket: PathBuf = SOCKET.into(), socket();
+        restart socket: PathBuf = place::of_instance(), socket().shown(place::SHOWN);
         /// Address and TCP port of the metrics server (Prometheus text at `/metrics`).
         restart metrics: Option<SocketAddr> = None, metrics();
     }

@@ -1,0 +1,113 @@
+//! Where the control socket is, if neither a file nor an option says so.
+//!
+//! [`SYSTEM`] belongs to the machine. An ordinary user, also as root of a user namespace (`unshare -Urn`), cannot write
+//! there and has a socket of their own: in `$XDG_RUNTIME_DIR`, or in `/tmp` under their number. Whoever runs an instance and
+//! whoever queries it find the same place, inside and outside of the namespace.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use super::client::{Client, ClientError};
+
+/// The socket of the machine's instance.
+pub const SYSTEM: &str = "/run/shadeline.sock";
+
+/// The same in words, for people who read the documentation on another machine.
+pub const SHOWN: &str = "`\"/run/shadeline.sock\"`; without write access to `/run`: `shadeline.sock` in \
+    `$XDG_RUNTIME_DIR`, or `/tmp/shadeline-UID.sock`";
+
+/// Where an instance listens.
+pub fn of_instance() -> PathBuf {
+    match access("/run", Access::WRITE_OK) {
+        Ok(()) => SYSTEM.into(),
+        Err(_) => of_user(),
+    }
+}
+
+/// Connects to the instance of the machine, or else to the user's own.
+///
+/// # Errors
+/// Neither answers: what was wrong with the machine's, if that is the one to expect, else with the user's.
+pub fn connect() -> Result<Client, ClientError> {
+    let error = match Client::connect(SYSTEM) {
+        Err(error @ (ClientError::NotRunning(_) | ClientError::Permission(_))) => error,
+        result => return result,
+    };
+    let own = of_user();
+    if is_ours(&own) {
+        return Client::connect(own);
+    }
+    match error {
+        ClientError::NotRunning(_) if of_instance() == own => Err(ClientError::NotRunning(own)),
+        error => Err(error),
+    }
+}
+
+/// Whether this user made the file: in `/tmp` anyone may make one of any name.
+fn is_ours(path: &Path) -> bool {
+    let owner = fs::metadata(path).map(|metadata| metadata.uid());
+    owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
+}
+
+fn of_user() -> PathBuf {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let user = outside(rustix::process::geteuid().as_raw(), &map);
+    place(std::env::var_os("XDG_RUNTIME_DIR"), user)
+}
+
+fn place(runtime: Option<OsString>, user: u32) -> PathBuf {
+    match runtime.map(PathBuf::from).filter(|folder| folder.is_absolute()) {
+        Some(folder) => folder.join("shadeline.sock"),
+        None => format!("/tmp/shadeline-{user}.sock").into(),
+    }
+}
+
+/// The number that a user has outside of the user namespace, by the lines `INSIDE OUTSIDE COUNT` of its map.
+fn outside(user: u32, map: &str) -> u32 {
+    let line = |line: &str| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+        let (inside, outside) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        let count = numbers.next()?.ok()?;
+        let place = user.checked_sub(inside).filter(|place| *place < count)?;
+        outside.checked_add(place)
+    };
+    map.lines().find_map(line).unwrap_or(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_a_socket_of_their_own() {
+        assert_eq!(
+            place(Some("/run/user/1000".into()), 7),
+            Path::new("/run/user/1000/shadeline.sock")
+        );
+        for unusable in [None, Some("".into()), Some("here".into())] {
+            assert_eq!(place(unusable, 7), Path::new("/tmp/shadeline-7.sock"));
+        }
+    }
+
+    #[test]
+    fn a_file_of_somebody_else_is_not_used() {
+        let scratch = testkit::Scratch::new();
+        assert!(is_ours(&scratch.write("own", "")) && !is_ours(&scratch.join("absent")));
+        let other = fs::metadata("/").unwrap().uid() != rustix::process::geteuid().as_raw();
+        assert_eq!(is_ours(Path::new("/")), !other);
+    }
+
+    #[test]
+    fn a_user_has_one_number_inside_and_outside_of_a_user_namespace() {
+        assert_eq!(outside(0, "         0       1000          1\n"), 1000);
+        assert_eq!(outside(1000, "         0          0 4294967295\n"), 1000);
+        assert_eq!(outside(5, "0 1000 1\n1 100000 65536\n"), 100_004);
+        for odd in ["", "0 1000", "a b c", "0 4294967295 10"] {
+            assert_eq!(outside(3, odd), 3, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+#!/bin/sh
+# A live router between two hosts, for an ordinary user: no root, no change to the machine's network.
+#
+#     unshare -Urn sh lab.sh              # a shell; `left` and `right` run a command on a host
+#     unshare -Urn sh lab.sh COMMAND …    # a command in place of the shell
+#
+# SHADELINE names the program (default: shadeline), CONFIG the configuration (default: router.toml beside
+# this file). docs/lab.md explains the rest.
+set -eu
+
+folder=$(dirname "$0")
+shadeline=${SHADELINE:-shadeline}
+config=${CONFIG:-$folder/router.toml}
+if ip -oneline link show up | grep -qv ': lo:'; then
+    echo "lab.sh: this network has interfaces in use; start the lab in a network of its own:" >&2
+    echo "    unshare -Urn sh $0" >&2
+    exit 2
+fi
+
+work=$(mktemp -d)
+processes=
+# The router ends first, in order.
+finish() {
+    for process in $processes; do
+        kill "$process" 2>/dev/null || true
+        wait "$process" 2>/dev/null || true
+    done
+    rm -r "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# A host is a network namespace that a sleeping process keeps.
+host() { # NAME NUMBER
+    unshare --net sleep infinity &
+    process=$!
+    processes="$processes $process"
+    until [ "$(readlink "/proc/$process/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
+    printf '#!/bin/sh\nexec nsenter --net --target %s "$@"\n' "$process" > "$work/$1"
+    chmod +x "$work/$1"
+    ip link add "eth$2" type veth peer name eth0 netns "$process"
+    ip link set "eth$2" up
+    "$1" ip link set lo up
+    "$1" ip link set eth0 up
+    "$1" ip address add "10.0.$2.2/24" dev eth0
+    "$1" ip address add "fd00:$2::2/64" dev eth0 nodad
+    "$1" ip route add default via "10.0.$2.1"
+    "$1" ip route add default via "fd00:$2::1"
+    # A link without a wire: the host must not leave checksums and segmentation to a network card.
+    "$1" ethtool -K eth0 tx off tso off gso off gro off > /dev/null
+}
+
+PATH="$work:$PATH"
+ip link set lo up
+host left 1
+host right 2
+
+"$shadeline" run "$config" > "$work/log" 2>&1 &
+router=$!
+processes="$router $processes"
+until grep -q 'running: ' "$work/log"; do
+    if ! kill -0 "$router" 2>/dev/null; then
+        cat "$work/log" >&2
+        exit 1
+    fi
+    sleep 0.1
+done
+cat "$work/log"
+
+if [ $# -gt 0 ]; then
+    "$@"
+else
+    echo "The router is running. Try: left ping 10.0.2.2 · $shadeline ctl show interfaces · exit"
+    "${SHELL:-/bin/sh}" || true
+fi
