@@ -7,7 +7,7 @@ use crate::config::kinds::{Custom, Kind, custom, integer, list, words};
 use crate::config::values;
 
 /// Where the control socket is unless the file says otherwise; `shadeline ctl` looks here.
-pub const SOCKET: &str = "/run/shadeline.sock";
+pub const SOCKET: &str = "/run/shadeline/ctl.sock";
 
 /// Longest path of the control socket in bytes. `sockaddr_un` holds 108; the rest is for the name under which the
 /// socket is made.
@@ -34,7 +34,7 @@ crate::section! {
         live log: LogLevel = LogLevel::Info, words();
         /// Format of the log: lines of text, or one JSON object per line.
         restart log_format: LogFormat = LogFormat::Text, words();
-        /// Path of the control socket (mode 0660).
+        /// Path of the control socket (mode 0660). Its folder is created if it is missing.
         restart socket: PathBuf = SOCKET.into(), socket();
         /// Address and TCP port of the metrics server (Prometheus text at `/metrics`).
         restart metrics: Option<SocketAddr> = None, metrics();
