@@ -17,7 +17,7 @@ dpkg() {
 }
 
 echo "== installed"
-dpkg -i /tmp/packages/old.deb
+dpkg -i /packages/old.deb
 test "$(inside dpkg-query -W -f '${db:Status-Status}' shadeline)" = installed
 inside getent passwd shadeline
 inside dpkg --verify shadeline
@@ -31,18 +31,18 @@ if command -v systemd-analyze >/dev/null; then
 fi
 
 echo "== upgraded, configuration unchanged"
-dpkg -i /tmp/packages/new.deb
+dpkg -i /packages/new.deb
 if grep -q 'Of an older version' "$conf"; then fail "an unchanged configuration was not replaced"; fi
 
 echo "== upgraded over a changed configuration"
 dpkg --purge shadeline
-dpkg -i /tmp/packages/old.deb
+dpkg -i /packages/old.deb
 echo "# mine" >>"$conf"
-dpkg --force-confold -i /tmp/packages/new.deb
+dpkg --force-confold -i /packages/new.deb
 tail -1 "$conf" | grep -q '^# mine$'
 test -f "$conf.dpkg-dist"
 # The same default again is no question at all.
-dpkg -i /tmp/packages/new.deb
+dpkg -i /packages/new.deb
 tail -1 "$conf" | grep -q '^# mine$'
 
 echo "== started as the unit does: its user, its capabilities, its folders"
@@ -96,6 +96,6 @@ if inside getent passwd shadeline || inside getent group shadeline; then fail "t
 # Whiteouts of overlayfs (character devices) say that something is gone. dpkg's log keeps its history.
 left=$(find "$upper" -iname '*shadeline*' ! -type c)
 test -z "$left" || fail "left behind: $left"
-left=$(find "$upper" -type f ! -path "$upper/var/lib/dpkg/*" ! -path "$upper/var/log/*" ! -path "$upper/var/cache/man/*" -exec grep -l shadeline {} + |
+left=$(find "$upper" -type f ! -path "$upper/packages/*" ! -path "$upper/var/lib/dpkg/*" ! -path "$upper/var/log/*" ! -path "$upper/var/cache/man/*" -exec grep -l shadeline {} + |
     { grep -v -- '-$' || true; })
 test -z "$left" || fail "still named in: $left"

@@ -35,9 +35,9 @@ make_root() {
     for folder in run tmp; do
         mount -t tmpfs tmpfs "$root/$folder"
     done
-    mkdir "$root/tmp/packages"
-    cp "$new" "$root/tmp/packages/new.deb"
-    cp "$old" "$root/tmp/packages/old.deb"
+    mkdir "$root/packages"
+    cp "$new" "$root/packages/new.deb"
+    cp "$old" "$root/packages/old.deb"
     # A machine that has the package starts without it.
     inside dpkg --purge shadeline >/dev/null 2>&1 || true
     # Some images leave out documentation; the index of manual pages takes seconds each time.

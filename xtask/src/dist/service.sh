@@ -59,7 +59,7 @@ tests() {
     show StatusText | grep '^1 port, [0-9]* worker'
     first=$(show MainPID)
     test "$(stat -c %U:%G --cached=never "$root/proc/$first")" != root:root
-    grep '^CapEff:.0*8000003000$' "$root/proc/$first/status" # CAP_BPF, CAP_NET_RAW, CAP_NET_ADMIN
+    grep '^CapEff:.0*8000007000$' "$root/proc/$first/status" # CAP_BPF, CAP_IPC_LOCK, CAP_NET_RAW, CAP_NET_ADMIN
     inside shadeline ctl show interfaces | grep unused
     soon "the journal has no line" inside sh -c 'journalctl -q -u shadeline | grep -q running:'
     inside journalctl -q -u shadeline -o json | grep '"MESSAGE":"running: ' | grep '"PRIORITY":"6"'
@@ -76,7 +76,7 @@ tests() {
     sed -i '$d' "$conf"
 
     echo "== upgraded"
-    inside dpkg --force-unsafe-io -i /tmp/packages/new.deb
+    inside dpkg --force-unsafe-io -i /packages/new.deb
     test "$(show ActiveState)" = active
     test "$(show MainPID)" != "$first"
 
@@ -138,7 +138,7 @@ mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup" || skip "cgroup2 cannot be mounte
 # Units of the machine, and its word on which may start, have no place here.
 rm -f "$root/usr/sbin/policy-rc.d"
 find "$root/etc/systemd/system" -name '*.wants' -prune -exec rm -rf {} +
-inside dpkg --force-unsafe-io -i /tmp/packages/old.deb
+inside dpkg --force-unsafe-io -i /packages/old.deb
 mkdir -p "$root/run/systemd/system"
 cat >"$root/run/systemd/system/shadeline-test.target" <<'END'
 [Unit]
