@@ -139,10 +139,10 @@ fn pack(root: &Path, release: &Release, glibc_minor: u32) -> io::Result<()> {
         }
     }
     let Packages { tarball, deb, image, sums } = Packages::of(root, &release.version);
-    fs::write(&tarball, tools::xz(&self::tarball(root, release)?)?)?;
+    fs::write(&tarball, tools::xz(&self::tarball(root, release)?, "-6")?)?;
     let usr = contents::usr(root, release, &contents::DEBIAN)?;
     let parts = Parts::read(root, release, glibc_minor)?;
-    fs::write(&deb, deb::package(root, parts, usr)?)?;
+    fs::write(&deb, deb::package(root, parts, usr, "-6")?)?;
     fs::write(&image, oci::image(root, release)?)?;
     let mut text = String::new();
     for path in [&deb, &image, &tarball] {

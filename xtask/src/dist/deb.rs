@@ -71,8 +71,8 @@ impl Parts {
     }
 }
 
-/// The package.
-pub(crate) fn package(root: &Path, parts: Parts, usr: Files) -> io::Result<Vec<u8>> {
+/// The package, compressed at this level of [`xz`].
+pub(crate) fn package(root: &Path, parts: Parts, usr: Files, level: &str) -> io::Result<Vec<u8>> {
     let time = parts.time;
     let mut data = Files::default();
     data.join("usr", usr);
@@ -94,8 +94,8 @@ pub(crate) fn package(root: &Path, parts: Parts, usr: Files) -> io::Result<Vec<u
     for name in ["postinst", "prerm", "postrm"] {
         control.program(name, fs::read(root.join("packaging/debian").join(name))?);
     }
-    let control = xz(&control.tar("./", time)?)?;
-    let data = xz(&data.tar("./", time)?)?;
+    let control = xz(&control.tar("./", time)?, level)?;
+    let data = xz(&data.tar("./", time)?, level)?;
     let members: [(&str, &[u8]); 3] =
         [("debian-binary", b"2.0\n"), ("control.tar.xz", &control), ("data.tar.xz", &data)];
     Ok(ar(&members, time))

@@ -60,6 +60,6 @@ fn older(root: &Path, release: &Release, glibc_minor: u32) -> io::Result<PathBuf
     parts.configuration = [b"# Of an older version.\n".to_vec(), parts.configuration].concat();
     let usr = contents::usr(root, release, &contents::DEBIAN)?;
     let path = folder(root).join("older.deb");
-    fs::write(&path, deb::package(root, parts, usr)?)?;
+    fs::write(&path, deb::package(root, parts, usr, "-0")?)?;
     Ok(path)
 }

@@ -27,9 +27,9 @@ pub(crate) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     filter("gzip", &["-9nc"], bytes)
 }
 
-/// On one thread: several threads cut the input by their number.
-pub(crate) fn xz(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    filter("xz", &["-6c", "-T1"], bytes)
+/// On one thread: several threads cut the input by their number. `level` is `-0` (quick) to `-9` (small).
+pub(crate) fn xz(bytes: &[u8], level: &str) -> io::Result<Vec<u8>> {
+    filter("xz", &["-c", "-T1", level], bytes)
 }
 
 /// In hexadecimal digits.
