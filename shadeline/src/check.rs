@@ -6,21 +6,22 @@ use std::path::Path;
 
 use control::config::{Config, Diagnostic, LoadError, Report, Severity};
 use controlplane::{Finding, Findings, Interfaces};
+use tracing::Level;
 
 use crate::failure::Failure;
-use crate::pipelines;
+use crate::{log, pipelines};
 
 /// Reads a configuration; warnings go to standard error.
 pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
     match control::config::load(path, &pipelines::known()) {
         Ok((config, report)) => {
             if !report.diagnostics.is_empty() {
-                eprint!("{}", render(&report));
+                eprint!("{}", log::on_stderr(Level::WARN, &render(&report)));
             }
             Ok(config)
         }
         Err(LoadError::Invalid(report)) => {
-            eprint!("{}", render(&report));
+            eprint!("{}", log::on_stderr(Level::ERROR, &render(&report)));
             Err(Failure::reported())
         }
         Err(error) => Err(Failure::other(error)),

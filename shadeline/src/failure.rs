@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::log;
+
 /// A command's failure.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -36,7 +38,8 @@ impl Failure {
     pub(crate) fn report(self) -> ExitCode {
         if !self.message.is_empty() {
             let error = if self.message.starts_with("error") { "" } else { "error: " };
-            eprintln!("{error}{}", self.message.trim_end());
+            let text = format!("{error}{}\n", self.message.trim_end());
+            eprint!("{}", log::on_stderr(tracing::Level::ERROR, &text));
         }
         ExitCode::from(self.code)
     }

@@ -26,6 +26,7 @@ mod pipelines;
 mod ports;
 mod programs;
 mod report;
+mod service;
 mod stages;
 mod traffic;
 mod twins;

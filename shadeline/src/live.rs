@@ -13,7 +13,9 @@ use control::api::{
 use control::kernel::{Mirror, Options as MirrorOptions};
 use controlplane::inject::injector;
 use controlplane::statistics::{Shown, stage_names};
-use controlplane::{ControlLoop, Event, Interfaces, Newest, Publisher, Setup, Start, Tables};
+use controlplane::{
+    ControlLoop, Event, Interfaces, Newest, Phase, Publisher, Setup, Start, Tables,
+};
 use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace, TraceEvent, UnderWay};
 use io::capture::{CaptureWriter, Seen};
 use packet::filter::Filter;
@@ -22,6 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::report::Report;
+use crate::service::{Service, Watchdog};
 use crate::wiring::{self, Plan, PortIo};
 use crate::{backend, check, log, pipelines, ports};
 
@@ -94,6 +97,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let dumps = start_dumps(&config, &interfaces, &view)?;
     let (stop, stopped) = mpsc::channel::<()>();
     let on_stop = stop.clone();
+    let number = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let running =
+        format!("{}, {}", number(interfaces.physical(), "port"), number(workers, "worker"));
+    let service = Arc::new(Service::from_environment(running.clone()));
     let mirrors = publisher.parts.iter().any(|own| own.part.mirrors_kernel(&config));
     let mut control = ControlLoop::new(Start {
         path: args.config.clone(),
@@ -117,6 +124,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             let _ = on_stop.send(());
         }),
         on_reload: Box::new(|config| log::set_level(config.system.log)),
+        on_phase: on_phase(service.clone(), view.clone()),
         config: config.clone(),
     });
     control.start_sources().map_err(Failure::other)?;
@@ -152,12 +160,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             }
         }
     })?;
-    let number = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let ports_in_all = interfaces.physical();
-    tracing::info!("running: {}, {}", number(ports_in_all, "port"), number(workers, "worker"));
+    tracing::info!("running: {running}");
+    service.ready();
     let begin = Instant::now();
     wait(&stopped, args.duration, &path.engine)?;
     tracing::info!("draining");
+    service.stopping();
 
     // The packets first; then those who change tables; the ports last.
     let ports = path.ports;
@@ -197,6 +205,22 @@ fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<std::thread::JoinHandle<T>, Failure> {
     std::thread::Builder::new().name(name.into()).spawn(work).map_err(Failure::other)
+}
+
+/// What the service manager hears of the control loop.
+fn on_phase(service: Arc<Service>, view: Arc<EngineView>) -> Box<dyn FnMut(Phase) + Send> {
+    let mut watchdog = Watchdog::from_environment();
+    Box::new(move |phase| match phase {
+        Phase::Turn => {
+            if let Some(watchdog) = &mut watchdog {
+                let turns =
+                    |w: &Arc<engine::WorkerCounters>| w.busy_turns.get() + w.idle_turns.get();
+                watchdog.turn(&service, view.workers.iter().map(turns));
+            }
+        }
+        Phase::Reloading => service.reloading(),
+        Phase::Reloaded { good } => service.reloaded(good),
+    })
 }
 
 /// Waits for the end: a signal, `ctl stop`, the time, or a worker that died.

@@ -1,21 +1,38 @@
-//! `cargo xtask dist`: the release program with the PTX of all its kernels inside.
+//! `cargo xtask dist`: the release program with the PTX of all its kernels inside, and packages of it.
 //!
 //! 1. The program lists the device programs that it can ask for and has NVRTC compile them into one file.
 //! 2. The release is built with that file inside (`SHADELINE_PTX`, read by `crates/device/build.rs`).
 //! 3. The release itself must find the PTX of every program of its own list.
+//! 4. A tarball, a Debian package and a container image are made of it, with their SHA-256 sums.
 //!
-//! So a machine with NVIDIA's driver alone, without NVRTC, runs it.
+//! So a machine with NVIDIA's driver alone, without NVRTC, runs it. Without NVRTC here the packages hold the plain
+//! release, which compiles kernels on the machine where it runs. `SHADELINE_BIN` names a program that is packed instead
+//! of building one. The suite installs and starts each package ([`proof`]).
+
+mod contents;
+mod deb;
+mod files;
+mod licences;
+mod oci;
+mod proof;
+mod tools;
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use contents::Release;
+use deb::Parts;
+
 use crate::suites::{BUILD_LIMIT, Report, cargo};
 use crate::{setup, tree};
 
-/// The newest glibc that the program may ask for, its minor version: Debian 12's.
-const GLIBC_MINOR_MAX: u32 = 36;
+/// The newest glibc that the program may ask for, its minor version: that of RHEL 9, older than those of Debian 12 and
+/// Ubuntu 22.04. It is what the program needs when it is built on Debian 12; linking it statically would leave out the
+/// loader for the libraries of GPUs.
+const GLIBC_MINOR_MAX: u32 = 34;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Where the program lies afterwards.
@@ -32,14 +49,118 @@ fn folder(root: &Path) -> PathBuf {
     tree::target_dir(root).join("dist")
 }
 
-/// The suite.
-pub(crate) fn run(root: &Path) -> Report {
+/// The packages, by what they are.
+struct Packages {
+    tarball: PathBuf,
+    deb: PathBuf,
+    image: PathBuf,
+    sums: PathBuf,
+}
+
+impl Packages {
+    fn of(root: &Path, version: &str) -> Packages {
+        let (machine, debian) = (std::env::consts::ARCH, deb::architecture());
+        let at = |name: String| folder(root).join(name);
+        Packages {
+            tarball: at(format!("shadeline-{version}-{machine}-linux.tar.xz")),
+            deb: at(format!("shadeline_{version}_{debian}.deb")),
+            image: at(format!("shadeline-{version}-{debian}.oci.tar")),
+            sums: at("SHA256SUMS".into()),
+        }
+    }
+}
+
+/// `cargo xtask dist`.
+pub(crate) fn make(root: &Path) -> Report {
     let mut report = Report::begin(root, "dist");
-    build(root, &mut report);
+    if let Some((release, _)) = packed(root, &mut report) {
+        let Packages { tarball, deb, image, sums } = Packages::of(root, &release.version);
+        for path in [program(root), tarball, deb, image, sums] {
+            println!("   {}", path.display());
+        }
+    }
     report.end()
 }
 
-/// Builds it; true if it is there and whole.
+/// The suite: makes them, installs each, starts what was installed.
+pub(crate) fn run(root: &Path) -> Report {
+    let mut report = Report::begin(root, "dist");
+    if let Some((release, glibc_minor)) = packed(root, &mut report) {
+        let packages = Packages::of(root, &release.version);
+        proof::run(root, &mut report, &release, glibc_minor, &packages);
+    }
+    report.end()
+}
+
+/// Program and packages; the second value is the minor version of the glibc that it needs.
+fn packed(root: &Path, report: &mut Report) -> Option<(Release, u32)> {
+    if let Err(error) = fs::create_dir_all(folder(root)) {
+        report.counts.fail(format!("{}: {error}", folder(root).display()));
+        return None;
+    }
+    let good = if let Some(own) = std::env::var_os("SHADELINE_BIN") {
+        println!("   SHADELINE_BIN: packs {}, builds nothing", own.display());
+        placed(root, Path::new(&own), report)
+    } else if setup::nvrtc(root).is_some() {
+        build(root, report)
+    } else {
+        let reason =
+            "nvidia-cuda-nvrtc is not in .venv (`cargo xtask setup dist`): packages without PTX";
+        println!("   {reason}");
+        report.counts.skip("PTX", reason, report.in_ci);
+        let built = tree::target_dir(root).join("release/shadeline");
+        report.build(&mut cargo(root, &["build", "--release", "-p", "shadeline"]), BUILD_LIMIT)
+            && placed(root, &built, report)
+    };
+    if !good {
+        return None;
+    }
+    let minor = glibc(root, report)?;
+    let release = Release::read(root, program(root));
+    match release.and_then(|release| pack(root, &release, minor).map(|()| release)) {
+        Ok(release) => {
+            report.counts.pass();
+            Some((release, minor))
+        }
+        Err(error) => {
+            report.counts.fail(format!("packages: {error}"));
+            None
+        }
+    }
+}
+
+/// Writes the packages; those of other versions go.
+fn pack(root: &Path, release: &Release, glibc_minor: u32) -> io::Result<()> {
+    for entry in fs::read_dir(folder(root))? {
+        let name = entry?.file_name();
+        let text = name.to_string_lossy();
+        if text.starts_with("shadeline-") || text.starts_with("shadeline_") {
+            fs::remove_file(folder(root).join(&name))?;
+        }
+    }
+    let Packages { tarball, deb, image, sums } = Packages::of(root, &release.version);
+    fs::write(&tarball, tools::xz(&self::tarball(root, release)?, "-6")?)?;
+    let usr = contents::usr(root, release, &contents::DEBIAN)?;
+    let parts = Parts::read(root, release, glibc_minor)?;
+    fs::write(&deb, deb::package(root, parts, usr, "-6")?)?;
+    fs::write(&image, oci::image(root, release)?)?;
+    let mut text = String::new();
+    for path in [&deb, &image, &tarball] {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        text += &format!("{}  {name}\n", tools::sha256(&fs::read(path)?)?);
+    }
+    fs::write(sums, text)
+}
+
+/// The release tarball before it is compressed.
+fn tarball(root: &Path, release: &Release) -> io::Result<Vec<u8>> {
+    let mut files = contents::usr(root, release, &contents::LOCAL)?;
+    files.copy("etc/shadeline/shadeline.toml", &root.join(contents::CONFIGURATION))?;
+    let prefix = format!("shadeline-{}-{}-linux/", release.version, std::env::consts::ARCH);
+    files.tar(&prefix, release.time)
+}
+
+/// Builds the program with PTX inside; true if it is there and whole.
 pub(crate) fn build(root: &Path, report: &mut Report) -> bool {
     let Some(nvrtc) = setup::nvrtc(root) else {
         let reason = "nvidia-cuda-nvrtc is not in .venv (`cargo xtask setup dist`)";
@@ -56,31 +177,62 @@ pub(crate) fn build(root: &Path, report: &mut Report) -> bool {
         return false;
     }
     let mut list = Command::new(tree::target_dir(root).join("debug/shadeline"));
-    list.arg("programs").arg("--pack").arg(ptx(root)).env("SHADELINE_NVRTC", nvrtc);
+    let fresh = ptx(root).with_extension("new");
+    list.arg("programs").arg("--pack").arg(&fresh).env("SHADELINE_NVRTC", nvrtc);
     report.run_one("programs compile", &mut list, LIMIT);
     if report.counts.failures.len() > before {
+        return false;
+    }
+    if let Err(error) = replace_if_other(&fresh, &ptx(root)) {
+        report.counts.fail(format!("{}: {error}", ptx(root).display()));
         return false;
     }
     let mut release = cargo(root, &["build", "--release", "-p", "shadeline"]);
     if !report.build(release.env("SHADELINE_PTX", ptx(root)), BUILD_LIMIT) {
         return false;
     }
-    let built = tree::target_dir(root).join("release/shadeline");
-    if let Err(error) = strip(&built, &program(root)) {
-        report.counts.fail(format!("{}: {error}", program(root).display()));
+    if !placed(root, &tree::target_dir(root).join("release/shadeline"), report) {
         return false;
     }
     let mut found = Command::new(program(root));
     report.run_one("the release finds its PTX", found.arg("programs"), LIMIT);
-    match fs::read(program(root)).map(|program| glibc_minor(&program)) {
-        Ok(Some(minor)) if minor <= GLIBC_MINOR_MAX => report.counts.pass(),
-        Ok(minor) => report.counts.fail(format!(
-            "the program asks for glibc 2.{}; Debian 12 has 2.{GLIBC_MINOR_MAX}",
-            minor.map_or("?".into(), |minor| minor.to_string())
-        )),
-        Err(error) => report.counts.fail(format!("{}: {error}", program(root).display())),
-    }
     report.counts.failures.len() == before
+}
+
+/// Cargo builds the release again if the file is newer than the last build, so one with the same bytes stays as it is:
+/// several suites ask for the release.
+fn replace_if_other(fresh: &Path, old: &Path) -> io::Result<()> {
+    match fs::read(old) {
+        Ok(bytes) if bytes == fs::read(fresh)? => fs::remove_file(fresh),
+        _ => fs::rename(fresh, old),
+    }
+}
+
+/// Puts a program where packages take it from.
+fn placed(root: &Path, built: &Path, report: &mut Report) -> bool {
+    match strip(built, &program(root)) {
+        Ok(()) => true,
+        Err(error) => {
+            report.counts.fail(format!("{}: {error}", program(root).display()));
+            false
+        }
+    }
+}
+
+/// The glibc that the program needs; a failure if that is a newer one than it may.
+fn glibc(root: &Path, report: &mut Report) -> Option<u32> {
+    let minor = fs::read(program(root)).ok().and_then(|program| glibc_minor(&program));
+    match minor {
+        Some(minor) if minor <= GLIBC_MINOR_MAX => report.counts.pass(),
+        Some(minor) => report
+            .counts
+            .fail(format!("the program asks for glibc 2.{minor}; 2.{GLIBC_MINOR_MAX} must do")),
+        None => report.counts.fail("the program names no version of glibc"),
+    }
+    if let Some(minor) = minor {
+        println!("   needs glibc 2.{minor}");
+    }
+    minor
 }
 
 /// Copies a program without the line tables, half of its size; whole where there is no `strip`.
@@ -109,6 +261,24 @@ fn glibc_minor(program: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_with_the_same_bytes_stays() {
+        let folder = std::env::temp_dir().join(format!("xtask-dist-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (old, fresh) = (folder.join("old"), folder.join("fresh"));
+        let put = |bytes: &str| {
+            fs::write(&fresh, bytes).unwrap();
+            replace_if_other(&fresh, &old).unwrap();
+            assert!(!fresh.exists());
+            assert_eq!(fs::read_to_string(&old).unwrap(), bytes);
+            fs::metadata(&old).unwrap().modified().unwrap()
+        };
+        let first = put("1");
+        assert_eq!(put("1"), first);
+        put("2");
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn the_newest_glibc_counts() {

@@ -30,7 +30,8 @@ usage: cargo xtask COMMAND
   setup [SUITE…]               only the installing: as root it installs, otherwise it names the commands
   tidy                         the rules of the tree: layers, arguments of safety, data, links
   peers                        build the rivals of `shadeline bench` from bench/peers into target/peers
-  dist                         build the release with PTX inside, for a driver without NVRTC: target/dist/shadeline
+  dist                         build the release with PTX inside, for a driver without NVRTC, and its tarball, Debian
+                               package and container image: target/dist
   gpu                          pack all that a machine with a GPU needs to test and measure: target/gpu-kit
   fuzz [--seconds N] [TARGET…] run fuzz targets (60 s each by default)
   soak [--minutes N] [--seed S] [--count N]
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
         Some("peers") => suites::only(&root, "peers"),
         Some("dist") => {
             setup::ensure(&root, &["dist"]);
-            suites::only(&root, "dist")
+            suites::finish(vec![dist::make(&root)])
         }
         Some("gpu") => {
             setup::ensure(&root, &["dist"]);

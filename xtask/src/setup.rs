@@ -161,6 +161,13 @@ const COMPONENTS: &[Component] = &[
         source: Debian("python3-venv"),
         suites: &["unit", "golden", "dist", "gpu"],
     },
+    Component {
+        name: "umoci",
+        found: Program("umoci"),
+        source: Debian("umoci"),
+        suites: &["dist"],
+    },
+    Component { name: "xz", found: Program("xz"), source: Debian("xz-utils"), suites: &["dist"] },
     Component { name: "Miri", found: Miri, source: Rustup, suites: &["miri"] },
     Component { name: "scapy", found: Python("scapy", "2.6.1"), source: PyPi, suites: &["golden"] },
 ];

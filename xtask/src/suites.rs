@@ -43,7 +43,11 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "quickstart", about: "the demo, as a newcomer runs it", run: quickstart },
     Suite { name: "net", about: "the router among real programs, in network namespaces", run: net },
     Suite { name: "peers", about: "the rivals of the benches build", run: peers::run },
-    Suite { name: "dist", about: "the release with PTX inside finds it", run: dist::run },
+    Suite {
+        name: "dist",
+        about: "the release with PTX inside; its packages install and start",
+        run: dist::run,
+    },
     Suite {
         name: "gpu",
         about: "the kit for a machine with a GPU packs, and runs on PoCL",
@@ -124,6 +128,22 @@ impl Report {
             }
         }
         outcome.output
+    }
+
+    /// The same for a script that skips with status 77; its last line says why.
+    pub(crate) fn run_or_skip(&mut self, label: &str, command: &mut Command, limit: Duration) {
+        let begun = Instant::now();
+        let outcome = self.log.run(command.env("PATH", &self.path), limit);
+        let last = outcome.output.lines().last().unwrap_or("no reason given");
+        match outcome.end.as_str() {
+            _ if outcome.ok => self.counts.pass(),
+            "exit status: 77" => self.counts.skip(label, last, self.in_ci),
+            end => {
+                self.counts.fail(format!("{label}: {end}"));
+                print!("{}", outcome.output);
+            }
+        }
+        println!("   {label:<28} {:>7.1} s", begun.elapsed().as_secs_f64());
     }
 
     /// Runs a build step: no test of its own, but a failure where it fails.

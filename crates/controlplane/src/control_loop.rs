@@ -98,6 +98,22 @@ pub struct Start {
     pub on_stop: Box<dyn Fn() + Send>,
     /// A configuration is in force: what is not about the data path, such as the log's level.
     pub on_reload: Box<dyn Fn(&Config) + Send>,
+    /// For whoever watches over the program.
+    pub on_phase: Box<dyn FnMut(Phase) + Send>,
+}
+
+/// Where a control loop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It begins a turn: at least twice a second.
+    Turn,
+    /// A reload begins.
+    Reloading,
+    /// A reload has ended: it is applied, or nothing of it is.
+    Reloaded {
+        /// Whether it is applied.
+        good: bool,
+    },
 }
 
 /// The control loop.
@@ -118,6 +134,7 @@ pub struct ControlLoop {
     events: SyncSender<Event>,
     on_stop: Box<dyn Fn() + Send>,
     on_reload: Box<dyn Fn(&Config) + Send>,
+    on_phase: Box<dyn FnMut(Phase) + Send>,
     records: Vec<Interface>,
     /// By interface: the twin is up; by physical port: the link is up.
     twin_up: Vec<bool>,
@@ -186,6 +203,7 @@ impl ControlLoop {
             events: start.events,
             on_stop: start.on_stop,
             on_reload: start.on_reload,
+            on_phase: start.on_phase,
             logged: None,
             builds: Builds::default(),
         };
@@ -216,6 +234,7 @@ impl ControlLoop {
     /// Works until it is to stop; the parts as they are then.
     pub fn run(mut self, events: &Receiver<Event>) -> Vec<Running> {
         'turns: loop {
+            (self.on_phase)(Phase::Turn);
             let now = now_ns();
             let parts = &self.publisher.parts;
             let deadline = parts.iter().filter_map(|own| own.part.next_deadline_ns()).min();
@@ -337,9 +356,12 @@ impl ControlLoop {
     fn build_failed(&mut self, number: Option<usize>, answer: Sender<Response>) {
         let what = number.map_or("reload", |number| &self.publisher.parts[number].name);
         tracing::error!("{what}: failed; nothing has changed");
-        if let Some(number) = number {
-            self.publisher.parts[number].part.build_failed();
-            self.settle();
+        match number {
+            Some(number) => {
+                self.publisher.parts[number].part.build_failed();
+                self.settle();
+            }
+            None => (self.on_phase)(Phase::Reloaded { good: false }),
         }
         let failed =
             Response::error(ErrorKind::Internal, "failed, and nothing has changed: see the log");

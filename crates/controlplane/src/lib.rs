@@ -29,7 +29,7 @@ pub use application::{
     Ahead, Built, Call, Carrier, ControlPart, Descriptor, Environment, Outcome, Prepare, Refusal,
     Rows, Section, Setup, Source, Twin, Work, WorkerSetup, events,
 };
-pub use control_loop::{ControlLoop, Event, Start, now_ns};
+pub use control_loop::{ControlLoop, Event, Phase, Start, now_ns};
 pub use findings::{Finding, Findings};
 pub use interfaces::{Interfaces, PortFacts};
 pub use over::OverPart;

@@ -33,9 +33,9 @@ const TABLES: &[TableKind] = &[
 
 #[derive(Debug, Args)]
 pub(crate) struct CtlArgs {
-    /// The control socket of the running program [default: /run/shadeline.sock, else the user's own]
+    /// The control socket of the running program [default: /run/shadeline/ctl.sock, else the user's own]
     ///
-    /// By default this is /run/shadeline.sock if an instance listens there, else the socket of the user's own instance:
+    /// By default this is /run/shadeline/ctl.sock if an instance listens there, else the socket of the user's own instance:
     /// shadeline.sock in $XDG_RUNTIME_DIR, or /tmp/shadeline-UID.sock.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,

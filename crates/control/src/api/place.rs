@@ -14,15 +14,20 @@ use rustix::fs::{Access, access};
 use super::client::{Client, ClientError};
 
 /// The socket of the machine's instance.
-pub const SYSTEM: &str = "/run/shadeline.sock";
+pub const SYSTEM: &str = "/run/shadeline/ctl.sock";
 
 /// The same in words, for people who read the documentation on another machine.
-pub const SHOWN: &str = "`\"/run/shadeline.sock\"`; without write access to `/run`: `shadeline.sock` in \
+pub const SHOWN: &str = "`\"/run/shadeline/ctl.sock\"`; without write access to `/run`: `shadeline.sock` in \
     `$XDG_RUNTIME_DIR`, or `/tmp/shadeline-UID.sock`";
 
 /// Where an instance listens.
 pub fn of_instance() -> PathBuf {
-    match access("/run", Access::WRITE_OK) {
+    // The folder is there for a service; else the instance makes it.
+    let folder = match access("/run/shadeline", Access::EXISTS) {
+        Ok(()) => "/run/shadeline",
+        Err(_) => "/run",
+    };
+    match access(folder, Access::WRITE_OK) {
         Ok(()) => SYSTEM.into(),
         Err(_) => of_user(),
     }

@@ -68,6 +68,8 @@ pub struct Server {
     path: PathBuf,
     /// Device and inode of our socket: another process may have replaced it.
     identity: (u64, u64),
+    /// The folder of the socket, if it was made for it.
+    folder: Option<PathBuf>,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
 }
@@ -99,6 +101,7 @@ impl Server {
     ) -> Result<Server, BindError> {
         let path = path.as_ref().to_owned();
         let io = |source| BindError::Io { path: path.clone(), source };
+        let folder = make_folder(&path);
         let listener = listen(&path)?;
         let metadata = fs::symlink_metadata(&path).map_err(io)?;
         let shared = Arc::new(Shared {
@@ -115,7 +118,7 @@ impl Server {
             })
             .map_err(io)?;
         let identity = (metadata.dev(), metadata.ino());
-        Ok(Server { path, identity, shared, acceptor: Some(acceptor) })
+        Ok(Server { path, identity, folder, shared, acceptor: Some(acceptor) })
     }
 
     /// Where it listens.
@@ -133,6 +136,8 @@ impl Drop for Server {
             // The acceptor waits in accept: one last connection wakes it.
             let _ = UnixStream::connect(&self.path);
             let _ = fs::remove_file(&self.path);
+            // Another instance may have its socket there.
+            let _ = self.folder.as_ref().map(fs::remove_dir);
         }
         for (_, stream) in self.shared.lock().iter() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -149,6 +154,13 @@ impl Shared {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u64, UnixStream)>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Makes the folder of the socket if it is missing and the one above is there, as for `/run/shadeline` after a boot
+/// without a service manager. If it cannot be made, binding says why.
+fn make_folder(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
+    fs::create_dir(folder).is_ok().then(|| folder.to_owned())
 }
 
 /// Binds under a name of its own, sets the mode, then links the socket to `path`: no client can

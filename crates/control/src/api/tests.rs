@@ -579,3 +579,24 @@ fn wait(mut condition: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+#[test]
+fn the_folder_of_the_socket_is_made_and_goes() {
+    let place = Place::new();
+    let folder = place.0.join("run");
+    let bind = |name: &str| Server::bind(place.0.join(name), answer);
+    {
+        let _first = bind("run/a.sock").unwrap();
+        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o022, 0);
+    }
+    assert!(!folder.exists());
+    let first = bind("run/a.sock").unwrap();
+    let second = bind("run/b.sock").unwrap();
+    drop(first);
+    assert!(second.path().exists(), "it is in use");
+    drop(second);
+    // One that was there stays.
+    assert!(folder.exists());
+    let error = bind("not/there/a.sock").unwrap_err().to_string();
+    assert!(error.contains("No such file"), "{error}");
+}

@@ -9,7 +9,7 @@ use control::kernel;
 use control::netlink::Client;
 use lookup::fib::Interface;
 
-use super::{ControlLoop, Event, now_ns};
+use super::{ControlLoop, Event, Phase, now_ns};
 use crate::application::{Built, Environment, Prepare};
 use crate::interfaces::{Interfaces, addresses};
 
@@ -23,6 +23,7 @@ pub struct Read {
 impl ControlLoop {
     /// Begins to read the configuration again. The answer goes to whoever asked; the log has it in one line.
     pub(super) fn reload(&mut self, answer: Sender<Response>) {
+        (self.on_phase)(Phase::Reloading);
         let prepare: Vec<Option<Prepare>> =
             self.publisher.parts.iter().map(|own| own.part.prepare()).collect();
         let (path, known) = (self.path.clone(), self.known.clone());
@@ -51,6 +52,7 @@ impl ControlLoop {
             Ok(message) => tracing::info!("reloaded: {}", one_line(message)),
             Err(message) => tracing::error!("not reloaded: {}", one_line(message)),
         }
+        (self.on_phase)(Phase::Reloaded { good: result.is_ok() });
         // A client that is gone needs no answer.
         let _ = read.answer.send(match result {
             Ok(message) => Response::Done { message },

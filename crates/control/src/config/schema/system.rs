@@ -32,7 +32,7 @@ crate::section! {
         live log: LogLevel = LogLevel::Info, words();
         /// Format of the log: lines of text, or one JSON object per line.
         restart log_format: LogFormat = LogFormat::Text, words();
-        /// Path of the control socket (mode 0660).
+        /// Path of the control socket (mode 0660). Its folder is created if it is missing.
         restart socket: PathBuf = place::of_instance(), socket().shown(place::SHOWN);
         /// Address and TCP port of the metrics server (Prometheus text at `/metrics`).
         restart metrics: Option<SocketAddr> = None, metrics();
