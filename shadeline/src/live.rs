@@ -15,6 +15,7 @@ use controlplane::inject::injector;
 use controlplane::statistics::{Shown, stage_names};
 use controlplane::{ControlLoop, Event, Interfaces, Newest, Publisher, Setup, Start, Tables};
 use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace, TraceEvent, UnderWay};
+use io::RxQueue;
 use io::capture::{CaptureWriter, Seen};
 use packet::filter::Filter;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (_, depot) = wiring::cells(&config, 1)?;
     let wanted = backend::chosen(&config, args.backend.clone());
     let workers = wanted.workers(&config.system);
-    let (live, mut io) = ports::open(&config, &interfaces, &depot, workers)?;
+    let (live, mut io) = ports::open(&config, &interfaces, &depot, workers, args.checksums())?;
 
     let facts = live.facts.clone();
     let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
@@ -58,12 +59,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (mut publisher, reader) =
         Publisher::start(pipelines::descriptors(), &setup).map_err(Failure::other)?;
     let (injector, injected) = injector(depot.clone()).map_err(Failure::other)?;
-    io.push(PortIo {
-        number: 0,
-        twin: true,
-        queues: vec![(Some(Box::new(injected)), None)],
-        stamps: true,
-    });
+    let injected: Box<dyn RxQueue> = Box::new(injected);
+    io.push(PortIo { twin: true, stamps: true, ..PortIo::new(0, vec![(Some(injected), None)]) });
 
     let devices = backend::open(&config, &wanted, || publisher.images())?;
     let (events, inbox) = mpsc::sync_channel(EVENTS);

@@ -152,6 +152,7 @@ fn the_listed_filters_match_what_tcpdump_matches() {
     for text in filters {
         let frames = &lists[usize::from(text.contains("vlan"))];
         let Some(expected) = expected(frames, text) else {
+            assert!(std::env::var_os("CI").is_none(), "no tcpdump");
             println!("skipped: no tcpdump");
             return;
         };
