@@ -40,9 +40,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut signals =
         signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(Failure::other)?;
     let socket = &config.system.socket;
-    if std::os::unix::net::UnixStream::connect(socket).is_ok() {
+    if let Ok(other) = std::os::unix::net::UnixStream::connect(socket) {
+        // Of the process that listens; the kernel knows it, so a busy instance need not answer.
+        let pid = rustix::net::sockopt::socket_peercred(&other).map(|peer| peer.pid);
+        let pid =
+            pid.map_or_else(|_| String::new(), |pid| format!(" (pid {})", pid.as_raw_nonzero()));
         return Err(Failure::other(format!(
-            "an instance is already running at {}: stop it with `shadeline ctl stop`, or use another \
+            "an instance is already running at {}{pid}: stop it with `shadeline ctl stop`, or use another \
              `socket`",
             socket.display()
         )));
