@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use packet::checksum::Checksums;
 use packet::icmp_error::*;
 use packet::icmpv4::Icmpv4View;
 use packet::icmpv6::Icmpv6View;
@@ -40,12 +41,12 @@ fuzz_target!(|original: &[u8]| {
     } else {
         assert!(!may || original[0] >> 4 == 4);
     }
-    if let Some(len) = build_icmpv4_echo_reply(original, &mut out) {
+    if let Some(len) = build_icmpv4_echo_reply(original, Checksums::Verify, &mut out) {
         let reply = out[..len].to_vec();
-        assert_eq!(build_icmpv4_echo_reply(&reply, &mut out), None);
+        assert_eq!(build_icmpv4_echo_reply(&reply, Checksums::Verify, &mut out), None);
     }
-    if let Some(len) = build_icmpv6_echo_reply(original, R6, &mut out) {
+    if let Some(len) = build_icmpv6_echo_reply(original, R6, Checksums::Verify, &mut out) {
         let reply = out[..len].to_vec();
-        assert_eq!(build_icmpv6_echo_reply(&reply, R6, &mut out), None);
+        assert_eq!(build_icmpv6_echo_reply(&reply, R6, Checksums::Verify, &mut out), None);
     }
 });

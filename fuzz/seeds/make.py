@@ -75,6 +75,10 @@ FRAMES |= {
 TEXTS = [
     "tcp and dst port 80", "not (udp or icmp) and net 10.0.0.0/8", "ip6 src host 2001:db8::1",
     "vlan 5 or vlan", "arp || esp && !icmp6", "less 64 or greater 60",
+    "ether host 02:00:00:00:00:01 or 2:0:0:0:0:2", "src portrange 1-1023 and not port (80 or https)",
+    "net 10.1 or 10.0.0.0 mask 255.0.0.0 or 2001:db8::/32", "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0 and ip[8] < 5",
+    "icmp[icmptype] = icmp-echo or tcp[((tcp[12] & 0xf0) >> 2):4] = 0x47455420", "ip proto ospf or ether proto 0x88cc",
+    "src or dst host 10.0.0.1 and ip multicast", "-1 % 2 - len / 3 * 4 >= ip6[0:2] << 1 ^ 5",
 ]
 LINES = [
     '{"request":"show","what":"routes"}',

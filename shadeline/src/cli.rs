@@ -12,6 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use control::config::units::parse_duration;
 use device::Backend;
+use packet::checksum::Checksums;
 
 use crate::backend::Backends;
 pub(crate) use ctl::{ClearCommand, CoreCommand, CtlArgs, CtlCommand};
@@ -132,6 +133,10 @@ pub(crate) struct RunArgs {
     /// folder
     #[arg(short = 'w', long = "write", value_name = "DIR", requires = "read")]
     pub(crate) write: Option<PathBuf>,
+    /// Verify the checksums of received packets on all ports, or ignore them on all, as for a capture taken on the
+    /// sender (default: `checksums` of each port)
+    #[arg(short = 'k', value_enum, value_name = "all|none", hide_possible_values = true)]
+    checksums: Option<ChecksumChecks>,
     /// Processing backend: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N, or several devices separated by commas
     /// (default: as in the configuration)
     #[arg(long, value_name = "BACKEND[,BACKEND]...")]
@@ -142,6 +147,23 @@ pub(crate) struct RunArgs {
     /// Print the totals as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl RunArgs {
+    /// What `-k` says of all ports.
+    pub(crate) fn checksums(&self) -> Option<Checksums> {
+        self.checksums.map(|checks| match checks {
+            ChecksumChecks::All => Checksums::Verify,
+            ChecksumChecks::None => Checksums::Ignore,
+        })
+    }
+}
+
+/// The words of `-k`, which are Suricata's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ChecksumChecks {
+    All,
+    None,
 }
 
 #[derive(Debug, Args)]

@@ -150,12 +150,7 @@ fn forward(
 ) -> Result<(Report, Duration), Failure> {
     let mut rx = Some(rx);
     let ports = (0..interfaces.physical())
-        .map(|number| PortIo {
-            number: number as u16,
-            twin: false,
-            queues: vec![(rx.take(), Some(tx(number)))],
-            stamps: false,
-        })
+        .map(|number| PortIo::new(number as u16, vec![(rx.take(), Some(tx(number)))]))
         .collect();
     let plan = Plan {
         workers: 1,

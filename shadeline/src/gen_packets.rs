@@ -201,16 +201,14 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
         }
     };
     let mut generator = Some(generator);
-    let io = (0..interfaces.physical()).map(|port| PortIo {
-        number: port as u16,
-        twin: false,
-        queues: vec![(
-            generator
-                .take_if(|_| port == number)
-                .map(|g| ports::with_faults(&config, interfaces.name(port as u16), Box::new(g))),
-            Some(Box::new(Sink::new()) as _),
-        )],
-        stamps: false,
+    let io = (0..interfaces.physical()).map(|port| {
+        let name = interfaces.name(port as u16);
+        let own = generator.take_if(|_| port == number);
+        let rx = own.map(|own| ports::with_faults(&config, name, Box::new(own)));
+        PortIo {
+            checksums: ports::checksums(&config, name, None),
+            ..PortIo::new(port as u16, vec![(rx, Some(Box::new(Sink::new())))])
+        }
     });
     let io = io.collect();
     let (mut publisher, reader) = wiring::offline(&config, &interfaces)?;

@@ -17,6 +17,7 @@ use controlplane::{
     ControlLoop, Event, Interfaces, Newest, Phase, Publisher, Setup, Start, Tables,
 };
 use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace, TraceEvent, UnderWay};
+use io::RxQueue;
 use io::capture::{CaptureWriter, Seen};
 use packet::filter::Filter;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -42,9 +43,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut signals =
         signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(Failure::other)?;
     let socket = &config.system.socket;
-    if std::os::unix::net::UnixStream::connect(socket).is_ok() {
+    if let Ok(other) = std::os::unix::net::UnixStream::connect(socket) {
+        // Of the process that listens; the kernel knows it, so a busy instance need not answer.
+        let pid = rustix::net::sockopt::socket_peercred(&other).map(|peer| peer.pid);
+        let pid =
+            pid.map_or_else(|_| String::new(), |pid| format!(" (pid {})", pid.as_raw_nonzero()));
         return Err(Failure::other(format!(
-            "an instance is already running at {}: stop it with `shadeline ctl stop`, or use another \
+            "an instance is already running at {}{pid}: stop it with `shadeline ctl stop`, or use another \
              `socket`",
             socket.display()
         )));
@@ -52,7 +57,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (_, depot) = wiring::cells(&config, 1)?;
     let wanted = backend::chosen(&config, args.backend.clone());
     let workers = wanted.workers(&config.system);
-    let (live, mut io) = ports::open(&config, &interfaces, &depot, workers)?;
+    let (live, mut io) = ports::open(&config, &interfaces, &depot, workers, args.checksums())?;
 
     let facts = live.facts.clone();
     let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
@@ -61,12 +66,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (mut publisher, reader) =
         Publisher::start(pipelines::descriptors(), &setup).map_err(Failure::other)?;
     let (injector, injected) = injector(depot.clone()).map_err(Failure::other)?;
-    io.push(PortIo {
-        number: 0,
-        twin: true,
-        queues: vec![(Some(Box::new(injected)), None)],
-        stamps: true,
-    });
+    let injected: Box<dyn RxQueue> = Box::new(injected);
+    io.push(PortIo { twin: true, stamps: true, ..PortIo::new(0, vec![(Some(injected), None)]) });
 
     let devices = backend::open(&config, &wanted, || publisher.images())?;
     let (events, inbox) = mpsc::sync_channel(EVENTS);

@@ -18,6 +18,7 @@ use engine::UnderWay;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::capture::{CaptureRx, CaptureTx, Format};
 use io::{Losses, QueueStats, RxQueue};
+use packet::checksum::Checksums;
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
@@ -32,7 +33,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
     let interfaces = Interfaces::of(&config);
     let inputs = inputs(&args.read, &interfaces)?;
-    let (merged, progress) = Merged::open(inputs, |port, queue| {
+    let marks = marks(&config, &interfaces, args.checksums());
+    let (merged, progress) = Merged::open(inputs, marks, |port, queue| {
         ports::with_faults(&config, interfaces.name(port), queue)
     })?;
     // Not before the input is known to be there.
@@ -43,12 +45,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     for number in 0..interfaces.physical() {
         let path = folder.join(file_name(interfaces.name(number as u16)));
         let tx = CaptureTx::create(&path, Format::PcapNg).map_err(|e| Failure::file(&path, e))?;
-        io.push(PortIo {
-            number: number as u16,
-            twin: false,
-            queues: vec![(None, Some(Box::new(tx)))],
-            stamps: false,
-        });
+        io.push(PortIo::new(number as u16, vec![(None, Some(Box::new(tx)))]));
         written.push(path);
     }
     let path = folder.join("dropped.pcapng");
@@ -76,7 +73,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         }
         false => Box::new(merged),
     };
-    io.push(PortIo { number: 0, twin: false, queues: vec![(Some(rx), None)], stamps: true });
+    io.push(PortIo { stamps: true, ..PortIo::new(0, vec![(Some(rx), None)]) });
     let begin = Instant::now();
     let path = wiring::start(
         &config,
@@ -137,6 +134,12 @@ fn passed(config: &Config, interfaces: &Interfaces, publisher: &Publisher) -> Ve
         parts.filter(|(_, own)| has_stage(own)).map(|(number, _)| number).collect()
     };
     interfaces.names().iter().map(of_port).collect()
+}
+
+/// By port: the mark of its packets. `checksums` is the command line's word for all of them.
+fn marks(config: &Config, interfaces: &Interfaces, checksums: Option<Checksums>) -> Vec<u32> {
+    let names = interfaces.names()[..interfaces.physical()].iter();
+    names.map(|name| wiring::mark_of(ports::checksums(config, name, checksums))).collect()
 }
 
 fn lock(publisher: &Mutex<Publisher>) -> MutexGuard<'_, Publisher> {
@@ -252,12 +255,15 @@ struct Progress {
 /// The captures of several ports, merged by time; ports with the same time in their order.
 struct Merged {
     inputs: Vec<(u16, Box<dyn RxQueue>)>,
+    /// By port: the mark of its packets.
+    marks: Vec<u32>,
     progress: Arc<Progress>,
 }
 
 impl Merged {
     fn open(
         inputs: Vec<(u16, Vec<PathBuf>)>,
+        marks: Vec<u32>,
         with_faults: impl Fn(u16, Box<dyn RxQueue>) -> Box<dyn RxQueue>,
     ) -> Result<(Self, Arc<Progress>), Failure> {
         let mut opened = Vec::new();
@@ -268,7 +274,7 @@ impl Merged {
         let progress = Arc::new(Progress::default());
         let total = opened.iter().filter_map(|(_, rx)| rx.progress()).map(|(_, total)| total).sum();
         progress.total.store(total, Ordering::Relaxed);
-        Ok((Self { inputs: opened, progress: progress.clone() }, progress))
+        Ok((Self { inputs: opened, marks, progress: progress.clone() }, progress))
     }
 
     /// The input with the oldest packet.
@@ -292,6 +298,7 @@ impl RxQueue for Merged {
             let got = rx.recv(pool, out, burst);
             for packet in out.iter_mut().rev().take(got) {
                 packet.port = *port;
+                packet.mark |= self.marks.get(usize::from(*port)).copied().unwrap_or_default();
             }
             n += got;
             if got == 0 {

@@ -19,6 +19,7 @@ use io::fault::Fault;
 use io::link::{Link, Promiscuous};
 use io::tap::Tap;
 use io::{RxQueue, TxQueue, af_packet, af_xdp};
+use packet::checksum::Checksums;
 
 use crate::failure::Failure;
 use crate::twins::{self, Announcer};
@@ -43,12 +44,13 @@ pub(crate) struct LivePorts {
     _announcer: Option<Announcer>,
 }
 
-/// Opens every port and twin of the configuration.
+/// Opens every port and twin of the configuration. `chosen`: the command line's word for all ports.
 pub(crate) fn open(
     config: &Config,
     interfaces: &Interfaces,
     depot: &Arc<Depot>,
     workers: usize,
+    chosen: Option<Checksums>,
 ) -> Result<(LivePorts, Vec<PortIo>), Failure> {
     let mut live = LivePorts {
         facts: Vec::new(),
@@ -88,7 +90,10 @@ pub(crate) fn open(
         if on_wire && !is_xdp {
             to_close.push(physical.interface.as_str());
         }
-        if is_xdp && (physical.promiscuous || config.pipeline_of(name).main().is_promiscuous) {
+        if is_xdp
+            && (physical.promiscuous == Some(true)
+                || config.pipeline_of(name).main().is_promiscuous)
+        {
             let all = Link::open(&physical.interface).and_then(|link| link.promiscuous());
             live._promiscuous.push(all.map_err(|e| failed(&e))?);
         }
@@ -99,7 +104,9 @@ pub(crate) fn open(
         let queues = queues.into_iter();
         let queues =
             queues.map(|(rx, tx)| (rx.map(|q| with_faults(config, name, q)), tx)).collect();
-        io.push(PortIo { number: number as u16, twin: false, queues, stamps: false });
+        let number = number as u16;
+        let checksums = self::checksums(config, name, chosen);
+        io.push(PortIo { checksums, ..PortIo::new(number, queues) });
     }
     if !to_close.is_empty() {
         let closed = Closed::with_table(&format!("shadeline-{}", std::process::id()), &to_close);
@@ -139,7 +146,7 @@ fn open_twins(
     live.twins = vec![None; interfaces.names().len()];
     for ((number, ..), (twin, queue)) in wanted.iter().zip(opened.twins) {
         live.twins[usize::from(*number)] = Some(twin);
-        io.push(PortIo { number: *number, twin: true, queues: vec![queue], stamps: false });
+        io.push(PortIo { twin: true, ..PortIo::new(*number, vec![queue]) });
     }
     Ok(())
 }
@@ -299,6 +306,15 @@ pub(crate) fn with_faults(
         Some(PortKind::Physical(Physical { fault: Some(fault), .. })) => faulty(queue, *fault),
         _ => queue,
     }
+}
+
+/// What is done about the checksums of a port's packets. `chosen`: the command line's word for all ports.
+pub(crate) fn checksums(config: &Config, port: &str, chosen: Option<Checksums>) -> Checksums {
+    let of_file = match config.port(port).map(|port| &port.kind) {
+        Some(PortKind::Physical(physical)) => physical.checksums,
+        _ => Checksums::Verify,
+    };
+    chosen.unwrap_or(of_file)
 }
 
 fn faulty(queue: Box<dyn RxQueue>, fault: control::config::Fault) -> Box<dyn RxQueue> {

@@ -19,11 +19,12 @@ use controlplane::{
 use device::tables::NoTables;
 use engine::{
     DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, Entry, ErrorSink,
-    Gate, InContext, InOrder, MARK_FROM_HOST, PipelineSpec, RxSlot, Spread, SpreadHash, Stage,
-    TxSlot, UnderWay, Versions, WorkerSpec,
+    Gate, InContext, InOrder, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST, PipelineSpec, RxSlot, Spread,
+    SpreadHash, Stage, TxSlot, UnderWay, Versions, WorkerSpec,
 };
 use io::{RxQueue, TxQueue};
 use lookup::versions::Reader;
+use packet::checksum::Checksums;
 
 use crate::drops;
 use crate::failure::Failure;
@@ -49,8 +50,25 @@ pub(crate) struct PortIo {
     pub(crate) twin: bool,
     /// One a queue. Receive and transmit side of a queue belong to the same worker.
     pub(crate) queues: Vec<Queue>,
-    /// The receive queue stamps packets with their ports itself.
+    /// The receive queue stamps packets with their ports itself, and with the marks of these.
     pub(crate) stamps: bool,
+    /// Of received packets; where the queue stamps them, it marks them, too.
+    pub(crate) checksums: Checksums,
+}
+
+impl PortIo {
+    /// Queues of a port whose checksums are verified.
+    pub(crate) fn new(number: u16, queues: Vec<Queue>) -> Self {
+        Self { number, twin: false, queues, stamps: false, checksums: Checksums::Verify }
+    }
+}
+
+/// The mark of received packets whose checksums are to be treated so.
+pub(crate) fn mark_of(checksums: Checksums) -> u32 {
+    match checksums {
+        Checksums::Verify => 0,
+        Checksums::Ignore => MARK_CHECKSUMS_IGNORED,
+    }
 }
 
 /// How the engine is to run, beside what the configuration says.
@@ -460,7 +478,7 @@ fn place<V: Versions>(
             workers[owner].rx.push(RxSlot {
                 entry: entry.clone(),
                 port: if port.stamps { chunk::PORT_NONE } else { port.number },
-                mark: if port.twin { MARK_FROM_HOST } else { 0 },
+                mark: if port.twin { MARK_FROM_HOST } else { mark_of(port.checksums) },
                 queue,
                 spread,
                 counters: Arc::clone(&rx_counters),
@@ -579,8 +597,7 @@ mod tests {
             let rx: Box<dyn RxQueue> = Box::new(io::memory::Script::untimed(frames));
             (Some(rx), Some(Box::new(io::memory::Sink::new())))
         };
-        let port =
-            PortIo { number: 0, twin: false, queues: vec![queue(0), queue(1)], stamps: false };
+        let port = PortIo::new(0, vec![queue(0), queue(1)]);
         let seen = Arc::<std::sync::Mutex<Seen>>::default();
         let mut workers: Vec<_> = (0..2)
             .map(|_| {

@@ -13,7 +13,7 @@ use testkit::process::Process;
 /// The program as it runs, with its files.
 struct Running {
     scratch: Scratch,
-    _process: Process,
+    process: Process,
 }
 
 impl Running {
@@ -30,7 +30,7 @@ impl Running {
         command.arg("run").arg(config);
         let mut process = Process::spawn(command);
         process.wait_for("running: ", STARTED);
-        Self { scratch, _process: process }
+        Self { scratch, process }
     }
 
     /// `shadeline ctl ARGS`: whether it succeeded, and what it said.
@@ -62,6 +62,17 @@ const ROUTER: &str = "mode = \"router\"\n[system]\n[router]\nkernel = false\n\
                       [port.right]\nbackend = \"memory\"\naddresses = [\"198.51.100.1/24\"]\n\
                       [[routes]]\nfile = \"table.txt\"\n\
                       [[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"192.0.2.9\"\n";
+
+/// Before it opens anything.
+#[test]
+fn a_second_instance_names_the_first() {
+    let running = Running::start(&[("table.txt", "")], ROUTER);
+    let mut second = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    let output = second.arg("run").arg(running.scratch.join("config.toml")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("ctl.sock (pid {}): stop it with", running.process.id());
+    assert!(!output.status.success() && said.contains(&expected), "{said}");
+}
 
 #[test]
 fn routes_that_do_not_fit_leave_those_there_are() {

@@ -519,9 +519,37 @@ def ndn_malformed():
     yield named(2, data("/org/z"))
 
 
+def sender_checksums():
+    """As captured on the sender, whose network card fills in checksums: zeros in IPv4's, the pseudo-header's in TCP's."""
+
+    def unfinished(packet):
+        return edited(packet, (24, b"\0\0"), (50 if packet.haslayer(TCP) else 40, b"\x12\x34"))
+
+    yield unfinished(ether() / v4() / udp())
+    yield unfinished(ether() / v4() / TCP(sport=4000, dport=80, flags="S"))
+    yield ether() / v4() / udp()  # a right one among them
+    yield edited(ether() / v4() / udp(), (24, b"\xde\xad"))
+    yield edited(ether() / v4() / udp(), (24, b"\xff\xff"))
+    yield unfinished(ether() / v4(ttl=1) / udp())  # an error about it, as about any other
+    yield unfinished(ether() / v4(ttl=2) / udp())
+    yield unfinished(ether() / v4("192.0.2.1") / udp())  # no route
+    yield unfinished(ether() / v4(id=7) / udp(1400))  # fragments are new packets: theirs are right
+    yield unfinished(ether() / v4(id=7, flags="DF") / udp(1400))
+    yield edited(ether() / v4(options=[IPOption_NOP()]) / udp(), (24, b"\0\0"))
+    yield unfinished(ether() / v4(src="127.0.0.1") / udp())  # what else is wrong is still found
+    yield unfinished(ether() / v4("240.0.0.1") / udp())
+    yield edited(ether() / v4(frag=0x1FFF, proto=17) / Raw(bytes(64)), (24, b"\0\0"))
+    yield edited(ether() / v4(frag=100) / b"", (24, b"\0\0"))
+    yield edited(ether() / v4() / udp(), (14, b"\x44"), (24, b"\0\0"))
+    tagged = bytes(ether() / Dot1Q(vlan=7) / v4(src="10.0.7.2") / udp())
+    yield edited(tagged, (28, b"\0\0"))
+    yield ether() / v6() / udp()
+    yield edited(ether() / v6() / udp(), (60, b"\x12\x34"))  # nobody on the way looks at it
+
+
 CASES = [
     bad_ipv4, bad_ttl, bad_addresses, routes, fragmentation, extension_headers, vlans, reverse_path, icmp_rate, arp,
-    ecmp, corrupt_capture, not_ethernet,
+    ecmp, corrupt_capture, not_ethernet, sender_checksums,
 ]
 
 

@@ -50,6 +50,7 @@ class Port:
         self.mtu = table.get("mtu", ports[self.parent].mtu if self.tags else 1500)
         self.addresses = [ipaddress.ip_interface(a) for a in table.get("addresses", [])]
         self.rpf = table.get("rpf", "off")
+        self.ignores = table.get("checksums") == "ignore" if "vlan" not in table else ports[self.parent].ignores
 
 
 class Router:
@@ -186,7 +187,7 @@ def ipv4(router, port, to, packet):
         return [Drop("ip_bad_header_length", "truncated")]
     if total < header or total > len(packet):
         return [Drop("ip_bad_total_length", "truncated", "ip_bad_header_length")]
-    if checksum(packet[:header]) != 0:
+    if checksum(packet[:header]) != 0 and not port.ignores:
         return [Drop("ip_bad_checksum")]
     packet, trailer = packet[:total], packet[total:]  # Ethernet's padding, perhaps a captured checksum.
     fragment = struct.unpack_from("!H", packet, 6)[0]
@@ -354,9 +355,13 @@ def reverse_path_fails(router, port, source):
 def lower_ttl(packet):
     header = (packet[0] & 15) * 4
     head = bytearray(packet[:header])
+    before, stored = struct.unpack_from("!H", head, 8)[0], struct.unpack_from("!H", head, 10)[0]
     head[8] -= 1
-    head[10:12] = b"\0\0"
-    head[10:12] = struct.pack("!H", checksum(bytes(head)))
+    # RFC 1624, equation 3: a wrong checksum stays as wrong as it is.
+    total = (0xFFFF - stored) + (0xFFFF - before) + struct.unpack_from("!H", head, 8)[0]
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    struct.pack_into("!H", head, 10, 0xFFFF - total)
     return bytes(head) + packet[header:]
 
 
@@ -595,6 +600,9 @@ def inputs(router, arguments):
 def main():
     out, arguments = pathlib.Path(sys.argv[1]), sys.argv[2:]
     router = Router(pathlib.Path(arguments[1]))
+    if "-k" in arguments:
+        for port in router.ports.values():
+            port.ignores = arguments[arguments.index("-k") + 1] == "none"
     judge = Judge(router, out)
     read = dropped = 0
     for name, path in inputs(router, arguments):

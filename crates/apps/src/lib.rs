@@ -8,6 +8,7 @@
 pub mod firewall;
 pub mod ndn;
 pub mod ports;
+mod received;
 #[cfg(test)]
 mod requests;
 pub mod router;

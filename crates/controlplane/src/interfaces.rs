@@ -1,6 +1,6 @@
 //! The interfaces of a program: their numbers, names and records.
 
-use control::config::{Config, PortKind, Rpf, VlanTag};
+use control::config::{Backend, Config, PortKind, Rpf, VlanTag};
 use ipnet::IpNet;
 use lookup::fib::{Interface, ReversePath};
 use packet::MacAddr;
@@ -75,13 +75,14 @@ pub struct PortFacts {
     pub mtu: Option<u32>,
 }
 
-/// Interface `number` as configuration and system say.
+/// Interface `number` as configuration and system say. `is_live`: packets come from ports and Linux has the twins;
+/// otherwise from captures (`-r`), and there are no twins.
 pub fn record(
     config: &Config,
     interfaces: &Interfaces,
     number: u16,
     facts: impl Fn(u16) -> PortFacts,
-    twins: bool,
+    is_live: bool,
 ) -> Interface {
     let Some(port) = config.port(interfaces.name(number)) else { return Interface::default() };
     let (physical, tags) = match &port.kind {
@@ -125,14 +126,18 @@ pub fn record(
             Rpf::Strict => ReversePath::Strict,
             Rpf::Loose => ReversePath::Loose,
         },
-        any_mac: promiscuous(config, interfaces.name(physical)),
-        twin: twins && port.twin.is_some(),
+        any_mac: takes_any_mac(config, interfaces.name(physical), is_live),
+        twin: is_live && port.twin.is_some(),
     }
 }
 
-fn promiscuous(config: &Config, port: &str) -> bool {
-    let kind = config.port(port).map(|p| &p.kind);
-    matches!(kind, Some(PortKind::Physical(physical)) if physical.promiscuous)
+/// The rule which unicast frames of a port are the router's: those to its MAC, or all where `promiscuous` says so. By
+/// default a capture's are, wherever it was taken and however it is read.
+fn takes_any_mac(config: &Config, port: &str, is_live: bool) -> bool {
+    let Some(PortKind::Physical(physical)) = config.port(port).map(|port| &port.kind) else {
+        return !is_live;
+    };
+    physical.promiscuous.unwrap_or(!is_live || physical.backend == Backend::Pcap)
 }
 
 /// The MAC of a port that nobody gave one, locally administered: captures need some.

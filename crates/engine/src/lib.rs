@@ -54,6 +54,6 @@ pub use segment::{
 pub use slot_set::SlotSet;
 pub use stage::{Context, Phases, Shade, Spread, Stage, Versions};
 pub use worker::{
-    DropSink, DumpSink, Entry, ErrorSink, MARK_FROM_HOST, PanicSink, RxSlot, SpreadHash,
-    StagePanic, TxSlot, panic_text,
+    DropSink, DumpSink, Entry, ErrorSink, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST, PanicSink,
+    RxSlot, SpreadHash, StagePanic, TxSlot, panic_text,
 };

@@ -75,6 +75,9 @@ use shade::Home;
 /// Set in [`Packet::mark`] of packets that come from a twin: the host sends them.
 pub const MARK_FROM_HOST: u32 = 1 << 31;
 
+/// Set in [`Packet::mark`] of packets whose checksums are not to be verified: their port says so.
+pub const MARK_CHECKSUMS_IGNORED: u32 = 1 << 29;
+
 /// How often `tick` is called at least, while a worker is awake.
 const TICK: Duration = Duration::from_millis(10);
 

@@ -7,6 +7,16 @@
 use crate::IpProtocol;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+/// What is done about checksums of received packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksums {
+    /// A wrong one makes the packet invalid.
+    #[default]
+    Verify,
+    /// They are not looked at: a capture taken on the sender holds packets whose checksums the network card was to fill in.
+    Ignore,
+}
+
 /// Checksum of `bytes` (the checksum field inside taken as zero by the caller), host order.
 /// Over bytes whose checksum field is filled in, 0 means correct.
 #[inline]

@@ -247,6 +247,11 @@ fn judge_ipv4(d: &Decoded, h: &[u8; 20], l3: &[u8], available: usize) -> Anomaly
     if internet_checksum(header) != 0 {
         return Anomaly::BadChecksum;
     }
+    judge_content(d)
+}
+
+/// What may be wrong with an IPv4 header beside lengths and checksum.
+fn judge_content(d: &Decoded) -> Anomaly {
     let (src, dst) = (d.src_v4(), d.dst_v4());
     if is_martian_source_v4(src, dst) {
         return Anomaly::MartianSource;
@@ -254,7 +259,22 @@ fn judge_ipv4(d: &Decoded, h: &[u8; 20], l3: &[u8], available: usize) -> Anomaly
     if is_martian_destination_v4(dst) {
         return Anomaly::MartianDestination;
     }
-    judge_fragment(d, total_len - header_len)
+    judge_fragment(d, d.ip_total_len as usize - usize::from(d.ip_header_len))
+}
+
+/// Makes of a record with [`Anomaly::BadChecksum`] what it would be with the right checksum, for packets whose checksums
+/// are not to be verified; leaves any other record alone. So the way of good packets does not pay for the choice.
+#[cold]
+pub fn ignore_checksum(d: &mut Decoded) {
+    if d.anomaly != Anomaly::BadChecksum {
+        return;
+    }
+    d.anomaly = judge_content(d);
+    if !d.anomaly.leaves_lengths_right() {
+        // Decoding would have ended before the upper layer.
+        d.flags &= !(Decoded::L4_TRUNCATED | Decoded::HAS_PORTS);
+        d.l4_word = 0;
+    }
 }
 
 fn judge_fragment(d: &Decoded, payload_len: usize) -> Anomaly {
@@ -464,6 +484,40 @@ mod tests {
                         || payload_len < 4
                 ),
             }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        /// A wrong checksum that is ignored leaves what a right one would.
+        #[test]
+        fn an_ignored_checksum_is_as_good_as_a_right_one(
+            src in prop::sample::select(vec![0x0a00_0001u32, 0x7f00_0001, 0, 0xe000_0001]),
+            dst in prop::sample::select(vec![0x0a00_0102u32, 0xf000_0001, 0xe000_0005, u32::MAX]),
+            protocol in prop::sample::select(vec![1u8, 6, 17, 50, 89]),
+            payload_len in 0usize..64,
+            fragment_offset in prop::sample::select(vec![0u16, 8, 65_528]),
+            more_fragments: bool,
+            options in prop::sample::select(vec![&[][..], &[1, 1, 1, 0]]),
+            wrong in 1u16..0xffff,
+        ) {
+            let mut frame = vec![7; 14 + 20 + options.len() + payload_len];
+            frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+            let plain = Ipv4Header::new(src.into(), dst.into(), IpProtocol(protocol));
+            Ipv4Header { fragment_offset, more_fragments, options, ..plain }
+                .emit(payload_len, &mut frame[14..])
+                .unwrap();
+            let good = decode(&frame, frame.len());
+            let checksum = u32::from(be16(&frame[14..34].try_into().unwrap_or([0; 20]), 10));
+            let spoilt = ((checksum + u32::from(wrong)) % 0xffff) as u16;
+            frame[24..26].copy_from_slice(&spoilt.to_be_bytes());
+            let mut d = decode(&frame, frame.len());
+            prop_assert_eq!(d.anomaly, Anomaly::BadChecksum);
+            ignore_checksum(&mut d);
+            prop_assert_eq!(&d, &good);
+            ignore_checksum(&mut d);
+            prop_assert_eq!(&d, &good);
         }
     }
 

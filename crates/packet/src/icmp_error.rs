@@ -7,6 +7,7 @@
 //! Pure functions: any thread.
 
 use crate::IpProtocol;
+use crate::checksum::Checksums;
 use crate::decode::is_martian_source_v4;
 use crate::icmpv4::{self, Icmpv4Header, Icmpv4View};
 use crate::icmpv6::{self, Icmpv6Header, Icmpv6View};
@@ -171,7 +172,11 @@ pub fn build_icmpv6_error(
 /// limited broadcast address, one that came as a link-layer group frame, one whose header is
 /// invalid, or one whose source is not a single host. Directed broadcasts are known only to the
 /// router.
-pub fn may_send_icmpv4_error(original: &[u8], dst_mac_is_group: bool) -> bool {
+pub fn may_send_icmpv4_error(
+    original: &[u8],
+    dst_mac_is_group: bool,
+    checksums: Checksums,
+) -> bool {
     let Some(view) = Ipv4View::new_quoted(original) else { return false };
     let (src, dst) = (view.src(), view.dst());
     let single_source =
@@ -184,7 +189,7 @@ pub fn may_send_icmpv4_error(original: &[u8], dst_mac_is_group: bool) -> bool {
         && dst != Ipv4Addr::BROADCAST
         && view.fragment_offset() == 0
         && !is_error
-        && view.is_checksum_correct()
+        && (checksums == Checksums::Ignore || view.is_checksum_correct())
 }
 
 /// RFC 4443 §2.4 (e): no error about an ICMPv6 error or redirect, a packet to a group (packet too
@@ -209,7 +214,7 @@ pub fn may_send_icmpv6_error(original: &[u8], error: Icmpv6Error, dst_mac_is_gro
 /// Either family, by the version nibble, without IPv6's exceptions for groups.
 pub fn may_send_icmp_error(original: &[u8]) -> bool {
     match original.first().map(|byte| byte >> 4) {
-        Some(4) => may_send_icmpv4_error(original, false),
+        Some(4) => may_send_icmpv4_error(original, false, Checksums::Verify),
         Some(6) => may_send_icmpv6_error(original, Icmpv6Error::HopLimitExceeded, false),
         _ => false,
     }
@@ -217,8 +222,12 @@ pub fn may_send_icmp_error(original: &[u8]) -> bool {
 
 /// Writes the echo reply to an ICMP echo request, a whole IPv4 packet with TTL 64 and without
 /// options, into `out`; returns its length. `None` where `request` is not a whole request from one
-/// host to another with correct checksums, or `out` is too short.
-pub fn build_icmpv4_echo_reply(request: &[u8], out: &mut [u8]) -> Option<usize> {
+/// host to another, a checksum is wrong and not to be ignored, or `out` is too short.
+pub fn build_icmpv4_echo_reply(
+    request: &[u8],
+    checksums: Checksums,
+    out: &mut [u8],
+) -> Option<usize> {
     let view = Ipv4View::new_checked(request)?;
     let (src, dst) = (view.src(), view.dst());
     let echo = Icmpv4View::new_checked(view.payload())?;
@@ -227,7 +236,8 @@ pub fn build_icmpv4_echo_reply(request: &[u8], out: &mut [u8]) -> Option<usize> 
         && (echo.kind(), echo.code()) == (icmpv4::message::ECHO_REQUEST, 0);
     let from_host = src != Ipv4Addr::UNSPECIFIED && !is_martian_source_v4(src.into(), dst.into());
     let to_host = !dst.is_multicast() && dst != Ipv4Addr::BROADCAST;
-    let correct = view.is_checksum_correct() && echo.is_checksum_correct();
+    let correct = checksums == Checksums::Ignore
+        || (view.is_checksum_correct() && echo.is_checksum_correct());
     if !(whole && asks && from_host && to_host && correct) {
         return None;
     }
@@ -249,7 +259,12 @@ pub fn build_icmpv4_echo_reply(request: &[u8], out: &mut [u8]) -> Option<usize> 
 
 /// [`build_icmpv4_echo_reply`] for IPv6, with hop limit 64 and without extension headers. A
 /// request to a group is answered from `source`, any other from its destination.
-pub fn build_icmpv6_echo_reply(request: &[u8], source: Ipv6Addr, out: &mut [u8]) -> Option<usize> {
+pub fn build_icmpv6_echo_reply(
+    request: &[u8],
+    source: Ipv6Addr,
+    checksums: Checksums,
+    out: &mut [u8],
+) -> Option<usize> {
     let view = Ipv6View::new_checked(request)?;
     let (src, dst) = (view.src(), view.dst());
     let whole = view.extensions().all(|extension| extension.fragment().is_none());
@@ -258,7 +273,8 @@ pub fn build_icmpv6_echo_reply(request: &[u8], source: Ipv6Addr, out: &mut [u8])
     let asks = protocol == IpProtocol::ICMPV6
         && (echo.kind(), echo.code()) == (icmpv6::message::ECHO_REQUEST, 0);
     let from_node = !src.is_unspecified() && !src.is_multicast() && !src.is_loopback();
-    if !(whole && asks && from_node && echo.is_checksum_correct(src, dst)) {
+    let correct = checksums == Checksums::Ignore || echo.is_checksum_correct(src, dst);
+    if !(whole && asks && from_node && correct) {
         return None;
     }
     let from = if dst.is_multicast() { source } else { dst };

@@ -33,7 +33,7 @@ chunk::drop_reasons! {
     IP_BAD_TOTAL_LENGTH = 12, "ip_bad_total_length", "the IP total length is below the header's or beyond the frame",
         "Capture at the sender: it sends broken packets, or a device on the path truncates them.";
     IP_BAD_CHECKSUM = 13, "ip_bad_checksum", "the IPv4 header checksum is wrong",
-        "Switch transmit checksum offload off at the sender if it is on this host; otherwise check the link.";
+        "Over a capture taken on the sender, use `run -k none`. Live, switch transmit checksum offload off at a sender on this host; otherwise check the link.";
     IP_MARTIAN_SOURCE = 14, "ip_martian_source", "the source address must not appear on the wire",
         "Find the sender: its address is misconfigured or forged.";
     IP_MARTIAN_DESTINATION = 15, "ip_martian_destination", "the destination address must not be forwarded",

@@ -11,6 +11,7 @@ pub struct EtherType(pub u16);
 impl EtherType {
     pub const IPV4: EtherType = EtherType(0x0800);
     pub const ARP: EtherType = EtherType(0x0806);
+    pub const RARP: EtherType = EtherType(0x8035);
     pub const IPV6: EtherType = EtherType(0x86dd);
     /// 802.1Q, customer tag.
     pub const VLAN: EtherType = EtherType(0x8100);
@@ -72,6 +73,8 @@ impl IpProtocol {
     pub const NO_NEXT_HEADER: IpProtocol = IpProtocol(59);
     pub const DESTINATION_OPTIONS: IpProtocol = IpProtocol(60);
     pub const OSPF: IpProtocol = IpProtocol(89);
+    pub const PIM: IpProtocol = IpProtocol(103);
+    pub const VRRP: IpProtocol = IpProtocol(112);
     pub const SCTP: IpProtocol = IpProtocol(132);
     pub const UDP_LITE: IpProtocol = IpProtocol(136);
 

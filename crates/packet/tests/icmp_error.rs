@@ -3,6 +3,7 @@
 use etherparse::{
     Icmpv4Slice, Icmpv4Type, Icmpv6Slice, Icmpv6Type, Ipv4Slice, Ipv6Slice, icmpv4, icmpv6,
 };
+use packet::checksum::Checksums;
 use packet::icmp_error::*;
 use packet::icmpv4::Icmpv4Header;
 use packet::icmpv6::Icmpv6Header;
@@ -17,6 +18,7 @@ const R4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
 const A6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const B6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
 const R6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xfe);
+const VERIFY: Checksums = Checksums::Verify;
 
 fn v4(header: Ipv4Header, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0; header.len()];
@@ -178,7 +180,7 @@ fn no_icmpv4_error_about() {
     ];
     for (name, original, allowed) in cases {
         assert_eq!(may_send_icmp_error(original), *allowed, "{name}");
-        assert!(!may_send_icmpv4_error(original, true), "{name}, to a group MAC");
+        assert!(!may_send_icmpv4_error(original, true, VERIFY), "{name}, to a group MAC");
     }
 }
 
@@ -240,7 +242,7 @@ fn echo_replies() {
     let mut request = Vec::new();
     builder.write(&mut request, &data).unwrap();
     let mut out = [0; 200];
-    let len = build_icmpv4_echo_reply(&request, &mut out).unwrap();
+    let len = build_icmpv4_echo_reply(&request, VERIFY, &mut out).unwrap();
     let ip = Ipv4Slice::from_slice(&out[..len]).unwrap();
     let header = ip.header().to_header();
     assert_eq!(header.calc_header_checksum(), header.header_checksum);
@@ -252,20 +254,23 @@ fn echo_replies() {
     assert_eq!(icmp.header().icmp_type.calc_checksum(icmp.payload()), icmp.checksum());
     assert_eq!(icmp.payload(), data);
 
-    assert_eq!(build_icmpv4_echo_reply(&out[..len], &mut [0; 200]), None, "a reply");
-    assert_eq!(build_icmpv4_echo_reply(&request, &mut [0; 84]), None, "no room");
+    assert_eq!(build_icmpv4_echo_reply(&out[..len], VERIFY, &mut [0; 200]), None, "a reply");
+    assert_eq!(build_icmpv4_echo_reply(&request, VERIFY, &mut [0; 84]), None, "no room");
     let mut fragment = request.clone();
     fragment[6] = 0x20;
     ipv4::fill_checksum(&mut fragment);
-    assert_eq!(build_icmpv4_echo_reply(&fragment, &mut out), None, "a fragment");
+    assert_eq!(build_icmpv4_echo_reply(&fragment, VERIFY, &mut out), None, "a fragment");
     request[40] ^= 1;
-    assert_eq!(build_icmpv4_echo_reply(&request, &mut out), None, "a wrong checksum");
+    assert_eq!(build_icmpv4_echo_reply(&request, VERIFY, &mut out), None, "a wrong checksum");
+    let ignored = build_icmpv4_echo_reply(&request, Checksums::Ignore, &mut out).unwrap();
+    let icmp = Icmpv4Slice::from_slice(&out[20..ignored]).unwrap();
+    assert_eq!(icmp.header().icmp_type.calc_checksum(icmp.payload()), icmp.checksum(), "ours");
 
     let mut request = Vec::new();
     let builder =
         etherparse::PacketBuilder::ipv6(A6.octets(), B6.octets(), 3).icmpv6_echo_request(7, 9);
     builder.write(&mut request, &data).unwrap();
-    let len = build_icmpv6_echo_reply(&request, R6, &mut out).unwrap();
+    let len = build_icmpv6_echo_reply(&request, R6, VERIFY, &mut out).unwrap();
     let ip = Ipv6Slice::from_slice(&out[..len]).unwrap();
     assert_eq!((ip.header().source_addr(), ip.header().destination_addr()), (B6, A6));
     let icmp = Icmpv6Slice::from_slice(ip.payload().payload).unwrap();
@@ -273,5 +278,8 @@ fn echo_replies() {
     assert!(icmp.is_checksum_valid(B6.octets(), A6.octets()));
     assert_eq!(icmp.payload(), data);
     request[60] ^= 1;
-    assert_eq!(build_icmpv6_echo_reply(&request, R6, &mut out), None, "a wrong checksum");
+    assert_eq!(build_icmpv6_echo_reply(&request, R6, VERIFY, &mut out), None, "a wrong checksum");
+    let ignored = build_icmpv6_echo_reply(&request, R6, Checksums::Ignore, &mut out).unwrap();
+    let icmp = Icmpv6Slice::from_slice(&out[40..ignored]).unwrap();
+    assert!(icmp.is_checksum_valid(B6.octets(), A6.octets()), "ours");
 }

@@ -78,7 +78,8 @@ pub(crate) enum CoreCommand {
         /// Stop after this time
         #[arg(long, value_parser = duration, value_name = "TIME", default_value = "10s")]
         duration: Duration,
-        /// Packet filter, such as `tcp and port 80`
+        /// Packet filter of tcpdump's language, such as `tcp and port 80`; --help lists the forms
+        #[arg(long_help = packet::filter::SYNTAX)]
         filter: Vec<String>,
     },
     /// Capture packets into a file
@@ -95,7 +96,8 @@ pub(crate) enum CoreCommand {
         /// Stop after this time
         #[arg(long, value_parser = duration, value_name = "TIME")]
         duration: Option<Duration>,
-        /// Packet filter, such as `tcp and port 80`
+        /// Packet filter of tcpdump's language, such as `tcp and port 80`; --help lists the forms
+        #[arg(long_help = packet::filter::SYNTAX)]
         filter: Vec<String>,
     },
     /// Drain the queues and stop
@@ -315,6 +317,14 @@ mod tests {
         let names: Vec<_> = values.iter().map(|value| value.get_name()).collect();
         for name in ["interfaces", "runtime", "routes", "neighbours", "macs", "faces", "names"] {
             assert_eq!(names.iter().filter(|known| **known == name).count(), 1, "{name}");
+        }
+        for name in ["trace", "capture"] {
+            let help = command.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+            for form in
+                ["ether host", "portrange", " mask ", "icmp[icmptype]", "vlan 10", "parentheses"]
+            {
+                assert!(help.contains(form), "{name} {form}: {help}");
+            }
         }
         let rule = command.find_subcommand_mut("rule").unwrap();
         let help = rule.render_long_help().to_string();

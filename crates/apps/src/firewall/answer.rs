@@ -9,6 +9,7 @@
 use std::net::Ipv6Addr;
 
 use chunk::{Packet, Pool};
+use packet::checksum::Checksums;
 use packet::icmp_error::{
     ICMPV6_ERROR_LEN_MAX, Icmpv4Error, Icmpv6Error, build_icmpv4_error, build_icmpv6_error,
     may_send_icmpv4_error, may_send_icmpv6_error,
@@ -17,6 +18,7 @@ use packet::tcp_reset::build_tcp_reset;
 use packet::{Decoded, IpProtocol, Kind, icmpv4, icmpv6};
 
 use super::tables::FirewallOptions;
+use crate::received;
 use crate::router::errors::Limit;
 use crate::router::gate;
 
@@ -71,7 +73,7 @@ impl Answers {
         let Some(original) = frame.get(l3..).filter(|_| l3 <= LINK_LEN_MAX) else {
             return Answer::None;
         };
-        if !may_answer(original, d, frame[0] & 1 != 0) {
+        if !may_answer(original, d, frame[0] & 1 != 0, received::checksums(packet)) {
             return Answer::None;
         }
         let is_reset = d.protocol == IpProtocol::TCP && !d.has(Decoded::FRAGMENT);
@@ -121,10 +123,10 @@ impl Answers {
 }
 
 /// Whether an answer may be sent: from one host to one host, and not about an ICMP error.
-fn may_answer(original: &[u8], d: &Decoded, to_group: bool) -> bool {
+fn may_answer(original: &[u8], d: &Decoded, to_group: bool, checksums: Checksums) -> bool {
     match d.kind {
         Kind::Ipv4 => {
-            may_send_icmpv4_error(original, to_group)
+            may_send_icmpv4_error(original, to_group, checksums)
                 && !packet::decode::is_martian_destination_v4(d.dst_v4())
         }
         _ => may_send_icmpv6_error(original, PROHIBITED_V6, to_group),

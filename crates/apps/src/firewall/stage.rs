@@ -33,6 +33,7 @@ use super::reasons::{FIREWALL_MALFORMED, FIREWALL_REJECT, FIREWALL_SHORT};
 use super::search::Search;
 use super::tables::{Action, Effect, Ending, FirewallTables};
 use crate::ports::PortNames;
+use crate::received;
 use crate::router::{RouterColumns, columns as router};
 
 /// Packets whose first line is on its way while one is looked at.
@@ -131,7 +132,7 @@ impl Firewall {
             return;
         }
         let packet = &chunk.packets[row];
-        let d = packet::decode(packet.data(), packet.frame_len());
+        let d = received::decode(packet);
         let now_ns = cx.arrival_ns(packet);
         let answer = self.answers.make(packet, &d, tables.options(), now_ns, cx.pool);
         let port = packet.port;
@@ -216,9 +217,8 @@ fn fill(chunk: &mut Chunk) {
             later.prefetch();
         }
         if Verdict(verdicts[row]).is_next() {
-            let frame = packet.data();
-            packet::decode::decode_into(frame, packet.frame_len(), &mut d);
-            headers.put(row, frame, &d, packet.port);
+            received::decode_into(packet, &mut d);
+            headers.put(row, packet.data(), &d, packet.port);
         }
     }
 }
@@ -328,7 +328,7 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
 /// Whether a frame that a switch receives goes on behind its firewall: for those who must know before its turn.
 pub fn passes(packet: &Packet, tables: &FirewallTables) -> bool {
     let Some((v4, v6)) = tables.rules() else { return true };
-    let d = packet::decode(packet.data(), packet.frame_len());
+    let d = received::decode(packet);
     let mut best = [Match::NONE];
     let mut classify = |rules: &classify::Tables, header: &[u32]| {
         if rules.words() == header.len() {

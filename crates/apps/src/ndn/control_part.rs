@@ -144,9 +144,7 @@ pub(super) fn start(
     };
     named.set_neighbours(&[], config);
     for number in 0..interfaces.physical() as u16 {
-        let mut record = setup.record(number);
-        record.any_mac |= !is_live;
-        named.set_interface(number, &record);
+        named.set_interface(number, &setup.record(number));
     }
     Ok(Box::new(named))
 }

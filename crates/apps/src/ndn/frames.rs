@@ -4,15 +4,16 @@ use std::net::IpAddr;
 
 use chunk::{DropReason, Packet, Pool, Verdict};
 use engine::MARK_FROM_HOST;
-use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
+use packet::checksum::{Checksums, pseudo_header_v4, pseudo_header_v6};
 use packet::ipv4::Ipv4Header;
 use packet::ipv6::Ipv6Header;
 use packet::ndn::{ETHERTYPE, LinkHeader, MULTICAST_MAC, UDP_PORT, emit_link};
 use packet::udp::{UdpHeader, UdpView};
-use packet::{Anomaly, Decoded, EtherType, IpProtocol, Kind, decode};
+use packet::{Anomaly, Decoded, EtherType, IpProtocol, Kind};
 
 use super::reasons;
 use super::tables::{Arrived, Face, NdnPort, NdnTables, UdpEnds};
+use crate::received;
 use crate::router::decode::reason;
 
 const ETHERNET_LEN: usize = 14;
@@ -54,7 +55,7 @@ pub(super) fn find(packet: &Packet, tables: &NdnTables) -> Result<(usize, u16), 
         let face = tables.arrived_by(&Arrived::Ethernet(packet.port, mac));
         return face.map(|face| (ETHERNET_LEN, face)).ok_or(Verdict::drop(reasons::NDN_NO_FACE));
     }
-    let d = decode(frame, packet.frame_len());
+    let d = received::decode(packet);
     if d.vlan_count > 0 {
         return drop(packet::reasons::VLAN_UNKNOWN);
     }
@@ -95,7 +96,7 @@ fn ends_of(d: &Decoded) -> Option<UdpEnds> {
     Some(UdpEnds { addresses: [d.dst_ip()?, d.src_ip()?], ports: [dst, src] })
 }
 
-/// Where the payload of a datagram begins whose checksum is right.
+/// Where the payload of a datagram begins whose checksum is right or ignored.
 fn payload(packet: &Packet, d: &Decoded, ends: &UdpEnds) -> Result<usize, DropReason> {
     if d.has(Decoded::FRAGMENT) {
         return Err(reasons::NDN_FRAGMENT);
@@ -118,7 +119,8 @@ fn payload(packet: &Packet, d: &Decoded, ends: &UdpEnds) -> Result<usize, DropRe
     };
     // Over IPv6 there is always one (RFC 8200 §8.1).
     let has_none = datagram.checksum() == 0 && ends.addresses[0].is_ipv6();
-    if has_none || !datagram.is_checksum_correct(pseudo_header) {
+    let is_correct = !has_none && datagram.is_checksum_correct(pseudo_header);
+    if !is_correct && received::checksums(packet) == Checksums::Verify {
         return Err(reasons::NDN_MALFORMED);
     }
     Ok(l4 + UDP_LEN)

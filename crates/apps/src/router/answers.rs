@@ -22,6 +22,7 @@ use super::frames::{self, Link};
 use super::reasons;
 use super::rewrite::{Rewrite, Transit};
 use super::size::gather;
+use crate::received;
 
 const ABSENT: Verdict = Verdict::drop(chunk::reasons::HOST_ABSENT);
 const CONSUMED: Verdict = Verdict::drop(reasons::CONSUMED);
@@ -72,11 +73,12 @@ impl Rewrite {
         }
         gather(packet, transit.l3(), len, &mut self.linear);
         let out = &mut self.piece[link.header().len()..];
+        let checksums = received::checksums(packet);
         let made = if is_v4 {
-            build_icmpv4_echo_reply(&self.linear, out)
+            build_icmpv4_echo_reply(&self.linear, checksums, out)
         } else {
             let own = ipv6(transit.addresses(packet).1);
-            build_icmpv6_echo_reply(&self.linear, own, out)
+            build_icmpv6_echo_reply(&self.linear, own, checksums, out)
         };
         let Some(len) = made else { return ABSENT };
         if !self.emit_piece(&link, len, is_v4, packet.time_ns, cx) {

@@ -13,6 +13,7 @@ use chunk::Packet;
 use engine::Context;
 use lookup::fib::{Fib, Interface, NeighbourEvent};
 use packet::arp::{ArpOperation, ArpView};
+use packet::checksum::Checksums;
 use packet::icmpv6::Icmpv6View;
 use packet::nd::{HOP_LIMIT, NdView};
 use packet::{Anomaly, Decoded, EtherType, Kind, MacClass};
@@ -21,6 +22,7 @@ use super::columns::{Answer, flags};
 use super::decode::{Decode, Outcome, is_link_local, is_link_local_v4, is_mapped_v4, reason};
 use super::frames;
 use super::reasons;
+use crate::received;
 
 /// Whether `interface` has the IPv4 address.
 pub(super) fn owns4(interface: &Interface, address: u32) -> bool {
@@ -184,7 +186,9 @@ impl Decode {
         };
         // RFC 6980: never in fragments.
         let correct = !d.has(Decoded::FRAGMENT_HEADER)
-            && Icmpv6View::new_checked(bytes).is_some_and(|m| m.is_checksum_correct(src, dst));
+            && Icmpv6View::new_checked(bytes).is_some_and(|m| {
+                received::checksums(packet) == Checksums::Ignore || m.is_checksum_correct(src, dst)
+            });
         if !correct {
             return MALFORMED;
         }

@@ -32,6 +32,7 @@ use super::events::Events;
 use super::frames;
 use crate::firewall::Headers;
 use crate::ports::PortNames;
+use crate::received;
 
 /// Packets whose first line is on its way while one is decoded. Measured with `examples/cost.rs`.
 const AHEAD: usize = 24;
@@ -326,7 +327,7 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
             let (found, interface) = if plain && !is_special(&d, family) {
                 (family, known.interface)
             } else {
-                match self.settle(&mut packets[row], &d, cx) {
+                match self.settle(&mut packets[row], &mut d, cx) {
                     Ok(found) => found,
                     Err(verdict) => {
                         out.verdict[row] = verdict.0;
@@ -375,6 +376,9 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
         };
         if d.anomaly != Anomaly::None {
             text = format!("{text}: {}", d.anomaly.name());
+            if received::is_forgiven(packet, &d) {
+                text += " (ignored)";
+            }
         }
         text
     }
@@ -387,10 +391,11 @@ impl Decode {
     fn settle(
         &mut self,
         packet: &mut Packet,
-        d: &Decoded,
+        d: &mut Decoded,
         cx: &Context<'_, Fib>,
     ) -> Result<(u16, u16), Verdict> {
         let drop = |reason| Err(Verdict::drop(reason));
+        received::forgive(packet, d);
         if packet.mark & MARK_FROM_HOST != 0 {
             return Err(from_host(packet, cx.tables, &self.counters));
         }

@@ -25,6 +25,7 @@ use super::gate;
 use super::rewrite::{Rewrite, Transit, derived, ip_address};
 use super::route::decide;
 use crate::firewall::answer::{PROHIBITED_V4, PROHIBITED_V6};
+use crate::received;
 
 /// Why a packet cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +128,7 @@ impl Rewrite {
         let original = transit.ip(packet);
         let to_group = packet.data().first().is_none_or(|first| first & 1 != 0);
         let allowed = if is_v4 {
-            may_send_icmpv4_error(original, to_group)
+            may_send_icmpv4_error(original, to_group, received::checksums(packet))
         } else {
             may_send_icmpv6_error(original, problem.icmpv6(), to_group)
         };

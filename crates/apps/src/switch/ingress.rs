@@ -17,6 +17,7 @@ use packet::{Decoded, EtherType, MacAddr};
 use super::columns::{BridgeInColumns, BridgeInView, SwitchColumns, SwitchView, flags, is_live};
 use super::reasons;
 use crate::firewall::Headers;
+use crate::received;
 
 /// The stage.
 #[derive(Debug, Default)]
@@ -134,7 +135,7 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
             if !is_live(out.verdict[row]) {
                 continue;
             }
-            if packet.mark == MARK_FROM_HOST {
+            if packet.mark & MARK_FROM_HOST != 0 {
                 out.verdict[row] = Verdict::forward(packet.port).0;
                 continue;
             }
@@ -145,9 +146,8 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
                     out.source_key[row] = header.source_key;
                     out.destination_key[row] = header.destination_key;
                     if let Some(headers) = &mut out.headers {
-                        let frame = packet.data();
-                        packet::decode::decode_into(frame, packet.frame_len(), &mut d);
-                        headers.put(row, frame, &d, packet.port);
+                        received::decode_into(packet, &mut d);
+                        headers.put(row, packet.data(), &d, packet.port);
                     }
                 }
                 Err(reason) => out.verdict[row] = Verdict::drop(reason).0,

@@ -461,6 +461,26 @@ fn linux_has_what_is_no_ndn_packet() {
 }
 
 #[test]
+fn wrong_checksums_are_ignored_where_the_port_says_so() {
+    let mut bench = Bench::new(PitLimits::of(16), false);
+    let good = udp("10.0.0.1", [6363, 6363], &interest("/m/x", 1));
+    let of = |at: usize, bytes: [u8; 2]| {
+        let mut frame = good.clone();
+        frame[at..at + 2].copy_from_slice(&bytes);
+        (2, frame)
+    };
+    let inputs = [of(24, [0xde, 0xad]), of(40, [0xde, 0xad]), of(24, [0, 0])];
+    let bad = packet::reasons::IP_BAD_CHECKSUM;
+    let fates: Vec<_> = bench.run(&inputs).into_iter().map(|fate| fate.own).collect();
+    assert_eq!(fates, [Err(bad), Err(reasons::NDN_MALFORMED), Err(bad)]);
+    for input in inputs {
+        let fates = bench.run_marked(&[input], engine::MARK_CHECKSUMS_IGNORED);
+        let is_drop = matches!(fates[0].own, Err(reason) if reason == bad || reason == reasons::NDN_MALFORMED);
+        assert!(!is_drop, "{:?}", fates[0].own);
+    }
+}
+
+#[test]
 fn what_cannot_be_sent_keeps_no_face_waiting() {
     let mut bench = Bench::new(PitLimits::of(16), false);
     let patch = |index, change: fn(&mut Face)| {

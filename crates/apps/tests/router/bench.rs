@@ -7,7 +7,7 @@ use chunk::{
     Arena, Chunk, Columns, Depot, DropReason, HugePages, Layout, Packet, Pool, Region, Rows,
     Verdict, VerdictKind,
 };
-use engine::{Context, MARK_FROM_HOST, Stage};
+use engine::{Context, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST, Stage};
 use lookup::fib::Fib;
 
 /// Cells of the bench: a chunk of jumbo frames and all that is made of it.
@@ -24,11 +24,12 @@ pub struct Input {
     pub port: u16,
     pub frame: Vec<u8>,
     pub from_host: bool,
+    pub ignores_checksums: bool,
 }
 
 impl Input {
     pub fn new(port: u16, frame: Vec<u8>) -> Self {
-        Self { port, frame, from_host: false }
+        Self { port, frame, from_host: false, ignores_checksums: false }
     }
 }
 
@@ -92,6 +93,9 @@ impl Bench {
             let mut packet = Packet::copy_from(&mut self.pool, &input.frame).expect("cells");
             packet.port = input.port;
             packet.mark = if input.from_host { MARK_FROM_HOST } else { 0 };
+            if input.ignores_checksums {
+                packet.mark |= MARK_CHECKSUMS_IGNORED;
+            }
             chunk.packets.push(packet);
         }
         chunk.rows.set_len(inputs.len());

@@ -101,7 +101,7 @@ fn with_a_twin_the_kernel_gets_what_is_for_it_untagged() {
     }
     // And back: what the twin sends leaves with its tag.
     let frame = frame().bytes();
-    let input = Input { port: 0, frame: frame.clone(), from_host: true };
+    let input = Input { from_host: true, ..Input::new(0, frame.clone()) };
     let seen = &bench.run(&fib, &[input])[0];
     assert_eq!(seen.verdict, Verdict::forward(1));
     assert_eq!(seen.frame[12..16], [0x81, 0, 0, 7]);

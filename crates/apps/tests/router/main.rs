@@ -5,8 +5,10 @@
 mod allocations;
 mod anomalies;
 mod bench;
+mod checksums;
 mod local;
 mod neighbours;
+mod promiscuous;
 mod random;
 mod scenario;
 mod sizes;

@@ -209,7 +209,8 @@ const TARGETS6: &[&str] = &[
 pub fn input(random: &mut Random) -> Input {
     if random.once_in(40) {
         let len = random.pick(&[5, 14, 60, 200]);
-        return Input { port: random.below(7) as u16, frame: random.bytes(len), from_host: true };
+        let port = random.below(7) as u16;
+        return Input { from_host: true, ..Input::new(port, random.bytes(len)) };
     }
     let port = random.pick(&[0, 0, 0, 1, 1, 2, 7]);
     let tags: &[u16] = match random.below(12) {

@@ -10,7 +10,7 @@ use crate::bench::{Bench, Input, Seen};
 use crate::random::{Random, input, reference};
 use crate::scenario::fib;
 
-fn outcome(seen: &Seen) -> Outcome {
+pub fn outcome(seen: &Seen) -> Outcome {
     let frame = seen.frame.clone();
     let fate = match seen.verdict.kind() {
         VerdictKind::Forward => Fate::Forward(seen.verdict.port(), frame),

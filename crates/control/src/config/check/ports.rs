@@ -90,7 +90,7 @@ fn effects(physical: &Physical, keys: &Place, walk: &mut Walk<'_>) {
         ("xdp", xdp, "backend = \"af_xdp\" or \"auto\""),
         ("zero_copy", xdp, "backend = \"af_xdp\" or \"auto\""),
         ("interface", kernels, "a back end with a kernel interface"),
-        ("promiscuous", kernels, "a back end with a kernel interface"),
+        ("promiscuous", kernels || pcap, "a back end with a kernel interface, or \"pcap\""),
         ("read", pcap, "backend = \"pcap\""),
         ("write", pcap, "backend = \"pcap\""),
     ] {

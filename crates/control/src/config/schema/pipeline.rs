@@ -57,7 +57,7 @@ crate::section! {
         /// Path of the capture (pcapng); an existing file is overwritten. It contains packets of all ports, with the
         /// port names.
         restart file: PathBuf = PathBuf::new(), path().needed("\"dump.pcapng\"");
-        /// Packet filter: only packets that match are written, such as `tcp and port 80`.
+        /// Packet filter ([filters.md](filters.md)): only packets that match are written, such as `tcp and port 80`.
         restart filter: Option<String> = None, filter().optional();
     }
     also {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 use packet::MacAddr;
+use packet::checksum::Checksums;
 use toml::de::DeValue;
 
 use super::switch::{self, Bridging};
@@ -18,7 +19,7 @@ use crate::config::read::PortSpans;
 use crate::config::section::SectionValue;
 use crate::config::stages::{Application, KnownStages};
 use crate::config::values::{self, Value, Walk, string, wrong_kind};
-use crate::config::walk::Section;
+use crate::config::walk::{Section, Word};
 
 /// Longest name of a Linux interface, in bytes.
 const INTERFACE_NAME_MAX: usize = 15;
@@ -96,8 +97,14 @@ crate::section! {
         restart queues: Option<usize> = None, queues();
         /// Pipeline that received packets enter: a `[pipeline.NAME]` or a shipped one.
         restart pipeline: Option<String> = None, name_of("a pipeline").optional().shown("that of `mode`");
-        /// Receive frames for other stations too.
-        restart promiscuous: bool = false, boolean();
+        /// Take frames with any unicast destination MAC address for the router's own, not only those to the address of the
+        /// port. The default is `true` where frames come from a capture (`backend = "pcap"`, or `-r`), otherwise `false`.
+        /// Subinterfaces follow their port; a switch and a wire take every frame.
+        restart promiscuous: Option<bool> = None, boolean().optional().shown("`true` for captures");
+        /// What is done about checksums of received packets: the IPv4 header's, ICMPv6's of neighbour discovery, ICMP's of
+        /// echo requests to the router, and UDP's around NDN. `verify`: packets with a wrong one are dropped. `ignore`: they
+        /// are processed, for captures taken on the sender. The option `-k` takes precedence.
+        restart checksums: Checksums = Checksums::Verify, words();
         /// With `backend = "pcap"`: the capture that is read.
         restart read: Option<PathBuf> = None, path().optional();
         /// With `backend = "pcap"`: the capture that is written.
@@ -123,6 +130,11 @@ crate::words! {
         /// Capture files.
         Pcap = "pcap",
     }
+}
+
+impl Word for Checksums {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("verify", Self::Verify), ("ignore", Self::Ignore)];
 }
 
 crate::words! {
