@@ -8,6 +8,7 @@ use control::config::{Config, Diagnostic, LoadError, Report, Severity};
 use controlplane::{Finding, Findings, Interfaces};
 
 use crate::failure::Failure;
+use crate::output::{note, put, say};
 use crate::pipelines;
 
 /// Reads a configuration; warnings go to standard error.
@@ -15,12 +16,12 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
     match control::config::load(path, &pipelines::known()) {
         Ok((config, report)) => {
             if !report.diagnostics.is_empty() {
-                eprint!("{}", render(&report));
+                note!("{}", render(&report).trim_end());
             }
             Ok(config)
         }
         Err(LoadError::Invalid(report)) => {
-            eprint!("{}", render(&report));
+            note!("{}", render(&report).trim_end());
             Err(Failure::reported())
         }
         Err(error) => Err(Failure::other(error)),
@@ -36,12 +37,12 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
     };
     good &= findings.iter().all(|finding| finding.severity == Severity::Warning);
     if json {
-        println!("{}", as_json(&report, &findings));
+        say!("{}", as_json(&report, &findings))?;
     } else {
-        print!("{}", render(&report));
-        findings.iter().for_each(|finding| println!("{finding}"));
+        put!("{}", render(&report))?;
+        findings.iter().try_for_each(|finding| say!("{finding}"))?;
         if report.diagnostics.is_empty() && findings.is_empty() {
-            println!("{}: no errors", path.display());
+            say!("{}: no errors", files::input::name(path))?;
         }
     }
     if good { Ok(()) } else { Err(Failure::reported()) }

@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
+use crate::output::{self, put};
 use crate::report::Report;
 use crate::wiring::{self, Plan, PortIo};
 use crate::{backend, check, log, pipelines, ports};
@@ -175,9 +176,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let report = Report::of(&view, &ports, &parts, &interfaces, Some(time));
     drop(live);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(Failure::other)?);
+        output::json(&report)?;
     } else {
-        print!("{}", report.text());
+        put!("{}", report.text())?;
     }
     ended.map_err(|panic| Failure::other(format!("a worker died: {panic}")))?;
     lost.map_or(Ok(()), |text| Err(Failure::other(text)))
