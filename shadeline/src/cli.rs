@@ -18,10 +18,16 @@ pub(crate) use ctl::{ClearCommand, CoreCommand, CtlArgs, CtlCommand};
 
 /// A software router and packet-processing system.
 ///
-/// Start with `shadeline demo`. Then write a configuration (docs/configuration.md), check it with
+/// Start with `shadeline demo`. Then write a configuration (`shadeline help configuration`), check it with
 /// `shadeline check`, try it on captures with `shadeline run CONFIG -r IN.pcap -w DIR`, and run it.
 #[derive(Debug, Parser)]
-#[command(name = "shadeline", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "shadeline",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "`shadeline help TOPIC` shows a page of the documentation; `shadeline help` lists them."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -17,10 +17,12 @@ mod drops;
 mod failure;
 mod gen_packets;
 mod gen_rules;
+mod help;
 mod interrupt;
 mod live;
 mod log;
 mod lpm;
+mod manual;
 mod measure;
 mod names;
 mod offline;
@@ -57,9 +59,10 @@ pub fn main() -> ExitCode {
 /// Runs the program with these applications beside the shipped ones.
 pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
     pipelines::add(own);
-    let done = match Cli::try_parse() {
-        Ok(cli) => run(cli.command),
-        Err(message) => return explain(&message),
+    let done = match (help::wanted(std::env::args_os()), Cli::try_parse()) {
+        (Some(words), _) => help::run(&words),
+        (None, Ok(cli)) => run(cli.command),
+        (None, Err(message)) => return explain(&message),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -108,12 +111,6 @@ fn run(command: Command) -> Result<(), Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "shadeline", &mut script);
             output::print(format_args!("{}", String::from_utf8_lossy(&script)))
         }
-        Command::Man { folder } => std::fs::create_dir_all(&folder)
-            .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
-            .and_then(|()| {
-                let page = control::config::manual::roff(&control::config::keys());
-                std::fs::write(folder.join("shadeline.toml.5"), page)
-            })
-            .map_err(|error| Failure::output(&folder, &error)),
+        Command::Man { folder } => manual::write(&folder),
     }
 }

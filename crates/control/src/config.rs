@@ -42,6 +42,7 @@ pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
 pub use schema::{SOCKET, SectionKeys, keys};
 pub use stages::{Application, FRAMES, KnownStages, RAW, Settings, StageKind, kept};
 pub use types::*;
+pub use walk::nearest;
 
 use crate::firewall::Action;
 
