@@ -376,7 +376,7 @@ fn forward(site: Site, rate: Option<f64>, time: Duration) -> Result<Outcome, Str
         max_delay: Some(site.bound),
         until_finished: true,
         on_device_error: Arc::new(move |_, event| {
-            eprintln!("{event:?}");
+            files::output::note(format_args!("{event:?}"));
             failed.fetch_add(1, Ordering::Relaxed);
         }),
         ..EngineSpec::new(workers, depot)

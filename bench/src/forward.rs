@@ -284,7 +284,7 @@ fn start_arriving(
         lossless: false,
         on_error: Arc::new(|_, _| {}),
         on_device_error: Arc::new(|_, _| {}),
-        on_panic: Arc::new(|panic| eprintln!("{panic}")),
+        on_panic: Arc::new(|panic| files::output::note(format_args!("{panic}"))),
     };
     Engine::start(spec).map_err(|e| e.to_string())
 }

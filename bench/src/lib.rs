@@ -76,7 +76,7 @@ pub struct Args {
 /// The routing table, of the benchmarks that have one.
 #[derive(Debug, Clone, clap::Args)]
 pub struct RoutesArg {
-    /// Routing table: one prefix per line; may be gzip or xz
+    /// Routing table: one prefix per line; may be gzip, xz or zstd
     #[arg(long, value_name = "FILE", default_value = tables::DEFAULT_ROUTES)]
     pub routes: PathBuf,
 }
@@ -314,13 +314,20 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
         },
     };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?);
+        let json = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
+        print(format_args!("{json}\n"))?;
     } else {
-        print!("{report}");
+        print(format_args!("{report}"))?;
     }
     // After the figures are out: a disk that is full must not cost them.
     if let Some(path) = &args.plot {
         plot::draw(&report, path)?;
     }
     report.check()
+}
+
+/// Prints to standard output.
+fn print(text: std::fmt::Arguments<'_>) -> Result<(), String> {
+    files::output::print(text)
+        .map_err(|error| format!("{}: {}", files::output::STANDARD, files::output::reason(&error)))
 }

@@ -171,7 +171,7 @@ fn routes_of(path: &Path) -> Result<FileRoutes, String> {
     let file = tables::routes(path)?;
     let problems = &file.problems;
     for problem in problems.first.iter().take(BAD_LINES) {
-        eprintln!("warning: {}: {problem}", path.display());
+        files::output::note(format_args!("warning: {}: {problem}", path.display()));
     }
     let left_out = match problems.count {
         0 => String::new(),

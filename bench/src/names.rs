@@ -43,7 +43,7 @@ fn lines(folder: &Path) -> Result<Vec<String>, String> {
         let failed = |why: String| {
             format!("{}: {why}; names of another folder: --names FOLDER", path.display())
         };
-        let text = lookup::unpacked::read(&path).map_err(|e| failed(e.to_string()))?;
+        let text = files::input::read(&path).map_err(|e| failed(e.to_string()))?;
         all.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
     }
     Ok(all)

@@ -546,7 +546,7 @@ fn forward(packets: u64, policy: Policy, case: Case) -> Result<(Seen, u64, Durat
         lossless: false,
         on_error: Arc::new(|_, _| {}),
         on_device_error: Arc::new(|_, _| {}),
-        on_panic: Arc::new(|panic| eprintln!("{panic}")),
+        on_panic: Arc::new(|panic| files::output::note(format_args!("{panic}"))),
     })
     .map_err(|e| e.to_string())?;
     let view = engine.view().clone();

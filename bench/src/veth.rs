@@ -157,7 +157,7 @@ pub(crate) fn child(
         lossless: false,
         on_error: Arc::new(|_, _| {}),
         on_device_error: Arc::new(|_, _| {}),
-        on_panic: Arc::new(|panic| eprintln!("{panic}")),
+        on_panic: Arc::new(|panic| files::output::note(format_args!("{panic}"))),
     })
     .map_err(|e| text(&e))?;
     let view = engine.view().clone();
@@ -167,6 +167,5 @@ pub(crate) fn child(
     std::thread::sleep(Duration::from_secs_f64(seconds));
     let rate = (sent() - before) as f64 / begin.elapsed().as_secs_f64() / 1e6;
     engine.stop(Duration::from_millis(500))?;
-    println!("{rate}");
-    Ok(())
+    crate::print(format_args!("{rate}\n"))
 }

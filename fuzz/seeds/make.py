@@ -1,5 +1,7 @@
 """Writes the seeds: small inputs for each target, made of the same few packets."""
 
+import gzip
+import lzma
 import pathlib
 import struct
 
@@ -113,6 +115,10 @@ def nla(kind, value):
     return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
+HELLO = b"hello\n" * 3
+# `zstd --check` of HELLO
+ZSTD = bytes.fromhex("28b52ffd04586500003068656c6c6f0a0100e14a11ef0812e1")
+
 SEEDS = {
     "decode": FRAMES,
     "ipv4": V4,
@@ -144,6 +150,13 @@ SEEDS = {
         "gateway": bytes([2, 0, 4, 0]) + bytes(4) + nla(1, u32(7)) + nla(5, u32(3)) + nla(6, bytes([10, 0, 0, 2])),
         "group": bytes(8) + nla(1, u32(102)) + nla(3, bytes(2)) + nla(2, u32(1) + bytes(4) + u32(3) + bytes([1, 0, 0, 0])),
         "blackhole": bytes([10, 0, 4, 0]) + bytes(4) + nla(1, u32(9)) + nla(4, b""),
+    },
+    "compressed": {
+        "plain": HELLO,
+        "gzip": gzip.compress(HELLO, mtime=0),
+        "xz": lzma.compress(HELLO),
+        "zstd": ZSTD,
+        "two-frames": ZSTD + bytes.fromhex("532a4d1803000000010203") + ZSTD,
     },
     "request": {f"{n}": line.encode() for n, line in enumerate(LINES)},
 }

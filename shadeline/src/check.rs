@@ -9,6 +9,7 @@ use controlplane::{Finding, Findings, Interfaces};
 use tracing::Level;
 
 use crate::failure::Failure;
+use crate::output::{note, put, say};
 use crate::{log, pipelines};
 
 /// Reads a configuration; warnings go to standard error.
@@ -16,12 +17,12 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
     match control::config::load(path, &pipelines::known()) {
         Ok((config, report)) => {
             if !report.diagnostics.is_empty() {
-                eprint!("{}", log::on_stderr(Level::WARN, &render(&report)));
+                note!("{}", log::on_stderr(Level::WARN, &render(&report)).trim_end());
             }
             Ok(config)
         }
         Err(LoadError::Invalid(report)) => {
-            eprint!("{}", log::on_stderr(Level::ERROR, &render(&report)));
+            note!("{}", log::on_stderr(Level::ERROR, &render(&report)).trim_end());
             Err(Failure::reported())
         }
         Err(error) => Err(Failure::other(error)),
@@ -37,12 +38,12 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
     };
     good &= findings.iter().all(|finding| finding.severity == Severity::Warning);
     if json {
-        println!("{}", as_json(&report, &findings));
+        say!("{}", as_json(&report, &findings))?;
     } else {
-        print!("{}", render(&report));
-        findings.iter().for_each(|finding| println!("{finding}"));
+        put!("{}", render(&report))?;
+        findings.iter().try_for_each(|finding| say!("{finding}"))?;
         if report.diagnostics.is_empty() && findings.is_empty() {
-            println!("{}: no errors", path.display());
+            say!("{}: no errors", files::input::name(path))?;
         }
     }
     if good { Ok(()) } else { Err(Failure::reported()) }

@@ -4,8 +4,6 @@ mod device;
 mod explain;
 mod statistics;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -21,6 +19,7 @@ use serde::Serialize;
 use crate::cli::ClassifyArgs;
 use crate::failure::Failure;
 use crate::lpm::peak_memory_bytes;
+use crate::output::{self, line, note};
 
 /// Headers classified in one call: a burst.
 const BATCH: usize = 256;
@@ -145,12 +144,12 @@ pub(crate) fn run(args: &ClassifyArgs) -> Result<(), Failure> {
         check,
         peak_memory_bytes: peak_memory_bytes(),
     };
-    print(&figures, args.json)
+    output::figures(args.matches.as_deref(), args.json, &figures, || text(&figures))
 }
 
-/// The whole of a file, unpacked.
+/// The whole of a file, decompressed.
 pub(crate) fn read_all(path: &Path) -> Result<Vec<u8>, Failure> {
-    lookup::unpacked::read(path).map_err(|error| Failure::file(path, error))
+    files::input::read(path).map_err(|error| Failure::file(path, error))
 }
 
 /// What is wrong in a file, with its name before each line.
@@ -164,9 +163,9 @@ pub(crate) fn read_rules(path: &Path) -> Result<RulesFile, Failure> {
     let file = parse_rules(&read_all(path)?).map_err(problems(path))?;
     if file.host_bits > 0 {
         let rules = thousands(file.host_bits);
-        eprintln!(
+        note!(
             "warning: {}: {rules} rules have bits set beyond a prefix's length",
-            path.display()
+            files::input::name(path)
         );
     }
     Ok(file)
@@ -196,7 +195,8 @@ fn build(
                 built.push(Built { algorithm, tables, stats, chosen });
             }
             Err(error) if one.is_some() => {
-                let what = format!("{}: {}: {error}", args.rules.display(), algorithm.name);
+                let what =
+                    format!("{}: {}: {error}", files::input::name(&args.rules), algorithm.name);
                 return Err(Failure::other(what));
             }
             Err(error) => figures.push(refused(algorithm, error.to_string())),
@@ -317,16 +317,12 @@ fn pass_over(tables: &Tables, headers: &[u32], out: &mut [Match]) -> Option<f64>
 
 /// A rule's id is its index in the file.
 fn write_matches(path: &Path, answers: &[Match]) -> Result<(), Failure> {
-    let failed = |error| Failure::file(path, error);
-    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-    for found in answers {
-        match found.id() {
+    output::write(path, |file| {
+        answers.iter().try_for_each(|found| match found.id() {
             Some(index) => writeln!(file, "{index}"),
             None => writeln!(file, "-1"),
-        }
-        .map_err(failed)?;
-    }
-    file.flush().map_err(failed)
+        })
+    })
 }
 
 fn tell_warnings(path: &Path, set: &RuleSet) -> CheckFigures {
@@ -347,26 +343,24 @@ fn tell_warnings(path: &Path, set: &RuleSet) -> CheckFigures {
                 format!("rule {rule} is redundant: rule {by} does the same")
             }
         };
-        eprintln!("warning: {}: {text}", path.display());
+        note!("warning: {}: {text}", files::input::name(path));
     }
     if warnings.len() > SHOWN {
-        eprintln!("warning: {}: and {} more", path.display(), warnings.len() - SHOWN);
+        note!("warning: {}: and {} more", files::input::name(path), warnings.len() - SHOWN);
     }
     let is_shadowed = |warning: &&Warning| matches!(warning, Warning::Shadowed { .. });
     let shadowed = warnings.iter().filter(is_shadowed).count();
     CheckFigures { shadowed, redundant: warnings.len() - shadowed, check_s }
 }
 
-fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(figures).map_err(Failure::other)?);
-        return Ok(());
-    }
+fn text(figures: &Figures) -> String {
+    let mut out = String::new();
     let matched = match figures.matched {
         Some(matched) => format!(", {} of them matched", thousands(matched as u64)),
         None => String::new(),
     };
-    println!(
+    line!(
+        &mut out,
         "{} rules, {} headers{matched}; read in {:.3} s",
         thousands(figures.rules as u64),
         thousands(figures.headers as u64),
@@ -374,24 +368,35 @@ fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
     );
     if let Some(check) = &figures.check {
         let CheckFigures { shadowed, redundant, check_s } = check;
-        println!("{shadowed} rules shadowed, {redundant} redundant; checked in {check_s:.3} s");
+        line!(
+            &mut out,
+            "{shadowed} rules shadowed, {redundant} redundant; checked in {check_s:.3} s"
+        );
     }
-    println!(
+    line!(
+        &mut out,
         "{:<10} {:>10} {:>14} {:>10} {:>8} {:>8} {:>10} {:>10}  memory by part",
-        "", "build s", "memory bytes", "entries", "classes", "largest", "Mpps", "ns/packet"
+        "",
+        "build s",
+        "memory bytes",
+        "entries",
+        "classes",
+        "largest",
+        "Mpps",
+        "ns/packet"
     );
-    figures.algorithms.iter().for_each(print_algorithm);
-    print_inside(figures);
-    print_device(figures);
-    println!("peak memory       {} bytes", thousands(figures.peak_memory_bytes));
-    Ok(())
+    figures.algorithms.iter().for_each(|own| add_algorithm(&mut out, own));
+    add_inside(&mut out, figures);
+    add_device(&mut out, figures);
+    line!(&mut out, "peak memory       {} bytes", thousands(figures.peak_memory_bytes));
+    out
 }
 
 /// A line of the table.
-fn print_algorithm(figures: &AlgorithmFigures) {
+fn add_algorithm(out: &mut String, figures: &AlgorithmFigures) {
     let AlgorithmFigures { algorithm, chosen, error, built, .. } = figures;
     if let Some(why) = error {
-        println!("{algorithm:<10} refused: {why}");
+        line!(out, "{algorithm:<10} refused: {why}");
         return;
     }
     let rate = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
@@ -400,7 +405,8 @@ fn print_algorithm(figures: &AlgorithmFigures) {
     let parts = parts.map(|p| format!("{} {}", p.part, thousands(p.bytes as u64)));
     let parts = parts.collect::<Vec<_>>().join(", ");
     let parts = chosen.map_or(parts.clone(), |chosen| format!("{chosen}: {parts}"));
-    println!(
+    line!(
+        out,
         "{:<10} {:>10.4} {:>14} {:>10} {:>8} {:>8} {:>10} {:>10}  {}",
         algorithm,
         built.build_s.unwrap_or(0.0),
@@ -415,26 +421,27 @@ fn print_algorithm(figures: &AlgorithmFigures) {
 }
 
 /// What each structure looks like inside, where there is something to say.
-fn print_inside(figures: &Figures) {
+fn add_inside(out: &mut String, figures: &Figures) {
     for f in &figures.algorithms {
         for (at, line) in f.inside.lines().iter().enumerate() {
-            println!("{:<10} {line}", if at == 0 { f.algorithm } else { "" });
+            line!(out, "{:<10} {line}", if at == 0 { f.algorithm } else { "" });
         }
     }
 }
 
-fn print_device(figures: &Figures) {
+fn add_device(out: &mut String, figures: &Figures) {
     let Some(name) = &figures.device else { return };
-    println!("on {name}:");
-    println!("{:<10} {:>14} {:>14} {:>10}", "", "kernel Mpps", "Mpps", "ns/packet");
+    line!(out, "on {name}:");
+    line!(out, "{:<10} {:>14} {:>14} {:>10}", "", "kernel Mpps", "Mpps", "ns/packet");
     for f in &figures.algorithms {
         let Some(device) = &f.device else { continue };
         if device.kernel.is_none() {
-            println!("{:<10} has no device form", f.algorithm);
+            line!(out, "{:<10} has no device form", f.algorithm);
             continue;
         }
         let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
-        println!(
+        line!(
+            out,
             "{:<10} {:>14} {:>14} {:>10}",
             f.algorithm,
             figure(device.kernel_rate_mpps),

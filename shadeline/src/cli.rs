@@ -19,10 +19,16 @@ pub(crate) use ctl::{ClearCommand, CoreCommand, CtlArgs, CtlCommand};
 
 /// A software router and packet-processing system.
 ///
-/// Start with `shadeline demo`. Then write a configuration (docs/configuration.md), check it with
+/// Start with `shadeline demo`. Then write a configuration (`shadeline help configuration`), check it with
 /// `shadeline check`, try it on captures with `shadeline run CONFIG -r IN.pcap -w DIR`, and run it.
 #[derive(Debug, Parser)]
-#[command(name = "shadeline", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "shadeline",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "`shadeline help TOPIC` shows a page of the documentation; `shadeline help` lists them."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -38,7 +44,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Check a configuration and print all errors, each with its place and the expected value
     Check {
-        /// The configuration
+        /// The configuration; `-` is standard input
         config: PathBuf,
         /// Print the diagnostics as JSON
         #[arg(long)]
@@ -59,15 +65,20 @@ pub(crate) enum Command {
     /// device `--backend auto` takes. The exit status is 1 if a device fails, and 0 if there is none.
     Devices(DevicesArgs),
     /// Look up addresses in a routes file
+    ///
+    /// `-` is standard input for one of the inputs, and standard output for the results; the figures then go to
+    /// standard error.
     Lpm(LpmArgs),
     /// Look up names in a file of name prefixes
     ///
-    /// Names are NDN URIs: `/org/example/a%20b/54=%01`. The prefix with the most matching components wins.
+    /// Names are NDN URIs: `/org/example/a%20b/54=%01`. The prefix with the most matching components wins. `-` is
+    /// standard input for one of the inputs, and standard output for the results; the figures then go to standard error.
     Names(NamesArgs),
     /// Classify headers by a rule file, in ClassBench's format or with fields of its own
     ///
     /// The first rule of the file that matches a header is the best one. Prints build time, memory use and headers
-    /// per second of each structure.
+    /// per second of each structure. `-` is standard input for one of the inputs, and standard output for the matches;
+    /// the figures then go to standard error.
     Classify(ClassifyArgs),
     /// Generate traffic, rules and headers
     #[command(subcommand)]
@@ -123,11 +134,13 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The configuration
+    /// The configuration; `-` is standard input
     pub(crate) config: PathBuf,
-    /// Read packets from a capture, or from all captures below a folder, into PORT (default: the first
-    /// port)
-    #[arg(short = 'r', long = "read", value_name = "[PORT=]IN", requires = "write")]
+    /// Read packets from a capture, or from all captures below a folder, into PORT (default: the first port)
+    ///
+    /// pcap or pcapng, which may be compressed by gzip, xz or zstd; `-` is standard input. Without -w the summary is
+    /// printed and nothing is written.
+    #[arg(short = 'r', long = "read", value_name = "[PORT=]IN")]
     pub(crate) read: Vec<String>,
     /// Write one capture per port, dropped.pcapng, dumped.pcapng (if packets are dumped) and stats.json into this
     /// folder
@@ -178,13 +191,13 @@ pub(crate) struct DevicesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LpmArgs {
-    /// `PREFIX NEXTHOP` per line, IPv4 and IPv6; `#` and `;` start comments; may be gzip or xz
+    /// `PREFIX NEXTHOP` per line, IPv4 and IPv6; `#` and `;` start comments; may be gzip, xz or zstd
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: PathBuf,
-    /// One address per line; comments and blank lines have no result; may be gzip or xz
+    /// One address per line; comments and blank lines have no result; may be gzip, xz or zstd
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: PathBuf,
-    /// Output: one next hop or `-` per line, one line for each address
+    /// Output: one next hop or `-` per line, one line for each address; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) results: PathBuf,
     /// The table; for a table of one family, the other family uses `auto`
@@ -200,13 +213,13 @@ pub(crate) struct LpmArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct NamesArgs {
-    /// `NAME NEXTHOP` per line; a word with `#` or `;` in front starts a comment; may be gzip or xz
+    /// `NAME NEXTHOP` per line; a word with `#` or `;` in front starts a comment; may be gzip, xz or zstd
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: PathBuf,
-    /// One name per line; comments and blank lines have no result; may be gzip or xz
+    /// One name per line; comments and blank lines have no result; may be gzip, xz or zstd
     #[arg(long, value_name = "FILE")]
     pub(crate) names: PathBuf,
-    /// Output: one next hop or `-` per line, one line for each name
+    /// Output: one next hop or `-` per line, one line for each name; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) results: PathBuf,
     /// Print the results as JSON
@@ -216,10 +229,10 @@ pub(crate) struct NamesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClassifyArgs {
-    /// The rules: ClassBench's format, or a first line `fields NAME:BITS:KIND …`; may be gzip or xz
+    /// The rules: ClassBench's format, or a first line `fields NAME:BITS:KIND …`; may be gzip, xz or zstd
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: PathBuf,
-    /// The headers: sip dip sport dport proto in decimal, and further columns; may be gzip or xz
+    /// The headers: sip dip sport dport proto in decimal, and further columns; may be gzip, xz or zstd
     #[arg(long, value_name = "FILE", required_unless_present_any = ["explain", "check"])]
     pub(crate) trace: Option<PathBuf>,
     /// The structure; `all` runs every one and compares the answers
@@ -231,7 +244,7 @@ pub(crate) struct ClassifyArgs {
     /// Bytes of an instruction block of `tic`: a cache line, or half of one
     #[arg(long, value_name = "32|64", default_value = "64", value_parser = tic_block)]
     pub(crate) tic_block: Block,
-    /// Output: the index of the best rule from 0, or -1, one line for each header
+    /// Output: the index of the best rule from 0, or -1, one line for each header; `-` is standard output
     #[arg(long, value_name = "FILE", requires = "trace")]
     pub(crate) matches: Option<PathBuf>,
     /// Print which rules match this header, and how each structure finds them
@@ -320,7 +333,7 @@ pub(crate) struct GenRulesArgs {
     /// Output: the rules; `-` is standard output
     #[arg(short = 'w', long, value_name = "FILE")]
     pub(crate) write: PathBuf,
-    /// A parameter file of ClassBench
+    /// A parameter file of ClassBench; may be gzip, xz or zstd
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fields", "classes", "full_classes", "overlap", "distribution"])]
     pub(crate) parameters: Option<PathBuf>,
     /// With a parameter file: the most bits by which prefix lengths change
@@ -385,7 +398,7 @@ pub(crate) enum Spread {
 
 #[derive(Debug, Args)]
 pub(crate) struct GenTraceArgs {
-    /// The rules; may be gzip or xz
+    /// The rules; may be gzip, xz or zstd
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: PathBuf,
     /// Number of headers
@@ -429,7 +442,7 @@ pub(crate) struct GenPacketsArgs {
     /// Send on this interface (needs CAP_NET_RAW)
     #[arg(long, value_name = "IF", group = "to")]
     pub(crate) interface: Option<String>,
-    /// Write this capture: pcap if the name ends in .pcap, else pcapng
+    /// Write this capture: pcap if the name ends in .pcap, else pcapng; `-` is standard output
     #[arg(short = 'w', long, value_name = "FILE", group = "to")]
     pub(crate) write: Option<PathBuf>,
     /// Feed the engine with this configuration, into PORT (default: the first port)

@@ -1,16 +1,20 @@
 //! `shadeline ctl`: the control socket's client.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use control::api::{CaptureAt, Client, ClientError, Frame, Request, Response, answer, place};
+use control::api::{
+    CaptureAt, Client, ClientError, Frame, Request, Response, TraceStep, answer, place,
+};
+use files::output;
 use io::capture::{CaptureWriter, Seen};
 
 use crate::cli::{ClearCommand, CoreCommand, CtlArgs, CtlCommand};
 use crate::failure::Failure;
+use crate::output::{line, note, put, say};
 
 /// How long the running program may work on a request that is not a stream.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -67,42 +71,56 @@ fn call(mut client: Client, request: Request, json: bool) -> Result<(), Failure>
         answer::text(responses)
     };
     if !text.is_empty() {
-        // A reader that went away (`| head`) is not a failure.
-        let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end());
+        say!("{}", text.trim_end())?;
     }
     Ok(())
 }
 
 fn trace(client: Client, request: Request, json: bool) -> Result<(), Failure> {
-    let mut seen = 0;
+    let (mut seen, mut printed) = (0, Ok(()));
     client
         .stream(&request.asked(!json), |response| {
             if let Response::Trace { steps } = &response {
                 seen += 1;
-                if json {
-                    println!("{}", serde_json::to_string(steps).unwrap_or_default());
-                } else {
-                    println!("packet {seen}");
-                    for step in steps {
-                        println!("  {:<10} {:<24} {}", step.stage, step.verdict, step.detail);
-                    }
-                }
+                printed = print_trace(seen, steps, json);
             }
-            ControlFlow::Continue(())
+            if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })
         .map_err(Failure::other)?;
+    printed?;
     if seen == 0 {
-        eprintln!("no packet matched the filter in that time");
+        note!("no packet matched the filter in that time");
     }
     Ok(())
 }
 
+/// Prints the way of a packet.
+fn print_trace(number: u64, steps: &[TraceStep], json: bool) -> Result<(), Failure> {
+    if json {
+        return say!("{}", serde_json::to_string(steps).map_err(Failure::other)?);
+    }
+    let mut text = format!("packet {number}\n");
+    for step in steps {
+        line!(&mut text, "  {:<10} {:<24} {}", step.stage, step.verdict, step.detail);
+    }
+    put!("{text}")
+}
+
 fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure> {
-    let failed = |error| Failure::file(path, error);
+    let failed = |error: std::io::Error| Failure::output(path, &error);
+    let is_pipe = files::is_standard(path);
     // What is in the file stays there until the instance has accepted the request.
-    let is_new = !path.exists();
-    File::options().append(true).create(true).open(path).map_err(failed)?;
-    let open = || CaptureWriter::with_interfaces(BufWriter::new(File::create(path)?));
+    let is_new = !is_pipe && !path.exists();
+    let mut standard = None;
+    if is_pipe {
+        standard = Some(output::create_capture(path).map_err(failed)?);
+    } else {
+        File::options().append(true).create(true).open(path).map_err(failed)?;
+    }
+    let mut open = || {
+        let file = standard.take().map_or_else(|| output::create_capture(path), Ok)?;
+        CaptureWriter::with_interfaces(BufWriter::new(file))
+    };
     let mut opened = None;
     let mut ports: Vec<String> = Vec::new();
     let hang_up = client.hang_up_handle().map_err(Failure::other)?;
@@ -135,7 +153,9 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
                 }
                 let interface = known.unwrap_or(ports.len() - 1) as u32;
                 let seen = Seen { interface, outgoing: sent };
-                writer.write_from(seen, &bytes, time_ns, comment.as_deref())
+                writer.write_from(seen, &bytes, time_ns, comment.as_deref())?;
+                // The program behind a pipe shows a packet as soon as it has come.
+                if is_pipe { writer.flush() } else { Ok(()) }
             };
             match write() {
                 Ok(()) => frames += 1,
@@ -174,6 +194,6 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
     }
     writer.flush().map_err(failed)?;
     ended.map_err(Failure::other)?;
-    eprintln!("{frames} packets written to {}", path.display());
+    note!("{frames} packets written to {}", output::name(path));
     Ok(())
 }

@@ -20,6 +20,7 @@ use lookup::routes::parse_bytes;
 
 use crate::cli::DemoArgs;
 use crate::failure::Failure;
+use crate::output::{self, say};
 use crate::report::Report;
 use crate::wiring::{self, DataPath, Plan, PortIo};
 use crate::{backend, pipelines};
@@ -115,22 +116,21 @@ fn print(
             "capture": capture,
             "load": load,
         });
-        println!("{}", serde_json::to_string_pretty(&both).map_err(Failure::other)?);
-        return Ok(());
+        return output::json(&both);
     }
-    println!(
+    say!(
         "A share of a real Internet table: {} IPv4 and {} IPv6 routes, built in {:.0} ms.\n",
         counts.0,
         counts.1,
         built.as_secs_f64() * 1e3
-    );
-    println!("── A real capture, received by port lan ──\n");
-    println!("{}", capture.text());
-    println!("── A generated load of 64-byte packets to addresses of the table ──\n");
-    println!("{}", load.text());
-    println!(
+    )?;
+    say!("── A real capture, received by port lan ──\n")?;
+    say!("{}", capture.text())?;
+    say!("── A generated load of 64-byte packets to addresses of the table ──\n")?;
+    say!("{}", load.text())?;
+    say!(
         "Next: `shadeline check FILE` and `shadeline run FILE -r IN.pcap -w DIR` with your own configuration. docs/configuration.md lists every key; shadeline/examples/router.toml is a complete example."
-    );
+    )?;
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::cli::DevicesArgs;
 use crate::failure::Failure;
+use crate::output::{self, note, put};
 use crate::programs::kernel_files;
 
 /// Everything that is shown.
@@ -126,9 +127,9 @@ struct Direction {
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
     let report = look(args.quick);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(Failure::other)?);
+        output::json(&report)?;
     } else {
-        print!("{}", text(&report));
+        put!("{}", text(&report))?;
     }
     let failed: Vec<&str> = devices(&report).filter(|d| !d.works()).map(|d| &*d.backend).collect();
     if failed.is_empty() {
@@ -252,7 +253,7 @@ fn examine(info: DeviceInfo, quick: bool) -> Found {
 /// Shows progress on a terminal: some steps take seconds.
 fn tell(backend: &str, what: &str) {
     if std::io::stderr().is_terminal() {
-        eprintln!("{backend}: {what} …");
+        note!("{backend}: {what} …");
     }
 }
 

@@ -1,10 +1,12 @@
 //! How a command fails: one message on standard error, and an exit status.
 
 use std::fmt::Display;
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use crate::log;
+use crate::output::note;
 
 /// A command's failure.
 #[derive(Debug)]
@@ -24,9 +26,20 @@ impl Failure {
         Self { message: message.to_string(), code: 2 }
     }
 
-    /// Something about a file.
+    /// Something about a file that is read.
     pub(crate) fn file(path: &Path, error: impl Display) -> Self {
-        Self::other(format!("{}: {error}", path.display()))
+        Self::other(format!("{}: {error}", files::input::name(path)))
+    }
+
+    /// A file cannot be written.
+    pub(crate) fn output(path: &Path, error: &io::Error) -> Self {
+        let (name, reason) = (files::output::name(path), files::output::reason(error));
+        Self::other(format!("{name}: {reason}"))
+    }
+
+    /// Standard output cannot be written.
+    pub(crate) fn standard_output(error: io::Error) -> Self {
+        Self::output(Path::new("-"), &error)
     }
 
     /// Already reported.
@@ -34,12 +47,17 @@ impl Failure {
         Self { message: String::new(), code: 1 }
     }
 
+    /// A signal ended the work early: status 128 and the signal's number, as a shell reports it.
+    pub(crate) fn interrupted(signal: i32) -> Self {
+        Self { message: String::new(), code: 128 + signal as u8 }
+    }
+
     /// Prints the message.
     pub(crate) fn report(self) -> ExitCode {
         if !self.message.is_empty() {
             let error = if self.message.starts_with("error") { "" } else { "error: " };
             let text = format!("{error}{}\n", self.message.trim_end());
-            eprint!("{}", log::on_stderr(tracing::Level::ERROR, &text));
+            note!("{}", log::on_stderr(tracing::Level::ERROR, &text).trim_end());
         }
         ExitCode::from(self.code)
     }

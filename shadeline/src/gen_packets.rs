@@ -24,6 +24,8 @@ use serde::Serialize;
 
 use crate::cli::GenPacketsArgs;
 use crate::failure::Failure;
+use crate::interrupt::{Interrupt, UntilStopped};
+use crate::output::{self, line, note, put};
 use crate::report::Report;
 use crate::traffic::{Rate, Sent, TrafficArgs, send, source_mac, wire_bps};
 use crate::wiring::{self, Plan, PortIo};
@@ -76,28 +78,31 @@ impl Totals {
         }
     }
 
-    fn print(&self, json: bool) -> Result<(), Failure> {
-        if json {
-            println!("{}", serde_json::to_string_pretty(self).map_err(Failure::other)?);
-            return Ok(());
-        }
+    /// Prints them; beside the packets, where these take standard output.
+    fn print(&self, written: Option<&Path>, json: bool) -> Result<(), Failure> {
+        output::figures(written, json, self, || self.text())
+    }
+
+    fn text(&self) -> String {
+        let mut out = String::new();
         let rate = match self.pps {
             pps if pps >= 1e5 => format!("{:.3} Mpps, {:.3} Gb/s", pps / 1e6, self.gbps),
             pps => format!("{pps:.0} pps, {:.3} Mb/s", self.gbps * 1e3),
         };
-        println!(
+        line!(
+            &mut out,
             "{} packets, {} bytes in {:.3} s: {rate}",
             thousands(self.packets),
             thousands(self.bytes),
             self.seconds,
         );
         if let Some(rate) = self.rate_pps.filter(|rate| self.pps < rate * 0.98) {
-            println!("the sender could not keep up: {:.4} Mpps were requested", rate / 1e6);
+            line!(&mut out, "the sender could not keep up: {:.4} Mpps were requested", rate / 1e6);
         }
         if self.dropped > 0 {
-            println!("{} more packets could not be sent", thousands(self.dropped));
+            line!(&mut out, "{} more packets could not be sent", thousands(self.dropped));
         }
-        Ok(())
+        out
     }
 }
 
@@ -139,7 +144,7 @@ fn to_interface(args: &GenPacketsArgs, interface: &str) -> Result<(), Failure> {
         interrupted.load(Ordering::Relaxed) || limit.is_some_and(|limit| begin.elapsed() >= limit)
     });
     progress.end();
-    Totals::of(pps, &sent?).print(args.json)
+    Totals::of(pps, &sent?).print(None, args.json)
 }
 
 /// The least that a pair of queues needs for receiving.
@@ -152,17 +157,20 @@ fn to_file(args: &GenPacketsArgs, path: &Path) -> Result<(), Failure> {
     let mut generator =
         traffic.generator(Pace::Stamped { start_ns: START_NS, pps }, Some(count))?;
     let mut pool = Pool::new(depot()?, 256);
-    let mut tx = CaptureTx::create(path, Format::of(path)).map_err(|e| Failure::file(path, e))?;
+    let mut tx =
+        CaptureTx::create(path, Format::of(path)).map_err(|e| Failure::output(path, &e))?;
+    let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(&args.traffic, Some(count));
     let sent = send(&mut generator, &mut tx, &mut pool, None, BURST, |packets| {
         progress.show(packets);
-        false
+        interrupt.stop.load(Ordering::Relaxed)
     });
     progress.end();
     let mut sent = sent?;
     tx.finish().map_err(Failure::other)?;
     sent.seconds = sent.packets as f64 / pps;
-    Totals::of(Some(pps), &sent).print(args.json)
+    Totals::of(Some(pps), &sent).print(Some(path), args.json)?;
+    interrupt.check()
 }
 
 /// Rate of times and number of packets of traffic that no clock paces.
@@ -200,6 +208,8 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
             })?
         }
     };
+    let interrupt = Interrupt::listen()?;
+    let generator = UntilStopped { inner: generator, stop: interrupt.stop.clone() };
     let mut generator = Some(generator);
     let io = (0..interfaces.physical()).map(|port| {
         let name = interfaces.name(port as u16);
@@ -222,7 +232,7 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
         on_dump: None,
         file: String::new(),
         devices: backend::open(&config, &wanted, || publisher.images())?,
-        on_error: Arc::new(|_, error| eprintln!("error: {error}")),
+        on_error: Arc::new(|_, error| note!("error: {error}")),
     };
     let begin = Instant::now();
     let parts = &mut publisher.parts;
@@ -243,11 +253,11 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
         Totals::of(None, &Sent { packets, bytes, dropped: 0, seconds: time.as_secs_f64() });
     if args.json {
         let both = serde_json::json!({ "generated": totals, "report": report });
-        println!("{}", serde_json::to_string_pretty(&both).map_err(Failure::other)?);
-        return Ok(());
+        output::json(&both)?;
+    } else {
+        put!("{}{}", report.text(), totals.text())?;
     }
-    print!("{}", report.text());
-    totals.print(false)
+    interrupt.check()
 }
 
 /// A bar on a terminal: of packets where their number is known, else of time.

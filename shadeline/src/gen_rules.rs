@@ -1,8 +1,5 @@
 //! `shadeline gen rules` and `shadeline gen trace`: sets of rules and headers for `shadeline classify`.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
 use std::sync::Arc;
 
 use ::classify::classbench::{self, Trace};
@@ -17,6 +14,7 @@ use serde::Serialize;
 use crate::classify::{problems, read_all, read_rules};
 use crate::cli::{GenRulesArgs, GenTraceArgs, Spread, TraceSpread};
 use crate::failure::Failure;
+use crate::output;
 
 #[derive(Serialize)]
 struct RulesFigures {
@@ -50,12 +48,12 @@ pub(crate) fn rules(args: &GenRulesArgs) -> Result<(), Failure> {
             };
             let made =
                 structured::rules(&parameters, &options).map_err(|e| Failure::file(path, e))?;
-            write(&args.write, |out| classbench::write_rules(out, &made.set, &made.flags))?;
+            output::write(&args.write, |out| classbench::write_rules(out, &made.set, &made.flags))?;
             RulesFigures { rules: made.set.len(), heads: None }
         }
         None => {
             let Synthetic { set, heads } = synthetic(args)?;
-            write(&args.write, |out| match args.fields {
+            output::write(&args.write, |out| match args.fields {
                 12 => columns::write_rules(out, &set),
                 _ => classbench::write_rules(out, &set, &[]),
             })?;
@@ -69,7 +67,7 @@ pub(crate) fn rules(args: &GenRulesArgs) -> Result<(), Failure> {
             args.overlap
         );
     }
-    tell(&args.write, args.json, &figures, &text)
+    output::figures(Some(&args.write), args.json, &figures, || text)
 }
 
 /// Options that contradict each other: which, what was given, what may be.
@@ -119,7 +117,7 @@ pub(crate) fn trace(args: &GenTraceArgs) -> Result<(), Failure> {
         return Err(Failure::file(&args.rules, "the file has no rules"));
     }
     if let Some(first) = args.first.filter(|first| *first > set.len()) {
-        let (rules, file) = (set.len(), args.rules.display());
+        let (rules, file) = (set.len(), files::input::name(&args.rules));
         let what = format!("--first {first}: expected 1 to {rules}, the number of rules in {file}");
         return Err(Failure::usage(what));
     }
@@ -139,48 +137,12 @@ pub(crate) fn trace(args: &GenTraceArgs) -> Result<(), Failure> {
         seed: args.seed,
     };
     let trace: Trace = trace::trace(set, &options);
-    write(&args.write, |out| columns::write_trace(out, &trace, set.schema()))?;
+    output::write(&args.write, |out| columns::write_trace(out, &trace, set.schema()))?;
     let headers: Vec<&[u32]> = trace.headers.chunks(set.schema().words()).collect();
     let changes = headers.windows(2).filter(|pair| pair[0] != pair[1]).count();
     let figures =
         TraceFigures { headers: trace.len(), bursts: changes + usize::from(!trace.is_empty()) };
     let (headers, bursts) = (thousands(figures.headers as u64), thousands(figures.bursts as u64));
     let text = format!("{headers} headers in {bursts} bursts");
-    tell(&args.write, args.json, &figures, &text)
-}
-
-/// Whether a file's name stands for standard output.
-fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-fn write(
-    path: &Path,
-    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Failure> {
-    let whole = |out: &mut dyn Write| {
-        content(out)?;
-        out.flush()
-    };
-    if !is_stdout(path) {
-        let written = File::create(path).and_then(|file| whole(&mut BufWriter::new(file)));
-        return written.map_err(|error| Failure::file(path, error));
-    }
-    match whole(&mut BufWriter::new(io::stdout().lock())) {
-        // Who reads has had enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|error| Failure::other(format!("standard output: {error}"))),
-    }
-}
-
-/// Says what was written, beside it where that is standard output.
-fn tell(path: &Path, json: bool, figures: &impl Serialize, text: &str) -> Result<(), Failure> {
-    let json = json.then(|| serde_json::to_string_pretty(figures).map_err(Failure::other));
-    let text = json.transpose()?.unwrap_or_else(|| text.to_owned());
-    if is_stdout(path) {
-        eprintln!("{text}")
-    } else {
-        println!("{text}")
-    }
-    Ok(())
+    output::figures(Some(&args.write), args.json, &figures, || text)
 }

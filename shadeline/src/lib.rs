@@ -4,6 +4,7 @@
 //! ([`main_with`]; docs/own-stage.md).
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // see `output`
 
 mod backend;
 mod check;
@@ -16,12 +17,16 @@ mod drops;
 mod failure;
 mod gen_packets;
 mod gen_rules;
+mod help;
+mod interrupt;
 mod live;
 mod log;
 mod lpm;
+mod manual;
 mod measure;
 mod names;
 mod offline;
+mod output;
 mod pipelines;
 mod ports;
 mod programs;
@@ -56,25 +61,25 @@ pub fn main() -> ExitCode {
 /// Runs the program with these applications beside the shipped ones.
 pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
     pipelines::add(own);
-    quiet_pipes();
-    let cli = Cli::parse();
-    match run(cli.command) {
+    let done = match (help::wanted(std::env::args_os()), Cli::try_parse()) {
+        (Some(words), _) => help::run(&words),
+        (None, Ok(cli)) => run(cli.command),
+        (None, Err(message)) => return explain(&message),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-/// A closed pipe (`| head`) ends the program quietly instead of by a panic in `println!`: its reader has what it
-/// wanted.
-fn quiet_pipes() {
-    let default_hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let text = info.payload_as_str().unwrap_or_default();
-        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
-            std::process::exit(0);
-        }
-        default_hook(info);
-    }));
+/// Prints the help that was requested, or what is wrong with the command line.
+fn explain(message: &clap::Error) -> ExitCode {
+    use std::io::Write;
+    let printed = message.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        Err(error) if !message.use_stderr() => Failure::standard_output(error).report(),
+        _ => ExitCode::from(message.exit_code() as u8),
+    }
 }
 
 fn run(command: Command) -> Result<(), Failure> {
@@ -104,20 +109,10 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Programs { pack } => programs::run(pack.as_deref()),
         Command::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Cli::command(),
-                "shadeline",
-                &mut std::io::stdout(),
-            );
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "shadeline", &mut script);
+            output::print(format_args!("{}", String::from_utf8_lossy(&script)))
         }
-        Command::Man { folder } => std::fs::create_dir_all(&folder)
-            .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
-            .and_then(|()| {
-                let page = control::config::manual::roff(&control::config::keys());
-                std::fs::write(folder.join("shadeline.toml.5"), page)
-            })
-            .map_err(|error| Failure::file(&folder, error)),
+        Command::Man { folder } => manual::write(&folder),
     }
 }

@@ -24,6 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
+use crate::output::{self, put};
 use crate::report::Report;
 use crate::service::{Service, Watchdog};
 use crate::wiring::{self, Plan, PortIo};
@@ -184,9 +185,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let report = Report::of(&view, &ports, &parts, &interfaces, Some(time));
     drop(live);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(Failure::other)?);
+        output::json(&report)?;
     } else {
-        print!("{}", report.text());
+        put!("{}", report.text())?;
     }
     ended.map_err(|panic| Failure::other(format!("a worker died: {panic}")))?;
     lost.map_or(Ok(()), |text| Err(Failure::other(text)))

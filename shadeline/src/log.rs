@@ -26,7 +26,9 @@ static CHANGE: OnceLock<Box<dyn Fn(LevelFilter) + Send + Sync>> = OnceLock::new(
 /// Starts logging; a second call does nothing.
 pub(crate) fn start(level: LogLevel, format: LogFormat) {
     let (filter, handle) = reload::Layer::new(filter(level));
+    // A log that cannot be written is no reason to panic.
     let layer = tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr);
+    let layer = layer.log_internal_errors(false);
     let layer = match (format, is_journal()) {
         (LogFormat::Json, false) => layer.json().boxed(),
         (LogFormat::Json, true) => layer.json().map_event_format(Prioritised).boxed(),

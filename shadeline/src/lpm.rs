@@ -2,8 +2,7 @@
 
 mod device;
 
-use std::fs::File;
-use std::io::{BufRead, BufWriter, Write};
+use std::io::BufRead;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 use ::device::Backend;
 use control::api::table::thousands;
 use control::config::{LogFormat, LogLevel};
+use files::input;
 use lookup::auto4::Auto4Builder;
 use lookup::bspl::{Bspl, BsplBuilder};
 use lookup::dir24_8::{Dir24_8, Dir24_8Builder};
@@ -19,11 +19,12 @@ use lookup::poptrie::{Poptrie, PoptrieBuilder};
 use lookup::rib::Rib;
 use lookup::routes::{RoutesFile, parse_address, read_file};
 use lookup::trie::Trie;
-use lookup::{Address, Blob, Key6, Lpm, NextHopId, Prefix, TableError, unpacked};
+use lookup::{Address, Blob, Key6, Lpm, NextHopId, Prefix, TableError};
 use serde::Serialize;
 
 use crate::cli::{Algorithm, LpmArgs};
 use crate::failure::Failure;
+use crate::output::{self, line, note};
 use apps::router::capacity;
 
 /// Addresses looked up in one call: a burst.
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &LpmArgs) -> Result<(), Failure> {
         device,
         peak_memory_bytes: peak_memory_bytes(),
     };
-    print(&figures, args.json)
+    output::figures(Some(&args.results), args.json, &figures, || text(&figures))
 }
 
 /// Looks up on the device that was asked for; `None` where the CPU does.
@@ -140,14 +141,14 @@ fn on_device(
 
 fn tell_problems(args: &LpmArgs, routes: &RoutesFile) {
     for problem in &routes.problems.first {
-        eprintln!("warning: {}: {problem}", args.routes.display());
+        note!("warning: {}: {problem}", input::name(&args.routes));
     }
     let more = routes.problems.count.saturating_sub(routes.problems.first.len() as u64);
     if more > 0 {
-        eprintln!("warning: {}: and {more} more", args.routes.display());
+        note!("warning: {}: and {more} more", input::name(&args.routes));
     }
     if let Some(text) = apps::router::routes::repeated(routes.problems.repeated) {
-        eprintln!("warning: {}: {text}", args.routes.display());
+        note!("warning: {}: {text}", input::name(&args.routes));
     }
 }
 
@@ -156,7 +157,7 @@ type Addresses = (Vec<u32>, Vec<Key6>, Vec<bool>);
 
 fn read_addresses(args: &LpmArgs) -> Result<Addresses, Failure> {
     let failed = |error| Failure::file(&args.addresses, error);
-    let mut input = unpacked::open(&args.addresses).map_err(failed)?;
+    let mut input = input::open(&args.addresses).map_err(failed)?;
     let (mut keys4, mut keys6, mut is_v4) = (Vec::new(), Vec::new(), Vec::new());
     let (mut line, mut number, mut bad) = (Vec::new(), 0u64, Vec::new());
     let mut bad_count = 0usize;
@@ -184,7 +185,7 @@ fn read_addresses(args: &LpmArgs) -> Result<Addresses, Failure> {
                 bad_count += 1;
                 if bad.len() < SHOWN {
                     let text: String = String::from_utf8_lossy(text).chars().take(48).collect();
-                    let file = args.addresses.display();
+                    let file = input::name(&args.addresses);
                     bad.push(format!("{file}, line {number}: expected an address, found `{text}`"));
                 }
             }
@@ -321,18 +322,17 @@ fn write_results(
     out6: &[NextHopId],
     routes: &RoutesFile,
 ) -> Result<(), Failure> {
-    let failed = |error| Failure::file(&args.results, error);
-    let mut file = BufWriter::new(File::create(&args.results).map_err(failed)?);
     let (mut out4, mut out6) = (out4.iter(), out6.iter());
-    for &v4 in is_v4 {
-        let next_hop = if v4 { out4.next() } else { out6.next() };
-        match next_hop.copied().unwrap_or(lookup::NO_ROUTE) {
-            lookup::NO_ROUTE => writeln!(file, "-"),
-            next_hop => writeln!(file, "{}", routes.token(next_hop)),
+    output::write(&args.results, |file| {
+        for &v4 in is_v4 {
+            let next_hop = if v4 { out4.next() } else { out6.next() };
+            match next_hop.copied().unwrap_or(lookup::NO_ROUTE) {
+                lookup::NO_ROUTE => writeln!(file, "-")?,
+                next_hop => writeln!(file, "{}", routes.token(next_hop))?,
+            }
         }
-        .map_err(failed)?;
-    }
-    file.flush().map_err(failed)
+        Ok(())
+    })
 }
 
 fn figures<K>(table: &Table<K>, lookups: usize, time: Duration) -> FamilyFigures {
@@ -347,14 +347,12 @@ fn figures<K>(table: &Table<K>, lookups: usize, time: Duration) -> FamilyFigures
     }
 }
 
-fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(figures).map_err(Failure::other)?);
-        return Ok(());
-    }
-    println!("routes read in    {:.3} s", figures.read_s);
+fn text(figures: &Figures) -> String {
+    let mut out = String::new();
+    line!(&mut out, "routes read in    {:.3} s", figures.read_s);
     for (family, f) in [("IPv4", &figures.ipv4), ("IPv6", &figures.ipv6)] {
-        println!(
+        line!(
+            &mut out,
             "{family} {:<8} {:>10} routes, built in {:.3} s, {} bytes; {} lookups, {:.1} Mlookups/s",
             f.algorithm,
             thousands(f.routes as u64),
@@ -365,10 +363,10 @@ fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
         );
     }
     if let Some(device) = &figures.device {
-        println!("looked up on      {device}");
+        line!(&mut out, "looked up on      {device}");
     }
-    println!("peak memory       {} bytes", thousands(figures.peak_memory_bytes));
-    Ok(())
+    line!(&mut out, "peak memory       {} bytes", thousands(figures.peak_memory_bytes));
+    out
 }
 
 /// The most memory this process has used, from the system's count; 0 where it has none.

@@ -16,8 +16,6 @@ mod arrivals;
 mod histogram;
 mod trial;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chunk::{HugePages, Pool, Region};
@@ -27,6 +25,8 @@ use serde::Serialize;
 
 use crate::cli::MeasureArgs;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::{self, note, say};
 use crate::traffic::{Rate, source_mac};
 use trial::{Bench, Trial};
 
@@ -56,10 +56,7 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Failure> {
     let traffic = args.traffic.traffic(source, true)?;
     let (_, depot) = Region::new(CELLS, HugePages::Advise)
         .map_err(|error| Failure::other(format!("no memory for cells: {error}")))?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, interrupted.clone()).map_err(Failure::other)?;
-    }
+    let interrupt = Interrupt::listen()?;
     let open = |interface: &str| {
         let pair = af_packet::open(interface, 1, &af_packet::Options::default());
         let pair = pair.map_err(Failure::other)?.pop();
@@ -72,7 +69,7 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Failure> {
         tx_pool: Pool::new(depot.clone(), 256),
         rx_pool: Pool::new(depot, 256),
         wait: args.wait,
-        interrupted: &interrupted,
+        interrupted: &interrupt.stop,
     };
     let duration = match (args.traffic.duration, args.traffic.count) {
         (Some(duration), _) => duration,
@@ -82,27 +79,26 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Failure> {
     let Some(max_loss) = args.max_loss else {
         let pps = traffic.pps(args.traffic.rate.unwrap_or(RATE));
         let trial = bench.trial(pps, duration, args.traffic.count)?;
-        return print(&trial, args.json, || show(&trial));
+        print(&trial, args.json, || show(&trial))?;
+        return interrupt.check();
     };
     let highest = traffic.pps(args.traffic.rate.unwrap_or(Rate::Max));
     let trials = search(highest, max_loss, args.resolution / 100.0, |pps| {
         let trial = bench.trial(pps, duration, args.traffic.count)?;
-        eprintln!(
+        note!(
             "offered {:>9.4} Mpps  received {:>9.4} Mpps  lost {:.4} %",
             trial.offered_pps / 1e6,
             trial.received_pps / 1e6,
             trial.loss_percent
         );
-        if interrupted.load(Ordering::Relaxed) {
-            return Err(Failure::other("interrupted"));
-        }
+        interrupt.check()?;
         Ok(trial)
     })?;
     let best = best(&trials, max_loss);
     let result = Search { max_loss_percent: max_loss, best, trials: &trials };
     print(&result, args.json, || match best {
         Some(trial) => show(trial),
-        None => println!("every trial lost more than {max_loss} %"),
+        None => say!("every trial lost more than {max_loss} %"),
     })?;
     if best.is_some() { Ok(()) } else { Err(Failure::reported()) }
 }
@@ -137,47 +133,56 @@ fn best(trials: &[Trial], max_loss_percent: f64) -> Option<&Trial> {
     kept.max_by(|a, b| a.offered_pps.total_cmp(&b.offered_pps))
 }
 
-fn print(result: &impl Serialize, json: bool, show: impl FnOnce()) -> Result<(), Failure> {
+fn print(
+    result: &impl Serialize,
+    json: bool,
+    show: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
     if json {
-        println!("{}", serde_json::to_string_pretty(result).map_err(Failure::other)?);
-    } else {
-        show();
+        return output::json(result);
     }
-    Ok(())
+    show()
 }
 
-fn show(t: &Trial) {
+fn show(t: &Trial) -> Result<(), Failure> {
     let rate = |what: &str, packets: u64, pps: f64, gbps: f64| {
-        println!(
+        say!(
             "{what:<12} {:>14} packets  {:>9.4} Mpps  {:>9.4} Gb/s",
             thousands(packets),
             pps / 1e6,
             gbps
-        );
+        )
     };
-    rate("sent", t.sent_packets, t.offered_pps, t.offered_gbps);
-    rate("received", t.received_packets, t.received_pps, t.received_gbps);
-    println!("{:<12} {:>14} packets  {:.4} %", "lost", thousands(t.lost_packets), t.loss_percent);
-    println!("{:<12} {:>14} packets", "duplicated", thousands(t.duplicated_packets));
-    println!("{:<12} {:>14} packets", "reordered", thousands(t.reordered_packets));
+    rate("sent", t.sent_packets, t.offered_pps, t.offered_gbps)?;
+    rate("received", t.received_packets, t.received_pps, t.received_gbps)?;
+    say!("{:<12} {:>14} packets  {:.4} %", "lost", thousands(t.lost_packets), t.loss_percent)?;
+    say!("{:<12} {:>14} packets", "duplicated", thousands(t.duplicated_packets))?;
+    say!("{:<12} {:>14} packets", "reordered", thousands(t.reordered_packets))?;
     let l = &t.latency_us;
     if t.received_packets == 0 {
-        println!("latency (µs)  -");
+        say!("latency (µs)  -")?;
     } else {
-        println!(
+        say!(
             "latency (µs)  min {:.1}  mean {:.1}  50 % {:.1}  90 % {:.1}  99 % {:.1}  99.9 % {:.1}  max {:.1}",
-            l.min, l.mean, l.p50, l.p90, l.p99, l.p99_9, l.max
-        );
+            l.min,
+            l.mean,
+            l.p50,
+            l.p90,
+            l.p99,
+            l.p99_9,
+            l.max
+        )?;
     }
     if let Some(rate) = t.rate_pps.filter(|rate| t.offered_pps < rate * 0.98) {
-        println!("the sender could not keep up: {:.4} Mpps were requested", rate / 1e6);
+        say!("the sender could not keep up: {:.4} Mpps were requested", rate / 1e6)?;
     }
     if t.overrun_packets > 0 {
-        println!(
+        say!(
             "{} packets were lost in this program's own receive queue",
             thousands(t.overrun_packets)
-        );
+        )?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! `shadeline names`: longest-prefix match of names from files, with the table of the data path.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use apps::ndn::name_lines::{Problems, Routes, Tokens, read_names, read_routes};
 use apps::router::routes::repeated;
 use control::api::table::thousands;
+use files::input;
 use lookup::names::{
     DEPTH_MAX, NameFib, NameFibBuilder, NameHasher, NameKey, NameLimits, NameList, NamePrefixes,
 };
@@ -17,6 +16,7 @@ use serde::Serialize;
 use crate::cli::NamesArgs;
 use crate::failure::Failure;
 use crate::lpm::peak_memory_bytes;
+use crate::output::{self, line, note};
 
 /// Names looked up in one call: a burst.
 const BATCH: usize = 256;
@@ -60,20 +60,20 @@ pub(crate) fn run(args: &NamesArgs) -> Result<(), Failure> {
         hash_and_lookup_rate_mps: rate(whole),
         peak_memory_bytes: peak_memory_bytes(),
     };
-    print(&figures, args.json)
+    output::figures(Some(&args.results), args.json, &figures, || text(&figures))
 }
 
 /// Prints what was left out.
 fn tell(problems: &Problems, path: &Path) {
     for (line, problem) in &problems.first {
-        eprintln!("warning: {}: line {line}: {problem}", path.display());
+        note!("warning: {}: line {line}: {problem}", input::name(path));
     }
     if problems.count > problems.first.len() as u64 {
         let more = problems.count - problems.first.len() as u64;
-        eprintln!("warning: {}: and {more} more", path.display());
+        note!("warning: {}: and {more} more", input::name(path));
     }
     if let Some(text) = repeated(problems.repeated) {
-        eprintln!("warning: {}: {text}", path.display());
+        note!("warning: {}: {text}", input::name(path));
     }
 }
 
@@ -99,7 +99,7 @@ fn build(routes: &mut Routes, path: &Path) -> Result<(usize, Blob), Failure> {
     };
     let hasher = NameHasher::random();
     let (builder, blob) = NameFibBuilder::build_telling(hasher, names, next_hops, limits, replaced)
-        .map_err(|error| Failure::other(format!("{}: {error}", path.display())))?;
+        .map_err(|error| Failure::other(format!("{}: {error}", input::name(path))))?;
     Ok((builder.len(), blob))
 }
 
@@ -129,21 +129,16 @@ fn lookup_all(
 }
 
 fn write_results(path: &Path, out: &[NextHopId], tokens: &Tokens) -> Result<(), Failure> {
-    let failed = |error| Failure::file(path, error);
-    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-    for next_hop in out {
-        writeln!(file, "{}", tokens.text(*next_hop)).map_err(failed)?;
-    }
-    file.flush().map_err(failed)
+    output::write(path, |file| {
+        out.iter().try_for_each(|next_hop| writeln!(file, "{}", tokens.text(*next_hop)))
+    })
 }
 
-fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(figures).map_err(Failure::other)?);
-        return Ok(());
-    }
-    println!("routes read in    {:.3} s", figures.read_s);
-    println!(
+fn text(figures: &Figures) -> String {
+    let mut out = String::new();
+    line!(&mut out, "routes read in    {:.3} s", figures.read_s);
+    line!(
+        &mut out,
         "names {:>10} routes, built in {:.3} s, {} bytes; {} lookups, {:.1} Mlookups/s, {:.1} with hashing",
         thousands(figures.routes as u64),
         figures.build_s,
@@ -152,6 +147,6 @@ fn print(figures: &Figures, json: bool) -> Result<(), Failure> {
         figures.lookup_rate_mps,
         figures.hash_and_lookup_rate_mps,
     );
-    println!("peak memory       {} bytes", thousands(figures.peak_memory_bytes));
-    Ok(())
+    line!(&mut out, "peak memory       {} bytes", thousands(figures.peak_memory_bytes));
+    out
 }

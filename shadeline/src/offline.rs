@@ -1,4 +1,7 @@
-//! `shadeline run CONFIG -r IN -w DIR`: the pipeline over captures.
+//! `shadeline run CONFIG -r IN [-w DIR]`: the pipeline over captures.
+//!
+//! A signal, or an output that cannot be written, ends the input: what is in the pipeline is finished, files are closed,
+//! and totals are printed.
 //!
 //! Time from the packets, files that wait instead of queues that drop, and packets that leave in the
 //! order of their causes however many workers there are: the same input gives the same bytes, whichever side
@@ -6,54 +9,61 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use chunk::{Packet, Pool};
+use chunk::{DropReason, Packet, Pool};
 use control::config::{Config, LogLevel};
 use controlplane::ahead::LearnAhead;
 use controlplane::{Interfaces, Publisher, Running};
 use engine::UnderWay;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::capture::{CaptureRx, CaptureTx, Format};
-use io::{Losses, QueueStats, RxQueue};
+use io::memory::Sink;
+use io::{Losses, QueueStats, RxQueue, TxQueue};
 use packet::checksum::Checksums;
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::{note, put};
 use crate::report::Report;
 use crate::wiring::{self, Plan, PortIo};
 use crate::{backend, check, log, ports};
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let config = check::load(&args.config)?;
-    let folder = args.write.as_deref().ok_or_else(|| Failure::usage("-r needs -w DIR"))?;
+    let folder = args.write.as_deref();
+    if folder.is_some_and(files::is_standard) {
+        let what = "-w writes a capture for each port, so it needs a folder; without -w nothing is written";
+        return Err(Failure::usage(what));
+    }
     // Errors in files are logged; the progress of the run is in its report.
     log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
     let interfaces = Interfaces::of(&config);
     let inputs = inputs(&args.read, &interfaces)?;
+    let interrupt = Interrupt::listen()?;
     let marks = marks(&config, &interfaces, args.checksums());
-    let (merged, progress) = Merged::open(inputs, marks, |port, queue| {
+    let opened = Merged::open(inputs, marks, &interrupt, |port, queue| {
         ports::with_faults(&config, interfaces.name(port), queue)
-    })?;
+    });
+    // A signal while a pipe was waited for.
+    interrupt.check()?;
+    let (merged, progress) = opened?;
     // Not before the input is known to be there.
-    std::fs::create_dir_all(folder).map_err(|error| Failure::file(folder, error))?;
-    let dumped = Dumped::new(folder.join("dumped.pcapng"))?;
+    let outputs =
+        folder.map(|folder| Outputs::create(folder, &interfaces, &interrupt)).transpose()?;
+    let (outputs, captures) = outputs.unzip();
+    let mut captures = captures.unwrap_or_default().into_iter();
     let mut io = Vec::new();
-    let mut written = Vec::new();
     for number in 0..interfaces.physical() {
-        let path = folder.join(file_name(interfaces.name(number as u16)));
-        let tx = CaptureTx::create(&path, Format::PcapNg).map_err(|e| Failure::file(&path, e))?;
-        io.push(PortIo::new(number as u16, vec![(None, Some(Box::new(tx)))]));
-        written.push(path);
+        let tx: Box<dyn TxQueue> = match captures.next() {
+            Some(capture) => Box::new(capture),
+            None => Box::new(Sink::new()),
+        };
+        io.push(PortIo::new(number as u16, vec![(None, Some(tx))]));
     }
-    let path = folder.join("dropped.pcapng");
-    let dropped = CaptureTx::create(&path, Format::PcapNg).map_err(|e| Failure::file(&path, e))?;
-    let dropped = Arc::new(Mutex::new(Some(dropped)));
-    let drop_sink = dropped.clone();
-    let dumped = Arc::new(Mutex::new(dumped));
-    let dump_sink = dumped.clone();
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();
     let error_sink = errors.clone();
 
@@ -87,16 +97,22 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             offline: true,
             devices,
             under_way,
-            on_drop: Some(Box::new(move |packet, reason, _| {
-                let mut sink = drop_sink.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(sink) = sink.as_mut() {
-                    sink.write_with_comment(packet, packet.time_ns, Some(reason.name()));
-                }
-            })),
-            on_dump: Some(Box::new(move |packet, _| {
-                dump_sink.lock().unwrap_or_else(PoisonError::into_inner).write(packet);
-            })),
-            file: args.config.display().to_string(),
+            on_drop: outputs.as_ref().map(|outputs| {
+                let sink = outputs.dropped.clone();
+                Box::new(move |packet: &Packet, reason: DropReason, _| {
+                    let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(sink) = sink.as_mut() {
+                        sink.write_with_comment(packet, packet.time_ns, Some(reason.name()));
+                    }
+                }) as _
+            }),
+            on_dump: outputs.as_ref().map(|outputs| {
+                let sink = outputs.dumped.clone();
+                Box::new(move |packet: &Packet, _| {
+                    sink.lock().unwrap_or_else(PoisonError::into_inner).write(packet);
+                }) as _
+            }),
+            file: files::input::name(&args.config).into_owned(),
             on_error: Arc::new(move |_, error| {
                 error_sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_owned());
             }),
@@ -110,14 +126,83 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut report = Report::of(&view, &ports, &lock(&publisher).parts, &interfaces, None);
     let received = progress.received.lock().unwrap_or_else(PoisonError::into_inner).clone();
     report.set_received(&received, &interfaces);
-    let dropped = dropped.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(Err(error)) = dropped.map(CaptureTx::finish) {
-        errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
-    }
-    let dumped = dumped.lock().unwrap_or_else(PoisonError::into_inner).finish();
-    errors.lock().unwrap_or_else(PoisonError::into_inner).extend(dumped.err());
     report.errors = std::mem::take(&mut errors.lock().unwrap_or_else(PoisonError::into_inner));
-    finish(&report, folder, args.json, begin.elapsed())
+    report.errors.extend(outputs.as_ref().and_then(Outputs::finish));
+    report.interrupted = interrupt.caught().map(|(_, name)| name);
+    finish(&report, folder, args.json, begin.elapsed())?;
+    interrupt.check()
+}
+
+/// What a run writes into its folder.
+struct Outputs {
+    dropped: Arc<Mutex<Option<CaptureTx>>>,
+    dumped: Arc<Mutex<Dumped>>,
+    failed: Failed,
+}
+
+/// Errors of files; the first one ends the input.
+#[derive(Clone)]
+struct Failed {
+    errors: Arc<Mutex<Vec<String>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Failed {
+    fn add(&self, error: String) {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn capture(&self, path: &Path) -> std::io::Result<CaptureTx> {
+        let mut capture = CaptureTx::create(path, Format::PcapNg)?;
+        let own = self.clone();
+        capture.on_failure(move |error| own.add(error));
+        Ok(capture)
+    }
+}
+
+impl Outputs {
+    /// Makes the folder and its captures; those of ports are returned, in the order of their numbers.
+    fn create(
+        folder: &Path,
+        interfaces: &Interfaces,
+        interrupt: &Interrupt,
+    ) -> Result<(Self, Vec<CaptureTx>), Failure> {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::output(folder, &error))?;
+        // Of an earlier run.
+        for old in ["stats.json", "dumped.pcapng"] {
+            let path = folder.join(old);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Failure::output(&path, &error));
+                }
+                _ => {}
+            }
+        }
+        let failed = Failed { errors: Arc::default(), stop: interrupt.stop.clone() };
+        let capture = |name: &str| {
+            let path = folder.join(name);
+            failed.capture(&path).map_err(|error| Failure::output(&path, &error))
+        };
+        let ports = &interfaces.names()[..interfaces.physical()];
+        let captures =
+            ports.iter().map(|port| capture(&file_name(port))).collect::<Result<_, _>>()?;
+        let dropped = Arc::new(Mutex::new(Some(capture("dropped.pcapng")?)));
+        let dumped = Dumped::new(folder.join("dumped.pcapng"), failed.clone());
+        Ok((Self { dropped, dumped: Arc::new(Mutex::new(dumped)), failed }, captures))
+    }
+
+    /// Closes what is open; the errors of all files, as one.
+    fn finish(&self) -> Option<String> {
+        drop(self.dropped.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.dumped.lock().unwrap_or_else(PoisonError::into_inner).file.take());
+        let errors = self.failed.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, more) = errors.split_first()?;
+        Some(match more.len() {
+            0 => first.clone(),
+            more => format!("{first} (and {more} more files)"),
+        })
+    }
 }
 
 /// By port: the parts with a stage in its pipeline. One that sees packets of some contexts alone is left out: which
@@ -150,57 +235,71 @@ fn lock(publisher: &Mutex<Publisher>) -> MutexGuard<'_, Publisher> {
 struct Dumped {
     path: PathBuf,
     file: Option<CaptureTx>,
-    error: Option<String>,
+    failed: Failed,
+    has_failed: bool,
 }
 
 impl Dumped {
-    /// A capture of an earlier run is removed.
-    fn new(path: PathBuf) -> Result<Self, Failure> {
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Failure::file(&path, error))
-            }
-            _ => Ok(Self { path, file: None, error: None }),
-        }
+    fn new(path: PathBuf, failed: Failed) -> Self {
+        Self { path, file: None, failed, has_failed: false }
     }
 
     fn write(&mut self, packet: &Packet) {
-        if self.file.is_none() && self.error.is_none() {
-            match CaptureTx::create(&self.path, Format::PcapNg) {
+        if self.file.is_none() && !self.has_failed {
+            match self.failed.capture(&self.path) {
                 Ok(file) => self.file = Some(file),
-                Err(error) => self.error = Some(format!("{}: {error}", self.path.display())),
+                Err(error) => {
+                    self.has_failed = true;
+                    self.failed.add(format!("{}: {error}", self.path.display()));
+                }
             }
         }
         if let Some(file) = &mut self.file {
             file.write_with_comment(packet, packet.time_ns, None);
         }
     }
+}
 
-    fn finish(&mut self) -> Result<(), String> {
-        let ended = self.file.take().map_or(Ok(()), |file| file.finish().map(drop));
-        self.error.take().map_or(ended, Err)
+fn finish(
+    report: &Report,
+    folder: Option<&Path>,
+    json: bool,
+    time: Duration,
+) -> Result<(), Failure> {
+    let stats = serde_json::to_string_pretty(report).map_err(Failure::other)? + "\n";
+    let written = match folder {
+        Some(folder) => write_stats(folder, &stats),
+        None => Ok(()),
+    };
+    let printed = if json {
+        put!("{stats}")
+    } else {
+        let place =
+            folder.map(|folder| format!("; captures and stats.json in {}", folder.display()));
+        put!(
+            "{}{:.3} s, {:.2} Mpps{}\n",
+            report.text(),
+            time.as_secs_f64(),
+            report.rx_packets as f64 / time.as_secs_f64() / 1e6,
+            place.unwrap_or_default()
+        )
+    };
+    for error in &report.errors {
+        note!("error: {error}");
+    }
+    match report.errors.is_empty() {
+        true => written.and(printed),
+        false => Err(Failure::reported()),
     }
 }
 
-fn finish(report: &Report, folder: &Path, json: bool, time: Duration) -> Result<(), Failure> {
-    let stats = serde_json::to_string_pretty(report).map_err(Failure::other)? + "\n";
+/// Writes the totals, whole or not at all.
+fn write_stats(folder: &Path, stats: &str) -> Result<(), Failure> {
     let path = folder.join("stats.json");
-    std::fs::write(&path, &stats).map_err(|error| Failure::file(&path, error))?;
-    if json {
-        print!("{stats}");
-    } else {
-        print!("{}", report.text());
-        println!(
-            "{:.3} s, {:.2} Mpps; captures and stats.json in {}",
-            time.as_secs_f64(),
-            report.rx_packets as f64 / time.as_secs_f64() / 1e6,
-            folder.display()
-        );
-    }
-    for error in &report.errors {
-        eprintln!("error: {error}");
-    }
-    if report.errors.is_empty() { Ok(()) } else { Err(Failure::reported()) }
+    std::fs::write(&path, stats).map_err(|error| {
+        let _ = std::fs::remove_file(&path);
+        Failure::output(&path, &error)
+    })
 }
 
 /// A port's name as a file name.
@@ -264,11 +363,13 @@ impl Merged {
     fn open(
         inputs: Vec<(u16, Vec<PathBuf>)>,
         marks: Vec<u32>,
+        interrupt: &Interrupt,
         with_faults: impl Fn(u16, Box<dyn RxQueue>) -> Box<dyn RxQueue>,
     ) -> Result<(Self, Arc<Progress>), Failure> {
         let mut opened = Vec::new();
         for (port, paths) in inputs {
-            let captures = CaptureRx::open(paths).map_err(Failure::other)?;
+            let captures = CaptureRx::open_until(paths, interrupt.stop.clone());
+            let captures = captures.map_err(Failure::other)?;
             opened.push((port, with_faults(port, Box::new(captures))));
         }
         let progress = Arc::new(Progress::default());
@@ -336,8 +437,11 @@ impl RxQueue for Merged {
 /// Waits for the end, with a bar on a terminal.
 fn watch(path: &wiring::DataPath, progress: &Progress) {
     let bar = std::io::stderr().is_terminal().then(|| {
-        let bar = ProgressBar::new(progress.total.load(Ordering::Relaxed));
-        let style = "{bar:40} {bytes}/{total_bytes}  {msg}  {eta} left";
+        // The length of a pipe is not known.
+        let (bar, style) = match progress.total.load(Ordering::Relaxed) {
+            0 => (ProgressBar::new_spinner(), "{bytes}  {msg}"),
+            total => (ProgressBar::new(total), "{bar:40} {bytes}/{total_bytes}  {msg}  {eta} left"),
+        };
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }
@@ -368,20 +472,21 @@ mod tests {
     fn the_capture_of_dumps_begins_with_the_first_one() {
         let folder = testkit::Scratch::new();
         let path = folder.join("dumped.pcapng");
-        std::fs::write(&path, "of an earlier run").unwrap();
-        let mut dumped = Dumped::new(path.clone()).unwrap();
-        assert_eq!((dumped.finish(), path.exists()), (Ok(()), false));
+        let failed = Failed { errors: Arc::default(), stop: Arc::default() };
+        drop(Dumped::new(path.clone(), failed.clone()));
+        assert!(!path.exists());
 
         let (_, depot) = chunk::Region::new(16, chunk::HugePages::Off).unwrap();
         let mut pool = Pool::new(depot, 4);
-        let mut dumped = Dumped::new(path.clone()).unwrap();
+        let mut dumped = Dumped::new(path.clone(), failed.clone());
         for byte in [1, 2] {
             let mut packet = Packet::copy_from(&mut pool, &[byte; 60]).unwrap();
             packet.time_ns = 1_700_000_000_000_000_000 + u64::from(byte);
             dumped.write(&packet);
             packet.free(&mut pool);
         }
-        assert_eq!(dumped.finish(), Ok(()));
+        drop(dumped);
+        assert!(failed.errors.lock().unwrap().is_empty() && !failed.stop.load(Ordering::Relaxed));
         let mut rx = CaptureRx::open(vec![path]).unwrap();
         let mut packets = Vec::new();
         while !rx.is_finished() {
@@ -391,11 +496,13 @@ mod tests {
         assert_eq!(read, [(1, 1), (2, 2)]);
         packets.into_iter().for_each(|packet| packet.free(&mut pool));
 
-        let mut lost = Dumped::new(folder.join("absent/dumped.pcapng")).unwrap();
+        let mut lost = Dumped::new(folder.join("absent/dumped.pcapng"), failed.clone());
         let packet = Packet::copy_from(&mut pool, &[0; 60]).unwrap();
         lost.write(&packet);
         lost.write(&packet);
         packet.free(&mut pool);
-        assert!(lost.finish().unwrap_err().contains("dumped.pcapng"));
+        let errors = failed.errors.lock().unwrap();
+        assert!(errors.len() == 1 && errors[0].contains("dumped.pcapng"), "{errors:?}");
+        assert!(failed.stop.load(Ordering::Relaxed));
     }
 }

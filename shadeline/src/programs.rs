@@ -16,6 +16,7 @@ use engine::{DeviceKind, DeviceSpec, Policy, UnderWay};
 use kernels::{KernelFile, Spec};
 
 use crate::failure::Failure;
+use crate::output::say;
 use crate::pipelines;
 use crate::wiring::{self, Plan};
 
@@ -27,7 +28,7 @@ pub(crate) fn run(pack: Option<&Path>) -> Result<(), Failure> {
     let programs = all()?;
     if let Some(path) = pack {
         let pack = embedded::pack(&programs).map_err(Failure::other)?;
-        println!("{} programs, {} bytes of text and PTX", programs.len(), pack.len());
+        say!("{} programs, {} bytes of text and PTX", programs.len(), pack.len())?;
         return write_if_changed(path, &pack).map_err(|error| Failure::file(path, error));
     }
     let mut missing = 0;
@@ -35,7 +36,7 @@ pub(crate) fn run(pack: Option<&Path>) -> Result<(), Failure> {
         let ptx = embedded::ptx(program);
         missing += usize::from(ptx.is_none());
         let found = ptx.map_or("no PTX".to_owned(), |ptx| format!("{} bytes of PTX", ptx.len()));
-        println!("{:<24} {:>6} bytes of source, {found}", program.name, program.source.len());
+        say!("{:<24} {:>6} bytes of source, {found}", program.name, program.source.len())?;
     }
     match missing {
         0 => Ok(()),

@@ -53,6 +53,9 @@ pub(crate) struct Report {
     /// Not in the file: how packets fall into jobs differs from run to run.
     #[serde(skip)]
     pub(crate) devices: Vec<MasterView>,
+    /// The signal that ended the run before its input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) interrupted: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) errors: Vec<String>,
 }
@@ -176,6 +179,7 @@ impl Report {
             panics: sum(|w| &w.panics),
             workers_given_up: sum(|w| &w.gave_up),
             devices: named_apart(view.masters()),
+            interrupted: None,
             errors: Vec::new(),
             ports: ports.collect(),
             drops,
@@ -283,6 +287,9 @@ impl Report {
                 thousands(d.packets),
                 thousands(d.failed)
             ));
+        }
+        if let Some(signal) = self.interrupted {
+            line(format!("interrupted by {signal}: the rest of the input was not read"));
         }
         if let Some(seconds) = self.seconds.filter(|&s| s > 0.0) {
             let rate = self.rx_packets as f64 / seconds / 1e6;

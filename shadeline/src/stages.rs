@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::cli::StagesArgs;
 use crate::failure::Failure;
+use crate::output::{self, put};
 use crate::pipelines;
 use crate::wiring;
 
@@ -68,9 +69,9 @@ pub(crate) fn run(args: &StagesArgs) -> Result<(), Failure> {
     let all = described()?;
     let Some(name) = &args.name else {
         if args.json {
-            println!("{}", serde_json::to_string_pretty(&all).map_err(Failure::other)?);
+            output::json(&all)?;
         } else {
-            print!("{}", list(&all));
+            put!("{}", list(&all))?;
         }
         return Ok(());
     };
@@ -80,9 +81,9 @@ pub(crate) fn run(args: &StagesArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("unknown stage `{name}`: expected one of {expected}")));
     };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(stage).map_err(Failure::other)?);
+        output::json(stage)?;
     } else {
-        print!("{}", text(stage));
+        put!("{}", text(stage))?;
     }
     Ok(())
 }

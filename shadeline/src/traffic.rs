@@ -48,7 +48,7 @@ pub(crate) struct TrafficArgs {
     #[arg(long, value_name = "SIZES")]
     pub(crate) size: Option<Sizes>,
     /// Source addresses: one, a PREFIX to choose from at random, `random`, or @FILE with one address or
-    /// prefix per line (may be gzip or xz)
+    /// prefix per line (may be gzip, xz or zstd)
     ///
     /// `random` is any unicast address. Default: addresses reserved for benchmarks, 198.18.0.0/16
     /// (RFC 2544) or 2001:2:0:1::/64 (RFC 5180).

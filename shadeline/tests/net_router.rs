@@ -275,6 +275,19 @@ fn the_control_socket_answers() {
     live.ctl(&format!("capture left -w {} -c 6 icmp", file.display()));
     let bytes = std::fs::read(&file).expect("a capture");
     assert!(bytes.len() > 6 * 98 && bytes.windows(4).any(|window| window == b"left"));
+    // As it passes, to another program.
+    if testkit::require_tool("tcpdump").is_some() {
+        let output = std::process::Command::new("sh")
+            .args([
+                "-c",
+                "\"$0\" ctl --socket \"$1\" capture left -w - -c 4 icmp | tcpdump -n -r -",
+            ])
+            .args([live.bin.as_os_str(), live.scratch.join("ctl.sock").as_os_str()])
+            .output()
+            .expect("sh");
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(shown.lines().filter(|line| line.contains("ICMP echo")).count(), 4, "{shown}");
+    }
     let (ok, said) = live.try_ctl(&format!("capture nowhere -w {}", file.display()));
     assert!(!ok && said.contains("drops"), "{said}");
     drop(pings);

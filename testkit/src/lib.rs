@@ -4,11 +4,13 @@
 //! - [`frames`]: frames built with `etherparse`; [`pcap`]: captures read and written with `pcap-file`. Both are
 //!   independent of the crates under test.
 //! - [`netns`]: hosts and routers in network namespaces, joined by veth pairs.
+//! - [`packed`]: compressed files.
 //! - [`process`]: programs in the background, ended with the test.
 #![forbid(unsafe_code)]
 
 pub mod frames;
 pub mod netns;
+pub mod packed;
 pub mod pcap;
 pub mod process;
 mod skip;

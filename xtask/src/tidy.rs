@@ -33,17 +33,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("chunk", &[]),
     ("packet", &["chunk"]),
     ("interleave", &[]),
-    ("lookup", &["interleave", "chunk"]),
-    ("classify", &["interleave", "lookup", "chunk"]),
+    ("files", &[]),
+    ("lookup", &["interleave", "chunk", "files"]),
+    ("classify", &["interleave", "lookup", "chunk", "files"]),
     ("stream", &["packet", "lookup"]),
     ("crypto", &[]),
     ("kernels", &["chunk"]),
     ("device", &["kernels", "chunk"]),
-    ("io", &["chunk", "packet"]),
+    ("io", &["chunk", "packet", "files"]),
     ("engine", &["chunk", "io", "kernels", "device"]),
     (
         "controlplane",
-        &["chunk", "packet", "lookup", "io", "kernels", "device", "engine", "control"],
+        &["chunk", "packet", "lookup", "io", "kernels", "device", "engine", "control", "files"],
     ),
     (
         "apps",
@@ -61,9 +62,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "engine",
             "control",
             "controlplane",
+            "files",
         ],
     ),
-    ("control", &["packet", "lookup", "classify"]),
+    ("control", &["packet", "lookup", "classify", "files"]),
 ];
 
 /// The only crates of the layers with unsafe code. `bench` counts allocations, which takes an allocator;
@@ -71,7 +73,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const UNSAFE_CRATES: &[&str] =
     &["chunk", "io", "device", "interleave", "lookup", "classify", "crypto", "bench", "kernels"];
 /// Crates that say so to the compiler.
-const FORBID_CRATES: &[&str] = &["packet", "apps", "control", "controlplane"];
+const FORBID_CRATES: &[&str] = &["packet", "apps", "control", "controlplane", "files"];
 const LINES_MAX: usize = 900;
 const DATA_TYPES: &[&str] = &["pcap", "pcapng", "cap", "gz", "xz", "zst", "dat", "bin"];
 const RESTRICTED: &str = "../shared/data/restricted";

@@ -112,6 +112,6 @@ pub(super) fn rules(folder: &Path, name: &str) -> Result<RuleSet, String> {
 fn unpacked(folder: &Path, name: &str) -> Result<Vec<u8>, String> {
     let (plain, packed) = (folder.join(name), folder.join(format!("{name}.xz")));
     let path = if plain.exists() { plain } else { packed };
-    let bytes = lookup::unpacked::read(&path);
+    let bytes = files::input::read(&path);
     bytes.map_err(|e| format!("{}: {e}; sets of another folder: --sets FOLDER", path.display()))
 }

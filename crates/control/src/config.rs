@@ -42,6 +42,7 @@ pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
 pub use schema::{SectionKeys, keys};
 pub use stages::{Application, FRAMES, KnownStages, RAW, Settings, StageKind, kept};
 pub use types::*;
+pub use walk::nearest;
 
 use crate::firewall::Action;
 
@@ -56,11 +57,11 @@ pub fn parse(
     parse_in(text, known, None)
 }
 
-/// Reads a configuration file. Relative paths of routes files start at its folder, and routes
+/// Reads a configuration file; `-` is standard input. Relative paths of routes files start at its folder, and routes
 /// files that cannot be read are errors.
 pub fn load(path: &Path, known: &KnownStages) -> Result<(Config, Report), LoadError> {
-    let source =
-        std::fs::read(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+    let source = files::input::read(path)
+        .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
     let source = String::from_utf8(source).map_err(|error| {
         let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
             .iter()
@@ -70,7 +71,7 @@ pub fn load(path: &Path, known: &KnownStages) -> Result<(Config, Report), LoadEr
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let report = |diagnostics| Report {
-        file: path.display().to_string(),
+        file: files::input::name(path).into_owned(),
         source: source.clone(),
         diagnostics,
     };
@@ -101,7 +102,7 @@ impl std::fmt::Display for Report {
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", files::input::name(path))]
     Read {
         /// Which.
         path: PathBuf,
@@ -109,7 +110,7 @@ pub enum LoadError {
         source: std::io::Error,
     },
     /// The file is not text.
-    #[error("{}:{line}: expected UTF-8 text", path.display())]
+    #[error("{}:{line}: expected UTF-8 text", files::input::name(path))]
     Utf8 {
         /// Which.
         path: PathBuf,
@@ -157,13 +158,13 @@ fn rules_file_name(path: &Path) -> Option<String> {
 }
 
 /// Reads a file of rules alone, `[[rule]]` as in a configuration or a ClassBench file, whose rules all get `action`;
-/// one that is packed is unpacked.
+/// one that is compressed is decompressed.
 ///
 /// # Errors
 /// The file cannot be read, holds no rules, or has errors; an action where rules have their own, or none where they
 /// have none.
 pub fn load_rules(path: &Path, action: Option<&Action>) -> Result<Vec<RuleEntry>, LoadError> {
-    let source = lookup::unpacked::read(path)
+    let source = files::input::read(path)
         .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
     let path = path.to_owned();
     let form = rules_form(&source).map_err(|(line, found)| match found {

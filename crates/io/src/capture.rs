@@ -1,8 +1,8 @@
 //! Capture files: pcap and pcapng, read and written as a stream.
 //!
-//! * [`CaptureReader`]: the records of one capture, from anything that can be read, gzipped or not.
+//! * [`CaptureReader`]: the records of one capture, from anything that can be read.
 //! * [`CaptureWriter`]: writes records, with comments in pcapng.
-//! * [`CaptureRx`], [`CaptureTx`]: the same as packet queues, over files.
+//! * [`CaptureRx`], [`CaptureTx`]: the same as packet queues, over files, which may be compressed, and pipes.
 //!
 //! Both formats are read in both byte orders and with any resolution of time. (The crate pcap-file
 //! ignores pcapng's `if_tsresol`, so times would come out wrong.) Sources: the pcap and pcapng
@@ -46,7 +46,7 @@ pub struct CaptureError {
 impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {
-            write!(f, "{}: ", path.display())?;
+            write!(f, "{}: ", files::input::name(path))?;
         }
         match (&self.fault, self.offset) {
             // It could not even be opened.

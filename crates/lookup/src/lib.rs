@@ -21,7 +21,7 @@
 //! - [`cuckoo`]: exact match of keys of 8 and 16 bytes, with its builder.
 //! - [`bridge`]: all tables of a layer-2 switch, and the station table that control keeps.
 //! - [`versions`]: readers never block, writers publish a patch list as a whole.
-//! - [`routes`]: reads prefixes and next hops from text; [`unpacked`]: text that is packed by gzip or xz.
+//! - [`routes`]: reads prefixes and next hops from text.
 //!
 //! Thread rule: builders belong to one control thread; views are `Copy` and read-only; the only
 //! meeting point of the two sides is [`versions`].
@@ -45,7 +45,6 @@ pub mod rib;
 pub mod routes;
 mod shadow;
 pub mod trie;
-pub mod unpacked;
 pub mod versions;
 
 pub use address::{Address, Key6, Prefix, PrefixError};

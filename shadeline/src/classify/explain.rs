@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Built;
 use crate::cli::ClassifyArgs;
 use crate::failure::Failure;
+use crate::output::{self, say};
 
 #[derive(Serialize)]
 struct Explanation {
@@ -117,26 +118,24 @@ pub(super) fn run(
 
 fn print(explanation: &Explanation, json: bool) -> Result<(), Failure> {
     if json {
-        println!("{}", serde_json::to_string_pretty(explanation).map_err(Failure::other)?);
-        return Ok(());
+        return output::json(explanation);
     }
-    println!("header {}", explanation.header);
+    say!("header {}", explanation.header)?;
     if explanation.rules.is_empty() {
-        println!("no rule matches");
+        say!("no rule matches")?;
     }
     for (at, RuleFigures { index, rule }) in explanation.rules.iter().enumerate() {
-        println!("rule {index:>8}  {rule}{}", if at == 0 { "  (the best)" } else { "" });
+        say!("rule {index:>8}  {rule}{}", if at == 0 { "  (the best)" } else { "" })?;
     }
-    explanation.algorithms.iter().for_each(print_way);
-    Ok(())
+    explanation.algorithms.iter().try_for_each(print_way)
 }
 
-fn print_way(way: &Way) {
+fn print_way(way: &Way) -> Result<(), Failure> {
     let Way { algorithm, chosen, found, accesses, steps, end } = way;
     let chosen = chosen.map_or(String::new(), |chosen| format!(" ({chosen})"));
     let found = found.map_or("none".to_owned(), |index| format!("rule {index}"));
     let accesses = accesses.map_or(String::new(), |accesses| format!(", {}", count(accesses)));
-    println!("{algorithm}{chosen}: {found}{accesses}");
+    say!("{algorithm}{chosen}: {found}{accesses}")?;
     // Reasons, how often, and accesses there.
     let mut misses: Vec<(&str, usize, u32)> = Vec::new();
     for why in steps.iter().filter_map(|step| step.nothing) {
@@ -154,16 +153,17 @@ fn print_way(way: &Way) {
             (.., why) => why.unwrap_or("none").to_owned(),
         };
         match step.accesses {
-            0 => println!("  {}: {says}", step.place),
-            accesses => println!("  {}: {says}, {}", step.place, count(accesses)),
+            0 => say!("  {}: {says}", step.place)?,
+            accesses => say!("  {}: {says}, {}", step.place, count(accesses))?,
         }
     }
     for (why, places, accesses) in misses {
-        println!("  {} more places: {why}, {}", thousands(places as u64), count(accesses));
+        say!("  {} more places: {why}, {}", thousands(places as u64), count(accesses))?;
     }
     if let Some(end) = end {
-        println!("  end: {end}");
+        say!("  end: {end}")?;
     }
+    Ok(())
 }
 
 fn count(accesses: u32) -> String {

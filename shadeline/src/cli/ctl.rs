@@ -87,7 +87,7 @@ pub(crate) enum CoreCommand {
         /// A port, a stage, `drops`, or `dumps` (packets with the verdict dump)
         #[arg(value_name = "PORT|STAGE|drops|dumps")]
         at: String,
-        /// The capture (pcapng) to write
+        /// The capture (pcapng) to write; `-` is standard output
         #[arg(short = 'w', long, value_name = "FILE")]
         write: PathBuf,
         /// Stop after this number of packets

@@ -16,6 +16,7 @@ use packet::{EtherType, IpProtocol, MacAddr};
 use super::TrafficArgs;
 use super::values::{Addresses, Ports, Protocol, Sizes, Tags};
 use crate::failure::Failure;
+use crate::output::note;
 
 /// Addresses for measuring: RFC 2544 appendix C.2.2, RFC 5180 §8.
 const SOURCES: [&str; 2] = ["198.18.0.0/16", "2001:2:0:1::/64"];
@@ -92,11 +93,11 @@ fn side(
         Some(Addresses::File(path)) => {
             let file = read_file(path).map_err(Failure::other)?;
             for problem in file.problems.first.iter().take(SHOWN) {
-                eprintln!("warning: {}: {problem}", path.display());
+                note!("warning: {}: {problem}", path.display());
             }
             let more = file.problems.count.saturating_sub(SHOWN as u64);
             if more > 0 {
-                eprintln!("warning: {}: and {more} more", path.display());
+                note!("warning: {}: and {more} more", path.display());
             }
             if file.is_empty() {
                 let what = format!("{option}: expected one address or prefix a line, found none");

@@ -218,6 +218,10 @@ impl Arguments for ReplaceArgs {
             let (rule, stage) = self.rule.rule()?;
             return fields_of(&RuleReplace { rule, stage });
         };
+        if files::is_standard(&file) {
+            let what = "--file -: the running program reads the file, so it needs a path";
+            return Err(what.to_owned());
+        }
         // The running program has another working directory.
         let path = std::path::absolute(&file);
         let path = path.map_err(|error| format!("{}: {error}", file.display()))?;
@@ -318,6 +322,7 @@ mod tests {
             (REPLACE, "a --file f", "cannot be used with"),
             (REPLACE, "--action drop", "a rule needs a name"),
             (REPLACE, "a --first", "unexpected argument"),
+            (REPLACE, "--file -", "the running program reads the file"),
             (DEL, "", "<NAME>"),
         ] {
             let words: Vec<_> = words.split_whitespace().collect();

@@ -5,8 +5,8 @@ use std::io::BufRead;
 use std::path::Path;
 
 use control::config::{ParsePrefixError, read_prefix};
+use lookup::NextHopId;
 use lookup::names::NameList;
-use lookup::{NextHopId, unpacked};
 use packet::ndn::NameBuf;
 
 /// Bad names and bad routes that are shown.
@@ -89,8 +89,8 @@ pub fn each_line(
     path: &Path,
     mut each: impl FnMut(u64, Option<&mut dyn Iterator<Item = &[u8]>>),
 ) -> Result<(), String> {
-    let failed = |error| format!("{}: {error}", path.display());
-    let mut input = unpacked::open(path).map_err(failed)?;
+    let failed = |error| format!("{}: {error}", files::input::name(path));
+    let mut input = files::input::open(path).map_err(failed)?;
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
         line.clear();
@@ -202,7 +202,7 @@ pub fn read_names(path: &Path) -> Result<NameList, String> {
         };
         bad_count += 1;
         if bad.len() < SHOWN {
-            bad.push(format!("{}, line {line}: {problem}", path.display()));
+            bad.push(format!("{}, line {line}: {problem}", files::input::name(path)));
         }
     })?;
     if bad_count > 0 {

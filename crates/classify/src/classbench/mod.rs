@@ -57,7 +57,7 @@ impl fmt::Display for Problems {
         for (at, problem) in self.first.iter().enumerate() {
             let end = if at + 1 < self.first.len() { "\n" } else { "" };
             match &self.path {
-                Some(path) => write!(f, "{}, {problem}{end}", path.display())?,
+                Some(path) => write!(f, "{}, {problem}{end}", files::input::name(path))?,
                 None => write!(f, "{problem}{end}")?,
             }
         }
@@ -206,7 +206,7 @@ pub fn read_trace(path: &Path) -> Result<Trace, Problems> {
 
 fn of_file<T>(path: &Path, parse: fn(&[u8]) -> Result<T, Problems>) -> Result<T, Problems> {
     let named = |problems: Problems| Problems { path: Some(path.to_owned()), ..problems };
-    let bytes = lookup::unpacked::read(path).map_err(|error| {
+    let bytes = files::input::read(path).map_err(|error| {
         let mut problems = Problems::default();
         problems.add(0, ProblemKind::Unreadable { reason: error.to_string() });
         named(problems)

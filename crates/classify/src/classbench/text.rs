@@ -100,8 +100,8 @@ pub(crate) fn quote(bytes: &[u8]) -> String {
 const KNOWN: &[(&[u8], &str)] = &[
     (&[0x1f, 0x8b], "a file compressed with gzip twice"),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "a file compressed with xz twice"),
-    (&[0x28, 0xb5, 0x2f, 0xfd], "a file compressed with zstd: decompress it, or use gzip or xz"),
-    (b"BZh", "a file compressed with bzip2: decompress it, or use gzip or xz"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "a file compressed with zstd twice"),
+    (b"BZh", "a file compressed with bzip2: decompress it, or use gzip, xz or zstd"),
     (b"PK\x03\x04", "a zip archive: unpack it"),
     (b"\x7fELF", "a program"),
     (&[0xd4, 0xc3, 0xb2, 0xa1], "a capture (pcap)"),

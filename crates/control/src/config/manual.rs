@@ -66,8 +66,52 @@ a reload then reports the key and keeps its old value.
 ";
 
 const FOOT: &str = "\
+.SH FILES
+.TP
+\\fB/run/shadeline.sock\\fR
+The control socket, unless \\fBsocket\\fR of \\fB[system]\\fR names another.
+.PP
+Files that the configuration names may be compressed by gzip, xz or zstd.
+A relative path starts at the folder of the configuration.
+.SH EXAMPLES
+A router with two ports and a default route:
+.PP
+.RS 4
+.nf
+mode = \"router\"
+
+[port.lan]
+interface = \"eth1\"
+addresses = [\"192.0.2.1/24\", \"2001:db8:1::1/64\"]
+
+[port.wan]
+interface = \"eth2\"
+addresses = [\"198.51.100.1/24\"]
+
+[[route]]
+prefix = \"0.0.0.0/0\"
+via = \"198.51.100.2\"
+.fi
+.RE
+.PP
+Rules before it:
+.PP
+.RS 4
+.nf
+[firewall]
+default = \"accept\"
+
+[[rule]]
+name = \"no\\-telnet\"
+proto = \"tcp\"
+dport = 23
+action = \"reject\"
+.fi
+.RE
 .SH \"SEE ALSO\"
-.BR shadeline (1)
+.BR shadeline (1),
+.BR shadeline\\-run (1),
+.BR shadeline\\-check (1)
 ";
 
 /// Markdown as roff: code in bold, links as their text.

@@ -48,6 +48,11 @@ pub fn file(walk: &mut Walk<'_>, value: &Value<'_>, expected: &str) -> Option<Pa
     let file = string(walk, value)?;
     let Some(folder) = walk.folder() else { return Some(file.into()) };
     let path = folder.join(file);
+    if files::is_standard(&path) {
+        walk.error(value.span(), format!("{} is `-`, standard input", walk.subject()))
+            .expected(expected);
+        return None;
+    }
     if let Err(error) = std::fs::File::open(&path).and_then(|file| file.metadata()) {
         walk.error(value.span(), format!("{}: {error}", path.display())).expected(expected);
     }

@@ -501,7 +501,7 @@ pub fn wrong_kind<T>(walk: &mut Walk<'_>, value: &Value<'_>, expected: &str) -> 
 }
 
 /// The nearest of `known`, if it is near enough to be meant.
-fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let most = (name.chars().count() / 3).clamp(1, 3);
     known
         .into_iter()

@@ -31,6 +31,11 @@ impl ControlLoop {
         let asks = answer.clone();
         self.build(None, asks, move || {
             let read = || {
+                if files::is_standard(&path) {
+                    let what = "the configuration came from standard input, which cannot be read \
+                                again: start with a file to reload it";
+                    return Err(what.to_owned());
+                }
                 let (config, report) =
                     config::load(&path, &known).map_err(|error| error.to_string())?;
                 same_ports(&config, &interfaces)?;

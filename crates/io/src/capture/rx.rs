@@ -1,14 +1,13 @@
 //! Capture files as a receive queue.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chunk::{Packet, Pool, reasons};
-use flate2::read::MultiGzDecoder;
+use files::input::{self, Source};
 
 use super::{CaptureError, CaptureFault, CaptureReader, LinkType};
 use crate::{Losses, QueueStats, RxQueue};
@@ -27,7 +26,8 @@ const ERRORS_MAX: usize = 64;
 /// the packets before that place have been received; then it goes on with the next file.
 #[derive(Debug)]
 pub struct CaptureRx {
-    files: VecDeque<PathBuf>,
+    files: VecDeque<Waiting>,
+    stop: Arc<AtomicBool>,
     open: Option<(PathBuf, CaptureReader<Input>)>,
     /// Whether the open capture is at a record that was not delivered yet.
     pending: bool,
@@ -47,39 +47,64 @@ pub struct CaptureRx {
 
 type Input = Box<dyn Read + Send>;
 
+/// A capture whose turn has not come.
+#[derive(Debug)]
+struct Waiting {
+    path: PathBuf,
+    /// Of a pipe, which can be opened only once.
+    reader: Option<CaptureReader<Input>>,
+}
+
 impl CaptureRx {
     /// The captures at `paths` in this order; a folder stands for the captures in it and in its
-    /// folders (`.pcap`, `.pcapng`, `.cap`, and these with `.gz`) in the order of their paths.
+    /// folders (`.pcap`, `.pcapng`, `.cap`, and these with `.gz`, `.xz` or `.zst`) in the order of their paths; `-` is
+    /// standard input.
     ///
     /// # Errors
     /// If one of them cannot be opened, or is not a capture, or one that holds no Ethernet, or a folder
     /// without captures.
     pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Self, CaptureError> {
-        let mut files = VecDeque::new();
+        Self::open_until(paths, Arc::default())
+    }
+
+    /// The same; the packets end when `stop` is set, even while a pipe is waited for.
+    ///
+    /// # Errors
+    /// Those of [`CaptureRx::open`].
+    pub fn open_until<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, CaptureError> {
+        let mut found = Vec::new();
         for path in paths {
             let path = path.as_ref();
-            let found = captures(path).map_err(|error| io_error(path, error))?;
-            files.extend(found);
+            found.extend(captures(path).map_err(|error| io_error(path, error))?);
         }
-        let mut bytes_total = 0;
-        for path in &files {
+        let (bytes_done, mut bytes_total) = (Arc::default(), 0);
+        let mut files = VecDeque::new();
+        for path in found {
             // Opened only to see that they are what they should be; there may be thousands.
-            let reader = open(path, Arc::default())?;
+            let source = source(&path, &stop)?;
+            let (len, opened_again) = (source.len_bytes(), source.can_be_opened_again());
+            let counted = if opened_again { Arc::default() } else { Arc::clone(&bytes_done) };
+            let reader = capture(&path, source, counted)?;
             if let Some(link_type) = reader.link_type().filter(|t| !t.is_convertible()) {
                 let fault = CaptureFault::LinkType(link_type);
-                return Err(CaptureError { path: Some(path.clone()), offset: 20, fault });
+                return Err(CaptureError { path: Some(path), offset: 20, fault });
             }
-            bytes_total += path.metadata().map_err(|error| io_error(path, error))?.len();
+            bytes_total += len.unwrap_or(0);
+            files.push_back(Waiting { path, reader: (!opened_again).then_some(reader) });
         }
         Ok(Self {
             files,
+            stop,
             open: None,
             pending: false,
             refused: Vec::new(),
             macs: [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2],
             made: Vec::new(),
             tries: 0,
-            bytes_done: Arc::default(),
+            bytes_done,
             bytes_total,
             errors: VecDeque::new(),
             stats: QueueStats::default(),
@@ -96,9 +121,19 @@ impl CaptureRx {
     /// Goes to the next record that can be delivered; `false` when there is none any more.
     fn advance(&mut self) -> bool {
         while !self.pending {
+            if self.stop.load(Ordering::Relaxed) {
+                self.files.clear();
+                self.close();
+                return false;
+            }
             let Some((path, reader)) = &mut self.open else {
-                let Some(path) = self.files.pop_front() else { return false };
-                match open(&path, self.bytes_done.clone()) {
+                let Some(Waiting { path, reader }) = self.files.pop_front() else { return false };
+                let opened = match reader {
+                    Some(reader) => Ok(reader),
+                    None => source(&path, &self.stop)
+                        .and_then(|source| capture(&path, source, self.bytes_done.clone())),
+                };
+                match opened {
                     Ok(reader) => self.open = Some((path, reader)),
                     Err(error) => self.fail(&error),
                 }
@@ -119,6 +154,8 @@ impl CaptureRx {
                     }
                 }
                 Ok(false) => self.close(),
+                // A pipe that was stopped within a record.
+                Err(_) if self.stop.load(Ordering::Relaxed) => {}
                 Err(mut error) => {
                     error.path = Some(path.clone());
                     self.fail(&error);
@@ -232,7 +269,7 @@ fn captures(path: &Path) -> io::Result<Vec<PathBuf>> {
                 continue;
             }
             let name = path.to_string_lossy();
-            let name = name.strip_suffix(".gz").unwrap_or(&name);
+            let name = COMPRESSED.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
             let is_capture = [".pcap", ".pcapng", ".cap"].iter().any(|end| name.ends_with(end));
             if is_capture && path.is_file() {
                 files.push(path);
@@ -240,46 +277,47 @@ fn captures(path: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        let what =
-            "no capture in this folder: expected .pcap, .pcapng or .cap files, or these with .gz";
+        let what = "no capture in this folder: expected .pcap, .pcapng or .cap files, or these with .gz, .xz or .zst";
         return Err(io::Error::new(io::ErrorKind::NotFound, what));
     }
     files.sort();
     Ok(files)
 }
 
-/// The capture at `path`, decompressed if it begins as gzip does.
-fn open(path: &Path, bytes_done: Arc<AtomicU64>) -> Result<CaptureReader<Input>, CaptureError> {
-    let reader = || -> io::Result<Input> {
-        let mut file = Counting { file: File::open(path)?, bytes_done };
-        let mut magic = [0; 2];
-        let mut have = 0;
-        while have < magic.len() {
-            match file.read(&mut magic[have..])? {
-                0 => break,
-                n => have += n,
-            }
-        }
-        let whole = io::Cursor::new(magic).take(have as u64).chain(file);
-        Ok(match magic {
-            [0x1f, 0x8b] => Box::new(MultiGzDecoder::new(io::BufReader::new(whole))),
-            _ => Box::new(whole),
-        })
-    };
-    let input = reader().map_err(|error| io_error(path, error))?;
+/// Ends of the names of compressed files.
+const COMPRESSED: &[&str] = &[".gz", ".xz", ".zst"];
+
+/// The file at `path`, not typed by a person.
+fn source(path: &Path, stop: &Arc<AtomicBool>) -> Result<Source, CaptureError> {
+    let source = Source::open(path).map_err(|error| io_error(path, error))?;
+    if source.is_terminal() {
+        let what = "expected a capture, found a terminal: redirect a file or a pipe to it";
+        return Err(io_error(path, io::Error::other(what)));
+    }
+    source.until(stop.clone()).map_err(|error| io_error(path, error))
+}
+
+/// The capture in a file, decompressed.
+fn capture(
+    path: &Path,
+    source: Source,
+    bytes_done: Arc<AtomicU64>,
+) -> Result<CaptureReader<Input>, CaptureError> {
+    let input = input::reader(Counting { source, bytes_done });
+    let input = input.map_err(|error| io_error(path, error))?;
     CaptureReader::new(input)
         .map_err(|error| CaptureError { path: Some(path.to_path_buf()), ..error })
 }
 
 /// A file that counts what was read of it, for the progress.
 struct Counting {
-    file: File,
+    source: Source,
     bytes_done: Arc<AtomicU64>,
 }
 
 impl Read for Counting {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.file.read(buffer)?;
+        let n = self.source.read(buffer)?;
         self.bytes_done.fetch_add(n as u64, Ordering::Relaxed);
         Ok(n)
     }

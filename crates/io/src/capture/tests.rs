@@ -630,3 +630,51 @@ fn interfaces_and_directions_are_written() {
     assert_eq!(Format::of("a/b.PCAP".as_ref()), Format::Pcap);
     assert_eq!(Format::of("a.pcap/b".as_ref()), Format::PcapNg);
 }
+
+#[test]
+fn a_pipe_is_opened_once_and_ends_when_it_is_to() {
+    use std::os::fd::AsRawFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let frames: Vec<_> = (1..=3u64).map(|i| (i, vec![i as u8; 60])).collect();
+    let whole = written(&frames, Format::Pcap);
+    let mut pool = pool(64);
+    for stops in [false, true] {
+        let (reads, mut writes) = std::io::pipe().unwrap();
+        // The last record is not whole yet.
+        writes.write_all(&whole[..whole.len() - 20]).unwrap();
+        let path = format!("/dev/fd/{}", reads.as_raw_fd());
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let mut rx = CaptureRx::open_until([path], stop.clone()).unwrap();
+        let mut out = Vec::new();
+        rx.recv(&mut pool, &mut out, 2);
+        assert_eq!(out.drain(..).map(|packet| packet.free(&mut pool)).count(), 2);
+        if stops {
+            stop.store(true, Ordering::Relaxed);
+        } else {
+            writes.write_all(&whole[whole.len() - 20..]).unwrap();
+            drop(writes);
+        }
+        let (rest, errors) = receive_all(&mut rx, &mut pool);
+        let expected = if stops { &[][..] } else { &frames[2..] };
+        assert_eq!((&rest[..], errors), (expected, Vec::new()));
+        assert!(rx.progress().unwrap().0 > 0);
+    }
+}
+
+#[test]
+fn the_first_error_of_an_output_is_reported_at_once_or_when_it_is_closed() {
+    for (packets, at_once) in [(10_000, true), (1, false)] {
+        let mut tx = CaptureTx::create("/dev/full", Format::PcapNg).unwrap();
+        let (sender, errors) = std::sync::mpsc::channel();
+        tx.on_failure(move |error| sender.send(error).unwrap());
+        let mut pool = pool(8);
+        let packet = Packet::copy_from(&mut pool, &[7; 60]).unwrap();
+        (0..packets).for_each(|_| tx.write_with_comment(&packet, 1, None));
+        packet.free(&mut pool);
+        assert_eq!(errors.try_recv().is_ok(), at_once);
+        assert_eq!(tx.take_error(), None);
+        drop(tx);
+        assert_eq!(errors.recv().is_ok(), !at_once);
+    }
+}

@@ -6,21 +6,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chunk::{Packet, Pool, reasons};
+use files::output;
 
 use super::{CaptureWriter, Format};
 use crate::{Losses, QueueStats, TxQueue};
+
+/// Called with the first error of a file.
+type OnFailure = Box<dyn FnOnce(String) + Send>;
 
 /// Writes what it is sent to a capture, at the packets' own times.
 ///
 /// The file is written when some hundred kilobytes have come together, at a [`TxQueue::flush`]
 /// without a packet since the one before, and when dropped. After a failed write packets are
 /// dropped and counted.
-#[derive(Debug)]
 pub struct CaptureTx {
     writer: CaptureWriter<BufWriter<File>>,
     path: PathBuf,
     failed: bool,
     error: Option<String>,
+    on_failure: Option<OnFailure>,
     /// Packets at the last flush.
     flushed: u64,
     stats: QueueStats,
@@ -28,22 +32,29 @@ pub struct CaptureTx {
 }
 
 impl CaptureTx {
-    /// Makes the file at `path`, replacing one that is there.
+    /// Makes the file at `path`, replacing one that is there; `-` is standard output.
     ///
     /// # Errors
-    /// If it cannot be made or its header not be written.
+    /// If it cannot be made, is a terminal, or its header cannot be written.
     pub fn create(path: impl AsRef<Path>, format: Format) -> io::Result<Self> {
         let path = path.as_ref().to_path_buf();
-        let output = BufWriter::with_capacity(256 << 10, File::create(&path)?);
+        let buffered = BufWriter::with_capacity(256 << 10, output::create_capture(&path)?);
         Ok(Self {
-            writer: CaptureWriter::new(output, format)?,
+            writer: CaptureWriter::new(buffered, format)?,
             path,
             failed: false,
             error: None,
+            on_failure: None,
             flushed: 0,
             stats: QueueStats::default(),
             losses: Arc::default(),
         })
+    }
+
+    /// Calls `report` with the first error, as soon as it happens, instead of keeping it for
+    /// [`TxQueue::take_error`] and [`CaptureTx::finish`].
+    pub fn on_failure(&mut self, report: impl FnOnce(String) + Send + 'static) {
+        self.on_failure = Some(Box::new(report));
     }
 
     /// Writes one packet with a comment (why it was dropped) and leaves it to the caller.
@@ -66,7 +77,9 @@ impl CaptureTx {
     /// # Errors
     /// The first one that came up, now or before; it names the file.
     pub fn finish(mut self) -> Result<QueueStats, String> {
-        if let Err(error) = self.writer.flush() {
+        if !self.failed
+            && let Err(error) = self.writer.flush()
+        {
             self.fail(&error);
         }
         self.error.take().map_or(Ok(self.stats), Err)
@@ -75,7 +88,28 @@ impl CaptureTx {
     fn fail(&mut self, error: &io::Error) {
         self.stats.errors += 1;
         if !std::mem::replace(&mut self.failed, true) {
-            self.error = Some(format!("{}: {error}", self.path.display()));
+            let text = format!("{}: {}", output::name(&self.path), output::reason(error));
+            match self.on_failure.take() {
+                Some(report) => report(text),
+                None => self.error = Some(text),
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for CaptureTx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CaptureTx({})", self.path.display())
+    }
+}
+
+/// What is buffered is written, and an error of that is reported.
+impl Drop for CaptureTx {
+    fn drop(&mut self) {
+        if !self.failed
+            && let Err(error) = self.writer.flush()
+        {
+            self.fail(&error);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `PREFIX NEXTHOP` a line, either family mixed. Any token is a next hop; without one, the
 //! prefix is its own. An address without a length is a prefix of full length. Words that start
-//! with `#` or `;` begin a comment. gzip and xz are read as they are. pyasn's
+//! with `#` or `;` begin a comment. Files may be compressed (crate `files`). pyasn's
 //! `1.0.0.0/24<TAB>13335` is the same format.
 //!
 //! A full Internet table is a million lines, so the input is read in pieces, addresses are parsed
@@ -163,16 +163,16 @@ pub struct RoutesError {
 impl fmt::Display for RoutesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(f, "{}: {}", self.path.display(), self.source),
-            line => write!(f, "{}, line {line}: {}", self.path.display(), self.source),
+            0 => write!(f, "{}: {}", files::input::name(&self.path), self.source),
+            line => write!(f, "{}, line {line}: {}", files::input::name(&self.path), self.source),
         }
     }
 }
 
-/// Reads a file, gzip or plain.
+/// Reads a file, which may be compressed.
 pub fn read_file(path: &Path) -> Result<RoutesFile, RoutesError> {
     let fail = |line, source| RoutesError { path: path.to_owned(), line, source };
-    let file = std::fs::File::open(path).map_err(|e| fail(0, e))?;
+    let file = files::input::Source::open(path).map_err(|e| fail(0, e))?;
     let mut lines = Lines::default();
     match lines.read(file) {
         Ok(()) => Ok(lines.finish()),
@@ -180,14 +180,14 @@ pub fn read_file(path: &Path) -> Result<RoutesFile, RoutesError> {
     }
 }
 
-/// Reads any stream, gzip or plain.
-pub fn read(input: impl Read) -> io::Result<RoutesFile> {
+/// Reads any stream, which may be compressed.
+pub fn read(input: impl Read + Send) -> io::Result<RoutesFile> {
     let mut lines = Lines::default();
     lines.read(input)?;
     Ok(lines.finish())
 }
 
-/// Reads bytes, gzip or plain. What follows a broken gzip stream is lost and counted as a problem.
+/// Reads bytes, which may be compressed. What follows a fault in compressed data is lost and counted as a problem.
 pub fn parse_bytes(bytes: &[u8]) -> RoutesFile {
     let mut lines = Lines::default();
     if let Err(error) = lines.read(bytes) {
@@ -262,8 +262,8 @@ struct Lines {
 }
 
 impl Lines {
-    fn read(&mut self, input: impl Read) -> io::Result<()> {
-        self.read_text(crate::unpacked::reader(input)?)
+    fn read(&mut self, input: impl Read + Send) -> io::Result<()> {
+        self.read_text(files::input::reader(input)?)
     }
 
     /// Reads pieces of a buffer; what follows the last line end of one moves to its front.

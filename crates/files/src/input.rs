@@ -1,0 +1,258 @@
+//! Input: files, pipes and standard input, as they are or compressed.
+//!
+//! Captures, tables of the Internet and sets of rules are handed around compressed. By which program is known by the
+//! first bytes:
+//!
+//! ```text
+//!  1f 8b                       gzip, any number of members         one after the other
+//!  fd 37 7a 58 5a 00           xz, any number of streams           one after the other
+//!  28 b5 2f fd, 5x 2a 4d 18    Zstandard, any number of frames     one after the other
+//!  anything else               the bytes themselves
+//! ```
+//!
+//! Where compressed data is truncated or corrupt, the bytes before that place come first, then the error.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
+
+use crate::is_standard;
+use crate::zstd::Zstd;
+
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// Of a frame to be skipped, whose first byte is 0x50 to 0x5f.
+const ZSTD_SKIPPED: &[u8] = &[0x2a, 0x4d, 0x18];
+
+/// Memory that decompressing xz may take, KiB: `xz -9` wants 64 MiB, and a header could ask for 4 GiB.
+const XZ_MEMORY_KIB: u32 = 256 << 10;
+
+const BUFFER: usize = 64 << 10;
+
+/// Decoders are asked for so much at a time: what they decoded in a call that fails is lost.
+const PIECE: usize = 4 << 10;
+
+/// How often a wait for a pipe looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Whether standard input is some file's already.
+static IN_USE: AtomicBool = AtomicBool::new(false);
+
+/// What a message calls an input.
+pub fn name(path: &Path) -> Cow<'_, str> {
+    if is_standard(path) { "standard input".into() } else { path.to_string_lossy() }
+}
+
+/// An open input, not decompressed.
+#[derive(Debug)]
+pub struct Source {
+    file: From,
+    is_terminal: bool,
+    /// Of a file that has an end.
+    len: Option<u64>,
+    is_standard: bool,
+}
+
+#[derive(Debug)]
+enum From {
+    File(File),
+    Waiting(Waiting),
+}
+
+impl Source {
+    /// Opens a file; `-` is standard input, which only one file can be.
+    ///
+    /// # Errors
+    /// It cannot be opened, or standard input is in use.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let is_standard = is_standard(path);
+        let file = if is_standard {
+            if IN_USE.swap(true, Ordering::Relaxed) {
+                return Err(io::Error::other("only one input can be `-`"));
+            }
+            File::from(io::stdin().as_fd().try_clone_to_owned()?)
+        } else {
+            File::open(path)?
+        };
+        let about = file.metadata()?;
+        if about.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "Is a directory"));
+        }
+        let len = about.is_file().then_some(about.len());
+        let is_terminal = file.is_terminal();
+        Ok(Self { file: From::File(file), is_terminal, len, is_standard })
+    }
+
+    /// The bytes of a regular file.
+    pub fn len_bytes(&self) -> Option<u64> {
+        self.len
+    }
+
+    /// Whether opening it again would give the same bytes: not those of a pipe, or of standard input.
+    pub fn can_be_opened_again(&self) -> bool {
+        self.len.is_some() && !self.is_standard
+    }
+
+    /// Whether a person types it.
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// A pipe ends when `stop` is set, even while it is waited for.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub fn until(mut self, stop: Arc<AtomicBool>) -> io::Result<Self> {
+        if let (None, From::File(file)) = (self.len, &self.file) {
+            self.file = From::Waiting(Waiting::new(file.try_clone()?, stop)?);
+        }
+        Ok(self)
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.file {
+            From::File(file) => file.read(buffer),
+            From::Waiting(waiting) => waiting.read(buffer),
+        }
+    }
+}
+
+/// A pipe that a thread of its own reads: that thread may wait for bytes that never come.
+#[derive(Debug)]
+struct Waiting {
+    blocks: Receiver<io::Result<Vec<u8>>>,
+    block: io::Cursor<Vec<u8>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// Blocks that may wait to be taken.
+const BLOCKS: usize = 4;
+
+impl Waiting {
+    fn new(mut file: File, stop: Arc<AtomicBool>) -> io::Result<Self> {
+        let (sender, blocks) = mpsc::sync_channel(BLOCKS);
+        // It ends with the pipe, with the receiver, or with the program.
+        std::thread::Builder::new().name("input".to_owned()).spawn(move || {
+            loop {
+                let mut block = vec![0; BUFFER];
+                let read = match file.read(&mut block) {
+                    Ok(0) => return,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Ok(n) => {
+                        block.truncate(n);
+                        Ok(block)
+                    }
+                    Err(error) => Err(error),
+                };
+                let is_last = read.is_err();
+                if sender.send(read).is_err() || is_last {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { blocks, block: io::Cursor::default(), stop })
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.block.read(buffer)? {
+                0 if !buffer.is_empty() => {}
+                n => return Ok(n),
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(0);
+            }
+            match self.blocks.recv_timeout(LOOK) {
+                Ok(block) => self.block = io::Cursor::new(block?),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+            }
+        }
+    }
+}
+
+/// What `input` holds, decompressed.
+///
+/// # Errors
+/// The input's. What is wrong in compressed data comes with the bytes.
+pub fn reader<'a>(mut input: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
+    let mut head = Vec::new();
+    input.by_ref().take(XZ.len() as u64).read_to_end(&mut head)?;
+    let is_gzip = head.starts_with(GZIP);
+    let is_xz = head.starts_with(XZ);
+    let is_zstd = head.starts_with(ZSTD)
+        || matches!(head.split_first(), Some((0x50..=0x5f, rest)) if rest.starts_with(ZSTD_SKIPPED));
+    let whole = io::Cursor::new(head).chain(input);
+    let buffered = |whole| BufReader::with_capacity(BUFFER, whole);
+    Ok(if is_gzip {
+        Box::new(Decompressed { name: "gzip", inner: MultiGzDecoder::new(buffered(whole)) })
+    } else if is_xz {
+        let inner = XzReader::new_mem_limit(buffered(whole), true, XZ_MEMORY_KIB);
+        Box::new(Decompressed { name: "xz", inner })
+    } else if is_zstd {
+        Box::new(Decompressed { name: "zstd", inner: Zstd::new(buffered(whole)) })
+    } else {
+        Box::new(whole)
+    })
+}
+
+/// Bytes of a decoder, whose errors say what is wrong with which data.
+struct Decompressed<R> {
+    name: &'static str,
+    inner: R,
+}
+
+impl<R: Read> Read for Decompressed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min(PIECE);
+        self.inner.read(&mut buffer[..most]).map_err(|error| {
+            let text = match error.kind() {
+                io::ErrorKind::Interrupted => return error,
+                io::ErrorKind::UnexpectedEof => format!("the {} data is truncated", self.name),
+                io::ErrorKind::OutOfMemory => {
+                    format!("the {} data needs more than 256 MiB to decompress", self.name)
+                }
+                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+                    format!("the {} data is corrupt: {error}", self.name)
+                }
+                _ => format!("the {} data cannot be read: {error}", self.name),
+            };
+            // Not the kind of a capture that ends within a record.
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        })
+    }
+}
+
+/// A file, decompressed, to be read in lines.
+///
+/// # Errors
+/// It cannot be opened or read.
+pub fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
+    Ok(Box::new(BufReader::with_capacity(BUFFER, reader(Source::open(path)?)?)))
+}
+
+/// The whole of a file, decompressed.
+///
+/// # Errors
+/// It cannot be opened or read, or is compressed and truncated or corrupt.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader(Source::open(path)?)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+#[path = "input/tests.rs"]
+mod tests;

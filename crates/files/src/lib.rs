@@ -1,0 +1,22 @@
+//! Input and output files of the program: the one place that opens them.
+//!
+//! A user names a file, and nothing else: `-` is standard input or standard output, and whether an input is
+//! compressed is known by its first bytes, not by its name.
+//!
+//! * [`input`]: files, pipes and standard input, decompressed.
+//! * [`output`]: files and standard output; what a program prints.
+//!
+//! Functions of their arguments, on any thread. The one thing that they share is whether standard input is in use.
+
+#![forbid(unsafe_code)]
+
+pub mod input;
+pub mod output;
+mod zstd;
+
+use std::path::Path;
+
+/// Whether a path stands for standard input or standard output.
+pub fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
+}
