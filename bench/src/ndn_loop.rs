@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use apps::ndn::pit::PitLimits;
+use apps::ndn::store::StoreLimits;
 use apps::ndn::{
     Face, NameForm, NdnColumns, NdnCounters, NdnOptions, NdnPatch, NdnTables, pipeline_with,
 };
@@ -199,6 +200,7 @@ impl Cells {
                 pit: PitLimits::of((PENDING_CHUNKS * CHUNK_PACKETS_MAX) as u32),
                 nack: false,
                 packet_time: false,
+                store: StoreLimits::default(),
                 first_region: 0,
                 counters: Arc::new(NdnCounters::new()),
             },

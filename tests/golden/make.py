@@ -4,6 +4,7 @@
 Run with the interpreter of .venv, which has scapy. Real captures stand in tests/data instead.
 """
 
+import hashlib
 import logging
 import pathlib
 import socket
@@ -333,8 +334,9 @@ def interest(uri, nonce, lifetime=None, hops=None, prefix=False, fresh=False):
     return tlv(5, name(uri), *fields)
 
 
-def data(uri, content=b"content"):
-    return tlv(6, name(uri), tlv(20), tlv(21, content), tlv(22, tlv(27, b"\0")), tlv(23, bytes(32)))
+def data(uri, content=b"content", fresh=None):
+    meta = [tlv(25, struct.pack("!H", fresh))] if fresh is not None else []
+    return tlv(6, name(uri), tlv(20, *meta), tlv(21, content), tlv(22, tlv(27, b"\0")), tlv(23, bytes(32)))
 
 
 def link(packet, *fields):
@@ -480,6 +482,66 @@ def ndn_nack():
     # Where there is a way nothing is made.
     yield named(1, interest("/org/" + "x" * 1100, 30))
     yield datagram(2, data("/org/" + "x" * 1100, b""))
+
+
+@timed
+def ndn_store():
+    # Kept, with its token, for whoever asks: by Ethernet and by UDP, with one hop left too.
+    yield named(1, interest("/org/a", 1))
+    yield named(2, data("/org/a", fresh=2000))
+    yield named(1, link(interest("/org/a", 2), token(b"abc")))
+    yield datagram(3, interest("/org/a", 3, hops=1))
+    yield named(1, interest("/org/a", 4, hops=0))
+    yield named(1, interest("/org/b", 5, hops=1))
+    # Fresh for two seconds.
+    yield named(1, interest("/org/a", 6, fresh=True))
+    yield 2.0
+    yield named(1, interest("/org/a", 7, fresh=True))
+    yield named(1, interest("/org/a", 8))
+    yield named(2, data("/org/a", b"newer", fresh=1000))
+    yield named(1, interest("/org/a", 9, fresh=True))
+    # Without a period it is stale from the start.
+    yield named(1, interest("/org/stale", 10))
+    yield named(2, data("/org/stale"))
+    yield named(1, interest("/org/stale", 11, fresh=True))
+    yield named(1, interest("/org/stale", 12))
+    # What begins with a name: the first in canonical order, which puts short components first, and fresh where that is asked.
+    for at, (uri, fresh) in enumerate((("/org/p/zz", 9000), ("/org/p/b", 0), ("/org/p/c/d", 9000))):
+        yield named(1, interest(uri, 20 + at))
+        yield named(2, data(uri, fresh=fresh))
+    yield named(1, interest("/org/p", 30, prefix=True))
+    yield named(1, interest("/org/p", 31, prefix=True, fresh=True))
+    yield named(1, interest("/org/p", 32))
+    yield named(1, interest("/org/p/z", 33, prefix=True))
+    # The digest of a packet, and of another one.
+    whole = data("/org/p/b", fresh=0)
+    for nonce, packet in ((40, whole), (41, whole + b"x")):
+        digest = tlv(1, hashlib.sha256(packet).digest())
+        asked = tlv(7, *(tlv(8, part) for part in (b"org", b"p", b"b")), digest)
+        yield named(1, tlv(5, asked, tlv(10, struct.pack("!I", nonce))))
+    # Room for six: what was used least recently goes.
+    for at in range(4):
+        yield named(1, interest(f"/org/n/{at}", 50 + at))
+        yield named(2, data(f"/org/n/{at}"))
+    yield named(1, interest("/org/a", 60))
+    yield named(2, data("/org/a"))
+    for at, uri in enumerate(("/org/p/b", "/org/n/0", "/org/p/zz", "/org/n/3")):
+        yield named(1, interest(uri, 70 + at))
+    # What nobody asked for, what is not to be kept, and a loop: as without a store.
+    yield named(2, data("/org/nobody"))
+    yield named(1, interest("/org/nobody", 80))
+    yield named(1, interest("/org/once", 81))
+    yield named(2, link(data("/org/once"), tlv(820, tlv(821, b"\1"))))
+    yield named(1, interest("/org/once", 82))
+    yield named(2, link(data("/org/once"), tlv(820, tlv(821, b"\2"))))
+    yield named(1, interest("/org/once", 83))
+    yield datagram(3, interest("/org/once", 81))
+    # Too long for the face that asks, and asked for by two at once.
+    yield datagram(3, interest("/org/long", 90))
+    yield named(1, interest("/org/long", 91))
+    yield named(2, data("/org/long", bytes(1300)))
+    yield named(1, interest("/org/long", 92))
+    yield datagram(3, interest("/org/long", 93))
 
 
 @timed
@@ -656,7 +718,7 @@ def firewall_classbench():
 
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
-    switch, switch_time, ndn_forwarding, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch, firewall_wire,
+    switch, switch_time, ndn_forwarding, ndn_store, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_classbench,
 ]
 

@@ -12,6 +12,7 @@ so are the headers and checksums of the frames that are expected.
 The order of several answers to one packet is free. So are IP's identification and TTL.
 """
 
+import hashlib
 import ipaddress
 import json
 import logging
@@ -106,11 +107,11 @@ def components(value):
 
 
 def link(data):
-    """Token, whether it is a Nack, and the packet inside, of what may be a link packet."""
+    """Token, whether it is a Nack, whether it may be kept, and the packet inside, of what may be a link packet."""
     kind, value, encoded, _ = element(data)
     if kind != 100:
-        return b"", False, encoded
-    token, is_nack, fragment, index, count = b"", False, b"", 0, 1
+        return b"", False, True, encoded
+    token, is_nack, may_keep, fragment, index, count = b"", False, True, b"", 0, 1
     for kind, inner, _ in elements(value):
         if kind == 80 and not fragment:
             fragment = inner
@@ -124,18 +125,22 @@ def link(data):
             if not 1 <= len(inner) <= 32:
                 raise Drop("ndn_malformed")
             token = inner
+        elif kind == 820:
+            for policy, inner_value, _ in elements(inner):
+                if policy == 821:
+                    may_keep = integer(inner_value) != 1
         elif kind == 800:
             is_nack = True
             for reason, inner_value, _ in elements(inner):
                 if reason == 801:
                     integer(inner_value)
-        elif kind not in (84, 812, 816, 820, 836, 840, 844, 848) and not (800 <= kind <= 959 and kind % 2 == 1):
+        elif kind not in (84, 812, 816, 836, 840, 844, 848) and not (800 <= kind <= 959 and kind % 2 == 1):
             raise Drop("ndn_malformed")
     if (index, count) != (0, 1):
         raise Drop("ndn_fragment")
     if is_nack and not fragment:
         raise Drop("ndn_malformed")
-    return token, is_nack, fragment
+    return token, is_nack, may_keep, fragment
 
 
 def tlv(kind, value):
@@ -157,6 +162,57 @@ def derived(address):
     if address.version == 4:
         return "02:00:" + ":".join(f"{byte:02x}" for byte in address.packed)
     return None
+
+
+class Store:
+    """Data by name, the one that was used least recently first."""
+
+    def __init__(self, packets, size):
+        self.packets, self.size = packets, size
+        self.kept = {}  # name: packet and the end of its freshness
+        self.hits = self.misses = self.evicted = 0
+
+    @staticmethod
+    def cost(packet):
+        return -(-len(packet) // 256) * 256
+
+    def insert(self, name, packet, fresh_until):
+        if not name or self.packets == 0 or self.cost(packet) > self.size:
+            return
+        self.kept.pop(name, None)
+        while len(self.kept) >= self.packets or self.used() + self.cost(packet) > self.size:
+            del self.kept[next(iter(self.kept))]
+            self.evicted += 1
+        self.kept[name] = (packet, fresh_until)
+
+    def used(self):
+        return sum(self.cost(packet) for packet, _ in self.kept.values())
+
+    def lookup(self, name, is_prefix, is_fresh, now):
+        """The first name in canonical order that answers."""
+        digest = None
+        if name and name[-1][:2] == b"\1\x20":
+            name, digest = name[:-1], name[-1][2:]
+        for other in sorted(self.kept, key=order):
+            packet, fresh_until = self.kept[other]
+            if is_fresh and fresh_until <= now:
+                continue
+            if digest is not None:
+                is_it = other == name and hashlib.sha256(packet).digest() == digest
+            else:
+                is_it = other == name or (is_prefix and other[: len(name)] == name)
+            if is_it:
+                self.kept[other] = self.kept.pop(other)
+                self.hits += 1
+                return packet
+        self.misses += 1
+        return None
+
+
+def order(name):
+    """Canonical order (Packet Format §2.1): component by component, by type, length and value."""
+    parts = [element(component) for component in name]
+    return [(kind, len(value), value) for kind, value, _, _ in parts]
 
 
 class Face:
@@ -216,6 +272,7 @@ class Forwarder:
         self.ports = list(config["port"])
         self.pending = {}  # name and flags: face -> [nonce, end, token]
         self.dead = {}  # name and nonce: when
+        self.store = Store(ndn.get("content_store", 16384), ndn.get("content_store_mib", 32) << 20)
         self.lost = []  # reasons of what was made of the last packet and could not go
 
     # --- frames
@@ -288,7 +345,7 @@ class Forwarder:
         self.lost = []
         try:
             face, payload = self.arrival(port, frame)
-            token, is_nack, packet = link(payload)
+            token, is_nack, may_keep, packet = link(payload)
             if not packet:
                 raise Drop("ndn_idle")
             kind, value, encoded, rest = element(packet)
@@ -302,7 +359,7 @@ class Forwarder:
             if kind == 6:
                 if is_nack:
                     raise Drop("ndn_malformed")
-                return self.data(face, name, encoded, now)
+                return self.data(face, name, found, encoded, may_keep, now)
             return self.interest(face, name, found, token, is_nack, encoded, now)
         except Drop as drop:
             return [], drop.reasons
@@ -316,11 +373,19 @@ class Forwarder:
             raise Drop("ndn_malformed")
         if is_nack:
             raise Drop("ndn_nack")
-        if 34 in found and found[34][0] <= 1:
+        if 34 in found and found[34][0] == 0:
             raise Drop("ndn_hop_limit")
         if 10 not in found:
             raise Drop("ndn_no_nonce")
         nonce = found[10]
+        waiting = self.pending.get((name, flags))
+        if waiting is None and self.store.packets and not self.is_dead(name, nonce, now):
+            kept = self.store.lookup(name, *flags, now)
+            if kept is not None:
+                packet = tlv(100, tlv(98, token) + tlv(80, kept)) if token else kept
+                return [(face.port, face.frame(packet))], None
+        if 34 in found and found[34][0] == 1:
+            raise Drop("ndn_hop_limit")
         depths = [depth for depth in range(min(len(name), 31) + 1) if name[:depth] in self.routes]
         ways = self.routes[name[: depths[-1]]] if depths else []
         way = next((self.faces[way] for way in ways if way != face.name), None)
@@ -341,11 +406,8 @@ class Forwarder:
         else:
             out = encoded
         frame = way.frame(out)
-        died = self.dead.get((name, nonce))
-        if died is not None and now - died < DEAD:
+        if self.is_dead(name, nonce, now):
             raise Drop("ndn_loop")
-        if died is not None and now - died < 2 * DEAD:
-            raise SystemExit("the oracle cannot know whether the nonce is still remembered: change the case")
         lifetime = min(integer(found[12]) / 1000 if 12 in found else 4.0, 60.0)
         waiting = self.pending.get((name, flags))
         record = [nonce, now + lifetime, token]
@@ -361,6 +423,12 @@ class Forwarder:
         self.dead[(name, before[0])] = now
         return [(way.port, frame)], None
 
+    def is_dead(self, name, nonce, now):
+        died = self.dead.get((name, nonce))
+        if died is not None and DEAD <= now - died < 2 * DEAD:
+            raise SystemExit("the oracle cannot know whether the nonce is still remembered: change the case")
+        return died is not None and now - died < DEAD
+
     @staticmethod
     def hop_limit_at(encoded):
         value = element(encoded)[1]
@@ -371,11 +439,17 @@ class Forwarder:
             at += len(whole)
         raise AssertionError("the packet has a hop limit")
 
-    def data(self, face, name, encoded, now):
+    def data(self, face, name, found, encoded, may_keep, now):
+        freshness = 0
+        for kind, inner, _ in elements(found.get(20, b"")):
+            if kind == 25:
+                freshness = integer(inner) / 1000
         answered = [key for key in self.pending if key[0] == name or (key[1][0] and key[0] == name[: len(key[0])])]
         answered = [key for key in answered if key[0]]
         if not answered:
             raise Drop("ndn_unsolicited")
+        if may_keep:
+            self.store.insert(name, encoded, now + freshness)
         out, refused = [], None
         waiting = [(other, kept) for key in answered for other, kept in self.pending[key].items()]
         waiting = [(other, kept) for other, kept in waiting if other != face.name and kept[1] > now]
@@ -432,7 +506,7 @@ def essence(frame):
     return bytes(frame)
 
 
-def balance(stats, came, forwarded, refused):
+def balance(stats, store, came, forwarded, refused):
     """Every packet that came or was made has one fate, and the counters say which."""
     received = sum(port["rx_packets"] for port in stats["ports"])
     sent = sum(port["tx_packets"] for port in stats["ports"])
@@ -441,6 +515,10 @@ def balance(stats, came, forwarded, refused):
         raise Mismatch(f"counted: {received} in, {sent} out, {dropped} dropped, not {came}, {forwarded}, {refused}")
     if received + made != sent + dropped + stats["host_packets"]:
         raise Mismatch(f"{received} in and {made} made are not {sent} out and {dropped} dropped")
+    kept = (len(store.kept), store.used(), store.hits, store.misses, store.evicted)
+    told = tuple(stats["ndn"][f"store{what}"] for what in ("d", "d_bytes", "_hits", "_misses", "_evicted"))
+    if kept != told:
+        raise Mismatch(f"content store: {told} packets, bytes, hits, misses, evicted, not {kept}")
 
 
 def main():
@@ -476,7 +554,7 @@ def main():
             raise Mismatch(f"{to}: {len(rest)} frames too many, the first {rest[0][:60].hex()}")
     if dropped:
         raise Mismatch(f"dropped: {len(dropped)} packets too many, the first for {dropped[0][1]}")
-    balance(json.loads((out / "stats.json").read_text()), len(inputs), forwarded, refused)
+    balance(json.loads((out / "stats.json").read_text()), forwarder.store, len(inputs), forwarded, refused)
     print(f"{len(inputs)} packets: {forwarded} sent, {refused} dropped, all as they must be")
 
 

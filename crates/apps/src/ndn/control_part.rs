@@ -25,7 +25,7 @@ use control::rib::RouteSource;
 use controlplane::interfaces::mac_text;
 use controlplane::{
     Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
-    Rows, Setup, Tables, TablesPatch, WorkerSetup,
+    Rows, Section, Setup, Tables, TablesPatch, WorkerSetup,
 };
 use engine::{Counter, Stage};
 use lookup::fib::Interface;
@@ -40,6 +40,7 @@ use super::name_lines::Problems;
 use super::name_routes::{Routes, Source};
 use super::pit::PitLimits;
 use super::rows::{FaceRow, NameRow, NdnTotals};
+use super::store::StoreLimits;
 use super::{
     FACES_MAX, Face, NdnCounters, NdnOptions, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds,
 };
@@ -63,6 +64,7 @@ struct NdnControl {
     /// Over captures: a neighbour's MAC is made up from its address.
     derives: bool,
     pending_max: u64,
+    stored_max: u64,
     changed: Vec<NdnPatch>,
     interfaces: Interfaces,
     part: PartId<NdnPart>,
@@ -134,6 +136,7 @@ pub(super) fn start(
         neighbours: HashMap::new(),
         derives: !is_live,
         pending_max: u64::from(config.ndn.pit_entries) * config.system.workers.max(1) as u64,
+        stored_max: u64::from(config.ndn.content_store) * config.system.workers.max(1) as u64,
         changed: Vec::new(),
         interfaces: interfaces.clone(),
         part: tables.add::<NdnPart>(NdnTables::new(blob)),
@@ -502,6 +505,12 @@ impl NdnControl {
             pending_max: self.pending_max,
             pending: sum(|c| &c.pending),
             expired: sum(|c| &c.expired),
+            stored: sum(|c| &c.stored),
+            stored_max: self.stored_max,
+            stored_bytes: sum(|c| &c.stored_bytes),
+            store_hits: sum(|c| &c.store_hits),
+            store_misses: sum(|c| &c.store_misses),
+            store_evicted: sum(|c| &c.store_evicted),
             nacks: sum(|c| &c.nacks),
             copies_lost: sum(|c| &c.copies_lost),
             interests: faces.iter().map(|face| face[2]).sum(),
@@ -514,6 +523,9 @@ impl NdnControl {
         let (now, then) = (self.since_start(), self.base.0);
         NdnTotals {
             expired: now.expired - then.expired,
+            store_hits: now.store_hits - then.store_hits,
+            store_misses: now.store_misses - then.store_misses,
+            store_evicted: now.store_evicted - then.store_evicted,
             nacks: now.nacks - then.nacks,
             copies_lost: now.copies_lost - then.copies_lost,
             interests: now.interests - then.interests,
@@ -582,6 +594,7 @@ impl ControlPart for NdnControl {
             self.options.push(NdnOptions {
                 hasher: NameHasher::random(),
                 pit: PitLimits { lifetime_max_ms, ..PitLimits::of(ndn.pit_entries) },
+                store: store_limits(ndn),
                 nack: ndn.nack,
                 packet_time: worker.packet_time,
                 first_region: self.part.regions().start,
@@ -725,6 +738,20 @@ impl ControlPart for NdnControl {
     fn metrics(&self, out: &mut Metrics) {
         self.totals().metrics(out);
     }
+
+    fn report(&self) -> Vec<Section> {
+        if !self.derives {
+            return Vec::new(); // live, `ctl` and the metrics have it
+        }
+        let totals = self.since_start();
+        let lines = totals.lines().into_iter().map(|[title, text]| format!("{title:<13} {text}\n"));
+        vec![Section::new("ndn", &totals, lines.collect())]
+    }
+}
+
+/// The room of each worker's content store.
+fn store_limits(ndn: &config::Ndn) -> StoreLimits {
+    StoreLimits { packets: ndn.content_store, bytes: u64::from(ndn.content_store_mib) << 20 }
 }
 
 /// Who takes a face's datagrams; `None` where there are none.

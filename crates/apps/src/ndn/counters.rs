@@ -13,6 +13,16 @@ pub struct NdnCounters {
     pub pending: Counter,
     /// Interests whose time ended without Data.
     pub expired: Counter,
+    /// Data in the content store now.
+    pub stored: Counter,
+    /// Bytes of them.
+    pub stored_bytes: Counter,
+    /// Interests that the store answered.
+    pub store_hits: Counter,
+    /// Interests that it could not answer.
+    pub store_misses: Counter,
+    /// Data that went to make room.
+    pub store_evicted: Counter,
     /// Nacks sent.
     pub nacks: Counter,
     /// Copies of Data or Nacks for which no cell was free.
@@ -40,6 +50,11 @@ impl NdnCounters {
         Self {
             pending: counter(),
             expired: counter(),
+            stored: counter(),
+            stored_bytes: counter(),
+            store_hits: counter(),
+            store_misses: counter(),
+            store_evicted: counter(),
             nacks: counter(),
             copies_lost: counter(),
             faces: (0..FACES_MAX).map(|_| FaceCounters::default()).collect(),

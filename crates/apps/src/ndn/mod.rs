@@ -1,11 +1,11 @@
 //! The named-data forwarder: Interests go towards Data, Data goes back the way that Interests came.
 //!
 //! What an Interest meets: its hop limit, the nonces that have been here ([`pit`]), others who wait for the same
-//! name ([`pit`]), and the longest prefix of its name ([`lookup::names`]). What Data meets: those who wait.
+//! name ([`pit`]), Data that has passed ([`store`]), and the longest prefix of its name ([`lookup::names`]). What Data
+//! meets: those who wait, and the store.
 //! [`pipeline`] makes the stages; [`NdnTables`] holds prefixes, next hops and faces.
 //!
 //! # Deliberately absent
-//! - A content store: Data is not kept. Forwarding is what this program measures.
 //! - Forwarding hints: an Interest goes by its name (NDN Packet Format §3.3 lets a forwarder ignore hints).
 //! - Digests: an Interest whose last component is a packet's digest is answered by Data of exactly that name, which
 //!   there is none of.
@@ -31,6 +31,7 @@ pub mod reasons;
 pub mod rows;
 mod spread;
 mod stages;
+pub mod store;
 mod tables;
 
 pub use counters::{FACES_MAX, FaceCounters, NdnCounters};

@@ -126,6 +126,17 @@ impl InRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryId(u32);
 
+/// What an Interest would meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Nothing: nobody waits for what it asks for.
+    New,
+    /// Somebody waits.
+    Pending,
+    /// Its nonce has been here: [`Arrival::Loop`].
+    Loop,
+}
+
 /// What becomes of an Interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
@@ -249,6 +260,21 @@ impl Pit {
     /// Entries whose time ended, since the start.
     pub fn expired(&self) -> u64 {
         self.expired
+    }
+
+    /// What an Interest of this face and nonce would meet at `now_ns`; it does not wait yet.
+    pub fn seen(&mut self, key: &PitKey<'_>, face: u16, nonce: u32, now_ns: u64) -> Seen {
+        self.expire(now_ns);
+        let hash = self.hash(&key.name);
+        if self.dead.contains(hash, nonce, now_ns) {
+            return Seen::Loop;
+        }
+        let Some(id) = self.find(hash, key) else { return Seen::New };
+        let mut is_loop = false;
+        self.each_record(&self.entries[id.0 as usize], |other| {
+            is_loop |= other.face != face && other.nonce == nonce;
+        });
+        if is_loop { Seen::Loop } else { Seen::Pending }
     }
 
     /// An Interest arrives at `now_ns`. Unless it is a loop or there is no room, its face waits from now on.

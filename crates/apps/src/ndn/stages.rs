@@ -30,13 +30,14 @@ use device::accelerator::PayloadUse;
 use engine::{Context, KernelForm, Phases, Shade, SpreadHash, Stage, Step};
 use lookup::names::{DEPTH_MAX, NameFib, NameHasher, NameKey, NamePrefixes};
 use lookup::{NO_ROUTE, NextHopId};
-use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name};
+use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name, PIT_TOKEN_MAX};
 
 use super::counters::NdnCounters;
 use super::frames::{find, fits, strip, wrap};
 use super::kernels::NAME_LOOKUP;
-use super::pit::{Arrival, InRecord, Pit, PitKey, PitLimits};
+use super::pit::{Arrival, InRecord, Pit, PitKey, PitLimits, Seen};
 use super::reasons;
+use super::store::{ContentStore, StoreLimits};
 use super::tables::NdnTables;
 
 chunk::columns! {
@@ -73,6 +74,8 @@ pub struct NdnOptions {
     pub hasher: NameHasher,
     /// Room of the table of pending Interests.
     pub pit: PitLimits,
+    /// Room for Data that has passed.
+    pub store: StoreLimits,
     /// Whether an Interest without a route goes back as a Nack.
     pub nack: bool,
     /// Over captures: time is that of each packet, and passes with packets alone, so that nothing depends on how they
@@ -112,10 +115,12 @@ pub fn stage<T: AsRef<NdnTables> + 'static>(
         "name_lookup" => Box::new(NameLookup::new(|fib, keys, out| fib.lookup(keys, out), options)),
         "pit" => Box::new(PitStage {
             pit: Pit::new(options.hasher, options.pit),
+            store: ContentStore::new(options.hasher, options.store),
             nack: options.nack,
             packet_time: options.packet_time,
             counters: options.counters.clone(),
             waiting: Vec::with_capacity(256),
+            answer: Vec::with_capacity(ndn::PACKET_MAX),
         }),
         _ => return None,
     })
@@ -231,7 +236,8 @@ fn kind_of(bytes: &[u8]) -> Result<(u8, &[u8]), DropReason> {
         Body::Data(_) => Ok((DATA, &bytes[..0])),
         Body::Interest(interest) => {
             let fields = interest.fields();
-            if fields.hop_limit.is_some_and(|hops| hops <= 1) {
+            // One hop is left for an Interest that is answered here.
+            if fields.hop_limit == Some(0) {
                 return Err(reasons::NDN_HOP_LIMIT);
             }
             if fields.nonce.is_none() {
@@ -355,10 +361,13 @@ fn name_of(packet: &Packet, at: u16, len: u16) -> Option<Name<'_>> {
 /// The stage `pit`.
 struct PitStage {
     pit: Pit,
+    store: ContentStore,
     nack: bool,
     packet_time: bool,
     counters: Arc<NdnCounters>,
     waiting: Vec<InRecord>,
+    /// Data out of the store.
+    answer: Vec<u8>,
 }
 
 /// What was made of a packet, beside what became of it.
@@ -378,7 +387,7 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
     }
 
     fn needs_one_worker(&self, _: &T) -> Option<&'static str> {
-        Some("each worker has its own limit of pending Interests")
+        Some("each worker has its own limits of pending Interests and of stored Data")
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -417,7 +426,7 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
     }
 
     fn describe(&self, _: &mut Chunk, _: usize, _: &T) -> String {
-        format!("{} Interests are pending", self.pit.len())
+        format!("{} Interests are pending, {} Data are stored", self.pit.len(), self.store.len())
     }
 }
 
@@ -429,6 +438,12 @@ impl PitStage {
     fn count(&self) {
         self.counters.pending.set(self.pit.len() as u64);
         self.counters.expired.set(self.pit.expired());
+        let stats = self.store.stats();
+        self.counters.stored.set(self.store.len() as u64);
+        self.counters.stored_bytes.set(self.store.len_bytes());
+        self.counters.store_hits.set(stats.hits);
+        self.counters.store_misses.set(stats.misses);
+        self.counters.store_evicted.set(stats.evicted);
     }
 
     #[allow(clippy::too_many_arguments)] // what the columns say of one packet
@@ -454,6 +469,19 @@ impl PitStage {
         };
         let start = interest.bytes().as_ptr() as usize - packet.data().as_ptr() as usize;
         let (len, hops_at) = (interest.bytes().len(), interest.hop_limit_at());
+        let nonce = fields.nonce.unwrap_or_default();
+        // Whoever asks for what others wait for waits with them, and a loop ends as it would without a store.
+        let is_stored = self.store.is_on()
+            && self.pit.seen(&key, from, nonce, now_ns) == Seen::New
+            && self.store.lookup(&key, now_ns, &mut self.answer);
+        if is_stored {
+            let mut token = [0; PIT_TOKEN_MAX];
+            let token = copied(read.link.pit_token, &mut token);
+            return self.answer(packet, from, token, cx);
+        }
+        if fields.hop_limit.is_some_and(|hops| hops <= 1) {
+            return Err(reasons::NDN_HOP_LIMIT);
+        }
         let Some(way) = tables.way(next_hop, from) else {
             if self.nack {
                 let link = LinkHeader {
@@ -468,13 +496,7 @@ impl PitStage {
         let face = tables.face(way).ok_or(kernels::reasons::BAD_LOOKUP)?;
         // Before anybody waits for what cannot be sent.
         fits(face, len)?;
-        let record = InRecord::new(
-            from,
-            fields.nonce.unwrap_or_default(),
-            now_ns,
-            fields.lifetime_ms,
-            read.link.pit_token,
-        );
+        let record = InRecord::new(from, nonce, now_ns, fields.lifetime_ms, read.link.pit_token);
         match self.pit.interest(&key, record, now_ns) {
             Arrival::Loop => return Err(reasons::NDN_LOOP),
             Arrival::Full => return Err(reasons::NDN_PIT_FULL),
@@ -490,6 +512,27 @@ impl PitStage {
         let verdict = wrap(packet, face, &LinkHeader::default());
         if let (VerdictKind::Forward, Some(face)) = (verdict.kind(), self.counters.face(way)) {
             face.out_interests.add(1);
+        }
+        Ok(verdict)
+    }
+
+    /// Turns an Interest into the Data that `self.answer` holds, for the face that it came by.
+    fn answer<T: AsRef<NdnTables>>(
+        &self,
+        packet: &mut Packet,
+        from: u16,
+        token: &[u8],
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let face = cx.tables.as_ref().face(from).ok_or(chunk::reasons::TX_NO_PORT)?;
+        let copy = Packet::copy_from(cx.pool, &self.answer).ok_or(chunk::reasons::NO_CELLS)?;
+        let interest = std::mem::replace(packet, copy);
+        (packet.time_ns, packet.mark) = (interest.time_ns, interest.mark);
+        packet.port = interest.port;
+        interest.free(cx.pool);
+        let verdict = wrap(packet, face, &LinkHeader { pit_token: token, ..LinkHeader::default() });
+        if let (VerdictKind::Forward, Some(face)) = (verdict.kind(), self.counters.face(from)) {
+            face.out_data.add(1);
         }
         Ok(verdict)
     }
@@ -512,6 +555,9 @@ impl PitStage {
         if !self.pit.data(&data.name(), from, now_ns, |record| waiting.push(*record)) {
             return Err(reasons::NDN_UNSOLICITED);
         }
+        if !read.link.no_cache {
+            self.store.insert(data, now_ns);
+        }
         let start = data.bytes().as_ptr() as usize - packet.data().as_ptr() as usize;
         let len = data.bytes().len();
         // A face that asked twice, for a name and for one that begins it, gets one answer each.
@@ -532,6 +578,13 @@ impl PitStage {
         }
         Ok(verdict)
     }
+}
+
+/// The beginning of some bytes in memory of their own.
+fn copied<'a>(bytes: &[u8], own: &'a mut [u8; PIT_TOKEN_MAX]) -> &'a [u8] {
+    let len = bytes.len().min(own.len());
+    own[..len].copy_from_slice(&bytes[..len]);
+    &own[..len]
 }
 
 /// Sends a copy of a part of a packet to a face; what cannot go is counted.

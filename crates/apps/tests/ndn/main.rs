@@ -3,4 +3,5 @@
 mod list;
 mod pit;
 mod stages;
+mod store;
 mod twin;

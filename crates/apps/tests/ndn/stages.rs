@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use apps::ndn::pit::PitLimits;
 use apps::ndn::reasons;
+use apps::ndn::store::StoreLimits;
 use apps::ndn::{
     Face, NdnColumns, NdnCounters, NdnOptions, NdnPatch, NdnPort, NdnTables, UdpEnds, pipeline,
     spread_hash,
@@ -135,6 +136,10 @@ pub(crate) struct Fate {
 
 impl Bench {
     pub(crate) fn new(limits: PitLimits, nack: bool) -> Self {
+        Self::with_store(limits, nack, StoreLimits::default())
+    }
+
+    pub(crate) fn with_store(limits: PitLimits, nack: bool, store: StoreLimits) -> Self {
         let arena = Arena::new(Layout::new(NdnColumns::COLUMNS, chunk::CHUNK_PACKETS_MAX));
         let counters = Arc::new(NdnCounters::new());
         Self {
@@ -145,6 +150,7 @@ impl Bench {
                 pit: limits,
                 nack,
                 packet_time: false,
+                store,
                 first_region: 0,
                 counters: counters.clone(),
             }),

@@ -44,6 +44,12 @@ pub const PACKET_MAX: usize = 8_800;
 /// The lifetime of an Interest that states none, milliseconds.
 pub const DEFAULT_LIFETIME_MS: u64 = 4_000;
 
+/// The SHA-256 of a packet: of Data its implicit digest.
+pub fn digest(packet: &[u8]) -> [u8; 32] {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(packet).into()
+}
+
 /// A packet with the link fields around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
