@@ -149,6 +149,7 @@ fn load(blob: Blob, asked: &NameList, expected: &[NextHopId]) -> Result<Load, St
             mac: [2, 0, 0, 0, 0, 1],
             neighbour_mac: Some(mac(face)),
             udp: None,
+            on_demand: false,
         };
         tables.apply(&NdnPatch::Face(face, Some(record)));
     }
@@ -202,6 +203,7 @@ impl Cells {
                 packet_time: false,
                 store: StoreLimits::default(),
                 first_region: 0,
+                control: None,
                 counters: Arc::new(NdnCounters::new()),
             },
             form,

@@ -536,12 +536,120 @@ def ndn_store():
     yield named(2, link(data("/org/once"), tlv(820, tlv(821, b"\2"))))
     yield named(1, interest("/org/once", 83))
     yield datagram(3, interest("/org/once", 81))
-    # Too long for the face that asks, and asked for by two at once.
-    yield datagram(3, interest("/org/long", 90))
+    # Too long for one of the faces that ask.
     yield named(1, interest("/org/long", 91))
     yield named(2, data("/org/long", bytes(1300)))
     yield named(1, interest("/org/long", 92))
     yield datagram(3, interest("/org/long", 93))
+
+
+def command(nonce, verb, *parameters, module=b"rib", kind=b"\0", change=None):
+    """A command of NFD's management protocol, as a signed Interest of format 0.3."""
+    words = [b"localhop", b"nfd", module, verb, tlv(104, *parameters)]
+    parts = b"".join(tlv(8, word) for word in words)
+    rest = tlv(36) + tlv(44, tlv(27, kind), tlv(38, struct.pack("!Q", nonce)))
+    signature = hashlib.sha256(parts + rest).digest()
+    rest += tlv(46, signature if change != "signature" else bytes(32))
+    digest = hashlib.sha256(rest if change != "parameters" else b"").digest()
+    return tlv(5, tlv(7, parts, tlv(2, digest)), tlv(10, struct.pack("!I", nonce)), rest)
+
+
+def old_command(nonce, verb, *parameters, change=0):
+    """The same as older programs send it: the signature is in the name."""
+    words = [b"localhop", b"nfd", b"rib", verb, tlv(104, *parameters), bytes(8), struct.pack("!Q", nonce)]
+    words.append(tlv(22, tlv(27, b"\0")))
+    parts = b"".join(tlv(8, word) for word in words)
+    value = tlv(23, hashlib.sha256(parts + bytes(change)).digest())
+    return tlv(5, tlv(7, parts, tlv(8, value)), tlv(10, struct.pack("!I", nonce)))
+
+
+@timed
+def ndn_demand():
+    def stranger(host, sport, packet, **fields):
+        return datagram(1, packet, sport=sport, src=f"10.0.1.{host}", **fields)
+
+    # Who sends first from any port gets a face, and the answer.
+    yield stranger(9, 40000, interest("/org/a", 1))
+    yield named(3, data("/org/a"))
+    yield stranger(9, 40000, link(interest("/org/b", 2), token(b"tt")))
+    yield named(3, data("/org/b"))
+    yield datagram(1, interest("/org/c", 3), sport=50000, v=6)
+    yield named(3, data("/org/c"))
+    # Two are enough. Data, what is no packet, and what is not for us make no face.
+    yield stranger(9, 40001, interest("/org/d", 4))
+    yield stranger(9, 40001, data("/org/d"))
+    yield stranger(9, 40001, b"\5\1")
+    yield stranger(9, 40001, interest("/org/d", 5), dport=6364)
+    yield stranger(9, 40001, interest("/org/d", 6), to="10.0.1.77")
+    yield stranger(9, 40001, interest("/org/d", 7, hops=0))
+    # Where strangers are not let in.
+    yield datagram(2, interest("/org/d", 8), sport=40000)
+    # The neighbour of a face is behind another router now.
+    port, frame = stranger(9, 40000, interest("/org/e", 9))
+    yield port, edited(bytes(frame), (6, bytes.fromhex("020000000177")))
+    yield named(3, data("/org/e"))
+    # It registers a prefix, and Interests go there.
+    app = (name("/app"),)
+    register = command(100, b"register", *app)
+    yield stranger(9, 40000, register)
+    yield stranger(9, 40000, link(register, token(b"again")))
+    yield named(3, interest("/app/1", 10))
+    yield stranger(9, 40000, data("/app/1"))
+    # Another face is better; both are faces of the prefix.
+    yield datagram(1, command(101, b"register", *app, tlv(106, b"\0"), tlv(105, b"\0")), sport=50000, v=6)
+    yield stranger(9, 40000, old_command(102, b"register", *app, tlv(106, b"\7"), tlv(108, b"\3"), tlv(111, b"\xff")))
+    yield named(3, interest("/app/2", 11))
+    yield datagram(1, interest("/app/3", 12), sport=50000, v=6)
+    yield datagram(1, command(103, b"unregister", *app), sport=50000, v=6)
+    yield named(3, interest("/app/4", 13))
+    # For a while.
+    yield stranger(9, 40000, command(104, b"register", name("/app/while"), tlv(109, b"\x03\xe8")))
+    yield datagram(1, interest("/app/while/1", 14), sport=50000, v=6)
+    yield stranger(9, 40000, command(105, b"unregister", *app))
+    yield datagram(1, interest("/app/5", 15), sport=50000, v=6)
+    yield datagram(1, interest("/app/while/2", 16), sport=50000, v=6)
+    yield 1.0
+    yield datagram(1, interest("/app/while/3", 17), sport=50000, v=6)
+    # What is wrong with commands.
+    for at, packet in enumerate((
+        command(110, b"register", *app, change="signature"),
+        command(111, b"register", *app, change="parameters"),
+        command(112, b"register", *app, kind=b"\3", change="signature"),  # by a key that nobody knows
+        old_command(113, b"register", *app, change=1),
+        old_command(114, b"unregister", *app),
+        command(115, b"list"),
+        command(116, b"register", *app, module=b"faces"),
+        command(117, b"register"),
+        command(118, b"register", *app, tlv(105, b"\1")),
+        command(119, b"register", name("/a" * 32)),
+        command(120, b"register", *app, tlv(106, b"\0\0\0")),
+        interest("/localhop/nfd/rib/register", 121),
+        interest("/localhop/nfd", 122),
+        interest("/localhop/other", 123),
+        interest("/localhost/nfd/rib/register", 124),
+    )):
+        yield stranger(9, 40000, packet)
+    # By a face of the file: where it may, and where it may not.
+    yield named(3, command(130, b"register", name("/three")))
+    yield named(2, command(131, b"register", name("/two")))
+    yield stranger(9, 40000, interest("/three/1", 18))
+    yield stranger(9, 40000, interest("/two/1", 19))
+    # A prefix of the file stays where it leads.
+    yield stranger(9, 40000, command(132, b"register", name("/org")))
+    yield datagram(1, interest("/org/f", 20), sport=50000, v=6)
+    # Faces go after five seconds without a packet, and their prefixes with them: one now, the other later.
+    yield 4.5
+    yield stranger(9, 40000, interest("/org/g", 21))
+    yield stranger(9, 40000, command(133, b"register", name("/late")))
+    yield 0.6
+    yield stranger(9, 40002, interest("/org/h", 22))
+    yield named(3, data("/org/h"))
+    yield datagram(1, interest("/org/i", 23), sport=50000, v=6)
+    yield named(3, interest("/late/1", 24))
+    yield 4.5
+    yield named(3, interest("/late/2", 25))
+    yield datagram(1, interest("/org/j", 26), sport=50000, v=6)
+    yield named(3, data("/org/j"))
 
 
 @timed
@@ -718,7 +826,7 @@ def firewall_classbench():
 
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
-    switch, switch_time, ndn_forwarding, ndn_store, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch, firewall_wire,
+    switch, switch_time, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_classbench,
 ]
 

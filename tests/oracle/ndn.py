@@ -164,6 +164,15 @@ def derived(address):
     return None
 
 
+class Stranger:
+    """A face for who sent first."""
+
+    def __init__(self, number, port, config, ends, mac):
+        self.name, self.port, self.ends, self.mac = f"@{number}", port, ends, mac
+        self.own_mac, self.mtu = config["port"][port]["mac"], config["port"][port].get("mtu", 1500)
+        self.used = 0.0
+
+
 class Store:
     """Data by name, the one that was used least recently first."""
 
@@ -245,6 +254,20 @@ class Face:
         return bytes(ether / packet)
 
 
+def counted(kind, number):
+    size = next(size for size in (1, 2, 4, 8) if number < 1 << 8 * size)
+    return tlv(kind, number.to_bytes(size, "big"))
+
+
+def seconds(text):
+    units = {"ms": 0.001, "s": 1, "min": 60, "h": 3600}
+    unit = text.lstrip("0123456789")
+    return int(text[: -len(unit)]) * units[unit]
+
+
+Stranger.frame = Face.frame
+
+
 def end(text):
     if text.startswith("["):
         address, _, port = text[1:].partition("]")
@@ -261,18 +284,26 @@ class Forwarder:
         ndn = config.get("ndn", {})
         self.nack = ndn.get("nack", True)
         self.faces = {name: Face(name, table, config) for name, table in ndn.get("face", {}).items()}
-        self.routes = {}
+        self.routes = {}  # of files
+        self.static = {}
         for file in config.get("names", []):
             for line in (path.parent / file["file"]).read_text().splitlines():
                 words = line.split("#")[0].split()
                 if words:
                     self.routes[name_of(words[0])] = words[1].split(",")
         for route in config.get("name", []):
-            self.routes[name_of(route["prefix"])] = route["faces"]
+            self.static[name_of(route["prefix"])] = route["faces"]
         self.ports = list(config["port"])
         self.pending = {}  # name and flags: face -> [nonce, end, token]
         self.dead = {}  # name and nonce: when
         self.store = Store(ndn.get("content_store", 16384), ndn.get("content_store_mib", 32) << 20)
+        self.config = config
+        self.strangers_max = ndn.get("on_demand_faces", 1024)
+        self.idle = seconds(ndn.get("idle_timeout", "10min"))
+        self.made = 0
+        self.numbers = list(self.faces)  # faces by number
+        self.registered = {}  # name: face: cost and end
+        self.answers = {}  # name of a command: packet and end
         self.lost = []  # reasons of what was made of the last packet and could not go
 
     # --- frames
@@ -316,7 +347,7 @@ class Forwarder:
         datagram = packet[header:length]
         sport, dport, size, checksum = struct.unpack("!4H", datagram[:8])
         ends = [(addresses[0], dport), (addresses[1], sport)]
-        face = next((f for f in self.faces.values() if (f.port, f.ends) == (port, ends)), None)
+        face = next((f for f in self.faces.values() if f.ends and (f.port, list(f.ends)) == (port, ends)), None)
         if face is None and 6363 not in (sport, dport):
             raise Drop("ethertype_unknown")
         if is_fragment:
@@ -324,8 +355,129 @@ class Forwarder:
         if not self.sum_is_right(addresses, datagram[:size], checksum):
             raise Drop("ndn_malformed")
         if face is None:
-            raise Drop("ndn_no_face")
+            own = [ipaddress.ip_interface(a).ip for a in self.config["port"][port].get("addresses", [])]
+            wants = self.config["port"][port].get("faces", "on-demand") == "on-demand"
+            if not (wants and dport == 6363 and addresses[0] in own):
+                raise Drop("ndn_no_face")
+            return (port, ends, source.hex(":")), datagram[8:size]
         return face, datagram[8:size]
+
+    def welcome(self, sender):
+        """The face of a stranger."""
+        if sum(isinstance(face, Stranger) for face in self.faces.values()) >= self.strangers_max:
+            raise Drop("ndn_faces_full")
+        self.made += 1
+        port, ends, mac = sender
+        face = Stranger(self.made, port, self.config, ends, mac)
+        self.faces[face.name] = face
+        self.numbers.append(face.name)
+        return face
+
+    def end_what_is_over(self, now):
+        for name, face in list(self.faces.items()):
+            if isinstance(face, Stranger) and face.used + self.idle <= now:
+                del self.faces[name]
+                for routes in self.registered.values():
+                    routes.pop(name, None)
+        for routes in self.registered.values():
+            for name in [name for name, (_, end) in routes.items() if end is not None and end <= now]:
+                del routes[name]
+        for name in [name for name, (_, end) in self.answers.items() if end <= now]:
+            del self.answers[name]
+
+    def ways(self, name):
+        """The faces of the longest prefix: those of the file, else those that registered it."""
+        for depth in range(min(len(name), 31), -1, -1):
+            prefix = name[:depth]
+            if prefix in self.static:
+                return self.static[prefix]
+            if self.registered.get(prefix):
+                routes = self.registered[prefix]
+                return sorted(routes, key=lambda face: (routes[face][0], self.numbers.index(face)))
+            if prefix in self.routes:
+                return self.routes[prefix]
+        return []
+
+    def command(self, face, name, encoded, now):
+        """The answer to a command of NFD's management protocol."""
+        if name not in self.answers:
+            self.answers[name] = (self.answer(face, name, encoded, now), now + 10)
+        return self.answers[name][0]
+
+    def answer(self, face, name, encoded, now):
+        code, text, body = self.execute(face, name, encoded, now)
+        content = tlv(101, tlv(102, code.to_bytes(1 if code < 256 else 2, "big")) + tlv(103, text.encode()) + body)
+        signed = tlv(7, b"".join(name)) + tlv(20, tlv(25, b"\x03\xe8")) + tlv(21, content) + tlv(22, b"\x1b\1\0")
+        return tlv(6, signed + tlv(23, hashlib.sha256(signed).digest()))
+
+    def execute(self, face, name, encoded, now):
+        if self.config["port"][face.port].get("register", "none") != "any":
+            return 403, "registration is not permitted on this port", b""
+        try:
+            words = [element(part) for part in name[2:5]]
+            if len(words) < 3 or any(kind != 8 for kind, *_ in words):
+                raise Drop
+            kind, value, _, rest = element(words[2][1])
+            if kind != 104 or rest:
+                raise Drop
+            given = {kind: inner for kind, inner, _ in elements(value)}
+            for kind in (105, 106, 108, 109, 111):
+                if kind in given:
+                    given[kind] = integer(given[kind])
+            signature = self.signature(name, encoded)
+        except Drop:
+            return 400, "Malformed command", b""
+        if signature:
+            return 403, signature, b""
+        module, verb = words[0][1], words[1][1]
+        if module != b"rib" or verb not in (b"register", b"unregister"):
+            return 501, "Unsupported command", b""
+        if 7 not in given:
+            return 400, "failed in validating parameters", b""
+        number = self.numbers.index(face.name) + 256
+        if given.get(105, 0) not in (0, number):
+            return 403, "a face may register prefixes for itself alone", b""
+        prefix = components(given[7])
+        if len(prefix) > 31:
+            return 414, "Route prefix cannot exceed 31 components", b""
+        body = tlv(7, given[7]) + counted(105, number) + counted(111, given.get(111, 0))
+        routes = self.registered.setdefault(prefix, {})
+        if verb == b"register":
+            end = now + given[109] / 1000 if 109 in given else None
+            routes[face.name] = (given.get(106, 0), end)
+            body += counted(106, given.get(106, 0)) + counted(108, given.get(108, 1))
+            body += counted(109, given[109]) if 109 in given else b""
+        else:
+            routes.pop(face.name, None)
+        return 200, "OK", tlv(104, body)
+
+    @staticmethod
+    def signature(name, encoded):
+        """What is wrong with the digests of a command."""
+        if name[-1][:1] == b"\2":
+            packet = element(encoded)[1]
+            parts = [(kind, inner, whole) for kind, inner, whole in elements(packet)]
+            at = next((n for n, (kind, *_) in enumerate(parts) if kind == 36), len(parts))
+            if hashlib.sha256(b"".join(whole for *_, whole in parts[at:])).digest() != element(name[-1])[1]:
+                return "the digest of the command is wrong"
+            found = {kind: inner for kind, inner, _ in parts}
+            if 44 not in found or 46 not in found:
+                return "the command is not signed"
+            signed = b"".join(name[:-1]) + b"".join(whole for kind, _, whole in parts if kind in (36, 44))
+            info, value = found[44], found[46]
+        elif len(name) == 9:
+            (kind, info, _, rest), (kind2, value, _, rest2) = (element(element(part)[1]) for part in name[7:])
+            if (kind, kind2) != (22, 23) or rest or rest2:
+                raise Drop
+            signed = b"".join(name[:-1])
+        else:
+            return "the command is not signed"
+        kinds = {kind: inner for kind, inner, _ in elements(info)}
+        if 27 not in kinds:
+            raise Drop
+        if integer(kinds[27]) == 0 and hashlib.sha256(signed).digest() != value:
+            return "the digest of the command is wrong"
+        return None
 
     @staticmethod
     def sum_is_right(addresses, datagram, checksum):
@@ -343,6 +495,7 @@ class Forwarder:
     def take(self, port, frame, now):
         """Frames that leave, as (port, bytes), and the reasons to drop the packet itself, if it is."""
         self.lost = []
+        self.end_what_is_over(now)
         try:
             face, payload = self.arrival(port, frame)
             token, is_nack, may_keep, packet = link(payload)
@@ -356,6 +509,8 @@ class Forwarder:
                 raise Drop("ndn_malformed")
             name = components(found[7])
             self.expire(now)
+            if isinstance(face, tuple) and kind == 6:
+                raise Drop("ndn_malformed" if is_nack else "ndn_no_face")
             if kind == 6:
                 if is_nack:
                     raise Drop("ndn_malformed")
@@ -378,6 +533,16 @@ class Forwarder:
         if 10 not in found:
             raise Drop("ndn_no_nonce")
         nonce = found[10]
+        if isinstance(face, tuple):
+            face = self.welcome(face)
+        if name[0] in (b"\x08\x08localhop", b"\x08\x09localhost"):
+            if name[0][2:] == b"localhost" or name[1:2] != (b"\x08\x03nfd",):
+                self.touch(face, now)
+                raise Drop("ndn_scope")
+            self.touch(face, now)
+            packet = self.command(face, name, encoded, now)
+            return [(face.port, face.frame(tlv(100, tlv(98, token) + tlv(80, packet)) if token else packet))], None
+        self.touch(face, now)
         waiting = self.pending.get((name, flags))
         if waiting is None and self.store.packets and not self.is_dead(name, nonce, now):
             kept = self.store.lookup(name, *flags, now)
@@ -386,8 +551,7 @@ class Forwarder:
                 return [(face.port, face.frame(packet))], None
         if 34 in found and found[34][0] == 1:
             raise Drop("ndn_hop_limit")
-        depths = [depth for depth in range(min(len(name), 31) + 1) if name[:depth] in self.routes]
-        ways = self.routes[name[: depths[-1]]] if depths else []
+        ways = self.ways(name)
         way = next((self.faces[way] for way in ways if way != face.name), None)
         if way is None:
             back = []
@@ -439,7 +603,13 @@ class Forwarder:
             at += len(whole)
         raise AssertionError("the packet has a hop limit")
 
+    @staticmethod
+    def touch(face, now):
+        if isinstance(face, Stranger):
+            face.used = now
+
     def data(self, face, name, found, encoded, may_keep, now):
+        self.touch(face, now)
         freshness = 0
         for kind, inner, _ in elements(found.get(20, b"")):
             if kind == 25:

@@ -6,27 +6,36 @@
 //!  links, neighbours ──▶ faces  ┘
 //! ```
 //!
+//! Faces on demand and registered prefixes come from workers' questions live, and from the packets themselves over
+//! captures ([`controlplane::ahead`]).
+//!
 //! A face keeps its number while the program runs, also when the configuration has it no more: those who wait in the
 //! table of pending Interests are known by it.
+
+mod registrations;
+mod strangers;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use control::api::ErrorKind;
-use control::config::{self, Config, FaceLink, Neighbour as Configured, parse_prefix};
+use control::config::{
+    self, Config, FaceLink, Faces, Neighbour as Configured, Register, parse_prefix,
+};
 use control::kernel::{Event as KernelEvent, NeighbourState, neighbours};
 use control::metrics::Metrics;
 use control::neighbour::NeighbourRow;
 use control::netlink::Client;
-use control::rib::RouteSource;
 use controlplane::interfaces::mac_text;
 use controlplane::{
-    Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
-    Rows, Section, Setup, Tables, TablesPatch, WorkerSetup,
+    Ahead, Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
+    Rows, Section, Setup, Source as Events, Tables, TablesPatch, WorkerSetup, events,
 };
+use chunk::Packet;
 use engine::{Counter, Stage};
 use lookup::fib::Interface;
 use lookup::names::{NameHasher, NameRouteError};
@@ -39,6 +48,7 @@ use super::name_files::{FileRoutes, over_capacity};
 use super::name_lines::Problems;
 use super::name_routes::{Routes, Source};
 use super::pit::PitLimits;
+use super::questions::{Ask, Question};
 use super::rows::{FaceRow, NameRow, NdnTotals};
 use super::store::StoreLimits;
 use super::{
@@ -52,6 +62,9 @@ const ASK_KNOWN_NS: u64 = 15_000_000_000;
 
 /// Lines of a routes file that are logged.
 const SHOWN: usize = 5;
+
+use registrations::Registrations;
+use strangers::{Demand, Strangers};
 
 /// The forwarder as control sees it.
 struct NdnControl {
@@ -76,6 +89,37 @@ struct NdnControl {
     client: Option<Client>,
     /// Before a reload.
     before: Option<Before>,
+    strangers: Strangers,
+    registrations: Registrations,
+    /// By port: what the configuration lets neighbours do.
+    policies: Vec<Policy>,
+    /// Questions of workers.
+    asked: Option<SyncSender<Question>>,
+    source: Option<Events>,
+}
+
+/// What the configuration lets the neighbours of a port do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Policy {
+    /// Strangers get faces.
+    on_demand: bool,
+    /// Prefixes may be registered.
+    register: bool,
+}
+
+impl Policy {
+    /// Those of all ports, by number.
+    fn all(config: &Config, interfaces: &Interfaces) -> Vec<Policy> {
+        let of = |number| {
+            let name = interfaces.name(number);
+            let own = config.port(name).filter(|_| config.pipeline_of(name).uses("ndn"));
+            own.map_or(Policy::default(), |port| Policy {
+                on_demand: port.faces == Faces::OnDemand,
+                register: port.register == Register::Any,
+            })
+        };
+        (0..interfaces.physical() as u16).map(of).collect()
+    }
 }
 
 /// Interests and Data that came in by a face, and those that went out.
@@ -85,6 +129,9 @@ type FaceTotals = [u64; 4];
 struct Before {
     faces: Vec<Known>,
     ports: Vec<(NdnPort, u16)>,
+    policies: Vec<Policy>,
+    strangers: Strangers,
+    registrations: Registrations,
     changed: usize,
 }
 
@@ -94,6 +141,8 @@ struct Known {
     name: String,
     configured: Option<config::Face>,
     published: Option<Face>,
+    /// Of one that was made for a stranger.
+    demand: Option<Demand>,
 }
 
 /// What is known of a neighbour on a port.
@@ -129,6 +178,7 @@ pub(super) fn start(
         NameRouteError::Table(error) => format!("routes for names: {error} (`names` of [ndn])"),
         error => format!("routes for names: {error}"),
     })?;
+    let (asked, source) = is_live.then(events).unzip();
     let mut named = NdnControl {
         routes,
         faces: std::mem::take(&mut all),
@@ -144,6 +194,11 @@ pub(super) fn start(
         base: <_>::default(),
         client: None,
         before: None,
+        strangers: Strangers::of(config),
+        registrations: Registrations::default(),
+        policies: Policy::all(config, interfaces),
+        asked,
+        source,
     };
     named.set_neighbours(&[], config);
     for number in 0..interfaces.physical() as u16 {
@@ -158,19 +213,24 @@ impl Known {
     /// The faces of a configuration behind those that there were, whose numbers stay.
     fn all(before: &[Known], config: &Config) -> Result<Vec<Known>, String> {
         let mut all = before.to_vec();
-        for known in &mut all {
+        for known in all.iter_mut().filter(|known| known.demand.is_none()) {
             known.configured = config.face(&known.name).cloned();
         }
         for face in &config.faces {
             if number(&all, &face.name).is_none() {
                 let configured = Some(face.clone());
-                all.push(Known { name: face.name.clone(), configured, published: None });
+                all.push(Known {
+                    name: face.name.clone(),
+                    configured,
+                    published: None,
+                    demand: None,
+                });
             }
         }
-        if all.len() > FACES_MAX {
+        let count = all.iter().filter(|known| known.demand.is_none()).count();
+        if count > FACES_MAX {
             return Err(format!(
-                "{} faces since the start, more than {FACES_MAX}: restart the forwarder",
-                all.len()
+                "{count} faces since the start, more than {FACES_MAX}: restart the forwarder"
             ));
         }
         Ok(all)
@@ -224,12 +284,18 @@ impl NdnControl {
             any_mac: record.any_mac,
             twin: record.twin,
             addresses: v4.chain(v6).collect(),
+            on_demand: self.policy(number).on_demand,
         };
         if self.ports[at].0 != port {
             self.changed.push(NdnPatch::Port(number, Some(port.clone())));
         }
         self.ports[at] = (port, record.mtu);
         self.refresh(|port| port == number);
+        self.dismiss(number);
+    }
+
+    fn policy(&self, port: u16) -> Policy {
+        self.policies.get(usize::from(port)).copied().unwrap_or_default()
     }
 
     /// Makes the static neighbours those of the configuration; `before` are those there were.
@@ -282,15 +348,23 @@ impl NdnControl {
             let known = &self.faces[number];
             let port =
                 known.configured.as_ref().and_then(|face| self.interfaces.number(&face.port));
-            if port.is_some_and(|port| !which(port)) {
-                continue;
+            if port.is_none_or(&which) {
+                self.refresh_face(number);
             }
-            let face =
-                known.configured.as_ref().zip(port).and_then(|(face, port)| self.face(face, port));
-            if known.published != face {
-                self.changed.push(NdnPatch::Face(number as u16, face.clone()));
-                self.faces[number].published = face;
-            }
+        }
+    }
+
+    /// Publishes a face anew if it changed.
+    fn refresh_face(&mut self, number: usize) {
+        let known = &self.faces[number];
+        let port = known.configured.as_ref().and_then(|face| self.interfaces.number(&face.port));
+        let face = known.configured.as_ref().zip(port).and_then(|(face, port)| {
+            let face = self.face(face, port)?;
+            Some(Face { on_demand: known.demand.is_some(), ..face })
+        });
+        if known.published != face {
+            self.changed.push(NdnPatch::Face(number as u16, face.clone()));
+            self.faces[number].published = face;
         }
     }
 
@@ -318,6 +392,7 @@ impl NdnControl {
             mac: port.mac,
             neighbour_mac,
             udp,
+            on_demand: false,
         })
     }
 
@@ -374,7 +449,8 @@ impl NdnControl {
     /// The first name that no face has.
     fn numbers<'f>(&self, faces: &'f [String]) -> Result<Vec<u16>, &'f str> {
         let number = |name: &'f String| {
-            let there = self.faces.iter().position(|f| f.name == *name && f.configured.is_some());
+            let is_it = |f: &Known| f.name == *name && f.configured.is_some() && f.demand.is_none();
+            let there = self.faces.iter().position(is_it);
             there.map(|at| at as u16).ok_or(name.as_str())
         };
         faces.iter().map(number).collect()
@@ -382,7 +458,8 @@ impl NdnControl {
 
     /// The names of all faces.
     fn face_names(&self) -> impl Iterator<Item = &str> {
-        self.faces.iter().filter(|face| face.configured.is_some()).map(|face| face.name.as_str())
+        let is_own = |face: &&Known| face.configured.is_some() && face.demand.is_none();
+        self.faces.iter().filter(is_own).map(|face| face.name.as_str())
     }
 
     /// All routes by prefix, those in use first.
@@ -402,11 +479,6 @@ impl NdnControl {
 
     fn name_row(&self, prefix: &NameBuf, source: Source, faces: &[u16], active: bool) -> NameRow {
         let name = |number: &u16| self.faces[usize::from(*number)].name.clone();
-        let source = match source {
-            Source::Api => RouteSource::Api,
-            Source::Static => RouteSource::Static,
-            Source::File => RouteSource::File,
-        };
         NameRow {
             prefix: prefix.to_string(),
             faces: faces.iter().map(name).collect(),
@@ -431,7 +503,9 @@ impl NdnControl {
             let is_group = face.neighbour_mac == Some(MULTICAST_MAC.0);
             let row = FaceRow {
                 name: face.name.clone(),
-                kind: if ends.is_some() {
+                kind: if known.demand.is_some() {
+                    "on-demand"
+                } else if ends.is_some() {
                     "udp"
                 } else if is_group {
                     "group"
@@ -479,17 +553,18 @@ impl NdnControl {
 
     /// What passed each face since the start; none before there are stages.
     fn faces_since_start(&self) -> Vec<FaceTotals> {
-        let sum = |face: u16| {
-            let mut totals = FaceTotals::default();
-            let workers = self.options.iter().filter_map(|worker| worker.counters.face(face));
-            for c in workers {
-                let all = [&c.in_interests, &c.in_data, &c.out_interests, &c.out_data];
-                totals.iter_mut().zip(all).for_each(|(sum, counter)| *sum += counter.get());
-            }
-            totals
-        };
-        let count = if self.options.is_empty() { 0 } else { FACES_MAX as u16 };
-        (0..count).map(sum).collect()
+        let count = if self.options.is_empty() { 0 } else { self.faces.len() as u16 };
+        (0..count).map(|face| self.face_totals(face)).collect()
+    }
+
+    /// What passed the faces of one number since the start.
+    fn face_totals(&self, face: u16) -> FaceTotals {
+        let mut totals = FaceTotals::default();
+        for c in self.options.iter().filter_map(|worker| worker.counters.face(face)) {
+            let all = [&c.in_interests, &c.in_data, &c.out_interests, &c.out_data];
+            totals.iter_mut().zip(all).for_each(|(sum, counter)| *sum += counter.get());
+        }
+        totals
     }
 
     /// What it knows and did since the start.
@@ -501,7 +576,8 @@ impl NdnControl {
         NdnTotals {
             names: self.routes.len() as u64,
             names_max: self.routes.max as u64,
-            faces: self.face_names().count() as u64,
+            faces: self.face_names().count() as u64 + self.strangers.count as u64,
+            on_demand: self.strangers.count as u64,
             pending_max: self.pending_max,
             pending: sum(|c| &c.pending),
             expired: sum(|c| &c.expired),
@@ -598,11 +674,16 @@ impl ControlPart for NdnControl {
                 nack: ndn.nack,
                 packet_time: worker.packet_time,
                 first_region: self.part.regions().start,
-                counters: Arc::new(NdnCounters::new()),
+                control: self.asked.clone().filter(|_| !worker.packet_time),
+                counters: Arc::new(NdnCounters::with_faces(self.strangers.numbers)),
             });
         }
         let stage = super::stage::<NdnTables>(kind, &self.options[worker.worker])?;
         Some(OverPart::boxed(stage, self.part))
+    }
+
+    fn sources(&mut self) -> Vec<Events> {
+        self.source.take().into_iter().collect()
     }
 
     fn regions(&self) -> Range<usize> {
@@ -617,6 +698,21 @@ impl ControlPart for NdnControl {
 
     fn tick(&mut self, env: &mut Environment<'_>) {
         self.ask_for_neighbours(env);
+        self.sample(env.now_ns);
+        self.expire(env.now_ns);
+    }
+
+    fn event(&mut self, event: Built, env: &mut Environment<'_>) {
+        let Ok(question) = event.downcast::<Question>() else { return };
+        let Question { worker, number, ask } = *question;
+        match ask {
+            Ask::Face(port, ends, mac) => {
+                self.stranger(port, ends, mac, env.now_ns);
+            }
+            Ask::Mac(face, mac) => self.moved(face, mac),
+            Ask::Command(face, packet) => self.command(face, &packet, env.now_ns),
+        }
+        self.changed.push(NdnPatch::Settled(worker, number));
     }
 
     fn kernel(&mut self, event: &KernelEvent, env: &mut Environment<'_>) {
@@ -686,7 +782,14 @@ impl ControlPart for NdnControl {
     fn begin(&mut self) {
         self.routes.begin();
         let (faces, ports) = (self.faces.clone(), self.ports.clone());
-        self.before = Some(Before { faces, ports, changed: self.changed.len() });
+        self.before = Some(Before {
+            faces,
+            ports,
+            policies: self.policies.clone(),
+            strangers: self.strangers.clone(),
+            registrations: self.registrations.clone(),
+            changed: self.changed.len(),
+        });
     }
 
     fn apply(
@@ -701,6 +804,12 @@ impl ControlPart for NdnControl {
         let full = over_capacity(config, &files);
         self.faces = Known::all(&self.faces, config)?;
         let files = numbered(&self.faces, config, files);
+        self.strangers.idle_ns = strangers::idle_ns(config);
+        self.strangers.timer_ns = 0;
+        self.policies = Policy::all(config, &self.interfaces);
+        for number in 0..self.ports.len() {
+            self.set_policy(number as u16);
+        }
         self.refresh(|_| true);
         let statics = statics(&self.faces, config);
         self.routes.sync(Source::Static, statics)?;
@@ -711,6 +820,8 @@ impl ControlPart for NdnControl {
     fn roll_back(&mut self, _env: &mut Environment<'_>) {
         let Some(before) = self.before.take() else { return };
         (self.faces, self.ports) = (before.faces, before.ports);
+        (self.policies, self.strangers) = (before.policies, before.strangers);
+        self.registrations = before.registrations;
         self.changed.truncate(before.changed);
         if let Err(error) = self.routes.go_back() {
             tracing::error!("failed to restore the previous name routes: {error}");
@@ -737,6 +848,26 @@ impl ControlPart for NdnControl {
 
     fn metrics(&self, out: &mut Metrics) {
         self.totals().metrics(out);
+    }
+
+    fn learns_ahead(&self) -> bool {
+        self.derives && self.policies.iter().any(|policy| policy.on_demand || policy.register)
+    }
+
+    fn ahead(&mut self, packet: &Packet, is_first: bool, tables: &Tables, passes: bool) -> Ahead {
+        let before = self.changed.len() + self.routes.changed.len();
+        let begins = Ahead { begins: true, changed: false };
+        let is_due = packet.time_ns >= self.strangers.timer_ns;
+        if is_due && !is_first {
+            return begins;
+        }
+        if is_due {
+            self.expire(packet.time_ns);
+        }
+        if passes && !self.look_ahead(packet, is_first, tables.part(self.part)) {
+            return begins;
+        }
+        Ahead { begins: false, changed: self.changed.len() + self.routes.changed.len() > before }
     }
 
     fn report(&self) -> Vec<Section> {

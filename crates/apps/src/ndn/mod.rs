@@ -27,6 +27,7 @@ pub mod name_files;
 pub mod name_lines;
 mod name_routes;
 pub mod pit;
+mod questions;
 pub mod reasons;
 pub mod rows;
 mod spread;
@@ -34,10 +35,11 @@ mod stages;
 pub mod store;
 mod tables;
 
+pub use questions::{Ask, Question};
 pub use counters::{FACES_MAX, FaceCounters, NdnCounters};
 pub use spread::spread_hash;
 pub use stages::{
-    DATA, INTEREST, NameForm, NdnColumns, NdnOptions, NdnView, pipeline, pipeline_with, stage,
+    DATA, INTEREST, STRANGER, NameForm, NdnColumns, NdnOptions, NdnView, pipeline, pipeline_with, stage,
 };
 pub use tables::{Face, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds};
 
@@ -70,7 +72,7 @@ pub static APPLICATION: Application = Application {
     name: "ndn",
     title: "a named-data forwarder",
     sections: &["neighbour", "ndn", "name", "names"],
-    port_keys: &["addresses", "twin"],
+    port_keys: &["addresses", "twin", "faces", "register"],
     has_host: true,
     is_promiscuous: false,
     in_pairs: false,

@@ -4,16 +4,17 @@ use std::net::SocketAddr;
 
 use control::api::table::{Row, counts, list, thousands};
 use control::metrics::Metrics;
-use control::rib::RouteSource;
 use serde::{Deserialize, Serialize};
+
+use super::name_routes::Source;
 
 /// One face of a named-data forwarder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FaceRow {
-    /// As in the configuration.
+    /// As in the configuration; `@N` of a face on demand.
     pub name: String,
-    /// `ethernet`, `group` (of all forwarders on the link) or `udp`.
+    /// `ethernet`, `group` (of all forwarders on the link), `udp`, or `on-demand` (UDP, for who sent first).
     pub kind: String,
     /// Port's name.
     pub port: String,
@@ -72,7 +73,7 @@ pub struct NameRow {
     /// Names of faces, best first.
     pub faces: Vec<String>,
     /// The kind of source that announced it.
-    pub source: RouteSource,
+    pub source: Source,
     /// It is the one in use among those of its prefix.
     pub active: bool,
 }
@@ -101,6 +102,8 @@ pub struct NdnTotals {
     pub names_max: u64,
     /// Faces.
     pub faces: u64,
+    /// Of these, faces on demand.
+    pub on_demand: u64,
     /// Interests that are pending now, over all workers.
     pub pending: u64,
     /// Room for them.
@@ -147,7 +150,10 @@ impl NdnTotals {
             (t.store_evicted, "evicted"),
         ];
         vec![
-            ["faces".to_owned(), thousands(t.faces)],
+            [
+                "faces".to_owned(),
+                format!("{}, {} on demand", thousands(t.faces), thousands(t.on_demand)),
+            ],
             ["names".to_owned(), of(t.names, t.names_max)],
             ["pending".to_owned(), of(t.pending, t.pending_max)],
             ["".to_owned(), counts(&[(t.expired, "expired")])],
@@ -161,6 +167,7 @@ impl NdnTotals {
     pub fn metrics(&self, out: &mut Metrics) {
         let t = self;
         out.gauge("ndn_faces", "Faces.").sample(&[], t.faces);
+        out.gauge("ndn_faces_on_demand", "Faces on demand.").sample(&[], t.on_demand);
         out.gauge("ndn_names", "Prefixes of names in the table.").sample(&[], t.names);
         out.gauge("ndn_pending_interests", "Pending Interests.").sample(&[], t.pending);
         out.gauge("ndn_content_store_packets", "Data packets in the content store.")
@@ -219,7 +226,7 @@ mod tests {
         let name = NameRow {
             prefix: "/org".to_owned(),
             faces: vec!["west".to_owned(), "far".to_owned()],
-            source: RouteSource::Api,
+            source: Source::Api,
             active: true,
         };
         assert_eq!(
@@ -240,7 +247,7 @@ mod tests {
             totals.lines().iter().map(|[title, text]| format!("{title}: {text}\n")).collect();
         assert_eq!(
             lines,
-            "faces: 2\nnames: 3 of 1,000\npending: 0 of 0\n: 4 expired\n\
+            "faces: 2, 0 on demand\nnames: 3 of 1,000\npending: 0 of 0\n: 4 expired\n\
              content store: 0 of 0\n: 0 bytes, 0 hits, 0 misses, 0 evicted\n\
              sent: 0 interests, 0 data, 0 nacks, 0 copies lost\n"
         );

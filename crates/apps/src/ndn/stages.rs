@@ -9,9 +9,9 @@
 //!
 //! | stage | reads | writes | drop |
 //! | --- | --- | --- | --- |
-//! | `ndn_decode` | the packets | `kind`, `face`, `at`, `name_at`, `name_len` | `ndn_malformed`, `ndn_fragment`, `ndn_no_face`, `ndn_hop_limit`, `ndn_no_nonce`, `ndn_nack`, `ndn_idle`, and what is wrong with frames |
+//! | `ndn_decode` | the packets | `kind`, `face`, `at`, `name_at`, `name_len` | `ndn_malformed`, `ndn_fragment`, `ndn_no_face`, `ndn_faces_full`, `ndn_hop_limit`, `ndn_no_nonce`, `ndn_nack`, `ndn_idle`, and what is wrong with frames |
 //! | `name_lookup` | `name_at`, `name_len`, the packets | `next_hop` | |
-//! | `pit` | all columns, the packets | the packets | `no_route`, `ndn_loop`, `ndn_aggregated`, `ndn_pit_full`, `ndn_unsolicited`, `ndn_satisfied`, and what faces refuse |
+//! | `pit` | all columns, the packets | the packets | `no_route`, `ndn_loop`, `ndn_aggregated`, `ndn_pit_full`, `ndn_unsolicited`, `ndn_satisfied`, `ndn_scope`, `ndn_hop_limit`, `ndn_control_busy`, and what faces refuse |
 //!
 //! `name_lookup` is a pure function of its columns, the packets and the tables, so that a device can take it: it reads
 //! the names where the packets lie. On the CPU names of a whole chunk are looked up in one call, so that their cache
@@ -21,6 +21,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use chunk::{
     Chunk, ColumnSet, Columns, Declaration, DropReason, Emitted, Packet, ReasonBlock, Rows,
@@ -30,12 +31,14 @@ use device::accelerator::PayloadUse;
 use engine::{Context, KernelForm, Phases, Shade, SpreadHash, Stage, Step};
 use lookup::names::{DEPTH_MAX, NameFib, NameHasher, NameKey, NamePrefixes};
 use lookup::{NO_ROUTE, NextHopId};
+use packet::ndn::management::{Scope, is_command, scope};
 use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name, PIT_TOKEN_MAX};
 
 use super::counters::NdnCounters;
-use super::frames::{find, fits, strip, wrap};
+use super::frames::{Sender, find, fits, strip, wrap};
 use super::kernels::NAME_LOOKUP;
 use super::pit::{Arrival, InRecord, Pit, PitKey, PitLimits, Seen};
+use super::questions::{Ask, Question, Questions};
 use super::reasons;
 use super::store::{ContentStore, StoreLimits};
 use super::tables::NdnTables;
@@ -45,7 +48,7 @@ chunk::columns! {
     pub struct NdnColumns / NdnView {
         /// [`INTEREST`] or [`DATA`].
         pub kind: u8,
-        /// The face that it came by.
+            /// The face that it came by, or [`STRANGER`].
         pub face: u16,
         /// Where the NDN packet, with its link fields, begins; bytes from the frame's start.
         pub at: u16,
@@ -67,6 +70,12 @@ pub const INTEREST: u8 = 0;
 /// Data.
 pub const DATA: u8 = 1;
 
+/// In the column `face`: a sender without a face, who is to have one.
+pub const STRANGER: u16 = u16::MAX;
+
+/// A worker asks control for a face's new MAC this often at most.
+const MAC_ASKED_NS: u64 = 100_000_000;
+
 /// What the stages of one worker are given.
 #[derive(Debug, Clone)]
 pub struct NdnOptions {
@@ -83,6 +92,8 @@ pub struct NdnOptions {
     pub packet_time: bool,
     /// The first region of the forwarder's part of the tables in a device's image.
     pub first_region: usize,
+    /// Control, which makes faces and takes commands; `None` where it has looked at the packets before.
+    pub control: Option<SyncSender<Question>>,
     /// Counters of this worker's stages.
     pub counters: Arc<NdnCounters>,
 }
@@ -121,6 +132,8 @@ pub fn stage<T: AsRef<NdnTables> + 'static>(
             counters: options.counters.clone(),
             waiting: Vec::with_capacity(256),
             answer: Vec::with_capacity(ndn::PACKET_MAX),
+            questions: Questions::new(options.control.clone()),
+            mac_asked_ns: 0,
         }),
         _ => return None,
     })
@@ -187,8 +200,11 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
 
     fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
         let (tables, packet) = (tables.as_ref(), &chunk.packets[row]);
-        let Ok((at, face)) = find(packet, tables) else { return "no NDN packet".to_owned() };
-        let name = tables.face(face).map_or("-", |face| face.name.as_str());
+        let Ok((at, sender)) = find(packet, tables) else { return "no NDN packet".to_owned() };
+        let name = match sender {
+            Sender::Face(face) => tables.face(face).map_or("-", |face| face.name.as_str()),
+            Sender::Stranger(_) => "a new face",
+        };
         match ndn::Packet::new_checked(packet.data().get(at..).unwrap_or_default()) {
             Ok(ndn::Packet { body: Body::Interest(i), .. }) => {
                 format!("Interest {} in by {name}", i.name())
@@ -203,22 +219,33 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
 }
 
 /// What the columns say of a packet that goes on.
-struct Looked {
-    kind: u8,
-    face: u16,
-    at: u16,
+pub(super) struct Looked {
+    pub(super) kind: u8,
+    pub(super) face: u16,
+    pub(super) at: u16,
     name_at: u16,
     name_len: u16,
 }
 
 /// A packet that goes on; else its fate.
-fn look(packet: &Packet, tables: &NdnTables) -> Result<Looked, Verdict> {
-    let (at, face) = find(packet, tables)?;
-    if tables.face(face).is_none_or(|face| !face.up) {
+pub(super) fn look(packet: &Packet, tables: &NdnTables) -> Result<Looked, Verdict> {
+    let (at, sender) = find(packet, tables)?;
+    let is_up = |face| tables.face(face).is_some_and(|face| face.up);
+    if matches!(sender, Sender::Face(face) if !is_up(face)) {
         return Err(Verdict::drop(packet::reasons::INTERFACE_DOWN));
     }
     let bytes = packet.data().get(at..).unwrap_or_default();
     let (kind, name) = kind_of(bytes).map_err(Verdict::drop)?;
+    let face = match sender {
+        Sender::Face(face) => face,
+        Sender::Stranger(_) if kind != INTEREST => {
+            return Err(Verdict::drop(reasons::NDN_NO_FACE));
+        }
+        Sender::Stranger(_) if tables.is_full() => {
+            return Err(Verdict::drop(reasons::NDN_FACES_FULL));
+        }
+        Sender::Stranger(_) => STRANGER,
+    };
     // A cell has 2,048 bytes.
     let name_at = name.as_ptr().addr() - packet.data().as_ptr().addr();
     let (at, name_at, name_len) = (at as u16, name_at as u16, name.len() as u16);
@@ -366,8 +393,21 @@ struct PitStage {
     packet_time: bool,
     counters: Arc<NdnCounters>,
     waiting: Vec<InRecord>,
-    /// Data out of the store.
+    /// Data out of the store, or an answer to a command.
     answer: Vec<u8>,
+    questions: Questions,
+    mac_asked_ns: u64,
+}
+
+/// What the columns say of one Interest.
+#[derive(Clone, Copy)]
+struct Row {
+    face: u16,
+    at: u16,
+    next_hop: NextHopId,
+    cause: u16,
+    /// Control has been asked what the answer is.
+    was_asked: bool,
 }
 
 /// What was made of a packet, beside what became of it.
@@ -401,16 +441,14 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
                 continue;
             }
             let (face, at, cause) = (view.face[row], view.at[row], row as u16);
+            self.follow(packet, face, cx);
             let verdict = match view.kind[row] {
-                INTEREST => self.interest(
-                    packet,
-                    face,
-                    at,
-                    view.next_hop[row],
-                    cause,
-                    &mut chunk.emitted,
-                    cx,
-                ),
+                INTEREST if face == STRANGER => self.ask_for_face(packet, cx),
+                INTEREST => {
+                    let next_hop = view.next_hop[row];
+                    let row = Row { face, at, next_hop, cause, was_asked: false };
+                    self.interest(packet, row, &mut chunk.emitted, cx)
+                }
                 _ => self.data(packet, face, at, cause, &mut chunk.emitted, cx),
             };
             view.verdict[row] = verdict.unwrap_or_else(Verdict::drop).0;
@@ -422,7 +460,24 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
         if !self.packet_time {
             self.pit.expire(cx.now_ns);
         }
+        if self.questions.len() > 0 {
+            self.resume(cx);
+        }
         self.count();
+    }
+
+    fn next_tick_ns(&self) -> Option<u64> {
+        self.questions.deadline_ns()
+    }
+
+    fn held(&self) -> usize {
+        self.questions.len()
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, T>) {
+        while let Some(held) = self.questions.pop() {
+            cx.drop_packet(held.packet, reasons::NDN_CONTROL_BUSY);
+        }
     }
 
     fn describe(&self, _: &mut Chunk, _: usize, _: &T) -> String {
@@ -446,17 +501,121 @@ impl PitStage {
         self.counters.store_evicted.set(stats.evicted);
     }
 
-    #[allow(clippy::too_many_arguments)] // what the columns say of one packet
-    fn interest<T: AsRef<NdnTables>>(
+    /// A face on demand goes where its neighbour sends from.
+    fn follow<T: AsRef<NdnTables>>(&mut self, packet: &Packet, face: u16, cx: &Context<'_, T>) {
+        let Some(known) = cx.tables.as_ref().face(face).filter(|face| face.on_demand) else { return };
+        let Some(from) = packet.data().get(6..12).and_then(|mac| <[u8; 6]>::try_from(mac).ok()) else {
+            return;
+        };
+        let is_due = cx.now_ns.saturating_sub(self.mac_asked_ns) >= MAC_ASKED_NS;
+        if known.neighbour_mac != Some(from) && is_due && self.questions.can_ask() {
+            self.mac_asked_ns = cx.now_ns;
+            self.questions.ask(cx.worker, Ask::Mac(face, from)); // or by a later packet
+        }
+    }
+
+    /// The first Interest of a stranger waits for its face.
+    fn ask_for_face<T: AsRef<NdnTables>>(
         &mut self,
         packet: &mut Packet,
-        from: u16,
-        at: u16,
-        next_hop: NextHopId,
-        cause: u16,
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let found = find(packet, cx.tables.as_ref());
+        let mac = packet.data().get(6..12).and_then(|mac| <[u8; 6]>::try_from(mac).ok());
+        let (Ok((_, Sender::Stranger(ends))), Some(mac)) = (found, mac) else {
+            return Err(reasons::NDN_NO_FACE);
+        };
+        self.ask(packet, Ask::Face(packet.port, ends, mac), cx)
+    }
+
+    /// Asks control, and keeps the packet until the question is settled.
+    fn ask<T>(
+        &mut self,
+        packet: &mut Packet,
+        ask: Ask,
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let is_command = matches!(ask, Ask::Command(..));
+        if !self.questions.has_room() || !self.questions.ask(cx.worker, ask) {
+            return Err(reasons::NDN_CONTROL_BUSY);
+        }
+        self.questions.hold(packet, is_command, cx.now_ns);
+        Ok(Verdict::TAKEN)
+    }
+
+    /// Packets whose questions are settled go on.
+    fn resume<T: AsRef<NdnTables>>(&mut self, cx: &mut Context<'_, T>) {
+        let settled = cx.tables.as_ref().settled(cx.worker);
+        let mut made = Made::new();
+        while let Some(mut held) = self.questions.next(settled, cx.now_ns) {
+            let verdict = self.again(&mut held.packet, held.is_command, &mut made, cx);
+            part_with(held.packet, verdict.unwrap_or_else(Verdict::drop), cx);
+            for emitted in made.drain(..) {
+                part_with(emitted.packet, emitted.verdict, cx);
+            }
+        }
+    }
+
+    /// A packet that was held, with the tables as they are now.
+    fn again<T: AsRef<NdnTables>>(
+        &mut self,
+        packet: &mut Packet,
+        was_asked: bool,
         made: &mut Made,
         cx: &mut Context<'_, T>,
     ) -> Result<Verdict, DropReason> {
+        let tables = cx.tables.as_ref();
+        let looked = match look(packet, tables) {
+            Ok(looked) => looked,
+            Err(verdict) => return Ok(verdict),
+        };
+        if looked.face == STRANGER {
+            return Err(reasons::NDN_CONTROL_BUSY);
+        }
+        if let Some(face) = self.counters.face(looked.face).filter(|_| !was_asked) {
+            face.in_interests.add(1);
+        }
+        let name = name_of(packet, looked.name_at, looked.name_len);
+        let next_hop = name.zip(tables.fib()).map_or(NO_ROUTE, |(name, fib)| next_hop(&fib, &name));
+        let Looked { face, at, .. } = looked;
+        self.interest(packet, Row { face, at, next_hop, cause: 0, was_asked }, made, cx)
+    }
+
+    /// An Interest for a name that goes no further than this hop.
+    fn command<T: AsRef<NdnTables>>(
+        &mut self,
+        packet: &mut Packet,
+        row: Row,
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let bytes = packet.data().get(usize::from(row.at)..).unwrap_or_default();
+        let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
+        let Body::Interest(interest) = &read.body else { return Err(reasons::NDN_MALFORMED) };
+        if !is_command(&interest.name()) {
+            return Err(reasons::NDN_SCOPE);
+        }
+        if let Some(answer) = cx.tables.as_ref().answer(interest.name().value()) {
+            self.answer.clear();
+            self.answer.extend_from_slice(answer);
+            let mut token = [0; PIT_TOKEN_MAX];
+            let token = copied(read.link.pit_token, &mut token);
+            return self.answer(packet, row.face, token, cx);
+        }
+        if row.was_asked || !self.questions.can_ask() {
+            return Err(reasons::NDN_CONTROL_BUSY);
+        }
+        let ask = Ask::Command(row.face, interest.bytes().into());
+        self.ask(packet, ask, cx)
+    }
+
+    fn interest<T: AsRef<NdnTables>>(
+        &mut self,
+        packet: &mut Packet,
+        row: Row,
+        made: &mut Made,
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let Row { face: from, at, next_hop, cause, .. } = row;
         let (tables, now_ns) = (cx.tables.as_ref(), self.now_ns(packet, cx));
         let bytes = packet.data().get(usize::from(at)..).unwrap_or_default();
         let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
@@ -467,6 +626,9 @@ impl PitStage {
             can_be_prefix: fields.can_be_prefix,
             must_be_fresh: fields.must_be_fresh,
         };
+        if scope(&key.name) != Scope::Global {
+            return self.command(packet, row, cx);
+        }
         let start = interest.bytes().as_ptr() as usize - packet.data().as_ptr() as usize;
         let (len, hops_at) = (interest.bytes().len(), interest.hop_limit_at());
         let nonce = fields.nonce.unwrap_or_default();
@@ -578,6 +740,24 @@ impl PitStage {
         }
         Ok(verdict)
     }
+}
+
+/// Hands a packet that was held, or made of one, back to the engine.
+fn part_with<T>(packet: Packet, verdict: Verdict, cx: &mut Context<'_, T>) {
+    match verdict.kind() {
+        VerdictKind::Taken => packet.free(cx.pool), // it is held again
+        VerdictKind::Drop => cx.drop_packet(packet, verdict.reason()),
+        _ => cx.release(packet, verdict),
+    }
+}
+
+/// The next hop of one name.
+fn next_hop(fib: &NameFib<'_>, name: &Name<'_>) -> NextHopId {
+    let (mut prefixes, mut found) = (NamePrefixes::new(), [NO_ROUTE]);
+    prefixes.push_components(fib.hasher(), name.encodings(), DEPTH_MAX);
+    let keys = [prefixes.key_of_bytes(0, name.value())];
+    fib.lookup(&keys, &mut found);
+    found[0]
 }
 
 /// The beginning of some bytes in memory of their own.

@@ -52,6 +52,7 @@ fn face(index: u16) -> Face {
         mac: OURS,
         neighbour_mac: Some(if index == 4 { ndn::MULTICAST_MAC.0 } else { mac(index) }),
         udp: ends(index),
+        on_demand: false,
     }
 }
 
@@ -152,6 +153,7 @@ impl Bench {
                 packet_time: false,
                 store,
                 first_region: 0,
+                control: None,
                 counters: counters.clone(),
             }),
             counters,
@@ -401,6 +403,7 @@ fn linux_has_what_is_no_ndn_packet() {
         any_mac: false,
         twin: true,
         addresses: vec!["10.0.0.1".parse().unwrap()],
+        on_demand: false,
     };
     bench.tables.apply(&NdnPatch::Port(2, Some(port.clone())));
     let packet = interest("/m/x", 1);

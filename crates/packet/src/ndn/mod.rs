@@ -22,6 +22,7 @@
 //! Selectors are understood, and so is the header of the older NDNLP (type 80 outside).
 
 mod link;
+pub mod management;
 mod name;
 mod packets;
 mod tlv;

@@ -158,10 +158,11 @@ fn the_example_of_a_forwarder_has_no_mistakes_and_shows_the_defaults() {
     let ndn = |text: &str| {
         text.lines().filter(|line| line.starts_with("# ") && line.contains(" = ")).count()
     };
-    assert_eq!(ndn(example), 7, "six defaults and a file");
+    assert_eq!(ndn(example), 9, "eight defaults and a file");
     let written = example.replace("# names =", "names =").replace("# pit_entries", "pit_entries");
     let written = written.replace("# lifetime_max", "lifetime_max").replace("# nack", "nack");
     let written = written.replace("# content_store", "content_store");
+    let written = written.replace("# on_demand", "on_demand").replace("# idle_", "idle_");
     assert_eq!(good(&written), config);
     assert!(written.matches("\nnames = ").count() + written.matches("\nnack = ").count() == 2);
 }
