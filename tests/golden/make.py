@@ -519,6 +519,11 @@ def ndn_store():
         digest = tlv(1, hashlib.sha256(packet).digest())
         asked = tlv(7, *(tlv(8, part) for part in (b"org", b"p", b"b")), digest)
         yield named(1, tlv(5, asked, tlv(10, struct.pack("!I", nonce))))
+    # One packet of several with a name.
+    digest = tlv(1, hashlib.sha256(data("/org/q", b"right")).digest())
+    yield named(1, tlv(5, tlv(7, tlv(8, b"org"), tlv(8, b"q"), digest), tlv(10, struct.pack("!I", 42))))
+    yield named(2, data("/org/q", b"wrong"))
+    yield named(2, data("/org/q", b"right"))
     # Room for six: what was used least recently goes.
     for at in range(4):
         yield named(1, interest(f"/org/n/{at}", 50 + at))

@@ -313,6 +313,7 @@ class Forwarder:
         if len(frame) < 14:
             raise Drop("truncated")
         to, source, kind = frame[:6], frame[6:12], frame[12:14]
+        self.source = source.hex(":")
         if kind == b"\x86\x24":
             if len(frame) > CELL:
                 raise Drop("ndn_too_long")
@@ -603,10 +604,10 @@ class Forwarder:
             at += len(whole)
         raise AssertionError("the packet has a hop limit")
 
-    @staticmethod
-    def touch(face, now):
+    def touch(self, face, now):
+        """A face on demand is in use, and goes where it was last heard from."""
         if isinstance(face, Stranger):
-            face.used = now
+            face.used, face.mac = now, self.source
 
     def data(self, face, name, found, encoded, may_keep, now):
         self.touch(face, now)
@@ -614,7 +615,8 @@ class Forwarder:
         for kind, inner, _ in elements(found.get(20, b"")):
             if kind == 25:
                 freshness = integer(inner) / 1000
-        answered = [key for key in self.pending if key[0] == name or (key[1][0] and key[0] == name[: len(key[0])])]
+        whole = (*name, b"\1\x20" + hashlib.sha256(encoded).digest())
+        answered = [key for key in self.pending if key[0] in (name, whole) or (key[1][0] and key[0] == name[: len(key[0])])]
         answered = [key for key in answered if key[0]]
         if not answered:
             raise Drop("ndn_unsolicited")

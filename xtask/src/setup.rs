@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(lines[1].matches("frr").count(), 1);
         assert!(!lines[1].contains("prometheus"));
         assert!(lines[2].contains("dpkg -x prometheus_*.deb"));
-        let packages = 
+        let packages =
             "pip install --quiet nvidia-cuda-nvrtc==13.0.88 python-ndn==0.5.2 scapy==2.6.1";
         assert!(lines.last().is_some_and(|l| l.ends_with(packages)), "{lines:?}");
         std::fs::remove_dir_all(&root).unwrap();

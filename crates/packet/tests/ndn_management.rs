@@ -1,6 +1,8 @@
 //! Commands as python-ndn 0.5.2 sends them, and what is wrong with those that are changed.
 
-use packet::ndn::management::{Command, CommandError, Parameters, Scope, answer, is_command, response, scope};
+use packet::ndn::management::{
+    Command, CommandError, Parameters, Scope, answer, is_command, response, scope,
+};
 use packet::ndn::{Body, Interest, NameBuf, Packet};
 use proptest::prelude::*;
 
@@ -16,7 +18,10 @@ const OLD: &str = "058b077f08086c6f63616c686f7008036e66640803726962080a756e72656
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
 }
 
 fn with_interest<R>(bytes: &[u8], look: impl FnOnce(&Interest<'_>) -> R) -> Option<R> {
@@ -107,12 +112,16 @@ fn scopes() {
 fn an_answer_is_signed_data() {
     let name = NameBuf::from_uri(b"/localhop/nfd/rib/register/x").unwrap();
     let app = NameBuf::from_uri(b"/a").unwrap();
-    let parameters = Parameters { name: Some(app.name()), cost: Some(300), ..Parameters::default() };
+    let parameters =
+        Parameters { name: Some(app.name()), cost: Some(300), ..Parameters::default() };
     let content = response(200, "OK", Some(&parameters));
     assert_eq!(content, bytes("6512 6601c8 67024f4b 6809 0703080161 6a02012c"));
     let out = answer(&name.name(), &content).unwrap();
     let Body::Data(data) = Packet::new_checked(&out).unwrap().body else { panic!() };
-    assert_eq!((data.name(), data.content(), data.freshness_ms()), (name.name(), &content[..], 1000));
+    assert_eq!(
+        (data.name(), data.content(), data.freshness_ms()),
+        (name.name(), &content[..], 1000)
+    );
     let end = out.len() - 34;
     assert_eq!(data.signature_value(), packet::ndn::digest(&out[2..end]));
     assert!(answer(&name.name(), &[0; 8_800]).is_none());

@@ -22,20 +22,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use chunk::Packet;
 use control::api::ErrorKind;
-use control::config::{
-    self, Config, FaceLink, Faces, Neighbour as Configured, Register, parse_prefix,
-};
+use control::config::{self, Config, FaceLink, Neighbour as Configured, parse_prefix};
 use control::kernel::{Event as KernelEvent, NeighbourState, neighbours};
 use control::metrics::Metrics;
 use control::neighbour::NeighbourRow;
 use control::netlink::Client;
 use controlplane::interfaces::mac_text;
 use controlplane::{
-    Ahead, Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
-    Rows, Section, Setup, Source as Events, Tables, TablesPatch, WorkerSetup, events,
+    Ahead, Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare,
+    Refusal, Rows, Section, Setup, Source as Events, Tables, TablesPatch, WorkerSetup, events,
 };
-use chunk::Packet;
 use engine::{Counter, Stage};
 use lookup::fib::Interface;
 use lookup::names::{NameHasher, NameRouteError};
@@ -64,7 +62,7 @@ const ASK_KNOWN_NS: u64 = 15_000_000_000;
 const SHOWN: usize = 5;
 
 use registrations::Registrations;
-use strangers::{Demand, Strangers};
+use strangers::{Demand, Policy, Strangers};
 
 /// The forwarder as control sees it.
 struct NdnControl {
@@ -96,30 +94,6 @@ struct NdnControl {
     /// Questions of workers.
     asked: Option<SyncSender<Question>>,
     source: Option<Events>,
-}
-
-/// What the configuration lets the neighbours of a port do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Policy {
-    /// Strangers get faces.
-    on_demand: bool,
-    /// Prefixes may be registered.
-    register: bool,
-}
-
-impl Policy {
-    /// Those of all ports, by number.
-    fn all(config: &Config, interfaces: &Interfaces) -> Vec<Policy> {
-        let of = |number| {
-            let name = interfaces.name(number);
-            let own = config.port(name).filter(|_| config.pipeline_of(name).uses("ndn"));
-            own.map_or(Policy::default(), |port| Policy {
-                on_demand: port.faces == Faces::OnDemand,
-                register: port.register == Register::Any,
-            })
-        };
-        (0..interfaces.physical() as u16).map(of).collect()
-    }
 }
 
 /// Interests and Data that came in by a face, and those that went out.

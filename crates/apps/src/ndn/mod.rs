@@ -7,8 +7,6 @@
 //!
 //! # Deliberately absent
 //! - Forwarding hints: an Interest goes by its name (NDN Packet Format §3.3 lets a forwarder ignore hints).
-//! - Digests: an Interest whose last component is a packet's digest is answered by Data of exactly that name, which
-//!   there is none of.
 //! - Putting fragments of link packets together; packets of more than one cell (2 KB).
 //! - Passing Nacks on: one is counted, and the Interest ends with its lifetime.
 //! - VLAN tags.
@@ -35,11 +33,12 @@ mod stages;
 pub mod store;
 mod tables;
 
-pub use questions::{Ask, Question};
 pub use counters::{FACES_MAX, FaceCounters, NdnCounters};
+pub use questions::{Ask, Question};
 pub use spread::spread_hash;
 pub use stages::{
-    DATA, INTEREST, STRANGER, NameForm, NdnColumns, NdnOptions, NdnView, pipeline, pipeline_with, stage,
+    DATA, INTEREST, NameForm, NdnColumns, NdnOptions, NdnView, STRANGER, pipeline, pipeline_with,
+    stage,
 };
 pub use tables::{Face, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds};
 
@@ -105,7 +104,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "pit",
-        about: "Keeps pending Interests; sends Interests on and Data back.",
+        about: "Keeps pending Interests and Data that has passed; sends Interests on and Data back, answers commands.",
         application: &APPLICATION,
         needs: &["name", "name_hop"],
         provides: &[],

@@ -219,16 +219,16 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
 }
 
 /// What the columns say of a packet that goes on.
-pub(super) struct Looked {
-    pub(super) kind: u8,
-    pub(super) face: u16,
-    pub(super) at: u16,
+struct Looked {
+    kind: u8,
+    face: u16,
+    at: u16,
     name_at: u16,
     name_len: u16,
 }
 
 /// A packet that goes on; else its fate.
-pub(super) fn look(packet: &Packet, tables: &NdnTables) -> Result<Looked, Verdict> {
+fn look(packet: &Packet, tables: &NdnTables) -> Result<Looked, Verdict> {
     let (at, sender) = find(packet, tables)?;
     let is_up = |face| tables.face(face).is_some_and(|face| face.up);
     if matches!(sender, Sender::Face(face) if !is_up(face)) {
@@ -253,7 +253,7 @@ pub(super) fn look(packet: &Packet, tables: &NdnTables) -> Result<Looked, Verdic
 }
 
 /// What an NDN packet is, if it goes on, and the components that are to be looked up.
-fn kind_of(bytes: &[u8]) -> Result<(u8, &[u8]), DropReason> {
+pub(super) fn kind_of(bytes: &[u8]) -> Result<(u8, &[u8]), DropReason> {
     let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
     if read.link.nack.is_some() {
         return Err(reasons::NDN_NACK);
@@ -503,8 +503,11 @@ impl PitStage {
 
     /// A face on demand goes where its neighbour sends from.
     fn follow<T: AsRef<NdnTables>>(&mut self, packet: &Packet, face: u16, cx: &Context<'_, T>) {
-        let Some(known) = cx.tables.as_ref().face(face).filter(|face| face.on_demand) else { return };
-        let Some(from) = packet.data().get(6..12).and_then(|mac| <[u8; 6]>::try_from(mac).ok()) else {
+        let Some(known) = cx.tables.as_ref().face(face).filter(|face| face.on_demand) else {
+            return;
+        };
+        let Some(from) = packet.data().get(6..12).and_then(|mac| <[u8; 6]>::try_from(mac).ok())
+        else {
             return;
         };
         let is_due = cx.now_ns.saturating_sub(self.mac_asked_ns) >= MAC_ASKED_NS;
@@ -714,7 +717,8 @@ impl PitStage {
         let now_ns = self.now_ns(packet, cx);
         let waiting = &mut self.waiting;
         waiting.clear();
-        if !self.pit.data(&data.name(), from, now_ns, |record| waiting.push(*record)) {
+        let digest = || ndn::digest(data.bytes());
+        if !self.pit.data(&data.name(), digest, from, now_ns, |record| waiting.push(*record)) {
             return Err(reasons::NDN_UNSOLICITED);
         }
         if !read.link.no_cache {

@@ -4,4 +4,5 @@ mod list;
 mod pit;
 mod stages;
 mod store;
+mod strangers;
 mod twin;

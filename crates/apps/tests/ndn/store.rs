@@ -12,7 +12,7 @@ use crate::pit::MS;
 
 /// The plain store.
 #[derive(Default)]
-struct Plain {
+pub(crate) struct Plain {
     packets: usize,
     blocks: usize,
     by_name: BTreeMap<Vec<Vec<u8>>, (Vec<u8>, u64)>,
@@ -30,11 +30,19 @@ fn parts(name: &NameBuf) -> Vec<Vec<u8>> {
 }
 
 impl Plain {
+    pub(crate) fn new(packets: usize, blocks: usize) -> Self {
+        Self { packets, blocks, ..Self::default() }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.packets > 0
+    }
+
     fn room(&self) -> (usize, usize) {
         (self.by_name.len(), self.by_name.values().map(|(packet, _)| blocks(packet)).sum())
     }
 
-    fn insert(&mut self, name: &NameBuf, packet: &[u8], fresh_ms: u64, now: u64) {
+    pub(crate) fn insert(&mut self, name: &NameBuf, packet: &[u8], fresh_ms: u64, now: u64) {
         if blocks(packet) > self.blocks || self.packets == 0 {
             return;
         }
@@ -50,7 +58,13 @@ impl Plain {
         self.stats.inserted += 1;
     }
 
-    fn lookup(&mut self, name: &NameBuf, prefix: bool, fresh: bool, now: u64) -> Option<Vec<u8>> {
+    pub(crate) fn lookup(
+        &mut self,
+        name: &NameBuf,
+        prefix: bool,
+        fresh: bool,
+        now: u64,
+    ) -> Option<Vec<u8>> {
         let mut asked = parts(name);
         let digest =
             name.name().components().last().filter(|c| c.kind == component_type::IMPLICIT_DIGEST);
@@ -148,7 +162,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut store = ContentStore::new(NameHasher::new(seed), StoreLimits { packets, bytes: blocks * 256 });
-        let mut plain = Plain { packets: packets as usize, blocks: blocks as usize, ..Plain::default() };
+        let mut plain = Plain::new(packets as usize, blocks as usize);
         let (mut now, mut out) = (1_700_000_000_000 * MS, Vec::new());
         for step in steps {
             match step {

@@ -150,7 +150,8 @@ impl<'a> Command<'a> {
         let name = interest.name();
         let mut parts = name.components().skip(2);
         let mut generic = || parts.next().filter(|part| part.kind == tlv::GENERIC);
-        let (module, verb) = (generic().ok_or(CommandError::Malformed)?, generic().ok_or(CommandError::Malformed)?);
+        let (module, verb) =
+            (generic().ok_or(CommandError::Malformed)?, generic().ok_or(CommandError::Malformed)?);
         let parameters = generic().ok_or(CommandError::Malformed)?;
         let parameters = only(parameters.value, CONTROL_PARAMETERS)?;
         let parameters = Parameters::read(parameters.value)?;

@@ -62,7 +62,8 @@ impl Registrations {
 impl NdnControl {
     /// Does what the command in an Interest says that came by a face, once, and publishes the answer.
     pub(super) fn command(&mut self, face: u16, packet: &[u8], now_ns: u64) {
-        let Ok(ndn::Packet { body: Body::Interest(interest), .. }) = ndn::Packet::new_checked(packet)
+        let Ok(ndn::Packet { body: Body::Interest(interest), .. }) =
+            ndn::Packet::new_checked(packet)
         else {
             return;
         };
@@ -96,7 +97,12 @@ impl NdnControl {
     }
 
     /// The content of the answer.
-    fn execute(&mut self, face: u16, interest: &Interest<'_>, now_ns: u64) -> Result<Vec<u8>, Refused> {
+    fn execute(
+        &mut self,
+        face: u16,
+        interest: &Interest<'_>,
+        now_ns: u64,
+    ) -> Result<Vec<u8>, Refused> {
         let own = self.faces.get(usize::from(face)).and_then(|known| known.published.as_ref());
         let own = own.ok_or((410, "Face not found"))?;
         if !self.policy(own.port).register {

@@ -7,18 +7,43 @@
 //! Live, the counters of workers say which faces received something, looked at once a second. Over captures each packet
 //! is looked at before it enters the pipeline, and time is that of packets.
 
-use control::config::{self, Config, FaceLink};
+use control::config::{self, Config, FaceLink, Faces, Register};
+use controlplane::Interfaces;
 use packet::MacAddr;
 use packet::ndn::management::is_command;
 use packet::ndn::{self, Body};
 
 use super::{FACES_MAX, Known, NdnControl, NdnPatch};
 use crate::ndn::frames::{Sender, find};
-use crate::ndn::stages::{INTEREST, Looked, look};
+use crate::ndn::stages::{INTEREST, kind_of};
 use crate::ndn::tables::{NdnTables, UdpEnds};
 
 /// Workers' counters are looked at this often.
 const SAMPLE_NS: u64 = 1_000_000_000;
+
+/// What the configuration lets the neighbours of a port do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Policy {
+    /// Strangers get faces.
+    pub(super) on_demand: bool,
+    /// Prefixes may be registered.
+    pub(super) register: bool,
+}
+
+impl Policy {
+    /// Those of all ports, by number.
+    pub(super) fn all(config: &Config, interfaces: &Interfaces) -> Vec<Policy> {
+        let of = |number| {
+            let name = interfaces.name(number);
+            let own = config.port(name).filter(|_| config.pipeline_of(name).uses("ndn"));
+            own.map_or(Policy::default(), |port| Policy {
+                on_demand: port.faces == Faces::OnDemand,
+                register: port.register == Register::Any,
+            })
+        };
+        (0..interfaces.physical() as u16).map(of).collect()
+    }
+}
 
 /// All of them.
 #[derive(Debug, Clone)]
@@ -98,8 +123,7 @@ impl NdnControl {
         let port = self.interfaces.name(port).to_owned();
         let configured = Some(config::Face { name: name.clone(), port, link });
         let totals = self.face_totals(number as u16);
-        let demand =
-            Demand { used_ns: now_ns, received: totals[0] + totals[1], free_ns: None };
+        let demand = Demand { used_ns: now_ns, received: totals[0] + totals[1], free_ns: None };
         let known = Known { name, configured, published: None, demand: Some(demand) };
         match self.faces.get_mut(number) {
             Some(place) => *place = known,
@@ -135,7 +159,8 @@ impl NdnControl {
             known.demand.and_then(|demand| demand.free_ns).is_some_and(|free| free <= now_ns)
         };
         let used = self.faces.iter().position(is_free);
-        used.or_else(|| (self.faces.len() < self.strangers.numbers).then_some(self.faces.len()))
+        let made = self.faces.iter().filter(|known| known.demand.is_some()).count();
+        used.or_else(|| (made < 2 * self.strangers.max).then_some(self.faces.len()))
     }
 
     /// Tells workers whether there is room.
@@ -240,46 +265,63 @@ impl NdnControl {
     }
 
     /// Over captures: what a worker would ask of a packet. `false`, and nothing has changed, where it must begin a burst.
+    /// `tables` may not yet say what has ended before this packet.
     pub(super) fn look_ahead(
         &mut self,
         packet: &chunk::Packet,
         is_first: bool,
         tables: &NdnTables,
     ) -> bool {
-        let Ok(Looked { kind, face, at, .. }) = look(packet, tables) else { return true };
-        let bytes = packet.data().get(usize::from(at)..).unwrap_or_default();
-        let Ok(ndn::Packet { body, .. }) = ndn::Packet::new_checked(bytes) else { return true };
-        let command = match &body {
+        let Ok((at, sender)) = find(packet, tables) else { return true };
+        let bytes = packet.data().get(at..).unwrap_or_default();
+        let (Ok((kind, _)), Ok(read)) = (kind_of(bytes), ndn::Packet::new_checked(bytes)) else {
+            return true; // it does not go on
+        };
+        let command = match &read.body {
             Body::Interest(interest) if is_command(&interest.name()) => Some(interest.bytes()),
             _ => None,
         };
         let mac = packet.data().get(6..12).and_then(|mac| <[u8; 6]>::try_from(mac).ok());
         let mac = mac.unwrap_or_default();
-        let face = match find(packet, tables) {
-            Ok((_, Sender::Stranger(ends))) if kind == INTEREST => {
+        let stranger = match sender {
+            Sender::Stranger(ends) => Some(ends),
+            Sender::Face(face) if self.is_gone(face) => tables.face(face).and_then(|face| face.udp),
+            Sender::Face(_) => None,
+        };
+        let face = match (sender, stranger) {
+            (_, Some(ends)) if kind == INTEREST => {
                 if !is_first {
                     return false;
                 }
                 self.stranger(packet.port, ends, mac, packet.time_ns)
             }
-            _ => Some(face),
+            (Sender::Face(face), None) => Some(face),
+            _ => None,
         };
         let Some(face) = face else { return true };
-        let is_moved = tables.face(face).is_some_and(|face| {
-            face.on_demand && face.neighbour_mac != Some(mac)
-        });
+        let published =
+            self.faces.get(usize::from(face)).and_then(|known| known.published.as_ref());
+        let is_moved =
+            published.is_some_and(|face| face.on_demand && face.neighbour_mac != Some(mac));
         if (is_moved || command.is_some()) && !is_first {
             return false;
         }
         if is_moved {
             self.moved(face, mac);
         }
-        if let Some(demand) = self.faces.get_mut(usize::from(face)).and_then(|k| k.demand.as_mut()) {
+        if let Some(demand) = self.faces.get_mut(usize::from(face)).and_then(|k| k.demand.as_mut())
+        {
             demand.used_ns = packet.time_ns;
         }
         if let Some(command) = command {
             self.command(face, command, packet.time_ns);
         }
         true
+    }
+
+    /// Whether a face on demand has ended.
+    fn is_gone(&self, face: u16) -> bool {
+        let known = self.faces.get(usize::from(face));
+        known.and_then(|known| known.demand).is_some_and(|demand| demand.free_ns.is_some())
     }
 }
