@@ -407,6 +407,7 @@ class Forwarder:
 
     def answer(self, face, name, encoded, now):
         code, text, body = self.execute(face, name, encoded, now)
+        body = body or tlv(104, b"")  # python-ndn reads no answer without parameters
         content = tlv(101, tlv(102, code.to_bytes(1 if code < 256 else 2, "big")) + tlv(103, text.encode()) + body)
         signed = tlv(7, b"".join(name)) + tlv(20, tlv(25, b"\x03\xe8")) + tlv(21, content) + tlv(22, b"\x1b\1\0")
         return tlv(6, signed + tlv(23, hashlib.sha256(signed).digest()))

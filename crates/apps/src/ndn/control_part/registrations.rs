@@ -75,7 +75,8 @@ impl NdnControl {
             Ok(content) => content,
             Err((code, text)) => {
                 tracing::debug!("{name}: {code} {text}");
-                response(code, text, None)
+                // NFD leaves the parameters out; python-ndn cannot read an answer without them.
+                response(code, text, Some(&Parameters::default()))
             }
         };
         // A name that leaves no room for an answer has none, and the Interest is dropped.
