@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// As long as a start may take: the self-test of a device compiles every kernel, where no cache has them.
 const STARTED: Duration = Duration::from_secs(180);
 
-/// NDN by hand: `ndn.py answer` sends Data for each Interest, `ndn.py ask NAME…` asks and prints what came, over UDP
+/// NDN by hand: `hand.py answer` sends Data for each Interest, `hand.py ask NAME…` asks and prints what came, over UDP
 /// (`ADDRESS OWN-ADDRESS`) or Ethernet (`eth0 MAC`).
 const NDN: &str = r#"
 import os, socket, sys
@@ -118,7 +118,7 @@ impl Net {
         two.address("eth0", "10.0.2.2/24");
         far.address("eth0", "fd00:3::2/64");
         let scratch = Scratch::new();
-        scratch.write("ndn.py", NDN);
+        scratch.write("hand.py", NDN);
         let file = scratch.write("ndn.toml", &config(&scratch, backend, more));
         let mut program = middle.spawn(&format!("{} run {}", bin.display(), file.display()));
         program.wait_for("running: ", STARTED);
@@ -141,7 +141,7 @@ impl Net {
     }
 
     fn script(&self, args: &str) -> String {
-        format!("python3 {} {args}", self.scratch.join("ndn.py").display())
+        format!("python3 {} {args}", self.scratch.join("hand.py").display())
     }
 
     /// Names asked for by host one over Ethernet, by host two over UDP; what came.
