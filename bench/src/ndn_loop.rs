@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use apps::ndn::pit::PitLimits;
+use apps::ndn::store::StoreLimits;
 use apps::ndn::{
     Face, NameForm, NdnColumns, NdnCounters, NdnOptions, NdnPatch, NdnTables, pipeline_with,
 };
@@ -148,6 +149,7 @@ fn load(blob: Blob, asked: &NameList, expected: &[NextHopId]) -> Result<Load, St
             mac: [2, 0, 0, 0, 0, 1],
             neighbour_mac: Some(mac(face)),
             udp: None,
+            on_demand: false,
         };
         tables.apply(&NdnPatch::Face(face, Some(record)));
     }
@@ -199,7 +201,9 @@ impl Cells {
                 pit: PitLimits::of((PENDING_CHUNKS * CHUNK_PACKETS_MAX) as u32),
                 nack: false,
                 packet_time: false,
+                store: StoreLimits::default(),
                 first_region: 0,
+                control: None,
                 counters: Arc::new(NdnCounters::new()),
             },
             form,

@@ -1,7 +1,9 @@
-//! A packet that is accepted is read the same from its own bytes, and its name from its text.
+//! A packet that is accepted is read the same from its own bytes, and its name from its text; whatever Interest may be
+//! read as a command.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use packet::ndn::management::{Command, response};
 use packet::ndn::{Body, NameBuf, Packet, emit_link};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,6 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
         Body::Interest(interest) => {
             if let Some(at) = interest.hop_limit_at() {
                 assert_eq!(Some(interest.bytes()[at]), interest.fields().hop_limit);
+            }
+            if let Ok(command) = Command::read(interest) {
+                response(200, "OK", Some(&command.parameters));
             }
             (interest.name(), interest.bytes())
         }

@@ -106,6 +106,20 @@ NONCE = tlv(10, bytes([1, 2, 3, 4]))
 INTEREST = tlv(5, NAME + tlv(33, b"") + tlv(18, b"") + NONCE + tlv(12, b"\x0f\xa0") + tlv(34, b"\x40"))
 NDN_DATA = tlv(6, NAME + tlv(20, tlv(25, b"\x0a")) + tlv(21, b"hello") + tlv(22, tlv(27, b"\0")) + tlv(23, bytes(32)))
 
+# Commands as python-ndn 0.5.2 sends them: a signed Interest, and one that is signed in its name.
+COMMAND = bytes.fromhex(
+    "0599075008086c6f63616c686f7008036e6664080372696208087265676973746572080e680c070a08036f7267"
+    "08036170700220fffd575c79ca3c8a6484cadeb5ae91a4d450cc54bc446b93de6a556e8c6739d00a0411223344"
+    "0c0203e824002c171b01002608010203040506070828080000018bcfe568002e208f84604d786d6f77c2d855ad"
+    "1e5d0eaa2c7575ecd24f4b17887d83a7169b2eda"
+)
+OLD_COMMAND = bytes.fromhex(
+    "058b077f08086c6f63616c686f7008036e66640803726962080a756e7265676973746572081e681c070a08036f"
+    "726708036170706901006f01006a01036c01016d02ea6008080000018bcfe56800080801020304050607080805"
+    "16031b010008221720d7376f74cd37b5a2f1f5be1d11b29d06824d20ddbcf0038529c204a3fe2cb6c30a041122"
+    "33440c0203e8"
+)
+
 
 def u32(value):
     return struct.pack("=I", value)
@@ -128,6 +142,8 @@ SEEDS = {
     "ndn": {
         "interest": INTEREST,
         "data": NDN_DATA,
+        "command": COMMAND,
+        "old_command": OLD_COMMAND,
         "selectors": tlv(5, NAME + tlv(9, tlv(14, b"\1")) + NONCE),
         "link": tlv(100, tlv(98, b"token") + tlv(832, b"\1") + tlv(80, INTEREST)),
         "nack": tlv(100, tlv(800, tlv(801, b"\x96")) + tlv(80, INTEREST)),

@@ -18,10 +18,10 @@ const SOON: Duration = Duration::from_secs(20);
 /// As long as a start may take: the self-test of a device compiles every kernel, where no cache has them.
 const STARTED: Duration = Duration::from_secs(180);
 
-/// NDN by hand: `ndn.py answer` sends Data for each Interest, `ndn.py ask NAME…` asks and prints what came, over UDP
+/// NDN by hand: `hand.py answer` sends Data for each Interest, `hand.py ask NAME…` asks and prints what came, over UDP
 /// (`ADDRESS OWN-ADDRESS`) or Ethernet (`eth0 MAC`).
 const NDN: &str = r#"
-import os, socket, struct, sys
+import os, socket, sys
 def tlv(kind, *parts):
     value = b"".join(parts)
     return bytes([kind, len(value)]) + value
@@ -30,7 +30,7 @@ def name(uri):
 class Udp:
     def __init__(self, to, own):
         self.s = socket.socket(socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_DGRAM)
-        self.s.bind((own, 6363))
+        self.s.bind((own, int(os.environ.get("FROM", "6363"))))
         self.to = (to, 6363)
     def send(self, packet):
         self.s.sendto(packet, self.to)
@@ -118,7 +118,7 @@ impl Net {
         two.address("eth0", "10.0.2.2/24");
         far.address("eth0", "fd00:3::2/64");
         let scratch = Scratch::new();
-        scratch.write("ndn.py", NDN);
+        scratch.write("hand.py", NDN);
         let file = scratch.write("ndn.toml", &config(&scratch, backend, more));
         let mut program = middle.spawn(&format!("{} run {}", bin.display(), file.display()));
         program.wait_for("running: ", STARTED);
@@ -141,7 +141,7 @@ impl Net {
     }
 
     fn script(&self, args: &str) -> String {
-        format!("python3 {} {args}", self.scratch.join("ndn.py").display())
+        format!("python3 {} {args}", self.scratch.join("hand.py").display())
     }
 
     /// Names asked for by host one over Ethernet, by host two over UDP; what came.
@@ -265,4 +265,151 @@ fn a_device_follows_the_routes() {
     let (status, said) = net.program.stop(Stop::Terminate, SOON);
     assert!(status.success() && said.contains(", 0 jobs repeated on the CPU"), "{said}");
     assert!(!said.contains(": 0 jobs, "), "{said}");
+}
+
+/// A program with python-ndn, as its users write one: `serve HOST PREFIX` registers a prefix and answers, `ask HOST
+/// NAME…` asks and prints what came. Version 1 and 2 of its interface.
+const APP: &str = r#"
+import asyncio, logging, sys
+from ndn.encoding import Name
+from ndn.transport.udp_face import UdpFace
+logging.basicConfig(level=logging.ERROR)
+what, host, names = sys.argv[1], sys.argv[2], sys.argv[3:]
+if what == "serve1":
+    from ndn.app import NDNApp
+    from ndn.security import KeychainDigest
+    app = NDNApp(face=UdpFace(host), keychain=KeychainDigest())
+    @app.route(names[0])
+    def answer(name, param, app_param):
+        print("asked", Name.to_str(name), flush=True)
+        app.put_data(name, content=b"one " + Name.to_bytes(name)[-1:], freshness_period=10000)
+    async def started():
+        print("served", flush=True)
+    app.run_forever(after_start=started())
+else:
+    from ndn.appv2 import NDNApp, pass_all
+    from ndn.security import DigestSha256Signer
+    app = NDNApp(face=UdpFace(host))
+if what == "serve2":
+    def answer(name, app_param, reply, context):
+        print("asked", Name.to_str(name), flush=True)
+        reply(app.make_data(name, b"two", signer=DigestSha256Signer(), freshness_period=10000))
+    async def started():
+        app.attach_handler(names[0], answer)
+        print("registered", await app.register(names[0]), flush=True)
+        if len(names) > 1:
+            await asyncio.sleep(float(names[1]))
+            await app.unregister(names[0])
+            print("unregistered", flush=True)
+    app.run_forever(after_start=started())
+if what == "ask":
+    async def ask():
+        for name in names:
+            try:
+                _, content, _ = await app.express(name, pass_all, lifetime=2000, must_be_fresh=True)
+                print(name, bytes(content).decode(), flush=True)
+            except Exception as error:
+                print(name, type(error).__name__, flush=True)
+        app.shutdown()
+    app.run_forever(after_start=ask())
+"#;
+
+impl Net {
+    /// A line for the shell that runs the program with python-ndn; `None` where it is missing.
+    fn app(&self, args: &str) -> Option<String> {
+        let python = testkit::require_python("ndn")?;
+        let script = self.scratch.write("app.py", APP);
+        // Its configuration and keys would be below HOME.
+        let home = self.scratch.join("home");
+        std::fs::create_dir_all(&home).expect("a folder");
+        let line = format!("{} {} {args}", python.display(), script.display());
+        Some(format!("env HOME={} PYTHONDONTWRITEBYTECODE=1 {line}", home.display()))
+    }
+}
+
+/// Whoever sends from a port of its own gets its answers there; faces are limited, and end when they are idle.
+#[test]
+fn whoever_sends_first_has_a_face() {
+    let more = "[ndn]\non_demand_faces = 2\nidle_timeout = \"8s\"\n";
+    let Some(mut net) = Net::start_with("af_packet", more) else { return };
+    assert!(wait_until(SOON, || net.face_is("far", "up")), "{}", net.good("show faces"));
+    let mut producer = net.far.spawn(&net.script("fd00:3::1 fd00:3::2 answer"));
+    producer.wait_for("answering", SOON);
+    let from = |port: u16, name: &str| {
+        net.two.run(&format!(
+            "env FROM={port} {}",
+            net.script(&format!("10.0.2.1 10.0.2.2 ask {name}"))
+        ))
+    };
+    assert_eq!(from(40_000, "/org/a /org/b /org/c").matches("data:").count(), 3);
+    assert_eq!(from(40_001, "/org/a").trim(), "data:/org/a");
+    let faces = net.good("show faces");
+    for ends in ["10.0.2.1:6363 - 10.0.2.2:40000", "10.0.2.1:6363 - 10.0.2.2:40001"] {
+        assert!(faces.lines().any(|l| l.contains("on-demand") && l.contains(ends)), "{faces}");
+    }
+    // A third finds no room, until the others have been idle; and a route cannot lead there.
+    assert_eq!(from(40_002, "/org/d").trim(), "");
+    assert!(net.good("show drops").contains("ndn_faces_full"), "{}", net.good("show drops"));
+    let (ok, said) = net.ctl("name add /x @1");
+    assert!(!ok && said.contains("there is no face `@1`: expected one of one, two, far"), "{said}");
+    assert!(wait_until(SOON, || !net.good("show faces").contains("on-demand")));
+    assert_eq!(from(40_002, "/org/d").trim(), "data:/org/d");
+    // The port is closed to strangers by a reload, and their faces go.
+    let file = config(&net.scratch, "af_packet", more);
+    let closed = file.replace("[port.p2]\n", "[port.p2]\nfaces = \"configured\"\n");
+    net.scratch.write("ndn.toml", &closed);
+    let said = net.good("reload");
+    assert!(said.contains("port.p2.faces: on-demand -> configured"), "{said}");
+    assert!(!net.good("show faces").contains("on-demand"));
+    assert_eq!(from(40_003, "/org/e").trim(), "");
+    let (status, said) = net.program.stop(Stop::Terminate, SOON);
+    assert!(status.success(), "{said}");
+}
+
+/// An application of python-ndn registers its prefix over UDP and serves a consumer, unchanged.
+#[test]
+fn python_ndn_registers_and_serves() {
+    let Some(mut net) = Net::start("af_packet") else { return };
+    let Some(ask) = net.app("ask fd00:3::1") else { return };
+    // Not before it is permitted.
+    let mut refused = net.two.spawn(&net.app("serve2 10.0.2.1 /app").unwrap());
+    refused.wait_for("registered False", SOON);
+    refused.stop(Stop::Terminate, SOON);
+    let file = config(&net.scratch, "af_packet", "");
+    net.scratch.write("ndn.toml", &file.replace("[port.p2]\n", "[port.p2]\nregister = \"any\"\n"));
+    assert!(net.good("reload").contains("port.p2.register: none -> any"));
+    for version in ["serve1 10.0.2.1 /app1", "serve2 10.0.2.1 /app2"] {
+        let prefix = version.rsplit(' ').next().unwrap();
+        let mut app = net.two.spawn(&net.app(version).unwrap());
+        let there = wait_until(SOON, || net.good("show names").contains("registered"));
+        assert!(there, "{version}: {}{}", net.good("show names"), net.good("show faces"));
+        let got = net.far.run(&format!("{ask} {prefix}/1 {prefix}/2 {prefix}/1"));
+        let content =
+            if version.starts_with("serve1") { ["one 1", "one 2"] } else { ["two", "two"] };
+        let [one, two] = content;
+        let expected = format!("{prefix}/1 {one}\n{prefix}/2 {two}\n{prefix}/1 {one}\n");
+        assert_eq!(got, expected, "{version}");
+        let names = net.good("show names");
+        assert!(
+            names.lines().any(|l| l.starts_with("*  /app") && l.contains("registered")),
+            "{names}"
+        );
+        app.stop(Stop::Interrupt, SOON);
+        // Its face is idle now; a reload that forbids strangers ends it, and the route goes with it.
+        net.scratch
+            .write("ndn.toml", &file.replace("[port.p2]\n", "[port.p2]\nfaces = \"configured\"\n"));
+        net.good("reload");
+        assert!(!net.good("show names").contains("registered"), "{}", net.good("show names"));
+        net.scratch
+            .write("ndn.toml", &file.replace("[port.p2]\n", "[port.p2]\nregister = \"any\"\n"));
+        net.good("reload");
+    }
+    let mut app = net.two.spawn(&net.app("serve2 10.0.2.1 /short 1").unwrap());
+    app.wait_for("registered True", SOON);
+    app.wait_for("unregistered", SOON);
+    assert!(!net.good("show names").contains("/short"), "{}", net.good("show names"));
+    let runtime = net.good("show runtime");
+    assert!(runtime.contains("content store") && runtime.contains("on demand"), "{runtime}");
+    let (status, said) = net.program.stop(Stop::Terminate, SOON);
+    assert!(status.success(), "{said}");
 }

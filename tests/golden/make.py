@@ -4,6 +4,7 @@
 Run with the interpreter of .venv, which has scapy. Real captures stand in tests/data instead.
 """
 
+import hashlib
 import logging
 import pathlib
 import socket
@@ -333,8 +334,9 @@ def interest(uri, nonce, lifetime=None, hops=None, prefix=False, fresh=False):
     return tlv(5, name(uri), *fields)
 
 
-def data(uri, content=b"content"):
-    return tlv(6, name(uri), tlv(20), tlv(21, content), tlv(22, tlv(27, b"\0")), tlv(23, bytes(32)))
+def data(uri, content=b"content", fresh=None):
+    meta = [tlv(25, struct.pack("!H", fresh))] if fresh is not None else []
+    return tlv(6, name(uri), tlv(20, *meta), tlv(21, content), tlv(22, tlv(27, b"\0")), tlv(23, bytes(32)))
 
 
 def link(packet, *fields):
@@ -480,6 +482,179 @@ def ndn_nack():
     # Where there is a way nothing is made.
     yield named(1, interest("/org/" + "x" * 1100, 30))
     yield datagram(2, data("/org/" + "x" * 1100, b""))
+
+
+@timed
+def ndn_store():
+    # Kept, with its token, for whoever asks: by Ethernet and by UDP, with one hop left too.
+    yield named(1, interest("/org/a", 1))
+    yield named(2, data("/org/a", fresh=2000))
+    yield named(1, link(interest("/org/a", 2), token(b"abc")))
+    yield datagram(3, interest("/org/a", 3, hops=1))
+    yield named(1, interest("/org/a", 4, hops=0))
+    yield named(1, interest("/org/b", 5, hops=1))
+    # Fresh for two seconds.
+    yield named(1, interest("/org/a", 6, fresh=True))
+    yield 2.0
+    yield named(1, interest("/org/a", 7, fresh=True))
+    yield named(1, interest("/org/a", 8))
+    yield named(2, data("/org/a", b"newer", fresh=1000))
+    yield named(1, interest("/org/a", 9, fresh=True))
+    # Without a period it is stale from the start.
+    yield named(1, interest("/org/stale", 10))
+    yield named(2, data("/org/stale"))
+    yield named(1, interest("/org/stale", 11, fresh=True))
+    yield named(1, interest("/org/stale", 12))
+    # What begins with a name: the first in canonical order, which puts short components first, and fresh where that is asked.
+    for at, (uri, fresh) in enumerate((("/org/p/zz", 9000), ("/org/p/b", 0), ("/org/p/c/d", 9000))):
+        yield named(1, interest(uri, 20 + at))
+        yield named(2, data(uri, fresh=fresh))
+    yield named(1, interest("/org/p", 30, prefix=True))
+    yield named(1, interest("/org/p", 31, prefix=True, fresh=True))
+    yield named(1, interest("/org/p", 32))
+    yield named(1, interest("/org/p/z", 33, prefix=True))
+    # The digest of a packet, and of another one.
+    whole = data("/org/p/b", fresh=0)
+    for nonce, packet in ((40, whole), (41, whole + b"x")):
+        digest = tlv(1, hashlib.sha256(packet).digest())
+        asked = tlv(7, *(tlv(8, part) for part in (b"org", b"p", b"b")), digest)
+        yield named(1, tlv(5, asked, tlv(10, struct.pack("!I", nonce))))
+    # One packet of several with a name.
+    digest = tlv(1, hashlib.sha256(data("/org/q", b"right")).digest())
+    yield named(1, tlv(5, tlv(7, tlv(8, b"org"), tlv(8, b"q"), digest), tlv(10, struct.pack("!I", 42))))
+    yield named(2, data("/org/q", b"wrong"))
+    yield named(2, data("/org/q", b"right"))
+    # Room for six: what was used least recently goes.
+    for at in range(4):
+        yield named(1, interest(f"/org/n/{at}", 50 + at))
+        yield named(2, data(f"/org/n/{at}"))
+    yield named(1, interest("/org/a", 60))
+    yield named(2, data("/org/a"))
+    for at, uri in enumerate(("/org/p/b", "/org/n/0", "/org/p/zz", "/org/n/3")):
+        yield named(1, interest(uri, 70 + at))
+    # What nobody asked for, what is not to be kept, and a loop: as without a store.
+    yield named(2, data("/org/nobody"))
+    yield named(1, interest("/org/nobody", 80))
+    yield named(1, interest("/org/once", 81))
+    yield named(2, link(data("/org/once"), tlv(820, tlv(821, b"\1"))))
+    yield named(1, interest("/org/once", 82))
+    yield named(2, link(data("/org/once"), tlv(820, tlv(821, b"\2"))))
+    yield named(1, interest("/org/once", 83))
+    yield datagram(3, interest("/org/once", 81))
+    # Too long for one of the faces that ask.
+    yield named(1, interest("/org/long", 91))
+    yield named(2, data("/org/long", bytes(1300)))
+    yield named(1, interest("/org/long", 92))
+    yield datagram(3, interest("/org/long", 93))
+
+
+def command(nonce, verb, *parameters, module=b"rib", kind=b"\0", change=None):
+    """A command of NFD's management protocol, as a signed Interest of format 0.3."""
+    words = [b"localhop", b"nfd", module, verb, tlv(104, *parameters)]
+    parts = b"".join(tlv(8, word) for word in words)
+    rest = tlv(36) + tlv(44, tlv(27, kind), tlv(38, struct.pack("!Q", nonce)))
+    signature = hashlib.sha256(parts + rest).digest()
+    rest += tlv(46, signature if change != "signature" else bytes(32))
+    digest = hashlib.sha256(rest if change != "parameters" else b"").digest()
+    return tlv(5, tlv(7, parts, tlv(2, digest)), tlv(10, struct.pack("!I", nonce)), rest)
+
+
+def old_command(nonce, verb, *parameters, change=0):
+    """The same as older programs send it: the signature is in the name."""
+    words = [b"localhop", b"nfd", b"rib", verb, tlv(104, *parameters), bytes(8), struct.pack("!Q", nonce)]
+    words.append(tlv(22, tlv(27, b"\0")))
+    parts = b"".join(tlv(8, word) for word in words)
+    value = tlv(23, hashlib.sha256(parts + bytes(change)).digest())
+    return tlv(5, tlv(7, parts, tlv(8, value)), tlv(10, struct.pack("!I", nonce)))
+
+
+@timed
+def ndn_demand():
+    def stranger(host, sport, packet, **fields):
+        return datagram(1, packet, sport=sport, src=f"10.0.1.{host}", **fields)
+
+    # Who sends first from any port gets a face, and the answer.
+    yield stranger(9, 40000, interest("/org/a", 1))
+    yield named(3, data("/org/a"))
+    yield stranger(9, 40000, link(interest("/org/b", 2), token(b"tt")))
+    yield named(3, data("/org/b"))
+    yield datagram(1, interest("/org/c", 3), sport=50000, v=6)
+    yield named(3, data("/org/c"))
+    # Two are enough. Data, what is no packet, and what is not for us make no face.
+    yield stranger(9, 40001, interest("/org/d", 4))
+    yield stranger(9, 40001, data("/org/d"))
+    yield stranger(9, 40001, b"\5\1")
+    yield stranger(9, 40001, interest("/org/d", 5), dport=6364)
+    yield stranger(9, 40001, interest("/org/d", 6), to="10.0.1.77")
+    yield stranger(9, 40001, interest("/org/d", 7, hops=0))
+    # Where strangers are not let in.
+    yield datagram(2, interest("/org/d", 8), sport=40000)
+    # The neighbour of a face is behind another router now.
+    port, frame = stranger(9, 40000, interest("/org/e", 9))
+    yield port, edited(bytes(frame), (6, bytes.fromhex("020000000177")))
+    yield named(3, data("/org/e"))
+    # It registers a prefix, and Interests go there.
+    app = (name("/app"),)
+    register = command(100, b"register", *app)
+    yield stranger(9, 40000, register)
+    yield stranger(9, 40000, link(register, token(b"again")))
+    yield named(3, interest("/app/1", 10))
+    yield stranger(9, 40000, data("/app/1"))
+    # Another face is better; both are faces of the prefix.
+    yield datagram(1, command(101, b"register", *app, tlv(106, b"\0"), tlv(105, b"\0")), sport=50000, v=6)
+    yield stranger(9, 40000, old_command(102, b"register", *app, tlv(106, b"\7"), tlv(108, b"\3"), tlv(111, b"\xff")))
+    yield named(3, interest("/app/2", 11))
+    yield datagram(1, interest("/app/3", 12), sport=50000, v=6)
+    yield datagram(1, command(103, b"unregister", *app), sport=50000, v=6)
+    yield named(3, interest("/app/4", 13))
+    # For a while.
+    yield stranger(9, 40000, command(104, b"register", name("/app/while"), tlv(109, b"\x03\xe8")))
+    yield datagram(1, interest("/app/while/1", 14), sport=50000, v=6)
+    yield stranger(9, 40000, command(105, b"unregister", *app))
+    yield datagram(1, interest("/app/5", 15), sport=50000, v=6)
+    yield datagram(1, interest("/app/while/2", 16), sport=50000, v=6)
+    yield 1.0
+    yield datagram(1, interest("/app/while/3", 17), sport=50000, v=6)
+    # What is wrong with commands.
+    for at, packet in enumerate((
+        command(110, b"register", *app, change="signature"),
+        command(111, b"register", *app, change="parameters"),
+        command(112, b"register", *app, kind=b"\3", change="signature"),  # by a key that nobody knows
+        old_command(113, b"register", *app, change=1),
+        old_command(114, b"unregister", *app),
+        command(115, b"list"),
+        command(116, b"register", *app, module=b"faces"),
+        command(117, b"register"),
+        command(118, b"register", *app, tlv(105, b"\1")),
+        command(119, b"register", name("/a" * 32)),
+        command(120, b"register", *app, tlv(106, b"\0\0\0")),
+        interest("/localhop/nfd/rib/register", 121),
+        interest("/localhop/nfd", 122),
+        interest("/localhop/other", 123),
+        interest("/localhost/nfd/rib/register", 124),
+    )):
+        yield stranger(9, 40000, packet)
+    # By a face of the file: where it may, and where it may not.
+    yield named(3, command(130, b"register", name("/three")))
+    yield named(2, command(131, b"register", name("/two")))
+    yield stranger(9, 40000, interest("/three/1", 18))
+    yield stranger(9, 40000, interest("/two/1", 19))
+    # A prefix of the file stays where it leads.
+    yield stranger(9, 40000, command(132, b"register", name("/org")))
+    yield datagram(1, interest("/org/f", 20), sport=50000, v=6)
+    # Faces go after five seconds without a packet, and their prefixes with them: one now, the other later.
+    yield 4.5
+    yield stranger(9, 40000, interest("/org/g", 21))
+    yield stranger(9, 40000, command(133, b"register", name("/late")))
+    yield 0.6
+    yield stranger(9, 40002, interest("/org/h", 22))
+    yield named(3, data("/org/h"))
+    yield datagram(1, interest("/org/i", 23), sport=50000, v=6)
+    yield named(3, interest("/late/1", 24))
+    yield 4.5
+    yield named(3, interest("/late/2", 25))
+    yield datagram(1, interest("/org/j", 26), sport=50000, v=6)
+    yield named(3, data("/org/j"))
 
 
 @timed
@@ -684,7 +859,7 @@ def firewall_classbench():
 
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
-    switch, switch_time, ndn_forwarding, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch, firewall_wire,
+    switch, switch_time, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_classbench,
 ]
 

@@ -12,6 +12,7 @@ so are the headers and checksums of the frames that are expected.
 The order of several answers to one packet is free. So are IP's identification and TTL.
 """
 
+import hashlib
 import ipaddress
 import json
 import logging
@@ -106,11 +107,11 @@ def components(value):
 
 
 def link(data):
-    """Token, whether it is a Nack, and the packet inside, of what may be a link packet."""
+    """Token, whether it is a Nack, whether it may be kept, and the packet inside, of what may be a link packet."""
     kind, value, encoded, _ = element(data)
     if kind != 100:
-        return b"", False, encoded
-    token, is_nack, fragment, index, count = b"", False, b"", 0, 1
+        return b"", False, True, encoded
+    token, is_nack, may_keep, fragment, index, count = b"", False, True, b"", 0, 1
     for kind, inner, _ in elements(value):
         if kind == 80 and not fragment:
             fragment = inner
@@ -124,18 +125,22 @@ def link(data):
             if not 1 <= len(inner) <= 32:
                 raise Drop("ndn_malformed")
             token = inner
+        elif kind == 820:
+            for policy, inner_value, _ in elements(inner):
+                if policy == 821:
+                    may_keep = integer(inner_value) != 1
         elif kind == 800:
             is_nack = True
             for reason, inner_value, _ in elements(inner):
                 if reason == 801:
                     integer(inner_value)
-        elif kind not in (84, 812, 816, 820, 836, 840, 844, 848) and not (800 <= kind <= 959 and kind % 2 == 1):
+        elif kind not in (84, 812, 816, 836, 840, 844, 848) and not (800 <= kind <= 959 and kind % 2 == 1):
             raise Drop("ndn_malformed")
     if (index, count) != (0, 1):
         raise Drop("ndn_fragment")
     if is_nack and not fragment:
         raise Drop("ndn_malformed")
-    return token, is_nack, fragment
+    return token, is_nack, may_keep, fragment
 
 
 def tlv(kind, value):
@@ -157,6 +162,66 @@ def derived(address):
     if address.version == 4:
         return "02:00:" + ":".join(f"{byte:02x}" for byte in address.packed)
     return None
+
+
+class Stranger:
+    """A face for who sent first."""
+
+    def __init__(self, number, port, config, ends, mac):
+        self.name, self.port, self.ends, self.mac = f"@{number}", port, ends, mac
+        self.own_mac, self.mtu = config["port"][port]["mac"], config["port"][port].get("mtu", 1500)
+        self.used = 0.0
+
+
+class Store:
+    """Data by name, the one that was used least recently first."""
+
+    def __init__(self, packets, size):
+        self.packets, self.size = packets, size
+        self.kept = {}  # name: packet and the end of its freshness
+        self.hits = self.misses = self.evicted = 0
+
+    @staticmethod
+    def cost(packet):
+        return -(-len(packet) // 256) * 256
+
+    def insert(self, name, packet, fresh_until):
+        if not name or self.packets == 0 or self.cost(packet) > self.size:
+            return
+        self.kept.pop(name, None)
+        while len(self.kept) >= self.packets or self.used() + self.cost(packet) > self.size:
+            del self.kept[next(iter(self.kept))]
+            self.evicted += 1
+        self.kept[name] = (packet, fresh_until)
+
+    def used(self):
+        return sum(self.cost(packet) for packet, _ in self.kept.values())
+
+    def lookup(self, name, is_prefix, is_fresh, now):
+        """The first name in canonical order that answers."""
+        digest = None
+        if name and name[-1][:2] == b"\1\x20":
+            name, digest = name[:-1], name[-1][2:]
+        for other in sorted(self.kept, key=order):
+            packet, fresh_until = self.kept[other]
+            if is_fresh and fresh_until <= now:
+                continue
+            if digest is not None:
+                is_it = other == name and hashlib.sha256(packet).digest() == digest
+            else:
+                is_it = other == name or (is_prefix and other[: len(name)] == name)
+            if is_it:
+                self.kept[other] = self.kept.pop(other)
+                self.hits += 1
+                return packet
+        self.misses += 1
+        return None
+
+
+def order(name):
+    """Canonical order (Packet Format §2.1): component by component, by type, length and value."""
+    parts = [element(component) for component in name]
+    return [(kind, len(value), value) for kind, value, _, _ in parts]
 
 
 class Face:
@@ -189,6 +254,20 @@ class Face:
         return bytes(ether / packet)
 
 
+def counted(kind, number):
+    size = next(size for size in (1, 2, 4, 8) if number < 1 << 8 * size)
+    return tlv(kind, number.to_bytes(size, "big"))
+
+
+def seconds(text):
+    units = {"ms": 0.001, "s": 1, "min": 60, "h": 3600}
+    unit = text.lstrip("0123456789")
+    return int(text[: -len(unit)]) * units[unit]
+
+
+Stranger.frame = Face.frame
+
+
 def end(text):
     if text.startswith("["):
         address, _, port = text[1:].partition("]")
@@ -205,17 +284,26 @@ class Forwarder:
         ndn = config.get("ndn", {})
         self.nack = ndn.get("nack", True)
         self.faces = {name: Face(name, table, config) for name, table in ndn.get("face", {}).items()}
-        self.routes = {}
+        self.routes = {}  # of files
+        self.static = {}
         for file in config.get("names", []):
             for line in (path.parent / file["file"]).read_text().splitlines():
                 words = line.split("#")[0].split()
                 if words:
                     self.routes[name_of(words[0])] = words[1].split(",")
         for route in config.get("name", []):
-            self.routes[name_of(route["prefix"])] = route["faces"]
+            self.static[name_of(route["prefix"])] = route["faces"]
         self.ports = list(config["port"])
         self.pending = {}  # name and flags: face -> [nonce, end, token]
         self.dead = {}  # name and nonce: when
+        self.store = Store(ndn.get("content_store", 16384), ndn.get("content_store_mib", 32) << 20)
+        self.config = config
+        self.strangers_max = ndn.get("on_demand_faces", 1024)
+        self.idle = seconds(ndn.get("idle_timeout", "10min"))
+        self.made = 0
+        self.numbers = list(self.faces)  # faces by number
+        self.registered = {}  # name: face: cost and end
+        self.answers = {}  # name of a command: packet and end
         self.lost = []  # reasons of what was made of the last packet and could not go
 
     # --- frames
@@ -225,6 +313,7 @@ class Forwarder:
         if len(frame) < 14:
             raise Drop("truncated")
         to, source, kind = frame[:6], frame[6:12], frame[12:14]
+        self.source = source.hex(":")
         if kind == b"\x86\x24":
             if len(frame) > CELL:
                 raise Drop("ndn_too_long")
@@ -259,7 +348,7 @@ class Forwarder:
         datagram = packet[header:length]
         sport, dport, size, checksum = struct.unpack("!4H", datagram[:8])
         ends = [(addresses[0], dport), (addresses[1], sport)]
-        face = next((f for f in self.faces.values() if (f.port, f.ends) == (port, ends)), None)
+        face = next((f for f in self.faces.values() if f.ends and (f.port, list(f.ends)) == (port, ends)), None)
         if face is None and 6363 not in (sport, dport):
             raise Drop("ethertype_unknown")
         if is_fragment:
@@ -267,8 +356,130 @@ class Forwarder:
         if not self.sum_is_right(addresses, datagram[:size], checksum):
             raise Drop("ndn_malformed")
         if face is None:
-            raise Drop("ndn_no_face")
+            own = [ipaddress.ip_interface(a).ip for a in self.config["port"][port].get("addresses", [])]
+            wants = self.config["port"][port].get("faces", "on-demand") == "on-demand"
+            if not (wants and dport == 6363 and addresses[0] in own):
+                raise Drop("ndn_no_face")
+            return (port, ends, source.hex(":")), datagram[8:size]
         return face, datagram[8:size]
+
+    def welcome(self, sender):
+        """The face of a stranger."""
+        if sum(isinstance(face, Stranger) for face in self.faces.values()) >= self.strangers_max:
+            raise Drop("ndn_faces_full")
+        self.made += 1
+        port, ends, mac = sender
+        face = Stranger(self.made, port, self.config, ends, mac)
+        self.faces[face.name] = face
+        self.numbers.append(face.name)
+        return face
+
+    def end_what_is_over(self, now):
+        for name, face in list(self.faces.items()):
+            if isinstance(face, Stranger) and face.used + self.idle <= now:
+                del self.faces[name]
+                for routes in self.registered.values():
+                    routes.pop(name, None)
+        for routes in self.registered.values():
+            for name in [name for name, (_, end) in routes.items() if end is not None and end <= now]:
+                del routes[name]
+        for name in [name for name, (_, end) in self.answers.items() if end <= now]:
+            del self.answers[name]
+
+    def ways(self, name):
+        """The faces of the longest prefix: those of the file, else those that registered it."""
+        for depth in range(min(len(name), 31), -1, -1):
+            prefix = name[:depth]
+            if prefix in self.static:
+                return self.static[prefix]
+            if self.registered.get(prefix):
+                routes = self.registered[prefix]
+                return sorted(routes, key=lambda face: (routes[face][0], self.numbers.index(face)))
+            if prefix in self.routes:
+                return self.routes[prefix]
+        return []
+
+    def command(self, face, name, encoded, now):
+        """The answer to a command of NFD's management protocol."""
+        if name not in self.answers:
+            self.answers[name] = (self.answer(face, name, encoded, now), now + 10)
+        return self.answers[name][0]
+
+    def answer(self, face, name, encoded, now):
+        code, text, body = self.execute(face, name, encoded, now)
+        body = body or tlv(104, b"")  # python-ndn reads no answer without parameters
+        content = tlv(101, tlv(102, code.to_bytes(1 if code < 256 else 2, "big")) + tlv(103, text.encode()) + body)
+        signed = tlv(7, b"".join(name)) + tlv(20, tlv(25, b"\x03\xe8")) + tlv(21, content) + tlv(22, b"\x1b\1\0")
+        return tlv(6, signed + tlv(23, hashlib.sha256(signed).digest()))
+
+    def execute(self, face, name, encoded, now):
+        if self.config["port"][face.port].get("register", "none") != "any":
+            return 403, "registration is not permitted on this port", b""
+        try:
+            words = [element(part) for part in name[2:5]]
+            if len(words) < 3 or any(kind != 8 for kind, *_ in words):
+                raise Drop
+            kind, value, _, rest = element(words[2][1])
+            if kind != 104 or rest:
+                raise Drop
+            given = {kind: inner for kind, inner, _ in elements(value)}
+            for kind in (105, 106, 108, 109, 111):
+                if kind in given:
+                    given[kind] = integer(given[kind])
+            signature = self.signature(name, encoded)
+        except Drop:
+            return 400, "Malformed command", b""
+        if signature:
+            return 403, signature, b""
+        module, verb = words[0][1], words[1][1]
+        if module != b"rib" or verb not in (b"register", b"unregister"):
+            return 501, "Unsupported command", b""
+        if 7 not in given:
+            return 400, "failed in validating parameters", b""
+        number = self.numbers.index(face.name) + 256
+        if given.get(105, 0) not in (0, number):
+            return 403, "a face may register prefixes for itself alone", b""
+        prefix = components(given[7])
+        if len(prefix) > 31:
+            return 414, "Route prefix cannot exceed 31 components", b""
+        body = tlv(7, given[7]) + counted(105, number) + counted(111, given.get(111, 0))
+        routes = self.registered.setdefault(prefix, {})
+        if verb == b"register":
+            end = now + given[109] / 1000 if 109 in given else None
+            routes[face.name] = (given.get(106, 0), end)
+            body += counted(106, given.get(106, 0)) + counted(108, given.get(108, 1))
+            body += counted(109, given[109]) if 109 in given else b""
+        else:
+            routes.pop(face.name, None)
+        return 200, "OK", tlv(104, body)
+
+    @staticmethod
+    def signature(name, encoded):
+        """What is wrong with the digests of a command."""
+        if name[-1][:1] == b"\2":
+            packet = element(encoded)[1]
+            parts = [(kind, inner, whole) for kind, inner, whole in elements(packet)]
+            at = next((n for n, (kind, *_) in enumerate(parts) if kind == 36), len(parts))
+            if hashlib.sha256(b"".join(whole for *_, whole in parts[at:])).digest() != element(name[-1])[1]:
+                return "the digest of the command is wrong"
+            found = {kind: inner for kind, inner, _ in parts}
+            if 44 not in found or 46 not in found:
+                return "the command is not signed"
+            signed = b"".join(name[:-1]) + b"".join(whole for kind, _, whole in parts if kind in (36, 44))
+            info, value = found[44], found[46]
+        elif len(name) == 9:
+            (kind, info, _, rest), (kind2, value, _, rest2) = (element(element(part)[1]) for part in name[7:])
+            if (kind, kind2) != (22, 23) or rest or rest2:
+                raise Drop
+            signed = b"".join(name[:-1])
+        else:
+            return "the command is not signed"
+        kinds = {kind: inner for kind, inner, _ in elements(info)}
+        if 27 not in kinds:
+            raise Drop
+        if integer(kinds[27]) == 0 and hashlib.sha256(signed).digest() != value:
+            return "the digest of the command is wrong"
+        return None
 
     @staticmethod
     def sum_is_right(addresses, datagram, checksum):
@@ -286,9 +497,10 @@ class Forwarder:
     def take(self, port, frame, now):
         """Frames that leave, as (port, bytes), and the reasons to drop the packet itself, if it is."""
         self.lost = []
+        self.end_what_is_over(now)
         try:
             face, payload = self.arrival(port, frame)
-            token, is_nack, packet = link(payload)
+            token, is_nack, may_keep, packet = link(payload)
             if not packet:
                 raise Drop("ndn_idle")
             kind, value, encoded, rest = element(packet)
@@ -299,10 +511,12 @@ class Forwarder:
                 raise Drop("ndn_malformed")
             name = components(found[7])
             self.expire(now)
+            if isinstance(face, tuple) and kind == 6:
+                raise Drop("ndn_malformed" if is_nack else "ndn_no_face")
             if kind == 6:
                 if is_nack:
                     raise Drop("ndn_malformed")
-                return self.data(face, name, encoded, now)
+                return self.data(face, name, found, encoded, may_keep, now)
             return self.interest(face, name, found, token, is_nack, encoded, now)
         except Drop as drop:
             return [], drop.reasons
@@ -316,13 +530,30 @@ class Forwarder:
             raise Drop("ndn_malformed")
         if is_nack:
             raise Drop("ndn_nack")
-        if 34 in found and found[34][0] <= 1:
+        if 34 in found and found[34][0] == 0:
             raise Drop("ndn_hop_limit")
         if 10 not in found:
             raise Drop("ndn_no_nonce")
         nonce = found[10]
-        depths = [depth for depth in range(min(len(name), 31) + 1) if name[:depth] in self.routes]
-        ways = self.routes[name[: depths[-1]]] if depths else []
+        if isinstance(face, tuple):
+            face = self.welcome(face)
+        if name[0] in (b"\x08\x08localhop", b"\x08\x09localhost"):
+            if name[0][2:] == b"localhost" or name[1:2] != (b"\x08\x03nfd",):
+                self.touch(face, now)
+                raise Drop("ndn_scope")
+            self.touch(face, now)
+            packet = self.command(face, name, encoded, now)
+            return [(face.port, face.frame(tlv(100, tlv(98, token) + tlv(80, packet)) if token else packet))], None
+        self.touch(face, now)
+        waiting = self.pending.get((name, flags))
+        if waiting is None and self.store.packets and not self.is_dead(name, nonce, now):
+            kept = self.store.lookup(name, *flags, now)
+            if kept is not None:
+                packet = tlv(100, tlv(98, token) + tlv(80, kept)) if token else kept
+                return [(face.port, face.frame(packet))], None
+        if 34 in found and found[34][0] == 1:
+            raise Drop("ndn_hop_limit")
+        ways = self.ways(name)
         way = next((self.faces[way] for way in ways if way != face.name), None)
         if way is None:
             back = []
@@ -341,11 +572,8 @@ class Forwarder:
         else:
             out = encoded
         frame = way.frame(out)
-        died = self.dead.get((name, nonce))
-        if died is not None and now - died < DEAD:
+        if self.is_dead(name, nonce, now):
             raise Drop("ndn_loop")
-        if died is not None and now - died < 2 * DEAD:
-            raise SystemExit("the oracle cannot know whether the nonce is still remembered: change the case")
         lifetime = min(integer(found[12]) / 1000 if 12 in found else 4.0, 60.0)
         waiting = self.pending.get((name, flags))
         record = [nonce, now + lifetime, token]
@@ -361,6 +589,12 @@ class Forwarder:
         self.dead[(name, before[0])] = now
         return [(way.port, frame)], None
 
+    def is_dead(self, name, nonce, now):
+        died = self.dead.get((name, nonce))
+        if died is not None and DEAD <= now - died < 2 * DEAD:
+            raise SystemExit("the oracle cannot know whether the nonce is still remembered: change the case")
+        return died is not None and now - died < DEAD
+
     @staticmethod
     def hop_limit_at(encoded):
         value = element(encoded)[1]
@@ -371,11 +605,24 @@ class Forwarder:
             at += len(whole)
         raise AssertionError("the packet has a hop limit")
 
-    def data(self, face, name, encoded, now):
-        answered = [key for key in self.pending if key[0] == name or (key[1][0] and key[0] == name[: len(key[0])])]
+    def touch(self, face, now):
+        """A face on demand is in use, and goes where it was last heard from."""
+        if isinstance(face, Stranger):
+            face.used, face.mac = now, self.source
+
+    def data(self, face, name, found, encoded, may_keep, now):
+        self.touch(face, now)
+        freshness = 0
+        for kind, inner, _ in elements(found.get(20, b"")):
+            if kind == 25:
+                freshness = integer(inner) / 1000
+        whole = (*name, b"\1\x20" + hashlib.sha256(encoded).digest())
+        answered = [key for key in self.pending if key[0] in (name, whole) or (key[1][0] and key[0] == name[: len(key[0])])]
         answered = [key for key in answered if key[0]]
         if not answered:
             raise Drop("ndn_unsolicited")
+        if may_keep:
+            self.store.insert(name, encoded, now + freshness)
         out, refused = [], None
         waiting = [(other, kept) for key in answered for other, kept in self.pending[key].items()]
         waiting = [(other, kept) for other, kept in waiting if other != face.name and kept[1] > now]
@@ -432,7 +679,7 @@ def essence(frame):
     return bytes(frame)
 
 
-def balance(stats, came, forwarded, refused):
+def balance(stats, store, came, forwarded, refused):
     """Every packet that came or was made has one fate, and the counters say which."""
     received = sum(port["rx_packets"] for port in stats["ports"])
     sent = sum(port["tx_packets"] for port in stats["ports"])
@@ -441,6 +688,10 @@ def balance(stats, came, forwarded, refused):
         raise Mismatch(f"counted: {received} in, {sent} out, {dropped} dropped, not {came}, {forwarded}, {refused}")
     if received + made != sent + dropped + stats["host_packets"]:
         raise Mismatch(f"{received} in and {made} made are not {sent} out and {dropped} dropped")
+    kept = (len(store.kept), store.used(), store.hits, store.misses, store.evicted)
+    told = tuple(stats["ndn"][f"store{what}"] for what in ("d", "d_bytes", "_hits", "_misses", "_evicted"))
+    if kept != told:
+        raise Mismatch(f"content store: {told} packets, bytes, hits, misses, evicted, not {kept}")
 
 
 def main():
@@ -476,7 +727,7 @@ def main():
             raise Mismatch(f"{to}: {len(rest)} frames too many, the first {rest[0][:60].hex()}")
     if dropped:
         raise Mismatch(f"dropped: {len(dropped)} packets too many, the first for {dropped[0][1]}")
-    balance(json.loads((out / "stats.json").read_text()), len(inputs), forwarded, refused)
+    balance(json.loads((out / "stats.json").read_text()), forwarder.store, len(inputs), forwarded, refused)
     print(f"{len(inputs)} packets: {forwarded} sent, {refused} dropped, all as they must be")
 
 

@@ -159,7 +159,7 @@ const COMPONENTS: &[Component] = &[
         name: "Python",
         found: PythonVenv,
         source: Debian("python3-venv"),
-        suites: &["unit", "golden", "dist", "gpu"],
+        suites: &["unit", "golden", "net", "dist", "gpu"],
     },
     Component {
         name: "umoci",
@@ -170,6 +170,12 @@ const COMPONENTS: &[Component] = &[
     Component { name: "xz", found: Program("xz"), source: Debian("xz-utils"), suites: &["dist"] },
     Component { name: "Miri", found: Miri, source: Rustup, suites: &["miri"] },
     Component { name: "scapy", found: Python("scapy", "2.6.1"), source: PyPi, suites: &["golden"] },
+    Component {
+        name: "python-ndn",
+        found: Python("python-ndn", "0.5.2"),
+        source: PyPi,
+        suites: &["unit", "net"],
+    },
 ];
 
 const APT_INSTALL: &[&str] =
@@ -405,7 +411,8 @@ mod tests {
         assert_eq!(lines[1].matches("frr").count(), 1);
         assert!(!lines[1].contains("prometheus"));
         assert!(lines[2].contains("dpkg -x prometheus_*.deb"));
-        let packages = "pip install --quiet nvidia-cuda-nvrtc==13.0.88 scapy==2.6.1";
+        let packages =
+            "pip install --quiet nvidia-cuda-nvrtc==13.0.88 python-ndn==0.5.2 scapy==2.6.1";
         assert!(lines.last().is_some_and(|l| l.ends_with(packages)), "{lines:?}");
         std::fs::remove_dir_all(&root).unwrap();
     }

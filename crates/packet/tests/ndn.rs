@@ -100,7 +100,7 @@ proptest! {
     ) {
         let mut bare = Vec::new();
         emit_interest(name.name().value(), &fields, parameters.as_deref(), &mut bare).unwrap();
-        let link = LinkHeader { nack, pit_token: &token, congestion_mark: mark, sequence };
+        let link = LinkHeader { nack, pit_token: &token, congestion_mark: mark, sequence, no_cache: mark % 2 == 1 };
         let mut bytes = Vec::new();
         emit_link(&link, &bare, &mut bytes);
         bytes.resize(bytes.len() + padding, 0);

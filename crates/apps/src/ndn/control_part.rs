@@ -6,26 +6,33 @@
 //!  links, neighbours ──▶ faces  ┘
 //! ```
 //!
+//! Faces on demand and registered prefixes come from workers' questions live, and from the packets themselves over
+//! captures ([`controlplane::ahead`]).
+//!
 //! A face keeps its number while the program runs, also when the configuration has it no more: those who wait in the
 //! table of pending Interests are known by it.
+
+mod registrations;
+mod strangers;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
+use chunk::Packet;
 use control::api::ErrorKind;
 use control::config::{self, Config, FaceLink, Neighbour as Configured, parse_prefix};
 use control::kernel::{Event as KernelEvent, NeighbourState, neighbours};
 use control::metrics::Metrics;
 use control::neighbour::NeighbourRow;
 use control::netlink::Client;
-use control::rib::RouteSource;
 use controlplane::interfaces::mac_text;
 use controlplane::{
-    Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
-    Rows, Setup, Tables, TablesPatch, WorkerSetup,
+    Ahead, Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare,
+    Refusal, Rows, Section, Setup, Source as Events, Tables, TablesPatch, WorkerSetup, events,
 };
 use engine::{Counter, Stage};
 use lookup::fib::Interface;
@@ -39,7 +46,9 @@ use super::name_files::{FileRoutes, over_capacity};
 use super::name_lines::Problems;
 use super::name_routes::{Routes, Source};
 use super::pit::PitLimits;
+use super::questions::{Ask, Question};
 use super::rows::{FaceRow, NameRow, NdnTotals};
+use super::store::StoreLimits;
 use super::{
     FACES_MAX, Face, NdnCounters, NdnOptions, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds,
 };
@@ -52,6 +61,9 @@ const ASK_KNOWN_NS: u64 = 15_000_000_000;
 /// Lines of a routes file that are logged.
 const SHOWN: usize = 5;
 
+use registrations::Registrations;
+use strangers::{Demand, Policy, Strangers};
+
 /// The forwarder as control sees it.
 struct NdnControl {
     routes: Routes,
@@ -63,6 +75,7 @@ struct NdnControl {
     /// Over captures: a neighbour's MAC is made up from its address.
     derives: bool,
     pending_max: u64,
+    stored_max: u64,
     changed: Vec<NdnPatch>,
     interfaces: Interfaces,
     part: PartId<NdnPart>,
@@ -74,6 +87,13 @@ struct NdnControl {
     client: Option<Client>,
     /// Before a reload.
     before: Option<Before>,
+    strangers: Strangers,
+    registrations: Registrations,
+    /// By port: what the configuration lets neighbours do.
+    policies: Vec<Policy>,
+    /// Questions of workers.
+    asked: Option<SyncSender<Question>>,
+    source: Option<Events>,
 }
 
 /// Interests and Data that came in by a face, and those that went out.
@@ -83,6 +103,9 @@ type FaceTotals = [u64; 4];
 struct Before {
     faces: Vec<Known>,
     ports: Vec<(NdnPort, u16)>,
+    policies: Vec<Policy>,
+    strangers: Strangers,
+    registrations: Registrations,
     changed: usize,
 }
 
@@ -92,6 +115,8 @@ struct Known {
     name: String,
     configured: Option<config::Face>,
     published: Option<Face>,
+    /// Of one that was made for a stranger.
+    demand: Option<Demand>,
 }
 
 /// What is known of a neighbour on a port.
@@ -127,6 +152,7 @@ pub(super) fn start(
         NameRouteError::Table(error) => format!("routes for names: {error} (`names` of [ndn])"),
         error => format!("routes for names: {error}"),
     })?;
+    let (asked, source) = is_live.then(events).unzip();
     let mut named = NdnControl {
         routes,
         faces: std::mem::take(&mut all),
@@ -134,6 +160,7 @@ pub(super) fn start(
         neighbours: HashMap::new(),
         derives: !is_live,
         pending_max: u64::from(config.ndn.pit_entries) * config.system.workers.max(1) as u64,
+        stored_max: u64::from(config.ndn.content_store) * config.system.workers.max(1) as u64,
         changed: Vec::new(),
         interfaces: interfaces.clone(),
         part: tables.add::<NdnPart>(NdnTables::new(blob)),
@@ -141,6 +168,11 @@ pub(super) fn start(
         base: <_>::default(),
         client: None,
         before: None,
+        strangers: Strangers::of(config),
+        registrations: Registrations::default(),
+        policies: Policy::all(config, interfaces),
+        asked,
+        source,
     };
     named.set_neighbours(&[], config);
     for number in 0..interfaces.physical() as u16 {
@@ -153,19 +185,24 @@ impl Known {
     /// The faces of a configuration behind those that there were, whose numbers stay.
     fn all(before: &[Known], config: &Config) -> Result<Vec<Known>, String> {
         let mut all = before.to_vec();
-        for known in &mut all {
+        for known in all.iter_mut().filter(|known| known.demand.is_none()) {
             known.configured = config.face(&known.name).cloned();
         }
         for face in &config.faces {
             if number(&all, &face.name).is_none() {
                 let configured = Some(face.clone());
-                all.push(Known { name: face.name.clone(), configured, published: None });
+                all.push(Known {
+                    name: face.name.clone(),
+                    configured,
+                    published: None,
+                    demand: None,
+                });
             }
         }
-        if all.len() > FACES_MAX {
+        let count = all.iter().filter(|known| known.demand.is_none()).count();
+        if count > FACES_MAX {
             return Err(format!(
-                "{} faces since the start, more than {FACES_MAX}: restart the forwarder",
-                all.len()
+                "{count} faces since the start, more than {FACES_MAX}: restart the forwarder"
             ));
         }
         Ok(all)
@@ -219,12 +256,18 @@ impl NdnControl {
             any_mac: record.any_mac,
             twin: record.twin,
             addresses: v4.chain(v6).collect(),
+            on_demand: self.policy(number).on_demand,
         };
         if self.ports[at].0 != port {
             self.changed.push(NdnPatch::Port(number, Some(port.clone())));
         }
         self.ports[at] = (port, record.mtu);
         self.refresh(|port| port == number);
+        self.dismiss(number);
+    }
+
+    fn policy(&self, port: u16) -> Policy {
+        self.policies.get(usize::from(port)).copied().unwrap_or_default()
     }
 
     /// Makes the static neighbours those of the configuration; `before` are those there were.
@@ -277,15 +320,23 @@ impl NdnControl {
             let known = &self.faces[number];
             let port =
                 known.configured.as_ref().and_then(|face| self.interfaces.number(&face.port));
-            if port.is_some_and(|port| !which(port)) {
-                continue;
+            if port.is_none_or(&which) {
+                self.refresh_face(number);
             }
-            let face =
-                known.configured.as_ref().zip(port).and_then(|(face, port)| self.face(face, port));
-            if known.published != face {
-                self.changed.push(NdnPatch::Face(number as u16, face.clone()));
-                self.faces[number].published = face;
-            }
+        }
+    }
+
+    /// Publishes a face anew if it changed.
+    fn refresh_face(&mut self, number: usize) {
+        let known = &self.faces[number];
+        let port = known.configured.as_ref().and_then(|face| self.interfaces.number(&face.port));
+        let face = known.configured.as_ref().zip(port).and_then(|(face, port)| {
+            let face = self.face(face, port)?;
+            Some(Face { on_demand: known.demand.is_some(), ..face })
+        });
+        if known.published != face {
+            self.changed.push(NdnPatch::Face(number as u16, face.clone()));
+            self.faces[number].published = face;
         }
     }
 
@@ -313,6 +364,7 @@ impl NdnControl {
             mac: port.mac,
             neighbour_mac,
             udp,
+            on_demand: false,
         })
     }
 
@@ -369,7 +421,8 @@ impl NdnControl {
     /// The first name that no face has.
     fn numbers<'f>(&self, faces: &'f [String]) -> Result<Vec<u16>, &'f str> {
         let number = |name: &'f String| {
-            let there = self.faces.iter().position(|f| f.name == *name && f.configured.is_some());
+            let is_it = |f: &Known| f.name == *name && f.configured.is_some() && f.demand.is_none();
+            let there = self.faces.iter().position(is_it);
             there.map(|at| at as u16).ok_or(name.as_str())
         };
         faces.iter().map(number).collect()
@@ -377,7 +430,8 @@ impl NdnControl {
 
     /// The names of all faces.
     fn face_names(&self) -> impl Iterator<Item = &str> {
-        self.faces.iter().filter(|face| face.configured.is_some()).map(|face| face.name.as_str())
+        let is_own = |face: &&Known| face.configured.is_some() && face.demand.is_none();
+        self.faces.iter().filter(is_own).map(|face| face.name.as_str())
     }
 
     /// All routes by prefix, those in use first.
@@ -397,11 +451,6 @@ impl NdnControl {
 
     fn name_row(&self, prefix: &NameBuf, source: Source, faces: &[u16], active: bool) -> NameRow {
         let name = |number: &u16| self.faces[usize::from(*number)].name.clone();
-        let source = match source {
-            Source::Api => RouteSource::Api,
-            Source::Static => RouteSource::Static,
-            Source::File => RouteSource::File,
-        };
         NameRow {
             prefix: prefix.to_string(),
             faces: faces.iter().map(name).collect(),
@@ -426,7 +475,9 @@ impl NdnControl {
             let is_group = face.neighbour_mac == Some(MULTICAST_MAC.0);
             let row = FaceRow {
                 name: face.name.clone(),
-                kind: if ends.is_some() {
+                kind: if known.demand.is_some() {
+                    "on-demand"
+                } else if ends.is_some() {
                     "udp"
                 } else if is_group {
                     "group"
@@ -474,17 +525,18 @@ impl NdnControl {
 
     /// What passed each face since the start; none before there are stages.
     fn faces_since_start(&self) -> Vec<FaceTotals> {
-        let sum = |face: u16| {
-            let mut totals = FaceTotals::default();
-            let workers = self.options.iter().filter_map(|worker| worker.counters.face(face));
-            for c in workers {
-                let all = [&c.in_interests, &c.in_data, &c.out_interests, &c.out_data];
-                totals.iter_mut().zip(all).for_each(|(sum, counter)| *sum += counter.get());
-            }
-            totals
-        };
-        let count = if self.options.is_empty() { 0 } else { FACES_MAX as u16 };
-        (0..count).map(sum).collect()
+        let count = if self.options.is_empty() { 0 } else { self.faces.len() as u16 };
+        (0..count).map(|face| self.face_totals(face)).collect()
+    }
+
+    /// What passed the faces of one number since the start.
+    fn face_totals(&self, face: u16) -> FaceTotals {
+        let mut totals = FaceTotals::default();
+        for c in self.options.iter().filter_map(|worker| worker.counters.face(face)) {
+            let all = [&c.in_interests, &c.in_data, &c.out_interests, &c.out_data];
+            totals.iter_mut().zip(all).for_each(|(sum, counter)| *sum += counter.get());
+        }
+        totals
     }
 
     /// What it knows and did since the start.
@@ -496,10 +548,17 @@ impl NdnControl {
         NdnTotals {
             names: self.routes.len() as u64,
             names_max: self.routes.max as u64,
-            faces: self.face_names().count() as u64,
+            faces: self.face_names().count() as u64 + self.strangers.count as u64,
+            on_demand: self.strangers.count as u64,
             pending_max: self.pending_max,
             pending: sum(|c| &c.pending),
             expired: sum(|c| &c.expired),
+            stored: sum(|c| &c.stored),
+            stored_max: self.stored_max,
+            stored_bytes: sum(|c| &c.stored_bytes),
+            store_hits: sum(|c| &c.store_hits),
+            store_misses: sum(|c| &c.store_misses),
+            store_evicted: sum(|c| &c.store_evicted),
             nacks: sum(|c| &c.nacks),
             copies_lost: sum(|c| &c.copies_lost),
             interests: faces.iter().map(|face| face[2]).sum(),
@@ -512,6 +571,9 @@ impl NdnControl {
         let (now, then) = (self.since_start(), self.base.0);
         NdnTotals {
             expired: now.expired - then.expired,
+            store_hits: now.store_hits - then.store_hits,
+            store_misses: now.store_misses - then.store_misses,
+            store_evicted: now.store_evicted - then.store_evicted,
             nacks: now.nacks - then.nacks,
             copies_lost: now.copies_lost - then.copies_lost,
             interests: now.interests - then.interests,
@@ -580,14 +642,20 @@ impl ControlPart for NdnControl {
             self.options.push(NdnOptions {
                 hasher: NameHasher::random(),
                 pit: PitLimits { lifetime_max_ms, ..PitLimits::of(ndn.pit_entries) },
+                store: store_limits(ndn),
                 nack: ndn.nack,
                 packet_time: worker.packet_time,
                 first_region: self.part.regions().start,
-                counters: Arc::new(NdnCounters::new()),
+                control: self.asked.clone().filter(|_| !worker.packet_time),
+                counters: Arc::new(NdnCounters::with_faces(self.strangers.numbers)),
             });
         }
         let stage = super::stage::<NdnTables>(kind, &self.options[worker.worker])?;
         Some(OverPart::boxed(stage, self.part))
+    }
+
+    fn sources(&mut self) -> Vec<Events> {
+        self.source.take().into_iter().collect()
     }
 
     fn regions(&self) -> Range<usize> {
@@ -602,6 +670,21 @@ impl ControlPart for NdnControl {
 
     fn tick(&mut self, env: &mut Environment<'_>) {
         self.ask_for_neighbours(env);
+        self.sample(env.now_ns);
+        self.expire(env.now_ns);
+    }
+
+    fn event(&mut self, event: Built, env: &mut Environment<'_>) {
+        let Ok(question) = event.downcast::<Question>() else { return };
+        let Question { worker, number, ask } = *question;
+        match ask {
+            Ask::Face(port, ends, mac) => {
+                self.stranger(port, ends, mac, env.now_ns);
+            }
+            Ask::Mac(face, mac) => self.moved(face, mac),
+            Ask::Command(face, packet) => self.command(face, &packet, env.now_ns),
+        }
+        self.changed.push(NdnPatch::Settled(worker, number));
     }
 
     fn kernel(&mut self, event: &KernelEvent, env: &mut Environment<'_>) {
@@ -671,7 +754,14 @@ impl ControlPart for NdnControl {
     fn begin(&mut self) {
         self.routes.begin();
         let (faces, ports) = (self.faces.clone(), self.ports.clone());
-        self.before = Some(Before { faces, ports, changed: self.changed.len() });
+        self.before = Some(Before {
+            faces,
+            ports,
+            policies: self.policies.clone(),
+            strangers: self.strangers.clone(),
+            registrations: self.registrations.clone(),
+            changed: self.changed.len(),
+        });
     }
 
     fn apply(
@@ -686,6 +776,12 @@ impl ControlPart for NdnControl {
         let full = over_capacity(config, &files);
         self.faces = Known::all(&self.faces, config)?;
         let files = numbered(&self.faces, config, files);
+        self.strangers.idle_ns = strangers::idle_ns(config);
+        self.strangers.timer_ns = 0;
+        self.policies = Policy::all(config, &self.interfaces);
+        for number in 0..self.ports.len() {
+            self.set_policy(number as u16);
+        }
         self.refresh(|_| true);
         let statics = statics(&self.faces, config);
         self.routes.sync(Source::Static, statics)?;
@@ -696,6 +792,8 @@ impl ControlPart for NdnControl {
     fn roll_back(&mut self, _env: &mut Environment<'_>) {
         let Some(before) = self.before.take() else { return };
         (self.faces, self.ports) = (before.faces, before.ports);
+        (self.policies, self.strangers) = (before.policies, before.strangers);
+        self.registrations = before.registrations;
         self.changed.truncate(before.changed);
         if let Err(error) = self.routes.go_back() {
             tracing::error!("failed to restore the previous name routes: {error}");
@@ -723,6 +821,40 @@ impl ControlPart for NdnControl {
     fn metrics(&self, out: &mut Metrics) {
         self.totals().metrics(out);
     }
+
+    fn learns_ahead(&self) -> bool {
+        self.derives && self.policies.iter().any(|policy| policy.on_demand || policy.register)
+    }
+
+    fn ahead(&mut self, packet: &Packet, is_first: bool, tables: &Tables, passes: bool) -> Ahead {
+        let before = self.changed.len() + self.routes.changed.len();
+        let begins = Ahead { begins: true, changed: false };
+        let is_due = packet.time_ns >= self.strangers.timer_ns;
+        if is_due && !is_first {
+            return begins;
+        }
+        if is_due {
+            self.expire(packet.time_ns);
+        }
+        if passes && !self.look_ahead(packet, is_first, tables.part(self.part)) {
+            return begins;
+        }
+        Ahead { begins: false, changed: self.changed.len() + self.routes.changed.len() > before }
+    }
+
+    fn report(&self) -> Vec<Section> {
+        if !self.derives {
+            return Vec::new(); // live, `ctl` and the metrics have it
+        }
+        let totals = self.since_start();
+        let lines = totals.lines().into_iter().map(|[title, text]| format!("{title:<13} {text}\n"));
+        vec![Section::new("ndn", &totals, lines.collect())]
+    }
+}
+
+/// The room of each worker's content store.
+fn store_limits(ndn: &config::Ndn) -> StoreLimits {
+    StoreLimits { packets: ndn.content_store, bytes: u64::from(ndn.content_store_mib) << 20 }
 }
 
 /// Who takes a face's datagrams; `None` where there are none.

@@ -19,11 +19,20 @@ use crate::router::decode::reason;
 const ETHERNET_LEN: usize = 14;
 const UDP_LEN: usize = 8;
 
-/// Where the NDN packet of a frame begins, and the face that it came by; else the frame's fate.
+/// Whom a frame came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// A face.
+    Face(u16),
+    /// Nobody who is known, where strangers are welcome.
+    Stranger(UdpEnds),
+}
+
+/// Where the NDN packet of a frame begins, and whom it came from; else the frame's fate.
 ///
 /// A datagram is the forwarder's where a face has its ends, or where it is for NDN's port and one of our addresses;
 /// any other frame is Linux's, if the port has a twin.
-pub(super) fn find(packet: &Packet, tables: &NdnTables) -> Result<(usize, u16), Verdict> {
+pub(super) fn find(packet: &Packet, tables: &NdnTables) -> Result<(usize, Sender), Verdict> {
     let drop = |reason| Err(Verdict::drop(reason));
     let port = tables.port(packet.port);
     if packet.mark & MARK_FROM_HOST != 0 {
@@ -53,7 +62,8 @@ pub(super) fn find(packet: &Packet, tables: &NdnTables) -> Result<(usize, u16), 
             return drop(packet::reasons::NOT_FOR_US);
         }
         let face = tables.arrived_by(&Arrived::Ethernet(packet.port, mac));
-        return face.map(|face| (ETHERNET_LEN, face)).ok_or(Verdict::drop(reasons::NDN_NO_FACE));
+        let found = face.map(|face| (ETHERNET_LEN, Sender::Face(face)));
+        return found.ok_or(Verdict::drop(reasons::NDN_NO_FACE));
     }
     let d = received::decode(packet);
     if d.vlan_count > 0 {
@@ -67,7 +77,16 @@ pub(super) fn find(packet: &Packet, tables: &NdnTables) -> Result<(usize, u16), 
         };
         if face.is_some() || is_for_ndn {
             let at = payload(packet, &d, &ends).map_err(Verdict::drop)?;
-            return face.map(|face| (at, face)).ok_or(Verdict::drop(reasons::NDN_NO_FACE));
+            let is_welcome = |port: &NdnPort| {
+                port.on_demand
+                    && ends.ports[0] == UDP_PORT
+                    && port.addresses.contains(&ends.addresses[0])
+            };
+            return match face {
+                Some(face) => Ok((at, Sender::Face(face))),
+                None if port.is_some_and(is_welcome) => Ok((at, Sender::Stranger(ends))),
+                None => drop(reasons::NDN_NO_FACE),
+            };
         }
     }
     match d.anomaly {

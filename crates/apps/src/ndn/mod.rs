@@ -1,14 +1,12 @@
 //! The named-data forwarder: Interests go towards Data, Data goes back the way that Interests came.
 //!
 //! What an Interest meets: its hop limit, the nonces that have been here ([`pit`]), others who wait for the same
-//! name ([`pit`]), and the longest prefix of its name ([`lookup::names`]). What Data meets: those who wait.
+//! name ([`pit`]), Data that has passed ([`store`]), and the longest prefix of its name ([`lookup::names`]). What Data
+//! meets: those who wait, and the store.
 //! [`pipeline`] makes the stages; [`NdnTables`] holds prefixes, next hops and faces.
 //!
 //! # Deliberately absent
-//! - A content store: Data is not kept. Forwarding is what this program measures.
 //! - Forwarding hints: an Interest goes by its name (NDN Packet Format §3.3 lets a forwarder ignore hints).
-//! - Digests: an Interest whose last component is a packet's digest is answered by Data of exactly that name, which
-//!   there is none of.
 //! - Putting fragments of link packets together; packets of more than one cell (2 KB).
 //! - Passing Nacks on: one is counted, and the Interest ends with its lifetime.
 //! - VLAN tags.
@@ -27,16 +25,20 @@ pub mod name_files;
 pub mod name_lines;
 mod name_routes;
 pub mod pit;
+mod questions;
 pub mod reasons;
 pub mod rows;
 mod spread;
 mod stages;
+pub mod store;
 mod tables;
 
 pub use counters::{FACES_MAX, FaceCounters, NdnCounters};
+pub use questions::{Ask, Question};
 pub use spread::spread_hash;
 pub use stages::{
-    DATA, INTEREST, NameForm, NdnColumns, NdnOptions, NdnView, pipeline, pipeline_with, stage,
+    DATA, INTEREST, NameForm, NdnColumns, NdnOptions, NdnView, STRANGER, pipeline, pipeline_with,
+    stage,
 };
 pub use tables::{Face, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds};
 
@@ -69,7 +71,7 @@ pub static APPLICATION: Application = Application {
     name: "ndn",
     title: "a named-data forwarder",
     sections: &["neighbour", "ndn", "name", "names"],
-    port_keys: &["addresses", "twin"],
+    port_keys: &["addresses", "twin", "faces", "register"],
     has_host: true,
     is_promiscuous: false,
     in_pairs: false,
@@ -102,7 +104,7 @@ pub const STAGES: &[StageKind] = &[
     },
     StageKind {
         name: "pit",
-        about: "Keeps pending Interests; sends Interests on and Data back.",
+        about: "Keeps pending Interests and Data that has passed; sends Interests on and Data back, answers commands.",
         application: &APPLICATION,
         needs: &["name", "name_hop"],
         provides: &[],

@@ -8,20 +8,37 @@ use lookup::names::{
 use lookup::{Blob, NO_ROUTE, NextHopId, Patch};
 use packet::ndn::NameBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::NdnPatch;
 
 /// The source of a route; the first source in this order wins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Source {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
     /// The control socket.
     Api,
     /// `[[name]]`.
     Static,
+    /// A command of a neighbour.
+    Registered,
     /// `[[names]]`.
     File,
 }
 
-const SOURCES: [Source; 3] = [Source::Api, Source::Static, Source::File];
+/// The word in tables and answers.
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Source::Api => "api",
+            Source::Static => "static",
+            Source::Registered => "registered",
+            Source::File => "file",
+        })
+    }
+}
+
+const SOURCES: [Source; 4] = [Source::Api, Source::Static, Source::Registered, Source::File];
 
 /// The next hop of a prefix by each source; [`NO_ROUTE`] of those who say nothing.
 type Ways = [NextHopId; SOURCES.len()];
@@ -320,7 +337,7 @@ mod tests {
         #[test]
         fn tables_follow_the_best_source(
             built in prop::collection::vec((0..7_usize, 0..4_usize), 0..6),
-            steps in prop::collection::vec((0..7_usize, 0..3_usize, prop::option::of(0..4_usize), any::<bool>()), 0..40),
+            steps in prop::collection::vec((0..7_usize, 0..4_usize, prop::option::of(0..4_usize), any::<bool>()), 0..40),
         ) {
             let mut plain: BTreeMap<(usize, usize), usize> = BTreeMap::new();
             let route = |(at, list): &(usize, usize)| (name(NAMES[*at]), LISTS[*list].to_vec());

@@ -19,13 +19,14 @@
 //! out, an Interest is refused and counted; nothing that waits is thrown away for it.
 //!
 //! Data may be longer than the name that asked for it (CanBePrefix), so it is looked up at the depths at which such
-//! entries exist, and no others.
+//! entries exist, and no others. An Interest may end with the digest of the packet that it wants; while there are such
+//! entries, Data is looked up with its digest too.
 //!
 //! Threads: one table a worker, not shared. Interests and Data of a name must reach the same worker, see
 //! [`crate::ndn::worker_of`].
 
 use lookup::names::{NameHash, NameHasher};
-use packet::ndn::{Name, PIT_TOKEN_MAX};
+use packet::ndn::{Name, PIT_TOKEN_MAX, component_type};
 
 /// Nobody: the end of a list.
 const NONE: u32 = u32::MAX;
@@ -41,6 +42,9 @@ const BLOCK: usize = 60;
 
 /// How long a dead nonce is remembered at least; twice that at most.
 const DEAD_NONCE_NS: u64 = 6_000_000_000;
+
+/// Bytes of a digest's component.
+const DIGEST: usize = 34;
 
 /// Components of the longest name that a packet can hold, and one.
 const DEPTHS: usize = packet::ndn::PACKET_MAX / 2 + 1;
@@ -126,6 +130,17 @@ impl InRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryId(u32);
 
+/// What an Interest would meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Nothing: nobody waits for what it asks for.
+    New,
+    /// Somebody waits.
+    Pending,
+    /// Its nonce has been here: [`Arrival::Loop`].
+    Loop,
+}
+
 /// What becomes of an Interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
@@ -157,6 +172,7 @@ struct Entry {
 
 const CAN_BE_PREFIX: u8 = 1;
 const MUST_BE_FRESH: u8 = 2;
+const HAS_DIGEST: u8 = 4; // its last component is one
 
 /// No face.
 const NO_FACE: u16 = u16::MAX;
@@ -189,6 +205,8 @@ pub struct Pit {
     wheel: Box<[u32; WHEEL]>,
     tick: u64,          // up to which the wheel has been emptied
     prefixes: Vec<u32>, // entries with CanBePrefix, by depth
+    digests: u32,       // entries whose last component is a digest
+    whole: Vec<u8>,     // a name with a digest
     expired: u64,
     dead: DeadNonces,
 }
@@ -231,6 +249,8 @@ impl Pit {
             wheel: Box::new([NONE; WHEEL]),
             tick: 0,
             prefixes: vec![0; DEPTHS + 1],
+            digests: 0,
+            whole: Vec::with_capacity(packet::ndn::PACKET_MAX + DIGEST),
             expired: 0,
             dead: DeadNonces::new(limits.dead_nonces),
         }
@@ -249,6 +269,21 @@ impl Pit {
     /// Entries whose time ended, since the start.
     pub fn expired(&self) -> u64 {
         self.expired
+    }
+
+    /// What an Interest of this face and nonce would meet at `now_ns`; it does not wait yet.
+    pub fn seen(&mut self, key: &PitKey<'_>, face: u16, nonce: u32, now_ns: u64) -> Seen {
+        self.expire(now_ns);
+        let hash = self.hash(&key.name);
+        if self.dead.contains(hash, nonce, now_ns) {
+            return Seen::Loop;
+        }
+        let Some(id) = self.find(hash, key) else { return Seen::New };
+        let mut is_loop = false;
+        self.each_record(&self.entries[id.0 as usize], |other| {
+            is_loop |= other.face != face && other.nonce == nonce;
+        });
+        if is_loop { Seen::Loop } else { Seen::Pending }
     }
 
     /// An Interest arrives at `now_ns`. Unless it is a loop or there is no room, its face waits from now on.
@@ -278,11 +313,13 @@ impl Pit {
         }
     }
 
-    /// Data of a name arrives by a face: `send` is called for each face that waits, that face aside, and their
-    /// entries are gone. False without a pending Interest: it is unsolicited.
+    /// Data of a name and a digest, which is asked for if anybody waits for one, arrives by a face: `send` is called for
+    /// each face that waits, that face aside, and their entries are gone. False without a pending Interest: it is
+    /// unsolicited.
     pub fn data(
         &mut self,
         name: &Name<'_>,
+        digest: impl FnOnce() -> [u8; 32],
         from: u16,
         now_ns: u64,
         mut send: impl FnMut(&InRecord),
@@ -309,17 +346,58 @@ impl Pit {
                 let answers = at + 1 == depth || entry.flags & CAN_BE_PREFIX != 0;
                 if answers && entry.hash == full && self.has_name(&entry, prefix, at + 1) {
                     solicited = true;
-                    self.each_record(&entry, |record| {
-                        if record.face != from && record.expires_ns > now_ns {
-                            send(record);
-                        }
-                    });
-                    self.bury(&entry, now_ns);
-                    self.remove(id);
+                    self.satisfy(id, from, now_ns, &mut send);
                 }
             }
         }
+        if self.digests > 0 {
+            let digest = digest();
+            solicited |= self.digest(hash, name, &digest, from, now_ns, &mut send);
+        }
         solicited
+    }
+
+    /// The same for those who wait for the digest of the packet; `hash` is that of its name, not finished.
+    fn digest(
+        &mut self,
+        hash: NameHash,
+        name: &Name<'_>,
+        digest: &[u8; 32],
+        from: u16,
+        now_ns: u64,
+        send: &mut impl FnMut(&InRecord),
+    ) -> bool {
+        let mut component = [0; DIGEST];
+        component[..2].copy_from_slice(&[component_type::IMPLICIT_DIGEST as u8, 32]);
+        component[2..].copy_from_slice(digest);
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.clear();
+        whole.extend_from_slice(name.value());
+        whole.extend_from_slice(&component);
+        let full = self.hasher.finish(self.hasher.absorb(hash, &component));
+        let (mut next, mut solicited) = (self.buckets[self.bucket(full)], false);
+        while next != NONE {
+            let (id, entry) = (EntryId(next), self.entries[next as usize]);
+            next = entry.next;
+            if entry.hash == full && self.has_name(&entry, &whole, name.len() + 1) {
+                solicited = true;
+                self.satisfy(id, from, now_ns, send);
+            }
+        }
+        self.whole = whole;
+        solicited
+    }
+
+    /// Data answers an entry.
+    fn satisfy(&mut self, id: EntryId, from: u16, now_ns: u64, send: &mut impl FnMut(&InRecord)) {
+        let entry = self.entries[id.0 as usize];
+        self.each_record(&entry, |record| {
+            if record.face != from && record.expires_ns > now_ns {
+                send(record);
+            }
+        });
+        self.bury(&entry, now_ns);
+        self.remove(id);
     }
 
     /// An Interest came back by the face that it went to: `send` is called for each face that waits, and the
@@ -506,6 +584,7 @@ impl Pit {
         if key.can_be_prefix {
             self.prefixes[key.name.len().min(DEPTHS)] += 1;
         }
+        self.digests += u32::from(flags_of(key) & HAS_DIGEST != 0);
         self.link(id, record.expires_ns >> TICK_SHIFT);
         Some(id)
     }
@@ -557,6 +636,7 @@ impl Pit {
         if entry.flags & CAN_BE_PREFIX != 0 {
             self.prefixes[usize::from(entry.depth).min(DEPTHS)] -= 1;
         }
+        self.digests -= u32::from(entry.flags & HAS_DIGEST != 0);
         self.entries[id.0 as usize].next = self.free_entries.first;
         self.free_entries = Free { first: id.0, count: self.free_entries.count + 1 };
     }
@@ -596,7 +676,10 @@ impl Pit {
 
 fn flags_of(key: &PitKey<'_>) -> u8 {
     let fresh = if key.must_be_fresh { MUST_BE_FRESH } else { 0 };
-    fresh | u8::from(key.can_be_prefix)
+    let is_digest =
+        key.name.components().last().is_some_and(|c| c.kind == component_type::IMPLICIT_DIGEST);
+    let digest = if is_digest { HAS_DIGEST } else { 0 };
+    fresh | digest | u8::from(key.can_be_prefix)
 }
 
 /// Names and nonces that have been here, in two generations: as one fills, the other is forgotten. A hash leads to

@@ -30,4 +30,10 @@ chunk::drop_reasons! {
         "Check the route for the name at the neighbour that returned it.";
     NDN_IDLE = 12, "ndn_idle", "a link packet without a packet inside",
         "Nothing: it carries only acknowledgements or other link signals.";
+    NDN_FACES_FULL = 13, "ndn_faces_full", "the first Interest of a neighbour, without room for another face on demand",
+        "Raise `on_demand_faces` in `[ndn]`, lower `idle_timeout`, or find who sends from many addresses or ports.";
+    NDN_CONTROL_BUSY = 14, "ndn_control_busy", "an Interest that needs a new face or is a command, while too many others wait",
+        "Nothing, if this is rare; otherwise find who sends from many addresses or ports, or many commands.";
+    NDN_SCOPE = 15, "ndn_scope", "an Interest under `/localhost`, or under `/localhop` and not a command",
+        "Nothing: names with these prefixes are not forwarded. Programs on other hosts send commands to `/localhop/nfd`.";
 }

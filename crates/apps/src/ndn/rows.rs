@@ -4,16 +4,17 @@ use std::net::SocketAddr;
 
 use control::api::table::{Row, counts, list, thousands};
 use control::metrics::Metrics;
-use control::rib::RouteSource;
 use serde::{Deserialize, Serialize};
+
+use super::name_routes::Source;
 
 /// One face of a named-data forwarder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FaceRow {
-    /// As in the configuration.
+    /// As in the configuration; `@N` of a face on demand.
     pub name: String,
-    /// `ethernet`, `group` (of all forwarders on the link) or `udp`.
+    /// `ethernet`, `group` (of all forwarders on the link), `udp`, or `on-demand` (UDP, for who sent first).
     pub kind: String,
     /// Port's name.
     pub port: String,
@@ -72,7 +73,7 @@ pub struct NameRow {
     /// Names of faces, best first.
     pub faces: Vec<String>,
     /// The kind of source that announced it.
-    pub source: RouteSource,
+    pub source: Source,
     /// It is the one in use among those of its prefix.
     pub active: bool,
 }
@@ -101,12 +102,26 @@ pub struct NdnTotals {
     pub names_max: u64,
     /// Faces.
     pub faces: u64,
+    /// Of these, faces on demand.
+    pub on_demand: u64,
     /// Interests that are pending now, over all workers.
     pub pending: u64,
     /// Room for them.
     pub pending_max: u64,
     /// Interests whose time ended without Data.
     pub expired: u64,
+    /// Data in the content stores of all workers.
+    pub stored: u64,
+    /// Room for them.
+    pub stored_max: u64,
+    /// Bytes of them, each rounded up to a multiple of 256.
+    pub stored_bytes: u64,
+    /// Interests that the content store answered.
+    pub store_hits: u64,
+    /// Interests that it could not answer.
+    pub store_misses: u64,
+    /// Data removed to make room.
+    pub store_evicted: u64,
     /// Interests that went out.
     pub interests: u64,
     /// Data that went out, copies among them.
@@ -128,11 +143,22 @@ impl NdnTotals {
             (t.nacks, "nacks"),
             (t.copies_lost, "copies lost"),
         ];
+        let store = [
+            (t.stored_bytes, "bytes"),
+            (t.store_hits, "hits"),
+            (t.store_misses, "misses"),
+            (t.store_evicted, "evicted"),
+        ];
         vec![
-            ["faces".to_owned(), thousands(t.faces)],
+            [
+                "faces".to_owned(),
+                format!("{}, {} on demand", thousands(t.faces), thousands(t.on_demand)),
+            ],
             ["names".to_owned(), of(t.names, t.names_max)],
             ["pending".to_owned(), of(t.pending, t.pending_max)],
             ["".to_owned(), counts(&[(t.expired, "expired")])],
+            ["content store".to_owned(), of(t.stored, t.stored_max)],
+            ["".to_owned(), counts(&store)],
             ["sent".to_owned(), counts(&sent)],
         ]
     }
@@ -141,9 +167,29 @@ impl NdnTotals {
     pub fn metrics(&self, out: &mut Metrics) {
         let t = self;
         out.gauge("ndn_faces", "Faces.").sample(&[], t.faces);
+        out.gauge("ndn_faces_on_demand", "Faces on demand.").sample(&[], t.on_demand);
         out.gauge("ndn_names", "Prefixes of names in the table.").sample(&[], t.names);
         out.gauge("ndn_pending_interests", "Pending Interests.").sample(&[], t.pending);
+        out.gauge("ndn_content_store_packets", "Data packets in the content store.")
+            .sample(&[], t.stored);
+        out.gauge("ndn_content_store_bytes", "Bytes of the Data packets in the content store.")
+            .sample(&[], t.stored_bytes);
         let families = [
+            (
+                "ndn_content_store_hits_total",
+                "Interests answered from the content store.",
+                t.store_hits,
+            ),
+            (
+                "ndn_content_store_misses_total",
+                "Interests that the content store could not answer.",
+                t.store_misses,
+            ),
+            (
+                "ndn_content_store_evicted_total",
+                "Data packets removed from the content store to make room.",
+                t.store_evicted,
+            ),
             ("ndn_expired_interests_total", "Interests that expired without Data.", t.expired),
             ("ndn_transmit_interests_total", "Interests sent.", t.interests),
             ("ndn_transmit_data_total", "Data packets sent, including copies.", t.data),
@@ -180,7 +226,7 @@ mod tests {
         let name = NameRow {
             prefix: "/org".to_owned(),
             faces: vec!["west".to_owned(), "far".to_owned()],
-            source: RouteSource::Api,
+            source: Source::Api,
             active: true,
         };
         assert_eq!(
@@ -201,7 +247,8 @@ mod tests {
             totals.lines().iter().map(|[title, text]| format!("{title}: {text}\n")).collect();
         assert_eq!(
             lines,
-            "faces: 2\nnames: 3 of 1,000\npending: 0 of 0\n: 4 expired\n\
+            "faces: 2, 0 on demand\nnames: 3 of 1,000\npending: 0 of 0\n: 4 expired\n\
+             content store: 0 of 0\n: 0 bytes, 0 hits, 0 misses, 0 evicted\n\
              sent: 0 interests, 0 data, 0 nacks, 0 copies lost\n"
         );
         let text = encode(&Snapshot::default(), |out| totals.metrics(out));

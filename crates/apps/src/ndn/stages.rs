@@ -9,9 +9,9 @@
 //!
 //! | stage | reads | writes | drop |
 //! | --- | --- | --- | --- |
-//! | `ndn_decode` | the packets | `kind`, `face`, `at`, `name_at`, `name_len` | `ndn_malformed`, `ndn_fragment`, `ndn_no_face`, `ndn_hop_limit`, `ndn_no_nonce`, `ndn_nack`, `ndn_idle`, and what is wrong with frames |
+//! | `ndn_decode` | the packets | `kind`, `face`, `at`, `name_at`, `name_len` | `ndn_malformed`, `ndn_fragment`, `ndn_no_face`, `ndn_faces_full`, `ndn_hop_limit`, `ndn_no_nonce`, `ndn_nack`, `ndn_idle`, and what is wrong with frames |
 //! | `name_lookup` | `name_at`, `name_len`, the packets | `next_hop` | |
-//! | `pit` | all columns, the packets | the packets | `no_route`, `ndn_loop`, `ndn_aggregated`, `ndn_pit_full`, `ndn_unsolicited`, `ndn_satisfied`, and what faces refuse |
+//! | `pit` | all columns, the packets | the packets | `no_route`, `ndn_loop`, `ndn_aggregated`, `ndn_pit_full`, `ndn_unsolicited`, `ndn_satisfied`, `ndn_scope`, `ndn_hop_limit`, `ndn_control_busy`, and what faces refuse |
 //!
 //! `name_lookup` is a pure function of its columns, the packets and the tables, so that a device can take it: it reads
 //! the names where the packets lie. On the CPU names of a whole chunk are looked up in one call, so that their cache
@@ -21,6 +21,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use chunk::{
     Chunk, ColumnSet, Columns, Declaration, DropReason, Emitted, Packet, ReasonBlock, Rows,
@@ -30,13 +31,16 @@ use device::accelerator::PayloadUse;
 use engine::{Context, KernelForm, Phases, Shade, SpreadHash, Stage, Step};
 use lookup::names::{DEPTH_MAX, NameFib, NameHasher, NameKey, NamePrefixes};
 use lookup::{NO_ROUTE, NextHopId};
-use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name};
+use packet::ndn::management::{Scope, is_command, scope};
+use packet::ndn::{self, Body, LinkHeader, Malformed, Nack, Name, PIT_TOKEN_MAX};
 
 use super::counters::NdnCounters;
-use super::frames::{find, fits, strip, wrap};
+use super::frames::{Sender, find, fits, strip, wrap};
 use super::kernels::NAME_LOOKUP;
-use super::pit::{Arrival, InRecord, Pit, PitKey, PitLimits};
+use super::pit::{Arrival, InRecord, Pit, PitKey, PitLimits, Seen};
+use super::questions::{Ask, Question, Questions};
 use super::reasons;
+use super::store::{ContentStore, StoreLimits};
 use super::tables::NdnTables;
 
 chunk::columns! {
@@ -44,7 +48,7 @@ chunk::columns! {
     pub struct NdnColumns / NdnView {
         /// [`INTEREST`] or [`DATA`].
         pub kind: u8,
-        /// The face that it came by.
+            /// The face that it came by, or [`STRANGER`].
         pub face: u16,
         /// Where the NDN packet, with its link fields, begins; bytes from the frame's start.
         pub at: u16,
@@ -66,6 +70,12 @@ pub const INTEREST: u8 = 0;
 /// Data.
 pub const DATA: u8 = 1;
 
+/// In the column `face`: a sender without a face, who is to have one.
+pub const STRANGER: u16 = u16::MAX;
+
+/// A worker asks control for a face's new MAC this often at most.
+const MAC_ASKED_NS: u64 = 100_000_000;
+
 /// What the stages of one worker are given.
 #[derive(Debug, Clone)]
 pub struct NdnOptions {
@@ -73,6 +83,8 @@ pub struct NdnOptions {
     pub hasher: NameHasher,
     /// Room of the table of pending Interests.
     pub pit: PitLimits,
+    /// Room for Data that has passed.
+    pub store: StoreLimits,
     /// Whether an Interest without a route goes back as a Nack.
     pub nack: bool,
     /// Over captures: time is that of each packet, and passes with packets alone, so that nothing depends on how they
@@ -80,6 +92,8 @@ pub struct NdnOptions {
     pub packet_time: bool,
     /// The first region of the forwarder's part of the tables in a device's image.
     pub first_region: usize,
+    /// Control, which makes faces and takes commands; `None` where it has looked at the packets before.
+    pub control: Option<SyncSender<Question>>,
     /// Counters of this worker's stages.
     pub counters: Arc<NdnCounters>,
 }
@@ -112,10 +126,14 @@ pub fn stage<T: AsRef<NdnTables> + 'static>(
         "name_lookup" => Box::new(NameLookup::new(|fib, keys, out| fib.lookup(keys, out), options)),
         "pit" => Box::new(PitStage {
             pit: Pit::new(options.hasher, options.pit),
+            store: ContentStore::new(options.hasher, options.store),
             nack: options.nack,
             packet_time: options.packet_time,
             counters: options.counters.clone(),
             waiting: Vec::with_capacity(256),
+            answer: Vec::with_capacity(ndn::PACKET_MAX),
+            questions: Questions::new(options.control.clone()),
+            mac_asked_ns: 0,
         }),
         _ => return None,
     })
@@ -182,8 +200,11 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
 
     fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
         let (tables, packet) = (tables.as_ref(), &chunk.packets[row]);
-        let Ok((at, face)) = find(packet, tables) else { return "no NDN packet".to_owned() };
-        let name = tables.face(face).map_or("-", |face| face.name.as_str());
+        let Ok((at, sender)) = find(packet, tables) else { return "no NDN packet".to_owned() };
+        let name = match sender {
+            Sender::Face(face) => tables.face(face).map_or("-", |face| face.name.as_str()),
+            Sender::Stranger(_) => "a new face",
+        };
         match ndn::Packet::new_checked(packet.data().get(at..).unwrap_or_default()) {
             Ok(ndn::Packet { body: Body::Interest(i), .. }) => {
                 format!("Interest {} in by {name}", i.name())
@@ -208,12 +229,23 @@ struct Looked {
 
 /// A packet that goes on; else its fate.
 fn look(packet: &Packet, tables: &NdnTables) -> Result<Looked, Verdict> {
-    let (at, face) = find(packet, tables)?;
-    if tables.face(face).is_none_or(|face| !face.up) {
+    let (at, sender) = find(packet, tables)?;
+    let is_up = |face| tables.face(face).is_some_and(|face| face.up);
+    if matches!(sender, Sender::Face(face) if !is_up(face)) {
         return Err(Verdict::drop(packet::reasons::INTERFACE_DOWN));
     }
     let bytes = packet.data().get(at..).unwrap_or_default();
     let (kind, name) = kind_of(bytes).map_err(Verdict::drop)?;
+    let face = match sender {
+        Sender::Face(face) => face,
+        Sender::Stranger(_) if kind != INTEREST => {
+            return Err(Verdict::drop(reasons::NDN_NO_FACE));
+        }
+        Sender::Stranger(_) if tables.is_full() => {
+            return Err(Verdict::drop(reasons::NDN_FACES_FULL));
+        }
+        Sender::Stranger(_) => STRANGER,
+    };
     // A cell has 2,048 bytes.
     let name_at = name.as_ptr().addr() - packet.data().as_ptr().addr();
     let (at, name_at, name_len) = (at as u16, name_at as u16, name.len() as u16);
@@ -221,7 +253,7 @@ fn look(packet: &Packet, tables: &NdnTables) -> Result<Looked, Verdict> {
 }
 
 /// What an NDN packet is, if it goes on, and the components that are to be looked up.
-fn kind_of(bytes: &[u8]) -> Result<(u8, &[u8]), DropReason> {
+pub(super) fn kind_of(bytes: &[u8]) -> Result<(u8, &[u8]), DropReason> {
     let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
     if read.link.nack.is_some() {
         return Err(reasons::NDN_NACK);
@@ -231,7 +263,8 @@ fn kind_of(bytes: &[u8]) -> Result<(u8, &[u8]), DropReason> {
         Body::Data(_) => Ok((DATA, &bytes[..0])),
         Body::Interest(interest) => {
             let fields = interest.fields();
-            if fields.hop_limit.is_some_and(|hops| hops <= 1) {
+            // One hop is left for an Interest that is answered here.
+            if fields.hop_limit == Some(0) {
                 return Err(reasons::NDN_HOP_LIMIT);
             }
             if fields.nonce.is_none() {
@@ -355,10 +388,26 @@ fn name_of(packet: &Packet, at: u16, len: u16) -> Option<Name<'_>> {
 /// The stage `pit`.
 struct PitStage {
     pit: Pit,
+    store: ContentStore,
     nack: bool,
     packet_time: bool,
     counters: Arc<NdnCounters>,
     waiting: Vec<InRecord>,
+    /// Data out of the store, or an answer to a command.
+    answer: Vec<u8>,
+    questions: Questions,
+    mac_asked_ns: u64,
+}
+
+/// What the columns say of one Interest.
+#[derive(Clone, Copy)]
+struct Row {
+    face: u16,
+    at: u16,
+    next_hop: NextHopId,
+    cause: u16,
+    /// Control has been asked what the answer is.
+    was_asked: bool,
 }
 
 /// What was made of a packet, beside what became of it.
@@ -378,7 +427,7 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
     }
 
     fn needs_one_worker(&self, _: &T) -> Option<&'static str> {
-        Some("each worker has its own limit of pending Interests")
+        Some("each worker has its own limits of pending Interests and of stored Data")
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -392,16 +441,14 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
                 continue;
             }
             let (face, at, cause) = (view.face[row], view.at[row], row as u16);
+            self.follow(packet, face, cx);
             let verdict = match view.kind[row] {
-                INTEREST => self.interest(
-                    packet,
-                    face,
-                    at,
-                    view.next_hop[row],
-                    cause,
-                    &mut chunk.emitted,
-                    cx,
-                ),
+                INTEREST if face == STRANGER => self.ask_for_face(packet, cx),
+                INTEREST => {
+                    let next_hop = view.next_hop[row];
+                    let row = Row { face, at, next_hop, cause, was_asked: false };
+                    self.interest(packet, row, &mut chunk.emitted, cx)
+                }
                 _ => self.data(packet, face, at, cause, &mut chunk.emitted, cx),
             };
             view.verdict[row] = verdict.unwrap_or_else(Verdict::drop).0;
@@ -413,11 +460,28 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
         if !self.packet_time {
             self.pit.expire(cx.now_ns);
         }
+        if self.questions.len() > 0 {
+            self.resume(cx);
+        }
         self.count();
     }
 
+    fn next_tick_ns(&self) -> Option<u64> {
+        self.questions.deadline_ns()
+    }
+
+    fn held(&self) -> usize {
+        self.questions.len()
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, T>) {
+        while let Some(held) = self.questions.pop() {
+            cx.drop_packet(held.packet, reasons::NDN_CONTROL_BUSY);
+        }
+    }
+
     fn describe(&self, _: &mut Chunk, _: usize, _: &T) -> String {
-        format!("{} Interests are pending", self.pit.len())
+        format!("{} Interests are pending, {} Data are stored", self.pit.len(), self.store.len())
     }
 }
 
@@ -429,19 +493,132 @@ impl PitStage {
     fn count(&self) {
         self.counters.pending.set(self.pit.len() as u64);
         self.counters.expired.set(self.pit.expired());
+        let stats = self.store.stats();
+        self.counters.stored.set(self.store.len() as u64);
+        self.counters.stored_bytes.set(self.store.len_bytes());
+        self.counters.store_hits.set(stats.hits);
+        self.counters.store_misses.set(stats.misses);
+        self.counters.store_evicted.set(stats.evicted);
     }
 
-    #[allow(clippy::too_many_arguments)] // what the columns say of one packet
-    fn interest<T: AsRef<NdnTables>>(
+    /// A face on demand goes where its neighbour sends from.
+    fn follow<T: AsRef<NdnTables>>(&mut self, packet: &Packet, face: u16, cx: &Context<'_, T>) {
+        let Some(known) = cx.tables.as_ref().face(face).filter(|face| face.on_demand) else {
+            return;
+        };
+        let Some(from) = packet.data().get(6..12).and_then(|mac| <[u8; 6]>::try_from(mac).ok())
+        else {
+            return;
+        };
+        let is_due = cx.now_ns.saturating_sub(self.mac_asked_ns) >= MAC_ASKED_NS;
+        if known.neighbour_mac != Some(from) && is_due && self.questions.can_ask() {
+            self.mac_asked_ns = cx.now_ns;
+            self.questions.ask(cx.worker, Ask::Mac(face, from)); // or by a later packet
+        }
+    }
+
+    /// The first Interest of a stranger waits for its face.
+    fn ask_for_face<T: AsRef<NdnTables>>(
         &mut self,
         packet: &mut Packet,
-        from: u16,
-        at: u16,
-        next_hop: NextHopId,
-        cause: u16,
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let found = find(packet, cx.tables.as_ref());
+        let mac = packet.data().get(6..12).and_then(|mac| <[u8; 6]>::try_from(mac).ok());
+        let (Ok((_, Sender::Stranger(ends))), Some(mac)) = (found, mac) else {
+            return Err(reasons::NDN_NO_FACE);
+        };
+        self.ask(packet, Ask::Face(packet.port, ends, mac), cx)
+    }
+
+    /// Asks control, and keeps the packet until the question is settled.
+    fn ask<T>(
+        &mut self,
+        packet: &mut Packet,
+        ask: Ask,
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let is_command = matches!(ask, Ask::Command(..));
+        if !self.questions.has_room() || !self.questions.ask(cx.worker, ask) {
+            return Err(reasons::NDN_CONTROL_BUSY);
+        }
+        self.questions.hold(packet, is_command, cx.now_ns);
+        Ok(Verdict::TAKEN)
+    }
+
+    /// Packets whose questions are settled go on.
+    fn resume<T: AsRef<NdnTables>>(&mut self, cx: &mut Context<'_, T>) {
+        let settled = cx.tables.as_ref().settled(cx.worker);
+        let mut made = Made::new();
+        while let Some(mut held) = self.questions.next(settled, cx.now_ns) {
+            let verdict = self.again(&mut held.packet, held.is_command, &mut made, cx);
+            part_with(held.packet, verdict.unwrap_or_else(Verdict::drop), cx);
+            for emitted in made.drain(..) {
+                part_with(emitted.packet, emitted.verdict, cx);
+            }
+        }
+    }
+
+    /// A packet that was held, with the tables as they are now.
+    fn again<T: AsRef<NdnTables>>(
+        &mut self,
+        packet: &mut Packet,
+        was_asked: bool,
         made: &mut Made,
         cx: &mut Context<'_, T>,
     ) -> Result<Verdict, DropReason> {
+        let tables = cx.tables.as_ref();
+        let looked = match look(packet, tables) {
+            Ok(looked) => looked,
+            Err(verdict) => return Ok(verdict),
+        };
+        if looked.face == STRANGER {
+            return Err(reasons::NDN_CONTROL_BUSY);
+        }
+        if let Some(face) = self.counters.face(looked.face).filter(|_| !was_asked) {
+            face.in_interests.add(1);
+        }
+        let name = name_of(packet, looked.name_at, looked.name_len);
+        let next_hop = name.zip(tables.fib()).map_or(NO_ROUTE, |(name, fib)| next_hop(&fib, &name));
+        let Looked { face, at, .. } = looked;
+        self.interest(packet, Row { face, at, next_hop, cause: 0, was_asked }, made, cx)
+    }
+
+    /// An Interest for a name that goes no further than this hop.
+    fn command<T: AsRef<NdnTables>>(
+        &mut self,
+        packet: &mut Packet,
+        row: Row,
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let bytes = packet.data().get(usize::from(row.at)..).unwrap_or_default();
+        let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
+        let Body::Interest(interest) = &read.body else { return Err(reasons::NDN_MALFORMED) };
+        if !is_command(&interest.name()) {
+            return Err(reasons::NDN_SCOPE);
+        }
+        if let Some(answer) = cx.tables.as_ref().answer(interest.name().value()) {
+            self.answer.clear();
+            self.answer.extend_from_slice(answer);
+            let mut token = [0; PIT_TOKEN_MAX];
+            let token = copied(read.link.pit_token, &mut token);
+            return self.answer(packet, row.face, token, cx);
+        }
+        if row.was_asked || !self.questions.can_ask() {
+            return Err(reasons::NDN_CONTROL_BUSY);
+        }
+        let ask = Ask::Command(row.face, interest.bytes().into());
+        self.ask(packet, ask, cx)
+    }
+
+    fn interest<T: AsRef<NdnTables>>(
+        &mut self,
+        packet: &mut Packet,
+        row: Row,
+        made: &mut Made,
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let Row { face: from, at, next_hop, cause, .. } = row;
         let (tables, now_ns) = (cx.tables.as_ref(), self.now_ns(packet, cx));
         let bytes = packet.data().get(usize::from(at)..).unwrap_or_default();
         let read = ndn::Packet::new_checked(bytes).map_err(reason)?;
@@ -452,8 +629,24 @@ impl PitStage {
             can_be_prefix: fields.can_be_prefix,
             must_be_fresh: fields.must_be_fresh,
         };
+        if scope(&key.name) != Scope::Global {
+            return self.command(packet, row, cx);
+        }
         let start = interest.bytes().as_ptr() as usize - packet.data().as_ptr() as usize;
         let (len, hops_at) = (interest.bytes().len(), interest.hop_limit_at());
+        let nonce = fields.nonce.unwrap_or_default();
+        // Whoever asks for what others wait for waits with them, and a loop ends as it would without a store.
+        let is_stored = self.store.is_on()
+            && self.pit.seen(&key, from, nonce, now_ns) == Seen::New
+            && self.store.lookup(&key, now_ns, &mut self.answer);
+        if is_stored {
+            let mut token = [0; PIT_TOKEN_MAX];
+            let token = copied(read.link.pit_token, &mut token);
+            return self.answer(packet, from, token, cx);
+        }
+        if fields.hop_limit.is_some_and(|hops| hops <= 1) {
+            return Err(reasons::NDN_HOP_LIMIT);
+        }
         let Some(way) = tables.way(next_hop, from) else {
             if self.nack {
                 let link = LinkHeader {
@@ -468,13 +661,7 @@ impl PitStage {
         let face = tables.face(way).ok_or(kernels::reasons::BAD_LOOKUP)?;
         // Before anybody waits for what cannot be sent.
         fits(face, len)?;
-        let record = InRecord::new(
-            from,
-            fields.nonce.unwrap_or_default(),
-            now_ns,
-            fields.lifetime_ms,
-            read.link.pit_token,
-        );
+        let record = InRecord::new(from, nonce, now_ns, fields.lifetime_ms, read.link.pit_token);
         match self.pit.interest(&key, record, now_ns) {
             Arrival::Loop => return Err(reasons::NDN_LOOP),
             Arrival::Full => return Err(reasons::NDN_PIT_FULL),
@@ -494,6 +681,27 @@ impl PitStage {
         Ok(verdict)
     }
 
+    /// Turns an Interest into the Data that `self.answer` holds, for the face that it came by.
+    fn answer<T: AsRef<NdnTables>>(
+        &self,
+        packet: &mut Packet,
+        from: u16,
+        token: &[u8],
+        cx: &mut Context<'_, T>,
+    ) -> Result<Verdict, DropReason> {
+        let face = cx.tables.as_ref().face(from).ok_or(chunk::reasons::TX_NO_PORT)?;
+        let copy = Packet::copy_from(cx.pool, &self.answer).ok_or(chunk::reasons::NO_CELLS)?;
+        let interest = std::mem::replace(packet, copy);
+        (packet.time_ns, packet.mark) = (interest.time_ns, interest.mark);
+        packet.port = interest.port;
+        interest.free(cx.pool);
+        let verdict = wrap(packet, face, &LinkHeader { pit_token: token, ..LinkHeader::default() });
+        if let (VerdictKind::Forward, Some(face)) = (verdict.kind(), self.counters.face(from)) {
+            face.out_data.add(1);
+        }
+        Ok(verdict)
+    }
+
     fn data<T: AsRef<NdnTables>>(
         &mut self,
         packet: &mut Packet,
@@ -509,8 +717,12 @@ impl PitStage {
         let now_ns = self.now_ns(packet, cx);
         let waiting = &mut self.waiting;
         waiting.clear();
-        if !self.pit.data(&data.name(), from, now_ns, |record| waiting.push(*record)) {
+        let digest = || ndn::digest(data.bytes());
+        if !self.pit.data(&data.name(), digest, from, now_ns, |record| waiting.push(*record)) {
             return Err(reasons::NDN_UNSOLICITED);
+        }
+        if !read.link.no_cache {
+            self.store.insert(data, now_ns);
         }
         let start = data.bytes().as_ptr() as usize - packet.data().as_ptr() as usize;
         let len = data.bytes().len();
@@ -532,6 +744,31 @@ impl PitStage {
         }
         Ok(verdict)
     }
+}
+
+/// Hands a packet that was held, or made of one, back to the engine.
+fn part_with<T>(packet: Packet, verdict: Verdict, cx: &mut Context<'_, T>) {
+    match verdict.kind() {
+        VerdictKind::Taken => packet.free(cx.pool), // it is held again
+        VerdictKind::Drop => cx.drop_packet(packet, verdict.reason()),
+        _ => cx.release(packet, verdict),
+    }
+}
+
+/// The next hop of one name.
+fn next_hop(fib: &NameFib<'_>, name: &Name<'_>) -> NextHopId {
+    let (mut prefixes, mut found) = (NamePrefixes::new(), [NO_ROUTE]);
+    prefixes.push_components(fib.hasher(), name.encodings(), DEPTH_MAX);
+    let keys = [prefixes.key_of_bytes(0, name.value())];
+    fib.lookup(&keys, &mut found);
+    found[0]
+}
+
+/// The beginning of some bytes in memory of their own.
+fn copied<'a>(bytes: &[u8], own: &'a mut [u8; PIT_TOKEN_MAX]) -> &'a [u8] {
+    let len = bytes.len().min(own.len());
+    own[..len].copy_from_slice(&bytes[..len]);
+    &own[..len]
 }
 
 /// Sends a copy of a part of a packet to a face; what cannot go is counted.

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use controlplane::tables::{TablePart, each_change};
 use device::tables::Change;
@@ -31,6 +32,8 @@ pub struct Face {
     pub neighbour_mac: Option<[u8; 6]>,
     /// Addresses and ports, ours first, of a UDP face.
     pub udp: Option<UdpEnds>,
+    /// It was made for who sent first, and follows the neighbour's MAC.
+    pub on_demand: bool,
 }
 
 /// The ends of a UDP face.
@@ -56,6 +59,8 @@ pub struct NdnPort {
     pub twin: bool,
     /// Its addresses. Datagrams to them and to NDN's port are the forwarder's, not the twin's.
     pub addresses: Vec<IpAddr>,
+    /// A stranger's Interest in a datagram to one of them gets a face.
+    pub on_demand: bool,
 }
 
 /// How a received frame names its face.
@@ -84,6 +89,12 @@ pub struct NdnTables {
     faces: Vec<Option<Face>>,
     ports: Vec<Option<NdnPort>>,
     by_arrival: HashMap<Arrived, u16>,
+    /// There is no room for another stranger.
+    is_full: bool,
+    /// Answers to commands, by the components of their names.
+    answers: HashMap<Vec<u8>, Arc<[u8]>>,
+    /// By worker: how many of its questions control has settled.
+    settled: Vec<u64>,
 }
 
 /// A change of [`NdnTables`].
@@ -97,6 +108,12 @@ pub enum NdnPatch {
     Face(u16, Option<Face>),
     /// A port, or one without a description.
     Port(u16, Option<NdnPort>),
+    /// Whether there is no room for another stranger.
+    Full(bool),
+    /// The answer to the command of this name, or none any more.
+    Answer(Vec<u8>, Option<Arc<[u8]>>),
+    /// Control has settled so many questions of a worker.
+    Settled(u16, u64),
 }
 
 impl NdnTables {
@@ -133,6 +150,21 @@ impl NdnTables {
     /// The faces of a next hop, best first.
     pub fn hop(&self, next_hop: NextHopId) -> &[u16] {
         self.hops.get(next_hop as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether there is no room for another stranger.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// The answer to a command of this name.
+    pub(super) fn answer(&self, name: &[u8]) -> Option<&[u8]> {
+        self.answers.get(name).map(|packet| &packet[..])
+    }
+
+    /// How many questions of a worker control has settled.
+    pub(super) fn settled(&self, worker: u16) -> u64 {
+        self.settled.get(usize::from(worker)).copied().unwrap_or(0)
     }
 
     /// The face that a frame came by.
@@ -188,6 +220,18 @@ impl Patchable for NdnTables {
                     self.ports.resize(at + 1, None);
                 }
                 self.ports[at].clone_from(port);
+            }
+            NdnPatch::Full(is_full) => self.is_full = *is_full,
+            NdnPatch::Answer(name, Some(packet)) => {
+                self.answers.insert(name.clone(), packet.clone());
+            }
+            NdnPatch::Answer(name, None) => drop(self.answers.remove(name)),
+            NdnPatch::Settled(worker, count) => {
+                let at = usize::from(*worker);
+                if self.settled.len() <= at {
+                    self.settled.resize(at + 1, 0);
+                }
+                self.settled[at] = *count;
             }
         }
     }

@@ -42,6 +42,13 @@ impl List {
         });
     }
 
+    /// Whether nobody waits for it, and it is no loop.
+    pub(crate) fn is_new(&mut self, of: &NameBuf, flags: u8, nonce: u32, now: u64) -> bool {
+        self.expire(now);
+        let is_pending = self.entries.iter().any(|e| e.name == *of && e.flags == flags);
+        !is_pending && !self.dead.contains(&(of.clone(), nonce))
+    }
+
     /// Whether to forward; `None` for a loop.
     pub(crate) fn interest(
         &mut self,

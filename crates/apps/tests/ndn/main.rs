@@ -3,4 +3,6 @@
 mod list;
 mod pit;
 mod stages;
+mod store;
+mod strangers;
 mod twin;

@@ -3,7 +3,7 @@
 use apps::ndn::pit::{Arrival, InRecord, Pit, PitKey, PitLimits};
 use apps::ndn::worker_of;
 use lookup::names::NameHasher;
-use packet::ndn::{Name, NameBuf};
+use packet::ndn::{Name, NameBuf, component_type};
 use proptest::prelude::*;
 
 use crate::list::List;
@@ -88,7 +88,7 @@ proptest! {
                 }
                 Step::Data { name, from } => {
                     let mut sent = Vec::new();
-                    let found = pit.data(&names[name].name(), from, now, |r| sent.push(*r));
+                    let found = pit.data(&names[name].name(), || [0; 32], from, now, |r| sent.push(*r));
                     let (solicited, expected) = list.data(&names[name], from, now);
                     prop_assert_eq!(found, solicited);
                     prop_assert_eq!(sorted(sent), sorted(expected));
@@ -160,10 +160,40 @@ fn tokens_come_back() {
         pit.interest(&key(a.name(), 0), record, 0);
     }
     let mut tokens = Vec::new();
-    assert!(pit.data(&a.name(), 9, 0, |record| tokens.push(record.token().to_vec())));
+    assert!(pit.data(&a.name(), || [0; 32], 9, 0, |record| tokens.push(record.token().to_vec())));
     tokens.sort();
     assert_eq!(tokens, [vec![], vec![1; 16], vec![2; 32]]);
-    assert!(!pit.data(&a.name(), 9, 0, |_| panic!("no face waits")));
+    assert!(!pit.data(&a.name(), || [0; 32], 9, 0, |_| panic!("no face waits")));
+}
+
+/// Who asks for a packet by its digest gets that packet, and no other one of its name.
+#[test]
+fn a_digest_waits_for_its_packet() {
+    let mut pit = Pit::new(NameHasher::new(1), PitLimits::of(16));
+    let a = name("/a");
+    let mut asked = a.clone();
+    asked.push(component_type::IMPLICIT_DIGEST, &[7; 32]);
+    let record = |face| InRecord::new(face, face.into(), 0, 4000, &[]);
+    let asks = |pit: &mut Pit, name: &NameBuf, face| {
+        let arrival = pit.interest(&key(name.name(), 0), record(face), 0);
+        assert!(matches!(arrival, Arrival::Forward(_)));
+    };
+    let given = |pit: &mut Pit, digest: u8| {
+        let mut faces = Vec::new();
+        let solicited =
+            pit.data(&a.name(), || [digest; 32], 9, 0, |record| faces.push(record.face));
+        (solicited, faces)
+    };
+    asks(&mut pit, &asked, 3);
+    assert_eq!(given(&mut pit, 8), (false, vec![]));
+    asks(&mut pit, &a, 4);
+    assert_eq!(given(&mut pit, 8), (true, vec![4]));
+    asks(&mut pit, &a, 5);
+    assert_eq!(given(&mut pit, 7), (true, vec![5, 3]));
+    assert!(pit.is_empty());
+    // The digest of a packet is taken only for those who wait for one.
+    asks(&mut pit, &a, 6);
+    assert!(pit.data(&a.name(), || panic!("nobody asked"), 9, 0, |_| {}));
 }
 
 /// Odd names wait and are answered as others are; one of 4,390 components is found by Data one longer.
@@ -182,10 +212,10 @@ fn odd_names_wait() {
         let arrival = pit.interest(&key(asked.name(), flags), record, 0);
         assert!(matches!(arrival, Arrival::Forward(_)));
         let mut faces = Vec::new();
-        assert!(pit.data(&given.name(), 9, 0, |record| faces.push(record.face)));
+        assert!(pit.data(&given.name(), || [0; 32], 9, 0, |record| faces.push(record.face)));
         assert_eq!(faces, [3]);
     }
-    assert!(!pit.data(&NameBuf::new().name(), 9, 0, |_| {}));
+    assert!(!pit.data(&NameBuf::new().name(), || [0; 32], 9, 0, |_| {}));
 }
 
 proptest! {

@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use apps::ndn::pit::PitLimits;
 use apps::ndn::reasons;
+use apps::ndn::store::StoreLimits;
 use apps::ndn::{
-    Face, NdnColumns, NdnCounters, NdnOptions, NdnPatch, NdnPort, NdnTables, UdpEnds, pipeline,
-    spread_hash,
+    Face, NdnColumns, NdnCounters, NdnOptions, NdnPatch, NdnPort, NdnTables, Question, UdpEnds,
+    pipeline, spread_hash,
 };
 use chunk::{
     Arena, Chunk, Columns, Depot, DropReason, HugePages, Layout, Packet, Pool, Region, Rows,
@@ -22,9 +24,9 @@ thread_local! {
     static DEPOT: Arc<Depot> = Region::new(4096, HugePages::Off).expect("memory").1;
 }
 
-const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub(crate) const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-fn mac(face: u16) -> [u8; 6] {
+pub(crate) fn mac(face: u16) -> [u8; 6] {
     [2, 0, 0, 0, 1, face as u8]
 }
 
@@ -42,7 +44,7 @@ fn ends(face: u16) -> Option<UdpEnds> {
 }
 
 /// Face 0 and 1 on Ethernet, 2 on UDP over IPv4, 3 over IPv6, 4 the group on port 4.
-fn face(index: u16) -> Face {
+pub(crate) fn face(index: u16) -> Face {
     Face {
         name: format!("f{index}"),
         up: true,
@@ -51,6 +53,7 @@ fn face(index: u16) -> Face {
         mac: OURS,
         neighbour_mac: Some(if index == 4 { ndn::MULTICAST_MAC.0 } else { mac(index) }),
         udp: ends(index),
+        on_demand: false,
     }
 }
 
@@ -90,7 +93,7 @@ pub(crate) fn frame(from: u16, ndn: &[u8]) -> Vec<u8> {
     }
 }
 
-fn interest(text: &str, nonce: u32) -> Vec<u8> {
+pub(crate) fn interest(text: &str, nonce: u32) -> Vec<u8> {
     let fields = InterestFields { nonce: Some(nonce), hop_limit: Some(9), ..Default::default() };
     interest_with(text, fields)
 }
@@ -102,8 +105,12 @@ pub(crate) fn interest_with(text: &str, fields: InterestFields) -> Vec<u8> {
 }
 
 pub(crate) fn data(text: &str) -> Vec<u8> {
+    data_fresh(text, 0)
+}
+
+pub(crate) fn data_fresh(text: &str, fresh_ms: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    ndn::emit_data(uri(text).name().value(), 0, b"content", &mut out).unwrap();
+    ndn::emit_data(uri(text).name().value(), fresh_ms, b"content", &mut out).unwrap();
     out
 }
 
@@ -117,14 +124,18 @@ pub(crate) fn with_token(token: &[u8], packet: &[u8]) -> Vec<u8> {
 pub(crate) struct Bench {
     pub(crate) counters: Arc<NdnCounters>,
     pool: Pool,
-    tables: NdnTables,
+    pub(crate) tables: NdnTables,
     stages: Vec<Box<dyn Stage<NdnTables>>>,
     rows: Option<Rows>,
+    options: NdnOptions,
     pub(crate) now_ns: u64,
 }
 
 /// Beside a port's number: its twin.
 const HOST: u16 = 1 << 15;
+
+/// In place of a port's number: the stage holds the packet.
+pub(crate) const TAKEN: u16 = u16::MAX;
 
 /// What became of a packet: its own fate, and where copies went.
 #[derive(Debug, PartialEq)]
@@ -135,19 +146,35 @@ pub(crate) struct Fate {
 
 impl Bench {
     pub(crate) fn new(limits: PitLimits, nack: bool) -> Self {
+        Self::with_store(limits, nack, StoreLimits::default())
+    }
+
+    /// One that asks control.
+    pub(crate) fn asking() -> (Self, Receiver<Question>) {
+        let (asked, questions) = sync_channel(4);
+        let mut bench = Self::new(PitLimits::of(16), true);
+        bench.stages = pipeline(&NdnOptions { control: Some(asked), ..bench.options.clone() });
+        (bench, questions)
+    }
+
+    pub(crate) fn with_store(limits: PitLimits, nack: bool, store: StoreLimits) -> Self {
         let arena = Arena::new(Layout::new(NdnColumns::COLUMNS, chunk::CHUNK_PACKETS_MAX));
         let counters = Arc::new(NdnCounters::new());
+        let options = NdnOptions {
+            hasher: NameHasher::new(4),
+            pit: limits,
+            nack,
+            packet_time: false,
+            store,
+            first_region: 0,
+            control: None,
+            counters: counters.clone(),
+        };
         Self {
             pool: Pool::new(DEPOT.with(Arc::clone), 64),
             tables: tables(),
-            stages: pipeline(&NdnOptions {
-                hasher: NameHasher::new(4),
-                pit: limits,
-                nack,
-                packet_time: false,
-                first_region: 0,
-                counters: counters.clone(),
-            }),
+            stages: pipeline(&options),
+            options,
             counters,
             rows: arena.reserve(chunk::CHUNK_PACKETS_MAX),
             now_ns: 1_700_000_000_000_000_000,
@@ -194,6 +221,7 @@ impl Bench {
             let own = match verdict.kind() {
                 VerdictKind::Forward => Ok((verdict.port(), packet.data().to_vec())),
                 VerdictKind::Drop => Err(verdict.reason()),
+                VerdictKind::Taken => Ok((TAKEN, Vec::new())),
                 VerdictKind::Host => Ok((HOST | verdict.port(), packet.data().to_vec())),
                 other => panic!("{other:?}"),
             };
@@ -214,7 +242,39 @@ impl Bench {
         fates
     }
 
-    fn one(&mut self, from: u16, ndn: &[u8]) -> Fate {
+    /// Lets the last stage look at what it holds; what it dropped and what it sent.
+    pub(crate) fn tick(&mut self) -> (Vec<DropReason>, Vec<(u16, Vec<u8>)>) {
+        let (mut dropped, mut released) = (Vec::new(), Vec::new());
+        for stage in &mut self.stages {
+            stage.tick(&mut Context::detached(
+                &mut self.pool,
+                &self.tables,
+                self.now_ns,
+                &mut dropped,
+                &mut released,
+            ));
+        }
+        let part_with = |packet: Packet, pool: &mut Pool| {
+            let bytes = packet.data().to_vec();
+            packet.free(pool);
+            bytes
+        };
+        let reasons = dropped.into_iter().map(|(packet, reason)| {
+            part_with(packet, &mut self.pool);
+            reason
+        });
+        let reasons: Vec<_> = reasons.collect();
+        let sent = released.into_iter();
+        let sent = sent.map(|(packet, to)| (to.port(), part_with(packet, &mut self.pool)));
+        (reasons, sent.collect())
+    }
+
+    /// Packets that stages hold.
+    pub(crate) fn held(&self) -> usize {
+        self.stages.iter().map(|stage| stage.held()).sum()
+    }
+
+    pub(crate) fn one(&mut self, from: u16, ndn: &[u8]) -> Fate {
         self.run(&[(from, frame(from, ndn))]).remove(0)
     }
 
@@ -395,6 +455,7 @@ fn linux_has_what_is_no_ndn_packet() {
         any_mac: false,
         twin: true,
         addresses: vec!["10.0.0.1".parse().unwrap()],
+        on_demand: false,
     };
     bench.tables.apply(&NdnPatch::Port(2, Some(port.clone())));
     let packet = interest("/m/x", 1);

@@ -16,7 +16,9 @@ pub use firewall::Firewall;
 pub use ndn::{Face, FaceLink, NameRoute, Ndn};
 pub use pipeline::Dump;
 pub(super) use pipeline::{StageKeys, places};
-pub use port::{Backend, Fault, Physical, Port, PortKind, Rpf, VlanTag, XdpMode, ZeroCopy};
+pub use port::{
+    Backend, Faces, Fault, Physical, Port, PortKind, Register, Rpf, VlanTag, XdpMode, ZeroCopy,
+};
 pub use router::{Neighbour, Router, TableV4, TableV6};
 pub use routes::{FileNextHops, Route, RouteFile};
 pub(super) use switch::mode_text;

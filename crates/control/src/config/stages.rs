@@ -449,7 +449,7 @@ pub(super) mod tests {
     };
     pub(in crate::config) static NDN: Application = Application {
         sections: &["neighbour", "ndn", "name", "names"],
-        port_keys: &["addresses", "twin"],
+        port_keys: &["addresses", "twin", "faces", "register"],
         has_host: true,
         ..application("ndn", "a named-data forwarder")
     };

@@ -57,6 +57,8 @@ pub struct LinkHeader<'a> {
     pub congestion_mark: u64,
     /// The fragment's number.
     pub sequence: Option<u64>,
+    /// Data is not to be kept for others.
+    pub no_cache: bool,
 }
 
 /// The fields that a forwarder writes.
@@ -84,10 +86,10 @@ impl<'a> LinkHeader<'a> {
                 }
                 tlv::NACK => header.nack = Some(read_nack(field.value)?),
                 tlv::CONGESTION_MARK => header.congestion_mark = field.number()?,
+                tlv::CACHE_POLICY => header.no_cache = is_no_cache(field.value)?,
                 tlv::HOP_COUNT
                 | tlv::INCOMING_FACE
                 | tlv::NEXT_HOP_FACE
-                | tlv::CACHE_POLICY
                 | tlv::ACK
                 | tlv::TX_SEQUENCE
                 | tlv::NON_DISCOVERY
@@ -132,6 +134,18 @@ fn read_nack(value: &[u8]) -> Result<Nack, Malformed> {
     Ok(nack)
 }
 
+/// Whether a cache policy is NoCache (1), the only one that there is.
+fn is_no_cache(value: &[u8]) -> Result<bool, Malformed> {
+    let mut is_no_cache = false;
+    for field in Elements(value) {
+        let field = field?;
+        if field.kind == tlv::CACHE_POLICY_TYPE {
+            is_no_cache = field.number()? == 1;
+        }
+    }
+    Ok(is_no_cache)
+}
+
 const fn is_ignored(kind: u32) -> bool {
     matches!(kind, 800..=959) && kind % 2 == 1
 }
@@ -157,6 +171,11 @@ pub fn emit_link(fields: &LpFields<'_>, packet: &[u8], out: &mut Vec<u8>) {
     }
     if fields.congestion_mark > 0 {
         emit_number_tlv(tlv::CONGESTION_MARK, fields.congestion_mark, &mut value);
+    }
+    if fields.no_cache {
+        let mut policy = Vec::new();
+        emit_number_tlv(tlv::CACHE_POLICY_TYPE, 1, &mut policy);
+        emit_tlv(tlv::CACHE_POLICY, &policy, &mut value);
     }
     emit_tlv(tlv::FRAGMENT, packet, &mut value);
     emit_tlv(tlv::LP_PACKET, &value, out);

@@ -22,6 +22,7 @@
 //! Selectors are understood, and so is the header of the older NDNLP (type 80 outside).
 
 mod link;
+pub mod management;
 mod name;
 mod packets;
 mod tlv;
@@ -43,6 +44,12 @@ pub const MULTICAST_MAC: crate::MacAddr = crate::MacAddr([1, 0, 0x5e, 0, 0x17, 0
 pub const PACKET_MAX: usize = 8_800;
 /// The lifetime of an Interest that states none, milliseconds.
 pub const DEFAULT_LIFETIME_MS: u64 = 4_000;
+
+/// The SHA-256 of a packet: of Data its implicit digest.
+pub fn digest(packet: &[u8]) -> [u8; 32] {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(packet).into()
+}
 
 /// A packet with the link fields around it.
 #[derive(Clone, Copy, Debug)]

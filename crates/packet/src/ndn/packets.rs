@@ -327,7 +327,7 @@ pub fn emit_data(name: &[u8], freshness_ms: u64, content: &[u8], out: &mut Vec<u
     emit_packet(tlv::DATA, &value, out)
 }
 
-fn emit_packet(kind: u32, value: &[u8], out: &mut Vec<u8>) -> Option<()> {
+pub(super) fn emit_packet(kind: u32, value: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let before = out.len();
     emit_tlv(kind, value, out);
     if out.len() - before > PACKET_MAX {

@@ -42,6 +42,7 @@ pub(super) const NACK_REASON: u32 = 801;
 pub(super) const INCOMING_FACE: u32 = 812;
 pub(super) const NEXT_HOP_FACE: u32 = 816;
 pub(super) const CACHE_POLICY: u32 = 820;
+pub(super) const CACHE_POLICY_TYPE: u32 = 821;
 pub(super) const CONGESTION_MARK: u32 = 832;
 pub(super) const ACK: u32 = 836;
 pub(super) const TX_SEQUENCE: u32 = 840;

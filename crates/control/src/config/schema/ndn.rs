@@ -34,6 +34,15 @@ crate::section! {
         /// Maximum lifetime of a pending Interest.
         restart lifetime_max: Duration = Duration::from_mins(1),
             duration(Duration::from_millis(1)..=Duration::from_hours(1));
+        /// Data packets that the content store of each worker keeps for later Interests. `0`: none are kept.
+        restart content_store: u32 = 1 << 14, integer(0..=1 << 24);
+        /// Maximum size of the content store of each worker in MiB, with each packet rounded up to a multiple of 256 bytes.
+        restart content_store_mib: u32 = 32, integer(1..=1 << 16);
+        /// Maximum number of faces on demand (`faces` of a port).
+        restart on_demand_faces: u32 = 1024, integer(1..=30_000);
+        /// A face on demand is removed, with the prefixes registered over it, when it has received nothing for this long.
+        live idle_timeout: Duration = Duration::from_mins(10),
+            duration(Duration::from_secs(1)..=Duration::from_hours(24));
         /// Answer an Interest that has no route with a Nack.
         restart nack: bool = true, boolean();
     }

@@ -40,6 +40,12 @@ crate::section! {
         /// Reverse-path check of sources (RFC 3704). `strict`: the route to the source must leave by this port.
         /// `loose`: a route to the source must exist.
         live rpf: Rpf = Rpf::Off, words();
+        /// Faces over UDP. `on-demand`: whoever sends an Interest to port 6363 of one of the port's `addresses` gets a
+        /// face. `configured`: only those of `[ndn.face.NAME]`.
+        live faces: Faces = Faces::OnDemand, words();
+        /// Who may register prefixes of names over this port by NFD's management protocol. `any`: everybody, the
+        /// keys of signatures are not verified. `none`: nobody.
+        live register: Register = Register::None, words();
         /// TAP device that represents the port in the kernel: `true` (called `sl-NAME`), its name, or `false`. The
         /// default is `true` for the back ends `auto`, `af_packet` and `af_xdp`, and `false` for the others, for
         /// subinterfaces, and in a switch or a wire.
@@ -135,6 +141,26 @@ crate::words! {
 impl Word for Checksums {
     const WORDS: &'static [(&'static str, Self)] =
         &[("verify", Self::Verify), ("ignore", Self::Ignore)];
+}
+
+crate::words! {
+    /// `port.faces`.
+    pub enum Faces {
+        /// Strangers get one.
+        OnDemand = "on-demand",
+        /// Those of the file.
+        Configured = "configured",
+    }
+}
+
+crate::words! {
+    /// `port.register`.
+    pub enum Register {
+        /// Everybody may.
+        Any = "any",
+        /// Nobody may.
+        None = "none",
+    }
 }
 
 crate::words! {
