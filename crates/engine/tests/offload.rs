@@ -83,10 +83,13 @@ impl RxQueue for Unfinished {
     }
 }
 
+/// Frames, and what is left to do with them.
+type Frames = Vec<(Offload, Vec<u8>)>;
+
 /// Keeps what is sent.
 struct Sent {
     carries: bool,
-    frames: Arc<Mutex<Vec<(Offload, Vec<u8>)>>>,
+    frames: Arc<Mutex<Frames>>,
     stats: QueueStats,
 }
 
@@ -110,7 +113,7 @@ impl TxQueue for Sent {
 
 struct Outcome {
     seen: Vec<usize>,
-    sent: Vec<(Offload, Vec<u8>)>,
+    sent: Frames,
     drops: u64,
 }
 

@@ -30,7 +30,7 @@ fn sent() -> impl Strategy<Value = Sent> {
     let fields =
         (0usize..3, any::<bool>(), any::<bool>(), 0usize..11, any::<[bool; 3]>(), any::<u32>());
     (fields, payload).prop_map(|((tags, is_v4, is_tcp, options, flags, sequence), (seed, len))| {
-        let payload = (0..len).map(|i| (i * 31 >> 3) as u8 ^ seed).collect();
+        let payload = (0..len).map(|i| ((i * 31) >> 3) as u8 ^ seed).collect();
         Sent { tags, is_v4, is_tcp, options, flags, sequence, payload }
     })
 }
