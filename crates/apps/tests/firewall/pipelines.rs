@@ -352,10 +352,10 @@ fn judge(one: &mut One<'_>, world: &World, rules: &Rules, counted: &mut [u64]) {
         let view = RouterColumns::view(&mut one.chunk.rows);
         view.flags[0] = REJECTED[usize::from(view.flags[0] & 1 == 0)];
     } else if action.ending == Ending::Reject {
-        answer(one);
-    } else {
-        *one.verdict() = action.verdict().0;
+        return answer(one);
     }
+    // `rewrite` answers a packet that is settled.
+    *one.verdict() = action.verdict().0;
 }
 
 /// What the sender of a rejected frame gets: the oracle judges it, here a firewall that rejects everything makes it.
