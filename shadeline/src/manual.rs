@@ -47,7 +47,7 @@ const STREAMS: Term = (
 );
 const CONFIGURATION: Term = ("shadeline.toml", "The configuration; see shadeline.toml(5).");
 const SOCKET: Term = (
-    "/run/shadeline.sock",
+    "/run/shadeline/ctl.sock",
     "The control socket of a running program; `socket` of `[system]` or `--socket` names another.",
 );
 const KERNELS: Term =

@@ -68,7 +68,7 @@ a reload then reports the key and keeps its old value.
 const FOOT: &str = "\
 .SH FILES
 .TP
-\\fB/run/shadeline.sock\\fR
+\\fB/run/shadeline/ctl.sock\\fR
 The control socket, unless \\fBsocket\\fR of \\fB[system]\\fR names another.
 .PP
 Files that the configuration names may be compressed by gzip, xz or zstd.
@@ -328,8 +328,13 @@ mod tests {
                 assert!(page.contains(&format!(".TP\n\\fB{}\\fR\n", key.name)), "{}", key.name);
             }
         }
-        assert!(page.lines().all(|line| !line.is_empty()));
-        let requests = [".TH", ".SH", ".TP", ".PP", ".RS", ".RE", ".BR"];
+        // Empty lines are for examples, which are printed as they are.
+        let mut as_is = false;
+        for line in page.lines() {
+            as_is = (as_is || line == ".nf") && line != ".fi";
+            assert!(as_is || !line.is_empty());
+        }
+        let requests = [".TH", ".SH", ".TP", ".PP", ".RS", ".RE", ".BR", ".nf", ".fi"];
         for line in page.lines().filter(|line| line.starts_with(['.', '\''])) {
             assert!(requests.iter().any(|request| line.starts_with(request)), "{line}");
         }

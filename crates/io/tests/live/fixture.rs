@@ -225,6 +225,8 @@ impl Bench {
     pub(crate) fn receive(&mut self) {
         let mut out = Vec::new();
         self.rx.recv(&mut self.pool, &mut out, 64);
+        let lost = |packet, reason| panic!("{packet:?}: {reason:?}");
+        io::offload::finish(&mut self.pool, &mut out, |_| false, lost);
         for packet in out {
             let bytes = packet.segments().collect::<Vec<_>>().concat();
             self.received.push((packet.time_ns, bytes));

@@ -283,31 +283,29 @@ fn fan_out_spreads_flows_and_keeps_each_together() {
 
 #[test]
 fn an_unfinished_checksum_is_finished() {
-    if !testkit::require_namespaces() {
-        return;
-    }
-    let Some(mut bench) = set_up("io-csum", Backend::AfPacket, 1500) else { return };
-    let outside = bench.outside_netns();
-    outside.run("ethtool -K eth0 tx on");
-    outside.address("eth0", "10.9.0.2/24");
-    outside.ip("neigh add 10.9.0.1 lladdr 02:00:00:00:00:01 dev eth0");
-    let socket = fixture::within(outside, || std::net::UdpSocket::bind("10.9.0.2:4000")).unwrap();
-    socket.send_to(b"not yet summed up", "10.9.0.1:5000").unwrap();
-    let mut seen = None;
-    fixture::until(|| {
-        bench.receive();
-        seen = bench.received.drain(..).map(|(_, f)| f).find(|f| f.ends_with(b"summed up"));
-        seen.is_some()
+    for_each_backend("io-csum", 1500, |bench| {
+        let outside = bench.outside_netns();
+        outside.run("ethtool -K eth0 tx on");
+        outside.address("eth0", "10.9.0.2/24");
+        outside.ip("neigh add 10.9.0.1 lladdr 02:00:00:00:00:01 dev eth0");
+        let socket =
+            fixture::within(outside, || std::net::UdpSocket::bind("10.9.0.2:4000")).unwrap();
+        socket.send_to(b"not yet summed up", "10.9.0.1:5000").unwrap();
+        let mut seen = None;
+        fixture::until(|| {
+            bench.receive();
+            seen = bench.received.drain(..).map(|(_, f)| f).find(|f| f.ends_with(b"summed up"));
+            seen.is_some()
+        });
+        let frame = seen.unwrap();
+        // The sum over pseudo-header and datagram, checksum included, is all ones.
+        let datagram = &frame[34..];
+        let pseudo = [&frame[26..34], &[0, 17], &(datagram.len() as u16).to_be_bytes()].concat();
+        let mut all = [&pseudo, datagram].concat();
+        all.resize(all.len().next_multiple_of(2), 0);
+        let sum: u32 = all.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
     });
-    let frame = seen.unwrap();
-    // The sum over pseudo-header and datagram, checksum included, is all ones.
-    let datagram = &frame[34..];
-    let pseudo = [&frame[26..34], &[0, 17], &(datagram.len() as u16).to_be_bytes()].concat();
-    let mut all = [&pseudo, datagram].concat();
-    all.resize(all.len().next_multiple_of(2), 0);
-    let sum: u32 = all.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
-    assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
-    bench.finish();
 }
 
 #[test]
