@@ -26,7 +26,7 @@ pub(super) fn finish(frame: &mut [u8]) {
             sum = (sum & 0xffff) + (sum >> 16);
         }
         let checksum = match !(sum as u16) {
-            0 => 0xffff, // the same to TCP; to UDP zero would mean "none"
+            0 if protocol == PROTOCOL_UDP => 0xffff, // zero would mean "none"
             checksum => checksum,
         };
         frame[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
@@ -127,6 +127,24 @@ mod tests {
             finish(&mut frame);
             let changed = before.iter().zip(&frame).filter(|(a, b)| a != b).count();
             prop_assert!(changed <= 2 && frame.len() == before.len());
+        }
+    }
+
+    /// One packet in 65,536: the sum over a payload that makes up for all the rest.
+    #[test]
+    fn a_checksum_of_zero_is_zero_in_tcp_and_all_ones_in_udp() {
+        for (tcp, expected) in [(true, [0, 0]), (false, [0xff, 0xff])] {
+            let frame = |payload: [u8; 2]| {
+                let frame = Frame::new().ipv4("10.0.0.1", "198.51.100.7");
+                let frame =
+                    if tcp { frame.tcp(1, 2, 3, &payload) } else { frame.udp(4, 5, &payload) };
+                frame.bytes()
+            };
+            let zero = frame([0, 0]);
+            let field = zero.len() - 2 - if tcp { 4 } else { 2 };
+            let mut made = frame([zero[field], zero[field + 1]]);
+            finish(&mut made);
+            assert_eq!(made[field..field + 2], expected, "TCP: {tcp}");
         }
     }
 
