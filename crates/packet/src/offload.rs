@@ -152,7 +152,7 @@ fn transport_checksum(
         + u32::from(!field) // takes the field out
         + sum_of(packet, payload);
     match finish(sum) {
-        0 => 0xffff, // the same to TCP; to UDP, zero means that there is none
+        0 if !layout.is_tcp => 0xffff, // zero means that there is none
         checksum => checksum,
     }
 }

@@ -231,6 +231,26 @@ fn without_cells_nothing_is_cut() {
     assert_eq!(depot.available(), 4);
 }
 
+/// One packet in 65,536: the sum over a payload that makes up for all the rest.
+#[test]
+fn a_checksum_of_zero_is_zero_in_tcp_and_all_ones_in_udp() {
+    let (_, mut pool) = pool();
+    for (is_tcp, expected) in [(true, [0, 0]), (false, [0xff, 0xff])] {
+        let frame = |payload: [u8; 2]| {
+            let flags = [false; 3];
+            let payload = payload.to_vec();
+            Sent { tags: 0, is_v4: true, is_tcp, options: 0, flags, sequence: 1, payload }.frame()
+        };
+        let zero = frame([0, 0]);
+        let field = zero.len() - 2 - if is_tcp { 4 } else { 2 };
+        let made = frame([zero[field], zero[field + 1]]);
+        let mut packet = Packet::copy_from(&mut pool, &made).unwrap();
+        assert!(open_checksum(&mut packet) && fill_checksum(&mut packet));
+        assert_eq!(packet.data()[field..field + 2], expected, "TCP: {is_tcp}");
+        packet.free(&mut pool);
+    }
+}
+
 #[test]
 fn a_right_checksum_is_not_open() {
     let (_, mut pool) = pool();
