@@ -65,7 +65,9 @@ impl<'a> Linux<'a> {
         let linux = Self(hosts);
         hosts.shell(
             Host::Router,
-            "for i in 1 2; do [ $i = 1 ] && d=in || d=out; ip addr add 10.0.$i.1/24 dev $d; \
+            // A router that was killed leaves IPv6 off.
+            "for i in 1 2; do [ $i = 1 ] && d=in || d=out; \
+             echo 0 > /proc/sys/net/ipv6/conf/$d/disable_ipv6; ip addr add 10.0.$i.1/24 dev $d; \
              ip addr add fd00:$i::1/64 dev $d nodad; done; \
              echo 1 > /proc/sys/net/ipv4/ip_forward; \
              echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
