@@ -74,8 +74,6 @@ struct NdnControl {
     neighbours: HashMap<(u16, IpAddr), Neighbour>,
     /// Over captures: a neighbour's MAC is made up from its address.
     derives: bool,
-    pending_max: u64,
-    stored_max: u64,
     changed: Vec<NdnPatch>,
     interfaces: Interfaces,
     part: PartId<NdnPart>,
@@ -159,8 +157,6 @@ pub(super) fn start(
         ports: Vec::new(),
         neighbours: HashMap::new(),
         derives: !is_live,
-        pending_max: u64::from(config.ndn.pit_entries) * config.system.workers.max(1) as u64,
-        stored_max: u64::from(config.ndn.content_store) * config.system.workers.max(1) as u64,
         changed: Vec::new(),
         interfaces: interfaces.clone(),
         part: tables.add::<NdnPart>(NdnTables::new(blob)),
@@ -544,17 +540,21 @@ impl NdnControl {
         let sum = |counter: fn(&NdnCounters) -> &Counter| {
             self.options.iter().map(|worker| counter(&worker.counters).get()).sum::<u64>()
         };
+        // Of the workers that there are: captures may be for one of them alone.
+        let limits = |limit: fn(&NdnOptions) -> u32| {
+            self.options.iter().map(|own| u64::from(limit(own))).sum::<u64>()
+        };
         let faces = self.faces_since_start();
         NdnTotals {
             names: self.routes.len() as u64,
             names_max: self.routes.max as u64,
             faces: self.face_names().count() as u64 + self.strangers.count as u64,
             on_demand: self.strangers.count as u64,
-            pending_max: self.pending_max,
+            pending_max: limits(|own| own.pit.entries),
             pending: sum(|c| &c.pending),
             expired: sum(|c| &c.expired),
             stored: sum(|c| &c.stored),
-            stored_max: self.stored_max,
+            stored_max: limits(|own| own.store.packets),
             stored_bytes: sum(|c| &c.stored_bytes),
             store_hits: sum(|c| &c.store_hits),
             store_misses: sum(|c| &c.store_misses),
