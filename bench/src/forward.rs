@@ -263,6 +263,7 @@ fn start_arriving(
         (0..arrival.queues).map(|_| slot(Box::new(share()))).collect()
     };
     let spec = EngineSpec {
+        before: None,
         workers: vec![WorkerSpec {
             cpu,
             versions: Newest(reader.clone()),

@@ -527,6 +527,7 @@ fn forward(packets: u64, policy: Policy, case: Case) -> Result<(Seen, u64, Durat
     let cost = Cost { launch: Duration::from_micros(20), row: Duration::from_nanos(20) };
     let begin = Instant::now();
     let engine = Engine::start(EngineSpec {
+        before: None,
         workers: vec![first, second],
         depot,
         chunk_packets: 256,

@@ -129,6 +129,7 @@ pub(crate) fn child(
             .map_err(|e| text(&e))?
     };
     let engine = Engine::start(EngineSpec {
+        before: None,
         workers: vec![WorkerSpec {
             cpu: Some(0),
             versions: Newest(reader),

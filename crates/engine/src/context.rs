@@ -204,6 +204,13 @@ impl<T: 'static> Stage<T> for InContext<T> {
     fn drain(&mut self, cx: &mut Context<'_, T>) {
         self.stage.drain(cx);
     }
+    fn inherit(&mut self, before: &mut dyn Stage<T>) {
+        self.stage.inherit(before);
+    }
+    /// That of the stage in it: contexts hold nothing.
+    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
+        self.stage.as_any()
+    }
     fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
         hide(&mut chunk.rows, self.contexts);
         let text = match chunk.rows.verdicts().get(row) {

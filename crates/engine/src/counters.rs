@@ -168,6 +168,39 @@ impl WorkerCounters {
         }
     }
 
+    /// Begins with what the counters of an engine before show. `from`: by stage, its number there. Before the owning
+    /// thread starts.
+    pub(crate) fn go_on_from(&self, before: &WorkerCounters, from: &[Option<usize>]) {
+        let sums: [fn(&WorkerCounters) -> &Counter; 15] = [
+            |c| &c.rx_packets,
+            |c| &c.tx_packets,
+            |c| &c.emitted,
+            |c| &c.again,
+            |c| &c.handed_over,
+            |c| &c.dumped,
+            |c| &c.late,
+            |c| &c.panics,
+            |c| &c.chunks,
+            |c| &c.chunks_to_device,
+            |c| &c.shard_moves,
+            |c| &c.busy_turns,
+            |c| &c.idle_turns,
+            |c| &c.sleeps,
+            |c| &c.busy_ns,
+        ];
+        sums.iter().for_each(|of| of(self).set(of(before).get()));
+        for (own, from) in self.stages.iter().zip(from) {
+            let Some(from) = from.and_then(|from| before.stages.get(from)) else { continue };
+            own.calls.set(from.calls.get());
+            own.packets.set(from.packets.get());
+            own.busy_ns.set(from.busy_ns.get());
+        }
+        for reason in before.reasons() {
+            // Those of unknown codes become one.
+            self.drop_counter(self.places.of(reason.code())).set(before.drops(reason.code()));
+        }
+    }
+
     /// Counts one drop. Only the owning thread may call this.
     #[inline]
     pub fn count_drop(&self, reason: DropReason) {

@@ -157,6 +157,10 @@ pub struct EngineSpec<V: Versions> {
     pub on_device_error: DeviceSink,
     /// Called for each panic of a stage.
     pub on_panic: PanicSink,
+    /// What was seen of the engine whose work this one goes on with ([`crate::Suspended`]). Counters of workers, and of
+    /// stages that both have, go on from there; captures and traces that run there go on here. Counters of devices begin
+    /// anew.
+    pub before: Option<Arc<EngineView>>,
 }
 
 /// Called for failures of a device, with the device's number.
@@ -181,6 +185,7 @@ impl<V: Versions> EngineSpec<V> {
                 tracing::warn!("device {number}: {event:?}; the CPU takes over");
             }),
             on_panic: Arc::new(|panic| tracing::error!("{panic}")),
+            before: None,
         }
     }
 }
@@ -368,6 +373,35 @@ impl EngineView {
         );
     }
 
+    /// Takes over what an engine before counted, as far as both have the same workers and stages, and its captures.
+    fn go_on_from(&self, before: &EngineView) {
+        let named = |view: &EngineView, i: usize| {
+            view.pipeline_of(i).map(|own| (own.name.clone(), view.stages[i]))
+        };
+        let old: Vec<_> = (0..before.stages.len()).map(|i| named(before, i)).collect();
+        let new: Vec<_> = (0..self.stages.len()).map(|i| named(self, i)).collect();
+        let same = |of: &Option<_>, all: &[Option<_>]| all.iter().position(|own| own == of);
+        let from: Vec<Option<usize>> = new.iter().map(|of| same(of, &old)).collect();
+        for (own, before) in self.workers.iter().zip(&before.workers) {
+            own.go_on_from(before, &from);
+        }
+        let kept = before.base.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kept.is_empty() {
+            let at = |i: usize| kept.get(i).copied().unwrap_or(0);
+            let of_stage = |from: &Option<usize>| {
+                from.map_or([0; 3], |i| [at(3 * i), at(3 * i + 1), at(3 * i + 2)])
+            };
+            let known = before.reasons();
+            let of_reason = |reason: &&'static Reason| {
+                let place = known.iter().position(|own| own.code() == reason.code());
+                place.map_or(0, |place| at(3 * before.stages.len() + place))
+            };
+            let base = from.iter().flat_map(of_stage).chain(self.reasons().iter().map(of_reason));
+            *self.base.lock().unwrap_or_else(PoisonError::into_inner) = base.collect();
+        }
+        self.hooks.renumber(|i| same(&old[i], &new));
+    }
+
     fn drop_base(&self, reason: DropReason) -> u64 {
         match self.reasons().binary_search_by_key(&reason, |known| known.code()) {
             Ok(i) => self.base(self.stages.len() * 3 + i),
@@ -453,6 +487,12 @@ impl<V: Versions> Engine<V> {
         self.threads.stop(patience)
     }
 
+    /// The same; the workers as they ended, and the panic message of one that died.
+    pub(crate) fn end_workers(self, patience: Duration) -> (Vec<Worker<V>>, Option<String>) {
+        let deadline = self.threads.signal(patience);
+        self.threads.end(Some(deadline), Some)
+    }
+
     /// Waits until every worker has ended by itself.
     ///
     /// # Errors
@@ -534,26 +574,17 @@ impl<V: Versions> Threads<V> {
         mut spec: EngineSpec<V>,
         in_order: Option<InOrder>,
     ) -> Result<Arc<EngineView>, EngineError> {
-        let all = spec.workers.iter().flat_map(|worker| &worker.pipelines);
-        for stage in all.flat_map(|pipeline| &pipeline.stages) {
-            for block in stage.drop_reasons() {
-                chunk::reasons::register(block)?;
-            }
-        }
+        let (plan, layout) = plan(&spec)?;
         let n = spec.workers.len();
         let chunks = spec.chunks.max(2);
-        let pipelines = || spec.workers.iter().flat_map(|worker| &worker.pipelines);
-        let stages = || pipelines().flat_map(|pipeline| &pipeline.stages).map(|stage| &**stage);
-        // Rows of the largest arena that there will be: a worker's own, or a job's.
-        let rows = spec.devices.iter().map(|device| device.rows).max().unwrap_or(0);
-        let layout = columns::layout(stages(), rows.max(chunks * CHUNK_PACKETS_MAX))?;
-        let zeroed = columns::zeroed(stages(), &layout);
-        let plan = Plan::of(&spec, &layout)?;
+        let pipelines = spec.workers.iter().flat_map(|worker| &worker.pipelines);
+        let stages = pipelines.flat_map(|pipeline| &pipeline.stages).map(|stage| &**stage);
+        let zeroed = columns::zeroed(stages, &layout);
         finish_on_receipt(&mut spec);
         plan.number_queues(&mut spec)?;
         let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
         let (wakeups, signals) = (self.wakeups.clone(), self.signals.clone());
-        let hooks = Arc::new(Hooks::default());
+        let hooks = spec.before.as_ref().map_or_else(Arc::default, |before| before.hooks.clone());
         let merger =
             in_order.map(|i| merger_of(&mut spec, i, signals.abort.clone())).transpose()?;
         let (merger, merging) = merger.unzip();
@@ -571,7 +602,7 @@ impl<V: Versions> Threads<V> {
         let places = Arc::new(DropPlaces::of_registered());
         let own: Vec<_> = (0..n).map(|i| plan.of_one(i)).collect();
         let heirs_of: Vec<_> = (0..n).map(|i| plan.heirs(i)).collect();
-        let view = Arc::new(EngineView {
+        let view = EngineView {
             workers: (0..n)
                 .map(|_| Arc::new(WorkerCounters::new(plan.stages.len(), &places)))
                 .collect(),
@@ -583,7 +614,11 @@ impl<V: Versions> Threads<V> {
             base: Mutex::new(Vec::new()),
             merging: merging.clone(),
             masters: views,
-        });
+        };
+        if let Some(before) = &spec.before {
+            view.go_on_from(before);
+        }
+        let view = Arc::new(view);
 
         // The reader is never further ahead than a ring is long.
         let ring_packets = if merging.is_some() { WINDOW_PACKETS } else { RING_PACKETS };
@@ -721,6 +756,12 @@ impl<V: Versions> Threads<V> {
 
     /// See [`Engine::stop`].
     fn stop(self, patience: Duration) -> Result<(), String> {
+        let deadline = self.signal(patience);
+        self.recycle(Some(deadline))
+    }
+
+    /// Tells the workers to stop and waits until they have, or have been told to give up; when that is at the latest.
+    fn signal(&self, patience: Duration) -> Instant {
         self.signals.stop.store(true, Ordering::Release);
         self.wakeups.iter().for_each(Wakeup::wake);
         let deadline = Instant::now() + patience;
@@ -731,18 +772,31 @@ impl<V: Versions> Threads<V> {
         if !self.are_finished() {
             self.signals.abort.store(true, Ordering::Release);
         }
-        self.end(Some(deadline))
+        deadline
     }
 
     /// See [`Engine::join`].
     fn join(self) -> Result<(), String> {
-        self.end(None)
+        self.recycle(None)
     }
 
-    /// The same; what a merger has not sent by `deadline` is given up.
-    fn end(self, deadline: Option<Instant>) -> Result<(), String> {
+    /// Ends them, and all queues.
+    fn recycle(self, deadline: Option<Instant>) -> Result<(), String> {
+        let (_, died) = self.end(deadline, |worker| {
+            worker.recycle();
+            None::<()>
+        });
+        died.map_or(Ok(()), Err)
+    }
+
+    /// Ends them; what a merger has not sent by `deadline` is given up. What `each` made of the workers, on one thread
+    /// after every worker has ended, and the panic message of one that died.
+    fn end<R>(
+        self,
+        deadline: Option<Instant>,
+        each: impl FnMut(Worker<V>) -> Option<R>,
+    ) -> (Vec<R>, Option<String>) {
         let mut died = None;
-        // All queues are dropped here, on one thread, after every worker has ended.
         let mut ended = Vec::new();
         for thread in self.workers {
             match thread.join() {
@@ -750,7 +804,7 @@ impl<V: Versions> Threads<V> {
                 Err(panic) => died = Some(panic_text(&*panic)),
             }
         }
-        ended.into_iter().for_each(Worker::recycle);
+        let ended = ended.into_iter().filter_map(each).collect();
         if let Some((merging, thread)) = self.merger {
             merging.end();
             while deadline.is_some_and(|deadline| Instant::now() < deadline)
@@ -773,8 +827,24 @@ impl<V: Versions> Threads<V> {
                 died = Some(panic_text(&*panic));
             }
         }
-        died.map_or(Ok(()), Err)
+        (ended, died)
     }
+}
+
+/// What follows from the stages of all workers, with the layout of their columns. Their drop reasons are registered.
+pub(crate) fn plan<V: Versions>(
+    spec: &EngineSpec<V>,
+) -> Result<(Plan<V>, chunk::Layout), EngineError> {
+    let pipelines = || spec.workers.iter().flat_map(|worker| &worker.pipelines);
+    let stages = || pipelines().flat_map(|pipeline| &pipeline.stages).map(|stage| &**stage);
+    for block in stages().flat_map(|stage| stage.drop_reasons()) {
+        chunk::reasons::register(block)?;
+    }
+    // Rows of the largest arena that there will be: a worker's own, or a job's.
+    let rows = spec.devices.iter().map(|device| device.rows).max().unwrap_or(0);
+    let layout = columns::layout(stages(), rows.max(spec.chunks.max(2) * CHUNK_PACKETS_MAX))?;
+    let plan = Plan::of(spec, &layout)?;
+    Ok((plan, layout))
 }
 
 /// The merger of an engine, which takes the workers' transmit queues and their sink of drops.

@@ -83,6 +83,16 @@ impl Hooks {
         Ok(CaptureReader::new(self.clone(), running))
     }
 
+    /// Captures at stages stand at the stages of other numbers from now on; at `None`, nowhere.
+    pub(crate) fn renumber(&self, number: impl Fn(usize) -> Option<usize>) {
+        let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        for capture in self.captures.load().iter() {
+            if let Some(CapturePoint::Stage(stage)) = capture.point() {
+                capture.set_point(number(stage).map(CapturePoint::Stage));
+            }
+        }
+    }
+
     fn end_capture(&self, own: &Arc<Running>) {
         self.capturing.fetch_sub(1, Relaxed);
         self.change(&self.captures, |all| all.retain(|capture| !Arc::ptr_eq(capture, own)));
@@ -129,7 +139,7 @@ impl Hooks {
         reason: Option<DropReason>,
     ) {
         for capture in self.captures.load().iter() {
-            let meant = capture.point == point
+            let meant = capture.stands_at(point)
                 && capture.filter.as_ref().is_none_or(|filter| filter(packet.data()));
             if meant {
                 let time_ns = if packet.time_ns != 0 { packet.time_ns } else { now_ns };

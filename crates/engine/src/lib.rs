@@ -20,6 +20,7 @@ mod columns;
 mod context;
 mod counters;
 mod engine;
+mod handover;
 mod heirs;
 mod hooks;
 mod in_flight;
@@ -43,6 +44,7 @@ pub use engine::{
     DeviceEvent, DeviceKind, DeviceSink, DeviceSpec, Engine, EngineError, EngineSpec, EngineView,
     MasterView, PipelineSpec, PipelineView, StageTotals, WorkerSpec,
 };
+pub use handover::{Suspended, WorkerQueues};
 pub use hooks::{
     Capture, CapturePoint, CaptureReader, CapturedFrame, FrameFilter, Hooks, Trace, TraceEvent,
     TraceGuard, frame_text,

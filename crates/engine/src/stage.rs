@@ -1,6 +1,7 @@
 //! What an application is made of: stages (PacketShader calls the three steps pre-shading, shading
 //! and post-shading, §5.1; GASPP calls a stage a module, §4).
 
+use std::any::Any;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -278,6 +279,17 @@ pub trait Stage<T>: Send {
     /// The worker ends: whatever the stage still holds goes back through the context, each packet
     /// with its one fate.
     fn drain(&mut self, _cx: &mut Context<'_, T>) {}
+
+    /// Takes over what `before` holds: packets, tables of its own, state. That is the instance of the same name that this
+    /// one replaces at its worker while the program runs, in a pipeline of the same name, perhaps with other stages. This
+    /// one has seen no packet. What is left in `before` is [drained](Stage::drain). It tells its own kind by
+    /// [`Stage::as_any`].
+    fn inherit(&mut self, _before: &mut dyn Stage<T>) {}
+
+    /// Itself, for a stage that [inherits](Stage::inherit).
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        None
+    }
 
     /// What the stage made of row `row`, for `ctl trace`: text that a user reads as it is, so interfaces have their names
     /// in it.

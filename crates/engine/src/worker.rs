@@ -43,6 +43,7 @@ mod declared;
 mod in_order;
 mod look;
 mod panics;
+mod parting;
 mod parts;
 mod receive;
 mod send;
@@ -384,6 +385,10 @@ impl<V: Versions> Worker<V> {
         let pin = self.path.versions.pin();
         let number = V::number(&pin);
         if !timed && number == self.last_version {
+            return 0;
+        }
+        // What a stage releases may go by a ring. Once all are quiet, it stays with the stage.
+        if !self.links.quiet.leave() {
             return 0;
         }
         self.last_tick = now;

@@ -366,6 +366,7 @@ fn stopping_loses_nothing_that_was_received() {
     let (reports_in, reports) = mpsc::sync_channel(4);
     let counters = Arc::new(QueueCounters::default());
     let engine = Engine::start(EngineSpec {
+        before: None,
         workers: vec![WorkerSpec {
             cpu: None,
             versions: Numbered::new(0),

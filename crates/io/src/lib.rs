@@ -79,6 +79,12 @@ pub trait RxQueue: Send {
     fn losses(&self) -> Vec<Arc<Losses>> {
         Vec::new()
     }
+
+    /// The queue in one that an engine has put round it ([`offload::Finished`]), which is of no use afterwards; `None`
+    /// for all others.
+    fn give_back(&mut self) -> Option<Box<dyn RxQueue>> {
+        None
+    }
 }
 
 /// Where frames go.

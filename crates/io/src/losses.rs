@@ -36,6 +36,13 @@ impl Losses {
         place(reason).map_or(0, |place| self.0[place].load(Relaxed))
     }
 
+    /// Adds what other queues have lost.
+    pub fn absorb(&self, other: &Losses) {
+        for (own, other) in self.0.iter().zip(&other.0) {
+            own.fetch_add(other.load(Relaxed), Relaxed);
+        }
+    }
+
     /// Counts `n` packets here and in the statistics of their queue.
     pub(crate) fn count(&self, stats: &mut QueueStats, reason: DropReason, n: u64) {
         stats.dropped += n;

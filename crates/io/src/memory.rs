@@ -118,7 +118,7 @@ impl RxQueue for MemoryRx {
 /// Receives given frames, copied into cells one after the other, and is finished.
 ///
 /// A frame that finds too few free cells is tried again at the next call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Script {
     frames: std::vec::IntoIter<(u64, Vec<u8>)>,
     stats: QueueStats,

@@ -92,7 +92,9 @@ impl Finished {
     /// The queue with all of its packets finished.
     pub fn new(inner: Box<dyn RxQueue>) -> Self {
         let (waiting, received) = (VecDeque::new(), Vec::new());
-        Self { inner, waiting, received, lost: 0, losses: Arc::default() }
+        // Whoever reads the losses of the queue in it reads these, too.
+        let losses = inner.losses().into_iter().next().unwrap_or_default();
+        Self { inner, waiting, received, lost: 0, losses }
     }
 }
 
@@ -169,8 +171,14 @@ impl RxQueue for Finished {
     }
 
     fn losses(&self) -> Vec<Arc<Losses>> {
-        let mut losses = self.inner.losses();
-        losses.push(self.losses.clone());
-        losses
+        let losses = self.inner.losses();
+        if losses.is_empty() { vec![self.losses.clone()] } else { losses }
+    }
+
+    fn give_back(&mut self) -> Option<Box<dyn RxQueue>> {
+        if !self.waiting.is_empty() {
+            return None; // they would be lost
+        }
+        Some(std::mem::replace(&mut self.inner, Box::new(crate::memory::Script::default())))
     }
 }

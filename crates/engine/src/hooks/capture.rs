@@ -91,12 +91,24 @@ impl Block {
 
 /// A running capture, as workers and its reader share it.
 pub(super) struct Running {
-    pub(super) point: CapturePoint,
+    /// As [`code`] has it.
+    point: AtomicU64,
     pub(super) filter: Option<FrameFilter>,
     free: ArrayQueue<Box<Block>>,
     full: ArrayQueue<Box<Block>>,
     lost: AtomicU64,
     wakeup: Wakeup,
+}
+
+/// A place as a number, which changes in one piece: what it is, then its own number.
+fn code(point: Option<CapturePoint>) -> u64 {
+    match point {
+        None => 0,
+        Some(CapturePoint::Port(port)) => 1 << 32 | u64::from(port),
+        Some(CapturePoint::Stage(stage)) => 2 << 32 | stage as u64 & u64::from(u32::MAX),
+        Some(CapturePoint::Drops) => 3 << 32,
+        Some(CapturePoint::Dumps) => 4 << 32,
+    }
 }
 
 impl Running {
@@ -105,13 +117,34 @@ impl Running {
         let free = ArrayQueue::new(blocks);
         while free.push(Block::new()).is_ok() {}
         Ok(Self {
-            point: capture.point,
+            point: AtomicU64::new(code(Some(capture.point))),
             filter: capture.filter,
             free,
             full: ArrayQueue::new(blocks),
             lost: AtomicU64::new(0),
             wakeup: Wakeup::new()?,
         })
+    }
+
+    /// Where it stands, if anywhere.
+    pub(super) fn point(&self) -> Option<CapturePoint> {
+        let code = self.point.load(Relaxed);
+        let number = code & u64::from(u32::MAX);
+        Some(match code >> 32 {
+            1 => CapturePoint::Port(number as u16),
+            2 => CapturePoint::Stage(number as usize),
+            3 => CapturePoint::Drops,
+            4 => CapturePoint::Dumps,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn stands_at(&self, point: CapturePoint) -> bool {
+        self.point.load(Relaxed) == code(Some(point))
+    }
+
+    pub(super) fn set_point(&self, point: Option<CapturePoint>) {
+        self.point.store(code(point), Relaxed);
     }
 
     /// Copies a packet for the reader: as it is on the wire, where a network card was to finish it.
@@ -172,7 +205,8 @@ pub struct CaptureReader {
 
 impl fmt::Debug for CaptureReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Running { point, full, lost, .. } = &*self.running;
+        let Running { full, lost, .. } = &*self.running;
+        let point = self.running.point();
         write!(f, "CaptureReader({point:?}, {} waiting, {lost:?} lost)", full.len())
     }
 }
