@@ -1,6 +1,6 @@
 //! What a reload has to do: the difference between two configurations.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::Hash;
 
@@ -20,11 +20,15 @@ pub const NOTHING: &str = "nothing changed";
 pub struct Diff {
     /// Everything that differs and can be applied while packets flow.
     pub live: Vec<Change>,
+    /// Everything that needs other stages, or ports that are opened anew.
+    pub rebuild: Vec<Change>,
+    /// Ports and subinterfaces that are to be opened anew, their twins with them.
+    pub ports_reopened: Vec<String>,
     /// Everything that only a restart can apply; these keys keep their old values.
     pub restart: Vec<Change>,
-    /// VLAN subinterfaces that are new.
+    /// Ports and subinterfaces that are new.
     pub ports_added: Vec<String>,
-    /// VLAN subinterfaces that are gone.
+    /// Ports and subinterfaces that are gone.
     pub ports_removed: Vec<String>,
     /// Ports of both whose MTU, addresses or reverse-path check differ.
     pub ports_changed: Vec<String>,
@@ -83,7 +87,7 @@ impl fmt::Display for Diff {
         if self.is_empty() {
             return f.write_str(NOTHING);
         }
-        for change in &self.live {
+        for change in self.live.iter().chain(&self.rebuild) {
             writeln!(f, "changed {change}")?;
         }
         for (sign, routes) in [("-", &self.routes_removed), ("+", &self.routes_added)] {
@@ -148,15 +152,15 @@ impl Diff {
         diff.section(Router::NAME, &old.router, &new.router);
         diff.log_changed = diff.live.iter().any(|change| change.key == "system.log");
         diff.router_changed = diff.live.iter().any(|change| change.key.starts_with("router."));
-        let restart = &mut diff.restart;
-        compare(restart, "mode", &old.pipeline.name, &new.pipeline.name);
+        let rebuild = &mut diff.rebuild;
+        compare(rebuild, "mode", &old.pipeline.name, &new.pipeline.name);
         let stages = |pipeline: &Pipeline| pipeline.stages.join(" ");
         for now in new.in_use() {
             let Some(before) = old.in_use().find(|before| before.name == now.name) else {
                 continue;
             };
             let key = format!("pipeline.{}.stages", now.name);
-            compare(restart, &key, stages(before), stages(now));
+            compare(rebuild, &key, stages(before), stages(now));
             let delay = |p: &Pipeline| {
                 p.max_delay.map_or("default".to_owned(), super::units::format_duration)
             };
@@ -165,9 +169,9 @@ impl Diff {
                 format!("{{{}}}", all.collect::<Vec<_>>().join(", "))
             };
             let key = format!("pipeline.{}.places", now.name);
-            compare(restart, &key, places(before), places(now));
+            compare(rebuild, &key, places(before), places(now));
             let key = format!("pipeline.{}.max_delay", now.name);
-            compare(restart, &key, delay(before), delay(now));
+            compare(rebuild, &key, delay(before), delay(now));
         }
         diff.ports(old, new);
         diff.routes(old, new);
@@ -193,20 +197,21 @@ impl Diff {
         let mut changes = Changes::default();
         old.diff(new, name, &mut changes);
         self.live.append(&mut changes.live);
+        self.rebuild.append(&mut changes.rebuild);
         self.restart.append(&mut changes.restart);
     }
 
-    /// `[stage.NAME]`, of stages that there were and are. Others come and go with a restart, as their pipelines do.
+    /// `[stage.NAME]`, of stages that there were and are. Others come and go with their pipelines.
     fn stages(&mut self, old: &Config, new: &Config) {
         for now in &new.stages {
             let Some(before) = old.stage(&now.name).filter(|old| old.kind == now.kind) else {
                 let (key, new) = (format!("stage.{}", now.name), now.kind.to_owned());
-                self.restart.push(Change { key, old: "-".to_owned(), new });
+                self.rebuild.push(Change { key, old: "-".to_owned(), new });
                 continue;
             };
             let key = format!("stage.{}.context", now.name);
             let contexts = |stage: &StageConfig| format!("[{}]", stage.context.join(", "));
-            compare(&mut self.restart, &key, contexts(before), contexts(now));
+            compare(&mut self.rebuild, &key, contexts(before), contexts(now));
             let (Some(before), Some(after)) = (&before.settings, &now.settings) else { continue };
             let key = format!("stage.{}", now.name);
             match (before.get::<Firewall>(), after.get::<Firewall>()) {
@@ -218,7 +223,7 @@ impl Diff {
         }
         for gone in old.stages.iter().filter(|gone| new.stage(&gone.name).is_none()) {
             let (key, old) = (format!("stage.{}", gone.name), gone.kind.to_owned());
-            self.restart.push(Change { key, old, new: "-".to_owned() });
+            self.rebuild.push(Change { key, old, new: "-".to_owned() });
         }
     }
 
@@ -298,42 +303,47 @@ impl Diff {
                 Some(before) => self.port(before, port),
             }
         }
-        let order = |config: &Config| {
-            config.physical_ports().map(|(port, _)| port.name.clone()).collect::<Vec<_>>()
-        };
-        let (old, new) = (order(old), order(new));
-        // Numbers of ports follow the file's order; added and removed ones are noted above.
-        let same_set = old.iter().collect::<BTreeSet<_>>() == new.iter().collect::<BTreeSet<_>>();
-        if same_set {
-            compare(&mut self.restart, "order of ports", old.join(" "), new.join(" "));
+        self.tagged_ports(old, new);
+    }
+
+    /// Subinterfaces that have the MAC of their port are opened anew when that changes.
+    fn tagged_ports(&mut self, old: &Config, new: &Config) {
+        for port in &new.ports {
+            let PortKind::Vlan { parent, .. } = &port.kind else { continue };
+            let mac = |config: &Config| config.port(parent).and_then(|parent| parent.mac);
+            let is_other = old.port(&port.name).is_some() && mac(old) != mac(new);
+            if is_other && port.mac.is_none() && !self.ports_reopened.contains(&port.name) {
+                self.ports_reopened.push(port.name.clone());
+            }
         }
     }
 
     fn whole_port(&mut self, port: &Port, gone: bool) {
-        let (names, changes) = match (&port.kind, gone) {
-            (PortKind::Physical(_), _) => (None, &mut self.restart),
-            (PortKind::Vlan { .. }, true) => (Some(&mut self.ports_removed), &mut self.live),
-            (PortKind::Vlan { .. }, false) => (Some(&mut self.ports_added), &mut self.live),
-        };
+        let names = if gone { &mut self.ports_removed } else { &mut self.ports_added };
+        names.push(port.name.clone());
         let (old, new) = if gone { ("present", "-") } else { ("-", "present") };
-        compare(changes, &format!("port.{}", port.name), old, new);
-        names.into_iter().for_each(|names| names.push(port.name.clone()));
+        compare(&mut self.rebuild, &format!("port.{}", port.name), old, new);
     }
 
     fn port(&mut self, old: &Port, new: &Port) {
         let name = format!("port.{}", new.name);
-        let before = self.live.len();
+        let (before, rebuilt) = (self.live.len(), self.rebuild.len());
         self.section(&name, old, new);
         match (&old.kind, &new.kind) {
             (PortKind::Physical(old), PortKind::Physical(new)) => self.section(&name, old, new),
             (old, new) => {
-                compare(&mut self.restart, &format!("{name}.vlan"), old, new);
+                compare(&mut self.rebuild, &format!("{name}.vlan"), old, new);
             }
         }
         // One text for `access`, `trunk` and `native`.
         let (old_vlans, new_vlans) = (mode_text(&old.bridging.mode), mode_text(&new.bridging.mode));
         compare(&mut self.live, &format!("{name}.vlans"), old_vlans, new_vlans);
         self.section(&name, &old.bridging, &new.bridging);
+        // Where its packets go is no matter of the port itself.
+        let pipeline = format!("{name}.pipeline");
+        if self.rebuild[rebuilt..].iter().any(|change| change.key != pipeline) {
+            self.ports_reopened.push(new.name.clone());
+        }
         if self.live.len() > before {
             self.ports_changed.push(new.name.clone());
         }

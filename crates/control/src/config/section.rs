@@ -209,15 +209,17 @@ impl<K: Kind> Kind for Optional<K> {
 pub enum Reload {
     /// It does, while packets flow.
     Live,
+    /// It does, with other stages or with ports opened anew; packets of other ports flow on.
+    Rebuild,
     /// Only a restart does; the key keeps its old value until then.
     Restart,
 }
 
-/// `live` or `restart`.
+/// `live` or `restart`: for users, what is rebuilt is live.
 impl fmt::Display for Reload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Live => "live",
+            Self::Live | Self::Rebuild => "live",
             Self::Restart => "restart",
         })
     }
@@ -329,6 +331,8 @@ pub struct Setting {
 pub struct Changes {
     /// What a reload applies.
     pub live: Vec<Change>,
+    /// What a reload applies by other stages, or by opening ports anew.
+    pub rebuild: Vec<Change>,
     /// What only a restart applies.
     pub restart: Vec<Change>,
 }
@@ -340,6 +344,7 @@ impl Changes {
         if old != new {
             let changes = match reload {
                 Reload::Live => &mut self.live,
+                Reload::Rebuild => &mut self.rebuild,
                 Reload::Restart => &mut self.restart,
             };
             changes.push(Change { key: key.to_owned(), old, new });
@@ -348,7 +353,7 @@ impl Changes {
 
     /// Nothing differs.
     pub fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.restart.is_empty()
+        self.live.is_empty() && self.rebuild.is_empty() && self.restart.is_empty()
     }
 }
 
@@ -445,7 +450,8 @@ pub fn read(text: &str, name: &str, section: &mut dyn SectionValue) -> Vec<Diagn
 
 /// Declares a section of the configuration file: a struct whose fields are keys.
 ///
-/// A key is `live` (a reload applies a change) or `restart` (only a restart does), then the field's name and type, its
+/// A key is `live` (a reload applies a change), `rebuild` (it does so by other stages or ports opened anew) or `restart`
+/// (only a restart does), then the field's name and type, its
 /// default, and its [`Kind`]. Its docstring is the text of the documentation: one paragraph. A key that cannot be a
 /// field's name has its name in brackets behind the field: `live interface["in"]: …`. Fields behind `also` are not
 /// keys. The struct has `Debug`, `Clone`, `PartialEq`, `Default`, the constants `NAME` and `KEYS`, and is a
@@ -586,6 +592,7 @@ macro_rules! section {
     (@name $field:ident) => { ::core::stringify!($field) };
     (@name $field:ident $name:literal) => { $name };
     (@reload live) => { $crate::config::section::Reload::Live };
+    (@reload rebuild) => { $crate::config::section::Reload::Rebuild };
     (@reload restart) => { $crate::config::section::Reload::Restart };
 }
 

@@ -139,6 +139,7 @@ pub struct Stats {
 
 enum Command {
     Watch(u32, bool),
+    Repeat,
     Audit(Sender<Result<u64, String>>),
 }
 
@@ -239,6 +240,11 @@ impl Mirror {
         self.command(Command::Watch(ifindex, false));
     }
 
+    /// Reports everything once more, for a consumer that has not heard of it; others get what they know.
+    pub fn repeat(&self) {
+        self.command(Command::Repeat);
+    }
+
     /// Compares with a full dump now and waits for the result: how many entries were wrong.
     /// All resulting events have been reported when this returns.
     ///
@@ -304,7 +310,9 @@ struct Worker {
 impl Worker {
     fn run(&mut self) {
         while !self.stop.load(Ordering::Relaxed) {
-            self.obey();
+            if !self.obey() {
+                break;
+            }
             let more = self.listen();
             if !self.dump_if_due() || !self.report_if_due(more) {
                 break;
@@ -316,16 +324,24 @@ impl Worker {
         }
     }
 
-    fn obey(&mut self) {
+    /// Returns `false` when the sink has ended.
+    fn obey(&mut self) -> bool {
         while let Ok(command) = self.inbox.try_recv() {
             match command {
                 Command::Watch(ifindex, on) => self.model.watch(ifindex, on),
+                Command::Repeat => {
+                    let events = self.model.repeat();
+                    if !self.report(events) {
+                        return false;
+                    }
+                }
                 Command::Audit(answer) => {
                     self.waiting.push(answer);
                     self.audit_at = Instant::now();
                 }
             }
         }
+        true
     }
 
     /// Takes what is waiting. `true`: there may be more.

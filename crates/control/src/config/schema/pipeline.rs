@@ -15,7 +15,7 @@ crate::section! {
         /// Pipeline: a `[pipeline.NAME]` of the file, otherwise a shipped one (`router`, `switch`, `ndn`, `wire`). Its
         /// stages decide what the program is: a router ([router.md](router.md)), a switch ([switch.md](switch.md)), a
         /// named-data forwarder ([ndn.md](ndn.md)) or a firewall between pairs of ports ([firewall.md](firewall.md)).
-        restart mode: String = "router".to_owned(), name_of("a pipeline");
+        rebuild mode: String = "router".to_owned(), name_of("a pipeline");
     }
 }
 
@@ -23,13 +23,13 @@ crate::section! {
     /// A pipeline.
     pub(in crate::config) struct PipelineKeys("pipeline.NAME") {
         /// Stages of the pipeline, in order. Each must find what it needs ([stages.md](stages.md)).
-        restart stages: Vec<String> = Vec::new(),
+        rebuild stages: Vec<String> = Vec::new(),
             list(name_of("a stage"), "an array of names of stages").needed("[\"…\"]");
         /// Where stages send packets that go through the pipeline again: place and stage, such as
         /// `{ inner = "route" }`. Default: the stage that has the name of the place.
-        restart places: Vec<(String, String)> = Vec::new(), places().shown("by name");
+        rebuild places: Vec<(String, String)> = Vec::new(), places().shown("by name");
         /// As in `[engine]`, for this pipeline.
-        restart max_delay: Option<Duration> = None,
+        rebuild max_delay: Option<Duration> = None,
             duration(Duration::ZERO..=Duration::from_secs(1)).optional().shown("that of `[engine]`");
     }
 }
@@ -39,12 +39,12 @@ crate::section! {
     /// rules in `[[stage.NAME.rule]]`.
     pub(in crate::config) struct StageKeys("stage.NAME") {
         /// Kind of the stage. Default: its name.
-        restart kind: Option<String> = None, name_of("a stage").optional().shown("its name");
+        rebuild kind: Option<String> = None, name_of("a stage").optional().shown("its name");
         /// The stage sees only packets in at least one of these contexts; all others skip it. An earlier stage
         /// sets them, such as a firewall (`action = "context web, accept"`). A packet that enters the pipeline again
         /// begins without contexts. Not allowed for the first and the last stage, or for a stage whose results a
         /// later stage needs.
-        restart context: Vec<String> = Vec::new(),
+        rebuild context: Vec<String> = Vec::new(),
             list(context(), "an array such as [\"web\"]").shown("all packets");
     }
 }

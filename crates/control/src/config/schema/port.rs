@@ -32,7 +32,7 @@ crate::section! {
         live mtu: Option<u32> = None, integer(68..=65_535).unit("bytes").optional().shown("the interface's");
         /// MAC address of the port. Without a kernel interface, the default is derived from the port's place in the
         /// file.
-        restart mac: Option<MacAddr> = None, unicast_mac().optional().shown("the interface's");
+        rebuild mac: Option<MacAddr> = None, unicast_mac().optional().shown("the interface's");
         /// Addresses of the router on this port, with the lengths of their subnets: `["192.0.2.1/24",
         /// "2001:db8::1/64"]`.
         live addresses: Vec<IpNet> = Vec::new(),
@@ -49,7 +49,7 @@ crate::section! {
         /// TAP device that represents the port in the kernel: `true` (called `sl-NAME`), its name, or `false`. The
         /// default is `true` for the back ends `auto`, `af_packet` and `af_xdp`, and `false` for the others, for
         /// subinterfaces, and in a switch or a wire.
-        restart twin: Option<String> = None, twin().shown("depends on `backend`");
+        rebuild twin: Option<String> = None, twin().shown("depends on `backend`");
     }
     also {
         /// The name in routes, tables and counters.
@@ -89,34 +89,34 @@ crate::section! {
     /// A port with queues of its own.
     pub struct Physical("port.NAME") {
         /// Interface of the kernel. With `backend = "tap"`: name of the TAP device. Not used by `memory` and `pcap`.
-        restart interface: String = String::new(), interface().shown("the port's name");
+        rebuild interface: String = String::new(), interface().shown("the port's name");
         /// How packets are received and sent. `auto`: AF_XDP where the driver works without copying, otherwise
         /// AF_PACKET. `af_packet`: AF_PACKET (TPACKET_V3). `af_xdp`: AF_XDP. `tap`: a TAP device. `memory`: rings in
         /// this process. `pcap`: capture files.
-        restart backend: Backend = Backend::Auto, words();
+        rebuild backend: Backend = Backend::Auto, words();
         /// AF_XDP: where the program is attached. `native`: in the driver. `skb`: in the network stack. `auto`:
         /// native if possible, otherwise skb.
-        restart xdp: XdpMode = XdpMode::Auto, words();
+        rebuild xdp: XdpMode = XdpMode::Auto, words();
         /// AF_XDP without copies. `on`: required. `off`: never. `auto`: where the driver supports it.
-        restart zero_copy: ZeroCopy = ZeroCopy::Auto, words();
+        rebuild zero_copy: ZeroCopy = ZeroCopy::Auto, words();
         /// Receive queues. `"auto"`: as many as the interface and the workers allow.
-        restart queues: Option<usize> = None, queues();
+        rebuild queues: Option<usize> = None, queues();
         /// Pipeline that received packets enter: a `[pipeline.NAME]` or a shipped one.
-        restart pipeline: Option<String> = None, name_of("a pipeline").optional().shown("that of `mode`");
+        rebuild pipeline: Option<String> = None, name_of("a pipeline").optional().shown("that of `mode`");
         /// Take frames with any unicast destination MAC address for the router's own, not only those to the address of the
         /// port. The default is `true` where frames come from a capture (`backend = "pcap"`, or `-r`), otherwise `false`.
         /// Subinterfaces follow their port; a switch and a wire take every frame.
-        restart promiscuous: Option<bool> = None, boolean().optional().shown("`true` for captures");
+        rebuild promiscuous: Option<bool> = None, boolean().optional().shown("`true` for captures");
         /// What is done about checksums of received packets: the IPv4 header's, ICMPv6's of neighbour discovery, ICMP's of
         /// echo requests to the router, and UDP's around NDN. `verify`: packets with a wrong one are dropped. `ignore`: they
         /// are processed, for captures taken on the sender. The option `-k` takes precedence.
-        restart checksums: Checksums = Checksums::Verify, words();
+        rebuild checksums: Checksums = Checksums::Verify, words();
         /// With `backend = "pcap"`: the capture that is read.
-        restart read: Option<PathBuf> = None, path().optional();
+        rebuild read: Option<PathBuf> = None, path().optional();
         /// With `backend = "pcap"`: the capture that is written.
-        restart write: Option<PathBuf> = None, path().optional();
+        rebuild write: Option<PathBuf> = None, path().optional();
         /// Injected faults at receive, see below. They apply live, over captures and with `gen --engine`.
-        restart fault: Option<Fault> = None, table_in_one().optional();
+        rebuild fault: Option<Fault> = None, table_in_one().optional();
     }
 }
 
@@ -204,15 +204,15 @@ crate::section! {
     #[derive(Copy)]
     pub struct Fault("port.NAME.fault") {
         /// Probability that a frame is lost.
-        restart loss: f64 = 0.0, probability();
+        rebuild loss: f64 = 0.0, probability();
         /// Probability that a frame is duplicated.
-        restart duplicate: f64 = 0.0, probability();
+        rebuild duplicate: f64 = 0.0, probability();
         /// Probability that a frame changes places with a later one.
-        restart reorder: f64 = 0.0, probability();
+        rebuild reorder: f64 = 0.0, probability();
         /// Probability that one bit of a frame is flipped.
-        restart corrupt: f64 = 0.0, probability();
+        rebuild corrupt: f64 = 0.0, probability();
         /// Seed of the pseudo-random sequence.
-        restart seed: u64 = 1, integer(0..=i128::from(u64::MAX));
+        rebuild seed: u64 = 1, integer(0..=i128::from(u64::MAX));
     }
 }
 
@@ -220,10 +220,10 @@ crate::section! {
     /// A VLAN subinterface.
     pub(in crate::config) struct Subinterface("port.NAME") {
         /// Port that carries the subinterface.
-        restart parent: String = String::new(), name_of("a port").needed("\"lan\"");
+        rebuild parent: String = String::new(), name_of("a port").needed("\"lan\"");
         /// VLAN of the subinterface, or `[OUTER, INNER]` for QinQ.
         // 0 is not a VLAN: the checks pass it over.
-        restart vlan: VlanTag = VlanTag::Single(0), vlan().needed("100");
+        rebuild vlan: VlanTag = VlanTag::Single(0), vlan().needed("100");
     }
 }
 

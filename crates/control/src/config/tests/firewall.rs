@@ -102,7 +102,7 @@ fn a_reload_tells_what_becomes_of_rules() {
     let swapped = format!("{head}{}{}", &tail[second..], &tail[..second]);
     assert!(diff(&swapped).contains("changed order of rules: x y -> y x"), "{}", diff(&swapped));
     let gone = diff("");
-    assert!(gone.contains("needs a restart, not applied: pipeline.router.stages"), "{gone}");
+    assert!(gone.contains("changed pipeline.router.stages: decode firewall"), "{gone}");
 }
 
 #[test]

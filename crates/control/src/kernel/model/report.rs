@@ -67,6 +67,24 @@ impl Model {
         );
     }
 
+    /// All that was reported, once more, for a consumer that has not heard of it.
+    pub(in crate::kernel) fn repeat(&self) -> Vec<Event> {
+        let links = self.reported_links.values().cloned().map(Event::LinkChanged);
+        let addresses = self.reported_addresses.iter();
+        let addresses =
+            addresses.map(|&(ifindex, address)| Event::AddressAdded { ifindex, address });
+        let neighbours = self.reported_neighbours.iter().map(|(&(ifindex, ip), &(mac, state))| {
+            Event::NeighbourChanged { ifindex, ip, mac, state }
+        });
+        let objects = self.reported_objects.iter();
+        let objects = objects
+            .map(|(&id, next_hop)| Event::NextHopReplaced { id, next_hop: next_hop.clone() });
+        let routes = self.routes.iter().filter_map(|(&prefix, slot)| {
+            Some(Event::RouteReplaced { prefix, route: slot.reported.clone()? })
+        });
+        links.chain(addresses).chain(neighbours).chain(objects).chain(routes).collect()
+    }
+
     fn flush_addresses(
         &mut self,
         mut keys: HashSet<(u32, IpNet)>,
