@@ -66,7 +66,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let mut tables = Tables::default();
     let part = RouterControl::start(&setup, rib, &mut tables).map_err(Failure::other)?;
     let descriptor = &apps::router::DESCRIPTOR;
-    let router = Running { descriptor, name: "router".into(), part };
+    let router = Running::new(descriptor, "router", part);
     let (mut publisher, reader) = Publisher::new(tables, vec![router]);
     let built = begin.elapsed();
 
@@ -149,8 +149,9 @@ fn forward(
     mut tx: impl FnMut(usize) -> Box<dyn TxQueue>,
 ) -> Result<(Report, Duration), Failure> {
     let mut rx = Some(rx);
-    let ports = (0..interfaces.physical())
-        .map(|number| PortIo::new(number as u16, vec![(rx.take(), Some(tx(number)))]))
+    let ports = interfaces
+        .ports()
+        .map(|number| PortIo::new(number, vec![(rx.take(), Some(tx(number.into())))]))
         .collect();
     let plan = Plan {
         workers: 1,

@@ -37,6 +37,11 @@ impl Failure {
         Self::other(format!("{name}: {reason}"))
     }
 
+    /// The message alone.
+    pub(crate) fn into_message(self) -> String {
+        self.message
+    }
+
     /// Standard output cannot be written.
     pub(crate) fn standard_output(error: io::Error) -> Self {
         Self::output(Path::new("-"), &error)

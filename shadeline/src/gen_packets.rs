@@ -197,13 +197,11 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
     let number = match port {
         None => 0,
         Some(port) => {
-            let known = interfaces.names().iter().take(interfaces.physical());
-            let at = known.clone().position(|name| name == port);
-            at.ok_or_else(|| {
-                let names: Vec<_> = known.map(String::as_str).collect();
+            let number = interfaces.number(port).filter(|number| interfaces.is_port(*number));
+            number.ok_or_else(|| {
                 Failure::usage(format!(
                     "--engine {target}: there is no port `{port}`: expected one of {}",
-                    names.join(", ")
+                    interfaces.list_ports()
                 ))
             })?
         }
@@ -211,13 +209,13 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
     let generator = UntilStopped { inner: generator, stop: interrupt.stop.clone() };
     let mut generator = Some(generator);
-    let io = (0..interfaces.physical()).map(|port| {
-        let name = interfaces.name(port as u16);
+    let io = interfaces.ports().map(|port| {
+        let name = interfaces.name(port);
         let own = generator.take_if(|_| port == number);
         let rx = own.map(|own| ports::with_faults(&config, name, Box::new(own)));
         PortIo {
             checksums: ports::checksums(&config, name, None),
-            ..PortIo::new(port as u16, vec![(rx, Some(Box::new(Sink::new())))])
+            ..PortIo::new(port, vec![(rx, Some(Box::new(Sink::new())))])
         }
     });
     let io = io.collect();

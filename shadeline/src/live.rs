@@ -3,20 +3,20 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chunk::{Verdict, VerdictKind};
 use control::api::{
     Asked, CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep,
 };
-use control::kernel::{Mirror, Options as MirrorOptions};
 use controlplane::inject::injector;
 use controlplane::statistics::{Shown, stage_names};
 use controlplane::{
-    ControlLoop, Event, Interfaces, Newest, Phase, Publisher, Setup, Start, Tables,
+    ControlLoop, DataPath, Event, Interfaces, Newest, Phase, Publisher, Seen as SeenPath, Setup,
+    Start, Tables, Watch,
 };
-use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace, TraceEvent, UnderWay};
+use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace, TraceEvent};
 use io::RxQueue;
 use io::capture::{CaptureWriter, Seen};
 use packet::filter::Filter;
@@ -25,10 +25,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output::{self, put};
+use crate::ports::{LivePorts, Opening};
 use crate::report::Report;
 use crate::service::{Service, Watchdog};
-use crate::wiring::{self, Plan, PortIo};
-use crate::{backend, check, log, pipelines, ports};
+use crate::wiring::{self, PortIo};
+use crate::{backend, check, log, pipelines};
+use path::{Fixed, LivePath};
+
+mod path;
+
+/// Where events for the control loop go.
+type Events = mpsc::SyncSender<Event>;
 
 /// Events that may wait for the control loop; workers drop more, and repeat what they tell.
 const EVENTS: usize = 4096;
@@ -58,10 +65,21 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (_, depot) = wiring::cells(&config, 1)?;
     let wanted = backend::chosen(&config, args.backend.clone());
     let workers = wanted.workers(&config.system);
-    let (live, mut io) = ports::open(&config, &interfaces, &depot, workers, args.checksums())?;
+    let (events, inbox) = mpsc::sync_channel(EVENTS);
+    let errors = events.clone();
 
-    let facts = live.facts.clone();
-    let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
+    let mut ports = LivePorts::default();
+    let opening = Opening {
+        config: &config,
+        interfaces: &interfaces,
+        depot: &depot,
+        workers,
+        checksums: args.checksums(),
+    };
+    let numbers: Vec<u16> = interfaces.numbers().collect();
+    let (opened, mut io) = ports.open(&opening, &numbers)?;
+    let by_number = |number: u16| opened.iter().find(|own| own.number == number);
+    let fact = |port| by_number(port).map(|own| own.facts).unwrap_or_default();
     let setup =
         Setup { config: &config, name: "", interfaces: &interfaces, facts: &fact, is_live: true };
     let (mut publisher, reader) =
@@ -70,54 +88,47 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let injected: Box<dyn RxQueue> = Box::new(injected);
     io.push(PortIo { twin: true, stamps: true, ..PortIo::new(0, vec![(Some(injected), None)]) });
 
-    let devices = backend::open(&config, &wanted, || publisher.images())?;
-    let (events, inbox) = mpsc::sync_channel(EVENTS);
-    let errors = events.clone();
-    let path = wiring::start(
-        &config,
-        &interfaces,
-        depot.clone(),
-        &reader,
-        &mut publisher.parts,
-        io,
-        Plan {
-            workers,
-            offline: false,
-            under_way: UnderWay::default(),
-            on_drop: None,
-            on_dump: None,
-            file: args.config.display().to_string(),
-            devices,
-            // A worker never waits: an error that finds the queue full comes again or is lost.
-            on_error: Arc::new(move |port, error| {
-                let _ = errors.try_send(Event::PortError(port, error.to_owned()));
-            }),
-        },
-    )?;
-    let view = path.engine.view().clone();
+    let fixed = Fixed {
+        depot: depot.clone(),
+        reader: reader.clone(),
+        workers,
+        checksums: args.checksums(),
+        backends: wanted,
+        file: args.config.display().to_string(),
+        // A worker never waits: an error that finds the queue full comes again or is lost.
+        on_error: Arc::new(move |port, error| {
+            let _ = errors.try_send(Event::PortError(port, error.to_owned()));
+        }),
+        events: events.clone(),
+    };
+    let mut path = LivePath::new(fixed, ports, &opened, io);
+    path.prepare(&config, &interfaces, &mut publisher).map_err(Failure::other)?;
+    let engine = path.engine();
+    let seen = path.start()?;
+    let watch = Watch::new(seen.clone());
+    let view = seen.view.clone();
     // Before all else: what is dumped now is in no other file.
     let dumps = start_dumps(&config, &interfaces, &view)?;
     let (stop, stopped) = mpsc::channel::<()>();
     let on_stop = stop.clone();
     let number = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let running =
-        format!("{}, {}", number(interfaces.physical(), "port"), number(workers, "worker"));
+        format!("{}, {}", number(interfaces.ports().count(), "port"), number(workers, "worker"));
     let service = Arc::new(Service::from_environment(running.clone()));
-    let mirrors = publisher.parts.iter().any(|own| own.part.mirrors_kernel(&config));
     let mut control = ControlLoop::new(Start {
-        path: args.config.clone(),
+        file: args.config.clone(),
         known: pipelines::known(),
         descriptors: pipelines::descriptors(),
-        interfaces: interfaces.clone(),
-        facts: live.facts.clone(),
-        twins: live.twins.clone(),
-        links: live.links.clone(),
+        facts: opened.iter().map(|own| own.facts).collect(),
+        twins: opened.iter().map(|own| own.twin.clone()).collect(),
+        links: opened.iter().map(|own| own.link.clone()).collect(),
+        path: Box::new(path),
+        watch: watch.clone(),
         publisher,
         injector,
         shown: Shown {
-            view: view.clone(),
-            ports: path.ports.clone(),
-            kinds: live.kinds.clone(),
+            seen,
+            kinds: opened.iter().map(|own| own.kind.clone()).collect(),
             depot,
             reader,
         },
@@ -126,7 +137,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             let _ = on_stop.send(());
         }),
         on_reload: Box::new(|config| log::set_level(config.system.log)),
-        on_phase: on_phase(service.clone(), view.clone()),
+        on_phase: on_phase(service.clone(), watch.clone()),
         config: config.clone(),
     });
     control.start_sources().map_err(Failure::other)?;
@@ -137,8 +148,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         control.run(&inbox)
     })?;
 
-    let mirror = start_mirror(mirrors, &live, &events)?;
-    let server = serve(&config, &interfaces, &view, &events)?;
+    let server = serve(&config, &watch, &events)?;
     let metrics = config.system.metrics.map(|address| {
         let events = Mutex::new(events.clone());
         let source = move || {
@@ -165,25 +175,27 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     tracing::info!("running: {running}");
     service.ready();
     let begin = Instant::now();
-    wait(&stopped, args.duration, &path.engine)?;
+    wait(&stopped, args.duration, &engine)?;
     tracing::info!("draining");
     service.stopping();
 
-    // The packets first; then those who change tables; the ports last.
-    let ports = path.ports;
-    let ended = path.engine.stop(DRAIN);
-    let time = begin.elapsed();
+    // The packets first, then those who change tables; the ports close with the control loop's path. A reload that is
+    // under way has its end before.
     handle.close();
-    drop((server, metrics, mirror));
+    drop((server, metrics));
+    let ended = end(&engine);
+    let time = begin.elapsed();
     dumps.end();
     let _ = events.send(Event::Stop);
     let control = control.join().map_err(|panic| engine::panic_text(&*panic));
+    // An engine that a reload has started in between.
+    let ended = ended.and(end(&engine));
     let (parts, lost) = match control {
         Ok(parts) => (parts, None),
         Err(panic) => (Vec::new(), Some(format!("the control loop panicked: {panic}"))),
     };
-    let report = Report::of(&view, &ports, &parts, &interfaces, Some(time));
-    drop(live);
+    let seen = watch.get();
+    let report = Report::of(&seen.view, &seen.all_ports(), &parts, &seen.interfaces, Some(time));
     if args.json {
         output::json(&report)?;
     } else {
@@ -210,14 +222,14 @@ fn spawn<T: Send + 'static>(
 }
 
 /// What the service manager hears of the control loop.
-fn on_phase(service: Arc<Service>, view: Arc<EngineView>) -> Box<dyn FnMut(Phase) + Send> {
+fn on_phase(service: Arc<Service>, watch: Watch) -> Box<dyn FnMut(Phase) + Send> {
     let mut watchdog = Watchdog::from_environment();
     Box::new(move |phase| match phase {
         Phase::Turn => {
             if let Some(watchdog) = &mut watchdog {
                 let turns =
                     |w: &Arc<engine::WorkerCounters>| w.busy_turns.get() + w.idle_turns.get();
-                watchdog.turn(&service, view.workers.iter().map(turns));
+                watchdog.turn(&service, watch.view().workers.iter().map(turns));
             }
         }
         Phase::Reloading => service.reloading(),
@@ -229,7 +241,7 @@ fn on_phase(service: Arc<Service>, view: Arc<EngineView>) -> Box<dyn FnMut(Phase
 fn wait(
     stopped: &mpsc::Receiver<()>,
     duration: Option<Duration>,
-    engine: &engine::Engine<Newest<Tables>>,
+    engine: &path::Running,
 ) -> Result<(), Failure> {
     let deadline = duration.map(|d| Instant::now() + d);
     loop {
@@ -239,10 +251,22 @@ fn wait(
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if left.is_some_and(|left| left.is_zero()) || engine.is_finished() {
+        // None while a reload puts another one in its place.
+        let is_finished = lock(engine).as_ref().is_some_and(|engine| engine.is_finished());
+        if left.is_some_and(|left| left.is_zero()) || is_finished {
             return Ok(());
         }
     }
+}
+
+fn lock(engine: &path::Running) -> MutexGuard<'_, Option<engine::Engine<Newest<Tables>>>> {
+    engine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Stops the engine, if there is one.
+fn end(engine: &path::Running) -> Result<(), String> {
+    let engine = lock(engine).take();
+    engine.map_or(Ok(()), |engine| engine.stop(DRAIN))
 }
 
 /// The captures of `[dump.NAME]`, a thread each.
@@ -307,39 +331,20 @@ fn start_dumps(
     Ok(Dumps { stop, threads })
 }
 
-/// Mirrors the kernel, if an application wants that. Links are watched all the same: a port
-/// whose link goes down must lose its routes.
-fn start_mirror(
-    mirrors: bool,
-    live: &ports::LivePorts,
-    events: &mpsc::SyncSender<Event>,
-) -> Result<Option<Mirror>, Failure> {
-    if !mirrors && live.links.iter().all(Option::is_none) {
-        return Ok(None);
-    }
-    let twins = live.twins.iter().flatten().map(|twin| twin.ifindex);
-    let watch = if mirrors { twins.collect() } else { Vec::new() };
-    let options = MirrorOptions { watch, ..MirrorOptions::default() };
-    let events = events.clone();
-    let mirror = Mirror::start(options, move |batch| events.send(Event::Kernel(batch)).is_ok());
-    mirror.map(Some).map_err(|error| Failure::other(format!("mirroring the kernel: {error}")))
-}
-
 fn serve(
     config: &control::config::Config,
-    interfaces: &Interfaces,
-    view: &Arc<EngineView>,
-    events: &mpsc::SyncSender<Event>,
+    watch: &Watch,
+    events: &Events,
 ) -> Result<Server, Failure> {
     // The sender is not shared by threads: each connection clones it under a lock.
     let events = Mutex::new(events.clone());
-    let (interfaces, view) = (interfaces.clone(), view.clone());
+    let watch = watch.clone();
     let handler = move |asked: Asked, responder: &mut dyn Responder| match asked.request {
         Request::Trace { count, filter, duration_s } => {
-            trace(&view, &interfaces, responder, count, &filter, duration_s);
+            trace(&watch.get(), responder, count, &filter, duration_s);
         }
         Request::Capture { at, filter, count, duration_s } => {
-            capture(&view, &interfaces, responder, &at, &filter, count, duration_s);
+            capture(&watch.get(), responder, &at, &filter, count, duration_s);
         }
         _ => {
             let events = events.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -393,8 +398,7 @@ const CAPTURE_FRAMES: usize = 4096;
 const LOOK: Duration = Duration::from_millis(100);
 
 fn trace(
-    view: &Arc<EngineView>,
-    interfaces: &Interfaces,
+    SeenPath { view, interfaces, .. }: &SeenPath,
     responder: &mut dyn Responder,
     count: u32,
     filter: &str,
@@ -455,8 +459,7 @@ fn named(verdict: Verdict, interfaces: &Interfaces) -> String {
 }
 
 fn capture(
-    view: &Arc<EngineView>,
-    interfaces: &Interfaces,
+    SeenPath { view, interfaces, .. }: &SeenPath,
     responder: &mut dyn Responder,
     at: &CaptureAt,
     filter: &str,
@@ -483,7 +486,7 @@ fn capture(
     let Some(point) = point else {
         let message = format!(
             "unknown capture point: expected a port ({}), a stage ({}), drops or dumps",
-            interfaces.names().join(", "),
+            interfaces.list(),
             stages.join(", ")
         );
         return drop(responder.send(Response::error(ErrorKind::NotFound, message)));

@@ -57,12 +57,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (outputs, captures) = outputs.unzip();
     let mut captures = captures.unwrap_or_default().into_iter();
     let mut io = Vec::new();
-    for number in 0..interfaces.physical() {
+    for number in interfaces.ports() {
         let tx: Box<dyn TxQueue> = match captures.next() {
             Some(capture) => Box::new(capture),
             None => Box::new(Sink::new()),
         };
-        io.push(PortIo::new(number as u16, vec![(None, Some(tx))]));
+        io.push(PortIo::new(number, vec![(None, Some(tx))]));
     }
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();
     let error_sink = errors.clone();
@@ -184,9 +184,8 @@ impl Outputs {
             let path = folder.join(name);
             failed.capture(&path).map_err(|error| Failure::output(&path, &error))
         };
-        let ports = &interfaces.names()[..interfaces.physical()];
-        let captures =
-            ports.iter().map(|port| capture(&file_name(port))).collect::<Result<_, _>>()?;
+        let ports = interfaces.ports().map(|port| interfaces.name(port));
+        let captures = ports.map(|port| capture(&file_name(port))).collect::<Result<_, _>>()?;
         let dropped = Arc::new(Mutex::new(Some(capture("dropped.pcapng")?)));
         let dumped = Dumped::new(folder.join("dumped.pcapng"), failed.clone());
         Ok((Self { dropped, dumped: Arc::new(Mutex::new(dumped)), failed }, captures))
@@ -223,7 +222,7 @@ fn passed(config: &Config, interfaces: &Interfaces, publisher: &Publisher) -> Ve
 
 /// By port: the mark of its packets. `checksums` is the command line's word for all of them.
 fn marks(config: &Config, interfaces: &Interfaces, checksums: Option<Checksums>) -> Vec<u32> {
-    let names = interfaces.names()[..interfaces.physical()].iter();
+    let names = interfaces.ports().map(|port| interfaces.name(port));
     names.map(|name| wiring::mark_of(ports::checksums(config, name, checksums))).collect()
 }
 
@@ -316,11 +315,9 @@ fn inputs(read: &[String], interfaces: &Interfaces) -> Result<Vec<(u16, Vec<Path
         let (port, path) = match named {
             None => (0, text.as_str()),
             Some((name, path)) => {
-                let number =
-                    interfaces.number(name).filter(|&n| usize::from(n) < interfaces.physical());
-                let ports = &interfaces.names()[..interfaces.physical()];
+                let number = interfaces.number(name).filter(|&n| interfaces.is_port(n));
                 let unknown = || {
-                    let expected = ports.join(", ");
+                    let expected = interfaces.list_ports();
                     let tagged = interfaces.number(name).and_then(|n| interfaces.tagged(n));
                     Failure::usage(match tagged {
                         Some((port, _)) => format!(

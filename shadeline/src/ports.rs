@@ -4,6 +4,7 @@
 //! programs and the table that closes a port are owned by descriptors. Settings that have no owner
 //! (offloads, IPv6 on the port) are put back when [`LivePorts`] is dropped.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use control::kernel::close::Closed;
 use control::kernel::links::{self, Ipv6Off};
 use control::kernel::offloads::{Carried, OffloadsOff, set_offloads_off};
 use control::netlink::Client;
-use controlplane::{Interfaces, PortFacts, Twin};
+use controlplane::{Interfaces, Opened, PortFacts};
 use io::capture::{CaptureRx, CaptureTx, Format};
 use io::fault::Fault;
 use io::link::{Link, Promiscuous};
@@ -27,143 +28,174 @@ use crate::wiring::{PortIo, Queue};
 
 type Queues = Vec<Queue>;
 
-/// The ports of a live router and what was changed for them.
+/// What was changed in the kernel for the ports of a live program, by port, until it is closed.
+#[derive(Default)]
 pub(crate) struct LivePorts {
-    /// By physical port.
-    pub(crate) facts: Vec<PortFacts>,
-    /// By interface: the back end as it runs.
-    pub(crate) kinds: Vec<String>,
-    /// By interface.
-    pub(crate) twins: Vec<Option<Twin>>,
-    /// By physical port: the name of its network interface, where it has one.
-    pub(crate) links: Vec<Option<String>>,
-    _closed: Option<Closed>,
-    _offloads: Vec<OffloadsOff>,
-    _ipv6: Vec<Ipv6Off>,
-    _promiscuous: Vec<Promiscuous>,
-    _announcer: Option<Announcer>,
+    ports: BTreeMap<u16, OpenPort>,
+    announcers: Vec<Announcer>,
+    /// Ports opened since the start, for names of tables.
+    serial: u32,
 }
 
-/// Opens every port and twin of the configuration. `chosen`: the command line's word for all ports.
-pub(crate) fn open(
-    config: &Config,
-    interfaces: &Interfaces,
-    depot: &Arc<Depot>,
-    workers: usize,
-    chosen: Option<Checksums>,
-) -> Result<(LivePorts, Vec<PortIo>), Failure> {
-    let mut live = LivePorts {
-        facts: Vec::new(),
-        kinds: Vec::new(),
-        twins: Vec::new(),
-        links: Vec::new(),
-        _closed: None,
-        _offloads: Vec::new(),
-        _ipv6: Vec::new(),
-        _promiscuous: Vec::new(),
-        _announcer: None,
-    };
-    let mut io = Vec::new();
-    let mut to_close = Vec::new();
-    for number in 0..interfaces.physical() {
-        let name = interfaces.name(number as u16);
-        let Some(port) = config.port(name) else { continue };
-        let PortKind::Physical(physical) = &port.kind else { continue };
-        let failed =
-            |error: &dyn std::fmt::Display| Failure::other(format!("port {name}: {error}"));
+/// An open port.
+#[derive(Default)]
+struct OpenPort {
+    facts: PortFacts,
+    _closed: Option<Closed>,
+    _offloads: Option<OffloadsOff>,
+    _ipv6: Option<Ipv6Off>,
+    _promiscuous: Option<Promiscuous>,
+}
+
+/// How queues are opened.
+pub(crate) struct Opening<'a> {
+    /// The configuration.
+    pub(crate) config: &'a Config,
+    /// The interfaces.
+    pub(crate) interfaces: &'a Interfaces,
+    /// Where cells come from.
+    pub(crate) depot: &'a Arc<Depot>,
+    /// Workers that there are.
+    pub(crate) workers: usize,
+    /// The command line's word on checksums, for all ports.
+    pub(crate) checksums: Option<Checksums>,
+}
+
+impl LivePorts {
+    /// Opens ports and twins: those of the interfaces `wanted`.
+    pub(crate) fn open(
+        &mut self,
+        opening: &Opening<'_>,
+        wanted: &[u16],
+    ) -> Result<(Vec<Opened>, Vec<PortIo>), Failure> {
+        let Opening { config, interfaces, .. } = *opening;
+        let (mut all, mut io, mut ports) = (Vec::new(), Vec::new(), BTreeMap::new());
+        for &number in wanted {
+            let name = interfaces.name(number);
+            let Some(port) = config.port(name) else { continue };
+            let own = match &port.kind {
+                PortKind::Physical(physical) => {
+                    let (open, own, queues) = self
+                        .open_port(opening, number, physical)
+                        .map_err(|error| Failure::other(format!("port {name}: {error}")))?;
+                    tracing::info!("port {name}: {}", own.kind);
+                    ports.insert(number, open);
+                    io.push(queues);
+                    own
+                }
+                PortKind::Vlan { .. } => Opened {
+                    number,
+                    facts: PortFacts::default(),
+                    kind: subinterface_kind(config, name),
+                    link: None,
+                    twin: None,
+                },
+            };
+            all.push(own);
+        }
+        let facts = |port: u16| {
+            let known = ports.get(&port).or_else(|| self.ports.get(&port));
+            known.map(|port| port.facts).unwrap_or_default()
+        };
+        let mut twins = Vec::new();
+        for (at, own) in all.iter().enumerate() {
+            let record =
+                controlplane::interfaces::record(config, interfaces, own.number, facts, true);
+            let port = config.port(interfaces.name(own.number));
+            if let Some(twin) = port.and_then(|port| port.twin.as_deref()) {
+                twins.push((at, twin, record));
+            }
+        }
+        let list: Vec<_> = twins.iter().map(|(_, twin, record)| (*twin, record)).collect();
+        let opened = twins::open(&list).map_err(|(i, error)| {
+            let (at, twin, _) = &twins[i];
+            let name = interfaces.name(all[*at].number);
+            Failure::other(format!("the twin of {name} (`{twin}`): {error}"))
+        })?;
+        self.announcers.extend(opened.announcer);
+        for ((at, ..), (twin, queue)) in twins.iter().zip(opened.twins) {
+            let own = &mut all[*at];
+            own.twin = Some(twin);
+            io.push(PortIo { twin: true, ..PortIo::new(own.number, vec![queue]) });
+        }
+        self.ports.append(&mut ports);
+        Ok((all, io))
+    }
+
+    /// Puts back what was changed for ports; their queues are closed before.
+    pub(crate) fn close(&mut self, numbers: &[u16]) {
+        numbers.iter().for_each(|number| drop(self.ports.remove(number)));
+    }
+
+    fn open_port(
+        &mut self,
+        opening: &Opening<'_>,
+        number: u16,
+        physical: &Physical,
+    ) -> Result<(OpenPort, Opened, PortIo), String> {
+        let Opening { config, interfaces, depot, workers, checksums } = *opening;
+        let name = interfaces.name(number);
+        let port = config.port(name);
         let on_wire =
             matches!(physical.backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp);
-        let mut facts = PortFacts::default();
+        let mut open = OpenPort::default();
         if on_wire {
-            facts = prepare(physical, &mut live).map_err(|e| failed(&e))?;
+            prepare(physical, &mut open)?;
         }
-        let (queues, kind) = queues(physical, depot, workers, port.mac.map(|m| m.0), port.mtu)
-            .map_err(|e| failed(&e))?;
+        let mac = port.and_then(|port| port.mac).map(|mac| mac.0);
+        let mtu = port.and_then(|port| port.mtu);
+        let (queues, kind) = queues(physical, depot, workers, mac, mtu)?;
         let is_xdp = kind.starts_with("af_xdp");
         if on_wire {
             let carried = if is_xdp { Carried::Finished } else { Carried::Marked };
             match set_offloads_off(&physical.interface, carried) {
-                Ok(off) => live._offloads.push(off),
+                Ok(off) => open._offloads = Some(off),
                 Err(error) => tracing::warn!("{}: offloads stay on: {error}", physical.interface),
             }
         }
         if on_wire && !is_xdp {
-            to_close.push(physical.interface.as_str());
+            self.serial += 1;
+            let table = format!("shadeline-{}-{}", std::process::id(), self.serial);
+            let closed = Closed::with_table(&table, &[physical.interface.as_str()]);
+            open._closed = Some(closed.map_err(|e| {
+                format!("closing the port to the kernel (needs CAP_NET_ADMIN): {e}")
+            })?);
         }
         if is_xdp
             && (physical.promiscuous == Some(true)
                 || config.pipeline_of(name).main().is_promiscuous)
         {
             let all = Link::open(&physical.interface).and_then(|link| link.promiscuous());
-            live._promiscuous.push(all.map_err(|e| failed(&e))?);
+            open._promiscuous = Some(all.map_err(|e| e.to_string())?);
         }
-        live.links.push(on_wire.then(|| physical.interface.clone()));
-        live.facts.push(facts);
-        tracing::info!("port {name}: {kind}");
-        live.kinds.push(kind);
         let queues = queues.into_iter();
         let queues =
             queues.map(|(rx, tx)| (rx.map(|q| with_faults(config, name, q)), tx)).collect();
-        let number = number as u16;
-        let checksums = self::checksums(config, name, chosen);
-        io.push(PortIo { checksums, ..PortIo::new(number, queues) });
+        let checksums = self::checksums(config, name, checksums);
+        let own = Opened {
+            number,
+            facts: open.facts,
+            kind,
+            link: on_wire.then(|| physical.interface.clone()),
+            twin: None,
+        };
+        Ok((open, own, PortIo { checksums, ..PortIo::new(number, queues) }))
     }
-    if !to_close.is_empty() {
-        let closed = Closed::with_table(&format!("shadeline-{}", std::process::id()), &to_close);
-        live._closed = Some(closed.map_err(|e| {
-            Failure::other(format!("closing the ports to the kernel (needs CAP_NET_ADMIN): {e}"))
-        })?);
-    }
-    open_twins(config, interfaces, &mut live, &mut io)?;
-    Ok((live, io))
-}
-
-fn open_twins(
-    config: &Config,
-    interfaces: &Interfaces,
-    live: &mut LivePorts,
-    io: &mut Vec<PortIo>,
-) -> Result<(), Failure> {
-    let mut wanted = Vec::new();
-    for number in 0..interfaces.names().len() as u16 {
-        let name = interfaces.name(number);
-        if usize::from(number) >= interfaces.physical() {
-            live.kinds.push(subinterface_kind(config, name));
-        }
-        let fact = |port| live.facts.get(usize::from(port)).copied().unwrap_or_default();
-        let record = controlplane::interfaces::record(config, interfaces, number, fact, true);
-        if let Some(twin) = config.port(name).and_then(|port| port.twin.as_deref()) {
-            wanted.push((number, twin, record));
-        }
-    }
-    let list: Vec<_> = wanted.iter().map(|(_, twin, record)| (*twin, record)).collect();
-    let opened = twins::open(&list).map_err(|(i, error)| {
-        let (number, twin, _) = &wanted[i];
-        let name = interfaces.name(*number);
-        Failure::other(format!("the twin of {name} (`{twin}`): {error}"))
-    })?;
-    live._announcer = opened.announcer;
-    live.twins = vec![None; interfaces.names().len()];
-    for ((number, ..), (twin, queue)) in wanted.iter().zip(opened.twins) {
-        live.twins[usize::from(*number)] = Some(twin);
-        io.push(PortIo { twin: true, ..PortIo::new(*number, vec![queue]) });
-    }
-    Ok(())
 }
 
 /// Makes a network interface fit to be a port, and says what it is.
-fn prepare(physical: &Physical, live: &mut LivePorts) -> Result<PortFacts, String> {
+fn prepare(physical: &Physical, open: &mut OpenPort) -> Result<(), String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let link = Link::open(&physical.interface).map_err(|e| text(&e))?;
     if !link.is_up().map_err(|e| text(&e))? {
         link.set_up(true).map_err(|e| text(&e))?;
     }
-    let facts = PortFacts {
+    open.facts = PortFacts {
         mac: Some(link.mac().map_err(|e| text(&e))?),
         mtu: Some(link.mtu().map_err(|e| text(&e))?),
     };
     match Ipv6Off::on(&physical.interface) {
-        Ok(off) => live._ipv6.push(off),
+        Ok(off) => open._ipv6 = Some(off),
         Err(error) => tracing::warn!("{}: IPv6 stays on: {error}", physical.interface),
     }
     let mut client = Client::route().map_err(|e| text(&e))?;
@@ -179,7 +211,7 @@ fn prepare(physical: &Physical, live: &mut LivePorts) -> Result<PortFacts, Strin
             list.join(", ")
         );
     }
-    Ok(facts)
+    Ok(())
 }
 
 fn queues(

@@ -188,7 +188,8 @@ impl Report {
 
     /// Says what each port received, where one queue receives for several ports.
     pub(crate) fn set_received(&mut self, received: &[(u16, QueueStats)], interfaces: &Interfaces) {
-        for port in self.ports.iter_mut().take(interfaces.physical()) {
+        let is_port = |name: &str| interfaces.number(name).is_some_and(|n| interfaces.is_port(n));
+        for port in self.ports.iter_mut().filter(|port| is_port(&port.port)) {
             let own = received.iter().find(|(n, _)| interfaces.name(*n) == port.port);
             let rx = own.map_or_else(QueueStats::default, |(_, rx)| *rx);
             (port.rx_packets, port.rx_bytes, port.rx_drops) = (rx.packets, rx.bytes, rx.dropped);

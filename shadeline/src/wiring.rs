@@ -18,9 +18,10 @@ use controlplane::{
 };
 use device::tables::NoTables;
 use engine::{
-    DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineSpec, Entry, ErrorSink,
-    Gate, InContext, InOrder, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST, PipelineSpec, RxSlot, Spread,
-    SpreadHash, Stage, TxSlot, UnderWay, Versions, WorkerSpec,
+    DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineError, EngineSpec,
+    Entry, ErrorSink, Gate, InContext, InOrder, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST,
+    PipelineSpec, QueueCounters, RxSlot, Spread, SpreadHash, Stage, Suspended, TxSlot, UnderWay,
+    Versions, WorkerQueues, WorkerSpec,
 };
 use io::{RxQueue, TxQueue};
 use lookup::versions::Reader;
@@ -130,11 +131,30 @@ pub(crate) fn start(
     ports: Vec<PortIo>,
     plan: Plan,
 ) -> Result<DataPath, Failure> {
+    prepare(config, interfaces, depot, reader, parts, plan)?.start(ports).map_err(Failure::other)
+}
+
+/// An engine that is ready to start, but for its queues.
+pub(crate) struct Prepared {
+    spec: EngineSpec<Newest<Tables>>,
+    spread: Vec<Spreading>,
+    entries: Entries,
+    in_order: Option<InOrder>,
+}
+
+/// Makes the stages of all workers.
+pub(crate) fn prepare(
+    config: &Config,
+    interfaces: &Interfaces,
+    depot: Arc<Depot>,
+    reader: &Reader<Tables>,
+    parts: &mut [Running],
+    plan: Plan,
+) -> Result<Prepared, Failure> {
     let mut devices = plan.devices;
     let on_device = on_device(parts, &mut devices, &reader.pin());
-    let count = interfaces.names().len();
     let mut pipelines =
-        Pipelines { config, parts, on_device, interfaces: count, packet_time: plan.offline };
+        Pipelines { config, parts, on_device, interfaces, packet_time: plan.offline };
     let n = match plan.workers.max(1) {
         n if n > 1 && plan.offline => pipelines.capture_workers(n, &reader.pin())?,
         n => n,
@@ -155,8 +175,8 @@ pub(crate) fn start(
             versions: Newest(reader.clone()),
             pipelines: own,
             rx: Vec::new(),
-            tx: (0..interfaces.physical()).map(|_| TxSlot::Absent).collect(),
-            host: (0..count).map(|_| TxSlot::Absent).collect(),
+            tx: (0..interfaces.count()).map(|_| TxSlot::Absent).collect(),
+            host: (0..interfaces.count()).map(|_| TxSlot::Absent).collect(),
             on_drop: on_drop.take(),
             device: None,
             on_dump: on_dump.take(),
@@ -165,13 +185,11 @@ pub(crate) fn start(
     let origins = origins(config, &plan.file);
     let spread: Vec<Spreading> =
         workers[0].pipelines.iter().map(|own| Spreading::of(&own.stages)).collect();
-    let ports =
-        ports.into_iter().map(|port| place(port, &spread, &entries, &mut workers)).collect();
     let max_delay = config.in_use().filter_map(|pipeline| pipeline.max_delay).min();
     let max_delay = max_delay.unwrap_or(config.engine.max_delay);
     drops::register().map_err(Failure::other)?;
     let gate = match in_order {
-        true => pipelines.gate(count),
+        true => pipelines.gate(interfaces.count()),
         false => None,
     };
     let spec = EngineSpec {
@@ -196,6 +214,7 @@ pub(crate) fn start(
                 tracing::warn!(%error, "device {number}: disabled; the CPU takes over");
             }
         }),
+        before: None,
         on_panic: Arc::new(move |mut panic| {
             let of_name = |(stage, _): &&(String, String)| stage == panic.stage.1;
             let known = origins.get(panic.stage.0).filter(of_name);
@@ -204,12 +223,92 @@ pub(crate) fn start(
             tracing::error!("{panic}");
         }),
     };
-    let engine = match in_order {
-        true => Engine::start_in_order(spec, InOrder { gate, under_way: plan.under_way }),
-        false => Engine::start(spec),
-    };
-    let engine = engine.map_err(Failure::other)?;
-    Ok(DataPath { engine, ports })
+    let in_order = in_order.then(|| InOrder { gate, under_way: plan.under_way });
+    Ok(Prepared { spec, spread, entries, in_order })
+}
+
+impl Prepared {
+    /// Whether it could start.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        self.spec.check()
+    }
+
+    /// Starts it over `ports`.
+    pub(crate) fn start(self, ports: Vec<PortIo>) -> Result<DataPath, EngineError> {
+        let Self { mut spec, spread, entries, in_order } = self;
+        let place = |port| place(port, &spread, &entries, &mut spec.workers);
+        let ports = ports.into_iter().map(place).collect();
+        let engine = match in_order {
+            Some(in_order) => Engine::start_in_order(spec, in_order),
+            None => Engine::start(spec),
+        };
+        Ok(DataPath { engine: engine?, ports })
+    }
+
+    /// Starts it over the queues of one that has stopped, but for those of interfaces that close, and over `opened`. Its
+    /// stages inherit what the others held. `counters` are those of the queues as they were placed. The queues to be
+    /// closed come along. `publish` is called while no stage runs.
+    pub(crate) fn follow(
+        mut self,
+        mut before: Suspended<Newest<Tables>>,
+        counters: &[PortCounters],
+        closes: impl Fn(u16) -> bool,
+        opened: Vec<PortIo>,
+        publish: &mut dyn FnMut(),
+    ) -> Result<(DataPath, Vec<Closed>), EngineError> {
+        before.bequeath(&mut self.spec.workers);
+        self.spec.before = Some(before.view().clone());
+        let mut ports = collect(before.into_queues(), counters);
+        // Not before the old stages are done: tables of theirs may be gone then.
+        publish();
+        let is_closed = |(port, _): &(PortIo, &PortCounters)| !port.stamps && closes(port.number);
+        let (closed, stay): (Vec<_>, Vec<_>) = ports.drain(..).partition(is_closed);
+        let closed = closed.into_iter().map(|(port, counters)| (port, counters.clone())).collect();
+        let stay = stay.into_iter().map(|(port, _)| port);
+        Ok((self.start(stay.chain(opened).collect())?, closed))
+    }
+}
+
+/// Queues that are to be closed, and what they counted.
+pub(crate) type Closed = (PortIo, PortCounters);
+
+/// The queues of all workers, port by port as [`place`] got them, with the counters that it made.
+fn collect(workers: Vec<WorkerQueues>, counters: &[PortCounters]) -> Vec<(PortIo, &PortCounters)> {
+    let (mut rx, mut tx) = (Vec::new(), Vec::new());
+    for worker in workers {
+        rx.extend(worker.rx.into_iter().map(Some));
+        tx.extend(worker.tx.into_iter().chain(worker.host).map(Some));
+    }
+    let mut ports = Vec::new();
+    for port in counters {
+        let mut io = PortIo { twin: port.twin, ..PortIo::new(port.number, Vec::new()) };
+        for (_, rx_counters, tx_counters) in &port.queues {
+            let is_rx = |slot: &Option<RxSlot>| {
+                slot.as_ref().is_some_and(|slot| Arc::ptr_eq(&slot.counters, rx_counters))
+            };
+            let is_tx = |slot: &Option<TxSlot>| match slot {
+                Some(TxSlot::Own(_, counters)) => Arc::ptr_eq(counters, tx_counters),
+                _ => false,
+            };
+            let slot = rx.iter_mut().find(|slot| is_rx(slot)).and_then(Option::take);
+            let own = tx.iter_mut().find(|slot| is_tx(slot)).and_then(Option::take);
+            let queue = slot.map(|slot| {
+                io.stamps = slot.port == chunk::PORT_NONE;
+                io.checksums = match slot.mark & MARK_CHECKSUMS_IGNORED {
+                    0 => Checksums::Verify,
+                    _ => Checksums::Ignore,
+                };
+                slot.queue
+            });
+            let own = own.and_then(|slot| match slot {
+                TxSlot::Own(queue, _) => Some(queue),
+                TxSlot::Absent | TxSlot::Worker(_) => None,
+            });
+            io.queues.push((queue, own));
+        }
+        ports.push((io, port));
+    }
+    ports
 }
 
 /// The stages of the pipeline, each with the file and line that put it there; no lines for a configuration without a
@@ -230,7 +329,7 @@ struct Pipelines<'a> {
     parts: &'a mut [Running],
     /// By part: the devices have its tables.
     on_device: Vec<bool>,
-    interfaces: usize,
+    interfaces: &'a Interfaces,
     /// Time is the packets'.
     packet_time: bool,
 }
@@ -352,7 +451,8 @@ pub(crate) fn stages_of(
     parts: &mut [Running],
 ) -> Result<Vec<Box<dyn Stage<Tables>>>, Failure> {
     let on_device = vec![true; parts.len()];
-    let mut all = Pipelines { config, parts, on_device, interfaces: 0, packet_time: true };
+    let interfaces = &Interfaces::of(config);
+    let mut all = Pipelines { config, parts, on_device, interfaces, packet_time: true };
     all.stages(&config.pipeline, 0, false)
 }
 
@@ -473,7 +573,11 @@ fn place<V: Versions>(
         losses.extend(rx.iter().flat_map(|rx| rx.losses()));
         losses.extend(tx.iter().flat_map(|tx| tx.losses()));
         let owner = (first + q) % workers.len();
-        let (rx_counters, tx_counters) = (Arc::default(), Arc::default());
+        let (rx_counters, tx_counters) =
+            (Arc::<QueueCounters>::default(), Arc::<QueueCounters>::default());
+        // A queue that was another engine's has counted already.
+        rx.iter().for_each(|queue| rx_counters.set(queue.stats()));
+        tx.iter().for_each(|queue| tx_counters.set(queue.stats()));
         if let Some(queue) = rx {
             workers[owner].rx.push(RxSlot {
                 entry: entry.clone(),

@@ -239,3 +239,70 @@ fn a_reload_speaks_of_what_runs() {
     assert!(!second.status.success() && said.contains("an instance is already running"), "{said}");
     live.stop();
 }
+
+/// What is behind the two ports of the topology in turn, each time something else: another port, a subinterface, the
+/// first rule, stages, a second pipeline, a port that opens anew.
+fn variants() -> Vec<String> {
+    let tap = |more: &str| {
+        format!(
+            "[port.third]\nbackend = \"tap\"\ninterface = \"third0\"\n\
+             addresses = [\"10.0.3.1/24\"]\n{more}"
+        )
+    };
+    let rule = "[[rule]]\nname = \"first\"\nsrc = \"192.0.2.0/24\"\naction = \"drop\"\n";
+    let vlan = "[port.tagged]\nparent = \"left\"\nvlan = 7\naddresses = [\"10.0.4.1/24\"]\n";
+    let edge = "[pipeline.edge]\nstages = [\"decode\", \"fw\", \"route\", \"rewrite\"]\n\
+                [stage.fw]\nkind = \"firewall\"\n\
+                [[stage.fw.rule]]\nname = \"own\"\nsrc = \"192.0.2.0/25\"\naction = \"drop\"\n";
+    vec![
+        String::new(),
+        tap(""),
+        tap("mac = \"02:00:00:00:03:01\"\n"),
+        rule.to_owned(),
+        format!("{}{rule}", tap("")),
+        vlan.to_owned(),
+        format!("{vlan}{}", tap("pipeline = \"edge\"\n") + edge),
+        format!("{}{edge}", tap("pipeline = \"edge\"\ntwin = \"off\"\n")),
+        format!("{}{vlan}{rule}", tap("checksums = \"ignore\"\n")),
+        "[port.memory]\nbackend = \"memory\"\n[[rule]]\nname = \"second\"\nproto = \"icmp\"\n\
+         src = \"192.0.2.0/24\"\naction = \"reject\"\n"
+            .to_owned(),
+    ]
+}
+
+/// Ports, queues, pipelines, stages, subinterfaces and the first rule come and go a thousand times while packets pass
+/// two other ports.
+#[test]
+fn a_thousand_reloads_lose_nothing_of_other_ports() {
+    let Some(mut live) = Live::start("rebuild", "af_packet", "") else { return };
+    live.count_udp();
+    assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+    let variants = variants();
+    let (mut changes, mut sent) = (0, 0);
+    let begin = Instant::now();
+    while changes < CHANGES {
+        assert!(begin.elapsed() < Duration::from_secs(600), "{changes} changes in ten minutes");
+        let count = 60_000;
+        let mut sender = live.flood("20000pps", count);
+        while sender.is_running() {
+            changes += 1;
+            let more = &variants[changes % variants.len()];
+            live.scratch.write("router.toml", &config(&live.scratch, "af_packet", more));
+            let said = live.ctl("reload");
+            assert!(said.contains("changed") || said.contains("rule"), "{changes}: {said}");
+        }
+        let (status, said) = sender.wait(SOON);
+        assert!(status.success(), "{said}");
+        sent += count;
+        wait_until(Duration::from_secs(3), || live.counted_udp() >= sent);
+        let counted = live.counted_udp();
+        assert_eq!(counted, sent, "after {changes} changes: {:?}", live.drops());
+    }
+    println!("{changes} changes while {sent} packets passed: none was lost");
+    assert!(ping(&live.net.left, "10.0.2.2", 1) == 1);
+    let said = live.stop();
+    assert!(said.contains(", 0 out, ") || !said.contains("panics of stages"), "{said}");
+}
+
+/// Reloads of [`a_thousand_reloads_lose_nothing_of_other_ports`].
+const CHANGES: usize = 1000;

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use control::config::Config;
 use controlplane::Interfaces;
 
 /// Names of interfaces by number, as far as they are known: a stage by itself, in tests and measurements, knows none.
-/// They never change while a program runs.
+/// A name keeps its number while a program runs.
 #[derive(Clone, Debug, Default)]
 pub struct PortNames(Arc<[String]>);
 
 impl PortNames {
-    /// Those of a configuration.
-    pub fn of(config: &Config) -> Self {
-        Self(Interfaces::of(config).names().into())
+    /// Those of a program.
+    pub fn of(interfaces: &Interfaces) -> Self {
+        Self(interfaces.names().into())
     }
 
     /// A port's name, or `port N`.

@@ -125,8 +125,8 @@ pub struct WorkerSetup<'a> {
     pub pipeline: &'a Pipeline,
     /// The stage's place in the pipeline: its name and kind are there.
     pub at: usize,
-    /// Interfaces that there are.
-    pub interfaces: usize,
+    /// The interfaces.
+    pub interfaces: &'a Interfaces,
     /// Time is the packets' own: captures.
     pub packet_time: bool,
     /// Limits that only the order of all packets decides are left to the gate behind the workers.
@@ -205,7 +205,7 @@ impl Environment<'_> {
     /// There is no such interface; the refusal names those that there are.
     pub fn number(&self, name: &str) -> Result<u16, Refusal> {
         self.interfaces.number(name).ok_or_else(|| {
-            let ports = self.interfaces.names().join(", ");
+            let ports = self.interfaces.list();
             Refusal::new(
                 ErrorKind::NotFound,
                 format!("there is no port `{name}`: expected one of {ports}"),

@@ -14,6 +14,7 @@
 
 mod builds;
 mod links;
+mod rebuild;
 mod reload;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,6 +32,7 @@ use serde_json::{Map, Value};
 use crate::application::{
     Built, Call, Carrier, Descriptor, Environment, Outcome, Refusal, Rows, Twin, Work,
 };
+use crate::data_path::{DataPath, Watch};
 use crate::inject::Injector;
 use crate::interfaces::{self, Interfaces, PortFacts};
 use crate::publisher::{Publisher, Running};
@@ -73,19 +75,21 @@ pub struct Start {
     /// As read at the start.
     pub config: Config,
     /// Its file.
-    pub path: PathBuf,
+    pub file: PathBuf,
     /// What a configuration may name.
     pub known: KnownStages,
     /// All applications of the program, running or not.
     pub descriptors: &'static [&'static Descriptor],
-    /// The interfaces.
-    pub interfaces: Interfaces,
-    /// By physical port.
+    /// By interface: what the system says of a port.
     pub facts: Vec<PortFacts>,
     /// By interface.
     pub twins: Vec<Option<Twin>>,
-    /// By physical port: the name of its network interface, where it has one.
+    /// By interface: the name of a port's network interface, where it has one.
     pub links: Vec<Option<String>>,
+    /// What carries the packets.
+    pub path: Box<dyn DataPath>,
+    /// Where others see what runs.
+    pub watch: Watch,
     /// The parts and their tables.
     pub publisher: Publisher,
     /// Frames that leave by ports.
@@ -121,10 +125,13 @@ pub struct ControlLoop {
     /// As last read. What only a restart applies still has the values of `started`.
     config: Config,
     started: Config,
-    path: PathBuf,
+    file: PathBuf,
     known: KnownStages,
     descriptors: &'static [&'static Descriptor],
+    path: Box<dyn DataPath>,
+    watch: Watch,
     interfaces: Interfaces,
+    kinds: Vec<String>,
     facts: Vec<PortFacts>,
     twins: Vec<Option<Twin>>,
     links: Vec<Option<String>>,
@@ -136,7 +143,7 @@ pub struct ControlLoop {
     on_reload: Box<dyn Fn(&Config) + Send>,
     on_phase: Box<dyn FnMut(Phase) + Send>,
     records: Vec<Interface>,
-    /// By interface: the twin is up; by physical port: the link is up.
+    /// By interface: the twin is up; the port's link is up.
     twin_up: Vec<bool>,
     link_up: Vec<bool>,
     /// The last failure of a port that was logged.
@@ -178,22 +185,25 @@ impl ControlLoop {
     pub fn new(start: Start) -> Self {
         let facts = start.facts.clone();
         let fact = |port: u16| facts.get(usize::from(port)).copied().unwrap_or_default();
-        let record = |n| interfaces::record(&start.config, &start.interfaces, n, fact, true);
-        let records: Vec<_> = (0..start.interfaces.names().len() as u16).map(record).collect();
-        let names = start.config.in_use().map(|pipeline| pipeline.name.as_str());
-        let mode = names.collect::<Vec<_>>().join(", ");
-        let own = start.interfaces.clone();
-        let statistics = Statistics::new(start.shown, own, mode, &start.publisher.parts);
+        let interfaces = start.shown.seen.interfaces.clone();
+        let record = |n| interfaces::record(&start.config, &interfaces, n, fact, true);
+        let records: Vec<_> = (0..interfaces.count() as u16).map(record).collect();
+        let kinds = start.shown.kinds.clone();
+        let mode = rebuild::mode(&start.config);
+        let statistics = Statistics::new(start.shown, mode, &start.publisher.parts);
         let mut control = Self {
             twin_up: vec![true; records.len()],
-            link_up: vec![true; start.interfaces.physical()],
+            link_up: vec![true; records.len()],
             records,
             started: start.config.clone(),
             config: start.config,
-            path: start.path,
+            file: start.file,
             known: start.known,
             descriptors: start.descriptors,
-            interfaces: start.interfaces,
+            path: start.path,
+            watch: start.watch,
+            interfaces,
+            kinds,
             facts: start.facts,
             twins: start.twins,
             links: start.links,
@@ -219,14 +229,17 @@ impl ControlLoop {
     /// # Errors
     /// The system gives no thread.
     pub fn start_sources(&mut self) -> std::io::Result<()> {
-        for (number, own) in self.publisher.parts.iter_mut().enumerate() {
-            for source in own.part.sources() {
-                let events = self.events.clone();
-                let carrier =
-                    Carrier::new(move |event| events.send(Event::Part(number, event)).is_ok());
-                let name = own.descriptor.application.name.to_owned();
-                std::thread::Builder::new().name(name).spawn(move || source(carrier))?;
-            }
+        (0..self.publisher.parts.len()).try_for_each(|number| self.start_sources_of(number))
+    }
+
+    fn start_sources_of(&mut self, number: usize) -> std::io::Result<()> {
+        let own = &mut self.publisher.parts[number];
+        for source in own.part.sources() {
+            let events = self.events.clone();
+            let carrier =
+                Carrier::new(move |event| events.send(Event::Part(number, event)).is_ok());
+            let name = own.descriptor.application.name.to_owned();
+            std::thread::Builder::new().name(name).spawn(move || source(carrier))?;
         }
         Ok(())
     }

@@ -9,60 +9,138 @@ use packet::MacAddr;
 const TPID_SERVICE: u16 = 0x88a8;
 const TPID_CUSTOMER: u16 = 0x8100;
 
-/// Numbers for names: ports first, in the order of the file, then subinterfaces; so an untagged frame's interface has its
-/// port's number.
-#[derive(Debug, Clone)]
+/// Interfaces at most, those that are gone among them.
+pub const INTERFACES_MAX: usize = 4096;
+
+/// Numbers for names. At the start ports come first, in the order of the file, then subinterfaces; those that a reload adds
+/// come behind them. An untagged frame's interface has its port's number. A name keeps its number as long as the program
+/// runs: one that is gone may come back, and nothing that still has the number leads to another interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interfaces {
     names: Vec<String>,
-    physical: usize,
-    /// Of each subinterface: the port that carries it and its VLANs, the outer one first.
-    tagged: Vec<(u16, Vec<u16>)>,
+    kinds: Vec<Kind>,
+}
+
+/// What an interface is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Port,
+    /// A subinterface: the port that carries it and its VLANs, the outer one first.
+    Tagged(u16, Vec<u16>),
+    /// It was there, and is no more.
+    Gone,
 }
 
 impl Interfaces {
     /// Those of a configuration.
     pub fn of(config: &Config) -> Self {
+        let none = Self { names: Vec::new(), kinds: Vec::new() };
+        none.with(config)
+    }
+
+    /// Those of a configuration that comes after theirs.
+    ///
+    /// # Errors
+    /// There have been too many since the start, in words.
+    pub fn after(&self, config: &Config) -> Result<Self, String> {
+        let next = self.with(config);
+        let n = next.names.len();
+        if n > INTERFACES_MAX {
+            return Err(format!(
+                "{n} ports and subinterfaces since the start, more than {INTERFACES_MAX}: restart the instance"
+            ));
+        }
+        Ok(next)
+    }
+
+    fn with(&self, config: &Config) -> Self {
         let is = |physical: bool| {
             config.ports.iter().filter(move |p| matches!(p.kind, PortKind::Physical(_)) == physical)
         };
-        let names: Vec<_> = is(true).chain(is(false)).map(|port| port.name.clone()).collect();
-        let tagged = is(false).filter_map(|port| match &port.kind {
-            PortKind::Physical(_) => None,
-            PortKind::Vlan { parent, tag } => {
-                let parent = names.iter().position(|n| n == parent).unwrap_or_default() as u16;
-                Some(match *tag {
-                    VlanTag::Single(id) => (parent, vec![id]),
-                    VlanTag::Double(outer, inner) => (parent, vec![outer, inner]),
-                })
+        let mut next =
+            Self { names: self.names.clone(), kinds: vec![Kind::Gone; self.names.len()] };
+        for port in is(true).chain(is(false)) {
+            let kind = match &port.kind {
+                PortKind::Physical(_) => Kind::Port,
+                PortKind::Vlan { parent, tag } => {
+                    let parent = next.number(parent).unwrap_or_default();
+                    Kind::Tagged(
+                        parent,
+                        match *tag {
+                            VlanTag::Single(id) => vec![id],
+                            VlanTag::Double(outer, inner) => vec![outer, inner],
+                        },
+                    )
+                }
+            };
+            match next.names.iter().position(|name| *name == port.name) {
+                Some(known) => next.kinds[known] = kind,
+                None => {
+                    next.names.push(port.name.clone());
+                    next.kinds.push(kind);
+                }
             }
-        });
-        Self { tagged: tagged.collect(), physical: is(true).count(), names }
+        }
+        next
     }
 
-    /// The number of an interface.
+    /// The number of an interface that there is.
     pub fn number(&self, name: &str) -> Option<u16> {
-        self.names.iter().position(|n| n == name).map(|n| n as u16)
+        let number = self.names.iter().position(|n| n == name)?;
+        (self.kinds[number] != Kind::Gone).then_some(number as u16)
     }
 
-    /// The name of an interface; `-` for no interface at all.
+    /// The name of an interface, also of one that is gone; `-` for no interface at all.
     pub fn name(&self, number: u16) -> &str {
         self.names.get(usize::from(number)).map_or("-", String::as_str)
     }
 
     /// Of a subinterface: the port that carries it and its VLANs, the outer one first.
     pub fn tagged(&self, number: u16) -> Option<(u16, &[u16])> {
-        let (port, vlans) = self.tagged.get(usize::from(number).checked_sub(self.physical)?)?;
-        Some((*port, vlans))
+        match self.kinds.get(usize::from(number))? {
+            Kind::Tagged(port, vlans) => Some((*port, vlans)),
+            Kind::Port | Kind::Gone => None,
+        }
     }
 
-    /// All, in order of their numbers.
+    /// Whether it is there.
+    pub fn has(&self, number: u16) -> bool {
+        self.kinds.get(usize::from(number)).is_some_and(|kind| *kind != Kind::Gone)
+    }
+
+    /// Whether it is a port.
+    pub fn is_port(&self, number: u16) -> bool {
+        self.kinds.get(usize::from(number)) == Some(&Kind::Port)
+    }
+
+    /// How many numbers are in use, those of interfaces that are gone among them.
+    pub fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The numbers of those that there are.
+    pub fn numbers(&self) -> impl Iterator<Item = u16> {
+        (0..self.names.len() as u16).filter(|number| self.has(*number))
+    }
+
+    /// The numbers of the ports.
+    pub fn ports(&self) -> impl Iterator<Item = u16> {
+        (0..self.names.len() as u16).filter(|number| self.is_port(*number))
+    }
+
+    /// By number, names of those that are gone among them.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// How many of them are ports; they come first.
-    pub fn physical(&self) -> usize {
-        self.physical
+    /// The names of those that there are, for a message.
+    pub fn list(&self) -> String {
+        self.numbers().map(|number| self.name(number)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The names of the ports, for a message.
+    pub fn list_ports(&self) -> String {
+        self.ports().map(|number| self.name(number)).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -84,7 +162,12 @@ pub fn record(
     facts: impl Fn(u16) -> PortFacts,
     is_live: bool,
 ) -> Interface {
-    let Some(port) = config.port(interfaces.name(number)) else { return Interface::default() };
+    let known = config.port(interfaces.name(number)).filter(|_| interfaces.has(number));
+    let Some(port) = known else {
+        // Gone: nothing leads there.
+        let name = interfaces.name(number).to_owned();
+        return Interface { name, port: number, up: false, ..Interface::default() };
+    };
     let (physical, tags) = match &port.kind {
         PortKind::Physical(_) => (number, Vec::new()),
         PortKind::Vlan { parent, tag } => {

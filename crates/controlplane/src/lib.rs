@@ -15,6 +15,7 @@
 pub mod ahead;
 pub mod application;
 pub mod control_loop;
+pub mod data_path;
 pub mod findings;
 pub mod inject;
 pub mod interfaces;
@@ -30,6 +31,7 @@ pub use application::{
     Rows, Section, Setup, Source, Twin, Work, WorkerSetup, events,
 };
 pub use control_loop::{ControlLoop, Event, Phase, Start, now_ns};
+pub use data_path::{DataPath, Opened, Seen, Watch};
 pub use findings::{Finding, Findings};
 pub use interfaces::{Interfaces, PortFacts};
 pub use over::OverPart;

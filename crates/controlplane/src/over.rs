@@ -143,6 +143,16 @@ impl<P: TablePart> Stage<Tables> for OverPart<P> {
         self.stage.drain(&mut cx.over(|tables| tables.part(part)));
     }
 
+    fn inherit(&mut self, before: &mut dyn Stage<Tables>) {
+        if let Some(before) = before.as_any().and_then(|before| before.downcast_mut::<Self>()) {
+            self.stage.inherit(&mut *before.stage);
+        }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
+        Some(self)
+    }
+
     fn describe(&self, chunk: &mut Chunk, row: usize, tables: &Tables) -> String {
         self.stage.describe(chunk, row, tables.part(self.part))
     }

@@ -6,9 +6,10 @@
 //! ```
 
 use control::config::{Config, Pipeline};
+use engine::Stage;
 use lookup::versions::{Reader, Writer, versions};
 
-use crate::application::{ControlPart, Descriptor, Setup};
+use crate::application::{ControlPart, Descriptor, Setup, WorkerSetup};
 use crate::tables::{Tables, TablesImages, TablesPatch};
 
 /// A part of the control plane that runs, with its descriptor and the name of its stages.
@@ -19,13 +20,62 @@ pub struct Running {
     pub name: String,
     /// The part.
     pub part: Box<dyn ControlPart>,
+    /// Where its tables are among all.
+    places: Vec<usize>,
+}
+
+/// Parts that have started and that nobody uses yet.
+pub struct Fresh {
+    parts: Vec<Running>,
+    tables: Tables,
+}
+
+/// In place of a part that is gone, whose number may be another one's later.
+struct Nothing;
+
+impl ControlPart for Nothing {
+    fn stage(&mut self, _: &str, _: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
+        None
+    }
 }
 
 impl Running {
+    /// A part with the descriptor of its application and the name of its stages.
+    pub fn new(
+        descriptor: &'static Descriptor,
+        name: impl Into<String>,
+        part: Box<dyn ControlPart>,
+    ) -> Self {
+        Self { descriptor, name: name.into(), part, places: Vec::new() }
+    }
+
+    /// Whether it is a part, and not in the place of one that is gone.
+    pub fn is_there(&self) -> bool {
+        !self.name.is_empty()
+    }
+
+    /// Whether it is the part of that application and name.
+    fn is(&self, descriptor: &Descriptor, name: &str) -> bool {
+        self.name == name && self.descriptor.application.name == descriptor.application.name
+    }
+
     /// Whether a stage of the pipeline belongs to it.
     pub fn has(&self, pipeline: &Pipeline, at: usize) -> bool {
         part_of(self.descriptor, pipeline, at) == Some(&*self.name)
     }
+}
+
+/// Starts the part of an application.
+fn start(
+    descriptor: &'static Descriptor,
+    setup: &Setup<'_>,
+    tables: &mut Tables,
+) -> Result<Running, String> {
+    let before = tables.places();
+    let part = (descriptor.start)(setup, tables)?;
+    let mut places = tables.places();
+    places.retain(|place| !before.contains(place));
+    Ok(Running { places, ..Running::new(descriptor, setup.name, part) })
 }
 
 /// The name of the part of this application that a stage belongs to: its own, if its kind has settings of its own.
@@ -70,9 +120,7 @@ impl Publisher {
         let mut parts = Vec::new();
         for descriptor in descriptors {
             for name in names(descriptor, setup.config) {
-                let setup = Setup { name, ..*setup };
-                let part = (descriptor.start)(&setup, &mut tables)?;
-                parts.push(Running { descriptor, name: name.to_owned(), part });
+                parts.push(start(descriptor, &Setup { name, ..*setup }, &mut tables)?);
             }
         }
         Ok(Self::new(tables, parts))
@@ -84,6 +132,60 @@ impl Publisher {
         let mut publisher = Self { parts, writer, pending: Vec::new() };
         publisher.publish();
         (publisher, reader)
+    }
+
+    /// Starts parts that the stages of a configuration need and that are not there, for [`Publisher::take_in`].
+    ///
+    /// # Errors
+    /// As [`Publisher::start`]; nothing has changed.
+    pub fn start_new(
+        &self,
+        descriptors: &[&'static Descriptor],
+        setup: &Setup<'_>,
+    ) -> Result<Fresh, String> {
+        let mut fresh = Fresh { parts: Vec::new(), tables: self.current().beside() };
+        for descriptor in descriptors {
+            for name in names(descriptor, setup.config) {
+                if !self.parts.iter().any(|own| own.is(descriptor, name)) {
+                    let part = start(descriptor, &Setup { name, ..*setup }, &mut fresh.tables)?;
+                    fresh.parts.push(part);
+                }
+            }
+        }
+        Ok(fresh)
+    }
+
+    /// Makes parts and their tables those of the program; their numbers.
+    pub fn take_in(&mut self, fresh: Fresh) -> Vec<usize> {
+        self.pending.extend(fresh.tables.added());
+        let mut numbers = Vec::new();
+        for own in fresh.parts {
+            let vacant = self.parts.iter().position(|own| !own.is_there());
+            let number = vacant.unwrap_or(self.parts.len());
+            match self.parts.get_mut(number) {
+                Some(place) => *place = own,
+                None => self.parts.push(own),
+            }
+            numbers.push(number);
+        }
+        numbers
+    }
+
+    /// The numbers of parts that no stage of a configuration belongs to.
+    pub fn unused(&self, config: &Config) -> Vec<usize> {
+        let is_used = |own: &Running| names(own.descriptor, config).contains(&&*own.name);
+        let all = self.parts.iter().enumerate();
+        all.filter(|(_, own)| own.is_there() && !is_used(own)).map(|(number, _)| number).collect()
+    }
+
+    /// Takes parts and their tables away; no stage of theirs runs any more.
+    pub fn take_out(&mut self, numbers: &[usize]) {
+        for &number in numbers {
+            let nothing = Running::new(&Descriptor::NONE, "", Box::new(Nothing));
+            let own = std::mem::replace(&mut self.parts[number], nothing);
+            let current = self.writer.current();
+            self.pending.extend(own.places.iter().map(|place| current.removal(*place)));
+        }
     }
 
     /// The tables from now on, for a device.

@@ -28,7 +28,7 @@ pub type View<'a, S> = <<S as RowStage>::Columns as Columns>::View<'a>;
 
 /// A stage that looks at one packet at a time. `Default`: the state of one worker at the start.
 pub trait RowStage: Default + Send + 'static {
-    /// The keys of `[stage.NAME]`, each `restart`.
+    /// The keys of `[stage.NAME]`, each `rebuild` or `restart`.
     type Settings: SectionValue + Clone + Default + Send + 'static;
     /// Its own columns, and those of other stages that it looks at.
     type Columns: Columns;
@@ -265,6 +265,17 @@ impl<S: RowStage, T: Sync + 'static> Stage<T> for ByRow<S> {
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         self.each(chunk, cx, S::post_shade);
     }
+
+    /// The struct goes on, whatever the settings are now.
+    fn inherit(&mut self, before: &mut dyn Stage<T>) {
+        if let Some(before) = before.as_any().and_then(|before| before.downcast_mut::<Self>()) {
+            std::mem::swap(&mut self.own, &mut before.own);
+        }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
+        Some(self)
+    }
 }
 
 struct RowShade<S> {
@@ -344,10 +355,14 @@ struct RowPart<S> {
 
 fn start<S: RowStage>(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn ControlPart>, String> {
     let name = setup.name.to_owned();
-    // A stage is made with its settings; a reload makes no new one.
+    // A stage is made with its settings.
     let keys = S::Settings::default();
     if let Some(key) = keys.keys().iter().find(|key| key.reload == Reload::Live) {
-        return Err(format!("`{}` of `{}` must be a `restart` key", key.name, S::KIND));
+        return Err(format!(
+            "`{}` of `{}` must be a `rebuild` or `restart` key",
+            key.name,
+            S::KIND
+        ));
     }
     let cleared = vec![0; S::COUNTERS.rows.1.len() * S::COUNTERS.columns.len()];
     Ok(Box::new(RowPart::<S> { name, workers: Vec::new(), cleared, own: PhantomData }))
@@ -387,8 +402,11 @@ impl<S: RowStage> RowPart<S> {
 impl<S: RowStage> ControlPart for RowPart<S> {
     fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
         (kind == S::KIND).then(|| {
-            let counters = Arc::new(Counters::new(&S::COUNTERS));
-            self.workers.push(counters.clone());
+            // An instance that follows another one counts on.
+            while self.workers.len() <= worker.worker {
+                self.workers.push(Arc::new(Counters::new(&S::COUNTERS)));
+            }
+            let counters = self.workers[worker.worker].clone();
             let made = ByRow::<S>::new(worker.name(), worker.settings(), counters);
             Box::new(made.with_contexts(|name| worker.context(name))) as _
         })
@@ -438,7 +456,7 @@ mod tests {
         /// Settings of the stage.
         pub struct OddSettings("stage.NAME") {
             /// Contexts of packets that begin with an odd byte.
-            restart context_of_odd: Vec<String> = Vec::new(), control::config::kinds::contexts();
+            rebuild context_of_odd: Vec<String> = Vec::new(), control::config::kinds::contexts();
         }
     }
 

@@ -11,6 +11,7 @@ use io::{Losses, QueueStats};
 use lookup::fib::Interface;
 use lookup::versions::Reader;
 
+use crate::data_path::Seen;
 use crate::interfaces::{Interfaces, addresses, mac_text};
 use crate::publisher::Running;
 use crate::tables::Tables;
@@ -29,6 +30,22 @@ pub struct PortCounters {
 }
 
 impl PortCounters {
+    /// Takes over what the queues of a port that is closed have counted.
+    pub fn absorb(&mut self, closed: &PortCounters) {
+        let (own, new) = (self.totals(), closed.totals());
+        let (rx, tx) = (Arc::<QueueCounters>::default(), Arc::<QueueCounters>::default());
+        let sum = |mut own: QueueStats, new: QueueStats| {
+            own += new;
+            own
+        };
+        rx.set(sum(own.0, new.0));
+        tx.set(sum(own.1, new.1));
+        self.queues = vec![(0, rx, tx)];
+        let losses = Losses::default();
+        [&self.losses, &closed.losses].into_iter().flatten().for_each(|own| losses.absorb(own));
+        self.losses = vec![Arc::new(losses)];
+    }
+
     /// Sums over the queues: received, sent.
     pub fn totals(&self) -> (QueueStats, QueueStats) {
         let mut sums = (QueueStats::default(), QueueStats::default());
@@ -46,7 +63,7 @@ pub fn totals(
     interfaces: &Interfaces,
     parts: &[Running],
 ) -> Vec<(QueueStats, QueueStats)> {
-    let mut all = vec![<(QueueStats, QueueStats)>::default(); interfaces.names().len()];
+    let mut all = vec![<(QueueStats, QueueStats)>::default(); interfaces.count()];
     for port in ports.iter().filter(|port| !port.twin) {
         let (rx, tx) = port.totals();
         if let Some(sums) = all.get_mut(usize::from(port.number)) {
@@ -54,7 +71,8 @@ pub fn totals(
             sums.1 += tx;
         }
     }
-    for (i, sums) in all.iter_mut().enumerate().skip(interfaces.physical()) {
+    let is_tagged = |(i, _): &(usize, &mut _)| interfaces.tagged(*i as u16).is_some();
+    for (i, sums) in all.iter_mut().enumerate().filter(is_tagged) {
         for (rx, tx) in parts.iter().map(|own| own.part.tagged(i as u16)) {
             sums.0 += rx;
             sums.1 += tx;
@@ -71,6 +89,8 @@ pub fn lost(ports: &[PortCounters], reason: DropReason) -> u64 {
 /// Counters of a running data path.
 pub struct Statistics {
     view: Arc<EngineView>,
+    /// Those of queues that are open, and of all.
+    open: Vec<PortCounters>,
     ports: Vec<PortCounters>,
     interfaces: Interfaces,
     kinds: Vec<String>,
@@ -97,9 +117,7 @@ struct Sample {
 /// What a running data path shows.
 pub struct Shown {
     /// Its counters.
-    pub view: Arc<EngineView>,
-    /// Those of its queues.
-    pub ports: Vec<PortCounters>,
+    pub seen: Seen,
     /// By interface: the back end as it runs.
     pub kinds: Vec<String>,
     /// Where its cells come from.
@@ -110,9 +128,11 @@ pub struct Shown {
 
 impl Statistics {
     /// Those of a data path; `mode` is the name of its pipeline.
-    pub fn new(shown: Shown, interfaces: Interfaces, mode: String, parts: &[Running]) -> Self {
-        let Shown { view, ports, kinds, depot, reader } = shown;
-        let n = interfaces.names().len();
+    pub fn new(shown: Shown, mode: String, parts: &[Running]) -> Self {
+        let Shown { seen, kinds, depot, reader } = shown;
+        let ports = seen.all_ports();
+        let Seen { view, ports: open, interfaces, .. } = seen;
+        let n = interfaces.count();
         let sampled = Sample {
             at: Instant::now(),
             interfaces: totals(&ports, &interfaces, parts),
@@ -125,6 +145,7 @@ impl Statistics {
             lost_base: vec![0; view.reasons().len()],
             sampled,
             view,
+            open,
             ports,
             interfaces,
             kinds,
@@ -138,6 +159,23 @@ impl Statistics {
     /// What may be seen of the engine.
     pub fn view(&self) -> &Arc<EngineView> {
         &self.view
+    }
+
+    /// The data path has changed: another engine goes on with the counters, and interfaces came and went.
+    pub fn go_on(&mut self, seen: Seen, kinds: Vec<String>, mode: String) {
+        // A reason that was not known had no packets.
+        let base = |reason: &&'static Reason| {
+            let known = self.view.reasons().iter().position(|own| own.code() == reason.code());
+            known.map_or(0, |known| self.lost_base[known])
+        };
+        self.lost_base = seen.view.reasons().iter().map(base).collect();
+        self.ports = seen.all_ports();
+        let n = seen.interfaces.count();
+        self.base.resize(n, Default::default());
+        self.sampled.interfaces.resize(n, Default::default());
+        self.sampled.rates_pps.resize(n, (0.0, 0.0));
+        (self.view, self.open, self.interfaces) = (seen.view, seen.ports, seen.interfaces);
+        (self.kinds, self.mode) = (kinds, mode);
     }
 
     /// Measures rates since the last call, if that was at least half a second ago.
@@ -203,13 +241,14 @@ impl Statistics {
             }
             row
         };
-        records.iter().enumerate().map(row).collect()
+        let all = records.iter().enumerate();
+        all.filter(|(i, _)| self.interfaces.has(*i as u16)).map(row).collect()
     }
 
     /// A row for each queue of each port.
     pub fn queues(&self) -> Vec<QueueRow> {
         let mut rows = Vec::new();
-        for port in self.ports.iter().filter(|p| !p.twin) {
+        for port in self.open.iter().filter(|p| !p.twin) {
             for (q, (worker, rx, tx)) in port.queues.iter().enumerate() {
                 let (rx, tx) = (rx.get(), tx.get());
                 rows.push(QueueRow {

@@ -75,22 +75,28 @@ impl<P: TablePart> PartId<P> {
 
     /// Changes of the part, as changes of all tables.
     pub fn patch(self, patches: Vec<PatchOf<P>>) -> TablesPatch {
-        TablesPatch {
+        TablesPatch(Patches::Part {
             index: self.index,
             first_region: self.first_region,
             patches: Box::new(patches),
             changes: changes_of::<P>,
-        }
+        })
     }
 }
 
-/// Changes of one part, in order.
-pub struct TablesPatch {
-    index: usize,
-    first_region: usize,
-    /// A `Vec` of the part's patches.
-    patches: Box<dyn Any + Send + Sync>,
-    changes: ChangesOf,
+/// Changes of one part, in order; or a part that comes or goes.
+pub struct TablesPatch(Patches);
+
+enum Patches {
+    Part {
+        index: usize,
+        first_region: usize,
+        /// A `Vec` of the part's patches.
+        patches: Box<dyn Any + Send + Sync>,
+        changes: ChangesOf,
+    },
+    /// What is at a place from now on.
+    Place(usize, Box<dyn AnyPart>),
 }
 
 /// Hands out what patches change, by region of their part.
@@ -98,7 +104,8 @@ type ChangesOf = fn(&dyn Any, &mut dyn FnMut(usize, Change<'_>)) -> bool;
 
 impl Debug for TablesPatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TablesPatch").field("part", &self.index).finish_non_exhaustive()
+        let (Patches::Part { index, .. } | Patches::Place(index, _)) = &self.0;
+        f.debug_struct("TablesPatch").field("part", index).finish_non_exhaustive()
     }
 }
 
@@ -158,6 +165,38 @@ impl<P: TablePart> AnyPart for Held<P> {
     }
 }
 
+/// A place whose part is gone, or that a part of other tables has.
+#[derive(Clone, Debug)]
+struct Vacant {
+    regions: usize,
+    is_free: bool,
+}
+
+impl AnyPart for Vacant {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn copy(&self) -> Box<dyn AnyPart> {
+        Box::new(self.clone())
+    }
+
+    /// The part has gone with what it still had to change.
+    fn apply(&mut self, _: &dyn Any) {}
+
+    fn len_bytes(&self) -> usize {
+        0
+    }
+
+    fn regions(&self) -> Vec<Cow<'_, [u32]>> {
+        vec![Cow::Borrowed(&[]); self.regions]
+    }
+
+    fn count_regions(&self) -> usize {
+        self.regions
+    }
+}
+
 /// One version of all tables.
 #[derive(Debug, Default)]
 pub struct Tables {
@@ -171,11 +210,51 @@ impl Clone for Tables {
 }
 
 impl Tables {
-    /// Adds a part, before the first version. Its regions follow those of the parts before it.
+    /// Adds a part, before the first version or to [tables of what is new](Tables::beside). Its regions follow those of
+    /// the parts before it; of one that is gone, it takes place and regions.
     pub fn add<P: TablePart>(&mut self, tables: P::Tables) -> PartId<P> {
-        let first_region = self.parts.iter().map(|part| part.count_regions()).sum();
-        self.parts.push(Box::new(Held::<P>(tables)));
-        PartId { index: self.parts.len() - 1, first_region, part: PhantomData }
+        let part = Box::new(Held::<P>(tables));
+        let is_free = |own: &Box<dyn AnyPart>| {
+            let vacant = own.as_any().downcast_ref::<Vacant>();
+            vacant.is_some_and(|own| own.is_free && own.regions == P::REGIONS)
+        };
+        let index = self.parts.iter().position(is_free).unwrap_or(self.parts.len());
+        let before = self.parts[..index].iter();
+        let first_region = before.map(|part| part.count_regions()).sum();
+        match self.parts.get_mut(index) {
+            Some(place) => *place = part,
+            None => self.parts.push(part),
+        }
+        PartId { index, first_region, part: PhantomData }
+    }
+
+    /// Tables to add parts to while others are in use: [`Tables::added`] makes them changes of those.
+    pub fn beside(&self) -> Self {
+        let place = |part: &Box<dyn AnyPart>| {
+            let vacant = part.as_any().downcast_ref::<Vacant>();
+            let is_free = vacant.is_some_and(|own| own.is_free);
+            Box::new(Vacant { regions: part.count_regions(), is_free }) as Box<dyn AnyPart>
+        };
+        Self { parts: self.parts.iter().map(place).collect() }
+    }
+
+    /// The parts that were added to tables beside others, as changes of those.
+    pub fn added(self) -> Vec<TablesPatch> {
+        let all = self.parts.into_iter().enumerate();
+        let new = all.filter(|(_, part)| !part.as_any().is::<Vacant>());
+        new.map(|(index, part)| TablesPatch(Patches::Place(index, part))).collect()
+    }
+
+    /// The places of its parts.
+    pub(crate) fn places(&self) -> Vec<usize> {
+        let is_held = |at: &usize| !self.parts[*at].as_any().is::<Vacant>();
+        (0..self.parts.len()).filter(is_held).collect()
+    }
+
+    /// The change that takes the part at a place away: the place and its regions are another one's later.
+    pub(crate) fn removal(&self, place: usize) -> TablesPatch {
+        let regions = self.parts[place].count_regions();
+        TablesPatch(Patches::Place(place, Box::new(Vacant { regions, is_free: true })))
     }
 
     /// A part.
@@ -197,7 +276,13 @@ impl Patchable for Tables {
     type Patch = TablesPatch;
 
     fn apply(&mut self, patch: &TablesPatch) {
-        self.parts[patch.index].apply(&*patch.patches);
+        match &patch.0 {
+            Patches::Part { index, patches, .. } => self.parts[*index].apply(&**patches),
+            Patches::Place(index, part) if *index < self.parts.len() => {
+                self.parts[*index] = part.copy();
+            }
+            Patches::Place(_, part) => self.parts.push(part.copy()),
+        }
     }
 }
 
@@ -239,8 +324,10 @@ impl TableSource<Tables> for TablesImages {
         let Some(versions) = self.0.between(from, to) else { return false };
         let mut is_whole = true;
         for patch in versions.iter().flat_map(|patches| patches.iter()) {
-            let mut each = |region, what: Change<'_>| change(patch.first_region + region, what);
-            is_whole &= (patch.changes)(&*patch.patches, &mut each);
+            // Kernels that read a new part come with devices that copy it whole.
+            let Patches::Part { first_region, patches, changes, .. } = &patch.0 else { continue };
+            let mut each = |region, what: Change<'_>| change(first_region + region, what);
+            is_whole &= changes(&**patches, &mut each);
         }
         is_whole
     }

@@ -12,11 +12,11 @@ control::section! {
     /// Limits and remarks DSCP classes (RFC 2474).
     pub struct Limit("stage.NAME") {
         /// Classes (the upper three bits of the DSCP) whose packets pass as they are.
-        restart trust: Vec<u8> = vec![0], kinds::list(kinds::integer(0..=7), "an array such as [0, 5]");
+        rebuild trust: Vec<u8> = vec![0], kinds::list(kinds::integer(0..=7), "an array such as [0, 5]");
         /// DSCP of all others.
-        restart remark: u8 = 0, kinds::integer(0..=63);
+        rebuild remark: u8 = 0, kinds::integer(0..=63);
         /// Packets of all others that each worker lets pass in a second. 0: no limit.
-        restart rate: u32 = 0, kinds::integer(0..=1_000_000_000).unit("packets/s");
+        rebuild rate: u32 = 0, kinds::integer(0..=1_000_000_000).unit("packets/s");
     }
 }
 

@@ -35,7 +35,7 @@ const LINK_LEN_MAX: usize = 22;
 
 /// Makes answers for one worker.
 pub(super) struct Answers {
-    limit: Limit,
+    pub(super) limit: Limit,
     /// The limit is kept by a gate over all workers.
     pub(super) defers: bool,
     piece: Box<[u8]>,

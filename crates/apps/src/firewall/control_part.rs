@@ -170,7 +170,7 @@ impl ControlPart for FirewallControl {
             (true, false) => Firewall::of(self.instance),
         };
         let stage = stage.with_first_region(self.part.regions().start);
-        let stage = stage.with_names(PortNames::of(worker.config));
+        let stage = stage.with_names(PortNames::of(worker.interfaces));
         let stage = if worker.has_device { stage } else { stage.on_cpu() };
         let stage = if worker.defers_limits { stage.deferring_answers() } else { stage };
         Some(OverPart::boxed(Box::new(stage), self.part))
@@ -263,7 +263,8 @@ impl ControlPart for FirewallControl {
     /// Rules are built aside, if they are others.
     fn prepare(&self) -> Option<Prepare> {
         let (basis, section) = (self.rules.basis(), self.section.clone());
-        Some(Box::new(move |config, _| {
+        Some(Box::new(move |config, interfaces| {
+            let basis = basis.of(config, interfaces);
             let own = section.of(config).map(|own| basis.of_config(own)).transpose()?;
             Ok(Box::new(own.flatten()) as Built)
         }))
@@ -287,6 +288,7 @@ impl ControlPart for FirewallControl {
     fn commit(&mut self, _old: &Config, _started: &Config, env: &mut Environment<'_>) -> String {
         let built = self.prepared.take();
         let Some(own) = self.section.of(env.config) else { return String::new() };
+        self.rules.renumber(env.config, env.interfaces);
         let Gone { rules, of_file } = self.rules.apply(own, built);
         let count = |n: usize| if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") };
         match rules {

@@ -549,6 +549,16 @@ impl RuleList {
         self.changed.push(FirewallPatch::Records(self.records()));
     }
 
+    /// Names of ports and contexts lead to these numbers from now on.
+    pub(super) fn renumber(&mut self, config: &Config, interfaces: &Interfaces) {
+        self.interfaces = interfaces.clone();
+        let contexts: Arc<[String]> = config.contexts().into();
+        if self.contexts != contexts {
+            self.contexts = contexts;
+            self.changed.push(FirewallPatch::Records(self.records()));
+        }
+    }
+
     /// What is odd about the rule at `at`, in words.
     fn odd_at(&self, at: usize) -> Vec<String> {
         let rules = self.rules.iter().map(|rule| (&rule.conditions, &rule.action));
@@ -562,6 +572,11 @@ impl RuleList {
 }
 
 impl Basis {
+    /// The same with the ports and contexts of another configuration.
+    pub(super) fn of(self, config: &Config, interfaces: &Interfaces) -> Self {
+        Self { interfaces: interfaces.clone(), contexts: config.contexts().into(), ..self }
+    }
+
     /// The rules of a configuration, built aside; `None` where they are those that there are.
     ///
     /// # Errors
@@ -658,10 +673,9 @@ fn resolve(
 ) -> Result<data::Action, String> {
     let port = |name: &str| {
         let number = interfaces.number(name);
-        let number = number.filter(|n| usize::from(*n) < interfaces.physical());
+        let number = number.filter(|number| interfaces.is_port(*number));
         number.ok_or_else(|| {
-            let ports = interfaces.names()[..interfaces.physical()].join(", ");
-            format!("there is no port `{name}`: expected one of {ports}")
+            format!("there is no port `{name}`: expected one of {}", interfaces.list_ports())
         })
     };
     Ok(data::Action {

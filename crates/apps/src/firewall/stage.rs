@@ -309,6 +309,17 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
         cx.count_settled(settled);
     }
 
+    /// The limit of answers goes on.
+    fn inherit(&mut self, before: &mut dyn Stage<T>) {
+        if let Some(before) = before.as_any().and_then(|before| before.downcast_mut::<Self>()) {
+            std::mem::swap(&mut self.answers.limit, &mut before.answers.limit);
+        }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
+        Some(self)
+    }
+
     fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
         let tables = tables.as_ref();
         let view = self.instance.view(&mut chunk.rows);
@@ -381,7 +392,10 @@ mod tests {
         let config = "[port.wan]\n[port.lan]\n";
         let (config, _) = control::config::parse(config, &crate::known_stages()).unwrap();
         let action = Action { mirror: Some(1), ..Action::of(Ending::Send(0)) };
-        assert_eq!(text(&action, &PortNames::of(&config)), "mirror lan, send wan");
+        assert_eq!(
+            text(&action, &PortNames::of(&controlplane::Interfaces::of(&config))),
+            "mirror lan, send wan"
+        );
         assert_eq!(text(&action, &PortNames::default()), "mirror port 1, send port 0");
     }
 }

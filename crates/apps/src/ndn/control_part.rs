@@ -171,7 +171,7 @@ pub(super) fn start(
         source,
     };
     named.set_neighbours(&[], config);
-    for number in 0..interfaces.physical() as u16 {
+    for number in interfaces.ports() {
         named.set_interface(number, &setup.record(number));
     }
     Ok(Box::new(named))
@@ -775,6 +775,7 @@ impl ControlPart for NdnControl {
         let files = files.map(|files| *files).unwrap_or_default();
         let full = over_capacity(config, &files);
         self.faces = Known::all(&self.faces, config)?;
+        self.interfaces = env.interfaces.clone();
         let files = numbered(&self.faces, config, files);
         self.strangers.idle_ns = strangers::idle_ns(config);
         self.strangers.timer_ns = 0;
@@ -789,8 +790,9 @@ impl ControlPart for NdnControl {
         done.map_err(|error| full.map_or(error, |place| place.to_string()))
     }
 
-    fn roll_back(&mut self, _env: &mut Environment<'_>) {
+    fn roll_back(&mut self, env: &mut Environment<'_>) {
         let Some(before) = self.before.take() else { return };
+        self.interfaces = env.interfaces.clone();
         (self.faces, self.ports) = (before.faces, before.ports);
         (self.policies, self.strangers) = (before.policies, before.strangers);
         self.registrations = before.registrations;

@@ -480,6 +480,20 @@ impl<T: AsRef<NdnTables>> Stage<T> for PitStage {
         }
     }
 
+    /// Interests stay pending, Data stays stored, and packets go on waiting for control.
+    fn inherit(&mut self, before: &mut dyn Stage<T>) {
+        let before = before.as_any().and_then(|before| before.downcast_mut::<Self>());
+        if let Some(before) = before {
+            std::mem::swap(&mut self.pit, &mut before.pit);
+            std::mem::swap(&mut self.store, &mut before.store);
+            std::mem::swap(&mut self.questions, &mut before.questions);
+        }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
+        Some(self)
+    }
+
     fn describe(&self, _: &mut Chunk, _: usize, _: &T) -> String {
         format!("{} Interests are pending, {} Data are stored", self.pit.len(), self.store.len())
     }

@@ -42,7 +42,8 @@ pub struct RouterControl {
     events: Option<SyncSender<NeighbourEvent>>,
     source: Option<Source>,
     /// By worker, and that of the gate.
-    counters: Vec<Arc<RouterCounters>>,
+    /// By worker.
+    counters: Vec<Vec<Arc<RouterCounters>>>,
     /// What was counted when counters were cleared.
     base: RouterTotals,
     /// The routes before a reload.
@@ -93,7 +94,7 @@ impl RouterControl {
             before: None,
         };
         if setup.is_live {
-            for number in 0..setup.interfaces.names().len() as u16 {
+            for number in setup.interfaces.numbers() {
                 let record = setup.record(number);
                 router.resolver.set_interface(number, Some(&record), &mut router.output);
             }
@@ -151,7 +152,7 @@ impl RouterControl {
     /// The sums over the workers, since the start.
     fn since_start(&self) -> RouterTotals {
         let sum = |counter: fn(&RouterCounters) -> &Counter| {
-            self.counters.iter().map(|worker| counter(worker).get()).sum()
+            self.counters.iter().flatten().map(|own| counter(own).get()).sum()
         };
         RouterTotals {
             icmp_errors_sent: sum(|c| &c.icmp_errors_sent),
@@ -269,14 +270,20 @@ fn next_hop(target: &Target, resolved: Option<&RouteTarget>, env: &Environment<'
 impl ControlPart for RouterControl {
     fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
         while self.counters.len() <= worker.worker {
-            self.counters.push(Arc::new(RouterCounters::new(worker.interfaces)));
+            self.counters.push(Vec::new());
+        }
+        let own = &mut self.counters[worker.worker];
+        let interfaces = worker.interfaces.count();
+        // Those of a worker are added up: what earlier stages counted stays.
+        if own.last().is_none_or(|last| last.interfaces() < interfaces) {
+            own.push(Arc::new(RouterCounters::new(interfaces.next_power_of_two())));
         }
         let options = PipelineOptions {
             events: self.events.clone(),
-            counters: self.counters[worker.worker].clone(),
+            counters: own[own.len() - 1].clone(),
             defers_errors: worker.defers_limits,
             first_region: self.part.regions().start,
-            names: PortNames::of(worker.config),
+            names: PortNames::of(worker.interfaces),
         };
         let stage = super::stage::<Fib>(kind, &worker.pipeline.kinds, &options).ok()?;
         Some(OverPart::boxed(stage, self.part))
@@ -356,8 +363,10 @@ impl ControlPart for RouterControl {
 
     fn interface(&mut self, number: u16, env: &mut Environment<'_>) {
         let Some(record) = env.records.get(usize::from(number)) else { return };
-        self.resolver.set_interface(number, Some(record), &mut self.output);
-        let interface = Some(record.clone());
+        // One that is gone takes its neighbours and its routes along.
+        let record = env.interfaces.has(number).then_some(record);
+        self.resolver.set_interface(number, record, &mut self.output);
+        let interface = record.cloned();
         self.change(RibChange::Interface { index: number, interface });
     }
 
@@ -514,7 +523,7 @@ impl ControlPart for RouterControl {
 
     fn tagged(&self, interface: u16) -> (QueueStats, QueueStats) {
         let mut sums = <(QueueStats, QueueStats)>::default();
-        for tagged in self.counters.iter().filter_map(|worker| worker.tagged(interface)) {
+        for tagged in self.counters.iter().flatten().filter_map(|own| own.tagged(interface)) {
             sums.0.packets += tagged.rx_packets.get();
             sums.0.bytes += tagged.rx_bytes.get();
             sums.1.packets += tagged.tx_packets.get();
@@ -529,7 +538,7 @@ impl ControlPart for RouterControl {
 
     fn gate(&mut self, config: &Config, interfaces: usize) -> Option<Box<dyn Gate>> {
         let own = Arc::new(RouterCounters::new(interfaces));
-        self.counters.push(own.clone());
+        self.counters.push(vec![own.clone()]);
         Some(Box::new(ErrorGate::new(config.router.icmp_rate, config.router.icmp_burst, own)))
     }
 }

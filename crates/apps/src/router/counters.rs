@@ -48,6 +48,11 @@ impl RouterCounters {
         Self { tagged, ..Self::default() }
     }
 
+    /// How many interfaces it counts for.
+    pub(super) fn interfaces(&self) -> usize {
+        self.tagged.len()
+    }
+
     /// The tagged packets of an interface; `None` where they are not kept.
     pub fn tagged(&self, interface: u16) -> Option<&TaggedCounters> {
         self.tagged.get(usize::from(interface))

@@ -243,6 +243,20 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
         self.waiting.len()
     }
 
+    /// Packets that wait for a neighbour go on waiting, and limits go on.
+    fn inherit(&mut self, before: &mut dyn Stage<T>) {
+        let before = before.as_any().and_then(|before| before.downcast_mut::<Self>());
+        if let Some(before) = before {
+            std::mem::swap(&mut self.waiting, &mut before.waiting);
+            std::mem::swap(&mut self.limit, &mut before.limit);
+            std::mem::swap(&mut self.in_use, &mut before.in_use);
+        }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
+        Some(self)
+    }
+
     fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
         let tables = tables.as_ref();
         let packet = &chunk.packets[row];

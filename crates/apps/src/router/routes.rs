@@ -35,7 +35,7 @@ pub fn options(config: &Config, offline: bool) -> Options {
 pub fn rib(setup: &Setup<'_>) -> Result<RibManager, String> {
     let Setup { config, interfaces, is_live, .. } = *setup;
     let mut rib = RibManager::new(options(config, !is_live), tables(config));
-    for number in 0..interfaces.names().len() as u16 {
+    for number in interfaces.numbers() {
         let record = setup.record(number);
         let change = RibChange::Interface { index: number, interface: Some(record) };
         rib.apply(change).map_err(|error| error.to_string())?;

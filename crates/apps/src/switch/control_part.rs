@@ -95,11 +95,9 @@ pub(super) fn start(
 ) -> Result<Box<dyn ControlPart>, String> {
     let Setup { config, interfaces, is_live, .. } = *setup;
     let (macs, blob, seen) = MacTable::new(limits(config)).map_err(|error| error.to_string())?;
-    let ports: Vec<_> =
-        (0..interfaces.physical() as u16).map(|number| port(config, interfaces, number)).collect();
-    let is_own: Vec<bool> = (0..interfaces.physical() as u16)
-        .map(|number| config.pipeline_of(interfaces.name(number)).uses("switch"))
-        .collect();
+    let numbers = 0..interfaces.count() as u16;
+    let ports: Vec<_> = numbers.clone().map(|number| port(config, interfaces, number)).collect();
+    let is_own: Vec<bool> = numbers.map(|number| is_own(config, interfaces, number)).collect();
     let record = |(port, is_own): (&BridgePort, &bool)| is_own.then(|| port.clone());
     let records = ports.iter().zip(&is_own).map(record).collect();
     let seen = if is_live { seen } else { Seen::default() };
@@ -127,19 +125,28 @@ pub(super) fn start(
 }
 
 impl SwitchControl {
-    /// Applies what differs in a configuration with the same ports.
-    fn apply_config(&mut self, config: &Config) {
-        for number in 0..self.ports.len() as u16 {
-            let before = &self.ports[usize::from(number)];
-            let port = BridgePort { up: before.up, ..port(config, &self.interfaces, number) };
-            if port == *before || !self.is_own[usize::from(number)] {
+    /// Applies what differs in a configuration: ports come, go, and change.
+    fn apply_config(&mut self, config: &Config, interfaces: &Interfaces) {
+        self.interfaces = interfaces.clone();
+        for number in 0..interfaces.count() as u16 {
+            let at = usize::from(number);
+            let fresh = port(config, interfaces, number);
+            if self.ports.len() <= at {
+                self.ports.push(fresh.clone());
+                self.is_own.push(false);
+            }
+            let before = &self.ports[at];
+            let port = BridgePort { up: before.up, ..fresh };
+            let is_own = is_own(config, interfaces, number);
+            if port == *before && is_own == self.is_own[at] {
                 continue;
             }
-            if port.mode != before.mode {
+            if port.mode != before.mode || !is_own {
                 self.macs.flush_port(number);
             }
-            self.changed.push(SwitchPatch::Port(number, Some(port.clone())));
-            self.ports[usize::from(number)] = port;
+            self.changed.push(SwitchPatch::Port(number, is_own.then(|| port.clone())));
+            self.ports[at] = port;
+            self.is_own[at] = is_own;
         }
         self.fix(config);
         self.ageing = config.switch.ageing;
@@ -268,7 +275,7 @@ impl ControlPart for SwitchControl {
             with_headers: worker.pipeline.has(crate::firewall::STAGE),
             first_region: self.part.regions().start,
             counters: self.counters[worker.worker].clone(),
-            names: PortNames::of(worker.config),
+            names: PortNames::of(worker.interfaces),
         };
         let stage = super::stage::<SwitchTables>(kind, &options)?;
         Some(OverPart::boxed(stage, self.part))
@@ -331,7 +338,7 @@ impl ControlPart for SwitchControl {
     }
 
     fn commit(&mut self, _old: &Config, _started: &Config, env: &mut Environment<'_>) -> String {
-        self.apply_config(env.config);
+        self.apply_config(env.config, env.interfaces);
         String::new()
     }
 
@@ -428,6 +435,12 @@ fn limits(config: &Config) -> MacLimits {
 }
 
 /// A port as configured, up.
+/// Whether a port's packets enter a pipeline of a switch.
+fn is_own(config: &Config, interfaces: &Interfaces, number: u16) -> bool {
+    let name = interfaces.name(number);
+    interfaces.is_port(number) && config.pipeline_of(name).uses("switch")
+}
+
 fn port(config: &Config, interfaces: &Interfaces, number: u16) -> BridgePort {
     let name = interfaces.name(number);
     let access = BridgePort::access(name, 1);

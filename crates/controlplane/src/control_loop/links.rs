@@ -84,7 +84,7 @@ impl ControlLoop {
     }
 
     /// Looks again which ports are up: a queue said that something is wrong.
-    fn refresh_links(&mut self) {
+    pub(super) fn refresh_links(&mut self) {
         for port in 0..self.links.len() {
             let Some(name) = &self.links[port] else { continue };
             let up = io::link::Link::open(name).and_then(|l| l.is_running()).unwrap_or(false);
@@ -93,7 +93,7 @@ impl ControlLoop {
     }
 
     /// A port's link is there or not, with all interfaces over it.
-    fn set_link(&mut self, port: usize, up: bool) {
+    pub(super) fn set_link(&mut self, port: usize, up: bool) {
         if std::mem::replace(&mut self.link_up[port], up) == up {
             return;
         }

@@ -15,9 +15,19 @@ use crate::interfaces::{Interfaces, addresses};
 
 /// A configuration that was read, with what the parts prepared of it, by part.
 pub struct Read {
-    result: Result<(Config, Report, Vec<Option<Built>>), String>,
+    result: Result<Fresh, String>,
     /// Who asked.
     answer: Sender<Response>,
+}
+
+/// What a reload is to apply.
+pub(super) struct Fresh {
+    pub(super) config: Config,
+    pub(super) report: Report,
+    /// By part.
+    pub(super) built: Vec<Option<Built>>,
+    /// The interfaces from then on.
+    pub(super) interfaces: Interfaces,
 }
 
 impl ControlLoop {
@@ -26,7 +36,7 @@ impl ControlLoop {
         (self.on_phase)(Phase::Reloading);
         let prepare: Vec<Option<Prepare>> =
             self.publisher.parts.iter().map(|own| own.part.prepare()).collect();
-        let (path, known) = (self.path.clone(), self.known.clone());
+        let (path, known) = (self.file.clone(), self.known.clone());
         let interfaces = self.interfaces.clone();
         let asks = answer.clone();
         self.build(None, asks, move || {
@@ -38,12 +48,12 @@ impl ControlLoop {
                 }
                 let (config, report) =
                     config::load(&path, &known).map_err(|error| error.to_string())?;
-                same_ports(&config, &interfaces)?;
+                let interfaces = interfaces.after(&config)?;
                 let built = |prepare: Option<Prepare>| {
                     prepare.map(|prepare| prepare(&config, &interfaces)).transpose()
                 };
                 let built = prepare.into_iter().map(built).collect::<Result<_, _>>()?;
-                Ok((config, report, built))
+                Ok(Fresh { config, report, built, interfaces })
             };
             Event::Read(Box::new(Read { result: read(), answer }))
         });
@@ -51,8 +61,7 @@ impl ControlLoop {
 
     /// Applies what was read.
     pub(super) fn apply_read(&mut self, read: Read) {
-        let result =
-            read.result.and_then(|(config, report, built)| self.apply_file(config, &report, built));
+        let result = read.result.and_then(|fresh| self.apply_file(fresh));
         match &result {
             Ok(message) => tracing::info!("reloaded: {}", one_line(message)),
             Err(message) => tracing::error!("not reloaded: {}", one_line(message)),
@@ -65,28 +74,15 @@ impl ControlLoop {
         });
     }
 
-    fn apply_file(
-        &mut self,
-        new: Config,
-        report: &Report,
-        built: Vec<Option<Built>>,
-    ) -> Result<String, String> {
-        let mut diff = Config::diff(&self.config, &new);
+    fn apply_file(&mut self, fresh: Fresh) -> Result<String, String> {
+        let mut diff = Config::diff(&self.config, &fresh.config);
         // What waits for a restart is told until the restart, or until the file is as it was.
-        diff.restart = Config::diff(&self.started, &new).restart;
-        let records = self.records.clone();
-        let old = std::mem::replace(&mut self.config, new);
-        self.publisher.parts.iter_mut().for_each(|own| own.part.begin());
-        if let Err(error) = self.apply(&old, built) {
-            self.go_back(old, &records);
-            return Err(error);
-        }
-        let mut env = super::environment!(self);
-        let parts = self.publisher.parts.iter_mut();
-        let told: String =
-            parts.map(|own| own.part.commit(&old, &self.started, &mut env)).collect();
-        (self.on_reload)(&self.config);
-        self.settle();
+        diff.restart = Config::diff(&self.started, &fresh.config).restart;
+        let report = fresh.report.clone();
+        let told = match diff.rebuild.is_empty() {
+            true => self.apply_live(fresh)?,
+            false => self.rebuild(fresh, &diff)?,
+        };
         let odd = report.diagnostics.iter().filter(|d| d.topic == Topic::OddRule);
         let odd: String = odd.map(|d| format!("warning: {}\n", d.message)).collect();
         let diff = match diff.to_string() {
@@ -97,8 +93,34 @@ impl ControlLoop {
         Ok(odd + &told + &diff)
     }
 
+    /// Applies what needs no other stages and no other ports. What the parts say of it.
+    fn apply_live(&mut self, fresh: Fresh) -> Result<String, String> {
+        let records = self.records.clone();
+        let old = std::mem::replace(&mut self.config, fresh.config);
+        self.publisher.parts.iter_mut().for_each(|own| own.part.begin());
+        if let Err(error) = self.apply(&old, fresh.built) {
+            self.config = old;
+            self.addresses_back(&records, |_| true);
+            self.records = records;
+            self.roll_back();
+            self.settle();
+            return Err(error);
+        }
+        let told = self.commit(&old);
+        (self.on_reload)(&self.config);
+        self.settle();
+        Ok(told)
+    }
+
+    /// What the parts say of what is now in force.
+    pub(super) fn commit(&mut self, old: &Config) -> String {
+        let mut env = super::environment!(self);
+        let parts = self.publisher.parts.iter_mut();
+        parts.map(|own| own.part.commit(old, &self.started, &mut env)).collect()
+    }
+
     /// Whatever may fail.
-    fn apply(&mut self, old: &Config, built: Vec<Option<Built>>) -> Result<(), String> {
+    pub(super) fn apply(&mut self, old: &Config, built: Vec<Option<Built>>) -> Result<(), String> {
         let mut env = super::environment!(self);
         for (own, built) in self.publisher.parts.iter_mut().zip(built) {
             own.part.apply(old, built, &mut env)?;
@@ -143,27 +165,28 @@ impl ControlLoop {
         Ok(())
     }
 
-    /// Makes everything as it was before a reload that failed.
-    fn go_back(&mut self, old: Config, records: &[Interface]) {
-        self.config = old;
-        for (i, was) in records.iter().enumerate() {
-            if let Err(error) = self.addresses_back(i, was) {
+    /// Gives the twins of interfaces that stay the addresses that they had before a reload that failed.
+    pub(super) fn addresses_back(&mut self, records: &[Interface], stays: impl Fn(usize) -> bool) {
+        for (i, was) in records.iter().enumerate().filter(|(i, _)| stays(*i)) {
+            if let Err(error) = self.address_back(i, was) {
                 let name = self.interfaces.name(i as u16);
                 tracing::error!("port {name}: failed to restore the previous addresses: {error}");
             }
         }
-        self.records = records.to_vec();
+    }
+
+    /// The parts take back what they changed in a reload that failed. Configuration and records are as before.
+    pub(super) fn roll_back(&mut self) {
         for i in 0..self.records.len() {
             self.tell_interface(i);
         }
         // After the interfaces: what they changed goes back, too.
         let mut env = super::environment!(self);
         self.publisher.parts.iter_mut().for_each(|own| own.part.roll_back(&mut env));
-        self.settle();
     }
 
     /// Gives a twin the addresses and the MTU that it had.
-    fn addresses_back(&mut self, i: usize, was: &Interface) -> Result<(), String> {
+    fn address_back(&mut self, i: usize, was: &Interface) -> Result<(), String> {
         let Some(twin) = self.twins[i].clone() else { return Ok(()) };
         let (now, then) = (addresses(&self.records[i]), addresses(was));
         if now != then {
@@ -179,26 +202,6 @@ impl ControlLoop {
         }
         self.set_mtu(i, was.mtu)
     }
-}
-
-/// Ports are opened once.
-fn same_ports(new: &Config, interfaces: &Interfaces) -> Result<(), String> {
-    let now = Interfaces::of(new);
-    let (names, before) = (now.names(), interfaces.names());
-    if names == before {
-        return Ok(());
-    }
-    let new = names.iter().filter(|n| !before.contains(n)).map(|n| format!("`{n}` is new"));
-    let gone = before.iter().filter(|n| !names.contains(n));
-    let gone = gone.map(|n| format!("`{n}` is gone"));
-    let mut list: Vec<_> = new.chain(gone).collect();
-    if list.is_empty() {
-        list.push("their order differs".into());
-    }
-    Err(format!(
-        "ports cannot be added or removed at run time: {}; restart the instance",
-        list.join(", ")
-    ))
 }
 
 /// A message of several lines as an entry of the log.

@@ -151,10 +151,12 @@ impl Patchable for SwitchTables {
         match patch {
             SwitchPatch::Macs(patches) => self.macs.apply(patches),
             SwitchPatch::Port(port, record) => {
-                if let Some(place) = self.ports.get_mut(usize::from(*port)) {
-                    place.clone_from(record);
-                    self.egress = egress(&self.ports);
+                let at = usize::from(*port);
+                if self.ports.len() <= at {
+                    self.ports.resize(at + 1, None);
                 }
+                self.ports[at].clone_from(record);
+                self.egress = egress(&self.ports);
             }
             SwitchPatch::Options(options) => self.options = *options,
         }

@@ -35,13 +35,14 @@ impl Policy {
     pub(super) fn all(config: &Config, interfaces: &Interfaces) -> Vec<Policy> {
         let of = |number| {
             let name = interfaces.name(number);
-            let own = config.port(name).filter(|_| config.pipeline_of(name).uses("ndn"));
+            let own = config.port(name).filter(|_| interfaces.is_port(number));
+            let own = own.filter(|_| config.pipeline_of(name).uses("ndn"));
             own.map_or(Policy::default(), |port| Policy {
                 on_demand: port.faces == Faces::OnDemand,
                 register: port.register == Register::Any,
             })
         };
-        (0..interfaces.physical() as u16).map(of).collect()
+        (0..interfaces.count() as u16).map(of).collect()
     }
 }
 

@@ -1,0 +1,255 @@
+//! Changes that need other stages or other ports, while the packets of all other ports flow on.
+//!
+//! ```text
+//!  ports that change close ─▶ new ports open ─▶ new parts start ─▶ all parts apply the configuration
+//!       ─▶ stages are made ─▶ (nothing fails from here on) ─▶ one engine stops, tables and ports change, the next starts
+//! ```
+//!
+//! Whatever fails before the last step is taken back, and the program is as it was.
+
+use control::config::{Config, Diff};
+use lookup::fib::Interface;
+
+use super::ControlLoop;
+use super::reload::Fresh;
+use crate::application::{Setup, Twin};
+use crate::interfaces::{Interfaces, PortFacts};
+
+/// What the loop knows of the interfaces, to be put back.
+#[derive(Clone)]
+struct Before {
+    config: Config,
+    interfaces: Interfaces,
+    kinds: Vec<String>,
+    facts: Vec<PortFacts>,
+    twins: Vec<Option<Twin>>,
+    links: Vec<Option<String>>,
+    records: Vec<Interface>,
+    twin_up: Vec<bool>,
+    link_up: Vec<bool>,
+}
+
+/// The pipelines of a configuration, for `ctl show runtime`.
+pub(super) fn mode(config: &Config) -> String {
+    config.in_use().map(|pipeline| pipeline.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+impl ControlLoop {
+    /// Applies a configuration with other stages or ports than the one in force, from which it differs by `diff`. What the
+    /// parts say of it.
+    pub(super) fn rebuild(&mut self, fresh: Fresh, diff: &Diff) -> Result<String, String> {
+        let number = |name: &String| fresh.interfaces.number(name);
+        let is_new = |n: &u16| !self.interfaces.has(*n);
+        let reopened: Vec<u16> = diff.ports_reopened.iter().filter_map(number).collect();
+        let added: Vec<u16> = fresh.interfaces.numbers().filter(is_new).collect();
+        let gone: Vec<u16> =
+            self.interfaces.numbers().filter(|n| !fresh.interfaces.has(*n)).collect();
+
+        if !reopened.is_empty() {
+            self.close(&reopened)?;
+        }
+        let wanted: Vec<u16> = added.iter().chain(&reopened).copied().collect();
+        let before = self.before();
+        match self.make(fresh, &wanted, &gone, &before) {
+            Ok(told) => {
+                self.exchange(&gone);
+                (self.on_reload)(&self.config);
+                if !wanted.is_empty() {
+                    self.refresh_links();
+                }
+                self.settle();
+                Ok(told)
+            }
+            Err(error) => {
+                self.put_back(&before);
+                self.settle();
+                if !reopened.is_empty() {
+                    self.reopen(&reopened);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// All that may fail. After an error the loop's own fields are to be put back.
+    fn make(
+        &mut self,
+        fresh: Fresh,
+        wanted: &[u16],
+        gone: &[u16],
+        before: &Before,
+    ) -> Result<String, String> {
+        let Fresh { config, built, interfaces, .. } = fresh;
+        self.open(&config, &interfaces, wanted)?;
+        self.interfaces = interfaces;
+        let old = std::mem::replace(&mut self.config, config);
+        for &number in gone {
+            let at = usize::from(number);
+            (self.twins[at], self.links[at], self.facts[at]) = (None, None, PortFacts::default());
+        }
+        // Those that stay keep what Linux gave their twins.
+        for number in wanted.iter().chain(gone) {
+            let at = usize::from(*number);
+            self.records[at] = self.fresh_record(at);
+            (self.twin_up[at], self.link_up[at]) = (true, true);
+        }
+
+        let facts = |port: u16| self.facts.get(usize::from(port)).copied().unwrap_or_default();
+        let setup = Setup {
+            config: &self.config,
+            name: "",
+            interfaces: &self.interfaces,
+            facts: &facts,
+            is_live: true,
+        };
+        let parts = self.publisher.start_new(self.descriptors, &setup)?;
+        let parts = self.publisher.take_in(parts);
+        // Who makes stages looks at their tables.
+        self.publisher.publish();
+
+        self.publisher.parts.iter_mut().for_each(|own| own.part.begin());
+        let applied = self.apply(&old, built).and_then(|()| {
+            let config = self.effective();
+            self.path.prepare(&config, &self.interfaces, &mut self.publisher)
+        });
+        if let Err(error) = applied {
+            self.publisher.take_out(&parts);
+            let stays = |at: usize| !wanted.iter().chain(gone).any(|n| usize::from(*n) == at);
+            self.addresses_back(&before.records, stays);
+            self.put_back(before);
+            self.roll_back();
+            return Err(error);
+        }
+        for &number in &parts {
+            if let Err(error) = self.start_sources_of(number) {
+                tracing::error!("no thread for events: {error}");
+            }
+        }
+        for number in 0..self.records.len() {
+            self.publish_interface(number);
+        }
+        let told = self.commit(&old);
+        for &number in wanted.iter().filter(|number| self.interfaces.is_port(**number)) {
+            self.publisher.parts.iter_mut().for_each(|own| own.part.link(number, true));
+        }
+        if !parts.is_empty() {
+            self.path.repeat_kernel();
+        }
+        Ok(told)
+    }
+
+    /// The configuration in force: sections that only a restart applies are those of the start.
+    fn effective(&self) -> Config {
+        let (system, engine) = (self.started.system.clone(), self.started.engine.clone());
+        Config { system, engine, ..self.config.clone() }
+    }
+
+    /// Opens interfaces, and notes what they are.
+    fn open(
+        &mut self,
+        config: &Config,
+        interfaces: &Interfaces,
+        wanted: &[u16],
+    ) -> Result<(), String> {
+        self.resize(interfaces.count().max(self.records.len()));
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        for own in self.path.open(config, interfaces, wanted)? {
+            let at = usize::from(own.number);
+            self.kinds[at] = own.kind;
+            (self.facts[at], self.twins[at], self.links[at]) = (own.facts, own.twin, own.link);
+        }
+        Ok(())
+    }
+
+    /// Puts the stages and ports that are ready to use. If that fails, no packet is carried any more: the program ends.
+    fn exchange(&mut self, closes: &[u16]) {
+        let unused = self.publisher.unused(&self.config);
+        self.publisher.take_out(&unused);
+        let publisher = &mut self.publisher;
+        match self.path.exchange(closes, &mut || _ = publisher.publish()) {
+            Ok(seen) => {
+                let kinds = self.kinds.clone();
+                self.statistics.go_on(seen.clone(), kinds, mode(&self.config));
+                self.watch.set(seen);
+            }
+            Err(error) => {
+                tracing::error!("no packets are carried any more: {error}");
+                (self.on_stop)();
+            }
+        }
+    }
+
+    /// Closes ports that are to be opened anew: their interfaces are down until then.
+    fn close(&mut self, numbers: &[u16]) -> Result<(), String> {
+        let config = self.effective();
+        self.path.prepare(&config, &self.interfaces, &mut self.publisher)?;
+        for &number in numbers {
+            let at = usize::from(number);
+            self.twins[at] = None;
+            self.set_link(at, false);
+        }
+        self.exchange(numbers);
+        Ok(())
+    }
+
+    /// Opens ports again as they were, after the configuration with which they were to be opened was refused.
+    fn reopen(&mut self, numbers: &[u16]) {
+        let (config, interfaces) = (self.config.clone(), self.interfaces.clone());
+        let done = self.open(&config, &interfaces, numbers).and_then(|()| {
+            let effective = self.effective();
+            self.path.prepare(&effective, &interfaces, &mut self.publisher)
+        });
+        if let Err(error) = done {
+            self.path.forget();
+            tracing::error!("{error}; it stays closed until a reload opens it");
+            return;
+        }
+        for &number in numbers {
+            let at = usize::from(number);
+            self.records[at] = self.fresh_record(at);
+            self.set_link(at, true);
+            self.publish_interface(at);
+        }
+        self.exchange(&[]);
+        self.settle();
+    }
+
+    fn before(&self) -> Before {
+        Before {
+            config: self.config.clone(),
+            interfaces: self.interfaces.clone(),
+            kinds: self.kinds.clone(),
+            facts: self.facts.clone(),
+            twins: self.twins.clone(),
+            links: self.links.clone(),
+            records: self.records.clone(),
+            twin_up: self.twin_up.clone(),
+            link_up: self.link_up.clone(),
+        }
+    }
+
+    /// The loop knows what it knew; what was opened is closed.
+    fn put_back(&mut self, before: &Before) {
+        let Before { config, interfaces, kinds, facts, twins, links, records, twin_up, link_up } =
+            before.clone();
+        self.path.forget();
+        (self.config, self.interfaces, self.kinds) = (config, interfaces, kinds);
+        (self.facts, self.twins, self.links) = (facts, twins, links);
+        let n = self.records.len();
+        (self.records, self.twin_up, self.link_up) = (records, twin_up, link_up);
+        // Parts hear that interfaces with numbers beyond are gone.
+        self.resize(n);
+    }
+
+    fn resize(&mut self, n: usize) {
+        self.kinds.resize(n, String::new());
+        self.facts.resize(n, PortFacts::default());
+        self.twins.resize(n, None);
+        self.links.resize(n, None);
+        self.records.resize(n, Interface::default());
+        self.twin_up.resize(n, true);
+        self.link_up.resize(n, true);
+    }
+}

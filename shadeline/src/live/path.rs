@@ -1,0 +1,257 @@
+//! The data path of a live program as the control loop changes it: ports, twins, and one engine after another.
+//!
+//! Threads: [`LivePath`] belongs to the control loop's; the engine is shared with the thread that ends the program.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chunk::{Depot, Pool};
+use control::config::Config;
+use control::kernel::{Mirror, Options as MirrorOptions};
+use controlplane::statistics::PortCounters;
+use controlplane::{DataPath, Event, Interfaces, Newest, Opened, Publisher, Seen, Tables};
+use engine::{Engine, ErrorSink, UnderWay};
+use lookup::versions::Reader;
+use packet::checksum::Checksums;
+
+use crate::backend::{self, Backends};
+use crate::failure::Failure;
+use crate::live::Events;
+use crate::ports::{LivePorts, Opening};
+use crate::wiring::{self, Plan, PortIo, Prepared};
+
+/// An engine that may be replaced by another one; none after a replacement that failed.
+pub(super) type Running = Arc<Mutex<Option<Engine<Newest<Tables>>>>>;
+
+/// How long the packets of a port that is full are waited for while an engine is replaced. Other ports wait, too.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// What stays the same for all engines of a program.
+pub(super) struct Fixed {
+    pub(super) depot: Arc<Depot>,
+    pub(super) reader: Reader<Tables>,
+    pub(super) workers: usize,
+    /// The command line's word on checksums, for all ports.
+    pub(super) checksums: Option<Checksums>,
+    pub(super) backends: Backends,
+    /// The configuration's file, for messages.
+    pub(super) file: String,
+    pub(super) on_error: ErrorSink,
+    pub(super) events: Events,
+}
+
+/// See the head of this file.
+pub(super) struct LivePath {
+    fixed: Fixed,
+    engine: Running,
+    ports: LivePorts,
+    /// The queues that are in use, as they were placed, and those that were.
+    counters: Vec<PortCounters>,
+    closed: Vec<PortCounters>,
+    /// Opened, and not in use yet.
+    opened: Vec<PortIo>,
+    opened_numbers: Vec<u16>,
+    prepared: Option<(Prepared, Interfaces)>,
+    mirror: Option<Mirror>,
+    /// Applications want to hear of Linux's neighbours and routes; a port has a link of its own.
+    mirrors: bool,
+    has_links: bool,
+    /// By interface.
+    twins: BTreeMap<u16, OpenTwin>,
+}
+
+/// The Linux side of an interface.
+struct OpenTwin {
+    ifindex: u32,
+    is_watched: bool,
+}
+
+impl LivePath {
+    /// The path of a program that starts, with ports that are open and the queues of an injector; no engine runs yet.
+    pub(super) fn new(fixed: Fixed, ports: LivePorts, opened: &[Opened], io: Vec<PortIo>) -> Self {
+        let mut path = Self {
+            fixed,
+            engine: Running::default(),
+            ports,
+            counters: Vec::new(),
+            closed: Vec::new(),
+            opened: io,
+            opened_numbers: Vec::new(),
+            prepared: None,
+            mirror: None,
+            mirrors: false,
+            has_links: false,
+            twins: BTreeMap::new(),
+        };
+        path.note(opened);
+        path
+    }
+
+    fn note(&mut self, opened: &[Opened]) {
+        for own in opened {
+            self.has_links |= own.link.is_some();
+            if let Some(twin) = &own.twin {
+                let twin = OpenTwin { ifindex: twin.ifindex, is_watched: false };
+                self.twins.insert(own.number, twin);
+            }
+        }
+    }
+
+    /// Where the engine is found.
+    pub(super) fn engine(&self) -> Running {
+        self.engine.clone()
+    }
+
+    /// Starts the first engine, over what is opened and prepared.
+    pub(super) fn start(&mut self) -> Result<Seen, Failure> {
+        let missing = || Failure::other("no stages are prepared");
+        let (prepared, interfaces) = self.prepared.take().ok_or_else(missing)?;
+        let path = prepared.start(std::mem::take(&mut self.opened)).map_err(Failure::other)?;
+        self.opened_numbers.clear();
+        let seen = self.run(path, interfaces);
+        self.follow_kernel().map_err(Failure::other)?;
+        Ok(seen)
+    }
+
+    fn run(&mut self, path: wiring::DataPath, interfaces: Interfaces) -> Seen {
+        self.counters = path.ports;
+        let view = path.engine.view().clone();
+        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.engine);
+        let (ports, closed) = (self.counters.clone(), self.closed.clone());
+        Seen { view, ports, closed, interfaces }
+    }
+
+    /// Mirrors the kernel, if an application wants that. Links are watched all the same: a port whose link goes down
+    /// must lose its routes.
+    fn follow_kernel(&mut self) -> Result<(), String> {
+        let mirrors = self.mirrors;
+        for twin in self.twins.values_mut().filter(|twin| mirrors && !twin.is_watched) {
+            twin.is_watched = true;
+            self.mirror.iter().for_each(|mirror| mirror.watch(twin.ifindex));
+        }
+        if self.mirror.is_some() || !mirrors && !self.has_links {
+            return Ok(());
+        }
+        let watched = self.twins.values().filter(|twin| twin.is_watched);
+        let watch = watched.map(|twin| twin.ifindex).collect();
+        let options = MirrorOptions { watch, ..MirrorOptions::default() };
+        let events = self.fixed.events.clone();
+        let mirror = Mirror::start(options, move |batch| events.send(Event::Kernel(batch)).is_ok());
+        self.mirror = Some(mirror.map_err(|error| format!("mirroring the kernel: {error}"))?);
+        Ok(())
+    }
+
+    /// Closes queues; their cells are free again.
+    fn release(&self, ports: Vec<PortIo>) {
+        let mut pool = Pool::new(self.fixed.depot.clone(), 64);
+        for (rx, _) in ports.into_iter().flat_map(|port| port.queues) {
+            rx.into_iter().for_each(|mut rx| rx.release(&mut pool));
+        }
+    }
+
+    /// What was changed for an interface goes back.
+    fn close(&mut self, number: u16) {
+        let twin = self.twins.remove(&number).filter(|twin| twin.is_watched);
+        if let (Some(twin), Some(mirror)) = (twin, &self.mirror) {
+            mirror.unwatch(twin.ifindex);
+        }
+        self.ports.close(&[number]);
+    }
+
+    /// What counted for queues that are closed is kept, in one entry for each port and twin.
+    fn keep(&mut self, closed: Vec<PortCounters>) {
+        for new in closed {
+            let is_same =
+                |own: &&mut PortCounters| own.number == new.number && own.twin == new.twin;
+            match self.closed.iter_mut().find(is_same) {
+                Some(own) => own.absorb(&new),
+                None => {
+                    let mut own = PortCounters { queues: Vec::new(), losses: Vec::new(), ..new };
+                    own.absorb(&new);
+                    self.closed.push(own);
+                }
+            }
+        }
+    }
+}
+
+impl DataPath for LivePath {
+    fn open(
+        &mut self,
+        config: &Config,
+        interfaces: &Interfaces,
+        wanted: &[u16],
+    ) -> Result<Vec<Opened>, String> {
+        let Fixed { depot, workers, checksums, .. } = &self.fixed;
+        let opening =
+            Opening { config, interfaces, depot, workers: *workers, checksums: *checksums };
+        let (opened, mut io) = self.ports.open(&opening, wanted).map_err(Failure::into_message)?;
+        self.opened.append(&mut io);
+        self.opened_numbers.extend(wanted);
+        self.note(&opened);
+        Ok(opened)
+    }
+
+    fn prepare(
+        &mut self,
+        config: &Config,
+        interfaces: &Interfaces,
+        publisher: &mut Publisher,
+    ) -> Result<(), String> {
+        let fixed = &self.fixed;
+        let devices = backend::open(config, &fixed.backends, || publisher.images());
+        let plan = Plan {
+            workers: fixed.workers,
+            offline: false,
+            under_way: UnderWay::default(),
+            on_drop: None,
+            on_dump: None,
+            file: fixed.file.clone(),
+            devices: devices.map_err(Failure::into_message)?,
+            on_error: fixed.on_error.clone(),
+        };
+        let (depot, parts) = (fixed.depot.clone(), &mut publisher.parts);
+        let prepared = wiring::prepare(config, interfaces, depot, &fixed.reader, parts, plan);
+        let prepared = prepared.map_err(Failure::into_message)?;
+        prepared.check().map_err(|error| error.to_string())?;
+        self.prepared = Some((prepared, interfaces.clone()));
+        self.mirrors = publisher.parts.iter().any(|own| own.part.mirrors_kernel(config));
+        Ok(())
+    }
+
+    fn repeat_kernel(&mut self) {
+        self.mirror.iter().for_each(Mirror::repeat);
+    }
+
+    fn forget(&mut self) {
+        self.prepared = None;
+        let opened = std::mem::take(&mut self.opened);
+        self.release(opened);
+        for number in std::mem::take(&mut self.opened_numbers) {
+            self.close(number);
+        }
+    }
+
+    fn exchange(&mut self, closes: &[u16], publish: &mut dyn FnMut()) -> Result<Seen, String> {
+        let (prepared, interfaces) = self.prepared.take().ok_or("no stages are prepared")?;
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let before = engine.ok_or("the packets have come to their end")?.suspend(PATIENCE)?;
+        let opened = std::mem::take(&mut self.opened);
+        self.opened_numbers.clear();
+        let is_closed = |number: u16| closes.contains(&number);
+        let (path, closed) = prepared
+            .follow(before, &self.counters, is_closed, opened, publish)
+            .map_err(|error| error.to_string())?;
+        let seen = self.run(path, interfaces);
+        // Only now, for closing a queue takes time.
+        let (queues, counters): (Vec<_>, Vec<_>) = closed.into_iter().unzip();
+        self.release(queues);
+        self.keep(counters);
+        closes.iter().for_each(|number| self.close(*number));
+        if let Err(error) = self.follow_kernel() {
+            tracing::error!("{error}");
+        }
+        Ok(Seen { closed: self.closed.clone(), ..seen })
+    }
+}
