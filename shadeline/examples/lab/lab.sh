@@ -31,8 +31,9 @@ fi
 
 work=$(mktemp -d)
 processes=
-# The router ends first, in order.
+# The router ends first, in order. A second Ctrl-C does not stop this.
 finish() {
+    trap '' INT TERM
     for process in $processes; do
         kill "$process" 2>/dev/null || true
         wait "$process" 2>/dev/null || true
