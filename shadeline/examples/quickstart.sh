@@ -55,7 +55,7 @@ fi
 say "One packet, stage by stage, while \`left\` pings \`right\`."
 left ping -n -i 0.2 -w 20 10.0.2.2 > /dev/null &
 background="$background $!"
-try shadeline ctl trace -c 1 icmp
+try shadeline ctl trace -c 1 icmp and dst 10.0.2.2
 finish
 
 say "Lost packets are counted by reason. A destination without a route, and a packet that may take one hop only:"
