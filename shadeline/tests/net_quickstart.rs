@@ -5,6 +5,7 @@ mod lab;
 
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lab::Lab;
@@ -12,6 +13,12 @@ use testkit::process::{Process, Stop};
 
 /// The script takes a few seconds; a busy machine takes longer.
 const ENDED: Duration = Duration::from_secs(120);
+
+/// One run at a time: the packets of an iperf3 beside it would crowd out those of a ping in the kernel's queues.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The whole output of a run to its end.
 fn assert_shown(text: &str) {
@@ -54,12 +61,14 @@ fn run(lab: &Lab, command: Command) {
 
 #[test]
 fn an_ordinary_user_runs_the_quickstart() {
+    let _alone = alone();
     let Some(lab) = Lab::new() else { return };
     run(&lab, lab.command(&format!("exec sh {}", lab.quickstart.display())));
 }
 
 #[test]
 fn the_quickstart_runs_in_a_namespace_of_the_user() {
+    let _alone = alone();
     let Some(lab) = Lab::new() else { return };
     run(&lab, lab.command(&format!("exec unshare -Urn sh {}", lab.quickstart.display())));
 }
@@ -69,6 +78,7 @@ fn root_runs_the_quickstart() {
     if !testkit::require_namespaces() || !lab::is_root() {
         return;
     }
+    let _alone = alone();
     let Some(lab) = Lab::new() else { return };
     run(&lab, lab.command_of_root(&format!("exec sh {}", lab.quickstart.display())));
 }
@@ -76,6 +86,7 @@ fn root_runs_the_quickstart() {
 /// At each of its steps, and at its end.
 #[test]
 fn an_interrupted_quickstart_leaves_nothing() {
+    let _alone = alone();
     let Some(lab) = Lab::new() else { return };
     for step in
         ["port left", "running: ", "packets transmitted", "# TCP", "packet 1\n", "show interfaces"]
@@ -108,6 +119,7 @@ fn an_interrupted_quickstart_leaves_nothing() {
 
 #[test]
 fn a_quickstart_that_fails_leaves_nothing() {
+    let _alone = alone();
     let Some(lab) = Lab::new() else { return };
     let missing = "SHADELINE=/nowhere/shadeline";
     let fails = "SHADELINE=/bin/false";
