@@ -39,6 +39,14 @@ Every lost packet is counted under one reason. Its name appears in `ctl show dro
 (`shadeline_drop_packets_total`), in `stats.json`, in the report at the end, and in the comment of each packet in
 `dropped.pcapng` and in captures of `ctl capture drops`. Names and numbers keep their meaning in later versions.
 
+To see which packets are lost, and where:
+
+    shadeline ctl show drops                        # reasons with their counts and remedies
+    shadeline ctl capture drops -w drops.pcapng     # the packets, each with its reason as a comment
+    shadeline ctl trace host 192.0.2.7              # the stage that drops a packet, and why
+
+Some reasons need no action: their remedy begins with \"Nothing\" or \"Normal\".
+
 A packet that a stage *dumps* is not counted as dropped: it goes only to `ctl capture dumps` and `[dump.NAME]`, and over
 captures to `dumped.pcapng`, which is written if there are such packets.
 

@@ -5,6 +5,8 @@
 //! The pages are part of the program, so that a user who has nothing else can read them. On a terminal they go through
 //! a pager.
 
+#[cfg(test)]
+mod commands;
 mod page;
 
 use std::ffi::OsString;

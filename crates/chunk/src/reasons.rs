@@ -274,11 +274,11 @@ crate::drop_reasons! {
         "End the pipeline with a stage that decides about every packet.";
     // Receive and transmit
     RX_FULL = 2, "rx_full", "the kernel's receive queue was full",
-        "Give the port more `queues` and the engine more `workers`.";
+        "Raise `queues` of the port and `workers` in `[system]`. If all CPUs are busy, the machine is too slow for this load.";
     RX_NO_CELLS = 3, "rx_no_cells", "no cell was free at receive",
         "Raise `cells` in `[system]`; `ctl show runtime` names the worker that holds many packets.";
     RX_OVERSIZE = 4, "rx_oversize", "the frame is longer than the queue or all cells can hold",
-        "Switch receive offloads off (GRO, LRO), or lower the MTU of the sender.";
+        "Switch receive offloads off (`ethtool -K INTERFACE gro off lro off`), or lower the MTU of the sender.";
     RX_UNREADABLE = 5, "rx_unreadable", "the record is not a readable frame: unsupported link type or broken descriptor",
         "Check that the capture contains Ethernet frames and is not truncated; on a live port check the driver.";
     TX_FULL = 6, "tx_full", "the transmit queue was full",
@@ -292,9 +292,9 @@ crate::drop_reasons! {
     TX_NO_PORT = 10, "tx_no_port", "the verdict names a port that does not exist",
         "Check routes and faces that name a port; if the configuration has the port, report a defect.";
     HOST_ABSENT = 11, "host_absent", "the packet is for the host, but the port has no twin",
-        "Give the port a twin (`twin = true`) if Linux should answer on it; otherwise nothing.";
+        "Normal over captures. Give the port a twin (`twin = true`) if Linux should receive such packets.";
     RING_FULL = 12, "ring_full", "the ring to another worker was full",
-        "One worker is overloaded: distribute its queues, or add workers.";
+        "One worker gets more packets than it can process (`ctl show runtime`): raise `workers` in `[system]`.";
     NO_CELLS = 13, "no_cells", "no cell was free for a packet that a stage had to make",
         "Raise `cells` in `[system]`.";
     FAULT_INJECTED = 14, "fault_injected", "lost by an injected fault (`fault` of a port)",
@@ -304,7 +304,7 @@ crate::drop_reasons! {
     AGAIN_TOO_OFTEN = 16, "again_too_often", "entered the pipeline again more often than allowed",
         "Look for a tunnel inside itself, or for stages that send packets to each other.";
     AGAIN_FULL = 17, "again_full", "too many packets wait to enter the pipeline again",
-        "One worker gets more tunnelled packets or fragments than it can process: add workers.";
+        "One worker gets more tunnelled packets or fragments than it can process: raise `workers` in `[system]`.";
     RX_OFFLOAD = 18, "rx_offload", "the sender left checksum or segmentation to its network card, and the frame cannot be finished here",
         "Switch the offload off at the sender (`ethtool -K INTERFACE tx off tso off gso off`); for AF_XDP ports, `backend = \"af_packet\"` helps too.";
 }

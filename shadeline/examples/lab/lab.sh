@@ -4,12 +4,18 @@
 #     unshare -Urn sh lab.sh              # a shell; `left` and `right` run a command on a host
 #     unshare -Urn sh lab.sh COMMAND …    # a command in place of the shell
 #
-# SHADELINE names the program (default: shadeline), CONFIG the configuration (default: router.toml beside
-# this file). docs/lab.md explains the rest.
+# SHADELINE names the program (default: `shadeline` in the PATH, or else the release build of the checkout that
+# contains this file), CONFIG the configuration (default: router.toml beside this file). docs/lab.md explains
+# the rest.
 set -eu
 
-folder=$(dirname "$0")
-shadeline=${SHADELINE:-shadeline}
+folder=$(cd "$(dirname "$0")" && pwd)
+shadeline=${SHADELINE:-$(command -v shadeline || echo "$folder/../../../target/release/shadeline")}
+if ! command -v "$shadeline" > /dev/null; then
+    echo "lab.sh: there is no program $shadeline: build it (cargo build --release), or set SHADELINE" >&2
+    exit 2
+fi
+shadeline=$(realpath "$(command -v "$shadeline")")
 config=${CONFIG:-$folder/router.toml}
 if ip -oneline link show up | grep -qv ': lo:'; then
     echo "lab.sh: this network has interfaces in use; start the lab in a network of its own:" >&2
@@ -17,10 +23,17 @@ if ip -oneline link show up | grep -qv ': lo:'; then
     exit 2
 fi
 
+if [ -z "${CONFIG-}" ] && "$shadeline" ctl show interfaces > /dev/null 2>&1; then
+    echo "lab.sh: an instance is running already. Stop it, or name a CONFIG with a \`socket\` of its own" >&2
+    echo "    in [system], and use it with \`shadeline ctl --socket\`." >&2
+    exit 2
+fi
+
 work=$(mktemp -d)
 processes=
-# The router ends first, in order.
+# The router ends first, in order. A second Ctrl-C does not stop this.
 finish() {
+    trap '' INT TERM
     for process in $processes; do
         kill "$process" 2>/dev/null || true
         wait "$process" 2>/dev/null || true
@@ -46,10 +59,9 @@ host() { # NAME NUMBER
     "$1" ip address add "fd00:$2::2/64" dev eth0 nodad
     "$1" ip route add default via "10.0.$2.1"
     "$1" ip route add default via "fd00:$2::1"
-    # A link without a wire: the host must not leave checksums and segmentation to a network card.
-    "$1" ethtool -K eth0 tx off tso off gso off gro off > /dev/null
 }
 
+ln -s "$shadeline" "$work/shadeline"
 PATH="$work:$PATH"
 ip link set lo up
 host left 1
@@ -70,6 +82,6 @@ cat "$work/log"
 if [ $# -gt 0 ]; then
     "$@"
 else
-    echo "The router is running. Try: left ping 10.0.2.2 · $shadeline ctl show interfaces · exit"
+    echo "The router is running. Try: left ping 10.0.2.2 · shadeline ctl show interfaces · exit"
     "${SHELL:-/bin/sh}" || true
 fi

@@ -5,13 +5,13 @@ chunk::drop_reasons! {
     pub const BLOCK: 6, "named data";
 
     NDN_MALFORMED = 0, "ndn_malformed", "not an NDN packet of format 0.3, or a wrong UDP checksum around it",
-        "Check that the sender uses packet format 0.3.";
-    NDN_TOO_LONG = 1, "ndn_too_long", "an NDN packet in a frame of more than one cell",
+        "Check that the sender uses packet format 0.3. Over a capture taken on the sender, use `run -k none`.";
+    NDN_TOO_LONG = 1, "ndn_too_long", "an NDN packet in a frame of more than one cell (2,048 bytes)",
         "Let the sender make smaller packets.";
     NDN_FRAGMENT = 2, "ndn_fragment", "a fragment of an NDN packet or of the datagram around it",
         "Let the sender make packets that fit the MTU: fragments are not reassembled.";
     NDN_NO_FACE = 3, "ndn_no_face", "from a neighbour that has no face",
-        "Configure a face for the neighbour (`ctl show faces`).";
+        "Configure a face for the neighbour (`ctl show faces`), or allow faces on demand (`faces` of the port).";
     NDN_HOP_LIMIT = 4, "ndn_hop_limit", "the Interest's hop limit ran out",
         "Look for a loop among the routes for names.";
     NDN_NO_NONCE = 5, "ndn_no_nonce", "an Interest without a nonce",

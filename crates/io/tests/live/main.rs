@@ -281,6 +281,50 @@ fn fan_out_spreads_flows_and_keeps_each_together() {
     assert!(counts[0] > 0 && counts[1] > 0, "all in one queue: {counts:?}");
 }
 
+/// What a port sends must not come back as received: a switch would learn from it and flood it again.
+#[test]
+fn no_queue_receives_what_its_interface_sends() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    for queues in [1, 3] {
+        let (inside, outside) = (Netns::new("io-echo"), Netns::new("io-echo"));
+        veth((&inside, "eth0", fixture::MACS[0]), (&outside, "eth0", fixture::MACS[1]), 1500);
+        let options = io::af_packet::Options::default();
+        let mut pairs =
+            fixture::within(&inside, || io::af_packet::open("eth0", queues, &options)).unwrap();
+        let outside = fixture::within(&outside, || RawSocket::open("eth0"));
+        let mut pool = fixture::pool(4096).1;
+        for (_, tx) in &mut pairs {
+            let sent = frame(60, 1);
+            let mut packets = vec![Packet::copy_from(&mut pool, &sent).unwrap()];
+            fixture::until(|| {
+                tx.send(&mut pool, &mut packets);
+                tx.flush(&mut pool);
+                packets.is_empty() && tx.is_drained()
+            });
+            // The kernel shows a frame to the sockets of the interface before it sends it.
+            assert_eq!(outside.recv().as_ref(), Some(&sent));
+        }
+        let answer = frame(61, 2);
+        outside.send(&answer);
+        let mut received = Vec::new();
+        let mut out = Vec::new();
+        fixture::until(|| {
+            for (rx, _) in &mut pairs {
+                rx.recv(&mut pool, &mut out, 64);
+            }
+            for packet in out.drain(..) {
+                let bytes = packet.data().to_vec();
+                packet.free(&mut pool);
+                received.extend((bytes[12..14] == [0x88, 0xb5]).then_some(bytes));
+            }
+            received.contains(&answer)
+        });
+        assert_eq!(received, [answer], "{queues} queues");
+    }
+}
+
 #[test]
 fn an_unfinished_checksum_is_finished() {
     for_each_backend("io-csum", 1500, |bench| {
