@@ -30,6 +30,15 @@ pub(crate) use ctl::{ClearCommand, CoreCommand, CtlArgs, CtlCommand};
     after_help = "`shadeline help TOPIC` shows a page of the documentation; `shadeline help` lists them."
 )]
 pub(crate) struct Cli {
+    /// Whether messages, help and logs have colours; auto: on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Global options"
+    )]
+    pub(crate) color: clap::ColorChoice,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
