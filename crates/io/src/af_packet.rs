@@ -71,7 +71,8 @@ pub fn open(interface: &str, queues: usize, options: &Options) -> Result<Vec<(Rx
 
 /// Makes a fan-out group, or joins group `id`; returns its id.
 fn join_fanout(socket: &OwnedFd, id: Option<u32>) -> io::Result<u32> {
-    const HASH: u32 = libc::PACKET_FANOUT_HASH << 16;
+    // A group has a hook of its own, for which PACKET_IGNORE_OUTGOING of its sockets says nothing.
+    const HASH: u32 = (libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING) << 16;
     match id {
         Some(id) => {
             sys::setsockopt(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(id | HASH))?;

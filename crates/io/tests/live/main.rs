@@ -282,6 +282,45 @@ fn fan_out_spreads_flows_and_keeps_each_together() {
 }
 
 #[test]
+fn a_fan_out_group_does_not_receive_what_the_port_sends() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    for queues in [1, 2] {
+        let (inside, outside) = (Netns::new("io-own"), Netns::new("io-own"));
+        veth((&inside, "eth0", fixture::MACS[0]), (&outside, "eth0", fixture::MACS[1]), 1500);
+        let options = io::af_packet::Options::default();
+        let pairs = fixture::within(&inside, || io::af_packet::open("eth0", queues, &options));
+        let mut pairs = pairs.unwrap();
+        let outside = fixture::within(&outside, || RawSocket::open("eth0"));
+        let mut pool = fixture::pool(4096).1;
+        for len in 60..100 {
+            let mut packets = vec![Packet::copy_from(&mut pool, &frame(len, 1)).unwrap()];
+            let tx = &mut pairs[len % queues].1;
+            tx.send(&mut pool, &mut packets);
+            tx.flush(&mut pool);
+            assert!(outside.recv().as_deref() == Some(&frame(len, 1)), "{len} bytes");
+        }
+        // What the port sent was there before this one.
+        outside.send(&frame(200, 2));
+        let (mut out, mut own, mut is_there) = (Vec::new(), 0, false);
+        fixture::until(|| {
+            for (rx, _) in &mut pairs {
+                while rx.recv(&mut pool, &mut out, 64) > 0 {}
+            }
+            for packet in out.drain(..) {
+                let len = packet.frame_len();
+                own += usize::from((60..100).contains(&len) && packet.data() == frame(len, 1));
+                is_there |= len == 200;
+                packet.free(&mut pool);
+            }
+            is_there
+        });
+        assert_eq!(own, 0, "{queues} queues");
+    }
+}
+
+#[test]
 fn an_unfinished_checksum_is_finished() {
     for_each_backend("io-csum", 1500, |bench| {
         let outside = bench.outside_netns();
