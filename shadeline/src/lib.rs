@@ -96,7 +96,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(&args),
         Command::Run(args) if args.read.is_empty() => live::run(&args),
         Command::Run(args) => offline::run(&args),
-        Command::Check { config, json } => check::run(&config, json),
+        Command::Check(args) => check::run(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Stages(args) => stages::run(&args),
         Command::Devices(args) => devices::run(&args),

@@ -140,6 +140,11 @@ const PAGES: &[More] = &[
         environment: NONE,
         examples: &[
             ("shadeline check router.toml", "Print all errors and warnings."),
+            (
+                "shadeline check --live router.toml",
+                "Check that it can start on this machine, too: interfaces, capabilities, socket.",
+            ),
+            ("shadeline check -v router.toml", "Print every warning."),
             ("shadeline check --json router.toml", "Print them for a program."),
         ],
     },
