@@ -1,19 +1,23 @@
-//! `shadeline check`: the configuration, and once that has no errors the files of routes that it names; and how every
-//! command reads its configuration.
+//! `shadeline check`: the configuration, and once that has no errors the files of routes that it names and, with --live,
+//! what a live start needs; and how every command reads its configuration.
 
-use std::io::IsTerminal;
+mod live;
+
 use std::path::Path;
 
-use control::config::{Config, Diagnostic, LoadError, Report, Severity};
+use control::config::{Config, Diagnostic, LoadError, Machine, Report, Severity};
+use control::config::{in_groups, kind, render_one, summary};
 use controlplane::{Finding, Findings, Interfaces};
 use tracing::Level;
 
+use crate::cli::CheckArgs;
 use crate::failure::Failure;
 use crate::output::{note, put, say};
-use crate::{log, pipelines};
+use crate::{color, log, pipelines};
 
 /// Reads a configuration; warnings go to standard error.
 pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
+    let render = |report: &Report| rendered(report, false, color::is_on(std::io::stderr()));
     match control::config::load(path, &pipelines::known()) {
         Ok((config, report)) => {
             if !report.diagnostics.is_empty() {
@@ -30,18 +34,32 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
 }
 
 /// `shadeline check CONFIG`.
-pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
-    let (report, findings, mut good) = match control::config::load(path, &pipelines::known()) {
-        Ok((config, report)) => (report, findings(&config), true),
+pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
+    let path = &args.config;
+    let mut known = pipelines::known();
+    let interfaces = live::interfaces();
+    if let Ok(interfaces) = &interfaces {
+        let interfaces = interfaces.iter().map(|link| link.name.clone()).collect();
+        known.machine = Some(Machine { interfaces, is_needed: args.live });
+    }
+    let (report, findings, mut good) = match control::config::load(path, &known) {
+        Ok((config, report)) => {
+            let mut findings = findings(&config);
+            if args.live {
+                live::check(&config, interfaces.as_deref(), &mut findings);
+            }
+            (report, findings.0, true)
+        }
         Err(LoadError::Invalid(report)) => (report, Vec::new(), false),
         Err(error) => return Err(Failure::other(error)),
     };
     good &= findings.iter().all(|finding| finding.severity == Severity::Warning);
-    if json {
+    if args.json {
         say!("{}", as_json(&report, &findings))?;
     } else {
-        put!("{}", render(&report))?;
-        findings.iter().try_for_each(|finding| say!("{finding}"))?;
+        let color = color::is_on(std::io::stdout());
+        put!("{}", rendered(&report, args.verbose, color))?;
+        put!("{}", listed(&findings, args.verbose, color))?;
         if report.diagnostics.is_empty() && findings.is_empty() {
             say!("{}: no errors", files::input::name(path))?;
         }
@@ -50,19 +68,76 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<(), Failure> {
 }
 
 /// What is wrong in the files that the configuration's applications read, in order.
-fn findings(config: &Config) -> Vec<Finding> {
+fn findings(config: &Config) -> Findings {
     let (interfaces, mut findings) = (Interfaces::of(config), Findings::default());
     for own in pipelines::descriptors() {
         if config.uses(own.application.name) {
             (own.check)(config, &interfaces, &mut findings);
         }
     }
-    findings.0
+    findings
 }
 
-fn render(report: &Report) -> String {
-    let color = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
-    control::config::render(&report.diagnostics, &report.file, &report.source, color)
+/// Warnings of a kind of which there are many are one line, unless all are wanted.
+fn rendered(report: &Report, all: bool, color: bool) -> String {
+    let Report { file, source, diagnostics } = report;
+    let groups = match all {
+        true => vec![Some(0); diagnostics.len()],
+        false => {
+            let kinds = diagnostics.iter().map(|d| kind_of(d.severity, &d.message));
+            in_groups(&kinds.collect::<Vec<_>>())
+        }
+    };
+    let one = |(d, others): (&Diagnostic, Option<usize>)| match others {
+        None => String::new(),
+        Some(0) => render_one(d, file, source, color),
+        Some(others) => {
+            let place = format!("{file}:{}:{}", d.line, d.column);
+            line(d.severity, &format!("{place}: {}{}", d.message, and_more(others)), color)
+        }
+    };
+    let text: String = diagnostics.iter().zip(groups).map(one).collect();
+    text + &summary(diagnostics, file)
+}
+
+/// The same of what is wrong in other files, a line each.
+fn listed(findings: &[Finding], all: bool, color: bool) -> String {
+    // Of each file by itself: which one is wrong matters.
+    let own = |finding: &Finding| {
+        let kind = kind_of(finding.severity, &finding.message)?;
+        Some(format!("{:?} {kind}", finding.file))
+    };
+    let groups = match all {
+        true => vec![Some(0); findings.len()],
+        false => in_groups(&findings.iter().map(own).collect::<Vec<_>>()),
+    };
+    let one = |(finding, others): (&Finding, Option<usize>)| match others {
+        None => String::new(),
+        Some(0) => line(finding.severity, &finding.text(), color),
+        Some(others) => {
+            line(finding.severity, &format!("{}{}", finding.text(), and_more(others)), color)
+        }
+    };
+    findings.iter().zip(groups).map(one).collect()
+}
+
+/// The kind of a warning; errors are all shown.
+fn kind_of(severity: Severity, message: &str) -> Option<String> {
+    (severity == Severity::Warning).then(|| kind(message))
+}
+
+fn and_more(others: usize) -> String {
+    format!(" (and {others} more of this kind; `shadeline check -v` lists them)")
+}
+
+fn line(severity: Severity, text: &str, color: bool) -> String {
+    let paint = match (color, severity) {
+        (false, _) => "",
+        (true, Severity::Error) => "\x1b[1;31m",
+        (true, Severity::Warning) => "\x1b[1;33m",
+    };
+    let reset = if color { "\x1b[0m" } else { "" };
+    format!("{paint}{}{reset}: {text}\n", word(severity))
 }
 
 fn as_json(report: &Report, findings: &[Finding]) -> serde_json::Value {

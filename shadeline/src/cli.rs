@@ -30,6 +30,15 @@ pub(crate) use ctl::{ClearCommand, CoreCommand, CtlArgs, CtlCommand};
     after_help = "`shadeline help TOPIC` shows a page of the documentation; `shadeline help` lists them."
 )]
 pub(crate) struct Cli {
+    /// Whether messages, help and logs have colours; auto: on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Global options"
+    )]
+    pub(crate) color: clap::ColorChoice,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -43,13 +52,10 @@ pub(crate) enum Command {
     /// Live runs need CAP_NET_RAW, CAP_NET_ADMIN and, for AF_XDP, CAP_BPF. Capture runs need no privileges.
     Run(RunArgs),
     /// Check a configuration and print all errors, each with its place and the expected value
-    Check {
-        /// The configuration; `-` is standard input
-        config: PathBuf,
-        /// Print the diagnostics as JSON
-        #[arg(long)]
-        json: bool,
-    },
+    ///
+    /// Files of routes and rules that it names are read, too. An interface that this machine does not have is a warning,
+    /// because runs over captures need none.
+    Check(CheckArgs),
     /// Query or control a running instance
     Ctl(CtlArgs),
     /// List the stages that a pipeline can use
@@ -108,6 +114,23 @@ pub(crate) enum Command {
         /// The folder; created if it does not exist
         folder: PathBuf,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The configuration; `-` is standard input
+    pub(crate) config: PathBuf,
+    /// Check what a live start needs, too: interfaces, capabilities, socket and port of the metrics
+    ///
+    /// Nothing is changed. An interface that this machine does not have is an error.
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// List every warning; by default more than three of one kind are one line with a count
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Print the diagnostics as JSON, all of them
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

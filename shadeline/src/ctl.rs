@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::{line, note, put, say};
 
 /// How long the running program may work on a request that is not a stream.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &CtlArgs) -> Result<(), Failure> {
     let request = match &args.command {
@@ -29,6 +29,9 @@ pub(crate) fn run(args: &CtlArgs) -> Result<(), Failure> {
     match &args.command {
         CtlCommand::Core(CoreCommand::Trace { .. }) => trace(client, request, args.json),
         CtlCommand::Core(CoreCommand::Capture { write, .. }) => capture(client, request, write),
+        CtlCommand::Core(CoreCommand::Top { interval, once }) if !args.json => {
+            crate::top::run(client, *interval, *once)
+        }
         _ => call(client, request, args.json),
     }
 }
@@ -38,6 +41,7 @@ fn request(command: &CoreCommand) -> Request {
         CoreCommand::Show { what } => Request::Show { what: what.clone() },
         CoreCommand::Clear(ClearCommand::Counters) => Request::ClearCounters,
         CoreCommand::Reload => Request::Reload,
+        CoreCommand::Top { .. } => Request::Show { what: "snapshot".to_owned() },
         CoreCommand::Stop => Request::Stop,
         CoreCommand::Trace { count, duration, filter } => {
             Request::Trace { count: *count, filter: filter.join(" "), duration_s: Some(*duration) }

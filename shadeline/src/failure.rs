@@ -5,8 +5,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::log;
 use crate::output::note;
+use crate::{color, log};
 
 /// A command's failure.
 #[derive(Debug)]
@@ -60,7 +60,11 @@ impl Failure {
     /// Prints the message.
     pub(crate) fn report(self) -> ExitCode {
         if !self.message.is_empty() {
-            let error = if self.message.starts_with("error") { "" } else { "error: " };
+            let error = match (self.message.starts_with("error"), color::is_on(std::io::stderr())) {
+                (true, _) => "",
+                (false, true) => "\x1b[1;31merror\x1b[0m: ",
+                (false, false) => "error: ",
+            };
             let text = format!("{error}{}\n", self.message.trim_end());
             note!("{}", log::on_stderr(tracing::Level::ERROR, &text).trim_end());
         }

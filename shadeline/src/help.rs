@@ -36,7 +36,7 @@ pub(crate) fn wanted(words: impl Iterator<Item = OsString>) -> Option<Vec<String
 
 /// Prints the help of a command, of a topic, or a list of both.
 pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
-    let color = std::io::stdout().is_terminal();
+    let color = crate::color::is_on(std::io::stdout());
     show(&text(words, color)?)
 }
 

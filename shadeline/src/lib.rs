@@ -10,6 +10,7 @@ mod backend;
 mod check;
 mod classify;
 mod cli;
+mod color;
 mod ctl;
 mod demo;
 mod devices;
@@ -33,6 +34,7 @@ mod programs;
 mod report;
 mod service;
 mod stages;
+mod top;
 mod traffic;
 mod twins;
 mod wiring;
@@ -41,7 +43,7 @@ mod wiring;
 use std::alloc::System;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command, GenCommand};
 use controlplane::Descriptor;
 use failure::Failure;
@@ -61,7 +63,8 @@ pub fn main() -> ExitCode {
 /// Runs the program with these applications beside the shipped ones.
 pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
     pipelines::add(own);
-    let done = match (help::wanted(std::env::args_os()), Cli::try_parse()) {
+    let color = color::choose(std::env::args_os().skip(1));
+    let done = match (help::wanted(std::env::args_os()), parse(Cli::command().color(color))) {
         (Some(words), _) => help::run(&words),
         (None, Ok(cli)) => run(cli.command),
         (None, Err(message)) => return explain(&message),
@@ -70,6 +73,12 @@ pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// The command line.
+fn parse(mut command: clap::Command) -> Result<Cli, clap::Error> {
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// Prints the help that was requested, or what is wrong with the command line.
@@ -87,7 +96,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(&args),
         Command::Run(args) if args.read.is_empty() => live::run(&args),
         Command::Run(args) => offline::run(&args),
-        Command::Check { config, json } => check::run(&config, json),
+        Command::Check(args) => check::run(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Stages(args) => stages::run(&args),
         Command::Devices(args) => devices::run(&args),

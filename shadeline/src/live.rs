@@ -10,6 +10,7 @@ use chunk::{Verdict, VerdictKind};
 use control::api::{
     Asked, CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep,
 };
+use control::metrics::Sources;
 use controlplane::inject::injector;
 use controlplane::statistics::{Shown, stage_names};
 use controlplane::{
@@ -149,16 +150,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     })?;
 
     let server = serve(&config, &watch, &events)?;
-    let metrics = config.system.metrics.map(|address| {
-        let events = Mutex::new(events.clone());
-        let source = move || {
-            let (answer, text) = mpsc::channel();
-            let events = events.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let asked = events.send(Event::Metrics(answer));
-            asked.ok().and_then(|()| text.recv().ok()).unwrap_or_default()
-        };
-        control::metrics::serve(address, Arc::new(source))
-    });
+    let metrics =
+        config.system.metrics.map(|address| control::metrics::serve(address, sources(&events)));
     let metrics = metrics.transpose().map_err(Failure::other)?;
 
     let reload = events.clone();
@@ -203,6 +196,27 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     ended.map_err(|panic| Failure::other(format!("a worker died: {panic}")))?;
     lost.map_or(Ok(()), |text| Err(Failure::other(text)))
+}
+
+/// What the HTTP server asks the control loop for.
+fn sources(events: &mpsc::SyncSender<Event>) -> Sources {
+    let (for_text, for_rows) = (Mutex::new(events.clone()), Mutex::new(events.clone()));
+    let to = |events: &Mutex<mpsc::SyncSender<Event>>| {
+        events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    };
+    let metrics = move || {
+        let (answer, text) = mpsc::channel();
+        let asked = to(&for_text).send(Event::Metrics(answer));
+        asked.ok().and_then(|()| text.recv().ok()).unwrap_or_default()
+    };
+    let snapshot = move || {
+        let (answer, responses) = mpsc::channel();
+        let request = Request::Show { what: "snapshot".to_owned() }.asked(false);
+        to(&for_rows).send(Event::Request(request, answer)).ok()?;
+        let whole = control::api::answer::json(responses.iter().collect())?;
+        serde_json::to_string(&whole).ok()
+    };
+    Sources { metrics: Arc::new(metrics), snapshot: Arc::new(snapshot) }
 }
 
 /// Sends when it is dropped.

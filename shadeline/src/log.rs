@@ -37,7 +37,7 @@ pub(crate) fn start(level: LogLevel, format: LogFormat) {
             layer.map_event_format(Prioritised).boxed()
         }
         (LogFormat::Text, false) => {
-            let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            let colours = crate::color::is_on(std::io::stderr());
             layer.with_ansi(colours).boxed()
         }
     };

@@ -3,19 +3,24 @@
 use std::process::Command;
 
 use testkit::Scratch;
+use testkit::netns::Netns;
 
 /// Whether it was good, and what it said, the scratch folder left out.
 fn check(folder: &Scratch, config: &str, json: bool) -> (bool, String) {
+    check_with(folder, config, if json { &["--json"] } else { &[] })
+}
+
+fn check_with(folder: &Scratch, config: &str, options: &[&str]) -> (bool, String) {
     let config = folder.write("config.toml", config);
     let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
-    command.arg("check").arg(config).args(json.then_some("--json"));
+    command.arg("check").arg(config).args(options);
     let output = command.output().expect("the program starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let folder = folder.join("").display().to_string();
     (output.status.success(), said.replace(&folder, ""))
 }
 
-const NDN: &str = "mode = \"ndn\"\n[ndn]\nnames = 16\n[port.lan]\n[ndn.face.west]\nport = \"lan\"\n\
+const NDN: &str = "mode = \"ndn\"\n[ndn]\nnames = 16\n[port.lan]\nbackend = \"memory\"\n[ndn.face.west]\nport = \"lan\"\n\
                    [[name]]\nprefix = \"/own\"\nfaces = [\"west\"]\n\
                    [[name]]\nprefix = \"/\"\nfaces = [\"west\"]\n[[names]]\nfile = \"names.txt\"\n";
 
@@ -70,7 +75,7 @@ fn files_of_routes_are_read() {
     let folder = Scratch::new();
     let config = |next_hops: &str| {
         format!(
-            "[port.lan]\naddresses = [\"192.0.2.1/24\"]\n[[routes]]\nfile = \"table.txt\"\n{next_hops}"
+            "[port.lan]\nbackend = \"memory\"\naddresses = [\"192.0.2.1/24\"]\n[[routes]]\nfile = \"table.txt\"\n{next_hops}"
         )
     };
     let lines = "10.0.0.0/8 192.0.2.7\n10.0.0.0/33 lan\n; none\n10.1.0.1/16 nowhere\n2001:db8::/32 192.0.2.7\n\
@@ -111,7 +116,7 @@ fn more_routes_than_room_are_an_error_with_its_file() {
     let folder = Scratch::new();
     let config = |table: &str| {
         format!(
-            "[router]\n{table}[port.lan]\naddresses = [\"192.0.2.1/24\"]\n\
+            "[router]\n{table}[port.lan]\nbackend = \"memory\"\naddresses = [\"192.0.2.1/24\"]\n\
              [[routes]]\nfile = \"few.txt\"\n[[routes]]\nfile = \"many.txt\"\n"
         )
     };
@@ -141,4 +146,134 @@ fn more_routes_than_room_are_an_error_with_its_file() {
         let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && printed.contains(&expected), "{printed}");
     }
+}
+
+/// A namespace with interfaces of these names, and `shadeline check` of a configuration in it.
+fn check_in(netns: &Netns, folder: &Scratch, config: &str, options: &str) -> (bool, String) {
+    let config = folder.write("config.toml", config);
+    let program = env!("CARGO_BIN_EXE_shadeline");
+    let output = netns.try_run(&format!("{program} check {} {options}", config.display()));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let folder = folder.join("").display().to_string();
+    (output.status.success(), said.replace(&folder, ""))
+}
+
+#[test]
+fn interfaces_are_those_of_the_machine() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let (netns, folder) = (Netns::new("check"), Scratch::new());
+    netns.run("ip link add eth0 type veth peer name eth1");
+    let socket = folder.join("sock").display().to_string();
+    let config = |ports: &str| format!("[system]\nsocket = \"{socket}\"\n{ports}");
+    let wrong = config("[port.eht0]\n[port.eth1]\n");
+    let (good, said) = check_in(&netns, &folder, &wrong, "");
+    assert!(good, "{said}");
+    for expected in [
+        "warning: this machine has no interface `eht0`, did you mean `eth0`?",
+        "--> config.toml:3:",
+        "expected one of eth0, eth1\n",
+        "config.toml: 1 warning\n",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let (good, said) = check_in(&netns, &folder, &wrong, "--live");
+    assert!(!good && said.contains("error: this machine has no interface `eht0`"), "{said}");
+    // What is there is good for a start, with the capabilities of root.
+    let right = config("[port.eth0]\n[port.eth1]\n");
+    netns.run("ip link set eth0 up");
+    netns.run("ip link set eth1 up");
+    let (good, said) = check_in(&netns, &folder, &right, "--live");
+    assert!(good && said.ends_with("config.toml: no errors\n"), "{said}");
+    let (_, before) = check_in(&netns, &folder, &right, "--live --json");
+    assert_eq!(before, "[]\n");
+    // An interface that carries no Ethernet, one without carrier, and an address that is not here.
+    netns.run("ip link set eth1 down");
+    let odd = config("metrics = \"192.0.2.77:1\"\n[port.eth0]\n[port.lo]\n");
+    let (good, said) = check_in(&netns, &folder, &odd, "--live");
+    assert!(!good, "{said}");
+    for expected in [
+        "error: port lo: interface `lo` is not an Ethernet interface\n",
+        "warning: port eth0: interface `eth0` has no carrier: the port is down until it has one\n",
+        "error: metrics on 192.0.2.77:1: ",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    // That another instance runs says nothing about the file.
+    let running = std::os::unix::net::UnixListener::bind(folder.join("sock")).expect("a socket");
+    let (_, said) = check_in(&netns, &folder, &odd, "--live");
+    assert!(said.contains("warning: an instance is running at sock: stop it"), "{said}");
+    assert!(!said.contains("error: metrics"), "{said}");
+    drop(running);
+    // Without privileges a live start fails, and a run over captures does not.
+    let program = env!("CARGO_BIN_EXE_shadeline");
+    let path = folder.write("config.toml", &right);
+    let unable = format!(
+        "setpriv --bounding-set=-all --inh-caps=-all {program} check --live {}",
+        path.display()
+    );
+    let output = netns.try_run(&unable);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.status.success(), "{output:?}");
+    for name in ["CAP_NET_RAW", "CAP_NET_ADMIN"] {
+        assert!(said.contains(&format!("error: {name} is missing: run it as root")), "{said}");
+    }
+}
+
+#[test]
+fn many_warnings_of_a_kind_are_one_line() {
+    let folder = Scratch::new();
+    let lines: String = (0..50).map(|i| format!("10.{i}.0.1/16 192.0.2.7\n")).collect();
+    folder.write("table.txt", &(lines + "10.0.0.0/33 lan\n"));
+    // Keys without effect of several ports.
+    let ports: String =
+        (0..5).map(|i| format!("[port.p{i}]\nbackend = \"memory\"\nxdp = \"skb\"\n")).collect();
+    let config = format!(
+        "[port.lan]\nbackend = \"memory\"\naddresses = [\"192.0.2.1/24\"]\n{ports}\
+         [[routes]]\nfile = \"table.txt\"\n"
+    );
+    let (good, said) = check_with(&folder, &config, &[]);
+    assert!(good, "{said}");
+    let more = |n| format!(" (and {n} more of this kind; `shadeline check -v` lists them)\n");
+    let expected = format!(
+        "warning: config.toml:6:7: `xdp` has no effect with backend = \"memory\"{}config.toml: 5 warnings\n",
+        more(4)
+    );
+    assert!(said.starts_with(&expected), "{said}");
+    assert!(said.contains(&more(49)) && said.contains("table.txt:51: expected a prefix"), "{said}");
+    assert_eq!(said.lines().count(), 4, "{said}");
+    let (_, all) = check_with(&folder, &config, &["-v"]);
+    assert_eq!((all.matches("has no effect").count(), all.matches("host bits").count()), (5, 50));
+    let (_, json) = check_with(&folder, &config, &["--json"]);
+    let rows: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(rows.as_array().map(Vec::len), Some(5 + 51), "{json}");
+}
+
+#[test]
+fn colours_are_wanted_or_not() {
+    let folder = Scratch::new();
+    let config = folder.write("config.toml", "[port.lan]\nbackend = \"odd\"\n");
+    let colours = |options: &[&str], variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        command.args(options).arg("check").arg(&config).env_remove("NO_COLOR");
+        command.env_remove("CLICOLOR_FORCE").envs(variables.iter().copied());
+        let output = command.output().expect("the program starts");
+        assert!(!output.status.success());
+        (output.stdout.contains(&0x1b), output.stderr.contains(&0x1b))
+    };
+    assert_eq!(colours(&[], &[]), (false, false));
+    assert_eq!(colours(&["--color", "always"], &[("NO_COLOR", "1")]), (true, false));
+    assert_eq!(colours(&[], &[("CLICOLOR_FORCE", "1")]), (true, false));
+    assert_eq!(colours(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), (false, false));
+    assert_eq!(colours(&["--color=never"], &[("CLICOLOR_FORCE", "1")]), (false, false));
+    // The command line's own messages, and failures of one line.
+    assert_eq!(colours(&["--color=always", "--odd"], &[]), (false, true));
+    assert_eq!(colours(&["--color=never", "--odd"], &[("CLICOLOR_FORCE", "1")]), (false, false));
+    let help = |choice: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        command.args(["run", "--help", "--color", choice]);
+        command.output().expect("the program starts").stdout.contains(&0x1b)
+    };
+    assert_eq!(["always", "never"].map(help), [true, false]);
 }

@@ -279,10 +279,13 @@ fn a_configuration_comes_from_standard_input() {
     testkit::pcap::write_pcap(&folder.join("in.pcap"), &packets(5));
     let said = ok(&shadeline(&folder, "run - -r in.pcap", CONFIG.as_bytes()));
     assert!(said.contains("\n5 packets in"), "{said}");
-    assert_eq!(
-        ok(&shadeline(&folder, "check -", CONFIG.as_bytes())),
-        "standard input: no errors\n"
-    );
+    // Ports without interfaces, which no machine lacks.
+    let inside = ["lan", "wan"].iter().fold(CONFIG.to_owned(), |text, port| {
+        let header = format!("[port.{port}]\n");
+        text.replace(&header, &format!("{header}backend = \"memory\"\n"))
+    });
+    let checked = ok(&shadeline(&folder, "check -", inside.as_bytes()));
+    assert_eq!(checked, "standard input: no errors\n");
     let output = shadeline(&folder, "check -", b"mode = \"ruoter\"\n");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("standard input:1:8") && output.status.code() == Some(1), "{said}");

@@ -112,6 +112,12 @@ const COMPONENTS: &[Component] = &[
         suites: &["unit", "net"],
     },
     Component {
+        name: "Chromium",
+        found: Program("chromium"),
+        source: Debian("chromium"),
+        suites: &["unit"],
+    },
+    Component {
         name: "valgrind",
         found: Program("valgrind"),
         source: Debian("valgrind"),

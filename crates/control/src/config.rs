@@ -35,12 +35,14 @@ use std::path::{Path, PathBuf};
 
 use classify::classbench::Problems;
 
-pub use diagnostic::{Diagnostic, Severity, Topic, render};
+pub use diagnostic::{
+    Diagnostic, LISTED, Severity, Topic, in_groups, kind, render, render_one, summary,
+};
 pub use diff::{Change, Diff, NOTHING};
 pub use names::{ParsePrefixError, parse_prefix, read_prefix};
 pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
 pub use schema::{SectionKeys, keys};
-pub use stages::{Application, FRAMES, KnownStages, RAW, Settings, StageKind, kept};
+pub use stages::{Application, FRAMES, KnownStages, Machine, RAW, Settings, StageKind, kept};
 pub use types::*;
 pub use walk::nearest;
 

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use chunk::{Packet, ReasonBlock};
 use control::api::table::Row;
-use control::api::{ErrorKind, Response};
+use control::api::{ErrorKind, HotTable, Response};
 use control::config::section::SectionValue;
 use control::config::{Application, Config, Pipeline, StageKind, kept};
 use control::kernel;
@@ -534,6 +534,12 @@ pub trait ControlPart: Send {
     /// What it says of itself in `ctl show runtime`: fields for programs, lines for people.
     fn runtime(&self) -> (Map<String, Value>, Vec<[String; 2]>) {
         <_>::default()
+    }
+
+    /// What of it had the most packets, for dashboards: a table for each of its lists that count packets, of up to `most`
+    /// rows ([`HotTable::of`]).
+    fn hottest(&self, _most: usize) -> Vec<HotTable> {
+        Vec::new()
     }
 
     /// Its metrics.

@@ -525,14 +525,18 @@ impl ControlLoop {
             "drops" => core_table(what, as_text, &self.statistics.drops(), table::drops),
             "runtime" => {
                 let runtime = self.statistics.runtime(self.publisher.version(), parts);
-                let fields = match serde_json::to_value(&runtime) {
-                    Ok(Value::Object(fields)) => fields,
-                    _ => Map::new(),
-                };
                 vec![match as_text {
                     true => Response::Text { text: table::runtime(&runtime) },
-                    false => Response::Object { table: what.to_owned(), fields },
+                    false => object(what, &runtime),
                 }]
+            }
+            "snapshot" => {
+                let version = self.publisher.version();
+                let snapshot = self.statistics.snapshot(&self.records, version, parts);
+                match as_text {
+                    true => vec![Response::Text { text: table::snapshot(&snapshot) }],
+                    false => vec![object(what, &snapshot)],
+                }
             }
             _ => self.show_of_parts(what, as_text)?,
         })
@@ -568,7 +572,17 @@ impl ControlLoop {
 }
 
 /// Tables that every program has.
-pub const CORE_TABLES: &[&str] = &["interfaces", "queues", "stages", "drops", "runtime"];
+pub const CORE_TABLES: &[&str] =
+    &["interfaces", "queues", "stages", "drops", "runtime", "snapshot"];
+
+/// One object of the program itself, for programs.
+fn object(name: &str, value: &impl Serialize) -> Response {
+    let fields = match serde_json::to_value(value) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    Response::Object { table: name.to_owned(), fields }
+}
 
 /// A table of the program itself.
 fn core_table<R: Serialize>(

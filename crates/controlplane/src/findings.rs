@@ -25,11 +25,17 @@ impl fmt::Display for Finding {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        write!(f, "{severity}: ")?;
+        write!(f, "{severity}: {}", self.text())
+    }
+}
+
+impl Finding {
+    /// The place and the message.
+    pub fn text(&self) -> String {
         match (&self.file, self.line) {
-            (Some(file), Some(line)) => write!(f, "{}:{line}: {}", file.display(), self.message),
-            (Some(file), None) => write!(f, "{}: {}", file.display(), self.message),
-            (None, _) => f.write_str(&self.message),
+            (Some(file), Some(line)) => format!("{}:{line}: {}", file.display(), self.message),
+            (Some(file), None) => format!("{}: {}", file.display(), self.message),
+            (None, _) => self.message.clone(),
         }
     }
 }
@@ -52,6 +58,11 @@ impl Findings {
     /// Adds an error of no single file.
     pub fn error_of_all(&mut self, message: impl fmt::Display) {
         self.push(Severity::Error, None, None, &message);
+    }
+
+    /// Adds a warning of no single file.
+    pub fn warn_of_all(&mut self, message: impl fmt::Display) {
+        self.push(Severity::Warning, None, None, &message);
     }
 
     /// Adds a warning about `count` more findings of a file, which are not listed.

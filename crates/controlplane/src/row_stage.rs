@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use chunk::{Chunk, ColumnId, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Rows, Verdict};
 use control::api::table::thousands;
+use control::api::{HotRow, HotTable};
 use control::config::section::{Reload, SectionValue};
 use control::config::{Application, Settings, StageKind};
 use control::metrics::Metrics;
@@ -416,6 +417,22 @@ impl<S: RowStage> ControlPart for RowPart<S> {
         Ok(self.rows(as_text))
     }
 
+    /// A column `packets` says how hot a row is.
+    fn hottest(&self, most: usize) -> Vec<HotTable> {
+        let CounterTable { name, rows: (_, rows), columns, .. } = S::COUNTERS;
+        let column = |wanted| columns.iter().position(|(title, _)| *title == wanted);
+        let Some(packets) = column("packets") else { return Vec::new() };
+        let bytes = column("bytes");
+        let row = |at: usize| HotRow {
+            name: rows[at].to_owned(),
+            text: String::new(),
+            packets: self.value(at, packets),
+            bytes: bytes.map_or(0, |bytes| self.value(at, bytes)),
+        };
+        let all = (0..rows.len()).map(|at| (self.value(at, packets), at));
+        vec![HotTable::of(format!("{name} of {}", self.name), most, all, row)]
+    }
+
     fn metrics(&self, out: &mut Metrics) {
         let CounterTable { name, rows: (by, rows), columns, .. } = S::COUNTERS;
         for (column, (of, about)) in columns.iter().enumerate() {
@@ -554,6 +571,10 @@ mod tests {
         assert_eq!(table, "odd");
         let odd = serde_json::json!({ "stage": "edge", "byte": "odd", "packets": 80, "drops": 1 });
         assert_eq!(rows[1], odd);
+        let hot = part.hottest(1);
+        let row = |name: &str| HotRow { name: name.into(), packets: 80, ..HotRow::default() };
+        assert_eq!((&*hot[0].title, hot[0].total), ("odd of edge", 2));
+        assert_eq!(hot[0].rows, [row("even")]);
         let mut metrics = Metrics::default();
         part.metrics(&mut metrics);
         let metrics = metrics.text();

@@ -16,6 +16,9 @@ use crate::interfaces::{Interfaces, addresses, mac_text};
 use crate::publisher::Running;
 use crate::tables::Tables;
 
+/// Rows of each table of an application in a snapshot, at most.
+const HOTTEST: usize = 64;
+
 /// Counters of the queues of a port, for those who show them.
 #[derive(Clone)]
 pub struct PortCounters {
@@ -353,6 +356,18 @@ impl Statistics {
         runtime
     }
 
+    /// What dashboards show, all of one moment.
+    pub fn snapshot(&mut self, records: &[Interface], version: u64, parts: &[Running]) -> Snapshot {
+        Snapshot {
+            interfaces: self.interfaces(records, parts),
+            queues: self.queues(),
+            stages: self.stages(),
+            drops: self.drops(),
+            hottest: parts.iter().flat_map(|own| own.part.hottest(HOTTEST)).collect(),
+            runtime: self.runtime(version, parts),
+        }
+    }
+
     /// Everything, for a scrape.
     pub fn metrics(&mut self, records: &[Interface], version: u64, parts: &[Running]) -> String {
         let snapshot = Snapshot {
@@ -361,6 +376,8 @@ impl Statistics {
             stages: self.stages(),
             // Every reason, so that a counter is there before its first drop.
             drops: self.all_drops(),
+            // Applications write these themselves.
+            hottest: Vec::new(),
             runtime: self.runtime(version, parts),
         };
         let applications = |out: &mut Metrics| parts.iter().for_each(|own| own.part.metrics(out));

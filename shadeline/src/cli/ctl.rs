@@ -29,6 +29,7 @@ const TABLES: &[TableKind] = &[
     TableKind { name: "stages", about: "Calls, packets and time of stages" },
     TableKind { name: "drops", about: "Dropped packets by reason, and what to do" },
     TableKind { name: "runtime", about: "Version, workers, devices, memory" },
+    TableKind { name: "snapshot", about: "All of these and the hottest rules, at one moment" },
 ];
 
 #[derive(Debug, Args)]
@@ -62,6 +63,19 @@ pub(crate) enum CoreCommand {
         /// Table to print; the running program may have others
         #[arg(value_parser = TableName, value_name = "TABLE")]
         what: String,
+    },
+    /// Watch ports, stages, drops, the hottest rules, workers and devices
+    ///
+    /// Keys: `q` quits, Tab selects a table, the arrow keys sort and scroll it, `p` pauses, `?` lists all keys. Rates are of
+    /// the last interval. Where standard output is not a terminal, prints the tables once, as with --once. With --json,
+    /// prints the counters of `show snapshot`.
+    Top {
+        /// Time between two updates, 0.1 to 30 seconds
+        #[arg(long, value_parser = interval, value_name = "TIME", default_value = "1s")]
+        interval: Duration,
+        /// Print the tables once, after one interval
+        #[arg(long)]
+        once: bool,
     },
     /// Reset counters, or remove what was learned
     #[command(subcommand)]
@@ -108,6 +122,14 @@ pub(crate) enum CoreCommand {
 pub(crate) enum ClearCommand {
     /// Reset all counters
     Counters,
+}
+
+/// Seconds without a unit, as in `top -d 2`. The instance hangs up on clients that are silent for longer.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let time = seconds.map_or_else(|| duration(text), Ok)?;
+    let range = Duration::from_millis(100)..=Duration::from_secs(30);
+    range.contains(&time).then_some(time).ok_or_else(|| "expected 100ms to 30s".to_owned())
 }
 
 impl Subcommand for CtlCommand {
@@ -298,6 +320,12 @@ mod tests {
         assert!(matches!(show, CoreCommand::Show { what } if what == "flows"));
         assert!(matches!(core("clear counters"), CoreCommand::Clear(ClearCommand::Counters)));
         assert!(matches!(core("trace -c 2 icmp"), CoreCommand::Trace { count: 2, .. }));
+        let top = core("top --interval 0.5 --once");
+        let half = Duration::from_millis(500);
+        assert!(matches!(top, CoreCommand::Top { interval, once: true } if interval == half));
+        assert!(error("top --interval 31s").contains("expected 100ms to 30s"));
+        assert!(error("top --interval 0").contains("expected 100ms to 30s"));
+        assert!(error("top --interval soon").contains("expected a"));
         let capture = core("capture lan -w f -c 6 tcp and port 80");
         assert!(matches!(capture, CoreCommand::Capture { filter, .. } if filter.len() == 4));
         assert!(error("clear counters --port p1").contains("unexpected argument '--port'"));

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chunk::Packet;
-use control::api::ErrorKind;
 use control::api::table::thousands;
+use control::api::{ErrorKind, HotTable};
 use control::config::{self, Config, LoadError, Pipeline};
 use control::firewall::Action;
 use control::metrics::Metrics;
@@ -317,6 +317,11 @@ impl ControlPart for FirewallControl {
             lines.iter_mut().for_each(|[title, _]| *title = format!("{title} of {stage}"));
         }
         (fields, lines)
+    }
+
+    fn hottest(&self, most: usize) -> Vec<HotTable> {
+        let title = self.own_name().map_or("rules".to_owned(), |own| format!("rules of {own}"));
+        vec![self.rules.hottest(title, most)]
     }
 
     fn metrics(&self, out: &mut Metrics) {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use classify::algorithms::{self, Algorithm};
 use classify::{Classifier, RuleRef, RuleSet, Schema};
+use control::api::{HotRow, HotTable};
 use control::config::{self, Config, RuleEntry};
 use control::firewall::{
     Action, Conditions, DEFAULT_RULE, Ending, Family, Finding, Place, Rule, findings,
@@ -414,6 +415,25 @@ impl RuleList {
         let of = |id: u32| self.ids.since(id, self.hits.get(id));
         let rules = self.rules.iter().take(most).map(move |rule| (&*rule.name, of(rule.id)));
         rules.chain([(DEFAULT_RULE, of(0))])
+    }
+
+    /// Those with the most packets.
+    pub(super) fn hottest(&self, title: String, most: usize) -> HotTable {
+        let hit = |id: u32| self.ids.since(id, self.hits.get(id));
+        let rules = self.rules.iter().map(|rule| (rule.id, Some(rule))).chain([(0, None)]);
+        let counted = rules.map(|(id, rule)| {
+            let hit = hit(id);
+            (hit.packets, (hit, rule))
+        });
+        HotTable::of(title, most, counted, |(hit, rule)| HotRow {
+            name: rule.map_or(DEFAULT_RULE, |rule| &rule.name).to_owned(),
+            text: match rule {
+                Some(rule) => format!("{}: {}", rule.conditions, rule.action),
+                None => format!("what no rule matches: {}", self.default),
+            },
+            packets: hit.packets,
+            bytes: hit.bytes,
+        })
     }
 
     /// Totals.

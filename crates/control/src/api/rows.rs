@@ -105,6 +105,50 @@ pub struct DropRow {
     pub packets: u64,
 }
 
+/// What had the most packets in a table of an application, such as the rules of a firewall.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HotTable {
+    /// The table's name, as a title: `rules`, or with its stage where there are several, `rules of edge`.
+    pub title: String,
+    /// The rows with the most packets, the hottest first.
+    pub rows: Vec<HotRow>,
+    /// Rows of the whole table.
+    pub total: u64,
+}
+
+/// A row of a [`HotTable`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HotRow {
+    /// Its name.
+    pub name: String,
+    /// What it stands for, such as the conditions and the action of a rule; may be empty.
+    pub text: String,
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes; 0 where the table does not count them.
+    pub bytes: u64,
+}
+
+impl HotTable {
+    /// The table of these rows: the `most` rows with the most packets, and none without any. Rows with the same number
+    /// keep their order.
+    pub fn of<R>(
+        title: String,
+        most: usize,
+        rows: impl Iterator<Item = (u64, R)>,
+        row: impl Fn(R) -> HotRow,
+    ) -> Self {
+        let mut total = 0;
+        let mut hot: Vec<(u64, R)> =
+            rows.inspect(|_| total += 1).filter(|(packets, _)| *packets > 0).collect();
+        hot.sort_by_key(|(packets, _)| std::cmp::Reverse(*packets));
+        let rows = hot.into_iter().take(most).map(|(_, of)| row(of)).collect();
+        Self { title, rows, total }
+    }
+}
+
 /// The process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -213,4 +257,26 @@ pub struct MasterRow {
     pub up_bytes: u64,
     /// Bytes that came down.
     pub down_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hottest_rows_are_first() {
+        let hot = |most| {
+            let rows = [("a", 3), ("b", 0), ("c", 9), ("d", 3)];
+            let rows = rows.into_iter().map(|(name, packets)| (packets, name));
+            let table = HotTable::of("rules".to_owned(), most, rows, |name| HotRow {
+                name: name.to_owned(),
+                ..HotRow::default()
+            });
+            let names: Vec<_> = table.rows.into_iter().map(|row| row.name).collect();
+            (names.join(" "), table.total)
+        };
+        assert_eq!(hot(9), ("c a d".to_owned(), 4));
+        assert_eq!(hot(2), ("c a".to_owned(), 4));
+        assert_eq!(hot(0), (String::new(), 4));
+    }
 }

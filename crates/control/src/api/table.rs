@@ -3,6 +3,7 @@
 //! A table of an application is rows of a type that is a [`Row`]. The texts of more than one table are made here.
 
 use super::rows::*;
+use crate::metrics::Snapshot;
 
 /// A row that can be printed.
 pub trait Row {
@@ -75,6 +76,18 @@ pub fn runtime(runtime: &Runtime) -> String {
         out.push_str(&table(&r.masters));
     }
     out
+}
+
+/// Everything that every pipeline shows, and the hottest rows of applications.
+pub fn snapshot(snapshot: &Snapshot) -> String {
+    let s = snapshot;
+    let mut parts =
+        vec![interfaces(&s.interfaces), table(&s.queues), table(&s.stages), drops(&s.drops)];
+    for hot in &s.hottest {
+        parts.push(format!("hottest {}\n{}", hot.title, table(&hot.rows)));
+    }
+    parts.push(runtime(&s.runtime));
+    parts.join("\n")
 }
 
 /// Counts in one line: `3 learned, 1,200 moved`.
@@ -264,6 +277,15 @@ impl Row for DropRow {
 
     fn cells(&self) -> Vec<String> {
         vec![self.reason.clone(), thousands(self.packets), self.text.clone()]
+    }
+}
+
+impl Row for HotRow {
+    const COLUMNS: &'static [&'static str] = &["name", ">packets", ">bytes", "what"];
+    const EMPTY: &'static str = "no packets";
+
+    fn cells(&self) -> Vec<String> {
+        vec![self.name.clone(), thousands(self.packets), thousands(self.bytes), self.text.clone()]
     }
 }
 

@@ -26,6 +26,9 @@ pub(super) fn check(
     system(config, spans, cores, walk);
     engine(config, &spans.engine, walk);
     ports::check(config, spans, walk);
+    if let Some(machine) = &known.machine {
+        ports::interfaces(config, spans, machine, walk);
+    }
     // What has no effect is said once, and not judged too.
     let reads = |section| known.any_reads(&spans.apps, section);
     let has_addresses = |app: &Application| app.port_keys.contains(&"addresses");

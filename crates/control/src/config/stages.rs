@@ -134,6 +134,17 @@ pub struct KnownStages {
     pub modes: Vec<super::Pipeline>,
     /// CPUs that the process may use, the default of `system.workers`; 0: ask the system.
     pub cores: usize,
+    /// The machine whose interfaces the ports are to use; `None`: nothing is said of interfaces.
+    pub machine: Option<Machine>,
+}
+
+/// The interfaces of a machine, for [`KnownStages::machine`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Their names.
+    pub interfaces: Vec<String>,
+    /// Whether an interface that is missing is an error, and not a warning.
+    pub is_needed: bool,
 }
 
 impl KnownStages {

@@ -690,3 +690,35 @@ proptest! {
         is_sound(&text)?;
     }
 }
+
+#[test]
+fn interfaces_that_the_machine_lacks_are_named() {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let mut many: Vec<&str> = vec!["lo", "wlan0"];
+    many.extend(["eth0", "ens1", "ens2", "ens3", "ens4", "ens5", "ens6", "ens7", "ens8"]);
+    let of = |text: &str, interfaces: &[&str], is_needed| {
+        let machine = Some(Machine { interfaces: names(interfaces), is_needed });
+        parse(text, &KnownStages { machine, ..known() })
+    };
+    let text = "[port.lan]\ninterface = \"eht0\"\n[port.ens1]\n[port.t]\nbackend = \"tap\"\n\
+                [port.m]\nbackend = \"memory\"\n[port.p]\nbackend = \"pcap\"\nread = \"f\"\n\
+                [port.v]\nparent = \"lan\"\nvlan = 7\n[port.uplink]\nbackend = \"af_xdp\"\n";
+    let (_, said) = of(text, &many, false).unwrap();
+    let [lan, uplink] = &said[..] else { panic!("{said:?}") };
+    assert_eq!(lan.message, "this machine has no interface `eht0`, did you mean `eth0`?");
+    let expected = "one of eth0, ens1, ens2, ens3, ens4, ens5, ens6, ens7 and 2 more";
+    assert_eq!((lan.expected.as_deref(), lan.line), (Some(expected), 2));
+    assert_eq!(
+        (uplink.message.as_str(), uplink.line),
+        ("this machine has no interface `uplink`", 14)
+    );
+    assert!(uplink.help.as_ref().unwrap().contains("`interface` of [port.uplink]"));
+    let errors = of(text, &many, true).unwrap_err();
+    assert!(errors.len() == 2 && errors.iter().all(|e| e.severity == Severity::Error));
+    let (_, said) = of("[port.a]\n", &["lo"], false).unwrap();
+    let expected = "an interface: this machine has none except `lo`";
+    assert_eq!(said[0].expected.as_deref(), Some(expected));
+    assert!(of("[port.lo]\n", &["lo"], true).is_ok());
+    // Nothing is said of a machine that is not known.
+    assert!(parse(text, &known()).unwrap().1.is_empty());
+}

@@ -511,8 +511,8 @@ pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
         .map(|(_, other)| other)
 }
 
-/// Edits (insert, delete, change, swap of neighbours) from `a` to `b`.
-fn distance(a: &str, b: &str) -> usize {
+/// Edits (insert, delete, change, swap of neighbours) from `a` to `b`; the largest number if their lengths differ too much.
+pub(super) fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     if a.len().abs_diff(b.len()) > 3 {
         return usize::MAX;

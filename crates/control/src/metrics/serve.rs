@@ -1,11 +1,15 @@
-//! The HTTP port of the metrics.
+//! The HTTP port: the metrics, and the dashboard beside them.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use axum::Router;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::StatusCode;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::sync::oneshot;
 
@@ -27,11 +31,26 @@ pub struct Serving {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Serves `GET /metrics` on `address` from a thread of its own; `source` makes the text of each scrape.
-pub fn serve(
-    address: SocketAddr,
-    source: Arc<dyn Fn() -> String + Send + Sync>,
-) -> Result<Serving, ServeError> {
+/// Who answers the requests of the server.
+#[derive(Clone)]
+pub struct Sources {
+    /// The text of each scrape.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// A [`Snapshot`](super::Snapshot) as JSON; `None` where the instance is stopping.
+    pub snapshot: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+}
+
+/// The dashboard: everything that it needs is in the page, so it works without any other server.
+const PAGE: &str = include_str!("top.html");
+
+/// What stands in the page where the number of an answer goes.
+const NONCE: &str = "NONCE";
+
+/// Serves `GET /metrics`, `GET /` (the dashboard) and `GET /api/top.json` on `address` from a thread of its own.
+///
+/// # Errors
+/// The address is in use, or it is not one of this machine.
+pub fn serve(address: SocketAddr, sources: Sources) -> Result<Serving, ServeError> {
     let error = |source| ServeError { address, source };
     let listener = TcpListener::bind(address).map_err(error)?;
     listener.set_nonblocking(true).map_err(error)?;
@@ -43,12 +62,14 @@ pub fn serve(
         tokio::net::TcpListener::from_std(listener).map_err(error)?
     };
     let (stop, stopped) = oneshot::channel::<()>();
+    let Sources { metrics, snapshot } = sources;
     let router = Router::new()
         .route(
             "/metrics",
-            get(move || async move { ([(CONTENT_TYPE, super::CONTENT_TYPE)], source()) }),
+            get(move || async move { ([(CONTENT_TYPE, super::CONTENT_TYPE)], metrics()) }),
         )
-        .route("/", get(|| async { "metrics are at /metrics\n" }));
+        .route("/api/top.json", get(move || async move { json(snapshot()) }))
+        .route("/", get(|| async { page() }));
     let thread = thread::Builder::new()
         .name("metrics".into())
         .spawn(move || {
@@ -59,6 +80,46 @@ pub fn serve(
         })
         .map_err(error)?;
     Ok(Serving { address: bound, stop: Some(stop), thread: Some(thread) })
+}
+
+/// The dashboard. The browser runs the script of this very answer and loads nothing from elsewhere, whatever text a
+/// port or a rule may have as its name.
+fn page() -> impl IntoResponse {
+    let nonce = nonce();
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    let quoted = |value: &str| format!("nonce=\"{value}\"");
+    let headers = [
+        (CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
+        (CONTENT_SECURITY_POLICY, policy),
+        (CACHE_CONTROL, "no-store".to_owned()),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+        (REFERRER_POLICY, "no-referrer".to_owned()),
+    ];
+    (headers, PAGE.replace(&quoted(NONCE), &quoted(&nonce)))
+}
+
+/// A number that no other answer has.
+fn nonce() -> String {
+    let mut bytes = [0; 16];
+    // It cannot fail on a kernel that runs this program; the page is good without it, its policy weaker.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A snapshot, or that there is none.
+fn json(snapshot: Option<String>) -> impl IntoResponse {
+    let headers = [
+        (CONTENT_TYPE, "application/json"),
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    match snapshot {
+        Some(text) => (StatusCode::OK, headers, text),
+        None => (StatusCode::SERVICE_UNAVAILABLE, headers, "null".to_owned()),
+    }
 }
 
 impl Serving {

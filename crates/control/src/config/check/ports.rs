@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use crate::config::read::Spans;
+use crate::config::stages::Machine;
 use crate::config::types::*;
-use crate::config::walk::{Place, Walk, Word};
+use crate::config::walk::{Place, Walk, Word, distance};
 
 /// A wire joins the first port with the second, the third with the fourth.
 pub(super) fn in_pairs(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
@@ -78,6 +79,46 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         }
     }
     twins(config, spans, &interfaces, walk);
+}
+
+/// Interfaces that the machine does not have. A TAP device is made by the program.
+pub(super) fn interfaces(config: &Config, spans: &Spans, machine: &Machine, walk: &mut Walk<'_>) {
+    /// Names that are listed.
+    const LISTED: usize = 8;
+    for (port, spans) in config.ports.iter().zip(&spans.ports) {
+        let PortKind::Physical(physical) = &port.kind else { continue };
+        let name = physical.interface.as_str();
+        let is_on_wire =
+            !matches!(physical.backend, Backend::Memory | Backend::Pcap | Backend::Tap);
+        if !is_on_wire || name.is_empty() || machine.interfaces.iter().any(|own| own == name) {
+            continue;
+        }
+        // No port uses the loopback interface by mistake.
+        let mut there: Vec<&str> = machine.interfaces.iter().map(String::as_str).collect();
+        there.retain(|own| *own != "lo");
+        there.sort_by_key(|own| distance(name, own));
+        let more = there.len().saturating_sub(LISTED);
+        let listed = there.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
+        let expected = match (there.is_empty(), more) {
+            (true, _) => "an interface: this machine has none except `lo`".to_owned(),
+            (_, 0) => format!("one of {listed}"),
+            (_, more) => format!("one of {listed} and {more} more"),
+        };
+        let message = format!("this machine has no interface `{name}`");
+        let place = spans.keys.at("interface");
+        let diagnostic = match machine.is_needed {
+            true => walk.error(place, message),
+            false => walk.warning(place, message),
+        };
+        diagnostic.nearest(name, there.iter().copied()).expected(expected);
+        if !spans.keys.has("interface") {
+            let key = format!(
+                "`interface` of [port.{}] names it, if it is not the port's name",
+                port.name
+            );
+            diagnostic.help(key);
+        }
+    }
 }
 
 /// Keys that this back end does not read.

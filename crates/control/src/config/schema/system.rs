@@ -34,7 +34,7 @@ crate::section! {
         restart log_format: LogFormat = LogFormat::Text, words();
         /// Path of the control socket (mode 0660). Its folder is created if it is missing.
         restart socket: PathBuf = place::of_instance(), socket().shown(place::SHOWN);
-        /// Address and TCP port of the metrics server (Prometheus text at `/metrics`).
+        /// Address and TCP port of the metrics server: Prometheus text at `/metrics`, a dashboard at `/` (top.md).
         restart metrics: Option<SocketAddr> = None, metrics();
     }
     also {

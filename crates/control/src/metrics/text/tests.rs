@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::api::{DropRow, MasterRow, Runtime, StageRow, WorkerRow};
-use crate::metrics::serve;
+use crate::metrics::{Serving, Sources, serve};
 
 fn snapshot(packets: u64) -> Snapshot {
     let lan = InterfaceRow {
@@ -29,6 +29,7 @@ fn snapshot(packets: u64) -> Snapshot {
             ns_per_packet: 12.5,
             ..StageRow::default()
         }],
+        hottest: Vec::new(),
         drops: vec![DropRow { reason: "no_route".into(), packets: 7, ..DropRow::default() }],
         runtime: Runtime {
             version: "0.1.0".into(),
@@ -160,29 +161,70 @@ fn promtool_accepts_it() {
     }
 }
 
+/// Sources with this text of a scrape and no snapshot.
+fn sources(metrics: impl Fn() -> String + Send + Sync + 'static) -> Sources {
+    Sources { metrics: Arc::new(metrics), snapshot: Arc::new(|| None) }
+}
+
+fn get(serving: &Serving, path: &str) -> String {
+    let mut stream = TcpStream::connect(serving.address()).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_dashboard_needs_nothing_else() {
+    let odd = snapshot(5);
+    let text = serde_json::to_string(&odd).unwrap();
+    let stopping = Arc::new(AtomicU64::new(0));
+    let is_stopping = stopping.clone();
+    let snapshot = move || (is_stopping.load(Ordering::Relaxed) == 0).then(|| text.clone());
+    let sources = Sources { snapshot: Arc::new(snapshot), ..sources(String::new) };
+    let serving = serve("127.0.0.1:0".parse().unwrap(), sources).unwrap();
+    let answer = get(&serving, "/");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    for header in [
+        "content-type: text/html; charset=utf-8\r\n",
+        "cache-control: no-store\r\n",
+        "content-security-policy: default-src 'none'; script-src 'nonce-",
+    ] {
+        assert!(answer.contains(header), "{header}: {answer}");
+    }
+    // Nothing is loaded from elsewhere, and nothing is written as HTML that comes from the instance.
+    for word in ["http:", "https:", "innerHTML", "insertAdjacent", "document.write", "NONCE\""] {
+        let page = answer.replace("http://www.w3.org/2000/svg", "");
+        assert!(!page.contains(word), "{word}");
+    }
+    let nonce = answer.split("'nonce-").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
+    assert_eq!(answer.matches(&format!("nonce=\"{nonce}\"")).count(), 2, "{nonce}");
+    assert!(!get(&serving, "/").contains(nonce), "another answer, another number");
+    let answer = get(&serving, "/api/top.json");
+    assert!(answer.contains("content-type: application/json\r\n"), "{answer}");
+    assert!(answer.contains("cache-control: no-store\r\n"), "{answer}");
+    let body = answer.split("\r\n\r\n").nth(1).unwrap();
+    assert_eq!(serde_json::from_str::<Snapshot>(body).unwrap(), odd);
+    stopping.store(1, Ordering::Relaxed);
+    assert!(get(&serving, "/api/top.json").starts_with("HTTP/1.1 503 "));
+}
+
 #[test]
 fn served_over_http_as_of_the_scrape() {
     let packets = Arc::new(AtomicU64::new(0));
     let source = packets.clone();
-    let source = Arc::new(move || text(&snapshot(source.fetch_add(1, Ordering::Relaxed))));
-    let serving = serve("127.0.0.1:0".parse().unwrap(), source).unwrap();
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(serving.address()).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    let source = move || text(&snapshot(source.fetch_add(1, Ordering::Relaxed)));
+    let serving = serve("127.0.0.1:0".parse().unwrap(), sources(source)).unwrap();
     for n in 0..3 {
-        let answer = get("/metrics");
+        let answer = get(&serving, "/metrics");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"));
         let line = format!("shadeline_interface_receive_packets_total{{interface=\"lan\"}} {n}\n");
         assert!(answer.contains(&line), "{answer}");
     }
-    assert!(get("/nowhere").starts_with("HTTP/1.1 404 "));
+    assert!(get(&serving, "/nowhere").starts_with("HTTP/1.1 404 "));
     assert_eq!(packets.load(Ordering::Relaxed), 3);
-    let taken = serve(serving.address(), Arc::new(String::new)).unwrap_err();
+    let taken = serve(serving.address(), sources(String::new)).unwrap_err();
     assert!(taken.to_string().contains("system.metrics"));
     // A connection that stays open does not keep the server.
     let _open = TcpStream::connect(serving.address()).unwrap();
