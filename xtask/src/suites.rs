@@ -93,6 +93,10 @@ pub(crate) struct Report {
     pub(crate) counts: Counts,
     pub(crate) in_ci: bool,
     seconds: f64,
+    /// Of them: building.
+    build_seconds: f64,
+    /// What was run, and how long it took, seconds.
+    times: Vec<(String, f64)>,
     begun: Instant,
     log: Log,
     path: String,
@@ -106,6 +110,8 @@ impl Report {
             counts: Counts::default(),
             in_ci: skip_rule::in_ci(),
             seconds: 0.0,
+            build_seconds: 0.0,
+            times: Vec::new(),
             begun: Instant::now(),
             log: Log::create(root, name),
             path: tree::search_path(root),
@@ -119,7 +125,9 @@ impl Report {
         command: &mut Command,
         limit: Duration,
     ) -> String {
+        let begun = Instant::now();
         let outcome = self.log.run(command.env("PATH", &self.path).env(POCL.0, POCL.1), limit);
+        self.took(label, begun);
         match outcome.ok {
             true => self.counts.pass(),
             false => {
@@ -143,7 +151,14 @@ impl Report {
                 print!("{}", outcome.output);
             }
         }
+        self.took(label, begun);
         println!("   {label:<28} {:>7.1} s", begun.elapsed().as_secs_f64());
+    }
+
+    /// Notes how long something took that began then.
+    fn took(&mut self, label: &str, begun: Instant) {
+        let label = format!("{}: {label}", self.name);
+        self.times.push((label, begun.elapsed().as_secs_f64()));
     }
 
     /// Runs a build step: no test of its own, but a failure where it fails.
@@ -155,6 +170,7 @@ impl Report {
 
     /// Says how long a build took, or how it failed.
     fn built(&mut self, begun: Instant, outcome: &Outcome) -> bool {
+        self.build_seconds += begun.elapsed().as_secs_f64();
         match outcome.ok {
             true => println!("   built in {:.1} s", begun.elapsed().as_secs_f64()),
             false => {
@@ -169,6 +185,7 @@ impl Report {
     fn run_harness(&mut self, label: &str, command: &mut Command, limit: Duration) {
         let begun = Instant::now();
         let outcome = self.log.run(command.env("PATH", &self.path).env(POCL.0, POCL.1), limit);
+        self.took(label, begun);
         let mut counts = Counts::default();
         counts.read(label, &outcome.output, outcome.ok, &outcome.end, self.in_ci);
         if !counts.failures.is_empty() {
@@ -257,28 +274,44 @@ pub(crate) fn only(root: &Path, name: &str) -> ExitCode {
     finish(SUITES.iter().filter(|s| s.name == name).map(|s| (s.run)(root)).collect())
 }
 
-/// Prints the table and the last line; failure where any test failed or none ran.
+/// How many of the slowest are named.
+const SLOWEST: usize = 10;
+
+/// Prints the table, the slowest and the last line; failure where any test failed or none ran.
 pub(crate) fn finish(reports: Vec<Report>) -> ExitCode {
     let mut total = Counts::default();
-    let mut seconds = 0.0;
-    println!("\n{:<12} {:>7} {:>7} {:>8} {:>9}", "suite", "passed", "failed", "skipped", "seconds");
+    let (mut seconds, mut build_seconds) = (0.0, 0.0);
+    println!(
+        "\n{:<12} {:>7} {:>7} {:>8} {:>9} {:>9}",
+        "suite", "passed", "failed", "skipped", "seconds", "building"
+    );
     for report in &reports {
         let Counts { passed, failures, skipped } = &report.counts;
         let (failed, skipped) = (failures.len(), skipped.len());
         println!(
-            "{:<12} {passed:>7} {failed:>7} {skipped:>8} {:>9.1}",
-            report.name, report.seconds
+            "{:<12} {passed:>7} {failed:>7} {skipped:>8} {:>9.1} {:>9.1}",
+            report.name, report.seconds, report.build_seconds
         );
         total.add(report.counts.clone());
         seconds += report.seconds;
+        build_seconds += report.build_seconds;
     }
     println!(
-        "{:<12} {:>7} {:>7} {:>8} {seconds:>9.1}",
+        "{:<12} {:>7} {:>7} {:>8} {seconds:>9.1} {build_seconds:>9.1}",
         "all",
         total.passed,
         total.failures.len(),
         total.skipped.len()
     );
+    let mut times: Vec<&(String, f64)> = reports.iter().flat_map(|own| &own.times).collect();
+    times.sort_by(|a, b| b.1.total_cmp(&a.1));
+    if !times.is_empty() {
+        println!("\nslowest:");
+    }
+    for (label, seconds) in times.iter().take(SLOWEST) {
+        println!("{seconds:>9.1} s  {label}");
+    }
+    println!();
     for line in &total.skipped {
         println!("skipped: {line}");
     }

@@ -17,8 +17,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, EngineError, EngineSpec, EngineView, WorkerSpec};
+use crate::engine::{Engine, EngineError, EngineSpec, WorkerSpec};
 use crate::stage::Versions;
+use crate::view::EngineView;
 use crate::worker::{RxSlot, TxSlot, Worker};
 
 /// An engine that has stopped, with its queues and stages.

@@ -33,6 +33,7 @@ mod segment;
 mod slot_set;
 mod stage;
 mod twins;
+mod view;
 mod worker;
 
 pub use balance::{Auto, DeviceCost, Policy, Side};
@@ -41,8 +42,8 @@ pub use context::InContext;
 pub use counters::{Counter, DropPlaces, QueueCounters, StageCounters, WorkerCounters};
 pub use device::accelerator::{Records, StateForm, Step};
 pub use engine::{
-    DeviceEvent, DeviceKind, DeviceSink, DeviceSpec, Engine, EngineError, EngineSpec, EngineView,
-    MasterView, PipelineSpec, PipelineView, StageTotals, WorkerSpec,
+    DeviceEvent, DeviceKind, DeviceSink, DeviceSpec, Engine, EngineError, EngineSpec, PipelineSpec,
+    WorkerSpec,
 };
 pub use handover::{Suspended, WorkerQueues};
 pub use hooks::{
@@ -55,6 +56,7 @@ pub use segment::{
 };
 pub use slot_set::SlotSet;
 pub use stage::{Context, Phases, Shade, Spread, Stage, Versions};
+pub use view::{EngineView, MasterView, PipelineView, StageTotals};
 pub use worker::{
     DropSink, DumpSink, Entry, ErrorSink, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST, PanicSink,
     RxSlot, SpreadHash, StagePanic, TxSlot, panic_text,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use chunk::Layout;
 use device::accelerator::{SegmentProgram, State};
 
-use crate::engine::{DeviceKind, DeviceSpec, EngineError, EngineSpec, PipelineSpec, PipelineView};
+use crate::engine::{DeviceKind, DeviceSpec, EngineError, EngineSpec, PipelineSpec};
 use crate::in_flight::Shaders;
 use crate::segment::{Segment, segment_program, segments, states};
 use crate::stage::{Stage, Versions};
+use crate::view::PipelineView;
 use crate::worker::{Entry, OwnPipeline, segment_shaders};
 
 /// A pipeline of some workers.

@@ -3,9 +3,9 @@
 use chunk::reasons;
 
 use super::{TxSide, Worker};
-use crate::engine::EngineView;
 use crate::handover::WorkerQueues;
 use crate::stage::{Stage, Versions};
+use crate::view::EngineView;
 
 impl<V: Versions> Worker<V> {
     /// The stage of this name in the pipeline of that name.
