@@ -1,6 +1,7 @@
 //! The command line.
 
-mod ctl;
+pub(crate) mod ctl;
+pub(crate) mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -61,7 +61,11 @@ pub fn main() -> ExitCode {
 /// Runs the program with these applications beside the shipped ones.
 pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
     pipelines::add(own);
-    let done = match (help::wanted(std::env::args_os()), Cli::try_parse()) {
+    let args = match cli::words::of_command_line(std::env::args_os().collect()) {
+        Ok(args) => args,
+        Err(message) => return Failure::usage(message).report(),
+    };
+    let done = match (help::wanted(std::env::args_os()), Cli::try_parse_from(args)) {
         (Some(words), _) => help::run(&words),
         (None, Ok(cli)) => run(cli.command),
         (None, Err(message)) => return explain(&message),

@@ -35,7 +35,7 @@ use serde_json::{Map, Value};
 use crate::findings::Findings;
 use crate::inject::Injector;
 use crate::interfaces::{Interfaces, PortFacts};
-use crate::request::{GroupKind, RequestKind, TableKind};
+use crate::request::{GroupKind, NameKind, RequestKind, TableKind};
 use crate::tables::{Tables, TablesPatch};
 
 /// An application, as it declares itself.
@@ -57,6 +57,8 @@ pub struct Descriptor {
     pub tables: &'static [TableKind],
     /// The words under which its requests stand.
     pub groups: &'static [GroupKind],
+    /// Where names come from that arguments of its requests and tables may be.
+    pub names: &'static [NameKind],
     /// What a request gets where no pipeline has a stage of it; empty: that.
     pub absent: &'static str,
     /// `check`: adds what is wrong in the files that its sections name, and what does not fit into its tables, if a
@@ -86,6 +88,7 @@ impl Descriptor {
         requests: &[],
         tables: &[],
         groups: &[],
+        names: &[],
         absent: "",
         check: |_, _, _| {},
         start: |_, _| Err("an application without a start".to_owned()),
@@ -331,9 +334,9 @@ impl Rows {
     }
 }
 
-/// A request for a part.
+/// A request for a part, or for a table of it.
 pub struct Call<'a> {
-    /// The words of its declaration joined by `_`: `route_add`.
+    /// The words of its declaration joined by `_`: `route_add`. The table's name.
     pub name: &'a str,
     /// Its fields.
     pub fields: Map<String, Value>,
@@ -479,12 +482,12 @@ pub trait ControlPart: Send {
         Err(Refusal::new(ErrorKind::Internal, format!("no request `{}`", call.name)))
     }
 
-    /// A table that its descriptor declares.
+    /// A table that its descriptor declares, by the name of the call; its fields are the table's arguments.
     ///
     /// # Errors
-    /// There is no such table.
-    fn table(&self, name: &str, _as_text: bool, _env: &Environment<'_>) -> Result<Rows, Refusal> {
-        Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`")))
+    /// There is no such table, or no such row.
+    fn table(&self, call: Call<'_>, _env: &Environment<'_>) -> Result<Rows, Refusal> {
+        Err(Refusal::new(ErrorKind::Internal, format!("no table `{}`", call.name)))
     }
 
     /// What an [`Outcome::Later`] asked for is built.

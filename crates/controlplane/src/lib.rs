@@ -34,7 +34,7 @@ pub use findings::{Finding, Findings};
 pub use interfaces::{Interfaces, PortFacts};
 pub use over::OverPart;
 pub use publisher::{Publisher, Running};
-pub use request::{GroupKind, RequestKind, TableKind};
+pub use request::{GroupKind, NameKind, RequestKind, TableKind};
 pub use row_stage::{At, ByRow, CounterTable, Counters, RowStage};
 pub use statistics::Statistics;
 pub use tables::{

@@ -241,6 +241,11 @@ impl ControlPart for FirewallControl {
         }
     }
 
+    fn table(&self, mut call: Call<'_>, _env: &Environment<'_>) -> Result<Rows, Refusal> {
+        let RuleShow { name, .. } = call.read()?;
+        Ok(Rows::of("rules", call.as_text, self.rules.rows(name.as_deref())?))
+    }
+
     fn built(&mut self, built: Built, _env: &mut Environment<'_>) -> Result<String, Refusal> {
         let odd = match built.downcast::<Rebuilt>() {
             Ok(rebuilt) => self.rules.rebuilt(*rebuilt)?,

@@ -68,6 +68,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,
+    names: commands::NAMES,
     absent: "this instance has no firewall: add [firewall] or a [[rule]] to the configuration and restart",
     check,
     start: control_part::start,

@@ -52,6 +52,7 @@ use super::store::StoreLimits;
 use super::{
     FACES_MAX, Face, NdnCounters, NdnOptions, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds,
 };
+use crate::neighbours::Shown;
 
 /// Linux is asked for a neighbour that it does not know this often, and for one that it knows, so that it stays
 /// confirmed.
@@ -738,11 +739,11 @@ impl ControlPart for NdnControl {
         Ok(Outcome::Done(String::new()))
     }
 
-    fn table(&self, name: &str, as_text: bool, _env: &Environment<'_>) -> Result<Rows, Refusal> {
-        Ok(match name {
-            "faces" => Rows::of("faces", as_text, self.face_rows()),
-            "names" => Rows::of("names", as_text, self.name_rows()),
-            _ => Rows::of("neighbours", as_text, self.neighbour_rows()),
+    fn table(&self, mut call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
+        Ok(match call.name {
+            "faces" => Rows::of("faces", call.as_text, self.face_rows()),
+            "names" => Rows::of("names", call.as_text, self.name_rows()),
+            _ => call.read::<Shown>()?.rows(call.as_text, self.neighbour_rows(), env)?,
         })
     }
 

@@ -61,6 +61,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,
+    names: commands::NAMES,
     absent: "this instance has no faces and names: its pipeline has no named-data stages",
     check: check::check,
     start: control_part::start,

@@ -87,6 +87,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,
+    names: commands::NAMES,
     absent: "this instance has no routes: its pipeline has no router stages",
     check: check::check,
     start: control_part::start,

@@ -21,6 +21,9 @@ pub enum Request {
     Show {
         /// Its name.
         what: String,
+        /// Which rows: the fields of the arguments that the table declares. None: all rows.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        arguments: Map<String, Value>,
     },
     /// Starts counters at zero. Answer: `done`.
     ClearCounters,
@@ -77,6 +80,11 @@ pub struct Asked {
 }
 
 impl Request {
+    /// All rows of a table.
+    pub fn show(what: &str) -> Request {
+        Request::Show { what: what.to_owned(), arguments: Map::new() }
+    }
+
     /// The same, with the form of its answer.
     pub fn asked(self, text: bool) -> Asked {
         Asked { request: self, text }
