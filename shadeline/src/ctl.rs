@@ -53,6 +53,7 @@ fn execute(command: &CtlCommand, socket: Option<&Path>, json: bool, by: By) -> R
     let hang_up = (by == By::Shell).then(|| HangUp::on_signals(&client)).transpose()?;
     let done = match command {
         CtlCommand::Core(CoreCommand::Trace { .. }) => trace(client, request, json),
+        CtlCommand::Core(CoreCommand::Save { file: Some(file), .. }) => save(client, file),
         _ => call(client, request, json),
     };
     match hang_up.is_some_and(HangUp::end) {
@@ -103,6 +104,8 @@ fn request(command: &CoreCommand) -> Request {
     match command {
         CoreCommand::Clear(ClearCommand::Counters) => Request::ClearCounters,
         CoreCommand::Reload => Request::Reload,
+        CoreCommand::Diff | CoreCommand::Save { file: Some(_), .. } => Request::Diff,
+        CoreCommand::Save { file: None, force } => Request::Save { force: *force },
         CoreCommand::Stop => Request::Stop,
         CoreCommand::Trace { count, duration, filter } => {
             Request::Trace { count: *count, filter: filter.join(" "), duration_s: Some(*duration) }
@@ -137,6 +140,25 @@ fn call(mut client: Client, request: Request, json: bool) -> Result<(), Failure>
     };
     if !text.is_empty() {
         say!("{}", text.trim_end())?;
+    }
+    Ok(())
+}
+
+/// Writes the changed configuration into a file of the user's.
+fn save(mut client: Client, path: &Path) -> Result<(), Failure> {
+    client.set_timeout(Some(PATIENCE)).map_err(Failure::other)?;
+    let responses = client.call(&Request::Diff.asked(false)).map_err(Failure::other)?;
+    let whole = answer::json(responses).unwrap_or_default();
+    let Some(text) = whole.get("text").and_then(serde_json::Value::as_str) else {
+        return Err(Failure::other("invalid answer: does the instance have another version?"));
+    };
+    crate::output::write(path, |file| file.write_all(text.as_bytes()))?;
+    let left_out = whole.get("left_out").and_then(serde_json::Value::as_array);
+    for what in left_out.into_iter().flatten().filter_map(serde_json::Value::as_str) {
+        note!("not saved: {what}");
+    }
+    if !files::is_standard(path) {
+        note!("saved to {}", output::name(path));
     }
     Ok(())
 }

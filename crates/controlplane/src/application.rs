@@ -21,6 +21,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use chunk::{Packet, ReasonBlock};
 use control::api::table::Row;
 use control::api::{ErrorKind, Response};
+use control::config::draft::Draft;
 use control::config::section::SectionValue;
 use control::config::{Application, Config, Pipeline, StageKind, kept};
 use control::kernel;
@@ -257,6 +258,10 @@ pub type Work = Box<dyn FnOnce() -> Built + Send>;
 
 /// Prepares what a part needs of a new configuration and what takes long to build, on any thread. An error is in words.
 pub type Prepare = Box<dyn FnOnce(&Config, &Interfaces) -> Result<Built, String> + Send>;
+
+/// Writes what a part has beside the configuration into a draft of its file, on any thread: the configuration is that of
+/// the draft. What a file cannot say is the answer, in words.
+pub type Save = Box<dyn FnOnce(&Config, &mut Draft) -> Vec<String> + Send>;
 
 /// Rows of a table that `ctl` prints.
 #[derive(Debug, Clone, PartialEq)]
@@ -529,6 +534,12 @@ pub trait ControlPart: Send {
     /// Applies what cannot fail; what changed stays. The text, lines or nothing, comes before the differences of the file.
     fn commit(&mut self, _old: &Config, _started: &Config, _env: &mut Environment<'_>) -> String {
         String::new()
+    }
+
+    /// What `ctl` changed in it since the configuration was read, as changes of the file. A reload of the changed file must
+    /// change nothing, and what `ctl` had added is then the configuration's.
+    fn save(&self, _env: &Environment<'_>) -> Option<Save> {
+        None
     }
 
     /// What it counts starts at zero.

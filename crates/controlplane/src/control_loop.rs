@@ -15,6 +15,7 @@
 mod builds;
 mod links;
 mod reload;
+mod save;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ use crate::request::TableKind;
 use crate::statistics::{Shown, Statistics};
 use builds::{Builds, Target};
 use reload::Read;
+use save::Drafted;
 
 /// What the control loop is given.
 pub enum Event {
@@ -55,6 +57,8 @@ pub enum Event {
     Built(usize, Built, Sender<Response>),
     /// A configuration is read, and what the parts prepared of it is built.
     Read(Box<Read>),
+    /// What changed since the configuration was read is known as a change of the file, and perhaps saved.
+    Drafted(Box<Drafted>),
     /// A builder thread panicked that worked for a part, or for a reload.
     BuildFailed(Option<usize>, Sender<Response>),
     /// Read the configuration again (SIGHUP).
@@ -123,6 +127,8 @@ pub struct ControlLoop {
     config: Config,
     started: Config,
     path: PathBuf,
+    /// The text of the file that `config` was read from.
+    source: String,
     known: KnownStages,
     descriptors: &'static [&'static Descriptor],
     interfaces: Interfaces,
@@ -191,6 +197,7 @@ impl ControlLoop {
             records,
             started: start.config.clone(),
             config: start.config,
+            source: std::fs::read_to_string(&start.path).unwrap_or_default(),
             path: start.path,
             known: start.known,
             descriptors: start.descriptors,
@@ -301,6 +308,10 @@ impl ControlLoop {
                 self.apply_read(*read);
                 self.built(Target::All);
             }
+            Event::Drafted(drafted) => {
+                self.drafted(*drafted);
+                self.built(Target::All);
+            }
             Event::BuildFailed(number, answer) => {
                 self.build_failed(number, answer);
                 self.built(number.map_or(Target::All, Target::Part));
@@ -392,6 +403,8 @@ impl ControlLoop {
                 send(Response::Done { message: "counters reset".into() });
             }
             Request::Reload => self.reload(answer),
+            Request::Diff => self.draft(None, text, answer),
+            Request::Save { force } => self.draft(Some(save::Force(force)), text, answer),
             Request::Stop => {
                 send(Response::Done { message: "draining".into() });
                 (self.on_stop)();
@@ -406,7 +419,7 @@ impl ControlLoop {
     /// Whose tables a request changes; `None`: nobody's, or it is refused.
     fn changes(&self, request: &Request) -> Option<Target> {
         match request {
-            Request::Reload => Some(Target::All),
+            Request::Reload | Request::Diff | Request::Save { .. } => Some(Target::All),
             Request::Call { name, fields } => {
                 let all = self.descriptors.iter().flat_map(|own| own.requests);
                 let changes = all.into_iter().any(|kind| kind.changes && kind.is_named(name));

@@ -27,7 +27,7 @@ pub mod tables;
 
 pub use application::{
     Ahead, Built, Call, Carrier, ControlPart, Descriptor, Environment, Outcome, Prepare, Refusal,
-    Rows, Section, Setup, Source, Twin, Work, WorkerSetup, events,
+    Rows, Save, Section, Setup, Source, Twin, Work, WorkerSetup, events,
 };
 pub use control_loop::{ControlLoop, Event, Phase, Start, now_ns};
 pub use findings::{Finding, Findings};

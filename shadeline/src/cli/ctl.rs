@@ -8,7 +8,7 @@
 //!      ├─ clear ─┬─ counters
 //!      │         └─ WORD       requests that applications declare, under the first of their words
 //!      ├─ GROUP ─── WORD
-//!      └─ reload, trace, capture, stop
+//!      └─ reload, diff, save, trace, capture, stop
 //! ```
 //!
 //! Words may be abbreviated, and options of some requests need no dashes: see [`super::words`].
@@ -104,6 +104,20 @@ pub(crate) enum CoreCommand {
     Clear(ClearCommand),
     /// Apply the changed configuration file without packet loss
     Reload,
+    /// Print what `ctl` changed since the configuration was read, as a difference of its file
+    Diff,
+    /// Write these changes into the configuration file, comments kept, and read it again
+    ///
+    /// Without FILE, the instance writes its own file and then reloads it, so that the next reload changes nothing. With
+    /// FILE, this command writes the whole changed configuration there, and the instance goes on as it is. What a
+    /// configuration cannot say is listed.
+    Save {
+        /// Write this file instead; `-` is standard output
+        file: Option<PathBuf>,
+        /// Write even if the file has changed since the instance read it; its changes are applied, too
+        #[arg(long, conflicts_with = "file")]
+        force: bool,
+    },
     /// Trace packets through the stages
     ///
     /// With --json, prints one line for each packet: an array of steps.

@@ -38,6 +38,7 @@ pub mod kernels;
 pub mod reasons;
 pub mod rows;
 mod rule_list;
+mod save;
 pub mod search;
 pub mod stage;
 pub mod tables;

@@ -32,7 +32,8 @@ use control::netlink::Client;
 use controlplane::interfaces::mac_text;
 use controlplane::{
     Ahead, Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare,
-    Refusal, Rows, Section, Setup, Source as Events, Tables, TablesPatch, WorkerSetup, events,
+    Refusal, Rows, Save, Section, Setup, Source as Events, Tables, TablesPatch, WorkerSetup,
+    events,
 };
 use engine::{Counter, Stage};
 use lookup::fib::Interface;
@@ -48,6 +49,7 @@ use super::name_routes::{Routes, Source};
 use super::pit::PitLimits;
 use super::questions::{Ask, Question};
 use super::rows::{FaceRow, NameRow, NdnTotals};
+use super::save;
 use super::store::StoreLimits;
 use super::{
     FACES_MAX, Face, NdnCounters, NdnOptions, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds,
@@ -785,7 +787,13 @@ impl ControlPart for NdnControl {
         }
         self.refresh(|_| true);
         let statics = statics(&self.faces, config);
-        self.routes.sync(Source::Static, statics)?;
+        self.routes.sync(Source::Static, statics.clone())?;
+        // A route of `ctl` that the file has, too, is the file's from then on.
+        for (prefix, faces) in statics {
+            if self.routes.says(&prefix, Source::Api) == Some(&faces[..]) {
+                self.routes.set(&prefix, Source::Api, None).map_err(|error| error.to_string())?;
+            }
+        }
         let done = self.routes.sync(Source::File, files);
         done.map_err(|error| full.map_or(error, |place| place.to_string()))
     }
@@ -806,6 +814,15 @@ impl ControlPart for NdnControl {
         self.routes.keep();
         self.set_neighbours(&old.neighbours, env.config);
         String::new()
+    }
+
+    fn save(&self, _env: &Environment<'_>) -> Option<Save> {
+        let own = self.routes.all().filter(|(_, source, ..)| *source == Source::Api);
+        let mut own: Vec<_> = own
+            .map(|(prefix, source, faces, _)| self.name_row(prefix, source, faces, true))
+            .collect();
+        own.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix));
+        Some(Box::new(move |config, draft| save::names(&own, config, draft)))
     }
 
     fn clear(&mut self) {

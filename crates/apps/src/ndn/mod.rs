@@ -28,6 +28,7 @@ pub mod pit;
 mod questions;
 pub mod reasons;
 pub mod rows;
+mod save;
 mod spread;
 mod stages;
 pub mod store;

@@ -19,17 +19,18 @@ use control::rib::{Leg, RibChange, RibManager, RouteView, Source as RouteOf, Tar
 use controlplane::interfaces::mac_text;
 use controlplane::{
     Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
-    Rows, Setup, Source, Tables, TablesPatch, WorkerSetup, events, now_ns,
+    Rows, Save, Setup, Source, Tables, TablesPatch, WorkerSetup, events, now_ns,
 };
 use engine::{Counter, Gate, Stage};
 use io::QueueStats;
+use ipnet::IpNet;
 use lookup::fib::{Fib, NeighbourEvent, Options, RouteTarget};
 use lookup::routes::RoutesFile;
 use serde_json::{Map, Value};
 
 use super::commands::{RouteDel, RouteGet, RouteSet, RoutesShown};
 use super::rows::{RouteRow, RouterTotals};
-use super::{ErrorGate, PipelineOptions, RouterCounters, RouterPart, capacity, routes};
+use super::{ErrorGate, PipelineOptions, RouterCounters, RouterPart, capacity, routes, save};
 use crate::neighbours::Shown;
 use crate::ports::PortNames;
 
@@ -212,6 +213,23 @@ impl RouterControl {
             false => "added, but inactive: no interface leads to its next hop",
         };
         Ok(Outcome::Done(message.to_owned()))
+    }
+
+    /// A route of `ctl` that the file has, too, is the file's from then on.
+    fn leave_to_file(&mut self, prefixes: &[IpNet]) {
+        for prefix in prefixes {
+            let same = |own: &RouteView<'_>| {
+                let mut all = self.rib.routes_of(*prefix);
+                all.any(|other| {
+                    other.source == RouteOf::Static
+                        && (other.metric, other.target) == (own.metric, own.target)
+                })
+            };
+            if self.rib.route(*prefix, RouteOf::Api).is_some_and(|own| same(&own)) {
+                let (prefix, source) = (*prefix, RouteOf::Api);
+                self.change(RibChange::RemoveRoute { prefix, source, metric: None });
+            }
+        }
     }
 
     /// Rows of the routes that are asked for; no others are made.
@@ -484,7 +502,9 @@ impl ControlPart for RouterControl {
     ) -> Result<(), String> {
         let config = env.config;
         let of_file = routes::static_routes(config, env.interfaces);
+        let prefixes: Vec<IpNet> = of_file.iter().map(|(prefix, ..)| *prefix).collect();
         self.rib.sync_static(of_file).map_err(|error| capacity::refused(&error))?;
+        self.leave_to_file(&prefixes);
         let read = prepared.and_then(|built| built.downcast::<Vec<RoutesFile>>().ok());
         let read = read.map(|read| *read).unwrap_or_default();
         for ((number, file), read) in config.route_files.iter().enumerate().zip(read) {
@@ -516,6 +536,18 @@ impl ControlPart for RouterControl {
             ..routes::options(env.config, false)
         }));
         String::new()
+    }
+
+    fn save(&self, env: &Environment<'_>) -> Option<Save> {
+        let own = self.rib.routes(None).filter(|view| view.source == RouteOf::Api);
+        let own = own.map(|view| save::Own {
+            prefix: view.prefix,
+            metric: view.metric,
+            next_hop: next_hop(view.target, view.resolved, env),
+            is_active: view.installed || view.resolved.is_none(),
+        });
+        let own: Vec<_> = own.collect();
+        Some(Box::new(move |config, draft| save::routes(&own, config, draft)))
     }
 
     fn clear(&mut self) {

@@ -50,6 +50,7 @@ pub mod route;
 pub mod routes;
 pub mod rows;
 pub mod rpf;
+mod save;
 mod size;
 mod versions;
 

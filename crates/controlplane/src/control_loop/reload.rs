@@ -85,6 +85,7 @@ impl ControlLoop {
         let parts = self.publisher.parts.iter_mut();
         let told: String =
             parts.map(|own| own.part.commit(&old, &self.started, &mut env)).collect();
+        self.source = report.source.clone();
         (self.on_reload)(&self.config);
         self.settle();
         let odd = report.diagnostics.iter().filter(|d| d.topic == Topic::OddRule);

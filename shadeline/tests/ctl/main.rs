@@ -1,6 +1,8 @@
-//! `shadeline ctl` as people type it: words of `ip`, tables with arguments, scripts, and the shell on a terminal.
+//! `shadeline ctl` as people type it: words of `ip`, tables with arguments, scripts, the shell on a terminal, and what is saved.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod save;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -24,7 +26,15 @@ const EDGE: &str = "mode = \"edge\"\n[pipeline.edge]\nstages = [\"decode\", \"fi
 
 impl Running {
     fn start(config: &str) -> Self {
+        Self::with(config, &[])
+    }
+
+    /// With files beside the configuration.
+    fn with(config: &str, files: &[(&str, &str)]) -> Self {
         let scratch = Scratch::new();
+        for (name, text) in files {
+            scratch.write(name, text);
+        }
         let socket = scratch.join("ctl.sock");
         let text = format!("{config}[system]\nworkers = 1\nsocket = \"{}\"\n", socket.display());
         scratch.write("config.toml", &text);
