@@ -52,6 +52,9 @@ pub(crate) enum Command {
         json: bool,
     },
     /// Query or control a running instance
+    ///
+    /// Without a command, it is a shell: Tab completes, `?` lists what may come next. If standard input is not a terminal,
+    /// it runs the commands of a script, one per line. Commands may be abbreviated, and the words of ip-route(8) work.
     Ctl(CtlArgs),
     /// List the stages that a pipeline can use
     ///

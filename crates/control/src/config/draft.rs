@@ -338,7 +338,9 @@ mod tests {
         // All of them, and a new one in their place.
         let mut draft = Draft::parse(FILE).unwrap();
         let mut list = draft.list(&["route"]);
-        (list.remove(1), list.remove(0), list.insert(0, keys("12.0.0.0/8")));
+        list.remove(1);
+        list.remove(0);
+        list.insert(0, keys("12.0.0.0/8"));
         assert!(list.has(0, "blackhole") && !list.has(0, "via") && list.len() == 1);
         let text = draft.text();
         assert!(text.find("12.0.0.0/8") < text.find("[port.left]"), "{text}");

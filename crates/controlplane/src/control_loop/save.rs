@@ -9,7 +9,7 @@
 //! After the file is written it is read again: what `ctl` had added is the configuration's from then on, and the next
 //! reload has nothing to do. Changes by `ctl` wait meanwhile.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{self, Sender};
 
 use control::api::{ErrorKind, Response};
@@ -141,7 +141,7 @@ fn changes(
     Ok(Changes { file, diff, text, left_out, is_other: report.source != source })
 }
 
-fn save_as(save: Option<Force>, path: &PathBuf, changes: Changes) -> Result<Done, Refusal> {
+fn save_as(save: Option<Force>, path: &Path, changes: Changes) -> Result<Done, Refusal> {
     let Some(Force(force)) = save else { return Ok(Done::Changes(changes)) };
     if changes.diff.is_empty() {
         return Ok(Done::Nothing(changes));
