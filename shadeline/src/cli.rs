@@ -1,6 +1,7 @@
 //! The command line.
 
-mod ctl;
+pub(crate) mod ctl;
+pub(crate) mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,6 +58,9 @@ pub(crate) enum Command {
     /// because runs over captures need none.
     Check(CheckArgs),
     /// Query or control a running instance
+    ///
+    /// Without a command, it is a shell: Tab completes, `?` lists what may come next. If standard input is not a terminal,
+    /// it runs the commands of a script, one per line. Commands may be abbreviated, and the words of ip-route(8) work.
     Ctl(CtlArgs),
     /// List the stages that a pipeline can use
     ///

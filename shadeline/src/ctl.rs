@@ -1,9 +1,14 @@
-//! `shadeline ctl`: the control socket's client.
+//! `shadeline ctl`: the control socket's client. Without a command it is a [`shell`].
+
+mod complete;
+mod shell;
 
 use std::fs::File;
 use std::io::BufWriter;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use control::api::{
@@ -20,28 +25,94 @@ use crate::output::{line, note, put, say};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &CtlArgs) -> Result<(), Failure> {
-    let request = match &args.command {
+    let Some(command) = &args.command else { return shell::run(args) };
+    execute(command, args.socket.as_deref(), args.json, By::Itself)
+}
+
+/// Who executes a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The program that was started for it: SIGINT ends it.
+    Itself,
+    /// A shell, which goes on: SIGINT ends the command.
+    Shell,
+}
+
+/// Executes one command over a connection of its own.
+fn execute(command: &CtlCommand, socket: Option<&Path>, json: bool, by: By) -> Result<(), Failure> {
+    let request = match command {
         CtlCommand::Declared(kind, matches) => kind.request(matches).map_err(Failure::usage)?,
+        CtlCommand::Show(table, matches) => table.request(matches).map_err(Failure::usage)?,
+        CtlCommand::ShowOther(name) => Request::show(name),
         CtlCommand::Core(command) => request(command),
     };
-    let client = args.socket.as_ref().map_or_else(place::connect, Client::connect);
-    let client = client.map_err(Failure::other)?;
-    match &args.command {
-        CtlCommand::Core(CoreCommand::Trace { .. }) => trace(client, request, args.json),
-        CtlCommand::Core(CoreCommand::Capture { write, .. }) => capture(client, request, write),
-        CtlCommand::Core(CoreCommand::Top { interval, once }) if !args.json => {
-            crate::top::run(client, *interval, *once)
+    let client = connect(socket)?;
+    match command {
+        CtlCommand::Core(CoreCommand::Capture { write, .. }) => {
+            return capture(client, request, write);
         }
-        _ => call(client, request, args.json),
+        CtlCommand::Core(CoreCommand::Top { interval, once }) if !json => {
+            return crate::top::run(client, *interval, *once);
+        }
+        _ => {}
+    }
+    let hang_up = (by == By::Shell).then(|| HangUp::on_signals(&client)).transpose()?;
+    let done = match command {
+        CtlCommand::Core(CoreCommand::Trace { .. }) => trace(client, request, json),
+        CtlCommand::Core(CoreCommand::Save { file: Some(file), .. }) => save(client, file),
+        _ => call(client, request, json),
+    };
+    match hang_up.is_some_and(HangUp::end) {
+        true => Err(Failure::interrupted(signal_hook::consts::SIGINT)),
+        false => done,
+    }
+}
+
+fn connect(socket: Option<&Path>) -> Result<Client, Failure> {
+    socket.map_or_else(place::connect, Client::connect).map_err(Failure::other)
+}
+
+/// Hangs up when SIGINT or SIGTERM comes: that is how an endless answer ends.
+struct HangUp {
+    handle: signal_hook::iterator::Handle,
+    listener: std::thread::JoinHandle<()>,
+    came: Arc<AtomicBool>,
+}
+
+impl HangUp {
+    fn on_signals(client: &Client) -> Result<Self, Failure> {
+        let hang_up = client.hang_up_handle().map_err(Failure::other)?;
+        let came = Arc::new(AtomicBool::new(false));
+        let mut signals = signal_hook::iterator::Signals::new([
+            signal_hook::consts::SIGINT,
+            signal_hook::consts::SIGTERM,
+        ])
+        .map_err(Failure::other)?;
+        let (handle, noted) = (signals.handle(), came.clone());
+        let listener = std::thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                noted.store(true, Ordering::Relaxed);
+                let _ = hang_up.shutdown(std::net::Shutdown::Both);
+            }
+        });
+        Ok(Self { handle, listener, came })
+    }
+
+    /// Listens no more; whether a signal came.
+    fn end(self) -> bool {
+        self.handle.close();
+        let _ = self.listener.join();
+        self.came.load(Ordering::Relaxed)
     }
 }
 
 fn request(command: &CoreCommand) -> Request {
     match command {
-        CoreCommand::Show { what } => Request::Show { what: what.clone() },
         CoreCommand::Clear(ClearCommand::Counters) => Request::ClearCounters,
         CoreCommand::Reload => Request::Reload,
-        CoreCommand::Top { .. } => Request::Show { what: "snapshot".to_owned() },
+        CoreCommand::Top { .. } => Request::show("snapshot"),
+        CoreCommand::Diff | CoreCommand::Save { file: Some(_), .. } => Request::Diff,
+        CoreCommand::Save { file: None, force } => Request::Save { force: *force },
         CoreCommand::Stop => Request::Stop,
         CoreCommand::Trace { count, duration, filter } => {
             Request::Trace { count: *count, filter: filter.join(" "), duration_s: Some(*duration) }
@@ -76,6 +147,25 @@ fn call(mut client: Client, request: Request, json: bool) -> Result<(), Failure>
     };
     if !text.is_empty() {
         say!("{}", text.trim_end())?;
+    }
+    Ok(())
+}
+
+/// Writes the changed configuration into a file of the user's.
+fn save(mut client: Client, path: &Path) -> Result<(), Failure> {
+    client.set_timeout(Some(PATIENCE)).map_err(Failure::other)?;
+    let responses = client.call(&Request::Diff.asked(false)).map_err(Failure::other)?;
+    let whole = answer::json(responses).unwrap_or_default();
+    let Some(text) = whole.get("text").and_then(serde_json::Value::as_str) else {
+        return Err(Failure::other("invalid answer: does the instance have another version?"));
+    };
+    crate::output::write(path, |file| file.write_all(text.as_bytes()))?;
+    let left_out = whole.get("left_out").and_then(serde_json::Value::as_array);
+    for what in left_out.into_iter().flatten().filter_map(serde_json::Value::as_str) {
+        note!("not saved: {what}");
+    }
+    if !files::is_standard(path) {
+        note!("saved to {}", output::name(path));
     }
     Ok(())
 }
@@ -127,21 +217,7 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
     };
     let mut opened = None;
     let mut ports: Vec<String> = Vec::new();
-    let hang_up = client.hang_up_handle().map_err(Failure::other)?;
-    let stopped = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let interrupted = stopped.clone();
-    let mut signals = signal_hook::iterator::Signals::new([
-        signal_hook::consts::SIGINT,
-        signal_hook::consts::SIGTERM,
-    ])
-    .map_err(Failure::other)?;
-    let signal_handle = signals.handle();
-    let listener = std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            interrupted.store(true, std::sync::atomic::Ordering::Relaxed);
-            let _ = hang_up.shutdown(std::net::Shutdown::Both);
-        }
-    });
+    let hang_up = HangUp::on_signals(&client)?;
     let (mut frames, mut failure) = (0u64, None);
     let ended = client.stream(&request.asked(false), |response| {
         if let Response::Frame(Frame { time_ns, port, sent, bytes, comment, .. }) = response {
@@ -171,18 +247,13 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
         }
         ControlFlow::Continue(())
     });
-    signal_handle.close();
-    let _ = listener.join();
+    let stopped = hang_up.end();
     if let Some(error) = failure {
         return Err(failed(error));
     }
     let ended = match ended {
         // Hanging up is how an endless capture ends.
-        Err(ClientError::HungUp(_) | ClientError::Io { .. })
-            if stopped.load(std::sync::atomic::Ordering::Relaxed) =>
-        {
-            Ok(())
-        }
+        Err(ClientError::HungUp(_) | ClientError::Io { .. }) if stopped => Ok(()),
         other => other,
     };
     if let (Err(error), None) = (&ended, &opened) {

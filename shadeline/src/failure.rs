@@ -57,6 +57,14 @@ impl Failure {
         Self { message: String::new(), code: 128 + signal as u8 }
     }
 
+    /// The same of a line of a script.
+    pub(crate) fn in_line(mut self, number: usize) -> Self {
+        if !self.message.is_empty() {
+            self.message = format!("line {number}: {}", self.message);
+        }
+        self
+    }
+
     /// Prints the message.
     pub(crate) fn report(self) -> ExitCode {
         if !self.message.is_empty() {

@@ -41,6 +41,7 @@ mod wiring;
 
 #[cfg(feature = "count-allocations")]
 use std::alloc::System;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -64,7 +65,11 @@ pub fn main() -> ExitCode {
 pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
     pipelines::add(own);
     let color = color::choose(std::env::args_os().skip(1));
-    let done = match (help::wanted(std::env::args_os()), parse(Cli::command().color(color))) {
+    let args = match cli::words::of_command_line(std::env::args_os().collect()) {
+        Ok(args) => args,
+        Err(message) => return Failure::usage(message).report(),
+    };
+    let done = match (help::wanted(std::env::args_os()), parse(Cli::command().color(color), args)) {
         (Some(words), _) => help::run(&words),
         (None, Ok(cli)) => run(cli.command),
         (None, Err(message)) => return explain(&message),
@@ -76,8 +81,8 @@ pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
 }
 
 /// The command line.
-fn parse(mut command: clap::Command) -> Result<Cli, clap::Error> {
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+fn parse(mut command: clap::Command, args: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let matches = command.try_get_matches_from_mut(args)?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 

@@ -211,7 +211,7 @@ fn sources(events: &mpsc::SyncSender<Event>) -> Sources {
     };
     let snapshot = move || {
         let (answer, responses) = mpsc::channel();
-        let request = Request::Show { what: "snapshot".to_owned() }.asked(false);
+        let request = Request::show("snapshot").asked(false);
         to(&for_rows).send(Event::Request(request, answer)).ok()?;
         let whole = control::api::answer::json(responses.iter().collect())?;
         serde_json::to_string(&whole).ok()

@@ -151,10 +151,28 @@ const PAGES: &[More] = &[
     More {
         command: "ctl",
         statuses: &[("1", "No instance is running, or it refused the request.")],
-        files: &[SOCKET, STREAMS],
-        environment: NONE,
+        files: &[
+            SOCKET,
+            STREAMS,
+            ("~/.local/state/shadeline/history", "The history of the shell."),
+        ],
+        environment: &[(
+            "XDG_STATE_HOME",
+            "The folder of `shadeline/history`; default: `~/.local/state`.",
+        )],
         examples: &[
+            ("shadeline ctl", "Start a shell; `?` lists what may come next."),
             ("shadeline ctl show interfaces", "Ports and their traffic."),
+            (
+                "shadeline ctl show routes 203.0.113.0/24 longer-prefixes",
+                "Routes of all prefixes within a prefix.",
+            ),
+            (
+                "shadeline ctl route add default via 192.0.2.1 dev lan",
+                "Add a route, in the words of ip-route(8).",
+            ),
+            ("shadeline ctl diff", "Print the changes that were made by ctl."),
+            ("shadeline ctl save", "Write them into the configuration file."),
             ("shadeline ctl show drops", "Dropped packets by reason, and what to do."),
             ("shadeline ctl top", "Watch ports, stages, drops, rules, workers and devices."),
             ("shadeline ctl top --once --interval 5s", "Print the tables with the rates of 5 s."),
@@ -509,7 +527,8 @@ mod tests {
                     0 => part.split_whitespace().collect(),
                     _ => vec![part],
                 });
-                let words: Vec<_> = words.take_while(|word| *word != ">").collect();
+                let words = words.take_while(|word| *word != ">").map(Into::into).collect();
+                let words = crate::cli::words::of_command_line(words).expect(example);
                 if let Err(error) = Cli::try_parse_from(&words) {
                     panic!("{example}: {error}");
                 }

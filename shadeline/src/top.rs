@@ -118,7 +118,7 @@ fn ask(
 }
 
 fn snapshot(client: &mut Client) -> Result<Snapshot, Failure> {
-    let request = Request::Show { what: "snapshot".to_owned() }.asked(false);
+    let request = Request::show("snapshot").asked(false);
     let responses = client.call(&request).map_err(Failure::other)?;
     let fields = responses.into_iter().find_map(|response| match response {
         Response::Object { fields, .. } => Some(serde_json::Value::Object(fields)),

@@ -7,6 +7,7 @@
 
 pub mod firewall;
 pub mod ndn;
+mod neighbours;
 pub mod ports;
 mod received;
 #[cfg(test)]

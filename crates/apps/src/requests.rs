@@ -3,13 +3,23 @@
 use std::fmt::Debug;
 
 use control::api::{Request, decode, fields_of};
-use controlplane::RequestKind;
+use controlplane::request::keywords;
+use controlplane::{RequestKind, TableKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 fn parsed(kind: &RequestKind, words: &[&str]) -> Result<Request, String> {
     let command = kind.named(kind.words[kind.words.len() - 1]).no_binary_name(true);
+    let words = keywords(&command, kind.keywords, words.iter().map(|word| (*word).to_owned()));
+    let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
+    kind.request(&matches)
+}
+
+/// The request that arguments of a table make.
+pub(crate) fn table_of(kind: &TableKind, words: &[&str]) -> Result<Request, String> {
+    let command = kind.named().no_binary_name(true);
+    let words = keywords(&command, kind.keywords, words.iter().map(|word| (*word).to_owned()));
     let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
     kind.request(&matches)
 }

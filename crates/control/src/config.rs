@@ -18,6 +18,7 @@
 mod check;
 mod diagnostic;
 mod diff;
+pub mod draft;
 pub mod kinds;
 pub mod manual;
 mod names;

@@ -21,6 +21,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use chunk::{Packet, ReasonBlock};
 use control::api::table::Row;
 use control::api::{ErrorKind, HotTable, Response};
+use control::config::draft::Draft;
 use control::config::section::SectionValue;
 use control::config::{Application, Config, Pipeline, StageKind, kept};
 use control::kernel;
@@ -35,7 +36,7 @@ use serde_json::{Map, Value};
 use crate::findings::Findings;
 use crate::inject::Injector;
 use crate::interfaces::{Interfaces, PortFacts};
-use crate::request::{GroupKind, RequestKind, TableKind};
+use crate::request::{GroupKind, NameKind, RequestKind, TableKind};
 use crate::tables::{Tables, TablesPatch};
 
 /// An application, as it declares itself.
@@ -57,6 +58,8 @@ pub struct Descriptor {
     pub tables: &'static [TableKind],
     /// The words under which its requests stand.
     pub groups: &'static [GroupKind],
+    /// Where names come from that arguments of its requests and tables may be.
+    pub names: &'static [NameKind],
     /// What a request gets where no pipeline has a stage of it; empty: that.
     pub absent: &'static str,
     /// `check`: adds what is wrong in the files that its sections name, and what does not fit into its tables, if a
@@ -86,6 +89,7 @@ impl Descriptor {
         requests: &[],
         tables: &[],
         groups: &[],
+        names: &[],
         absent: "",
         check: |_, _, _| {},
         start: |_, _| Err("an application without a start".to_owned()),
@@ -255,6 +259,10 @@ pub type Work = Box<dyn FnOnce() -> Built + Send>;
 /// Prepares what a part needs of a new configuration and what takes long to build, on any thread. An error is in words.
 pub type Prepare = Box<dyn FnOnce(&Config, &Interfaces) -> Result<Built, String> + Send>;
 
+/// Writes what a part has beside the configuration into a draft of its file, on any thread: the configuration is that of
+/// the draft. What a file cannot say is the answer, in words.
+pub type Save = Box<dyn FnOnce(&Config, &mut Draft) -> Vec<String> + Send>;
+
 /// Rows of a table that `ctl` prints.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
@@ -331,9 +339,9 @@ impl Rows {
     }
 }
 
-/// A request for a part.
+/// A request for a part, or for a table of it.
 pub struct Call<'a> {
-    /// The words of its declaration joined by `_`: `route_add`.
+    /// The words of its declaration joined by `_`: `route_add`. The table's name.
     pub name: &'a str,
     /// Its fields.
     pub fields: Map<String, Value>,
@@ -479,12 +487,12 @@ pub trait ControlPart: Send {
         Err(Refusal::new(ErrorKind::Internal, format!("no request `{}`", call.name)))
     }
 
-    /// A table that its descriptor declares.
+    /// A table that its descriptor declares, by the name of the call; its fields are the table's arguments.
     ///
     /// # Errors
-    /// There is no such table.
-    fn table(&self, name: &str, _as_text: bool, _env: &Environment<'_>) -> Result<Rows, Refusal> {
-        Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`")))
+    /// There is no such table, or no such row.
+    fn table(&self, call: Call<'_>, _env: &Environment<'_>) -> Result<Rows, Refusal> {
+        Err(Refusal::new(ErrorKind::Internal, format!("no table `{}`", call.name)))
     }
 
     /// What an [`Outcome::Later`] asked for is built.
@@ -526,6 +534,12 @@ pub trait ControlPart: Send {
     /// Applies what cannot fail; what changed stays. The text, lines or nothing, comes before the differences of the file.
     fn commit(&mut self, _old: &Config, _started: &Config, _env: &mut Environment<'_>) -> String {
         String::new()
+    }
+
+    /// What `ctl` changed in it since the configuration was read, as changes of the file. A reload of the changed file must
+    /// change nothing, and what `ctl` had added is then the configuration's.
+    fn save(&self, _env: &Environment<'_>) -> Option<Save> {
+        None
     }
 
     /// What it counts starts at zero.

@@ -16,6 +16,7 @@ mod builds;
 mod links;
 mod rebuild;
 mod reload;
+mod save;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -36,9 +37,11 @@ use crate::data_path::{DataPath, Watch};
 use crate::inject::Injector;
 use crate::interfaces::{self, Interfaces, PortFacts};
 use crate::publisher::{Publisher, Running};
+use crate::request::TableKind;
 use crate::statistics::{Shown, Statistics};
 use builds::{Builds, Target};
 use reload::Read;
+use save::Drafted;
 
 /// What the control loop is given.
 pub enum Event {
@@ -56,6 +59,8 @@ pub enum Event {
     Built(usize, Built, Sender<Response>),
     /// A configuration is read, and what the parts prepared of it is built.
     Read(Box<Read>),
+    /// What changed since the configuration was read is known as a change of the file, and perhaps saved.
+    Drafted(Box<Drafted>),
     /// A builder thread panicked that worked for a part, or for a reload.
     BuildFailed(Option<usize>, Sender<Response>),
     /// Read the configuration again (SIGHUP).
@@ -126,6 +131,8 @@ pub struct ControlLoop {
     config: Config,
     started: Config,
     file: PathBuf,
+    /// The text of the file that `config` was read from.
+    source: String,
     known: KnownStages,
     descriptors: &'static [&'static Descriptor],
     path: Box<dyn DataPath>,
@@ -197,6 +204,7 @@ impl ControlLoop {
             records,
             started: start.config.clone(),
             config: start.config,
+            source: std::fs::read_to_string(&start.file).unwrap_or_default(),
             file: start.file,
             known: start.known,
             descriptors: start.descriptors,
@@ -313,6 +321,10 @@ impl ControlLoop {
                 self.apply_read(*read);
                 self.built(Target::All);
             }
+            Event::Drafted(drafted) => {
+                self.drafted(*drafted);
+                self.built(Target::All);
+            }
             Event::BuildFailed(number, answer) => {
                 self.build_failed(number, answer);
                 self.built(number.map_or(Target::All, Target::Part));
@@ -395,7 +407,7 @@ impl ControlLoop {
         // A client that is gone needs no answer.
         let send = |response| drop(answer.send(response));
         match request {
-            Request::Show { what } => match self.show(&what, text) {
+            Request::Show { what, arguments } => match self.show(&what, arguments, text) {
                 Ok(responses) => responses.into_iter().for_each(send),
                 Err(refusal) => send(refusal.into()),
             },
@@ -404,6 +416,8 @@ impl ControlLoop {
                 send(Response::Done { message: "counters reset".into() });
             }
             Request::Reload => self.reload(answer),
+            Request::Diff => self.draft(None, text, answer),
+            Request::Save { force } => self.draft(Some(save::Force(force)), text, answer),
             Request::Stop => {
                 send(Response::Done { message: "draining".into() });
                 (self.on_stop)();
@@ -418,7 +432,7 @@ impl ControlLoop {
     /// Whose tables a request changes; `None`: nobody's, or it is refused.
     fn changes(&self, request: &Request) -> Option<Target> {
         match request {
-            Request::Reload => Some(Target::All),
+            Request::Reload | Request::Diff | Request::Save { .. } => Some(Target::All),
             Request::Call { name, fields } => {
                 let all = self.descriptors.iter().flat_map(|own| own.requests);
                 let changes = all.into_iter().any(|kind| kind.changes && kind.is_named(name));
@@ -477,43 +491,30 @@ impl ControlLoop {
         };
         let application = descriptor.application.name;
         let own = self.publisher.parts.iter().enumerate();
-        let own: Vec<(usize, &Running)> =
-            own.filter(|(_, own)| own.descriptor.application.name == application).collect();
-        let names = || own.iter().map(|(_, own)| own.name.as_str()).collect::<Vec<_>>().join(", ");
-        let wanted = match fields.get("stage") {
-            None => None,
-            Some(Value::String(stage)) => Some(stage),
-            Some(_) => {
-                let message = "`stage`: expected the name of a stage";
-                return Err(Refusal::new(ErrorKind::BadRequest, message));
-            }
-        };
-        match (wanted, own.as_slice()) {
-            (_, []) => {
+        let own = own.filter(|(_, own)| own.descriptor.application.name == application);
+        match part_named(own.collect(), fields)? {
+            Some(number) => Ok(number),
+            None => {
                 let message = match descriptor.absent {
                     "" => format!("no pipeline has a stage of the application `{application}`"),
                     absent => absent.to_owned(),
                 };
                 Err(Refusal::new(ErrorKind::Unsupported, message))
             }
-            (Some(stage), all) => all
-                .iter()
-                .find(|(_, own)| own.name == *stage)
-                .map(|(number, _)| *number)
-                .ok_or_else(|| {
-                    let message =
-                        format!("there is no stage `{stage}`: expected one of {}", names());
-                    Refusal::new(ErrorKind::NotFound, message)
-                }),
-            (None, [(number, _)]) => Ok(*number),
-            (None, _) => {
-                let message = format!("several stages: name one by `stage` ({})", names());
-                Err(Refusal::new(ErrorKind::BadRequest, message))
-            }
         }
     }
 
-    fn show(&mut self, what: &str, as_text: bool) -> Result<Vec<Response>, Refusal> {
+    fn show(
+        &mut self,
+        what: &str,
+        arguments: Map<String, Value>,
+        as_text: bool,
+    ) -> Result<Vec<Response>, Refusal> {
+        if CORE_TABLES.contains(&what)
+            && let Some(name) = arguments.keys().next()
+        {
+            return Err(no_argument(what, name));
+        }
         let parts = &self.publisher.parts;
         Ok(match what {
             "interfaces" => {
@@ -538,18 +539,43 @@ impl ControlLoop {
                     false => vec![object(what, &snapshot)],
                 }
             }
-            _ => self.show_of_parts(what, as_text)?,
+            _ => self.show_of_parts(what, arguments, as_text)?,
         })
     }
 
-    /// A table that applications declare: the rows of all that run.
-    fn show_of_parts(&mut self, what: &str, as_text: bool) -> Result<Vec<Response>, Refusal> {
+    /// A table that applications declare: the rows of all that run, or of the one whose stage the arguments name, where
+    /// the table has an argument for it.
+    fn show_of_parts(
+        &mut self,
+        what: &str,
+        arguments: Map<String, Value>,
+        as_text: bool,
+    ) -> Result<Vec<Response>, Refusal> {
         let has = |own: &Descriptor| own.tables.iter().any(|table| table.name == what);
         let env = environment!(self);
-        let own = self.publisher.parts.iter().filter(|own| has(own.descriptor));
-        let table = |own: &Running| own.part.table(what, as_text, &env);
-        let tables: Vec<Rows> =
-            own.map(|own| unless_it_panics(what, || table(own))).collect::<Result<_, _>>()?;
+        let own = self.publisher.parts.iter().enumerate().filter(|(_, own)| has(own.descriptor));
+        let mut own: Vec<(usize, &Running)> = own.collect();
+        let kinds = own.iter().flat_map(|(_, own)| own.descriptor.tables);
+        let kinds: Vec<&TableKind> = kinds.filter(|table| table.name == what).collect();
+        if kinds.iter().any(|table| table.has_argument("stage"))
+            && let Some(number) = part_named(own.clone(), &arguments)?
+        {
+            own.retain(|(own, _)| *own == number);
+        }
+        // A part that has arguments reads them itself.
+        let has_none = !kinds.is_empty() && !kinds.iter().any(|table| table.has_arguments());
+        if let Some(name) = arguments.keys().next().filter(|_| has_none) {
+            return Err(no_argument(what, name));
+        }
+        let table = |own: &Running| {
+            let mut fields = arguments.clone();
+            fields.remove("stage");
+            own.part.table(Call { name: what, fields, as_text }, &env)
+        };
+        let tables: Vec<Rows> = own
+            .iter()
+            .map(|(_, own)| unless_it_panics(what, || table(own)))
+            .collect::<Result<_, _>>()?;
         if !tables.is_empty() {
             return Ok(tables
                 .into_iter()
@@ -569,6 +595,44 @@ impl ControlLoop {
         };
         Err(Refusal::new(kind, format!("{what}: expected one of {}", names.join(", "))))
     }
+}
+
+/// Of parts with the same requests, the one of the stage that the field `stage` names, or the only one; `None` where
+/// there is no part at all.
+fn part_named(
+    own: Vec<(usize, &Running)>,
+    fields: &Map<String, Value>,
+) -> Result<Option<usize>, Refusal> {
+    let names = || own.iter().map(|(_, own)| own.name.as_str()).collect::<Vec<_>>().join(", ");
+    let wanted = match fields.get("stage") {
+        None => None,
+        Some(Value::String(stage)) => Some(stage),
+        Some(_) => {
+            let message = "`stage`: expected the name of a stage";
+            return Err(Refusal::new(ErrorKind::BadRequest, message));
+        }
+    };
+    match (wanted, own.as_slice()) {
+        (_, []) => Ok(None),
+        (Some(stage), all) => {
+            let found = all.iter().find(|(_, own)| own.name == *stage);
+            found.map(|(number, _)| Some(*number)).ok_or_else(|| {
+                let message = format!("there is no stage `{stage}`: expected one of {}", names());
+                Refusal::new(ErrorKind::NotFound, message)
+            })
+        }
+        (None, [(number, _)]) => Ok(Some(*number)),
+        (None, _) => {
+            let message = format!("several stages: name one by `stage` ({})", names());
+            Err(Refusal::new(ErrorKind::BadRequest, message))
+        }
+    }
+}
+
+/// A table is asked for rows by something that it knows nothing of.
+fn no_argument(table: &str, name: &str) -> Refusal {
+    let message = format!("the table `{table}` has no argument `{name}`");
+    Refusal::new(ErrorKind::BadRequest, message)
 }
 
 /// Tables that every program has.

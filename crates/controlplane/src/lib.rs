@@ -28,7 +28,7 @@ pub mod tables;
 
 pub use application::{
     Ahead, Built, Call, Carrier, ControlPart, Descriptor, Environment, Outcome, Prepare, Refusal,
-    Rows, Section, Setup, Source, Twin, Work, WorkerSetup, events,
+    Rows, Save, Section, Setup, Source, Twin, Work, WorkerSetup, events,
 };
 pub use control_loop::{ControlLoop, Event, Phase, Start, now_ns};
 pub use data_path::{DataPath, Opened, Seen, Watch};
@@ -36,7 +36,7 @@ pub use findings::{Finding, Findings};
 pub use interfaces::{Interfaces, PortFacts};
 pub use over::OverPart;
 pub use publisher::{Publisher, Running};
-pub use request::{GroupKind, RequestKind, TableKind};
+pub use request::{GroupKind, NameKind, RequestKind, TableKind};
 pub use row_stage::{At, ByRow, CounterTable, Counters, RowStage};
 pub use statistics::Statistics;
 pub use tables::{

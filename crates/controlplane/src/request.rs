@@ -18,7 +18,7 @@
 //! }
 //!
 //! pub const GROUPS: &[GroupKind] = &[GroupKind { name: "flow", about: "Look up or remove flows" }];
-//! pub const TABLES: &[TableKind] = &[TableKind { name: "flows", about: "Flows, the newest first" }];
+//! pub const TABLES: &[TableKind] = &[TableKind::new("flows", "Flows, the newest first")];
 //! pub const REQUESTS: &[RequestKind] =
 //!     &[RequestKind::change::<FlowDel>(&["flow", "del"], "Remove flows")];
 //! # let matches = REQUESTS[0].named("del").get_matches_from(["del", "--port", "lan"]);
@@ -28,7 +28,11 @@
 //! ```
 //!
 //! Where the fields on the socket have another form than the arguments, the type of the arguments implements
-//! [`Arguments`] itself. Pure functions, on any thread.
+//! [`Arguments`] itself. A table may have arguments, too ([`TableKind::with`]): which of its rows are wanted.
+//!
+//! Options that are **keywords** may be given without dashes, as people know them from `ip`: with the keywords `via` and
+//! `dev`, `route add 10.0.0.0/8 via 192.0.2.1 dev lan` is `route add 10.0.0.0/8 --via 192.0.2.1 --dev lan`
+//! ([`keywords`]). Pure functions, on any thread.
 
 use std::net::IpAddr;
 
@@ -55,15 +59,40 @@ pub struct RequestKind {
     pub fields: fn(&ArgMatches) -> Result<Map<String, Value>, String>,
     /// Whether it changes tables: such a request waits while tables of its part are being built.
     pub changes: bool,
+    /// Long options that may be given without dashes.
+    pub keywords: &'static [&'static str],
 }
 
 /// A table of `ctl show`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct TableKind {
     /// Its name: `ctl show NAME`, and the responses' name.
     pub name: &'static str,
     /// What its rows are, for the help.
     pub about: &'static str,
+    /// Which rows are wanted: its arguments, with help. The caller sets the command's name and what it is about.
+    pub command: fn() -> Command,
+    /// The fields of the request from the arguments: none where all rows are wanted.
+    ///
+    /// # Errors
+    /// A text for who gave the arguments.
+    pub fields: fn(&ArgMatches) -> Result<Map<String, Value>, String>,
+    /// Long options that may be given without dashes.
+    pub keywords: &'static [&'static str],
+}
+
+/// Where the names come from that a value of the command line may be, so that a shell completes them: in a field of the
+/// rows of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NameKind {
+    /// How the help calls such a value: `PORT`.
+    pub value: &'static str,
+    /// The table.
+    pub table: &'static str,
+    /// Its arguments, as on the command line.
+    pub arguments: &'static [&'static str],
+    /// The field.
+    pub field: &'static str,
 }
 
 /// A word under which requests are grouped, and its help: `route`, `Change or look up a route`.
@@ -94,12 +123,18 @@ impl<T: Args + Serialize> Arguments for T {
 impl RequestKind {
     /// A request with the arguments `T` that only looks.
     pub const fn query<T: Arguments>(words: &'static [&'static str], about: &'static str) -> Self {
-        Self { words, about, command: command::<T>, fields: fields::<T>, changes: false }
+        let (command, fields) = (command::<T>, fields::<T>);
+        Self { words, about, command, fields, changes: false, keywords: &[] }
     }
 
     /// A request with the arguments `T` that changes tables.
     pub const fn change<T: Arguments>(words: &'static [&'static str], about: &'static str) -> Self {
-        Self { words, about, command: command::<T>, fields: fields::<T>, changes: true }
+        Self { changes: true, ..Self::query::<T>(words, about) }
+    }
+
+    /// The same, with options that may be given without dashes.
+    pub const fn keywords(self, keywords: &'static [&'static str]) -> Self {
+        Self { keywords, ..self }
     }
 
     /// Its name on the socket: `route_add`.
@@ -133,6 +168,103 @@ impl RequestKind {
     }
 }
 
+/// No arguments.
+#[derive(Debug, Args, Serialize)]
+struct Nothing {}
+
+impl TableKind {
+    /// A table whose rows are always wanted all.
+    pub const fn new(name: &'static str, about: &'static str) -> Self {
+        Self::with::<Nothing>(name, about)
+    }
+
+    /// A table with the arguments `T`.
+    pub const fn with<T: Arguments>(name: &'static str, about: &'static str) -> Self {
+        Self { name, about, command: command::<T>, fields: fields::<T>, keywords: &[] }
+    }
+
+    /// The same, with options that may be given without dashes.
+    pub const fn keywords(self, keywords: &'static [&'static str]) -> Self {
+        Self { keywords, ..self }
+    }
+
+    /// Its command.
+    pub fn named(&self) -> Command {
+        (self.command)().name(self.name).about(self.about)
+    }
+
+    /// Whether it has arguments.
+    pub fn has_arguments(&self) -> bool {
+        (self.command)().get_arguments().next().is_some()
+    }
+
+    /// Whether it has an argument of this name.
+    pub fn has_argument(&self, name: &str) -> bool {
+        (self.command)().get_arguments().any(|argument| argument.get_id() == name)
+    }
+
+    /// The request that arguments of its command make.
+    ///
+    /// # Errors
+    /// See [`TableKind::fields`].
+    pub fn request(&self, matches: &ArgMatches) -> Result<Request, String> {
+        Ok(Request::Show { what: self.name.to_owned(), arguments: (self.fields)(matches)? })
+    }
+}
+
+/// Arguments with the dashes that keywords lack: `via 192.0.2.1` is `--via 192.0.2.1`, where `via` is a keyword and an
+/// option of `command`.
+///
+/// A keyword with a value must be followed by one, else the word is an argument like others: the port `dev` stays the
+/// next hop in `route add 10.0.0.0/8 dev`. The value of an option with several words in its value's name
+/// (`<via ADDRESS dev PORT>`) is a phrase: all words up to the same keyword, another option or the end are its value.
+pub fn keywords(
+    command: &Command,
+    keywords: &[&str],
+    arguments: impl IntoIterator<Item = String>,
+) -> Vec<String> {
+    let option = |word: &str| {
+        let is_it = |arg: &&clap::Arg| {
+            arg.get_long() == Some(word)
+                || arg.get_all_aliases().is_some_and(|all| all.contains(&word))
+        };
+        keywords.contains(&word).then(|| command.get_arguments().find(is_it)).flatten()
+    };
+    let mut words = arguments.into_iter().peekable();
+    let mut out = Vec::new();
+    while let Some(word) = words.next() {
+        let Some(found) = option(&word) else {
+            // The value of an option is none of the keywords.
+            let takes = |arg: &clap::Arg| {
+                let long = arg.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long));
+                let short = arg.get_short().is_some_and(|short| word == format!("-{short}"));
+                (long || short) && arg.get_action().takes_values()
+            };
+            let value = command.get_arguments().any(takes).then(|| words.next()).flatten();
+            out.push(word);
+            out.extend(value);
+            continue;
+        };
+        let is_phrase =
+            found.get_value_names().is_some_and(|names| names.iter().any(|n| n.contains(' ')));
+        if !found.get_action().takes_values() {
+            out.push(format!("--{word}"));
+        } else if words.peek().is_none_or(|next| next.starts_with("--")) {
+            out.push(word);
+        } else if is_phrase {
+            let mut phrase = Vec::new();
+            while let Some(next) = words.next_if(|next| !next.starts_with("--") && *next != word) {
+                phrase.push(next);
+            }
+            out.push(format!("--{word}={}", phrase.join(" ")));
+        } else {
+            out.push(format!("--{word}"));
+            out.extend(words.next());
+        }
+    }
+    out
+}
+
 fn command<T: Arguments>() -> Command {
     T::augment_args(Command::new("request"))
 }
@@ -157,6 +289,37 @@ pub fn prefix(text: &str) -> Result<IpNet, String> {
         Ok(net)
     } else {
         Err(format!("bits are set beyond the length, expected {}", net.trunc()))
+    }
+}
+
+/// Destinations on the command line: a prefix, an address, or the word `default`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// Everything, in a family that the other arguments say.
+    Default,
+    /// The prefix; of an address, all its bits.
+    Net(IpNet),
+}
+
+impl Destination {
+    /// The prefix; `is_v6`: what the other arguments say of the family.
+    pub fn net(self, is_v6: bool) -> IpNet {
+        match (self, is_v6) {
+            (Self::Default, false) => IpNet::V4(ipnet::Ipv4Net::default()),
+            (Self::Default, true) => IpNet::V6(ipnet::Ipv6Net::default()),
+            (Self::Net(net), _) => net,
+        }
+    }
+}
+
+impl std::str::FromStr for Destination {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "default" => Ok(Self::Default),
+            text => address_or_prefix(text).map(Self::Net),
+        }
     }
 }
 
@@ -207,7 +370,8 @@ mod tests {
         }
     }
 
-    const SET: RequestKind = RequestKind::change::<Set>(&["set", "add"], "Add a set");
+    const SET: RequestKind =
+        RequestKind::change::<Set>(&["set", "add"], "Add a set").keywords(&["weight"]);
     const LOAD: RequestKind = RequestKind::query::<Load>(&["set", "load"], "Load a set");
 
     fn request(kind: &RequestKind, arguments: &[&str]) -> Result<Request, String> {

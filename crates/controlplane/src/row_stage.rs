@@ -19,7 +19,7 @@ use kernels::KernelFile;
 use serde_json::{Map, Value};
 
 use crate::application::{
-    ControlPart, Descriptor, Environment, Refusal, Rows as Table, Setup, WorkerSetup,
+    Call, ControlPart, Descriptor, Environment, Refusal, Rows as Table, Setup, WorkerSetup,
 };
 use crate::request::TableKind;
 use crate::tables::Tables;
@@ -324,9 +324,10 @@ impl<S: RowStage> Declared<S> {
         Some(file) => &[file],
         None => &[],
     };
+    const TABLE: TableKind = TableKind::new(S::COUNTERS.name, S::COUNTERS.about);
     const TABLES: &'static [TableKind] = match S::COUNTERS.columns {
         [] => &[],
-        _ => &[TableKind { name: S::COUNTERS.name, about: S::COUNTERS.about }],
+        _ => &[Self::TABLE],
     };
 }
 
@@ -413,8 +414,8 @@ impl<S: RowStage> ControlPart for RowPart<S> {
         })
     }
 
-    fn table(&self, _: &str, as_text: bool, _: &Environment<'_>) -> Result<Table, Refusal> {
-        Ok(self.rows(as_text))
+    fn table(&self, call: Call<'_>, _: &Environment<'_>) -> Result<Table, Refusal> {
+        Ok(self.rows(call.as_text))
     }
 
     /// A column `packets` says how hot a row is.

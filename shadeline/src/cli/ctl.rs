@@ -4,33 +4,71 @@
 //! manual pages list them all, and nothing here names one.
 //!
 //! ```text
-//! ctl ─┬─ show TABLE           tables: known ones are completed, the running program knows its own
+//! ctl ─┬─ show ──── TABLE      tables that applications declare, with arguments; the running program may have others
 //!      ├─ clear ─┬─ counters
 //!      │         └─ WORD       requests that applications declare, under the first of their words
 //!      ├─ GROUP ─── WORD
-//!      └─ reload, trace, capture, stop
+//!      └─ reload, diff, save, trace, capture, stop
 //! ```
+//!
+//! Words may be abbreviated, and options of some requests need no dashes: see [`super::words`].
 
-use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
-use controlplane::{GroupKind, RequestKind, TableKind};
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
+use controlplane::{GroupKind, NameKind, RequestKind, TableKind};
 
 use super::duration;
 
 /// Tables of every pipeline.
 const TABLES: &[TableKind] = &[
-    TableKind { name: "interfaces", about: "Ports and their traffic" },
-    TableKind { name: "queues", about: "Queues of ports and their workers" },
-    TableKind { name: "stages", about: "Calls, packets and time of stages" },
-    TableKind { name: "drops", about: "Dropped packets by reason, and what to do" },
-    TableKind { name: "runtime", about: "Version, workers, devices, memory" },
-    TableKind { name: "snapshot", about: "All of these and the hottest rules, at one moment" },
+    TableKind::new("interfaces", "Ports and their traffic"),
+    TableKind::new("queues", "Queues of ports and their workers"),
+    TableKind::new("stages", "Calls, packets and time of stages"),
+    TableKind::new("drops", "Dropped packets by reason, and what to do"),
+    TableKind::new("runtime", "Version, workers, devices, memory"),
+    TableKind::new("snapshot", "All of these and the hottest rules, at one moment"),
 ];
+
+/// Names of every pipeline.
+const NAMES: &[NameKind] = &[
+    NameKind { value: "PORT", table: "interfaces", arguments: &[], field: "name" },
+    NameKind { value: "STAGE", table: "stages", arguments: &[], field: "name" },
+];
+
+/// The tables of this program, each once.
+pub(crate) fn tables() -> Vec<&'static TableKind> {
+    let declared = crate::pipelines::descriptors().iter().flat_map(|declared| declared.tables);
+    let mut tables: Vec<&'static TableKind> = TABLES.iter().collect();
+    for table in declared {
+        if tables.iter().all(|known| known.name != table.name) {
+            tables.push(table);
+        }
+    }
+    tables
+}
+
+/// Where the names come from that arguments may be.
+pub(crate) fn names() -> impl Iterator<Item = &'static NameKind> {
+    let declared = crate::pipelines::descriptors().iter().flat_map(|declared| declared.names);
+    NAMES.iter().chain(declared)
+}
+
+/// The options without dashes of the command with these words.
+pub(crate) fn keywords_of(words: &[&str]) -> &'static [&'static str] {
+    if let ["show", name] = words {
+        return tables().iter().find(|table| table.name == *name).map_or(&[], |own| own.keywords);
+    }
+    let mut declared = crate::pipelines::descriptors().iter().flat_map(|own| own.requests);
+    declared.find(|kind| kind.words == words).map_or(&[], |kind| kind.keywords)
+}
+
+/// `ctl` with its commands. Its arguments begin with a word of `ctl`.
+pub(crate) fn tree() -> Command {
+    CtlArgs::augment_args(Command::new("ctl").no_binary_name(true))
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct CtlArgs {
@@ -44,7 +82,7 @@ pub(crate) struct CtlArgs {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
-    pub(crate) command: CtlCommand,
+    pub(crate) command: Option<CtlCommand>,
 }
 
 /// A command of `ctl`.
@@ -54,16 +92,14 @@ pub(crate) enum CtlCommand {
     Core(CoreCommand),
     /// One that an application declares, with its arguments.
     Declared(&'static RequestKind, ArgMatches),
+    /// `show` of a table, with its arguments.
+    Show(&'static TableKind, ArgMatches),
+    /// `show` of a table that this program does not know; the running one may.
+    ShowOther(String),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CoreCommand {
-    /// Print a table
-    Show {
-        /// Table to print; the running program may have others
-        #[arg(value_parser = TableName, value_name = "TABLE")]
-        what: String,
-    },
     /// Watch ports, stages, drops, the hottest rules, workers and devices
     ///
     /// Keys: `q` quits, Tab selects a table, the arrow keys sort and scroll it, `p` pauses, `?` lists all keys. Rates are of
@@ -82,6 +118,20 @@ pub(crate) enum CoreCommand {
     Clear(ClearCommand),
     /// Apply the changed configuration file without packet loss
     Reload,
+    /// Print what `ctl` changed since the configuration was read, as a difference of its file
+    Diff,
+    /// Write these changes into the configuration file, comments kept, and read it again
+    ///
+    /// Without FILE, the instance writes its own file and then reloads it, so that the next reload changes nothing. With
+    /// FILE, this command writes the whole changed configuration there, and the instance goes on as it is. What a
+    /// configuration cannot say is listed.
+    Save {
+        /// Write this file instead; `-` is standard output
+        file: Option<PathBuf>,
+        /// Write even if the file has changed since the instance read it; its changes are applied, too
+        #[arg(long, conflicts_with = "file")]
+        force: bool,
+    },
     /// Trace packets through the stages
     ///
     /// With --json, prints one line for each packet: an array of steps.
@@ -137,9 +187,8 @@ impl Subcommand for CtlCommand {
         let declared = crate::pipelines::descriptors();
         let requests = declared.iter().flat_map(|declared| declared.requests);
         let groups: Vec<_> = declared.iter().flat_map(|declared| declared.groups).collect();
-        requests.fold(CoreCommand::augment_subcommands(command), |command, kind| {
-            with_request(command, kind, kind.words, &groups)
-        })
+        let core = CoreCommand::augment_subcommands(command.subcommand(show()));
+        requests.fold(core, |command, kind| with_request(command, kind, kind.words, &groups))
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {
@@ -148,9 +197,23 @@ impl Subcommand for CtlCommand {
 
     fn has_subcommand(name: &str) -> bool {
         let declared = crate::pipelines::descriptors();
-        CoreCommand::has_subcommand(name)
+        name == "show"
+            || CoreCommand::has_subcommand(name)
             || declared.iter().flat_map(|declared| declared.requests).any(|r| r.words[0] == name)
     }
+}
+
+/// `show` with its tables.
+fn show() -> Command {
+    let show = Command::new("show")
+        .about("Print a table")
+        .subcommand_value_name("TABLE")
+        .subcommand_help_heading("Tables")
+        .after_help("The running program may have other tables.")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .allow_external_subcommands(true);
+    show.subcommands(tables().into_iter().map(TableKind::named))
 }
 
 /// Adds a request below `command` under its words; a word that is there already is a group that others are in, too.
@@ -162,6 +225,7 @@ fn with_request(
 ) -> Command {
     match words {
         [] => command,
+        [word @ "del"] => command.subcommand(kind.named(word).alias("delete")),
         [word] => command.subcommand(kind.named(word)),
         [word, below @ ..] if command.find_subcommand(word).is_some() => {
             command.mut_subcommand(word, |group| with_request(group, kind, below, groups))
@@ -182,6 +246,19 @@ impl FromArgMatches for CtlCommand {
                 return Ok(Self::Declared(kind, own.clone()));
             }
         }
+        if let Some(("show", matches)) = matches.subcommand() {
+            let Some((name, own)) = matches.subcommand() else {
+                return Err(Error::new(ErrorKind::MissingSubcommand));
+            };
+            if let Some(table) = tables().into_iter().find(|table| table.name == name) {
+                return Ok(Self::Show(table, own.clone()));
+            }
+            if own.get_many::<std::ffi::OsString>("").is_some_and(|more| more.len() > 0) {
+                let text = format!("the arguments of the table `{name}` are not known here\n");
+                return Err(Error::raw(ErrorKind::UnknownArgument, text));
+            }
+            return Ok(Self::ShowOther(name.to_owned()));
+        }
         CoreCommand::from_arg_matches(matches).map(Self::Core)
     }
 
@@ -199,39 +276,6 @@ fn below<'a>(matches: &'a ArgMatches, words: &[&str]) -> Option<&'a ArgMatches> 
     })
 }
 
-/// The name of a table: any word, for the running program may have tables that this one does not know; those that this
-/// one knows are in the help and completed.
-#[derive(Debug, Clone, Copy)]
-struct TableName;
-
-impl TypedValueParser for TableName {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &Command,
-        arg: Option<&Arg>,
-        value: &OsStr,
-    ) -> Result<String, Error> {
-        let name = StringValueParser::new().parse_ref(command, arg, value)?;
-        if name.is_empty() || name.starts_with('-') {
-            return Err(Error::raw(ErrorKind::InvalidValue, "expected the name of a table\n"));
-        }
-        Ok(name)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let mut tables = TABLES.to_vec();
-        for table in crate::pipelines::descriptors().iter().flat_map(|declared| declared.tables) {
-            if tables.iter().all(|known| known.name != table.name) {
-                tables.push(*table);
-            }
-        }
-        let values = tables.into_iter();
-        Some(Box::new(values.map(|table| PossibleValue::new(table.name).help(table.about))))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
@@ -247,19 +291,26 @@ mod tests {
         args: CtlArgs,
     }
 
+    fn try_parse(words: &str) -> Result<CtlArgs, Error> {
+        let words = words.split_whitespace().map(str::to_owned).collect();
+        let words = crate::cli::words::spelled_out(words).unwrap();
+        Ctl::try_parse_from(["ctl".to_owned()].into_iter().chain(words)).map(|ctl| ctl.args)
+    }
+
     fn parse(words: &str) -> CtlArgs {
-        let words = words.split_whitespace();
-        Ctl::try_parse_from(["ctl"].into_iter().chain(words)).unwrap().args
+        try_parse(words).unwrap()
     }
 
     fn error(words: &str) -> String {
-        let words = words.split_whitespace();
-        Ctl::try_parse_from(["ctl"].into_iter().chain(words)).unwrap_err().to_string()
+        try_parse(words).unwrap_err().to_string()
     }
 
     fn call(words: &str) -> Request {
-        let CtlCommand::Declared(kind, matches) = parse(words).command else { panic!("{words}") };
-        kind.request(&matches).unwrap()
+        match parse(words).command {
+            Some(CtlCommand::Declared(kind, matches)) => kind.request(&matches).unwrap(),
+            Some(CtlCommand::Show(table, matches)) => table.request(&matches).unwrap(),
+            other => panic!("{words}: {other:?}"),
+        }
     }
 
     #[test]
@@ -303,21 +354,46 @@ mod tests {
         // Options of `ctl` may be anywhere.
         let args = parse("rule --json show --socket /s");
         assert!(args.json && args.socket.as_deref() == Some(std::path::Path::new("/s")));
-        let CtlCommand::Declared(kind, matches) = parse("rule add").command else { panic!() };
+        let Some(CtlCommand::Declared(kind, matches)) = parse("rule add").command else { panic!() };
         assert_eq!(kind.request(&matches).unwrap_err(), "a rule needs a name");
+    }
+
+    #[test]
+    fn tables_are_shown() {
+        assert_eq!(call("show routes"), Request::show("routes"));
+        let shown = |what: &str, fields| Request::Show {
+            what: what.to_owned(),
+            arguments: control::api::fields_of(&fields).unwrap(),
+        };
+        let longer = json!({"prefix": "10.0.0.0/8", "longer_prefixes": true});
+        for (words, what, fields) in [
+            ("show routes 10.0.0.0/8 longer-prefixes", "routes", longer),
+            ("sh ro 10.0.0.1 --json", "routes", json!({"address": "10.0.0.1"})),
+            ("show rules ssh stage edge", "rules", json!({"name": "ssh", "stage": "edge"})),
+            ("show neighbours dev lan", "neighbours", json!({"dev": "lan"})),
+            ("show interfaces", "interfaces", json!({})),
+        ] {
+            assert_eq!(call(words), shown(what, fields), "{words}");
+        }
+        // The running program may have tables that this one does not know.
+        for words in ["show flows", "show --json flows", "show flows --json"] {
+            let args = parse(words);
+            assert_eq!(args.json, words.contains("json"));
+            let Some(CtlCommand::ShowOther(name)) = args.command else { panic!("{words}") };
+            assert_eq!(name, "flows");
+        }
+        assert!(error("show flows x").contains("the arguments of the table `flows` are not known"));
+        assert!(error("show interfaces x").contains("unexpected argument 'x'"));
+        assert!(error("show").contains("Tables:"));
     }
 
     #[test]
     fn core_commands_are_read() {
         let core = |words: &str| match parse(words).command {
-            CtlCommand::Core(command) => command,
-            CtlCommand::Declared(kind, _) => panic!("{kind:?}"),
+            Some(CtlCommand::Core(command)) => command,
+            other => panic!("{words}: {other:?}"),
         };
-        let show = core("show routes");
-        assert!(matches!(show, CoreCommand::Show { what } if what == "routes"));
-        // The running program may have tables that this one does not know.
-        let show = core("show --json flows");
-        assert!(matches!(show, CoreCommand::Show { what } if what == "flows"));
+        assert!(parse("").command.is_none() && parse("--json").command.is_none());
         assert!(matches!(core("clear counters"), CoreCommand::Clear(ClearCommand::Counters)));
         assert!(matches!(core("trace -c 2 icmp"), CoreCommand::Trace { count: 2, .. }));
         let top = core("top --interval 0.5 --once");
@@ -340,9 +416,7 @@ mod tests {
         let mut command = Ctl::command();
         command.build();
         let show = command.find_subcommand("show").unwrap();
-        let what = show.get_arguments().find(|arg| arg.get_id() == "what").unwrap();
-        let values = what.get_possible_values();
-        let names: Vec<_> = values.iter().map(|value| value.get_name()).collect();
+        let names: Vec<_> = show.get_subcommands().map(|below| below.get_name()).collect();
         for name in ["interfaces", "runtime", "routes", "neighbours", "macs", "faces", "names"] {
             assert_eq!(names.iter().filter(|known| **known == name).count(), 1, "{name}");
         }

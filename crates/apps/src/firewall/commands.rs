@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use clap::Args;
 use control::api::fields_of;
 use control::firewall::{Action, Conditions, Place, Ports, Protocol, Rule, TcpFlags};
-use controlplane::request::{Arguments, GroupKind, RequestKind, TableKind, address_or_prefix};
+use controlplane::request::{
+    Arguments, GroupKind, NameKind, RequestKind, TableKind, address_or_prefix,
+};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -39,8 +41,14 @@ pub const REQUESTS: &[RequestKind] = &[
     ),
 ];
 
-/// Tables of `ctl show`: none, for `rule show` takes a name.
-pub const TABLES: &[TableKind] = &[];
+/// Its tables.
+pub const TABLES: &[TableKind] =
+    &[TableKind::with::<RuleShow>("rules", "Rules of the firewall in order, with their counters")
+        .keywords(&["stage"])];
+
+/// Its names.
+pub const NAMES: &[NameKind] =
+    &[NameKind { value: "RULE", table: "rules", arguments: &[], field: "name" }];
 
 /// Adds a rule; an error where one has its name: `rule_add`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,6 +96,7 @@ pub struct RuleReplaceAll {
 #[serde(deny_unknown_fields)]
 pub struct RuleDel {
     /// Its name
+    #[arg(value_name = "RULE")]
     pub name: String,
     /// Name of the firewall; needed if there are several
     #[arg(long, value_name = "NAME")]
@@ -95,11 +104,12 @@ pub struct RuleDel {
     pub stage: Option<String>,
 }
 
-/// Rules in order, the default last: `rule_show`.
+/// Rules in order, the default last: `rule_show`, and the table `rules`.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleShow {
     /// Only this rule; `default`: packets that match no rule
+    #[arg(value_name = "RULE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Name of the firewall; needed if there are several
@@ -112,6 +122,7 @@ pub struct RuleShow {
 #[derive(Debug, Args)]
 struct RuleArgs {
     /// Its name
+    #[arg(value_name = "RULE")]
     name: Option<String>,
     /// Action: accept, drop, reject, dump or `send PORT`; `mirror PORT`, `mark DSCP` and `context NAME` may precede it, separated by `,`
     #[arg(long, value_name = "ACTION")]
@@ -323,7 +334,7 @@ mod tests {
             (REPLACE, "--action drop", "a rule needs a name"),
             (REPLACE, "a --first", "unexpected argument"),
             (REPLACE, "--file -", "the running program reads the file"),
-            (DEL, "", "<NAME>"),
+            (DEL, "", "<RULE>"),
         ] {
             let words: Vec<_> = words.split_whitespace().collect();
             let error = error_of(kind, &words);

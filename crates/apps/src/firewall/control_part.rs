@@ -12,7 +12,7 @@ use control::firewall::Action;
 use control::metrics::Metrics;
 use controlplane::{
     Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
-    Rows, Section, Setup, Tables, TablesPatch, WorkerSetup,
+    Rows, Save, Section, Setup, Tables, TablesPatch, WorkerSetup,
 };
 use engine::{Gate, Stage};
 use serde::Serialize;
@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use super::commands::{RuleAdd, RuleDel, RuleReplace, RuleReplaceAll, RuleShow};
 use super::rows::{Counted, RuleRow, metrics};
 use super::rule_list::{self, Basis, Changed, Gone, Rebuilt, RuleList};
-use super::{Firewall, FirewallPart, FirewallTables, Instance};
+use super::{Firewall, FirewallPart, FirewallTables, Instance, save};
 use crate::ports::PortNames;
 use crate::router::{ErrorGate, RouterCounters};
 
@@ -241,6 +241,11 @@ impl ControlPart for FirewallControl {
         }
     }
 
+    fn table(&self, mut call: Call<'_>, _env: &Environment<'_>) -> Result<Rows, Refusal> {
+        let RuleShow { name, .. } = call.read()?;
+        Ok(Rows::of("rules", call.as_text, self.rules.rows(name.as_deref())?))
+    }
+
     fn built(&mut self, built: Built, _env: &mut Environment<'_>) -> Result<String, Refusal> {
         let odd = match built.downcast::<Rebuilt>() {
             Ok(rebuilt) => self.rules.rebuilt(*rebuilt)?,
@@ -300,6 +305,23 @@ impl ControlPart for FirewallControl {
                 count(of_file)
             ),
         }
+    }
+
+    fn save(&self, _env: &Environment<'_>) -> Option<Save> {
+        let (now, section) = (self.rules.all(), self.section.clone());
+        Some(Box::new(move |config, draft| {
+            let Some(own) = section.of(config) else {
+                return vec![format!("rules of `{}`: the file has no such firewall", section.name)];
+            };
+            let name = section.name.clone();
+            let path: &[&str] = if section.is_own { &["stage", &name, "rule"] } else { &["rule"] };
+            let changed = save::rules(&now, &own.rules, path, draft);
+            // A firewall that is there for its rules stays without them.
+            if changed && now.is_empty() && !section.is_own {
+                draft.need_section("firewall");
+            }
+            Vec::new()
+        }))
     }
 
     fn clear(&mut self) {

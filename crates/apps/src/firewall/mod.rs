@@ -38,6 +38,7 @@ pub mod kernels;
 pub mod reasons;
 pub mod rows;
 mod rule_list;
+mod save;
 pub mod search;
 pub mod stage;
 pub mod tables;
@@ -68,6 +69,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,
+    names: commands::NAMES,
     absent: "this instance has no firewall: add [firewall] or a [[rule]] to the configuration and restart",
     check,
     start: control_part::start,

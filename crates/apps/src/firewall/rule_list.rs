@@ -371,6 +371,16 @@ impl RuleList {
         }
     }
 
+    /// All rules, in order.
+    pub(super) fn all(&self) -> Vec<Rule> {
+        let rule = |rule: &Live| Rule {
+            name: rule.name.to_string(),
+            conditions: rule.conditions.clone(),
+            action: rule.action.clone(),
+        };
+        self.rules.iter().map(rule).collect()
+    }
+
     /// Rows of all rules and of the default, or of one.
     pub(super) fn rows(&self, name: Option<&str>) -> Result<Vec<RuleRow>, Refusal> {
         let now_s = now_ns() as f64 / 1e9;

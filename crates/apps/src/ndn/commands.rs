@@ -1,8 +1,10 @@
 //! Requests and tables of a named-data forwarder for `ctl`.
 
 use clap::Args;
-use controlplane::request::{GroupKind, RequestKind, TableKind};
+use controlplane::request::{GroupKind, NameKind, RequestKind, TableKind};
 use serde::{Deserialize, Serialize};
+
+use crate::neighbours::NEIGHBOURS;
 
 /// Its groups of requests.
 pub const GROUPS: &[GroupKind] =
@@ -17,9 +19,15 @@ pub const REQUESTS: &[RequestKind] = &[
 
 /// Its tables.
 pub const TABLES: &[TableKind] = &[
-    TableKind { name: "faces", about: "Faces of a named-data forwarder" },
-    TableKind { name: "names", about: "Name routes of a named-data forwarder" },
-    TableKind { name: "neighbours", about: "Neighbours and their MAC addresses" },
+    TableKind::new("faces", "Faces of a named-data forwarder"),
+    TableKind::new("names", "Name routes of a named-data forwarder"),
+    NEIGHBOURS,
+];
+
+/// Its names.
+pub const NAMES: &[NameKind] = &[
+    NameKind { value: "FACE[,FACE]", table: "faces", arguments: &[], field: "name" },
+    NameKind { value: "NAME_PREFIX", table: "names", arguments: &[], field: "prefix" },
 ];
 
 /// Adds a route for names, of source `api`: `name_add`.
@@ -38,6 +46,7 @@ pub struct NameAdd {
 #[serde(deny_unknown_fields)]
 pub struct NameDel {
     /// Its prefix
+    #[arg(value_name = "NAME_PREFIX")]
     pub prefix: String,
 }
 

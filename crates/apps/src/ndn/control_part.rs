@@ -32,7 +32,8 @@ use control::netlink::Client;
 use controlplane::interfaces::mac_text;
 use controlplane::{
     Ahead, Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare,
-    Refusal, Rows, Section, Setup, Source as Events, Tables, TablesPatch, WorkerSetup, events,
+    Refusal, Rows, Save, Section, Setup, Source as Events, Tables, TablesPatch, WorkerSetup,
+    events,
 };
 use engine::{Counter, Stage};
 use lookup::fib::Interface;
@@ -48,10 +49,12 @@ use super::name_routes::{Routes, Source};
 use super::pit::PitLimits;
 use super::questions::{Ask, Question};
 use super::rows::{FaceRow, NameRow, NdnTotals};
+use super::save;
 use super::store::StoreLimits;
 use super::{
     FACES_MAX, Face, NdnCounters, NdnOptions, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds,
 };
+use crate::neighbours::Shown;
 
 /// Linux is asked for a neighbour that it does not know this often, and for one that it knows, so that it stays
 /// confirmed.
@@ -738,11 +741,11 @@ impl ControlPart for NdnControl {
         Ok(Outcome::Done(String::new()))
     }
 
-    fn table(&self, name: &str, as_text: bool, _env: &Environment<'_>) -> Result<Rows, Refusal> {
-        Ok(match name {
-            "faces" => Rows::of("faces", as_text, self.face_rows()),
-            "names" => Rows::of("names", as_text, self.name_rows()),
-            _ => Rows::of("neighbours", as_text, self.neighbour_rows()),
+    fn table(&self, mut call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
+        Ok(match call.name {
+            "faces" => Rows::of("faces", call.as_text, self.face_rows()),
+            "names" => Rows::of("names", call.as_text, self.name_rows()),
+            _ => call.read::<Shown>()?.rows(call.as_text, self.neighbour_rows(), env)?,
         })
     }
 
@@ -785,7 +788,13 @@ impl ControlPart for NdnControl {
         }
         self.refresh(|_| true);
         let statics = statics(&self.faces, config);
-        self.routes.sync(Source::Static, statics)?;
+        self.routes.sync(Source::Static, statics.clone())?;
+        // A route of `ctl` that the file has, too, is the file's from then on.
+        for (prefix, faces) in statics {
+            if self.routes.says(&prefix, Source::Api) == Some(&faces[..]) {
+                self.routes.set(&prefix, Source::Api, None).map_err(|error| error.to_string())?;
+            }
+        }
         let done = self.routes.sync(Source::File, files);
         done.map_err(|error| full.map_or(error, |place| place.to_string()))
     }
@@ -807,6 +816,15 @@ impl ControlPart for NdnControl {
         self.routes.keep();
         self.set_neighbours(&old.neighbours, env.config);
         String::new()
+    }
+
+    fn save(&self, _env: &Environment<'_>) -> Option<Save> {
+        let own = self.routes.all().filter(|(_, source, ..)| *source == Source::Api);
+        let mut own: Vec<_> = own
+            .map(|(prefix, source, faces, _)| self.name_row(prefix, source, faces, true))
+            .collect();
+        own.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix));
+        Some(Box::new(move |config, draft| save::names(&own, config, draft)))
     }
 
     fn clear(&mut self) {

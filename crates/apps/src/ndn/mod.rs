@@ -28,6 +28,7 @@ pub mod pit;
 mod questions;
 pub mod reasons;
 pub mod rows;
+mod save;
 mod spread;
 mod stages;
 pub mod store;
@@ -61,6 +62,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,
+    names: commands::NAMES,
     absent: "this instance has no faces and names: its pipeline has no named-data stages",
     check: check::check,
     start: control_part::start,

@@ -266,6 +266,12 @@ impl Routes {
         Ok(())
     }
 
+    /// The faces that a source gives a prefix.
+    pub(super) fn says(&self, prefix: &NameBuf, source: Source) -> Option<&[u16]> {
+        let way = self.ways.get(prefix)?[source as usize];
+        (way != NO_ROUTE).then(|| self.hops.faces(way))
+    }
+
     /// Whether a source has a route for a prefix.
     pub(super) fn has(&self, prefix: &NameBuf, source: Source) -> bool {
         self.ways.get(prefix).is_some_and(|ways| ways[source as usize] != NO_ROUTE)

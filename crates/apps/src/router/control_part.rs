@@ -19,7 +19,7 @@ use control::rib::{Leg, RibChange, RibManager, RouteView, Source as RouteOf, Tar
 use controlplane::interfaces::mac_text;
 use controlplane::{
     Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
-    Rows, Setup, Source, Tables, TablesPatch, WorkerSetup, events, now_ns,
+    Rows, Save, Setup, Source, Tables, TablesPatch, WorkerSetup, events, now_ns,
 };
 use engine::{Counter, Gate, Stage};
 use io::QueueStats;
@@ -28,9 +28,10 @@ use lookup::fib::{Fib, NeighbourEvent, Options, RouteTarget};
 use lookup::routes::RoutesFile;
 use serde_json::{Map, Value};
 
-use super::commands::{RouteDel, RouteGet, RouteSet};
+use super::commands::{RouteDel, RouteGet, RouteSet, RoutesShown};
 use super::rows::{RouteRow, RouterTotals};
-use super::{ErrorGate, PipelineOptions, RouterCounters, RouterPart, capacity, routes};
+use super::{ErrorGate, PipelineOptions, RouterCounters, RouterPart, capacity, routes, save};
+use crate::neighbours::Shown;
 use crate::ports::PortNames;
 
 /// The router as control sees it.
@@ -177,8 +178,7 @@ impl RouterControl {
 
     fn set_route(
         &mut self,
-        prefix: IpNet,
-        next_hop: &NextHop,
+        RouteSet { prefix, next_hop, metric }: RouteSet,
         env: &Environment<'_>,
     ) -> Result<Outcome, Refusal> {
         let bad = |message| Err(Refusal::new(ErrorKind::BadRequest, message));
@@ -199,8 +199,9 @@ impl RouterControl {
                 _ => {}
             }
         }
-        let target = routes::target(next_hop, env.interfaces);
-        let change = RibChange::Route { prefix, source: RouteOf::Api, metric: 0, target };
+        let target = routes::target(&next_hop, env.interfaces);
+        let metric = metric.unwrap_or(0);
+        let change = RibChange::Route { prefix, source: RouteOf::Api, metric, target };
         if let Err(error) = self.rib.apply(change) {
             return Err(Refusal::new(ErrorKind::Full, capacity::refused(&error)));
         }
@@ -213,6 +214,57 @@ impl RouterControl {
             false => "added, but inactive: no interface leads to its next hop",
         };
         Ok(Outcome::Done(message.to_owned()))
+    }
+
+    /// A route of `ctl` that the file has, too, is the file's from then on.
+    fn leave_to_file(&mut self, prefixes: &[IpNet]) {
+        for prefix in prefixes {
+            let same = |own: &RouteView<'_>| {
+                let mut all = self.rib.routes_of(*prefix);
+                all.any(|other| {
+                    other.source == RouteOf::Static
+                        && (other.metric, other.target) == (own.metric, own.target)
+                })
+            };
+            if self.rib.route(*prefix, RouteOf::Api).is_some_and(|own| same(&own)) {
+                let (prefix, source) = (*prefix, RouteOf::Api);
+                self.change(RibChange::RemoveRoute { prefix, source, metric: None });
+            }
+        }
+    }
+
+    /// Rows of the routes that are asked for; no others are made.
+    fn routes_table(
+        &self,
+        shown: &RoutesShown,
+        as_text: bool,
+        env: &Environment<'_>,
+    ) -> Result<Rows, Refusal> {
+        let nothing = |what: String| Err(Refusal::new(ErrorKind::NotFound, what));
+        let views: Box<dyn Iterator<Item = RouteView<'_>>> = match *shown {
+            RoutesShown { prefix: Some(prefix), longer_prefixes: true, .. } => {
+                Box::new(self.rib.routes_within(prefix))
+            }
+            RoutesShown { prefix: Some(prefix), .. } => {
+                if self.rib.routes_of(prefix).next().is_none() {
+                    return nothing(format!(
+                        "no route of {prefix}: `longer-prefixes` shows those within it, `ctl route get` the one of an address"
+                    ));
+                }
+                Box::new(self.rib.routes_of(prefix))
+            }
+            RoutesShown { address: Some(address), .. } => match self.rib.route_get(address) {
+                Some(found) => Box::new(self.rib.routes_of(found.prefix)),
+                None => return nothing(format!("no route to {address}")),
+            },
+            _ => Box::new(self.rib.routes(None)),
+        };
+        let is_meant = |view: &RouteView<'_>| {
+            shown.sources.is_empty() || shown.sources.contains(&view.source.into())
+        };
+        let mut rows = Rows::new::<RouteRow>("routes", as_text);
+        views.filter(is_meant).for_each(|view| rows.push(&self.route_row(&view, env)));
+        Ok(rows)
     }
 
     fn route_row(&self, view: &RouteView<'_>, env: &Environment<'_>) -> RouteRow {
@@ -377,20 +429,33 @@ impl ControlPart for RouterControl {
     fn call(&mut self, mut call: Call<'_>, env: &mut Environment<'_>) -> Result<Outcome, Refusal> {
         match call.name {
             "route_add" => {
-                let RouteSet { prefix, next_hop } = call.read()?;
-                if self.rib.contains(prefix, RouteOf::Api) {
-                    let message = format!("{prefix} exists already: use `ctl route replace`");
+                let route: RouteSet = call.read()?;
+                if self.rib.contains(route.prefix, RouteOf::Api) {
+                    let message =
+                        format!("{} exists already: use `ctl route replace`", route.prefix);
                     return Err(Refusal::new(ErrorKind::Exists, message));
                 }
-                self.set_route(prefix, &next_hop, env)
+                self.set_route(route, env)
             }
             "route_replace" => {
-                let RouteSet { prefix, next_hop } = call.read()?;
-                self.set_route(prefix, &next_hop, env)
+                let route = call.read()?;
+                self.set_route(route, env)
             }
             "route_del" => {
-                let RouteDel { prefix } = call.read()?;
-                let change = RibChange::RemoveRoute { prefix, source: RouteOf::Api, metric: None };
+                let RouteDel { prefix, next_hop, metric } = call.read()?;
+                if let Some(own) = self.rib.route(prefix, RouteOf::Api) {
+                    let wanted = next_hop.as_ref().map(|hop| routes::target(hop, env.interfaces));
+                    let leads_there = wanted.is_none_or(|wanted| wanted == *own.target);
+                    if !leads_there || metric.is_some_and(|metric| metric != own.metric) {
+                        let hop = self::next_hop(own.target, own.resolved, env);
+                        let message = format!(
+                            "{prefix}: the route of `ctl` leads to {hop}, metric {}",
+                            own.metric
+                        );
+                        return Err(Refusal::new(ErrorKind::NotFound, message));
+                    }
+                }
+                let change = RibChange::RemoveRoute { prefix, source: RouteOf::Api, metric };
                 self.rib.apply(change).map_err(|_| {
                     let message = format!("{prefix}: no such route was added with `ctl`");
                     Refusal::new(ErrorKind::NotFound, message)
@@ -408,12 +473,12 @@ impl ControlPart for RouterControl {
         }
     }
 
-    fn table(&self, name: &str, as_text: bool, env: &Environment<'_>) -> Result<Rows, Refusal> {
-        if name == "routes" {
-            let mut rows = Rows::new::<RouteRow>("routes", as_text);
-            self.rib.routes(None).for_each(|view| rows.push(&self.route_row(&view, env)));
-            return Ok(rows);
+    fn table(&self, mut call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
+        let as_text = call.as_text;
+        if call.name == "routes" {
+            return self.routes_table(&call.read()?, as_text, env);
         }
+        let shown: Shown = call.read()?;
         let row = |view: NeighbourView| NeighbourRow {
             address: view.address,
             port: env.interfaces.name(view.interface).to_owned(),
@@ -421,7 +486,7 @@ impl ControlPart for RouterControl {
             state: view.state.name().to_owned(),
             age_s: view.confirmed_ns.map(|t| env.now_ns.saturating_sub(t) as f64 / 1e9),
         };
-        Ok(Rows::of("neighbours", as_text, self.resolver.neighbours().map(row)))
+        shown.rows(as_text, self.resolver.neighbours().map(row), env)
     }
 
     /// Files of routes are read aside.
@@ -446,7 +511,9 @@ impl ControlPart for RouterControl {
     ) -> Result<(), String> {
         let config = env.config;
         let of_file = routes::static_routes(config, env.interfaces);
+        let prefixes: Vec<IpNet> = of_file.iter().map(|(prefix, ..)| *prefix).collect();
         self.rib.sync_static(of_file).map_err(|error| capacity::refused(&error))?;
+        self.leave_to_file(&prefixes);
         let read = prepared.and_then(|built| built.downcast::<Vec<RoutesFile>>().ok());
         let read = read.map(|read| *read).unwrap_or_default();
         for ((number, file), read) in config.route_files.iter().enumerate().zip(read) {
@@ -478,6 +545,18 @@ impl ControlPart for RouterControl {
             ..routes::options(env.config, false)
         }));
         String::new()
+    }
+
+    fn save(&self, env: &Environment<'_>) -> Option<Save> {
+        let own = self.rib.routes(None).filter(|view| view.source == RouteOf::Api);
+        let own = own.map(|view| save::Own {
+            prefix: view.prefix,
+            metric: view.metric,
+            next_hop: next_hop(view.target, view.resolved, env),
+            is_active: view.installed || view.resolved.is_none(),
+        });
+        let own: Vec<_> = own.collect();
+        Some(Box::new(move |config, draft| save::routes(&own, config, draft)))
     }
 
     fn clear(&mut self) {

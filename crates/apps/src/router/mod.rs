@@ -50,6 +50,7 @@ pub mod route;
 pub mod routes;
 pub mod rows;
 pub mod rpf;
+mod save;
 mod size;
 mod versions;
 
@@ -87,6 +88,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,
+    names: commands::NAMES,
     absent: "this instance has no routes: its pipeline has no router stages",
     check: check::check,
     start: control_part::start,

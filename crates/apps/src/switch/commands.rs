@@ -12,7 +12,7 @@ pub const REQUESTS: &[RequestKind] =
     &[RequestKind::change::<ClearMacs>(&["clear", "macs"], "Remove learned stations")];
 
 /// Its tables.
-pub const TABLES: &[TableKind] = &[TableKind { name: "macs", about: "Stations of a switch" }];
+pub const TABLES: &[TableKind] = &[TableKind::new("macs", "Stations of a switch")];
 
 /// Forgets learned stations: of a port, of a VLAN, or all: `clear_macs`.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]

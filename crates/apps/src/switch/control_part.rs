@@ -330,10 +330,10 @@ impl ControlPart for SwitchControl {
         }))
     }
 
-    fn table(&self, name: &str, as_text: bool, env: &Environment<'_>) -> Result<Rows, Refusal> {
-        match name {
-            "macs" => Ok(Rows::of("macs", as_text, self.rows(env.now_s()))),
-            _ => Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`"))),
+    fn table(&self, call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
+        match call.name {
+            "macs" => Ok(Rows::of("macs", call.as_text, self.rows(env.now_s()))),
+            name => Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`"))),
         }
     }
 

@@ -21,11 +21,23 @@ pub enum Request {
     Show {
         /// Its name.
         what: String,
+        /// Which rows: the fields of the arguments that the table declares. None: all rows.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        arguments: Map<String, Value>,
     },
     /// Starts counters at zero. Answer: `done`.
     ClearCounters,
     /// Reads the configuration file again. Answer: `done` with the differences.
     Reload,
+    /// What has changed since the file was read, as a difference of the file. Answer: `diff` with the fields `file`, `diff`,
+    /// `text` (of the whole file) and `left_out` (what a file cannot say).
+    Diff,
+    /// Writes that into the file. Answer: `done` with what a reload of the file then says.
+    Save {
+        /// Even if the file is another one by now.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
+    },
     /// Follows the next `count` packets through the stages. Answer: `trace` for each.
     Trace {
         /// Packets.
@@ -64,8 +76,8 @@ pub enum Request {
 }
 
 /// Names of requests that no application declares.
-pub const CORE_REQUESTS: [&str; 6] =
-    ["show", "clear_counters", "reload", "trace", "capture", "stop"];
+pub const CORE_REQUESTS: [&str; 8] =
+    ["show", "clear_counters", "reload", "diff", "save", "trace", "capture", "stop"];
 
 /// A request, and in which form its answer is to come.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,6 +89,11 @@ pub struct Asked {
 }
 
 impl Request {
+    /// All rows of a table.
+    pub fn show(what: &str) -> Request {
+        Request::Show { what: what.to_owned(), arguments: Map::new() }
+    }
+
     /// The same, with the form of its answer.
     pub fn asked(self, text: bool) -> Asked {
         Asked { request: self, text }
@@ -113,9 +130,10 @@ impl<'de> Deserialize<'de> for Request {
         let extra = fields.keys().find(|key| *key != "request").cloned();
         let request = Request::deserialize(Value::Object(fields)).map_err(de::Error::custom)?;
         match (&request, extra) {
-            (Request::ClearCounters | Request::Reload | Request::Stop, Some(extra)) => {
-                Err(de::Error::custom(format!("unknown field `{extra}`, there are no fields")))
-            }
+            (
+                Request::ClearCounters | Request::Reload | Request::Diff | Request::Stop,
+                Some(extra),
+            ) => Err(de::Error::custom(format!("unknown field `{extra}`, there are no fields"))),
             _ => Ok(request),
         }
     }

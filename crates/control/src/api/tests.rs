@@ -54,7 +54,7 @@ fn frame(n: u64) -> Response {
 /// Answers a few requests; a capture streams until the client is gone.
 fn answer(asked: Asked, out: &mut dyn Responder) {
     match asked.request {
-        Request::Show { what } if what == "drops" => {
+        Request::Show { what, .. } if what == "drops" => {
             for i in 0..3 {
                 let row = DropRow { reason: format!("r{i}"), packets: i, ..DropRow::default() };
                 let _ = out.send(Response::piece("drops", &[row], asked.text));
@@ -100,7 +100,7 @@ fn requests_are_answered_in_turn() {
     assert_eq!(std::fs::metadata(place.socket()).unwrap().permissions().mode() & 0o777, 0o660);
     assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 1, "nothing but the socket");
     let mut client = Client::connect(place.socket()).unwrap();
-    let show = Request::Show { what: "drops".into() };
+    let show = Request::show("drops");
     let drops = client.call(&rows(show.clone())).unwrap();
     assert_eq!(drops.len(), 3);
     let drops = answer::json(drops).unwrap();
@@ -129,7 +129,7 @@ fn requests_are_answered_in_turn() {
 #[test]
 fn every_request_is_read_as_written() {
     let requests = [
-        Request::Show { what: "interfaces".into() },
+        Request::show("interfaces"),
         call(
             "route_add",
             json!({"prefix": "2001:db8::/32", "next_hop": "192.0.2.1*3,192.0.2.2%lan"}),
@@ -203,7 +203,7 @@ fn requests_on_the_wire() {
     assert_eq!(read(add).unwrap(), rows(call("route_add", fields)));
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert_eq!(serde_json::to_value(read(add).unwrap()).unwrap(), value(add));
-    let show = Request::Show { what: "routes".into() };
+    let show = Request::show("routes");
     assert_eq!(
         serde_json::to_string(&rows(show.clone())).unwrap(),
         r#"{"request":"show","what":"routes"}"#

@@ -238,6 +238,22 @@ impl RibManager {
         v4.chain(self.family_routes::<u128>(after6))
     }
 
+    /// All routes of exactly `prefix`.
+    pub fn routes_of(&self, prefix: IpNet) -> impl Iterator<Item = RouteView<'_>> {
+        let (v4, v6) = match prefix.into() {
+            AnyPrefix::V4(prefix) => (Some(prefix), None),
+            AnyPrefix::V6(prefix) => (None, Some(prefix)),
+        };
+        let v4 = v4.into_iter().flat_map(|prefix| self.prefix_routes(prefix));
+        v4.chain(v6.into_iter().flat_map(|prefix| self.prefix_routes(prefix)))
+    }
+
+    /// All routes of prefixes within `net`, in order, its own among them. Looks at no others.
+    pub fn routes_within(&self, net: IpNet) -> impl Iterator<Item = RouteView<'_>> {
+        let own = self.routes_of(net);
+        own.chain(self.routes(Some(net)).take_while(move |view| net.contains(&view.prefix)))
+    }
+
     /// Counts of routes.
     pub fn stats(&self) -> RibStats {
         let mut stats = RibStats {

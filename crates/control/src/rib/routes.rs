@@ -346,6 +346,13 @@ impl RibManager {
         })
     }
 
+    pub(super) fn prefix_routes<A: RibFamily>(
+        &self,
+        prefix: Prefix<A>,
+    ) -> impl Iterator<Item = RouteView<'_>> {
+        self.candidates(prefix).into_iter().filter_map(move |id| self.view(prefix, id))
+    }
+
     pub(super) fn view<A: RibFamily>(
         &self,
         prefix: Prefix<A>,

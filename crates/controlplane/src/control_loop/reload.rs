@@ -83,6 +83,7 @@ impl ControlLoop {
             true => self.apply_live(fresh)?,
             false => self.rebuild(fresh, &diff)?,
         };
+        self.source = report.source.clone();
         let odd = report.diagnostics.iter().filter(|d| d.topic == Topic::OddRule);
         let odd: String = odd.map(|d| format!("warning: {}\n", d.message)).collect();
         let diff = match diff.to_string() {
