@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use control::api::{Request, Response, Server, TraceStep};
+use control::metrics::Snapshot;
 use testkit::Scratch;
 use testkit::frames::Frame;
 use testkit::pcap::Record;
@@ -27,6 +28,7 @@ const PRINTING: &[&str] = &[
     "check c.toml --json",
     "ctl --socket sock show runtime",
     "ctl --socket sock show runtime --json",
+    "ctl --socket sock top --interval 0.1",
     "ctl --socket sock trace",
     "ctl --socket sock trace --json",
     "ctl --socket sock capture lan -w -",
@@ -100,6 +102,10 @@ fn served(folder: &Scratch) -> Server {
                 comment: None,
                 bytes: vec![0; 60],
             }),
+            Request::Show { what } if what == "snapshot" => {
+                let fields = control::api::fields_of(&Snapshot::default()).expect("an object");
+                Response::Object { table: what, fields }
+            }
             _ => Response::Text { text: "the answer\n".into() },
         };
         let _ = responder.send(response);

@@ -320,3 +320,42 @@ fn the_documentation_shows_the_frame() {
     let frame = read("shadeline/src/top/frame.txt");
     assert!(read("docs/top.md").contains(frame.trim_end()), "docs/top.md has another frame");
 }
+
+/// Another version at the socket, one that refuses, and one that hangs up: a line each.
+#[test]
+fn answers_that_are_no_snapshot_are_one_line() {
+    use control::api::{ErrorKind, Response, Server};
+    let scratch = Scratch::new();
+    type Answer = fn() -> Option<Response>;
+    let answers: [(Answer, &str); 4] = [
+        (
+            || Some(Response::Text { text: "?".to_owned() }),
+            "does the instance have another version",
+        ),
+        (
+            || {
+                let fields = [("interfaces".to_owned(), serde_json::json!("odd"))];
+                let fields = fields.into_iter().collect();
+                Some(Response::Object { table: "snapshot".to_owned(), fields })
+            },
+            "does the instance have another version",
+        ),
+        (
+            || Some(Response::error(ErrorKind::NotFound, "unknown table `snapshot`")),
+            "unknown table",
+        ),
+        (|| None, "no snapshot"),
+    ];
+    for (answer, expected) in answers {
+        let server = Server::bind(scratch.join("sock"), move |_, responder| {
+            let _ = answer().map(|response| responder.send(response));
+        });
+        let _server = server.expect("a socket");
+        for words in ["top", "top --once"] {
+            let output = ctl(&scratch, words);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+            assert!(said.contains(expected), "{expected}: {said}");
+        }
+    }
+}

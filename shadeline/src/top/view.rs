@@ -237,7 +237,7 @@ impl Top {
         }
         // At least half of the lines are for the other tables.
         let most = (room.height / 2).max(HEAD + 1);
-        let height = wanted(first).min(most).min(room.height);
+        let height = (wanted(first) + 1).min(most).min(room.height);
         let mut places = self.in_column(&[first], Rect { height, ..room });
         let below = Rect { y: room.y + height, height: room.height - height, ..room };
         let width = (below.width - GAP) / 2;
@@ -376,14 +376,16 @@ impl Top {
     }
 }
 
-/// Lines that a table fills with all of its rows, and an empty one behind it.
+/// Lines that a table fills with all of its rows.
 fn wanted(table: &Table) -> u16 {
-    let rows = if table.rows.is_empty() { 0 } else { table.rows.len() };
-    u16::try_from(rows).unwrap_or(u16::MAX - HEAD - 1) + HEAD + 1
+    // A text stands for rows and titles where there are none.
+    let rows = if table.rows.is_empty() { 1 } else { table.rows.len() + 1 };
+    u16::try_from(rows).unwrap_or(u16::MAX - HEAD) + 1
 }
 
 /// What each of several tables gets of these lines: all that it wants, or a fair part, but never less than a row with its
-/// titles. Tables for which there is not even that get nothing; the last ones first, and `chosen` never.
+/// titles. Tables for which there is not even that get nothing; the last ones first, and `chosen` never. Lines that are
+/// left over separate the tables.
 fn shares(lines: u16, wants: &[u16], chosen: Option<usize>) -> Vec<u16> {
     const LEAST: u16 = HEAD + 1;
     let mut shares = vec![0; wants.len()];
@@ -414,6 +416,8 @@ fn shares(lines: u16, wants: &[u16], chosen: Option<usize>) -> Vec<u16> {
             break;
         }
     }
+    let shown = shares.iter_mut().filter(|share| **share > 0);
+    shown.take(left.into()).for_each(|share| *share += 1);
     shares
 }
 
@@ -645,8 +649,10 @@ mod tests {
 
     #[test]
     fn lines_are_shared_fairly() {
-        assert_eq!(shares(20, &[4, 5], None), [4, 5]);
+        assert_eq!(shares(20, &[4, 5], None), [5, 6]);
+        assert_eq!(shares(10, &[4, 5], None), [5, 5]);
         assert_eq!(shares(10, &[20, 4], None), [6, 4]);
+        assert_eq!(shares(10, &[20, 2], None), [8, 2]);
         assert_eq!(shares(10, &[20, 20], None), [5, 5]);
         assert_eq!(shares(5, &[20, 20, 20], None), [5, 0, 0]);
         assert_eq!(shares(5, &[20, 20, 20], Some(2)), [0, 0, 5]);

@@ -165,7 +165,7 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
         Phases::POST
     }
 
-    /// Segments that are too long are cut before they leave ([`Rewrite::fit`]).
+    /// Segments that are too long are cut before they leave (`Rewrite::fit`).
     fn takes_offloads(&self) -> bool {
         true
     }
