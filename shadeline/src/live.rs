@@ -174,10 +174,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 
     // The packets first, then those who change tables; the ports close with the control loop's path. A reload that is
     // under way has its end before.
-    handle.close();
-    drop((server, metrics));
     let ended = end(&engine);
     let time = begin.elapsed();
+    handle.close();
+    drop((server, metrics));
     dumps.end();
     let _ = events.send(Event::Stop);
     let control = control.join().map_err(|panic| engine::panic_text(&*panic));

@@ -452,7 +452,13 @@ impl ControlLoop {
     ) {
         let number = match self.part_for(name, &fields) {
             Ok(number) => number,
-            Err(refusal) => return drop(answer.send(refusal.into())),
+            Err(refusal) => match self.beginning(name, &refusal) {
+                Some(config) => {
+                    let request = Request::Call { name: name.to_owned(), fields };
+                    return self.begin(config, Asked { request, text: as_text }, answer);
+                }
+                None => return drop(answer.send(refusal.into())),
+            },
         };
         fields.remove("stage");
         let mut env = environment!(self);
@@ -472,6 +478,16 @@ impl ControlLoop {
             Ok(Outcome::Later(work)) => self.build_later(number, work, answer),
             Err(refusal) => drop(answer.send(refusal.into())),
         }
+    }
+
+    /// The configuration in which there is a part that answers a request, where there was none and the request is one to
+    /// begin with.
+    fn beginning(&self, name: &str, refusal: &Refusal) -> Option<Config> {
+        let begins =
+            |own: &&&Descriptor| own.requests.iter().any(|kind| kind.begins && kind.is_named(name));
+        let own = self.descriptors.iter().find(begins);
+        let own = own.filter(|_| refusal.kind == ErrorKind::Unsupported)?;
+        self.known.with_joined(&self.config, own.application)
     }
 
     fn build_later(&mut self, number: usize, work: Work, answer: Sender<Response>) {

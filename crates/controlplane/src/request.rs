@@ -59,6 +59,9 @@ pub struct RequestKind {
     pub fields: fn(&ArgMatches) -> Result<Map<String, Value>, String>,
     /// Whether it changes tables: such a request waits while tables of its part are being built.
     pub changes: bool,
+    /// Where no pipeline has a stage of its application: whether the application joins the shipped pipelines for it, as it
+    /// does for a section of the file.
+    pub begins: bool,
     /// Long options that may be given without dashes.
     pub keywords: &'static [&'static str],
 }
@@ -124,12 +127,17 @@ impl RequestKind {
     /// A request with the arguments `T` that only looks.
     pub const fn query<T: Arguments>(words: &'static [&'static str], about: &'static str) -> Self {
         let (command, fields) = (command::<T>, fields::<T>);
-        Self { words, about, command, fields, changes: false, keywords: &[] }
+        Self { words, about, command, fields, changes: false, begins: false, keywords: &[] }
     }
 
     /// A request with the arguments `T` that changes tables.
     pub const fn change<T: Arguments>(words: &'static [&'static str], about: &'static str) -> Self {
         Self { changes: true, ..Self::query::<T>(words, about) }
+    }
+
+    /// The same, for a request with which its application may begin.
+    pub const fn begins(self) -> Self {
+        Self { begins: true, ..self }
     }
 
     /// The same, with options that may be given without dashes.

@@ -21,7 +21,8 @@ pub const GROUPS: &[GroupKind] =
 
 /// Its requests. Changes answer `done` with what is odd about the rules; `rule show` answers with `rules`.
 pub const REQUESTS: &[RequestKind] = &[
-    RequestKind::change::<AddArgs>(&["rule", "add"], "Add a rule (default: after all others)"),
+    RequestKind::change::<AddArgs>(&["rule", "add"], "Add a rule (default: after all others)")
+        .begins(),
     RequestKind::change::<RuleDel>(&["rule", "del"], "Remove a rule"),
     RequestKind::change::<ReplaceArgs>(
         &["rule", "replace"],

@@ -70,7 +70,8 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     tables: commands::TABLES,
     groups: commands::GROUPS,
     names: commands::NAMES,
-    absent: "this instance has no firewall: add [firewall] or a [[rule]] to the configuration and restart",
+    absent: "this instance has no firewall: add [firewall] or a [[rule]] to the configuration and reload; a [pipeline.NAME] of the \
+             file needs the stage `firewall`",
     check,
     start: control_part::start,
 };

@@ -334,10 +334,7 @@ fn with_joining(
     for application in known.applications() {
         let Some(stage) = application.joins else { continue };
         let Some(section) = application.sections.iter().find(|s| file.has(s)) else { continue };
-        if let Some(at) = known.place_of_joining(&pipeline.stages, stage) {
-            pipeline.stages.insert(at, stage.to_owned());
-            pipeline.kinds.insert(at, stage.to_owned());
-            pipeline.applications = known.arrange(&pipeline.stages).unwrap_or_default();
+        if let Some(at) = known.join(pipeline, stage) {
             lines.insert(at, Some(walk.line(file.place().at(section).start)));
         }
     }

@@ -339,6 +339,38 @@ impl KnownStages {
         self.check(&closed).is_ok()
     }
 
+    /// A configuration as if its file had a section of an application that joins shipped pipelines; `None` where none of
+    /// its pipelines is a shipped one, or all have a stage of the application.
+    pub fn with_joined(
+        &self,
+        config: &super::Config,
+        application: &Application,
+    ) -> Option<super::Config> {
+        let stage = application.joins?;
+        let mut joined = config.clone();
+        let mut is_joined = false;
+        let pipelines = std::iter::once(&mut joined.pipeline).chain(&mut joined.others);
+        for (number, pipeline) in pipelines.enumerate() {
+            let is_shipped = self.modes.contains(pipeline);
+            let place = if is_shipped { self.join(pipeline, stage) } else { None };
+            let Some(at) = place else { continue };
+            if let Some(lines) = joined.stage_lines.get_mut(number) {
+                lines.insert(at.min(lines.len()), None);
+            }
+            is_joined = true;
+        }
+        is_joined.then_some(joined)
+    }
+
+    /// Puts the stage of an application into a shipped pipeline; its place.
+    pub(super) fn join(&self, pipeline: &mut super::Pipeline, stage: &str) -> Option<usize> {
+        let at = self.place_of_joining(&pipeline.stages, stage)?;
+        pipeline.stages.insert(at, stage.to_owned());
+        pipeline.kinds.insert(at, stage.to_owned());
+        pipeline.applications = self.arrange(&pipeline.stages).unwrap_or_default();
+        Some(at)
+    }
+
     /// Where the stage that an application puts in is in a shipped pipeline: behind the first stage that decodes,
     /// else first; `None` where it cannot.
     pub(super) fn place_of_joining(&self, stages: &[String], stage: &str) -> Option<usize> {

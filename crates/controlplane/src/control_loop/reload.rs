@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::Sender;
 
-use control::api::{ErrorKind, Response};
+use control::api::{Asked, ErrorKind, Response};
 use control::config::{self, Config, NOTHING, Report, Topic};
 use control::kernel;
 use control::netlink::Client;
@@ -18,12 +18,15 @@ pub struct Read {
     result: Result<Fresh, String>,
     /// Who asked.
     answer: Sender<Response>,
+    /// What is answered once this is applied, in place of a reload's answer.
+    then: Option<Asked>,
 }
 
 /// What a reload is to apply.
 pub(super) struct Fresh {
     pub(super) config: Config,
-    pub(super) report: Report,
+    /// Of the file, if it comes from there.
+    pub(super) report: Option<Report>,
     /// By part.
     pub(super) built: Vec<Option<Built>>,
     /// The interfaces from then on.
@@ -53,14 +56,45 @@ impl ControlLoop {
                     prepare.map(|prepare| prepare(&config, &interfaces)).transpose()
                 };
                 let built = prepare.into_iter().map(built).collect::<Result<_, _>>()?;
-                Ok(Fresh { config, report, built, interfaces })
+                Ok(Fresh { config, report: Some(report), built, interfaces })
             };
-            Event::Read(Box::new(Read { result: read(), answer }))
+            Event::Read(Box::new(Read { result: read(), answer, then: None }))
+        });
+    }
+
+    /// Begins to apply a configuration that is not the file's, and answers a request afterwards.
+    pub(super) fn begin(&mut self, config: Config, asked: Asked, answer: Sender<Response>) {
+        let prepare: Vec<Option<Prepare>> =
+            self.publisher.parts.iter().map(|own| own.part.prepare()).collect();
+        let interfaces = self.interfaces.clone();
+        let asks = answer.clone();
+        self.build(None, asks, move || {
+            let built = |prepare: Option<Prepare>| {
+                prepare.map(|prepare| prepare(&config, &interfaces)).transpose()
+            };
+            let built = prepare.into_iter().map(built).collect::<Result<_, _>>();
+            let result = built.map(|built| Fresh { config, report: None, built, interfaces });
+            Event::Read(Box::new(Read { result, answer, then: Some(asked) }))
         });
     }
 
     /// Applies what was read.
     pub(super) fn apply_read(&mut self, read: Read) {
+        let Some(asked) = read.then else { return self.apply_reload(read) };
+        let applied = read.result.and_then(|fresh| {
+            let diff = Config::diff(&self.config, &fresh.config);
+            self.rebuild(fresh, &diff)
+        });
+        match applied {
+            Ok(_) => self.answer_now(asked, read.answer),
+            // A client that is gone needs no answer.
+            Err(message) => {
+                drop(read.answer.send(Response::error(ErrorKind::Internal, message)));
+            }
+        }
+    }
+
+    fn apply_reload(&mut self, read: Read) {
         let result = read.result.and_then(|fresh| self.apply_file(fresh));
         match &result {
             Ok(message) => tracing::info!("reloaded: {}", one_line(message)),
@@ -83,8 +117,11 @@ impl ControlLoop {
             true => self.apply_live(fresh)?,
             false => self.rebuild(fresh, &diff)?,
         };
-        self.source = report.source.clone();
-        let odd = report.diagnostics.iter().filter(|d| d.topic == Topic::OddRule);
+        let diagnostics = report.map(|report| {
+            self.source = report.source;
+            report.diagnostics
+        });
+        let odd = diagnostics.iter().flatten().filter(|d| d.topic == Topic::OddRule);
         let odd: String = odd.map(|d| format!("warning: {}\n", d.message)).collect();
         let diff = match diff.to_string() {
             // Of the file; what the parts say was no part of it.
