@@ -22,6 +22,7 @@ const EDGE: &str = "mode = \"edge\"\n[pipeline.edge]\nstages = [\"decode\", \"fi
                     [port.left]\nbackend = \"memory\"\naddresses = [\"192.0.2.1/24\", \"2001:db8::1/64\"]\n\
                     [port.right]\nbackend = \"memory\"\naddresses = [\"198.51.100.1/24\"]\n\
                     [[route]]\nprefix = \"10.0.0.0/8\"\nvia = \"192.0.2.9\"\n\
+                    [[neighbour]]\naddress = \"192.0.2.9\"\nport = \"left\"\nmac = \"02:00:00:00:00:09\"\n\
                     [[rule]]\nname = \"ssh\"\nproto = \"tcp\"\ndport = 22\naction = \"drop\"\n";
 
 impl Running {
@@ -145,7 +146,17 @@ fn routes_are_changed_and_shown_in_the_words_of_ip() {
     assert!(said.contains("there is no rule `telnet`"), "{said}");
     let (_, said) = running.refused("show rules stage wall");
     assert!(said.contains("there is no stage `wall`: expected one of firewall"), "{said}");
-    assert_eq!(shown("show neighbours 192.0.2.0/24 dev left"), [""; 0]);
+    for (args, count) in [
+        ("show neighbours", 1),
+        ("show neigh 192.0.2.9 dev left", 1),
+        ("show neighbours 192.0.2.0/24", 1),
+        ("show neighbours dev right", 0),
+        ("show neighbours 192.0.2.10", 0),
+    ] {
+        assert_eq!(shown(args).len(), count, "{args}");
+    }
+    let (_, said) = running.refused("show neighbours dev nowhere");
+    assert!(said.contains("there is no port `nowhere`: expected one of left, right"), "{said}");
     let (status, said) = running.refused("show r");
     assert!(status == 2 && said.contains("`r` is ambiguous: runtime, routes, rules"), "{said}");
 }

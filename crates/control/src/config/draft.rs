@@ -280,6 +280,8 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const FILE: &str = "# The lab.\nmode = \"router\" # of two\n\n# Ways out\n\n# To the left\n[[route]]\n\
@@ -374,6 +376,85 @@ mod tests {
         draft.list(&["route"]).remove(0);
         assert!(!draft.text().contains("10.0.0.0/8"));
         Draft::parse(&draft.text()).unwrap();
+    }
+
+    /// A document with entries among other tables and comments.
+    fn document(entries: &[(u8, u8)], is_inline: bool) -> String {
+        let prefix = |own: u8| format!("prefix = \"{own}.0.0.0/8\"");
+        if is_inline {
+            let all: String = entries
+                .iter()
+                .map(|(own, _)| format!("  {{ {} }}, # it\n", prefix(*own)))
+                .collect();
+            return format!("# head\nroute = [\n{all}]\n[system]\nworkers = 1\n");
+        }
+        let entry = |(own, form): &(u8, u8)| {
+            let before =
+                ["", "\n# about it\n", "# one\n\n# two\n", "[port.p$]\nmtu = 1500 # long\n\n"];
+            let before = before[usize::from(*form) % 4].replace('$', &form.to_string());
+            format!("{before}[[route]] # {form}\n{} # it\n", prefix(*own))
+        };
+        let all: String = entries.iter().map(entry).collect();
+        format!("# head\n[system]\nworkers = 1\n{all}# end\n")
+    }
+
+    /// The prefixes of a text's entries.
+    fn prefixes(text: &str) -> Vec<u8> {
+        let document: DocumentMut = text.parse().unwrap();
+        let number = |own: &dyn TableLike| {
+            let prefix = own.get("prefix").and_then(Item::as_str).unwrap();
+            prefix.split('.').next().unwrap().parse().unwrap()
+        };
+        match document.get("route") {
+            Some(Item::ArrayOfTables(all)) => all.iter().map(|own| number(own)).collect(),
+            Some(Item::Value(Value::Array(all))) => {
+                all.iter().map(|own| number(own.as_inline_table().unwrap())).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    proptest! {
+        /// Whatever is done to entries: the text has those that a plain list has, and everything else.
+        #[test]
+        fn a_text_follows_a_plain_list(
+            entries in prop::collection::vec((1..100_u8, 0..32_u8), 0..6),
+            is_inline: bool,
+            steps in prop::collection::vec((0..3_u8, 0..8_usize, 100..200_u8), 0..12),
+        ) {
+            let mut seen = std::collections::HashSet::new();
+            let entries: Vec<_> = entries.into_iter().filter(|(_, form)| seen.insert(*form)).collect();
+            let text = document(&entries, is_inline);
+            let mut plain: Vec<u8> = entries.iter().map(|(own, _)| *own).collect();
+            let mut draft = Draft::parse(&text).unwrap();
+            let mut list = draft.list(&["route"]);
+            for (step, at, new) in steps {
+                let at = at % (plain.len() + 1);
+                let value = || Value::from(format!("{new}.0.0.0/8"));
+                match step {
+                    0 => {
+                        list.insert(at, vec![("prefix".to_owned(), value())]);
+                        plain.insert(at, new);
+                    }
+                    1 if at < plain.len() => {
+                        list.remove(at);
+                        plain.remove(at);
+                    }
+                    2 if at < plain.len() => {
+                        list.set(at, "prefix", Some(value()));
+                        plain[at] = new;
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(list.len(), plain.len());
+            }
+            let changed = draft.text();
+            prop_assert_eq!(prefixes(&changed), plain, "{}", changed);
+            let other = |text: &str| text.lines().filter(|line| {
+                ["# head", "workers", "[port", "mtu", "# end", "# one"].iter().any(|own| line.starts_with(own))
+            }).map(str::to_owned).collect::<Vec<_>>();
+            prop_assert_eq!(other(&changed), other(&text), "{}", changed);
+        }
     }
 
     #[test]

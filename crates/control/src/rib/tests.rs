@@ -403,6 +403,7 @@ fn take(
 }
 
 fn compare(rib: &RibManager, twin: &Twin, reader: &Reader<Fib>) {
+    looks_at_parts(rib);
     let rows = twin.rows();
     let text = |candidate: &Candidate, resolved: &Option<RouteTarget>, installed: bool| {
         format!("{candidate:?} {resolved:?} {installed}")
@@ -472,6 +473,21 @@ fn compare(rib: &RibManager, twin: &Twin, reader: &Reader<Fib>) {
             });
             assert_eq!(seen.collect::<BTreeSet<String>>(), expected, "{address}");
         }
+    }
+}
+
+/// Routes of a prefix, and of all within it, are those of the whole list.
+fn looks_at_parts(rib: &RibManager) {
+    type Row<'a> = (IpNet, Source, u32, &'a Target, bool);
+    fn row<'a>(view: RouteView<'a>) -> Row<'a> {
+        (view.prefix, view.source, view.metric, view.target, view.installed)
+    }
+    let all: Vec<_> = rib.routes(None).map(row).collect();
+    for net in all.iter().flat_map(|(own, ..)| [Some(*own), own.supernet()]).flatten() {
+        let own = all.iter().filter(|(prefix, ..)| *prefix == net).copied();
+        assert!(rib.routes_of(net).map(row).eq(own), "{net}");
+        let within = all.iter().filter(|(prefix, ..)| net.contains(prefix)).copied();
+        assert!(rib.routes_within(net).map(row).eq(within), "{net}");
     }
 }
 
