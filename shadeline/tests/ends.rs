@@ -102,7 +102,7 @@ fn served(folder: &Scratch) -> Server {
                 comment: None,
                 bytes: vec![0; 60],
             }),
-            Request::Show { what } if what == "snapshot" => {
+            Request::Show { what, .. } if what == "snapshot" => {
                 let fields = control::api::fields_of(&Snapshot::default()).expect("an object");
                 Response::Object { table: what, fields }
             }

@@ -214,11 +214,11 @@ impl Tables {
     /// the parts before it; of one that is gone, it takes place and regions.
     pub fn add<P: TablePart>(&mut self, tables: P::Tables) -> PartId<P> {
         let part = Box::new(Held::<P>(tables));
-        let is_free = |own: &Box<dyn AnyPart>| {
+        let is_free = |own: &dyn AnyPart| {
             let vacant = own.as_any().downcast_ref::<Vacant>();
             vacant.is_some_and(|own| own.is_free && own.regions == P::REGIONS)
         };
-        let index = self.parts.iter().position(is_free).unwrap_or(self.parts.len());
+        let index = self.parts.iter().position(|own| is_free(&**own)).unwrap_or(self.parts.len());
         let before = self.parts[..index].iter();
         let first_region = before.map(|part| part.count_regions()).sum();
         match self.parts.get_mut(index) {
@@ -230,12 +230,12 @@ impl Tables {
 
     /// Tables to add parts to while others are in use: [`Tables::added`] makes them changes of those.
     pub fn beside(&self) -> Self {
-        let place = |part: &Box<dyn AnyPart>| {
+        let place = |part: &dyn AnyPart| {
             let vacant = part.as_any().downcast_ref::<Vacant>();
             let is_free = vacant.is_some_and(|own| own.is_free);
             Box::new(Vacant { regions: part.count_regions(), is_free }) as Box<dyn AnyPart>
         };
-        Self { parts: self.parts.iter().map(place).collect() }
+        Self { parts: self.parts.iter().map(|part| place(&**part)).collect() }
     }
 
     /// The parts that were added to tables beside others, as changes of those.
