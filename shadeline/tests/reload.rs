@@ -143,3 +143,144 @@ fn names_that_do_not_fit_leave_those_there_are() {
     assert_eq!((after.matches("/old/").count(), after.matches("/new/").count()), (0, 16));
     assert!(running.show("faces").contains("east"));
 }
+
+impl Running {
+    /// Reloads the configuration with more of it; whether that was good, and what it said.
+    fn reload_with(&self, config: &str, more: &str) -> (bool, String) {
+        let head = format!(
+            "[system]\nworkers = 1\nsocket = \"{}\"",
+            self.scratch.join("ctl.sock").display()
+        );
+        let text = config.replace("[system]", &head) + more;
+        self.scratch.write("config.toml", &text);
+        self.ctl("reload")
+    }
+
+    /// What a reload that is refused must leave alone.
+    fn all(&self) -> Vec<String> {
+        let interfaces = self.show("interfaces");
+        // Without the counters.
+        let interfaces = interfaces.split("\n\n").next().unwrap_or_default().to_owned();
+        let stages = self.show("stages");
+        let names = stages.lines().filter_map(|line| line.split_whitespace().next());
+        vec![interfaces, names.collect::<Vec<_>>().join(" "), self.show("routes")]
+    }
+}
+
+const MORE: &str = "[port.third]\nbackend = \"memory\"\naddresses = [\"203.0.113.1/24\"]\npipeline = \"edge\"\n\
+                    [port.tagged]\nparent = \"left\"\nvlan = 7\naddresses = [\"10.7.0.1/24\"]\n\
+                    [pipeline.edge]\nstages = [\"decode\", \"route\", \"rewrite\"]\n\
+                    [[rule]]\nname = \"x\"\nsrc = \"10.1.0.0/16\"\naction = \"drop\"\n";
+
+#[test]
+fn ports_pipelines_and_rules_come_and_go() {
+    let running = Running::start(&[("table.txt", "")], ROUTER);
+    let before = running.all();
+    let mut with = Vec::new();
+    for round in 0..3 {
+        let (good, said) = running.reload_with(ROUTER, MORE);
+        assert!(good && said.contains("port.third: - -> present"), "{said}");
+        let (interfaces, stages) = (running.show("interfaces"), running.show("stages"));
+        for part in ["third", "tagged", "vlan 7 on left", "203.0.113.1/24"] {
+            assert!(interfaces.contains(part), "{interfaces}");
+        }
+        assert!(stages.contains("edge.route") && stages.contains("router.firewall"), "{stages}");
+        assert!(running.show("rules").contains("src 10.1.0.0/16"));
+        assert!(running.show("routes").contains("203.0.113.0/24"));
+        with.push(running.all());
+        assert_eq!(with[round], with[0], "the same each time");
+        let (good, said) = running.reload_with(ROUTER, "");
+        assert!(good && said.contains("port.third: present -> -"), "{said}");
+        assert_eq!(running.all(), before);
+        let (good, said) = running.ctl("show rules");
+        assert!(!good && said.contains("no table `rules`"), "{said}");
+    }
+    // Another application takes over, and gives way again.
+    let switch = "mode = \"switch\"\n[system]\n[port.left]\nbackend = \"memory\"\n[port.right]\nbackend = \"memory\"\n";
+    let (good, said) = running.reload_with(switch, "");
+    assert!(good && said.contains("changed mode: router -> switch"), "{said}");
+    assert!(running.show("stages").contains("bridge_out"));
+    running.show("macs");
+    assert!(running.show("runtime").contains("switch"));
+    let (good, said) = running.reload_with(ROUTER, "");
+    assert!(good, "{said}");
+    assert_eq!(running.all(), before);
+}
+
+#[test]
+fn a_port_that_cannot_be_opened_changes_nothing() {
+    let running = Running::start(&[("table.txt", "")], ROUTER);
+    let before = running.all();
+    let absent = "[port.fourth]\nbackend = \"tap\"\ninterface = \"lo\"\n";
+    let (good, said) = running.reload_with(ROUTER, &format!("{MORE}{absent}"));
+    assert!(!good && said.contains("port fourth: "), "{said}");
+    assert_eq!(running.all(), before, "{said}");
+    // A port that there is, opened anew; with it another pipeline and another route.
+    let other = ROUTER
+        .replace(
+            "[port.right]\nbackend = \"memory\"",
+            "[port.right]\nbackend = \"tap\"\ninterface = \"lo\"",
+        )
+        .replace("10.0.0.0/8", "11.0.0.0/8");
+    let (good, said) = running.reload_with(&other, MORE);
+    assert!(!good && said.contains("port right: "), "{said}");
+    assert_eq!(running.all(), before, "{said}");
+    // And nothing of all that is in the way of the next one.
+    let (good, said) = running.reload_with(ROUTER, MORE);
+    assert!(good, "{said}");
+    let (good, said) = running.reload_with(ROUTER, "");
+    assert!(good, "{said}");
+    assert_eq!(running.all(), before);
+}
+
+/// A route that does not fit is refused late, when ports are open and parts have started.
+#[test]
+fn a_rebuild_that_is_refused_late_changes_nothing() {
+    let running = Running::start(&[("table.txt", &hosts(10, "192.0.2.2"))], ROUTER);
+    let before = running.all();
+    running.scratch.write("table.txt", &hosts(400_000, "198.51.100.2"));
+    let (good, said) = running.reload_with(ROUTER, MORE);
+    assert!(!good && said.contains("the table is full"), "{said}");
+    assert_eq!(running.all(), before, "{said}");
+    running.scratch.write("table.txt", &hosts(10, "192.0.2.2"));
+    let (good, said) = running.reload_with(ROUTER, MORE);
+    assert!(good, "{said}");
+}
+
+#[test]
+fn the_first_rule_needs_no_firewall() {
+    let running = Running::start(&[("table.txt", "")], ROUTER);
+    let (good, said) = running.ctl("rule del x");
+    assert!(!good && said.contains("this instance has no firewall"), "{said}");
+    assert!(running.ctl("rule add x --src 10.1.0.0/16 --action drop").0);
+    assert!(running.ctl("rule add y --src 10.2.0.0/16 --action accept").0);
+    let rules = running.show("rules");
+    assert!(rules.contains("src 10.1.0.0/16") && rules.contains("src 10.2.0.0/16"), "{rules}");
+    assert!(running.show("stages").contains("firewall"));
+    // The file knows of none: a reload makes the instance what the file says.
+    let (good, said) = running.ctl("reload");
+    assert!(good && said.contains("pipeline.router.stages"), "{said}");
+    assert!(!running.show("stages").contains("firewall"));
+    // A pipeline of the file is the user's own.
+    let own = ROUTER.replace("mode = \"router\"", "mode = \"own\"");
+    let stages = "[pipeline.own]\nstages = [\"decode\", \"route\", \"rewrite\"]\n";
+    let (good, said) = running.reload_with(&own, stages);
+    assert!(good, "{said}");
+    let (good, said) = running.ctl("rule add x --src 10.1.0.0/16 --action drop");
+    assert!(!good && said.contains("needs the stage `firewall`"), "{said}");
+}
+
+/// Kernels are made anew for other stages; two workers share the simulated device.
+#[test]
+fn devices_and_workers_go_on() {
+    let config = ROUTER.replace("[system]", "[system]\n[engine]\nbackend = \"sim\"\n");
+    let running = Running::start(&[("table.txt", "")], &config);
+    for _ in 0..3 {
+        for more in [MORE, ""] {
+            let (good, said) = running.reload_with(&config, more);
+            assert!(good, "{said}");
+            let runtime = running.show("runtime");
+            assert!(runtime.contains("simulated"), "{runtime}");
+        }
+    }
+}

@@ -99,7 +99,12 @@ fn fault(words: &[String], is_complete: bool) -> Option<String> {
         let known = words.iter().any(|word| word == "TOPIC") || text(&words[2..], false).is_ok();
         return (!known).then(|| "no such topic".to_owned());
     }
-    let error = Cli::command().try_get_matches_from(words).err()?;
+    let args = words.iter().map(Into::into).collect();
+    let args = match crate::cli::words::of_command_line(args) {
+        Ok(args) => args,
+        Err(message) => return Some(message),
+    };
+    let error = Cli::command().try_get_matches_from(args).err()?;
     let is_good = match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => true,
         ErrorKind::MissingRequiredArgument
@@ -114,6 +119,8 @@ fn fault(words: &[String], is_complete: bool) -> Option<String> {
                 _ => !is_complete,
             }
         }
+        // A word for any command.
+        ErrorKind::InvalidSubcommand => words.iter().any(|word| word == "COMMAND"),
         _ => false,
     };
     (!is_good).then(|| error.to_string())

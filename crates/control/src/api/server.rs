@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::message::{Asked, ErrorKind, Response};
 
@@ -139,14 +139,29 @@ impl Drop for Server {
             // Another instance may have its socket there.
             let _ = self.folder.as_ref().map(fs::remove_dir);
         }
-        for (_, stream) in self.shared.lock().iter() {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
+        // No more requests; answers that are under way have their end.
+        self.shutdown(std::net::Shutdown::Read);
+        let deadline = Instant::now() + LAST_ANSWERS;
+        while !self.shared.lock().is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
         }
+        self.shutdown(std::net::Shutdown::Both);
         if let Some(acceptor) = self.acceptor.take().filter(|_| ours) {
             let _ = acceptor.join();
         }
     }
 }
+
+impl Server {
+    fn shutdown(&self, how: std::net::Shutdown) {
+        for (_, stream) in self.shared.lock().iter() {
+            let _ = stream.shutdown(how);
+        }
+    }
+}
+
+/// How long a server that ends waits for answers that are under way.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 type Handler = dyn Fn(Asked, &mut dyn Responder) + Send + Sync;
 

@@ -4,9 +4,11 @@
 //! against 1.8 to 2.1 million frames a second, 60 and 1514 bytes alike. It would cost a copy of each
 //! frame into the ring.
 //!
-//! Frames go through the queueing discipline, which costs nothing on veth: past it (PACKET_QDISC_BYPASS) the kernel
-//! drops frames whose checksum or segmentation the card does not do, and here it does them itself. A full queue or
-//! socket buffer says ENOBUFS or EAGAIN; the packets stay with the caller then.
+//! There are two sockets. One goes past the queueing discipline (PACKET_QDISC_BYPASS) and takes whole frames alone, for
+//! on that way the kernel drops frames whose checksum or segmentation the card does not do. The other one does them, by a
+//! header in front of each frame, and takes over for good with the first frame that needs that; so frames stay in order,
+//! and a queue whose senders finish their frames does not pay for it. A full queue or socket buffer says ENOBUFS or
+//! EAGAIN; the packets stay with the caller then.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -35,6 +37,8 @@ const SEND_BUFFER_BYTES: libc::c_int = 8 << 20;
 /// The sending half of a pair of queues.
 #[derive(Debug)]
 pub struct Tx {
+    /// For whole frames, until one needs the other.
+    plain: Option<OwnedFd>,
     socket: OwnedFd,
     link: Link,
     /// That of the interface, when segments were last sent.
@@ -49,21 +53,29 @@ pub struct Tx {
 impl Tx {
     pub(super) fn open(interface: &str, index: u32) -> Result<Self, LinkError> {
         let at = |what| move |source| error(interface, what, source);
-        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)
-            .map_err(at("opening a packet socket"))?;
+        let open = || -> Result<OwnedFd, LinkError> {
+            let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)
+                .map_err(at("opening a packet socket"))?;
+            // Above the system's limit with CAP_NET_ADMIN only; without, the limit will do.
+            let (level, bytes) = (libc::SOL_SOCKET, &SEND_BUFFER_BYTES);
+            if sys::setsockopt(&socket, level, libc::SO_SNDBUFFORCE, bytes).is_err() {
+                let _ = sys::setsockopt(&socket, level, libc::SO_SNDBUF, bytes);
+            }
+            Ok(socket)
+        };
+        let (plain, socket) = (open()?, open()?);
+        sys::setsockopt(&plain, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)
+            .map_err(at("bypassing the queueing discipline"))?;
         sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
             .map_err(at("requesting offload headers"))?;
         let link = Link::open(interface)?;
         let mtu = link.mtu()? as usize;
-        // Above the system's limit with CAP_NET_ADMIN only; without, the limit will do.
-        if sys::setsockopt(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES)
-            .is_err()
-        {
-            let _ = sys::setsockopt(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER_BYTES);
+        // Bound without a protocol they receive nothing.
+        for socket in [&plain, &socket] {
+            bind(socket, index, 0).map_err(at("binding to it"))?;
         }
-        // Bound without a protocol it receives nothing.
-        bind(&socket, index, 0).map_err(at("binding to it"))?;
         Ok(Self {
+            plain: Some(plain),
             socket,
             link,
             mtu,
@@ -76,7 +88,14 @@ impl Tx {
     }
 
     /// Sends packets from the front of `packets`, at most a batch; returns how many it sent.
-    fn send_batch(&self, packets: &[Packet]) -> io::Result<usize> {
+    fn send_batch(&mut self, packets: &[Packet]) -> io::Result<usize> {
+        if packets.iter().take(BATCH).any(|packet| !packet.offload.is_none()) {
+            self.plain = None;
+        }
+        let (socket, has_headers) = match &self.plain {
+            Some(plain) => (plain, false),
+            None => (&self.socket, true),
+        };
         let mut pieces = [const { MaybeUninit::<libc::iovec>::uninit() }; PIECES];
         let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
         let mut headers = [[0; vnet::HEADER_LEN]; BATCH];
@@ -87,11 +106,14 @@ impl Tx {
                 break;
             }
             let first = used;
-            *header = vnet::write(packet).ok_or(io::ErrorKind::InvalidInput)?;
-            let piece = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() };
-            // SAFETY: `used` is below `PIECES`, as for the cells below.
-            unsafe { pieces.add(used).write(piece) };
-            used += 1;
+            if has_headers {
+                *header = vnet::write(packet).ok_or(io::ErrorKind::InvalidInput)?;
+                let (iov_base, iov_len) = (header.as_mut_ptr().cast(), header.len());
+                let piece = libc::iovec { iov_base, iov_len };
+                // SAFETY: `used` is below `PIECES`, as for the cells below.
+                unsafe { pieces.add(used).write(piece) };
+                used += 1;
+            }
             for segment in packet.segments() {
                 let piece = libc::iovec {
                     iov_base: segment.as_ptr().cast_mut().cast(),
@@ -117,7 +139,7 @@ impl Tx {
         // messages' lengths.
         let sent = unsafe {
             libc::sendmmsg(
-                self.socket.as_raw_fd(),
+                socket.as_raw_fd(),
                 messages.as_mut_ptr().cast(),
                 n as libc::c_uint,
                 libc::MSG_DONTWAIT,
