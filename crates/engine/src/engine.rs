@@ -58,7 +58,7 @@ pub struct WorkerSpec<V: Versions> {
 
 /// A pipeline of a worker.
 pub struct PipelineSpec<T> {
-    /// Its name, for display ([`PipelineView`]); it may be empty.
+    /// Its name, for display ([`PipelineView`](crate::PipelineView)); it may be empty.
     pub name: String,
     /// The worker's instances of its stages.
     pub stages: Vec<Box<dyn Stage<T>>>,

@@ -46,7 +46,7 @@ pub struct PipelineView {
 /// What the master and its device did, read at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MasterView {
-    /// Its device's number in [`EngineSpec::devices`]: those that did not come up have no master.
+    /// Its device's number in [`EngineSpec::devices`](crate::EngineSpec::devices): those that did not come up have no master.
     pub number: usize,
     /// The device's name.
     pub device: String,
