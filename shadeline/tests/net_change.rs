@@ -283,8 +283,9 @@ fn a_thousand_reloads_lose_nothing_of_other_ports() {
     let begin = Instant::now();
     while changes < CHANGES {
         assert!(begin.elapsed() < Duration::from_secs(600), "{changes} changes in ten minutes");
-        let count = 60_000;
-        let mut sender = live.flood("20000pps", count);
+        // So slow that the kernel's queue has room for 400 ms: a machine that stands still for a moment is no loss of ours.
+        let count = 15_000;
+        let mut sender = live.flood("5000pps", count);
         while sender.is_running() {
             changes += 1;
             let more = &variants[changes % variants.len()];
