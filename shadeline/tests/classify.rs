@@ -35,13 +35,10 @@ fn names(figures: &Value) -> Vec<&str> {
     all.iter().map(|algorithm| algorithm["algorithm"].as_str().unwrap()).collect()
 }
 
-/// A file of the shared data, unpacked into a folder.
+/// A rule set or a trace, unpacked into a folder.
 fn shared(folder: &Scratch, name: &str) -> Option<PathBuf> {
-    let packed = testkit::shared_data(&format!("classbench/cutsplit/{name}.xz"))?;
-    let xz = testkit::require_tool("xz")?;
-    let output = Command::new(xz).arg("-dc").arg(packed).output().unwrap();
-    assert!(output.status.success());
-    std::fs::write(folder.join(name), output.stdout).unwrap();
+    let bytes = testkit::data::bytes(&format!("classbench/cutsplit/{name}"))?;
+    std::fs::write(folder.join(name), bytes).unwrap();
     Some(folder.join(name))
 }
 
@@ -49,9 +46,7 @@ fn shared(folder: &Scratch, name: &str) -> Option<PathBuf> {
 fn real_sets_give_the_expected_matches_by_every_structure() {
     for name in ["acl_1k", "ipc_1k"] {
         let folder = Scratch::new();
-        let Some(rules) = testkit::shared_data(&format!("classbench/cutsplit/{name}")) else {
-            return;
-        };
+        let Some(rules) = shared(&folder, name) else { return };
         let Some(trace) = shared(&folder, &format!("{name}_trace")) else { return };
         let Some(expected) = shared(&folder, &format!("{name}_expected")) else { return };
         let matches = folder.join("matches");
@@ -293,7 +288,7 @@ fn made_sets_are_classified_alike_by_all() {
         );
         assert_eq!(figures["algorithms"][1]["classes"], 32, "{figures}");
     }
-    let Some(seed) = testkit::shared_data("restricted/classbench-seeds/fw1_seed") else { return };
+    let Some(seed) = testkit::data::path("restricted/classbench-seeds/fw1_seed") else { return };
     let rules = [
         "--rules",
         "500",

@@ -281,7 +281,7 @@ fn lists_of_addresses() {
     assert!(found(&format!("--dst @{list} --ipv6")).iter().all(|d| d == "2001:db8::1"));
     let v4 = found(&format!("--dst @{list} --src 10.0.0.1"));
     assert!(v4.iter().all(|d| !d.contains(':')));
-    let Some(table) = testkit::shared_data("bgp/bart-prefixes-v4v6.txt.gz") else { return };
+    let table = testkit::data::internet().path;
     let records = frames(&format!("--count 1000 --dst @{} --ipv6", table.display()));
     let distinct: HashSet<IpAddr> = records.iter().map(|r| find(&r.data).dst).collect();
     assert!(distinct.len() > 900 && distinct.iter().all(IpAddr::is_ipv6));

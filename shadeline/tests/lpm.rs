@@ -159,14 +159,14 @@ fn compare(routes: &Path, text: &str, n: usize, options: &[&[&str]]) {
 
 #[test]
 fn the_full_table() {
-    let Some(path) = testkit::shared_data("bgp/bart-prefixes-v4v6.txt.gz") else { return };
+    let path = testkit::data::internet().path;
     let Some(text) = gunzip(&path) else { return };
     compare(&path, &text, 300_000, &[&[], &["--algorithm", "dir24-8"], &["--algorithm", "trie"]]);
 }
 
 #[test]
 fn a_table_with_origins_as_next_hops() {
-    let Some(path) = testkit::shared_data("bgp/routeviews-ipasn-20140513.dat.gz") else { return };
+    let Some(path) = testkit::data::path("bgp/routeviews-ipasn-20140513.dat.gz") else { return };
     let Some(text) = gunzip(&path) else { return };
     compare(&path, &text, 100_000, &[&["--algorithm", "bspl"]]);
 }

@@ -20,9 +20,11 @@ mod skip_rule;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+pub use testdata as data;
+
 pub use skip::{
     named_backend, require_namespaces, require_opencl, require_python, require_root, require_tool,
-    shadeline_bin, shared_data, skip,
+    shadeline_bin, skip,
 };
 
 /// The root of the checkout.

@@ -94,16 +94,6 @@ pub fn require_python(package: &str) -> Option<PathBuf> {
     there.then_some(python)
 }
 
-/// A file or folder below `../shared/data`; none, and the test is skipped, where it is missing.
-pub fn shared_data(relative: &str) -> Option<PathBuf> {
-    let path = repository().join("../shared/data").join(relative);
-    if path.exists() {
-        return Some(path);
-    }
-    skip(&format!("no ../shared/data/{relative}"));
-    None
-}
-
 /// The built program: `SHADELINE_BIN`, else the newer of the release and the debug build; none, and the test
 /// is skipped, where it is not built.
 pub fn shadeline_bin() -> Option<PathBuf> {

@@ -108,12 +108,8 @@ fn what_cannot_be_is_refused() {
 
 /// The parameter files that may be read here, and not copied.
 fn seeds() -> Vec<PathBuf> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/data/restricted/classbench-seeds");
-    let Ok(files) = std::fs::read_dir(&folder) else {
-        println!("skipped: no {}", folder.display());
-        return Vec::new();
-    };
+    let Some(folder) = testdata::path("restricted/classbench-seeds") else { return Vec::new() };
+    let files = std::fs::read_dir(&folder).unwrap();
     let mut files: Vec<PathBuf> = files.filter_map(|file| Some(file.ok()?.path())).collect();
     files.sort();
     files

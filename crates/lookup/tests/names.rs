@@ -1,7 +1,6 @@
 //! The table of names against a map of component lists: random names that share prefixes, changes, all forms,
 //! names of the real world, and what must be refused.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lookup::names::*;
@@ -170,20 +169,11 @@ proptest! {
     }
 }
 
-/// Names of shared/data/ndn: host labels from the last to the first, then the path.
+/// Real names: host labels from the last to the first, then the path.
 fn real_names() -> Option<Vec<Components>> {
-    let folder = std::path::Path::new("../../../shared/data/ndn");
     let mut names = Vec::new();
-    for file in ["urls-kasztp.txt.xz", "opendns-top-domains.txt.xz"] {
-        let path = folder.join(file);
-        let output = Command::new("xz").arg("-dc").arg(&path).output();
-        let text = match output {
-            Ok(output) if output.status.success() => output.stdout,
-            _ => {
-                println!("skipped: no {} or no xz", path.display());
-                return None;
-            }
-        };
+    for file in ["ndn/urls-kasztp.txt", "ndn/opendns-top-domains.txt"] {
+        let text = testdata::bytes(file)?;
         for line in String::from_utf8_lossy(&text).lines() {
             let line = line.trim().trim_start_matches('\u{feff}');
             let line = line.split_once("://").map_or(line, |(_, rest)| rest);

@@ -181,9 +181,9 @@ proptest! {
 
 #[test]
 fn the_full_table() {
-    let Some(path) = common::shared("bgp/bart-prefixes-v4v6.txt.gz") else { return };
-    let file = routes::read_file(&path).unwrap();
-    assert_eq!((file.v4.len(), file.v6.len()), (901_899, 160_147));
+    let internet = testdata::internet();
+    let file = routes::read_file(&internet.path).unwrap();
+    assert_eq!((file.v4.len(), file.v6.len()), internet.prefixes);
     assert_eq!((file.problems.count, file.problems.repeated), (0, 0));
     for (prefix, next_hop) in &file.v4 {
         assert_eq!(file.token(*next_hop), Token::V4(*prefix));
@@ -195,7 +195,7 @@ fn the_full_table() {
 
 #[test]
 fn the_routeviews_table_with_origins() {
-    let Some(path) = common::shared("bgp/routeviews-ipasn-20140513.dat.gz") else { return };
+    let Some(path) = testdata::path("bgp/routeviews-ipasn-20140513.dat.gz") else { return };
     let file = routes::read_file(&path).unwrap();
     assert_eq!((file.v4.len(), file.v6.len(), file.problems.count), (512_621, 0, 0));
     assert_eq!(file.v4[0].0.to_string(), "1.0.0.0/24");

@@ -1,8 +1,6 @@
 //! NDN packets: read back as written, cut and spoilt at every byte, names as text, odd names, and the captures of
 //! the specification's own dissector.
 
-use std::path::Path;
-
 use packet::ndn::*;
 use packet::udp::UdpView;
 use packet::{ipv4, ipv6};
@@ -403,12 +401,8 @@ fn data_satisfies_its_interest_alone() {
 
 /// The frames of a capture, or none where it is not there.
 fn frames(file: &str) -> Option<Vec<Vec<u8>>> {
-    let path = Path::new("../../../shared/data/restricted/ndn-pcap").join(file);
-    let Ok(file) = std::fs::File::open(&path) else {
-        println!("skipped: no {}", path.display());
-        return None;
-    };
-    let mut reader = PcapReader::new(file).unwrap();
+    let path = testdata::path("restricted/ndn-pcap")?.join(file);
+    let mut reader = PcapReader::new(std::fs::File::open(path).unwrap()).unwrap();
     let mut frames = Vec::new();
     while let Some(packet) = reader.next_raw_packet() {
         frames.push(packet.unwrap().data.into_owned());

@@ -103,11 +103,14 @@ fn frames_right_and_wrong() {
 
 #[test]
 fn captured_frames() {
-    let Some(folder) = testkit::shared_data("pcap-mixed/zeek") else { return };
     let Some(mut bed) = Bed::open() else { return };
     let mut random = Random(4);
     let mut frames = Vec::new();
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut paths = Vec::new();
+    for folder in ["tests/data", "../shared/data/pcap-mixed/zeek"] {
+        let entries = testkit::data::repository().join(folder).read_dir();
+        paths.extend(entries.into_iter().flatten().map(|entry| entry.unwrap().path()));
+    }
     paths.sort();
     for path in paths {
         if path.extension().is_none_or(|ending| ending != "pcap") {

@@ -1,9 +1,6 @@
 //! Rules, headers and data that the tests share.
 #![allow(dead_code, unreachable_pub)] // each test program uses a part
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use classify::{Classify, Condition, Field, Kind, Match, RuleRef, RuleSet, Schema};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -170,21 +167,9 @@ pub fn property<S: Strategy>(cases: u32, inputs: S, property: impl Fn(S::Value))
     result.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// The bytes of a file below `../shared/data/classbench`, unpacked; `None` with a line that says so.
+/// The bytes of a file of `classbench`; `None` with a line that says so.
 pub fn shared(name: &str) -> Option<Vec<u8>> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/classbench");
-    let path = folder.join(name);
-    let packed = folder.join(format!("{name}.xz"));
-    if path.exists() {
-        return std::fs::read(&path).ok();
-    }
-    match Command::new("xz").arg("-dc").arg(&packed).output() {
-        Ok(output) if output.status.success() => Some(output.stdout),
-        _ => {
-            println!("skipped: no {} or no xz", packed.display());
-            None
-        }
-    }
+    testdata::bytes(&format!("classbench/{name}"))
 }
 
 /// All rule files there, with the number of rules that each has.

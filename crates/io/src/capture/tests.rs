@@ -524,8 +524,8 @@ fn oracle(bytes: &[u8]) -> Option<Vec<OwnedRecord>> {
     Some(records)
 }
 
-/// Every capture under `../shared/data`, or a note that it is not there.
-fn shared_captures() -> Vec<PathBuf> {
+/// Every capture of the project, and under `../shared/data` where that is.
+fn real_captures() -> Vec<PathBuf> {
     fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
         for entry in folder.read_dir().into_iter().flatten().flatten() {
             let path = entry.path();
@@ -537,11 +537,11 @@ fn shared_captures() -> Vec<PathBuf> {
             }
         }
     }
-    let Some(data) = testkit::shared_data("") else { return Vec::new() };
     let mut files = Vec::new();
-    for folder in ["pcap-mixed", "pcap-tcp", "pcap-l7"] {
-        walk(&data.join(folder), &mut files);
+    for folder in ["tests/data", "../shared/data"] {
+        walk(&testkit::data::repository().join(folder), &mut files);
     }
+    assert!(files.len() >= 30, "{} captures", files.len());
     files.sort();
     files
 }
@@ -560,7 +560,7 @@ fn contents(path: &Path) -> Vec<u8> {
 #[test]
 fn real_captures_are_read_as_pcap_file_reads_them() {
     let mut compared = 0;
-    for path in shared_captures() {
+    for path in real_captures() {
         let bytes = contents(&path);
         let (records, error) = read_all(&bytes);
         assert!(error.is_none(), "{}: {error:?}", path.display());
@@ -585,7 +585,7 @@ fn real_captures_are_read_as_pcap_file_reads_them() {
 #[test]
 fn real_captures_are_read_as_tshark_reads_them() {
     let Some(program) = testkit::require_tool("tshark") else { return };
-    for path in shared_captures() {
+    for path in real_captures() {
         let bytes = contents(&path);
         if !bytes.starts_with(&[0x0a, 0x0d]) && !path.to_string_lossy().contains("pcap-mixed") {
             continue; // a second per file; pcap-file has seen them

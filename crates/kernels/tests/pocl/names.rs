@@ -1,7 +1,5 @@
 //! `names` against the map and the CPU's table, on random names and real ones.
 
-use std::process::Command;
-
 use chunk::Columns;
 use kernels::image::ImageLayout;
 use kernels::job::JobBytes;
@@ -66,10 +64,8 @@ fn random_names() {
 
 #[test]
 fn real_names() {
-    let Some(path) = testkit::shared_data("ndn/urls-kasztp.txt.xz") else { return };
-    let Some(xz) = testkit::require_tool("xz") else { return };
+    let Some(text) = testkit::data::bytes("ndn/urls-kasztp.txt") else { return };
     let Some(mut bed) = Bed::open() else { return };
-    let text = Command::new(xz).arg("-dc").arg(path).output().unwrap().stdout;
     let names: Vec<Components> = String::from_utf8_lossy(&text)
         .lines()
         .map(|url| {

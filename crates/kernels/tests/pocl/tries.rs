@@ -140,7 +140,7 @@ fn random_routes() {
 
 #[test]
 fn the_full_table() {
-    let Some(path) = testkit::shared_data("bgp/bart-prefixes-v4v6.txt.gz") else { return };
+    let path = testkit::data::internet().path;
     let Some(mut bed) = Bed::open() else { return };
     let routes = lookup::routes::read_file(&path).unwrap();
     for next_hops in [u32::MAX, 200] {

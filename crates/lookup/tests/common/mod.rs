@@ -2,8 +2,6 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::path::PathBuf;
-
 use lookup::{Address, NextHopId, Prefix};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -71,16 +69,6 @@ pub(crate) fn changes<A: Address>(
         1 => prefix.prop_map(Change::RemoveExactly),
     ];
     prop::collection::vec(change, 0..count)
-}
-
-/// A file of the shared data, or `None` with a line that says so.
-pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(path);
-    if !path.exists() {
-        println!("skipped: ../shared/data is absent ({})", path.display());
-        return None;
-    }
-    Some(path)
 }
 
 /// A small generator of reproducible numbers (splitmix64).

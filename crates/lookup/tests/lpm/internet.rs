@@ -7,18 +7,17 @@ use lookup::routes::{self, RoutesFile};
 use lookup::trie::Trie;
 use lookup::{Address, Blob, NextHopId, Prefix};
 
-use crate::common::{Random, shared};
+use crate::common::Random;
 use crate::suite::{Family, How, Table, ask, edges};
 
 /// Read once, for all tables.
-fn full_table() -> Option<&'static RoutesFile> {
+fn table() -> &'static RoutesFile {
     static FILE: OnceLock<RoutesFile> = OnceLock::new();
-    let path = shared("bgp/bart-prefixes-v4v6.txt.gz")?;
-    Some(FILE.get_or_init(|| routes::read_file(&path).unwrap()))
+    FILE.get_or_init(|| routes::read_file(&testdata::internet().path).unwrap())
 }
 
 pub(crate) fn the_routes_of_the_internet<T: Table>() {
-    let Some(file) = full_table() else { return };
+    let file = table();
     for &(next_hops, bytes_max) in T::INTERNET {
         let renamed = |&(prefix, id): &(Prefix<T::Addr>, NextHopId)| (prefix, 1 + id % next_hops);
         let routes: Vec<_> = T::Addr::internet(file).iter().map(renamed).collect();
