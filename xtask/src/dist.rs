@@ -21,6 +21,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use contents::Release;
@@ -76,7 +77,7 @@ pub(crate) fn make(root: &Path) -> Report {
     if let Some((release, _)) = packed(root, &mut report) {
         let Packages { tarball, deb, image, sums } = Packages::of(root, &release.version);
         for path in [program(root), tarball, deb, image, sums] {
-            println!("   {}", path.display());
+            report.say(&format!("{}", path.display()));
         }
     }
     report.end()
@@ -99,18 +100,16 @@ fn packed(root: &Path, report: &mut Report) -> Option<(Release, u32)> {
         return None;
     }
     let good = if let Some(own) = std::env::var_os("SHADELINE_BIN") {
-        println!("   SHADELINE_BIN: packs {}, builds nothing", own.display());
+        report.say(&format!("SHADELINE_BIN: packs {}, builds nothing", own.display()));
         placed(root, Path::new(&own), report)
     } else if setup::nvrtc(root).is_some() {
-        build(root, report)
+        placed_with_ptx(root, report)
     } else {
         let reason =
             "nvidia-cuda-nvrtc is not in .venv (`cargo xtask setup dist`): packages without PTX";
-        println!("   {reason}");
+        report.say(reason);
         report.counts.skip("PTX", reason, report.in_ci);
-        let built = tree::target_dir(root).join("release/shadeline");
-        report.build(&mut cargo(root, &["build", "--release", "-p", "shadeline"]), BUILD_LIMIT)
-            && placed(root, &built, report)
+        release(root, report).is_some_and(|built| placed(root, &built, report))
     };
     if !good {
         return None;
@@ -160,26 +159,52 @@ fn tarball(root: &Path, release: &Release) -> io::Result<Vec<u8>> {
     files.tar(&prefix, release.time)
 }
 
-/// Builds the program with PTX inside; true if it is there and whole.
-pub(crate) fn build(root: &Path, report: &mut Report) -> bool {
-    let Some(nvrtc) = setup::nvrtc(root) else {
-        let reason = "nvidia-cuda-nvrtc is not in .venv (`cargo xtask setup dist`)";
-        report.counts.skip("dist", reason, report.in_ci);
-        return false;
-    };
-    let before = report.counts.failures.len();
+/// Whether the release could be built; nothing before the first suite has asked.
+static RELEASE: Mutex<Option<bool>> = Mutex::new(None);
+
+/// The release as cargo leaves it, with PTX inside where NVRTC is at hand. It is built once a run, for whoever asks
+/// first.
+pub(crate) fn release(root: &Path, report: &mut Report) -> Option<PathBuf> {
+    let mut built = RELEASE.lock().unwrap_or_else(PoisonError::into_inner);
+    let good = *built.get_or_insert_with(|| report.in_place_of("golden", |r| build(root, r)));
+    good.then(|| tree::target_dir(root).join("release/shadeline"))
+}
+
+/// The environment in which cargo finds that the release is built already.
+pub(crate) fn with_ptx(root: &Path) -> Option<(&'static str, PathBuf)> {
+    ptx(root).is_file().then(|| ("SHADELINE_PTX", ptx(root)))
+}
+
+fn build(root: &Path, report: &mut Report) -> bool {
+    if let Some(nvrtc) = setup::nvrtc(root) {
+        if !list_programs(root, report, &nvrtc) {
+            return false;
+        }
+    } else {
+        // Of an earlier run, if any.
+        let _ = fs::remove_file(ptx(root));
+    }
+    let mut release = cargo(root, &["build", "--release", "-p", "shadeline"]);
+    report.build(release.envs(with_ptx(root)), BUILD_LIMIT)
+}
+
+/// Compiles what the program can ask for. The program of the tests makes the list, so that the release is built once
+/// and not twice.
+fn list_programs(root: &Path, report: &mut Report, nvrtc: &Path) -> bool {
     if let Err(error) = fs::create_dir_all(folder(root)) {
         report.counts.fail(format!("{}: {error}", folder(root).display()));
         return false;
     }
-    // The program of the tests makes the list, so that the release is built once and not twice.
-    if !report.build(&mut cargo(root, &["build", "-p", "shadeline"]), BUILD_LIMIT) {
+    // As a test that runs the program has it built: with the features of all other tests.
+    let tests = ["test", "--workspace", "--no-run", "--test", "pages"];
+    if !report.build(&mut cargo(root, &tests), BUILD_LIMIT) {
         return false;
     }
+    let before = report.counts.failures.len();
     let mut list = Command::new(tree::target_dir(root).join("debug/shadeline"));
     let fresh = ptx(root).with_extension("new");
     list.arg("programs").arg("--pack").arg(&fresh).env("SHADELINE_NVRTC", nvrtc);
-    report.run_one("programs compile", &mut list, LIMIT);
+    report.build_one("programs compile", &mut list, LIMIT);
     if report.counts.failures.len() > before {
         return false;
     }
@@ -187,11 +212,19 @@ pub(crate) fn build(root: &Path, report: &mut Report) -> bool {
         report.counts.fail(format!("{}: {error}", ptx(root).display()));
         return false;
     }
-    let mut release = cargo(root, &["build", "--release", "-p", "shadeline"]);
-    if !report.build(release.env("SHADELINE_PTX", ptx(root)), BUILD_LIMIT) {
+    true
+}
+
+/// Puts the program with PTX inside where packages take it from; true if the PTX is there and whole.
+pub(crate) fn placed_with_ptx(root: &Path, report: &mut Report) -> bool {
+    if setup::nvrtc(root).is_none() {
+        let reason = "nvidia-cuda-nvrtc is not in .venv (`cargo xtask setup dist`)";
+        report.counts.skip("dist", reason, report.in_ci);
         return false;
     }
-    if !placed(root, &tree::target_dir(root).join("release/shadeline"), report) {
+    let before = report.counts.failures.len();
+    let Some(built) = release(root, report) else { return false };
+    if !placed(root, &built, report) {
         return false;
     }
     let mut found = Command::new(program(root));
@@ -230,7 +263,7 @@ fn glibc(root: &Path, report: &mut Report) -> Option<u32> {
         None => report.counts.fail("the program names no version of glibc"),
     }
     if let Some(minor) = minor {
-        println!("   needs glibc 2.{minor}");
+        report.say(&format!("needs glibc 2.{minor}"));
     }
     minor
 }

@@ -38,7 +38,7 @@ const CACHE_MAGIC: &[u8] = b"shadeline kernel 1\n";
 pub(crate) fn kit(root: &Path) -> Report {
     let mut report = Report::begin(root, "gpu");
     if let Some(kit) = pack(root, &mut report) {
-        println!("   {}: `sh run.sh` there writes out/result.json", kit.display());
+        report.say(&format!("{}: `sh run.sh` there writes out/result.json", kit.display()));
     }
     report.end()
 }
@@ -161,7 +161,7 @@ fn kernels(source: &str) -> String {
 
 /// Makes the folder; its place, or the failure in the report.
 fn pack(root: &Path, report: &mut Report) -> Option<PathBuf> {
-    if !dist::build(root, report) {
+    if !dist::placed_with_ptx(root, report) {
         return None;
     }
     let kit = tree::target_dir(root).join("gpu-kit");
@@ -169,7 +169,7 @@ fn pack(root: &Path, report: &mut Report) -> Option<PathBuf> {
     let filled = fill(root, &kit).and_then(|()| fill_proofs(&proofs, &kit.join("proofs")));
     match filled.and_then(|()| folder_bytes(&kit)) {
         Ok(bytes) if bytes <= KIT_BYTES_MAX => {
-            println!("   {:.1} MiB", bytes as f64 / f64::from(1 << 20));
+            report.say(&format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)));
             report.counts.pass();
             Some(kit)
         }
@@ -186,9 +186,9 @@ fn pack(root: &Path, report: &mut Report) -> Option<PathBuf> {
 
 /// The test programs of [`PROOFS`], built as the suites build them.
 fn proofs(root: &Path, report: &mut Report) -> Option<Vec<(&'static str, PathBuf)>> {
-    let mut build = cargo(root, &["test"]);
-    for (package, target, _) in PROOFS {
-        build.args(["-p", package, "--test", target]);
+    let mut build = cargo(root, &["test", "--workspace"]);
+    for (_, target, _) in PROOFS {
+        build.args(["--test", target]);
     }
     let built = report.test_programs(&mut build, |_| true);
     let mut found = Vec::new();
@@ -293,7 +293,7 @@ fn fill_routes(root: &Path, routes: &Path) -> io::Result<()> {
     if full.is_file() {
         fs::copy(full, routes.join("full.txt.gz"))?;
     } else {
-        println!("   without the full table: {FULL_TABLE} is not there");
+        println!("gpu        without the full table: {FULL_TABLE} is not there");
     }
     Ok(())
 }
@@ -301,7 +301,7 @@ fn fill_routes(root: &Path, routes: &Path) -> io::Result<()> {
 /// The lists of names where they are at hand, as plain text: the machine may have no `xz`.
 fn fill_names(lists: &Path, names: &Path) -> io::Result<()> {
     if !lists.is_dir() {
-        println!("   without names: {} is not there", lists.display());
+        println!("gpu        without names: {} is not there", lists.display());
         return Ok(());
     }
     fs::create_dir_all(names)?;

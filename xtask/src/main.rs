@@ -11,6 +11,7 @@ mod gpu;
 mod json;
 mod libtest;
 mod peers;
+mod seats;
 mod setup;
 mod skip_rule;
 mod soak;

@@ -54,18 +54,16 @@ impl Options {
 /// Each minute is one test, in a process of its own.
 pub(crate) fn run(root: &Path, options: Options) -> Report {
     let mut report = Report::begin(root, "soak");
-    // All packages: with the features of the other suites' build.
-    let mut build = cargo(root, &["build", "--quiet", "--workspace", "--example", "soak"]);
+    // With the features of the other suites' build.
+    let mut build = cargo(root, &["test", "--workspace", "--no-run", "--example", "soak"]);
     if !report.build(&mut build, BUILD_LIMIT) {
         return report.end();
     }
     // Short enough to be typed.
     let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
     let seed = options.seed.unwrap_or(fresh % 1_000_000_000);
-    println!(
-        "   seed {seed} for {} s; again: cargo xtask soak --seed {seed}",
-        options.time.as_secs()
-    );
+    let seconds = options.time.as_secs();
+    report.say(&format!("seed {seed} for {seconds} s; again: cargo xtask soak --seed {seed}"));
     let program = tree::target_dir(root).join("debug/examples/soak");
     let mut left = options.time;
     for slice in 0.. {
@@ -78,7 +76,7 @@ pub(crate) fn run(root: &Path, options: Options) -> Report {
         }
         let output = report.run_one("soak", &mut soak, time + MARGIN);
         if let Some(totals) = output.lines().find_map(|line| line.strip_prefix("soak: ran ")) {
-            println!("   {totals}");
+            report.say(totals);
         }
         left -= time;
         if left.is_zero() || options.count.is_some() || !report.counts.failures.is_empty() {

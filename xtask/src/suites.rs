@@ -1,15 +1,17 @@
 //! The suites of `cargo xtask test`, and the counts that close it.
 //!
-//! They are in the order in which failures show soonest. Test programs are built once by cargo and then run
-//! one by one from here, so that each suite gets its own, with a time limit, in the folder that cargo would
-//! use.
+//! They are in the order in which failures show soonest, and run side by side: while the tests of one run, the next
+//! ones are built ([`seats`]). Test programs are built once by cargo and then run one by one from here, so that each
+//! suite gets its own, with a time limit, in the folder that cargo would use.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::exec::{Log, Outcome};
 use crate::libtest::{self, Counts, TestProgram};
+use crate::seats::{self, BUILDS, TESTS};
 use crate::{dist, fuzz, gpu, peers, setup, skip_rule, soak, tidy, tree};
 
 /// A named part of the tests.
@@ -90,32 +92,47 @@ const MIRI_CRATES: &[(&str, &[&str])] = &[
 /// What one suite found.
 pub(crate) struct Report {
     name: &'static str,
+    /// Its place among the suites: who waits for a seat goes in their order.
+    rank: usize,
     pub(crate) counts: Counts,
     pub(crate) in_ci: bool,
+    /// Building and testing, without waiting for others.
     seconds: f64,
     /// Of them: building.
     build_seconds: f64,
     /// What was run, and how long it took, seconds.
     times: Vec<(String, f64)>,
-    begun: Instant,
     log: Log,
     path: String,
 }
 
 impl Report {
     pub(crate) fn begin(root: &Path, name: &'static str) -> Report {
-        println!("== {name}");
         Report {
             name,
+            rank: SUITES.iter().position(|suite| suite.name == name).unwrap_or(SUITES.len()),
             counts: Counts::default(),
             in_ci: skip_rule::in_ci(),
             seconds: 0.0,
             build_seconds: 0.0,
             times: Vec::new(),
-            begun: Instant::now(),
             log: Log::create(root, name),
             path: tree::search_path(root),
         }
+    }
+
+    /// Does what another suite waits for too, at the place in the line of that suite.
+    pub(crate) fn in_place_of<T>(&mut self, name: &str, work: impl FnOnce(&mut Report) -> T) -> T {
+        let own = self.rank;
+        self.rank = SUITES.iter().position(|suite| suite.name == name).unwrap_or(own).min(own);
+        let result = work(self);
+        self.rank = own;
+        result
+    }
+
+    /// Prints a line with the suite's name before it: others print too.
+    pub(crate) fn say(&self, line: &str) {
+        println!("{:<10} {line}", self.name);
     }
 
     /// Runs a command that is one test by itself: passed where it exits with 0.
@@ -125,9 +142,22 @@ impl Report {
         command: &mut Command,
         limit: Duration,
     ) -> String {
-        let begun = Instant::now();
-        let outcome = self.log.run(command.env("PATH", &self.path).env(POCL.0, POCL.1), limit);
-        self.took(label, begun);
+        let outcome = self.test(label, command, limit);
+        self.judge(label, outcome)
+    }
+
+    /// The same for a test that is a build.
+    pub(crate) fn build_one(
+        &mut self,
+        label: &str,
+        command: &mut Command,
+        limit: Duration,
+    ) -> String {
+        let outcome = self.compile(label, command, limit, Log::run);
+        self.judge(label, outcome)
+    }
+
+    fn judge(&mut self, label: &str, outcome: Outcome) -> String {
         match outcome.ok {
             true => self.counts.pass(),
             false => {
@@ -140,8 +170,7 @@ impl Report {
 
     /// The same for a script that skips with status 77; its last line says why.
     pub(crate) fn run_or_skip(&mut self, label: &str, command: &mut Command, limit: Duration) {
-        let begun = Instant::now();
-        let outcome = self.log.run(command.env("PATH", &self.path), limit);
+        let outcome = self.test(label, command, limit);
         let last = outcome.output.lines().last().unwrap_or("no reason given");
         match outcome.end.as_str() {
             _ if outcome.ok => self.counts.pass(),
@@ -151,28 +180,57 @@ impl Report {
                 print!("{}", outcome.output);
             }
         }
+        self.say(&format!("{label:<28} {:>7.1} s", self.last_time()));
+    }
+
+    /// Runs a test in the seat for tests.
+    fn test(&mut self, label: &str, command: &mut Command, limit: Duration) -> Outcome {
+        let _seat = TESTS.take(self.rank);
+        let begun = Instant::now();
+        let outcome = self.log.run(command.env("PATH", &self.path).env(POCL.0, POCL.1), limit);
         self.took(label, begun);
-        println!("   {label:<28} {:>7.1} s", begun.elapsed().as_secs_f64());
+        outcome
+    }
+
+    /// Runs a build in the seat for builds.
+    fn compile<T>(
+        &mut self,
+        label: &str,
+        command: &mut Command,
+        limit: Duration,
+        run: impl FnOnce(&Log, &mut Command, Duration) -> T,
+    ) -> T {
+        let mut command = seats::idle(command.env("PATH", &self.path).env(POCL.0, POCL.1));
+        let _seat = BUILDS.take(self.rank);
+        let begun = Instant::now();
+        let outcome = run(&self.log, &mut command, limit);
+        self.took(label, begun);
+        self.build_seconds += self.last_time();
+        outcome
     }
 
     /// Notes how long something took that began then.
     fn took(&mut self, label: &str, begun: Instant) {
-        let label = format!("{}: {label}", self.name);
-        self.times.push((label, begun.elapsed().as_secs_f64()));
+        let seconds = begun.elapsed().as_secs_f64();
+        self.times.push((format!("{}: {label}", self.name), seconds));
+        self.seconds += seconds;
+    }
+
+    /// How long the last command took, seconds.
+    fn last_time(&self) -> f64 {
+        self.times.last().map_or(0.0, |(_, seconds)| *seconds)
     }
 
     /// Runs a build step: no test of its own, but a failure where it fails.
     pub(crate) fn build(&mut self, command: &mut Command, limit: Duration) -> bool {
-        let begun = Instant::now();
-        let outcome = self.log.run(command.env("PATH", &self.path), limit);
-        self.built(begun, &outcome)
+        let outcome = self.compile("build", command, limit, Log::run);
+        self.built(&outcome)
     }
 
     /// Says how long a build took, or how it failed.
-    fn built(&mut self, begun: Instant, outcome: &Outcome) -> bool {
-        self.build_seconds += begun.elapsed().as_secs_f64();
+    fn built(&mut self, outcome: &Outcome) -> bool {
         match outcome.ok {
-            true => println!("   built in {:.1} s", begun.elapsed().as_secs_f64()),
+            true => self.say(&format!("built in {:.1} s", self.last_time())),
             false => {
                 self.counts.fail(format!("build: {}", outcome.end));
                 print!("{}", outcome.output);
@@ -183,9 +241,17 @@ impl Report {
 
     /// Runs a command that prints what Rust's harness prints.
     fn run_harness(&mut self, label: &str, command: &mut Command, limit: Duration) {
-        let begun = Instant::now();
-        let outcome = self.log.run(command.env("PATH", &self.path).env(POCL.0, POCL.1), limit);
-        self.took(label, begun);
+        let outcome = self.test(label, command, limit);
+        self.read_harness(label, &outcome);
+    }
+
+    /// The same for one that compiles for most of its time.
+    fn build_harness(&mut self, label: &str, command: &mut Command, limit: Duration) {
+        let outcome = self.compile(label, command, limit, Log::run);
+        self.read_harness(label, &outcome);
+    }
+
+    fn read_harness(&mut self, label: &str, outcome: &Outcome) {
         let mut counts = Counts::default();
         counts.read(label, &outcome.output, outcome.ok, &outcome.end, self.in_ci);
         if !counts.failures.is_empty() {
@@ -194,10 +260,10 @@ impl Report {
         if counts != Counts::default() {
             let (passed, failed, skipped) =
                 (counts.passed, counts.failures.len(), counts.skipped.len());
-            let seconds = begun.elapsed().as_secs_f64();
-            println!(
-                "   {label:<28} {passed:>4} passed {failed:>3} failed {skipped:>3} skipped {seconds:>7.1} s"
-            );
+            let seconds = self.last_time();
+            self.say(&format!(
+                "{label:<28} {passed:>4} passed {failed:>3} failed {skipped:>3} skipped {seconds:>7.1} s"
+            ));
         }
         self.counts.add(counts);
     }
@@ -209,9 +275,8 @@ impl Report {
         wanted: impl Fn(&TestProgram) -> bool,
     ) -> Vec<TestProgram> {
         cargo.args(["--no-run", "--message-format=json-render-diagnostics"]);
-        let begun = Instant::now();
-        let (outcome, json) = self.log.run_split(cargo.env("PATH", &self.path), BUILD_LIMIT);
-        if !self.built(begun, &outcome) {
+        let (outcome, json) = self.compile("build", cargo, BUILD_LIMIT, Log::run_split);
+        if !self.built(&outcome) {
             return Vec::new();
         }
         libtest::test_programs(&json).into_iter().filter(wanted).collect()
@@ -238,7 +303,6 @@ impl Report {
     }
 
     pub(crate) fn end(mut self) -> Report {
-        self.seconds = self.begun.elapsed().as_secs_f64();
         // Whatever it was meant to find has moved away.
         if self.counts == Counts::default() {
             self.counts.fail(format!("{}: ran no test", self.name));
@@ -247,7 +311,8 @@ impl Report {
             self.log.note(&format!("failed: {line}"));
         }
         let Counts { passed, failures, skipped } = &self.counts;
-        println!("   {passed} passed, {} failed, {} skipped", failures.len(), skipped.len());
+        let line = format!("{passed} passed, {} failed, {} skipped", failures.len(), skipped.len());
+        self.say(&line);
         self
     }
 }
@@ -263,10 +328,22 @@ pub(crate) fn parse_names(args: &[String]) -> Result<Vec<&'static str>, String> 
 
 /// Installs, runs, counts.
 pub(crate) fn test(root: &Path, chosen: &[&str]) -> ExitCode {
+    let begun = Instant::now();
     // What stays missing is named there, and again by each test that skips or fails for it.
     let _ = setup::ensure(root, chosen);
-    let suites = SUITES.iter().filter(|s| chosen.contains(&s.name));
-    finish(suites.map(|s| (s.run)(root)).collect())
+    let reports = thread::scope(|scope| {
+        let suites = SUITES.iter().filter(|s| chosen.contains(&s.name));
+        let running: Vec<_> = suites.map(|s| (s, scope.spawn(|| (s.run)(root)))).collect();
+        let ended = running.into_iter().map(|(suite, thread)| {
+            thread.join().unwrap_or_else(|_| {
+                let mut report = Report::begin(root, suite.name);
+                report.counts.fail(format!("{}: the runner itself panicked", suite.name));
+                report
+            })
+        });
+        ended.collect()
+    });
+    finish_in(begun.elapsed().as_secs_f64(), reports)
 }
 
 /// One suite, without installing.
@@ -277,8 +354,15 @@ pub(crate) fn only(root: &Path, name: &str) -> ExitCode {
 /// How many of the slowest are named.
 const SLOWEST: usize = 10;
 
-/// Prints the table, the slowest and the last line; failure where any test failed or none ran.
+/// Prints the counts of what ran one after another.
 pub(crate) fn finish(reports: Vec<Report>) -> ExitCode {
+    let seconds: f64 = reports.iter().map(|report| report.seconds).sum();
+    finish_in(seconds, reports)
+}
+
+/// Prints the table, the slowest and the last line; failure where any test failed or none ran. `wall` is what all of it
+/// took, seconds: less than the sum of the suites, which run side by side.
+fn finish_in(wall: f64, reports: Vec<Report>) -> ExitCode {
     let mut total = Counts::default();
     let (mut seconds, mut build_seconds) = (0.0, 0.0);
     println!(
@@ -306,7 +390,7 @@ pub(crate) fn finish(reports: Vec<Report>) -> ExitCode {
     let mut times: Vec<&(String, f64)> = reports.iter().flat_map(|own| &own.times).collect();
     times.sort_by(|a, b| b.1.total_cmp(&a.1));
     if !times.is_empty() {
-        println!("\nslowest:");
+        println!("\n{wall:>9.1} s  the whole run\nslowest:");
     }
     for (label, seconds) in times.iter().take(SLOWEST) {
         println!("{seconds:>9.1} s  {label}");
@@ -348,9 +432,9 @@ fn is_golden(program: &TestProgram) -> bool {
 
 fn lint(root: &Path) -> Report {
     let mut report = Report::begin(root, "lint");
-    report.run_one("rustfmt", &mut cargo(root, &["fmt", "--all", "--check"]), BUILD_LIMIT);
+    report.build_one("rustfmt", &mut cargo(root, &["fmt", "--all", "--check"]), BUILD_LIMIT);
     let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    report.run_one("clippy", &mut cargo(root, &clippy), BUILD_LIMIT);
+    report.build_one("clippy", &mut cargo(root, &clippy), BUILD_LIMIT);
     report.end()
 }
 
@@ -365,19 +449,16 @@ fn unit(root: &Path) -> Report {
 fn docs(root: &Path) -> Report {
     let mut report = Report::begin(root, "docs");
     let mut examples = cargo(root, &["test", "--workspace", "--doc", "--", "--show-output"]);
-    report.run_harness("examples", &mut examples, BUILD_LIMIT);
+    report.build_harness("examples", &mut examples, BUILD_LIMIT);
     let mut build = cargo(root, &["doc", "--quiet", "--workspace", "--no-deps"]);
-    report.run_one("docs", build.env("RUSTDOCFLAGS", "-D warnings"), BUILD_LIMIT);
+    report.build_one("docs", build.env("RUSTDOCFLAGS", "-D warnings"), BUILD_LIMIT);
     report.end()
 }
 
 /// The program as users run it; the suites that need it share the build.
 fn release_program(root: &Path, report: &mut Report) -> Option<Vec<(&'static str, String)>> {
-    let mut build = cargo(root, &["build", "--release", "-p", "shadeline"]);
-    report.build(&mut build, BUILD_LIMIT).then(|| {
-        let program = tree::target_dir(root).join("release/shadeline");
-        vec![("SHADELINE_BIN", program.display().to_string())]
-    })
+    dist::release(root, report)
+        .map(|program| vec![("SHADELINE_BIN", program.display().to_string())])
 }
 
 fn golden(root: &Path) -> Report {
@@ -428,6 +509,7 @@ fn quickstart(root: &Path) -> Report {
     for _ in 0..3 {
         let begun = Instant::now();
         let mut demo = cargo(root, &["run", "--release", "--quiet", "--", "demo"]);
+        demo.envs(dist::with_ptx(root));
         let output = report.run_one("demo", &mut demo, Duration::from_secs(60)).to_lowercase();
         quickest = quickest.min(begun.elapsed());
         for word in DEMO_WORDS.iter().filter(|w| !output.contains(**w)) {
@@ -437,7 +519,7 @@ fn quickstart(root: &Path) -> Report {
             break;
         }
     }
-    println!("   demo: {:.1} s", quickest.as_secs_f64());
+    report.say(&format!("demo: {:.1} s", quickest.as_secs_f64()));
     if quickest >= DEMO_LIMIT {
         report.counts.fail(format!("demo: took {:.1} s", quickest.as_secs_f64()));
     }
@@ -548,7 +630,7 @@ fn miri(root: &Path) -> Report {
         // The random cases ran in full already; here the memory accesses count.
         command.env("PROPTEST_CASES", "4");
         command.env("CARGO_TARGET_DIR", tree::target_dir(root).join("miri"));
-        report.run_harness(name, &mut command, BUILD_LIMIT);
+        report.build_harness(name, &mut command, BUILD_LIMIT);
     }
     report.end()
 }

@@ -100,7 +100,7 @@ pub(crate) fn run(root: &Path) -> Report {
 
 fn settle(report: &mut Report, name: &str, complaints: Vec<String>) {
     for complaint in &complaints {
-        println!("   {name}: {complaint}");
+        report.say(&format!("{name}: {complaint}"));
     }
     match complaints.is_empty() {
         true => report.counts.pass(),
