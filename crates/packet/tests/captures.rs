@@ -53,7 +53,7 @@ fn agree_with_the_oracle() {
     println!("{counts:#?}");
     // Frames by tshark's count: 1,122 + 82,582 mixed, 1,504 of Zeek's TCP traces, and Suricata's.
     let is_all = root.join("../shared/data/pcap-mixed").is_dir();
-    assert!(counts.frames > if is_all { 1_122 + 82_582 + 1_504 } else { 5_000 });
+    assert!(counts.frames > if is_all { 1_122 + 82_582 + 1_504 } else { 1_500 });
     let families = counts.ipv4 + counts.ipv6 + counts.arp;
     assert!(families > counts.frames * 9 / 10);
     for found in [counts.ipv6, counts.tagged, counts.fragments, counts.tcp, counts.udp, counts.icmp]
