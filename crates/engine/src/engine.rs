@@ -24,6 +24,7 @@ use crate::master::{Master, MasterLink};
 use crate::merge::{InOrder, Lane, Merger, MergerParts, Merging, Out, WINDOW_PACKETS};
 use crate::plan::{Pipeline, Plan};
 use crate::quiet::Quiet;
+use crate::reserve::{Reserve, Waiting, Working};
 use crate::ring::{Passed, Wakeup};
 use crate::stage::{Stage, Versions};
 use crate::twins::Crew;
@@ -226,9 +227,9 @@ pub struct Engine<V: Versions> {
 
 /// The threads of an engine, and how they are stopped.
 struct Threads<V: Versions> {
-    workers: Vec<JoinHandle<Worker<V>>>,
-    masters: Vec<(Arc<MasterLink<V>>, JoinHandle<()>)>,
-    merger: Option<(Arc<Merging>, JoinHandle<Merger>)>,
+    workers: Vec<Working<Worker<V>>>,
+    masters: Vec<(Arc<MasterLink<V>>, Working<()>)>,
+    merger: Option<(Arc<Merging>, Working<Merger>)>,
     /// By worker.
     wakeups: Vec<Wakeup>,
     signals: Signals,
@@ -240,7 +241,17 @@ impl<V: Versions> Engine<V> {
     /// # Errors
     /// When the spec makes no sense or the system gives no thread.
     pub fn start(spec: EngineSpec<V>) -> Result<Self, EngineError> {
-        Self::start_with(spec, None)
+        let reserve = spec.reserve()?;
+        Self::start_with(spec, reserve, None)
+    }
+
+    /// Starts on threads that were reserved for this spec ([`EngineSpec::reserve`]): the system has nothing to refuse any
+    /// more.
+    ///
+    /// # Errors
+    /// The spec makes no sense, or the threads were reserved for another one.
+    pub fn start_reserved(spec: EngineSpec<V>, reserve: Reserve<V>) -> Result<Self, EngineError> {
+        Self::start_with(spec, reserve, None)
     }
 
     /// Starts every thread, and one that sends what the workers make in the order in which one worker
@@ -255,10 +266,15 @@ impl<V: Versions> Engine<V> {
     /// # Errors
     /// As [`Engine::start`], and when there are other queues than these.
     pub fn start_in_order(spec: EngineSpec<V>, in_order: InOrder) -> Result<Self, EngineError> {
-        Self::start_with(spec, Some(in_order))
+        let reserve = spec.reserve()?;
+        Self::start_with(spec, reserve, Some(in_order))
     }
 
-    fn start_with(spec: EngineSpec<V>, in_order: Option<InOrder>) -> Result<Self, EngineError> {
+    fn start_with(
+        spec: EngineSpec<V>,
+        reserve: Reserve<V>,
+        in_order: Option<InOrder>,
+    ) -> Result<Self, EngineError> {
         if spec.workers.is_empty() {
             return Err(EngineError::Spec("an engine needs a worker".into()));
         }
@@ -268,23 +284,20 @@ impl<V: Versions> Engine<V> {
                 spec.devices[small].rows
             )));
         }
+        let sizes = (reserve.workers.len(), reserve.masters.len());
+        if sizes != (spec.workers.len(), spec.devices.len()) {
+            return Err(EngineError::Spec("the threads were reserved for another engine".into()));
+        }
         let depot = spec.depot.clone();
-        let wakeups = spec.workers.iter().map(|_| Wakeup::new()).collect::<io::Result<Vec<_>>>()?;
         let mut threads = Threads {
             workers: Vec::new(),
             masters: Vec::new(),
             merger: None,
-            wakeups,
+            wakeups: reserve.wakeups.clone(),
             signals: Signals::default(),
         };
-        match threads.start(spec, in_order) {
-            Ok(view) => Ok(Self { threads, view, depot }),
-            Err(error) => {
-                // Those that have started have nothing to lose.
-                let _ = threads.stop(Duration::ZERO);
-                Err(error)
-            }
-        }
+        let view = threads.start(spec, reserve, in_order)?;
+        Ok(Self { threads, view, depot })
     }
 
     /// What may be seen of it.
@@ -388,10 +401,11 @@ fn finish_on_receipt<V: Versions>(spec: &mut EngineSpec<V>) {
 }
 
 impl<V: Versions> Threads<V> {
-    /// Starts them all, one after the other; on an error those that were started before go on.
+    /// Gives them all their work, one after the other; after an error none has any.
     fn start(
         &mut self,
         mut spec: EngineSpec<V>,
+        reserve: Reserve<V>,
         in_order: Option<InOrder>,
     ) -> Result<Arc<EngineView>, EngineError> {
         let (plan, layout) = plan(&spec)?;
@@ -408,9 +422,11 @@ impl<V: Versions> Threads<V> {
         let merger =
             in_order.map(|i| merger_of(&mut spec, i, signals.abort.clone())).transpose()?;
         let (merger, merging) = merger.unzip();
+        let of_merger = merger.as_ref().map(|_| Waiting::new("merger".into())).transpose()?;
+        // Nothing fails from here on.
 
         let policies: Vec<_> = spec.devices.iter().map(|device| device.policy).collect();
-        let masters = MastersSpec {
+        let masters_spec = MastersSpec {
             plan: &plan,
             layout: &layout,
             chunks: n * chunks,
@@ -418,7 +434,8 @@ impl<V: Versions> Threads<V> {
             cells: &spec.depot,
             on_error: &spec.on_device_error,
         };
-        let (links, views) = self.start_masters(std::mem::take(&mut spec.devices), &masters)?;
+        let devices = std::mem::take(&mut spec.devices).into_iter().zip(reserve.masters);
+        let (links, views) = self.start_masters(devices, &masters_spec);
         let places = Arc::new(DropPlaces::of_registered());
         let own: Vec<_> = (0..n).map(|i| plan.of_one(i)).collect();
         let heirs_of: Vec<_> = (0..n).map(|i| plan.heirs(i)).collect();
@@ -452,8 +469,9 @@ impl<V: Versions> Threads<V> {
             chunk_packets: spec.chunk_packets.clamp(1, CHUNK_PACKETS_MAX),
             max_delay: spec.max_delay.unwrap_or_default(),
         };
-        let given = spec.workers.into_iter().zip(rings).zip(own).zip(Quiet::of_workers(n));
-        for (i, (((worker, (rings_in, rings_out)), pipelines), quiet)) in given.enumerate() {
+        let given = spec.workers.into_iter().zip(reserve.workers).zip(rings).zip(own);
+        for (i, (given, quiet)) in given.zip(Quiet::of_workers(n)).enumerate() {
+            let (((worker, thread), (rings_in, rings_out)), pipelines) = given;
             let cpu = worker.cpu;
             let device = worker.device.unwrap_or(i % policies.len().max(1));
             let policy = policies.get(device).copied().unwrap_or(Policy::Cpu);
@@ -497,18 +515,15 @@ impl<V: Versions> Threads<V> {
                 layout: layout.clone(),
                 balance: Balance::new(policy, spec.max_delay),
             };
-            let thread =
-                std::thread::Builder::new().name(format!("worker-{i}")).spawn(move || {
-                    if let Some(cpu) = cpu {
-                        core_affinity::set_for_current(core_affinity::CoreId { id: cpu });
-                    }
-                    Worker::new(parts).run()
-                })?;
-            self.workers.push(thread);
+            self.workers.push(thread.begin(move || {
+                if let Some(cpu) = cpu {
+                    core_affinity::set_for_current(core_affinity::CoreId { id: cpu });
+                }
+                Worker::new(parts).run()
+            }));
         }
-        if let Some((merger, merging)) = merger.zip(merging) {
-            let thread = std::thread::Builder::new().name("merger".into());
-            self.merger = Some((merging, thread.spawn(move || merger.run())?));
+        if let Some(((merger, merging), thread)) = merger.zip(merging).zip(of_merger) {
+            self.merger = Some((merging, thread.begin(move || merger.run())));
         }
         Ok(view)
     }
@@ -517,16 +532,16 @@ impl<V: Versions> Threads<V> {
     #[expect(clippy::type_complexity, reason = "two lists")]
     fn start_masters(
         &mut self,
-        devices: Vec<DeviceSpec<V::Tables>>,
+        devices: impl Iterator<Item = (DeviceSpec<V::Tables>, (Waiting<()>, Wakeup))>,
         spec: &MastersSpec<'_, V>,
-    ) -> Result<(Vec<Option<Arc<MasterLink<V>>>>, Vec<MasterLook>), EngineError> {
+    ) -> (Vec<Option<Arc<MasterLink<V>>>>, Vec<MasterLook>) {
         let (mut links, mut views) = (Vec::new(), Vec::new());
-        for (number, device) in devices.into_iter().enumerate() {
+        for (number, (device, (thread, wakeup))) in devices.enumerate() {
             let layout = spec.layout.with_capacity(device.rows.max(CHUNK_PACKETS_MAX));
             let (slots, segments) = (device.slots + 2, &spec.plan.segments);
             let ends = spec.ends.clone();
-            let link = MasterLink::new(&layout, slots, ends, spec.chunks, segments.len())?;
-            let link = Arc::new(link);
+            let sizes = (slots, spec.chunks, segments.len());
+            let link = Arc::new(MasterLink::new(&layout, sizes, ends, wakeup));
             let report = spec.on_error.clone();
             let report = Box::new(move |event: DeviceEvent<'_>| {
                 // A sink that panics must not end the master, which holds chunks of all workers.
@@ -552,10 +567,7 @@ impl<V: Versions> Threads<V> {
                     let crew = Crew::new(spec.plan.shaders.clone(), spec.plan.states.clone());
                     let (crew, segments) = (Arc::new(crew), segments.clone());
                     let side = Master::new(link.clone(), device, crew, segments, report);
-                    let thread = std::thread::Builder::new()
-                        .name(format!("master-{number}"))
-                        .spawn(move || side.run())?;
-                    self.masters.push((link.clone(), thread));
+                    self.masters.push((link.clone(), thread.begin(move || side.run())));
                     let seen = link.clone();
                     views.push(Box::new(move || MasterView::of(number, &name, &seen)) as _);
                     links.push(Some(link));
@@ -567,7 +579,7 @@ impl<V: Versions> Threads<V> {
                 }
             }
         }
-        Ok((links, views))
+        (links, views)
     }
 
     fn are_finished(&self) -> bool {
@@ -620,7 +632,7 @@ impl<V: Versions> Threads<V> {
         let mut ended = Vec::new();
         for thread in self.workers {
             match thread.join() {
-                Ok(worker) => ended.push(worker),
+                Ok(worker) => ended.extend(worker),
                 Err(panic) => died = Some(panic_text(&*panic)),
             }
         }

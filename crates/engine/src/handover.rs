@@ -3,12 +3,12 @@
 //! ```text
 //!  Engine ─ suspend ─▶ Suspended ─ bequeath ─▶ stages of the next engine have what these held
 //!                          │
-//!                          └─ into_queues ─▶ RxSlot, TxSlot ─▶ EngineSpec { before, … } ─▶ Engine
+//!                          └─ into_queues ─▶ RxSlot, TxSlot ─▶ EngineSpec { before, … }, Reserve ─▶ Engine
 //! ```
 //!
 //! While none runs, packets wait where queues have their room: in the rings of the kernel. So the gap is kept short:
-//! what takes time (opening ports, building tables, making stages, [`EngineSpec::check`]) is done before
-//! [`Engine::suspend`]. Packets that were received before it have come to their end; those that a stage holds stay with
+//! what takes time (opening ports, building tables, making stages) and what may fail ([`EngineSpec::check`],
+//! [`EngineSpec::reserve`]) is done before [`Engine::suspend`]. Packets that were received before it have come to their end; those that a stage holds stay with
 //! the stage that inherits from it ([`Stage::inherit`]), or are drained. Counters, captures and traces go on
 //! ([`EngineSpec::before`]).
 //!

@@ -28,6 +28,7 @@ mod master;
 mod merge;
 mod plan;
 mod quiet;
+mod reserve;
 mod ring;
 mod segment;
 mod slot_set;
@@ -51,6 +52,7 @@ pub use hooks::{
     TraceGuard, frame_text,
 };
 pub use merge::{Gate, InOrder, MARK_DEFERRED, UnderWay};
+pub use reserve::Reserve;
 pub use segment::{
     KernelForm, KernelStep, OutputForm, Parameter, Parameters, Scratch, Segment, SortKey, segments,
 };

@@ -92,20 +92,20 @@ pub(crate) struct MasterCounters {
 }
 
 impl<V: Versions> MasterLink<V> {
+    /// A link with so many arenas, chunks of all workers and segments.
     pub(crate) fn new(
         layout: &Layout,
-        arenas: usize,
+        (arenas, chunks, segments): (usize, usize, usize),
         returns: Vec<(Returns<V>, Wakeup)>,
-        chunks: usize,
-        segments: usize,
-    ) -> std::io::Result<Self> {
+        wakeup: Wakeup,
+    ) -> Self {
         let shards = returns.len() * segments;
-        Ok(Self {
+        Self {
             arenas: (0..arenas.max(2)).map(|_| Arena::new(layout.clone())).collect(),
             open: AtomicUsize::new(0),
             payload: OnceLock::new(),
             submissions: ArrayQueue::new(chunks.max(1)),
-            wakeup: Wakeup::new()?,
+            wakeup,
             is_gone: returns.iter().map(|_| AtomicBool::new(false)).collect(),
             returns,
             counters: MasterCounters::default(),
@@ -114,7 +114,7 @@ impl<V: Versions> MasterLink<V> {
             is_stale: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             is_disabled: (0..segments).map(|_| AtomicBool::new(false)).collect(),
             stop: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Its arenas, for a device to know of.
@@ -610,7 +610,7 @@ mod tests {
         let layout = Layout::join(&[], 4096).unwrap();
         let returns =
             (0..workers).map(|_| (Returns::new(ArrayQueue::new(64)), Wakeup::new().unwrap()));
-        MasterLink::new(&layout, 2, returns.collect(), 64, segments).unwrap()
+        MasterLink::new(&layout, (2, 64, segments), returns.collect(), Wakeup::new().unwrap())
     }
 
     /// A chunk of a worker on its way home.

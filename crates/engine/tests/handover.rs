@@ -218,6 +218,7 @@ fn go_on(
     let (view, none) = (before.view().clone(), [(); 2].map(|()| WorkerQueues::default()));
     let mut spec = spec(random, version, depot, none.into(), Some(view));
     spec.check().unwrap();
+    let reserve = spec.reserve().unwrap();
     before.bequeath(&mut spec.workers);
     let queues = before.into_queues();
     for (worker, queues) in spec.workers.iter_mut().zip(queues) {
@@ -226,7 +227,19 @@ fn go_on(
         worker.rx = rx.map(|slot| RxSlot { entry: Entry::Pipeline(own), ..slot }).collect();
         worker.tx = queues.tx;
     }
-    Engine::start(spec).unwrap()
+    Engine::start_reserved(spec, reserve).unwrap()
+}
+
+#[test]
+fn threads_are_reserved_for_one_engine() {
+    let (_, depot) = Region::new(64, HugePages::Off).unwrap();
+    let worker = || WorkerSpec::new(Numbered::new(0), vec![Box::new(Sends) as _]);
+    let one = EngineSpec::new(vec![worker()], depot.clone());
+    let two = EngineSpec::new(vec![worker(), worker()], depot);
+    let refused = Engine::start_reserved(two, one.reserve().unwrap()).err().unwrap();
+    assert_eq!(refused.to_string(), "the threads were reserved for another engine");
+    let reserve = one.reserve().unwrap();
+    Engine::start_reserved(one, reserve).unwrap().stop(PATIENCE).unwrap();
 }
 
 fn run(seed: u64) {
