@@ -216,22 +216,16 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
         CaptureWriter::with_interfaces(BufWriter::new(file))
     };
     let mut opened = None;
-    let mut ports: Vec<String> = Vec::new();
     let hang_up = HangUp::on_signals(&client)?;
     let (mut frames, mut failure) = (0u64, None);
     let ended = client.stream(&request.asked(false), |response| {
         if let Response::Frame(Frame { time_ns, port, sent, bytes, comment, .. }) = response {
-            let write = || {
+            let mut write = || {
                 let writer = match &mut opened {
                     Some(writer) => writer,
                     none => none.insert(open()?),
                 };
-                let known = ports.iter().position(|known| *known == port);
-                if known.is_none() {
-                    writer.interface(&port)?;
-                    ports.push(port);
-                }
-                let interface = known.unwrap_or(ports.len() - 1) as u32;
+                let interface = writer.interface(&port)?;
                 let seen = Seen { interface, outgoing: sent };
                 writer.write_from(seen, &bytes, time_ns, comment.as_deref())?;
                 // The program behind a pipe shows a packet as soon as it has come.
@@ -263,7 +257,7 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
         return Err(Failure::other(error));
     }
     let mut writer = opened.map_or_else(open, Ok).map_err(failed)?;
-    if ports.is_empty() {
+    if frames == 0 {
         // A capture of nothing is a capture, too.
         writer.interface("").map_err(failed)?;
     }

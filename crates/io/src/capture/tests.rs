@@ -611,12 +611,17 @@ fn real_captures_are_read_as_tshark_reads_them() {
 #[test]
 fn interfaces_and_directions_are_written() {
     let mut writer = CaptureWriter::with_interfaces(Vec::new()).unwrap();
-    for name in ["lan", "wan.100"] {
-        writer.interface(name).unwrap();
-    }
+    assert_eq!(writer.interface("lan").unwrap(), 0);
     let seen = |interface, outgoing| Seen { interface, outgoing };
+    // What no reader could make sense of is not written.
+    assert!(writer.write_from(seen(1, true), &[7; 61], 5, Some("why")).is_err());
+    assert_eq!(writer.interface("wan.100").unwrap(), 1);
     writer.write_from(seen(1, true), &[7; 61], 5, Some("why")).unwrap();
+    assert_eq!(writer.interface("lan").unwrap(), 0);
     writer.write_from(seen(0, false), &[8; 60], 6, None).unwrap();
+    // One that comes in the middle.
+    assert_eq!(writer.interface("late").unwrap(), 2);
+    writer.write_from(seen(2, false), &[9; 60], 7, None).unwrap();
     let bytes = writer.into_inner();
     let (records, error) = read_all(&bytes);
     assert!(error.is_none(), "{error:?}");
@@ -624,7 +629,7 @@ fn interfaces_and_directions_are_written() {
         .iter()
         .map(|r| (r.interface, r.time_ns, r.data.len(), r.comment.as_deref()))
         .collect();
-    assert_eq!(found, [(1, 5, 61, Some("why")), (0, 6, 60, None)]);
+    assert_eq!(found, [(1, 5, 61, Some("why")), (0, 6, 60, None), (2, 7, 60, None)]);
     let has = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
     // if_name, and epb_flags of a frame that leaves and of one that comes in.
     assert!(has(b"\x02\0\x07\0wan.100\0") && has(&[2, 0, 4, 0, 2]) && has(&[2, 0, 4, 0, 1]));

@@ -1,6 +1,7 @@
 //! Writes pcap and pcapng. The same packets give the same bytes: nothing of the machine or the time
 //! of writing goes in.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -21,6 +22,8 @@ pub enum Format {
 pub struct CaptureWriter<W> {
     output: W,
     format: Format,
+    /// Of the interfaces that are described, by number; with [`CaptureWriter::new`] there is one without a name.
+    interfaces: HashMap<String, u32>,
 }
 
 impl Format {
@@ -61,31 +64,38 @@ impl<W: Write> CaptureWriter<W> {
                 output.write_all(&[section(), description("")].concat())?;
             }
         }
-        Ok(Self { output, format })
+        Ok(Self { output, format, interfaces: HashMap::from([(String::new(), 0)]) })
     }
 
     /// Begins a pcapng capture whose interfaces are described by [`CaptureWriter::interface`], one
-    /// at least.
+    /// at least, and each before its first packet.
     ///
     /// # Errors
     /// Those of `output`.
     pub fn with_interfaces(mut output: W) -> io::Result<Self> {
         output.write_all(&section())?;
-        Ok(Self { output, format: Format::PcapNg })
+        Ok(Self { output, format: Format::PcapNg, interfaces: HashMap::new() })
     }
 
-    /// Describes an interface. The caller counts them: the first one has number 0.
+    /// The number of an interface, for [`Seen`]. It is described where it is new, which may be between packets (pcapng,
+    /// section 4.2).
     ///
     /// # Errors
     /// Those of the output.
-    pub fn interface(&mut self, name: &str) -> io::Result<()> {
-        self.output.write_all(&description(name))
+    pub fn interface(&mut self, name: &str) -> io::Result<u32> {
+        if let Some(number) = self.interfaces.get(name) {
+            return Ok(*number);
+        }
+        self.output.write_all(&description(name))?;
+        let number = self.interfaces.len() as u32;
+        self.interfaces.insert(name.to_owned(), number);
+        Ok(number)
     }
 
     /// Writes the frame `bytes`, seen at an interface.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Those of the output, and where no interface of that number is described: readers would stop there.
     pub fn write_from(
         &mut self,
         seen: Seen,
@@ -93,6 +103,10 @@ impl<W: Write> CaptureWriter<W> {
         time_ns: u64,
         comment: Option<&str>,
     ) -> io::Result<()> {
+        if seen.interface as usize >= self.interfaces.len() {
+            let message = format!("interface {} is not described", seen.interface);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
         self.write_segments(Some(seen), std::iter::once(bytes), bytes.len(), time_ns, comment)
     }
 
