@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chunk::{Verdict, VerdictKind};
@@ -14,10 +14,10 @@ use control::metrics::Sources;
 use controlplane::inject::injector;
 use controlplane::statistics::{Shown, stage_names};
 use controlplane::{
-    ControlLoop, DataPath, Event, Interfaces, Newest, Phase, Publisher, Seen as SeenPath, Setup,
-    Start, Tables, Watch,
+    ControlLoop, DataPath, Event, Interfaces, Phase, Publisher, Seen as SeenPath, Setup, Start,
+    Watch,
 };
-use engine::{Capture, CapturePoint, EngineView, FrameFilter, Trace, TraceEvent};
+use engine::{Capture, CapturePoint, FrameFilter, Trace, TraceEvent};
 use io::RxQueue;
 use io::capture::{CaptureWriter, Seen};
 use packet::filter::Filter;
@@ -31,9 +31,11 @@ use crate::report::Report;
 use crate::service::{Service, Watchdog};
 use crate::wiring::{self, PortIo};
 use crate::{backend, check, log, pipelines};
-use path::{Fixed, LivePath};
+use path::{Fixed, LiveEngine, LivePath};
+use running::Running;
 
 mod path;
+mod running;
 
 /// Where events for the control loop go.
 type Events = mpsc::SyncSender<Event>;
@@ -107,15 +109,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let engine = path.engine();
     let seen = path.start()?;
     let watch = Watch::new(seen.clone());
-    let view = seen.view.clone();
     // Before all else: what is dumped now is in no other file.
-    let dumps = start_dumps(&config, &interfaces, &view)?;
+    let dumps = start_dumps(&config, &watch)?;
     let (stop, stopped) = mpsc::channel::<()>();
     let on_stop = stop.clone();
-    let number = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let running =
-        format!("{}, {}", number(interfaces.ports().count(), "port"), number(workers, "worker"));
-    let service = Arc::new(Service::from_environment(running.clone()));
+    let running = status(&seen);
+    let service = Arc::new(Service::from_environment());
     let mut control = ControlLoop::new(Start {
         file: args.config.clone(),
         known: pipelines::known(),
@@ -166,14 +165,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         }
     })?;
     tracing::info!("running: {running}");
-    service.ready();
+    service.ready(&running);
     let begin = Instant::now();
     wait(&stopped, args.duration, &engine)?;
     tracing::info!("draining");
     service.stopping();
 
     // The packets first, then those who change tables; the ports close with the control loop's path. A reload that is
-    // under way has its end before.
+    // under way holds the engine and has its end before, or it is cancelled.
     let ended = end(&engine);
     let time = begin.elapsed();
     handle.close();
@@ -181,8 +180,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     dumps.end();
     let _ = events.send(Event::Stop);
     let control = control.join().map_err(|panic| engine::panic_text(&*panic));
-    // An engine that a reload has started in between.
-    let ended = ended.and(end(&engine));
     let (parts, lost) = match control {
         Ok(parts) => (parts, None),
         Err(panic) => (Vec::new(), Some(format!("the control loop panicked: {panic}"))),
@@ -194,7 +191,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     } else {
         put!("{}", report.text())?;
     }
-    ended.map_err(|panic| Failure::other(format!("a worker died: {panic}")))?;
+    ended.map_err(Failure::other)?;
     lost.map_or(Ok(()), |text| Err(Failure::other(text)))
 }
 
@@ -235,6 +232,13 @@ fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name.into()).spawn(work).map_err(Failure::other)
 }
 
+/// What runs, in words.
+fn status(seen: &SeenPath) -> String {
+    let number = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let (ports, workers) = (seen.interfaces.ports().count(), seen.view.workers.len());
+    format!("{}, {}", number(ports, "port"), number(workers, "worker"))
+}
+
 /// What the service manager hears of the control loop.
 fn on_phase(service: Arc<Service>, watch: Watch) -> Box<dyn FnMut(Phase) + Send> {
     let mut watchdog = Watchdog::from_environment();
@@ -247,7 +251,7 @@ fn on_phase(service: Arc<Service>, watch: Watch) -> Box<dyn FnMut(Phase) + Send>
             }
         }
         Phase::Reloading => service.reloading(),
-        Phase::Reloaded { good } => service.reloaded(good),
+        Phase::Reloaded { good } => service.reloaded(&status(&watch.get()), good),
     })
 }
 
@@ -255,7 +259,7 @@ fn on_phase(service: Arc<Service>, watch: Watch) -> Box<dyn FnMut(Phase) + Send>
 fn wait(
     stopped: &mpsc::Receiver<()>,
     duration: Option<Duration>,
-    engine: &path::Running,
+    engine: &Running<LiveEngine>,
 ) -> Result<(), Failure> {
     let deadline = duration.map(|d| Instant::now() + d);
     loop {
@@ -265,22 +269,38 @@ fn wait(
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        // None while a reload puts another one in its place.
-        let is_finished = lock(engine).as_ref().is_some_and(|engine| engine.is_finished());
-        if left.is_some_and(|left| left.is_zero()) || is_finished {
+        let is_over = engine.is_over(LiveEngine::is_finished);
+        if left.is_some_and(|left| left.is_zero()) || is_over {
             return Ok(());
         }
     }
 }
 
-fn lock(engine: &path::Running) -> MutexGuard<'_, Option<engine::Engine<Newest<Tables>>>> {
-    engine.lock().unwrap_or_else(PoisonError::into_inner)
+/// Stops the engine, if there is one.
+fn end(engine: &Running<LiveEngine>) -> Result<(), String> {
+    let stopped = engine.end()?.map(|engine| engine.stop(DRAIN));
+    stopped.unwrap_or(Ok(())).map_err(|panic| format!("a worker died: {panic}"))
 }
 
-/// Stops the engine, if there is one.
-fn end(engine: &path::Running) -> Result<(), String> {
-    let engine = lock(engine).take();
-    engine.map_or(Ok(()), |engine| engine.stop(DRAIN))
+/// Names of interfaces, also of those that a reload adds.
+struct Names {
+    known: Interfaces,
+    newest: Box<dyn Fn() -> Interfaces + Send>,
+}
+
+impl Names {
+    fn of(watch: &Watch) -> Self {
+        let (known, watch) = (watch.interfaces(), watch.clone());
+        Self { known, newest: Box::new(move || watch.interfaces()) }
+    }
+
+    /// The name of an interface; `-` for none at all.
+    fn name(&mut self, number: u16) -> &str {
+        if number != chunk::PORT_NONE && usize::from(number) >= self.known.count() {
+            self.known = (self.newest)();
+        }
+        self.known.name(number)
+    }
 }
 
 /// The captures of `[dump.NAME]`, a thread each.
@@ -297,22 +317,21 @@ impl Dumps {
     }
 }
 
-fn start_dumps(
-    config: &control::config::Config,
-    interfaces: &Interfaces,
-    view: &Arc<EngineView>,
-) -> Result<Dumps, Failure> {
+fn start_dumps(config: &control::config::Config, watch: &Watch) -> Result<Dumps, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
+    // The hooks stay when another engine follows.
+    let hooks = watch.view().hooks.clone();
     let mut threads = Vec::new();
     for dump in &config.dumps {
         let failed = |error: std::io::Error| Failure::file(&dump.file, error);
         // Checked with the configuration.
         let filter = frame_filter(dump.filter.as_deref().unwrap_or_default()).unwrap_or_default();
         let capture = Capture { point: CapturePoint::Dumps, filter, frames: CAPTURE_FRAMES };
-        let mut frames = view.hooks.capture(capture).map_err(Failure::other)?;
+        let mut frames = hooks.capture(capture).map_err(Failure::other)?;
         let file = std::io::BufWriter::new(std::fs::File::create(&dump.file).map_err(failed)?);
         let mut writer = CaptureWriter::with_interfaces(file).map_err(failed)?;
-        for name in interfaces.names() {
+        let mut names = Names::of(watch);
+        for name in names.known.names() {
             writer.interface(name).map_err(failed)?;
         }
         let (name, stop) = (dump.name.clone(), stop.clone());
@@ -323,8 +342,11 @@ fn start_dumps(
                 while let Some(frame) =
                     frames.recv_timeout(if is_last { Duration::ZERO } else { LOOK })
                 {
-                    let seen = Seen { interface: frame.port.into(), outgoing: false };
-                    if let Err(error) = writer.write_from(seen, &frame.bytes, frame.time_ns, None) {
+                    let written = writer.interface(names.name(frame.port)).and_then(|interface| {
+                        let seen = Seen { interface, outgoing: false };
+                        writer.write_from(seen, &frame.bytes, frame.time_ns, None)
+                    });
+                    if let Err(error) = written {
                         tracing::error!("dump {name}: {error}; it ends");
                         return;
                     }
@@ -355,10 +377,10 @@ fn serve(
     let watch = watch.clone();
     let handler = move |asked: Asked, responder: &mut dyn Responder| match asked.request {
         Request::Trace { count, filter, duration_s } => {
-            trace(&watch.get(), responder, count, &filter, duration_s);
+            trace(&watch, responder, count, &filter, duration_s);
         }
         Request::Capture { at, filter, count, duration_s } => {
-            capture(&watch.get(), responder, &at, &filter, count, duration_s);
+            capture(&watch, responder, &at, &filter, count, duration_s);
         }
         _ => {
             let events = events.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -412,7 +434,7 @@ const CAPTURE_FRAMES: usize = 4096;
 const LOOK: Duration = Duration::from_millis(100);
 
 fn trace(
-    SeenPath { view, interfaces, .. }: &SeenPath,
+    watch: &Watch,
     responder: &mut dyn Responder,
     count: u32,
     filter: &str,
@@ -423,14 +445,16 @@ fn trace(
         Err(response) => return drop(responder.send(*response)),
     };
     let (sender, reports) = mpsc::sync_channel(64);
-    let _guard = view.hooks.trace(Trace { filter, left: AtomicU64::new(count.into()), sender });
+    let mut names = Names::of(watch);
+    let hooks = watch.view().hooks.clone();
+    let _guard = hooks.trace(Trace { filter, left: AtomicU64::new(count.into()), sender });
     let deadline = duration.map(|d| Instant::now() + d);
     let mut left = count;
     while left > 0 && deadline.is_none_or(|d| Instant::now() < d) {
         match reports.recv_timeout(LOOK) {
             Ok(events) => {
                 left -= 1;
-                let steps = events.into_iter().map(|event| step(event, interfaces)).collect();
+                let steps = events.into_iter().map(|event| step(event, &mut names)).collect();
                 if responder.send(Response::Trace { steps }).is_err() {
                     return;
                 }
@@ -442,44 +466,43 @@ fn trace(
 }
 
 /// What a trace saw, as a row, with names for the numbers of ports.
-fn step(event: TraceEvent, interfaces: &Interfaces) -> TraceStep {
+fn step(event: TraceEvent, names: &mut Names) -> TraceStep {
     let (stage, verdict, detail) = match event {
         TraceEvent::Received { port, frame_len, offload } => {
             let frame = engine::frame_text(frame_len, offload);
-            let detail = format!("{}, {frame}", interfaces.name(port));
+            let detail = format!("{}, {frame}", names.name(port));
             ("rx".to_owned(), String::new(), detail)
         }
         TraceEvent::Stage { name, detail, verdict } => {
-            (name.to_owned(), named(verdict, interfaces), detail)
+            (name.to_owned(), named(verdict, names), detail)
         }
         TraceEvent::Emitted { frame_len, verdict } => {
-            (format!("emitted {frame_len} bytes"), String::new(), named(verdict, interfaces))
+            (format!("emitted {frame_len} bytes"), String::new(), named(verdict, names))
         }
-        TraceEvent::End { verdict } => {
-            ("end".to_owned(), named(verdict, interfaces), String::new())
-        }
+        TraceEvent::End { verdict } => ("end".to_owned(), named(verdict, names), String::new()),
     };
     TraceStep { stage, verdict, detail }
 }
 
 /// A verdict with the name of its port.
-fn named(verdict: Verdict, interfaces: &Interfaces) -> String {
-    let name = interfaces.name(verdict.port());
+fn named(verdict: Verdict, names: &mut Names) -> String {
     match verdict.kind() {
-        VerdictKind::Forward => format!("forward({name})"),
-        VerdictKind::Host => format!("host({name})"),
+        VerdictKind::Forward => format!("forward({})", names.name(verdict.port())),
+        VerdictKind::Host => format!("host({})", names.name(verdict.port())),
         _ => verdict.to_string(),
     }
 }
 
 fn capture(
-    SeenPath { view, interfaces, .. }: &SeenPath,
+    watch: &Watch,
     responder: &mut dyn Responder,
     at: &CaptureAt,
     filter: &str,
     count: Option<u64>,
     duration: Option<Duration>,
 ) {
+    let SeenPath { view, interfaces, .. } = &watch.get();
+    let mut names = Names::of(watch);
     let mut tagged = None;
     // A subinterface's packets pass its port, with its tags.
     let mut port = |name: &str| {
@@ -531,7 +554,7 @@ fn capture(
                 left -= 1;
                 let response = Response::Frame(Frame {
                     time_ns: frame.time_ns,
-                    port: interfaces.name(own.unwrap_or(frame.port)).to_owned(),
+                    port: names.name(own.unwrap_or(frame.port)).to_owned(),
                     sent: frame.outgoing,
                     original_len: frame.len as u32,
                     comment: frame.reason.map(|r| r.name().to_owned()),
@@ -556,11 +579,32 @@ mod tests {
     use chunk::Offload;
 
     #[test]
+    fn names_of_ports_that_are_gone_count() {
+        let of = |ports: std::ops::Range<u32>| {
+            let text: String = ports.map(|n| format!("[port.p{n}]\n")).collect();
+            control::config::parse(&text, &pipelines::known()).unwrap().0
+        };
+        let mut interfaces = Interfaces::of(&of(0..1));
+        for first in (1..4096).step_by(1365) {
+            interfaces = interfaces.after(&of(first..first + 1365)).unwrap();
+        }
+        let refused = interfaces.after(&of(4096..4097)).unwrap_err();
+        assert!(refused.starts_with("4097 names of ports"), "{refused}");
+        assert!(refused.contains("those that are gone count"), "{refused}");
+        assert_eq!(interfaces.after(&of(0..1)).unwrap().number("p0"), Some(0));
+    }
+
+    #[test]
     fn a_trace_has_names_for_ports_and_leaves_other_text_alone() {
         let text = "[port.wan]\n[port.lan]\n";
         let (config, _) = control::config::parse(text, &pipelines::known()).unwrap();
         let interfaces = Interfaces::of(&config);
         let number = |name| interfaces.number(name).unwrap();
+        // The trace has begun before the second port was there.
+        let (before, _) = control::config::parse("[port.wan]\n", &pipelines::known()).unwrap();
+        let newest = interfaces.clone();
+        let mut names =
+            Names { known: Interfaces::of(&before), newest: Box::new(move || newest.clone()) };
         let (wan, lan) = (number("wan"), number("lan"));
         let rule = "rule port 0: accept → port 1".to_owned();
         let forward = Verdict::forward(lan);
@@ -588,7 +632,7 @@ mod tests {
             (TraceEvent::End { verdict: dropped }, ["end", "drop(tx_full)", ""]),
         ];
         for (event, expected) in events {
-            let TraceStep { stage, verdict, detail } = step(event, &interfaces);
+            let TraceStep { stage, verdict, detail } = step(event, &mut names);
             assert_eq!([&*stage, &*verdict, &*detail], expected);
         }
     }

@@ -20,6 +20,7 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -30,12 +31,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The service manager, if there is one.
 pub(crate) struct Service {
     socket: Option<UnixDatagram>,
-    status: String,
+    is_stopping: AtomicBool,
 }
 
 impl Service {
-    /// The manager that the environment names. `status` describes the program while it runs.
-    pub(crate) fn from_environment(status: String) -> Self {
+    /// The manager that the environment names.
+    pub(crate) fn from_environment() -> Self {
         let socket = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty());
         let socket = socket.and_then(|name| {
             let connected = connect(&name);
@@ -44,29 +45,36 @@ impl Service {
             };
             connected.map_err(failed).ok()
         });
-        Self { socket, status }
+        Self { socket, is_stopping: AtomicBool::new(false) }
     }
 
-    /// Everything runs.
-    pub(crate) fn ready(&self) {
-        self.send(&format!("READY=1\nSTATUS={}", self.status));
+    /// Everything runs; `status` says what that is.
+    pub(crate) fn ready(&self, status: &str) {
+        self.send(&format!("READY=1\nSTATUS={status}"));
     }
 
     /// A reload begins; [`Service::reloaded`] ends it.
     pub(crate) fn reloading(&self) {
+        if self.is_stopping.load(Ordering::Acquire) {
+            return;
+        }
         let now = clock_gettime(ClockId::Monotonic);
         let us = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={us}\nSTATUS=reloading"));
     }
 
-    /// A reload has ended; if it failed, the earlier configuration stays in use.
-    pub(crate) fn reloaded(&self, good: bool) {
+    /// A reload has ended; if it failed, the earlier configuration stays in use. `status` says what runs. Nothing is said
+    /// once the end has begun: the manager would take it for a new start.
+    pub(crate) fn reloaded(&self, status: &str, good: bool) {
         let note = if good { "" } else { "; the last reload failed: see the log" };
-        self.send(&format!("READY=1\nSTATUS={}{note}", self.status));
+        if !self.is_stopping.load(Ordering::Acquire) {
+            self.ready(&format!("{status}{note}"));
+        }
     }
 
     /// The end begins.
     pub(crate) fn stopping(&self) {
+        self.is_stopping.store(true, Ordering::Release);
         self.send("STOPPING=1\nSTATUS=draining");
     }
 
@@ -175,16 +183,22 @@ mod tests {
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let manager = UnixDatagram::bind_addr(&address).unwrap();
         let socket = connect(OsStr::new(&format!("@{name}"))).unwrap();
-        let service = Service { socket: Some(socket), status: "2 ports, 1 worker".into() };
+        let service = Service { socket: Some(socket), is_stopping: AtomicBool::new(false) };
         let mut bytes = [0; 200];
         let mut said = || {
             let length = manager.recv(&mut bytes).unwrap();
             String::from_utf8_lossy(&bytes[..length]).into_owned()
         };
-        service.ready();
+        service.ready("2 ports, 1 worker");
         assert_eq!(said(), "READY=1\nSTATUS=2 ports, 1 worker");
-        service.reloaded(false);
-        let failed = "READY=1\nSTATUS=2 ports, 1 worker; the last reload failed: see the log";
+        service.reloaded("3 ports, 1 worker", false);
+        let failed = "READY=1\nSTATUS=3 ports, 1 worker; the last reload failed: see the log";
         assert_eq!(said(), failed);
+        service.stopping();
+        assert_eq!(said(), "STOPPING=1\nSTATUS=draining");
+        service.reloading();
+        service.reloaded("3 ports, 1 worker", true);
+        manager.set_nonblocking(true).unwrap();
+        assert!(manager.recv(&mut [0; 9]).is_err(), "the end has begun");
     }
 }

@@ -20,8 +20,8 @@ use device::tables::NoTables;
 use engine::{
     DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineError, EngineSpec,
     Entry, ErrorSink, Gate, InContext, InOrder, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST,
-    PipelineSpec, QueueCounters, RxSlot, Spread, SpreadHash, Stage, Suspended, TxSlot, UnderWay,
-    Versions, WorkerQueues, WorkerSpec,
+    PipelineSpec, QueueCounters, Reserve, RxSlot, Spread, SpreadHash, Stage, Suspended, TxSlot,
+    UnderWay, Versions, WorkerQueues, WorkerSpec,
 };
 use io::{RxQueue, TxQueue};
 use lookup::versions::Reader;
@@ -140,6 +140,7 @@ pub(crate) struct Prepared {
     spread: Vec<Spreading>,
     entries: Entries,
     in_order: Option<InOrder>,
+    reserve: Option<Reserve<Newest<Tables>>>,
 }
 
 /// Makes the stages of all workers.
@@ -224,23 +225,26 @@ pub(crate) fn prepare(
         }),
     };
     let in_order = in_order.then(|| InOrder { gate, under_way: plan.under_way });
-    Ok(Prepared { spec, spread, entries, in_order })
+    Ok(Prepared { spec, spread, entries, in_order, reserve: None })
 }
 
 impl Prepared {
-    /// Whether it could start.
-    pub(crate) fn check(&self) -> Result<(), EngineError> {
-        self.spec.check()
+    /// Makes sure that it can start: there is nothing wrong with the spec, and its threads are there.
+    pub(crate) fn reserve(&mut self) -> Result<(), EngineError> {
+        self.spec.check()?;
+        self.reserve = Some(self.spec.reserve()?);
+        Ok(())
     }
 
     /// Starts it over `ports`.
     pub(crate) fn start(self, ports: Vec<PortIo>) -> Result<DataPath, EngineError> {
-        let Self { mut spec, spread, entries, in_order } = self;
+        let Self { mut spec, spread, entries, in_order, reserve } = self;
         let place = |port| place(port, &spread, &entries, &mut spec.workers);
         let ports = ports.into_iter().map(place).collect();
-        let engine = match in_order {
-            Some(in_order) => Engine::start_in_order(spec, in_order),
-            None => Engine::start(spec),
+        let engine = match (in_order, reserve) {
+            (Some(in_order), _) => Engine::start_in_order(spec, in_order),
+            (None, Some(reserve)) => Engine::start_reserved(spec, reserve),
+            (None, None) => Engine::start(spec),
         };
         Ok(DataPath { engine: engine?, ports })
     }

@@ -4,11 +4,13 @@ mod common;
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use common::STARTED;
-use testkit::Scratch;
-use testkit::process::Process;
+use common::{SOON, STARTED};
+use testkit::process::{Process, Stop};
+use testkit::{Scratch, wait_until};
 
 /// The program as it runs, with its files.
 struct Running {
@@ -18,7 +20,16 @@ struct Running {
 
 impl Running {
     fn start(files: &[(&str, &str)], config: &str) -> Self {
-        let scratch = Scratch::new();
+        Self::start_in(Scratch::new(), files, config, &[])
+    }
+
+    /// In a folder, with more in its environment.
+    fn start_in(
+        scratch: Scratch,
+        files: &[(&str, &str)],
+        config: &str,
+        environment: &[(&str, &Path)],
+    ) -> Self {
         for (name, text) in files {
             scratch.write(name, text);
         }
@@ -27,17 +38,23 @@ impl Running {
         let config = config.replace("[system]", &format!("{head}\"{}\"", socket.display()));
         let config = scratch.write("config.toml", &config);
         let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
-        command.arg("run").arg(config);
+        command.arg("run").arg(config).envs(environment.iter().copied());
         let mut process = Process::spawn(command);
         process.wait_for("running: ", STARTED);
         Self { scratch, process }
     }
 
-    /// `shadeline ctl ARGS`: whether it succeeded, and what it said.
-    fn ctl(&self, args: &str) -> (bool, String) {
+    /// `shadeline ctl ARGS`.
+    fn ctl_command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
         command.arg("ctl").arg("--socket").arg(self.scratch.join("ctl.sock"));
-        let output = command.args(args.split_whitespace()).output().expect("the program starts");
+        command.args(args.split_whitespace());
+        command
+    }
+
+    /// `shadeline ctl ARGS`: whether it succeeded, and what it said.
+    fn ctl(&self, args: &str) -> (bool, String) {
+        let output = self.ctl_command(args).output().expect("the program starts");
         let (out, err) = (&output.stdout, &output.stderr);
         (output.status.success(), String::from_utf8_lossy(&[&out[..], err].concat()).into_owned())
     }
@@ -147,13 +164,18 @@ fn names_that_do_not_fit_leave_those_there_are() {
 impl Running {
     /// Reloads the configuration with more of it; whether that was good, and what it said.
     fn reload_with(&self, config: &str, more: &str) -> (bool, String) {
+        self.write(config, more);
+        self.ctl("reload")
+    }
+
+    /// Writes the configuration with more of it.
+    fn write(&self, config: &str, more: &str) {
         let head = format!(
             "[system]\nworkers = 1\nsocket = \"{}\"",
             self.scratch.join("ctl.sock").display()
         );
         let text = config.replace("[system]", &head) + more;
         self.scratch.write("config.toml", &text);
-        self.ctl("reload")
     }
 
     /// What a reload that is refused must leave alone.
@@ -282,5 +304,167 @@ fn devices_and_workers_go_on() {
             let runtime = running.show("runtime");
             assert!(runtime.contains("simulated"), "{runtime}");
         }
+    }
+}
+
+/// Lets one creation of a thread fail, as a limit on threads does: that of the number in a file, counted since the file
+/// is there.
+const FEW_THREADS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *with) {
+    static atomic_int made;
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    int wanted = 0;
+    FILE *file = fopen(getenv("FAILS"), "r");
+    if (file == NULL) {
+        made = 0;
+    } else {
+        if (fscanf(file, "%d", &wanted) != 1) wanted = 0;
+        fclose(file);
+        if (++made == wanted) return EAGAIN;
+    }
+    create = dlsym(RTLD_NEXT, "pthread_create");
+    return create(thread, attributes, run, with);
+}
+"#;
+
+/// The library of [`FEW_THREADS`]; `None`, and the test is skipped, where nothing compiles it.
+fn few_threads(scratch: &Scratch) -> Option<PathBuf> {
+    let compiler = testkit::require_tool("cc")?;
+    let (source, library) = (scratch.write("few.c", FEW_THREADS), scratch.join("few.so"));
+    let mut command = Command::new(compiler);
+    command.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).arg("-ldl");
+    assert!(command.status().is_ok_and(|status| status.success()), "cc compiles it");
+    Some(library)
+}
+
+/// Whichever thread a reload cannot have, it is refused, and packets are carried as before.
+#[test]
+fn a_thread_that_cannot_be_had_changes_nothing() {
+    let scratch = Scratch::new();
+    let Some(library) = few_threads(&scratch) else { return };
+    let fails = scratch.join("fails");
+    let environment = [("LD_PRELOAD", &*library), ("FAILS", &*fails)];
+    let config = ROUTER.replace("[system]", "[system]\n[engine]\nbackend = \"sim\"\n");
+    let files = [("table.txt", "")];
+    let mut running = Running::start_in(scratch, &files, &config, &environment);
+    let before = running.all();
+    let switch = "mode = \"switch\"\n[system]\n[port.left]\nbackend = \"memory\"\n[port.right]\nbackend = \"memory\"\n";
+    // The second one has a part that listens to workers, on a thread of its own.
+    for (config_after, more, stage, least) in
+        [(&*config, MORE, "edge.route", 3), (switch, "", "bridge_out", 4)]
+    {
+        let (mut refused, mut applied) = (0, 0);
+        for number in 1.. {
+            running.write(config_after, more);
+            let file = running.scratch.write("fails", &number.to_string());
+            let (good, said) = running.ctl("reload");
+            std::fs::remove_file(file).expect("the file");
+            assert!(running.process.is_running(), "thread {number}: {said}");
+            if good {
+                assert!(running.show("stages").contains(stage), "thread {number}");
+                let (good, said) = running.reload_with(&config, "");
+                assert!(good, "{said}");
+                applied += 1;
+                // Those of the device, without which the CPU shades, and then more than there are.
+                if applied == 6 {
+                    break;
+                }
+            } else {
+                refused += 1;
+            }
+            assert_eq!(running.all(), before, "thread {number}: {said}");
+        }
+        assert!(refused >= least, "{stage}: {refused} refused, {applied} applied");
+    }
+    let (status, output) = running.process.stop(Stop::Terminate, SOON);
+    assert!(status.success() && !output.contains("no packets are carried"), "{output}");
+}
+
+/// Whatever a reload is at when the program is to stop, it is made, or it is cancelled.
+#[test]
+fn a_stop_during_a_reload_is_clean() {
+    let mut cancelled = 0;
+    for round in 0..12u64 {
+        let mut running = Running::start(&[("table.txt", "")], &(ROUTER.to_owned() + MORE));
+        running.write(ROUTER, "");
+        let mut reload = Process::spawn(running.ctl_command("reload"));
+        std::thread::sleep(Duration::from_millis(7 * round));
+        let signal = [Stop::Terminate, Stop::Interrupt][round as usize % 2];
+        let (status, output) = running.process.stop(signal, SOON);
+        let (_, said) = reload.wait(SOON);
+        assert!(status.success(), "round {round}: {output}");
+        for odd in ["ERROR", "panicked", "stage_panic"] {
+            assert!(!output.contains(odd), "round {round}: {odd}\n{output}");
+        }
+        let is_cancelled = output.contains("reload cancelled: the instance is stopping");
+        assert!(!is_cancelled || said.contains("reload cancelled: the instance is stopping"));
+        cancelled += u32::from(is_cancelled);
+    }
+    println!("{cancelled} of 12 reloads were cancelled");
+}
+
+/// The names of the interfaces of a pcapng file in its order, and by packet the number of its interface, which must be
+/// one that was described before.
+fn interfaces_of(path: &Path) -> (Vec<String>, Vec<usize>) {
+    let bytes = std::fs::read(path).expect("a capture");
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let (mut names, mut packets, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < bytes.len() {
+        match word(at) {
+            1 => {
+                // The first option is the name.
+                let (kind, len) = (word(at + 16) & 0xffff, word(at + 16) >> 16);
+                assert_eq!(kind, 2, "if_name");
+                names.push(String::from_utf8_lossy(&bytes[at + 20..at + 20 + len]).into_owned());
+            }
+            6 => {
+                assert!(word(at + 8) < names.len(), "interface {} of {names:?}", word(at + 8));
+                packets.push(word(at + 8));
+            }
+            _ => {}
+        }
+        at += word(at + 4);
+    }
+    (names, packets)
+}
+
+/// Captures and traces that run over a reload name the ports that it adds.
+#[test]
+fn ports_that_come_later_have_names_in_captures() {
+    let input = testkit::repository().join("tests/golden/firewall/lan.pcap");
+    let scratch = Scratch::new();
+    let dump = scratch.join("odd.pcapng");
+    let dumps = "[[rule]]\nname = \"odd\"\nproto = \"udp\"\naction = \"dump\"\n";
+    let config = format!("{ROUTER}{dumps}[dump.odd]\nfile = {dump:?}\n");
+    let mut running = Running::start_in(scratch, &[("table.txt", "")], &config, &[]);
+    let captured = running.scratch.join("captured.pcapng");
+    let args = format!("capture dumps -w {}", captured.display());
+    let mut capture = Process::spawn(running.ctl_command(&args));
+    let mut trace = Process::spawn(running.ctl_command("trace --count 3"));
+    // Both have begun once the instance has accepted them: it answers in order of connection.
+    std::thread::sleep(Duration::from_millis(500));
+    let read = format!("backend = \"pcap\"\nread = {input:?}\naddresses = [\"10.0.1.1/24\"]\n");
+    let (good, said) = running.reload_with(&config, &format!("[port.fourth]\n{read}"));
+    assert!(good, "{said}");
+    let written = || std::fs::metadata(&dump).is_ok_and(|file| file.len() > 1000);
+    assert!(wait_until(SOON, written), "{:?}", std::fs::metadata(&dump));
+    let (_, said) = trace.wait(SOON);
+    assert!(said.contains("fourth, "), "{said}");
+    std::thread::sleep(Duration::from_millis(500));
+    let (_, said) = capture.stop(Stop::Interrupt, SOON);
+    assert!(captured.exists(), "{said}");
+    let (status, output) = running.process.stop(Stop::Terminate, SOON);
+    assert!(status.success(), "{output}");
+    for path in [&dump, &captured] {
+        let (names, packets) = interfaces_of(path);
+        assert!(packets.len() > 3, "{names:?}");
+        assert!(packets.iter().all(|packet| names[*packet] == "fourth"), "{names:?} {packets:?}");
     }
 }

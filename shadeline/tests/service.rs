@@ -84,13 +84,18 @@ fn the_manager_hears_of_start_reload_and_end() {
     assert!(since > 0);
     assert_eq!(manager.next().0, "READY=1\nSTATUS=1 port, 2 workers");
 
+    configuration(&scratch, "[port.right]\nbackend = \"memory\"\n");
+    process.signal(Stop::Hangup);
+    assert!(manager.next().0.starts_with("RELOADING=1\n"));
+    assert_eq!(manager.next().0, "READY=1\nSTATUS=2 ports, 2 workers");
+
     scratch.write("config.toml", "mode = \"rooter\"\n");
     let mut ctl = program();
     ctl.arg("ctl").arg("--socket").arg(scratch.join("ctl.sock")).arg("reload");
     let refused = ctl.output().expect("the program starts");
     assert!(!refused.status.success());
     assert!(manager.next().0.starts_with("RELOADING=1\n"));
-    let failed = "READY=1\nSTATUS=1 port, 2 workers; the last reload failed: see the log";
+    let failed = "READY=1\nSTATUS=2 ports, 2 workers; the last reload failed: see the log";
     assert_eq!(manager.next().0, failed);
     manager.is_fed();
 

@@ -2,7 +2,8 @@
 //! engine with other stages takes over the queues of the one before.
 //!
 //! ```text
-//!  open (ports, twins) ─▶ prepare (stages; all that may fail) ─▶ exchange (one engine stops, the next starts)
+//!  open (ports, twins) ─▶ prepare (stages, threads; all that may fail) ─▶ hold (the program ends before, or not until
+//!       this has its end) ─▶ exchange (one engine stops, the next starts)
 //! ```
 //!
 //! Threads: it belongs to the control loop's. [`Watch`] shows others what runs.
@@ -30,10 +31,10 @@ pub trait DataPath: Send {
         wanted: &[u16],
     ) -> Result<Vec<Opened>, String>;
 
-    /// Makes the stages of a configuration. Nothing is in use yet.
+    /// Makes the stages of a configuration, and has the threads that they will run on. Nothing is in use yet.
     ///
     /// # Errors
-    /// The stages do not fit together, or a device cannot be had.
+    /// The stages do not fit together, or a device or a thread cannot be had.
     fn prepare(
         &mut self,
         config: &Config,
@@ -44,14 +45,18 @@ pub trait DataPath: Send {
     /// Has Linux's neighbours and routes told again, for parts that have not heard of them.
     fn repeat_kernel(&mut self);
 
+    /// Keeps the engine from being stopped until [`DataPath::exchange`] or [`DataPath::forget`]. `false`: the program is
+    /// stopping, and nothing may change any more.
+    fn hold(&mut self) -> bool;
+
     /// Forgets what was prepared, and closes what was opened and is not in use.
     fn forget(&mut self);
 
-    /// Puts what was opened and prepared to use, and closes interfaces with their twins. `publish` is called while
-    /// no stage runs.
+    /// Puts what was opened and prepared to use, and closes interfaces with their twins. It is held. `publish` is called
+    /// while no stage runs.
     ///
     /// # Errors
-    /// The packets are not carried any more: the system gave no thread, or a worker had died.
+    /// The packets are not carried any more, because a worker had died; the program is to end.
     fn exchange(&mut self, closes: &[u16], publish: &mut dyn FnMut()) -> Result<Seen, String>;
 }
 
@@ -96,6 +101,16 @@ impl Watch {
     /// Shows this from now on.
     pub fn set(&self, seen: Seen) {
         *self.lock() = seen;
+    }
+
+    /// Interfaces that there will be in a moment: packets of theirs may be seen before [`Watch::set`].
+    pub fn expect(&self, interfaces: &Interfaces) {
+        self.lock().interfaces = interfaces.clone();
+    }
+
+    /// The interfaces.
+    pub fn interfaces(&self) -> Interfaces {
+        self.lock().interfaces.clone()
     }
 
     /// The newest.

@@ -47,7 +47,8 @@ impl Interfaces {
         let n = next.names.len();
         if n > INTERFACES_MAX {
             return Err(format!(
-                "{n} ports and subinterfaces since the start, more than {INTERFACES_MAX}: restart the instance"
+                "{n} names of ports and subinterfaces since the start, more than {INTERFACES_MAX}; those that are gone \
+                 count, for each name keeps its number: use names again, or restart the instance"
             ));
         }
         Ok(next)

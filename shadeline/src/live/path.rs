@@ -3,7 +3,7 @@
 //! Threads: [`LivePath`] belongs to the control loop's; the engine is shared with the thread that ends the program.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chunk::{Depot, Pool};
@@ -15,14 +15,15 @@ use engine::{Engine, ErrorSink, UnderWay};
 use lookup::versions::Reader;
 use packet::checksum::Checksums;
 
+use super::running::Running;
 use crate::backend::{self, Backends};
 use crate::failure::Failure;
 use crate::live::Events;
 use crate::ports::{LivePorts, Opening};
 use crate::wiring::{self, Plan, PortIo, Prepared};
 
-/// An engine that may be replaced by another one; none after a replacement that failed.
-pub(super) type Running = Arc<Mutex<Option<Engine<Newest<Tables>>>>>;
+/// The engine of a live program.
+pub(super) type LiveEngine = Engine<Newest<Tables>>;
 
 /// How long the packets of a port that is full are waited for while an engine is replaced. Other ports wait, too.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -44,7 +45,9 @@ pub(super) struct Fixed {
 /// See the head of this file.
 pub(super) struct LivePath {
     fixed: Fixed,
-    engine: Running,
+    engine: Running<LiveEngine>,
+    /// To be replaced: the program does not end before.
+    held: Option<LiveEngine>,
     ports: LivePorts,
     /// The queues that are in use, as they were placed, and those that were.
     counters: Vec<PortCounters>,
@@ -54,6 +57,8 @@ pub(super) struct LivePath {
     opened_numbers: Vec<u16>,
     prepared: Option<(Prepared, Interfaces)>,
     mirror: Option<Mirror>,
+    /// It was started for what is prepared.
+    is_new_mirror: bool,
     /// Applications want to hear of Linux's neighbours and routes; a port has a link of its own.
     mirrors: bool,
     has_links: bool,
@@ -72,7 +77,8 @@ impl LivePath {
     pub(super) fn new(fixed: Fixed, ports: LivePorts, opened: &[Opened], io: Vec<PortIo>) -> Self {
         let mut path = Self {
             fixed,
-            engine: Running::default(),
+            engine: Running::new(),
+            held: None,
             ports,
             counters: Vec::new(),
             closed: Vec::new(),
@@ -80,6 +86,7 @@ impl LivePath {
             opened_numbers: Vec::new(),
             prepared: None,
             mirror: None,
+            is_new_mirror: false,
             mirrors: false,
             has_links: false,
             twins: BTreeMap::new(),
@@ -99,7 +106,7 @@ impl LivePath {
     }
 
     /// Where the engine is found.
-    pub(super) fn engine(&self) -> Running {
+    pub(super) fn engine(&self) -> Running<LiveEngine> {
         self.engine.clone()
     }
 
@@ -110,36 +117,53 @@ impl LivePath {
         let path = prepared.start(std::mem::take(&mut self.opened)).map_err(Failure::other)?;
         self.opened_numbers.clear();
         let seen = self.run(path, interfaces);
-        self.follow_kernel().map_err(Failure::other)?;
+        self.watch_twins();
         Ok(seen)
     }
 
     fn run(&mut self, path: wiring::DataPath, interfaces: Interfaces) -> Seen {
         self.counters = path.ports;
         let view = path.engine.view().clone();
-        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.engine);
+        self.engine.carry(path.engine);
         let (ports, closed) = (self.counters.clone(), self.closed.clone());
         Seen { view, ports, closed, interfaces }
     }
 
-    /// Mirrors the kernel, if an application wants that. Links are watched all the same: a port whose link goes down
-    /// must lose its routes.
-    fn follow_kernel(&mut self) -> Result<(), String> {
+    /// The mirror of the kernel follows the twins, if an application wants that.
+    fn watch_twins(&mut self) {
+        self.is_new_mirror = false;
         let mirrors = self.mirrors;
         for twin in self.twins.values_mut().filter(|twin| mirrors && !twin.is_watched) {
             twin.is_watched = true;
             self.mirror.iter().for_each(|mirror| mirror.watch(twin.ifindex));
         }
-        if self.mirror.is_some() || !mirrors && !self.has_links {
+    }
+
+    /// Starts the mirror of the kernel, if there is none and an application wants it. Links are watched all the same: a
+    /// port whose link goes down must lose its routes.
+    fn start_mirror(&mut self) -> Result<(), String> {
+        if self.mirror.is_some() || !self.mirrors && !self.has_links {
             return Ok(());
         }
-        let watched = self.twins.values().filter(|twin| twin.is_watched);
-        let watch = watched.map(|twin| twin.ifindex).collect();
+        let mut watch = Vec::new();
+        for twin in self.twins.values_mut().filter(|_| self.mirrors) {
+            twin.is_watched = true;
+            watch.push(twin.ifindex);
+        }
         let options = MirrorOptions { watch, ..MirrorOptions::default() };
         let events = self.fixed.events.clone();
         let mirror = Mirror::start(options, move |batch| events.send(Event::Kernel(batch)).is_ok());
-        self.mirror = Some(mirror.map_err(|error| format!("mirroring the kernel: {error}"))?);
+        let mirror = mirror.map_err(|error| format!("mirroring the kernel: {error}"));
+        if mirror.is_err() {
+            self.forget_mirror();
+        }
+        (self.mirror, self.is_new_mirror) = (Some(mirror?), true);
         Ok(())
+    }
+
+    fn forget_mirror(&mut self) {
+        (self.mirror, self.is_new_mirror) = (None, false);
+        self.twins.values_mut().for_each(|twin| twin.is_watched = false);
     }
 
     /// Closes queues; their cells are free again.
@@ -213,10 +237,11 @@ impl DataPath for LivePath {
         };
         let (depot, parts) = (fixed.depot.clone(), &mut publisher.parts);
         let prepared = wiring::prepare(config, interfaces, depot, &fixed.reader, parts, plan);
-        let prepared = prepared.map_err(Failure::into_message)?;
-        prepared.check().map_err(|error| error.to_string())?;
-        self.prepared = Some((prepared, interfaces.clone()));
+        let mut prepared = prepared.map_err(Failure::into_message)?;
+        prepared.reserve().map_err(|error| error.to_string())?;
         self.mirrors = publisher.parts.iter().any(|own| own.part.mirrors_kernel(config));
+        self.start_mirror()?;
+        self.prepared = Some((prepared, interfaces.clone()));
         Ok(())
     }
 
@@ -224,8 +249,19 @@ impl DataPath for LivePath {
         self.mirror.iter().for_each(Mirror::repeat);
     }
 
+    fn hold(&mut self) -> bool {
+        self.held = self.held.take().or_else(|| self.engine.hold());
+        self.held.is_some()
+    }
+
     fn forget(&mut self) {
         self.prepared = None;
+        if let Some(engine) = self.held.take() {
+            self.engine.carry(engine);
+        }
+        if self.is_new_mirror {
+            self.forget_mirror();
+        }
         let opened = std::mem::take(&mut self.opened);
         self.release(opened);
         for number in std::mem::take(&mut self.opened_numbers) {
@@ -234,24 +270,41 @@ impl DataPath for LivePath {
     }
 
     fn exchange(&mut self, closes: &[u16], publish: &mut dyn FnMut()) -> Result<Seen, String> {
-        let (prepared, interfaces) = self.prepared.take().ok_or("no stages are prepared")?;
-        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let before = engine.ok_or("the packets have come to their end")?.suspend(PATIENCE)?;
+        let engine = self.held.take().ok_or("the engine is not held")?;
+        let Some((prepared, interfaces)) = self.prepared.take() else {
+            self.engine.carry(engine);
+            return Err("no stages are prepared".into());
+        };
         let opened = std::mem::take(&mut self.opened);
         self.opened_numbers.clear();
         let is_closed = |number: u16| closes.contains(&number);
-        let (path, closed) = prepared
-            .follow(before, &self.counters, is_closed, opened, publish)
-            .map_err(|error| error.to_string())?;
+        let followed = match engine.suspend(PATIENCE) {
+            Ok(before) => prepared
+                .follow(before, &self.counters, is_closed, opened, publish)
+                .map_err(|error| error.to_string()),
+            Err(panic) => Err(format!("a worker died: {panic}")),
+        };
+        let (path, closed) = followed.inspect_err(|error| {
+            self.engine.fail(format!("no packets are carried any more: {error}"));
+        })?;
         let seen = self.run(path, interfaces);
         // Only now, for closing a queue takes time.
         let (queues, counters): (Vec<_>, Vec<_>) = closed.into_iter().unzip();
         self.release(queues);
         self.keep(counters);
         closes.iter().for_each(|number| self.close(*number));
-        if let Err(error) = self.follow_kernel() {
-            tracing::error!("{error}");
-        }
+        self.watch_twins();
         Ok(Seen { closed: self.closed.clone(), ..seen })
+    }
+}
+
+impl Drop for LivePath {
+    /// A control loop that ends while it holds the engine, by a panic, leaves it to the thread that ends the program.
+    fn drop(&mut self) {
+        match self.held.take() {
+            Some(engine) => self.engine.carry(engine),
+            None if std::thread::panicking() => self.engine.lose(),
+            None => {}
+        }
     }
 }

@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!  ports that change close ─▶ new ports open ─▶ new parts start ─▶ all parts apply the configuration
-//!       ─▶ stages are made ─▶ (nothing fails from here on) ─▶ one engine stops, tables and ports change, the next starts
+//!       ─▶ stages and threads are made ─▶ the engine is held ─▶ (nothing fails from here on) ─▶ one engine stops, tables
+//!       and ports change, the next starts
 //! ```
 //!
-//! Whatever fails before the last step is taken back, and the program is as it was.
+//! Whatever fails before the last step is taken back, and the program is as it was. A program that stops takes the engine:
+//! if it comes before the engine is held, the change is taken back; if it comes later, the stop waits.
 
 use control::config::{Config, Diff};
 use lookup::fib::Interface;
 
 use super::ControlLoop;
-use super::reload::Fresh;
+use super::reload::{Fresh, NotApplied};
 use crate::application::{Setup, Twin};
 use crate::interfaces::{Interfaces, PortFacts};
 
@@ -37,7 +39,7 @@ pub(super) fn mode(config: &Config) -> String {
 impl ControlLoop {
     /// Applies a configuration with other stages or ports than the one in force, from which it differs by `diff`. What the
     /// parts say of it.
-    pub(super) fn rebuild(&mut self, fresh: Fresh, diff: &Diff) -> Result<String, String> {
+    pub(super) fn rebuild(&mut self, fresh: Fresh, diff: &Diff) -> Result<String, NotApplied> {
         let number = |name: &String| fresh.interfaces.number(name);
         let is_new = |n: &u16| !self.interfaces.has(*n);
         let reopened: Vec<u16> = diff.ports_reopened.iter().filter_map(number).collect();
@@ -52,7 +54,7 @@ impl ControlLoop {
         let before = self.before();
         match self.make(fresh, &wanted, &gone, &before) {
             Ok(told) => {
-                self.exchange(&gone);
+                self.exchange(&gone)?;
                 (self.on_reload)(&self.config);
                 if !wanted.is_empty() {
                     self.refresh_links();
@@ -63,7 +65,7 @@ impl ControlLoop {
             Err(error) => {
                 self.put_back(&before);
                 self.settle();
-                if !reopened.is_empty() {
+                if !reopened.is_empty() && !matches!(error, NotApplied::Stopping) {
                     self.reopen(&reopened);
                 }
                 Err(error)
@@ -78,7 +80,7 @@ impl ControlLoop {
         wanted: &[u16],
         gone: &[u16],
         before: &Before,
-    ) -> Result<String, String> {
+    ) -> Result<String, NotApplied> {
         let Fresh { config, built, interfaces, .. } = fresh;
         self.open(&config, &interfaces, wanted)?;
         self.interfaces = interfaces;
@@ -110,20 +112,18 @@ impl ControlLoop {
         self.publisher.parts.iter_mut().for_each(|own| own.part.begin());
         let applied = self.apply(&old, built).and_then(|()| {
             let config = self.effective();
-            self.path.prepare(&config, &self.interfaces, &mut self.publisher)
+            self.path.prepare(&config, &self.interfaces, &mut self.publisher)?;
+            let mut sources = parts.iter().map(|number| self.start_sources_of(*number));
+            let started = sources.try_for_each(|started| started);
+            started.map_err(|error| format!("no thread for events: {error}"))
         });
-        if let Err(error) = applied {
+        if let Err(error) = applied.map_err(NotApplied::from).and_then(|()| self.hold()) {
             self.publisher.take_out(&parts);
             let stays = |at: usize| !wanted.iter().chain(gone).any(|n| usize::from(*n) == at);
             self.addresses_back(&before.records, stays);
             self.put_back(before);
             self.roll_back();
             return Err(error);
-        }
-        for &number in &parts {
-            if let Err(error) = self.start_sources_of(number) {
-                tracing::error!("no thread for events: {error}");
-            }
         }
         for number in 0..self.records.len() {
             self.publish_interface(number);
@@ -163,48 +163,67 @@ impl ControlLoop {
         Ok(())
     }
 
+    /// From now on a stop waits for [`ControlLoop::exchange`], or for [`ControlLoop::put_back`].
+    fn hold(&mut self) -> Result<(), NotApplied> {
+        self.path.hold().then_some(()).ok_or(NotApplied::Stopping)
+    }
+
     /// Puts the stages and ports that are ready to use. If that fails, no packet is carried any more: the program ends.
-    fn exchange(&mut self, closes: &[u16]) {
+    fn exchange(&mut self, closes: &[u16]) -> Result<(), NotApplied> {
+        self.watch.expect(&self.interfaces);
         let unused = self.publisher.unused(&self.config);
-        self.publisher.take_out(&unused);
         let publisher = &mut self.publisher;
-        match self.path.exchange(closes, &mut || _ = publisher.publish()) {
+        // Stages of the engine before work on tables of parts that go.
+        let mut publish = || {
+            publisher.take_out(&unused);
+            publisher.publish();
+        };
+        match self.path.exchange(closes, &mut publish) {
             Ok(seen) => {
                 let kinds = self.kinds.clone();
                 self.statistics.go_on(seen.clone(), kinds, mode(&self.config));
                 self.watch.set(seen);
+                Ok(())
             }
             Err(error) => {
-                tracing::error!("no packets are carried any more: {error}");
                 (self.on_stop)();
+                let what = format!("no packets are carried any more: {error}; the instance ends");
+                Err(NotApplied::Refused(what))
             }
         }
     }
 
     /// Closes ports that are to be opened anew: their interfaces are down until then.
-    fn close(&mut self, numbers: &[u16]) -> Result<(), String> {
+    fn close(&mut self, numbers: &[u16]) -> Result<(), NotApplied> {
         let config = self.effective();
-        self.path.prepare(&config, &self.interfaces, &mut self.publisher)?;
+        let prepared = self.path.prepare(&config, &self.interfaces, &mut self.publisher);
+        if let Err(error) = prepared.map_err(NotApplied::from).and_then(|()| self.hold()) {
+            self.path.forget();
+            return Err(error);
+        }
         for &number in numbers {
             let at = usize::from(number);
             self.twins[at] = None;
             self.set_link(at, false);
         }
-        self.exchange(numbers);
-        Ok(())
+        self.exchange(numbers)
     }
 
     /// Opens ports again as they were, after the configuration with which they were to be opened was refused.
     fn reopen(&mut self, numbers: &[u16]) {
         let (config, interfaces) = (self.config.clone(), self.interfaces.clone());
-        let done = self.open(&config, &interfaces, numbers).and_then(|()| {
+        let opened = self.open(&config, &interfaces, numbers).and_then(|()| {
             let effective = self.effective();
             self.path.prepare(&effective, &interfaces, &mut self.publisher)
         });
-        if let Err(error) = done {
-            self.path.forget();
-            tracing::error!("{error}; it stays closed until a reload opens it");
-            return;
+        match opened.map_err(NotApplied::from).and_then(|()| self.hold()) {
+            Ok(()) => {}
+            Err(NotApplied::Stopping) => return self.path.forget(),
+            Err(NotApplied::Refused(error)) => {
+                self.path.forget();
+                tracing::error!("{error}; it stays closed until a reload opens it");
+                return;
+            }
         }
         for &number in numbers {
             let at = usize::from(number);
@@ -212,8 +231,10 @@ impl ControlLoop {
             self.set_link(at, true);
             self.publish_interface(at);
         }
-        self.exchange(&[]);
-        self.settle();
+        match self.exchange(&[]) {
+            Err(NotApplied::Refused(error)) => tracing::error!("{error}"),
+            _ => self.settle(),
+        }
     }
 
     fn before(&self) -> Before {

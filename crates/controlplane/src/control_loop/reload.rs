@@ -13,6 +13,9 @@ use super::{ControlLoop, Event, Phase, now_ns};
 use crate::application::{Built, Environment, Prepare};
 use crate::interfaces::{Interfaces, addresses};
 
+/// What is said of a reload that a stop has overtaken.
+const CANCELLED: &str = "reload cancelled: the instance is stopping";
+
 /// A configuration that was read, with what the parts prepared of it, by part.
 pub struct Read {
     result: Result<Fresh, String>,
@@ -31,6 +34,20 @@ pub(super) struct Fresh {
     pub(super) built: Vec<Option<Built>>,
     /// The interfaces from then on.
     pub(super) interfaces: Interfaces,
+}
+
+/// Why a configuration is not in force.
+pub(super) enum NotApplied {
+    /// In words; but for an error that ends the program, all is as before.
+    Refused(String),
+    /// The program is stopping; all is as before.
+    Stopping,
+}
+
+impl From<String> for NotApplied {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
 }
 
 impl ControlLoop {
@@ -81,34 +98,41 @@ impl ControlLoop {
     /// Applies what was read.
     pub(super) fn apply_read(&mut self, read: Read) {
         let Some(asked) = read.then else { return self.apply_reload(read) };
-        let applied = read.result.and_then(|fresh| {
+        let applied = read.result.map_err(NotApplied::from).and_then(|fresh| {
             let diff = Config::diff(&self.config, &fresh.config);
             self.rebuild(fresh, &diff)
         });
         match applied {
             Ok(_) => self.answer_now(asked, read.answer),
-            // A client that is gone needs no answer.
-            Err(message) => {
+            Err(error) => {
+                let message = match error {
+                    NotApplied::Refused(message) => message,
+                    NotApplied::Stopping => "the instance is stopping".to_owned(),
+                };
+                // A client that is gone needs no answer.
                 drop(read.answer.send(Response::error(ErrorKind::Internal, message)));
             }
         }
     }
 
     fn apply_reload(&mut self, read: Read) {
-        let result = read.result.and_then(|fresh| self.apply_file(fresh));
+        let result = read.result.map_err(NotApplied::from);
+        let result = result.and_then(|fresh| self.apply_file(fresh));
         match &result {
             Ok(message) => tracing::info!("reloaded: {}", one_line(message)),
-            Err(message) => tracing::error!("not reloaded: {}", one_line(message)),
+            Err(NotApplied::Refused(why)) => tracing::error!("not reloaded: {}", one_line(why)),
+            Err(NotApplied::Stopping) => tracing::info!("{CANCELLED}"),
         }
         (self.on_phase)(Phase::Reloaded { good: result.is_ok() });
         // A client that is gone needs no answer.
         let _ = read.answer.send(match result {
             Ok(message) => Response::Done { message },
-            Err(message) => Response::error(ErrorKind::Config, message),
+            Err(NotApplied::Refused(message)) => Response::error(ErrorKind::Config, message),
+            Err(NotApplied::Stopping) => Response::error(ErrorKind::Internal, CANCELLED),
         });
     }
 
-    fn apply_file(&mut self, fresh: Fresh) -> Result<String, String> {
+    fn apply_file(&mut self, fresh: Fresh) -> Result<String, NotApplied> {
         let mut diff = Config::diff(&self.config, &fresh.config);
         // What waits for a restart is told until the restart, or until the file is as it was.
         diff.restart = Config::diff(&self.started, &fresh.config).restart;
