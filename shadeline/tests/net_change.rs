@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{BACKENDS, Live, SOON, config, ping};
+use common::{BACKENDS, Live, SOON, config, config_of, ping};
 use testkit::process::Stop;
 use testkit::wait_until;
 
@@ -308,3 +308,54 @@ fn a_thousand_reloads_lose_nothing_of_other_ports() {
 
 /// Reloads of [`a_thousand_reloads_lose_nothing_of_other_ports`].
 const CHANGES: usize = 1000;
+
+/// Ports, pipelines and rules come and go while packets pass two other ports: with several workers, by another back end,
+/// and where kernels are built anew for a device, for which packets wait longer.
+fn rebuilds_lose_nothing(workers: usize, backend: &str, engine: &str, rate: u64, least: usize) {
+    let what = format!("{workers} workers, {backend}, {engine:?}");
+    let Some(mut live) = Live::with_workers("others", workers, backend, engine) else { return };
+    live.count_udp();
+    assert!(wait_until(Duration::from_secs(60), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+    let variants = variants();
+    let (mut changes, count) = (0, 2 * rate);
+    let mut sender = live.flood(&format!("{rate}pps"), count);
+    while sender.is_running() {
+        changes += 1;
+        let more = format!("{engine}{}", variants[changes % variants.len()]);
+        live.scratch.write("router.toml", &config_of(&live.scratch, workers, backend, &more));
+        let said = live.ctl("reload");
+        assert!(said.contains("changed") || said.contains("rule"), "{what}: {changes}: {said}");
+    }
+    let (status, said) = sender.wait(SOON);
+    assert!(status.success(), "{what}: {said}");
+    wait_until(Duration::from_secs(5), || live.counted_udp() >= count);
+    assert_eq!(live.counted_udp(), count, "{what}, {changes} changes: {:?}", live.drops());
+    assert!(changes >= least, "{what}: {changes} changes");
+    println!("{what}: {changes} changes while {count} packets passed");
+    let said = live.stop();
+    assert!(!said.contains("ERROR") && !said.contains("panicked"), "{what}: {said}");
+}
+
+#[test]
+fn rebuilds_with_two_workers_lose_nothing() {
+    rebuilds_lose_nothing(2, "af_packet", "", 5000, 5);
+}
+
+#[test]
+fn rebuilds_over_af_xdp_lose_nothing() {
+    rebuilds_lose_nothing(2, "af_xdp", "", 2000, 5);
+}
+
+#[test]
+fn rebuilds_with_a_simulated_device_lose_nothing() {
+    let engine = "[engine]\nbackend = \"sim\"\noffload = \"always\"\n";
+    rebuilds_lose_nothing(2, "af_packet", engine, 2000, 5);
+}
+
+#[test]
+fn rebuilds_with_a_device_lose_nothing() {
+    if testkit::require_opencl() {
+        let engine = "[engine]\nbackend = \"opencl\"\noffload = \"always\"\n";
+        rebuilds_lose_nothing(1, "af_packet", engine, 200, 1);
+    }
+}

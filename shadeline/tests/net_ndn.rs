@@ -413,3 +413,49 @@ fn python_ndn_registers_and_serves() {
     let (status, said) = net.program.stop(Stop::Terminate, SOON);
     assert!(status.success(), "{said}");
 }
+
+/// Ports and the first rule come and go while Interests and Data pass: what is pending stays pending.
+#[test]
+fn rebuilds_lose_no_interest() {
+    let Some(mut net) = Net::start("af_packet") else { return };
+    let known = wait_until(SOON, || net.face_is("two", "up") && net.face_is("far", "up"));
+    assert!(known, "{}", net.good("show faces"));
+    let mut producer = net.far.spawn(&net.script("fd00:3::1 fd00:3::2 answer"));
+    producer.wait_for("answering", SOON);
+    assert_eq!(net.ask_one("/org/first"), "data:/org/first");
+    let more = [
+        "",
+        "[port.p4]\nbackend = \"memory\"\n",
+        "[port.p4]\nbackend = \"tap\"\ninterface = \"p4\"\n",
+    ];
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let changes = std::thread::scope(|scope| {
+        let reloads = scope.spawn(|| {
+            let mut changes = 0;
+            while !is_done.load(relaxed) {
+                changes += 1;
+                let text = config(&net.scratch, "af_packet", more[changes % more.len()]);
+                net.scratch.write("ndn.toml", &text);
+                net.good("reload");
+            }
+            changes
+        });
+        for round in 0..12 {
+            let names: Vec<String> = (0..24).map(|i| format!("/org/{round}/{i}")).collect();
+            let came = match round % 2 {
+                0 => net.ask_one(&names.join(" ")),
+                _ => net.ask_two(&names.join(" ")),
+            };
+            if came.matches("data:").count() != 24 {
+                is_done.store(true, relaxed);
+                panic!("round {round}: {came}\n{}", net.good("show drops"));
+            }
+        }
+        is_done.store(true, relaxed);
+        reloads.join().expect("reloads")
+    });
+    assert!(changes >= 5, "{changes} changes");
+    let (status, said) = net.program.stop(Stop::Terminate, SOON);
+    assert!(status.success() && !said.contains("ERROR") && !said.contains("panicked"), "{said}");
+}

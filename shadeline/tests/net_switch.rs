@@ -224,3 +224,47 @@ s.bind(("eth0", 0))
 for n in range(int(sys.argv[1])):
     s.send(b"\xff" * 6 + b"\x02\x77" + n.to_bytes(4) + b"\x88\xb5" + bytes(46))
 "#;
+
+/// Ports, VLANs and the first rule come and go while frames pass two other ports.
+#[test]
+fn rebuilds_lose_no_frame_of_other_ports() {
+    let Some(mut live) = Live::start("rebuild", "af_packet", [""; 3], "") else { return };
+    if testkit::require_tool("nft").is_none() {
+        return;
+    }
+    let host = &live.hosts[1];
+    host.shell(
+        "nft -f - <<'END'\ntable inet count { chain in { type filter hook input priority 0; \
+         udp dport 9999 counter drop; }; }\nEND",
+    );
+    let counted = || {
+        let text = host.run("nft list table inet count");
+        let rest = text.split("counter packets ").nth(1).unwrap_or_default();
+        rest.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or_default()
+    };
+    assert!(live.pings(0, 1));
+    let tap = "[port.p4]\nbackend = \"tap\"\ninterface = \"p4\"\n";
+    let rule = "[[rule]]\nname = \"first\"\nsrc = \"192.0.2.0/24\"\naction = \"drop\"\n";
+    let variants =
+        [String::new(), tap.to_owned(), rule.to_owned(), format!("{tap}access = 7\n{rule}")];
+    const COUNT: u64 = 10_000;
+    let mut sender = live.hosts[0].spawn(&format!(
+        "{} gen packets --interface eth0 --rate 4000pps --count {COUNT} --size 64 --src 10.0.0.1 \
+         --dst 10.0.0.2 --dport 9999 --dst-mac {} --seed 7",
+        live.bin.display(),
+        mac(1)
+    ));
+    let mut changes = 0;
+    while sender.is_running() {
+        changes += 1;
+        let said = live.reload([""; 3], &variants[changes % variants.len()]);
+        assert!(said.contains("changed") || said.contains("rule"), "{changes}: {said}");
+    }
+    let (status, said) = sender.wait(SOON);
+    assert!(status.success(), "{said}");
+    wait_until(Duration::from_secs(5), || counted() >= COUNT);
+    assert_eq!(counted(), COUNT, "{changes} changes: {}", live.ctl("show drops"));
+    assert!(changes >= 5, "{changes} changes");
+    let said = live.stop();
+    assert!(!said.contains("ERROR") && !said.contains("panicked"), "{said}");
+}

@@ -29,9 +29,14 @@ pub(crate) struct Live {
 
 /// The usual configuration of the topology, with more of it appended.
 pub(crate) fn config(scratch: &Scratch, backend: &str, more: &str) -> String {
+    config_of(scratch, 1, backend, more)
+}
+
+/// The same with so many workers.
+pub(crate) fn config_of(scratch: &Scratch, workers: usize, backend: &str, more: &str) -> String {
     format!(
         "mode = \"router\"\n\
-         [system]\nworkers = 1\nsocket = \"{}\"\n\
+         [system]\nworkers = {workers}\nsocket = \"{}\"\n\
          [port.left]\nbackend = \"{backend}\"\naddresses = [\"10.0.1.1/24\", \"fd00:1::1/64\"]\n\
          [port.right]\nbackend = \"{backend}\"\naddresses = [\"10.0.2.1/24\", \"fd00:2::1/64\"]\n\
          {more}",
@@ -43,6 +48,17 @@ impl Live {
     /// `None`, and the test is skipped, where namespaces or the program are missing.
     pub(crate) fn start(purpose: &str, backend: &str, more: &str) -> Option<Live> {
         Live::with_mtu(purpose, backend, more, 1500, 1500)
+    }
+
+    /// The same with so many workers.
+    pub(crate) fn with_workers(
+        purpose: &str,
+        workers: usize,
+        backend: &str,
+        more: &str,
+    ) -> Option<Live> {
+        let config = |scratch: &Scratch| config_of(scratch, workers, backend, more);
+        Live::of(purpose, config, (1500, 1500), Offloads::Off)
     }
 
     /// The same with the MTU of each side.
@@ -64,14 +80,22 @@ impl Live {
         mtu: (u32, u32),
         offloads: Offloads,
     ) -> Option<Live> {
+        Live::of(purpose, |scratch| config(scratch, backend, more), mtu, offloads)
+    }
+
+    fn of(
+        purpose: &str,
+        config: impl Fn(&Scratch) -> String,
+        mtu: (u32, u32),
+        offloads: Offloads,
+    ) -> Option<Live> {
         if !testkit::require_namespaces() {
             return None;
         }
         let bin = testkit::shadeline_bin()?;
         let net = Topology::with(purpose, mtu.0, mtu.1, offloads);
         let scratch = Scratch::new();
-        let text = config(&scratch, backend, more);
-        scratch.write("router.toml", &text);
+        scratch.write("router.toml", &config(&scratch));
         let router = start(&net, &bin, &scratch);
         Some(Live { net, router, scratch, bin })
     }
