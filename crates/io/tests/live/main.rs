@@ -367,6 +367,21 @@ fn jumbo_frames_pass_in_both_directions() {
     });
 }
 
+/// What is longer than the MTU was taken for several segments at first.
+#[test]
+fn an_mtu_that_is_raised_is_followed() {
+    for_each_backend("io-raise", 1500, |bench| {
+        for (i, mtu) in [1500, 3000, 9000].into_iter().enumerate() {
+            let netns = [&bench.inside, bench.outside_netns()];
+            netns.iter().for_each(|netns| _ = netns.ip(&format!("link set eth0 mtu {mtu}")));
+            let frame = frame(mtu + 14, 5);
+            bench.outside.send(&frame);
+            bench.receive_until(i as u64 + 1);
+            assert!(bench.received[i].1 == frame, "received {} bytes", frame.len());
+        }
+    });
+}
+
 #[test]
 fn the_longest_frames_pass_through_af_packet() {
     if !testkit::require_namespaces() {
