@@ -561,4 +561,15 @@ fn link_helpers_read_and_change_an_interface() {
     link.set_up(false).unwrap();
     assert!(!link.is_up().unwrap() && !link.is_running().unwrap());
     link.set_up(true).unwrap();
+
+    let before = link.channels();
+    let error = link.set_queues(1000).unwrap_err();
+    assert!(
+        error.to_string().contains("setting the number of queues: 1000 of at most "),
+        "{error}"
+    );
+    assert_eq!(error.source.raw_os_error(), None, "refused without asking the kernel");
+    link.set_queues(1).unwrap();
+    link.set_channels(before).unwrap();
+    assert_eq!(link.channels(), before);
 }

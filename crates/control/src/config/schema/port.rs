@@ -99,7 +99,8 @@ crate::section! {
         rebuild xdp: XdpMode = XdpMode::Auto, words();
         /// AF_XDP without copies. `on`: required. `off`: never. `auto`: where the driver supports it.
         rebuild zero_copy: ZeroCopy = ZeroCopy::Auto, words();
-        /// Receive queues. `"auto"`: as many as the interface and the workers allow.
+        /// Receive queues. `"auto"`: as many as the interface and the workers allow. With AF_XDP the interface has this
+        /// number of queues until the port is closed.
         rebuild queues: Option<usize> = None, queues();
         /// Pipeline that received packets enter: a `[pipeline.NAME]` or a shipped one.
         rebuild pipeline: Option<String> = None, name_of("a pipeline").optional().shown("that of `mode`");
