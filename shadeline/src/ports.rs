@@ -242,6 +242,7 @@ fn prepare(physical: &Physical, open: &mut OpenPort) -> Result<(), String> {
         link.set_up(true).map_err(|e| text(&e))?;
     }
     open.facts = PortFacts {
+        index: Some(link.index().map_err(|e| text(&e))?),
         mac: Some(link.mac().map_err(|e| text(&e))?),
         mtu: Some(link.mtu().map_err(|e| text(&e))?),
     };

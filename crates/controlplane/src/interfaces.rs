@@ -147,6 +147,8 @@ impl Interfaces {
 /// What the system says of a port, where the configuration leaves it open.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PortFacts {
+    /// The index of the network interface; none if the interface is gone.
+    pub index: Option<u32>,
     /// The MAC of the network interface.
     pub mac: Option<[u8; 6]>,
     /// Its MTU.

@@ -182,7 +182,7 @@ impl ControlLoop {
     }
 
     /// Closes ports that are to be opened anew: their interfaces are down until then.
-    fn close(&mut self, numbers: &[u16]) -> Result<(), String> {
+    pub(super) fn close(&mut self, numbers: &[u16]) -> Result<(), String> {
         let config = self.effective();
         self.path.prepare(&config, &self.interfaces, &mut self.publisher)?;
         for &number in numbers {
@@ -195,7 +195,7 @@ impl ControlLoop {
     }
 
     /// Opens ports again as they were, after the configuration with which they were to be opened was refused.
-    fn reopen(&mut self, numbers: &[u16]) {
+    pub(super) fn reopen(&mut self, numbers: &[u16]) {
         let (config, interfaces) = (self.config.clone(), self.interfaces.clone());
         let done = self.open(&config, &interfaces, numbers).and_then(|()| {
             let effective = self.effective();
