@@ -169,6 +169,11 @@ impl LivePorts {
             own.twin = Some(twin);
             io.push(PortIo { twin: true, ..PortIo::new(own.number, vec![queue]) });
         }
+        for own in &all {
+            let warning =
+                controlplane::interfaces::mtu_warning(config, interfaces, own.number, facts);
+            warning.iter().for_each(|text| tracing::warn!("{text}"));
+        }
         self.ports.append(&mut ports);
         Ok((all, io))
     }
@@ -198,6 +203,7 @@ impl LivePorts {
         let (queues, kind) = queues(physical, depot, workers, mac, mtu, &mut open._channels)?;
         let is_xdp = kind.starts_with("af_xdp");
         if on_wire {
+            open.facts.ungranted = if is_xdp { DOUBLE_TAG_LEN - TAG_LEN } else { DOUBLE_TAG_LEN };
             let carried = if is_xdp { Carried::Finished } else { Carried::Marked };
             match set_offloads_off(&physical.interface, carried) {
                 Ok(off) => open._offloads = Some(off),
@@ -245,6 +251,7 @@ fn prepare(physical: &Physical, open: &mut OpenPort) -> Result<(), String> {
         index: Some(link.index().map_err(|e| text(&e))?),
         mac: Some(link.mac().map_err(|e| text(&e))?),
         mtu: Some(link.mtu().map_err(|e| text(&e))?),
+        ungranted: 0,
     };
     match Ipv6Off::on(&physical.interface) {
         Ok(off) => open._ipv6 = Some(off),

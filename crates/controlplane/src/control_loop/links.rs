@@ -115,6 +115,10 @@ impl ControlLoop {
             _ => return,
         }
         for i in 0..self.records.len() {
+            if usize::from(self.records[i].port) != port {
+                continue;
+            }
+            self.warn_of_mtu(i);
             let fresh = self.fresh_record(i).mtu;
             if self.records[i].mtu != fresh {
                 let name = self.interfaces.name(i as u16);
@@ -139,6 +143,13 @@ impl ControlLoop {
             kernel::links::set_mtu(&mut client, twin.ifindex, mtu.into())
         };
         set().map_err(|error| format!("the twin {}: {error}", twin.name))
+    }
+
+    /// Logs that packets of the MTU in the configuration do not fit the interface.
+    pub(super) fn warn_of_mtu(&self, i: usize) {
+        let fact = |port: u16| self.facts.get(usize::from(port)).copied().unwrap_or_default();
+        let warning = interfaces::mtu_warning(&self.config, &self.interfaces, i as u16, fact);
+        warning.iter().for_each(|text| tracing::warn!("{text}"));
     }
 
     /// Interface `i` as configuration and system say, without what the kernel added to its twin.

@@ -28,7 +28,8 @@ crate::section! {
     /// A port.
     pub struct Port("port.NAME") {
         /// Longest layer-3 packet in bytes. At least 1280 with an IPv6 address. If the key is absent, the MTU follows
-        /// the interface's (a subinterface: the parent's). The twin has the same MTU.
+        /// the interface's (a subinterface: the parent's, less what does not fit with two tags). The twin has the same
+        /// MTU.
         live mtu: Option<u32> = None, integer(68..=65_535).unit("bytes").optional().shown("the interface's");
         /// MAC address of the port. Without a kernel interface, the default is derived from the port's place in the
         /// file.
