@@ -135,7 +135,7 @@ fn print(
 }
 
 fn facts(_: u16) -> PortFacts {
-    PortFacts { mac: Some(PORT_MAC), mtu: Some(1500) }
+    PortFacts { mac: Some(PORT_MAC), mtu: Some(1500), ..PortFacts::default() }
 }
 
 /// Forwards everything that `rx` has, by one worker.

@@ -17,7 +17,7 @@ use control::netlink::Client;
 use controlplane::{Interfaces, Opened, PortFacts};
 use io::capture::{CaptureRx, CaptureTx, Format};
 use io::fault::Fault;
-use io::link::{Link, Promiscuous};
+use io::link::{Channels, Link, LinkError, Promiscuous};
 use io::tap::Tap;
 use io::{RxQueue, TxQueue, af_packet, af_xdp};
 use packet::checksum::Checksums;
@@ -45,6 +45,57 @@ struct OpenPort {
     _offloads: Option<OffloadsOff>,
     _ipv6: Option<Ipv6Off>,
     _promiscuous: Option<Promiscuous>,
+    _channels: Option<ChannelsBack>,
+}
+
+/// Puts the number of queues of an interface back when it is dropped, after its sockets are closed.
+struct ChannelsBack {
+    interface: String,
+    index: u32,
+    before: Channels,
+    set: Channels,
+}
+
+impl Drop for ChannelsBack {
+    fn drop(&mut self) {
+        // Not those of another interface that has its name, nor what somebody else has set since.
+        let Ok(link) = Link::open(&self.interface) else { return };
+        if link.index().ok() != Some(self.index) || link.channels() != self.set {
+            return;
+        }
+        let set = || link.set_channels(self.before);
+        if let Err(error) = when_free(Instant::now() + QUEUES_FREE, set) {
+            tracing::warn!("{error}; it had other numbers of queues before: {:?}", self.before);
+        }
+    }
+}
+
+/// Bytes of one tag, and of two.
+const TAG_LEN: u32 = 4;
+const DOUBLE_TAG_LEN: u32 = 8;
+
+/// How long the kernel may take to take queues back whose sockets are closed, or whose process has died.
+const QUEUES_FREE: Duration = Duration::from_secs(3);
+
+/// EBUSY, and EINVAL of the kernel: queues with AF_XDP sockets are not given up (`ethnl_set_channels`).
+fn is_for_now(error: &std::io::Error) -> bool {
+    let kinds = [std::io::ErrorKind::ResourceBusy, std::io::ErrorKind::InvalidInput];
+    kinds.contains(&error.kind()) && error.raw_os_error().is_some()
+}
+
+/// Does what the kernel refuses as long as it has not taken back the queues of sockets that are closed.
+fn when_free<T>(
+    deadline: Instant,
+    mut work: impl FnMut() -> Result<T, LinkError>,
+) -> Result<T, LinkError> {
+    loop {
+        match work() {
+            Err(error) if is_for_now(&error.source) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done,
+        }
+    }
 }
 
 /// How queues are opened.
@@ -118,6 +169,11 @@ impl LivePorts {
             own.twin = Some(twin);
             io.push(PortIo { twin: true, ..PortIo::new(own.number, vec![queue]) });
         }
+        for own in &all {
+            let warning =
+                controlplane::interfaces::mtu_warning(config, interfaces, own.number, facts);
+            warning.iter().for_each(|text| tracing::warn!("{text}"));
+        }
         self.ports.append(&mut ports);
         Ok((all, io))
     }
@@ -144,9 +200,10 @@ impl LivePorts {
         }
         let mac = port.and_then(|port| port.mac).map(|mac| mac.0);
         let mtu = port.and_then(|port| port.mtu);
-        let (queues, kind) = queues(physical, depot, workers, mac, mtu)?;
+        let (queues, kind) = queues(physical, depot, workers, mac, mtu, &mut open._channels)?;
         let is_xdp = kind.starts_with("af_xdp");
         if on_wire {
+            open.facts.ungranted = if is_xdp { DOUBLE_TAG_LEN - TAG_LEN } else { DOUBLE_TAG_LEN };
             let carried = if is_xdp { Carried::Finished } else { Carried::Marked };
             match set_offloads_off(&physical.interface, carried) {
                 Ok(off) => open._offloads = Some(off),
@@ -191,8 +248,10 @@ fn prepare(physical: &Physical, open: &mut OpenPort) -> Result<(), String> {
         link.set_up(true).map_err(|e| text(&e))?;
     }
     open.facts = PortFacts {
+        index: Some(link.index().map_err(|e| text(&e))?),
         mac: Some(link.mac().map_err(|e| text(&e))?),
         mtu: Some(link.mtu().map_err(|e| text(&e))?),
+        ungranted: 0,
     };
     match Ipv6Off::on(&physical.interface) {
         Ok(off) => open._ipv6 = Some(off),
@@ -220,16 +279,18 @@ fn queues(
     workers: usize,
     mac: Option<[u8; 6]>,
     mtu: Option<u32>,
+    changed: &mut Option<ChannelsBack>,
 ) -> Result<(Queues, String), String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     match physical.backend {
         Backend::AfPacket => packet_queues(physical, workers),
-        Backend::AfXdp => xdp_queues(physical, depot, None),
+        Backend::AfXdp => xdp_queues(physical, depot, None, changed),
         // Without a copy it is the quickest there is; with one, AF_PACKET receives faster.
-        Backend::Auto => match xdp_queues(physical, depot, Some(af_xdp::Copy::Zero)) {
+        Backend::Auto => match xdp_queues(physical, depot, Some(af_xdp::Copy::Zero), changed) {
             Ok(opened) => Ok(opened),
             Err(error) => {
                 tracing::debug!("{}: no AF_XDP: {error}", physical.interface);
+                *changed = None;
                 packet_queues(physical, workers)
             }
         },
@@ -271,11 +332,22 @@ fn xdp_queues(
     physical: &Physical,
     depot: &Arc<Depot>,
     copy: Option<af_xdp::Copy>,
+    changed: &mut Option<ChannelsBack>,
 ) -> Result<(Queues, String), String> {
+    // After a crash the kernel takes the queues of the old process back a little later, after a reload those of the port as
+    // it was before.
+    let deadline = Instant::now() + QUEUES_FREE;
     if let Some(n) = physical.queues {
         let link = Link::open(&physical.interface).map_err(|e| e.to_string())?;
         if link.rx_queues() as usize != n {
-            link.set_queues(n as u32).map_err(|e| e.to_string())?;
+            let before = link.channels();
+            when_free(deadline, || link.set_queues(n as u32)).map_err(|e| e.to_string())?;
+            *changed = Some(ChannelsBack {
+                interface: physical.interface.clone(),
+                index: link.index().map_err(|e| e.to_string())?,
+                before,
+                set: link.channels(),
+            });
         }
     }
     let options = af_xdp::Options {
@@ -291,8 +363,6 @@ fn xdp_queues(
         }),
         ..af_xdp::Options::default()
     };
-    // After a crash the kernel takes the queues of the old process back a little later.
-    let deadline = Instant::now() + Duration::from_secs(3);
     let opened = loop {
         match af_xdp::open(&physical.interface, depot, &options) {
             Err(e)
@@ -371,5 +441,36 @@ fn subinterface_kind(config: &Config, name: &str) -> String {
             format!("vlan {outer}.{inner} on {parent}")
         }
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn what_the_kernel_refuses_for_now_is_tried_again() {
+        let error = |source| LinkError {
+            interface: "eth0".to_owned(),
+            what: "setting the number of queues",
+            needs: None,
+            source,
+        };
+        let (invalid, busy, denied) = (22, 16, 1);
+        let run = |mut errors: Vec<Error>, wait: Duration| {
+            let (left, mut tries) = (&mut errors, 0);
+            let done = when_free(Instant::now() + wait, || {
+                tries += 1;
+                left.pop().map_or(Ok(()), |source| Err(error(source)))
+            });
+            (done.is_ok(), tries)
+        };
+        let refused = || vec![Error::from_raw_os_error(invalid), Error::from_raw_os_error(busy)];
+        assert_eq!(run(refused(), QUEUES_FREE), (true, 3));
+        assert_eq!(run(refused(), Duration::ZERO), (false, 1));
+        for never in [Error::from_raw_os_error(denied), ErrorKind::InvalidInput.into()] {
+            assert_eq!(run(vec![never], QUEUES_FREE), (false, 1));
+        }
     }
 }

@@ -161,7 +161,7 @@ fn an_interface_that_vanishes_takes_only_its_routes() {
         // Deleting one end of a veth pair deletes the other.
         live.net.right.ip("link del eth0");
         let gone = wait_until(Duration::from_secs(5), || {
-            live.ctl("show interfaces").lines().any(|l| l.contains("right") && l.contains("down"))
+            live.ctl("show interfaces").lines().any(|l| l.contains("right") && l.contains("gone"))
         });
         assert!(gone, "{backend}: {}", live.ctl("show interfaces"));
         assert!(live.try_ctl("route get 10.0.2.2").1.contains("no route to 10.0.2.2"));

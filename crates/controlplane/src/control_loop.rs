@@ -16,6 +16,7 @@ mod builds;
 mod links;
 mod rebuild;
 mod reload;
+mod renew;
 mod save;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +42,7 @@ use crate::request::TableKind;
 use crate::statistics::{Shown, Statistics};
 use builds::{Builds, Target};
 use reload::Read;
+use renew::Replaced;
 use save::Drafted;
 
 /// What the control loop is given.
@@ -153,6 +155,8 @@ pub struct ControlLoop {
     /// By interface: the twin is up; the port's link is up.
     twin_up: Vec<bool>,
     link_up: Vec<bool>,
+    /// Ports that are to be opened anew, on other interfaces.
+    replaced: Vec<Replaced>,
     /// The last failure of a port that was logged.
     logged: Option<(u16, String)>,
     /// What is being built on other threads, and requests that wait for that.
@@ -222,6 +226,7 @@ impl ControlLoop {
             on_stop: start.on_stop,
             on_reload: start.on_reload,
             on_phase: start.on_phase,
+            replaced: Vec::new(),
             logged: None,
             builds: Builds::default(),
         };
@@ -261,7 +266,8 @@ impl ControlLoop {
             let deadline = parts.iter().filter_map(|own| own.part.next_deadline_ns()).min();
             let wait = deadline.map_or(TURN, |t| Duration::from_nanos(t.saturating_sub(now)));
             let is_busy = parts.iter().any(|own| own.part.is_busy());
-            let wait = if is_busy { Duration::ZERO } else { wait.min(TURN) };
+            let wait =
+                if is_busy { Duration::ZERO } else { wait.min(TURN).min(self.until_renewal()) };
             match events.recv_timeout(wait) {
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(event) => {
@@ -277,6 +283,7 @@ impl ControlLoop {
                 Err(RecvTimeoutError::Timeout) => self.statistics.sample(&self.publisher.parts),
             }
             self.tick();
+            self.renew();
             self.settle();
         }
         self.publisher.parts

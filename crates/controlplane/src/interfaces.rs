@@ -148,10 +148,41 @@ impl Interfaces {
 /// What the system says of a port, where the configuration leaves it open.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PortFacts {
+    /// The index of the network interface; none if the interface is gone.
+    pub index: Option<u32>,
     /// The MAC of the network interface.
     pub mac: Option<[u8; 6]>,
     /// Its MTU.
     pub mtu: Option<u32>,
+    /// Bytes of a frame with two tags that the kernel does not grant above the MTU when the port sends it.
+    pub ungranted: u32,
+}
+
+impl PortFacts {
+    /// The longest layer-3 packet in bytes that the network interface sends in a frame with so many tags.
+    fn mtu_with(&self, tags: usize) -> Option<u32> {
+        // A single tag is granted everywhere.
+        self.mtu.map(|mtu| if tags > 1 { mtu.saturating_sub(self.ungranted) } else { mtu })
+    }
+}
+
+/// What to say of interface `number` if the configuration gives it an MTU with which full-size packets cannot leave.
+pub fn mtu_warning(
+    config: &Config,
+    interfaces: &Interfaces,
+    number: u16,
+    facts: impl Fn(u16) -> PortFacts,
+) -> Option<String> {
+    let name = interfaces.name(number);
+    let mtu = config.port(name)?.mtu?;
+    let (port, tags) =
+        interfaces.tagged(number).map_or((number, 0), |(port, ids)| (port, ids.len()));
+    let fits = facts(port).mtu_with(tags).filter(|fits| mtu > *fits)?;
+    let why = if tags > 1 { " with two tags" } else { "" };
+    Some(format!(
+        "port {name}: the interface sends packets of at most {fits} bytes{why}; with `mtu = {mtu}`, longer ones are lost as \
+         tx_oversize"
+    ))
 }
 
 /// Interface `number` as configuration and system say. `is_live`: packets come from ports and Linux has the twins;
@@ -184,7 +215,9 @@ pub fn record(
     let facts = facts(physical);
     let parent = config.port(interfaces.name(physical));
     let mac = port.mac.or(parent.and_then(|p| p.mac)).map(|m| m.0).or(facts.mac);
-    let mtu = port.mtu.or(parent.and_then(|p| p.mtu)).or(facts.mtu).unwrap_or(1500);
+    let inherited = parent.and_then(|p| p.mtu).or(facts.mtu).unwrap_or(1500);
+    let mtu =
+        port.mtu.unwrap_or_else(|| inherited.min(facts.mtu_with(tags.len()).unwrap_or(inherited)));
     let mut addresses4 = Vec::new();
     let mut addresses6 = Vec::new();
     for address in &port.addresses {

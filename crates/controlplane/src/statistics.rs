@@ -1,5 +1,6 @@
 //! What is counted of a running data path, for `ctl show`, the metrics and the end.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -106,6 +107,8 @@ pub struct Statistics {
     base: Vec<(QueueStats, QueueStats)>,
     /// What their queues had lost then, by reason.
     lost_base: Vec<u64>,
+    /// Ports whose network interface is gone.
+    gone: BTreeSet<u16>,
 }
 
 /// Counters some time ago, and the rates since the time before.
@@ -156,6 +159,7 @@ impl Statistics {
             reader: Mutex::new(reader),
             started: Instant::now(),
             mode,
+            gone: BTreeSet::new(),
         }
     }
 
@@ -214,6 +218,22 @@ impl Statistics {
         parts.iter_mut().for_each(|own| own.part.clear());
     }
 
+    /// The network interface of a port is gone, or is there again.
+    pub fn set_gone(&mut self, port: u16, is_gone: bool) {
+        match is_gone {
+            true => _ = self.gone.insert(port),
+            false => _ = self.gone.remove(&port),
+        }
+    }
+
+    fn state(&self, record: &Interface) -> &'static str {
+        match record.up {
+            true => "up",
+            false if self.gone.contains(&record.port) => "gone",
+            false => "down",
+        }
+    }
+
     /// A row for each interface; `records` are the interfaces as they are now.
     pub fn interfaces(&mut self, records: &[Interface], parts: &[Running]) -> Vec<InterfaceRow> {
         self.sample(parts);
@@ -225,7 +245,7 @@ impl Statistics {
                 kind: self.kinds.get(i).cloned().unwrap_or_default(),
                 mac: mac_text(record.mac),
                 mtu: record.mtu.into(),
-                state: if record.up { "up" } else { "down" }.into(),
+                state: self.state(record).into(),
                 addresses: addresses(record),
                 ..InterfaceRow::default()
             };

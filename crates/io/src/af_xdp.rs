@@ -21,9 +21,11 @@
 //! Frames beyond [`FRAME_BYTES_MAX`] arrive in several cells where the kernel can (6.6 and later);
 //! they are copied into a chain.
 //!
-//! On veth, nothing says which frames the other end has left unfinished. Open checksums are recognised by their value.
-//! Frames of several segments do not fit a cell and are lost in the kernel ([`reasons::RX_OFFLOAD`](chunk::reasons)):
-//! with the program in the driver the kernel switches segmentation off at the other end, otherwise the user must.
+//! Nothing says which frames their sender has left unfinished. Open checksums are recognised by their value: on veth, and
+//! wherever the program runs behind the driver. Frames of several segments are recognised by their length, above the MTU, and
+//! dropped ([`reasons::RX_OFFLOAD`](chunk::reasons)): their segments must be no longer than the sender says, for only the
+//! sender knows the MTU of the path. With the program in the driver of a veth interface the kernel switches segmentation off
+//! at the other end; otherwise the user must.
 //!
 //! Done with plain `bpf(2)`: the program is six instructions, and detaches when the process ends.
 //! See Linux, Documentation/networking/af_xdp.rst.
@@ -125,8 +127,7 @@ pub struct Opened {
 /// program is attached, or the kernel cannot do what `options` demands.
 pub fn open(interface: &str, depot: &Arc<Depot>, options: &Options) -> Result<Opened, LinkError> {
     let link = Link::open(interface)?;
-    let index = link.index()?;
-    let queues = link.rx_queues();
+    let (index, queues) = (link.index()?, link.rx_queues());
     let error = |what| {
         move |source: io::Error| LinkError {
             interface: interface.to_owned(),
@@ -150,10 +151,19 @@ pub fn open(interface: &str, depot: &Arc<Depot>, options: &Options) -> Result<Op
             socket::open(index, queue, depot, &attachment, first.as_ref(), options)
                 .map_err(error("opening an AF_XDP socket"))?;
         attachment.set(queue, socket.fd()).map_err(error("handing a queue to its socket"))?;
-        pairs.push(rings.split(&link, &socket));
+        pairs.push(rings.split(Link::open(interface)?, &socket));
         first.get_or_insert(socket);
     }
     let (is_zero_copy, is_multi_buffer) =
         first.map_or((false, false), |s| (s.is_zero_copy, s.is_multi_buffer));
     Ok(Opened { queues: pairs, mode: attachment.mode, is_zero_copy, is_multi_buffer })
+}
+
+/// What to do about frames of several segments at an interface.
+fn segments_text(interface: &str) -> String {
+    format!(
+        "{interface}: AF_XDP cannot carry frames of several segments, and drops them (rx_offload): switch segmentation off \
+         at the other end of {interface} (`ethtool -K INTERFACE tso off gso off tx-udp-segmentation off`), or use \
+         `backend = \"af_packet\"` for {interface}"
+    )
 }

@@ -269,18 +269,42 @@ impl Link {
     /// Makes it use `n` receive and transmit queues.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, or if it has not so many.
+    /// Without CAP_NET_ADMIN, or if it has not so many. EINVAL as long as a queue that is to go has an AF_XDP socket.
     pub fn set_queues(&self, n: u32) -> Result<(), LinkError> {
+        self.change_channels(|max, current| {
+            let of = if max[3] > 0 { 3..4 } else { 0..2 };
+            let most = max[of.clone()].iter().copied().min().unwrap_or(0);
+            if n > most {
+                let text = format!("{n} of at most {most}");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
+            current[of].fill(n);
+            Ok(())
+        })
+    }
+
+    /// Makes it use so many queues of each kind.
+    ///
+    /// # Errors
+    /// As [`Link::set_queues`].
+    pub fn set_channels(&self, channels: Channels) -> Result<(), LinkError> {
+        self.change_channels(|_, current| {
+            (current[0], current[1], current[3]) = (channels.rx, channels.tx, channels.combined);
+            Ok(())
+        })
+    }
+
+    /// `change` gets the most and the current number of rx, tx, other and combined.
+    fn change_channels(
+        &self,
+        change: impl FnOnce(&[u32; 4], &mut [u32; 4]) -> io::Result<()>,
+    ) -> Result<(), LinkError> {
         let mut channels =
             EthtoolChannels { command: ETHTOOL_GCHANNELS, ..EthtoolChannels::default() };
         let error = |source| self.error("setting the number of queues", source);
         self.ethtool(&mut channels).map_err(error)?;
+        change(&channels.max, &mut channels.current).map_err(error)?;
         channels.command = ETHTOOL_SCHANNELS;
-        if channels.max[3] > 0 {
-            channels.current[3] = n;
-        } else {
-            channels.current[..2].fill(n);
-        }
         self.ethtool(&mut channels).map_err(error)
     }
 

@@ -1,6 +1,7 @@
 //! Interfaces as they come and go: links, twins, addresses, MTU.
 
 use control::kernel::{self, Event as KernelEvent};
+use io::link::Link;
 use ipnet::IpNet;
 use lookup::fib::Interface;
 
@@ -17,18 +18,11 @@ impl ControlLoop {
                         self.twin_up[i] = link.up;
                         self.publish_interface(i);
                     }
-                } else if let Some(port) = self.port_named(&link.name) {
-                    self.follow_mtu(port, link.mtu_bytes);
-                    // A cable that is pulled is as good as an interface that is switched off.
-                    self.set_link(port, link.up && link.carrier);
+                } else {
+                    self.link_changed(&link);
                 }
             }
-            KernelEvent::LinkRemoved { name, .. } => {
-                if let Some(port) = self.port_named(&name) {
-                    tracing::warn!("port {}: {name} is gone", self.interfaces.name(port as u16));
-                    self.set_link(port, false);
-                }
-            }
+            KernelEvent::LinkRemoved { ifindex, .. } => self.link_removed(ifindex),
             KernelEvent::AddressAdded { ifindex, address } => self.address(ifindex, address, true),
             KernelEvent::AddressRemoved { ifindex, address } => {
                 self.address(ifindex, address, false);
@@ -60,7 +54,7 @@ impl ControlLoop {
         self.twins.iter().position(|t| t.as_ref().is_some_and(|t| t.ifindex == ifindex))
     }
 
-    fn port_named(&self, link: &str) -> Option<usize> {
+    pub(super) fn port_named(&self, link: &str) -> Option<usize> {
         self.links.iter().position(|name| name.as_deref() == Some(link))
     }
 
@@ -86,8 +80,13 @@ impl ControlLoop {
     /// Looks again which ports are up: a queue said that something is wrong.
     pub(super) fn refresh_links(&mut self) {
         for port in 0..self.links.len() {
+            let index = self.facts[port].index;
+            let is_gone = self.links[port].is_some() && index.is_none();
+            self.statistics.set_gone(port as u16, is_gone);
             let Some(name) = &self.links[port] else { continue };
-            let up = io::link::Link::open(name).and_then(|l| l.is_running()).unwrap_or(false);
+            // Another interface may have the name by now, which the port was not opened on.
+            let is_up = |link: Link| Ok(Some(link.index()?) == index && link.is_running()?);
+            let up = Link::open(name).and_then(is_up).unwrap_or(false);
             self.set_link(port, up);
         }
     }
@@ -110,14 +109,18 @@ impl ControlLoop {
 
     /// The MTU of a port's network interface changed; interfaces whose MTU the configuration leaves
     /// open have it now.
-    fn follow_mtu(&mut self, port: usize, mtu: u32) {
+    pub(super) fn follow_mtu(&mut self, port: usize, mtu: u32) {
         match self.facts.get_mut(port) {
             Some(facts) if facts.mtu.is_some_and(|before| before != mtu) => facts.mtu = Some(mtu),
             _ => return,
         }
         for i in 0..self.records.len() {
+            if usize::from(self.records[i].port) != port {
+                continue;
+            }
+            self.warn_of_mtu(i);
             let fresh = self.fresh_record(i).mtu;
-            if usize::from(self.records[i].port) == port && self.records[i].mtu != fresh {
+            if self.records[i].mtu != fresh {
                 let name = self.interfaces.name(i as u16);
                 tracing::info!("port {name}: MTU {fresh}");
                 if let Err(error) = self.set_mtu(i, fresh) {
@@ -140,6 +143,13 @@ impl ControlLoop {
             kernel::links::set_mtu(&mut client, twin.ifindex, mtu.into())
         };
         set().map_err(|error| format!("the twin {}: {error}", twin.name))
+    }
+
+    /// Logs that packets of the MTU in the configuration do not fit the interface.
+    pub(super) fn warn_of_mtu(&self, i: usize) {
+        let fact = |port: u16| self.facts.get(usize::from(port)).copied().unwrap_or_default();
+        let warning = interfaces::mtu_warning(&self.config, &self.interfaces, i as u16, fact);
+        warning.iter().for_each(|text| tracing::warn!("{text}"));
     }
 
     /// Interface `i` as configuration and system say, without what the kernel added to its twin.

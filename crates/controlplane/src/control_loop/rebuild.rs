@@ -194,7 +194,7 @@ impl ControlLoop {
     }
 
     /// Closes ports that are to be opened anew: their interfaces are down until then.
-    fn close(&mut self, numbers: &[u16]) -> Result<(), NotApplied> {
+    pub(super) fn close(&mut self, numbers: &[u16]) -> Result<(), NotApplied> {
         let config = self.effective();
         let prepared = self.path.prepare(&config, &self.interfaces, &mut self.publisher);
         if let Err(error) = prepared.map_err(NotApplied::from).and_then(|()| self.hold()) {
@@ -210,7 +210,7 @@ impl ControlLoop {
     }
 
     /// Opens ports again as they were, after the configuration with which they were to be opened was refused.
-    fn reopen(&mut self, numbers: &[u16]) {
+    pub(super) fn reopen(&mut self, numbers: &[u16]) {
         let (config, interfaces) = (self.config.clone(), self.interfaces.clone());
         let opened = self.open(&config, &interfaces, numbers).and_then(|()| {
             let effective = self.effective();

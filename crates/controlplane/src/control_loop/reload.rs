@@ -196,6 +196,9 @@ impl ControlLoop {
         for i in 0..self.records.len() {
             let name = self.interfaces.name(i as u16).to_owned();
             let fresh = self.fresh_record(i);
+            if self.records[i].mtu != fresh.mtu {
+                self.warn_of_mtu(i);
+            }
             let list = |config: &Config| {
                 config.port(&name).map(|port| port.addresses.clone()).unwrap_or_default()
             };

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 
 use super::Mode;
 
@@ -81,6 +82,8 @@ pub(super) struct Attachment {
     _link: OwnedFd,
     pub(super) mode: Mode,
     pub(super) is_multi_buffer: bool,
+    /// One of its queues has met a frame of several segments.
+    pub(super) has_met_segments: AtomicBool,
 }
 
 impl Attachment {
@@ -159,7 +162,16 @@ pub(super) fn attach(
                 unsafe { bpf(BPF_LINK_CREATE, &create) }.map(owned)
             });
             match link {
-                Ok(link) => return Ok(Attachment { map, _link: link, mode, is_multi_buffer }),
+                Ok(link) => {
+                    let has_met_segments = AtomicBool::new(false);
+                    return Ok(Attachment {
+                        map,
+                        _link: link,
+                        mode,
+                        is_multi_buffer,
+                        has_met_segments,
+                    });
+                }
                 // What the first, most wanted way met tells most.
                 Err(error) => first_error = first_error.or(Some(error)),
             }

@@ -9,6 +9,7 @@ use packet::offload::is_checksum_open;
 use super::ledger::Ledger;
 use super::ring::{Consumer, Producer};
 use super::socket::Socket;
+use super::{Mode, segments_text};
 use crate::link::Link;
 use crate::{Losses, QueueStats, RxQueue, sys};
 
@@ -18,10 +19,14 @@ const LINK_BYTES: u64 = 16;
 /// How many calls of `recv` may find nothing before the socket is asked for errors and losses.
 const EMPTY_CALLS_MAX: u32 = 4096;
 
+/// Bytes of a frame above the MTU of its interface.
+const ETHERNET_LEN: usize = 14;
+const TAG_LEN: usize = 4;
+
 /// The receiving half of a socket.
 #[derive(Debug)]
 pub struct Rx {
-    interface: String,
+    link: Link,
     fill: Producer<u64>,
     receive: Consumer<libc::xdp_desc>,
     /// Cells that the kernel may still have from us: a ring's worth, in fill and receive ring
@@ -34,9 +39,14 @@ pub struct Rx {
     ledger: Option<Ledger>,
     /// The pieces so far of a frame in several cells.
     pieces: Vec<u8>,
-    /// The other end is a host of its own, which leaves checksums open.
+    /// The other end is a host of its own: frames may be unfinished, and longer ones than the MTU always are.
     is_veth: bool,
-    has_warned: bool,
+    /// Whether checksums may be open.
+    is_open_possible: bool,
+    /// That of the interface, when it was last asked.
+    mtu: usize,
+    /// It was asked for the frames of this call of `recv`.
+    is_mtu_fresh: bool,
     is_cut: bool,
     empty_calls: u32,
     error: Option<String>,
@@ -50,17 +60,21 @@ pub struct Rx {
 
 impl Rx {
     pub(super) fn new(
-        link: &Link,
+        link: Link,
         fill: Producer<u64>,
         receive: Consumer<libc::xdp_desc>,
         slots: u32,
         socket: Arc<Socket>,
     ) -> Self {
         let ledger = Ledger::new(socket.depot().region());
+        let is_veth = link.driver() == "veth";
         let mut rx = Self {
-            interface: link.name().to_owned(),
-            is_veth: link.driver() == "veth",
-            has_warned: false,
+            is_veth,
+            // Behind the driver come frames that the kernel has taken over from any guest or namespace, or has merged.
+            is_open_possible: is_veth || socket.mode() == Mode::Skb,
+            mtu: link.mtu().unwrap_or(u32::MAX) as usize,
+            is_mtu_fresh: true,
+            link,
             fill,
             receive,
             lack: slots,
@@ -126,7 +140,7 @@ impl Rx {
         let packet = Packet::from_cell(cell, off as usize, len as usize);
         let goes_on = desc.options & libc::XDP_PKT_CONTD != 0;
         if !goes_on && self.pieces.is_empty() {
-            return Some(packet);
+            return self.judged(packet, pool);
         }
         self.pieces.extend_from_slice(packet.data());
         packet.free(pool);
@@ -138,7 +152,47 @@ impl Rx {
         if whole.is_none() {
             self.losses.count(&mut self.stats, reasons::RX_NO_CELLS, 1);
         }
-        whole
+        whole.and_then(|packet| self.judged(packet, pool))
+    }
+
+    /// The packet with what its sender left open; `None` for one of several segments, for nothing says how long they are
+    /// to be.
+    fn judged(&mut self, mut packet: Packet, pool: &mut Pool) -> Option<Packet> {
+        let is_open = self.is_open_possible && is_checksum_open(&packet);
+        if (self.is_veth || is_open) && self.is_of_segments(&packet, is_open) {
+            packet.free(pool);
+            self.lose_segments(1);
+            return None;
+        }
+        if is_open {
+            packet.offload = Offload::CHECKSUM;
+        }
+        Some(packet)
+    }
+
+    /// Whether a frame is too long to have come over the interface as one.
+    fn is_of_segments(&mut self, packet: &Packet, is_open: bool) -> bool {
+        let frame_len = packet.frame_len();
+        if frame_len <= ETHERNET_LEN + self.mtu {
+            return false;
+        }
+        if !std::mem::replace(&mut self.is_mtu_fresh, true) {
+            // It may have been raised since.
+            self.mtu = self.link.mtu().map_or(self.mtu, |mtu| mtu as usize);
+        }
+        // The kernel takes frames with a tag more than the MTU allows, and some cards longer ones, but these come with a
+        // checksum.
+        let tags = if is_open { usize::from(packet::offload::tags(packet.data())) } else { 2 };
+        frame_len > ETHERNET_LEN + tags * TAG_LEN + self.mtu
+    }
+
+    /// Counts frames of several segments, and says what to do, once for the interface.
+    #[cold]
+    fn lose_segments(&mut self, frames: u64) {
+        self.losses.count(&mut self.stats, reasons::RX_OFFLOAD, frames);
+        if self.socket.is_first_of_segments() {
+            self.error = Some(segments_text(self.link.name()));
+        }
     }
 
     /// Asks the socket for its error and for what was lost so far.
@@ -149,7 +203,7 @@ impl Rx {
             Err(error) if sys::is_gone(&error) => {
                 if !std::mem::replace(&mut self.is_cut, true) {
                     self.stats.errors += 1;
-                    self.error = Some(format!("{}: receiving: {error}", self.interface));
+                    self.error = Some(format!("{}: receiving: {error}", self.link.name()));
                 }
             }
             _ => self.is_cut = false,
@@ -177,15 +231,7 @@ impl Rx {
             self.losses.count(&mut self.stats, reasons::RX_NO_CELLS, no_cells);
             let long = dropped - no_cells;
             if long > 0 && self.is_veth {
-                self.losses.count(&mut self.stats, reasons::RX_OFFLOAD, long);
-                if !std::mem::replace(&mut self.has_warned, true) {
-                    self.error = Some(format!(
-                        "{0}: AF_XDP does not receive frames of several segments, and {long} were lost: switch \
-                         segmentation off at the other end of {0} (`ethtool -K INTERFACE tso off gso off`), or use \
-                         `backend = \"af_packet\"`",
-                        self.interface
-                    ));
-                }
+                self.lose_segments(long);
             } else {
                 self.losses.count(&mut self.stats, reasons::RX_OVERSIZE, long);
             }
@@ -196,13 +242,11 @@ impl Rx {
 impl RxQueue for Rx {
     fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
         let first = out.len();
+        self.is_mtu_fresh = false;
         let n = (self.receive.available() as usize).min(max);
         for _ in 0..n {
             let desc = self.receive.pop();
-            if let Some(mut packet) = self.packet(desc, pool) {
-                if self.is_veth && is_checksum_open(&packet) {
-                    packet.offload = Offload::CHECKSUM;
-                }
+            if let Some(packet) = self.packet(desc, pool) {
                 self.stats.count(packet.frame_len() as u64);
                 out.push(packet);
             }

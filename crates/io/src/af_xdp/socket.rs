@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chunk::{CELL_BYTES, Depot};
@@ -44,9 +45,9 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    pub(super) fn split(self, link: &Link, socket: &Arc<Socket>) -> (Rx, Tx) {
-        let rx = Rx::new(link, self.fill, self.receive, self.slots, socket.clone());
-        (rx, Tx::new(link.name(), self.transmit, self.completion, socket.clone()))
+    pub(super) fn split(self, link: Link, socket: &Arc<Socket>) -> (Rx, Tx) {
+        let tx = Tx::new(link.name(), self.transmit, self.completion, socket.clone());
+        (Rx::new(link, self.fill, self.receive, self.slots, socket.clone()), tx)
     }
 }
 
@@ -154,6 +155,16 @@ impl Socket {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         // `fd` is taken in `drop` only.
         self.fd.as_ref().expect("open until dropped").as_fd()
+    }
+
+    /// Where the program of its interface is.
+    pub(super) fn mode(&self) -> Mode {
+        self.attachment.mode
+    }
+
+    /// Whether nobody has met a frame of several segments at this interface before.
+    pub(super) fn is_first_of_segments(&self) -> bool {
+        !self.attachment.has_met_segments.swap(true, Ordering::Relaxed)
     }
 
     pub(super) fn depot(&self) -> &Arc<Depot> {

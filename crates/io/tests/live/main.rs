@@ -367,6 +367,21 @@ fn jumbo_frames_pass_in_both_directions() {
     });
 }
 
+/// What is longer than the MTU was taken for several segments at first.
+#[test]
+fn an_mtu_that_is_raised_is_followed() {
+    for_each_backend("io-raise", 1500, |bench| {
+        for (i, mtu) in [1500, 3000, 9000].into_iter().enumerate() {
+            let netns = [&bench.inside, bench.outside_netns()];
+            netns.iter().for_each(|netns| _ = netns.ip(&format!("link set eth0 mtu {mtu}")));
+            let frame = frame(mtu + 14, 5);
+            bench.outside.send(&frame);
+            bench.receive_until(i as u64 + 1);
+            assert!(bench.received[i].1 == frame, "received {} bytes", frame.len());
+        }
+    });
+}
+
 #[test]
 fn the_longest_frames_pass_through_af_packet() {
     if !testkit::require_namespaces() {
@@ -546,4 +561,15 @@ fn link_helpers_read_and_change_an_interface() {
     link.set_up(false).unwrap();
     assert!(!link.is_up().unwrap() && !link.is_running().unwrap());
     link.set_up(true).unwrap();
+
+    let before = link.channels();
+    let error = link.set_queues(1000).unwrap_err();
+    assert!(
+        error.to_string().contains("setting the number of queues: 1000 of at most "),
+        "{error}"
+    );
+    assert_eq!(error.source.raw_os_error(), None, "refused without asking the kernel");
+    link.set_queues(1).unwrap();
+    link.set_channels(before).unwrap();
+    assert_eq!(link.channels(), before);
 }

@@ -28,7 +28,8 @@ crate::section! {
     /// A port.
     pub struct Port("port.NAME") {
         /// Longest layer-3 packet in bytes. At least 1280 with an IPv6 address. If the key is absent, the MTU follows
-        /// the interface's (a subinterface: the parent's). The twin has the same MTU.
+        /// the interface's (a subinterface: the parent's, less what does not fit with two tags). The twin has the same
+        /// MTU.
         live mtu: Option<u32> = None, integer(68..=65_535).unit("bytes").optional().shown("the interface's");
         /// MAC address of the port. Without a kernel interface, the default is derived from the port's place in the
         /// file.
@@ -99,7 +100,8 @@ crate::section! {
         rebuild xdp: XdpMode = XdpMode::Auto, words();
         /// AF_XDP without copies. `on`: required. `off`: never. `auto`: where the driver supports it.
         rebuild zero_copy: ZeroCopy = ZeroCopy::Auto, words();
-        /// Receive queues. `"auto"`: as many as the interface and the workers allow.
+        /// Receive queues. `"auto"`: as many as the interface and the workers allow. With AF_XDP the interface has this
+        /// number of queues until the port is closed.
         rebuild queues: Option<usize> = None, queues();
         /// Pipeline that received packets enter: a `[pipeline.NAME]` or a shipped one.
         rebuild pipeline: Option<String> = None, name_of("a pipeline").optional().shown("that of `mode`");

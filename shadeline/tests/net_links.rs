@@ -1,0 +1,330 @@
+//! Network interfaces as Linux has them: segments that AF_XDP cannot carry, interfaces that are deleted and made again,
+//! frames with two tags, numbers of queues.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{BACKENDS, Live, SOON, STARTED, config, ping};
+use testkit::netns::{Offloads, Topology, mac, veth};
+use testkit::{Scratch, wait_until};
+
+/// Both ports as the usual configuration has them, `right` by AF_XDP in this mode.
+fn with_xdp(scratch: &Scratch, left: &str, mode: &str, more: &str) -> String {
+    let text = config(scratch, left, more);
+    let own = format!("backend = \"af_xdp\"\nxdp = \"{mode}\"");
+    let (first, right) = text.split_once("[port.right]\n").expect("a port");
+    let right = right.split_once('\n').expect("a back end").1;
+    format!("{first}[port.right]\n{own}\n{right}")
+}
+
+/// A router with this configuration; `None`, and the test is skipped, where namespaces or the program are missing.
+fn live(
+    purpose: &str,
+    offloads: Offloads,
+    prepare: impl FnOnce(&Topology),
+    text: impl FnOnce(&Scratch) -> String,
+) -> Option<Live> {
+    if !testkit::require_namespaces() {
+        return None;
+    }
+    let bin = testkit::shadeline_bin()?;
+    let net = Topology::with(purpose, 1500, 1500, offloads);
+    prepare(&net);
+    let scratch = Scratch::new();
+    scratch.write("router.toml", &text(&scratch));
+    let file = scratch.join("router.toml");
+    let mut router = net.router.spawn(&format!("{} run {}", bin.display(), file.display()));
+    router.wait_for("running: ", STARTED);
+    Some(Live { net, router, scratch, bin })
+}
+
+/// Packets dropped under a reason so far.
+fn dropped(live: &Live, reason: &str) -> u64 {
+    live.drops().iter().find(|(name, _)| name == reason).map_or(0, |(_, packets)| *packets)
+}
+
+/// The cells of an interface's row.
+fn row(live: &Live, name: &str) -> Vec<String> {
+    let table = live.ctl("show interfaces");
+    let is_own = |line: &&str| line.split_whitespace().any(|cell| cell == name);
+    let row = table.lines().find(is_own).unwrap_or_default();
+    row.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Received bytes of an iperf3 run from the right host to the left one; 0 if it failed.
+fn stream_bytes(live: &Live, to: &str, more: &str) -> u64 {
+    let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
+    server.wait_for("listening", Duration::from_secs(10));
+    let output = live.net.left.try_run(&format!("timeout 20 iperf3 -c {to} -R -J {more}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let bytes = text.split("\"sum_received\"").nth(1).and_then(|t| t.split("\"bytes\":").nth(1));
+    let bytes = bytes.and_then(|t| t.split([',', '}']).next()?.trim().parse().ok());
+    bytes.unwrap_or(0)
+}
+
+#[test]
+fn segments_that_af_xdp_cannot_carry_are_named_and_counted() {
+    if testkit::require_tool("iperf3").is_none() {
+        return;
+    }
+    // With more transmit queues at the other end than there are receive queues, the driver takes no program.
+    for (mode, queues, kind) in
+        [("skb", 1, "skb"), ("auto", 2, "skb"), ("auto", 1, "native"), ("native", 1, "native")]
+    {
+        let prepare = |net: &Topology| {
+            if queues > 1 {
+                net.right.run(&format!("ethtool -L eth0 tx {queues}"));
+            }
+        };
+        let text = |scratch: &Scratch| with_xdp(scratch, "af_packet", mode, "");
+        let Some(mut live) = live("xdpgso", Offloads::Default, prepare, text) else { return };
+        let what = format!("{mode}, {queues} queues");
+        assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+        let started = live.router.output();
+        assert!(started.contains(&format!("port right: af_xdp {kind} ")), "{what}: {started}");
+        for to in ["10.0.2.2", "fd00:2::2"] {
+            stream_bytes(&live, to, "-t 2");
+        }
+        let (drops, said) = (live.drops(), live.router.output());
+        let lost = dropped(&live, "rx_offload");
+        let others = drops.iter().any(|(name, packets)| name != "rx_offload" && *packets > 0);
+        assert!(!others, "{what}: {drops:?}");
+        let line = "`ethtool -K INTERFACE tso off gso off tx-udp-segmentation off`";
+        let told: Vec<_> =
+            said.lines().filter(|l| l.contains("right: AF_XDP cannot carry")).collect();
+        if kind == "skb" {
+            assert!(lost > 0, "{what}: {drops:?}");
+            assert!(told.len() == 1 && told[0].contains(line), "{what}: {said}");
+            // As the log says.
+            live.net.right.run(&line.trim_matches('`').replace("INTERFACE", "eth0"));
+        } else {
+            assert!(lost == 0 && told.is_empty(), "{what}: {drops:?} {said}");
+        }
+        for to in ["10.0.2.2", "fd00:2::2"] {
+            let bytes = stream_bytes(&live, to, "-n 40M");
+            assert!(bytes >= 30 << 20, "{what} {to}: {bytes} bytes, {:?}", live.drops());
+        }
+        assert_eq!(dropped(&live, "rx_offload"), lost, "{what}");
+        live.stop();
+    }
+}
+
+/// A host leaves the checksums of short packets open, too: they are right by whatever way these leave.
+#[test]
+fn open_checksums_are_right_wherever_packets_leave() {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    let exchange = |family: &str, kind: &str, to: &str, role: &str| {
+        format!(
+            "import socket\n\
+             s = socket.socket(socket.AF_{family}, socket.SOCK_{kind}); s.settimeout(10)\n{}",
+            match (role, kind) {
+                ("server", "DGRAM") => format!(
+                    "s.bind(('{to}', 9000)); print('ready', flush=True)\n\
+                     d, a = s.recvfrom(999); s.sendto(d[::-1], a); print('done', d)\n"
+                ),
+                ("server", _) => format!(
+                    "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n\
+                     s.bind(('{to}', 9000)); s.listen(1); print('ready', flush=True)\n\
+                     c, a = s.accept(); d = c.recv(999); c.sendall(d[::-1]); print('done', d)\n"
+                ),
+                _ => format!(
+                    "s.connect(('{to}', 9000)); s.send(b'ask'); d = s.recv(999)\n\
+                     assert d == b'ksa', d\n"
+                ),
+            }
+        )
+    };
+    for (left, mode) in [("af_packet", "skb"), ("af_packet", "native"), ("af_xdp", "skb")] {
+        let text = |scratch: &Scratch| {
+            with_xdp(scratch, left, mode, "").replacen(
+                "backend = \"af_xdp\"\naddr",
+                "backend = \"af_xdp\"\nxdp = \"skb\"\naddr",
+                1,
+            )
+        };
+        let Some(mut live) = live("xdpsum", Offloads::Default, |_| {}, text) else { return };
+        assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+        assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "fd00:2::2", 1) == 1));
+        let (server, client) = (live.scratch.join("server.py"), live.scratch.join("client.py"));
+        for (family, there, here) in
+            [("INET", "10.0.2.2", "10.0.1.1"), ("INET6", "fd00:2::2", "fd00:1::1")]
+        {
+            for kind in ["DGRAM", "STREAM"] {
+                // To the other host, and to the kernel behind the twin.
+                for (to, host) in [(there, &live.net.right), (here, &live.net.router)] {
+                    std::fs::write(&server, exchange(family, kind, to, "server")).expect("a file");
+                    std::fs::write(&client, exchange(family, kind, to, "client")).expect("a file");
+                    let mut serving = host.spawn(&format!("python3 {}", server.display()));
+                    serving.wait_for("ready", Duration::from_secs(10));
+                    live.net.left.run(&format!("python3 {}", client.display()));
+                    let (status, said) = serving.wait(SOON);
+                    assert!(status.success(), "{left} {mode} {to} {kind}: {said}");
+                }
+            }
+        }
+        live.stop();
+    }
+}
+
+#[test]
+fn an_interface_that_comes_back_is_opened_anew() {
+    let more = "[port.\"right.7\"]\nparent = \"right\"\nvlan = 7\naddresses = [\"10.0.7.1/24\"]\n\
+                twin = true\n";
+    for backend in BACKENDS {
+        let Some(mut live) = Live::start("again", backend, more) else { return };
+        assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+        // Of this port nothing is lost all the time.
+        let mut pings = live.net.left.spawn("ping -n -i 0.02 10.0.1.1");
+        for round in 0..2 {
+            let what = format!("{backend}, round {round}");
+            live.net.right.ip("link del eth0");
+            let gone = || row(&live, "right").iter().any(|cell| cell == "gone");
+            assert!(wait_until(SOON, gone), "{what}: {}", live.ctl("show interfaces"));
+            let before: u64 = live.drops().iter().map(|(_, packets)| packets).sum();
+            let _ = live.net.left.try_run("ping -n -c 3 -i 0.05 -W 1 10.0.2.2");
+            let after: u64 = live.drops().iter().map(|(_, packets)| packets).sum();
+            assert!(after >= before + 3, "{what}: {:?}", live.drops());
+
+            let (own, mtu) = (format!("02:00:00:00:02:1{round}"), 1400 + round * 50);
+            let (inside, outside) = (&live.net.router, &live.net.right);
+            veth((outside, "eth0", mac::RIGHT), (inside, "right", &own), mtu);
+            outside.address("eth0", "10.0.2.2/24");
+            outside.ip("route add default via 10.0.2.1");
+            let answers = || ping(&live.net.left, "10.0.2.2", 1) == 1;
+            let said = || format!("{}{}", live.ctl("show interfaces"), live.router.output());
+            assert!(wait_until(Duration::from_secs(5), answers), "{what}: {}", said());
+            for name in ["right", "right.7"] {
+                let row = row(&live, name);
+                for cell in [own.as_str(), &mtu.to_string(), "up"] {
+                    assert!(row.iter().any(|own| own == cell), "{what}: {cell}: {}", said());
+                }
+                let twin = inside.ip(&format!("link show sl-{name}"));
+                assert!(twin.contains(&own) && twin.contains(&format!("mtu {mtu} ")), "{twin}");
+            }
+            let line = format!("port right: opened on the new right, MAC {own}, MTU {mtu}");
+            let log = live.router.output();
+            assert_eq!(log.matches(&line).count(), 1, "{what}: {log}");
+            assert_eq!(log.matches("port right: right is gone").count(), round as usize + 1);
+            let steady = || ping(&live.net.left, "10.0.2.2", 20) == 20;
+            assert!(wait_until(SOON, steady), "{what}: {:?}", live.drops());
+        }
+        // However it comes back: under another name first, moved away and back, or several times at once.
+        let (inside, outside) = (&live.net.router, &live.net.right);
+        let again = |name: &str| {
+            inside.ip("link del right");
+            veth((outside, "eth0", mac::RIGHT), (inside, name, mac::ROUTER_RIGHT), 1500);
+            outside.address("eth0", "10.0.2.2/24");
+            outside.ip("route add default via 10.0.2.1");
+        };
+        let answers = |way: &str| {
+            let answers = || ping(&live.net.left, "10.0.2.2", 1) == 1;
+            let said = || format!("{}{}", live.ctl("show interfaces"), live.router.output());
+            assert!(wait_until(Duration::from_secs(5), answers), "{backend}, {way}: {}", said());
+        };
+        again("new");
+        inside.ip("link set new down");
+        inside.ip("link set new name right");
+        answers("renamed");
+        inside.ip(&format!("link set right netns {}", outside.name()));
+        outside.ip(&format!("link set right netns {}", inside.name()));
+        answers("moved");
+        for pause in [0, 5, 50, 90, 110, 130, 200] {
+            again("right");
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+        answers("again and again");
+        assert!(live.ctl("reload").contains("nothing changed"));
+        let (_, said) = pings.stop(testkit::process::Stop::Interrupt, SOON);
+        let counts = said.lines().find(|line| line.contains("packets transmitted"));
+        let mut counts = counts.unwrap_or_default().split(',');
+        let mut count = || counts.next()?.split_whitespace().next()?.parse::<u32>().ok();
+        let (sent, received) = (count().unwrap_or(0), count().unwrap_or(0));
+        // The last one may be on its way.
+        assert!(sent > 100 && received + 1 >= sent, "{backend}: {said}");
+        live.stop();
+        let links = live.net.router.ip("-o link");
+        assert!(!links.contains(": sl-") && !links.contains("xdp"), "{backend}: {links}");
+    }
+}
+
+/// The kernel grants a frame that it sends the bytes of one 802.1Q tag.
+#[test]
+fn the_mtu_with_two_tags_is_what_fits() {
+    let more = "[port.qinq]\nparent = \"right\"\nvlan = [100, 9]\naddresses = [\"10.0.9.1/24\"]\n\
+                twin = false\n[[neighbour]]\nport = \"qinq\"\naddress = \"10.0.9.2\"\n\
+                mac = \"02:00:00:00:02:02\"\n";
+    for (backend, fits) in BACKENDS.into_iter().zip([1492, 1496]) {
+        let Some(mut live) = Live::start("qinq", backend, more) else { return };
+        let left = &live.net.left;
+        assert!(wait_until(Duration::from_secs(5), || ping(left, "10.0.2.2", 1) == 1));
+        assert!(row(&live, "qinq").contains(&fits.to_string()), "{}", live.ctl("show interfaces"));
+        let send = |packet: u32| {
+            let size = packet - 28;
+            let output =
+                left.try_run(&format!("ping -n -M do -c 3 -i 0.05 -W 1 -s {size} 10.0.9.2"));
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        // The longest leaves and arrives.
+        let (packets, bytes) = live.net.right.received("eth0");
+        send(fits);
+        let arrived = || {
+            let now = live.net.right.received("eth0");
+            now.0 >= packets + 3 && now.1 >= bytes + 3 * u64::from(fits)
+        };
+        assert!(wait_until(Duration::from_secs(3), arrived), "{backend}: {:?}", live.drops());
+        // One byte more does not, and its sender hears of it.
+        let said = send(fits + 1);
+        assert!(said.contains(&format!("mtu = {fits}")), "{backend}: {said}");
+        assert!(left.ip("route get 10.0.9.2").contains(&format!("mtu {fits}")), "{backend}");
+        assert_eq!(dropped(&live, "tx_oversize"), 0, "{backend}: {:?}", live.drops());
+
+        // One that is configured counts, and is spoken of.
+        let forced = more.replace("twin = false\n[", "twin = false\nmtu = 1500\n[");
+        live.scratch.write("router.toml", &config(&live.scratch, backend, &forced));
+        live.ctl("reload");
+        assert!(row(&live, "qinq").contains(&"1500".to_owned()));
+        let warning = format!("port qinq: the interface sends packets of at most {fits} bytes");
+        let log = live.router.output();
+        assert_eq!(log.matches(&warning).count(), 1, "{backend}: {log}");
+        live.stop();
+        live.restart();
+        let log = live.router.output();
+        assert_eq!(log.matches(&warning).count(), 1, "{backend}: {log}");
+        live.stop();
+    }
+}
+
+#[test]
+fn the_number_of_queues_is_put_back() {
+    let prepare = |net: &Topology| {
+        net.router.run("ethtool -L right rx 2 tx 2");
+        net.router.run("ethtool -L left rx 2 tx 2");
+    };
+    let text = |scratch: &Scratch, queues: u32| {
+        let backend = format!("backend = \"af_xdp\"\nqueues = {queues}");
+        config(scratch, "af_xdp", "").replace("backend = \"af_xdp\"", &backend)
+    };
+    let Some(mut live) = live("queues", Offloads::Off, prepare, |s| text(s, 1)) else { return };
+    let queues = || {
+        let said = live.net.router.run("ethtool -l right");
+        let current = said.split("Current").nth(1).unwrap_or_default();
+        let numbers = current.split_whitespace().filter_map(|word| word.parse().ok());
+        numbers.collect::<Vec<u32>>()
+    };
+    assert_eq!(queues(), [1, 1]);
+    assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+    // Sockets that are closed keep their queues for a moment.
+    for round in 0..40 {
+        let n = if round % 2 == 0 { 2 } else { 1 };
+        live.scratch.write("router.toml", &text(&live.scratch, n));
+        live.ctl("reload");
+        assert_eq!(queues(), [n, n]);
+    }
+    live.net.router.ip("link set right up");
+    let (status, said) = live.router.stop(testkit::process::Stop::Terminate, SOON);
+    assert!(status.success(), "{said}");
+    assert_eq!(queues(), [2, 2], "{said}");
+}
