@@ -231,7 +231,6 @@ pub(crate) fn prepare(
 impl Prepared {
     /// Makes sure that it can start: there is nothing wrong with the spec, and its threads are there.
     pub(crate) fn reserve(&mut self) -> Result<(), EngineError> {
-        self.spec.check()?;
         self.reserve = Some(self.spec.reserve()?);
         Ok(())
     }

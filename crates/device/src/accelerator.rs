@@ -187,20 +187,36 @@ pub struct Accelerator<J: Offload> {
 }
 
 impl<J: Offload> Accelerator<J> {
-    /// Builds the kernels, takes memory for `options.slots` jobs of at most `layout.capacity()` rows,
-    /// and makes `arenas`, and the `region` of the packets' cells, known to the driver. `segments`: by
-    /// number, `None` for those of the CPU. A segment whose program does not build, or whose kernels cannot be
-    /// launched, leaves the others their device: see [`Device::disabled`].
+    /// [`Accelerator::open`] and [`Accelerator::share`] in one.
     ///
     /// # Errors
-    /// Whatever the driver refuses; where no program builds, the first one's error, with the compiler's log.
+    /// As both.
     pub fn new(
-        mut driver: Box<dyn Driver>,
+        driver: Box<dyn Driver>,
         layout: Layout,
         segments: Vec<Option<SegmentProgram>>,
         source: Box<dyn TableSource<J::Tables>>,
         arenas: Vec<Arena>,
         region: Option<&'static Region>,
+        options: Options,
+    ) -> Result<Self, DeviceError> {
+        let mut made = Self::open(driver, layout, segments, source, arenas, options)?;
+        region.map_or(Ok(()), |region| made.share(region))?;
+        Ok(made)
+    }
+
+    /// Builds the kernels, takes memory for `options.slots` jobs of at most `layout.capacity()` rows, and makes `arenas`
+    /// known to the driver. `segments`: by number, `None` for those of the CPU. A segment whose program does not build, or
+    /// whose kernels cannot be launched, leaves the others their device: see [`Device::disabled`].
+    ///
+    /// # Errors
+    /// Whatever the driver refuses; where no program builds, the first one's error, with the compiler's log.
+    pub fn open(
+        mut driver: Box<dyn Driver>,
+        layout: Layout,
+        segments: Vec<Option<SegmentProgram>>,
+        source: Box<dyn TableSource<J::Tables>>,
+        arenas: Vec<Arena>,
         options: Options,
     ) -> Result<Self, DeviceError> {
         let images = Images::new(source, &mut *driver)?;
@@ -226,7 +242,7 @@ impl<J: Offload> Accelerator<J> {
             registered: arenas,
             driver: Some(driver),
         };
-        match made.set_up(segments, region) {
+        match made.set_up(segments) {
             Ok(()) => Ok(made),
             Err(error) => {
                 made.note(&error);
@@ -235,11 +251,43 @@ impl<J: Offload> Accelerator<J> {
         }
     }
 
-    fn set_up(
-        &mut self,
-        segments: Vec<Option<SegmentProgram>>,
-        region: Option<&'static Region>,
-    ) -> Result<(), DeviceError> {
+    /// Makes the `region` of the packets' cells known to the driver, if kernels read payload. Call it before the first job.
+    /// One accelerator of a device at a time may know it: some drivers register memory once.
+    ///
+    /// # Errors
+    /// Whatever the driver refuses beside the memory itself; without that, payload is copied.
+    pub fn share(&mut self, region: &'static Region) -> Result<(), DeviceError> {
+        let shared = self.set_up_cells(region);
+        shared.inspect_err(|error| self.note(error))
+    }
+
+    fn set_up_cells(&mut self, region: &'static Region) -> Result<(), DeviceError> {
+        let Some(driver) = self.driver.as_deref_mut() else { return Ok(()) };
+        if self.segments.iter().flatten().all(|segment| segment.payload.is_none()) {
+            return Ok(());
+        }
+        let memory = std::ptr::slice_from_raw_parts_mut(region.base().as_ptr(), region.bytes());
+        // SAFETY: a region stays mapped for the life of the process. Kernels only read it, and only cells of packets of
+        // the jobs in flight, which have no other holder. If the driver refuses, payload is copied.
+        let shared = match unsafe { driver.share(memory) } {
+            Ok(Some(shared)) => shared,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                staging::is_taken(driver, "the region of all cells", Err::<(), _>(error));
+                return Ok(());
+            }
+        };
+        let cells = Cells::new(driver, region, shared)?;
+        // No rows, and for `gather`, which takes the header for its list, no pieces.
+        let mut head = vec![0; self.layout.header_bytes()];
+        self.layout.write_header(0, 0, 0, &mut head);
+        let gather = [(cells.gather, cells.items, None)].into_iter();
+        let on = (self.slots[0].own.queue, self.slots[0].own.arena, self.nothing);
+        self.cells = Some(cells);
+        warm_up(driver, on, &head, gather, self.options.warm_up)
+    }
+
+    fn set_up(&mut self, segments: Vec<Option<SegmentProgram>>) -> Result<(), DeviceError> {
         let Some(driver) = self.driver.as_deref_mut() else { return Ok(()) };
         for segment in segments {
             let (built, refused) = match segment.map(|s| build(driver, &self.layout, s)).transpose()
@@ -339,33 +387,11 @@ impl<J: Offload> Accelerator<J> {
                 landing.payload.grow(driver, quiet, bytes, payload::STAGING)?;
             }
         }
-        if let Some(region) = region.filter(|_| uses) {
-            let memory = std::ptr::slice_from_raw_parts_mut(region.base().as_ptr(), region.bytes());
-            // SAFETY: a region stays mapped for the life of the process. Kernels only read it, and only
-            // cells of packets of the jobs in flight, which have no other holder. If the driver refuses,
-            // payload is copied.
-            let shared = unsafe { driver.share(memory) };
-            let shared = match shared {
-                Err(error) => {
-                    staging::is_taken(driver, "the region of all cells", Err::<(), _>(error));
-                    None
-                }
-                Ok(shared) => shared,
-            };
-            self.cells = shared.map(|memory| Cells::new(driver, region, memory)).transpose()?;
-        }
         let limit = self.options.warm_up;
         let (queue, arena, nothing) =
             (self.slots[0].own.queue, self.slots[0].own.arena, self.nothing);
         let on = (queue, arena, nothing);
         let header_bytes = self.layout.header_bytes();
-        if let Some(cells) = &self.cells {
-            // No rows, and for `gather`, which takes the header for its list, no pieces.
-            let mut head = vec![0; header_bytes];
-            self.layout.write_header(0, 0, 0, &mut head);
-            let gather = [(cells.gather, cells.items, None)].into_iter();
-            warm_up(driver, on, &head, gather, limit)?;
-        }
         let mut works = self.segments.iter().all(Option::is_none);
         for (built, disabled) in self.segments.iter().zip(&mut self.disabled) {
             let Some(built) = built else { continue };

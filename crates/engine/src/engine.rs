@@ -1,7 +1,6 @@
 //! Building an engine, starting it, and stopping it without loss.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -9,22 +8,20 @@ use std::time::{Duration, Instant};
 
 use ::io::offload::Finished;
 use chunk::{CHUNK_PACKETS_MAX, Depot, Pool};
-use crossbeam_queue::ArrayQueue;
-use device::accelerator::{self, Accelerator};
+use device::accelerator;
 use device::driver::Driver;
 use device::tables::TableSource;
-use device::{Cost, Device, DeviceError, FaultPlan, SimulatedDevice};
+use device::{Cost, DeviceError, FaultPlan};
 
 use crate::balance::{Balance, Policy};
 use crate::columns::{self, ColumnsError};
 use crate::counters::{DropPlaces, WorkerCounters};
 use crate::heirs::Heirs;
-use crate::in_flight::{Job, Returns};
 use crate::master::{Master, MasterLink};
 use crate::merge::{InOrder, Lane, Merger, MergerParts, Merging, Out, WINDOW_PACKETS};
 use crate::plan::{Pipeline, Plan};
 use crate::quiet::Quiet;
-use crate::reserve::{Reserve, Waiting, Working};
+use crate::reserve::{Reserve, Reserved, Waiting, Working};
 use crate::ring::{Passed, Wakeup};
 use crate::stage::{Stage, Versions};
 use crate::twins::Crew;
@@ -240,7 +237,7 @@ impl<V: Versions> Engine<V> {
     ///
     /// # Errors
     /// When the spec makes no sense or the system gives no thread.
-    pub fn start(spec: EngineSpec<V>) -> Result<Self, EngineError> {
+    pub fn start(mut spec: EngineSpec<V>) -> Result<Self, EngineError> {
         let reserve = spec.reserve()?;
         Self::start_with(spec, reserve, None)
     }
@@ -265,7 +262,7 @@ impl<V: Versions> Engine<V> {
     ///
     /// # Errors
     /// As [`Engine::start`], and when there are other queues than these.
-    pub fn start_in_order(spec: EngineSpec<V>, in_order: InOrder) -> Result<Self, EngineError> {
+    pub fn start_in_order(mut spec: EngineSpec<V>, in_order: InOrder) -> Result<Self, EngineError> {
         let reserve = spec.reserve()?;
         Self::start_with(spec, reserve, Some(in_order))
     }
@@ -275,17 +272,7 @@ impl<V: Versions> Engine<V> {
         reserve: Reserve<V>,
         in_order: Option<InOrder>,
     ) -> Result<Self, EngineError> {
-        if spec.workers.is_empty() {
-            return Err(EngineError::Spec("an engine needs a worker".into()));
-        }
-        if let Some(small) = spec.devices.iter().position(|d| d.rows < CHUNK_PACKETS_MAX) {
-            return Err(EngineError::Spec(format!(
-                "device {small}: a job of {} rows has no room for a chunk of {CHUNK_PACKETS_MAX}",
-                spec.devices[small].rows
-            )));
-        }
-        let sizes = (reserve.workers.len(), reserve.masters.len());
-        if sizes != (spec.workers.len(), spec.devices.len()) {
+        if reserve.workers.len() != spec.workers.len() || !spec.devices.is_empty() {
             return Err(EngineError::Spec("the threads were reserved for another engine".into()));
         }
         let depot = spec.depot.clone();
@@ -343,18 +330,6 @@ impl<V: Versions> Engine<V> {
 /// What a master shows.
 type MasterLook = Box<dyn Fn() -> MasterView + Send + Sync>;
 
-/// What masters are started with, beside their devices.
-struct MastersSpec<'a, V: Versions> {
-    plan: &'a Plan<V>,
-    layout: &'a chunk::Layout,
-    /// Of all workers.
-    chunks: usize,
-    /// By worker: where its chunks go back to, and its wakeup.
-    ends: Vec<(Returns<V>, Wakeup)>,
-    cells: &'a Depot,
-    on_error: &'a DeviceSink,
-}
-
 /// The ends of rings from every worker to every other one, of so many packets: by worker those it receives from, and by
 /// worker and receiver those it sends to.
 #[expect(clippy::type_complexity, reason = "two lists of lists")]
@@ -408,15 +383,13 @@ impl<V: Versions> Threads<V> {
         reserve: Reserve<V>,
         in_order: Option<InOrder>,
     ) -> Result<Arc<EngineView>, EngineError> {
-        let (plan, layout) = plan(&spec)?;
+        let Reserve { plan, layout, returns, devices, workers: threads, .. } = reserve;
         let n = spec.workers.len();
-        let chunks = spec.chunks.max(2);
         let pipelines = spec.workers.iter().flat_map(|worker| &worker.pipelines);
         let stages = pipelines.flat_map(|pipeline| &pipeline.stages).map(|stage| &**stage);
         let zeroed = columns::zeroed(stages, &layout);
         finish_on_receipt(&mut spec);
         plan.number_queues(&mut spec)?;
-        let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
         let (wakeups, signals) = (self.wakeups.clone(), self.signals.clone());
         let hooks = spec.before.as_ref().map_or_else(Arc::default, |before| before.hooks.clone());
         let merger =
@@ -425,17 +398,8 @@ impl<V: Versions> Threads<V> {
         let of_merger = merger.as_ref().map(|_| Waiting::new("merger".into())).transpose()?;
         // Nothing fails from here on.
 
-        let policies: Vec<_> = spec.devices.iter().map(|device| device.policy).collect();
-        let masters_spec = MastersSpec {
-            plan: &plan,
-            layout: &layout,
-            chunks: n * chunks,
-            ends: returns.iter().cloned().zip(wakeups.iter().cloned()).collect(),
-            cells: &spec.depot,
-            on_error: &spec.on_device_error,
-        };
-        let devices = std::mem::take(&mut spec.devices).into_iter().zip(reserve.masters);
-        let (links, views) = self.start_masters(devices, &masters_spec);
+        let policies: Vec<_> = devices.iter().map(|device| device.policy).collect();
+        let (links, views) = self.start_masters(devices, &plan, &spec);
         let places = Arc::new(DropPlaces::of_registered());
         let own: Vec<_> = (0..n).map(|i| plan.of_one(i)).collect();
         let heirs_of: Vec<_> = (0..n).map(|i| plan.heirs(i)).collect();
@@ -469,7 +433,7 @@ impl<V: Versions> Threads<V> {
             chunk_packets: spec.chunk_packets.clamp(1, CHUNK_PACKETS_MAX),
             max_delay: spec.max_delay.unwrap_or_default(),
         };
-        let given = spec.workers.into_iter().zip(reserve.workers).zip(rings).zip(own);
+        let given = spec.workers.into_iter().zip(threads).zip(rings).zip(own);
         for (i, (given, quiet)) in given.zip(Quiet::of_workers(n)).enumerate() {
             let (((worker, thread), (rings_in, rings_out)), pipelines) = given;
             let cpu = worker.cpu;
@@ -511,7 +475,7 @@ impl<V: Versions> Threads<V> {
                     on_error: spec.on_error.clone(),
                 },
                 settings,
-                chunks,
+                chunks: spec.chunks.max(2),
                 layout: layout.clone(),
                 balance: Balance::new(policy, spec.max_delay),
             };
@@ -528,55 +492,36 @@ impl<V: Versions> Threads<V> {
         Ok(view)
     }
 
-    /// Opens the devices and starts a master for each that comes up; by device its link, and the views of those.
+    /// Starts a master for each device that comes up; by device its link, and the views of those.
     #[expect(clippy::type_complexity, reason = "two lists")]
     fn start_masters(
         &mut self,
-        devices: impl Iterator<Item = (DeviceSpec<V::Tables>, (Waiting<()>, Wakeup))>,
-        spec: &MastersSpec<'_, V>,
+        devices: Vec<Reserved<V>>,
+        plan: &Plan,
+        spec: &EngineSpec<V>,
     ) -> (Vec<Option<Arc<MasterLink<V>>>>, Vec<MasterLook>) {
         let (mut links, mut views) = (Vec::new(), Vec::new());
-        for (number, (device, (thread, wakeup))) in devices.enumerate() {
-            let layout = spec.layout.with_capacity(device.rows.max(CHUNK_PACKETS_MAX));
-            let (slots, segments) = (device.slots + 2, &spec.plan.segments);
-            let ends = spec.ends.clone();
-            let sizes = (slots, spec.chunks, segments.len());
-            let link = Arc::new(MasterLink::new(&layout, sizes, ends, wakeup));
-            let report = spec.on_error.clone();
-            let report = Box::new(move |event: DeviceEvent<'_>| {
-                // A sink that panics must not end the master, which holds chunks of all workers.
-                let _ = catch_unwind(AssertUnwindSafe(|| report(number, event)));
-            });
-            let opened: Result<Box<dyn Device<Job<V>>>, DeviceError> = match device.kind {
-                DeviceKind::Simulated { cost, faults } => {
-                    SimulatedDevice::new(device.slots, cost, faults).map(|d| Box::new(d) as Box<_>)
-                }
-                DeviceKind::Driver { driver, tables, options } => {
-                    let options = accelerator::Options { slots: device.slots, ..options };
-                    let programs = spec.plan.programs.clone();
-                    let arenas = link.arenas();
-                    let region = Some(spec.cells.region());
-                    Accelerator::new(driver, layout, programs, tables, arenas, region, options)
-                        .map(|d| Box::new(d) as Box<_>)
-                }
-            };
-            match opened {
-                Ok(device) => {
+        for (number, own) in devices.into_iter().enumerate() {
+            let Reserved { link, device, mut report, thread, .. } = own;
+            match device.map(|device| device.complete(spec.depot.region())) {
+                Some(Ok(device)) => {
                     let name = device.name();
                     // Twins are a device's own.
-                    let crew = Crew::new(spec.plan.shaders.clone(), spec.plan.states.clone());
-                    let (crew, segments) = (Arc::new(crew), segments.clone());
+                    let crew =
+                        Arc::new(Crew::new(plan.shaders(&spec.workers), plan.states.clone()));
+                    let segments = plan.segments.clone();
                     let side = Master::new(link.clone(), device, crew, segments, report);
                     self.masters.push((link.clone(), thread.begin(move || side.run())));
                     let seen = link.clone();
                     views.push(Box::new(move || MasterView::of(number, &name, &seen)) as _);
                     links.push(Some(link));
                 }
-                // A device that does not come up is not a reason not to start: the CPU shades.
-                Err(error) => {
+                Some(Err(error)) => {
                     report(DeviceEvent::GivenUp(&error));
                     links.push(None);
                 }
+                // It has been reported.
+                None => links.push(None),
             }
         }
         (links, views)
@@ -666,7 +611,16 @@ impl<V: Versions> Threads<V> {
 /// What follows from the stages of all workers, with the layout of their columns. Their drop reasons are registered.
 pub(crate) fn plan<V: Versions>(
     spec: &EngineSpec<V>,
-) -> Result<(Plan<V>, chunk::Layout), EngineError> {
+) -> Result<(Plan, chunk::Layout), EngineError> {
+    if spec.workers.is_empty() {
+        return Err(EngineError::Spec("an engine needs a worker".into()));
+    }
+    if let Some(small) = spec.devices.iter().position(|d| d.rows < CHUNK_PACKETS_MAX) {
+        return Err(EngineError::Spec(format!(
+            "device {small}: a job of {} rows has no room for a chunk of {CHUNK_PACKETS_MAX}",
+            spec.devices[small].rows
+        )));
+    }
     let pipelines = || spec.workers.iter().flat_map(|worker| &worker.pipelines);
     let stages = || pipelines().flat_map(|pipeline| &pipeline.stages).map(|stage| &**stage);
     for block in stages().flat_map(|stage| stage.drop_reasons()) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chunk::Layout;
 use device::accelerator::{SegmentProgram, State};
 
-use crate::engine::{DeviceKind, DeviceSpec, EngineError, EngineSpec, PipelineSpec};
+use crate::engine::{DeviceKind, DeviceSpec, EngineError, EngineSpec, PipelineSpec, WorkerSpec};
 use crate::in_flight::Shaders;
 use crate::segment::{Segment, segment_program, segments, states};
 use crate::stage::{Stage, Versions};
@@ -30,7 +30,7 @@ impl Pipeline {
 }
 
 /// What follows from the stages alone.
-pub(crate) struct Plan<V: Versions> {
+pub(crate) struct Plan {
     pub(crate) stages: Vec<&'static str>,
     pub(crate) segments: Arc<[Segment]>,
     /// By segment: what a real device runs.
@@ -40,11 +40,9 @@ pub(crate) struct Plan<V: Versions> {
     pub(crate) pipelines: Vec<Pipeline>,
     /// By worker: the numbers of its pipelines.
     of_worker: Vec<Vec<usize>>,
-    /// By worker and segment.
-    pub(crate) shaders: Vec<Vec<Shaders<V::Tables>>>,
 }
 
-impl<V: Versions> Plan<V> {
+impl Plan {
     /// The workers that have a pipeline, in ascending order.
     fn peers(&self, number: usize) -> Arc<[usize]> {
         let all = self.of_worker.iter().enumerate();
@@ -74,7 +72,10 @@ impl<V: Versions> Plan<V> {
     }
 
     /// Gives receive queues the numbers of their pipelines among those of the engine: they may get another owner.
-    pub(crate) fn number_queues(&self, spec: &mut EngineSpec<V>) -> Result<(), EngineError> {
+    pub(crate) fn number_queues<V: Versions>(
+        &self,
+        spec: &mut EngineSpec<V>,
+    ) -> Result<(), EngineError> {
         for (i, (worker, own)) in spec.workers.iter_mut().zip(&self.of_worker).enumerate() {
             let number = |wanted: usize| {
                 own.get(wanted).copied().ok_or_else(|| {
@@ -99,7 +100,10 @@ impl<V: Versions> Plan<V> {
         Ok(())
     }
 
-    pub(crate) fn of(spec: &EngineSpec<V>, layout: &Layout) -> Result<Self, EngineError> {
+    pub(crate) fn of<V: Versions>(
+        spec: &EngineSpec<V>,
+        layout: &Layout,
+    ) -> Result<Self, EngineError> {
         let mut plan = Self {
             stages: Vec::new(),
             segments: Arc::from([]),
@@ -107,7 +111,6 @@ impl<V: Versions> Plan<V> {
             states: Vec::new(),
             pipelines: Vec::new(),
             of_worker: Vec::new(),
-            shaders: Vec::new(),
         };
         let mut all: Vec<Segment> = Vec::new();
         for (i, worker) in spec.workers.iter().enumerate() {
@@ -122,18 +125,25 @@ impl<V: Versions> Plan<V> {
             plan.of_worker.push(own);
         }
         plan.segments = all.into();
-        let shaders = spec.workers.iter().enumerate().map(|(i, worker)| {
+        Ok(plan)
+    }
+
+    /// By worker and segment: the shaders of the worker's stages, as they are now.
+    pub(crate) fn shaders<V: Versions>(
+        &self,
+        workers: &[WorkerSpec<V>],
+    ) -> Vec<Vec<Shaders<V::Tables>>> {
+        let of_worker = |(i, worker): (usize, &WorkerSpec<V>)| {
             let stages = worker.pipelines.iter().flat_map(|pipeline| &pipeline.stages);
             let stages = stages.map(|stage| &**stage);
-            segment_shaders(&stages.collect::<Vec<_>>(), &plan.of_one(i), &plan.segments)
-        });
-        plan.shaders = shaders.collect();
-        Ok(plan)
+            segment_shaders(&stages.collect::<Vec<_>>(), &self.of_one(i), &self.segments)
+        };
+        workers.iter().enumerate().map(of_worker).collect()
     }
 
     /// The number of a pipeline of a worker whose earlier ones are `own`: that of one like it at a worker before, or of
     /// a new one.
-    fn add(
+    fn add<V: Versions>(
         &mut self,
         spec: &EngineSpec<V>,
         layout: &Layout,

@@ -1,18 +1,30 @@
 //! What an engine needs of the system, made before it starts.
 //!
-//! One engine follows another in a moment in which nothing may fail, for the one before has stopped ([`crate::Suspended`]).
-//! So threads and descriptors are there before that moment: a thread waits for its work, and ends if none comes.
+//! One engine follows another in a moment in which nothing may fail or take long, for the one before has stopped
+//! ([`crate::Suspended`]). So threads and descriptors are there before that moment, and the kernels of devices are built: a
+//! thread waits for its work, and ends if none comes.
 //!
 //! ```text
-//!  EngineSpec::reserve ─▶ Reserve (threads that wait, wakeups) ─▶ Engine::start_reserved ─▶ workers, masters
+//!  EngineSpec::reserve ─▶ Reserve (threads that wait, wakeups, devices) ─▶ Engine::start_reserved ─▶ workers, masters
 //!                            └─ dropped: the threads end
 //! ```
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use crate::engine::EngineSpec;
+use chunk::{CHUNK_PACKETS_MAX, Layout, Region};
+use crossbeam_queue::ArrayQueue;
+use device::accelerator::{self, Accelerator, SegmentProgram};
+use device::{Device, DeviceError, SimulatedDevice};
+
+use crate::balance::Policy;
+use crate::engine::{DeviceEvent, DeviceKind, DeviceSpec, EngineError, EngineSpec, plan};
+use crate::in_flight::{Job, Returns};
+use crate::master::MasterLink;
+use crate::plan::Plan;
 use crate::ring::Wakeup;
 use crate::stage::Versions;
 use crate::worker::Worker;
@@ -48,28 +60,104 @@ impl<R: Send + 'static> Waiting<R> {
     }
 }
 
-/// Threads and descriptors of an engine that is to start ([`Engine::start_reserved`](crate::Engine::start_reserved)). They
-/// are given back if it is dropped.
+/// Threads, descriptors and devices of an engine that is to start ([`Engine::start_reserved`](crate::Engine::start_reserved)).
+/// They are given back if it is dropped.
 pub struct Reserve<V: Versions> {
+    pub(crate) plan: Plan,
+    /// Of the chunks' columns.
+    pub(crate) layout: Layout,
     pub(crate) workers: Vec<Waiting<Worker<V>>>,
     /// By worker.
     pub(crate) wakeups: Vec<Wakeup>,
-    /// By device.
-    pub(crate) masters: Vec<(Waiting<()>, Wakeup)>,
+    /// By worker: where its chunks come back from masters.
+    pub(crate) returns: Vec<Returns<V>>,
+    pub(crate) devices: Vec<Reserved<V>>,
+}
+
+/// Told of a device's failures.
+pub(crate) type Report = Box<dyn FnMut(DeviceEvent<'_>) + Send>;
+
+/// A device and the thread of its master.
+pub(crate) struct Reserved<V: Versions> {
+    pub(crate) policy: Policy,
+    pub(crate) link: Arc<MasterLink<V>>,
+    /// `None` for one that did not come up, which is not a reason not to start: the CPU shades.
+    pub(crate) device: Option<ReadyDevice<V>>,
+    pub(crate) report: Report,
+    pub(crate) thread: Waiting<()>,
+}
+
+/// A device whose kernels are built.
+pub(crate) enum ReadyDevice<V: Versions> {
+    Simulated(SimulatedDevice<Job<V>>),
+    Accelerator(Box<Accelerator<Job<V>>>),
+}
+
+impl<V: Versions> ReadyDevice<V> {
+    /// The device as a master has it; `region` is where the packets' cells are.
+    pub(crate) fn complete(
+        self,
+        region: &'static Region,
+    ) -> Result<Box<dyn Device<Job<V>>>, DeviceError> {
+        match self {
+            Self::Simulated(device) => Ok(Box::new(device)),
+            Self::Accelerator(mut device) => device.share(region).map(|()| device as Box<_>),
+        }
+    }
 }
 
 impl<V: Versions> EngineSpec<V> {
-    /// Threads and descriptors for an engine of this spec.
+    /// Threads and descriptors for an engine of this spec, and its devices, which are taken out of the spec: their kernels
+    /// are built here, which may take seconds.
     ///
     /// # Errors
-    /// The system gives no thread or descriptor; nothing is left of those that it gave.
-    pub fn reserve(&self) -> io::Result<Reserve<V>> {
+    /// As [`Engine::start`](crate::Engine::start); nothing is left then of what the system gave.
+    pub fn reserve(&mut self) -> Result<Reserve<V>, EngineError> {
+        let (plan, layout) = plan(self)?;
+        let n = self.workers.len();
+        let chunks = self.chunks.max(2);
         let worker = |i| Waiting::new(format!("worker-{i}"));
-        let master = |i| Ok((Waiting::new(format!("master-{i}"))?, Wakeup::new()?));
-        let workers = (0..self.workers.len()).map(worker).collect::<io::Result<_>>()?;
-        let wakeups = self.workers.iter().map(|_| Wakeup::new()).collect::<io::Result<_>>()?;
-        let masters = (0..self.devices.len()).map(master).collect::<io::Result<_>>()?;
-        Ok(Reserve { workers, wakeups, masters })
+        let workers = (0..n).map(worker).collect::<io::Result<_>>()?;
+        let wakeups = (0..n).map(|_| Wakeup::new()).collect::<io::Result<Vec<_>>>()?;
+        let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
+        let mut devices = Vec::new();
+        for (number, device) in std::mem::take(&mut self.devices).into_iter().enumerate() {
+            let thread = Waiting::new(format!("master-{number}"))?;
+            let rows = device.rows.max(CHUNK_PACKETS_MAX);
+            let layout = layout.with_capacity(rows);
+            let ends = returns.iter().cloned().zip(wakeups.iter().cloned()).collect();
+            let sizes = (device.slots + 2, n * chunks, plan.segments.len());
+            let link = Arc::new(MasterLink::new(&layout, sizes, ends, Wakeup::new()?));
+            let report = self.on_device_error.clone();
+            let mut report: Report = Box::new(move |event| {
+                // A sink that panics must not end the master, which holds chunks of all workers.
+                let _ = catch_unwind(AssertUnwindSafe(|| report(number, event)));
+            });
+            let policy = device.policy;
+            let device = open(device, layout, plan.programs.clone(), &link);
+            let device = device.map_err(|error| report(DeviceEvent::GivenUp(&error))).ok();
+            devices.push(Reserved { policy, link, device, report, thread });
+        }
+        Ok(Reserve { plan, layout, workers, wakeups, returns, devices })
+    }
+}
+
+fn open<V: Versions>(
+    device: DeviceSpec<V::Tables>,
+    layout: Layout,
+    programs: Vec<Option<SegmentProgram>>,
+    link: &MasterLink<V>,
+) -> Result<ReadyDevice<V>, DeviceError> {
+    match device.kind {
+        DeviceKind::Simulated { cost, faults } => {
+            SimulatedDevice::new(device.slots, cost, faults).map(ReadyDevice::Simulated)
+        }
+        DeviceKind::Driver { driver, tables, options } => {
+            let options = accelerator::Options { slots: device.slots, ..options };
+            let arenas = link.arenas();
+            let opened = Accelerator::open(driver, layout, programs, tables, arenas, options);
+            opened.map(|device| ReadyDevice::Accelerator(Box::new(device)))
+        }
     }
 }
 

@@ -234,7 +234,7 @@ fn go_on(
 fn threads_are_reserved_for_one_engine() {
     let (_, depot) = Region::new(64, HugePages::Off).unwrap();
     let worker = || WorkerSpec::new(Numbered::new(0), vec![Box::new(Sends) as _]);
-    let one = EngineSpec::new(vec![worker()], depot.clone());
+    let mut one = EngineSpec::new(vec![worker()], depot.clone());
     let two = EngineSpec::new(vec![worker(), worker()], depot);
     let refused = Engine::start_reserved(two, one.reserve().unwrap()).err().unwrap();
     assert_eq!(refused.to_string(), "the threads were reserved for another engine");
