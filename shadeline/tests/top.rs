@@ -252,7 +252,7 @@ fn counting(answers: u64) -> Serving {
         (n <= answers).then(|| serde_json::to_string(&snapshot).expect("JSON"))
     };
     let sources = Sources { metrics: Arc::new(String::new), snapshot: Arc::new(snapshot) };
-    serve("127.0.0.1:0".parse().expect("an address"), sources).expect("a free port")
+    serve("127.0.0.1:0".parse().expect("an address"), &[], sources).expect("a free port")
 }
 
 #[test]
