@@ -64,7 +64,8 @@ impl Listener for Connections {
             match self.listener.accept().await {
                 Ok((stream, from)) => {
                     let end = Box::pin(sleep(self.silence));
-                    let connection = Connection { stream, end, silence: self.silence, _place: place };
+                    let connection =
+                        Connection { stream, end, silence: self.silence, _place: place };
                     return (connection, from);
                 }
                 // The client is gone, or the process has no descriptor left.
@@ -171,10 +172,8 @@ mod tests {
 
     fn served(metrics: &str) -> Serving {
         let (text, limits) = (metrics.to_owned(), Limits { connections: 3, silence: SILENCE });
-        let sources = Sources {
-            metrics: Arc::new(move || text.clone()),
-            snapshot: Arc::new(|| None),
-        };
+        let sources =
+            Sources { metrics: Arc::new(move || text.clone()), snapshot: Arc::new(|| None) };
         serve_within(limits, "127.0.0.1:0".parse().expect("an address"), &[], sources)
             .expect("a free port")
     }
@@ -202,7 +201,9 @@ mod tests {
     #[test]
     fn silent_clients_give_way() {
         let long = "x".repeat(32 << 20);
-        for (kind, first) in [("silent", &b""[..]), ("slow", b"GET / HT"), ("does not read", REQUEST)] {
+        for (kind, first) in
+            [("silent", &b""[..]), ("slow", b"GET / HT"), ("does not read", REQUEST)]
+        {
             let serving = served(if kind == "does not read" { &long } else { "the text" });
             let mut clients: Vec<_> = (0..3).map(|_| connected(&serving)).collect();
             for client in &mut clients {

@@ -79,9 +79,14 @@ mod tests {
         for good in ["LOCALHOST", "localhost.", "router.example.net:80", "ROUTER.example.NET"] {
             assert_eq!(check("/", good), Ok(()), "{good}");
         }
-        for bad in
-            ["evil.example", "127.0.0.1.evil.example:9101", "localhost.evil.example", "", "[evil]", "a b"]
-        {
+        for bad in [
+            "evil.example",
+            "127.0.0.1.evil.example:9101",
+            "localhost.evil.example",
+            "",
+            "[evil]",
+            "a b",
+        ] {
             let why = check("/", bad).expect_err(bad);
             assert!(why.contains("metrics_hosts") && why.lines().count() == 1, "{why}");
         }
