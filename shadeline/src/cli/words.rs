@@ -84,8 +84,7 @@ impl Led<'_> {
     /// All words as the command line declares them.
     fn spelled_out(self) -> Vec<String> {
         // These are of the last command, wherever they are.
-        let is_of_last =
-            |option: &String| matches!(option.as_str(), "-4" | "-6" | "-h" | "--help");
+        let is_of_last = |option: &String| matches!(option.as_str(), "-4" | "-6" | "-h" | "--help");
         let (of_last, mut out): (Vec<_>, Vec<_>) = self.options.into_iter().partition(is_of_last);
         let mut rest = self.rest;
         if self.command.is_allow_external_subcommands_set() {
