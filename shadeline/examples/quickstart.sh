@@ -14,6 +14,15 @@ if [ "${1-}" != --inside ]; then
         echo "quickstart.sh needs \`$tool\` (on Debian: apt install iproute2 util-linux iputils-ping)" >&2
         exit 2
     done
+    # The router's interfaces in Linux are made by this device.
+    tun=/dev/net/tun
+    if [ ! -c $tun ]; then
+        echo "quickstart.sh needs the device $tun: load its module (as root: modprobe tun)" >&2
+        exit 2
+    elif ! (: <> $tun) 2> /dev/null; then
+        echo "quickstart.sh: this user may not open $tun; as root: chmod 666 $tun (the default of udev)" >&2
+        exit 2
+    fi
     namespaces=--net
     [ "$(id -u)" = 0 ] || namespaces='--user --map-root-user --net'
     # shellcheck disable=SC2086

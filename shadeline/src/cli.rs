@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run a configuration, live or over captures
     ///
-    /// Live runs need CAP_NET_RAW, CAP_NET_ADMIN and, for AF_XDP, CAP_BPF. Capture runs need no privileges.
+    /// Live runs need CAP_NET_RAW, CAP_NET_ADMIN and, for AF_XDP, CAP_BPF and CAP_IPC_LOCK. Capture runs need no privileges.
     Run(RunArgs),
     /// Check a configuration and print all errors, each with its place and the expected value
     ///
@@ -340,6 +340,8 @@ pub(crate) enum Algorithm {
 #[derive(Debug, Subcommand)]
 pub(crate) enum GenCommand {
     /// Generate packets for an interface, a file or the engine
+    ///
+    /// Packets are written to a capture or the engine as fast as possible; --rate then determines their timestamps.
     Packets(Box<GenPacketsArgs>),
     /// Generate rules with a given number of classes, or from a ClassBench parameter file
     ///

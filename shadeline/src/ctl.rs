@@ -24,6 +24,9 @@ use crate::output::{line, note, put, say};
 /// How long the running program may work on a request that is not a stream.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long `stop` waits for the end of the instance, which sends the packets that it has.
+const END: Duration = Duration::from_secs(10);
+
 pub(crate) fn run(args: &CtlArgs) -> Result<(), Failure> {
     let Some(command) = &args.command else { return shell::run(args) };
     execute(command, args.socket.as_deref(), args.json, By::Itself)
@@ -60,6 +63,7 @@ fn execute(command: &CtlCommand, socket: Option<&Path>, json: bool, by: By) -> R
     let done = match command {
         CtlCommand::Core(CoreCommand::Trace { .. }) => trace(client, request, json),
         CtlCommand::Core(CoreCommand::Save { file: Some(file), .. }) => save(client, file),
+        CtlCommand::Core(CoreCommand::Stop) => stop(client, request, json),
         _ => call(client, request, json),
     };
     match hang_up.is_some_and(HangUp::end) {
@@ -149,6 +153,20 @@ fn call(mut client: Client, request: Request, json: bool) -> Result<(), Failure>
         say!("{}", text.trim_end())?;
     }
     Ok(())
+}
+
+/// Stops the instance and waits for its end: until then its sockets, interfaces and files are in use.
+fn stop(client: Client, request: Request, json: bool) -> Result<(), Failure> {
+    let process = client.process();
+    call(client, request, json)?;
+    match process.filter(|process| !process.wait(END)) {
+        Some(process) => Err(Failure::other(format!(
+            "the instance (pid {}) is stopping, but it has not ended within {} s",
+            process.pid,
+            END.as_secs()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Writes the changed configuration into a file of the user's.

@@ -43,34 +43,50 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
 fn text(words: &[String], color: bool) -> Result<String, Failure> {
     let mut root = Cli::command();
     root.build();
-    let Some(first) = words.first() else {
-        let mut text = help_of(&mut root, color);
-        line!(&mut text, "\nTopics (`shadeline help TOPIC`):");
-        let width = TOPICS.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        for (name, page) in TOPICS {
-            line!(&mut text, "  {name:<width$}  {}", page::title(page));
-        }
-        return Ok(text);
-    };
-    let topic = match words {
-        [only] => topic(only),
-        _ => None,
-    };
-    let mut command = &mut root;
-    if topic.is_none() || command.find_subcommand(first).is_some() {
-        for (at, word) in words.iter().enumerate() {
-            if command.find_subcommand(word).is_none() {
-                return Err(unknown(command, &words[..=at]));
-            }
-            command = command.find_subcommand_mut(word).ok_or_else(Failure::reported)?;
-        }
-        let help = help_of(command, color);
-        return Ok(match topic {
-            Some(page) => format!("{help}\n{}\n\n{}", "─".repeat(page::WIDTH), page::plain(page)),
-            None => help,
-        });
+    match words {
+        [] => return Ok(help_of(&mut root, color) + "\n" + &topics()),
+        [only] if only.eq_ignore_ascii_case("topics") => return Ok(topics()),
+        _ => {}
     }
-    Ok(topic.map(page::plain).unwrap_or_default())
+    let of_command = command(&mut root, words).map(|command| help_of(command, color));
+    let pages: Option<Vec<_>> = words.iter().map(|word| topic(word)).collect();
+    let parts: Vec<String> = match (of_command, pages) {
+        // A command with a page of the same name: both.
+        (Ok(help), Some(pages)) => {
+            std::iter::once(help).chain(pages.into_iter().map(page::plain)).collect()
+        }
+        (Ok(help), None) => vec![help],
+        (Err(_), Some(pages)) => pages.into_iter().map(page::plain).collect(),
+        (Err(at), None) => return Err(unknown(&root, words, at)),
+    };
+    Ok(parts.join(&format!("\n{}\n\n", "─".repeat(page::WIDTH))))
+}
+
+/// The list of topics.
+fn topics() -> String {
+    let mut text = "Topics (`shadeline help TOPIC`):\n".to_owned();
+    let width = TOPICS.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, page) in TOPICS {
+        line!(&mut text, "  {name:<width$}  {}", page::title(page));
+    }
+    text
+}
+
+/// The command of these words, in any case.
+///
+/// # Errors
+/// The index of the first word that is none.
+fn command<'c>(
+    root: &'c mut clap::Command,
+    words: &[String],
+) -> Result<&'c mut clap::Command, usize> {
+    let mut command = root;
+    for (at, word) in words.iter().enumerate() {
+        let lower = word.to_lowercase();
+        let name = [word, &lower].into_iter().find(|name| command.find_subcommand(name).is_some());
+        command = name.and_then(|name| command.find_subcommand_mut(name)).ok_or(at)?;
+    }
+    Ok(command)
 }
 
 fn help_of(command: &mut clap::Command, color: bool) -> String {
@@ -78,21 +94,40 @@ fn help_of(command: &mut clap::Command, color: bool) -> String {
     if color { help.ansi().to_string() } else { help.to_string() }
 }
 
-/// The page of a name.
+/// The page of a name, in any case, or of its file.
 fn topic(name: &str) -> Option<&'static str> {
+    let name = name.to_lowercase();
+    let name = name.rsplit_once("docs/").map_or(name.as_str(), |(_, name)| name);
     let name = name.strip_suffix(".md").unwrap_or(name);
     let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
     let find = |name: &str| TOPICS.iter().find(|(own, _)| *own == name).map(|(_, page)| *page);
     find(name).or_else(|| find(alias?.1))
 }
 
-/// The last word names nothing below this command.
-fn unknown(command: &clap::Command, words: &[String]) -> Failure {
-    let (above, last) = words.split_at(words.len() - 1);
+/// The word at `at` is no command below those before it, and some word is no topic.
+fn unknown(root: &clap::Command, words: &[String], at: usize) -> Failure {
+    let mut command = root;
+    for word in &words[..at] {
+        command = command.find_subcommand(word.to_lowercase()).unwrap_or(command);
+    }
+    // Topics and something else: that is what is wrong.
+    let not_topic = words.iter().position(|word| topic(word).is_none()).unwrap_or(at);
+    let (above, last) = match at {
+        0 => (&words[..0], &words[not_topic..=not_topic]),
+        at => words[..=at].split_at(at),
+    };
     let commands = command.get_subcommands().filter(|below| !below.is_hide_set());
     let mut known: Vec<&str> = commands.map(clap::Command::get_name).collect();
-    let what = if above.is_empty() { "command or topic" } else { "command" };
+    let what = match (above, words) {
+        ([], [_]) => "command or topic",
+        ([], _) if not_topic > 0 => "topic",
+        ([], _) => "command or topic",
+        _ => "command",
+    };
     if above.is_empty() {
+        if what == "topic" {
+            known.clear();
+        }
         known.extend(TOPICS.iter().map(|(name, _)| *name));
         known.extend(ALIASES.iter().map(|(name, _)| *name));
     }
@@ -102,7 +137,8 @@ fn unknown(command: &clap::Command, words: &[String]) -> Failure {
         Some(near) => message += &format!(", did you mean `{near}`?"),
         None if known.is_empty() => message += ": it has none",
         None => {
-            let see = [&["shadeline".to_owned(), "help".to_owned()], above].concat().join(" ");
+            let below = if what == "topic" { &["topics".to_owned()][..] } else { above };
+            let see = [&["shadeline".to_owned(), "help".to_owned()], below].concat().join(" ");
             message += &format!(": see `{see}`");
         }
     }
@@ -167,7 +203,13 @@ mod tests {
             assert!(text.contains(&title), "{name}: {text}");
         }
         assert_eq!(of("config").unwrap(), of("configuration").unwrap());
-        assert_eq!(of("router.md").unwrap(), of("router").unwrap());
+        let router = of("router").unwrap();
+        for same in ["router.md", "ROUTER", "docs/router.md", "./docs/Router.md"] {
+            assert_eq!(of(same).unwrap(), router, "{same}");
+        }
+        // One after another.
+        let both = of("router firewall").unwrap();
+        assert!(both.starts_with(&router) && both.ends_with(&of("firewall").unwrap()));
     }
 
     #[test]
@@ -187,6 +229,9 @@ mod tests {
         }
         assert!(of("run").unwrap().contains("Usage: shadeline run"));
         assert!(of("ctl route add").unwrap().contains("Usage: shadeline ctl route add"));
+        assert_eq!(of("CTL Route ADD").unwrap(), of("ctl route add").unwrap());
+        assert!(of("").unwrap().ends_with(&of("topics").unwrap()));
+        assert!(of("topics").unwrap().starts_with("Topics"));
         // A command with a page of the same name: both.
         let stages = of("stages").unwrap();
         assert!(stages.contains("Usage: shadeline stages") && stages.contains("\nSTAGES\n"));
@@ -202,7 +247,9 @@ mod tests {
             ("ctl shwo", "unknown command `shwo` of `ctl`, did you mean `show`?"),
             ("ctl weather", "unknown command `weather` of `ctl`: see `shadeline help ctl`"),
             ("check x", "unknown command `x` of `check`: it has none"),
-            ("router add", "unknown command or topic"),
+            ("router add", "unknown topic `add`: see `shadeline help topics`"),
+            ("router firewal", "unknown topic `firewal`, did you mean `firewall`?"),
+            ("weather router", "unknown command or topic `weather`"),
         ] {
             assert!(error(words).contains(expected), "{}", error(words));
         }

@@ -1,12 +1,12 @@
 //! SIGINT and SIGTERM of commands that read captures or write them: the first one ends the work in order, so that files
-//! are closed and totals printed; a second one ends the program at once.
+//! are closed and totals printed; a second one ends the program at once. On a terminal of its own, SIGHUP is the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use chunk::{Packet, Pool};
 use io::{Losses, QueueStats, RxQueue};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::failure::Failure;
@@ -22,9 +22,18 @@ pub(crate) struct Interrupt {
 impl Interrupt {
     /// Takes both signals from here on.
     pub(crate) fn listen() -> Result<Self, Failure> {
+        Self::of(&[SIGINT, SIGTERM])
+    }
+
+    /// Takes SIGHUP, too.
+    pub(crate) fn listen_on_terminal() -> Result<Self, Failure> {
+        Self::of(&[SIGINT, SIGTERM, SIGHUP])
+    }
+
+    fn of(signals: &[i32]) -> Result<Self, Failure> {
         let own = Self::default();
         let second = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        for &signal in signals {
             // In this order: the first signal sets what the second one finds set.
             flag::register_conditional_shutdown(signal, 128 + signal, second.clone())
                 .and_then(|_| flag::register(signal, second.clone()))
@@ -40,6 +49,7 @@ impl Interrupt {
         match self.signal.load(Ordering::Relaxed) as i32 {
             0 => None,
             SIGINT => Some((SIGINT, "SIGINT")),
+            SIGHUP => Some((SIGHUP, "SIGHUP")),
             signal => Some((signal, "SIGTERM")),
         }
     }

@@ -149,8 +149,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     })?;
 
     let server = serve(&config, &watch, &events)?;
-    let metrics =
-        config.system.metrics.map(|address| control::metrics::serve(address, sources(&events)));
+    let hosts = &config.system.metrics_hosts;
+    let metrics = config.system.metrics;
+    let metrics = metrics.map(|own| control::metrics::serve(own, hosts, sources(&events)));
     let metrics = metrics.transpose().map_err(Failure::other)?;
 
     let reload = events.clone();

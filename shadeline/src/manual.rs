@@ -181,7 +181,7 @@ const PAGES: &[More] = &[
             ("shadeline ctl trace -c 3 icmp", "Trace three ICMP packets through the stages."),
             ("shadeline ctl capture lan -w - | tcpdump -r -", "See the packets of port lan."),
             ("shadeline ctl capture drops -w drops.pcapng -c 100", "Capture 100 dropped packets."),
-            ("shadeline ctl stop", "Drain the queues and stop."),
+            ("shadeline ctl stop", "Drain the queues, stop, and wait for the end."),
         ],
     },
     More {
@@ -321,6 +321,10 @@ const PAGES: &[More] = &[
 
 /// Writes all pages into a folder.
 pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
+    if files::is_standard(folder) {
+        let what = "each command has a page of its own, so they need a folder";
+        return Err(Failure::usage(what));
+    }
     std::fs::create_dir_all(folder).map_err(|error| Failure::output(folder, &error))?;
     for (name, page) in pages()? {
         let path = folder.join(name);
@@ -456,6 +460,12 @@ mod tests {
         let mut all = Vec::new();
         add(&root(), &[], &mut all);
         all
+    }
+
+    #[test]
+    fn pages_are_not_one_stream() {
+        let refused = write(Path::new("-")).unwrap_err();
+        assert!(refused.into_message().contains("need a folder") && !Path::new("-").exists());
     }
 
     #[test]

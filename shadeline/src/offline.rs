@@ -33,12 +33,16 @@ use crate::wiring::{self, Plan, PortIo};
 use crate::{backend, check, log, ports};
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let config = check::load(&args.config)?;
     let folder = args.write.as_deref();
     if folder.is_some_and(files::is_standard) {
         let what = "-w writes a capture for each port, so it needs a folder; without -w nothing is written";
         return Err(Failure::usage(what));
     }
+    if let Some(folder) = folder {
+        // Whatever becomes of this run, totals of an earlier one are not its own.
+        remove_old(&folder.join("stats.json"))?;
+    }
+    let config = check::load(&args.config)?;
     // Errors in files are logged; the progress of the run is in its report.
     log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
     let interfaces = Interfaces::of(&config);
@@ -129,8 +133,20 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     report.errors = std::mem::take(&mut errors.lock().unwrap_or_else(PoisonError::into_inner));
     report.errors.extend(outputs.as_ref().and_then(Outputs::finish));
     report.interrupted = interrupt.caught().map(|(_, name)| name);
+    report.incomplete = report.interrupted.is_some() || !report.errors.is_empty();
     finish(&report, folder, args.json, begin.elapsed())?;
     interrupt.check()
+}
+
+/// Removes a file of an earlier run, if there is one.
+fn remove_old(path: &Path) -> Result<(), Failure> {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    match std::fs::remove_file(path) {
+        Err(error) if !matches!(error.kind(), NotFound | NotADirectory) => {
+            Err(Failure::output(path, &error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a run writes into its folder.
@@ -170,15 +186,7 @@ impl Outputs {
     ) -> Result<(Self, Vec<CaptureTx>), Failure> {
         std::fs::create_dir_all(folder).map_err(|error| Failure::output(folder, &error))?;
         // Of an earlier run.
-        for old in ["stats.json", "dumped.pcapng"] {
-            let path = folder.join(old);
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Failure::output(&path, &error));
-                }
-                _ => {}
-            }
-        }
+        remove_old(&folder.join("dumped.pcapng"))?;
         let failed = Failed { errors: Arc::default(), stop: interrupt.stop.clone() };
         let capture = |name: &str| {
             let path = folder.join(name);
@@ -199,6 +207,7 @@ impl Outputs {
         let (first, more) = errors.split_first()?;
         Some(match more.len() {
             0 => first.clone(),
+            1 => format!("{first} (and 1 more file)"),
             more => format!("{first} (and {more} more files)"),
         })
     }
@@ -273,8 +282,13 @@ fn finish(
     let printed = if json {
         put!("{stats}")
     } else {
-        let place =
-            folder.map(|folder| format!("; captures and stats.json in {}", folder.display()));
+        let files = match (report.errors.is_empty(), written.is_ok()) {
+            (true, true) => "captures and stats.json",
+            (true, false) => "captures, but no stats.json,",
+            (false, true) => "incomplete captures and stats.json",
+            (false, false) => "incomplete captures, but no stats.json,",
+        };
+        let place = folder.map(|folder| format!("; {files} in {}", folder.display()));
         put!(
             "{}{:.3} s, {:.2} Mpps{}\n",
             report.text(),
@@ -286,9 +300,10 @@ fn finish(
     for error in &report.errors {
         note!("error: {error}");
     }
-    match report.errors.is_empty() {
-        true => written.and(printed),
-        false => Err(Failure::reported()),
+    match (report.errors.is_empty(), written) {
+        (true, written) => written.and(printed),
+        (false, Ok(())) => Err(Failure::reported()),
+        (false, written) => written,
     }
 }
 

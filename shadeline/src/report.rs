@@ -56,6 +56,10 @@ pub(crate) struct Report {
     /// The signal that ended the run before its input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interrupted: Option<&'static str>,
+    /// Whether a part of the input is missing in these totals: after a signal, in a damaged capture, or because an output
+    /// failed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) incomplete: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) errors: Vec<String>,
 }
@@ -180,6 +184,7 @@ impl Report {
             workers_given_up: sum(|w| &w.gave_up),
             devices: named_apart(view.masters()),
             interrupted: None,
+            incomplete: false,
             errors: Vec::new(),
             ports: ports.collect(),
             drops,

@@ -38,7 +38,7 @@ pub(crate) fn run(client: Client, interval: Duration, once: bool) -> Result<(), 
     if once || !std::io::stdout().is_terminal() {
         return print_once(client, interval);
     }
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen_on_terminal()?;
     let answers = ask(client, interval)?;
     // Before the screen is taken: an instance that refuses is a line of text.
     let first = answers.recv().map_err(Failure::other)??;

@@ -29,9 +29,6 @@ use values::{Addresses, Ports, Protocol, Sizes, Tags};
 pub(crate) struct TrafficArgs {
     /// Rate: `10kpps`, `1Mpps`; `100Mbps`, `10Gbps` (including 24 bytes of check sequence, preamble and
     /// gap per frame); or `max`
-    ///
-    /// Packets are written to a capture or the engine as fast as possible; the rate then determines their
-    /// timestamps.
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
     /// Stop after this number of packets

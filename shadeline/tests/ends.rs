@@ -224,6 +224,10 @@ fn a_full_disk_ends_a_run_over_captures() {
             &["lan.pcapng", "wan.pcapng", "dropped.pcapng"],
             "No space left on device (os error 28) (and 2 more files)\n",
         ),
+        (
+            &["wan.pcapng", "dropped.pcapng"],
+            "No space left on device (os error 28) (and 1 more file)\n",
+        ),
     ] {
         for json in ["", "--json"] {
             let _ = std::fs::remove_dir_all(folder.join("out"));
@@ -241,12 +245,45 @@ fn a_full_disk_ends_a_run_over_captures() {
             let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
             assert!(stats["rx_packets"].as_u64() <= Some(30_000), "{stats}");
             assert!(stats["errors"][0].as_str().is_some_and(|text| text.contains("No space")));
+            assert_eq!(stats["incomplete"], true, "{stats}");
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let end = "incomplete captures and stats.json in out\n";
+            assert!(!json.is_empty() || said.ends_with(end), "{said}");
         }
     }
     // Totals that cannot be written are not left half written.
     let _ = std::fs::remove_dir_all(folder.join("out"));
     let output = shadeline(&folder, "run c.toml -r in.pcap -w /dev/full").output().expect("it");
     assert_one_line("-w /dev/full", &output, "error: /dev/full: ");
+}
+
+/// Totals that cannot be written are not promised, and those of an earlier run are gone.
+#[test]
+fn totals_are_those_of_this_run_or_none() {
+    let folder = folder();
+    std::fs::create_dir(folder.join("out")).expect("a folder");
+    for args in ["run c.toml -r absent.pcap -w out", "run absent.toml -r in.pcap -w out"] {
+        folder.write("out/stats.json", "of an earlier run");
+        let output = shadeline(&folder, args).output().expect("the program");
+        assert_one_line(args, &output, "error: absent.");
+        assert!(!folder.join("out/stats.json").exists(), "{args}");
+    }
+    // A folder that fills up: limit the size of files instead of a disk.
+    let Some(prlimit) = testkit::require_tool("prlimit") else { return };
+    let mut command = Command::new(prlimit);
+    command.args(["--fsize=200", "--", "env", "--ignore-signal=XFSZ"]);
+    command
+        .arg(env!("CARGO_BIN_EXE_shadeline"))
+        .args(["run", "c.toml", "-r", "in.pcap", "-w", "out"]);
+    for link in ["lan.pcapng", "wan.pcapng", "dropped.pcapng"] {
+        let _ = std::fs::remove_file(folder.join("out").join(link));
+        std::os::unix::fs::symlink("/dev/null", folder.join("out").join(link)).expect("a link");
+    }
+    let output = command.current_dir(folder.path()).output().expect("the program");
+    assert_one_line("a full disk", &output, "error: out/stats.json: File too large");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.ends_with("captures, but no stats.json, in out\n"), "{said}");
+    assert!(!folder.join("out/stats.json").exists());
 }
 
 /// Reads until this has been printed.

@@ -184,6 +184,7 @@ fn a_compressed_capture_that_is_cut_or_corrupt_is_named_and_its_rest_delivered()
                 assert!(said.contains(what) && said.lines().count() == 1, "{name}: {said}");
                 let stats = std::fs::read_to_string(folder.join("out/stats.json")).expect("stats");
                 let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+                assert_eq!(stats["incomplete"], true, "{stats}");
                 let received = stats["rx_packets"].as_u64().expect("a number");
                 assert!((2_000..=30_000).contains(&received), "{name} {what}: {received}");
             }

@@ -144,6 +144,62 @@ fn afterwards(text: &str) -> Vec<String> {
     plain.collect::<String>().lines().map(str::to_owned).filter(|line| !line.is_empty()).collect()
 }
 
+/// The process that shows the dashboard of this socket.
+fn dashboard(scratch: &Scratch) -> Option<u32> {
+    let socket = scratch.join("sock").display().to_string();
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.find(|pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<_> = line.split(|byte| *byte == 0).collect();
+        let is_ours = words.contains(&socket.as_bytes()) && words.contains(&&b"top"[..]);
+        is_ours && words[0].ends_with(b"shadeline")
+    })
+}
+
+#[test]
+fn signals_restore_the_terminal() {
+    let scratch = Scratch::new();
+    let _process = started(&scratch, "");
+    for (signal, expected) in [("HUP", 129), ("TERM", 143), ("INT", 130)] {
+        let send = || {
+            let pid = dashboard(&scratch).expect("the dashboard").to_string();
+            let sent = Command::new("kill").args([&format!("-{signal}"), &pid]).status();
+            assert!(sent.is_ok_and(|status| status.success()));
+        };
+        let Some((status, text)) = on_terminal(&scratch, "", send) else { return };
+        assert_eq!((status, afterwards(&text)), (expected, Vec::<String>::new()), "{text:?}");
+    }
+}
+
+/// Clients of the metrics that use up all descriptors do not end the server.
+#[test]
+fn a_lack_of_descriptors_is_over_when_clients_go() {
+    let Some(prlimit) = testkit::require_tool("prlimit") else { return };
+    let (scratch, address) = (Scratch::new(), free_address());
+    let mut process = started(&scratch, &format!("metrics = \"{address}\"\n"));
+    let pid = process.id();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its files").count();
+    let mut command = Command::new(prlimit);
+    command.arg(format!("--pid={pid}")).arg(format!("--nofile={}", open + 20));
+    assert!(command.status().is_ok_and(|status| status.success()));
+    let clients: Vec<_> = (0..40).map(|_| std::net::TcpStream::connect(address)).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    drop(clients);
+    let text = || {
+        let mut stream = std::net::TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut stream, request).ok()?;
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut text).ok().map(|_| text)
+    };
+    let answered = || text().is_some_and(|text| text.contains("shadeline_uptime_seconds"));
+    assert!(testkit::wait_until(Duration::from_secs(20), answered), "{}", process.output());
+    assert!(!process.output().contains("panicked"), "{}", process.output());
+    process.stop(Stop::Terminate, Duration::from_secs(20));
+}
+
 #[test]
 fn keys_and_a_lost_socket_end_the_dashboard_in_order() {
     let scratch = Scratch::new();
@@ -252,7 +308,7 @@ fn counting(answers: u64) -> Serving {
         (n <= answers).then(|| serde_json::to_string(&snapshot).expect("JSON"))
     };
     let sources = Sources { metrics: Arc::new(String::new), snapshot: Arc::new(snapshot) };
-    serve("127.0.0.1:0".parse().expect("an address"), sources).expect("a free port")
+    serve("127.0.0.1:0".parse().expect("an address"), &[], sources).expect("a free port")
 }
 
 #[test]
@@ -273,6 +329,31 @@ fn the_page_shows_rates() {
     }
     // A name is text, whatever it looks like.
     assert!(page.contains("&lt;b&gt;odd&lt;/b&gt;"), "{page}");
+}
+
+/// Of two firewalls, a reload removes the first.
+#[test]
+fn the_page_shows_the_tables_that_there_are() {
+    let asked = AtomicU64::new(0);
+    let snapshot = move || {
+        let n = asked.fetch_add(1, Ordering::Relaxed);
+        let table = |stage: &str| HotTable {
+            title: format!("rules of {stage}"),
+            rows: vec![HotRow { name: format!("of {stage}"), packets: n, ..HotRow::default() }],
+            total: 1,
+        };
+        let stages: &[&str] = if n < 2 { &["inner", "outer"] } else { &["outer"] };
+        let hottest = stages.iter().map(|stage| table(stage)).collect();
+        Some(serde_json::to_string(&Snapshot { hottest, ..Snapshot::default() }).expect("JSON"))
+    };
+    let sources = Sources { metrics: Arc::new(String::new), snapshot: Arc::new(snapshot) };
+    let serving = serve("127.0.0.1:0".parse().expect("an address"), &[], sources);
+    let serving = serving.expect("a free port");
+    let Some(page) = browsed(serving.address(), 500) else { return };
+    assert!(page.contains("Hottest rules of inner") && page.contains("of inner</td>"), "{page}");
+    let Some(page) = browsed(serving.address(), 4500) else { return };
+    assert!(!page.contains("inner"), "{page}");
+    assert!(page.contains("Hottest rules of outer") && page.contains("of outer</td>"), "{page}");
 }
 
 #[test]

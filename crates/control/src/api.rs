@@ -30,7 +30,7 @@ pub mod rows;
 pub mod server;
 pub mod table;
 
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientError, Process};
 pub use message::{
     Asked, CORE_REQUESTS, CORE_RESPONSES, CaptureAt, ErrorKind, Frame, Request, Response,
     TraceStep, decode, fields_of,

@@ -10,6 +10,8 @@
 //! Thread rule: [`serve`] owns one thread with a single-threaded runtime; the [`Sources`] are called on
 //! it and may take a few milliseconds.
 
+mod connections;
+mod hosts;
 mod serve;
 mod text;
 

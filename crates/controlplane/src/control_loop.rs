@@ -646,7 +646,9 @@ fn part_named(
         }
         (None, [(number, _)]) => Ok(Some(*number)),
         (None, _) => {
-            let message = format!("several stages: name one by `stage` ({})", names());
+            let choices: Vec<_> =
+                own.iter().map(|(_, own)| format!("`--stage {}`", own.name)).collect();
+            let message = format!("several stages: choose one with {}", choices.join(" or "));
             Err(Refusal::new(ErrorKind::BadRequest, message))
         }
     }

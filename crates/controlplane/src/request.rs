@@ -17,7 +17,7 @@
 //!     pub port: Option<String>,
 //! }
 //!
-//! pub const GROUPS: &[GroupKind] = &[GroupKind { name: "flow", about: "Look up or remove flows" }];
+//! pub const GROUPS: &[GroupKind] = &[GroupKind::new("flow", "Look up or remove flows")];
 //! pub const TABLES: &[TableKind] = &[TableKind::new("flows", "Flows, the newest first")];
 //! pub const REQUESTS: &[RequestKind] =
 //!     &[RequestKind::change::<FlowDel>(&["flow", "del"], "Remove flows")];
@@ -105,6 +105,20 @@ pub struct GroupKind {
     pub name: &'static str,
     /// For the help: a phrase without a full stop.
     pub about: &'static str,
+    /// The table that `show` and `list` below this word print, as `ip route show` does.
+    pub table: Option<&'static str>,
+}
+
+impl GroupKind {
+    /// A group without a table.
+    pub const fn new(name: &'static str, about: &'static str) -> Self {
+        Self { name, about, table: None }
+    }
+
+    /// The same with a table.
+    pub const fn shows(self, table: &'static str) -> Self {
+        Self { table: Some(table), ..self }
+    }
 }
 
 /// Arguments of the command line that make the fields of a request. Every type that has arguments and a form in JSON
@@ -223,8 +237,7 @@ impl TableKind {
 /// Arguments with the dashes that keywords lack: `via 192.0.2.1` is `--via 192.0.2.1`, where `via` is a keyword and an
 /// option of `command`.
 ///
-/// A keyword with a value must be followed by one, else the word is an argument like others: the port `dev` stays the
-/// next hop in `route add 10.0.0.0/8 dev`. The value of an option with several words in its value's name
+/// A keyword with a value must be followed by one, else the word is an argument like others. The value of an option with several words in its value's name
 /// (`<via ADDRESS dev PORT>`) is a phrase: all words up to the same keyword, another option or the end are its value.
 pub fn keywords(
     command: &Command,

@@ -7,17 +7,18 @@
 //! ```
 //!
 //! While none runs, packets wait where queues have their room: in the rings of the kernel. So the gap is kept short:
-//! what takes time (opening ports, building tables, making stages) and what may fail ([`EngineSpec::check`],
-//! [`EngineSpec::reserve`]) is done before [`Engine::suspend`]. Packets that were received before it have come to their end; those that a stage holds stay with
-//! the stage that inherits from it ([`Stage::inherit`]), or are drained. Counters, captures and traces go on
-//! ([`EngineSpec::before`]).
+//! what takes time (opening ports and devices, building tables, making stages) and what may fail
+//! ([`EngineSpec::reserve`](crate::EngineSpec::reserve)) is done before [`Engine::suspend`]. Packets that were received
+//! before it have come to their end; those that a stage holds stay with the stage that inherits from it
+//! ([`Stage::inherit`](crate::Stage::inherit)), or are drained. Counters, captures and traces go on
+//! ([`EngineSpec::before`](crate::EngineSpec::before)).
 //!
 //! Threads: a [`Suspended`] belongs to whoever has it; all threads of its engine have ended.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, EngineError, EngineSpec, WorkerSpec};
+use crate::engine::{Engine, WorkerSpec};
 use crate::stage::Versions;
 use crate::view::EngineView;
 use crate::worker::{RxSlot, TxSlot, Worker};
@@ -81,16 +82,5 @@ impl<V: Versions> Suspended<V> {
     /// The queues, by worker. What stages still hold is drained: tables that they read must still be there.
     pub fn into_queues(self) -> Vec<WorkerQueues> {
         self.workers.into_iter().map(Worker::into_queues).collect()
-    }
-}
-
-impl<V: Versions> EngineSpec<V> {
-    /// Whether an engine could start from it, apart from its queues, which may still be missing, and from what the
-    /// system has.
-    ///
-    /// # Errors
-    /// As [`Engine::start`].
-    pub fn check(&self) -> Result<(), EngineError> {
-        crate::engine::plan(self).map(drop)
     }
 }

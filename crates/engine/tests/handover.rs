@@ -217,7 +217,6 @@ fn go_on(
 ) -> Engine<Numbered> {
     let (view, none) = (before.view().clone(), [(); 2].map(|()| WorkerQueues::default()));
     let mut spec = spec(random, version, depot, none.into(), Some(view));
-    spec.check().unwrap();
     let reserve = spec.reserve().unwrap();
     before.bequeath(&mut spec.workers);
     let queues = before.into_queues();

@@ -11,9 +11,10 @@
 //!
 //! Threads: [`Tap::rx`] belongs to one thread; each worker that writes takes a [`Tx`] of its own.
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use chunk::{CELL_BYTES, HEADROOM_BYTES, Packet, Pool, reasons};
 
@@ -59,12 +60,9 @@ impl Tap {
             let interface = options.name.clone();
             move |source| LinkError { interface, what, needs: Some("CAP_NET_ADMIN"), source }
         };
-        let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        // SAFETY: a string that ends in NUL.
-        let fd = sys::check(unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) })
-            .map_err(error("opening /dev/net/tun"))?;
-        // SAFETY: the kernel just gave us this descriptor, and it has no other user.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        // A capability does not open the device: its mode or the container's rules do.
+        let closed = |error: LinkError| LinkError { needs: None, ..error };
+        let file = device().map_err(error("opening /dev/net/tun")).map_err(closed)?;
         let name = create(&file, &options.name).map_err(error("making the interface"))?;
         // Old kernels (before 6.2) cannot leave the segmentation of UDP.
         for offloads in [OFFLOADS | UDP_SEGMENTATION, OFFLOADS] {
@@ -124,6 +122,28 @@ impl Tap {
     }
 }
 
+/// Opens the device that makes TAP interfaces.
+///
+/// # Errors
+/// It is missing, or this user may not open it; the text says what helps.
+pub fn device() -> io::Result<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    // SAFETY: a string that ends in NUL.
+    let fd = sys::check(unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) }).map_err(|error| {
+        let remedy = match error.raw_os_error() {
+            Some(libc::EACCES) => {
+                "its mode must let this user open it (`chmod 666 /dev/net/tun`; see `shadeline help lab`)"
+            }
+            Some(libc::EPERM) => "the container must be allowed to use the device",
+            Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => "load its module with `modprobe tun`",
+            _ => return error,
+        };
+        io::Error::new(error.kind(), format!("{error}; {remedy}"))
+    })?;
+    // SAFETY: the kernel just gave us this descriptor, and it has no other user.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Makes the interface of `file`; returns the name that the kernel gave it.
 fn create(file: &OwnedFd, name: &str) -> io::Result<String> {
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['\0', '/']) {
@@ -140,9 +160,49 @@ fn create(file: &OwnedFd, name: &str) -> io::Result<String> {
     // SAFETY: TUNSETIFF reads and writes a `struct ifreq`.
     sys::check(unsafe {
         libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, std::ptr::from_mut(&mut request))
+    })
+    .map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY) => io::Error::new(error.kind(), taken(name)),
+        _ => error,
     })?;
     let name = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8);
     Ok(String::from_utf8_lossy(&name.collect::<Vec<_>>()).into_owned())
+}
+
+/// Why an interface of this name cannot be made.
+fn taken(name: &str) -> String {
+    match holder(name) {
+        Some((pid, program)) => {
+            format!("an interface of this name exists; the process {pid} (`{program}`) uses it")
+        }
+        None => "an interface of this name exists".to_owned(),
+    }
+}
+
+/// The process that holds the TAP interface `name` of this network namespace: its number and its name. `None` where no
+/// process that this user may look into does.
+fn holder(name: &str) -> Option<(u32, String)> {
+    let namespace = |process: &Path| fs::read_link(process.join("ns/net")).ok();
+    let own = namespace(Path::new("/proc/thread-self"));
+    let line = format!("iff:\t{name}\n");
+    let holds = |process: &Path| {
+        let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let mut taps = files.filter(|file| {
+            fs::read_link(file.path()).is_ok_and(|to| to.as_os_str() == "/dev/net/tun")
+        });
+        taps.any(|file| {
+            let info = fs::read_to_string(process.join("fdinfo").join(file.file_name()));
+            info.is_ok_and(|info| info.contains(&line))
+        })
+    };
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let pid = pids.find(|pid| {
+        let process = Path::new("/proc").join(pid.to_string());
+        namespace(&process) == own && holds(&process)
+    })?;
+    let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some((pid, program.trim_end().to_owned()))
 }
 
 /// What the kernel may leave to us: TUN_F_CSUM, TUN_F_TSO4, TUN_F_TSO6 and TUN_F_TSO_ECN.

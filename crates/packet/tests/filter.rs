@@ -240,6 +240,18 @@ fn errors() {
     }
 }
 
+/// docs/filters.md: the protocol of a fragment is that behind its header, which is found by its place.
+#[test]
+fn fragments_of_ipv6_are_found_by_the_byte_of_the_next_header() {
+    let mut frame = [&[2; 12][..], &[0x86, 0xdd], &[0x60, 0, 0, 0, 0, 16, 44, 64]].concat();
+    frame.extend([0xfd; 32]);
+    // Fragment header: UDP, offset 0, more to come; then the header of UDP.
+    frame.extend([17, 0, 0, 1, 0, 0, 0, 7, 0, 53, 0, 53, 0, 8, 0, 0]);
+    let d = decode(&frame, frame.len());
+    let matches = |text: &str| Filter::parse(text).unwrap().matches(&d, &frame);
+    assert!(!matches("ip6 proto 44") && matches("ip6[6] = 44") && matches("ip6 proto 17"));
+}
+
 /// Long and deep programs stay within their stack of bits.
 #[test]
 fn bounds() {

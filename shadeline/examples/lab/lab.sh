@@ -48,7 +48,16 @@ host() { # NAME NUMBER
     unshare --net sleep infinity &
     process=$!
     processes="$processes $process"
-    until [ "$(readlink "/proc/$process/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
+    attempts=100
+    # Before it has its own, it is in this one; if it has ended, there is none.
+    while net=$(readlink "/proc/$process/ns/net"); [ "$net" = "$(readlink /proc/self/ns/net)" ]; do
+        [ $((attempts -= 1)) -gt 0 ] || break
+        sleep 0.1
+    done
+    if [ -z "$net" ] || [ "$attempts" = 0 ]; then
+        echo "lab.sh: host $1: \`unshare --net\` made no network namespace" >&2
+        exit 1
+    fi
     printf '#!/bin/sh\nexec nsenter --net --target %s "$@"\n' "$process" > "$work/$1"
     chmod +x "$work/$1"
     ip link add "eth$2" type veth peer name eth0 netns "$process"
@@ -67,6 +76,7 @@ ip link set lo up
 host left 1
 host right 2
 
+: > "$work/log" # it is read before the router has opened it
 "$shadeline" run "$config" > "$work/log" 2>&1 &
 router=$!
 processes="$router $processes"

@@ -1,6 +1,5 @@
 //! What a live start needs of the machine, as far as it can be seen without changing anything.
 
-use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 
@@ -77,8 +76,7 @@ pub(super) fn check(
             "{name} is missing: run it as root, as the service of the package, or in `unshare -Urn`"
         ));
     }
-    let tun = || File::options().read(true).write(true).open("/dev/net/tun");
-    if has_tap && let Err(error) = tun() {
+    if has_tap && let Err(error) = io::tap::device() {
         findings
             .error_of_all(format_args!("/dev/net/tun, which twins and TAP ports need: {error}"));
     }

@@ -62,7 +62,23 @@ pub(crate) fn keywords_of(words: &[&str]) -> &'static [&'static str] {
         return tables().iter().find(|table| table.name == *name).map_or(&[], |own| own.keywords);
     }
     let mut declared = crate::pipelines::descriptors().iter().flat_map(|own| own.requests);
-    declared.find(|kind| kind.words == words).map_or(&[], |kind| kind.keywords)
+    if let Some(kind) = declared.find(|kind| kind.words == words) {
+        return kind.keywords;
+    }
+    match words {
+        [group, SHOW] => table_of(group).map_or(&[], |own| own.keywords),
+        _ => &[],
+    }
+}
+
+/// The word below a group that prints its table.
+const SHOW: &str = "show";
+
+/// The table of a group.
+fn table_of(group: &str) -> Option<&'static TableKind> {
+    let mut groups = crate::pipelines::descriptors().iter().flat_map(|own| own.groups);
+    let name = groups.find(|own| own.name == group)?.table?;
+    tables().into_iter().find(|table| table.name == name)
 }
 
 /// `ctl` with its commands. Its arguments begin with a word of `ctl`.
@@ -123,8 +139,8 @@ pub(crate) enum CoreCommand {
     /// Write these changes into the configuration file, comments kept, and read it again
     ///
     /// Without FILE, the instance writes its own file and then reloads it, so that the next reload changes nothing. With
-    /// FILE, this command writes the whole changed configuration there, and the instance goes on as it is. What a
-    /// configuration cannot say is listed.
+    /// FILE, this command writes the whole changed configuration there, and the running instance is not changed.
+    /// Changes that the file format cannot express are listed.
     Save {
         /// Write this file instead; `-` is standard output
         file: Option<PathBuf>,
@@ -164,7 +180,7 @@ pub(crate) enum CoreCommand {
         #[arg(long_help = packet::filter::SYNTAX)]
         filter: Vec<String>,
     },
-    /// Drain the queues and stop
+    /// Drain the queues, stop, and wait for the end of the instance
     Stop,
 }
 
@@ -188,7 +204,15 @@ impl Subcommand for CtlCommand {
         let requests = declared.iter().flat_map(|declared| declared.requests);
         let groups: Vec<_> = declared.iter().flat_map(|declared| declared.groups).collect();
         let core = CoreCommand::augment_subcommands(command.subcommand(show()));
-        requests.fold(core, |command, kind| with_request(command, kind, kind.words, &groups))
+        let all =
+            requests.fold(core, |command, kind| with_request(command, kind, kind.words, &groups));
+        groups.iter().fold(all, |command, group| match table_of(group.name) {
+            Some(table) if command.find_subcommand(group.name).is_some() => command
+                .mut_subcommand(group.name, |own| {
+                    own.subcommand(table.named().name(SHOW).alias("list"))
+                }),
+            _ => command,
+        })
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {
@@ -245,6 +269,12 @@ impl FromArgMatches for CtlCommand {
             if let Some(own) = below(matches, kind.words) {
                 return Ok(Self::Declared(kind, own.clone()));
             }
+        }
+        if let Some((group, below)) = matches.subcommand()
+            && let Some((SHOW, own)) = below.subcommand()
+            && let Some(table) = table_of(group)
+        {
+            return Ok(Self::Show(table, own.clone()));
         }
         if let Some(("show", matches)) = matches.subcommand() {
             let Some((name, own)) = matches.subcommand() else {
@@ -369,6 +399,9 @@ mod tests {
         for (words, what, fields) in [
             ("show routes 10.0.0.0/8 longer-prefixes", "routes", longer),
             ("sh ro 10.0.0.1 --json", "routes", json!({"address": "10.0.0.1"})),
+            ("route show", "routes", json!({})),
+            ("ro list source static", "routes", json!({"sources": ["static"]})),
+            ("name show", "names", json!({})),
             ("show rules ssh stage edge", "rules", json!({"name": "ssh", "stage": "edge"})),
             ("show neighbours dev lan", "neighbours", json!({"dev": "lan"})),
             ("show interfaces", "interfaces", json!({})),

@@ -27,7 +27,7 @@ pub(crate) struct Led<'c> {
     pub(crate) path: Vec<&'c str>,
     /// The words behind them.
     pub(crate) rest: Vec<String>,
-    /// Options of `ctl` and of the family (`-4`, `-6`) among or before them.
+    /// Options of `ctl`, of the family (`-4`, `-6`) and for help, among or before them.
     options: Vec<String>,
 }
 
@@ -83,8 +83,9 @@ fn find<'c>(command: &'c Command, word: &str) -> Result<Option<&'c Command>, Str
 impl Led<'_> {
     /// All words as the command line declares them.
     fn spelled_out(self) -> Vec<String> {
-        let is_family = |option: &String| matches!(option.as_str(), "-4" | "-6");
-        let (family, mut out): (Vec<_>, Vec<_>) = self.options.into_iter().partition(is_family);
+        // These are of the last command, wherever they are.
+        let is_of_last = |option: &String| matches!(option.as_str(), "-4" | "-6" | "-h" | "--help");
+        let (of_last, mut out): (Vec<_>, Vec<_>) = self.options.into_iter().partition(is_of_last);
         let mut rest = self.rest;
         if self.command.is_allow_external_subcommands_set() {
             // What follows a word that is no command would be its arguments.
@@ -103,7 +104,7 @@ impl Led<'_> {
         }
         let keys = keywords_of(&self.path);
         out.extend(self.path.into_iter().map(str::to_owned));
-        out.extend(family);
+        out.extend(of_last);
         out.extend(keywords(self.command, keys, rest));
         out
     }
@@ -168,6 +169,9 @@ mod tests {
             ("weather", "weather"),
             ("", ""),
             ("--help", "--help"),
+            ("show --help", "show --help"),
+            ("ro -h", "route -h"),
+            ("--json rule add --help", "--json rule add --help"),
             ("show neigh dev lan", "show neighbours --dev lan"),
         ] {
             assert_eq!(out(words), expected, "{words}");

@@ -169,13 +169,19 @@ fn arguments(
             return false;
         }
         At::Positional(count) => {
-            if let Some(arg) = command.get_positionals().nth(count) {
+            if let Some(arg) = command.get_positionals().filter(|arg| !arg.is_hide_set()).nth(count)
+            {
                 values(arg, value_name(arg), ask, all);
             }
         }
     }
     let open = keywords.iter().filter(|name| !used.contains(*name));
-    all.extend(open.filter_map(|name| Some(word(name, &help(by_long(name)?)))));
+    all.extend(open.filter_map(|name| {
+        let arg = by_long(name)?;
+        let aliases = arg.get_visible_aliases().unwrap_or_default();
+        let is_shown = arg.get_long() == Some(name) || aliases.contains(name);
+        is_shown.then(|| word(name, &help(arg)))
+    }));
     if partial.starts_with('-') || keywords.is_empty() {
         let long = command.get_arguments().filter(|arg| !arg.is_hide_set());
         all.extend(
@@ -227,6 +233,7 @@ mod tests {
 
     fn ask(kind: &NameKind) -> Vec<String> {
         let known: &[&str] = match kind.table {
+            "routes" if kind.arguments.contains(&"api") => &["10.7.0.0/16"],
             "interfaces" => &["lan", "wan"],
             "rules" => &["ssh", "default"],
             "routes" => &["10.0.0.0/8"],
@@ -263,7 +270,11 @@ mod tests {
         assert!(!words("route add 10.0.0.0/8 via 192.0.2.1 ").contains(&"via".to_owned()));
         assert_eq!(words("route add 10.0.0.0/8 nexthop dev l"), ["lan"]);
         has("route add 10.0.0.0/8 nexthop via 192.0.2.1 ", &["dev", "weight", "nexthop"]);
-        has("route del ", &["10.0.0.0/8"]);
+        // Routes of other sources than `ctl` cannot be removed.
+        assert_eq!(words("route del 10"), ["10.7.0.0/16"]);
+        has("route add ", &["10.0.0.0/8"]);
+        assert_eq!(words("show routes 10.0.0.0/8 lon"), ["longer-prefixes"]);
+        has("route show source ", &["static"]);
         assert_eq!(words("rule del s"), ["ssh"]);
         assert_eq!(words("rule add x --before "), ["ssh", "default"]);
         assert_eq!(words("rule add x --in "), ["lan", "wan"]);

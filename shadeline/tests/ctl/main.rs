@@ -345,3 +345,33 @@ fn a_shell_finds_an_instance_that_is_started_again() {
     drop(stdin);
     assert!(shell.wait().expect("the shell ends").success());
 }
+
+/// The instance has ended when `ctl stop` has: another one can start at once.
+#[test]
+fn stop_waits_for_the_end() {
+    let mut running = Running::start(EDGE);
+    for _ in 0..5 {
+        running.ctl("stop");
+        assert!(!running.process.is_running(), "{}", running.process.output());
+        running.process = run(&running.scratch);
+    }
+}
+
+/// An instance that answers and does not end is named.
+#[test]
+fn stop_says_that_an_instance_does_not_end() {
+    use control::api::{Response, Server};
+    let scratch = Scratch::new();
+    // This very process listens.
+    let server = Server::bind(scratch.join("ctl.sock"), |_, responder| {
+        let _ = responder.send(Response::Text { text: "stopping".to_owned() });
+    });
+    let _server = server.expect("a socket");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.arg("ctl").arg("--socket").arg(scratch.join("ctl.sock")).arg("stop");
+    let output = command.output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let expected = format!("the instance (pid {}) is stopping, but it has not", std::process::id());
+    assert!(said.contains(&expected), "{said}");
+}

@@ -240,7 +240,10 @@ fn rules_are_saved_where_their_firewall_has_them() {
     running.restart();
     assert_eq!(shown(&running), before);
     let (_, said) = running.refused("show rules");
-    assert!(said.contains("several stages: name one by `stage` (outer, inner)"), "{said}");
+    assert!(
+        said.contains("several stages: choose one with `--stage outer` or `--stage inner`"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 /// Its groups of requests.
 pub const GROUPS: &[GroupKind] =
-    &[GroupKind { name: "rule", about: "Show or change the rules of the firewall" }];
+    &[GroupKind::new("rule", "Show or change the rules of the firewall")];
 
 /// Its requests. Changes answer `done` with what is odd about the rules; `rule show` answers with `rules`.
 pub const REQUESTS: &[RequestKind] = &[
@@ -193,7 +193,7 @@ struct AddArgs {
     /// Insert directly before this rule
     #[arg(long, value_name = "RULE", conflicts_with_all = ["after", "first"])]
     before: Option<String>,
-    /// Insert directly behind this rule
+    /// Insert directly after this rule
     #[arg(long, value_name = "RULE", conflicts_with = "first")]
     after: Option<String>,
     /// Insert before all others

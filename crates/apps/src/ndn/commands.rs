@@ -8,11 +8,11 @@ use crate::neighbours::NEIGHBOURS;
 
 /// Its groups of requests.
 pub const GROUPS: &[GroupKind] =
-    &[GroupKind { name: "name", about: "Change or look up a route for names" }];
+    &[GroupKind::new("name", "Change or look up a route for names").shows("names")];
 
 /// Its requests. `name add` is an error where a route of `ctl` has the prefix; `name get` answers with `names` of one row.
 pub const REQUESTS: &[RequestKind] = &[
-    RequestKind::change::<NameAdd>(&["name", "add"], "Add a route"),
+    RequestKind::change::<NameAdd>(&["name", "add"], "Add a route for a name prefix"),
     RequestKind::change::<NameDel>(&["name", "del"], "Remove a route that was added with `ctl`"),
     RequestKind::query::<NameGet>(&["name", "get"], "Look up the route of an Interest for a name"),
 ];

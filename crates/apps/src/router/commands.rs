@@ -25,11 +25,43 @@ use serde_json::{Map, Value};
 use crate::neighbours::NEIGHBOURS;
 
 /// Its groups of requests.
-pub const GROUPS: &[GroupKind] = &[GroupKind { name: "route", about: "Change or look up a route" }];
+pub const GROUPS: &[GroupKind] =
+    &[GroupKind::new("route", "Change or look up a route").shows("routes")];
 
 /// Words of `ip route` for options.
 const WORDS: &[&str] =
     &["via", "dev", "nexthop", "blackhole", "unreachable", "metric", "preference"];
+
+/// Other words of `ip route`, which mean nothing here.
+const UNSUPPORTED: &[&str] = &[
+    "proto",
+    "protocol",
+    "scope",
+    "src",
+    "table",
+    "onlink",
+    "pervasive",
+    "type",
+    "tos",
+    "dsfield",
+    "pref",
+    "mtu",
+    "advmss",
+    "window",
+    "rtt",
+    "hoplimit",
+    "initcwnd",
+    "initrwnd",
+    "congctl",
+    "quickack",
+    "realm",
+    "realms",
+    "encap",
+    "vrf",
+    "nhid",
+    "expires",
+    "weight",
+];
 
 /// Its requests. `route add` is an error where a route of `ctl` has the prefix; `route get` answers with `routes` of one
 /// row.
@@ -49,6 +81,7 @@ pub const REQUESTS: &[RequestKind] = &[
 pub const TABLES: &[TableKind] = &[
     TableKind::with::<ShowArgs>("routes", "Routes of all sources; `*`: in use").keywords(&[
         "longer-prefixes",
+        "longer",
         "source",
         "proto",
     ]),
@@ -63,6 +96,8 @@ pub const NAMES: &[NameKind] = &[
         arguments: &["source", "api,static,connected"],
         field: "prefix",
     },
+    // What `route del` can remove.
+    NameKind { value: "ROUTE", table: "routes", arguments: &["source", "api"], field: "prefix" },
     NameKind { value: "NEXT_HOP", table: "interfaces", arguments: &[], field: "name" },
 ];
 
@@ -135,7 +170,7 @@ struct SetArgs {
 #[derive(Debug, Args)]
 struct DelArgs {
     /// Its prefix, an address, or `default`
-    #[arg(value_name = "PREFIX")]
+    #[arg(value_name = "ROUTE")]
     prefix: Destination,
     /// Only if this is its next hop
     next_hop: Option<NextHop>,
@@ -170,6 +205,9 @@ struct HopArgs {
     /// `default` is all of IPv6
     #[arg(short = '6', long = "ipv6")]
     v6: bool,
+    /// What is no word of a route
+    #[arg(hide = true)]
+    more: Vec<String>,
 }
 
 /// Which routes are shown, on the command line.
@@ -179,7 +217,7 @@ struct ShowArgs {
     #[arg(value_name = "PREFIX")]
     prefix: Option<Shown>,
     /// Also routes of all prefixes within the prefix
-    #[arg(long, requires = "prefix")]
+    #[arg(long, alias = "longer", requires = "prefix")]
     longer_prefixes: bool,
     /// Only routes of these sources
     #[arg(
@@ -262,8 +300,39 @@ fn hop(address: Option<IpAddr>, port: Option<String>) -> Option<NextHop> {
 }
 
 impl HopArgs {
+    /// Refuses words that are neither a next hop nor its options, by their names.
+    fn check(&self, given: Option<&NextHop>) -> Result<(), String> {
+        let given = match given {
+            Some(NextHop::Port(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        let value = match given {
+            Some("via") => Some("an address"),
+            Some("dev") => Some("the name of a port"),
+            Some("nexthop") => Some("`via ADDRESS`, `dev PORT` or both"),
+            Some("metric" | "preference") => Some("a number"),
+            _ => None,
+        };
+        if let (Some(word), Some(value), []) = (given, value, self.more.as_slice()) {
+            return Err(format!("expected {value} after `{word}`"));
+        }
+        let is_whole = self.via.is_some() || self.dev.is_some() || !self.nexthop.is_empty();
+        let word = given.filter(|word| UNSUPPORTED.contains(word));
+        let word = word.filter(|_| is_whole || !self.more.is_empty());
+        match word.or(self.more.first().map(String::as_str)) {
+            Some(word @ ("metric" | "preference")) => {
+                Err(format!("expected a number after `{word}`"))
+            }
+            Some(word) => Err(format!(
+                "`{word}` is not supported: expected via, dev, metric, nexthop, blackhole or unreachable"
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// The next hop of these words, and whether the route is one of IPv6.
     fn read(self, given: Option<NextHop>) -> Result<(Option<NextHop>, bool), String> {
+        self.check(given.as_ref())?;
         let words = match self {
             Self { blackhole: true, .. } => Some(NextHop::Blackhole),
             Self { unreachable: true, .. } => Some(NextHop::Unreachable),
@@ -379,7 +448,7 @@ mod tests {
             ),
             ("default nexthop via 2001:db8::1 nexthop dev lan", "::/0", "2001:db8::1,lan", None),
             // A port may be called as a word of `ip`.
-            ("10.0.0.0/8 dev", "10.0.0.0/8", "dev", None),
+            ("10.0.0.0/8 proto", "10.0.0.0/8", "proto", None),
             ("10.0.0.0/8 dev dev", "10.0.0.0/8", "dev", None),
             ("10.0.0.0/8 dev via", "10.0.0.0/8", "via", None),
         ] {
@@ -405,6 +474,7 @@ mod tests {
                 "10.0.0.0/8 longer-prefixes",
                 json!({"prefix": "10.0.0.0/8", "longer_prefixes": true}),
             ),
+            ("10.0.0.0/8 longer", json!({"prefix": "10.0.0.0/8", "longer_prefixes": true})),
             ("source api,static", json!({"sources": ["api", "static"]})),
             ("proto kernel", json!({"sources": ["kernel"]})),
         ] {
@@ -445,7 +515,22 @@ mod tests {
             (0, "10.0.0.0/8 nexthop via 192.0.2.1 weight 0", "1 to 1024"),
             (0, "10.0.0.0/8 nexthop via 192.0.2.1 onlink", "`onlink` without a value"),
             (0, "10.0.0.0/8 nexthop dev a dev b", "`dev` twice"),
-            (0, "10.0.0.0/8 via 192.0.2.1 proto static", "unexpected argument 'static'"),
+            (0, "10.0.0.0/8 via", "expected an address after `via`"),
+            (0, "10.0.0.0/8 dev", "expected the name of a port after `dev`"),
+            (2, "10.0.0.0/8 via", "expected an address after `via`"),
+            (0, "10.0.0.0/8 192.0.2.1 metric", "expected a number after `metric`"),
+            (0, "10.0.0.0/8 via 192.0.2.1 metric", "expected a number after `metric`"),
+            (0, "10.0.0.0/8 nexthop", "expected `via ADDRESS`, `dev PORT` or both after `nexthop`"),
+            (
+                0,
+                "10.0.0.0/8 via 192.0.2.1 proto static",
+                "`proto` is not supported: expected via, dev, metric, nexthop",
+            ),
+            (0, "10.0.0.0/8 proto static via 192.0.2.1", "`proto` is not supported"),
+            (0, "10.0.0.0/8 proto static", "`proto` is not supported"),
+            (0, "10.0.0.0/8 dev lan onlink", "`onlink` is not supported"),
+            (0, "10.0.0.0/8 192.0.2.1 table 5", "`table` is not supported"),
+            (0, "10.0.0.0/8 lan wan", "`wan` is not supported"),
             (0, "-4 -6 default dev lan", "cannot be used with"),
         ] {
             let words: Vec<_> = words.split_whitespace().collect();

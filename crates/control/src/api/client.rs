@@ -2,9 +2,15 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::message::{Asked, ErrorKind, Response};
 
@@ -21,6 +27,8 @@ pub struct Client {
 pub enum ClientError {
     #[error("{}: no instance listens there; is `shadeline run` running with this `system.socket`?", .0.display())]
     NotRunning(PathBuf),
+    #[error("{}: belongs to user {owner}, ignored: expected a socket of this user; `--socket` names one", path.display())]
+    OfAnother { path: PathBuf, owner: u32 },
     #[error("{}: permission denied: expected the socket's owner or a member of its group", .0.display())]
     Permission(PathBuf),
     #[error("{}: {source}", path.display())]
@@ -31,6 +39,29 @@ pub enum ClientError {
     Protocol { path: PathBuf, reason: String },
     #[error("{message}")]
     Refused { kind: ErrorKind, message: String },
+}
+
+/// The process of an instance. Another one that gets its number later is not mistaken for it.
+#[derive(Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    handle: OwnedFd,
+}
+
+impl Process {
+    /// Waits until it has ended; whether it has in that time.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).ok();
+            match poll(&mut [PollFd::new(&self.handle, PollFlags::IN)], left.as_ref()) {
+                Err(Errno::INTR) => {}
+                ready => return ready.is_ok_and(|ready| ready > 0),
+            }
+        }
+    }
 }
 
 impl Client {
@@ -56,6 +87,13 @@ impl Client {
     /// `handle.shutdown(Shutdown::Both)`.
     pub fn hang_up_handle(&self) -> io::Result<UnixStream> {
         self.reader.get_ref().try_clone()
+    }
+
+    /// The process that listens; `None` where it cannot be seen, as from another PID namespace.
+    pub fn process(&self) -> Option<Process> {
+        let peer = sockopt::socket_peercred(self.reader.get_ref()).ok()?;
+        let handle = pidfd_open(peer.pid, PidfdFlags::empty()).ok()?;
+        Some(Process { pid: peer.pid.as_raw_nonzero().get(), handle })
     }
 
     /// Sends a request and gives each response but the last to `each`. After

@@ -43,19 +43,22 @@ pub fn connect() -> Result<Client, ClientError> {
         result => return result,
     };
     let own = of_user();
-    if is_ours(&own) {
-        return Client::connect(own);
-    }
-    match error {
-        ClientError::NotRunning(_) if of_instance() == own => Err(ClientError::NotRunning(own)),
-        error => Err(error),
+    match (of_another(&own), error) {
+        (None, _) if own.exists() => Client::connect(own),
+        (Some(owner), ClientError::NotRunning(_)) if of_instance() == own => {
+            Err(ClientError::OfAnother { path: own, owner })
+        }
+        (None, ClientError::NotRunning(_)) if of_instance() == own => {
+            Err(ClientError::NotRunning(own))
+        }
+        (_, error) => Err(error),
     }
 }
 
-/// Whether this user made the file: in `/tmp` anyone may make one of any name.
-fn is_ours(path: &Path) -> bool {
-    let owner = fs::metadata(path).map(|metadata| metadata.uid());
-    owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
+/// The user who made the file, if that is not this one: in `/tmp` anyone may make one of any name.
+fn of_another(path: &Path) -> Option<u32> {
+    let owner = fs::metadata(path).ok()?.uid();
+    (owner != rustix::process::geteuid().as_raw()).then_some(owner)
 }
 
 fn of_user() -> PathBuf {
@@ -101,9 +104,13 @@ mod tests {
     #[test]
     fn a_file_of_somebody_else_is_not_used() {
         let scratch = testkit::Scratch::new();
-        assert!(is_ours(&scratch.write("own", "")) && !is_ours(&scratch.join("absent")));
-        let other = fs::metadata("/").unwrap().uid() != rustix::process::geteuid().as_raw();
-        assert_eq!(is_ours(Path::new("/")), !other);
+        let own = scratch.write("own", "");
+        assert_eq!((of_another(&own), of_another(&scratch.join("absent"))), (None, None));
+        if std::os::unix::fs::chown(&own, Some(65534), None).is_ok() {
+            assert_eq!(of_another(&own), Some(65534));
+        }
+        let said = ClientError::OfAnother { path: own, owner: 65534 }.to_string();
+        assert!(said.contains("own: belongs to user 65534, ignored"), "{said}");
     }
 
     #[test]

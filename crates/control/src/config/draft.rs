@@ -13,7 +13,7 @@ use std::path::Path;
 
 use similar::TextDiff;
 pub use toml_edit::Value;
-use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike};
+use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, RawString, Table, TableLike};
 
 /// Lines around a change that a difference shows.
 const CONTEXT: usize = 3;
@@ -134,17 +134,12 @@ impl List<'_> {
     pub fn insert(&mut self, at: usize, keys: Keys) {
         let place = self.place;
         let behind_all = end(self.document.as_table()) + 1;
+        let has_keys = self.document.iter().any(|(_, item)| item.is_value());
+        let begin = below(self.document.as_table()).filter_map(begin).min().filter(|_| !has_keys);
         match self.item() {
             Some(Item::Value(Value::Array(all))) => {
                 let entry: InlineTable = keys.into_iter().collect();
-                // The new one is laid out as its neighbour is.
-                let neighbour = all.get(at.min(all.len().saturating_sub(1)));
-                let decor = neighbour.map(|own| own.decor().clone());
-                let mut entry = Value::InlineTable(entry);
-                if let Some(decor) = decor {
-                    *entry.decor_mut() = decor;
-                }
-                all.insert_formatted(at.min(all.len()), entry);
+                insert_inline(all, at.min(all.len()), Value::InlineTable(entry));
                 return;
             }
             Some(Item::ArrayOfTables(_)) => {}
@@ -160,6 +155,16 @@ impl List<'_> {
         let neighbour = all.get(at.saturating_sub(1)).and_then(Table::position);
         entry.set_position(Some(neighbour.or(place).unwrap_or(behind_all)));
         entry.decor_mut().set_prefix("\n");
+        if let (0, Some(next)) = (at, all.get_mut(0)) {
+            // What is directly above the next one is about it. What is further up is about all that follows.
+            let prefix = next.decor().prefix().and_then(|own| own.as_str()).unwrap_or_default();
+            let (above, own) = prefix.split_at(prefix.rfind("\n\n").map_or(0, |at| at + 2));
+            let (above, own) = (above.to_owned(), format!("\n{}", own.trim_start_matches('\n')));
+            if above.contains('#') || next.position() == begin {
+                entry.decor_mut().set_prefix(above);
+            }
+            next.decor_mut().set_prefix(own);
+        }
         all.insert(at, entry);
     }
 
@@ -206,6 +211,38 @@ impl List<'_> {
     }
 }
 
+/// Inserts an element of an array, laid out as its neighbours are. A comment behind an element stays there, and so does
+/// one above the next element.
+fn insert_inline(all: &mut toml_edit::Array, at: usize, mut entry: Value) {
+    let text =
+        |own: Option<&RawString>| own.and_then(RawString::as_str).unwrap_or_default().to_owned();
+    let neighbour = all.get(at.min(all.len().saturating_sub(1)));
+    let decor = neighbour.map(|own| own.decor().clone()).unwrap_or_default();
+    let before = text(decor.prefix());
+    let indent = before.rfind('\n').map_or(before.as_str(), |at| &before[at..]);
+    // Up to the end of the line it belongs to what is before.
+    let behind = match all.get(at) {
+        Some(_) => before.clone(),
+        None => text(Some(all.trailing())),
+    };
+    let (line, rest) = behind.split_at(behind.find('\n').unwrap_or(0));
+    let is_open = line.contains('#') && !indent.starts_with('\n');
+    let indent = if is_open { format!("\n{indent}") } else { indent.to_owned() };
+    // Before a closing bracket without a comma.
+    let suffix = text(decor.suffix());
+    let is_last = at > 0 && all.get(at).is_none() && !suffix.contains('#');
+    entry.decor_mut().set_prefix(format!("{line}{indent}"));
+    entry.decor_mut().set_suffix(if is_last { suffix.as_str() } else { "" });
+    match all.get_mut(at) {
+        Some(next) => next.decor_mut().set_prefix(if rest.is_empty() { " " } else { rest }),
+        None => all.set_trailing(rest),
+    }
+    if let Some(before) = all.get_mut(at.wrapping_sub(1)).filter(|_| is_last) {
+        before.decor_mut().set_suffix("");
+    }
+    all.insert_formatted(at, entry);
+}
+
 /// The tables directly below one, in arrays too.
 fn below(table: &Table) -> impl Iterator<Item = &Table> {
     table.iter().flat_map(|(_, item)| {
@@ -217,6 +254,11 @@ fn below(table: &Table) -> impl Iterator<Item = &Table> {
 /// The number of the last table of the file.
 fn end(table: &Table) -> isize {
     below(table).map(end).chain(table.position()).max().unwrap_or(0)
+}
+
+/// The number of the first table of the file, of these and those below.
+fn begin(table: &Table) -> Option<isize> {
+    below(table).filter_map(begin).chain(table.position()).min()
 }
 
 /// The first table of the file of which something holds.
@@ -328,6 +370,20 @@ mod tests {
             assert_eq!(diff.lines().count(), 4, "{diff}");
             assert!(diff.lines().all(|line| added.contains(line)), "{diff}");
         }
+        // A comment directly above stays there, with an empty line before it.
+        for (text, expected) in [
+            ("# it\n[[route]] #\n", "NEW\n# it\n[[route]] #\n"),
+            ("# head\n\n# it\n[[route]] #\n", "# head\n\nNEW\n# it\n[[route]] #\n"),
+            ("# head\n\n[[route]] #\n", "# head\n\nNEW\n[[route]] #\n"),
+            ("[z]\na = 1\n# it\n[[route]] #\n", "[z]\na = 1\n\nNEW\n# it\n[[route]] #\n"),
+            ("[z]\n\n# it\n[[route]] #\n", "[z]\n\nNEW\n# it\n[[route]] #\n"),
+            ("a = 1\n[[route]] #\n", "a = 1\n\nNEW\n[[route]] #\n"),
+        ] {
+            let mut draft = Draft::parse(text).unwrap();
+            draft.list(&["route"]).insert(0, keys("12.0.0.0/8"));
+            let new = "[[route]]\nprefix = \"12.0.0.0/8\"\nblackhole = true\n";
+            assert_eq!(draft.text().replace(new, "NEW"), expected, "{text}");
+        }
         // A comment directly above goes, one further up stays.
         let diff = changed(FILE, |list| list.remove(0));
         assert!(!diff.contains("Ways out") && diff.contains("-# To the left"), "{diff}");
@@ -373,9 +429,33 @@ mod tests {
         assert_eq!(list.len(), 2);
         let text = draft.text();
         assert!(text.contains("{ prefix = \"11.0.0.0/8\", blackhole = true }"), "{text}");
+        assert!(text.contains("}, # ten\n  { prefix"), "{text}");
         draft.list(&["route"]).remove(0);
         assert!(!draft.text().contains("10.0.0.0/8"));
         Draft::parse(&draft.text()).unwrap();
+    }
+
+    #[test]
+    fn comments_of_inline_entries_stay_with_them() {
+        let text = "route = [\n  # ten\n  { a = 1 }, # it\n  # eleven\n  { a = 2 }\n]\n";
+        for (at, expected) in [
+            (0, "route = [\n  NEW,\n  # ten\n  { a = 1 }, # it\n  # eleven\n  { a = 2 }\n]\n"),
+            (1, "route = [\n  # ten\n  { a = 1 }, # it\n  NEW,\n  # eleven\n  { a = 2 }\n]\n"),
+            (2, "route = [\n  # ten\n  { a = 1 }, # it\n  # eleven\n  { a = 2 },\n  NEW\n]\n"),
+        ] {
+            let mut draft = Draft::parse(text).unwrap();
+            draft.list(&["route"]).insert(at, vec![("b".to_owned(), 3.into())]);
+            assert_eq!(draft.text().replace("{ b = 3 }", "NEW"), expected);
+        }
+        for (text, expected) in [
+            ("route = []\n", "route = [NEW]\n"),
+            ("route = [{ a = 1 }]\n", "route = [NEW, { a = 1 }]\n"),
+            ("route = [ # none\n]\n", "route = [ # none\nNEW\n]\n"),
+        ] {
+            let mut draft = Draft::parse(text).unwrap();
+            draft.list(&["route"]).insert(0, vec![("b".to_owned(), 3.into())]);
+            assert_eq!(draft.text().replace("{ b = 3 }", "NEW"), expected);
+        }
     }
 
     /// A document with entries among other tables and comments.

@@ -5,13 +5,18 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
+use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::sync::oneshot;
+
+use super::connections::{Connections, Limits};
+use super::hosts::Hosts;
 
 /// The port cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -48,28 +53,55 @@ const NONCE: &str = "NONCE";
 
 /// Serves `GET /metrics`, `GET /` (the dashboard) and `GET /api/top.json` on `address` from a thread of its own.
 ///
+/// Requests are answered whose host is an address, `localhost`, the name of this machine or one of `hosts`. At most 64
+/// clients are connected at the same time; one to which nothing has been sent for ten seconds is disconnected.
+///
 /// # Errors
 /// The address is in use, or it is not one of this machine.
-pub fn serve(address: SocketAddr, sources: Sources) -> Result<Serving, ServeError> {
+pub fn serve(
+    address: SocketAddr,
+    hosts: &[String],
+    sources: Sources,
+) -> Result<Serving, ServeError> {
+    serve_within(Limits::default(), address, hosts, sources)
+}
+
+/// [`serve`] with other limits.
+pub(super) fn serve_within(
+    limits: Limits,
+    address: SocketAddr,
+    hosts: &[String],
+    sources: Sources,
+) -> Result<Serving, ServeError> {
     let error = |source| ServeError { address, source };
     let listener = TcpListener::bind(address).map_err(error)?;
     listener.set_nonblocking(true).map_err(error)?;
     let bound = listener.local_addr().map_err(error)?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(error)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(error)?;
     let listener = {
         let _inside = runtime.enter();
-        tokio::net::TcpListener::from_std(listener).map_err(error)?
+        Connections::new(tokio::net::TcpListener::from_std(listener).map_err(error)?, limits)
     };
     let (stop, stopped) = oneshot::channel::<()>();
     let Sources { metrics, snapshot } = sources;
+    let hosts = Hosts::with(hosts);
     let router = Router::new()
         .route(
             "/metrics",
             get(move || async move { ([(CONTENT_TYPE, super::CONTENT_TYPE)], metrics()) }),
         )
         .route("/api/top.json", get(move || async move { json(snapshot()) }))
-        .route("/", get(|| async { page() }));
+        .route("/", get(|| async { page() }))
+        .layer(from_fn(move |request: Request, next: Next| {
+            let checked = hosts.check(request.uri(), request.headers());
+            async move {
+                match checked {
+                    Ok(()) => next.run(request).await,
+                    Err(why) => (StatusCode::MISDIRECTED_REQUEST, why).into_response(),
+                }
+            }
+        }));
     let thread = thread::Builder::new()
         .name("metrics".into())
         .spawn(move || {

@@ -36,6 +36,10 @@ crate::section! {
         restart socket: PathBuf = place::of_instance(), socket().shown(place::SHOWN);
         /// Address and TCP port of the metrics server: Prometheus text at `/metrics`, a dashboard at `/` (top.md).
         restart metrics: Option<SocketAddr> = None, metrics();
+        /// Names by which clients may address the metrics server, beside its addresses, `localhost` and the name of the
+        /// machine: those of a scrape by name, or of a proxy. Requests with another `Host` are refused (DNS rebinding).
+        restart metrics_hosts: Vec<String> = Vec::new(),
+            list(host(), "an array of host names such as [\"router.example.net\"]");
     }
     also {
         /// Whether the file sets `workers`. Captures have one worker where it does not.
@@ -103,6 +107,22 @@ fn socket() -> Custom<PathBuf> {
         Some(text.into())
     };
     custom("path", allowed, read, |path| path.display().to_string())
+}
+
+/// A name without a port.
+fn host() -> Custom<String> {
+    let read = |walk: &mut values::Walk<'_>, value: &values::Value<'_>| {
+        let text = values::string(walk, value)?;
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if text.is_empty() || !text.chars().all(is_part) {
+            let message = format!("`{text}` is not a host name");
+            walk.error(value.span(), message)
+                .expected("a name without a port, such as \"router.example.net\"");
+            return None;
+        }
+        Some(text.to_owned())
+    };
+    custom("name", "a host name", read, String::clone)
 }
 
 fn metrics() -> Custom<Option<SocketAddr>> {

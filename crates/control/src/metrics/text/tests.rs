@@ -168,7 +168,7 @@ fn sources(metrics: impl Fn() -> String + Send + Sync + 'static) -> Sources {
 
 fn get(serving: &Serving, path: &str) -> String {
     let mut stream = TcpStream::connect(serving.address()).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -182,7 +182,7 @@ fn the_dashboard_needs_nothing_else() {
     let is_stopping = stopping.clone();
     let snapshot = move || (is_stopping.load(Ordering::Relaxed) == 0).then(|| text.clone());
     let sources = Sources { snapshot: Arc::new(snapshot), ..sources(String::new) };
-    let serving = serve("127.0.0.1:0".parse().unwrap(), sources).unwrap();
+    let serving = serve("127.0.0.1:0".parse().unwrap(), &[], sources).unwrap();
     let answer = get(&serving, "/");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     for header in [
@@ -214,7 +214,7 @@ fn served_over_http_as_of_the_scrape() {
     let packets = Arc::new(AtomicU64::new(0));
     let source = packets.clone();
     let source = move || text(&snapshot(source.fetch_add(1, Ordering::Relaxed)));
-    let serving = serve("127.0.0.1:0".parse().unwrap(), sources(source)).unwrap();
+    let serving = serve("127.0.0.1:0".parse().unwrap(), &[], sources(source)).unwrap();
     for n in 0..3 {
         let answer = get(&serving, "/metrics");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -224,7 +224,7 @@ fn served_over_http_as_of_the_scrape() {
     }
     assert!(get(&serving, "/nowhere").starts_with("HTTP/1.1 404 "));
     assert_eq!(packets.load(Ordering::Relaxed), 3);
-    let taken = serve(serving.address(), sources(String::new)).unwrap_err();
+    let taken = serve(serving.address(), &[], sources(String::new)).unwrap_err();
     assert!(taken.to_string().contains("system.metrics"));
     // A connection that stays open does not keep the server.
     let _open = TcpStream::connect(serving.address()).unwrap();
