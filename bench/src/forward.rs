@@ -264,6 +264,7 @@ fn start_arriving(
     };
     let spec = EngineSpec {
         before: None,
+        hooks: Arc::default(),
         workers: vec![WorkerSpec {
             cpu,
             versions: Newest(reader.clone()),

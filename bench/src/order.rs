@@ -528,6 +528,7 @@ fn forward(packets: u64, policy: Policy, case: Case) -> Result<(Seen, u64, Durat
     let begin = Instant::now();
     let engine = Engine::start(EngineSpec {
         before: None,
+        hooks: Arc::default(),
         workers: vec![first, second],
         depot,
         chunk_packets: 256,

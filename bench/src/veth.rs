@@ -130,6 +130,7 @@ pub(crate) fn child(
     };
     let engine = Engine::start(EngineSpec {
         before: None,
+        hooks: Arc::default(),
         workers: vec![WorkerSpec {
             cpu: Some(0),
             versions: Newest(reader),

@@ -1,7 +1,6 @@
 //! `shadeline run CONFIG`: a live router, until a signal, a time or `ctl stop` ends it.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,9 +16,8 @@ use controlplane::{
     ControlLoop, DataPath, Event, Interfaces, Phase, Publisher, Seen as SeenPath, Setup, Start,
     Watch,
 };
-use engine::{Capture, CapturePoint, FrameFilter, Trace, TraceEvent};
+use engine::{Capture, CapturePoint, FrameFilter, Hooks, Trace, TraceEvent};
 use io::RxQueue;
-use io::capture::{CaptureWriter, Seen};
 use packet::filter::Filter;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -31,9 +29,11 @@ use crate::report::Report;
 use crate::service::{Service, Watchdog};
 use crate::wiring::{self, PortIo};
 use crate::{backend, check, log, pipelines};
+use dumps::Dumps;
 use path::{Fixed, LiveEngine, LivePath};
 use running::Running;
 
+mod dumps;
 mod path;
 mod running;
 
@@ -91,6 +91,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let injected: Box<dyn RxQueue> = Box::new(injected);
     io.push(PortIo { twin: true, stamps: true, ..PortIo::new(0, vec![(Some(injected), None)]) });
 
+    let hooks = Arc::new(Hooks::default());
     let fixed = Fixed {
         depot: depot.clone(),
         reader: reader.clone(),
@@ -103,14 +104,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             let _ = errors.try_send(Event::PortError(port, error.to_owned()));
         }),
         events: events.clone(),
+        hooks: hooks.clone(),
     };
     let mut path = LivePath::new(fixed, ports, &opened, io);
     path.prepare(&config, &interfaces, &mut publisher).map_err(Failure::other)?;
     let engine = path.engine();
+    // Before the engine: what its first packets leave for them is in no other file.
+    let dumps = Dumps::open(&config, &hooks)?;
     let seen = path.start()?;
     let watch = Watch::new(seen.clone());
-    // Before all else: what is dumped now is in no other file.
-    let dumps = start_dumps(&config, &watch)?;
+    let dumps = dumps.write(&watch)?;
     let (stop, stopped) = mpsc::channel::<()>();
     let on_stop = stop.clone();
     let running = status(&seen);
@@ -302,70 +305,6 @@ impl Names {
         }
         self.known.name(number)
     }
-}
-
-/// The captures of `[dump.NAME]`, a thread each.
-struct Dumps {
-    stop: Arc<AtomicBool>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-}
-
-impl Dumps {
-    /// Writes what is there, and ends.
-    fn end(self) {
-        self.stop.store(true, Relaxed);
-        self.threads.into_iter().for_each(|thread| drop(thread.join()));
-    }
-}
-
-fn start_dumps(config: &control::config::Config, watch: &Watch) -> Result<Dumps, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    // The hooks stay when another engine follows.
-    let hooks = watch.view().hooks.clone();
-    let mut threads = Vec::new();
-    for dump in &config.dumps {
-        let failed = |error: std::io::Error| Failure::file(&dump.file, error);
-        // Checked with the configuration.
-        let filter = frame_filter(dump.filter.as_deref().unwrap_or_default()).unwrap_or_default();
-        let capture = Capture { point: CapturePoint::Dumps, filter, frames: CAPTURE_FRAMES };
-        let mut frames = hooks.capture(capture).map_err(Failure::other)?;
-        let file = std::io::BufWriter::new(std::fs::File::create(&dump.file).map_err(failed)?);
-        let mut writer = CaptureWriter::with_interfaces(file).map_err(failed)?;
-        let mut names = Names::of(watch);
-        for name in names.known.names() {
-            writer.interface(name).map_err(failed)?;
-        }
-        let (name, stop) = (dump.name.clone(), stop.clone());
-        threads.push(spawn("dump", move || {
-            loop {
-                // Frames that were there when it was to stop are written too.
-                let is_last = stop.load(Relaxed);
-                while let Some(frame) =
-                    frames.recv_timeout(if is_last { Duration::ZERO } else { LOOK })
-                {
-                    let written = writer.interface(names.name(frame.port)).and_then(|interface| {
-                        let seen = Seen { interface, outgoing: false };
-                        writer.write_from(seen, &frame.bytes, frame.time_ns, None)
-                    });
-                    if let Err(error) = written {
-                        tracing::error!("dump {name}: {error}; it ends");
-                        return;
-                    }
-                }
-                if let Err(error) = writer.flush() {
-                    tracing::error!("dump {name}: {error}; it ends");
-                    return;
-                }
-                if is_last {
-                    break;
-                }
-            }
-            if frames.lost() > 0 {
-                tracing::warn!("dump {name} lost {} frames: the disk is too slow", frames.lost());
-            }
-        })?);
-    }
-    Ok(Dumps { stop, threads })
 }
 
 fn serve(

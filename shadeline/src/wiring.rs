@@ -19,7 +19,7 @@ use controlplane::{
 use device::tables::NoTables;
 use engine::{
     DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineError, EngineSpec,
-    Entry, ErrorSink, Gate, InContext, InOrder, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST,
+    Entry, ErrorSink, Gate, Hooks, InContext, InOrder, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST,
     PipelineSpec, QueueCounters, Reserve, RxSlot, Spread, SpreadHash, Stage, Suspended, TxSlot,
     UnderWay, Versions, WorkerQueues, WorkerSpec,
 };
@@ -216,6 +216,7 @@ pub(crate) fn prepare(
             }
         }),
         before: None,
+        hooks: Arc::default(),
         on_panic: Arc::new(move |mut panic| {
             let of_name = |(stage, _): &&(String, String)| stage == panic.stage.1;
             let known = origins.get(panic.stage.0).filter(of_name);
@@ -233,6 +234,12 @@ impl Prepared {
     pub(crate) fn reserve(&mut self) -> Result<(), EngineError> {
         self.reserve = Some(self.spec.reserve()?);
         Ok(())
+    }
+
+    /// With captures and traces that have begun.
+    pub(crate) fn with_hooks(mut self, hooks: Arc<Hooks>) -> Self {
+        self.spec.hooks = hooks;
+        self
     }
 
     /// Starts it over `ports`.

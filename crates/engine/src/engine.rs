@@ -17,6 +17,7 @@ use crate::balance::{Balance, Policy};
 use crate::columns::{self, ColumnsError};
 use crate::counters::{DropPlaces, WorkerCounters};
 use crate::heirs::Heirs;
+use crate::hooks::Hooks;
 use crate::master::{Master, MasterLink};
 use crate::merge::{InOrder, Lane, Merger, MergerParts, Merging, Out, WINDOW_PACKETS};
 use crate::plan::{Pipeline, Plan};
@@ -157,6 +158,8 @@ pub struct EngineSpec<V: Versions> {
     /// stages that both have, go on from there; captures and traces that run there go on here. Counters of devices begin
     /// anew.
     pub before: Option<Arc<EngineView>>,
+    /// Captures and traces that have begun; with `before`, those that run there go on instead.
+    pub hooks: Arc<Hooks>,
 }
 
 /// Called for failures of a device, with the device's number.
@@ -182,6 +185,7 @@ impl<V: Versions> EngineSpec<V> {
             }),
             on_panic: Arc::new(|panic| tracing::error!("{panic}")),
             before: None,
+            hooks: Arc::default(),
         }
     }
 }
@@ -391,7 +395,7 @@ impl<V: Versions> Threads<V> {
         finish_on_receipt(&mut spec);
         plan.number_queues(&mut spec)?;
         let (wakeups, signals) = (self.wakeups.clone(), self.signals.clone());
-        let hooks = spec.before.as_ref().map_or_else(Arc::default, |before| before.hooks.clone());
+        let hooks = spec.before.as_ref().map_or(&spec.hooks, |before| &before.hooks).clone();
         let merger =
             in_order.map(|i| merger_of(&mut spec, i, signals.abort.clone())).transpose()?;
         let (merger, merging) = merger.unzip();

@@ -11,7 +11,7 @@ use control::config::Config;
 use control::kernel::{Mirror, Options as MirrorOptions};
 use controlplane::statistics::PortCounters;
 use controlplane::{DataPath, Event, Interfaces, Newest, Opened, Publisher, Seen, Tables};
-use engine::{Engine, ErrorSink, UnderWay};
+use engine::{Engine, ErrorSink, Hooks, UnderWay};
 use lookup::versions::Reader;
 use packet::checksum::Checksums;
 
@@ -40,6 +40,8 @@ pub(super) struct Fixed {
     pub(super) file: String,
     pub(super) on_error: ErrorSink,
     pub(super) events: Events,
+    /// Captures and traces.
+    pub(super) hooks: Arc<Hooks>,
 }
 
 /// See the head of this file.
@@ -114,6 +116,7 @@ impl LivePath {
     pub(super) fn start(&mut self) -> Result<Seen, Failure> {
         let missing = || Failure::other("no stages are prepared");
         let (prepared, interfaces) = self.prepared.take().ok_or_else(missing)?;
+        let prepared = prepared.with_hooks(self.fixed.hooks.clone());
         let path = prepared.start(std::mem::take(&mut self.opened)).map_err(Failure::other)?;
         self.opened_numbers.clear();
         let seen = self.run(path, interfaces);
