@@ -367,6 +367,7 @@ fn stopping_loses_nothing_that_was_received() {
     let counters = Arc::new(QueueCounters::default());
     let engine = Engine::start(EngineSpec {
         before: None,
+        hooks: Arc::default(),
         workers: vec![WorkerSpec {
             cpu: None,
             versions: Numbered::new(0),
