@@ -352,6 +352,25 @@ fn an_unfinished_checksum_is_finished() {
     });
 }
 
+/// Of a batch in which one frame is not what its offload says, that one is lost and no other.
+#[test]
+fn a_frame_that_cannot_be_sent_takes_no_other_with_it() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let Some(mut bench) = set_up("io-bad", Backend::AfPacket, 1500) else { return };
+    let frames: Vec<_> = (0..4).map(|i| frame(60 + i, 1)).collect();
+    let mut packets: Vec<_> = frames.iter().map(|bytes| bench.packet(bytes)).collect();
+    packets[2].offload = chunk::Offload::CHECKSUM; // of neither TCP nor UDP
+    bench.send_all(&mut packets);
+    for i in [0, 1, 3] {
+        assert!(bench.outside.recv().as_ref() == Some(&frames[i]), "frame {i}");
+    }
+    let stats = bench.tx.stats();
+    assert_eq!((stats.packets, stats.dropped), (3, 1));
+    bench.finish();
+}
+
 #[test]
 fn jumbo_frames_pass_in_both_directions() {
     for_each_backend("io-jumbo", 9000, |bench| {
