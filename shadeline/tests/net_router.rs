@@ -9,6 +9,13 @@ use common::{BACKENDS, Live, ping};
 use testkit::netns::Offloads;
 use testkit::wait_until;
 
+/// What the server of an iperf3 whose report this is has received.
+fn received_bytes(report: &str) -> Option<u64> {
+    let sum = report.split("\"sum_received\"").nth(1)?;
+    let bytes = sum.split("\"bytes\":").nth(1)?;
+    bytes.split([',', '}']).next()?.trim().parse().ok()
+}
+
 #[test]
 fn hosts_reach_each_other_and_the_router() {
     for backend in BACKENDS {
@@ -59,9 +66,7 @@ fn tcp_streams_pass() {
             let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
             server.wait_for("listening", Duration::from_secs(10));
             let text = live.net.left.run(&format!("iperf3 -c {to} -n 20M -J"));
-            let bytes =
-                text.split("\"sum_received\"").nth(1).and_then(|t| t.split("\"bytes\":").nth(1));
-            let bytes = bytes.and_then(|t| t.split([',', '}']).next()?.trim().parse::<u64>().ok());
+            let bytes = received_bytes(&text);
             // The server stops counting when the client says that all is sent.
             assert!(bytes.is_some_and(|b| b >= 10 << 20), "{backend}: {text}");
         }
@@ -85,11 +90,7 @@ fn tcp_streams_pass_with_offloads_on() {
                 let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
                 server.wait_for("listening", Duration::from_secs(10));
                 let text = live.net.left.run(&format!("iperf3 -c {to} {reverse} -n 200M -J"));
-                let bytes = text
-                    .split("\"sum_received\"")
-                    .nth(1)
-                    .and_then(|t| t.split("\"bytes\":").nth(1))
-                    .and_then(|t| t.split([',', '}']).next()?.trim().parse::<u64>().ok());
+                let bytes = received_bytes(&text);
                 assert!(
                     bytes.is_some_and(|b| b >= 150 << 20),
                     "{right_mtu} {to} {reverse}: {text}"
@@ -168,6 +169,29 @@ fn tcp_to_the_router_itself_passes_with_offloads_on() {
         }
     }
     assert!(live.drops().iter().all(|(_, packets)| *packets == 0), "{:?}", live.drops());
+}
+
+/// A frame of many segments lies in many cells, and its length is that of all of them.
+#[test]
+fn filters_see_the_length_of_a_long_frame() {
+    if testkit::require_tool("iperf3").is_none() {
+        return;
+    }
+    let offloads = Offloads::Default;
+    let Some(live) = Live::with("gsolen", "af_packet", "", (1500, 1500), offloads) else { return };
+    assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+    let ctl = format!(
+        "{} ctl --socket {} trace -c 1 tcp dst port 5201 and greater 10000 and len > 10000 and not less 9999",
+        live.bin.display(),
+        live.scratch.join("ctl.sock").display(),
+    );
+    let mut trace = live.net.router.spawn(&ctl);
+    std::thread::sleep(Duration::from_millis(500));
+    let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
+    server.wait_for("listening", Duration::from_secs(10));
+    live.net.left.run("iperf3 -c 10.0.2.2 -n 100M");
+    let (status, said) = trace.wait(Duration::from_secs(10));
+    assert!(status.success() && said.contains("in segments of"), "{said}");
 }
 
 #[test]
