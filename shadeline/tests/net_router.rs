@@ -116,6 +116,59 @@ fn tcp_streams_pass_with_offloads_on() {
     }
 }
 
+/// A tunnel between hosts: inner checksums are open, and a frame of many segments has one outer header.
+#[test]
+fn tcp_inside_vxlan_passes_with_offloads_on() {
+    if testkit::require_tool("iperf3").is_none() {
+        return;
+    }
+    // Frames fit the right side whole, or leave it as fragments of each segment.
+    for (right_mtu, options) in [
+        (1500, ""),                       // outer checksums of UDP
+        (1500, "noudpcsum"),              // none
+        (1400, ""),                       // IPv4 fragments of segments
+        (1500, "udp6zerocsumrx inner 6"), // over IPv6
+    ] {
+        let offloads = Offloads::Default;
+        let mtu = (1500, right_mtu);
+        let Some(live) = Live::with("vxlan", "af_packet", "", mtu, offloads) else { return };
+        let (options, is_v6) = match options.split_once(" inner 6") {
+            Some((options, _)) => (options, true),
+            None => (options, false),
+        };
+        let (left, right) =
+            if is_v6 { ("fd00:1::2", "fd00:2::2") } else { ("10.0.1.2", "10.0.2.2") };
+        assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, right, 1) == 1));
+        for (netns, own, other, n) in
+            [(&live.net.left, left, right, 1), (&live.net.right, right, left, 2)]
+        {
+            let key = "id 7 dstport 4789";
+            netns.ip(&format!("link add vx type vxlan {key} local {own} remote {other} {options}"));
+            netns.ip(&format!("address add 172.16.0.{n}/24 dev vx"));
+            netns.ip(&format!("address add fd16::{n}/64 dev vx nodad"));
+            netns.ip("link set vx mtu 1430 up");
+        }
+        for to in ["172.16.0.2", "fd16::2"] {
+            assert!(
+                wait_until(Duration::from_secs(5), || ping(&live.net.left, to, 1) == 1),
+                "{to}"
+            );
+            for reverse in ["", "-R"] {
+                let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
+                server.wait_for("listening", Duration::from_secs(10));
+                let text = live.net.left.run(&format!("iperf3 -c {to} {reverse} -n 50M -J"));
+                let bytes = received_bytes(&text);
+                assert!(
+                    bytes.is_some_and(|b| b >= 30 << 20),
+                    "{right_mtu} {options} {to} {reverse}: {text}"
+                );
+            }
+        }
+        let drops = live.drops();
+        assert!(drops.iter().all(|(_, packets)| *packets == 0), "{right_mtu} {options}: {drops:?}");
+    }
+}
+
 /// A Linux sender hands many datagrams over as one frame (UDP_SEGMENT).
 #[test]
 fn segmented_datagrams_pass() {

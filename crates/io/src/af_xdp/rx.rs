@@ -3,8 +3,8 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use chunk::{CELL_BYTES, Offload, Packet, Pool, reasons};
-use packet::offload::is_checksum_open;
+use chunk::{CELL_BYTES, Packet, Pool, reasons};
+use packet::offload::open_offload;
 
 use super::ledger::Ledger;
 use super::ring::{Consumer, Producer};
@@ -200,8 +200,8 @@ impl RxQueue for Rx {
         for _ in 0..n {
             let desc = self.receive.pop();
             if let Some(mut packet) = self.packet(desc, pool) {
-                if self.is_veth && is_checksum_open(&packet) {
-                    packet.offload = Offload::CHECKSUM;
+                if self.is_veth {
+                    packet.offload = open_offload(&packet);
                 }
                 self.stats.count(packet.frame_len() as u64);
                 out.push(packet);
