@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use chunk::{Verdict, VerdictKind};
+use chunk::{Packet, Verdict, VerdictKind};
 use control::api::{
     Asked, CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep,
 };
@@ -354,8 +354,9 @@ fn frame_filter(text: &str) -> Result<Option<FrameFilter>, Box<Response>> {
     let filter = Filter::parse(text)
         .map_err(|error| Response::error(ErrorKind::BadRequest, format!("`{text}`: {error}")))
         .map_err(Box::new)?;
-    Ok(Some(Arc::new(move |frame: &[u8]| {
-        filter.matches(&packet::decode::decode(frame, frame.len()), frame)
+    Ok(Some(Arc::new(move |packet: &Packet| {
+        let d = packet::decode::decode(packet.data(), packet.frame_len());
+        filter.matches_packet(&d, packet)
     })))
 }
 
@@ -475,8 +476,8 @@ fn capture(
     let own = tagged.as_ref().map(|(number, ..)| *number);
     let filter = match tagged {
         None => filter,
-        Some((.., vlans)) => Some(Arc::new(move |frame: &[u8]| {
-            has_tags(frame, &vlans) && filter.as_ref().is_none_or(|filter| filter(frame))
+        Some((.., vlans)) => Some(Arc::new(move |packet: &Packet| {
+            has_tags(packet.data(), &vlans) && filter.as_ref().is_none_or(|filter| filter(packet))
         }) as FrameFilter),
     };
     let mut frames = match view.hooks.capture(Capture { point, filter, frames: CAPTURE_FRAMES }) {

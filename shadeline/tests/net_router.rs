@@ -9,6 +9,13 @@ use common::{BACKENDS, Live, ping};
 use testkit::netns::Offloads;
 use testkit::wait_until;
 
+/// What the server of an iperf3 whose report this is has received.
+fn received_bytes(report: &str) -> Option<u64> {
+    let sum = report.split("\"sum_received\"").nth(1)?;
+    let bytes = sum.split("\"bytes\":").nth(1)?;
+    bytes.split([',', '}']).next()?.trim().parse().ok()
+}
+
 #[test]
 fn hosts_reach_each_other_and_the_router() {
     for backend in BACKENDS {
@@ -59,9 +66,7 @@ fn tcp_streams_pass() {
             let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
             server.wait_for("listening", Duration::from_secs(10));
             let text = live.net.left.run(&format!("iperf3 -c {to} -n 20M -J"));
-            let bytes =
-                text.split("\"sum_received\"").nth(1).and_then(|t| t.split("\"bytes\":").nth(1));
-            let bytes = bytes.and_then(|t| t.split([',', '}']).next()?.trim().parse::<u64>().ok());
+            let bytes = received_bytes(&text);
             // The server stops counting when the client says that all is sent.
             assert!(bytes.is_some_and(|b| b >= 10 << 20), "{backend}: {text}");
         }
@@ -85,11 +90,7 @@ fn tcp_streams_pass_with_offloads_on() {
                 let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
                 server.wait_for("listening", Duration::from_secs(10));
                 let text = live.net.left.run(&format!("iperf3 -c {to} {reverse} -n 200M -J"));
-                let bytes = text
-                    .split("\"sum_received\"")
-                    .nth(1)
-                    .and_then(|t| t.split("\"bytes\":").nth(1))
-                    .and_then(|t| t.split([',', '}']).next()?.trim().parse::<u64>().ok());
+                let bytes = received_bytes(&text);
                 assert!(
                     bytes.is_some_and(|b| b >= 150 << 20),
                     "{right_mtu} {to} {reverse}: {text}"
@@ -112,6 +113,59 @@ fn tcp_streams_pass_with_offloads_on() {
             *packets > 0 && !["fragmentation_needed", "too_big"].contains(&reason.as_str())
         });
         assert_eq!(others.count(), 0, "{right_mtu}: {drops:?}");
+    }
+}
+
+/// A tunnel between hosts: inner checksums are open, and a frame of many segments has one outer header.
+#[test]
+fn tcp_inside_vxlan_passes_with_offloads_on() {
+    if testkit::require_tool("iperf3").is_none() {
+        return;
+    }
+    // Frames fit the right side whole, or leave it as fragments of each segment.
+    for (right_mtu, options) in [
+        (1500, ""),                       // outer checksums of UDP
+        (1500, "noudpcsum"),              // none
+        (1400, ""),                       // IPv4 fragments of segments
+        (1500, "udp6zerocsumrx inner 6"), // over IPv6
+    ] {
+        let offloads = Offloads::Default;
+        let mtu = (1500, right_mtu);
+        let Some(live) = Live::with("vxlan", "af_packet", "", mtu, offloads) else { return };
+        let (options, is_v6) = match options.split_once(" inner 6") {
+            Some((options, _)) => (options, true),
+            None => (options, false),
+        };
+        let (left, right) =
+            if is_v6 { ("fd00:1::2", "fd00:2::2") } else { ("10.0.1.2", "10.0.2.2") };
+        assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, right, 1) == 1));
+        for (netns, own, other, n) in
+            [(&live.net.left, left, right, 1), (&live.net.right, right, left, 2)]
+        {
+            let key = "id 7 dstport 4789";
+            netns.ip(&format!("link add vx type vxlan {key} local {own} remote {other} {options}"));
+            netns.ip(&format!("address add 172.16.0.{n}/24 dev vx"));
+            netns.ip(&format!("address add fd16::{n}/64 dev vx nodad"));
+            netns.ip("link set vx mtu 1430 up");
+        }
+        for to in ["172.16.0.2", "fd16::2"] {
+            assert!(
+                wait_until(Duration::from_secs(5), || ping(&live.net.left, to, 1) == 1),
+                "{to}"
+            );
+            for reverse in ["", "-R"] {
+                let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
+                server.wait_for("listening", Duration::from_secs(10));
+                let text = live.net.left.run(&format!("iperf3 -c {to} {reverse} -n 50M -J"));
+                let bytes = received_bytes(&text);
+                assert!(
+                    bytes.is_some_and(|b| b >= 30 << 20),
+                    "{right_mtu} {options} {to} {reverse}: {text}"
+                );
+            }
+        }
+        let drops = live.drops();
+        assert!(drops.iter().all(|(_, packets)| *packets == 0), "{right_mtu} {options}: {drops:?}");
     }
 }
 
@@ -168,6 +222,29 @@ fn tcp_to_the_router_itself_passes_with_offloads_on() {
         }
     }
     assert!(live.drops().iter().all(|(_, packets)| *packets == 0), "{:?}", live.drops());
+}
+
+/// A frame of many segments lies in many cells, and its length is that of all of them.
+#[test]
+fn filters_see_the_length_of_a_long_frame() {
+    if testkit::require_tool("iperf3").is_none() {
+        return;
+    }
+    let offloads = Offloads::Default;
+    let Some(live) = Live::with("gsolen", "af_packet", "", (1500, 1500), offloads) else { return };
+    assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+    let ctl = format!(
+        "{} ctl --socket {} trace -c 1 tcp dst port 5201 and greater 10000 and len > 10000 and not less 9999",
+        live.bin.display(),
+        live.scratch.join("ctl.sock").display(),
+    );
+    let mut trace = live.net.router.spawn(&ctl);
+    std::thread::sleep(Duration::from_millis(500));
+    let mut server = live.net.right.spawn("iperf3 -s -1 --forceflush");
+    server.wait_for("listening", Duration::from_secs(10));
+    live.net.left.run("iperf3 -c 10.0.2.2 -n 100M");
+    let (status, said) = trace.wait(Duration::from_secs(10));
+    assert!(status.success() && said.contains("in segments of"), "{said}");
 }
 
 #[test]

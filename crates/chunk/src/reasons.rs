@@ -306,7 +306,7 @@ crate::drop_reasons! {
     AGAIN_FULL = 17, "again_full", "too many packets wait to enter the pipeline again",
         "One worker gets more tunnelled packets or fragments than it can process: raise `workers` in `[system]`.";
     RX_OFFLOAD = 18, "rx_offload", "the sender left checksum or segmentation to its network card, and the frame cannot be finished here",
-        "Switch the offload off at the sender (`ethtool -K INTERFACE tx off tso off gso off tx-udp-segmentation off`); for AF_XDP ports, `backend = \"af_packet\"` helps too.";
+        "Switch the offload off at the sender, also for SCTP and for tunnels other than VXLAN, GENEVE, GRE and IP in IP (`ethtool -K INTERFACE tx off tso off gso off tx-udp-segmentation off`, at the interface that the tunnel uses); for AF_XDP ports, `backend = \"af_packet\"` helps too.";
 }
 
 /// Why a block cannot be registered.

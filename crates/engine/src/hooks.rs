@@ -21,8 +21,8 @@ use capture::{About, Running};
 pub use capture::{Capture, CaptureReader, CapturedFrame};
 pub use trace::{TraceEvent, frame_text};
 
-/// Says whether a frame (its first cell's bytes) is meant.
-pub type FrameFilter = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+/// Says whether a packet is meant. It sees packets as they pass the pipeline: one of many segments before it is cut.
+pub type FrameFilter = Arc<dyn Fn(&Packet) -> bool + Send + Sync>;
 
 /// Where a capture stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Hooks {
     ) {
         for capture in self.captures.load().iter() {
             let meant = capture.stands_at(point)
-                && capture.filter.as_ref().is_none_or(|filter| filter(packet.data()));
+                && capture.filter.as_ref().is_none_or(|filter| filter(packet));
             if meant {
                 let time_ns = if packet.time_ns != 0 { packet.time_ns } else { now_ns };
                 capture.take(packet, About { time_ns, port, outgoing, reason });
@@ -148,13 +148,13 @@ impl Hooks {
         }
     }
 
-    /// The trace that wants `frame`, one of its packets taken.
+    /// The trace that wants `packet`, one of its packets taken.
     #[cold]
-    pub(crate) fn wants_trace(&self, frame: &[u8]) -> Option<Arc<Trace>> {
+    pub(crate) fn wants_trace(&self, packet: &Packet) -> Option<Arc<Trace>> {
         let traces = self.traces.load();
         let found = traces.iter().find(|trace| {
             trace.left.load(Relaxed) > 0
-                && trace.filter.as_ref().is_none_or(|filter| filter(frame))
+                && trace.filter.as_ref().is_none_or(|filter| filter(packet))
                 && self.take_one(trace)
         })?;
         Some(found.clone())
@@ -190,6 +190,7 @@ impl Drop for TraceGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chunk::{HugePages, Pool, Region};
     use std::sync::mpsc::sync_channel;
 
     fn trace_of(left: u64, filter: Option<FrameFilter>) -> Trace {
@@ -199,15 +200,19 @@ mod tests {
     #[test]
     fn a_trace_takes_as_many_packets_as_it_wants() {
         let hooks = Arc::new(Hooks::default());
-        let only_7: FrameFilter = Arc::new(|frame: &[u8]| frame == [7]);
+        let (_, depot) = Region::new(2, HugePages::Off).unwrap();
+        let mut pool = Pool::new(depot, 1);
+        let mut packet = |byte| Packet::copy_from(&mut pool, &[byte]).unwrap();
+        let (seven, eight) = (packet(7), packet(8));
+        let only_7: FrameFilter = Arc::new(|packet: &Packet| packet.data() == [7]);
         let first = hooks.trace(trace_of(2, Some(only_7)));
         let second = hooks.trace(trace_of(1, None));
         let none = hooks.trace(trace_of(0, None));
-        let wants = |frame: &[u8]| hooks.wants_trace(frame);
-        assert!(wants(&[7]).is_some_and(|t| Arc::ptr_eq(&t, &first.trace)));
-        assert!(wants(&[8]).is_some_and(|t| Arc::ptr_eq(&t, &second.trace)));
-        assert!(wants(&[8]).is_none() && hooks.tracing());
-        assert!(wants(&[7]).is_some_and(|t| Arc::ptr_eq(&t, &first.trace)));
+        let wants = |packet: &Packet| hooks.wants_trace(packet);
+        assert!(wants(&seven).is_some_and(|t| Arc::ptr_eq(&t, &first.trace)));
+        assert!(wants(&eight).is_some_and(|t| Arc::ptr_eq(&t, &second.trace)));
+        assert!(wants(&eight).is_none() && hooks.tracing());
+        assert!(wants(&seven).is_some_and(|t| Arc::ptr_eq(&t, &first.trace)));
         assert!(!hooks.tracing(), "nobody wants a packet any more");
         let third = hooks.trace(trace_of(5, None));
         assert!(hooks.tracing());
@@ -224,7 +229,8 @@ mod tests {
             .map(|_| {
                 let hooks = hooks.clone();
                 std::thread::spawn(move || {
-                    (0..LEFT).filter(|_| hooks.wants_trace(&[]).is_some()).count() as u64
+                    (0..LEFT).filter(|_| hooks.wants_trace(&Packet::empty()).is_some()).count()
+                        as u64
                 })
             })
             .collect();

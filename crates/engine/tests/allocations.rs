@@ -111,13 +111,13 @@ fn captures_and_traces_allocate_nothing_for_a_packet() {
     .unwrap();
     let view = engine.view().clone();
     let capture = |point, frames| {
-        let filter: engine::FrameFilter = Arc::new(|frame: &[u8]| !frame.is_empty());
+        let filter: engine::FrameFilter = Arc::new(|packet: &Packet| packet.frame_len() > 0);
         view.hooks.capture(Capture { point, filter: Some(filter), frames }).unwrap()
     };
     let mut readers = [capture(CapturePoint::Port(0), 4096), capture(CapturePoint::Drops, 512)];
     // It wants a packet, but none that comes.
     let (sender, _reports) = std::sync::mpsc::sync_channel(1);
-    let filter: engine::FrameFilter = Arc::new(|frame: &[u8]| frame.is_empty());
+    let filter: engine::FrameFilter = Arc::new(|packet: &Packet| packet.frame_len() == 0);
     let _trace = view.hooks.trace(Trace { filter: Some(filter), left: AtomicU64::new(1), sender });
     let received = || view.workers[0].rx_packets.get();
     let wait_for = |packets: u64| {

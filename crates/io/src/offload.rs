@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use chunk::{DropReason, Offload, Packet, Pool, reasons};
-use packet::offload::{Cut, cut, fill_checksum};
+use packet::offload::{Checksums, Cut, cut, fill_checksum};
 
 use crate::{Losses, QueueStats, RxQueue};
 
@@ -32,17 +32,18 @@ pub fn finish(
     for packet in rest {
         if is_ready(&packet) {
             packets.push(packet);
-        } else if let Err((packet, reason)) = finish_one(pool, packet, packets) {
+        } else if let Err((packet, reason)) = finish_one(pool, packet, packets, &carries) {
             lost(packet, reason);
         }
     }
 }
 
-/// Appends what `packet` is on the wire to `out`.
+/// Appends what `packet` is on the wire to `out`; checksums stay open where `carries` lets them.
 fn finish_one(
     pool: &mut Pool,
     mut packet: Packet,
     out: &mut Vec<Packet>,
+    carries: impl Fn(&Packet) -> bool,
 ) -> Result<(), (Packet, DropReason)> {
     if packet.offload.segment_bytes().is_none() {
         if !fill_checksum(&mut packet) {
@@ -52,9 +53,15 @@ fn finish_one(
         out.push(packet);
         return Ok(());
     }
-    if !cut(&packet, pool, out) {
+    let first = out.len();
+    if !cut(&packet, pool, out, Checksums::Open) {
         let is_known = Cut::new(&packet).is_some();
         return Err((packet, if is_known { reasons::NO_CELLS } else { reasons::RX_OFFLOAD }));
+    }
+    for segment in &mut out[first..] {
+        if !carries(segment) && fill_checksum(segment) {
+            segment.offload = Offload::NONE;
+        }
     }
     packet.free(pool);
     Ok(())

@@ -109,6 +109,18 @@ fn decode_plain_ipv4(frame: &[u8], frame_len: usize) -> Option<Decoded> {
     })
 }
 
+/// Decodes an IP packet without a link header: offsets count from its first byte. `packet` may be only the start of it,
+/// of `len` bytes in all.
+pub(crate) fn decode_ip(packet: &[u8], len: usize) -> Decoded {
+    let mut d = Decoded::default();
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) => decode_ipv4(&mut d, packet, len),
+        Some(6) => decode_ipv6(&mut d, packet, len),
+        _ => d.anomaly = Anomaly::NonIp,
+    }
+    d
+}
+
 fn decode_any(frame: &[u8], frame_len: usize, d: &mut Decoded) {
     *d = Decoded::default();
     let Some(ethernet) = frame.first_chunk::<14>() else {

@@ -7,91 +7,41 @@
 //!
 //! What a network card does for TCP segmentation, receive checksums left aside: lengths and identification (RFC 6864
 //! §4.2: one more for each datagram) of IP, sequence numbers, FIN and PSH on the last segment only, CWR on the first
-//! only (RFC 3168 §6.1.2).
+//! only (RFC 3168 §6.1.2). In a tunnel ([`Layout::in_tunnel`]) also lengths, identification and checksums of the headers
+//! round it.
+//!
+//! A checksum with its place ([`Offload::checksum_at`]) is filled in whatever the frame is.
+//!
+//! The sum of a packet with a right checksum is known without its payload: it is that of the pseudo-header, inverted. So
+//! the checksum of a header round a tunnel needs a look at headers alone, and is the same while the inner one is open
+//! (Linux, Documentation/networking/checksum-offloads.rst: local checksum offload).
 //!
 //! Reads a frame through its cells; nothing is copied but the headers. Pure functions: any thread.
 
+mod layout;
+
 use std::ops::Range;
 
-use chunk::{Packet, Pool};
+use chunk::{Offload, Packet, Pool};
+
+pub use layout::{Carrier, Layout, Outer};
 
 use crate::bytes::put;
 use crate::checksum::{finish, partial_sum};
-use crate::decode::{Decoded, Kind, decode};
-use crate::{IpProtocol, ipv4, tcp};
+use crate::decode::decode;
+use crate::{EtherType, ethernet, ipv4, ipv6, tcp, udp};
 
-/// Bytes of all headers together of a frame that can be finished: Ethernet, two tags, IPv6 with extension headers, TCP
-/// with options, or fewer.
+/// Bytes of all headers together of a frame that can be finished: Ethernet, two tags, IPv6 with extension headers, a
+/// tunnel, TCP with options, or fewer.
 pub const HEADERS_LEN_MAX: usize = 256;
 
-/// Where the parts of a TCP or UDP packet are, in bytes from the start of the frame.
+/// What becomes of the checksums of frames that are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// The IP header.
-    pub l3: u16,
-    /// The TCP or UDP header.
-    pub l4: u16,
-    /// What that header is of.
-    pub payload: u16,
-    /// The end of the packet; bytes behind it are padding.
-    pub end: u32,
-    /// IPv4, else IPv6.
-    pub is_v4: bool,
-    /// TCP, else UDP.
-    pub is_tcp: bool,
-    /// Tags of the frame.
-    pub tags: u8,
-}
-
-impl Layout {
-    /// The layout of a frame of `frame_len` bytes whose headers are in `frame`; `None` for other protocols, fragments,
-    /// and lengths that contradict each other.
-    pub fn of(frame: &[u8], frame_len: usize) -> Option<Layout> {
-        let d = decode(frame, frame_len);
-        let is_tcp = d.protocol == IpProtocol::TCP;
-        let is_whole = d.is_ip() && d.flags & (Decoded::FRAGMENT | Decoded::L4_TRUNCATED) == 0;
-        if !is_whole || !(is_tcp || d.protocol == IpProtocol::UDP) {
-            return None;
-        }
-        let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
-        let is_v4 = d.kind == Kind::Ipv4;
-        if l4 < l3 + if is_v4 { 20 } else { 40 } {
-            return None;
-        }
-        let header_len = match is_tcp {
-            true => usize::from(frame.get(l4 + 12)? >> 4) * 4,
-            false => crate::udp::HEADER_LEN,
-        };
-        let (payload, end) = (l4 + header_len, d.l3_end());
-        let fits =
-            payload <= end && end <= frame_len && payload <= frame.len().min(HEADERS_LEN_MAX);
-        if !fits || (is_tcp && header_len < tcp::HEADER_LEN) {
-            return None;
-        }
-        Some(Layout {
-            l3: l3 as u16,
-            l4: l4 as u16,
-            payload: payload as u16,
-            end: end as u32,
-            is_v4,
-            is_tcp,
-            tags: d.vlan_count,
-        })
-    }
-
-    /// Where the checksum of TCP or UDP is in its header.
-    pub fn checksum_at(&self) -> usize {
-        if self.is_tcp { 16 } else { 6 }
-    }
-
-    /// Sum of the pseudo-header (RFC 9293 §3.1, RFC 8200 §8.1) for `len` bytes of TCP or UDP.
-    fn pseudo_sum(&self, headers: &[u8], len: usize) -> u32 {
-        let at = usize::from(self.l3) + if self.is_v4 { 12 } else { 8 };
-        let addresses = headers.get(at..at + if self.is_v4 { 8 } else { 32 }).unwrap_or_default();
-        let protocol = if self.is_tcp { IpProtocol::TCP } else { IpProtocol::UDP };
-        // Only IPv6 has packets whose length needs more than 16 bits, and none is handled here.
-        partial_sum(addresses) + u32::from(protocol.0) + len as u32
-    }
+pub enum Checksums {
+    /// They are filled in.
+    Filled,
+    /// They stay open; those of headers round a tunnel are right as soon as the inner one is.
+    Open,
 }
 
 /// Tags of a frame whose headers are in `frame`.
@@ -99,18 +49,52 @@ pub fn tags(frame: &[u8]) -> u8 {
     decode(frame, frame.len()).vlan_count
 }
 
+/// Bytes before the first header that is neither Ethernet nor a tag, of any number of tags.
+pub fn link_len(frame: &[u8]) -> usize {
+    let mut at = ethernet::HEADER_LEN;
+    while EtherType(be16_at(frame, at - 2)).is_vlan() {
+        at += 4;
+    }
+    at
+}
+
 /// Bytes of the longest frame that a packet is on the wire: of its segments, or of itself.
 pub fn wire_len(packet: &Packet) -> usize {
     let Some(size) = packet.offload.segment_bytes() else { return packet.frame_len() };
-    match Layout::of(packet.data(), packet.frame_len()) {
+    match Layout::of_packet(packet) {
         Some(layout) => packet.frame_len().min(usize::from(layout.payload) + size),
         None => packet.frame_len(),
     }
 }
 
+/// Where the sum of a checksum with its place begins, and where its field is, in bytes from the start of the frame. `None`
+/// for any other packet, and if the field is not among the first [`HEADERS_LEN_MAX`] bytes of the frame.
+pub fn checksum_place(packet: &Packet) -> Option<(usize, usize)> {
+    let (from, field) = packet.offload.checksum_place()?;
+    let from = from + link_len(packet.data());
+    let at = from + field;
+    (at + 2 <= packet.frame_len().min(HEADERS_LEN_MAX)).then_some((from, at))
+}
+
+/// The checksum of a packet whose checksum has a place, and where it belongs.
+fn placed_checksum(packet: &Packet) -> Option<(usize, u16)> {
+    let (from, at) = checksum_place(packet)?;
+    // The field holds the sum of the pseudo-header, and is summed with the rest.
+    Some((at, never_zero(finish(sum_of(packet, from..packet.frame_len())))))
+}
+
+/// Zero means that there is no checksum; all ones is the same sum.
+fn never_zero(checksum: u16) -> u16 {
+    if checksum == 0 { 0xffff } else { checksum }
+}
+
 /// Fills in the checksum of a frame that is to stay one frame. `false`, and nothing changed, for a frame that is not a
-/// TCP or UDP packet.
+/// TCP or UDP packet, unless its checksum has a place ([`Offload::checksum_at`]).
 pub fn fill_checksum(packet: &mut Packet) -> bool {
+    if packet.offload.checksum_place().is_some() {
+        let Some((at, checksum)) = placed_checksum(packet) else { return false };
+        return packet.write_at(at, &checksum.to_be_bytes());
+    }
     let Some(layout) = Layout::of(packet.data(), packet.frame_len()) else { return false };
     let payload = usize::from(layout.payload)..layout.end as usize;
     let Some(headers) = packet.data().get(..payload.start) else { return false };
@@ -119,22 +103,38 @@ pub fn fill_checksum(packet: &mut Packet) -> bool {
     packet.write_at(at, &checksum.to_be_bytes())
 }
 
-/// Puts the sum of the pseudo-header where the checksum is: what a sender does that leaves the rest to a card.
+/// Puts the sum of the pseudo-header where the checksum is: what a sender does that leaves the rest to a card. Of a frame
+/// that is to be cut, inside the tunnel if there is one.
 /// `false`, and nothing changed, for a frame that is not a TCP or UDP packet.
 pub fn open_checksum(packet: &mut Packet) -> bool {
-    let Some(layout) = Layout::of(packet.data(), packet.frame_len()) else { return false };
-    let len = layout.end as usize - usize::from(layout.l4);
-    let sum = !finish(layout.pseudo_sum(packet.data(), len));
+    let Some(layout) = Layout::of_packet(packet) else { return false };
+    let sum = open_field(&layout, packet.data());
     packet.write_at(usize::from(layout.l4) + layout.checksum_at(), &sum.to_be_bytes())
 }
 
-/// Whether the checksum field holds the sum of the pseudo-header: an open checksum, where nothing else says so. One packet
-/// of 65,536 has a right checksum of the same value, and filling it in does not change it.
-pub fn is_checksum_open(packet: &Packet) -> bool {
-    let Some(layout) = Layout::of(packet.data(), packet.frame_len()) else { return false };
-    let len = layout.end as usize - usize::from(layout.l4);
-    let at = usize::from(layout.l4) + layout.checksum_at();
-    be16_at(packet.data(), at) == !finish(layout.pseudo_sum(packet.data(), len))
+/// What a sender leaves to do that says nothing of it: a checksum field that holds the sum of the pseudo-header is an open
+/// one, also inside a tunnel. One packet of 65,536 has a right checksum of the same value, and filling it in does not
+/// change it.
+pub fn open_offload(packet: &Packet) -> Offload {
+    let (frame, frame_len) = (packet.data(), packet.frame_len());
+    let is_open = |layout: &Layout| {
+        let at = usize::from(layout.l4) + layout.checksum_at();
+        be16_at(frame, at) == open_field(layout, frame)
+    };
+    let plain = Layout::of(frame, frame_len);
+    if plain.is_some_and(|layout| is_open(&layout)) {
+        return Offload::CHECKSUM;
+    }
+    if plain.is_some_and(|layout| layout.is_tcp) {
+        return Offload::NONE;
+    }
+    let inner = Layout::in_tunnel(frame, frame_len).filter(is_open);
+    inner.map_or(Offload::NONE, |layout| layout.open())
+}
+
+/// What the checksum field of an open checksum holds.
+fn open_field(layout: &Layout, headers: &[u8]) -> u16 {
+    !finish(layout.pseudo_sum(headers, layout.end as usize - usize::from(layout.l4)))
 }
 
 /// The checksum of TCP or UDP over its header in `headers`, whose checksum field counts as zero, and a range of the
@@ -151,10 +151,8 @@ fn transport_checksum(
         + partial_sum(l4)
         + u32::from(!field) // takes the field out
         + sum_of(packet, payload);
-    match finish(sum) {
-        0 if !layout.is_tcp => 0xffff, // zero means that there is none
-        checksum => checksum,
-    }
+    let checksum = finish(sum);
+    if layout.is_tcp { checksum } else { never_zero(checksum) }
 }
 
 fn be16_at(bytes: &[u8], at: usize) -> u16 {
@@ -185,11 +183,14 @@ fn sum_of(packet: &Packet, range: Range<usize>) -> u32 {
 #[derive(Debug)]
 pub struct Cut<'a> {
     packet: &'a Packet,
-    layout: Layout,
+    /// `None` if the checksum has a place: one frame, whatever it is.
+    layout: Option<Layout>,
+    checksums: Checksums,
     /// Bytes of payload in each frame.
     size: usize,
-    /// Where the next one's payload begins.
+    /// Where the next one's payload begins, and where the last one's ends.
     at: usize,
+    end: usize,
     number: u16,
     is_over: bool,
 }
@@ -221,34 +222,43 @@ impl Finished {
 
 impl<'a> Cut<'a> {
     /// The frames of `packet`: one, with its checksum, unless it is to be cut into segments. `None` for a packet that
-    /// is not TCP or UDP.
+    /// is not TCP or UDP and whose checksum has no place.
     pub fn new(packet: &'a Packet) -> Option<Self> {
-        let layout = Layout::of(packet.data(), packet.frame_len())?;
-        let payload = layout.end as usize - usize::from(layout.payload);
-        let size = packet.offload.segment_bytes().unwrap_or(payload).max(1);
-        let at = usize::from(layout.payload);
-        Some(Self { packet, layout, size, at, number: 0, is_over: false })
+        let (checksums, number, is_over) = (Checksums::Filled, 0, false);
+        if packet.offload.checksum_place().is_some() {
+            let (_, field) = checksum_place(packet)?;
+            let (at, end) = (field + 2, packet.frame_len());
+            let size = end;
+            return Some(Self { packet, layout: None, checksums, size, at, end, number, is_over });
+        }
+        let layout = Layout::of_packet(packet)?;
+        let (at, end) = (usize::from(layout.payload), layout.end as usize);
+        let size = packet.offload.segment_bytes().unwrap_or(end - at).max(1);
+        let layout = Some(layout);
+        Some(Self { packet, layout, checksums, size, at, end, number, is_over })
+    }
+
+    /// What of a frame made of this one is left to do.
+    fn left(&self) -> Offload {
+        match (self.checksums, self.layout) {
+            (Checksums::Open, Some(layout)) => layout.open(),
+            _ => Offload::NONE,
+        }
     }
 
     /// The headers of the frame with the payload in `range`.
     fn finished(&self, range: Range<usize>) -> Option<Finished> {
-        let Layout { l3, l4, payload, end, is_v4, is_tcp, .. } = self.layout;
-        let (l3, l4, payload) = (usize::from(l3), usize::from(l4), usize::from(payload));
+        let Some(layout) = &self.layout else { return self.placed(range) };
+        let (l3, l4, payload) =
+            (usize::from(layout.l3), usize::from(layout.l4), usize::from(layout.payload));
         let mut headers = [0; HEADERS_LEN_MAX];
         let all = headers.get_mut(..payload)?;
         all.copy_from_slice(self.packet.data().get(..payload)?);
-        let (is_first, is_last) = (self.number == 0, range.end == end as usize);
-        if !(is_first && is_last) {
-            let len = payload - l3 + range.len();
-            if is_v4 {
-                put(all, l3 + 2, (len as u16).to_be_bytes());
-                let identification = be16_at(all, l3 + 4).wrapping_add(self.number);
-                put(all, l3 + 4, identification.to_be_bytes());
-                ipv4::fill_checksum(&mut all[l3..]);
-            } else {
-                put(all, l3 + 4, ((len - 40) as u16).to_be_bytes());
-            }
-            if is_tcp {
+        let (is_first, is_last) = (self.number == 0, range.end == self.end);
+        let is_cut = !(is_first && is_last);
+        if is_cut {
+            number_ip(all, l3, layout.is_v4, range.len(), self.number);
+            if layout.is_tcp {
                 let passed = (range.start - payload) as u32;
                 let sequence = all.get(l4 + 4..).and_then(|b| b.first_chunk())?;
                 let sequence = u32::from_be_bytes(*sequence).wrapping_add(passed);
@@ -260,14 +270,69 @@ impl<'a> Cut<'a> {
                     all[l4 + 13] &= !(tcp::flags::CWR as u8);
                 }
             } else {
-                let len = crate::udp::HEADER_LEN + range.len();
-                put(all, l4 + 4, (len as u16).to_be_bytes());
+                put(all, l4 + 4, ((udp::HEADER_LEN + range.len()) as u16).to_be_bytes());
             }
         }
-        let checksum = transport_checksum(&self.layout, all, self.packet, range.clone());
-        put(all, l4 + self.layout.checksum_at(), checksum.to_be_bytes());
+        let pseudo = layout.pseudo_sum(all, payload - l4 + range.len());
+        let checksum = match self.checksums {
+            Checksums::Open => !finish(pseudo),
+            Checksums::Filled => transport_checksum(layout, all, self.packet, range.clone()),
+        };
+        put(all, l4 + layout.checksum_at(), checksum.to_be_bytes());
+        if let Some(outer) = &layout.outer {
+            if is_cut {
+                number_ip(all, outer.l3.into(), outer.is_v4, range.len(), self.number);
+            }
+            carry(all, layout, outer, finish(pseudo), range.len());
+        }
         Some(Finished { headers, headers_len: payload, payload: range })
     }
+
+    /// The one frame of a packet whose checksum has a place.
+    fn placed(&self, range: Range<usize>) -> Option<Finished> {
+        let (at, checksum) = placed_checksum(self.packet)?;
+        let mut headers = [0; HEADERS_LEN_MAX];
+        let all = headers.get_mut(..range.start)?;
+        self.packet.read_at(0, all).then_some(())?;
+        put(all, at, checksum.to_be_bytes());
+        Some(Finished { headers, headers_len: range.start, payload: range })
+    }
+}
+
+/// Sets the length of the packet whose IP header begins at `l3`, and whose payload of `len` bytes follows `headers`, and its
+/// identification: that of the first packet, and one more for each before this one.
+fn number_ip(headers: &mut [u8], l3: usize, is_v4: bool, len: usize, number: u16) {
+    let len = headers.len() - l3 + len;
+    if is_v4 {
+        put(headers, l3 + 2, (len as u16).to_be_bytes());
+        let identification = be16_at(headers, l3 + 4).wrapping_add(number);
+        put(headers, l3 + 4, identification.to_be_bytes());
+        ipv4::fill_checksum(&mut headers[l3..]);
+    } else {
+        put(headers, l3 + 4, ((len - ipv6::HEADER_LEN) as u16).to_be_bytes());
+    }
+}
+
+/// Sets length and checksum of what carries the packet of `layout` in a tunnel; `inner` is the sum of that packet from its
+/// TCP or UDP header on, and `len` the bytes of payload that follow `headers`.
+fn carry(headers: &mut [u8], layout: &Layout, outer: &Outer, inner: u16, len: usize) {
+    let at = usize::from(outer.l4);
+    let (field, pseudo) = match outer.carrier {
+        Carrier::Ip | Carrier::Gre => return,
+        Carrier::GreChecksum => (at + 4, 0),
+        Carrier::Udp => {
+            let len = headers.len() - at + len;
+            put(headers, at + 4, (len as u16).to_be_bytes());
+            if be16_at(headers, at + 6) == 0 {
+                return; // without a checksum
+            }
+            (at + 6, outer.pseudo_sum(headers, len))
+        }
+    };
+    put(headers, field, [0, 0]);
+    let between = headers.get(at..usize::from(layout.l4)).unwrap_or_default();
+    let checksum = never_zero(finish(pseudo + partial_sum(between) + u32::from(inner)));
+    put(headers, field, checksum.to_be_bytes());
 }
 
 impl Iterator for Cut<'_> {
@@ -277,9 +342,8 @@ impl Iterator for Cut<'_> {
         if self.is_over {
             return None;
         }
-        let end = self.layout.end as usize;
-        let range = self.at..end.min(self.at + self.size);
-        self.is_over = range.end == end;
+        let range = self.at..self.end.min(self.at + self.size);
+        self.is_over = range.end == self.end;
         let finished = self.finished(range.clone());
         self.at = range.end;
         self.number = self.number.wrapping_add(1);
@@ -287,15 +351,21 @@ impl Iterator for Cut<'_> {
     }
 }
 
-/// Appends the finished frames of `packet` to `out`, with its time, port and mark. `false`, and nothing appended, if too
-/// few cells are free or the packet is not TCP or UDP; `packet` stays the caller's.
-pub fn cut(packet: &Packet, pool: &mut Pool, out: &mut Vec<Packet>) -> bool {
+/// Appends the frames of `packet` to `out`, with its time, port and mark. `false`, and nothing appended, if too few cells
+/// are free or the packet cannot be finished ([`Cut::new`]); `packet` stays the caller's.
+pub fn cut(packet: &Packet, pool: &mut Pool, out: &mut Vec<Packet>, checksums: Checksums) -> bool {
     let before = out.len();
-    let frames = Cut::new(packet);
+    let frames = Cut::new(packet).map(|cut| Cut { checksums, ..cut });
+    let left = frames.as_ref().map_or(Offload::NONE, Cut::left);
     let is_cut = frames.is_some()
         && frames.into_iter().flatten().all(|frame| {
             let made = Packet::with_headers(pool, frame.headers(), packet, frame.payload());
-            made.map(|packet| out.push(packet)).is_some()
+            let is_made = made.is_some();
+            out.extend(made.map(|mut packet| {
+                packet.offload = left;
+                packet
+            }));
+            is_made
         });
     if !is_cut {
         out.drain(before..).for_each(|packet| packet.free(pool));

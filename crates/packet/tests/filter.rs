@@ -1,5 +1,6 @@
 //! The filter language: what matches, how it binds, and where its errors point.
 
+use chunk::{HugePages, Packet, Pool, Region};
 use packet::filter::Filter;
 use packet::{arp::ArpPacket, decode};
 use proptest::prelude::*;
@@ -150,6 +151,37 @@ fn cells() {
     let filter = Filter::parse("udp and greater 142").unwrap();
     assert!(filter.matches_cell(&d, cell, frame.len()));
     assert!(!filter.matches(&d, cell));
+}
+
+/// Length and bytes are those of the whole frame, however many cells it is in.
+#[test]
+fn chains_of_cells() {
+    let (_, depot) = Region::new(16, HugePages::Off).unwrap();
+    let mut pool = Pool::new(depot, 4);
+    let mut frame = frames()[1].1.clone();
+    frame.resize(9000, 0);
+    frame[5000..5004].copy_from_slice(&[1, 2, 3, 4]);
+    for (before, word) in [(0, 1), (1000, 2)] {
+        // Once with the word in one cell, once across two.
+        let mut packet = Packet::copy_from(&mut pool, &frame[..5000 - before]).unwrap();
+        let rest = Packet::copy_from(&mut pool, &frame[5000 - before..]).unwrap();
+        assert!(packet.append(rest).is_ok() && packet.cells() > 4, "{word}");
+        let d = decode(packet.data(), packet.frame_len());
+        let matches = |text: &str| Filter::parse(text).unwrap().matches_packet(&d, &packet);
+        for text in [
+            "udp and greater 9000",
+            "not less 8999",
+            "len = 9000",
+            "ether[5000:4] = 0x01020304",
+            "ether[8996:4] = 0",
+        ] {
+            assert!(matches(text), "{text}");
+        }
+        for text in ["greater 9001", "less 8999", "ether[5000] = 2", "ether[8997:4] = 0"] {
+            assert!(!matches(text), "{text}");
+        }
+        packet.free(&mut pool);
+    }
 }
 
 #[test]

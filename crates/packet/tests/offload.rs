@@ -2,7 +2,9 @@
 
 use chunk::{HugePages, Offload, Packet, Pool, Region};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
-use packet::offload::{Layout, cut, fill_checksum, is_checksum_open, open_checksum, wire_len};
+use packet::offload::{
+    Checksums, Layout, cut, fill_checksum, open_checksum, open_offload, wire_len,
+};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -139,7 +141,7 @@ proptest! {
         let size = size.max((payload.len() / 300) as u16).max(2);
         packet.offload = Offload::segments(size).unwrap();
         let mut frames = Vec::new();
-        prop_assert!(cut(&packet, &mut pool, &mut frames));
+        prop_assert!(cut(&packet, &mut pool, &mut frames, Checksums::Filled));
         prop_assert_eq!(frames.len(), payload.len().div_ceil(size.into()).max(1));
         let longest = frames.iter().map(Packet::frame_len).max().unwrap();
         prop_assert_eq!(wire_len(&packet), longest);
@@ -174,7 +176,7 @@ proptest! {
         frame.resize(whole.len() + padding, 0xee); // not part of the packet
         let mut packet = Packet::copy_from(&mut pool, &frame).unwrap();
         prop_assert!(open_checksum(&mut packet));
-        prop_assert!(is_checksum_open(&packet));
+        prop_assert_eq!(open_offload(&packet), Offload::CHECKSUM);
         prop_assert!(fill_checksum(&mut packet));
         prop_assert_eq!(bytes_of(&packet), frame);
         packet.free(&mut pool);
@@ -200,7 +202,7 @@ proptest! {
         packet.offload = Offload::segments(size).unwrap_or(Offload::CHECKSUM);
         let is_known = Layout::of(&bytes, bytes.len()).is_some();
         let mut frames = Vec::new();
-        prop_assert_eq!(cut(&packet, &mut pool, &mut frames), is_known);
+        prop_assert_eq!(cut(&packet, &mut pool, &mut frames, Checksums::Filled), is_known);
         prop_assert!(wire_len(&packet) <= bytes.len());
         frames.drain(..).for_each(|frame| frame.free(&mut pool));
         prop_assert_eq!(fill_checksum(&mut packet), is_known);
@@ -225,7 +227,8 @@ fn without_cells_nothing_is_cut() {
     let mut packet = Packet::copy_from(&mut pool, &sent.frame()).unwrap();
     packet.offload = Offload::segments(200).unwrap();
     let mut frames = Vec::new();
-    assert!(!cut(&packet, &mut pool, &mut frames) && frames.is_empty());
+    let is_cut = cut(&packet, &mut pool, &mut frames, Checksums::Filled);
+    assert!(!is_cut && frames.is_empty());
     packet.free(&mut pool);
     drop(pool);
     assert_eq!(depot.available(), 4);
@@ -265,7 +268,7 @@ fn a_right_checksum_is_not_open() {
             payload: vec![i; 10 + usize::from(i)],
         };
         let packet = Packet::copy_from(&mut pool, &sent.frame()).unwrap();
-        let is_open = is_checksum_open(&packet);
+        let is_open = !open_offload(&packet).is_none();
         packet.free(&mut pool);
         is_open
     });

@@ -14,7 +14,7 @@ use engine::Context;
 use lookup::fib::Fib;
 use packet::checksum::ipv4_decrement_ttl;
 use packet::fragment::Fragmenter;
-use packet::offload::{cut, fill_checksum, wire_len};
+use packet::offload::{Checksums, cut, fill_checksum, wire_len};
 
 use super::errors::Problem;
 use super::frames::Link;
@@ -71,7 +71,7 @@ impl Rewrite {
     ) -> Verdict {
         let mut segments = std::mem::take(&mut self.segments);
         let first = self.made.len();
-        let mut verdict = match cut(packet, cx.pool, &mut segments) {
+        let mut verdict = match cut(packet, cx.pool, &mut segments, Checksums::Filled) {
             true => Verdict::TAKEN,
             false => Verdict::drop(chunk::reasons::NO_CELLS),
         };

@@ -323,7 +323,8 @@ mod tests {
         let (_, depot) = Region::new(4, HugePages::Off).unwrap();
         let mut pool = Pool::new(depot, 1);
         let (hooks, mut drops) = capture_of(4);
-        let starts_with_7: FrameFilter = Arc::new(|frame: &[u8]| frame.first() == Some(&7));
+        let starts_with_7: FrameFilter =
+            Arc::new(|packet: &Packet| packet.data().first() == Some(&7));
         let filter = Some(starts_with_7);
         let port = Capture { point: CapturePoint::Port(2), filter, frames: 4 };
         let mut port = hooks.capture(port).unwrap();

@@ -36,7 +36,7 @@ impl<V: Versions> Worker<V> {
 
 pub(super) fn begin_trace<V: Versions>(hooks: &Hooks, flight: &mut InFlight<V>) {
     for (row, packet) in flight.chunk.packets.iter().enumerate() {
-        if let Some(trace) = hooks.wants_trace(packet.data()) {
+        if let Some(trace) = hooks.wants_trace(packet) {
             let (port, frame_len) = (packet.port, packet.frame_len());
             let received = TraceEvent::Received { port, frame_len, offload: packet.offload };
             flight.traced.push(Traced { row, trace, events: vec![received] });

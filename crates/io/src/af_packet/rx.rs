@@ -49,6 +49,7 @@ pub struct Rx {
     slot: usize,
     interface: String,
     empty_calls: u32,
+    has_warned: bool,
     error: Option<String>,
     stats: QueueStats,
     losses: Arc<Losses>,
@@ -102,6 +103,7 @@ impl Rx {
             slot: 0,
             interface: interface.to_owned(),
             empty_calls: 0,
+            has_warned: false,
             error: None,
             stats: QueueStats::default(),
             losses: Arc::default(),
@@ -233,6 +235,20 @@ impl Rx {
         usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
+    /// Counts a lost frame, and says once what helps if it was one that cannot be finished here.
+    #[cold]
+    fn lose(&mut self, reason: DropReason) {
+        self.losses.count(&mut self.stats, reason, 1);
+        if reason == reasons::RX_OFFLOAD && !std::mem::replace(&mut self.has_warned, true) {
+            self.error = Some(format!(
+                "{0}: received a frame whose checksum or segmentation was left to a network card and cannot be finished \
+                 here (SCTP, or segments in an unknown tunnel); it was dropped, and more may be: switch that off at the \
+                 other end of {0} (`ethtool -K INTERFACE tx off tso off gso off`)",
+                self.interface
+            ));
+        }
+    }
+
     /// Asks the socket for its error and for what was lost since the last time.
     #[cold]
     fn inquire(&mut self) {
@@ -337,7 +353,7 @@ impl RxQueue for Rx {
                     out.push(packet);
                 }
                 Ok(None) => break,
-                Err(reason) => self.losses.count(&mut self.stats, reason, 1),
+                Err(reason) => self.lose(reason),
             }
             self.release();
         }

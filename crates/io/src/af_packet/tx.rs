@@ -107,7 +107,12 @@ impl Tx {
             }
             let first = used;
             if has_headers {
-                *header = vnet::write(packet).ok_or(io::ErrorKind::InvalidInput)?;
+                *header = match vnet::write(packet) {
+                    Some(made) => made,
+                    // Those before it leave first: an error is about the first one.
+                    None if n > 0 => break,
+                    None => return Err(io::ErrorKind::InvalidInput.into()),
+                };
                 let (iov_base, iov_len) = (header.as_mut_ptr().cast(), header.len());
                 let piece = libc::iovec { iov_base, iov_len };
                 // SAFETY: `used` is below `PIECES`, as for the cells below.

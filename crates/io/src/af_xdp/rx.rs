@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use chunk::{CELL_BYTES, Offload, Packet, Pool, reasons};
-use packet::offload::is_checksum_open;
+use packet::offload::open_offload;
 
 use super::ledger::Ledger;
 use super::ring::{Consumer, Producer};
@@ -158,15 +158,14 @@ impl Rx {
     /// The packet with what its sender left open; `None` for one of several segments, for nothing says how long they are
     /// to be.
     fn judged(&mut self, mut packet: Packet, pool: &mut Pool) -> Option<Packet> {
-        let is_open = self.is_open_possible && is_checksum_open(&packet);
+        let offload = if self.is_open_possible { open_offload(&packet) } else { Offload::NONE };
+        let is_open = !offload.is_none();
         if (self.is_veth || is_open) && self.is_of_segments(&packet, is_open) {
             packet.free(pool);
             self.lose_segments(1);
             return None;
         }
-        if is_open {
-            packet.offload = Offload::CHECKSUM;
-        }
+        packet.offload = offload;
         Some(packet)
     }
 

@@ -352,6 +352,61 @@ fn an_unfinished_checksum_is_finished() {
     });
 }
 
+/// What the kernel leaves open inside a tunnel arrives with its place, and is finished.
+#[test]
+fn an_unfinished_checksum_in_a_tunnel_is_finished() {
+    for_each_backend("io-vxlan", 1500, |bench| {
+        let outside = bench.outside_netns();
+        outside.run("ethtool -K eth0 tx on");
+        outside.address("eth0", "10.9.0.2/24");
+        outside.ip("neigh add 10.9.0.1 lladdr 02:00:00:00:00:01 dev eth0");
+        let of = "type vxlan id 7 dstport 4789 dev eth0 local 10.9.0.2 remote 10.9.0.1";
+        outside.ip(&format!("link add vx {of}"));
+        outside.address("vx", "172.16.0.2/24");
+        outside.ip("neigh add 172.16.0.1 lladdr 02:00:00:00:00:07 dev vx");
+        // The first packet of a connection that nobody accepts.
+        fixture::within(outside, || {
+            let at = std::net::SocketAddr::from(([172, 16, 0, 1], 5000));
+            let _ = std::net::TcpStream::connect_timeout(&at, Duration::from_millis(50));
+        });
+        let mut seen = None;
+        fixture::until(|| {
+            bench.receive();
+            let is_syn = |f: &Vec<u8>| f.len() > 100 && f[36..38] == [0x12, 0xb5] && f[73] == 6;
+            seen = bench.received.drain(..).map(|(_, f)| f).find(is_syn);
+            seen.is_some()
+        });
+        let frame = seen.unwrap();
+        for (ip, l4, protocol) in [(14, 34, 17), (64, 84, 6)] {
+            let rest = &frame[l4..];
+            let len = (rest.len() as u16).to_be_bytes();
+            let mut all = [&frame[ip + 12..ip + 20], &[0, protocol], &len, rest].concat();
+            all.resize(all.len().next_multiple_of(2), 0);
+            let sum: u32 = all.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+            assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "protocol {protocol}");
+        }
+    });
+}
+
+/// Of a batch in which one frame is not what its offload says, that one is lost and no other.
+#[test]
+fn a_frame_that_cannot_be_sent_takes_no_other_with_it() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let Some(mut bench) = set_up("io-bad", Backend::AfPacket, 1500) else { return };
+    let frames: Vec<_> = (0..4).map(|i| frame(60 + i, 1)).collect();
+    let mut packets: Vec<_> = frames.iter().map(|bytes| bench.packet(bytes)).collect();
+    packets[2].offload = chunk::Offload::CHECKSUM; // of neither TCP nor UDP
+    bench.send_all(&mut packets);
+    for i in [0, 1, 3] {
+        assert!(bench.outside.recv().as_ref() == Some(&frames[i]), "frame {i}");
+    }
+    let stats = bench.tx.stats();
+    assert_eq!((stats.packets, stats.dropped), (3, 1));
+    bench.finish();
+}
+
 #[test]
 fn jumbo_frames_pass_in_both_directions() {
     for_each_backend("io-jumbo", 9000, |bench| {

@@ -4,6 +4,8 @@
 //! all. So nothing is kept but that value, and a test that is not reached cannot fail. Relations of bytes have a postfix
 //! list of their own, on a stack of fixed size.
 
+use chunk::Packet;
+
 use super::Filter;
 use crate::bytes::be32;
 use crate::decode::{Decoded, Kind};
@@ -115,6 +117,8 @@ struct Frame<'a> {
     /// The start of it, or all.
     cell: &'a [u8],
     len: usize,
+    /// All of it, where `cell` is the start.
+    packet: Option<&'a Packet>,
 }
 
 impl Filter {
@@ -125,14 +129,23 @@ impl Filter {
 
     /// [`Filter::matches`] where `cell` may be only the start of a frame of `frame_len` bytes.
     pub fn matches_cell(&self, decoded: &Decoded, cell: &[u8], frame_len: usize) -> bool {
-        let frame = Frame { d: decoded, cell, len: frame_len };
+        self.run(&Frame { d: decoded, cell, len: frame_len, packet: None })
+    }
+
+    /// [`Filter::matches`] for a frame over any number of cells.
+    pub fn matches_packet(&self, decoded: &Decoded, packet: &Packet) -> bool {
+        let (cell, len) = (packet.data(), packet.frame_len());
+        self.run(&Frame { d: decoded, cell, len, packet: Some(packet) })
+    }
+
+    fn run(&self, frame: &Frame<'_>) -> bool {
         let mut value = true;
         let mut at = 0;
         while let Some(op) = self.program.get(at) {
             at += 1;
             match *op {
                 // The frame has no such byte: as in tcpdump, it does not match whatever else is asked.
-                Op::Test(test) => match self.holds(test, &frame) {
+                Op::Test(test) => match self.holds(test, frame) {
                     Some(holds) => value = holds,
                     None => return false,
                 },
@@ -327,7 +340,12 @@ impl Frame<'_> {
     /// `size` bytes as a number, `offset` behind the start of a header.
     fn load(&self, base: Base, offset: u32, size: u8) -> Option<u32> {
         let at = self.start(base)?.checked_add(offset as usize)?;
-        let bytes = self.cell.get(at..at.checked_add(usize::from(size))?)?;
-        Some(bytes.iter().fold(0, |value, byte| value << 8 | u32::from(*byte)))
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |n, byte| n << 8 | u32::from(*byte));
+        if let Some(bytes) = self.cell.get(at..at.checked_add(usize::from(size))?) {
+            return Some(number(bytes));
+        }
+        let mut bytes = [0; 4];
+        let bytes = bytes.get_mut(..usize::from(size))?;
+        self.packet?.read_at(at, bytes).then(|| number(bytes))
     }
 }
