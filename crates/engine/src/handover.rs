@@ -60,7 +60,7 @@ impl<V: Versions> Engine<V> {
 }
 
 impl<V: Versions> Suspended<V> {
-    /// What was seen of the engine, for [`EngineSpec::before`].
+    /// What was seen of the engine, for [`EngineSpec::before`](crate::EngineSpec::before).
     pub fn view(&self) -> &Arc<EngineView> {
         &self.view
     }
