@@ -534,20 +534,22 @@ fn quickstart(root: &Path) -> Report {
 
 fn loom(root: &Path) -> Report {
     let mut report = Report::begin(root, "loom");
+    let mut build = cargo(root, &["test", "--lib"]);
     for name in crates_with_loom(root) {
-        let mut build = cargo(root, &["test", "-p", &name, "--lib"]);
-        build
-            .env("RUSTFLAGS", "--cfg loom")
-            .env("CARGO_TARGET_DIR", tree::target_dir(root).join("loom"));
-        let programs = report.test_programs(&mut build, |_| true);
+        build.args(["-p", &name]);
+    }
+    build
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_TARGET_DIR", tree::target_dir(root).join("loom"));
+    // Outside of its models loom's types panic, so only tests that say so in their path run.
+    let preemptions = [("LOOM_MAX_PREEMPTIONS", "3".to_string())];
+    for program in report.test_programs(&mut build, |_| true) {
         let before = report.counts.passed;
-        // Outside of its models loom's types panic, so only tests that say so in their path run.
-        let preemptions = [("LOOM_MAX_PREEMPTIONS", "3".to_string())];
-        report.run_programs(&programs, &["loom", "model::"], &preemptions);
+        report.run_programs(std::slice::from_ref(&program), &["loom", "model::"], &preemptions);
         if report.counts.passed == before && report.counts.failures.is_empty() {
-            report
-                .counts
-                .fail(format!("{name}: uses loom::model, but no test called loom or model ran"));
+            let name = program.label();
+            let why = "uses loom::model, but no test called loom or model ran";
+            report.counts.fail(format!("{name}: {why}"));
         }
     }
     report.end()
