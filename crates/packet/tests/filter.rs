@@ -189,7 +189,7 @@ fn errors() {
     let deep = "(".repeat(65);
     let minus = "-".repeat(65);
     let brackets = "ip[".repeat(65);
-    let numbers = format!("1 = {}1{}", "1+(".repeat(17), ")".repeat(17));
+    let numbers = format!("1 = {}1{}", "len+(".repeat(17), ")".repeat(17));
     let cases = [
         ("tcpp", 1, "a test such as"),
         ("host", 5, "an IPv4 or IPv6 address"),
@@ -260,10 +260,13 @@ fn errors() {
         ("tcp | udp", 5, "`and`, `or` or the end"),
         ("é and tcp", 1, "a test such as"),
         ("tcp or  é", 9, "a test such as"),
+        ("icmp[0] = 8 / 0", 15, "a divisor other than 0"),
+        ("len % (3 - 2 - 1) = 0", 7, "a divisor other than 0"),
+        ("-0 % -0 = 1", 6, "a divisor other than 0"),
         (&deep, 65, "at most 64 nested"),
         (&minus, 66, "at most 64 nested"),
         (&brackets, 195, "at most 64 nested"),
-        (&numbers, 74, "at most 16 numbers at once"),
+        (&numbers, 108, "at most 16 numbers at once"),
     ];
     for (text, column, expected) in cases {
         let error = Filter::parse(text).unwrap_err();

@@ -62,8 +62,22 @@ impl Parser<'_> {
     pub(super) fn arithmetic_rest(&mut self, floor: u8) -> Result<(), FilterError> {
         while let Some((binary, binds)) = self.binary().filter(|(_, binds)| *binds >= floor) {
             self.advance();
+            let by_zero = self.expected("a divisor other than 0");
+            let right = self.arith.len();
             self.arithmetic(binds + 1)?;
-            self.arith.push(Arith::Binary(binary));
+            let folded = match self.arith[right - 1..] {
+                [_, Arith::Const(0)] if matches!(binary, Binary::Divide | Binary::Remainder) => {
+                    return Err(by_zero);
+                }
+                [Arith::Const(left), Arith::Const(right)] => binary.of(left, right),
+                _ => None,
+            };
+            if let Some(value) = folded {
+                self.arith.truncate(right - 1);
+                self.arith.push(Arith::Const(value));
+            } else {
+                self.arith.push(Arith::Binary(binary));
+            }
         }
         Ok(())
     }
@@ -98,7 +112,10 @@ impl Parser<'_> {
                 self.deeper()?;
                 self.number()?;
                 self.depth -= 1;
-                self.arith.push(Arith::Negate);
+                match self.arith.last_mut() {
+                    Some(Arith::Const(number)) => *number = number.wrapping_neg(),
+                    _ => self.arith.push(Arith::Negate),
+                }
             }
             Token::Symbol("(") => {
                 self.deeper()?;

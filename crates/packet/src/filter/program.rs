@@ -241,8 +241,8 @@ fn run(ops: &[Arith], frame: &Frame<'_>) -> Option<(u32, u32)> {
 }
 
 impl Binary {
-    /// On 32 bits without sign, as everywhere in a packet filter.
-    fn of(self, left: u32, right: u32) -> Option<u32> {
+    /// On 32 bits without sign, as everywhere in a packet filter; `None` for a division by zero.
+    pub(super) fn of(self, left: u32, right: u32) -> Option<u32> {
         Some(match self {
             Binary::Add => left.wrapping_add(right),
             Binary::Subtract => left.wrapping_sub(right),
