@@ -243,6 +243,9 @@ fn replace_if_other(fresh: &Path, old: &Path) -> io::Result<()> {
 
 /// Puts a program where packages take it from.
 fn placed(root: &Path, built: &Path, report: &mut Report) -> bool {
+    // Suites run side by side, and two of them want it there.
+    static PLACE: Mutex<()> = Mutex::new(());
+    let _place = PLACE.lock().unwrap_or_else(PoisonError::into_inner);
     match strip(built, &program(root)) {
         Ok(()) => true,
         Err(error) => {
