@@ -1,0 +1,13 @@
+//! Engines from outside, in one program: each of them would build an engine of its own. Those that count allocations, or
+//! go along to a machine with a GPU, are apart.
+
+mod columns;
+mod contexts;
+mod engine;
+mod handover;
+mod hazards;
+mod instances;
+mod merge;
+mod offload;
+mod reasons;
+mod state;
