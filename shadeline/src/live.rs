@@ -29,7 +29,6 @@ use crate::report::Report;
 use crate::service::{Service, Watchdog};
 use crate::wiring::{self, PortIo};
 use crate::{backend, check, log, pipelines};
-use dumps::Dumps;
 use path::{Fixed, LiveEngine, LivePath};
 use running::Running;
 
@@ -91,7 +90,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let injected: Box<dyn RxQueue> = Box::new(injected);
     io.push(PortIo { twin: true, stamps: true, ..PortIo::new(0, vec![(Some(injected), None)]) });
 
-    let hooks = Arc::new(Hooks::default());
     let fixed = Fixed {
         depot: depot.clone(),
         reader: reader.clone(),
@@ -104,16 +102,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             let _ = errors.try_send(Event::PortError(port, error.to_owned()));
         }),
         events: events.clone(),
-        hooks: hooks.clone(),
+        hooks: Arc::new(Hooks::default()),
     };
-    let mut path = LivePath::new(fixed, ports, &opened, io);
+    let mut path = LivePath::new(fixed, &interfaces, ports, &opened, io);
     path.prepare(&config, &interfaces, &mut publisher).map_err(Failure::other)?;
     let engine = path.engine();
-    // Before the engine: what its first packets leave for them is in no other file.
-    let dumps = Dumps::open(&config, &hooks)?;
     let seen = path.start()?;
     let watch = Watch::new(seen.clone());
-    let dumps = dumps.write(&watch)?;
     let (stop, stopped) = mpsc::channel::<()>();
     let on_stop = stop.clone();
     let running = status(&seen);
@@ -175,13 +170,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     tracing::info!("draining");
     service.stopping();
 
-    // The packets first, then those who change tables; the ports close with the control loop's path. A reload that is
+    // The packets first, then those who change tables; captures and ports close with the control loop's path. A reload that is
     // under way holds the engine and has its end before, or it is cancelled.
     let ended = end(&engine);
     let time = begin.elapsed();
     handle.close();
     drop((server, metrics));
-    dumps.end();
     let _ = events.send(Event::Stop);
     let control = control.join().map_err(|panic| engine::panic_text(&*panic));
     let (parts, lost) = match control {

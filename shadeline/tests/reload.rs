@@ -410,13 +410,20 @@ fn a_stop_during_a_reload_is_clean() {
     println!("{cancelled} of 12 reloads were cancelled");
 }
 
-/// The names of the interfaces of a pcapng file in its order, and by packet the number of its interface, which must be
-/// one that was described before.
+/// The names of the interfaces of a whole pcapng file in its order, and by packet the number of its interface, which must
+/// be one that was described before.
 fn interfaces_of(path: &Path) -> (Vec<String>, Vec<usize>) {
+    let (names, packets, rest) = interfaces_so_far(path);
+    assert_eq!(rest, 0, "the last block has its end");
+    (names, packets)
+}
+
+/// The same of a file that is being written, and how many bytes of the last block there are.
+fn interfaces_so_far(path: &Path) -> (Vec<String>, Vec<usize>, usize) {
     let bytes = std::fs::read(path).expect("a capture");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let (mut names, mut packets, mut at) = (Vec::new(), Vec::new(), 0);
-    while at < bytes.len() {
+    while at + 8 <= bytes.len() && at + word(at + 4) <= bytes.len() {
         match word(at) {
             1 => {
                 // The first option is the name.
@@ -432,7 +439,7 @@ fn interfaces_of(path: &Path) -> (Vec<String>, Vec<usize>) {
         }
         at += word(at + 4);
     }
-    (names, packets)
+    (names, packets, bytes.len() - at)
 }
 
 /// Captures and traces that run over a reload name the ports that it adds.
@@ -467,4 +474,63 @@ fn ports_that_come_later_have_names_in_captures() {
         assert!(packets.len() > 3, "{names:?}");
         assert!(packets.iter().all(|packet| names[*packet] == "fourth"), "{names:?} {packets:?}");
     }
+}
+
+/// A capture of dumps comes, changes and goes with a reload; one that is refused leaves no file and touches none.
+#[test]
+fn dumps_come_change_and_go() {
+    let input = testkit::repository().join("tests/golden/firewall/lan.pcap");
+    let rule = "[[rule]]\nname = \"odd\"\nproto = \"udp\"\naction = \"dump\"\n";
+    let config = format!("{ROUTER}{rule}");
+    let mut running = Running::start(&[("table.txt", "")], &config);
+    let (odd, other) = (running.scratch.join("odd.pcapng"), running.scratch.join("other.pcapng"));
+    let dump = |name: &str, file: &Path, filter: &str| {
+        format!("[dump.{name}]\nfile = {file:?}\nfilter = \"{filter}\"\n")
+    };
+    // The port's frames come once, when it is opened.
+    let port = |name: &str| {
+        let addresses = "addresses = [\"10.0.1.1/24\"]";
+        format!("[port.{name}]\nbackend = \"pcap\"\nread = {input:?}\n{addresses}\n")
+    };
+    let packets = |path: &Path| interfaces_so_far(path).1.len();
+
+    let first = dump("odd", &odd, "udp");
+    let (good, said) = running.reload_with(&config, &format!("{first}{}", port("a")));
+    assert!(good && said.contains("dump.odd: - -> "), "{said}");
+    assert!(wait_until(SOON, || packets(&odd) > 3), "{}", packets(&odd));
+    let all = packets(&odd);
+
+    // It goes on while another one comes, and while a port comes.
+    let second = dump("other", &other, "udp");
+    let both = format!("{first}{second}");
+    let (good, said) = running.reload_with(&config, &format!("{both}{}", port("b")));
+    assert!(good && said.contains("dump.other: - -> ") && !said.contains("dump.odd"), "{said}");
+    assert!(wait_until(SOON, || (packets(&odd), packets(&other)) == (2 * all, all)));
+
+    // A file that cannot be written is named; the file of another new entry is not there, and nothing else has changed.
+    let made = running.scratch.join("made.pcapng");
+    let absent = running.scratch.join("absent/x.pcapng");
+    let more = format!("{both}{}{}", dump("made", &made, "udp"), dump("x", &absent, "udp"));
+    let (good, said) = running.reload_with(&config, &more);
+    assert!(!good && said.contains("absent/x.pcapng: "), "{said}");
+    assert!(!made.exists() && (packets(&odd), packets(&other)) == (2 * all, all));
+
+    // With another filter it begins anew, the same file under another name, too.
+    let more = format!("{}{}", dump("odd", &odd, "tcp"), dump("third", &other, "udp"));
+    let (good, said) = running.reload_with(&config, &format!("{more}{}", port("c")));
+    assert!(good && said.contains("dump.other: ") && said.contains("(tcp)"), "{said}");
+    assert!(wait_until(SOON, || packets(&other) == all), "{}", packets(&other));
+    assert_eq!(packets(&odd), 0);
+
+    // What is gone is whole, and gets no more.
+    let (good, said) = running.reload_with(&config, "");
+    assert!(good && said.contains("dump.third: "), "{said}");
+    let (good, said) = running.reload_with(&config, &port("d"));
+    assert!(good, "{said}");
+    let received = || running.show("interfaces --json").contains("\"rx_packets\": 7");
+    assert!(wait_until(SOON, received), "{}", running.show("interfaces --json"));
+    let (status, output) = running.process.stop(Stop::Terminate, SOON);
+    assert!(status.success() && !output.contains("dump odd: "), "{output}");
+    let whole = |path: &Path| interfaces_of(path).1.len();
+    assert_eq!((whole(&odd), whole(&other)), (0, all));
 }

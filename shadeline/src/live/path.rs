@@ -15,6 +15,7 @@ use engine::{Engine, ErrorSink, Hooks, UnderWay};
 use lookup::versions::Reader;
 use packet::checksum::Checksums;
 
+use super::dumps::Dumps;
 use super::running::Running;
 use crate::backend::{self, Backends};
 use crate::failure::Failure;
@@ -58,6 +59,7 @@ pub(super) struct LivePath {
     opened: Vec<PortIo>,
     opened_numbers: Vec<u16>,
     prepared: Option<(Prepared, Interfaces)>,
+    dumps: Dumps,
     mirror: Option<Mirror>,
     /// It was started for what is prepared.
     is_new_mirror: bool,
@@ -76,8 +78,15 @@ struct OpenTwin {
 
 impl LivePath {
     /// The path of a program that starts, with ports that are open and the queues of an injector; no engine runs yet.
-    pub(super) fn new(fixed: Fixed, ports: LivePorts, opened: &[Opened], io: Vec<PortIo>) -> Self {
+    pub(super) fn new(
+        fixed: Fixed,
+        interfaces: &Interfaces,
+        ports: LivePorts,
+        opened: &[Opened],
+        io: Vec<PortIo>,
+    ) -> Self {
         let mut path = Self {
+            dumps: Dumps::new(fixed.hooks.clone(), interfaces.clone()),
             fixed,
             engine: Running::new(),
             held: None,
@@ -117,9 +126,11 @@ impl LivePath {
         let missing = || Failure::other("no stages are prepared");
         let (prepared, interfaces) = self.prepared.take().ok_or_else(missing)?;
         let prepared = prepared.with_hooks(self.fixed.hooks.clone());
+        self.dumps.expect(&interfaces);
         let path = prepared.start(std::mem::take(&mut self.opened)).map_err(Failure::other)?;
         self.opened_numbers.clear();
         let seen = self.run(path, interfaces);
+        self.dumps.exchange();
         self.watch_twins();
         Ok(seen)
     }
@@ -242,6 +253,7 @@ impl DataPath for LivePath {
         let prepared = wiring::prepare(config, interfaces, depot, &fixed.reader, parts, plan);
         let mut prepared = prepared.map_err(Failure::into_message)?;
         prepared.reserve().map_err(|error| error.to_string())?;
+        self.dumps.prepare(config).map_err(Failure::into_message)?;
         self.mirrors = publisher.parts.iter().any(|own| own.part.mirrors_kernel(config));
         self.start_mirror()?;
         self.prepared = Some((prepared, interfaces.clone()));
@@ -259,6 +271,7 @@ impl DataPath for LivePath {
 
     fn forget(&mut self) {
         self.prepared = None;
+        self.dumps.forget();
         if let Some(engine) = self.held.take() {
             self.engine.carry(engine);
         }
@@ -280,6 +293,7 @@ impl DataPath for LivePath {
         };
         let opened = std::mem::take(&mut self.opened);
         self.opened_numbers.clear();
+        self.dumps.expect(&interfaces);
         let is_closed = |number: u16| closes.contains(&number);
         let followed = match engine.suspend(PATIENCE) {
             Ok(before) => prepared
@@ -291,6 +305,7 @@ impl DataPath for LivePath {
             self.engine.fail(format!("no packets are carried any more: {error}"));
         })?;
         let seen = self.run(path, interfaces);
+        self.dumps.exchange();
         // Only now, for closing a queue takes time.
         let (queues, counters): (Vec<_>, Vec<_>) = closed.into_iter().unzip();
         self.release(queues);

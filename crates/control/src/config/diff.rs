@@ -182,13 +182,7 @@ impl Diff {
         diff.ndn(old, new);
         diff.firewall(Firewall::NAME, "", &old.firewall, &new.firewall);
         diff.stages(old, new);
-        let dumps = |config: &Config| {
-            let filter = |d: &Dump| d.filter.as_ref().map_or(String::new(), |f| format!(" ({f})"));
-            let dumps = config.dumps.iter();
-            let dumps = dumps.map(|d| format!("{} {}{}", d.name, d.file.display(), filter(d)));
-            dumps.collect::<Vec<_>>().join(", ")
-        };
-        compare(&mut diff.restart, "dump", dumps(old), dumps(new));
+        diff.dumps(old, new);
         diff
     }
 
@@ -224,6 +218,21 @@ impl Diff {
         for gone in old.stages.iter().filter(|gone| new.stage(&gone.name).is_none()) {
             let (key, old) = (format!("stage.{}", gone.name), gone.kind.to_owned());
             self.rebuild.push(Change { key, old, new: "-".to_owned() });
+        }
+    }
+
+    fn dumps(&mut self, old: &Config, new: &Config) {
+        let find = |config: &Config, name: &str| {
+            config.dumps.iter().find(|dump| dump.name == name).map(|dump| {
+                let filter = dump.filter.as_ref().map_or(String::new(), |own| format!(" ({own})"));
+                format!("{}{filter}", dump.file.display())
+            })
+        };
+        let gone = old.dumps.iter().filter(|gone| find(new, &gone.name).is_none());
+        for dump in gone.chain(&new.dumps) {
+            let [before, now] =
+                [old, new].map(|own| find(own, &dump.name).unwrap_or_else(|| "-".to_owned()));
+            compare(&mut self.rebuild, &format!("dump.{}", dump.name), before, now);
         }
     }
 

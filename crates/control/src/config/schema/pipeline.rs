@@ -55,10 +55,10 @@ crate::section! {
     #[derive(Eq)]
     pub struct Dump("dump.NAME") {
         /// Path of the capture (pcapng); an existing file is overwritten. It contains packets of all ports, with the
-        /// port names.
-        restart file: PathBuf = PathBuf::new(), path().needed("\"dump.pcapng\"");
+        /// port names. A reload that changes `file` or `filter` begins the capture anew.
+        rebuild file: PathBuf = PathBuf::new(), path().needed("\"dump.pcapng\"");
         /// Packet filter ([filters.md](filters.md)): only packets that match are written, such as `tcp and port 80`.
-        restart filter: Option<String> = None, filter().optional();
+        rebuild filter: Option<String> = None, filter().optional();
     }
     also {
         /// Its name.
