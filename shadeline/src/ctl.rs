@@ -220,17 +220,22 @@ fn print_trace(number: u64, steps: &[TraceStep], json: bool) -> Result<(), Failu
 
 fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::output(path, &error);
-    let is_pipe = files::is_standard(path);
-    // What is in the file stays there until the instance has accepted the request.
-    let is_new = !is_pipe && !path.exists();
-    let mut standard = None;
-    if is_pipe {
-        standard = Some(output::create_capture(path).map_err(failed)?);
-    } else {
-        File::options().append(true).create(true).open(path).map_err(failed)?;
-    }
+    let is_standard = files::is_standard(path);
+    let is_new = !is_standard && !path.exists();
+    let file = match is_standard {
+        true => output::create_capture(path),
+        false => File::options().append(true).create(true).open(path),
+    };
+    let file = file.map_err(failed)?;
+    let is_file = !is_standard && file.metadata().map_err(failed)?.is_file();
+    let mut file = Some(file);
+    // What is in the file stays there until the instance has accepted the request. A named pipe is opened once: its
+    // reader takes the end of the first writer for the end.
     let mut open = || {
-        let file = standard.take().map_or_else(|| output::create_capture(path), Ok)?;
+        let file = file.take().ok_or_else(|| std::io::Error::other("opened twice"))?;
+        if is_file {
+            file.set_len(0)?;
+        }
         CaptureWriter::with_interfaces(BufWriter::new(file))
     };
     let mut opened = None;
@@ -247,7 +252,7 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
                 let seen = Seen { interface, outgoing: sent };
                 writer.write_from(seen, &bytes, time_ns, comment.as_deref())?;
                 // The program behind a pipe shows a packet as soon as it has come.
-                if is_pipe { writer.flush() } else { Ok(()) }
+                if is_file { Ok(()) } else { writer.flush() }
             };
             match write() {
                 Ok(()) => frames += 1,

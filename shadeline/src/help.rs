@@ -29,7 +29,17 @@ const ALIASES: &[(&str, &str)] =
 /// The words that follow `help`, if the command line is that.
 pub(crate) fn wanted(words: impl Iterator<Item = OsString>) -> Option<Vec<String>> {
     let mut words = words.map(|word| word.to_string_lossy().into_owned());
-    let is_help = words.nth(1).is_some_and(|word| word == "help");
+    let _program = words.next();
+    let mut first = words.next();
+    // The option of all commands may stand before them.
+    loop {
+        first = match first.as_deref() {
+            Some("--color") => words.nth(1),
+            Some(word) if word.starts_with("--color=") => words.next(),
+            _ => break,
+        };
+    }
+    let is_help = first.is_some_and(|word| word == "help");
     let words: Vec<String> = words.collect();
     (is_help && words.iter().all(|word| !word.starts_with('-'))).then_some(words)
 }
@@ -217,6 +227,9 @@ mod tests {
         let of = |line: &str| wanted(line.split(' ').map(OsString::from));
         assert_eq!(of("shadeline help"), Some(vec![]));
         assert_eq!(of("shadeline help ctl show"), Some(vec!["ctl".into(), "show".into()]));
+        assert_eq!(of("shadeline --color never help run"), Some(vec!["run".into()]));
+        assert_eq!(of("shadeline --color=always help"), Some(vec![]));
+        assert_eq!(of("shadeline --color"), None);
         assert_eq!(of("shadeline ctl help show"), None);
         assert_eq!(of("shadeline help --help"), None);
     }

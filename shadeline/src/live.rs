@@ -58,10 +58,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         let pid = rustix::net::sockopt::socket_peercred(&other).map(|peer| peer.pid);
         let pid =
             pid.map_or_else(|_| String::new(), |pid| format!(" (pid {})", pid.as_raw_nonzero()));
+        // Without a socket `ctl` may find another instance.
+        let shown = socket.display();
         return Err(Failure::other(format!(
-            "an instance is already running at {}{pid}: stop it with `shadeline ctl stop`, or use another \
-             `socket`",
-            socket.display()
+            "an instance is already running at {shown}{pid}: stop it with `shadeline ctl --socket {shown} stop`, or use \
+             another `socket`"
         )));
     }
     let (_, depot) = wiring::cells(&config, 1)?;
@@ -146,38 +147,44 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         control.run(&inbox)
     })?;
 
-    let server = serve(&config, &watch, &events)?;
-    let hosts = &config.system.metrics_hosts;
-    let metrics = config.system.metrics;
-    let metrics = metrics.map(|own| control::metrics::serve(own, hosts, sources(&events)));
-    let metrics = metrics.transpose().map_err(Failure::other)?;
-
-    let reload = events.clone();
-    let handle = signals.handle();
-    spawn("signals", move || {
-        for signal in signals.forever() {
-            if signal == SIGHUP {
-                let _ = reload.send(Event::Reload);
-            } else {
-                let _ = stop.send(());
-            }
-        }
-    })?;
-    tracing::info!("running: {running}");
-    service.ready(&running);
     let begin = Instant::now();
-    wait(&stopped, args.duration, &engine)?;
-    tracing::info!("draining");
-    service.stopping();
+    let open = |running: &str| -> Result<_, Failure> {
+        let server = serve(&config, &watch, &events)?;
+        let hosts = &config.system.metrics_hosts;
+        let metrics = config.system.metrics;
+        let metrics = metrics.map(|own| control::metrics::serve(own, hosts, sources(&events)));
+        let metrics = metrics.transpose().map_err(Failure::other)?;
+        let reload = events.clone();
+        let handle = signals.handle();
+        spawn("signals", move || {
+            for signal in signals.forever() {
+                if signal == SIGHUP {
+                    let _ = reload.send(Event::Reload);
+                } else {
+                    let _ = stop.send(());
+                }
+            }
+        })?;
+        tracing::info!("running: {running}");
+        service.ready(running);
+        Ok((server, metrics, handle))
+    };
+    let open = open(&running);
+    // What cannot be served ends as a run does: interfaces get back what they had.
+    if open.is_ok() {
+        wait(&stopped, args.duration, &engine);
+        tracing::info!("draining");
+        service.stopping();
+    }
 
-    // The packets first, then those who change tables; captures and ports close with the control loop's path. A reload that is
-    // under way holds the engine and has its end before, or it is cancelled.
+    // The packets first, then those who change tables; captures and ports close with the control loop's path. A reload that
+    // is under way holds the engine and has its end before, or it is cancelled. Whoever asked for it hears of that.
     let ended = end(&engine);
     let time = begin.elapsed();
-    handle.close();
-    drop((server, metrics));
     let _ = events.send(Event::Stop);
     let control = control.join().map_err(|panic| engine::panic_text(&*panic));
+    let (.., signals) = open?;
+    signals.close();
     let (parts, lost) = match control {
         Ok(parts) => (parts, None),
         Err(panic) => (Vec::new(), Some(format!("the control loop panicked: {panic}"))),
@@ -254,22 +261,18 @@ fn on_phase(service: Arc<Service>, watch: Watch) -> Box<dyn FnMut(Phase) + Send>
 }
 
 /// Waits for the end: a signal, `ctl stop`, the time, or a worker that died.
-fn wait(
-    stopped: &mpsc::Receiver<()>,
-    duration: Option<Duration>,
-    engine: &Running<LiveEngine>,
-) -> Result<(), Failure> {
+fn wait(stopped: &mpsc::Receiver<()>, duration: Option<Duration>, engine: &Running<LiveEngine>) {
     let deadline = duration.map(|d| Instant::now() + d);
     loop {
         let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
         let wait = left.unwrap_or(Duration::MAX).min(Duration::from_millis(500));
         match stopped.recv_timeout(wait) {
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
         let is_over = engine.is_over(LiveEngine::is_finished);
         if left.is_some_and(|left| left.is_zero()) || is_over {
-            return Ok(());
+            return;
         }
     }
 }

@@ -8,6 +8,7 @@
 //! runs it and wherever.
 
 use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +57,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     interrupt.check()?;
     let (merged, progress) = opened?;
     // Not before the input is known to be there.
+    if let Some(folder) = folder {
+        keep_inputs(&merged.paths, folder, &interfaces)?;
+    }
     let outputs =
         folder.map(|folder| Outputs::create(folder, &interfaces, &interrupt)).transpose()?;
     let (outputs, captures) = outputs.unzip();
@@ -138,6 +142,27 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     interrupt.check()
 }
 
+/// What is written into a folder beside the captures of ports.
+const DROPPED: &str = "dropped.pcapng";
+const DUMPED: &str = "dumped.pcapng";
+
+/// Refuses a folder in which an output is the same file as an input.
+fn keep_inputs(inputs: &[PathBuf], folder: &Path, interfaces: &Interfaces) -> Result<(), Failure> {
+    let number = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+    let ports = interfaces.ports().map(|port| file_name(interfaces.name(port)));
+    let names = ports.chain([DROPPED, DUMPED].map(str::to_owned));
+    let outputs: Vec<_> = names.filter_map(|name| number(&folder.join(name))).collect();
+    let is_output = |path: &&PathBuf| number(path).is_some_and(|own| outputs.contains(&own));
+    match inputs.iter().find(is_output) {
+        Some(path) => Err(Failure::usage(format!(
+            "-w {}: the input {} would be overwritten: write into another folder",
+            folder.display(),
+            path.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Removes a file of an earlier run, if there is one.
 fn remove_old(path: &Path) -> Result<(), Failure> {
     use std::io::ErrorKind::{NotADirectory, NotFound};
@@ -186,7 +211,7 @@ impl Outputs {
     ) -> Result<(Self, Vec<CaptureTx>), Failure> {
         std::fs::create_dir_all(folder).map_err(|error| Failure::output(folder, &error))?;
         // Of an earlier run.
-        remove_old(&folder.join("dumped.pcapng"))?;
+        remove_old(&folder.join(DUMPED))?;
         let failed = Failed { errors: Arc::default(), stop: interrupt.stop.clone() };
         let capture = |name: &str| {
             let path = folder.join(name);
@@ -194,8 +219,8 @@ impl Outputs {
         };
         let ports = interfaces.ports().map(|port| interfaces.name(port));
         let captures = ports.map(|port| capture(&file_name(port))).collect::<Result<_, _>>()?;
-        let dropped = Arc::new(Mutex::new(Some(capture("dropped.pcapng")?)));
-        let dumped = Dumped::new(folder.join("dumped.pcapng"), failed.clone());
+        let dropped = Arc::new(Mutex::new(Some(capture(DROPPED)?)));
+        let dumped = Dumped::new(folder.join(DUMPED), failed.clone());
         Ok((Self { dropped, dumped: Arc::new(Mutex::new(dumped)), failed }, captures))
     }
 
@@ -366,6 +391,8 @@ struct Progress {
 /// The captures of several ports, merged by time; ports with the same time in their order.
 struct Merged {
     inputs: Vec<(u16, Box<dyn RxQueue>)>,
+    /// Their files.
+    paths: Vec<PathBuf>,
     /// By port: the mark of its packets.
     marks: Vec<u32>,
     progress: Arc<Progress>,
@@ -378,16 +405,17 @@ impl Merged {
         interrupt: &Interrupt,
         with_faults: impl Fn(u16, Box<dyn RxQueue>) -> Box<dyn RxQueue>,
     ) -> Result<(Self, Arc<Progress>), Failure> {
-        let mut opened = Vec::new();
+        let (mut opened, mut files) = (Vec::new(), Vec::new());
         for (port, paths) in inputs {
             let captures = CaptureRx::open_until(paths, interrupt.stop.clone());
             let captures = captures.map_err(Failure::other)?;
+            files.extend(captures.waiting().map(Path::to_path_buf));
             opened.push((port, with_faults(port, Box::new(captures))));
         }
         let progress = Arc::new(Progress::default());
         let total = opened.iter().filter_map(|(_, rx)| rx.progress()).map(|(_, total)| total).sum();
         progress.total.store(total, Ordering::Relaxed);
-        Ok((Self { inputs: opened, marks, progress: progress.clone() }, progress))
+        Ok((Self { inputs: opened, paths: files, marks, progress: progress.clone() }, progress))
     }
 
     /// The input with the oldest packet.

@@ -238,7 +238,32 @@ fn a_reload_speaks_of_what_runs() {
     let second = live.net.router.try_run(&command);
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(!second.status.success() && said.contains("an instance is already running"), "{said}");
+    let stop = format!("`shadeline ctl --socket {} stop`", live.scratch.join("ctl.sock").display());
+    assert!(said.contains(&stop), "{said}");
     live.stop();
+}
+
+/// What fails when the ports are open already: they get back what they had.
+#[test]
+fn a_start_that_fails_late_leaves_ports_as_they_were() {
+    for backend in ["af_packet", "af_xdp"] {
+        let Some(mut live) = Live::start("late", backend, "") else { return };
+        live.stop();
+        let features = || {
+            let ipv6 = live.net.router.run("sysctl -n net.ipv6.conf.left.disable_ipv6");
+            (ipv6, live.net.router.run("ethtool -k left"))
+        };
+        let before = features();
+        let text = config(&live.scratch, backend, "");
+        // An address that nobody here has.
+        let text = text.replace("[system]\n", "[system]\nmetrics = \"192.0.2.77:9333\"\n");
+        let path = live.scratch.write("late.toml", &text);
+        let command = format!("{} run {}", live.bin.display(), path.display());
+        let output = live.net.router.try_run(&command);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("metrics on 192.0.2.77:9333"), "{said}");
+        assert_eq!(features(), before, "{backend}: {said}");
+    }
 }
 
 /// What is behind the two ports of the topology in turn, each time something else: another port, a subinterface, the

@@ -43,6 +43,28 @@ fn captures_deep_in_a_folder_are_found() {
 }
 
 #[test]
+fn an_input_is_not_overwritten() {
+    let folder = Scratch::new();
+    std::fs::write(folder.join("in.pcap"), data("tcp-urgent1.pcap")).expect("a file");
+    assert!(run(&folder, CONFIG, "{}in.pcap").status.success());
+    let files = ["lan.pcapng", "wan.pcapng", "dropped.pcapng"];
+    let read = |name: &str| std::fs::read(folder.join("out").join(name)).expect("a capture");
+    let before = files.map(read);
+    std::os::unix::fs::symlink(folder.join("out"), folder.join("link")).expect("a link");
+    std::fs::hard_link(folder.join("out/wan.pcapng"), folder.join("own.pcapng")).expect("a link");
+    for input in ["{}out/wan.pcapng", "{}out", "{}link/dropped.pcapng", "wan={}own.pcapng"] {
+        let output = run(&folder, CONFIG, input);
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{input}: {said}");
+        assert!(said.contains("would be overwritten: write into another folder"), "{said}");
+        assert_eq!(files.map(read), before, "{input}");
+    }
+    // Another folder is what helps.
+    std::fs::rename(folder.join("out"), folder.join("first")).expect("renamed");
+    assert!(run(&folder, CONFIG, "{}first/wan.pcapng").status.success());
+}
+
+#[test]
 fn input_that_is_missing_is_named_and_nothing_is_made() {
     let folder = Scratch::new();
     std::fs::create_dir_all(folder.join("none")).expect("a folder");

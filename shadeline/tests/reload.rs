@@ -404,10 +404,21 @@ fn a_stop_during_a_reload_is_clean() {
             assert!(!output.contains(odd), "round {round}: {odd}\n{output}");
         }
         let is_cancelled = output.contains("reload cancelled: the instance is stopping");
+        let is_made = output.contains("reloaded: ");
+        assert!(!is_made || said.contains("port.third: present -> -"), "round {round}: {said}");
         assert!(!is_cancelled || said.contains("reload cancelled: the instance is stopping"));
         cancelled += u32::from(is_cancelled);
     }
     println!("{cancelled} of 12 reloads were cancelled");
+    // One that reads for seconds: whoever asked for it hears of its end.
+    let mut running = Running::start(&[("table.txt", "")], ROUTER);
+    running.scratch.write("table.txt", &hosts(300_000, "192.0.2.2"));
+    let mut reload = Process::spawn(running.ctl_command("reload"));
+    std::thread::sleep(Duration::from_millis(300));
+    let (status, output) = running.process.stop(Stop::Terminate, SOON);
+    let (ended, said) = reload.wait(SOON);
+    assert!(status.success() && !ended.success(), "{said}\n{output}");
+    assert!(said.contains("reload cancelled: the instance is stopping"), "{said}\n{output}");
 }
 
 /// The names of the interfaces of a whole pcapng file in its order, and by packet the number of its interface, which must

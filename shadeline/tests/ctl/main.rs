@@ -91,6 +91,28 @@ fn run(scratch: &Scratch) -> Process {
     process
 }
 
+/// A named pipe is opened once, for its reader takes the end of a writer for the end.
+#[test]
+fn a_capture_goes_into_a_named_pipe() {
+    let running = Running::start(EDGE);
+    let (pipe, read) = (running.scratch.join("pipe"), running.scratch.join("read.pcapng"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let mut cat = Command::new("sh");
+    cat.args(["-c", "cat \"$0\" > \"$1\""]).arg(&pipe).arg(&read);
+    let mut cat = Process::spawn(cat);
+    let mut capture = running.command();
+    capture.args(["capture", "left", "--duration", "300ms", "-w"]).arg(&pipe);
+    let (status, said) = Process::spawn(capture).wait(STARTED);
+    assert!(status.success() && said.contains("0 packets written"), "{said}");
+    assert!(cat.wait(STARTED).0.success());
+    let bytes = std::fs::read(&read).expect("a capture");
+    assert_eq!(bytes.get(..4), Some(&[0x0a, 0x0d, 0x0d, 0x0a][..]));
+    // What is in a file before goes.
+    std::fs::write(&read, [1; 5000]).expect("a file");
+    running.ctl(&format!("capture left --duration 100ms -w {}", read.display()));
+    assert_eq!(std::fs::read(&read).expect("a capture").get(..4), bytes.get(..4));
+}
+
 /// The rows of a table, with single spaces.
 fn rows(text: &str) -> Vec<String> {
     text.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect()

@@ -118,6 +118,11 @@ impl CaptureRx {
         self.macs[6..].copy_from_slice(&source);
     }
 
+    /// The captures that are not open yet, in their order; at the start, all of them.
+    pub fn waiting(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|waiting| &*waiting.path)
+    }
+
     /// Goes to the next record that can be delivered; `false` when there is none any more.
     fn advance(&mut self) -> bool {
         while !self.pending {
