@@ -125,6 +125,24 @@ fn routes_that_do_not_fit_leave_those_there_are() {
 }
 
 #[test]
+fn a_reload_says_what_files_changed() {
+    let running = Running::start(&[("table.txt", &hosts(10, "192.0.2.2"))], ROUTER);
+    let reload = |text: &str| {
+        running.scratch.write("table.txt", text);
+        let (good, said) = running.ctl("reload");
+        assert!(good, "{said}");
+        said
+    };
+    assert_eq!(reload(&hosts(10, "192.0.2.2")).trim(), "nothing changed");
+    let said = reload(&hosts(13, "192.0.2.2"));
+    let tail = "table.txt: 13 routes, 3 added, removed or replaced\nnothing else changed";
+    assert!(said.trim().ends_with(tail), "{said}");
+    let said = reload(&hosts(9, "192.0.2.3"));
+    assert!(said.contains("table.txt: 9 routes, 13 added, removed or replaced\n"), "{said}");
+    assert_eq!(running.ctl("reload").1.trim(), "nothing changed");
+}
+
+#[test]
 fn the_first_version_is_logged() {
     let running = Running::start(&[("table.txt", &hosts(9, "192.0.2.2"))], ROUTER);
     let runtime = running.show("runtime");
@@ -158,6 +176,7 @@ fn names_that_do_not_fit_leave_those_there_are() {
     assert!(good, "{said}");
     let after = running.show("names");
     assert_eq!((after.matches("/old/").count(), after.matches("/new/").count()), (0, 16));
+    assert!(said.contains("files of [[names]]: 26 routes added, removed or replaced\n"), "{said}");
     assert!(running.show("faces").contains("east"));
 }
 

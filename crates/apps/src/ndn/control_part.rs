@@ -88,6 +88,8 @@ struct NdnControl {
     client: Option<Client>,
     /// Before a reload.
     before: Option<Before>,
+    /// Routes that the files of the reload changed.
+    of_files: usize,
     strangers: Strangers,
     registrations: Registrations,
     /// By port: what the configuration lets neighbours do.
@@ -167,6 +169,7 @@ pub(super) fn start(
         base: <_>::default(),
         client: None,
         before: None,
+        of_files: 0,
         strangers: Strangers::of(config),
         registrations: Registrations::default(),
         policies: Policy::all(config, interfaces),
@@ -788,7 +791,7 @@ impl ControlPart for NdnControl {
         }
         self.refresh(|_| true);
         let statics = statics(&self.faces, config);
-        self.routes.sync(Source::Static, statics.clone())?;
+        let _ = self.routes.sync(Source::Static, statics.clone())?;
         // A route of `ctl` that the file has, too, is the file's from then on.
         for (prefix, faces) in statics {
             if self.routes.says(&prefix, Source::Api) == Some(&faces[..]) {
@@ -796,7 +799,8 @@ impl ControlPart for NdnControl {
             }
         }
         let done = self.routes.sync(Source::File, files);
-        done.map_err(|error| full.map_or(error, |place| place.to_string()))
+        self.of_files = done.map_err(|error| full.map_or(error, |place| place.to_string()))?;
+        Ok(())
     }
 
     fn roll_back(&mut self, env: &mut Environment<'_>) {
@@ -815,7 +819,10 @@ impl ControlPart for NdnControl {
         self.before = None;
         self.routes.keep();
         self.set_neighbours(&old.neighbours, env.config);
-        String::new()
+        match std::mem::take(&mut self.of_files) {
+            0 => String::new(),
+            n => format!("files of [[names]]: {n} routes added, removed or replaced\n"),
+        }
     }
 
     fn save(&self, _env: &Environment<'_>) -> Option<Save> {

@@ -239,7 +239,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Makes what a source says `routes`; of two for one prefix the later applies.
+    /// Makes what a source says `routes`, for how many prefixes that is a change; of two for one prefix the later applies.
     ///
     /// # Errors
     /// The first that finds no room; those before it are set.
@@ -247,7 +247,8 @@ impl Routes {
         &mut self,
         source: Source,
         routes: Vec<(NameBuf, Vec<u16>)>,
-    ) -> Result<(), String> {
+    ) -> Result<usize, String> {
+        let mut changed = 0;
         let wanted: HashMap<NameBuf, Vec<u16>> = routes.into_iter().collect();
         let is_gone = |(prefix, ways): &(&NameBuf, &Ways)| {
             ways[source as usize] != NO_ROUTE && !wanted.contains_key(*prefix)
@@ -260,10 +261,11 @@ impl Routes {
             if faces.is_some_and(|faces| now != NO_ROUTE && self.hops.faces(now) == faces) {
                 continue;
             }
+            changed += 1;
             self.set(prefix, source, faces.map(Vec::as_slice))
                 .map_err(|error| format!("routes for names: {error} (`names` of [ndn])"))?;
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// The faces that a source gives a prefix.

@@ -15,7 +15,7 @@ use control::config::{Config, Neighbour, NextHop, Pipeline};
 use control::kernel::{self, Event as KernelEvent};
 use control::metrics::Metrics;
 use control::neighbour::{NeighbourRow, NeighbourView, Output, Permanent, Resolver, Settings};
-use control::rib::{Leg, RibChange, RibManager, RouteView, Source as RouteOf, Target};
+use control::rib::{Leg, Loaded, RibChange, RibManager, RouteView, Source as RouteOf, Target};
 use controlplane::interfaces::mac_text;
 use controlplane::{
     Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
@@ -49,6 +49,8 @@ pub struct RouterControl {
     base: RouterTotals,
     /// The routes before a reload.
     before: Option<RibManager>,
+    /// What the files of the reload changed.
+    told: String,
 }
 
 /// The resolver's times and bounds, of the configuration.
@@ -93,6 +95,7 @@ impl RouterControl {
             counters: Vec::new(),
             base: RouterTotals::default(),
             before: None,
+            told: String::new(),
         };
         if setup.is_live {
             for number in setup.interfaces.numbers() {
@@ -510,6 +513,7 @@ impl ControlPart for RouterControl {
         env: &mut Environment<'_>,
     ) -> Result<(), String> {
         let config = env.config;
+        self.told.clear();
         let of_file = routes::static_routes(config, env.interfaces);
         let prefixes: Vec<IpNet> = of_file.iter().map(|(prefix, ..)| *prefix).collect();
         self.rib.sync_static(of_file).map_err(|error| capacity::refused(&error))?;
@@ -517,7 +521,13 @@ impl ControlPart for RouterControl {
         let read = prepared.and_then(|built| built.downcast::<Vec<RoutesFile>>().ok());
         let read = read.map(|read| *read).unwrap_or_default();
         for ((number, file), read) in config.route_files.iter().enumerate().zip(read) {
-            routes::load_file(&mut self.rib, number as u16, file, read, env.interfaces)?;
+            let (rib, name) = (&mut self.rib, file.file.display());
+            let Loaded { routes, changed, .. } =
+                routes::load_file(rib, number as u16, file, read, env.interfaces)?;
+            if changed > 0 {
+                self.told +=
+                    &format!("{name}: {routes} routes, {changed} added, removed or replaced\n");
+            }
         }
         for number in config.route_files.len()..old.route_files.len() {
             let gone = self.rib.sync_file(number as u16, 0, Vec::new(), Vec::new(), |_, _| None);
@@ -544,7 +554,7 @@ impl ControlPart for RouterControl {
             neighbour_queue_total_packets: before.neighbour_queue_total_packets,
             ..routes::options(env.config, false)
         }));
-        String::new()
+        std::mem::take(&mut self.told)
     }
 
     fn save(&self, env: &Environment<'_>) -> Option<Save> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use control::api::table::thousands;
 use control::config::{Config, FileNextHops, NextHop, RouteFile, TableV4, TableV6};
-use control::rib::{Leg, RibChange, RibManager, Target, spread};
+use control::rib::{Leg, Loaded, RibChange, RibManager, Target, spread};
 use controlplane::{Interfaces, Setup};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lookup::fib::{Options, RouteTables, V4Table, V6Table};
@@ -123,7 +123,7 @@ pub fn load_file(
     file: &RouteFile,
     routes: RoutesFile,
     interfaces: &Interfaces,
-) -> Result<(), String> {
+) -> Result<Loaded, String> {
     load_routes(rib, number, file.metric, &file.next_hops, routes, interfaces, &file.file)
 }
 
@@ -139,7 +139,7 @@ pub fn load_routes(
     mut routes: RoutesFile,
     interfaces: &Interfaces,
     name: &Path,
-) -> Result<(), String> {
+) -> Result<Loaded, String> {
     let v4 = std::mem::take(&mut routes.v4);
     let v6 = std::mem::take(&mut routes.v6);
     let loaded = match next_hops {
@@ -166,7 +166,7 @@ pub fn load_routes(
         tracing::warn!("{}: {what}", name.display());
     }
     tracing::info!("{}: {} routes", name.display(), loaded.routes);
-    Ok(())
+    Ok(loaded)
 }
 
 fn log_problems(path: &Path, routes: &RoutesFile) {

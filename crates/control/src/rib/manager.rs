@@ -78,6 +78,8 @@ pub struct Loaded {
     pub routes: usize,
     /// Routes for whose token there was no target.
     pub skipped: usize,
+    /// Prefixes that had no route of the file before, have none any more, or have another one.
+    pub changed: usize,
 }
 
 impl RibManager {

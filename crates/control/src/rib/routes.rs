@@ -199,7 +199,7 @@ impl RibManager {
                 }
             }
         }
-        self.sync(Source::Static, ids)
+        self.sync(Source::Static, ids).map(drop)
     }
 
     pub(super) fn sync_tokens<A: RibFamily>(
@@ -244,16 +244,17 @@ impl RibManager {
         for id in ids.into_values().flatten() {
             self.drop_if_unused(id); // all its prefixes were repeated with another target
         }
-        done
+        loaded.changed += done?;
+        Ok(())
     }
 
-    /// Makes these the routes of `source`. Their origins may be unused before.
+    /// Makes these the routes of `source`; for how many prefixes that is a change. Their origins may be unused before.
     pub(super) fn sync<A: RibFamily>(
         &mut self,
         source: Source,
         mut routes: Vec<(Prefix<A>, NextHopId)>,
-    ) -> Result<(), RibError> {
-        let mut result = Ok(());
+    ) -> Result<usize, RibError> {
+        let (mut result, mut changed) = (Ok(()), 0);
         let used = |rib: &Self| {
             let all = rib.origins.iter().flatten();
             all.filter(|o| o.key.source == source && o.key.v4 == A::V4).any(|o| o.routes > 0)
@@ -266,6 +267,7 @@ impl RibManager {
             self.count(*id, 1);
         }
         if loads {
+            changed = routes.len();
             self.unsettled |= !self.recursive.is_empty();
             routes.retain(|(prefix, id)| {
                 let alone = self.candidates(*prefix).is_empty() && self.best(&[*id]).is_some();
@@ -285,15 +287,15 @@ impl RibManager {
             before.retain(|(prefix, id)| {
                 let stays = routes.binary_search_by_key(prefix, |route| route.0).is_ok();
                 if !stays {
+                    changed += 1;
                     self.remove_origin(*prefix, *id);
                 }
                 stays
             });
             for route in &routes {
-                if before.binary_search(route).is_err()
-                    && let Err(error) = self.add_origin(route.0, route.1)
-                {
-                    result = Err(error);
+                if before.binary_search(route).is_err() {
+                    changed += 1;
+                    result = result.and(self.add_origin(route.0, route.1));
                 }
             }
             for (prefix, id) in before {
@@ -306,7 +308,7 @@ impl RibManager {
             self.count(id, -1);
             self.drop_if_unused(id);
         }
-        result
+        result.map(|()| changed)
     }
 
     pub(super) fn of_source<A: RibFamily>(&self, source: Source) -> Vec<(Prefix<A>, NextHopId)> {
