@@ -65,9 +65,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
              another `socket`"
         )));
     }
-    let (_, depot) = wiring::cells(&config, 1)?;
     let wanted = backend::chosen(&config, args.backend.clone());
     let workers = wanted.workers(&config.system);
+    let (_, depot) = wiring::cells(&config, workers)?;
     let (events, inbox) = mpsc::sync_channel(EVENTS);
     let errors = events.clone();
 

@@ -102,17 +102,16 @@ pub(crate) struct DataPath {
 /// Cells that a pool of the engine may keep for itself.
 const POOL_CELLS: usize = 4 * chunk::CHUNK_PACKETS_MAX;
 
-/// The cells of the configuration; for several workers over captures, that many for each, and what the pools of
-/// workers and merger keep.
+/// The cells of the configuration; for several workers that many for each, and what the pools of workers and merger keep.
 pub(crate) fn cells(
     config: &Config,
-    capture_workers: usize,
+    workers: usize,
 ) -> Result<(&'static Region, Arc<Depot>), Failure> {
     let huge = match config.system.huge_pages {
         config::HugePages::Off => HugePages::Off,
         _ => HugePages::Advise,
     };
-    let cells = match capture_workers {
+    let cells = match workers {
         0 | 1 => config.system.cells,
         n => config.system.cells.saturating_mul(n).saturating_add((n + 1) * POOL_CELLS),
     };

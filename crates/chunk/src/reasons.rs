@@ -274,7 +274,7 @@ crate::drop_reasons! {
         "End the pipeline with a stage that decides about every packet.";
     // Receive and transmit
     RX_FULL = 2, "rx_full", "the kernel's receive queue was full",
-        "Raise `queues` of the port and `workers` in `[system]`. If all CPUs are busy, the machine is too slow for this load.";
+        "If `ctl show runtime` shows hardly any free cells, raise `cells` in `[system]`; otherwise raise `queues` of the port and `workers`. If all CPUs are busy, the machine is too slow for this load.";
     RX_NO_CELLS = 3, "rx_no_cells", "no cell was free at receive",
         "Raise `cells` in `[system]`; `ctl show runtime` names the worker that holds many packets.";
     RX_OVERSIZE = 4, "rx_oversize", "the frame is longer than the queue or all cells can hold",

@@ -19,6 +19,9 @@ const LINK_BYTES: u64 = 16;
 /// How many calls of `recv` may find nothing before the socket is asked for errors and losses.
 const EMPTY_CALLS_MAX: u32 = 4096;
 
+/// Cells that the kernel gets from every queue, however few there are.
+const SURE_CELLS: u32 = 256;
+
 /// Bytes of a frame above the MTU of its interface.
 const ETHERNET_LEN: usize = 14;
 const TAG_LEN: usize = 4;
@@ -32,6 +35,7 @@ pub struct Rx {
     /// Cells that the kernel may still have from us: a ring's worth, in fill and receive ring
     /// together.
     lack: u32,
+    slots: u32,
     /// Fill when so many lack: often enough to keep the kernel supplied, seldom enough to touch its
     /// lines rarely.
     fill_batch: u32,
@@ -78,6 +82,7 @@ impl Rx {
             fill,
             receive,
             lack: slots,
+            slots,
             fill_batch: (slots / 8).clamp(1, 64),
             ledger: Some(ledger),
             pieces: Vec::new(),
@@ -95,12 +100,20 @@ impl Rx {
         rx
     }
 
-    /// Gives the kernel free cells.
+    /// Gives the kernel free cells. Many queues with long rings could take all there are, and keep them while nothing comes:
+    /// beyond a few, a queue leaves half of all cells to the others.
     fn supply(&mut self, pool: &mut Pool) {
         if self.lack < self.fill_batch {
             return;
         }
-        let free = self.fill.free(self.lack).min(self.lack);
+        let mut free = self.fill.free(self.lack).min(self.lack);
+        let lent = self.slots - self.lack;
+        if lent + free > SURE_CELLS {
+            let depot = self.socket.depot();
+            let half = depot.region().cells() / 2;
+            let spare = (depot.available() as u32).saturating_sub(half);
+            free = free.min(spare.max(SURE_CELLS.saturating_sub(lent)));
+        }
         let Some(ledger) = &mut self.ledger else { return };
         for _ in 0..free {
             let Some(cell) = pool.get() else { break };

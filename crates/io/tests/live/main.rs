@@ -476,6 +476,12 @@ fn every_queue_of_an_interface_gets_a_socket_over_the_same_cells() {
     fixture::within(&outside, || io::link::Link::open("eth0").unwrap().set_queues(2)).unwrap();
     let (depot, mut pool) = fixture::pool(16_384);
     let options = io::af_xdp::Options { ring_slots: 1024, ..io::af_xdp::Options::default() };
+    // Half of few cells stay for others, but for some that each queue has.
+    let (few, _) = fixture::pool(1200);
+    let opened = fixture::within(&inside, || io::af_xdp::open("eth0", &few, &options)).expect(a);
+    assert_eq!((opened.queues.len(), few.available()), (2, 1200 / 2 - 256));
+    drop(opened);
+    assert_eq!(few.available(), 1200);
     let opened = fixture::within(&inside, || io::af_xdp::open("eth0", &depot, &options)).expect(a);
     let mut queues = opened.queues;
     assert_eq!(queues.len(), 2);

@@ -92,7 +92,7 @@ crate::section! {
         /// Interface of the kernel. With `backend = "tap"`: name of the TAP device. Not used by `memory` and `pcap`.
         rebuild interface: String = String::new(), interface().shown("the port's name");
         /// How packets are received and sent. `auto`: AF_XDP where the driver works without copying, otherwise
-        /// AF_PACKET. `af_packet`: AF_PACKET (TPACKET_V3). `af_xdp`: AF_XDP. `tap`: a TAP device. `memory`: rings in
+        /// AF_PACKET. `af_packet`: AF_PACKET (TPACKET_V2). `af_xdp`: AF_XDP. `tap`: a TAP device. `memory`: rings in
         /// this process. `pcap`: capture files.
         rebuild backend: Backend = Backend::Auto, words();
         /// AF_XDP: where the program is attached. `native`: in the driver. `skb`: in the network stack. `auto`:
@@ -127,7 +127,7 @@ crate::words! {
     pub enum Backend {
         /// AF_XDP where the interface does it natively, otherwise AF_PACKET.
         Auto = "auto",
-        /// TPACKET_V3.
+        /// TPACKET_V2.
         AfPacket = "af_packet",
         /// AF_XDP sockets.
         AfXdp = "af_xdp",
