@@ -70,7 +70,7 @@ pub(crate) const SUITES: &[Suite] = &[
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(1500);
 const PROGRAM_LIMIT: Duration = Duration::from_secs(900);
-const FUZZ_SMOKE: Duration = Duration::from_secs(5);
+const FUZZ_SMOKE: Duration = Duration::from_secs(3);
 
 /// Crates whose unsafe code AddressSanitizer watches.
 const ASAN_CRATES: &[&str] = &["chunk", "io", "device", "interleave", "lookup", "classify"];
@@ -480,7 +480,9 @@ fn own_stage(root: &Path) -> Report {
     let folder = root.join("examples/own-stage");
     let cargo = |args: &[&str]| {
         let mut command = cargo(&folder, args);
-        command.env("CARGO_TARGET_DIR", tree::target_dir(root).join("own-stage"));
+        // What others wrote is built there already, as the workspace's profile has it.
+        command.env("CARGO_TARGET_DIR", tree::target_dir(root));
+        command.args(["--config", "profile.dev.package.\"*\".debug=false"]);
         command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
         command
     };
@@ -595,7 +597,7 @@ fn asan(root: &Path) -> Report {
     let options = |more: &str| ("ASAN_OPTIONS", format!("use_sigaltstack=0{more}"));
     let env = |more: &str| {
         [
-            ("PROPTEST_CASES", "32".to_string()),
+            ("PROPTEST_CASES", "16".to_string()),
             ("LSAN_OPTIONS", format!("suppressions={}", suppressions.display())),
             options(more),
         ]
@@ -604,8 +606,10 @@ fn asan(root: &Path) -> Report {
     // purpose: leaks say nothing there, wrong accesses all the more.
     let (device, others): (Vec<_>, Vec<_>) =
         programs.into_iter().partition(|program| program.label().starts_with("device"));
-    report.run_programs(&others, &[], &env(""));
-    report.run_programs(&device, &[], &env(":detect_leaks=0"));
+    // Nor do sets of tens of thousands of rules that are not in the project touch memory in other ways than those that are.
+    let args = ["--skip", "shared_sets"];
+    report.run_programs(&others, &args, &env(""));
+    report.run_programs(&device, &args, &env(":detect_leaks=0"));
     report.end()
 }
 
@@ -636,7 +640,7 @@ fn miri(root: &Path) -> Report {
         // Time and threads are real ones; regions of cells live as long as the process.
         command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks");
         // The random cases ran in full already; here the memory accesses count.
-        command.env("PROPTEST_CASES", "4");
+        command.env("PROPTEST_CASES", "2");
         command.env("CARGO_TARGET_DIR", tree::target_dir(root).join("miri"));
         report.build_harness(name, &mut command, BUILD_LIMIT);
     }

@@ -94,7 +94,9 @@ mod tests {
 
     #[test]
     fn each_kind_says_what_it_was_made_of_and_no_other() {
-        for bytes in 0..=u16::MAX {
+        // Each value; few of them where instructions are simulated.
+        let step = if cfg!(miri) { 331 } else { 1 };
+        for bytes in (0..=u16::MAX).step_by(step) {
             let offload = Offload::segments(bytes);
             assert_eq!(offload.is_some(), (2..=32_767).contains(&bytes), "{bytes}");
             let Some(offload) = offload else { continue };
@@ -103,7 +105,7 @@ mod tests {
                 (Some(bytes.into()), None)
             );
         }
-        for from in 0..600 {
+        for from in (0..600).step_by(step) {
             for field in 0..140 {
                 let offload = Offload::checksum_at(from, field);
                 assert_eq!(offload.is_some(), from < 512 && field < 128 && field % 2 == 0);
