@@ -13,6 +13,7 @@
 //! table of pending Interests are known by it.
 
 mod registrations;
+mod shown;
 mod strangers;
 
 use std::collections::HashMap;
@@ -27,19 +28,17 @@ use control::api::ErrorKind;
 use control::config::{self, Config, FaceLink, Neighbour as Configured, parse_prefix};
 use control::kernel::{Event as KernelEvent, NeighbourState, neighbours};
 use control::metrics::Metrics;
-use control::neighbour::NeighbourRow;
 use control::netlink::Client;
-use controlplane::interfaces::mac_text;
 use controlplane::{
     Ahead, Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare,
     Refusal, Rows, Save, Section, Setup, Source as Events, Tables, TablesPatch, WorkerSetup,
     events,
 };
-use engine::{Counter, Stage};
+use engine::Stage;
 use lookup::fib::Interface;
 use lookup::names::{NameHasher, NameRouteError};
 use packet::MacAddr;
-use packet::ndn::{MULTICAST_MAC, NameBuf};
+use packet::ndn::NameBuf;
 use serde_json::{Map, Value};
 
 use super::commands::{NameAdd, NameDel, NameGet};
@@ -48,13 +47,15 @@ use super::name_lines::Problems;
 use super::name_routes::{Routes, Source};
 use super::pit::PitLimits;
 use super::questions::{Ask, Question};
-use super::rows::{FaceRow, NameRow, NdnTotals};
+use super::rows::{NameRow, NdnTotals};
 use super::save;
 use super::store::StoreLimits;
 use super::{
     FACES_MAX, Face, NdnCounters, NdnOptions, NdnPart, NdnPatch, NdnPort, NdnTables, UdpEnds,
 };
 use crate::neighbours::Shown;
+use registrations::Registrations;
+use strangers::{Demand, Policy, Strangers};
 
 /// Linux is asked for a neighbour that it does not know this often, and for one that it knows, so that it stays
 /// confirmed.
@@ -63,9 +64,6 @@ const ASK_KNOWN_NS: u64 = 15_000_000_000;
 
 /// Lines of a routes file that are logged.
 const SHOWN: usize = 5;
-
-use registrations::Registrations;
-use strangers::{Demand, Policy, Strangers};
 
 /// The forwarder as control sees it.
 struct NdnControl {
@@ -434,158 +432,6 @@ impl NdnControl {
     fn face_names(&self) -> impl Iterator<Item = &str> {
         let is_own = |face: &&Known| face.configured.is_some() && face.demand.is_none();
         self.faces.iter().filter(is_own).map(|face| face.name.as_str())
-    }
-
-    /// All routes by prefix, those in use first.
-    fn name_rows(&self) -> Vec<NameRow> {
-        let mut all: Vec<_> = self.routes.all().collect();
-        all.sort_unstable_by_key(|(prefix, source, ..)| (*prefix, *source));
-        all.into_iter()
-            .map(|(prefix, source, faces, is_best)| self.name_row(prefix, source, faces, is_best))
-            .collect()
-    }
-
-    /// The route that Interests for a name take.
-    fn name_get(&self, name: &NameBuf) -> Option<NameRow> {
-        let (prefix, source, faces) = self.routes.longest(name)?;
-        Some(self.name_row(&prefix, source, faces, true))
-    }
-
-    fn name_row(&self, prefix: &NameBuf, source: Source, faces: &[u16], active: bool) -> NameRow {
-        let name = |number: &u16| self.faces[usize::from(*number)].name.clone();
-        NameRow {
-            prefix: prefix.to_string(),
-            faces: faces.iter().map(name).collect(),
-            source,
-            active,
-        }
-    }
-
-    /// All faces in the order of the file's first.
-    fn face_rows(&self) -> Vec<FaceRow> {
-        let now = self.faces_since_start();
-        let counted = |at: usize| {
-            let of = |all: &[FaceTotals]| all.get(at).copied().unwrap_or_default();
-            let (now, then) = (of(&now), of(&self.base.1));
-            std::array::from_fn::<u64, 4, _>(|i| now[i] - then[i])
-        };
-        let row = |(number, known): (usize, &Known)| {
-            let face = known.published.as_ref()?;
-            let [in_interests, in_data, out_interests, out_data] = counted(number);
-            let ends =
-                face.udp.map(|ends| [0, 1].map(|i| (ends.addresses[i], ends.ports[i]).into()));
-            let is_group = face.neighbour_mac == Some(MULTICAST_MAC.0);
-            let row = FaceRow {
-                name: face.name.clone(),
-                kind: if known.demand.is_some() {
-                    "on-demand"
-                } else if ends.is_some() {
-                    "udp"
-                } else if is_group {
-                    "group"
-                } else {
-                    "ethernet"
-                }
-                .into(),
-                port: self.interfaces.name(face.port).to_owned(),
-                ends,
-                mac: face.neighbour_mac.map(mac_text),
-                state: match face.neighbour_mac {
-                    _ if !face.up => "down",
-                    None => "unresolved",
-                    Some(_) => "up",
-                }
-                .into(),
-                in_interests,
-                in_data,
-                out_interests,
-                out_data,
-            };
-            Some(row)
-        };
-        self.faces.iter().enumerate().filter_map(row).collect()
-    }
-
-    /// The neighbours that faces may use.
-    fn neighbour_rows(&self) -> Vec<NeighbourRow> {
-        let mut all: Vec<_> = self.neighbours.iter().collect();
-        all.sort_unstable_by_key(|(key, _)| **key);
-        let row = |((port, address), neighbour): (&(u16, IpAddr), &Neighbour)| NeighbourRow {
-            address: *address,
-            port: self.interfaces.name(*port).to_owned(),
-            mac: neighbour.mac().map(mac_text),
-            state: match (neighbour.fixed, neighbour.seen) {
-                (Some(_), _) => "static",
-                (_, Some((_, state))) => state,
-                _ => "incomplete",
-            }
-            .to_owned(),
-            age_s: None,
-        };
-        all.into_iter().map(row).collect()
-    }
-
-    /// What passed each face since the start; none before there are stages.
-    fn faces_since_start(&self) -> Vec<FaceTotals> {
-        let count = if self.options.is_empty() { 0 } else { self.faces.len() as u16 };
-        (0..count).map(|face| self.face_totals(face)).collect()
-    }
-
-    /// What passed the faces of one number since the start.
-    fn face_totals(&self, face: u16) -> FaceTotals {
-        let mut totals = FaceTotals::default();
-        for c in self.options.iter().filter_map(|worker| worker.counters.face(face)) {
-            let all = [&c.in_interests, &c.in_data, &c.out_interests, &c.out_data];
-            totals.iter_mut().zip(all).for_each(|(sum, counter)| *sum += counter.get());
-        }
-        totals
-    }
-
-    /// What it knows and did since the start.
-    fn since_start(&self) -> NdnTotals {
-        let sum = |counter: fn(&NdnCounters) -> &Counter| {
-            self.options.iter().map(|worker| counter(&worker.counters).get()).sum::<u64>()
-        };
-        // Of the workers that there are: captures may be for one of them alone.
-        let limits = |limit: fn(&NdnOptions) -> u32| {
-            self.options.iter().map(|own| u64::from(limit(own))).sum::<u64>()
-        };
-        let faces = self.faces_since_start();
-        NdnTotals {
-            names: self.routes.len() as u64,
-            names_max: self.routes.max as u64,
-            faces: self.face_names().count() as u64 + self.strangers.count as u64,
-            on_demand: self.strangers.count as u64,
-            pending_max: limits(|own| own.pit.entries),
-            pending: sum(|c| &c.pending),
-            expired: sum(|c| &c.expired),
-            stored: sum(|c| &c.stored),
-            stored_max: limits(|own| own.store.packets),
-            stored_bytes: sum(|c| &c.stored_bytes),
-            store_hits: sum(|c| &c.store_hits),
-            store_misses: sum(|c| &c.store_misses),
-            store_evicted: sum(|c| &c.store_evicted),
-            nacks: sum(|c| &c.nacks),
-            copies_lost: sum(|c| &c.copies_lost),
-            interests: faces.iter().map(|face| face[2]).sum(),
-            data: faces.iter().map(|face| face[3]).sum(),
-        }
-    }
-
-    /// The same, since the counters were cleared.
-    fn totals(&self) -> NdnTotals {
-        let (now, then) = (self.since_start(), self.base.0);
-        NdnTotals {
-            expired: now.expired - then.expired,
-            store_hits: now.store_hits - then.store_hits,
-            store_misses: now.store_misses - then.store_misses,
-            store_evicted: now.store_evicted - then.store_evicted,
-            nacks: now.nacks - then.nacks,
-            copies_lost: now.copies_lost - then.copies_lost,
-            interests: now.interests - then.interests,
-            data: now.data - then.data,
-            ..now
-        }
     }
 
     fn add(&mut self, prefix: &str, faces: &[String]) -> Result<(), Refusal> {
