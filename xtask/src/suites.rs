@@ -479,10 +479,10 @@ fn own_stage(root: &Path) -> Report {
     let mut report = Report::begin(root, "own-stage");
     let folder = root.join("examples/own-stage");
     let cargo = |args: &[&str]| {
-        let mut command = cargo(&folder, args);
+        let mut command = cargo(&folder, &["--config", "profile.dev.package.\"*\".debug=false"]);
+        command.args(args);
         // What others wrote is built there already, as the workspace's profile has it.
         command.env("CARGO_TARGET_DIR", tree::target_dir(root));
-        command.args(["--config", "profile.dev.package.\"*\".debug=false"]);
         command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
         command
     };

@@ -171,9 +171,12 @@ while read -r case_name wanted arguments; do
 done <"$kit/cases/list"
 # The test programs of kernels and stages, on this device. They compile programs of their own, which the release
 # does not bring. What Oclgrind simulates is no matter of this device.
-for proof in "$kit"/proofs/*; do
-    [ -x "$proof" ] || continue
-    name=${proof##*/}
+for packed in "$kit"/proofs/*.gz; do
+    [ -f "$packed" ] || continue
+    name=${packed##*/}
+    name=${name%.gz}
+    proof=$out/proof-$name
+    gzip -dc "$packed" >"$proof" && chmod +x "$proof"
     # Of the jobs' program only what is not of OpenCL alone.
     [ "$name" = jobs ] && only=accelerator:: || only=
     log=$out/parts/proof-$name
@@ -182,6 +185,7 @@ for proof in "$kit"/proofs/*; do
     (cd "$out" && SHADELINE_TEST_BACKEND=$backend SHADELINE_CACHE="$out/proofs" timeout -k 10 "$limit" \
         "$proof" $only --skip oclgrind --show-output) >"$log.out" 2>"$log.err"
     status=$?
+    rm -f "$proof"
     note "proof $name" "$status" $(($(date +%s) - begun)) "$log.out" "$log.err" "proofs/$name $only"
 done
 # shellcheck disable=SC2086
