@@ -78,6 +78,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         depot: &depot,
         workers,
         checksums: args.checksums(),
+        patient: true,
     };
     let numbers: Vec<u16> = interfaces.numbers().collect();
     let (opened, mut io) = ports.open(&opening, &numbers)?;

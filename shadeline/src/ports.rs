@@ -110,6 +110,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) workers: usize,
     /// The command line's word on checksums, for all ports.
     pub(crate) checksums: Option<Checksums>,
+    /// Waits for queues that the kernel has not taken back yet.
+    pub(crate) patient: bool,
 }
 
 impl LivePorts {
@@ -189,7 +191,7 @@ impl LivePorts {
         number: u16,
         physical: &Physical,
     ) -> Result<(OpenPort, Opened, PortIo), String> {
-        let Opening { config, interfaces, depot, workers, checksums } = *opening;
+        let Opening { config, interfaces, depot, workers, checksums, patient } = *opening;
         let name = interfaces.name(number);
         let port = config.port(name);
         let on_wire =
@@ -200,7 +202,9 @@ impl LivePorts {
         }
         let mac = port.and_then(|port| port.mac).map(|mac| mac.0);
         let mtu = port.and_then(|port| port.mtu);
-        let (queues, kind) = queues(physical, depot, workers, mac, mtu, &mut open._channels)?;
+        let patience = if patient { QUEUES_FREE } else { Duration::ZERO };
+        let own = (mac, mtu);
+        let (queues, kind) = queues(physical, depot, workers, own, patience, &mut open._channels)?;
         let is_xdp = kind.starts_with("af_xdp");
         if on_wire {
             open.facts.ungranted = if is_xdp { DOUBLE_TAG_LEN - TAG_LEN } else { DOUBLE_TAG_LEN };
@@ -277,23 +281,23 @@ fn queues(
     physical: &Physical,
     depot: &Arc<Depot>,
     workers: usize,
-    mac: Option<[u8; 6]>,
-    mtu: Option<u32>,
+    (mac, mtu): (Option<[u8; 6]>, Option<u32>),
+    patience: Duration,
     changed: &mut Option<ChannelsBack>,
 ) -> Result<(Queues, String), String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     match physical.backend {
         Backend::AfPacket => packet_queues(physical, workers),
-        Backend::AfXdp => xdp_queues(physical, depot, None, changed),
+        Backend::AfXdp => xdp_queues(physical, depot, None, patience, changed),
         // Without a copy it is the quickest there is; with one, AF_PACKET receives faster.
-        Backend::Auto => match xdp_queues(physical, depot, Some(af_xdp::Copy::Zero), changed) {
-            Ok(opened) => Ok(opened),
-            Err(error) => {
+        Backend::Auto => {
+            let zero = Some(af_xdp::Copy::Zero);
+            xdp_queues(physical, depot, zero, patience, changed).or_else(|error| {
                 tracing::debug!("{}: no AF_XDP: {error}", physical.interface);
                 *changed = None;
                 packet_queues(physical, workers)
-            }
-        },
+            })
+        }
         Backend::Tap => {
             let name = physical.interface.clone();
             let options = io::tap::Options { name, mac, mtu, is_down: false };
@@ -332,11 +336,12 @@ fn xdp_queues(
     physical: &Physical,
     depot: &Arc<Depot>,
     copy: Option<af_xdp::Copy>,
+    patience: Duration,
     changed: &mut Option<ChannelsBack>,
 ) -> Result<(Queues, String), String> {
     // After a crash the kernel takes the queues of the old process back a little later, after a reload those of the port as
     // it was before.
-    let deadline = Instant::now() + QUEUES_FREE;
+    let deadline = Instant::now() + patience;
     if let Some(n) = physical.queues {
         let link = Link::open(&physical.interface).map_err(|e| e.to_string())?;
         if link.rx_queues() as usize != n {

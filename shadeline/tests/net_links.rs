@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{BACKENDS, Live, SOON, STARTED, config, ping};
 use testkit::netns::{Offloads, Topology, mac, veth};
@@ -327,4 +327,141 @@ fn the_number_of_queues_is_put_back() {
     let (status, said) = live.router.stop(testkit::process::Stop::Terminate, SOON);
     assert!(status.success(), "{said}");
     assert_eq!(queues(), [2, 2], "{said}");
+}
+
+/// Makes the interface `right` of the router and its other end anew. `prepare` sees it before it has its name.
+fn replace_right(live: &Live, prepare: impl FnOnce()) {
+    let (inside, outside) = (&live.net.router, &live.net.right);
+    inside.ip("link del right");
+    veth((outside, "eth0", mac::RIGHT), (inside, "new", mac::ROUTER_RIGHT), 1500);
+    outside.address("eth0", "10.0.2.2/24");
+    outside.ip("route add default via 10.0.2.1");
+    prepare();
+    rename(live, "new", "right");
+}
+
+fn rename(live: &Live, from: &str, to: &str) {
+    let inside = &live.net.router;
+    inside.ip(&format!("link set {from} down"));
+    inside.ip(&format!("link set {from} name {to}"));
+    inside.ip(&format!("link set {to} up"));
+}
+
+/// Until the log has this line so often.
+fn wait_for_log(live: &Live, line: &str, times: usize) {
+    let has = || live.router.output().matches(line).count() >= times;
+    assert!(wait_until(SOON, has), "{line}: {}", live.router.output());
+}
+
+fn state(live: &Live, name: &str) -> String {
+    let row = row(live, name);
+    let is_state = |cell: &&String| ["up", "down", "gone"].contains(&cell.as_str());
+    row.iter().find(is_state).cloned().unwrap_or_default()
+}
+
+fn answers(live: &Live) -> bool {
+    wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1)
+}
+
+#[test]
+fn a_port_closed_by_a_refused_reload_is_down_until_it_opens() {
+    for backend in BACKENDS {
+        let Some(mut live) = Live::start("closed", backend, "") else { return };
+        assert!(answers(&live));
+        rename(&live, "right", "other");
+        let text = config(&live.scratch, backend, "");
+        let wrong = text.replace("[port.right]\n", "[port.right]\ninterface = \"wrong\"\n");
+        live.scratch.write("router.toml", &wrong);
+        let (ok, said) = live.try_ctl("reload");
+        assert!(!ok && said.contains("port right: "), "{backend}: {said}");
+        // What the interface does under its other name opens no queue.
+        for state in ["down", "up"] {
+            live.net.router.ip(&format!("link set other {state}"));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        assert_ne!(state(&live, "right"), "up", "{backend}: {}", live.router.output());
+        rename(&live, "other", "right");
+        assert!(answers(&live), "{backend}: {}", live.router.output());
+        live.scratch.write("router.toml", &text);
+        assert!(live.ctl("reload").contains("nothing changed"));
+        let queues = live.ctl("show queues");
+        assert!(queues.contains("right"), "{backend}: {queues}");
+        live.stop();
+    }
+}
+
+#[test]
+fn a_port_that_could_not_be_opened_anew_is_opened_once() {
+    let text = |scratch: &Scratch| with_xdp(scratch, "af_packet", "native", "");
+    let Some(mut live) = live("once", Offloads::Off, |_| {}, text) else { return };
+    assert!(answers(&live));
+    let queues = |live: &Live| live.ctl("show queues").matches(" right ").count();
+    let before = queues(&live);
+    // With more transmit queues at the other end than there are receive queues, the driver takes no program.
+    let odd = |queues: u32| live.net.right.run(&format!("ethtool -L eth0 tx {queues}"));
+    let failed = "ERROR port right: ";
+    replace_right(&live, || _ = odd(2));
+    wait_for_log(&live, failed, 1);
+    // It is tried again after 1 s and after 3 s.
+    std::thread::sleep(Duration::from_millis(3800));
+    let log = live.router.output();
+    assert_eq!(log.matches(failed).count(), 1, "{log}");
+    assert!(log.contains("; it is tried again") && !log.contains("stays closed"), "{log}");
+    // A reload opens it, though nothing has changed in the file; until then a reload says why not.
+    let said = live.ctl("reload");
+    assert!(said.contains("warning: port right: ") && said.contains("nothing else"), "{said}");
+    odd(1);
+    let said = live.ctl("reload");
+    assert!(said.contains("opened port right") && said.contains("nothing else"), "{said}");
+    assert!(answers(&live), "{}", live.router.output());
+    assert_eq!(queues(&live), before);
+
+    // Another back end opens it: what was to be tried again is over.
+    replace_right(&live, || _ = odd(2));
+    wait_for_log(&live, failed, 2);
+    live.scratch.write("router.toml", &config(&live.scratch, "af_packet", ""));
+    live.ctl("reload");
+    std::thread::sleep(Duration::from_millis(2000));
+    let log = live.router.output();
+    assert_eq!(log.matches("port right: af_packet").count(), 1, "{log}");
+    assert!(!log.contains("opened on the new right"), "{log}");
+    assert_eq!(queues(&live), before, "{}", live.ctl("show queues"));
+    assert!(answers(&live));
+    live.stop();
+}
+
+#[test]
+fn an_interface_that_another_program_uses_blocks_no_request() {
+    let text = |scratch: &Scratch| with_xdp(scratch, "af_packet", "skb", "");
+    let Some(mut live) = live("taken", Offloads::Off, |_| {}, text) else { return };
+    assert!(answers(&live));
+    let (bin, scratch) = (live.bin.display().to_string(), Scratch::new());
+    let other = format!(
+        "mode = \"router\"\n[system]\nworkers = 1\nsocket = \"{}\"\n[port.new]\nbackend = \"af_xdp\"\n\
+         xdp = \"skb\"\ntwin = false\n",
+        scratch.join("ctl.sock").display()
+    );
+    scratch.write("other.toml", &other);
+    let mut taker = None;
+    replace_right(&live, || {
+        let file = scratch.join("other.toml");
+        let mut program = live.net.router.spawn(&format!("{bin} run {}", file.display()));
+        program.wait_for("running: ", STARTED);
+        taker = Some(program);
+    });
+    wait_for_log(&live, "ERROR port right: ", 1);
+    let (begin, mut longest) = (Instant::now(), Duration::ZERO);
+    while begin.elapsed() < Duration::from_secs(4) {
+        let asked = Instant::now();
+        live.ctl("show interfaces");
+        longest = longest.max(asked.elapsed());
+    }
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    let log = live.router.output();
+    assert_eq!(log.matches("ERROR port right: ").count(), 1, "{log}");
+    let mut taker = taker.expect("a program");
+    taker.stop(testkit::process::Stop::Terminate, SOON);
+    wait_for_log(&live, "opened on the new right", 1);
+    assert!(answers(&live), "{}", live.router.output());
+    live.stop();
 }

@@ -155,6 +155,8 @@ pub struct ControlLoop {
     /// By interface: the twin is up; the port's link is up.
     twin_up: Vec<bool>,
     link_up: Vec<bool>,
+    /// By interface: its queues and its twin are closed, and opening them failed.
+    closed: Vec<bool>,
     /// Ports that are to be opened anew, on other interfaces.
     replaced: Vec<Replaced>,
     /// The last failure of a port that was logged.
@@ -205,6 +207,7 @@ impl ControlLoop {
         let mut control = Self {
             twin_up: vec![true; records.len()],
             link_up: vec![true; records.len()],
+            closed: vec![false; records.len()],
             records,
             started: start.config.clone(),
             config: start.config,

@@ -20,7 +20,8 @@ use crate::statistics::PortCounters;
 
 /// The data path of a live program.
 pub trait DataPath: Send {
-    /// Opens interfaces with the twins that they have; nothing is received yet.
+    /// Opens interfaces with the twins that they have; nothing is received yet. `patient`: queues that were closed a moment
+    /// ago may take some time until they can be opened again.
     ///
     /// # Errors
     /// Why one of them cannot be opened, with its name; none is open then.
@@ -29,6 +30,7 @@ pub trait DataPath: Send {
         config: &Config,
         interfaces: &Interfaces,
         wanted: &[u16],
+        patient: bool,
     ) -> Result<Vec<Opened>, String>;
 
     /// Makes the stages of a configuration, and has the threads that they will run on. Nothing is in use yet.

@@ -220,10 +220,11 @@ impl DataPath for LivePath {
         config: &Config,
         interfaces: &Interfaces,
         wanted: &[u16],
+        patient: bool,
     ) -> Result<Vec<Opened>, String> {
         let Fixed { depot, workers, checksums, .. } = &self.fixed;
-        let opening =
-            Opening { config, interfaces, depot, workers: *workers, checksums: *checksums };
+        let (workers, checksums) = (*workers, *checksums);
+        let opening = Opening { config, interfaces, depot, workers, checksums, patient };
         let (opened, mut io) = self.ports.open(&opening, wanted).map_err(Failure::into_message)?;
         self.opened.append(&mut io);
         self.opened_numbers.extend(wanted);

@@ -93,6 +93,8 @@ impl ControlLoop {
 
     /// A port's link is there or not, with all interfaces over it.
     pub(super) fn set_link(&mut self, port: usize, up: bool) {
+        // Without queues it carries nothing, whatever its interface says.
+        let up = up && !self.closed[port];
         if std::mem::replace(&mut self.link_up[port], up) == up {
             return;
         }

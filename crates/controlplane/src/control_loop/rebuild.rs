@@ -9,6 +9,8 @@
 //! Whatever fails before the last step is taken back, and the program is as it was. A program that stops takes the engine:
 //! if it comes before the engine is held, the change is taken back; if it comes later, the stop waits.
 
+use std::collections::BTreeMap;
+
 use control::config::{Config, Diff};
 use lookup::fib::Interface;
 
@@ -29,6 +31,7 @@ struct Before {
     records: Vec<Interface>,
     twin_up: Vec<bool>,
     link_up: Vec<bool>,
+    closed: Vec<bool>,
 }
 
 /// The pipelines of a configuration, for `ctl show runtime`.
@@ -66,7 +69,9 @@ impl ControlLoop {
                 self.put_back(&before);
                 self.settle();
                 if !reopened.is_empty() && !matches!(error, NotApplied::Stopping) {
-                    self.reopen(&reopened);
+                    for (port, error) in self.reopen(&reopened, true) {
+                        self.log_closed(port, &error);
+                    }
                 }
                 Err(error)
             }
@@ -82,7 +87,7 @@ impl ControlLoop {
         before: &Before,
     ) -> Result<String, NotApplied> {
         let Fresh { config, built, interfaces, .. } = fresh;
-        self.open(&config, &interfaces, wanted)?;
+        self.open(&config, &interfaces, wanted, true)?;
         self.interfaces = interfaces;
         let old = std::mem::replace(&mut self.config, config);
         for &number in gone {
@@ -93,7 +98,7 @@ impl ControlLoop {
         for number in wanted.iter().chain(gone) {
             let at = usize::from(*number);
             self.records[at] = self.fresh_record(at);
-            (self.twin_up[at], self.link_up[at]) = (true, true);
+            (self.twin_up[at], self.link_up[at], self.closed[at]) = (true, true, false);
         }
 
         let facts = |port: u16| self.facts.get(usize::from(port)).copied().unwrap_or_default();
@@ -150,12 +155,13 @@ impl ControlLoop {
         config: &Config,
         interfaces: &Interfaces,
         wanted: &[u16],
+        patient: bool,
     ) -> Result<(), String> {
         self.resize(interfaces.count().max(self.records.len()));
         if wanted.is_empty() {
             return Ok(());
         }
-        for own in self.path.open(config, interfaces, wanted)? {
+        for own in self.path.open(config, interfaces, wanted, patient)? {
             let at = usize::from(own.number);
             self.kinds[at] = own.kind;
             (self.facts[at], self.twins[at], self.links[at]) = (own.facts, own.twin, own.link);
@@ -204,37 +210,86 @@ impl ControlLoop {
         for &number in numbers {
             let at = usize::from(number);
             self.twins[at] = None;
+            self.closed[at] = true;
             self.set_link(at, false);
         }
         self.exchange(numbers)
     }
 
-    /// Opens ports again as they were, after the configuration with which they were to be opened was refused.
-    pub(super) fn reopen(&mut self, numbers: &[u16]) {
+    /// Opens ports and subinterfaces again that are closed, each port with those over it: the ports that stay closed, and why.
+    pub(super) fn reopen(&mut self, numbers: &[u16], patient: bool) -> Vec<(usize, String)> {
+        let mut by_port: BTreeMap<usize, Vec<u16>> = BTreeMap::new();
+        for &number in numbers {
+            by_port.entry(self.port_under(number)).or_default().push(number);
+        }
+        let mut failed = Vec::new();
+        for (port, numbers) in by_port {
+            match self.reopen_port(&numbers, patient) {
+                Ok(()) => {}
+                Err(NotApplied::Stopping) => break,
+                Err(NotApplied::Refused(error)) => failed.push((port, error)),
+            }
+        }
+        failed
+    }
+
+    fn reopen_port(&mut self, numbers: &[u16], patient: bool) -> Result<(), NotApplied> {
         let (config, interfaces) = (self.config.clone(), self.interfaces.clone());
-        let opened = self.open(&config, &interfaces, numbers).and_then(|()| {
+        let opened = self.open(&config, &interfaces, numbers, patient).and_then(|()| {
             let effective = self.effective();
             self.path.prepare(&effective, &interfaces, &mut self.publisher)
         });
-        match opened.map_err(NotApplied::from).and_then(|()| self.hold()) {
-            Ok(()) => {}
-            Err(NotApplied::Stopping) => return self.path.forget(),
-            Err(NotApplied::Refused(error)) => {
-                self.path.forget();
-                tracing::error!("{error}; it stays closed until a reload opens it");
-                return;
+        let held = opened.map_err(NotApplied::from).and_then(|()| self.hold());
+        held.inspect_err(|_| {
+            self.path.forget();
+            for &number in numbers {
+                let at = usize::from(number);
+                (self.facts[at].index, self.twins[at]) = (None, None);
             }
-        }
+        })?;
         for &number in numbers {
             let at = usize::from(number);
             self.records[at] = self.fresh_record(at);
+            (self.twin_up[at], self.closed[at]) = (true, false);
             self.set_link(at, true);
             self.publish_interface(at);
         }
         match self.exchange(&[]) {
+            // The program ends.
             Err(NotApplied::Refused(error)) => tracing::error!("{error}"),
             _ => self.settle(),
         }
+        Ok(())
+    }
+
+    /// Opens what earlier changes left closed, after a reload. What is said of it.
+    pub(super) fn open_closed(&mut self) -> String {
+        let is_closed = |n: &u16| self.closed[usize::from(*n)];
+        let numbers: Vec<u16> = self.interfaces.numbers().filter(is_closed).collect();
+        if numbers.is_empty() {
+            return String::new();
+        }
+        let failed = self.reopen(&numbers, false);
+        self.refresh_links();
+        let is_open = |n: &&u16| !self.closed[usize::from(**n)];
+        let opened = numbers.iter().filter(is_open);
+        let mut said: String =
+            opened.map(|n| format!("opened port {}\n", self.interfaces.name(*n))).collect();
+        for (port, error) in failed {
+            said += &format!("warning: {error}; {}\n", self.stays_closed(port));
+            self.try_again(port, error);
+        }
+        said
+    }
+
+    fn log_closed(&mut self, port: usize, error: &str) {
+        tracing::error!("{error}; {}", self.stays_closed(port));
+        self.try_again(port, error.to_owned());
+    }
+
+    /// The number of the port that an interface is over, or of itself.
+    pub(super) fn port_under(&self, number: u16) -> usize {
+        self.interfaces.tagged(number).map_or(number, |(port, _)| port).into()
     }
 
     fn before(&self) -> Before {
@@ -248,18 +303,20 @@ impl ControlLoop {
             records: self.records.clone(),
             twin_up: self.twin_up.clone(),
             link_up: self.link_up.clone(),
+            closed: self.closed.clone(),
         }
     }
 
     /// The loop knows what it knew; what was opened is closed.
     fn put_back(&mut self, before: &Before) {
-        let Before { config, interfaces, kinds, facts, twins, links, records, twin_up, link_up } =
-            before.clone();
+        let before = before.clone();
+        let Before { config, interfaces, kinds, facts, twins, links, records, .. } = before;
         self.path.forget();
         (self.config, self.interfaces, self.kinds) = (config, interfaces, kinds);
         (self.facts, self.twins, self.links) = (facts, twins, links);
         let n = self.records.len();
-        (self.records, self.twin_up, self.link_up) = (records, twin_up, link_up);
+        (self.records, self.closed) = (records, before.closed);
+        (self.twin_up, self.link_up) = (before.twin_up, before.link_up);
         // Parts hear that interfaces with numbers beyond are gone.
         self.resize(n);
     }
@@ -272,5 +329,6 @@ impl ControlLoop {
         self.records.resize(n, Interface::default());
         self.twin_up.resize(n, true);
         self.link_up.resize(n, true);
+        self.closed.resize(n, false);
     }
 }

@@ -141,6 +141,7 @@ impl ControlLoop {
             true => self.apply_live(fresh)?,
             false => self.rebuild(fresh, &diff)?,
         };
+        let told = told + &self.open_closed();
         let diagnostics = report.map(|report| {
             self.source = report.source;
             report.diagnostics
