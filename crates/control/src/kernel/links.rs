@@ -188,12 +188,16 @@ pub fn is_automatic(address: &IpNet) -> bool {
 
 /// IPv6 switched off on an interface while this exists: a physical port must have no
 /// link-local address, send no router solicitation and answer no neighbour solicitation.
-/// Dropping it restores what was.
+/// Dropping it restores what was, on that interface only: by then another one may have its name, and it another name.
 #[derive(Debug)]
 pub struct Ipv6Off {
-    path: PathBuf,
+    index: u32,
     /// What to write back; `None` if it was off already.
     before: Option<String>,
+}
+
+fn ipv6_setting(name: &str) -> PathBuf {
+    PathBuf::from("/proc/sys/net/ipv6/conf").join(name).join("disable_ipv6")
 }
 
 impl Ipv6Off {
@@ -204,24 +208,25 @@ impl Ipv6Off {
     ///
     /// If the setting exists but cannot be changed.
     pub fn on(name: &str) -> Result<Ipv6Off, Error> {
-        let path = PathBuf::from("/proc/sys/net/ipv6/conf").join(name).join("disable_ipv6");
+        let path = ipv6_setting(name);
         let failed =
             |error: io::Error| Error::socket(format!("switching IPv6 off on {name}"), error);
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
             return Err(Error::NoSuchLink { name: name.to_owned() });
         }
+        let index = named(&mut Client::route()?, name)?.ifindex;
         let before = match fs::read_to_string(&path) {
             Ok(text) => text.trim().to_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Ipv6Off { path, before: None });
+                return Ok(Ipv6Off { index, before: None });
             }
             Err(error) => return Err(failed(error)),
         };
         if before == "1" {
-            return Ok(Ipv6Off { path, before: None });
+            return Ok(Ipv6Off { index, before: None });
         }
         fs::write(&path, "1").map_err(failed)?;
-        Ok(Ipv6Off { path, before: Some(before) })
+        Ok(Ipv6Off { index, before: Some(before) })
     }
 
     /// Whether anything was changed.
@@ -232,8 +237,10 @@ impl Ipv6Off {
 
 impl Drop for Ipv6Off {
     fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            let _ = fs::write(&self.path, before); // the interface may be gone
+        let Some(before) = &self.before else { return };
+        let link = Client::route().and_then(|mut client| by_index(&mut client, self.index));
+        if let Ok(Some(link)) = link {
+            let _ = fs::write(ipv6_setting(&link.name), before); // the interface may be gone
         }
     }
 }

@@ -12,6 +12,7 @@
 use netlink_packet_core::NLM_F_ACK;
 use netlink_sys::protocols::NETLINK_GENERIC;
 
+use super::links;
 use crate::netlink::{Attributes, Client, Error, attributes};
 
 const GENL_ID_CTRL: u16 = 16;
@@ -25,16 +26,17 @@ const FEATURES_HEADER: u16 = 1;
 const FEATURES_WANTED: u16 = 3;
 const FEATURES_ACTIVE: u16 = 4;
 const FEATURES_NOCHANGE: u16 = 5;
-const HEADER_DEV_NAME: u16 = 2;
+const HEADER_DEV_INDEX: u16 = 1;
 const BITSET_BITS: u16 = 3;
 const BITS_BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 
-/// Features that were switched off while this exists; dropping it switches them on again.
+/// Features that were switched off while this exists; dropping it switches them on again, on that interface only: by then
+/// another one may have its name.
 #[derive(Debug)]
 pub struct OffloadsOff {
-    name: String,
+    interface: Interface,
     changed: Vec<String>,
     restore: bool,
 }
@@ -68,13 +70,15 @@ fn harmful(feature: &str, carried: Carried) -> bool {
 ///
 /// If the interface does not exist, the kernel has no `ethtool` family, or refuses.
 pub fn set_offloads_off(name: &str, carried: Carried) -> Result<OffloadsOff, Error> {
+    let index = links::named(&mut Client::route()?, name)?.ifindex;
+    let interface = Interface { name: name.to_owned(), index };
     let mut ethtool = Ethtool::open()?;
-    let (active, fixed) = ethtool.features(name)?;
+    let (active, fixed) = ethtool.features(&interface)?;
     let harmful = |feature: &String| harmful(feature, carried) && !fixed.contains(feature);
     let changed: Vec<String> = active.into_iter().filter(harmful).collect();
-    let off = OffloadsOff { name: name.to_owned(), changed, restore: true };
+    let off = OffloadsOff { interface, changed, restore: true };
     if !off.changed.is_empty() {
-        ethtool.set(name, &off.changed, false)?;
+        ethtool.set(&off.interface, &off.changed, false)?;
     }
     Ok(off)
 }
@@ -104,7 +108,7 @@ impl OffloadsOff {
         if self.changed.is_empty() {
             return Ok(());
         }
-        Ethtool::open()?.set(&self.name, &self.changed, true)
+        Ethtool::open()?.set(&self.interface, &self.changed, true)
     }
 }
 
@@ -114,6 +118,13 @@ impl Drop for OffloadsOff {
             let _ = self.switch_on(); // the interface may be gone
         }
     }
+}
+
+/// The interface of a number; the name is for messages.
+#[derive(Debug)]
+struct Interface {
+    name: String,
+    index: u32,
 }
 
 struct Ethtool {
@@ -145,12 +156,12 @@ impl Ethtool {
     }
 
     /// The features that are active, and those that cannot be changed.
-    fn features(&mut self, name: &str) -> Result<(Vec<String>, Vec<String>), Error> {
+    fn features(&mut self, interface: &Interface) -> Result<(Vec<String>, Vec<String>), Error> {
         let mut asked = Attributes::new();
-        asked.nest(FEATURES_HEADER, |header| _ = header.text(HEADER_DEV_NAME, name));
+        asked.nest(FEATURES_HEADER, |header| _ = header.u32(HEADER_DEV_INDEX, interface.index));
         let (mut active, mut fixed) = (Vec::new(), Vec::new());
         let body = genl(ETHTOOL_MSG_FEATURES_GET, &asked);
-        let what = format!("reading the offloads of {name}");
+        let what = format!("reading the offloads of {}", interface.name);
         self.client.get(&what, self.family, &body, |message| {
             for (kind, value) in attributes(message.payload.get(4..).unwrap_or(&[])) {
                 match kind {
@@ -163,9 +174,9 @@ impl Ethtool {
         Ok((active, fixed))
     }
 
-    fn set(&mut self, name: &str, features: &[String], on: bool) -> Result<(), Error> {
+    fn set(&mut self, interface: &Interface, features: &[String], on: bool) -> Result<(), Error> {
         let mut asked = Attributes::new();
-        asked.nest(FEATURES_HEADER, |header| _ = header.text(HEADER_DEV_NAME, name));
+        asked.nest(FEATURES_HEADER, |header| _ = header.u32(HEADER_DEV_INDEX, interface.index));
         asked.nest(FEATURES_WANTED, |bitset| {
             bitset.nest(BITSET_BITS, |bits| {
                 for feature in features {
@@ -180,7 +191,7 @@ impl Ethtool {
         });
         let body = genl(ETHTOOL_MSG_FEATURES_SET, &asked);
         let verb = if on { "on" } else { "off" };
-        let what = format!("switching offloads of {name} {verb}");
+        let what = format!("switching offloads of {} {verb}", interface.name);
         self.client.change(&what, self.family, NLM_F_ACK, &body)
     }
 }

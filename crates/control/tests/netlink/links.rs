@@ -90,6 +90,33 @@ fn ipv6_goes_off_and_comes_back() {
     assert!(Ipv6Off::on("../all").is_err());
 }
 
+/// What was changed on an interface is put back on it, whatever its name is, and on no other.
+#[test]
+fn settings_belong_to_an_interface_and_not_to_its_name() {
+    let Some(_namespace) = Namespace::enter() else { return };
+    if !attempt("ethtool --version").0 {
+        return skip("ethtool is not installed");
+    }
+    run("ip link add name va type veth peer name pa");
+    let before = run("ethtool -k va");
+    let ipv6 = |name: &str| {
+        let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
+        std::fs::read_to_string(path).unwrap().trim().to_owned()
+    };
+    let changed = (Ipv6Off::on("va").unwrap(), set_offloads_off("va", Carried::Finished).unwrap());
+    run("ip link set va name old");
+    run("ip link add name va type veth peer name pb");
+    run("ethtool -K va tx off sg off tso off gso off gro off");
+    let new = run("ethtool -k va");
+    std::fs::write("/proc/sys/net/ipv6/conf/va/disable_ipv6", "1").unwrap();
+    drop(changed);
+    assert_eq!((ipv6("va").as_str(), run("ethtool -k va")), ("1", new));
+    assert_eq!(
+        (ipv6("old").as_str(), run("ethtool -k old").replace("for old:", "for va:")),
+        ("0", before)
+    );
+}
+
 #[test]
 fn offloads_go_off_and_come_back() {
     let Some(_namespace) = Namespace::enter() else { return };
