@@ -168,6 +168,11 @@ pub(crate) fn prepare(
     let numbers: Vec<usize> =
         interfaces.names().iter().map(|name| config.pipeline_number(name)).collect();
     let entries = Entries { by_port: numbers.into() };
+    // A port of a live program is closed until it has queues.
+    let unplaced = |number| match !plan.offline && interfaces.is_port(number) {
+        true => TxSlot::Closed,
+        false => TxSlot::Absent,
+    };
     for i in 0..n {
         let own = pipelines.all(i, in_order)?;
         workers.push(WorkerSpec {
@@ -175,7 +180,7 @@ pub(crate) fn prepare(
             versions: Newest(reader.clone()),
             pipelines: own,
             rx: Vec::new(),
-            tx: (0..interfaces.count()).map(|_| TxSlot::Absent).collect(),
+            tx: (0..interfaces.count() as u16).map(unplaced).collect(),
             host: (0..interfaces.count()).map(|_| TxSlot::Absent).collect(),
             on_drop: on_drop.take(),
             device: None,
@@ -311,7 +316,7 @@ fn collect(workers: Vec<WorkerQueues>, counters: &[PortCounters]) -> Vec<(PortIo
             });
             let own = own.and_then(|slot| match slot {
                 TxSlot::Own(queue, _) => Some(queue),
-                TxSlot::Absent | TxSlot::Worker(_) => None,
+                TxSlot::Absent | TxSlot::Closed | TxSlot::Worker(_) => None,
             });
             io.queues.push((queue, own));
         }
@@ -572,6 +577,11 @@ fn place<V: Versions>(
     workers: &mut [WorkerSpec<V>],
 ) -> PortCounters {
     let number = usize::from(port.number);
+    if !port.twin && port.queues.iter().all(|(_, tx)| tx.is_none()) {
+        // It only receives.
+        let slots = workers.iter_mut().filter_map(|worker| worker.tx.get_mut(number));
+        slots.for_each(|slot| *slot = TxSlot::Absent);
+    }
     let (entry, spreading) = entries.of(&port, spreading);
     let is_needed = spreading.need > Need::Nothing || port.queues.len() < workers.len();
     let spread = (!port.twin && is_needed && workers.len() > 1).then_some(spreading.hash);

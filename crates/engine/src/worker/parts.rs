@@ -61,6 +61,8 @@ impl Default for Entry {
 pub enum TxSlot {
     /// There is no such port.
     Absent,
+    /// The port has no queue now.
+    Closed,
     /// Its queue belongs to this worker.
     Own(Box<dyn TxQueue>, Arc<QueueCounters>),
     /// Its queue belongs to that worker.

@@ -116,6 +116,9 @@ impl<V: Versions> Worker<V> {
             Some(TxSide { slot: TxSlot::Worker(w), .. }) => {
                 self.pass(*w, Passed::Transmit(packet, port));
             }
+            Some(TxSide { slot: TxSlot::Closed, .. }) => {
+                self.drop_packet(packet, reasons::TX_PORT_DOWN);
+            }
             _ => self.drop_packet(packet, reasons::TX_NO_PORT),
         }
     }

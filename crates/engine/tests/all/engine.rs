@@ -383,7 +383,7 @@ fn stopping_loses_nothing_that_was_received() {
                 spread: None,
                 counters: counters.clone(),
             }],
-            tx: vec![TxSlot::Own(Box::new(out), Arc::default()), TxSlot::Absent],
+            tx: vec![TxSlot::Own(Box::new(out), Arc::default()), TxSlot::Closed],
             host: Vec::new(),
             on_drop: None,
             device: None,
@@ -420,10 +420,10 @@ fn stopping_loses_nothing_that_was_received() {
     let received = view.workers[0].rx_packets.get();
     let emitted = view.workers[0].emitted.get();
     let forwarded = frames_out.lock().unwrap().len() as u64;
-    assert_eq!(forwarded + view.drops(reasons::TX_NO_PORT), received + emitted);
+    assert_eq!(forwarded + view.drops(reasons::TX_PORT_DOWN), received + emitted);
     assert_eq!(counters.get().packets, received);
-    let dropped = captured.try_recv().expect("flow 1 goes to a port that is not there");
-    assert_eq!((dropped.reason, dropped.bytes[0]), (Some(reasons::TX_NO_PORT), 1));
+    let dropped = captured.try_recv().expect("flow 1 goes to a port that is closed");
+    assert_eq!((dropped.reason, dropped.bytes[0]), (Some(reasons::TX_PORT_DOWN), 1));
     let report = reports.try_recv().expect("the first packet was traced");
     assert_eq!(
         report[0],
@@ -437,7 +437,7 @@ fn stopping_loses_nothing_that_was_received() {
     let stage = view.stage(0);
     assert_eq!(stage.packets, received);
     view.clear();
-    assert_eq!((view.stage(0).packets, view.drops(reasons::TX_NO_PORT)), (0, 0));
+    assert_eq!((view.stage(0).packets, view.drops(reasons::TX_PORT_DOWN)), (0, 0));
     // Those not received were given back with the queue.
     assert!(received <= sent);
     drop((feed, pool));
