@@ -15,6 +15,7 @@ mod ctl;
 mod demo;
 mod devices;
 mod drops;
+mod earlier;
 mod failure;
 mod gen_packets;
 mod gen_rules;

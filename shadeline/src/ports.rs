@@ -2,7 +2,8 @@
 //!
 //! Everything that is changed in the kernel goes away with the process, however it ends: twins, XDP
 //! programs and the table that closes a port are owned by descriptors. Settings that have no owner
-//! (offloads, IPv6 on the port) are put back when [`LivePorts`] is dropped.
+//! (offloads, IPv6 and queues of the interface) are put back when [`LivePorts`] is dropped; after a program that was killed,
+//! by the next one ([`Earlier`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use chunk::Depot;
 use control::config::{Backend, Config, Physical, PortKind, XdpMode, ZeroCopy};
 use control::kernel::close::Closed;
 use control::kernel::links::{self, Ipv6Off};
-use control::kernel::offloads::{Carried, OffloadsOff, set_offloads_off};
+use control::kernel::offloads::{Carried, OffloadsOff, set_offloads_off_after};
 use control::netlink::Client;
 use controlplane::{Interfaces, Opened, PortFacts};
 use io::capture::{CaptureRx, CaptureTx, Format};
@@ -22,6 +23,7 @@ use io::tap::Tap;
 use io::{RxQueue, TxQueue, af_packet, af_xdp};
 use packet::checksum::Checksums;
 
+use crate::earlier::{Earlier, Settings};
 use crate::failure::Failure;
 use crate::twins::{self, Announcer};
 use crate::wiring::{PortIo, Queue};
@@ -46,6 +48,8 @@ struct OpenPort {
     _ipv6: Option<Ipv6Off>,
     _promiscuous: Option<Promiscuous>,
     _channels: Option<ChannelsBack>,
+    /// After all that is put back.
+    earlier: Option<Earlier>,
 }
 
 /// Puts the number of queues of an interface back when it is dropped, after its sockets are closed.
@@ -207,10 +211,18 @@ impl LivePorts {
         let (queues, kind) = queues(physical, depot, workers, own, patience, &mut open._channels)?;
         let is_xdp = kind.starts_with("af_xdp");
         if on_wire {
+            open.note_channels(&physical.interface);
+        }
+        if on_wire {
             open.facts.ungranted = if is_xdp { DOUBLE_TAG_LEN - TAG_LEN } else { DOUBLE_TAG_LEN };
             let carried = if is_xdp { Carried::Finished } else { Carried::Marked };
-            match set_offloads_off(&physical.interface, carried) {
-                Ok(off) => open._offloads = Some(off),
+            let mut earlier = open.settings();
+            match set_offloads_off_after(&physical.interface, carried, &earlier.offloads) {
+                Ok(off) => {
+                    earlier.offloads = off.changed().to_vec();
+                    open.note(earlier);
+                    open._offloads = Some(off);
+                }
                 Err(error) => tracing::warn!("{}: offloads stay on: {error}", physical.interface),
             }
         }
@@ -244,6 +256,38 @@ impl LivePorts {
     }
 }
 
+impl OpenPort {
+    /// What the interface had before.
+    fn settings(&self) -> Settings {
+        self.earlier.as_ref().map(|earlier| earlier.settings().clone()).unwrap_or_default()
+    }
+
+    fn note(&mut self, settings: Settings) {
+        self.earlier.iter_mut().for_each(|earlier| earlier.note(settings.clone()));
+    }
+
+    /// The numbers of queues from before a program that was killed count, also if they are right for this one.
+    fn note_channels(&mut self, interface: &str) {
+        let mut settings = self.settings();
+        match (settings.channels, &mut self._channels) {
+            (None, None) => return,
+            (None, Some(own)) => {
+                let Channels { rx, tx, combined } = own.before;
+                settings.channels = Some([rx, tx, combined]);
+            }
+            (Some([rx, tx, combined]), own) => {
+                let before = Channels { rx, tx, combined };
+                let (Ok(link), Some(index)) = (Link::open(interface), self.facts.index) else {
+                    return;
+                };
+                let set = link.channels();
+                *own = Some(ChannelsBack { interface: interface.to_owned(), index, before, set });
+            }
+        }
+        self.note(settings);
+    }
+}
+
 /// Makes a network interface fit to be a port, and says what it is.
 fn prepare(physical: &Physical, open: &mut OpenPort) -> Result<(), String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
@@ -257,8 +301,14 @@ fn prepare(physical: &Physical, open: &mut OpenPort) -> Result<(), String> {
         mtu: Some(link.mtu().map_err(|e| text(&e))?),
         ungranted: 0,
     };
-    match Ipv6Off::on(&physical.interface) {
-        Ok(off) => open._ipv6 = Some(off),
+    open.earlier = open.facts.index.map(|index| Earlier::of(&physical.interface, index));
+    let mut earlier = open.settings();
+    match Ipv6Off::on_after(&physical.interface, earlier.disable_ipv6.as_deref()) {
+        Ok(off) => {
+            earlier.disable_ipv6 = off.before().map(str::to_owned);
+            open.note(earlier);
+            open._ipv6 = Some(off);
+        }
         Err(error) => tracing::warn!("{}: IPv6 stays on: {error}", physical.interface),
     }
     let mut client = Client::route().map_err(|e| text(&e))?;

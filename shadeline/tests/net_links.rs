@@ -465,3 +465,63 @@ fn an_interface_that_another_program_uses_blocks_no_request() {
     assert!(answers(&live), "{}", live.router.output());
     live.stop();
 }
+
+#[test]
+fn packets_for_a_closed_port_are_counted_as_such() {
+    let text = |scratch: &Scratch| {
+        format!(
+            "mode = \"wire\"\n[system]\nworkers = 1\nsocket = \"{}\"\n[port.left]\nbackend = \"af_packet\"\n\
+             [port.right]\nbackend = \"af_xdp\"\nxdp = \"native\"\n",
+            scratch.join("ctl.sock").display()
+        )
+    };
+    let Some(mut live) = live("wire", Offloads::Off, |_| {}, text) else { return };
+    replace_right(&live, || _ = live.net.right.run("ethtool -L eth0 tx 2"));
+    wait_for_log(&live, "ERROR port right: ", 1);
+    let _ = ping(&live.net.left, "10.0.1.1", 1);
+    let counted = || dropped(&live, "tx_port_down") > 0;
+    assert!(wait_until(SOON, counted), "{:?}", live.drops());
+    assert_eq!(dropped(&live, "tx_no_port"), 0);
+    live.stop();
+}
+
+/// IPv6, offloads and queues of the interface.
+fn settings(net: &Topology) -> String {
+    let run = |line: &str| net.router.run(line);
+    run("sysctl net.ipv6.conf.right.disable_ipv6")
+        + &run("ethtool -k right")
+        + &run("ethtool -l right")
+}
+
+#[test]
+fn settings_of_a_killed_program_are_put_back_by_the_next() {
+    use testkit::process::Stop;
+    for backend in BACKENDS {
+        let mut before = String::new();
+        let prepare = |net: &Topology| {
+            net.router.run("ethtool -L right rx 2 tx 2");
+            before = settings(net);
+        };
+        let queues = if backend == "af_xdp" { "queues = 1\n" } else { "" };
+        let text = |scratch: &Scratch| {
+            let own = format!("[port.right]\n{queues}");
+            config(scratch, backend, "").replace("[port.right]\n", &own)
+        };
+        let Some(mut live) = live("killed", Offloads::Default, prepare, text) else { return };
+        let during = settings(&live.net);
+        assert!(before.contains("disable_ipv6 = 0") && during.contains("disable_ipv6 = 1"));
+        for _ in 0..2 {
+            live.router.signal(Stop::Kill);
+            live.router.wait(SOON);
+            assert_eq!(settings(&live.net), during, "{backend}");
+            live.restart();
+        }
+        live.stop();
+        assert_eq!(settings(&live.net), before, "{backend}");
+        // Nothing is remembered.
+        live.net.router.run("sysctl -w net.ipv6.conf.right.disable_ipv6=1");
+        live.restart();
+        live.stop();
+        assert!(settings(&live.net).contains("disable_ipv6 = 1"), "{backend}");
+    }
+}

@@ -368,6 +368,16 @@ pub fn index_of(name: &str) -> Option<u32> {
     (index != 0).then_some(index)
 }
 
+/// `SO_NETNS_COOKIE` of Linux 5.14.
+const NAMESPACE: libc::c_int = 71;
+
+/// A number of the network namespace that no other one gets until the machine is started again; `None` where the kernel
+/// has none.
+pub fn namespace() -> Option<u64> {
+    let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).ok()?;
+    sys::getsockopt(&socket, libc::SOL_SOCKET, NAMESPACE).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,6 +30,8 @@ pub(crate) unsafe trait Plain: Copy {}
 unsafe impl Plain for c_int {}
 // SAFETY: as above.
 unsafe impl Plain for u32 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
 
 macro_rules! plain {
     ($($type:ty),* $(,)?) => {$(

@@ -5,8 +5,9 @@
 //! whoever queries it find the same place, inside and outside of the namespace.
 
 use std::ffi::OsString;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
@@ -52,6 +53,52 @@ pub fn connect() -> Result<Client, ClientError> {
             Err(ClientError::NotRunning(own))
         }
         (_, error) => Err(error),
+    }
+}
+
+/// Where an instance keeps the settings that its network interfaces had before, until they are put back.
+pub fn settings_folder() -> PathBuf {
+    let socket = of_instance();
+    match socket == Path::new(SYSTEM) {
+        true => socket.with_file_name("ports"),
+        false => socket.with_extension(""),
+    }
+}
+
+/// Makes a folder of this user only, if it is missing.
+///
+/// # Errors
+/// It cannot be made, or it belongs to somebody else.
+pub fn make_own(folder: &Path) -> io::Result<()> {
+    if folder.parent() == Path::new(SYSTEM).parent() {
+        fs::create_dir_all(folder.parent().unwrap_or(folder))?;
+    }
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => check_own(folder),
+    }
+}
+
+/// Whether a folder is one, and this user's.
+///
+/// # Errors
+/// It is not.
+pub fn check_own(folder: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(folder)?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    match of_another(folder) {
+        Some(user) => Err(io::Error::other(format!("the folder belongs to user {user}"))),
+        None => Ok(()),
+    }
+}
+
+/// Removes the folder of a file that was removed, if it is empty, and that of the system's instance.
+pub fn remove_settings_folder(file: &Path) {
+    let Some(folder) = file.parent() else { return };
+    if fs::remove_dir(folder).is_ok() && folder.parent() == Path::new(SYSTEM).parent() {
+        // With a socket in it, it stays.
+        let _ = fs::remove_dir(folder.parent().unwrap_or(folder));
     }
 }
 

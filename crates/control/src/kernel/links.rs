@@ -208,6 +208,15 @@ impl Ipv6Off {
     ///
     /// If the setting exists but cannot be changed.
     pub fn on(name: &str) -> Result<Ipv6Off, Error> {
+        Self::on_after(name, None)
+    }
+
+    /// The same after a program that was ended before it could write `earlier` back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ipv6Off::on`].
+    pub fn on_after(name: &str, earlier: Option<&str>) -> Result<Ipv6Off, Error> {
         let path = ipv6_setting(name);
         let failed =
             |error: io::Error| Error::socket(format!("switching IPv6 off on {name}"), error);
@@ -223,10 +232,15 @@ impl Ipv6Off {
             Err(error) => return Err(failed(error)),
         };
         if before == "1" {
-            return Ok(Ipv6Off { index, before: None });
+            return Ok(Ipv6Off { index, before: earlier.map(str::to_owned) });
         }
         fs::write(&path, "1").map_err(failed)?;
         Ok(Ipv6Off { index, before: Some(before) })
+    }
+
+    /// What will be written back.
+    pub fn before(&self) -> Option<&str> {
+        self.before.as_deref()
     }
 
     /// Whether anything was changed.

@@ -70,21 +70,37 @@ fn harmful(feature: &str, carried: Carried) -> bool {
 ///
 /// If the interface does not exist, the kernel has no `ethtool` family, or refuses.
 pub fn set_offloads_off(name: &str, carried: Carried) -> Result<OffloadsOff, Error> {
+    set_offloads_off_after(name, carried, &[])
+}
+
+/// The same after a program that was ended before it could switch `earlier` on again.
+///
+/// # Errors
+///
+/// As [`set_offloads_off`].
+pub fn set_offloads_off_after(
+    name: &str,
+    carried: Carried,
+    earlier: &[String],
+) -> Result<OffloadsOff, Error> {
     let index = links::named(&mut Client::route()?, name)?.ifindex;
     let interface = Interface { name: name.to_owned(), index };
     let mut ethtool = Ethtool::open()?;
     let (active, fixed) = ethtool.features(&interface)?;
     let harmful = |feature: &String| harmful(feature, carried) && !fixed.contains(feature);
-    let changed: Vec<String> = active.into_iter().filter(harmful).collect();
-    let off = OffloadsOff { interface, changed, restore: true };
-    if !off.changed.is_empty() {
-        ethtool.set(&off.interface, &off.changed, false)?;
+    let is_off = |feature: &&String| !active.contains(*feature) && !fixed.contains(*feature);
+    let earlier: Vec<String> = earlier.iter().filter(is_off).cloned().collect();
+    let mut changed: Vec<String> = active.into_iter().filter(harmful).collect();
+    if !changed.is_empty() {
+        ethtool.set(&interface, &changed, false)?;
     }
+    changed.extend(earlier);
+    let off = OffloadsOff { interface, changed, restore: true };
     Ok(off)
 }
 
 impl OffloadsOff {
-    /// The features that were on, by the kernel's names.
+    /// The features that will be on again, by the kernel's names.
     pub fn changed(&self) -> &[String] {
         &self.changed
     }
