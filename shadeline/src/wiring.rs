@@ -577,10 +577,11 @@ fn place<V: Versions>(
     workers: &mut [WorkerSpec<V>],
 ) -> PortCounters {
     let number = usize::from(port.number);
-    if !port.twin && port.queues.iter().all(|(_, tx)| tx.is_none()) {
-        // It only receives.
+    if !port.twin && !port.stamps && port.queues.iter().all(|(_, tx)| tx.is_none()) {
+        // It is open, and only receives.
         let slots = workers.iter_mut().filter_map(|worker| worker.tx.get_mut(number));
-        slots.for_each(|slot| *slot = TxSlot::Absent);
+        let closed = slots.filter(|slot| matches!(slot, TxSlot::Closed));
+        closed.for_each(|slot| *slot = TxSlot::Absent);
     }
     let (entry, spreading) = entries.of(&port, spreading);
     let is_needed = spreading.need > Need::Nothing || port.queues.len() < workers.len();
