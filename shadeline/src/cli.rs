@@ -468,6 +468,15 @@ pub(crate) enum TraceSpread {
 pub(crate) struct GenPacketsArgs {
     #[command(flatten)]
     pub(crate) traffic: crate::traffic::TrafficArgs,
+    /// Send the frames of this capture (at most 65,536) as they are, in turn and over again; may be gzip, xz or zstd
+    #[arg(
+        long,
+        value_name = "CAPTURE",
+        conflicts_with_all = [
+            "size", "src", "dst", "ipv6", "sport", "dport", "protocol", "vlan", "src_mac", "dst_mac", "ttl", "seed",
+        ]
+    )]
+    pub(crate) frames: Option<PathBuf>,
     /// Send on this interface (needs CAP_NET_RAW)
     #[arg(long, value_name = "IF", group = "to")]
     pub(crate) interface: Option<String>,

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use crate::interrupt::{Interrupt, UntilStopped};
 use crate::output::{self, line, note, put};
 use crate::report::Report;
-use crate::traffic::{Rate, Sent, TrafficArgs, send, source_mac, wire_bps};
+use crate::traffic::{Rate, Sent, Traffic, TrafficArgs, send, source_mac, wire_bps};
 use crate::wiring::{self, Plan, PortIo};
 use crate::{backend, check, ports};
 
@@ -117,6 +117,17 @@ pub(crate) fn run(args: &GenPacketsArgs) -> Result<(), Failure> {
     }
 }
 
+/// What to send: the frames of a capture, or those that the options describe.
+fn traffic(
+    args: &GenPacketsArgs,
+    src_mac: impl FnOnce() -> Result<MacAddr, Failure>,
+) -> Result<Traffic, Failure> {
+    match &args.frames {
+        Some(path) => Traffic::of_capture(path),
+        None => args.traffic.traffic(src_mac()?, false),
+    }
+}
+
 fn depot() -> Result<Arc<Depot>, Failure> {
     let region = Region::new(CELLS, HugePages::Advise);
     region.map(|(_, depot)| depot).map_err(|e| Failure::other(format!("no memory for cells: {e}")))
@@ -124,7 +135,7 @@ fn depot() -> Result<Arc<Depot>, Failure> {
 
 /// Sends until the count, the time or a signal ends it.
 fn to_interface(args: &GenPacketsArgs, interface: &str) -> Result<(), Failure> {
-    let traffic = args.traffic.traffic(source_mac(args.traffic.src_mac, interface)?, false)?;
+    let traffic = traffic(args, || source_mac(args.traffic.src_mac, interface))?;
     let pps = traffic.pps(args.traffic.rate.unwrap_or(RATE_OF_INTERFACE));
     let pace = pps.map_or(Pace::Unlimited, |pps| Pace::Live { pps });
     let mut generator = traffic.generator(pace, args.traffic.count)?;
@@ -152,7 +163,7 @@ const TX_ONLY: af_packet::Options =
     af_packet::Options { block_bytes: 4096, blocks: 1, slot_bytes: 2048, promiscuous: false };
 
 fn to_file(args: &GenPacketsArgs, path: &Path) -> Result<(), Failure> {
-    let traffic = args.traffic.traffic(args.traffic.src_mac.unwrap_or(SRC_MAC), false)?;
+    let traffic = traffic(args, || Ok(args.traffic.src_mac.unwrap_or(SRC_MAC)))?;
     let (pps, count) = timed(&args.traffic, |rate| traffic.pps(rate))?;
     let mut generator =
         traffic.generator(Pace::Stamped { start_ns: START_NS, pps }, Some(count))?;
@@ -186,7 +197,7 @@ fn timed(args: &TrafficArgs, pps: impl Fn(Rate) -> Option<f64>) -> Result<(f64, 
 
 /// Feeds the pipeline of a configuration, whose ports are memory here, by one worker.
 fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
-    let traffic = args.traffic.traffic(args.traffic.src_mac.unwrap_or(SRC_MAC), false)?;
+    let traffic = traffic(args, || Ok(args.traffic.src_mac.unwrap_or(SRC_MAC)))?;
     let (pps, count) = timed(&args.traffic, |rate| traffic.pps(rate))?;
     let generator = traffic.generator(Pace::Stamped { start_ns: START_NS, pps }, Some(count))?;
 

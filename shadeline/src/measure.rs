@@ -173,6 +173,7 @@ fn show(t: &Trial) -> Result<(), Failure> {
             l.max
         )?;
     }
+    say!("longest time without a packet: {:.3} ms", t.longest_gap_ms)?;
     if let Some(rate) = t.rate_pps.filter(|rate| t.offered_pps < rate * 0.98) {
         say!("the sender could not keep up: {:.4} Mpps were requested", rate / 1e6)?;
     }
@@ -212,6 +213,7 @@ mod tests {
                 received_pps: 0.0,
                 received_gbps: 0.0,
                 latency_us,
+                longest_gap_ms: 0.0,
             })
         }
     }

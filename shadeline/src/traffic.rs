@@ -7,11 +7,12 @@
 //! Whole frames are built once for each size and family; addresses and ports vary from packet to
 //! packet, with the checksums corrected. The same options give the same packets.
 
+mod frames;
 mod send;
 mod templates;
 mod values;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use io::generator::{Generator, Options, Pace, Template, wire_bits};
@@ -95,13 +96,8 @@ pub(crate) struct Traffic {
 impl TrafficArgs {
     /// Builds the frames. `stamped` puts a stamp in each payload.
     pub(crate) fn traffic(&self, src_mac: MacAddr, stamped: bool) -> Result<Traffic, Failure> {
-        let templates = templates::build(self, src_mac, stamped)?;
-        let total: f64 = templates.iter().map(|t| f64::from(t.weight)).sum();
-        let bits = |t: &Template| wire_bits(t.frame.len()) as f64 * f64::from(t.weight);
-        let wire_bits_mean = templates.iter().map(bits).sum::<f64>() / total;
-        Ok(Traffic { templates, seed: self.seed, wire_bits_mean })
+        Ok(Traffic::of(templates::build(self, src_mac, stamped)?, self.seed))
     }
-
     /// Files that the addresses come from.
     fn file(addresses: Option<&Addresses>) -> Option<&PathBuf> {
         match addresses {
@@ -112,6 +108,22 @@ impl TrafficArgs {
 }
 
 impl Traffic {
+    /// Of these templates.
+    fn of(templates: Vec<Template>, seed: u64) -> Self {
+        let total: f64 = templates.iter().map(|t| f64::from(t.weight)).sum();
+        let bits = |t: &Template| wire_bits(t.frame.len()) as f64 * f64::from(t.weight);
+        let wire_bits_mean = templates.iter().map(bits).sum::<f64>() / total;
+        Self { templates, seed, wire_bits_mean }
+    }
+
+    /// The frames of a capture, each as it is, in turn.
+    ///
+    /// # Errors
+    /// If the capture cannot be read, or has no frame or too many.
+    pub(crate) fn of_capture(path: &Path) -> Result<Self, Failure> {
+        Ok(Self::of(frames::read(path)?, 0))
+    }
+
     /// Packets per second; `None` for as fast as possible.
     pub(crate) fn pps(&self, rate: Rate) -> Option<f64> {
         match rate {

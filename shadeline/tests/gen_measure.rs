@@ -94,6 +94,8 @@ fn a_device_that_loses_nothing() {
         assert!(of("mean") >= of("min") && of("mean") <= of("max"), "{latency}");
         // Clocks that do not belong together would be years apart.
         assert!(of("max") < 5e6, "{latency}");
+        let gap = found["longest_gap_ms"].as_f64().unwrap();
+        assert!(gap > 0.2 && gap < 5e3, "{gap}");
     }
 }
 
@@ -118,6 +120,10 @@ fn what_a_blackhole_takes_is_lost() {
     assert_eq!(number(&found, "lost_packets"), lost);
     assert_eq!(number(&found, "received_packets"), 2000 - lost);
     assert!((found["loss_percent"].as_f64().unwrap() - lost as f64 / 20.0).abs() < 1e-9);
+    // With nothing received, the gap is all of the time.
+    let found = bench.measure("--count 400 --rate 1kpps --dst 198.19.192.0/18");
+    assert_eq!(number(&found, "received_packets"), 0);
+    assert!(found["longest_gap_ms"].as_f64().unwrap() > 390.0, "{found}");
 }
 
 #[test]

@@ -461,6 +461,37 @@ fn by_an_interface_as_into_a_file() {
 }
 
 #[test]
+fn frames_of_a_capture_go_out_as_they_are_and_in_turn() {
+    let scratch = Scratch::new();
+    // Of any length, and no packets at all for whoever decodes them; one is longer than a cell.
+    let sent: Vec<Vec<u8>> =
+        [60, 1514, 14, 9000, 61].iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
+    let records: Vec<Record> =
+        sent.iter().map(|frame| Record::new(START_NS, frame.clone())).collect();
+    let path = scratch.join("frames.pcap");
+    pcap::write_pcap(&path, &records);
+    let found = frames(&format!("--frames {} --count 12", path.display()));
+    let expected: Vec<&[u8]> = sent.iter().cycle().take(12).map(Vec::as_slice).collect();
+    assert_eq!(found.iter().map(|record| &record.data[..]).collect::<Vec<_>>(), expected);
+
+    pcap::write_pcap(&path, &[]);
+    let broken = scratch.write("broken.pcap", "no capture");
+    let many = scratch.join("many.pcap");
+    pcap::write_pcap(&many, &vec![Record::new(START_NS, vec![0; 14]); 65_537]);
+    for (options, expected) in [
+        (format!("--frames {}", path.display()), "no frame to send"),
+        (format!("--frames {}", broken.display()), "broken.pcap"),
+        (format!("--frames {}", many.display()), "more than 65536 frames"),
+        (format!("--frames {} --size 64", path.display()), "cannot be used with '--size"),
+        (format!("--frames {} --dst-mac 02:00:00:00:00:09", path.display()), "'--dst-mac"),
+    ] {
+        let output = run(&format!("-w {} --count 5 {options}", scratch.join("out.pcap").display()));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(expected), "{options}: {errors}");
+    }
+}
+
+#[test]
 fn the_kernel_counts_what_was_sent() {
     let Some(wire) = Wire::new() else { return };
     let json: Value =

@@ -52,6 +52,9 @@ pub(crate) struct Trial {
     pub(crate) received_pps: f64,
     pub(crate) received_gbps: f64,
     pub(crate) latency_us: Latency,
+    /// Longest time without a packet from the begin to the end of sending, by the kernel's time of receipt: an outage,
+    /// or the pace itself.
+    pub(crate) longest_gap_ms: f64,
 }
 
 /// Round-trip latency in microseconds.
@@ -109,9 +112,12 @@ impl Bench<'_> {
             ended.store(true, Ordering::Relaxed);
             (sent, receiver.join())
         });
-        let received = received.map_err(|_| Failure::other("the receiver failed"))??;
+        let mut received = received.map_err(|_| Failure::other("the receiver failed"))??;
         let overruns = self.rx.stats().dropped - overruns;
-        Ok(Trial::of(pps, &sent?, &received, overruns))
+        let sent = sent?;
+        let end_ns = begin_ns + (sent.seconds * 1e9) as u64;
+        received.gap_ns = received.gap_ns.max(end_ns.saturating_sub(received.latest_ns));
+        Ok(Trial::of(pps, &sent, &received, overruns))
     }
 }
 
@@ -124,6 +130,9 @@ struct Received {
     /// Times of the first and the last one.
     first_ns: u64,
     last_ns: u64,
+    /// When the latest one came, at first the begin; and the longest time from one to the next.
+    latest_ns: u64,
+    gap_ns: u64,
 }
 
 fn receive(
@@ -138,6 +147,8 @@ fn receive(
         bytes: 0,
         first_ns: u64::MAX,
         last_ns: 0,
+        latest_ns: begin_ns,
+        gap_ns: 0,
     };
     let (mut ahead_ns, mut taken_ns) = (real_time_ahead_ns(), begin_ns);
     let mut packets: Vec<Packet> = Vec::with_capacity(RX_BURST);
@@ -184,6 +195,8 @@ impl Received {
         // The clocks are compared to within some tens of nanoseconds.
         self.latency.record(arrival_ns.saturating_sub(stamp.time_ns));
         self.bytes += frame_len as u64;
+        self.gap_ns = self.gap_ns.max(arrival_ns.saturating_sub(self.latest_ns));
+        self.latest_ns = self.latest_ns.max(arrival_ns);
         self.first_ns = self.first_ns.min(arrival_ns);
         self.last_ns = self.last_ns.max(arrival_ns);
     }
@@ -254,6 +267,7 @@ impl Trial {
                 p99_9: us(99.9),
                 max: latency.max() as f64 / 1e3,
             },
+            longest_gap_ms: received.gap_ns as f64 / 1e6,
         }
     }
 }
