@@ -507,6 +507,9 @@ impl Driver for OpenCl {
         let items = shape.items as usize;
         let all = items * shape.groups as usize;
         let mut event = ptr::null_mut();
+        // PoCL loads a kernel's code for these sizes in the first launch. If two threads do so for one kernel at once,
+        // it keeps two entries, counts the users of one for the other, and ends the process by an assertion.
+        let _gate = self.is_host.then(library::one_at_a_time);
         // SAFETY: one dimension, all arguments set; what the kernel does with them is the kernel's contract.
         let code = unsafe {
             let (none, waits) = (ptr::null(), ptr::null());
