@@ -4,6 +4,7 @@
 //! tree tidy. It has no dependency, so it is there seconds after the checkout.
 #![forbid(unsafe_code)]
 
+mod abuse;
 mod dist;
 mod exec;
 mod fuzz;
@@ -37,6 +38,8 @@ usage: cargo xtask COMMAND
   fuzz [--seconds N] [TARGET…] run fuzz targets (60 s each by default)
   soak [--minutes N] [--seed S] [--count N]
                                random pipelines of the engine against a model (10 minutes by default)
+  abuse [OPTION…]              attacks on a live router and switch, as root: what a bystander loses; options: --short,
+                               --seconds N, --rate PPS, --only NAME[,NAME…], --same-port, --mixed SECONDS, --json FILE
   help                         this text
 
 suites, in their order:
@@ -77,6 +80,10 @@ fn main() -> ExitCode {
             Ok(options) => suites::finish(vec![soak::run(&root, options)]),
             Err(message) => usage(&message),
         },
+        Some("abuse") => {
+            setup::ensure(&root, &["abuse"]);
+            suites::finish(vec![abuse::run(&root, &args[1..])])
+        }
         None | Some("help" | "--help" | "-h") => {
             print!("{HELP}");
             for suite in suites::SUITES {

@@ -56,7 +56,7 @@ use Found::{File, Library, Miri, Program, Python, PythonVenv};
 use Source::{Debian, DebianFile, PyPi, Rustup};
 
 const DEVICE: &[&str] = &["unit", "asan", "golden", "gpu", "soak"];
-const NET: &[&str] = &["unit", "asan", "net"];
+const NET: &[&str] = &["unit", "asan", "net", "abuse"];
 
 const COMPONENTS: &[Component] = &[
     Component { name: "ip", found: Program("ip"), source: Debian("iproute2"), suites: NET },

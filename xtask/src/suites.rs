@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::exec::{Log, Outcome};
 use crate::libtest::{self, Counts, TestProgram};
 use crate::seats::{self, BUILDS, TESTS};
-use crate::{dist, fuzz, gpu, peers, setup, skip_rule, soak, tidy, tree};
+use crate::{abuse, dist, fuzz, gpu, peers, setup, skip_rule, soak, tidy, tree};
 
 /// A named part of the tests.
 pub(crate) struct Suite {
@@ -44,6 +44,11 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "own-stage", about: "a stage from outside the workspace", run: own_stage },
     Suite { name: "quickstart", about: "the demo, as a newcomer runs it", run: quickstart },
     Suite { name: "net", about: "the router among real programs, in network namespaces", run: net },
+    Suite {
+        name: "abuse",
+        about: "attacks on a live router and switch; what a bystander loses",
+        run: abuse::suite,
+    },
     Suite { name: "peers", about: "the rivals of the benches build", run: peers::run },
     Suite {
         name: "dist",
@@ -169,7 +174,12 @@ impl Report {
     }
 
     /// The same for a script that skips with status 77; its last line says why.
-    pub(crate) fn run_or_skip(&mut self, label: &str, command: &mut Command, limit: Duration) {
+    pub(crate) fn run_or_skip(
+        &mut self,
+        label: &str,
+        command: &mut Command,
+        limit: Duration,
+    ) -> String {
         let outcome = self.test(label, command, limit);
         let last = outcome.output.lines().last().unwrap_or("no reason given");
         match outcome.end.as_str() {
@@ -181,6 +191,7 @@ impl Report {
             }
         }
         self.say(&format!("{label:<28} {:>7.1} s", self.last_time()));
+        outcome.output
     }
 
     /// Runs a test in the seat for tests.
@@ -460,7 +471,10 @@ fn docs(root: &Path) -> Report {
 }
 
 /// The program as users run it; the suites that need it share the build.
-fn release_program(root: &Path, report: &mut Report) -> Option<Vec<(&'static str, String)>> {
+pub(crate) fn release_program(
+    root: &Path,
+    report: &mut Report,
+) -> Option<Vec<(&'static str, String)>> {
     dist::release(root, report)
         .map(|program| vec![("SHADELINE_BIN", program.display().to_string())])
 }
