@@ -9,11 +9,12 @@ use std::time::Duration;
 use testkit::frames::Frame;
 
 use crate::lab::{Lab, METRICS};
+use crate::named::interest;
 
 /// An attack.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
-    /// `router` or `switch`.
+    /// `router`, `switch` or `ndn`.
     pub(crate) mode: &'static str,
     /// TOML beside the usual configuration.
     pub(crate) keys: &'static str,
@@ -69,7 +70,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack { mode: "switch", ..frames("stations", stations) },
     Attack { mode: "switch", ..frames("station-theft", station_theft) },
     Attack { mode: "switch", ..frames("switch-malformed", malformed) },
+    Attack { mode: "ndn", keys: NDN, ..frames("pending-interests", pending_interests) },
+    Attack { mode: "ndn", keys: NDN, ..frames("faces-on-demand", faces_on_demand) },
 ];
+
+/// A table that an attack of two seconds fills.
+const NDN: &str = "[ndn]\npit_entries = 8192\n";
 
 /// The attack of this name.
 pub(crate) fn named(name: &str) -> Option<&'static Attack> {
@@ -341,6 +347,20 @@ fn station_theft(t: &Target) -> Vec<Vec<u8>> {
         ethernet([2, 0x78, 0, 0, high, low], t.own, 0x88b5, &[])
     };
     (0..4096).map(one).collect()
+}
+
+/// Interests that nobody answers and that live for a minute.
+fn pending_interests(t: &Target) -> Vec<Vec<u8>> {
+    let (own, router) = (format!("10.0.{}.2", t.net), format!("10.0.{}.1", t.net));
+    let one = |n| interest("flood", n, Duration::from_secs(60));
+    (0..60_000).map(|n| frame(t).ipv4(&own, &router).udp(7000, 6363, &one(n)).bytes()).collect()
+}
+
+/// Each from another port: a face for each.
+fn faces_on_demand(t: &Target) -> Vec<Vec<u8>> {
+    let (own, router) = (format!("10.0.{}.2", t.net), format!("10.0.{}.1", t.net));
+    let one = |n: u16| interest("flood", n.into(), Duration::from_secs(1));
+    (1024..50_000).map(|n| frame(t).ipv4(&own, &router).udp(n, 6363, &one(n)).bytes()).collect()
 }
 
 /// A thousand connections to the metrics that never complete a request.

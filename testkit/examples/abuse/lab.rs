@@ -163,7 +163,7 @@ impl Lab {
         );
         for (number, name) in (1..).zip(NAMES) {
             text += &format!("[port.{name}]\n");
-            if mode == "router" {
+            if mode != "switch" {
                 text += &format!("addresses = [\"10.0.{number}.1/24\", \"fd00:{number}::1/64\"]\n");
             }
         }
@@ -171,6 +171,11 @@ impl Lab {
             text += "[[route]]\nprefix = \"198.19.0.0/16\"\nvia = \"10.0.2.2\"\n\
                      [[route]]\nprefix = \"2001:2:0:2::/64\"\nvia = \"fd00:2::2\"\n\
                      [[route]]\nprefix = \"2001:db8:1::/48\"\nvia = \"fd00:2::2\"\n";
+        }
+        if mode == "ndn" {
+            text += "[ndn.face.producer]\nport = \"dst0\"\nlocal = \"10.0.2.1\"\nremote = \"10.0.2.2\"\n\
+                     [[name]]\nprefix = \"/by\"\nfaces = [\"producer\"]\n\
+                     [[name]]\nprefix = \"/flood\"\nfaces = [\"producer\"]\n";
         }
         text += keys;
         let file = scratch.write("abused.toml", &text);
@@ -247,7 +252,7 @@ impl Lab {
         time: Duration,
         same_port: bool,
     ) -> Row {
-        let stream_pps = if same_port { self.capacity() / 2 } else { STREAM_PPS };
+        let stream_pps = if same_port { self.capacity() / 2 } else { self.quiet_pps() };
         let before = (self.routes(), self.memory_mb(), self.leaked());
         let mut stream = self.stream(stream_pps, time + 2 * MARGIN);
         std::thread::sleep(MARGIN);
@@ -269,7 +274,7 @@ impl Lab {
     ) -> Row {
         let before = (self.routes(), self.memory_mb(), self.leaked());
         let begin = Instant::now();
-        let mut stream = self.stream(STREAM_PPS, time + 2 * MARGIN);
+        let mut stream = self.stream(self.quiet_pps(), time + 2 * MARGIN);
         let mut row = Row { attack: "all, mixed".to_owned(), unit: "packets", ..Row::default() };
         let mut sent = 0.0;
         for attack in attacks.iter().cycle() {
@@ -363,6 +368,14 @@ impl Lab {
 
     /// The bystander's stream from `src0` to `dst0`.
     fn stream(&self, pps: u64, time: Duration) -> Process {
+        if self.mode == "ndn" {
+            let own = std::env::current_exe().expect("the path of this program");
+            return self.stream.spawn(&format!(
+                "{} --names {pps} {}",
+                own.display(),
+                time.as_millis()
+            ));
+        }
         let to = if self.mode == "switch" { HOSTS[1] } else { PORTS[0] };
         self.stream.spawn(&format!(
             "{} measure --tx src0 --rx dst0 --rate {pps}pps --duration {}ms --wait 500ms --size 128 --src 10.0.1.2 \
@@ -372,8 +385,16 @@ impl Lab {
         ))
     }
 
+    /// The bystander's packets a second, where it has a port of its own.
+    fn quiet_pps(&self) -> u64 {
+        if self.mode == "ndn" { STREAM_PPS / 10 } else { STREAM_PPS }
+    }
+
     /// Packets a second that pass from `src0` to `dst0` with next to no loss, by bisection.
     fn capacity(&self) -> u64 {
+        if self.mode == "ndn" {
+            return 2 * self.quiet_pps();
+        }
         let mut search = self.stream.spawn(&format!(
             "{} measure --tx src0 --rx dst0 --max-loss 0.1 --resolution 5 --duration 1s --wait 300ms --size 128 \
              --src 10.0.1.2 --dst 198.19.0.0/16 --dst-mac {} --json",

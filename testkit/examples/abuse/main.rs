@@ -16,6 +16,7 @@
 
 mod attacks;
 mod lab;
+mod named;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -93,6 +94,13 @@ impl Options {
 }
 
 fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, pps, millis] = &words[..]
+        && first == "--names"
+        && let (Ok(pps), Ok(millis)) = (pps.parse(), millis.parse())
+    {
+        return named::stream(pps, Duration::from_millis(millis));
+    }
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(error) => {
