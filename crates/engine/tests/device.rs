@@ -93,14 +93,14 @@ fn a_device_gives_the_same_packets_and_counts_and_one_upload_serves_all_stages()
     for packing in [Packing::Auto, Packing::Packed, Packing::InPlace] {
         let setup = Setup::default();
         let options = Options { packing, ..setup.options };
-        let faults = Faults { slow: Some(Duration::from_millis(40)), ..Faults::default() };
+        let faults = Faults { slow: Some(Duration::from_millis(150)), ..Faults::default() };
         let device = run(input.clone(), Some(Setup { options, faults, ..setup }));
         assert!(device.frames == cpu.frames, "{packing:?}: other packets, or another order");
         assert_eq!(device.counts, cpu.counts, "{packing:?}");
         let master = device.master.expect("a master");
         assert_eq!((master.packets, master.failed, device.errors), (20_000, 0, 0), "{packing:?}");
-        // As many as the machine had time to hand in before the first one came back.
-        assert!((3..=8).contains(&master.in_flight_max), "{packing:?}: {master:?}");
+        // As many as the machine had time to hand in before the first one came back; a busy one had time for few.
+        assert!((2..=8).contains(&master.in_flight_max), "{packing:?}: {master:?}");
         let traffic = master.traffic;
         assert_eq!(traffic.launches, 3 * traffic.jobs, "{packing:?}");
         assert_eq!(traffic.state_up_bytes, 4 * SLOTS as u64, "the shard moved once");
