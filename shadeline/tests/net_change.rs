@@ -91,6 +91,66 @@ fn flapping_routes_lose_nothing() {
     });
 }
 
+/// How many packets of a stream of 10,000 a second are lost while `change` runs once.
+fn lost_of_a_stream(live: &Live, what: &str, change: impl FnOnce()) -> u64 {
+    const COUNT: u64 = 20_000;
+    assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+    let before = live.counted_udp();
+    let mut sender = live.flood("10kpps", COUNT);
+    let flows = || live.counted_udp() > before + 1000;
+    assert!(wait_until(SOON, flows), "{what}: {}", sender.output());
+    change();
+    let (status, said) = sender.wait(SOON);
+    assert!(status.success(), "{said}");
+    let mut last = u64::MAX;
+    wait_until(Duration::from_secs(3), || {
+        let now = live.counted_udp();
+        now == before + COUNT || std::mem::replace(&mut last, now) == now
+    });
+    let lost = before + COUNT - live.counted_udp();
+    println!("{what}: {lost} of {COUNT} packets lost at 10,000 packets/s");
+    lost
+}
+
+/// Neighbours that are forgotten again right after they were found are asked for again, and their same answer counts:
+/// otherwise packets wait until the resolver asks by itself, or until they have waited for too long.
+#[test]
+fn two_changes_of_a_neighbour_cost_no_more_than_two_times_one() {
+    let Some(live) = Live::start("twice", "af_packet", "") else { return };
+    if testkit::require_tool("nft").is_none() {
+        return;
+    }
+    live.count_udp();
+    let batch = |lines: &str| {
+        live.net.router.shell(&format!("ip -batch - <<'END'\n{lines}END"));
+    };
+    let flap = || batch("link set right down\nlink set right up\n");
+    let one = lost_of_a_stream(&live, "one flap", flap);
+    // Lost with the first question, an answer is waited for one second; a second is also what the packets of a
+    // neighbour that nobody asks for cost at least.
+    let bound = one * 2 + 4000;
+    for pause in [0, 10, 30, 60] {
+        let what = format!("two flaps, {pause} ms between them");
+        let lost = lost_of_a_stream(&live, &what, || {
+            flap();
+            std::thread::sleep(Duration::from_millis(pause));
+            flap();
+        });
+        assert!(lost <= bound, "{what}: {lost} lost, {one} by a single flap: {:?}", live.drops());
+    }
+    let neighbour = "neigh replace 10.0.2.2 lladdr 02:00:00:00:02:02 dev sl-right nud permanent\n\
+                     neigh del 10.0.2.2 dev sl-right\n";
+    for pause in [0, 20, 60] {
+        let what = format!("a neighbour set and deleted twice, {pause} ms between them");
+        let lost = lost_of_a_stream(&live, &what, || {
+            batch(neighbour);
+            std::thread::sleep(Duration::from_millis(pause));
+            batch(neighbour);
+        });
+        assert!(lost <= bound, "{what}: {lost} lost: {:?}", live.drops());
+    }
+}
+
 #[test]
 fn a_reload_loses_nothing() {
     let Some(live) = Live::start("reload", "af_packet", "") else { return };

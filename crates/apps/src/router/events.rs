@@ -1,11 +1,14 @@
 //! Telling the neighbour resolver, without ever waiting for it.
 //!
-//! A flood of ARP packets, or of packets to one silent neighbour, must not become a flood of
-//! events: an event like one that was sent less than [`QUIET_NS`] ago is left out. A small
-//! direct-mapped memory of the last events is enough for that; where two share a place, the only
-//! harm is an event more.
+//! * **Wanted**: whoever holds packets asks, and asks again while they wait ([`super::neighbours`] has the times). A
+//!   question is in the channel, or the caller learns that it is not. None is left out here: the same neighbour may have
+//!   been found and forgotten within a millisecond.
+//! * **Seen**: a flood of ARP packets must not become a flood of events. The same event passes [`BURST`] times at once,
+//!   and once in [`QUIET_NS`] after that. A small direct-mapped memory of the last events is enough for that; where two
+//!   share a place, the only harm is an event more. More than one passes because a neighbour gives the same answer to
+//!   each question: to that of before and of after a link was down.
 
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -14,8 +17,11 @@ use lookup::fib::NeighbourEvent;
 
 use super::counters::RouterCounters;
 
-/// How long the same event is not repeated.
+/// How often the same event passes in a flood of it.
 pub(super) const QUIET_NS: u64 = 100_000_000;
+
+/// How many of the same event pass at once.
+const BURST: u64 = 4;
 
 const PLACES: usize = 256;
 
@@ -23,9 +29,29 @@ const PLACES: usize = 256;
 pub(super) struct Events {
     sender: Option<SyncSender<NeighbourEvent>>,
     counters: Arc<RouterCounters>,
-    /// Hash of the event and when it was sent.
-    recent: Box<[(u64, u64)]>,
+    recent: Box<[Recent]>,
     hasher: RandomState,
+}
+
+/// An event that was sent a moment ago.
+#[derive(Clone, Copy, Default)]
+struct Recent {
+    /// Its hash; 0 if there is none.
+    key: u64,
+    /// When all of [`BURST`] may be sent again (the theoretical arrival time of the generic cell rate algorithm, ITU-T
+    /// I.371).
+    due_ns: u64,
+}
+
+impl Recent {
+    /// What it is after the event `key` was sent once more; `None` if that is too often.
+    fn after(self, key: u64, now_ns: u64) -> Option<Self> {
+        // Time that went backwards is not a reason to keep silent.
+        let is_same = self.key == key && self.due_ns <= now_ns.saturating_add(BURST * QUIET_NS);
+        let due_ns = if is_same { self.due_ns.max(now_ns) } else { now_ns };
+        let is_free = due_ns <= now_ns.saturating_add((BURST - 1) * QUIET_NS);
+        is_free.then(|| Self { key, due_ns: due_ns.saturating_add(QUIET_NS) })
+    }
 }
 
 impl Events {
@@ -33,40 +59,37 @@ impl Events {
         sender: Option<SyncSender<NeighbourEvent>>,
         counters: Arc<RouterCounters>,
     ) -> Self {
-        let recent = vec![(0, 0); PLACES].into_boxed_slice();
+        let recent = vec![Recent::default(); PLACES].into_boxed_slice();
         Self { sender, counters, recent, hasher: RandomState::new() }
     }
 
-    /// Sends `event` unless it was sent a moment ago; `false` if the channel was full.
+    /// Sends what a packet said of a neighbour, unless the same was sent too often a moment ago. It may be lost, as the
+    /// packet could have been.
     #[cold]
-    pub(super) fn send(&mut self, event: NeighbourEvent, now_ns: u64) -> bool {
+    pub(super) fn seen(&mut self, event: NeighbourEvent, now_ns: u64) {
+        let key = self.hasher.hash_one(event) | 1; // 0 is an empty place
+        let place = key as usize / 2 % PLACES;
+        if let Some(after) = self.recent[place].after(key, now_ns)
+            && self.send(event)
+        {
+            self.recent[place] = after;
+        }
+    }
+
+    /// Asks for a neighbour; `false` if the question is not on its way, because the channel is full.
+    #[cold]
+    pub(super) fn wanted(&self, interface: u16, address: IpAddr) -> bool {
+        self.send(NeighbourEvent::Wanted { interface, address })
+    }
+
+    /// `true` without a resolver, too: nobody is to ask again.
+    fn send(&self, event: NeighbourEvent) -> bool {
         let Some(sender) = &self.sender else { return true };
-        let mut hasher = self.hasher.build_hasher();
-        match event {
-            NeighbourEvent::Wanted { interface, address } => {
-                (0u8, interface, address).hash(&mut hasher);
-            }
-            NeighbourEvent::Seen { interface, address, mac, solicited, overrides, asks_us } => {
-                (1u8, interface, address, mac, solicited, overrides, asks_us).hash(&mut hasher);
-            }
-        }
-        let key = hasher.finish() | 1; // 0 is an empty place
-        let place = &mut self.recent[key as usize / 2 % PLACES];
-        // Time that went backwards is not a reason to keep silent.
-        if place.0 == key && now_ns >= place.1 && now_ns - place.1 < QUIET_NS {
-            return true;
-        }
         let sent = sender.try_send(event).is_ok();
-        if sent {
-            *place = (key, now_ns);
-        } else {
+        if !sent {
             self.counters.events_lost.add(1);
         }
         sent
-    }
-
-    pub(super) fn wanted(&mut self, interface: u16, address: IpAddr, now_ns: u64) -> bool {
-        self.send(NeighbourEvent::Wanted { interface, address }, now_ns)
     }
 }
 
@@ -74,22 +97,52 @@ impl Events {
 mod tests {
     use super::*;
 
+    fn events(depth: usize) -> (Events, std::sync::mpsc::Receiver<NeighbourEvent>) {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(depth);
+        (Events::new(Some(sender), Arc::default()), receiver)
+    }
+
     #[test]
-    fn an_event_is_not_repeated_at_once_and_a_full_channel_is_counted() {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(2);
-        let counters = Arc::new(RouterCounters::default());
-        let mut events = Events::new(Some(sender), counters.clone());
+    fn a_question_is_sent_or_said_to_be_lost() {
+        let (events, receiver) = events(2);
         let address = IpAddr::from([10, 0, 0, 1]);
-        assert!(events.wanted(1, address, 1_000));
-        assert!(events.wanted(1, address, 2_000));
-        assert!(events.wanted(2, address, 2_000), "another interface is another neighbour");
-        assert_eq!(receiver.try_iter().count(), 2);
-        assert!(events.wanted(1, address, 1_000 + QUIET_NS));
-        assert!(events.wanted(3, address, 1_000 + QUIET_NS));
-        assert!(!events.wanted(4, address, 1_000 + QUIET_NS));
-        assert_eq!(counters.events_lost.get(), 1);
-        assert_eq!(receiver.try_iter().count(), 2);
-        assert!(events.wanted(4, address, 1_001 + QUIET_NS), "what was lost may be said again");
-        assert_eq!(receiver.try_iter().count(), 1);
+        assert!(events.wanted(1, address));
+        assert!(events.wanted(1, address), "the neighbour may have been forgotten since");
+        assert!(!events.wanted(1, address), "the channel is full");
+        assert_eq!(events.counters.events_lost.get(), 1);
+        let wanted = NeighbourEvent::Wanted { interface: 1, address };
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [wanted; 2]);
+        assert!(events.wanted(1, address));
+    }
+
+    #[test]
+    fn a_flood_of_the_same_answer_is_a_few_events() {
+        let (mut events, receiver) = events(64);
+        let seen = |n: u8| NeighbourEvent::Seen {
+            interface: 1,
+            address: IpAddr::from([10, 0, 0, n]),
+            mac: [2, 0, 0, 0, 0, n],
+            solicited: true,
+            overrides: true,
+            asks_us: false,
+        };
+        // The answers before and after a link was down count both.
+        let start = 5_000_000_000;
+        for at_ms in [0, 30] {
+            events.seen(seen(1), start + at_ms * 1_000_000);
+            assert_eq!(receiver.try_iter().count(), 1, "{at_ms} ms");
+        }
+        // A second of a flood.
+        let flood = start + QUIET_NS;
+        (0..100_000).for_each(|n| events.seen(seen(1), flood + n * 10_000));
+        let passed = receiver.try_iter().count() as u64;
+        assert!((10..=10 + BURST).contains(&passed), "{passed}");
+        events.seen(seen(2), flood);
+        assert_eq!(receiver.try_iter().count(), 1, "another one is not held up");
+        events.seen(seen(1), start - 1_000_000_000);
+        assert_eq!(receiver.try_iter().count(), 1, "the clock was set back");
+        // What finds the channel full may be said again.
+        (0..64).for_each(|n| events.seen(seen(n), 2 * flood));
+        assert_eq!(receiver.try_iter().count(), 64);
     }
 }

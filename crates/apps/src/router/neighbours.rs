@@ -4,6 +4,11 @@
 //! options: a scan of a connected network must not eat the cells. All queues lie in one slab of
 //! slots, linked by number, which grows to the bound once and is recycled.
 //!
+//! The resolver is asked for the neighbour of a queue when its first packet comes, and again as long as packets wait: at
+//! once, [`AT_ONCE`] times at most, where a new version still has no MAC for it, and otherwise after 0.1 s, 0.2 s, 0.4 s
+//! and so on. It may have forgotten the question: an interface that was down for a millisecond has lost all of its
+//! neighbours, and those that were asked for.
+//!
 //! ```text
 //!  index: (interface, address) ─▶ place in queues
 //!  queues: [ key, head, tail, count ]      slots: [ packet, next ] …      free ─▶ slot ─▶ slot
@@ -21,6 +26,12 @@ use super::rewrite::Transit;
 pub(super) type Key = (u16, IpAddr);
 
 const NONE: u32 = u32::MAX;
+
+/// How long after the first question for a neighbour the second one follows; then twice as long each time.
+const AGAIN_NS: u64 = 100_000_000;
+
+/// How many questions for a neighbour do not wait for that.
+const AT_ONCE: u32 = 4;
 
 /// All packets that wait at one worker.
 pub(super) struct Waiting {
@@ -43,8 +54,10 @@ pub(super) struct Queue {
     head: u32,
     tail: u32,
     len: u32,
-    /// Whether the resolver was notified.
-    is_notified: bool,
+    /// Questions to the resolver so far.
+    asked: u32,
+    /// When the next one is due.
+    ask_ns: u64,
 }
 
 impl Waiting {
@@ -100,7 +113,14 @@ impl Waiting {
             Some(&place) => place as usize,
             None => {
                 self.index.insert(key, self.queues.len() as u32);
-                self.queues.push(Queue { key, head: NONE, tail: NONE, len: 0, is_notified: false });
+                self.queues.push(Queue {
+                    key,
+                    head: NONE,
+                    tail: NONE,
+                    len: 0,
+                    asked: 0,
+                    ask_ns: 0,
+                });
                 self.queues.len() - 1
             }
         };
@@ -138,12 +158,22 @@ impl Waiting {
         Some((queue.key, self.slots[queue.head as usize].held.as_ref()?))
     }
 
-    /// Notifies the resolver of the queue at `place`, once: `notify` returns whether the event was sent.
-    pub(super) fn notify(&mut self, place: usize, notify: impl FnOnce() -> bool) {
+    /// Asks the resolver for the neighbour of the queue at `place`, if that is due: `ask` returns whether the question is
+    /// on its way.
+    pub(super) fn ask(&mut self, place: usize, now_ns: u64, ask: impl FnOnce() -> bool) {
         if let Some(queue) = self.queues.get_mut(place)
-            && !queue.is_notified
+            && now_ns >= queue.ask_ns
+            && ask()
         {
-            queue.is_notified = notify();
+            queue.ask_ns = now_ns.saturating_add(AGAIN_NS << queue.asked.min(20));
+            queue.asked += 1;
+        }
+    }
+
+    /// The tables have changed and the neighbour of the queue at `place` is still unknown: it is asked for anew.
+    pub(super) fn doubt(&mut self, place: usize) {
+        if let Some(queue) = self.queues.get_mut(place).filter(|queue| queue.asked < AT_ONCE) {
+            queue.ask_ns = 0;
         }
     }
 
@@ -182,6 +212,49 @@ mod tests {
 
     fn transit(n: u32) -> Transit {
         Transit { flags: 1, l3: 14, interface: 0, flow_hash: n, since_ns: n.into() }
+    }
+
+    #[test]
+    fn a_neighbour_is_asked_for_as_long_as_packets_wait() {
+        let (_, depot) = Region::new(64, HugePages::Off).unwrap();
+        let mut pool = Pool::new(depot, 8);
+        let mut waiting = Waiting::new();
+        let mut packet = Packet::copy_from(&mut pool, &[1]).unwrap();
+        let place = waiting.push(key(1), &mut packet, transit(1), &Options::default()).unwrap();
+        let asked = |waiting: &mut Waiting, from_ms: u64, to_ms: u64, answer: bool| {
+            let mut asked = Vec::new();
+            for at_ms in from_ms..to_ms {
+                waiting.ask(place, at_ms * 1_000_000, || {
+                    asked.push(at_ms);
+                    answer
+                });
+            }
+            asked
+        };
+        assert_eq!(asked(&mut waiting, 0, 3, false), [0, 1, 2], "none of these got through");
+        assert_eq!(asked(&mut waiting, 3, 3000, true), [3, 103, 303, 703, 1503]);
+        // A version in which it is still unknown, and many more of them.
+        let mut waiting = Waiting::new();
+        waiting
+            .push(
+                key(1),
+                &mut Packet::copy_from(&mut pool, &[1]).unwrap(),
+                transit(1),
+                &Options::default(),
+            )
+            .unwrap();
+        let mut count = 0;
+        for at_ms in 0..100 {
+            waiting.doubt(place);
+            count += asked(&mut waiting, at_ms, at_ms + 1, true).len();
+        }
+        assert_eq!(count as u32, AT_ONCE);
+        while let Some(queue) = waiting.first(0).is_some().then(|| waiting.take(0)) {
+            let mut queue = queue;
+            while let Some((packet, _)) = waiting.pop(&mut queue) {
+                packet.free(&mut pool);
+            }
+        }
     }
 
     proptest! {

@@ -539,6 +539,7 @@ impl Rewrite {
                 _ => false,
             };
             if still && !cx.tables.options().derive_neighbours {
+                self.waiting.doubt(place);
                 place += 1;
                 continue;
             }
@@ -570,7 +571,7 @@ impl Rewrite {
         let mut place = 0;
         while let Some((key, first)) = self.waiting.first(place) {
             if cx.now_ns < first.1.since_ns.saturating_add(wait_ns) {
-                self.waiting.notify(place, || self.events.wanted(key.0, key.1, cx.now_ns));
+                self.waiting.ask(place, cx.now_ns, || self.events.wanted(key.0, key.1));
                 place += 1;
                 continue;
             }
@@ -612,9 +613,7 @@ impl Rewrite {
         let key = (interface, address);
         match self.waiting.push(key, packet, transit, cx.tables.options()) {
             Ok(place) => {
-                let now_ns = cx.now_ns;
-                let is_sent = self.events.wanted(interface, address, now_ns);
-                self.waiting.notify(place, || is_sent);
+                self.waiting.ask(place, cx.now_ns, || self.events.wanted(interface, address));
                 Verdict::TAKEN
             }
             Err(()) => Verdict::drop(reasons::NEIGHBOUR_QUEUE_FULL),
@@ -635,7 +634,7 @@ impl Rewrite {
                     if std::mem::take(in_use) && adjacency.resolved != 0 {
                         let address = ip_address(adjacency.family != 6, adjacency.address);
                         // One that is lost is said the next time.
-                        self.events.wanted(adjacency.interface, address, cx.now_ns);
+                        self.events.wanted(adjacency.interface, address);
                     }
                 }
             }

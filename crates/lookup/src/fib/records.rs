@@ -161,7 +161,7 @@ impl Default for Options {
 }
 
 /// Events from the data path to the neighbour resolver in control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NeighbourEvent {
     /// Packets wait for this neighbour, or one that is in use should be confirmed.
     Wanted {
