@@ -159,8 +159,13 @@ fn to_interface(args: &GenPacketsArgs, interface: &str) -> Result<(), Failure> {
 }
 
 /// The least that a pair of queues needs for receiving.
-const TX_ONLY: af_packet::Options =
-    af_packet::Options { block_bytes: 4096, blocks: 1, slot_bytes: 2048, promiscuous: false };
+const TX_ONLY: af_packet::Options = af_packet::Options {
+    block_bytes: 4096,
+    blocks: 1,
+    blocks_min: 1,
+    slot_bytes: 2048,
+    promiscuous: false,
+};
 
 fn to_file(args: &GenPacketsArgs, path: &Path) -> Result<(), Failure> {
     let traffic = traffic(args, || Ok(args.traffic.src_mac.unwrap_or(SRC_MAC)))?;

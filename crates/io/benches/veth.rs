@@ -36,7 +36,7 @@ fn main() {
         return;
     }
     println!("{:34} {:>10} {:>10}", "back end, one frame at a time", "p50 us", "p99 us");
-    for (name, open) in &BACKENDS[..3] {
+    for (name, open) in &BACKENDS[..4] {
         let mut waits = wake(*open);
         waits.sort_unstable();
         let at = |share: usize| waits[waits.len() * share / 100].as_nanos() as f64 / 1e3;
@@ -64,6 +64,7 @@ type Open = fn(&str, &Arc<Depot>) -> Queues;
 
 const BACKENDS: &[(&str, Open)] = &[
     ("af_packet", |interface, _| packet(interface)),
+    ("af_packet, ring of 8 MB", |interface, _| packet_with(interface, 32)),
     ("af_xdp native", |interface, depot| xdp(interface, depot, af_xdp::Mode::Native)),
     ("af_xdp skb", |interface, depot| xdp(interface, depot, af_xdp::Mode::Skb)),
     ("packet rx, xdp skb tx", |interface, depot| {
@@ -73,7 +74,11 @@ const BACKENDS: &[(&str, Open)] = &[
 ];
 
 fn packet(interface: &str) -> Queues {
-    let options = af_packet::Options::default();
+    packet_with(interface, af_packet::Options::default().blocks)
+}
+
+fn packet_with(interface: &str, blocks: u32) -> Queues {
+    let options = af_packet::Options { blocks, ..af_packet::Options::default() };
     let (rx, tx) = af_packet::open(interface, 1, &options).unwrap().remove(0);
     (Box::new(rx), Box::new(tx))
 }

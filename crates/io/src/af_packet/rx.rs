@@ -75,17 +75,16 @@ impl Rx {
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         packet(libc::PACKET_VERSION, version, "choosing TPACKET_V2")?;
         packet(libc::PACKET_VNET_HDR, 1, "requesting offload headers")?;
-        let request = libc::tpacket_req {
-            tp_block_size: options.block_bytes,
-            tp_block_nr: options.blocks,
-            tp_frame_size: options.slot_bytes,
-            tp_frame_nr: slots_per_block * options.blocks,
-        };
-        sys::setsockopt(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
-            .map_err(at("making the receive ring"))?;
-        let ring_bytes = options.block_bytes as usize * options.blocks as usize;
-        let ring = Mapping::new(socket.as_raw_fd(), ring_bytes, 0)
-            .map_err(at("mapping the receive ring"))?;
+        let (ring, blocks) =
+            ring(&socket, options, slots_per_block).map_err(at("making the receive ring"))?;
+        let is_small = blocks < options.blocks;
+        let megabytes = |blocks| u64::from(blocks) * u64::from(options.block_bytes) >> 20;
+        let small = format!(
+            "{interface}: a receive ring of {} MB, for which there was memory, not of {} MB: it holds fewer packets while \
+             a worker is busy",
+            megabytes(blocks),
+            megabytes(options.blocks)
+        );
         packet(libc::PACKET_COPY_THRESH, 1, "requesting long frames")?;
         // Above the system's limit with CAP_NET_ADMIN only; without, the limit will do.
         if sys::setsockopt(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &LONG_BYTES).is_err() {
@@ -104,7 +103,7 @@ impl Rx {
             interface: interface.to_owned(),
             empty_calls: 0,
             has_warned: false,
-            error: None,
+            error: is_small.then_some(small),
             stats: QueueStats::default(),
             losses: Arc::default(),
         })
@@ -265,6 +264,38 @@ impl Rx {
         // Reading them sets them to zero.
         let lost = stats.map_or(0, |stats| u64::from(stats.tp_drops));
         self.losses.count(&mut self.stats, reasons::RX_FULL, lost);
+    }
+}
+
+/// A receive ring in memory, and its blocks: fewer where there is no memory for all.
+fn ring(socket: &OwnedFd, options: &Options, slots_per_block: u32) -> io::Result<(Mapping, u32)> {
+    let mut blocks = options.blocks;
+    loop {
+        let request = libc::tpacket_req {
+            tp_block_size: options.block_bytes,
+            tp_block_nr: blocks,
+            tp_frame_size: options.slot_bytes,
+            tp_frame_nr: slots_per_block * blocks,
+        };
+        let bytes = options.block_bytes as usize * blocks as usize;
+        let made = sys::setsockopt(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
+            .and_then(|()| Mapping::new(socket.as_raw_fd(), bytes, 0));
+        match made {
+            Err(error)
+                if error.raw_os_error() == Some(libc::ENOMEM) && blocks > options.blocks_min =>
+            {
+                // One that was made and found no room in the address space makes way for the smaller one.
+                let none = libc::tpacket_req {
+                    tp_block_size: 0,
+                    tp_block_nr: 0,
+                    tp_frame_size: 0,
+                    tp_frame_nr: 0,
+                };
+                sys::setsockopt(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &none)?;
+                blocks = (blocks / 2).max(options.blocks_min);
+            }
+            made => return made.map(|ring| (ring, blocks)),
+        }
     }
 }
 

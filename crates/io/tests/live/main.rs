@@ -120,6 +120,36 @@ fn nothing_is_lost_or_overtaken_while_the_rings_have_room() {
     });
 }
 
+/// The ring of AF_PACKET holds what comes while its reader is held up: half a second of 1,000 frames a second, and 50 ms
+/// of 500,000.
+#[test]
+fn a_stall_of_the_reader_loses_nothing() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    for (frames, stall) in [(500, Duration::from_millis(500)), (25_000, Duration::ZERO)] {
+        for len in [64, 1514] {
+            let Some(mut bench) = set_up("io-stall", Backend::AfPacket, 1500) else { return };
+            bench.outside.send(&frame(len, 0));
+            bench.receive_until(1);
+            let begin = Instant::now();
+            for i in 1..=frames {
+                let mut bytes = frame(len, 0);
+                bytes[20..28].copy_from_slice(&(i as u64).to_be_bytes());
+                bench.outside.send(&bytes);
+                std::thread::sleep((stall * i / frames).saturating_sub(begin.elapsed()));
+            }
+            bench.receive_until(u64::from(frames) + 1);
+            for (i, (_, bytes)) in bench.received.iter().enumerate().skip(1) {
+                assert_eq!(bytes[20..28], (i as u64).to_be_bytes());
+            }
+            bench.arm();
+            assert_eq!(bench.rx.stats().dropped, 0, "{frames} frames of {len} bytes");
+            bench.finish();
+        }
+    }
+}
+
 #[test]
 fn a_worker_that_waits_is_woken() {
     for_each_backend("io-wake", 1500, |bench| {
