@@ -22,7 +22,7 @@ mod save;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use control::api::{Asked, ErrorKind, ROWS_PER_RESPONSE, Request, Response, table};
 use control::config::{Config, KnownStages};
@@ -161,6 +161,8 @@ pub struct ControlLoop {
     replaced: Vec<Replaced>,
     /// The last failure of a port that was logged.
     logged: Option<(u16, String)>,
+    /// When the links are looked at again, and how long after the time before.
+    look: Option<(Instant, Duration)>,
     /// What is being built on other threads, and requests that wait for that.
     builds: Builds<(Asked, Sender<Response>)>,
 }
@@ -231,6 +233,7 @@ impl ControlLoop {
             on_phase: start.on_phase,
             replaced: Vec::new(),
             logged: None,
+            look: None,
             builds: Builds::default(),
         };
         for i in 0..control.records.len() {
@@ -269,8 +272,11 @@ impl ControlLoop {
             let deadline = parts.iter().filter_map(|own| own.part.next_deadline_ns()).min();
             let wait = deadline.map_or(TURN, |t| Duration::from_nanos(t.saturating_sub(now)));
             let is_busy = parts.iter().any(|own| own.part.is_busy());
-            let wait =
-                if is_busy { Duration::ZERO } else { wait.min(TURN).min(self.until_renewal()) };
+            let wait = if is_busy {
+                Duration::ZERO
+            } else {
+                wait.min(TURN).min(self.until_renewal()).min(self.until_look())
+            };
             match events.recv_timeout(wait) {
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(event) => {
@@ -286,6 +292,7 @@ impl ControlLoop {
                 Err(RecvTimeoutError::Timeout) => self.statistics.sample(&self.publisher.parts),
             }
             self.tick();
+            self.look_again();
             self.renew();
             self.settle();
         }

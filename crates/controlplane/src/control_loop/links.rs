@@ -1,13 +1,18 @@
 //! Interfaces as they come and go: links, twins, addresses, MTU.
 
+use std::time::{Duration, Instant};
+
 use control::kernel::{self, Event as KernelEvent};
 use io::link::Link;
 use ipnet::IpNet;
 use lookup::fib::Interface;
 
-use super::{ControlLoop, now_ns};
+use super::{ControlLoop, TURN, now_ns};
 use crate::application::Environment;
 use crate::interfaces;
+
+/// How long after a failure of a port its link is looked at again; then twice as long each time.
+const LOOK: Duration = Duration::from_millis(5);
 
 impl ControlLoop {
     pub(super) fn kernel(&mut self, event: KernelEvent) {
@@ -48,6 +53,25 @@ impl ControlLoop {
             self.logged = Some((port, error));
         }
         self.refresh_links();
+        self.look = Some((Instant::now() + LOOK, LOOK));
+    }
+
+    /// Looks at the links again some time after a queue said that something is wrong. The mirror of the kernel reports
+    /// nothing of a link that was down and is up again before it has looked itself, and this loop may have seen it down.
+    pub(super) fn look_again(&mut self) {
+        let now = Instant::now();
+        let Some((_, step)) = self.look.filter(|(at, _)| *at <= now) else { return };
+        self.refresh_links();
+        let step = (2 * step).min(TURN);
+        let is_down =
+            |port: usize| self.links[port].is_some() && !self.closed[port] && !self.link_up[port];
+        let again = step < TURN || (0..self.links.len()).any(is_down);
+        self.look = again.then(|| (now + step, step));
+    }
+
+    /// How long until then.
+    pub(super) fn until_look(&self) -> Duration {
+        self.look.map_or(TURN, |(at, _)| at.saturating_duration_since(Instant::now()))
     }
 
     fn twin_of(&self, ifindex: u32) -> Option<usize> {
