@@ -12,7 +12,7 @@ use tracing::Level;
 
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
-use crate::output::{note, put, say};
+use crate::output::{put, say};
 use crate::{color, log, pipelines};
 
 /// Reads a configuration; warnings go to standard error.
@@ -21,12 +21,12 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
     match control::config::load(path, &pipelines::known()) {
         Ok((config, report)) => {
             if !report.diagnostics.is_empty() {
-                note!("{}", log::on_stderr(Level::WARN, &render(&report)).trim_end());
+                log::say(Level::WARN, &render(&report));
             }
             Ok(config)
         }
         Err(LoadError::Invalid(report)) => {
-            note!("{}", log::on_stderr(Level::ERROR, &render(&report)).trim_end());
+            log::say(Level::ERROR, &render(&report));
             Err(Failure::reported())
         }
         Err(error) => Err(Failure::other(error)),

@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::output::note;
 use crate::{color, log};
 
 /// A command's failure.
@@ -74,8 +73,9 @@ impl Failure {
                 (false, false) => "error: ",
             };
             let text = format!("{error}{}\n", self.message.trim_end());
-            note!("{}", log::on_stderr(tracing::Level::ERROR, &text).trim_end());
+            log::say(tracing::Level::ERROR, &text);
         }
+        log::finish();
         ExitCode::from(self.code)
     }
 }

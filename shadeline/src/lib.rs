@@ -76,7 +76,10 @@ pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
         (None, Err(message)) => return explain(&message),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            log::finish();
+            ExitCode::SUCCESS
+        }
         Err(failure) => failure.report(),
     }
 }

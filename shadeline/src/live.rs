@@ -46,6 +46,7 @@ const EVENTS: usize = 4096;
 const DRAIN: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    log::queue();
     let config = check::load(&args.config)?;
     log::start(config.system.log, config.system.log_format);
     let interfaces = Interfaces::of(&config);
@@ -131,6 +132,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             kinds: opened.iter().map(|own| own.kind.clone()).collect(),
             depot,
             reader,
+            log_lines_lost: log::lost,
         },
         events: events.clone(),
         on_stop: Box::new(move || {

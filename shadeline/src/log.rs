@@ -3,31 +3,134 @@
 //! A service manager that reads standard error into the journal names that stream in `$JOURNAL_STREAM`. Then each line
 //! begins with its priority in the form of the kernel's log (`<4>`, `sd-daemon(3)`), and a line of text has neither a
 //! time nor a level of its own, which the journal keeps already.
+//!
+//! A live run does not wait for whoever reads standard error: its lines go by a [`queue`].
 
+mod queue;
+
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use control::config::{LogFormat, LogLevel};
+use rustix::event::{PollFd, PollFlags, poll};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::output::note;
+use queue::{Pushes, Queue};
+
+/// How long the program waits at its end for a line of its log to be read.
+const LAST_LINE: Duration = Duration::from_millis(500);
+
+/// How long a thread that panics waits for that. The end of the process may follow at once.
+const LINE_OF_PANIC: Duration = Duration::from_millis(50);
+
+/// Lines of a live run.
+static QUEUE: Queue = Queue::new();
+
+/// Whether a thread writes what is in the queue.
+static IS_QUEUED: AtomicBool = AtomicBool::new(false);
+
 /// Changes the level of the log that runs.
 static CHANGE: OnceLock<Box<dyn Fn(LevelFilter) + Send + Sync>> = OnceLock::new();
+
+/// From now on nothing waits for whoever reads standard error: of what is not read in time lines are lost, and counted.
+/// Messages of panics go the same way. For a live run, before [`start`].
+pub(crate) fn queue() {
+    let out = io::stderr().as_fd().try_clone_to_owned();
+    let tell = |lost| tracing::warn!("{lost} lines of the log are lost: nobody read them in time");
+    let write = |out| move || QUEUE.write_to(Patient(File::from(out)), tell);
+    let thread = |out| std::thread::Builder::new().name("log".into()).spawn(write(out));
+    if out.and_then(thread).is_err() {
+        return; // it is written directly, as ever
+    }
+    IS_QUEUED.store(true, Ordering::Release);
+    std::panic::set_hook(Box::new(|info| {
+        QUEUE.push(on_stderr(Level::ERROR, &panic_text(info)).as_bytes());
+        QUEUE.flush(LINE_OF_PANIC);
+    }));
+}
+
+/// A message for standard error, behind the lines of the log.
+pub(crate) fn say(level: Level, text: &str) {
+    let text = on_stderr(level, text);
+    match IS_QUEUED.load(Ordering::Acquire) {
+        true => QUEUE.push(format!("{}\n", text.trim_end()).as_bytes()),
+        false => note!("{}", text.trim_end()),
+    }
+}
+
+/// Waits until the last lines are written, unless nobody reads them.
+pub(crate) fn finish() {
+    if IS_QUEUED.load(Ordering::Acquire) {
+        QUEUE.flush(LAST_LINE);
+    }
+}
+
+/// Lines of the log that are lost, because standard error was not read in time.
+pub(crate) fn lost() -> u64 {
+    QUEUE.lost()
+}
+
+/// What the standard library says of a panic.
+fn panic_text(info: &PanicHookInfo<'_>) -> String {
+    let thread = std::thread::current();
+    let place = info.location().map_or_else(String::new, |place| format!(" at {place}"));
+    let text = engine::panic_text(info.payload());
+    let name = thread.name().unwrap_or("<unnamed>");
+    let mut text = format!("\nthread '{name}' panicked{place}:\n{text}\n");
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        text += &format!("stack backtrace:\n{backtrace}");
+    }
+    text
+}
+
+/// A descriptor that another process may have made non-blocking: writing waits all the same.
+struct Patient(File);
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let ready = PollFd::new(&self.0, PollFlags::OUT);
+                    let _ = poll(&mut [ready], None);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Starts logging; a second call does nothing.
 pub(crate) fn start(level: LogLevel, format: LogFormat) {
     let (filter, handle) = reload::Layer::new(filter(level));
+    let writer = match IS_QUEUED.load(Ordering::Acquire) {
+        true => BoxMakeWriter::new(|| Pushes(&QUEUE)),
+        false => BoxMakeWriter::new(io::stderr),
+    };
     // A log that cannot be written is no reason to panic.
-    let layer = tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr);
+    let layer = tracing_subscriber::fmt::layer().with_target(false).with_writer(writer);
     let layer = layer.log_internal_errors(false);
     let layer = match (format, is_journal()) {
         (LogFormat::Json, false) => layer.json().boxed(),
@@ -56,7 +159,7 @@ pub(crate) fn set_level(level: LogLevel) {
 
 /// Text for standard error that is not an event of the log, such as the message with which the program fails: in the
 /// journal its lines have this level.
-pub(crate) fn on_stderr(level: Level, text: &str) -> String {
+fn on_stderr(level: Level, text: &str) -> String {
     if is_journal() { prioritised(level, text) } else { text.to_owned() }
 }
 

@@ -3,11 +3,14 @@
 
 mod common;
 
+use std::io::Write;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{BACKENDS, Live, SOON, config, config_of, ping};
+use common::{BACKENDS, Live, SOON, STARTED, config, config_of, ping};
+use testkit::netns::Topology;
 use testkit::process::Stop;
-use testkit::wait_until;
+use testkit::{Scratch, wait_until};
 
 /// Sends at half the measured rate while `change` runs again and again; nothing may be lost. What the kernel's receive
 /// queue lost, for want of a processor, is counted as such and says nothing about changes: then once more, more slowly.
@@ -444,4 +447,58 @@ fn rebuilds_with_a_device_lose_nothing() {
         let engine = "[engine]\nbackend = \"opencl\"\noffload = \"always\"\n";
         rebuilds_lose_nothing(1, "af_packet", engine, 200, 1);
     }
+}
+
+/// Standard error is a pipe that is full and that nobody reads: packets, neighbours, requests and the end do not wait for
+/// the log.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    /// Killed where the test ends early.
+    struct Running(std::process::Child);
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let Some(bin) = testkit::shadeline_bin() else { return };
+    let net = Topology::new("blocked");
+    let scratch = Scratch::new();
+    let more = "[system]\nlog = \"debug\"\n";
+    let text = config(&scratch, "af_packet", "").replacen("[system]\n", more, 1);
+    let file = scratch.write("router.toml", &text);
+    let (reads, mut writes) = std::io::pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&writes, true).expect("a pipe that is full is an error");
+    while writes.write(&[b'\n'; 4096]).is_ok() {}
+    while writes.write(b"\n").is_ok() {}
+    rustix::io::ioctl_fionbio(&writes, false).expect("a pipe that is full is waited for");
+    let mut command = net.router.command(&bin.display().to_string());
+    command.arg("run").arg(&file).stdout(Stdio::null()).stderr(writes);
+    let mut router = Running(command.spawn().expect("the program"));
+    let answers = || common::ctl(&bin, &scratch, "show runtime").0;
+    assert!(wait_until(STARTED, answers), "nobody answers");
+    // More of the log than the pipe or a queue holds.
+    for _ in 0..20 {
+        net.router.ip("link set right down");
+        net.router.ip("link set right up");
+    }
+    for (from, to) in [(&net.left, "10.0.2.2"), (&net.right, "fd00:1::2")] {
+        assert!(wait_until(Duration::from_secs(10), || ping(from, to, 1) == 1), "{to}");
+    }
+    // Neighbours that were not there before.
+    net.right.ip("addr add 10.0.2.77/24 dev eth0");
+    assert!(wait_until(Duration::from_secs(5), || ping(&net.left, "10.0.2.77", 1) == 1));
+    let (ok, said) = common::ctl(&bin, &scratch, "reload");
+    assert!(ok && said.contains("nothing changed"), "{said}");
+    net.router.run(&format!("kill -TERM {}", router.0.id()));
+    let mut status = None;
+    wait_until(Duration::from_secs(10), || {
+        status = router.0.try_wait().ok().flatten();
+        status.is_some()
+    });
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    drop(reads);
 }

@@ -100,6 +100,7 @@ pub struct Statistics {
     kinds: Vec<String>,
     depot: Arc<Depot>,
     reader: Mutex<Reader<Tables>>,
+    log_lines_lost: fn() -> u64,
     started: Instant,
     mode: String,
     sampled: Sample,
@@ -130,12 +131,14 @@ pub struct Shown {
     pub depot: Arc<Depot>,
     /// Its tables.
     pub reader: Reader<Tables>,
+    /// Lines of its log that were lost.
+    pub log_lines_lost: fn() -> u64,
 }
 
 impl Statistics {
     /// Those of a data path; `mode` is the name of its pipeline.
     pub fn new(shown: Shown, mode: String, parts: &[Running]) -> Self {
-        let Shown { seen, kinds, depot, reader } = shown;
+        let Shown { seen, kinds, depot, reader, log_lines_lost } = shown;
         let ports = seen.all_ports();
         let Seen { view, ports: open, interfaces, .. } = seen;
         let n = interfaces.count();
@@ -157,6 +160,7 @@ impl Statistics {
             kinds,
             depot,
             reader: Mutex::new(reader),
+            log_lines_lost,
             started: Instant::now(),
             mode,
             gone: BTreeSet::new(),
@@ -366,6 +370,7 @@ impl Statistics {
             table_bytes: table_bytes as u64,
             pool_bytes: u64::from(cells) * CELL_BYTES as u64,
             resident_bytes: resident_bytes(),
+            log_lines_lost: (self.log_lines_lost)(),
             ..Runtime::default()
         };
         for own in parts {

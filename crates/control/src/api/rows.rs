@@ -177,6 +177,8 @@ pub struct Runtime {
     pub pool_bytes: u64,
     /// Resident memory of the process.
     pub resident_bytes: u64,
+    /// Lines of the log that were lost because nobody read them in time.
+    pub log_lines_lost: u64,
 }
 
 /// One worker.
