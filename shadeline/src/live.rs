@@ -14,7 +14,7 @@ use controlplane::inject::injector;
 use controlplane::statistics::{Shown, stage_names};
 use controlplane::{
     ControlLoop, DataPath, Event, Interfaces, Phase, Publisher, Seen as SeenPath, Setup, Start,
-    Watch,
+    Vital, Watch,
 };
 use engine::{Capture, CapturePoint, FrameFilter, Hooks, Trace, TraceEvent};
 use io::RxQueue;
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let control = spawn("control", move || {
         // Without control nothing would be served: its end is that of the run.
         let _ended = ended;
-        control.run(&inbox)
+        control.run(inbox)
     })?;
 
     let begin = Instant::now();
@@ -159,7 +159,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         let metrics = metrics.transpose().map_err(Failure::other)?;
         let reload = events.clone();
         let handle = signals.handle();
+        let vital = Vital::new("signals", &events);
         spawn("signals", move || {
+            let _vital = vital;
             for signal in signals.forever() {
                 if signal == SIGHUP {
                     let _ = reload.send(Event::Reload);
@@ -185,12 +187,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let ended = end(&engine);
     let time = begin.elapsed();
     let _ = events.send(Event::Stop);
-    let control = control.join().map_err(|panic| engine::panic_text(&*panic));
+    let control = control.join().unwrap_or_else(|panic| {
+        Err(format!("the control loop panicked: {}", engine::panic_text(&*panic)))
+    });
     let (.., signals) = open?;
     signals.close();
     let (parts, lost) = match control {
         Ok(parts) => (parts, None),
-        Err(panic) => (Vec::new(), Some(format!("the control loop panicked: {panic}"))),
+        Err(why) => (Vec::new(), Some(why)),
     };
     let seen = watch.get();
     let report = Report::of(&seen.view, &seen.all_ports(), &parts, &seen.interfaces, Some(time));
@@ -221,7 +225,8 @@ fn sources(events: &mpsc::SyncSender<Event>) -> Sources {
         let whole = control::api::answer::json(responses.iter().collect())?;
         serde_json::to_string(&whole).ok()
     };
-    Sources { metrics: Arc::new(metrics), snapshot: Arc::new(snapshot) }
+    let failed = |why: &str| tracing::error!("metrics: the server ended: {why}; it starts again");
+    Sources { metrics: Arc::new(metrics), snapshot: Arc::new(snapshot), failed: Arc::new(failed) }
 }
 
 /// Sends when it is dropped.

@@ -1,5 +1,5 @@
 //! Changes while traffic flows: tables that flap, a configuration that is reloaded, a router that is
-//! killed, an interface that vanishes.
+//! killed, an interface that vanishes. And failures inside: control that panics, no memory, a log that nobody reads.
 
 mod common;
 
@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use common::{BACKENDS, Live, SOON, STARTED, config, config_of, ping};
+use control::api::{Client, ClientError, ErrorKind, Request};
 use testkit::netns::Topology;
 use testkit::process::Stop;
 use testkit::{Scratch, wait_until};
@@ -447,6 +448,76 @@ fn rebuilds_with_a_device_lose_nothing() {
         let engine = "[engine]\nbackend = \"opencl\"\noffload = \"always\"\n";
         rebuilds_lose_nothing(1, "af_packet", engine, 200, 1);
     }
+}
+
+/// A panic of the control loop ends the program in order, with an error.
+#[test]
+fn a_panic_of_control_ends_the_program() {
+    for backend in BACKENDS {
+        let Some(mut live) = Live::start("panic", backend, "") else { return };
+        assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+        let mut client = Client::connect(live.scratch.join("ctl.sock")).expect("a connection");
+        client.set_timeout(Some(SOON)).expect("a timeout");
+        let request = Request::Call { name: "panic_control".into(), fields: Default::default() };
+        match client.call(&request.asked(true)) {
+            Err(ClientError::Refused { kind: ErrorKind::BadRequest, message }) => {
+                return testkit::skip(&format!("a program without faults to inject: {message}"));
+            }
+            Err(_) => {} // its end comes before its answer, or with it
+            Ok(answer) => panic!("{answer:?}"),
+        }
+        let (status, output) = live.router.wait(SOON);
+        assert_eq!(status.code(), Some(1), "{output}");
+        for text in ["draining", "error: the control loop panicked: as requested"] {
+            assert!(output.contains(text), "{text}: {output}");
+        }
+        // What it changed is as before, and nothing answers.
+        let links = live.net.router.ip("-o link");
+        assert!(!links.contains(": sl-") && !links.contains("xdp"), "{links}");
+        let ipv6 = live.net.router.shell("cat /proc/sys/net/ipv6/conf/right/disable_ipv6");
+        assert_eq!(ipv6.trim(), "0");
+        let (ok, said) = live.try_ctl("reload");
+        assert!(!ok && said.contains("no instance listens there"), "{said}");
+        live.restart();
+        assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+        live.stop();
+    }
+}
+
+/// A reload for which there is no memory is refused, and all goes on as before.
+#[test]
+fn a_reload_without_memory_is_refused() {
+    let Some(mut live) = Live::start("memory", "af_packet", "") else { return };
+    if testkit::require_tool("prlimit").is_none() {
+        return;
+    }
+    let pid = live.router.id();
+    let limit = |to: &str| live.net.router.run(&format!("prlimit --pid {pid} --as={to}:unlimited"));
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("its size");
+    let size: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
+    let route = |i: u32| format!("20.{}.{}.0/24 10.0.2.2\n", i >> 8, i & 255);
+    let table = live.scratch.write("table.txt", &(0..50_000).map(route).collect::<String>());
+    let more = format!("[[routes]]\nfile = \"{}\"\n", table.display());
+    let pings = || ping(&live.net.left, "10.0.2.2", 3) == 3;
+    assert!(wait_until(Duration::from_secs(5), pings));
+    let one = "[[route]]\nprefix = \"30.0.0.0/8\"\nvia = \"10.0.2.2\"\n";
+    for (more, first) in [(one, "30.0.0.0/8"), (&more, "20.0.1.0/24")] {
+        live.scratch.write("router.toml", &config(&live.scratch, "af_packet", more));
+        limit(&((size + (200 << 10)) << 10).to_string());
+        let (ok, said) = live.try_ctl("reload");
+        assert!(!ok && said.contains("not enough memory for"), "{said}");
+        assert!(said.contains("ulimit -v"), "{said}");
+        assert!(pings());
+        let routes = || live.ctl("show routes");
+        assert!(!routes().contains(first));
+        limit("unlimited");
+        live.ctl("reload");
+        assert!(routes().contains(first));
+    }
+    let routes = live.ctl("show routes").lines().count();
+    assert!(routes > 50_000 && pings(), "{routes}");
+    live.stop();
 }
 
 /// Standard error is a pipe that is full and that nobody reads: packets, neighbours, requests and the end do not wait for

@@ -307,7 +307,11 @@ fn counting(answers: u64) -> Serving {
         };
         (n <= answers).then(|| serde_json::to_string(&snapshot).expect("JSON"))
     };
-    let sources = Sources { metrics: Arc::new(String::new), snapshot: Arc::new(snapshot) };
+    let sources = Sources {
+        metrics: Arc::new(String::new),
+        snapshot: Arc::new(snapshot),
+        failed: Arc::new(|why| panic!("{why}")),
+    };
     serve("127.0.0.1:0".parse().expect("an address"), &[], sources).expect("a free port")
 }
 
@@ -346,7 +350,11 @@ fn the_page_shows_the_tables_that_there_are() {
         let hottest = stages.iter().map(|stage| table(stage)).collect();
         Some(serde_json::to_string(&Snapshot { hottest, ..Snapshot::default() }).expect("JSON"))
     };
-    let sources = Sources { metrics: Arc::new(String::new), snapshot: Arc::new(snapshot) };
+    let sources = Sources {
+        metrics: Arc::new(String::new),
+        snapshot: Arc::new(snapshot),
+        failed: Arc::new(|why| panic!("{why}")),
+    };
     let serving = serve("127.0.0.1:0".parse().expect("an address"), &[], sources);
     let serving = serving.expect("a free port");
     let Some(page) = browsed(serving.address(), 500) else { return };
@@ -425,7 +433,7 @@ fn answers_that_are_no_snapshot_are_one_line() {
             || Some(Response::error(ErrorKind::NotFound, "unknown table `snapshot`")),
             "unknown table",
         ),
-        (|| None, "no snapshot"),
+        (|| None, "gave no answer"),
     ];
     for (answer, expected) in answers {
         let server = Server::bind(scratch.join("sock"), move |_, responder| {

@@ -11,6 +11,9 @@
 //! Whatever is in the queue at a time is applied together and seen as one version. What takes long to build (a reload's
 //! files, a set of rules) is built on a thread of its own; requests that change the same tables wait until that is in use, in
 //! their order, and everything else goes on.
+//!
+//! A panic in the loop ends the program ([`ControlLoop::run`]), and so does the end of a thread that the loop hears of the
+//! world by ([`Vital`]): without them packets would go on while no neighbour is found and no request is answered.
 
 mod builds;
 mod links;
@@ -18,8 +21,9 @@ mod rebuild;
 mod reload;
 mod renew;
 mod save;
+mod vital;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -44,6 +48,7 @@ use builds::{Builds, Target};
 use reload::Read;
 use renew::Replaced;
 use save::Drafted;
+pub use vital::Vital;
 
 /// What the control loop is given.
 pub enum Event {
@@ -67,6 +72,8 @@ pub enum Event {
     BuildFailed(Option<usize>, Sender<Response>),
     /// Read the configuration again (SIGHUP).
     Reload,
+    /// A thread has panicked that the program cannot do without; its name.
+    Died(String),
     /// End.
     Stop,
 }
@@ -255,17 +262,42 @@ impl ControlLoop {
         let own = &mut self.publisher.parts[number];
         for source in own.part.sources() {
             let events = self.events.clone();
+            let name = own.descriptor.application.name.to_owned();
+            let vital = Vital::new(&name, &events);
             let carrier =
                 Carrier::new(move |event| events.send(Event::Part(number, event)).is_ok());
-            let name = own.descriptor.application.name.to_owned();
-            std::thread::Builder::new().name(name).spawn(move || source(carrier))?;
+            std::thread::Builder::new().name(name).spawn(move || {
+                let _vital = vital;
+                source(carrier);
+            })?;
         }
         Ok(())
     }
 
     /// Works until it is to stop; the parts as they are then.
-    pub fn run(mut self, events: &Receiver<Event>) -> Vec<Running> {
-        'turns: loop {
+    ///
+    /// # Errors
+    /// A thread has died that the program cannot do without: in words.
+    ///
+    /// # Panics
+    /// Where a part or the loop itself does: the one place where that is seen. In both cases the program has been asked
+    /// to end, while ports, twins and engine are still there, so that it drains.
+    pub fn run(mut self, events: Receiver<Event>) -> Result<Vec<Running>, String> {
+        // What the loop holds is not used after a panic, only given up.
+        let ended = catch_unwind(AssertUnwindSafe(|| self.turns(&events)));
+        // Threads that are joined when the path goes may wait for room in the queue, which nobody reads any more.
+        drop(events);
+        if !matches!(ended, Ok(Ok(()))) {
+            (self.on_stop)();
+        }
+        match ended {
+            Ok(ended) => ended.map(|()| self.publisher.parts),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    fn turns(&mut self, events: &Receiver<Event>) -> Result<(), String> {
+        loop {
             (self.on_phase)(Phase::Turn);
             let now = now_ns();
             let parts = &self.publisher.parts;
@@ -278,15 +310,19 @@ impl ControlLoop {
                 wait.min(TURN).min(self.until_renewal()).min(self.until_look())
             };
             match events.recv_timeout(wait) {
-                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Ok(event) => {
-                    self.take(event);
-                    for _ in 0..GATHER {
-                        match events.try_recv() {
-                            Ok(Event::Stop) => break 'turns,
-                            Ok(event) => self.take(event),
-                            Err(_) => break,
+                    let mut next = Some(event);
+                    let mut more = events.try_iter().take(GATHER);
+                    while let Some(event) = next {
+                        match event {
+                            Event::Stop => return Ok(()),
+                            Event::Died(name) => {
+                                return Err(format!("the thread `{name}` panicked"));
+                            }
+                            event => self.take(event),
                         }
+                        next = more.next();
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => self.statistics.sample(&self.publisher.parts),
@@ -296,7 +332,6 @@ impl ControlLoop {
             self.renew();
             self.settle();
         }
-        self.publisher.parts
     }
 
     fn tick(&mut self) {
@@ -351,7 +386,8 @@ impl ControlLoop {
                 let asked = Asked { request: Request::Reload, text: true };
                 self.answer(asked, mpsc::channel().0);
             }
-            Event::Stop => {}
+            // Handled by the loop itself.
+            Event::Stop | Event::Died(_) => {}
         }
     }
 
@@ -442,6 +478,8 @@ impl ControlLoop {
             Request::Trace { .. } | Request::Capture { .. } => {
                 send(Response::error(ErrorKind::Internal, "answered elsewhere"));
             }
+            #[cfg(debug_assertions)]
+            Request::Call { name, .. } if name == "panic_control" => panic!("as requested"),
             Request::Call { name, fields } => self.call(&name, fields, text, answer),
         }
     }

@@ -9,6 +9,7 @@
 //! - [`ahead`]: over captures, parts that learn from frames before the pipeline sees them.
 //! - [`findings`]: what `check` finds in the files that a configuration names.
 //! - [`statistics`]: what a running data path shows.
+//! - [`memory`]: memory that is asked for before something is built.
 //! - [`interfaces`]: numbers, names and records of interfaces; [`inject`]: frames that control sends.
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ pub mod data_path;
 pub mod findings;
 pub mod inject;
 pub mod interfaces;
+pub mod memory;
 pub mod over;
 pub mod publisher;
 pub mod request;
@@ -30,7 +32,7 @@ pub use application::{
     Ahead, Built, Call, Carrier, ControlPart, Descriptor, Environment, Outcome, Prepare, Refusal,
     Rows, Save, Section, Setup, Source, Twin, Work, WorkerSetup, events,
 };
-pub use control_loop::{ControlLoop, Event, Phase, Start, now_ns};
+pub use control_loop::{ControlLoop, Event, Phase, Start, Vital, now_ns};
 pub use data_path::{DataPath, Opened, Seen, Watch};
 pub use findings::{Finding, Findings};
 pub use interfaces::{Interfaces, PortFacts};

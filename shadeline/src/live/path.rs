@@ -10,7 +10,7 @@ use chunk::{Depot, Pool};
 use control::config::Config;
 use control::kernel::{Mirror, Options as MirrorOptions};
 use controlplane::statistics::PortCounters;
-use controlplane::{DataPath, Event, Interfaces, Newest, Opened, Publisher, Seen, Tables};
+use controlplane::{DataPath, Event, Interfaces, Newest, Opened, Publisher, Seen, Tables, Vital};
 use engine::{Engine, ErrorSink, Hooks, UnderWay};
 use lookup::versions::Reader;
 use packet::checksum::Checksums;
@@ -166,7 +166,12 @@ impl LivePath {
         }
         let options = MirrorOptions { watch, ..MirrorOptions::default() };
         let events = self.fixed.events.clone();
-        let mirror = Mirror::start(options, move |batch| events.send(Event::Kernel(batch)).is_ok());
+        let vital = Vital::new("kernel-mirror", &events);
+        let sink = move |batch| {
+            let _ = &vital; // the thread's: it goes with this closure
+            events.send(Event::Kernel(batch)).is_ok()
+        };
+        let mirror = Mirror::start(options, sink);
         let mirror = mirror.map_err(|error| format!("mirroring the kernel: {error}"));
         if mirror.is_err() {
             self.forget_mirror();

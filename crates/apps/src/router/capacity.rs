@@ -3,11 +3,15 @@
 //!
 //! Only routes longer than 24 bits can fill a table of IPv4 (each /24 that has some takes 1 KB), and only millions one
 //! of IPv6. So the tables are built, as a start builds them, only where there are many of these.
+//!
+//! And whether there is memory for a reload: while it is applied, the routes and tables are there twice, to go back to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use control::api::table::thousands;
 use control::config::Config;
 use control::rib::RibError;
+use controlplane::memory::{self, Need};
 use lookup::TableError;
 use lookup::fib::{FibBuilder, Options, RouteTarget};
 use lookup::routes::{RoutesFile, read_file};
@@ -23,6 +27,59 @@ const V6: usize = 1_000_000;
 pub struct Demand {
     long_v4: usize,
     v6: usize,
+}
+
+/// Memory of a reload, measured with 250,000 and 1,000,000 IPv4 routes, and a quarter more. First what a route of a file
+/// takes while the file is read, for each byte of the text; then a route that is there already, while it is there twice,
+/// and the tables themselves; and a route that is new, in the RIB, the builder of the tables, their two versions and the
+/// patches between these.
+const BYTES_PER_TEXT: u64 = 6;
+const BYTES_PER_ROUTE: u64 = 500;
+const BYTES_OF_TABLES: u64 = 64 << 20;
+const BYTES_PER_NEW_ROUTE: u64 = 1000;
+
+/// A compressed file of routes has so many times as much text.
+const COMPRESSED: u64 = 8;
+
+/// Address space that tables reserve to grow in, without using it: of the copy to go back to, and of a table of IPv4 that
+/// becomes one of the other kind.
+const RESERVED_BYTES: u64 = 1500 << 20;
+
+/// Asks for the memory in which the files of a configuration are read.
+///
+/// # Errors
+/// There is too little, in words.
+pub(super) fn memory_to_read(config: &Config) -> Result<(), String> {
+    let text = |path: &Path| {
+        let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+        let is_plain = path.extension().is_none_or(|end| end == "txt");
+        if is_plain { bytes } else { bytes * COMPRESSED }
+    };
+    let bytes = config.route_files.iter().map(|file| text(&file.file)).sum::<u64>();
+    let need = Need { bytes: bytes * BYTES_PER_TEXT, reserved_bytes: 0 };
+    memory::ask_for(need, "the files of `[[routes]]`")
+}
+
+/// Asks for the memory in which a configuration with these files is applied, where there are `now` routes.
+///
+/// # Errors
+/// As [`memory_to_read`].
+pub(super) fn memory_to_apply(
+    now: usize,
+    config: &Config,
+    read: &[RoutesFile],
+) -> Result<(), String> {
+    let files = read.iter().map(|file| file.v4.len() + file.v6.len()).sum::<usize>();
+    let then = files + config.routes.len();
+    let new = then.saturating_sub(now) as u64;
+    let need = Need {
+        bytes: BYTES_OF_TABLES
+            + (now.max(then) as u64) * BYTES_PER_ROUTE
+            + new * BYTES_PER_NEW_ROUTE,
+        reserved_bytes: RESERVED_BYTES,
+    };
+    let routes = if then == 1 { "route" } else { "routes" };
+    memory::ask_for(need, &format!("{} {routes}", thousands(then as u64)))
 }
 
 impl Demand {

@@ -494,10 +494,14 @@ impl ControlPart for RouterControl {
 
     /// Files of routes are read aside.
     fn prepare(&self) -> Option<Prepare> {
-        Some(Box::new(|config, _| {
+        let stats = self.rib.stats();
+        let now = stats.installed_v4 + stats.installed_v6;
+        Some(Box::new(move |config, _| {
+            capacity::memory_to_read(config)?;
             let files = config.route_files.iter();
             let read = files.map(|file| routes::read_file(&file.file));
             let read: Vec<RoutesFile> = read.collect::<Result<_, _>>()?;
+            capacity::memory_to_apply(now, config, &read)?;
             Ok(Box::new(read) as Built)
         }))
     }

@@ -35,6 +35,8 @@ pub enum ClientError {
     Io { path: PathBuf, source: io::Error },
     #[error("{}: the instance closed the connection before its answer was complete", .0.display())]
     HungUp(PathBuf),
+    #[error("{}: the instance gave no answer; see its log", .0.display())]
+    NoAnswer(PathBuf),
     #[error("{}: invalid answer ({reason}): does the instance have another version?", path.display())]
     Protocol { path: PathBuf, reason: String },
     #[error("{message}")]
@@ -112,12 +114,15 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a request and gives its responses, without the last. Not for captures without limits.
+    /// Sends a request and gives its responses, without the last; at least one. Not for captures without limits.
     pub fn call(&mut self, asked: &Asked) -> Result<Vec<Response>, ClientError> {
         self.send(asked)?;
         let mut responses = Vec::new();
         while let Some(response) = self.receive()? {
             responses.push(response);
+        }
+        if responses.is_empty() {
+            return Err(ClientError::NoAnswer(self.path.clone()));
         }
         Ok(responses)
     }

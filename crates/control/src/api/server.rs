@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -77,6 +77,7 @@ pub struct Server {
 #[derive(Debug)]
 struct Shared {
     stop: AtomicBool,
+    next_id: AtomicU64,
     limits: Limits,
     /// A handle of each open connection, to hang it up at stop.
     connections: Mutex<Vec<(u64, UnixStream)>>,
@@ -106,6 +107,7 @@ impl Server {
         let metadata = fs::symlink_metadata(&path).map_err(io)?;
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
+            next_id: AtomicU64::new(0),
             limits,
             connections: Mutex::new(Vec::new()),
         });
@@ -114,7 +116,13 @@ impl Server {
             .name("api".into())
             .spawn({
                 let shared = shared.clone();
-                move || accept(&listener, &shared, &handler)
+                move || {
+                    // Without it nobody could ask any more. Nothing is held over from one connection to the next.
+                    let accept = || accept(&listener, &shared, &handler);
+                    while catch_unwind(AssertUnwindSafe(accept)).is_err() {
+                        thread::sleep(Duration::from_millis(100));
+                    }
+                }
             })
             .map_err(io)?;
         let identity = (metadata.dev(), metadata.ino());
@@ -221,7 +229,6 @@ fn link(own: &Path, path: &Path) -> Result<(), BindError> {
 }
 
 fn accept(listener: &UnixListener, shared: &Arc<Shared>, handler: &Arc<Handler>) {
-    let mut next_id = 0u64;
     for stream in listener.incoming() {
         if shared.stop.load(Ordering::Acquire) {
             return;
@@ -238,8 +245,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, handler: &Arc<Handler>)
             continue;
         }
         let Ok(handle) = stream.try_clone() else { continue };
-        let id = next_id;
-        next_id += 1;
+        let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
         shared.lock().push((id, handle));
         let (thread_shared, handler) = (shared.clone(), handler.clone());
         let spawned = thread::Builder::new().name(format!("api-{id}")).spawn(move || {

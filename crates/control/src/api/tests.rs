@@ -1,6 +1,6 @@
 //! A server and its clients over a real socket.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -126,6 +126,33 @@ fn requests_are_answered_in_turn() {
     assert_eq!(done, [Response::Done { message: "ClearCounters".into() }]);
 }
 
+/// An answer that is not there, or not whole, is an error: not the answer that nothing is to be said.
+#[test]
+fn no_answer_is_an_error() {
+    let ask = |said: &'static [u8]| {
+        let place = Place::new();
+        let listener = UnixListener::bind(place.socket()).unwrap();
+        let server = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            (&stream).write_all(said).unwrap();
+        });
+        let mut client = Client::connect(place.socket()).unwrap();
+        let answer = client.call(&Request::Reload.asked(true));
+        server.join().unwrap();
+        answer
+    };
+    for said in [&b""[..], b"{\"response\":\"do", b"{\"response\":\"done\",\"message\":\"x\"}\n"] {
+        let answer = ask(said);
+        assert!(matches!(answer, Err(ClientError::HungUp(_))), "{said:?}: {answer:?}");
+    }
+    // It says that this is all, and has said nothing.
+    let end = serde_json::to_string(&Response::End).unwrap() + "\n";
+    let answer = ask(end.leak().as_bytes());
+    assert!(matches!(answer, Err(ClientError::NoAnswer(_))), "{answer:?}");
+}
+
 #[test]
 fn every_request_is_read_as_written() {
     let requests = [
@@ -154,7 +181,10 @@ fn every_request_is_read_as_written() {
     ];
     let place = Place::new();
     let (sender, receiver) = mpsc::channel();
-    let _server = Server::bind(place.socket(), move |asked, _| sender.send(asked).unwrap());
+    let _server = Server::bind(place.socket(), move |asked, out| {
+        sender.send(asked).unwrap();
+        let _ = out.send(Response::Done { message: "read".into() });
+    });
     let mut client = Client::connect(place.socket()).unwrap();
     for (i, request) in requests.into_iter().enumerate() {
         let asked = request.asked(i % 2 == 0);

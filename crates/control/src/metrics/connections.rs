@@ -29,11 +29,22 @@ pub(super) struct Limits {
     pub(super) connections: usize,
     /// Time since the last byte that was sent, or since the start.
     pub(super) silence: Duration,
+    /// The listener panics where this is true, once.
+    #[cfg(test)]
+    pub(super) fails: &'static std::sync::atomic::AtomicBool,
 }
+
+#[cfg(test)]
+static NEVER: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 64, silence: Duration::from_secs(10) }
+        Self {
+            connections: 64,
+            silence: Duration::from_secs(10),
+            #[cfg(test)]
+            fails: &NEVER,
+        }
     }
 }
 
@@ -41,13 +52,13 @@ impl Default for Limits {
 pub(super) struct Connections {
     listener: TcpListener,
     free: Arc<Semaphore>,
-    silence: Duration,
+    limits: Limits,
 }
 
 impl Connections {
     pub(super) fn new(listener: TcpListener, limits: Limits) -> Self {
         let free = Arc::new(Semaphore::new(limits.connections));
-        Self { listener, free, silence: limits.silence }
+        Self { listener, free, limits }
     }
 }
 
@@ -63,9 +74,11 @@ impl Listener for Connections {
             };
             match self.listener.accept().await {
                 Ok((stream, from)) => {
-                    let end = Box::pin(sleep(self.silence));
-                    let connection =
-                        Connection { stream, end, silence: self.silence, _place: place };
+                    #[cfg(test)]
+                    assert!(!self.limits.fails.swap(false, std::sync::atomic::Ordering::Relaxed));
+                    let silence = self.limits.silence;
+                    let end = Box::pin(sleep(silence));
+                    let connection = Connection { stream, end, silence, _place: place };
                     return (connection, from);
                 }
                 // The client is gone, or the process has no descriptor left.
@@ -162,6 +175,7 @@ mod tests {
     use std::io::{ErrorKind, Read, Write};
     use std::net::TcpStream;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
     use super::Limits;
@@ -171,9 +185,16 @@ mod tests {
     const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
     fn served(metrics: &str) -> Serving {
-        let (text, limits) = (metrics.to_owned(), Limits { connections: 3, silence: SILENCE });
-        let sources =
-            Sources { metrics: Arc::new(move || text.clone()), snapshot: Arc::new(|| None) };
+        let (text, limits) = (metrics.to_owned(), Limits::default());
+        served_by(move || text.clone(), Limits { connections: 3, silence: SILENCE, ..limits })
+    }
+
+    fn served_by(metrics: impl Fn() -> String + Send + Sync + 'static, limits: Limits) -> Serving {
+        let sources = Sources {
+            metrics: Arc::new(metrics),
+            snapshot: Arc::new(|| None),
+            failed: Arc::new(|why| assert!(why.contains("panicked"), "{why}")),
+        };
         serve_within(limits, "127.0.0.1:0".parse().expect("an address"), &[], sources)
             .expect("a free port")
     }
@@ -234,6 +255,26 @@ mod tests {
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:?}");
             std::thread::sleep(SILENCE / 4);
         }
+    }
+
+    /// A panic ends a connection, or the server until it starts again on the same port.
+    #[test]
+    fn panics_do_not_end_it() {
+        static FAILS: AtomicBool = AtomicBool::new(false);
+        let scrapes = AtomicU32::new(0);
+        let metrics = move || match scrapes.fetch_add(1, Ordering::Relaxed) {
+            0 => panic!("as it should"),
+            _ => "the text".to_owned(),
+        };
+        let serving = served_by(metrics, Limits { fails: &FAILS, ..Limits::default() });
+        assert_eq!(get(&mut connected(&serving)), "", "the scrape that panics");
+        assert!(get(&mut connected(&serving)).ends_with("the text"));
+        FAILS.store(true, Ordering::Relaxed);
+        // The connection that the panic meets is lost.
+        let mut lost = connected(&serving);
+        let _ = lost.read(&mut [0]);
+        assert!(!FAILS.load(Ordering::Relaxed));
+        assert!(get(&mut connected(&serving)).ends_with("the text"));
     }
 
     #[test]

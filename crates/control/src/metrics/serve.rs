@@ -1,8 +1,14 @@
 //! The HTTP port: the metrics, and the dashboard beside them.
 
+use std::future::{Future, poll_fn};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
@@ -13,6 +19,7 @@ use axum::http::header::{
 use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use super::connections::{Connections, Limits};
@@ -25,7 +32,7 @@ pub struct ServeError {
     /// Where.
     pub address: SocketAddr,
     /// Why.
-    pub source: std::io::Error,
+    pub source: io::Error,
 }
 
 /// A running server; dropping it closes the port.
@@ -43,10 +50,15 @@ pub struct Sources {
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// A [`Snapshot`](super::Snapshot) as JSON; `None` where the instance is stopping.
     pub snapshot: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+    /// Hears why the server ended by itself; it starts again.
+    pub failed: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// The dashboard: everything that it needs is in the page, so it works without any other server.
 const PAGE: &str = include_str!("top.html");
+
+/// How long after its end a server starts again that nobody stopped.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// What stands in the page where the number of an answer goes.
 const NONCE: &str = "NONCE";
@@ -77,14 +89,10 @@ pub(super) fn serve_within(
     let listener = TcpListener::bind(address).map_err(error)?;
     listener.set_nonblocking(true).map_err(error)?;
     let bound = listener.local_addr().map_err(error)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(error)?;
-    let listener = {
-        let _inside = runtime.enter();
-        Connections::new(tokio::net::TcpListener::from_std(listener).map_err(error)?, limits)
-    };
-    let (stop, stopped) = oneshot::channel::<()>();
-    let Sources { metrics, snapshot } = sources;
+    // The first of them here, where it can be said that it fails.
+    let mut runtime = Some(new_runtime().map_err(error)?);
+    let (stop, mut stopped) = oneshot::channel::<()>();
+    let Sources { metrics, snapshot, failed } = sources;
     let hosts = Hosts::with(hosts);
     let router = Router::new()
         .route(
@@ -105,13 +113,58 @@ pub(super) fn serve_within(
     let thread = thread::Builder::new()
         .name("metrics".into())
         .spawn(move || {
-            // Connections that are open at the stop are cut, with the runtime.
-            runtime.spawn(axum::serve(listener, router).into_future());
-            let _ = runtime.block_on(stopped);
-            runtime.shutdown_background();
+            // Nothing of a server that failed is used by the next one but the port.
+            let mut once = || {
+                let runtime = runtime.take().map_or_else(new_runtime, Ok)?;
+                serve_once(runtime, &listener, limits, router.clone(), &mut stopped)
+            };
+            loop {
+                match catch_unwind(AssertUnwindSafe(&mut once)) {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => failed(&error.to_string()),
+                    Err(_) => failed("it panicked"),
+                }
+                thread::sleep(AGAIN);
+            }
         })
         .map_err(error)?;
     Ok(Serving { address: bound, stop: Some(stop), thread: Some(thread) })
+}
+
+fn new_runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Answers requests until `stopped` ends.
+///
+/// # Errors
+/// The server has ended by itself; in words.
+fn serve_once(
+    runtime: Runtime,
+    listener: &TcpListener,
+    limits: Limits,
+    router: Router,
+    stopped: &mut oneshot::Receiver<()>,
+) -> io::Result<()> {
+    let listener = {
+        let _inside = runtime.enter();
+        let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
+        Connections::new(listener, limits)
+    };
+    let mut server = runtime.spawn(axum::serve(listener, router).into_future());
+    let ended = runtime.block_on(poll_fn(|context| {
+        if Pin::new(&mut *stopped).poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut server).poll(context).map(Some)
+    }));
+    // Connections that are open now are cut, with the runtime.
+    runtime.shutdown_background();
+    match ended {
+        None => Ok(()),
+        Some(Ok(done)) => Err(done.err().unwrap_or_else(|| io::Error::other("the server ended"))),
+        Some(Err(error)) => Err(io::Error::other(error)),
+    }
 }
 
 /// The dashboard. The browser runs the script of this very answer and loads nothing from elsewhere, whatever text a

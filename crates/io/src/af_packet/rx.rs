@@ -78,7 +78,7 @@ impl Rx {
         let (ring, blocks) =
             ring(&socket, options, slots_per_block).map_err(at("making the receive ring"))?;
         let is_small = blocks < options.blocks;
-        let megabytes = |blocks| u64::from(blocks) * u64::from(options.block_bytes) >> 20;
+        let megabytes = |blocks| (u64::from(blocks) * u64::from(options.block_bytes)) >> 20;
         let small = format!(
             "{interface}: a receive ring of {} MB, for which there was memory, not of {} MB: it holds fewer packets while \
              a worker is busy",

@@ -163,7 +163,8 @@ fn promtool_accepts_it() {
 
 /// Sources with this text of a scrape and no snapshot.
 fn sources(metrics: impl Fn() -> String + Send + Sync + 'static) -> Sources {
-    Sources { metrics: Arc::new(metrics), snapshot: Arc::new(|| None) }
+    let failed = Arc::new(|why: &str| panic!("{why}"));
+    Sources { metrics: Arc::new(metrics), snapshot: Arc::new(|| None), failed }
 }
 
 fn get(serving: &Serving, path: &str) -> String {
