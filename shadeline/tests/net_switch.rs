@@ -198,6 +198,20 @@ fn a_flood_of_addresses_fills_the_table_and_harms_no_traffic() {
     // Hosts that were known go on; the static one is where it stood.
     assert_eq!(ping(&live.hosts[0], "10.0.0.2", 5), 5);
     assert_eq!(live.port_of(1).as_deref(), Some("p2"));
+    // A station that nobody knew takes the place of one of the flood's, and what is sent to it goes nowhere else.
+    let newcomer = "02:00:00:00:0c:01";
+    live.hosts[0].ip(&format!("link set eth0 address {newcomer}"));
+    let is_learned = || {
+        ping(&live.hosts[0], "10.0.0.2", 1);
+        live.ctl("show macs").lines().any(|line| line.contains(newcomer) && line.contains("p1"))
+    };
+    assert!(wait_until(SOON, is_learned), "{}", live.ctl("show runtime"));
+    let (before, _) = live.hosts[2].received("eth0");
+    assert_eq!(ping(&live.hosts[1], "10.0.0.1", 50), 50);
+    let (after, _) = live.hosts[2].received("eth0");
+    assert!(after - before < 25, "c received {} frames", after - before);
+    let runtime = live.ctl("show runtime");
+    assert!(runtime.contains("4,096 of 4,096"), "{runtime}");
     assert!(live.ctl("clear macs --port p3").contains("stations removed"));
     assert!(wait_until(SOON, || live.ctl("show macs").lines().count() < 100));
 }

@@ -290,6 +290,47 @@ def switch_time():
     yield "a", 601, frame("02:00:00:02:04:07", 3)  # there is room again
 
 
+def switch_stations():
+    """(port, seconds, frame): who gives way in a table with room for 16, and ports with limits of their own."""
+    second = 0
+    for number in range(4):
+        yield "b", second, frame(number, BROADCAST)
+    for number in range(40):  # a port that floods: the stations of the other one stay
+        second += 0.01
+        yield "a", second, frame(f"02:00:00:02:00:{number:02x}", BROADCAST)
+    for number in range(4):
+        yield "d", 1, frame(0x40, number)
+    yield "b", 1.1, frame(1, "02:00:00:02:00:00")  # gave way
+    yield "b", 1.2, frame(1, "02:00:00:02:00:27")  # the last one
+    for number in range(5):  # another port finds room
+        yield "b", 2 + number / 10, frame(0x10 + number, BROADCAST)
+    for number in range(5):
+        yield "d", 3, frame(0x40, 0x10 + number)
+    second = 4
+    for number in range(60):  # one that is used stays among those of a flood
+        second += 0.5
+        yield "a", second, frame("02:00:00:02:00:27", 1)
+        yield "a", second + 0.1, frame(f"02:00:00:03:00:{number:02x}", BROADCAST)
+    yield "b", 40, frame(1, "02:00:00:02:00:27")
+    yield "b", 40.1, frame(1, "02:00:00:03:00:3b")
+    for number in range(6):  # two stations and the static one; others are dropped
+        yield "c", 41 + number / 10, frame(0x60 + number, 1)
+    yield "c", 42, frame(0x98, 1)
+    yield "c", 42.1, frame(0x61, 1)
+    yield "c", 42.2, frame(1, 2)  # one of another port does not move here
+    yield "c", 42.3, frame(0x99, 2)
+    yield "b", 42.4, frame(2, 0x62)
+    yield "a", 43, frame(0x60, 1)  # a station leaves the port
+    yield "c", 43.1, frame(0x62, 1)  # and another one takes its place
+    yield "c", 43.2, frame(0x60, 1)
+    for number in range(3):  # a port that forwards all and learns one
+        yield "d", 44 + number / 10, frame(0x40 + number, 1)
+        yield "b", 45 + number / 10, frame(1, 0x40 + number)
+    yield "c", 146, frame(0x63, 1)  # the others have aged
+    yield "d", 146, frame(0x41, 1)
+    yield "b", 147, frame(1, 0x41)
+
+
 # --- named data ---------------------------------------------------------------------------------------------
 
 GROUP = "01:00:5e:00:17:aa"
@@ -859,7 +900,7 @@ def firewall_classbench():
 
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
-    switch, switch_time, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch, firewall_wire,
+    switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_classbench,
 ]
 

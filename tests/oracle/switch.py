@@ -47,6 +47,8 @@ class Port:
             self.tagged, self.takes_tags = set(), set()
             self.untagged = table.get("access", 1)
         self.learning = table.get("learning", True)
+        self.room = table.get("stations")
+        self.drops_extra = table.get("extra_stations") == "drop"
         storm = dict(table.get("storm", {}))
         burst = storm.pop("burst", None)
         self.buckets = {kind: Bucket(rate, burst) for kind, rate in storm.items()}
@@ -94,12 +96,14 @@ class Switch:
         ageing = settings.get("ageing", "5min")
         number = ageing.rstrip("smihn")
         self.ageing = 0 if ageing == "off" else int(number) * UNITS[ageing[len(number) :]]
-        self.stations = {}  # (VLAN, address): [port, static, when it was seen, in seconds]
+        # (VLAN, address): [port, static, when it was seen, in seconds]. The first one of a port gives way first.
+        self.stations = {}
+        self.looked = {}  # when they had been seen, the last time that they were looked at for that
         for station in table.get("station", []):
             port = self.ports[station["port"]]
             address = bytes.fromhex(station["mac"].replace(":", ""))
             self.stations[station.get("vlan", port.untagged), address] = [port.name, True, 0]
-        names = ["learned", "moved", "aged", "refused_packets", "flooded_packets", "copies", "copies_lost"]
+        names = ["learned", "moved", "aged", "evicted", "refused_packets", "flooded_packets", "copies", "copies_lost"]
         self.counts = dict.fromkeys(names, 0)
 
     def age(self, now):
@@ -108,17 +112,45 @@ class Switch:
                 del self.stations[other]
                 self.counts["aged"] += 1
 
+    def learned(self, port):
+        return [key for key, (at, static, _) in self.stations.items() if at == port and not static]
+
+    def is_full(self, port):
+        return self.ports[port].room is not None and len(self.learned(port)) >= self.ports[port].room
+
     def learn(self, key, port, now):
         known = self.stations.get(key)
-        if known:
-            if not known[1]:
-                self.counts["moved"] += known[0] != port
-                known[0], known[2] = port, now
-        elif len(self.stations) < self.room:
-            self.stations[key] = [port, False, now]
-            self.counts["learned"] += 1
-        else:
+        if known and known[1]:
+            return
+        if known and known[0] == port:
+            known[2] = now
+            return
+        if self.is_full(port) or not (known or self.make_room(port)):
             self.counts["refused_packets"] += 1
+            return
+        self.counts["moved" if known else "learned"] += 1
+        self.stations.pop(key, None)
+        self.stations[key] = [port, False, now]
+        self.looked[key] = now
+
+    def make_room(self, learner):
+        """Whether there is a place, if need be that of the oldest station of the port with the most."""
+        if len(self.stations) < self.room:
+            return True
+        counts = {name: len(self.learned(name)) for name in self.ports}
+        most = max(counts.values())
+        if most == 0:
+            return False
+        largest = learner if counts[learner] == most else next(name for name in counts if counts[name] == most)
+        for chance in range(65):
+            key = self.learned(largest)[0]
+            station = self.stations.pop(key)
+            if chance == 64 or station[2] == self.looked[key]:
+                break
+            self.stations[key] = station  # it was used: the last one now
+            self.looked[key] = station[2]
+        self.counts["evicted"] += 1
+        return True
 
     def filter(self, name, frame, now):
         """The frame as it goes on; a firewall does more."""
@@ -147,6 +179,8 @@ class Switch:
         rest = filtered[len(frame) - len(rest) :]
         if port.learning:
             self.learn((vlan, by), name, now // SECOND)
+        if port.drops_extra and self.is_full(name) and self.stations.get((vlan, by), [None])[0] != name:
+            raise Drop("station_limit")
         known = None if to[0] & 1 else self.stations.get((vlan, to))
         if known:
             if known[0] == name:

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use chunk::Packet;
 use control::api::ErrorKind;
-use control::config::{Config, Station as Configured};
+use control::config::{Bridging, Config, ExtraStations, Station as Configured};
 use control::metrics::Metrics;
 use controlplane::interfaces::mac_text;
 use controlplane::{
@@ -34,7 +34,7 @@ use serde_json::{Map, Value};
 use super::commands::ClearMacs;
 use super::ingress::source_of;
 use super::rows::{MacRow, SwitchTotals};
-use super::{SwitchCounters, SwitchPart, SwitchPipeline};
+use super::{SwitchCounters, SwitchPart, SwitchPipeline, Waiting};
 use crate::ports::PortNames;
 
 /// Lines that a table that is built aside grows by at each publish: some milliseconds.
@@ -59,6 +59,7 @@ struct SwitchControl {
     interfaces: Interfaces,
     part: PartId<SwitchPart>,
     events: Option<SyncSender<StationEvent>>,
+    waiting: Arc<Waiting>,
     source: Option<Source>,
     /// By worker.
     counters: Vec<Arc<SwitchCounters>>,
@@ -80,7 +81,9 @@ struct StationTotals {
     learned: u64,
     moved: u64,
     aged: u64,
-    /// Frames of stations that were not learned, because the table was full.
+    /// Stations that gave way to others.
+    evicted: u64,
+    /// Frames of stations that were not learned: the port had its maximum, or the table was full of static ones.
     refused_packets: u64,
     /// Frames that went to all ports of their VLAN, and the copies made of them beside the frames themselves.
     flooded_packets: u64,
@@ -113,6 +116,7 @@ pub(super) fn start(
         interfaces: interfaces.clone(),
         part: tables.add::<SwitchPart>(SwitchTables::new(blob, seen, records)),
         events,
+        waiting: Arc::default(),
         source,
         counters: Vec::new(),
         base: SwitchTotals::default(),
@@ -120,6 +124,7 @@ pub(super) fn start(
         is_refused: false,
         refused: 0,
     };
+    (0..interfaces.count() as u16).for_each(|number| switch.limit(number));
     switch.fix(config);
     Ok(Box::new(switch))
 }
@@ -147,6 +152,7 @@ impl SwitchControl {
             self.changed.push(SwitchPatch::Port(number, is_own.then(|| port.clone())));
             self.ports[at] = port;
             self.is_own[at] = is_own;
+            self.limit(number);
         }
         self.fix(config);
         self.ageing = config.switch.ageing;
@@ -155,6 +161,13 @@ impl SwitchControl {
         if let Err(error) = self.macs.set_limits(limits) {
             tracing::error!("ageing time unchanged: {error}");
         }
+    }
+
+    /// Limits the stations of a port as it is configured.
+    fn limit(&mut self, number: u16) {
+        let at = usize::from(number);
+        let limit = self.ports[at].stations.filter(|_| self.is_own[at]);
+        self.macs.set_port_limit(number, limit);
     }
 
     /// Makes the static stations those of the configuration.
@@ -236,8 +249,10 @@ impl SwitchControl {
             moved: stats.moved,
             aged: stats.aged,
             flushed: stats.flushed,
+            evicted: stats.evicted,
             refused: stats.refused,
             table_full: sum(|c| &c.table_full),
+            port_full: sum(|c| &c.port_full),
             events_lost: sum(|c| &c.events_lost),
             flooded: sum(|c| &c.flooded),
             copies: sum(|c| &c.copies),
@@ -253,8 +268,10 @@ impl SwitchControl {
             moved: now.moved - then.moved,
             aged: now.aged - then.aged,
             flushed: now.flushed - then.flushed,
+            evicted: now.evicted - then.evicted,
             refused: now.refused - then.refused,
             table_full: now.table_full - then.table_full,
+            port_full: now.port_full - then.port_full,
             events_lost: now.events_lost - then.events_lost,
             flooded: now.flooded - then.flooded,
             copies: now.copies - then.copies,
@@ -271,6 +288,7 @@ impl ControlPart for SwitchControl {
         }
         let options = SwitchPipeline {
             events: self.events.clone(),
+            waiting: self.waiting.clone(),
             learns_ahead: worker.packet_time,
             with_headers: worker.pipeline.has(crate::firewall::STAGE),
             first_region: self.part.regions().start,
@@ -305,6 +323,7 @@ impl ControlPart for SwitchControl {
 
     fn event(&mut self, event: Built, env: &mut Environment<'_>) {
         if let Ok(event) = event.downcast::<StationEvent>() {
+            self.waiting.end(event.port);
             self.macs.learn(event.vlan, event.mac, event.port, env.now_s());
         }
     }
@@ -368,6 +387,7 @@ impl ControlPart for SwitchControl {
             learned: now.learned,
             moved: now.moved,
             aged: now.aged,
+            evicted: now.evicted,
             refused_packets: self.refused,
             flooded_packets: now.flooded,
             copies: now.copies,
@@ -376,13 +396,14 @@ impl ControlPart for SwitchControl {
         let n = control::api::table::thousands;
         let t = &totals;
         let text = format!(
-            "{} of {} stations: {} learned, {} moved, {} aged\n\
+            "{} of {} stations: {} learned, {} moved, {} aged, {} replaced\n\
              {} packets flooded, {} copies, {} copies lost; {} packets from stations that did not fit\n",
             n(t.stations),
             n(t.stations_max),
             n(t.learned),
             n(t.moved),
             n(t.aged),
+            n(t.evicted),
             n(t.flooded_packets),
             n(t.copies),
             n(t.copies_lost),
@@ -411,12 +432,7 @@ impl ControlPart for SwitchControl {
         let Some((vlan, mac)) = source.filter(|_| passes) else {
             return Ahead { changed, ..none };
         };
-        let known = self.macs.station(vlan, mac);
-        let tells = if known.is_known() {
-            known.port() != packet.port && !known.is_static()
-        } else {
-            !self.macs.is_full()
-        };
+        let tells = self.macs.would_learn(vlan, mac, packet.port);
         if tells && !is_first {
             return begins;
         }
@@ -446,8 +462,10 @@ fn port(config: &Config, interfaces: &Interfaces, number: u16) -> BridgePort {
     let access = BridgePort::access(name, 1);
     match config.port(name) {
         Some(port) => {
-            let control::config::Bridging { mode, learning, storm } = port.bridging.clone();
-            BridgePort { mode, learning, storm, ..access }
+            let Bridging { mode, learning, stations, extra_stations, storm } =
+                port.bridging.clone();
+            let drops_extra = extra_stations == ExtraStations::Drop;
+            BridgePort { mode, learning, stations, drops_extra, storm, ..access }
         }
         None => access,
     }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | reads | `flags`, `tci`, `source_key`, `source`, `destination` (in `post_shade`) |
 //! | forward | out by the station's port, or by the last one of a flood |
-//! | drop | `same_port`, `vlan_not_allowed`, `flood_nowhere`, `storm_control`, `no_cells` |
+//! | drop | `station_limit`, `same_port`, `vlan_not_allowed`, `flood_nowhere`, `storm_control`, `no_cells` |
 //! | emits | the other copies of a flood, one for each port |
 //!
 //! What the table says of a destination is checked against its port's VLANs here, so that an entry that is out
@@ -40,7 +40,8 @@ impl BridgeOut {
     /// A stage of one worker.
     pub fn new(options: &SwitchPipeline) -> Self {
         let counters = options.counters.clone();
-        let stations = Stations::new(options.events.clone(), counters.clone());
+        let stations =
+            Stations::new(options.events.clone(), options.waiting.clone(), counters.clone());
         Self { stations, learns_ahead: options.learns_ahead, counters }
     }
 }
@@ -88,14 +89,14 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeOut {
                 continue;
             }
             let (port, bits, tci) = (packet.port, view.flags[row], view.tci[row]);
+            let source = Station(view.source[row]);
+            let is_of_port = source.is_known() && source.port() == port;
+            if !is_of_port && tables.drops_extra(port) {
+                view.verdict[row] = Verdict::drop(reasons::STATION_LIMIT).0;
+                continue;
+            }
             if !self.learns_ahead {
-                self.learn(
-                    port,
-                    view.source_key[row],
-                    Station(view.source[row]),
-                    tables,
-                    (now_s, cx.now_ns),
-                );
+                self.learn(port, view.source_key[row], source, tables, (now_s, cx.now_ns));
             }
             let destination = Station(view.destination[row]);
             let arrival_ns = cx.arrival_ns(packet);
@@ -153,11 +154,15 @@ impl BridgeOut {
         if !tables.port(port).is_some_and(|record| record.learning) {
             return;
         }
+        if tables.is_port_full(port) {
+            return self.counters.port_full.add(1);
+        }
         if !station.is_known() && tables.options().is_full {
             return self.counters.table_full.add(1);
         }
         let (vlan, mac) = split_key(key);
-        self.stations.send(StationEvent { vlan, mac, port }, now_ns);
+        let replaces = !station.is_known() && tables.options().gives_way == Some(port);
+        self.stations.send(StationEvent { vlan, mac, port }, replaces, now_ns);
     }
 }
 

@@ -51,6 +51,7 @@ use crate::ports::PortNames;
 
 pub use columns::{SwitchColumns, SwitchView};
 pub use counters::SwitchCounters;
+pub use stations::Waiting;
 pub use versions::{SwitchImages, SwitchPart};
 
 /// Blocks of the reasons that its stages drop for.
@@ -76,7 +77,7 @@ pub static APPLICATION: Application = Application {
     name: "switch",
     title: "a switch",
     sections: &["switch", "station"],
-    port_keys: &["access", "trunk", "native", "learning", "storm"],
+    port_keys: &["access", "trunk", "native", "learning", "stations", "extra_stations", "storm"],
     has_host: false,
     is_promiscuous: true,
     in_pairs: false,
@@ -128,6 +129,8 @@ pub const DEFAULT_STAGES: &[&str] = &["bridge_in", "bridge", "bridge_out"];
 pub struct SwitchPipeline {
     /// Where station events go; `None` without learning.
     pub events: Option<SyncSender<StationEvent>>,
+    /// Those that wait; whoever takes one calls [`Waiting::end`].
+    pub waiting: Arc<Waiting>,
     /// The receive queue itself learns stations and keeps their times, frame by frame (captures): the
     /// stages do neither.
     pub learns_ahead: bool,

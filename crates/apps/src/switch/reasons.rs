@@ -16,4 +16,6 @@ chunk::drop_reasons! {
         "Add the VLAN to the ports where its stations are, and check that they are up.";
     STORM_CONTROL = 5, "storm_control", "the port received more flooded frames than its `storm` limit",
         "Look for a loop or a station that floods; raise the port's `storm` limit if the traffic is intended.";
+    STATION_LIMIT = 6, "station_limit", "the port has its maximum number of stations, and the sender is not one of them",
+        "Look for a station that sends from many addresses; raise the port's `stations` or remove stations that are gone (`ctl clear macs`).";
 }

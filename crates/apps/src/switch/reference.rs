@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use chunk::DropReason;
-use lookup::bridge::{BridgePort, PortMode, StationEvent};
+use lookup::bridge::{BridgePort, Learned, PortMode, StationEvent};
 
 use super::reasons;
 
@@ -17,8 +17,20 @@ pub struct Reference {
     pub ports: Vec<Option<BridgePort>>,
     /// By VLAN and address: port, and whether it is static.
     pub stations: HashMap<(u16, [u8; 6]), (u16, bool)>,
-    /// Whether there is room for no station more.
-    pub is_full: bool,
+    /// Learned stations, in the order in which they give way.
+    pub learned: Vec<LearnedStation>,
+    /// Maximum number of stations.
+    pub room: usize,
+}
+
+/// A learned station: VLAN and address, its port, when it was seen last, and when it had been seen last when it was put
+/// at the end of the order; seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LearnedStation {
+    key: (u16, [u8; 6]),
+    port: u16,
+    seen_s: u32,
+    looked_s: u32,
 }
 
 /// What comes of a frame.
@@ -42,15 +54,16 @@ struct Frame {
 
 impl Reference {
     /// What comes of `bytes` that come in by `port`.
-    pub fn outcome(&self, port: u16, bytes: &[u8]) -> Outcome {
+    pub fn outcome(&mut self, port: u16, bytes: &[u8], now_s: u32) -> Outcome {
         let nothing = |reason| Outcome { sent: Err(reason), event: None };
         let frame = match take_apart(bytes) {
             Ok(frame) => frame,
             Err(reason) => return nothing(reason),
         };
-        let Some(record) = self.port(port).filter(|record| record.up) else {
+        let Some(record) = self.port(port).filter(|record| record.up).cloned() else {
             return nothing(packet::reasons::INTERFACE_DOWN);
         };
+        let record = &record;
         let id = frame.tag.map(|tci| tci % 4096).filter(|id| *id > 0);
         let vlan = match (&record.mode, id) {
             (PortMode::Access(vlan), None) => *vlan,
@@ -58,6 +71,13 @@ impl Reference {
             (PortMode::Trunk { allowed, .. }, Some(id)) if allowed.iter().any(|v| v == id) => id,
             _ => return nothing(reasons::VLAN_NOT_ALLOWED),
         };
+        let is_of_port = self.stations.get(&(vlan, frame.src)).is_some_and(|(at, _)| *at == port);
+        if !is_of_port && self.is_port_full(port) && record.drops_extra {
+            return nothing(reasons::STATION_LIMIT);
+        }
+        if is_of_port {
+            self.see((vlan, frame.src), now_s);
+        }
         let event = self.event(port, vlan, &frame, record);
         let priority = frame.tag.unwrap_or(0) / 4096;
         let tci = priority * 4096 + vlan;
@@ -86,10 +106,80 @@ impl Reference {
     ) -> Option<StationEvent> {
         let tells = match self.stations.get(&(vlan, frame.src)) {
             Some((at, is_static)) => *at != port && !is_static,
-            None => !self.is_full,
+            None => self.stations.len() < self.room || !self.learned.is_empty(),
         };
         let event = StationEvent { vlan, mac: frame.src, port };
+        let tells = tells && !self.is_port_full(port);
         (tells && record.learning).then_some(event)
+    }
+
+    /// What control does with an event.
+    pub fn learn(&mut self, event: StationEvent, now_s: u32) -> Learned {
+        let StationEvent { vlan, mac, port } = event;
+        let key = (vlan, mac);
+        let known = self.stations.get(&key).copied();
+        if known.is_some_and(|(_, is_static)| is_static) {
+            return Learned::Static;
+        }
+        if known.is_some_and(|(at, _)| at == port) {
+            self.see(key, now_s);
+            return Learned::Known;
+        }
+        if self.is_port_full(port) {
+            return Learned::Refused;
+        }
+        if known.is_none() && self.stations.len() >= self.room {
+            let most = self.learned.iter().map(|station| self.count(station.port)).max();
+            let Some(most) = most else { return Learned::Refused };
+            let has_most = |port: &u16| self.count(*port) == most;
+            let largest = Some(port).filter(has_most).or_else(|| (0..u16::MAX).find(has_most));
+            largest.into_iter().for_each(|port| self.evict(port));
+        }
+        self.learned.retain(|station| station.key != key);
+        self.learned.push(LearnedStation { key, port, seen_s: now_s, looked_s: now_s });
+        match self.stations.insert(key, (port, false)) {
+            Some(_) => Learned::Moved,
+            None => Learned::New,
+        }
+    }
+
+    /// Takes the stations away by which a port is over its limit.
+    pub fn shed(&mut self, port: u16) {
+        while self.limit(port).is_some_and(|limit| self.count(port) > limit) {
+            self.evict(port);
+        }
+    }
+
+    /// Takes away the first station of a port that was not seen since it was looked at; those that were go to the end, 64
+    /// of them at most.
+    fn evict(&mut self, port: u16) {
+        for chance in 0..=64 {
+            let first = self.learned.iter().position(|station| station.port == port);
+            let Some(first) = first else { return };
+            let station = self.learned.remove(first);
+            if chance == 64 || station.seen_s == station.looked_s {
+                self.stations.remove(&station.key);
+                return;
+            }
+            self.learned.push(LearnedStation { looked_s: station.seen_s, ..station });
+        }
+    }
+
+    fn see(&mut self, key: (u16, [u8; 6]), now_s: u32) {
+        let found = self.learned.iter_mut().find(|station| station.key == key);
+        found.into_iter().for_each(|station| station.seen_s = now_s);
+    }
+
+    fn count(&self, port: u16) -> usize {
+        self.learned.iter().filter(|station| station.port == port).count()
+    }
+
+    fn limit(&self, port: u16) -> Option<usize> {
+        self.port(port)?.stations.map(|limit| limit as usize)
+    }
+
+    fn is_port_full(&self, port: u16) -> bool {
+        self.limit(port).is_some_and(|limit| self.count(port) >= limit)
     }
 
     fn port(&self, port: u16) -> Option<&BridgePort> {

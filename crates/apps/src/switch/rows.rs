@@ -51,10 +51,14 @@ pub struct SwitchTotals {
     pub aged: u64,
     /// Stations forgotten by command, or because their port went down.
     pub flushed: u64,
-    /// Stations that found the table full.
+    /// Stations that gave way to others in a full table, or to a smaller limit of their port.
+    pub evicted: u64,
+    /// Stations for which there was no room.
     pub refused: u64,
-    /// Frames of unknown stations that came while the table was full.
+    /// Frames of unknown stations in a full table that were not learned.
     pub table_full: u64,
+    /// Frames of unknown stations on ports with their maximum number of stations.
+    pub port_full: u64,
     /// Station events lost because the channel to control was full; the next frame repeats them.
     pub events_lost: u64,
     /// Frames that were flooded.
@@ -72,7 +76,9 @@ impl SwitchTotals {
         let stations = format!("{} of {}", thousands(t.stations), thousands(t.stations_max));
         let learned =
             [(t.learned, "learned"), (t.moved, "moved"), (t.aged, "aged"), (t.flushed, "flushed")];
-        let refused = [(t.refused + t.table_full, "refused"), (t.events_lost, "events lost")];
+        let refused = t.refused + t.table_full + t.port_full;
+        let refused =
+            [(t.evicted, "replaced"), (refused, "refused"), (t.events_lost, "events lost")];
         let flooded = [(t.flooded, "frames"), (t.copies, "copies"), (t.copies_lost, "copies lost")];
         vec![
             ["stations".to_owned(), stations],
@@ -97,8 +103,13 @@ impl SwitchTotals {
                 totals.flushed,
             ),
             (
+                "stations_evicted_total",
+                "Stations replaced by others in a full table or removed by a smaller limit of their port.",
+                totals.evicted,
+            ),
+            (
                 "stations_refused_total",
-                "Stations not learned because the table was full.",
+                "Stations not learned because of their port's limit or a table full of static stations.",
                 totals.refused,
             ),
             ("station_events_lost_total", "Station events lost (queue full).", totals.events_lost),
@@ -141,6 +152,7 @@ mod tests {
             stations: 12,
             stations_max: 4096,
             moved: 5,
+            evicted: 4,
             refused: 1,
             table_full: 2,
             ..SwitchTotals::default()
@@ -150,7 +162,7 @@ mod tests {
         assert_eq!(
             lines,
             "stations: 12 of 4,096\n: 0 learned, 5 moved, 0 aged, 0 flushed\n\
-             : 3 refused, 0 events lost\nflooded: 0 frames, 0 copies, 0 copies lost\n"
+             : 4 replaced, 3 refused, 0 events lost\nflooded: 0 frames, 0 copies, 0 copies lost\n"
         );
         let text = encode(&Snapshot::default(), |out| totals.metrics(out));
         for line in ["shadeline_stations 12", "shadeline_stations_moved_total 5"] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use apps::switch::{SwitchColumns, SwitchCounters, SwitchPipeline, pipeline};
+use apps::switch::{SwitchColumns, SwitchCounters, SwitchPipeline, Waiting, pipeline};
 use chunk::{
     Arena, Chunk, Columns, Depot, DropReason, HugePages, Layout, Packet, Pool, Region, Rows,
     Verdict, VerdictKind,
@@ -31,7 +31,8 @@ pub struct Bench {
     rows: Option<Rows>,
     pub tables: SwitchTables,
     pub macs: MacTable,
-    pub events: Receiver<StationEvent>,
+    events: Receiver<StationEvent>,
+    waiting: Arc<Waiting>,
     pub counters: Arc<SwitchCounters>,
     pub now_ns: u64,
 }
@@ -42,7 +43,10 @@ pub fn bytes_of(packet: &Packet) -> Vec<u8> {
 
 impl Bench {
     pub fn new(ports: Vec<Option<BridgePort>>, limits: MacLimits, channel: usize) -> Self {
-        let (macs, blob, seen) = MacTable::new(limits).expect("memory");
+        let (mut macs, blob, seen) = MacTable::new(limits).expect("memory");
+        for (number, port) in (0..).zip(&ports) {
+            macs.set_port_limit(number, port.as_ref().and_then(|port| port.stations));
+        }
         let (sender, events) = sync_channel(channel);
         let options = SwitchPipeline { events: Some(sender), ..SwitchPipeline::default() };
         let arena = Arena::new(Layout::new(SwitchColumns::COLUMNS, chunk::CHUNK_PACKETS_MAX));
@@ -53,6 +57,7 @@ impl Bench {
             tables: SwitchTables::new(blob, seen, ports),
             macs,
             events,
+            waiting: options.waiting,
             counters: options.counters,
             now_ns: 1_700_000_000_000_000_000,
         }
@@ -65,12 +70,19 @@ impl Bench {
     /// What control does now and then: learns, and publishes.
     pub fn control(&mut self) -> usize {
         let now_s = self.now_s();
-        let events: Vec<StationEvent> = self.events.try_iter().collect();
+        let events = self.take_events();
         for event in &events {
             self.macs.learn(event.vlan, event.mac, event.port, now_s);
         }
         self.publish();
         events.len()
+    }
+
+    /// What control would learn from.
+    pub fn take_events(&mut self) -> Vec<StationEvent> {
+        let events: Vec<StationEvent> = self.events.try_iter().collect();
+        events.iter().for_each(|event| self.waiting.end(event.port));
+        events
     }
 
     pub fn publish(&mut self) {
@@ -80,7 +92,9 @@ impl Bench {
     }
 
     pub fn set_port(&mut self, port: u16, record: Option<BridgePort>) {
+        self.macs.set_port_limit(port, record.as_ref().and_then(|record| record.stations));
         self.tables.apply(&SwitchPatch::Port(port, record));
+        self.publish();
     }
 
     /// Carries one chunk through, and gives all its cells back.

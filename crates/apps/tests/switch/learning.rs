@@ -124,24 +124,23 @@ fn flushes_take_what_they_name() {
     assert_eq!(macs.stats().flushed, 3000);
 }
 
-/// Ten million sources: the table fills, says so, and those who were there first are served.
+/// A million sources on one port: they replace each other, and the stations of other ports stay.
 #[test]
-fn a_mac_flood_ends_in_a_counted_reason() {
+fn a_mac_flood_takes_no_place_of_another_port() {
     let limits = MacLimits { stations: 20_000, ageing_s: 300 };
     let mut bench = Bench::new(four_ports(), limits, 1024);
     for station in 0..10 {
         let _ = bench.one(1, &frame([0xff; 6], mac((1 << 39) | station), None));
     }
     bench.control();
-    let sources = 10_000_000u64;
+    let sources = 1_000_000u64;
     // Control itself is flooded with as many, workers with a part of them.
     let now_s = bench.now_s();
-    let mut refused = 0;
     for source in 0..sources {
-        refused += u64::from(bench.macs.learn(1, mac(source), 0, now_s) == Learned::Refused);
+        assert_eq!(bench.macs.learn(1, mac(source), 0, now_s), Learned::New, "{source}");
     }
-    assert_eq!(bench.macs.stats().refused, refused);
-    assert_eq!(refused, sources - 20_000 + 10);
+    assert_eq!(bench.macs.stats().evicted, sources - 20_000 + 10);
+    assert_eq!((bench.macs.learned_on(0), bench.macs.learned_on(1)), (19_990, 10));
     while {
         bench.publish();
         bench.macs.is_rebuilding()
@@ -154,9 +153,81 @@ fn a_mac_flood_ends_in_a_counted_reason() {
             assert_eq!(ports(&sent), [1], "stations that were learned are served");
         }
     }
-    assert_eq!(bench.control(), 0, "a full table gets no event");
-    assert_eq!(bench.counters.table_full.get(), 50 * 256);
+    // Few of them only replace others of their port.
+    assert_eq!(bench.control(), 1000);
+    assert_eq!(bench.counters.table_full.get(), 50 * 256 - 1000);
+    // A station of another port finds a place, and what is sent to it goes to it alone.
+    let newcomer = mac(1 << 38);
+    let _ = bench.one(2, &frame([0xff; 6], newcomer, None));
+    let _ = bench.one(1, &frame([0xff; 6], newcomer, None));
+    assert_eq!(bench.control(), 2);
+    assert_eq!(ports(&bench.one(3, &frame(newcomer, mac(1 << 37), None))), [1]);
+    assert_eq!((bench.macs.learned_on(0), bench.macs.len()), (19_988, 20_000));
     bench.finish();
+}
+
+/// A table full of static stations takes no others.
+#[test]
+fn static_stations_stay() {
+    let limits = MacLimits { stations: 16, ageing_s: 300 };
+    let mut bench = Bench::new(four_ports(), limits, 100);
+    let _ = bench.one(0, &frame([0xff; 6], mac(100), None));
+    bench.control();
+    for station in 0..16 {
+        bench.macs.set_static(1, mac(station), 1).unwrap();
+    }
+    bench.publish();
+    assert!(!bench.macs.station(1, mac(100)).is_known(), "a learned one gives way");
+    assert!(bench.macs.set_static(1, mac(16), 1).is_err());
+    assert_eq!(bench.macs.learn(1, mac(100), 0, bench.now_s()), Learned::Refused);
+    let _ = bench.one(0, &frame([0xff; 6], mac(100), None));
+    assert_eq!(bench.control(), 0, "events are useless");
+    assert_eq!(bench.counters.table_full.get(), 1);
+    bench.finish();
+}
+
+/// A port with a limit learns so many stations; what others send is forwarded or dropped.
+#[test]
+fn a_port_has_its_own_limit() {
+    for drops_extra in [false, true] {
+        let mut all = four_ports();
+        let limited = BridgePort { stations: Some(2), drops_extra, ..BridgePort::access("p0", 1) };
+        all[0] = Some(limited.clone());
+        let mut bench = Bench::new(all, MacLimits::default(), 100);
+        bench.macs.set_static(1, mac(50), 0).unwrap();
+        bench.macs.set_static(1, mac(51), 1).unwrap();
+        for station in [1, 2, 3, 4] {
+            let _ = bench.one(0, &frame(mac(51), mac(station), None));
+            bench.control();
+        }
+        assert_eq!(bench.macs.learned_on(0), 2, "static stations do not count");
+        let from = |station| frame(mac(51), mac(station), None);
+        for (station, is_extra) in [(1, false), (2, false), (50, false), (3, true), (51, true)] {
+            let sent = bench.one(0, &from(station));
+            match is_extra && drops_extra {
+                true => assert_eq!(sent, Err(reasons::STATION_LIMIT), "{station}"),
+                false => assert_eq!(ports(&sent), [1], "{station}"),
+            }
+        }
+        // A station of another port does not move here.
+        let _ = bench.one(1, &frame(mac(50), mac(9), None));
+        bench.control();
+        let _ = bench.one(0, &from(9));
+        assert_eq!(bench.control(), 0);
+        assert_eq!(bench.macs.station(1, mac(9)).port(), 1);
+        // A station that goes makes room for another one.
+        assert!(bench.macs.remove(1, mac(1)));
+        bench.publish();
+        assert_eq!(ports(&bench.one(0, &from(3))), [1]);
+        assert_eq!(bench.control(), 1);
+        assert!(bench.macs.station(1, mac(3)).is_known());
+        // With a smaller limit the oldest go.
+        bench.set_port(0, Some(BridgePort { stations: Some(1), ..limited }));
+        assert!(
+            !bench.macs.station(1, mac(2)).is_known() && bench.macs.station(1, mac(3)).is_known()
+        );
+        bench.finish();
+    }
 }
 
 /// Workers that send more than the channel holds lose events, which are counted, and repeat them later.

@@ -2,7 +2,7 @@
 //! ports, the same reasons, and the same events, while stations are learned.
 
 use apps::switch::reference::Reference;
-use lookup::bridge::{BridgePort, Learned, MacLimits, PortMode, StationEvent};
+use lookup::bridge::{BridgePort, MacLimits, PortMode, StationEvent};
 use proptest::prelude::*;
 
 use crate::bench::{Bench, frame, mac, vlans};
@@ -31,7 +31,10 @@ fn port(random: &mut Random, number: usize) -> Option<BridgePort> {
         _ => PortMode::Trunk { native, allowed: set(random) },
     };
     let (up, learning) = (random.below(10) > 0, random.below(10) > 0);
-    let record = BridgePort { up, learning, mode, ..BridgePort::access(format!("p{number}"), 1) };
+    let stations = (random.below(4) == 0).then(|| random.below(4) as u32);
+    let access = BridgePort::access(format!("p{number}"), 1);
+    let drops_extra = random.below(2) == 0;
+    let record = BridgePort { up, learning, mode, stations, drops_extra, ..access };
     (random.below(12) > 0).then_some(record)
 }
 
@@ -69,14 +72,14 @@ proptest! {
         let stations = [3, 30, 1000][random.below(3) as usize];
         let limits = MacLimits { stations, ageing_s: 300 };
         let mut bench = Bench::new(ports.clone(), limits, 10_000);
-        let mut reference = Reference { ports, ..Reference::default() };
+        let mut reference = Reference { ports, room: stations as usize, ..Reference::default() };
         if random.below(2) == 0 {
             let (vlan, port) = (1, random.below(4) as u16);
             bench.macs.set_static(vlan, mac(5), port).unwrap();
             reference.stations.insert((vlan, mac(5)), (port, true));
             bench.publish();
         }
-        reference.is_full = bench.macs.is_full();
+        bench.publish();
         for _ in 0..6 {
             let inputs: Vec<(u16, Vec<u8>)> = (0..random.below(80))
                 .map(|_| (random.below(10) as u16, random_frame(&mut random)))
@@ -84,13 +87,13 @@ proptest! {
             let seen = bench.run(&inputs);
             let mut wanted: Vec<StationEvent> = Vec::new();
             for ((port, bytes), seen) in inputs.iter().zip(seen) {
-                let expected = reference.outcome(*port, bytes);
+                let expected = reference.outcome(*port, bytes, bench.now_s());
                 prop_assert_eq!(&seen, &expected.sent, "port {} {:02x?}\n{:?}", port, bytes, reference);
                 wanted.extend(expected.event.filter(|event| !wanted.contains(event)));
             }
             // The same events in the same order. Where two events share a slot of the table of recent events, one
             // may come again.
-            let events: Vec<StationEvent> = bench.events.try_iter().collect();
+            let events = bench.take_events();
             let mut first: Vec<StationEvent> = Vec::new();
             for event in &events {
                 if !first.contains(event) {
@@ -102,29 +105,22 @@ proptest! {
             let now_s = bench.now_s();
             for event in events {
                 let learned = bench.macs.learn(event.vlan, event.mac, event.port, now_s);
-                let key = (event.vlan, event.mac);
-                let known = reference.stations.get(&key).copied();
-                let expected = match known {
-                    Some((_, true)) => Learned::Static,
-                    Some((port, _)) if port == event.port => Learned::Known,
-                    Some(_) => Learned::Moved,
-                    None if reference.stations.len() == stations as usize => Learned::Refused,
-                    None => Learned::New,
-                };
-                prop_assert_eq!(learned, expected);
-                if !matches!(learned, Learned::Refused | Learned::Static) {
-                    reference.stations.insert(key, (event.port, false));
-                }
+                prop_assert_eq!(learned, reference.learn(event, now_s));
             }
             bench.publish();
-            reference.is_full = bench.macs.is_full();
             // A port changes; what was learned there stays, and must misdirect nothing.
             if random.below(3) == 0 && !reference.ports.is_empty() {
                 let number = random.below(reference.ports.len() as u64) as usize;
                 let record = port(&mut random, number);
                 bench.set_port(number as u16, record.clone());
                 reference.ports[number] = record;
+                reference.shed(number as u16);
             }
+            let mut kept: Vec<_> = bench.macs.entries(now_s).map(|entry| (entry.vlan, entry.mac, entry.port)).collect();
+            let mut wanted: Vec<_> = reference.stations.iter().map(|(key, to)| (key.0, key.1, to.0)).collect();
+            kept.sort_unstable();
+            wanted.sort_unstable();
+            prop_assert_eq!(kept, wanted);
             bench.now_ns += 1_000_000_000;
         }
         bench.finish();

@@ -486,7 +486,15 @@ pub(super) mod tests {
     };
     pub(in crate::config) static SWITCH: Application = Application {
         sections: &["switch", "station"],
-        port_keys: &["access", "trunk", "native", "learning", "storm"],
+        port_keys: &[
+            "access",
+            "trunk",
+            "native",
+            "learning",
+            "stations",
+            "extra_stations",
+            "storm",
+        ],
         is_promiscuous: true,
         ..application("switch", "a switch")
     };

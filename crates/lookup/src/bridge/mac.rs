@@ -11,6 +11,9 @@
 //! time with each frame and writes it once a second, so that the line stays with all who read it; the
 //! station's entry itself is never written by a worker.
 //!
+//! In a full table a new station takes the place of the oldest one of the port with the most learned stations, see
+//! [`shares`](super::shares). A port may have a limit of its own, beyond which its stations are not learned.
+//!
 //! The times have the resolution of a second: 802.1Q's ageing time is 10 s to 1,000,000 s (§8.8.3).
 //!
 //! Thread rule: [`MacTable`] belongs to control; [`Seen`] to everybody.
@@ -18,6 +21,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::shares::Shares;
 use super::tables::{SwitchOptions, SwitchPatch};
 use crate::cuckoo::{CuckooBuilder, CuckooKey, Limits};
 use crate::{Blob, Patch, TableError};
@@ -107,7 +111,7 @@ impl Seen {
         }
     }
 
-    fn get(&self, record: u32) -> u32 {
+    pub(super) fn get(&self, record: u32) -> u32 {
         self.0.get(record as usize).map_or(0, |time| time.load(Ordering::Relaxed))
     }
 
@@ -145,7 +149,7 @@ pub enum Learned {
     Known,
     /// It is configured, and stays where it is.
     Static,
-    /// The table is full.
+    /// Its port has as many stations as it may have, or the table is full of static ones.
     Refused,
 }
 
@@ -160,7 +164,9 @@ pub struct MacStats {
     pub aged: u64,
     /// Stations taken away by a flush or by command.
     pub flushed: u64,
-    /// Stations that found the table full.
+    /// Stations that gave way to new ones in a full table, or to a smaller limit of their port.
+    pub evicted: u64,
+    /// Stations for which there was no room.
     pub refused: u64,
 }
 
@@ -186,6 +192,7 @@ pub struct MacTable {
     /// By record: the key of the station, [`FREE`] for none.
     records: Vec<u64>,
     free: Vec<u32>,
+    shares: Shares,
     seen: Seen,
     limits: MacLimits,
     /// The record at which ageing goes on.
@@ -216,6 +223,7 @@ impl MacTable {
             index,
             records: Vec::new(),
             free: Vec::new(),
+            shares: Shares::default(),
             seen: seen.clone(),
             limits,
             cursor: 0,
@@ -232,13 +240,15 @@ impl MacTable {
         let known = self.index.get(&key).map(Station);
         match known {
             Some(station) if station.is_static() => return Learned::Static,
-            Some(station) => {
+            Some(station) if station.port() == port => {
                 self.seen.set(station.record(), now_s);
-                if station.port() == port {
-                    return Learned::Known;
-                }
+                return Learned::Known;
             }
-            None => {}
+            _ => {}
+        }
+        if self.shares.is_at_limit(port) {
+            self.stats.refused += 1;
+            return Learned::Refused;
         }
         match self.put(key, port, false, now_s) {
             Ok(()) if known.is_some() => {
@@ -256,21 +266,47 @@ impl MacTable {
         }
     }
 
+    /// Whether [`MacTable::learn`] would add a station, or move one.
+    pub fn would_learn(&self, vlan: u16, mac: [u8; 6], port: u16) -> bool {
+        let known = self.station(vlan, mac);
+        let is_new = match known.is_known() {
+            true => known.port() != port && !known.is_static(),
+            false => self.has_room(),
+        };
+        is_new && !self.shares.is_at_limit(port)
+    }
+
+    /// Limits the learned stations of a port. If it has more, the oldest are removed; how many.
+    pub fn set_port_limit(&mut self, port: u16, limit: Option<u32>) -> usize {
+        self.shares.set_limit(port, limit);
+        let mut gone = 0;
+        while self.shares.is_over_limit(port) && self.evict(port) {
+            gone += 1;
+        }
+        gone
+    }
+
     /// What is known of a station.
     pub fn station(&self, vlan: u16, mac: [u8; 6]) -> Station {
         self.index.get(&station_key(vlan, mac)).map_or(Station::NONE, Station)
     }
 
-    /// Configures a station; what was learned of it gives way.
+    /// Configures a station; what was learned of it gives way, and in a full table a learned one.
     ///
     /// # Errors
-    /// The table is full.
+    /// The table is full of static stations.
     pub fn set_static(&mut self, vlan: u16, mac: [u8; 6], port: u16) -> Result<(), TableError> {
         self.put(station_key(vlan, mac), port, true, 0)
     }
 
     fn put(&mut self, key: u64, port: u16, is_static: bool, now_s: u32) -> Result<(), TableError> {
         let known = self.index.get(&key).map(|station| Station(station).record());
+        if known.is_none()
+            && self.is_full()
+            && let Some(largest) = self.shares.largest(Some(port))
+        {
+            self.evict(largest);
+        }
         let record = match known.or_else(|| self.free.last().copied()) {
             Some(record) => record,
             None if self.records.len() < self.limits.stations as usize => self.records.len() as u32,
@@ -286,7 +322,19 @@ impl MacTable {
         }
         self.records[record as usize] = key;
         self.seen.set(record, now_s);
+        self.shares.take(record);
+        if !is_static {
+            self.shares.push(record, port, now_s);
+        }
         Ok(())
+    }
+
+    /// Removes the station of a port that gives way to another one; `false` if it has no learned station.
+    fn evict(&mut self, port: u16) -> bool {
+        let Some(record) = self.shares.oldest(port, &self.seen) else { return false };
+        let gone = self.forget(self.records[record as usize]);
+        self.stats.evicted += u64::from(gone);
+        gone
     }
 
     /// Takes a station away; `false` if there was none.
@@ -300,6 +348,7 @@ impl MacTable {
         let Some(station) = self.index.remove(&key, &mut self.patches) else { return false };
         let record = Station(station).record();
         self.records[record as usize] = FREE;
+        self.shares.take(record);
         self.free.push(record);
         true
     }
@@ -357,7 +406,7 @@ impl MacTable {
         gone
     }
 
-    /// Changes the limits. Fewer stations than there are: they stay until they age. More than at the start:
+    /// Changes the limits. Fewer stations than there are: they stay until they age or give way. More than at the start:
     /// the times of stations have their room, so this is refused.
     ///
     /// # Errors
@@ -381,11 +430,14 @@ impl MacTable {
         if !self.patches.is_empty() {
             patches.push(SwitchPatch::Macs(std::mem::take(&mut self.patches)));
         }
-        let options = SwitchOptions { is_full: self.is_full() };
+        let gives_way = if self.is_full() { self.shares.largest(None) } else { None };
+        let options = SwitchOptions { is_full: !self.has_room(), gives_way };
         if options != self.published {
             self.published = options;
             patches.push(SwitchPatch::Options(options));
         }
+        let full = self.shares.changed();
+        patches.extend(full.map(|(port, is_full)| SwitchPatch::PortFull(port, is_full)));
         patches
     }
 
@@ -394,9 +446,19 @@ impl MacTable {
         self.index.is_rebuilding()
     }
 
-    /// Whether there is room for no station more.
+    /// Whether a new station needs the place of another one.
     pub fn is_full(&self) -> bool {
         self.len() >= self.limits.stations as usize
+    }
+
+    /// Whether a new station finds a place: a free one, or that of a learned one.
+    fn has_room(&self) -> bool {
+        !self.is_full() || self.shares.len() > 0
+    }
+
+    /// Learned stations of a port.
+    pub fn learned_on(&self, port: u16) -> usize {
+        self.shares.count(port) as usize
     }
 
     /// Stations.

@@ -17,6 +17,7 @@
 
 mod mac;
 mod ports;
+mod shares;
 mod storm;
 mod tables;
 

@@ -25,6 +25,10 @@ pub struct BridgePort {
     pub mode: PortMode,
     /// Whether stations are learned from the frames that come in by it.
     pub learning: bool,
+    /// How many stations may be learned on it; `None`: as many as the table holds.
+    pub stations: Option<u32>,
+    /// Whether frames of stations beyond them are dropped.
+    pub drops_extra: bool,
     /// How much may be flooded of what comes in by it.
     pub storm: StormLimits,
 }
@@ -46,14 +50,24 @@ pub enum PortMode {
 impl BridgePort {
     /// An access port that is up, learns and has no limits.
     pub fn access(name: impl Into<String>, vlan: u16) -> Self {
-        let (mode, storm) = (PortMode::Access(vlan), StormLimits::default());
-        Self { name: name.into(), up: true, mode, learning: true, storm }
+        Self::with_mode(name.into(), PortMode::Access(vlan))
     }
 
     /// A trunk that is up, learns and has no limits.
     pub fn trunk(name: impl Into<String>, native: Option<u16>, allowed: VlanSet) -> Self {
-        let (mode, storm) = (PortMode::Trunk { native, allowed }, StormLimits::default());
-        Self { name: name.into(), up: true, mode, learning: true, storm }
+        Self::with_mode(name.into(), PortMode::Trunk { native, allowed })
+    }
+
+    fn with_mode(name: String, mode: PortMode) -> Self {
+        Self {
+            name,
+            up: true,
+            mode,
+            learning: true,
+            stations: None,
+            drops_extra: false,
+            storm: StormLimits::default(),
+        }
     }
 
     /// The VLAN of a frame that comes in with this identifier in its tag (0: a priority tag), or with none.

@@ -18,6 +18,8 @@ pub struct SwitchTables {
     /// By VLAN: the ports that frames of it leave by, in order. Made from `ports`.
     egress: Vec<Arc<[Egress]>>,
     storm: Arc<[StormBuckets]>,
+    /// By port: whether it has as many stations as it may have.
+    full: Vec<bool>,
     options: SwitchOptions,
 }
 
@@ -33,8 +35,10 @@ pub struct Egress {
 /// What holds for the whole switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SwitchOptions {
-    /// The station table is full: events of new stations are useless.
+    /// The station table is full of static stations: events of new ones are useless.
     pub is_full: bool,
+    /// The station table is full, and a new station takes the place of one on this port.
+    pub gives_way: Option<u16>,
 }
 
 /// One change of [`SwitchTables`].
@@ -46,6 +50,8 @@ pub enum SwitchPatch {
     Port(u16, Option<BridgePort>),
     /// Sets the options.
     Options(SwitchOptions),
+    /// Whether a port has as many stations as it may have.
+    PortFull(u16, bool),
 }
 
 /// What a worker saw: a station that is in no table, or is there with another port.
@@ -64,7 +70,8 @@ impl SwitchTables {
     pub fn new(macs: Blob, seen: Seen, ports: Vec<Option<BridgePort>>) -> Self {
         let storm = ports.iter().map(|_| StormBuckets::default()).collect();
         let egress = egress(&ports);
-        Self { macs, seen, ports, egress, storm, options: SwitchOptions::default() }
+        let options = SwitchOptions::default();
+        Self { macs, seen, ports, egress, storm, full: Vec::new(), options }
     }
 
     /// A port.
@@ -115,6 +122,18 @@ impl SwitchTables {
         &self.seen
     }
 
+    /// Whether a port has as many stations as it may have: others are not learned there.
+    #[inline]
+    pub fn is_port_full(&self, port: u16) -> bool {
+        self.full.get(usize::from(port)).is_some_and(|is_full| *is_full)
+    }
+
+    /// Whether frames of stations that are not known on a port are dropped there.
+    #[inline]
+    pub fn drops_extra(&self, port: u16) -> bool {
+        self.is_port_full(port) && self.port(port).is_some_and(|record| record.drops_extra)
+    }
+
     /// The options.
     #[inline]
     pub fn options(&self) -> &SwitchOptions {
@@ -159,6 +178,13 @@ impl Patchable for SwitchTables {
                 self.egress = egress(&self.ports);
             }
             SwitchPatch::Options(options) => self.options = *options,
+            SwitchPatch::PortFull(port, is_full) => {
+                let at = usize::from(*port);
+                if self.full.len() <= at {
+                    self.full.resize(at + 1, false);
+                }
+                self.full[at] = *is_full;
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use toml::de::DeValue;
 
 use crate::config::kinds::{
     Custom, Kind, boolean, custom, duration, integer, name_of, or_word, rate, table, unicast_mac,
+    words,
 };
 use crate::config::section::SectionValue;
 use crate::config::values::{self, Value, Walk, wrong_kind};
@@ -21,7 +22,8 @@ crate::section! {
     /// Forwarding by MAC address.
     #[derive(Eq)]
     pub struct Switch("switch") {
-        /// Maximum number of stations, including static ones.
+        /// Maximum number of stations, including static ones. In a full table a new station replaces the oldest one of the
+        /// port with the most learned stations.
         restart stations: u32 = 1 << 20, integer(16..=1 << 26);
         /// A station that has not been seen for this long is removed (IEEE 802.1Q-2018 table 8-6). `"off"`: stations
         /// are never removed.
@@ -65,12 +67,27 @@ crate::section! {
     pub struct Bridging("port.NAME") {
         /// Learn the stations of received frames.
         live learning: bool = true, boolean();
+        /// Maximum number of learned stations on the port. Those of `[[station]]` do not count. 0: no station is learned.
+        live stations: Option<u32> = None, integer(0..=1 << 26).optional().shown("no limit");
+        /// With `stations`: frames from stations beyond the limit. `ignore`: they are forwarded, and their senders are
+        /// not learned. `drop`: they are dropped as `station_limit`.
+        live extra_stations: ExtraStations = ExtraStations::Ignore, words();
         /// Limits for flooded frames that the port receives, see below.
         live storm: StormLimits = StormLimits::default(), Storms;
     }
     also {
         /// `access`, or `trunk` and `native`.
         mode: PortMode = PortMode::Access(1);
+    }
+}
+
+crate::words! {
+    /// `port.extra_stations`.
+    pub enum ExtraStations {
+        /// They are forwarded and not learned.
+        Ignore = "ignore",
+        /// They are dropped.
+        Drop = "drop",
     }
 }
 
@@ -138,6 +155,10 @@ pub(super) fn bridging(section: &mut Section<'_, '_>, walk: &mut Walk<'_>) -> Br
     } else if place.has("native") && !place.has("trunk") {
         walk.error(place.at("native"), "`native` without `trunk`")
             .expected("`access = VLAN` for a port of one VLAN");
+    }
+    if place.has("extra_stations") && !place.has("stations") {
+        walk.error(place.at("extra_stations"), "`extra_stations` without `stations`")
+            .expected("the limit of the port: stations = 4");
     }
     let mut bridging = Bridging::default();
     if let Some(vlan) = vlans.access {

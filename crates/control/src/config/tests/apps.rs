@@ -19,6 +19,8 @@ native = 1
 learning = false
 [port.c]
 trunk = "all"
+stations = 20
+extra_stations = "drop"
 [port.d]
 [[station]]
 port = "a"
@@ -47,16 +49,21 @@ fn a_switch_has_vlans_storm_limits_and_static_stations() {
     let limits = [storm.broadcast, storm.multicast, storm.unknown];
     assert_eq!(limits, [rate(1000, 7), None, rate(50, 7)]);
     assert_eq!(config.ports.iter().filter(|port| !port.bridging.learning).count(), 1);
+    let limited = &config.ports[2].bridging;
+    assert_eq!((limited.stations, limited.extra_stations), (Some(20), ExtraStations::Drop));
     let vlans: Vec<_> = config.stations.iter().map(|station| station.vlan).collect();
     assert_eq!(vlans, [None, Some(22)]);
 
     let changed = SWITCH.replace("access = 10", "access = 11").replace("1min", "off");
+    let changed = changed.replace("stations = 20\nextra_stations = \"drop\"", "stations = 0");
     let changed = changed.replace("port = \"b\"\nvlan = 22", "port = \"c\"\nvlan = 22");
     let (new, _) = parse(&changed, &known()).unwrap();
     let diff = Config::diff(&config, &new).to_string();
     for line in [
         "changed switch.ageing: 1min -> off",
         "changed port.a.vlans: access 10 -> access 11",
+        "changed port.c.stations: 20 -> 0",
+        "changed port.c.extra_stations: drop -> ignore",
         "- station 02:00:5e:10:00:08 on b in VLAN 22",
         "+ station 02:00:5e:10:00:08 on c in VLAN 22",
     ] {
@@ -81,6 +88,8 @@ fn what_a_switch_cannot_have_is_reported() {
         (with("\"20-29\"", "\"29-20\""), "element 2 of `trunk` is `29-20` | a range of VLANs"),
         (with("access = 10", "access = 10\ntrunk = [11]"), "a port has either `access` or `trunk`"),
         (port("native = 3"), "`native` without `trunk`"),
+        (port("extra_stations = \"drop\""), "`extra_stations` without `stations` | the limit of"),
+        (port("stations = -1"), "`stations` is -1 | an integer from 0 to"),
         (
             port("addresses = [\"192.0.2.1/24\"]"),
             "warning: `addresses` has no effect at a port of a",
@@ -307,7 +316,9 @@ fn known_keys_are_those_of_the_mode() {
         file,
         "dump, engine, firewall, mode, pipeline, port, rule, stage, station, switch, system"
     );
-    assert!(port.starts_with(&format!("access, {common}, learning, mac, mtu, native, ")), "{port}");
+    let common_of_switch = common.replace("fault", "extra_stations, fault");
+    let expected = format!("access, {common_of_switch}, learning, mac, mtu, native, ");
+    assert!(port.starts_with(&expected), "{port}");
     assert!(!port.contains("vlan") && !port.contains("rpf"), "{port}");
     let (file, port) = of("ndn");
     assert_eq!(
