@@ -200,6 +200,52 @@ fn a_lack_of_descriptors_is_over_when_clients_go() {
     process.stop(Stop::Terminate, Duration::from_secs(20));
 }
 
+/// A thousand clients that stay connected, idle or in the middle of a request, keep no other one out, with few
+/// descriptors; they are disconnected in time.
+#[test]
+fn a_crowd_of_clients_keeps_nobody_out() {
+    let Some(prlimit) = testkit::require_tool("prlimit") else { return };
+    let (scratch, address) = (Scratch::new(), free_address());
+    let mut process = started(&scratch, &format!("metrics = \"{address}\"\n"));
+    let pid = process.id();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its files").count();
+    let limit = |pid: u32, files: usize| {
+        let mut command = Command::new(&prlimit);
+        command.arg(format!("--pid={pid}")).arg(format!("--nofile={files}"));
+        assert!(command.status().is_ok_and(|status| status.success()));
+    };
+    limit(pid, open + 40);
+    limit(std::process::id(), 4096);
+    let short = Duration::from_millis(200);
+    let clients: Vec<_> = (0..1000)
+        .filter_map(|number| {
+            let mut stream = std::net::TcpStream::connect_timeout(&address, short).ok()?;
+            let part = if number % 2 == 0 { &b"GET /metrics HTTP/1.1\r\nHost: "[..] } else { b"" };
+            std::io::Write::write_all(&mut stream, part).ok().map(|()| stream)
+        })
+        .collect();
+    assert!(clients.len() > 30, "{} clients", clients.len());
+    let text = || {
+        let mut stream = std::net::TcpStream::connect_timeout(&address, short).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(3))).ok()?;
+        let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut stream, request).ok()?;
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut text).ok().map(|_| text)
+    };
+    // Long before the first of the crowd would time out.
+    let begin = std::time::Instant::now();
+    let answered = || text().is_some_and(|text| text.contains("shadeline_uptime_seconds"));
+    assert!(testkit::wait_until(Duration::from_secs(4), answered), "{}", process.output());
+    // The crowd goes: those that the server holds are at an end by themselves.
+    let is_alone = || text().is_some_and(|text| text.contains("shadeline_metrics_connections 1\n"));
+    assert!(testkit::wait_until(Duration::from_secs(20), is_alone), "{:?}", text());
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    drop(clients);
+    assert!(!process.output().contains("panicked"), "{}", process.output());
+    process.stop(Stop::Terminate, Duration::from_secs(20));
+}
+
 #[test]
 fn keys_and_a_lost_socket_end_the_dashboard_in_order() {
     let scratch = Scratch::new();

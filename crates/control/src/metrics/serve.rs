@@ -22,8 +22,9 @@ use axum::routing::get;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use super::connections::{Connections, Limits};
+use super::connections::{Clients, Connections, Limits};
 use super::hosts::Hosts;
+use super::text::Metrics;
 
 /// The port cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +67,9 @@ const NONCE: &str = "NONCE";
 /// Serves `GET /metrics`, `GET /` (the dashboard) and `GET /api/top.json` on `address` from a thread of its own.
 ///
 /// Requests are answered whose host is an address, `localhost`, the name of this machine or one of `hosts`. At most 64
-/// clients are connected at the same time; one to which nothing has been sent for ten seconds is disconnected.
+/// clients are connected at the same time; another one takes the place of the one of the address with the most connections
+/// to which nothing has been sent for the longest time. A client that does not complete its request in five seconds, or to
+/// which nothing has been sent for ten, is disconnected.
 ///
 /// # Errors
 /// The address is in use, or it is not one of this machine.
@@ -93,6 +96,13 @@ pub(super) fn serve_within(
     let mut runtime = Some(new_runtime().map_err(error)?);
     let (stop, mut stopped) = oneshot::channel::<()>();
     let Sources { metrics, snapshot, failed } = sources;
+    let clients: Arc<Clients> = Arc::default();
+    let counted = clients.clone();
+    let metrics = move || {
+        let mut own = Metrics::default();
+        counted.metrics(&mut own);
+        metrics() + &own.text()
+    };
     let hosts = Hosts::with(hosts);
     let router = Router::new()
         .route(
@@ -116,7 +126,8 @@ pub(super) fn serve_within(
             // Nothing of a server that failed is used by the next one but the port.
             let mut once = || {
                 let runtime = runtime.take().map_or_else(new_runtime, Ok)?;
-                serve_once(runtime, &listener, limits, router.clone(), &mut stopped)
+                let listener = (&listener, clients.clone(), limits);
+                serve_once(runtime, listener, router.clone(), &mut stopped)
             };
             loop {
                 match catch_unwind(AssertUnwindSafe(&mut once)) {
@@ -141,15 +152,14 @@ fn new_runtime() -> io::Result<Runtime> {
 /// The server has ended by itself; in words.
 fn serve_once(
     runtime: Runtime,
-    listener: &TcpListener,
-    limits: Limits,
+    (listener, clients, limits): (&TcpListener, Arc<Clients>, Limits),
     router: Router,
     stopped: &mut oneshot::Receiver<()>,
 ) -> io::Result<()> {
     let listener = {
         let _inside = runtime.enter();
         let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
-        Connections::new(listener, limits)
+        Connections::new(listener, clients, limits)
     };
     let mut server = runtime.spawn(axum::serve(listener, router).into_future());
     let ended = runtime.block_on(poll_fn(|context| {
