@@ -18,10 +18,11 @@ const SOON: Duration = Duration::from_secs(20);
 /// As long as a start may take: the self-test of a device compiles every kernel, where no cache has them.
 const STARTED: Duration = Duration::from_secs(180);
 
-/// NDN by hand: `hand.py answer` sends Data for each Interest, `hand.py ask NAME…` asks and prints what came, over UDP
-/// (`ADDRESS OWN-ADDRESS`) or Ethernet (`eth0 MAC`).
+/// NDN by hand: `hand.py answer` sends Data for each Interest but those for `void`, `hand.py ask NAME…` asks and prints
+/// what came, `hand.py flood COUNT` asks for as many names that have no Data and never stops, over UDP (`ADDRESS
+/// OWN-ADDRESS`) or Ethernet (`eth0 MAC`).
 const NDN: &str = r#"
-import os, socket, sys
+import os, socket, sys, time
 def tlv(kind, *parts):
     value = b"".join(parts)
     return bytes([kind, len(value)]) + value
@@ -55,9 +56,17 @@ if what == "answer":
     print("answering", flush=True)
     while True:
         packet = face.receive()
-        if packet[0] == 5:
+        if packet[0] == 5 and b"void" not in packet:
             face.send(tlv(6, packet[2:4 + packet[3]], tlv(20), tlv(21, b"content"), tlv(22, tlv(27, b"\0")), tlv(23)))
             print("asked", packet[4:4 + packet[3]], flush=True)
+if what == "flood":
+    for n in range(1 << 30):
+        lifetime = tlv(12, (60_000).to_bytes(2))
+        face.send(tlv(5, name(f"/org/void/{n % int(names[0])}"), tlv(10, os.urandom(4)), lifetime))
+        if n == int(names[0]):
+            print("flooded", flush=True)
+        if n % 50 == 0:
+            time.sleep(0.01)  # 5,000 a second: the table is to fill, not the worker
 face.s.settimeout(float(os.environ.get("WAIT", "2")))
 for uri in names:
     face.send(tlv(5, name(uri), tlv(10, os.urandom(4)), tlv(34, b"\x20")))
@@ -412,6 +421,28 @@ fn python_ndn_registers_and_serves() {
     assert!(runtime.contains("content store") && runtime.contains("on demand"), "{runtime}");
     let (status, said) = net.program.stop(Stop::Terminate, SOON);
     assert!(status.success(), "{said}");
+}
+
+/// A neighbour that asks without end for what nobody has takes half of the table; others get all their Data.
+#[test]
+fn a_flood_of_interests_leaves_room() {
+    let Some(mut net) = Net::start_with("af_packet", "[ndn]\npit_entries = 2048\n") else { return };
+    let known = wait_until(SOON, || net.face_is("two", "up") && net.face_is("far", "up"));
+    assert!(known, "{}", net.good("show faces"));
+    let mut producer = net.far.spawn(&net.script("fd00:3::1 fd00:3::2 answer"));
+    producer.wait_for("answering", SOON);
+    let mut flood = net.one.spawn(&net.script("eth0 02:00:00:00:01:01 flood 4000"));
+    flood.wait_for("flooded", SOON);
+    for round in 0..10 {
+        let names: Vec<String> = (0..24).map(|i| format!("/org/{round}/{i}")).collect();
+        let came = net.ask_two(&names.join(" "));
+        assert_eq!(came.matches("data:").count(), 24, "{came}\n{}", net.good("show drops"));
+    }
+    flood.stop(Stop::Kill, SOON);
+    let drops = net.good("show drops");
+    assert!(drops.contains("ndn_pit_share") && !drops.contains("ndn_pit_full"), "{drops}");
+    let (status, said) = net.program.stop(Stop::Terminate, SOON);
+    assert!(status.success() && !said.contains("ERROR") && !said.contains("panicked"), "{said}");
 }
 
 /// Ports and the first rule come and go while Interests and Data pass: what is pending stays pending.

@@ -526,6 +526,34 @@ def ndn_nack():
 
 
 @timed
+def ndn_pending():
+    # Room for 16: one neighbour has half of it, the other one half of the rest; each hears of congestion.
+    for number in range(12):
+        yield named(1, link(interest(f"/org/{number}", number + 1, lifetime=60_000), token(b"t")))
+    for number in range(6):
+        yield datagram(3, interest(f"/org/of-three/{number}", 100 + number))
+    # Who waits with others takes no entry.
+    yield datagram(3, interest("/org/1", 200))
+    # What is answered makes room.
+    for number in range(8):
+        yield named(2, data(f"/org/{number}"))
+    yield named(1, interest("/org/20", 300))
+    yield 5.0
+    # Long names count by their length: there are 256 blocks of 60 bytes, of which one neighbour has half.
+    for number in range(14):
+        yield named(1, interest(f"/org/{number}" + "/" + "x" * 1200, 400 + number))
+    # No lifetime is longer than two seconds here.
+    yield 2.5
+    yield named(2, data("/org/1/" + "x" * 1200))
+    # Asking again: not before 10 ms are over, then 20 ms, 40 ms.
+    for number in range(60):
+        yield named(1, interest("/org/again", 500 + number))
+        yield 0.0007
+    yield named(3, interest("/org/again", 600), GROUP)
+    yield named(2, data("/org/again"))
+
+
+@timed
 def ndn_store():
     # Kept, with its token, for whoever asks: by Ethernet and by UDP, with one hop left too.
     yield named(1, interest("/org/a", 1))
@@ -900,7 +928,7 @@ def firewall_classbench():
 
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
-    switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_malformed, firewall, firewall_switch, firewall_wire,
+    switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_classbench,
 ]
 

@@ -295,6 +295,10 @@ class Forwarder:
             self.static[name_of(route["prefix"])] = route["faces"]
         self.ports = list(config["port"])
         self.pending = {}  # name and flags: face -> [nonce, end, token]
+        self.sent = {}  # name and flags: when its Interest was sent last, how long none is sent again, who asked first
+        entries = ndn.get("pit_entries", 1 << 16)
+        self.room = (entries, max(256, 2 * entries), max(256, 2 * entries))  # entries, in-records, blocks of names
+        self.lifetime_max = seconds(ndn.get("lifetime_max", "10s"))
         self.dead = {}  # name and nonce: when
         self.store = Store(ndn.get("content_store", 16384), ndn.get("content_store_mib", 32) << 20)
         self.config = config
@@ -556,15 +560,7 @@ class Forwarder:
         ways = self.ways(name)
         way = next((self.faces[way] for way in ways if way != face.name), None)
         if way is None:
-            back = []
-            if self.nack:
-                reason = tlv(800, tlv(801, b"\x96"))
-                answer = tlv(100, (tlv(98, token) if token else b"") + reason + tlv(80, encoded))
-                try:
-                    back = [(face.port, face.frame(answer))]
-                except Drop as drop:
-                    self.lost.append(drop.reasons)
-            return back, ("no_route",)
+            return self.returned(face, token, encoded, b"\x96"), ("no_route",)
         if 34 in found:
             # Behind its type and length, wherever it stands in the packet.
             at = self.hop_limit_at(encoded)
@@ -574,20 +570,63 @@ class Forwarder:
         frame = way.frame(out)
         if self.is_dead(name, nonce, now):
             raise Drop("ndn_loop")
-        lifetime = min(integer(found[12]) / 1000 if 12 in found else 4.0, 60.0)
+        lifetime = min(integer(found[12]) / 1000 if 12 in found else 4.0, self.lifetime_max)
         waiting = self.pending.get((name, flags))
         record = [nonce, now + lifetime, token]
         if waiting is None:
+            if not self.may_hold(face, (1, 1, self.blocks(name))):
+                return self.congested(face, token, encoded)
             self.pending[(name, flags)] = {face.name: record}
+            self.sent[(name, flags)] = [now, 0.010, face.name]
             return [(way.port, frame)], None
         if any(other != face.name and kept[0] == nonce for other, kept in waiting.items()):
             raise Drop("ndn_loop")
         before = waiting.get(face.name)
+        if before is None and not self.may_hold(face, (0, 1, 0)):
+            return self.congested(face, token, encoded)
         waiting[face.name] = record
         if before is None or before[0] == nonce:
             raise Drop("ndn_aggregated")
         self.dead[(name, before[0])] = now
+        last = self.sent[(name, flags)]
+        if abs(now - last[0] - last[1]) < 0.000_1:
+            raise SystemExit("the oracle cannot know whether the Interest is suppressed: change the case")
+        if now - last[0] < last[1]:
+            raise Drop("ndn_suppressed")
+        last[:2] = now, min(0.250, 2 * last[1])
         return [(way.port, frame)], None
+
+    @staticmethod
+    def blocks(name):
+        return -(-len(b"".join(name)) // 60)
+
+    def may_hold(self, face, more):
+        """Whether the face, and all of its port, hold no more than is free: entries, in-records, blocks of names."""
+
+        def held(is_own):
+            first = [key for key in self.pending if is_own(self.faces[self.sent[key][2]])]
+            waiting = [other for key in self.pending for other in self.pending[key] if is_own(self.faces[other])]
+            return len(first), len(waiting), sum(self.blocks(key[0]) for key in first)
+
+        free = [room - all_held for room, all_held in zip(self.room, held(lambda _: True))]
+        for own in (held(lambda other: other.name == face.name), held(lambda other: other.port == face.port)):
+            if any(n and has + n > rest for has, n, rest in zip(own, more, free)):
+                return False
+        return True
+
+    def congested(self, face, token, encoded):
+        return self.returned(face, token, encoded, b"\x32"), ("ndn_pit_share", "ndn_pit_full")
+
+    def returned(self, face, token, encoded, reason):
+        """The Interest with a Nack, if Nacks are sent."""
+        if not self.nack:
+            return []
+        answer = tlv(100, (tlv(98, token) if token else b"") + tlv(800, tlv(801, reason)) + tlv(80, encoded))
+        try:
+            return [(face.port, face.frame(answer))]
+        except Drop as drop:
+            self.lost.append(drop.reasons)
+            return []
 
     def is_dead(self, name, nonce, now):
         died = self.dead.get((name, nonce))
@@ -644,6 +683,7 @@ class Forwarder:
     def bury(self, key, now):
         for nonce, _, _ in self.pending.pop(key).values():
             self.dead[(key[0], nonce)] = now
+        del self.sent[key]
 
     def expire(self, now):
         for key in [key for key, waiting in self.pending.items() if all(end < now - 0.05 for _, end, _ in waiting.values())]:

@@ -29,6 +29,7 @@ mod questions;
 pub mod reasons;
 pub mod rows;
 mod save;
+mod shares;
 mod spread;
 mod stages;
 pub mod store;

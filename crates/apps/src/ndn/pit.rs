@@ -15,8 +15,13 @@
 //!                         └ block of name ─→ block …         ▲ now
 //! ```
 //!
-//! All memory is taken at the start: entries, in-records and blocks of 64 bytes for names. When one of them runs
-//! out, an Interest is refused and counted; nothing that waits is thrown away for it.
+//! All memory is taken at the start: entries, in-records and blocks of 64 bytes for names. A face may hold as much of
+//! it as is free ([`shares`](super::shares)); beyond that, an Interest is refused and counted. Nothing that waits is
+//! thrown away for it.
+//!
+//! A face that asks again with another nonce has its Interest forwarded again, unless the last one went out a moment
+//! ago: 10 ms at first, twice as long each time, 250 ms at most (as NFD's RetxSuppressionExponential; NFD Developer's
+//! Guide, NDN-0021).
 //!
 //! Data may be longer than the name that asked for it (CanBePrefix), so it is looked up at the depths at which such
 //! entries exist, and no others. An Interest may end with the digest of the packet that it wants; while there are such
@@ -27,6 +32,8 @@
 
 use lookup::names::{NameHash, NameHasher};
 use packet::ndn::{Name, PIT_TOKEN_MAX, component_type};
+
+use super::shares::{Amounts, Holder, Shares};
 
 /// Nobody: the end of a list.
 const NONE: u32 = u32::MAX;
@@ -45,6 +52,10 @@ const DEAD_NONCE_NS: u64 = 6_000_000_000;
 
 /// Bytes of a digest's component.
 const DIGEST: usize = 34;
+
+/// How long a second Interest of a face is not forwarded: at first, and at most.
+const QUIET_FIRST_MS: u16 = 10;
+const QUIET_MAX_MS: u16 = 250;
 
 /// Components of the longest name that a packet can hold, and one.
 const DEPTHS: usize = packet::ndn::PACKET_MAX / 2 + 1;
@@ -72,7 +83,7 @@ impl Default for PitLimits {
 }
 
 impl PitLimits {
-    /// This many entries, two in-records and two blocks for each, and a minute at most.
+    /// This many entries, two in-records and two blocks for each, and ten seconds at most.
     pub fn of(entries: u32) -> Self {
         let twice = entries.saturating_mul(2).max(256);
         Self {
@@ -80,7 +91,7 @@ impl PitLimits {
             in_records: twice,
             name_blocks: twice,
             dead_nonces: twice,
-            lifetime_max_ms: 60_000,
+            lifetime_max_ms: 10_000,
         }
     }
 }
@@ -101,6 +112,8 @@ pub struct PitKey<'a> {
 pub struct InRecord {
     /// The face.
     pub face: u16,
+    /// The port of the face.
+    pub port: u16,
     /// The Interest's nonce.
     pub nonce: u32,
     /// When it waits no more, nanoseconds since 1970.
@@ -117,7 +130,17 @@ impl InRecord {
         let len = token.len().min(PIT_TOKEN_MAX);
         kept[..len].copy_from_slice(&token[..len]);
         let expires_ns = now_ns.saturating_add(lifetime_ms.saturating_mul(1_000_000));
-        InRecord { face, nonce, expires_ns, token: kept, token_len: len as u8 }
+        InRecord { face, port: face, nonce, expires_ns, token: kept, token_len: len as u8 }
+    }
+
+    /// The same of a face on this port; otherwise each face has a port of its own.
+    #[must_use]
+    pub fn on_port(self, port: u16) -> Self {
+        InRecord { port, ..self }
+    }
+
+    fn holder(&self) -> Holder {
+        Holder { face: self.face, port: self.port }
     }
 
     /// What the neighbour wants to see again.
@@ -148,10 +171,14 @@ pub enum Arrival {
     Forward(EntryId),
     /// Others have asked: this face waits with them.
     Aggregated,
+    /// The same face asks again too soon: it waits, and its Interest is not forwarded.
+    Suppressed,
     /// The nonce has been here by another face, or in an entry that is gone.
     Loop,
     /// No entry, no in-record or no block for the name was free.
     Full,
+    /// The face, or all those of its port, have as many as are free.
+    Share,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -167,7 +194,10 @@ struct Entry {
     expires_ns: u64,
     wheel_next: u32,
     wheel_before: u32,
-    place: u16, // of the wheel
+    place: u16,    // of the wheel
+    quiet_ms: u16, // after the time of sending
+    sent_ns: u64,
+    owner: Holder, // who asked first
 }
 
 const CAN_BE_PREFIX: u8 = 1;
@@ -202,6 +232,7 @@ pub struct Pit {
     free_entries: Free,
     free_records: Free,
     free_blocks: Free,
+    shares: Shares,
     wheel: Box<[u32; WHEEL]>,
     tick: u64,          // up to which the wheel has been emptied
     prefixes: Vec<u32>, // entries with CanBePrefix, by depth
@@ -230,6 +261,9 @@ impl Pit {
             wheel_next: NONE,
             wheel_before: NONE,
             place: 0,
+            quiet_ms: 0,
+            sent_ns: 0,
+            owner: Holder { face: NO_FACE, port: NO_FACE },
         };
         let after = |at: u32, count: u32| if at + 1 < count { at + 1 } else { NONE };
         let free = |count: u32| Free { first: 0, count };
@@ -246,6 +280,7 @@ impl Pit {
             free_entries: free(entries),
             free_records: free(records),
             free_blocks: free(blocks),
+            shares: Shares::new(),
             wheel: Box::new([NONE; WHEEL]),
             tick: 0,
             prefixes: vec![0; DEPTHS + 1],
@@ -297,7 +332,7 @@ impl Pit {
         let record = InRecord { expires_ns: record.expires_ns.min(most), ..record };
         match self.find(hash, key) {
             Some(id) => self.join(id, record, now_ns),
-            None => self.add(hash, key, record).map_or(Arrival::Full, Arrival::Forward),
+            None => self.add(hash, key, record, now_ns),
         }
     }
 
@@ -525,6 +560,10 @@ impl Pit {
             }
             self.records[own as usize].0 = record;
         } else {
+            let more = [0, 1, 0];
+            if let Err(refused) = self.may_hold(record.holder(), more) {
+                return refused;
+            }
             let Some(at) = self.take_record(record) else { return Arrival::Full };
             self.records[at as usize].1 = entry.records;
             self.entries[id.0 as usize].records = at;
@@ -538,7 +577,28 @@ impl Pit {
             self.unlink(id);
             self.link(id, last_ns >> TICK_SHIFT);
         }
-        if again { Arrival::Forward(id) } else { Arrival::Aggregated }
+        if !again {
+            return Arrival::Aggregated;
+        }
+        let entry = &mut self.entries[id.0 as usize];
+        if now_ns.saturating_sub(entry.sent_ns) < u64::from(entry.quiet_ms) * 1_000_000 {
+            return Arrival::Suppressed;
+        }
+        entry.sent_ns = now_ns;
+        entry.quiet_ms = (2 * entry.quiet_ms).min(QUIET_MAX_MS);
+        Arrival::Forward(id)
+    }
+
+    /// Whether a holder may have so much more.
+    fn may_hold(&self, holder: Holder, more: Amounts) -> Result<(), Arrival> {
+        let free = [self.free_entries.count, self.free_records.count, self.free_blocks.count];
+        if free.iter().zip(more).any(|(free, more)| *free < more) {
+            return Err(Arrival::Full);
+        }
+        if !self.shares.allows(holder, more, free) {
+            return Err(Arrival::Share);
+        }
+        Ok(())
     }
 
     fn take_record(&mut self, record: InRecord) -> Option<u32> {
@@ -546,21 +606,23 @@ impl Pit {
         let place = self.records.get_mut(at as usize)?;
         self.free_records = Free { first: place.1, count: self.free_records.count - 1 };
         *place = (record, NONE);
+        self.shares.take(record.holder(), [0, 1, 0]);
         Some(at)
     }
 
-    /// A new entry; `None`, and nothing has changed, when something is full.
-    fn add(&mut self, hash: u64, key: &PitKey<'_>, record: InRecord) -> Option<EntryId> {
+    /// A new entry. Nothing has changed when it is refused.
+    fn add(&mut self, hash: u64, key: &PitKey<'_>, record: InRecord, now_ns: u64) -> Arrival {
         let name = key.name.value();
         let blocks = name.len().div_ceil(BLOCK) as u32;
-        let has_capacity = self.free_entries.count > 0
-            && self.free_records.count > 0
-            && self.free_blocks.count >= blocks
-            && name.len() <= usize::from(u16::MAX);
-        if !has_capacity {
-            return None;
+        if name.len() > usize::from(u16::MAX) {
+            return Arrival::Full;
         }
-        let records = self.take_record(record)?;
+        let owner = record.holder();
+        if let Err(refused) = self.may_hold(owner, [1, 1, blocks]) {
+            return refused;
+        }
+        let Some(records) = self.take_record(record) else { return Arrival::Full };
+        self.shares.take(owner, [1, 0, blocks]);
         let id = EntryId(self.free_entries.first);
         let bucket = self.bucket(hash);
         let first = self.add_name(name);
@@ -579,6 +641,9 @@ impl Pit {
             wheel_next: NONE,
             wheel_before: NONE,
             place: 0,
+            quiet_ms: QUIET_FIRST_MS,
+            sent_ns: now_ns,
+            owner,
         };
         self.buckets[bucket] = id.0;
         if key.can_be_prefix {
@@ -586,7 +651,7 @@ impl Pit {
         }
         self.digests += u32::from(flags_of(key) & HAS_DIGEST != 0);
         self.link(id, record.expires_ns >> TICK_SHIFT);
-        Some(id)
+        Arrival::Forward(id)
     }
 
     /// Puts a name into blocks, of which there are enough; the first.
@@ -622,10 +687,12 @@ impl Pit {
         }
         let mut at = entry.records;
         while at != NONE {
+            self.shares.give(self.records[at as usize].0.holder(), [0, 1, 0]);
             let next = std::mem::replace(&mut self.records[at as usize].1, self.free_records.first);
             self.free_records = Free { first: at, count: self.free_records.count + 1 };
             at = next;
         }
+        self.shares.give(entry.owner, [1, 0, u32::from(entry.name_len).div_ceil(BLOCK as u32)]);
         let mut at = entry.name;
         while at != NONE {
             let next =

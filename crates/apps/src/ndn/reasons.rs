@@ -20,6 +20,10 @@ chunk::drop_reasons! {
         "A few are normal if there are several paths. Otherwise look for a loop among the routes for names.";
     NDN_PIT_FULL = 7, "ndn_pit_full", "no room for another pending Interest",
         "Raise `pit_entries` in `[ndn]`, or find the sender of Interests that get no Data.";
+    NDN_PIT_SHARE = 16, "ndn_pit_share", "the face or its port has its share of the pending Interests",
+        "Find the sender of Interests that get no Data (`ctl show faces`). If the load is intended, raise `pit_entries` in `[ndn]`.";
+    NDN_SUPPRESSED = 17, "ndn_suppressed", "the face asked again too soon after the Interest was forwarded",
+        "A few are normal. Otherwise the sender repeats its Interests faster than Data can come.";
     NDN_AGGREGATED = 8, "ndn_aggregated", "the Interest was added to a pending one for the same name",
         "Nothing: the Data goes to both.";
     NDN_UNSOLICITED = 9, "ndn_unsolicited", "Data without a pending Interest",

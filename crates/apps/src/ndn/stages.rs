@@ -11,7 +11,7 @@
 //! | --- | --- | --- | --- |
 //! | `ndn_decode` | the packets | `kind`, `face`, `at`, `name_at`, `name_len` | `ndn_malformed`, `ndn_fragment`, `ndn_no_face`, `ndn_faces_full`, `ndn_hop_limit`, `ndn_no_nonce`, `ndn_nack`, `ndn_idle`, and what is wrong with frames |
 //! | `name_lookup` | `name_at`, `name_len`, the packets | `next_hop` | |
-//! | `pit` | all columns, the packets | the packets | `no_route`, `ndn_loop`, `ndn_aggregated`, `ndn_pit_full`, `ndn_unsolicited`, `ndn_satisfied`, `ndn_scope`, `ndn_hop_limit`, `ndn_control_busy`, and what faces refuse |
+//! | `pit` | all columns, the packets | the packets | `no_route`, `ndn_loop`, `ndn_aggregated`, `ndn_suppressed`, `ndn_pit_full`, `ndn_pit_share`, `ndn_unsolicited`, `ndn_satisfied`, `ndn_scope`, `ndn_hop_limit`, `ndn_control_busy`, and what faces refuse |
 //!
 //! `name_lookup` is a pure function of its columns, the packets and the tables, so that a device can take it: it reads
 //! the names where the packets lie. On the CPU names of a whole chunk are looked up in one call, so that their cache
@@ -662,12 +662,8 @@ impl PitStage {
             return Err(reasons::NDN_HOP_LIMIT);
         }
         let Some(way) = tables.way(next_hop, from) else {
+            let link = nack_of(Nack::NoRoute, read.link.pit_token);
             if self.nack {
-                let link = LinkHeader {
-                    nack: Some(Nack::NoRoute),
-                    pit_token: read.link.pit_token,
-                    ..LinkHeader::default()
-                };
                 send_back(packet, start, len, from, &link, cause, made, &self.counters, cx);
             }
             return Err(kernels::reasons::NO_ROUTE);
@@ -676,11 +672,24 @@ impl PitStage {
         // Before anybody waits for what cannot be sent.
         fits(face, len)?;
         let record = InRecord::new(from, nonce, now_ns, fields.lifetime_ms, read.link.pit_token);
-        match self.pit.interest(&key, record, now_ns) {
+        let record = record.on_port(tables.face(from).map_or(chunk::PORT_NONE, |face| face.port));
+        let refused = match self.pit.interest(&key, record, now_ns) {
             Arrival::Loop => return Err(reasons::NDN_LOOP),
-            Arrival::Full => return Err(reasons::NDN_PIT_FULL),
             Arrival::Aggregated => return Err(reasons::NDN_AGGREGATED),
-            Arrival::Forward(id) => self.pit.sent(id, way),
+            Arrival::Suppressed => return Err(reasons::NDN_SUPPRESSED),
+            Arrival::Full => Some(reasons::NDN_PIT_FULL),
+            Arrival::Share => Some(reasons::NDN_PIT_SHARE),
+            Arrival::Forward(id) => {
+                self.pit.sent(id, way);
+                None
+            }
+        };
+        if let Some(reason) = refused {
+            let link = nack_of(Nack::Congestion, read.link.pit_token);
+            if self.nack {
+                send_back(packet, start, len, from, &link, cause, made, &self.counters, cx);
+            }
+            return Err(reason);
         }
         if let (Some(hops_at), Some(hops)) = (hops_at, fields.hop_limit) {
             packet.data_mut()[start + hops_at] = hops - 1;
@@ -783,6 +792,11 @@ fn copied<'a>(bytes: &[u8], own: &'a mut [u8; PIT_TOKEN_MAX]) -> &'a [u8] {
     let len = bytes.len().min(own.len());
     own[..len].copy_from_slice(&bytes[..len]);
     &own[..len]
+}
+
+/// The link fields of an Interest that goes back (NDNLPv2).
+fn nack_of(nack: Nack, pit_token: &[u8]) -> LinkHeader<'_> {
+    LinkHeader { nack: Some(nack), pit_token, ..LinkHeader::default() }
 }
 
 /// Sends a copy of a part of a packet to a face; what cannot go is counted.

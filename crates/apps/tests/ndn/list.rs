@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use apps::ndn::pit::InRecord;
+use apps::ndn::pit::{InRecord, PitLimits};
 use packet::ndn::NameBuf;
 
 /// Nanoseconds of a place of the wheel.
@@ -15,17 +15,64 @@ pub(crate) struct Entry {
     pub(crate) flags: u8,
     pub(crate) out_face: Option<u16>,
     pub(crate) records: Vec<InRecord>,
+    sent: u64,
+    quiet: u64,
+    owner: [u16; 2],
 }
 
-/// The plain table: a list. It holds whatever comes.
-#[derive(Debug, Default)]
+/// What becomes of an Interest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Forward,
+    Aggregated,
+    Suppressed,
+    Loop,
+    Refused,
+}
+
+/// Room, and what is taken of it: entries, in-records, blocks of names.
+type Amounts = [usize; 3];
+
+/// The plain table: a list.
+#[derive(Debug)]
 pub(crate) struct List {
     pub(crate) entries: Vec<Entry>,
+    room: Amounts,
     dead: HashSet<(NameBuf, u32)>,
     tick: u64,
 }
 
 impl List {
+    pub(crate) fn new(limits: PitLimits) -> Self {
+        let room = [limits.entries, limits.in_records, limits.name_blocks].map(|n| n as usize);
+        Self { entries: Vec::new(), room, dead: HashSet::new(), tick: 0 }
+    }
+
+    /// What is held by those for whom `is_own` says so of face and port.
+    fn held(&self, is_own: impl Fn([u16; 2]) -> bool) -> Amounts {
+        let mut held = [0; 3];
+        for entry in &self.entries {
+            if is_own(entry.owner) {
+                held[0] += 1;
+                held[2] += entry.name.name().value().len().div_ceil(60);
+            }
+            held[1] += entry.records.iter().filter(|r| is_own([r.face, r.port])).count();
+        }
+        held
+    }
+
+    /// Whether there is room, and the share of face and port allows it.
+    fn allows(&self, record: &InRecord, more: Amounts) -> bool {
+        let all = self.held(|_| true);
+        let own = [
+            self.held(|[face, _]| face == record.face),
+            self.held(|[_, port]| port == record.port),
+        ];
+        (0..3).all(|i| {
+            more[i] == 0 || own.iter().all(|held| held[i] + more[i] <= self.room[i] - all[i])
+        })
+    }
+
     pub(crate) fn expire(&mut self, now: u64) {
         if now / TICK <= self.tick {
             return;
@@ -49,27 +96,35 @@ impl List {
         !is_pending && !self.dead.contains(&(of.clone(), nonce))
     }
 
-    /// Whether to forward; `None` for a loop.
-    pub(crate) fn interest(
-        &mut self,
-        of: &NameBuf,
-        flags: u8,
-        record: InRecord,
-        now: u64,
-    ) -> Option<bool> {
+    pub(crate) fn interest(&mut self, of: &NameBuf, flags: u8, record: InRecord, now: u64) -> Fate {
         self.expire(now);
         if self.dead.contains(&(of.clone(), record.nonce)) {
-            return None;
+            return Fate::Loop;
         }
+        let blocks = of.name().value().len().div_ceil(60);
+        let [may_add, may_join] =
+            [[1, 1, blocks], [0, 1, 0]].map(|more| self.allows(&record, more));
         let found = self.entries.iter_mut().find(|e| e.name == *of && e.flags == flags);
         let Some(entry) = found else {
-            let records = vec![record];
-            self.entries.push(Entry { name: of.clone(), flags, out_face: None, records });
-            return Some(true);
+            if !may_add {
+                return Fate::Refused;
+            }
+            let (records, owner) = (vec![record], [record.face, record.port]);
+            let (name, quiet) = (of.clone(), 10_000_000);
+            self.entries.push(Entry {
+                name,
+                flags,
+                out_face: None,
+                records,
+                sent: now,
+                quiet,
+                owner,
+            });
+            return Fate::Forward;
         };
         let looped = |other: &InRecord| other.face != record.face && other.nonce == record.nonce;
         if entry.records.iter().any(looped) {
-            return None;
+            return Fate::Loop;
         }
         match entry.records.iter_mut().find(|other| other.face == record.face) {
             Some(own) => {
@@ -78,11 +133,19 @@ impl List {
                     self.dead.insert((of.clone(), own.nonce));
                 }
                 *own = record;
-                Some(again)
+                if !again {
+                    return Fate::Aggregated;
+                }
+                if now - entry.sent < entry.quiet {
+                    return Fate::Suppressed;
+                }
+                (entry.sent, entry.quiet) = (now, (2 * entry.quiet).min(250_000_000));
+                Fate::Forward
             }
+            None if !may_join => Fate::Refused,
             None => {
                 entry.records.push(record);
-                Some(false)
+                Fate::Aggregated
             }
         }
     }

@@ -6,7 +6,7 @@ use lookup::names::NameHasher;
 use packet::ndn::{Name, NameBuf, component_type};
 use proptest::prelude::*;
 
-use crate::list::List;
+use crate::list::{Fate, List};
 
 pub(crate) const MS: u64 = 1_000_000;
 
@@ -59,11 +59,16 @@ pub(crate) fn sorted(mut records: Vec<InRecord>) -> Vec<InRecord> {
 
 proptest! {
     #[test]
-    fn agrees_with_a_list(steps in prop::collection::vec(any_step(), 1..120), seed in any::<u64>()) {
+    fn agrees_with_a_list(
+        steps in prop::collection::vec(any_step(), 1..120),
+        room in prop_oneof![Just(64_u32), 1..12_u32],
+        seed in any::<u64>(),
+    ) {
         let names: Vec<NameBuf> = NAMES.iter().map(|text| name(text)).collect();
-        let limits = PitLimits { dead_nonces: 1 << 16, ..PitLimits::of(64) };
+        let limits = PitLimits { dead_nonces: 1 << 16, lifetime_max_ms: 60_000, ..PitLimits::of(room) };
+        let limits = PitLimits { in_records: 2 * room, name_blocks: 2 * room, ..limits };
         let mut pit = Pit::new(NameHasher::new(seed), limits);
-        let mut list = List::default();
+        let mut list = List::new(limits);
         let start = 1_700_000_000_000 * MS;
         let mut now = start;
         for step in steps {
@@ -71,18 +76,21 @@ proptest! {
                 Step::Wait(ns) if now + ns < start + 5_000 * MS => now += ns,
                 Step::Wait(_) => {}
                 Step::Interest { name, flags, face, nonce, lifetime, out } => {
-                    let record = InRecord::new(face, nonce, now, lifetime, &[face as u8; 3]);
+                    let record = InRecord::new(face, nonce, now, lifetime, &[face as u8; 3]).on_port(face / 2);
                     let key = key(names[name].name(), flags);
                     let expected = list.interest(&names[name], flags, record, now);
                     let found = pit.interest(&key, record, now);
                     match (found, expected) {
-                        (Arrival::Forward(id), Some(true)) => {
+                        (Arrival::Forward(id), Fate::Forward) => {
                             pit.sent(id, out);
                             let entry = list.entries.iter_mut()
                                 .find(|e| e.name == names[name] && e.flags == flags).unwrap();
                             entry.out_face = Some(out);
                         }
-                        (Arrival::Aggregated, Some(false)) | (Arrival::Loop, None) => {}
+                        (Arrival::Aggregated, Fate::Aggregated)
+                        | (Arrival::Suppressed, Fate::Suppressed)
+                        | (Arrival::Loop, Fate::Loop)
+                        | (Arrival::Full | Arrival::Share, Fate::Refused) => {}
                         other => prop_assert!(false, "{other:?}"),
                     }
                 }
@@ -118,21 +126,83 @@ proptest! {
             let mut name = NameBuf::new();
             name.push_generic(&vec![*number as u8; *len]);
             let record = InRecord::new(*face, at as u32, 9 * MS, 4000, &[]);
-            refused |= pit.interest(&key(name.name(), 0), record, 9 * MS) == Arrival::Full;
+            let arrival = pit.interest(&key(name.name(), 0), record, 9 * MS);
+            refused |= matches!(arrival, Arrival::Full | Arrival::Share);
             prop_assert!(pit.len() <= 8);
         }
         prop_assert!(refused || names.len() <= 8, "{} names", names.len());
         prop_assert!(pit.expire(2_000 * MS) <= 8, "no lifetime is longer than the limit");
         prop_assert!(pit.is_empty());
-        // All the room is there again: eight names of two blocks, but one.
+        // All the room is there again, for as many faces: eight names of two blocks.
         for number in 0..8_u32 {
             let mut name = NameBuf::new();
             name.push_generic(&[number as u8; 80]);
-            let record = InRecord::new(0, 1_000_000 + number, 3_000 * MS, 10, &[]);
+            let record = InRecord::new(number as u16, 1_000_000 + number, 3_000 * MS, 10, &[]);
             let arrival = pit.interest(&key(name.name(), 0), record, 3_000 * MS);
             prop_assert!(matches!(arrival, Arrival::Forward(_)), "{number}");
         }
     }
+}
+
+/// A face that asks for everything gets half of the table, its port no more however many faces it has; others find room.
+#[test]
+fn a_face_has_its_share() {
+    let mut pit = Pit::new(NameHasher::new(1), PitLimits::of(1024));
+    let start = 1_000_000 * MS;
+    let mut nonce = 0;
+    let mut ask = |pit: &mut Pit, face: u16, port: u16, now| {
+        nonce += 1;
+        let record = InRecord::new(face, nonce, now, 4000, &[]).on_port(port);
+        pit.interest(&key(name(&format!("/{nonce}")).name(), 0), record, now)
+    };
+    let mut flood = |pit: &mut Pit, face, port, now| {
+        let arrivals = (0..3000).map(|_| ask(pit, face, port, now));
+        arrivals.filter(|arrival| matches!(arrival, Arrival::Forward(_))).count()
+    };
+    assert_eq!(flood(&mut pit, 1, 0, start), 512);
+    assert_eq!((2..40).map(|face| flood(&mut pit, face, 0, start)).sum::<usize>(), 0, "one port");
+    assert_eq!(flood(&mut pit, 50, 1, start), 256, "half of what is left");
+    // Room comes back, and with it the share.
+    assert_eq!(pit.expire(start + 5_000 * MS), 768);
+    assert_eq!(flood(&mut pit, 60, 5, start + 5_000 * MS), 512);
+    // Long names count, too: nine names of 1,800 bytes hold as many blocks as 135 others.
+    let mut pit = Pit::new(NameHasher::new(1), PitLimits::of(256));
+    let long = |number: u32| {
+        let mut name = NameBuf::new();
+        name.push_generic(&[vec![7; 1800], number.to_be_bytes().to_vec()].concat());
+        name
+    };
+    let asks = (0..100).map(|number| {
+        let record = InRecord::new(1, number, start, 4000, &[]);
+        pit.interest(&key(long(number).name(), 0), record, start)
+    });
+    assert_eq!(asks.filter(|arrival| matches!(arrival, Arrival::Forward(_))).count(), 8);
+}
+
+/// A face that asks again is forwarded again after 10 ms, 20 ms, and so on up to 250 ms.
+#[test]
+fn who_asks_again_soon_is_suppressed() {
+    let mut pit = Pit::new(NameHasher::new(1), PitLimits::of(16));
+    let (a, start) = (name("/a"), 1_000_000 * MS);
+    let mut forwarded = Vec::new();
+    for ms in 0..1600_u64 {
+        let record = InRecord::new(1, ms as u32, start + ms * MS, 4000, &[]);
+        match pit.interest(&key(a.name(), 0), record, start + ms * MS) {
+            Arrival::Forward(_) => forwarded.push(ms),
+            other => assert_eq!(other, Arrival::Suppressed, "{ms}"),
+        }
+    }
+    assert_eq!(forwarded, [0, 10, 30, 70, 150, 310, 560, 810, 1060, 1310, 1560]);
+    // Data answers whoever waits, forwarded again or not.
+    let mut nonces = Vec::new();
+    assert!(pit.data(
+        &a.name(),
+        || [0; 32],
+        9,
+        start + 1600 * MS,
+        |record| nonces.push(record.nonce)
+    ));
+    assert_eq!(nonces, [1599]);
 }
 
 #[test]

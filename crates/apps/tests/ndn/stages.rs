@@ -357,13 +357,14 @@ fn those_who_ask_for_one_name_wait_together() {
         (2, frame(2, &with_token(b"t", &interest("/a/x", 2)))),
         (3, frame(3, &interest("/a/x", 1))),
         (3, frame(3, &interest("/a/x", 3))),
-        (0, frame(0, &interest("/a/x", 4))),
     ]);
     assert_eq!(fates[0].own.as_ref().unwrap().0, 1);
     assert_eq!(fates[1].own, Err(reasons::NDN_AGGREGATED));
     assert_eq!(fates[2].own, Err(reasons::NDN_LOOP), "the nonce of face 0");
     assert_eq!(fates[3].own, Err(reasons::NDN_AGGREGATED));
-    assert_eq!(fates[4].own.as_ref().unwrap().0, 1, "asked again");
+    assert_eq!(bench.dropped(0, &interest("/a/x", 4)), reasons::NDN_SUPPRESSED, "asked again");
+    bench.now_ns += 10_000_000;
+    assert_eq!(bench.one(0, &interest("/a/x", 5)).own.unwrap().0, 1, "and a little later");
     let fate = bench.one(1, &data("/a/x"));
     let mut all = fate.copies;
     all.push(fate.own.unwrap());
@@ -420,6 +421,40 @@ fn each_way_to_be_dropped() {
     // Data that is too long for the face that waits.
     bench.tables.apply(&NdnPatch::Face(0, Some(Face { mtu: 50, ..face(0) })));
     assert_eq!(bench.dropped(1, &data("/a/3")), packet::reasons::TOO_BIG);
+}
+
+/// A neighbour that asks for everything holds half of the table and hears of congestion; another one gets its Data.
+#[test]
+fn a_neighbour_that_floods_leaves_room() {
+    let mut bench = Bench::new(PitLimits::of(64), true);
+    let flood = |bench: &mut Bench, from: usize| {
+        let mut refused = Vec::new();
+        for number in from..from + 200 {
+            let fate =
+                bench.one(0, &with_token(&[7], &interest(&format!("/a/{number}"), number as u32)));
+            if fate.own.is_err() {
+                assert_eq!(fate.own, Err(reasons::NDN_PIT_SHARE));
+                refused.extend(fate.copies);
+            }
+        }
+        refused
+    };
+    let refused = flood(&mut bench, 0);
+    assert_eq!(refused.len(), 168);
+    let read = ndn::Packet::new_checked(sent(0, &refused[0].1)).unwrap();
+    assert_eq!(read.link.nack, Some(Nack::Congestion));
+    assert_eq!(read.link.pit_token, [7]);
+    assert_eq!(asked(sent(0, &refused[0].1)), ("/a/32".to_string(), Some(9)));
+    for number in 0..100 {
+        let name = format!("/a/of-two/{number}");
+        assert!(bench.one(2, &interest(&name, 10_000 + number)).own.is_ok(), "{number}");
+        flood(&mut bench, 1000 + 200 * number as usize);
+        assert_eq!(bench.one(1, &data(&name)).own.map(|(port, _)| port), Ok(2));
+    }
+    assert_eq!(bench.counters.nacks.get(), 168 + 100 * 200);
+    // Asking again too soon is not forwarded.
+    assert!(bench.one(2, &interest("/a/again", 20_000)).own.is_ok());
+    assert_eq!(bench.dropped(2, &interest("/a/again", 20_001)), reasons::NDN_SUPPRESSED);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use lookup::names::ReferenceNames;
 use packet::ndn::InterestFields;
 use proptest::prelude::*;
 
-use crate::list::List;
+use crate::list::{Fate, List};
 use crate::pit::MS;
 use crate::stages::{Bench, data_fresh, frame, interest_with, sent, uri, with_token};
 use crate::store::Plain as Store;
@@ -51,13 +51,13 @@ struct Plain {
 
 impl Plain {
     /// The same prefixes and faces as the stages' tables have.
-    fn new(stored: usize) -> Self {
+    fn new(limits: PitLimits, stored: usize) -> Self {
         let mut prefixes = ReferenceNames::default();
         for (text, hop) in [("/a", 1), ("/a/b", 2), ("/m", 3)] {
             prefixes.insert(uri(text).name().encodings(), hop);
         }
         let store = Store::new(stored, 8);
-        Self { waiting: List::default(), store, prefixes }
+        Self { waiting: List::new(limits), store, prefixes }
     }
 
     fn event(&mut self, event: &Event, now: u64) -> Outcome {
@@ -87,9 +87,11 @@ impl Plain {
                 let way = ways.iter().find(|way| *way != from).ok_or(kernels::reasons::NO_ROUTE)?;
                 let record = InRecord::new(*from, nonce, now, fields.lifetime_ms, token);
                 match self.waiting.interest(&uri(text), flags, record, now) {
-                    None => Err(reasons::NDN_LOOP),
-                    Some(false) => Err(reasons::NDN_AGGREGATED),
-                    Some(true) => {
+                    Fate::Loop => Err(reasons::NDN_LOOP),
+                    Fate::Aggregated => Err(reasons::NDN_AGGREGATED),
+                    Fate::Suppressed => Err(reasons::NDN_SUPPRESSED),
+                    Fate::Refused => Err(reasons::NDN_PIT_SHARE),
+                    Fate::Forward => {
                         let hop_limit = fields.hop_limit.map(|hops| hops - 1);
                         let out = interest_with(text, InterestFields { hop_limit, ..*fields });
                         Ok(vec![(*way, out)])
@@ -132,7 +134,7 @@ proptest! {
         let limits = PitLimits { dead_nonces: 1 << 16, ..PitLimits::of(256) };
         let store = StoreLimits { packets: stored, bytes: 8 * 256 };
         let mut bench = Bench::with_store(limits, false, store);
-        let mut plain = Plain::new(stored as usize);
+        let mut plain = Plain::new(limits, stored as usize);
         for (events, pause) in chunks {
             let inputs: Vec<_> = events.iter().map(packet).collect();
             let fates = bench.run(&inputs);

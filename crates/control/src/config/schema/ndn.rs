@@ -22,17 +22,18 @@ use crate::config::walk::{Place, Section};
 /// Faces whose counters the forwarder makes at the start.
 const FACES_MAX: usize = 1024;
 
-// A minute is longer than any lifetime that NDN's own programs ask for.
+// An Interest without a lifetime waits for 4 s (Packet Format 0.3), and a consumer that waits longer asks again.
 crate::section! {
     /// Forwarding by the name of data.
     #[derive(Eq)]
     pub struct Ndn("ndn") {
         /// Maximum number of name prefixes.
         restart names: usize = 1 << 16, integer(16..=1 << 26);
-        /// Pending Interests of each worker, about 300 bytes each. Twice as many faces may wait for them.
+        /// Pending Interests of each worker, about 300 bytes each. Twice as many faces may wait for them. A face, and all
+        /// faces of a port, may hold as many as are free, so one of them alone gets half.
         restart pit_entries: u32 = 1 << 16, integer(16..=1 << 24);
-        /// Maximum lifetime of a pending Interest.
-        restart lifetime_max: Duration = Duration::from_mins(1),
+        /// Maximum lifetime of a pending Interest. Without a lifetime in the packet it is 4 s.
+        restart lifetime_max: Duration = Duration::from_secs(10),
             duration(Duration::from_millis(1)..=Duration::from_hours(1));
         /// Data packets that the content store of each worker keeps for later Interests. `0`: none are kept.
         restart content_store: u32 = 1 << 14, integer(0..=1 << 24);
@@ -43,7 +44,7 @@ crate::section! {
         /// A face on demand is removed, with the prefixes registered over it, when it has received nothing for this long.
         live idle_timeout: Duration = Duration::from_mins(10),
             duration(Duration::from_secs(1)..=Duration::from_hours(24));
-        /// Answer an Interest that has no route with a Nack.
+        /// Answer an Interest that has no route, or for which the table of pending Interests has no room, with a Nack.
         restart nack: bool = true, boolean();
     }
 }

@@ -130,7 +130,7 @@ mode = "ndn"
 [ndn]
 names = 1024
 pit_entries = 4096
-lifetime_max = "10s"
+lifetime_max = "5s"
 nack = false
 [port.a]
 addresses = ["192.0.2.1/24", "2001:db8::1/64"]
@@ -182,7 +182,7 @@ fn a_forwarder_has_faces_and_routes_for_names() {
     let (config, warnings) = parse(NDN, &known()).unwrap();
     assert_eq!(warnings, []);
     assert_eq!(config.pipeline.main().name, "ndn");
-    let lifetime_max = Duration::from_secs(10);
+    let lifetime_max = Duration::from_secs(5);
     assert_eq!(
         config.ndn,
         Ndn { names: 1024, pit_entries: 4096, lifetime_max, nack: false, ..Ndn::default() }
