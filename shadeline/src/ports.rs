@@ -14,6 +14,7 @@ use control::config::{Backend, Config, Physical, PortKind, XdpMode, ZeroCopy};
 use control::kernel::close::Closed;
 use control::kernel::links::{self, Ipv6Off};
 use control::kernel::offloads::{Carried, OffloadsOff, set_offloads_off_after};
+use control::kernel::twin::Advertisements;
 use control::netlink::Client;
 use controlplane::{Interfaces, Opened, PortFacts};
 use io::capture::{CaptureRx, CaptureTx, Format};
@@ -159,13 +160,20 @@ impl LivePorts {
             let record =
                 controlplane::interfaces::record(config, interfaces, own.number, facts, true);
             let port = config.port(interfaces.name(own.number));
-            if let Some(twin) = port.and_then(|port| port.twin.as_deref()) {
-                twins.push((at, twin, record));
-            }
+            let Some((port, twin)) = port.and_then(|port| Some((port, port.twin.as_deref()?)))
+            else {
+                continue;
+            };
+            let advertisements = match port.accept_ra && config.router.kernel {
+                true => Advertisements::Accepted,
+                false => Advertisements::Ignored,
+            };
+            twins.push((at, twin, record, advertisements));
         }
-        let list: Vec<_> = twins.iter().map(|(_, twin, record)| (*twin, record)).collect();
+        let list = twins.iter().map(|(_, twin, record, accept)| (*twin, record, *accept));
+        let list: Vec<_> = list.collect();
         let opened = twins::open(&list).map_err(|(i, error)| {
-            let (at, twin, _) = &twins[i];
+            let (at, twin, ..) = &twins[i];
             let name = interfaces.name(all[*at].number);
             Failure::other(format!("the twin of {name} (`{twin}`): {error}"))
         })?;

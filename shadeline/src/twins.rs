@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use control::kernel::links;
 use control::kernel::listeners::Unread;
+use control::kernel::twin::{Advertisements, behave_as_router};
 use control::netlink::Client;
 use controlplane::Twin;
 use controlplane::interfaces::addresses;
@@ -37,8 +38,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const LATE: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a twin is made of: its name and the record of its interface.
-pub(crate) type Wanted<'a> = (&'a str, &'a Interface);
+/// What a twin is made of: its name, the record of its interface, and whose routes the kernel takes on it.
+pub(crate) type Wanted<'a> = (&'a str, &'a Interface, Advertisements);
 
 /// Twins that are up and have their addresses.
 #[derive(Default)]
@@ -58,7 +59,7 @@ pub(crate) fn open(wanted: &[Wanted<'_>]) -> Result<Opened, (usize, String)> {
         return Ok(Opened::default());
     }
     let mut taps = Vec::new();
-    for (i, (name, record)) in wanted.iter().enumerate() {
+    for (i, (name, record, advertisements)) in wanted.iter().enumerate() {
         let options = io::tap::Options {
             name: (*name).to_owned(),
             mac: Some(record.mac),
@@ -66,6 +67,8 @@ pub(crate) fn open(wanted: &[Wanted<'_>]) -> Result<Opened, (usize, String)> {
             is_down: true,
         };
         let tap = Tap::open(&options).map_err(|e| (i, e.to_string()))?;
+        // Before it is up: the kernel hears nothing until then.
+        behave_as_router(&tap.name, *advertisements).map_err(|e| (i, e.to_string()))?;
         let ifindex = io::link::index_of(&tap.name).ok_or((i, "it vanished".to_owned()))?;
         taps.push((tap, ifindex));
     }
@@ -86,8 +89,9 @@ pub(crate) fn open(wanted: &[Wanted<'_>]) -> Result<Opened, (usize, String)> {
     let late = Unread::join([made, up].into_iter().flatten());
     let announcer =
         late.filter(|_| !given.is_empty()).and_then(|late| Announcer::start(late, given));
-    let twins = taps.into_iter().map(|(tap, ifindex)| {
-        let twin = Twin { name: tap.name.clone(), ifindex };
+    let twins = taps.into_iter().zip(wanted).map(|((tap, ifindex), (.., advertisements))| {
+        let (name, advertisements) = (tap.name.clone(), *advertisements);
+        let twin = Twin { name, ifindex, advertisements };
         let tx: Box<dyn TxQueue> = Box::new(tap.tx());
         let rx: Box<dyn RxQueue> = Box::new(tap.into_rx());
         (twin, (Some(rx), Some(tx)))

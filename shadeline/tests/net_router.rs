@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{BACKENDS, Live, ping};
-use testkit::netns::Offloads;
+use testkit::netns::{Netns, Offloads};
 use testkit::wait_until;
 
 /// What the server of an iperf3 whose report this is has received.
@@ -467,4 +467,215 @@ fn what_queues_lose_has_a_reason() {
         let said = live.stop();
         assert!(said.contains("fault_injected"), "{backend}: {said}");
     }
+}
+
+/// Sends Router Advertisements (RFC 4861 §4.2), which name themselves the router of all prefixes.
+///
+/// `options`: those of a message, in Python, from its number `n` on and with `pio(prefix, len, flags)` (RFC 4861 §4.6.2)
+/// and `rio(prefix, len, preference)` (RFC 4191 §2.3). `preference`: of the default route, 1 high, 0 medium, 3 low.
+fn advertise(
+    live: &Live,
+    from: &Netns,
+    source: &str,
+    preference: u8,
+    (count, pause_ms): (u32, u32),
+    options: &str,
+) {
+    let script = format!(
+        "import socket, struct, time\n\
+         p6 = lambda a: socket.inet_pton(socket.AF_INET6, a)\n\
+         def pio(prefix, len, flags):\n \
+             return struct.pack('!BBBBIII', 3, 4, len, flags, 0xffffffff, 0xffffffff, 0) + p6(prefix)\n\
+         def rio(prefix, len, preference):\n \
+             return struct.pack('!BBBBI', 24, 3, len, preference << 3, 1800) + p6(prefix)\n\
+         mac = bytes.fromhex('020000bad001')\n\
+         src, dst = p6('{source}'), p6('ff02::1')\n\
+         s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n\
+         s.bind(('eth0', 0))\n\
+         for n in range({count}):\n \
+             m = struct.pack('!BBHBBHII', 134, 0, 0, 64, {preference} << 3, 1800, 0, 0)\n \
+             m += b'\\1\\1' + mac + b''.join({options})\n \
+             pseudo = src + dst + struct.pack('!II', len(m), 58) + m\n \
+             c = sum(struct.unpack(f'!{{len(pseudo) // 2}}H', pseudo))\n \
+             c = (c & 0xffff) + (c >> 16)\n \
+             c = ~((c & 0xffff) + (c >> 16)) & 0xffff\n \
+             m = m[:2] + struct.pack('!H', c) + m[4:]\n \
+             ip = struct.pack('!IHBB', 6 << 28, len(m), 58, 255) + src + dst\n \
+             s.send(bytes.fromhex('333300000001') + mac + b'\\x86\\xdd' + ip + m)\n \
+             time.sleep({pause_ms} / 1000)\n"
+    );
+    let file = live.scratch.write("advertise.py", &script);
+    from.run(&format!("python3 {}", file.display()));
+}
+
+/// Router Advertisements that the kernel behind a twin has got.
+fn advertised(live: &Live, twin: &str) -> u64 {
+    let text = live.net.router.run(&format!("cat /proc/net/dev_snmp6/{twin}"));
+    let line = text.lines().find(|line| line.starts_with("Icmp6InType134"));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+}
+
+/// Waits until the router knows all routes that the kernel has: it has one that comes after them, and then no more.
+fn wait_for_routes(live: &Live) {
+    let has = |live: &Live| live.ctl("show routes").contains("2001:db8:7777::/48");
+    let router = &live.net.router;
+    router.ip("-6 route add 2001:db8:7777::/48 via fd00:2::2 dev sl-right");
+    assert!(wait_until(Duration::from_secs(10), || has(live)), "{}", live.ctl("show routes"));
+    router.ip("-6 route del 2001:db8:7777::/48");
+    assert!(wait_until(Duration::from_secs(10), || !has(live)), "{}", live.ctl("show routes"));
+}
+
+/// Whoever is on a link can send these. A router takes its routes and addresses from nobody.
+#[test]
+fn router_advertisements_change_nothing() {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    let more = "[[route]]\nprefix = \"2001:db8::/48\"\nvia = \"fd00:2::2\"\n";
+    let Some(live) = Live::start("ra", "af_packet", more) else { return };
+    let net = &live.net;
+    net.right.address("lo", "2001:db8::1/128");
+    net.right.address("lo", "2001:db9::1/128");
+    net.router.ip("-6 route add default via fd00:2::2 dev sl-right");
+    for to in ["fd00:2::2", "2001:db8::1", "2001:db9::1"] {
+        assert!(wait_until(Duration::from_secs(5), || ping(&net.left, to, 1) == 1), "{to}");
+    }
+    wait_for_routes(&live);
+    let state = || {
+        let addresses = net.router.ip("-6 -o address show dev sl-left scope global");
+        let kernel = net.router.ip("-6 route show");
+        (live.ctl("show routes"), kernel, addresses)
+    };
+    let before = state();
+
+    // A default route, more specific routes for a static one, and another port's subnet.
+    let greedy = "[pio('2001:db8::', 56, 0xc0), pio('2001:db8::', 64, 0x80), pio('fd00:2::', 64, 0xc0), \
+                  rio('2001:db8::', 56, 1), rio('::', 0, 1)]";
+    let many = "[pio(f'2001:db8:{n + 1:x}:{i:x}::', 64, 0xc0) for i in range(40)]";
+    for (preference, times, options) in [(1, (20, 1), greedy), (0, (2500, 2), many)] {
+        let got = advertised(&live, "sl-left");
+        advertise(&live, &net.left, "fe80::bad", preference, times, options);
+        let all = || advertised(&live, "sl-left") >= got + u64::from(times.0);
+        assert!(wait_until(Duration::from_secs(10), all), "{:?}", live.drops());
+        wait_for_routes(&live);
+        assert_eq!(state(), before);
+    }
+    for to in ["fd00:2::2", "2001:db8::1", "2001:db9::1"] {
+        assert_eq!(ping(&net.left, to, 10), 10, "{to}");
+    }
+}
+
+/// A port that takes them: their default routes and RFC 4191's stand behind all others, in the order of preference.
+#[test]
+fn an_upstream_may_announce_itself_by_router_advertisements() {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    // The first line belongs to the port `right`.
+    let more = "accept_ra = true\n[[route]]\nprefix = \"2001:db8:5::/48\"\nvia = \"fd00:2::2\"\n";
+    let Some(live) = Live::start("raup", "af_packet", more) else { return };
+    let net = &live.net;
+    net.right.address("lo", "2001:db9::1/128");
+    let way = |to: &str| live.try_ctl(&format!("route get {to}")).1;
+    let leads = |to: &str, next: &str| {
+        let is_there = || way(to).contains(next);
+        assert!(wait_until(Duration::from_secs(10), is_there), "{to} {next}: {}", way(to));
+    };
+    let options =
+        "[pio('2001:db8:6::', 64, 0xc0), rio('2001:db8:5::', 48, 1), rio('2001:db8:7::', 48, 0)]";
+    advertise(&live, &net.right, "fe80::a", 3, (3, 1), options);
+    leads("2001:db9::1", "fe80::a%right");
+    leads("2001:db8:7::1", "fe80::a%right");
+    let table = live.ctl("show routes source ra");
+    let default = table.lines().find(|line| line.contains(" ::/0 ")).unwrap_or_default();
+    assert!(default.starts_with('*') && default.contains(" ra "), "{table}");
+    // No address, no subnet; and a static route stays what it is.
+    assert!(!net.router.ip("-6 -o address show dev sl-right").contains("2001:"));
+    assert!(way("2001:db8:6::1").contains(" ::/0 "), "{}", way("2001:db8:6::1"));
+    leads("2001:db8:5::1", "fd00:2::2");
+
+    // Of two routers the one with the higher preference; of two sources the other one.
+    advertise(&live, &net.right, "fe80::b", 1, (3, 1), "[]");
+    leads("2001:db9::1", "fe80::b%right");
+    net.router.ip("-6 route add default via fd00:2::2 dev sl-right metric 4096");
+    leads("2001:db9::1", "fd00:2::2");
+    assert!(wait_until(Duration::from_secs(5), || ping(&net.left, "2001:db9::1", 1) == 1));
+    net.router.ip("-6 route del default via fd00:2::2 dev sl-right metric 4096");
+    leads("2001:db9::1", "fe80::b%right");
+    live.ctl("route add ::/0 fd00:2::2");
+    leads("2001:db9::1", "fd00:2::2");
+    live.ctl("route del ::/0");
+    leads("2001:db9::1", "fe80::b%right");
+
+    // The other port takes none.
+    let got = advertised(&live, "sl-left");
+    advertise(&live, &net.left, "fe80::bad", 1, (3, 1), "[rio('2001:db8:8::', 48, 1)]");
+    assert!(wait_until(Duration::from_secs(10), || advertised(&live, "sl-left") >= got + 3));
+    wait_for_routes(&live);
+    leads("2001:db8:8::1", "fe80::b%right");
+    assert!(!live.ctl("show routes").contains("fe80::bad"));
+}
+
+/// The kernel behind a twin is a router, whatever the defaults of the machine are.
+#[test]
+fn the_kernel_is_a_router_on_twins() {
+    let Some(live) = Live::start("twinset", "af_packet", "accept_ra = true\n") else { return };
+    let router = &live.net.router;
+    let is = |family: &str, twin: &str, setting: &str, expected: &str| {
+        let path = format!("/proc/sys/net/{family}/conf/{twin}/{setting}");
+        assert_eq!(router.run(&format!("cat {path}")).trim(), expected, "{path}");
+    };
+    for (twin, accept_ra) in [("sl-left", "0"), ("sl-right", "2")] {
+        is("ipv6", twin, "accept_ra", accept_ra);
+        let off = ["accept_ra_pinfo", "accept_ra_mtu", "autoconf", "accept_redirects"];
+        off.iter().for_each(|setting| is("ipv6", twin, setting, "0"));
+        is("ipv6", twin, "forwarding", "1");
+        is("ipv4", twin, "forwarding", "1");
+        is("ipv4", twin, "accept_redirects", "0");
+        is("ipv4", twin, "rp_filter", "0");
+        is("ipv4", twin, "arp_ignore", "1");
+        is("ipv4", twin, "arp_announce", "2");
+    }
+    // The kernel forgets what concerns IPv6 where the MTU is too small for it, and makes it anew with its defaults.
+    let file = live.scratch.join("router.toml");
+    let text = std::fs::read_to_string(&file).expect("the configuration");
+    for (mtu, v6) in [("1000", ""), ("1400", ", \"fd00:1::1/64\"")] {
+        let addresses = format!("addresses = [\"10.0.1.1/24\"{v6}]\nmtu = {mtu}");
+        let text = text.replace("addresses = [\"10.0.1.1/24\", \"fd00:1::1/64\"]", &addresses);
+        std::fs::write(&file, text).expect("the configuration");
+        live.ctl("reload");
+    }
+    is("ipv6", "sl-left", "accept_ra", "0");
+    is("ipv6", "sl-left", "forwarding", "1");
+}
+
+/// A bound on what the kernel hands over: those that are there stay, and the others are counted.
+#[test]
+fn routes_of_the_kernel_have_a_bound() {
+    // Connected ones are among them: two subnets of either family, two link-local ones in one prefix.
+    let more = "[router]\nkernel_routes_max = 50\n";
+    let Some(live) = Live::start("bound", "af_packet", more) else { return };
+    let router = &live.net.router;
+    let of_kernel = || live.ctl("show routes source kernel").lines().skip(1).count();
+    let held_back = || {
+        let text = live.ctl("show runtime --json");
+        let rest = text.split("\"kernel_routes_held_back\": ").nth(1).unwrap_or_default();
+        rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse::<u64>().ok())
+    };
+    router.ip("route add 192.0.2.0/24 via 10.0.2.2");
+    assert!(wait_until(Duration::from_secs(10), || live.ctl("show routes").contains("192.0.2.0")));
+    let before = of_kernel();
+    let script: String =
+        (0..100).map(|n| format!("ip route add 198.18.{n}.0/24 via 10.0.2.2\n")).collect();
+    router.shell(&script);
+    let expected = Some((before + 100 - 50) as u64);
+    assert!(wait_until(Duration::from_secs(10), || held_back() == expected), "{:?}", held_back());
+    assert_eq!(of_kernel(), 50);
+    assert!(live.ctl("show routes").contains("192.0.2.0/24"));
+    let said = live.router.output();
+    assert_eq!(said.matches("kernel_routes_max").count(), 1, "{said}");
+    // When there is room again, the others follow.
+    router.shell(&script.replace(" add ", " del ").lines().take(80).collect::<Vec<_>>().join("\n"));
+    assert!(wait_until(Duration::from_secs(10), || held_back() == Some(0)), "{:?}", held_back());
+    assert_eq!(of_kernel(), before + 20);
 }

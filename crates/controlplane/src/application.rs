@@ -25,6 +25,7 @@ use control::config::draft::Draft;
 use control::config::section::SectionValue;
 use control::config::{Application, Config, Pipeline, StageKind, kept};
 use control::kernel;
+use control::kernel::twin::Advertisements;
 use control::metrics::Metrics;
 use engine::{Gate, Stage};
 use io::QueueStats;
@@ -181,6 +182,8 @@ pub struct Twin {
     pub name: String,
     /// Its number there.
     pub ifindex: u32,
+    /// What the kernel and its mirror do with Router Advertisements on it.
+    pub advertisements: Advertisements,
 }
 
 impl Environment<'_> {

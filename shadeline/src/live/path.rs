@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use chunk::{Depot, Pool};
 use control::config::Config;
+use control::kernel::twin::Advertisements;
 use control::kernel::{Mirror, Options as MirrorOptions};
 use controlplane::statistics::PortCounters;
-use controlplane::{DataPath, Event, Interfaces, Newest, Opened, Publisher, Seen, Tables, Vital};
+use controlplane::{
+    DataPath, Event, Interfaces, Newest, Opened, Publisher, Seen, Tables, Twin, Vital,
+};
 use engine::{Engine, ErrorSink, Hooks, UnderWay};
 use lookup::versions::Reader;
 use packet::checksum::Checksums;
@@ -73,6 +76,7 @@ pub(super) struct LivePath {
 /// The Linux side of an interface.
 struct OpenTwin {
     ifindex: u32,
+    advertisements: Advertisements,
     is_watched: bool,
 }
 
@@ -110,7 +114,8 @@ impl LivePath {
         for own in opened {
             self.has_links |= own.link.is_some();
             if let Some(twin) = &own.twin {
-                let twin = OpenTwin { ifindex: twin.ifindex, is_watched: false };
+                let Twin { ifindex, advertisements, .. } = *twin;
+                let twin = OpenTwin { ifindex, advertisements, is_watched: false };
                 self.twins.insert(own.number, twin);
             }
         }
@@ -149,22 +154,26 @@ impl LivePath {
         let mirrors = self.mirrors;
         for twin in self.twins.values_mut().filter(|twin| mirrors && !twin.is_watched) {
             twin.is_watched = true;
-            self.mirror.iter().for_each(|mirror| mirror.watch(twin.ifindex));
+            let (ifindex, advertisements) = (twin.ifindex, twin.advertisements);
+            self.mirror.iter().for_each(|mirror| mirror.watch(ifindex, advertisements));
         }
     }
 
     /// Starts the mirror of the kernel, if there is none and an application wants it. Links are watched all the same: a
     /// port whose link goes down must lose its routes.
-    fn start_mirror(&mut self) -> Result<(), String> {
+    fn start_mirror(&mut self, routes_max: usize) -> Result<(), String> {
         if self.mirror.is_some() || !self.mirrors && !self.has_links {
             return Ok(());
         }
-        let mut watch = Vec::new();
+        let (mut watch, mut advertised) = (Vec::new(), Vec::new());
         for twin in self.twins.values_mut().filter(|_| self.mirrors) {
             twin.is_watched = true;
             watch.push(twin.ifindex);
+            if twin.advertisements == Advertisements::Accepted {
+                advertised.push(twin.ifindex);
+            }
         }
-        let options = MirrorOptions { watch, ..MirrorOptions::default() };
+        let options = MirrorOptions { watch, advertised, routes_max, ..MirrorOptions::default() };
         let events = self.fixed.events.clone();
         let vital = Vital::new("kernel-mirror", &events);
         let sink = move |batch| {
@@ -261,7 +270,7 @@ impl DataPath for LivePath {
         prepared.reserve().map_err(|error| error.to_string())?;
         self.dumps.prepare(config).map_err(Failure::into_message)?;
         self.mirrors = publisher.parts.iter().any(|own| own.part.mirrors_kernel(config));
-        self.start_mirror()?;
+        self.start_mirror(config.router.kernel_routes_max)?;
         self.prepared = Some((prepared, interfaces.clone()));
         Ok(())
     }

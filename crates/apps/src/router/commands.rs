@@ -225,7 +225,7 @@ struct ShowArgs {
         visible_alias = "proto",
         value_name = "SOURCE",
         value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(["connected", "static", "api", "kernel", "file"])
+        value_parser = PossibleValuesParser::new(RouteSource::ALL.map(RouteSource::name))
     )]
     source: Vec<String>,
     /// `default` is all of IPv6
@@ -386,14 +386,8 @@ impl Arguments for ShowArgs {
             Some(Shown::Address(address)) => (None, Some(address)),
         };
         let sources = self.source.iter().map(|name| {
-            let all = [
-                RouteSource::Connected,
-                RouteSource::Static,
-                RouteSource::File,
-                RouteSource::Kernel,
-                RouteSource::Api,
-            ];
-            all.into_iter().find(|own| own.name() == name).ok_or_else(|| name.clone())
+            let mut all = RouteSource::ALL.into_iter();
+            all.find(|own| own.name() == name).ok_or_else(|| name.clone())
         });
         let sources = sources.collect::<Result<_, _>>()?;
         let longer_prefixes = self.longer_prefixes;

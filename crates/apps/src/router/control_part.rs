@@ -51,6 +51,8 @@ pub struct RouterControl {
     before: Option<RibManager>,
     /// What the files of the reload changed.
     told: String,
+    /// Routes of the kernel for which there was no room.
+    held_back: usize,
 }
 
 /// The resolver's times and bounds, of the configuration.
@@ -96,6 +98,7 @@ impl RouterControl {
             base: RouterTotals::default(),
             before: None,
             told: String::new(),
+            held_back: 0,
         };
         if setup.is_live {
             for number in setup.interfaces.numbers() {
@@ -123,6 +126,26 @@ impl RouterControl {
     fn change(&mut self, change: RibChange) {
         if let Err(error) = self.rib.apply(change) {
             tracing::debug!("route left out: {error}");
+        }
+    }
+
+    /// The kernel has no such route any more.
+    fn forget(&mut self, prefix: IpNet, source: RouteOf) {
+        if self.rib.contains(prefix, source) {
+            self.change(RibChange::RemoveRoute { prefix, source, metric: None });
+        }
+    }
+
+    /// The mirror reports no more routes, or all of them again.
+    fn hold_back(&mut self, routes: usize, max: usize) {
+        let before = std::mem::replace(&mut self.held_back, routes);
+        if before == 0 && routes > 0 {
+            tracing::warn!(
+                "the kernel has more than {max} routes; those that come now are not used \
+                 (`kernel_routes_max` in [router])"
+            );
+        } else if before > 0 && routes == 0 {
+            tracing::info!("all routes of the kernel are used again");
         }
     }
 
@@ -405,13 +428,20 @@ impl ControlPart for RouterControl {
                     kernel::Target::Blackhole => Target::Blackhole,
                     kernel::Target::Unreachable | kernel::Target::Prohibit => Target::Unreachable,
                 };
-                let (prefix, source, metric) = (*prefix, RouteOf::Kernel, route.metric);
+                let sources = [RouteOf::Kernel, RouteOf::Advertised];
+                let [source, other] = match route.is_advertised() {
+                    true => [sources[1], sources[0]],
+                    false => sources,
+                };
+                let (prefix, metric) = (*prefix, route.metric);
                 self.change(RibChange::Route { prefix, source, metric, target });
+                self.forget(prefix, other);
             }
             KernelEvent::RouteRemoved { prefix } => {
-                let (prefix, source) = (*prefix, RouteOf::Kernel);
-                self.change(RibChange::RemoveRoute { prefix, source, metric: None });
+                self.forget(*prefix, RouteOf::Kernel);
+                self.forget(*prefix, RouteOf::Advertised);
             }
+            KernelEvent::RoutesHeldBack { routes, max } => self.hold_back(*routes, *max),
             _ => {}
         }
     }
@@ -585,6 +615,7 @@ impl ControlPart for RouterControl {
         fields.insert("routes_v4".into(), v4.into());
         fields.insert("routes_v6".into(), v6.into());
         fields.insert("neighbours".into(), neighbours.into());
+        fields.insert("kernel_routes_held_back".into(), self.held_back.into());
         fields.insert("router".into(), serde_json::to_value(totals).unwrap_or_default());
         let n = control::api::table::thousands;
         let mut lines = vec![
@@ -604,12 +635,15 @@ impl ControlPart for RouterControl {
             ("api", stats.api),
             ("kernel", stats.kernel),
             ("file", stats.file),
+            ("ra", stats.advertised),
         ] {
             family.sample(&[("source", source)], routes);
         }
         let mut family = out.gauge("table_routes", "Routes in the forwarding tables.");
         family.sample(&[("family", "ipv4")], stats.installed_v4);
         family.sample(&[("family", "ipv6")], stats.installed_v6);
+        let help = "Routes of the kernel beyond kernel_routes_max, which are not used.";
+        out.gauge("kernel_routes_held_back", help).sample(&[], self.held_back);
         out.gauge("neighbours", "Known neighbours.").sample(&[], self.resolver.len());
         self.totals().metrics(out);
     }

@@ -103,22 +103,23 @@ pub struct RouteTotals {
     pub neighbours: u64,
     /// Known routes by source, in the order of [`RouteTotals::SOURCES`]: for the metrics alone.
     #[serde(skip)]
-    pub known: [u64; 5],
+    pub known: [u64; 6],
 }
 
 impl RouteTotals {
     /// Sources in the order of the metrics.
-    pub const SOURCES: [RouteSource; 5] = [
+    pub const SOURCES: [RouteSource; 6] = [
         RouteSource::Connected,
         RouteSource::Static,
         RouteSource::Api,
         RouteSource::Kernel,
         RouteSource::File,
+        RouteSource::Advertised,
     ];
 
     /// Of a RIB and the number of known neighbours.
     pub fn new(rib: &RibStats, neighbours: usize) -> Self {
-        let known = [rib.connected, rib.static_, rib.api, rib.kernel, rib.file];
+        let known = [rib.connected, rib.static_, rib.api, rib.kernel, rib.file, rib.advertised];
         Self {
             routes_v4: rib.installed_v4 as u64,
             routes_v6: rib.installed_v6 as u64,

@@ -13,21 +13,22 @@ use netlink_packet_route::{
         NeighbourState as KernelState,
     },
     route::{
-        RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RouteType,
-        RouteVia,
+        RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RoutePreference,
+        RouteProtocol, RouteType, RouteVia,
     },
 };
 
 use super::{
     event::{Leg, Link, NeighbourState},
-    fib::{RawLeg, settle_weight},
+    fib::{Rank, RawLeg, settle_weight},
 };
 use crate::netlink::nexthop::{DEAD, GroupMember, NextHopAttribute, NextHopMessage};
 
 /// Why the mirror ignores a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Skip {
-    /// Not about the things mirrored (another table, a bridge's database, a cached route).
+    /// Not about the things mirrored (another table, a bridge's database, a cached route, a redirect, an
+    /// advertisement that nobody wants).
     Foreign,
     /// A route that depends on more than the destination (TOS, source): not followed.
     Unsupported,
@@ -35,7 +36,7 @@ pub(super) enum Skip {
     Undecoded,
 }
 
-type Decoded<T> = Result<T, Skip>;
+pub(super) type Decoded<T> = Result<T, Skip>;
 
 fn parse<T: Parseable<[u8]>>(payload: &[u8]) -> Decoded<T> {
     T::parse(payload).map_err(|_| Skip::Undecoded)
@@ -176,6 +177,7 @@ pub(super) struct DecodedRoute {
     pub(super) prefix: IpNet,
     pub(super) metric: u32,
     pub(super) protocol: u8,
+    pub(super) rank: Rank,
     pub(super) target: RouteTarget,
 }
 
@@ -200,6 +202,7 @@ impl LegParts {
     }
 }
 
+/// A route of a table. Redirects are none: they are for hosts.
 pub(super) fn route(payload: &[u8], table: u32) -> Decoded<DecodedRoute> {
     let message: RouteMessage = parse(payload)?;
     let header = &message.header;
@@ -208,11 +211,12 @@ pub(super) fn route(payload: &[u8], table: u32) -> Decoded<DecodedRoute> {
         AddressFamily::Inet6 => true,
         _ => return Err(Skip::Foreign),
     };
-    if header.flags.contains(RouteFlags::Cloned) {
+    if header.flags.contains(RouteFlags::Cloned) || header.protocol == RouteProtocol::IcmpRedirect {
         return Err(Skip::Foreign);
     }
     let mut in_table = u32::from(header.table);
     let (mut destination, mut metric, mut object) = (None, 0, None);
+    let mut preference = RoutePreference::Medium;
     let mut single = LegParts::default();
     let mut legs = Vec::new();
     for attribute in &message.attributes {
@@ -226,6 +230,7 @@ pub(super) fn route(payload: &[u8], table: u32) -> Decoded<DecodedRoute> {
             }
             RouteAttribute::Priority(value) => metric = *value,
             RouteAttribute::NhId(id) => object = Some(*id),
+            RouteAttribute::Preference(value) => preference = *value,
             RouteAttribute::MultiPath(hops) => {
                 for hop in hops {
                     let mut parts = LegParts::default();
@@ -272,5 +277,11 @@ pub(super) fn route(payload: &[u8], table: u32) -> Decoded<DecodedRoute> {
     if destination.is_some_and(|ip| ip.is_ipv6() != v6) {
         return Err(Skip::Undecoded);
     }
-    Ok(DecodedRoute { prefix, metric, protocol: header.protocol.into(), target })
+    let rank = match (header.protocol, preference) {
+        (RouteProtocol::Ra, RoutePreference::High) => Rank::AdvertisedHigh,
+        (RouteProtocol::Ra, RoutePreference::Low) => Rank::AdvertisedLow,
+        (RouteProtocol::Ra, _) => Rank::Advertised, // RFC 4191 §2.2: reserved is medium
+        _ => Rank::Configured,
+    };
+    Ok(DecodedRoute { prefix, metric, protocol: header.protocol.into(), rank, target })
 }

@@ -3,6 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use ipnet::IpNet;
+use netlink_packet_route::route::RouteProtocol;
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,8 +77,15 @@ pub struct Route {
     pub target: Target,
     /// The kernel's priority; lower wins.
     pub metric: u32,
-    /// Who installed it (`RTPROT_…`: 2 kernel, 4 static, 11 zebra, 12 BIRD, 186 BGP, …).
+    /// Who installed it (`RTPROT_…`: 2 kernel, 4 static, 9 Router Advertisements, 11 zebra, 12 BIRD, 186 BGP, …).
     pub protocol: u8,
+}
+
+impl Route {
+    /// Whether a Router Advertisement brought it. Such a route is reported where there is no other one.
+    pub fn is_advertised(&self) -> bool {
+        self.protocol == u8::from(RouteProtocol::Ra)
+    }
 }
 
 /// One change. Within a batch, and over batches, an event names only interfaces and objects
@@ -150,6 +158,14 @@ pub enum Event {
     RouteRemoved {
         /// Destination.
         prefix: IpNet,
+    },
+    /// So many prefixes have a route that is not reported, for
+    /// [`Options::routes_max`](super::Options::routes_max) routes are. They follow when there is room.
+    RoutesHeldBack {
+        /// How many.
+        routes: usize,
+        /// How many are reported at most.
+        max: usize,
     },
     /// The state of the kernel at the start of the mirror has been reported completely.
     Synced,

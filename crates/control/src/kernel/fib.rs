@@ -46,11 +46,23 @@ pub(super) enum RawTarget {
     Prohibit,
 }
 
+/// How much a route is preferred before its metric counts; the first wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// Somebody on this machine installed it.
+    Configured,
+    /// Of a Router Advertisement, by the preference in it (RFC 4191 §2.1).
+    AdvertisedHigh,
+    Advertised,
+    AdvertisedLow,
+}
+
 /// One kernel route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) metric: u32,
     pub(super) protocol: u8,
+    pub(super) rank: Rank,
     pub(super) target: RawTarget,
 }
 
@@ -62,9 +74,11 @@ impl Entry {
         }
     }
 
-    /// IPv6 joins routes of one metric into a multipath route only if each has a gateway.
+    /// IPv6 joins routes of one metric into a multipath route only if each has a gateway, and never those of Router
+    /// Advertisements.
     fn joins(&self) -> bool {
-        self.legs().is_some_and(|legs| legs.iter().all(|raw| raw.leg.gateway.is_some()))
+        self.rank == Rank::Configured
+            && self.legs().is_some_and(|legs| legs.iter().all(|raw| raw.leg.gateway.is_some()))
     }
 
     /// The same route, whatever the state of its legs.
@@ -210,13 +224,18 @@ mod tests {
             leg: Leg { gateway: Some(gateway.parse().unwrap()), ifindex: 1, weight: 1 },
             unusable: false,
         });
-        Entry { metric, protocol: 4, target: RawTarget::Legs(legs.collect()) }
+        Entry {
+            metric,
+            protocol: 4,
+            rank: Rank::Configured,
+            target: RawTarget::Legs(legs.collect()),
+        }
     }
 
     fn on(ifindex: u32) -> Entry {
         let leg = Leg { gateway: None, ifindex, weight: 1 };
         let target = RawTarget::Legs([RawLeg { leg, unusable: false }].into());
-        Entry { metric: 256, protocol: 2, target }
+        Entry { metric: 256, protocol: 2, rank: Rank::Configured, target }
     }
 
     fn list(entries: &Entries) -> Vec<Entry> {

@@ -42,6 +42,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::{
     event::Event,
     model::{Mended, Model},
+    twin::Advertisements,
 };
 use crate::netlink::{
     Client, Error, Listener, Received, emit, group, nexthop::NextHopMessage, rtm,
@@ -70,8 +71,13 @@ const EOPNOTSUPP: i32 = 95;
 pub struct Options {
     /// Interfaces (by index) whose addresses, neighbours and routes matter: the twins.
     pub watch: Vec<u32>,
+    /// Those among them whose Router Advertisements give routes, as [`twin::behave_as_router`](super::twin::behave_as_router)
+    /// has the kernel accept them.
+    pub advertised: Vec<u32>,
     /// The routing table; 254 is `main`.
     pub table: u32,
+    /// Routes that are reported at most.
+    pub routes_max: usize,
     /// Time between full comparisons. A comparison that takes long is made more seldom, so that
     /// it takes at most 2 % of a core.
     pub audit_every: Duration,
@@ -87,7 +93,9 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             watch: Vec::new(),
+            advertised: Vec::new(),
             table: 254,
+            routes_max: usize::MAX,
             audit_every: Duration::from_secs(60),
             receive_buffer_bytes: 32 << 20,
             collect_for: Duration::from_millis(5),
@@ -129,6 +137,8 @@ pub struct Stats {
     pub prefixes_kernel: usize,
     /// Prefixes reported to the consumer.
     pub prefixes_reported: usize,
+    /// Prefixes that are not reported, for there is no room.
+    pub prefixes_held_back: usize,
     /// Receive buffer granted, in the kernel's count.
     pub receive_buffer_bytes: usize,
     /// Failures to talk to the kernel; each is tried again.
@@ -138,7 +148,8 @@ pub struct Stats {
 }
 
 enum Command {
-    Watch(u32, bool),
+    Watch(u32, Advertisements),
+    Unwatch(u32),
     Repeat,
     Audit(Sender<Result<u64, String>>),
 }
@@ -205,10 +216,13 @@ impl Mirror {
         let (commands, inbox) = mpsc::channel();
         let stats = Arc::new(Mutex::new(Stats::default()));
         // Opened here: a socket belongs to the namespace of the thread that opens it.
+        let mut model = Model::new(options.table, options.watch.iter().copied());
+        model.limit_routes(options.routes_max);
+        options.advertised.iter().for_each(|ifindex| model.advertise(*ifindex, true));
         let mut worker = Worker {
             listener: Listener::route(&GROUPS, options.receive_buffer_bytes)?,
             client: Client::route()?,
-            model: Model::new(options.table, options.watch.iter().copied()),
+            model,
             sink: Box::new(sink),
             inbox,
             wake: wake.clone(),
@@ -231,13 +245,13 @@ impl Mirror {
     }
 
     /// Begins to mirror what concerns this interface.
-    pub fn watch(&self, ifindex: u32) {
-        self.command(Command::Watch(ifindex, true));
+    pub fn watch(&self, ifindex: u32, advertisements: Advertisements) {
+        self.command(Command::Watch(ifindex, advertisements));
     }
 
     /// Stops watching it; everything reported about it, except the link itself, is reported as removed.
     pub fn unwatch(&self, ifindex: u32) {
-        self.command(Command::Watch(ifindex, false));
+        self.command(Command::Unwatch(ifindex));
     }
 
     /// Reports everything once more, for a consumer that has not heard of it; others get what they know.
@@ -328,7 +342,18 @@ impl Worker {
     fn obey(&mut self) -> bool {
         while let Ok(command) = self.inbox.try_recv() {
             match command {
-                Command::Watch(ifindex, on) => self.model.watch(ifindex, on),
+                Command::Watch(ifindex, advertisements) => {
+                    self.model.watch(ifindex, true);
+                    if advertisements == Advertisements::Accepted {
+                        self.model.advertise(ifindex, true);
+                        // Those that have come were ignored.
+                        self.dump_at.get_or_insert((Instant::now(), Why::Silent));
+                    }
+                }
+                Command::Unwatch(ifindex) => {
+                    self.model.watch(ifindex, false);
+                    self.model.advertise(ifindex, false);
+                }
                 Command::Repeat => {
                     let events = self.model.repeat();
                     if !self.report(events) {
@@ -592,7 +617,9 @@ impl Worker {
         self.stats.undecoded = counts.undecoded;
         self.stats.unsupported_routes = counts.unsupported_routes;
         self.stats.foreign_legs = counts.foreign_legs;
-        (self.stats.prefixes_kernel, self.stats.prefixes_reported) = self.model.route_counts();
+        let (kernel, reported, held_back) = self.model.route_counts();
+        (self.stats.prefixes_kernel, self.stats.prefixes_reported) = (kernel, reported);
+        self.stats.prefixes_held_back = held_back;
         if let Ok(mut shared) = self.shared_stats.lock() {
             shared.clone_from(&self.stats);
         }

@@ -7,6 +7,7 @@
 //!   into a stream of [`Event`]s;
 //! - [`links`]: reads and sets interfaces;
 //! - [`offloads`]: switches off offloads that hand us frames no wire would carry;
+//! - [`twin`]: makes the kernel a router on a twin;
 //! - [`close`]: keeps the kernel from answering on the physical port;
 //! - [`listeners`]: waits until routing daemons have read what the kernel announced.
 //!
@@ -22,6 +23,7 @@ mod mirror;
 mod model;
 pub mod neighbours;
 pub mod offloads;
+pub mod twin;
 
 pub use event::{Event, Leg, Link, NeighbourState, NextHop, Route, Target};
 pub use mirror::{Mirror, Options, Stats};

@@ -27,9 +27,9 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use super::{
-    decode::{self, DecodedRoute, Object, RouteTarget, Skip},
+    decode::{self, Decoded, DecodedRoute, Object, RouteTarget, Skip},
     event::{Leg, Link, NeighbourState, NextHop, Route},
-    fib::{Entries, Entry, RawLeg, RawTarget, Removal},
+    fib::{Entries, Entry, Rank, RawLeg, RawTarget, Removal},
 };
 use crate::netlink::{Message, rtm};
 
@@ -111,6 +111,8 @@ impl Mended {
 pub(super) struct Model {
     table: u32,
     watched: HashSet<u32>,
+    /// Interfaces whose Router Advertisements give routes.
+    advertised: HashSet<u32>,
     // What the kernel holds.
     links: HashMap<u32, Link>,
     addresses: HashSet<(u32, IpNet)>,
@@ -126,6 +128,10 @@ pub(super) struct Model {
     reported_neighbours: HashMap<(u32, IpAddr), ([u8; 6], NeighbourState)>,
     reported_objects: HashMap<u32, NextHop>,
     reported_routes: usize,
+    routes_max: usize,
+    /// Prefixes with a route that is not reported, for there is no room.
+    held_back: HashSet<IpNet>,
+    reported_held_back: usize,
     leg_sets: Sets<Leg>,
     /// Watched interfaces that are up, as of the last flush.
     usable: HashSet<u32>,
@@ -144,6 +150,7 @@ impl Model {
         Model {
             table,
             watched: watched.into_iter().collect(),
+            advertised: HashSet::new(),
             links: HashMap::new(),
             addresses: HashSet::new(),
             neighbours: HashMap::new(),
@@ -156,6 +163,9 @@ impl Model {
             reported_neighbours: HashMap::new(),
             reported_objects: HashMap::new(),
             reported_routes: 0,
+            routes_max: usize::MAX,
+            held_back: HashSet::new(),
+            reported_held_back: 0,
             leg_sets: Sets::default(),
             usable: HashSet::new(),
             dirty: Keys::default(),
@@ -171,9 +181,32 @@ impl Model {
             if on { self.watched.insert(ifindex) } else { self.watched.remove(&ifindex) };
     }
 
-    /// Prefixes that the kernel holds, and those reported.
-    pub(super) fn route_counts(&self) -> (usize, usize) {
-        (self.routes.len(), self.reported_routes)
+    /// Whether the Router Advertisements of an interface give routes, from now on.
+    pub(super) fn advertise(&mut self, ifindex: u32, on: bool) {
+        if on {
+            self.advertised.insert(ifindex)
+        } else {
+            self.advertised.remove(&ifindex)
+        };
+    }
+
+    /// How many routes are reported at most; those that are stay.
+    pub(super) fn limit_routes(&mut self, max: usize) {
+        self.routes_max = max;
+    }
+
+    /// Prefixes that the kernel holds, those reported, and those for which there is no room.
+    pub(super) fn route_counts(&self) -> (usize, usize, usize) {
+        (self.routes.len(), self.reported_routes, self.held_back.len())
+    }
+
+    /// A route in a message, unless it is none that is mirrored.
+    fn route(&self, payload: &[u8]) -> Decoded<DecodedRoute> {
+        let route = decode::route(payload, self.table)?;
+        let is_wanted = route.rank == Rank::Configured
+            || matches!(&route.target, RouteTarget::Legs(legs)
+                if legs.iter().all(|raw| self.advertised.contains(&raw.leg.ifindex)));
+        if is_wanted { Ok(route) } else { Err(Skip::Foreign) }
     }
 
     /// Whether a flush could report anything.
@@ -209,7 +242,7 @@ impl Model {
             return;
         }
         self.counts.messages += 1;
-        match decode::route(message.payload, self.table) {
+        match self.route(message.payload) {
             Ok(route) => {
                 let (prefix, entry) = self.entry(route);
                 self.change_route(prefix, |entries| entries.push(entry));
@@ -276,15 +309,13 @@ impl Model {
                 false
             }
             rtm::NEWROUTE => {
-                let route = decode::route(payload, self.table)?;
-                let (prefix, entry) = self.entry(route);
+                let (prefix, entry) = self.route(payload).map(|route| self.entry(route))?;
                 let v6 = matches!(prefix, IpNet::V6(_));
                 self.change_route(prefix, |entries| entries.add(v6, message.flags, entry));
                 false
             }
             rtm::DELROUTE => {
-                let route = decode::route(payload, self.table)?;
-                let (prefix, entry) = self.entry(route);
+                let (prefix, entry) = self.route(payload).map(|route| self.entry(route))?;
                 let v6 = matches!(prefix, IpNet::V6(_));
                 self.change_route(prefix, |entries| entries.remove(v6, &entry)) == Removal::Unknown
             }
@@ -300,7 +331,8 @@ impl Model {
             RouteTarget::Unreachable => RawTarget::Unreachable,
             RouteTarget::Prohibit => RawTarget::Prohibit,
         };
-        (route.prefix, Entry { metric: route.metric, protocol: route.protocol, target })
+        let DecodedRoute { prefix, metric, protocol, rank, .. } = route;
+        (prefix, Entry { metric, protocol, rank, target })
     }
 
     fn change_route<R>(&mut self, prefix: IpNet, change: impl FnOnce(&mut Entries) -> R) -> R {

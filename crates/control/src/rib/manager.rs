@@ -63,6 +63,8 @@ pub struct RibStats {
     pub kernel: usize,
     /// From files.
     pub file: usize,
+    /// From Router Advertisements.
+    pub advertised: usize,
     /// Routes that do not resolve.
     pub unresolved: usize,
     /// Distinct (source, metric, target).
@@ -274,6 +276,7 @@ impl RibManager {
                 Source::Api => &mut stats.api,
                 Source::Kernel => &mut stats.kernel,
                 Source::File(_) => &mut stats.file,
+                Source::Advertised => &mut stats.advertised,
             } += routes;
         }
         stats

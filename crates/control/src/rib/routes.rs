@@ -89,7 +89,7 @@ impl RibManager {
             && match new.source {
                 Source::Connected => new.target == old.target,
                 Source::Static => new.metric == old.metric,
-                Source::Api | Source::Kernel | Source::File(_) => true,
+                Source::Api | Source::Kernel | Source::File(_) | Source::Advertised => true,
             }
     }
 

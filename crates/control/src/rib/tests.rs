@@ -288,7 +288,10 @@ fn run(first: Vec<Step>, then: Vec<Step>) {
     for file in 0..2 {
         rib.sync_file(file, 0, Vec::new(), Vec::new(), |_, _| None).unwrap();
     }
-    for candidate in twin.known.iter().filter(|t| matches!(t.source, Source::Api | Source::Kernel))
+    for candidate in twin
+        .known
+        .iter()
+        .filter(|t| matches!(t.source, Source::Api | Source::Kernel | Source::Advertised))
     {
         let (prefix, source) = (candidate.prefix, candidate.source);
         rib.apply(RibChange::RemoveRoute { prefix, source, metric: Some(candidate.metric) })
@@ -567,7 +570,7 @@ fn steps(max: usize) -> impl Strategy<Value = Vec<Step>> {
         let interface = (variant != 0).then(|| interface(up, &addresses));
         RibChange::Interface { index, interface }
     });
-    let sources = prop::sample::select(vec![Source::Api, Source::Kernel]);
+    let sources = prop::sample::select(vec![Source::Api, Source::Kernel, Source::Advertised]);
     let routes = (prefixes(), sources.clone(), 0u32..2, targets()).prop_map(
         |(prefix, source, metric, target)| RibChange::Route { prefix, source, metric, target },
     );

@@ -21,6 +21,8 @@ pub enum Source {
     Kernel,
     /// The routes file of this number.
     File(u16),
+    /// Router Advertisements, by way of the kernel.
+    Advertised,
 }
 
 impl Source {
@@ -31,6 +33,7 @@ impl Source {
             Source::Static | Source::Api => 1,
             Source::Kernel => 10,
             Source::File(_) => 20,
+            Source::Advertised => 30,
         }
     }
 }
@@ -49,9 +52,22 @@ pub enum RouteSource {
     Kernel,
     /// The control socket.
     Api,
+    /// Router Advertisements (RFC 4861), of ports that accept them.
+    #[serde(rename = "ra")]
+    Advertised,
 }
 
 impl RouteSource {
+    /// All of them.
+    pub const ALL: [RouteSource; 6] = [
+        RouteSource::Connected,
+        RouteSource::Static,
+        RouteSource::File,
+        RouteSource::Kernel,
+        RouteSource::Api,
+        RouteSource::Advertised,
+    ];
+
     /// Its word in tables, JSON and metrics.
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,6 +76,7 @@ impl RouteSource {
             RouteSource::File => "file",
             RouteSource::Kernel => "kernel",
             RouteSource::Api => "api",
+            RouteSource::Advertised => "ra",
         }
     }
 }
@@ -78,6 +95,7 @@ impl From<Source> for RouteSource {
             Source::Api => RouteSource::Api,
             Source::Kernel => RouteSource::Kernel,
             Source::File(_) => RouteSource::File,
+            Source::Advertised => RouteSource::Advertised,
         }
     }
 }

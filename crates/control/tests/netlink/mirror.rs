@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use control::kernel::twin::Advertisements;
 use control::kernel::{NextHop, Options, Target};
 
 use crate::{
@@ -188,7 +189,7 @@ fn only_watched_interfaces_carry_routes() {
     };
     expect(&w, false);
     assert!(w.mirror.stats().foreign_legs > 0);
-    w.mirror.watch(vb);
+    w.mirror.watch(vb, Advertisements::Ignored);
     w.take(Duration::from_millis(200));
     expect(&w, true);
     w.mirror.unwatch(vb);

@@ -33,6 +33,7 @@ pub(crate) struct World {
     pub(crate) objects: HashMap<u32, NextHop>,
     pub(crate) routes: BTreeMap<IpNet, Route>,
     pub(crate) synced: bool,
+    pub(crate) held_back: usize,
     pub(crate) route_events: usize,
     pub(crate) object_events: usize,
     pub(crate) batches: usize,
@@ -100,6 +101,7 @@ impl World {
                 self.route_events += 1;
                 assert!(self.routes.remove(&prefix).is_some(), "{prefix} was not there");
             }
+            Event::RoutesHeldBack { routes, .. } => self.held_back = routes,
             Event::Synced => {
                 assert!(!self.synced);
                 self.synced = true;

@@ -166,7 +166,9 @@ impl ControlLoop {
         let Some(twin) = &self.twins[i] else { return Ok(()) };
         let set = || {
             let mut client = control::netlink::Client::route()?;
-            kernel::links::set_mtu(&mut client, twin.ifindex, mtu.into())
+            kernel::links::set_mtu(&mut client, twin.ifindex, mtu.into())?;
+            // With less than 1280 bytes the kernel forgets all settings of IPv6.
+            kernel::twin::behave_as_router(&twin.name, twin.advertisements)
         };
         set().map_err(|error| format!("the twin {}: {error}", twin.name))
     }

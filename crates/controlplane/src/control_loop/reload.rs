@@ -211,12 +211,13 @@ impl ControlLoop {
                         .map_err(|error| error.to_string())?;
                     self.address(twin.ifindex, *address, false);
                 }
+                // Before the addresses: with less than 1280 bytes the kernel takes none of IPv6.
+                self.set_mtu(i, fresh.mtu)?;
                 for address in after.iter().filter(|a| !before.contains(a)) {
                     kernel::links::add_address(&mut client, twin.ifindex, *address, false)
                         .map_err(|error| error.to_string())?;
                     self.address(twin.ifindex, *address, true);
                 }
-                self.set_mtu(i, fresh.mtu)?;
                 self.records[i].reverse_path = fresh.reverse_path;
             } else {
                 // The rest of it is for a restart.

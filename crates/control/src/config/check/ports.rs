@@ -174,6 +174,11 @@ fn vlan(config: &Config, port: &Port, parent: &str, keys: &Place, walk: &mut Wal
 fn twins(config: &Config, spans: &Spans, interfaces: &HashMap<&str, &str>, walk: &mut Walk<'_>) {
     let mut twins: HashMap<&str, &str> = HashMap::new();
     for (port, spans) in config.ports.iter().zip(&spans.ports) {
+        if port.accept_ra && (port.twin.is_none() || !config.router.kernel) {
+            let message = "`accept_ra` without a twin whose routes are used";
+            walk.warning(spans.keys.at("accept_ra"), message)
+                .expected("`twin` in the port, and `kernel = true` in [router]");
+        }
         let Some(twin) = &port.twin else { continue };
         let other = twins.insert(twin, &port.name).map(|other| format!("port `{other}`'s twin"));
         let other = other

@@ -15,6 +15,10 @@ crate::section! {
     pub struct Router("router") {
         /// Mirror the kernel's links, addresses, neighbours, routes and next-hop objects.
         restart kernel: bool = true, boolean();
+        /// Routes that are taken from the kernel at most. Those beyond are counted (`shadeline_kernel_routes_held_back`) and
+        /// follow when there is room; the ones before them stay.
+        // A full table of both families is about 1.3 million.
+        restart kernel_routes_max: usize = 2_000_000, integer(1..=100_000_000);
         /// TTL and hop limit of packets that the router sends itself.
         live ttl: u8 = 64, integer(1..=255);
         /// Fragment IPv4 packets that exceed the MTU and may be fragmented.

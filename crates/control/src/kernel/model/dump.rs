@@ -23,6 +23,7 @@ impl Model {
     /// An empty model to fill from a dump.
     pub(in crate::kernel) fn fresh(&mut self) -> Model {
         let mut fresh = Model::new(self.table, []);
+        fresh.advertised.clone_from(&self.advertised);
         self.raw_sets.trim();
         self.leg_sets.trim();
         fresh.raw_sets = std::mem::take(&mut self.raw_sets);

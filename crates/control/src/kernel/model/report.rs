@@ -59,6 +59,13 @@ impl Model {
         for prefix in routes {
             self.flush_route(prefix, out);
         }
+        let room = self.routes_max.saturating_sub(self.reported_routes);
+        let next: Vec<IpNet> = self.held_back.iter().copied().take(room).collect();
+        next.into_iter().for_each(|prefix| self.flush_route(prefix, out));
+        let held_back = self.held_back.len();
+        if std::mem::replace(&mut self.reported_held_back, held_back) != held_back {
+            out.push(Event::RoutesHeldBack { routes: held_back, max: self.routes_max });
+        }
         out.extend(removed_objects.into_iter().map(|id| Event::NextHopRemoved { id }));
         out.extend(
             removed_links
@@ -82,7 +89,16 @@ impl Model {
         let routes = self.routes.iter().filter_map(|(&prefix, slot)| {
             Some(Event::RouteReplaced { prefix, route: slot.reported.clone()? })
         });
-        links.chain(addresses).chain(neighbours).chain(objects).chain(routes).collect()
+        let (routes_held, max) = (self.reported_held_back, self.routes_max);
+        let held_back = Event::RoutesHeldBack { routes: routes_held, max };
+        let held_back = (routes_held > 0).then_some(held_back);
+        links
+            .chain(addresses)
+            .chain(neighbours)
+            .chain(objects)
+            .chain(routes)
+            .chain(held_back)
+            .collect()
     }
 
     fn flush_addresses(
@@ -224,7 +240,9 @@ impl Model {
         let Some(slot) = self.routes.get(&prefix) else { return };
         let mut best = None;
         let mut foreign = 0;
-        for entry in slot.entries.iter() {
+        let mut entries: SmallVec<[&Entry; 4]> = slot.entries.iter().collect();
+        entries.sort_by_key(|entry| entry.rank); // stable: the kernel's order within a rank
+        for entry in entries {
             let target = match &entry.target {
                 RawTarget::Blackhole => Target::Blackhole,
                 RawTarget::Unreachable => Target::Unreachable,
@@ -249,6 +267,12 @@ impl Model {
             break;
         }
         let empty = slot.entries.is_empty();
+        let is_full = self.reported_routes >= self.routes_max && slot.reported.is_none();
+        if best.is_some() && is_full {
+            self.held_back.insert(prefix);
+            return;
+        }
+        self.held_back.remove(&prefix);
         if best != slot.reported {
             match &best {
                 Some(route) => {

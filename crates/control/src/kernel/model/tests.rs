@@ -4,7 +4,10 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::{
     AddressFamily,
     link::{LinkAttribute, LinkFlags, LinkMessage},
-    route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType},
+    route::{
+        RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RoutePreference, RouteProtocol,
+        RouteType,
+    },
 };
 use proptest::prelude::*;
 
@@ -106,7 +109,7 @@ fn a_dump_is_older_than_what_was_heard_meanwhile() {
     apply(&mut model, rtm::NEWROUTE, &route(4, None));
     assert_eq!(model.adopt(fresh).entries, 0);
     assert_eq!(flush(&mut model).len(), 2);
-    assert_eq!(model.route_counts(), (2, 2));
+    assert_eq!(model.route_counts(), (2, 2, 0));
 }
 
 #[test]
@@ -125,7 +128,7 @@ fn routes_of_a_link_that_goes_down_go_unsaid() {
     let mut model = started();
     assert!(apply(&mut model, rtm::NEWLINK, &link(false)), "look again");
     assert_eq!(flush(&mut model).len(), 3);
-    assert_eq!(model.route_counts(), (0, 0));
+    assert_eq!(model.route_counts(), (0, 0, 0));
 }
 
 #[test]
@@ -149,7 +152,128 @@ fn an_object_comes_before_its_routes_and_goes_after() {
     assert!(matches!(events[..], [Event::RouteRemoved { .. }, Event::NextHopRemoved { id: 5 }]));
 }
 
+/// A default route of IPv6 by a router of the link.
+fn by_router(
+    last: u16,
+    protocol: RouteProtocol,
+    metric: u32,
+    preference: RoutePreference,
+) -> Vec<u8> {
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet6;
+    message.header.kind = RouteType::Unicast;
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = protocol;
+    let router = std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last);
+    message.attributes = vec![
+        RouteAttribute::Gateway(RouteAddress::Inet6(router)),
+        RouteAttribute::Oif(1),
+        RouteAttribute::Priority(metric),
+        RouteAttribute::Preference(preference),
+    ];
+    emit(&message)
+}
+
+/// The router that the default route leads to, as the last group of its address.
+fn chosen(events: &[Event]) -> u16 {
+    match events {
+        [Event::RouteReplaced { route: Route { target: Target::Legs(legs), .. }, .. }] => {
+            match legs[0].gateway {
+                Some(IpAddr::V6(router)) => router.segments()[7],
+                _ => panic!("{events:?}"),
+            }
+        }
+        _ => panic!("{events:?}"),
+    }
+}
+
+#[test]
+fn redirects_and_advertisements_are_no_routes() {
+    let mut model = started();
+    for protocol in [RouteProtocol::IcmpRedirect, RouteProtocol::Ra] {
+        let route = by_router(1, protocol, 1024, RoutePreference::High);
+        apply(&mut model, rtm::NEWROUTE, &route);
+        model.take_dumped(&Message { kind: rtm::NEWROUTE, flags: 0, sequence: 0, payload: &route });
+    }
+    assert_eq!(flush(&mut model), []);
+    // A redirect is none on a port either that takes advertisements.
+    model.advertise(1, true);
+    let redirect = by_router(1, RouteProtocol::IcmpRedirect, 1024, RoutePreference::High);
+    apply(&mut model, rtm::NEWROUTE, &redirect);
+    assert_eq!(flush(&mut model), []);
+}
+
+#[test]
+fn advertised_routes_follow_all_others_in_the_order_of_their_preference() {
+    use RoutePreference::{High, Invalid, Low};
+    use RouteProtocol::{Ra, Static};
+    let mut model = started();
+    model.advertise(1, true);
+    // As the kernel reports them: several of one metric, none joined with another.
+    let add = |model: &mut Model, route: &[u8]| {
+        model.apply(&Message {
+            kind: rtm::NEWROUTE,
+            flags: NLM_F_CREATE,
+            sequence: 0,
+            payload: route,
+        });
+    };
+    add(&mut model, &by_router(1, Ra, 1024, Low));
+    assert_eq!(chosen(&flush(&mut model)), 1);
+    add(&mut model, &by_router(2, Ra, 1024, Invalid)); // counts as medium
+    assert_eq!(chosen(&flush(&mut model)), 2);
+    add(&mut model, &by_router(3, Ra, 1024, High));
+    assert_eq!(chosen(&flush(&mut model)), 3);
+    add(&mut model, &by_router(4, Static, 4096, Low));
+    let events = flush(&mut model);
+    assert_eq!(chosen(&events), 4, "whatever its metric");
+    assert!(matches!(&events[..], [Event::RouteReplaced { route, .. }] if !route.is_advertised()));
+    apply(&mut model, rtm::DELROUTE, &by_router(4, Static, 4096, Low));
+    let events = flush(&mut model);
+    assert_eq!(chosen(&events), 3);
+    assert!(matches!(&events[..], [Event::RouteReplaced { route, .. }] if route.is_advertised()));
+    apply(&mut model, rtm::DELROUTE, &by_router(3, Ra, 1024, High));
+    assert_eq!(chosen(&flush(&mut model)), 2);
+}
+
 proptest! {
+    /// Against two sets: what the kernel has, and what was reported.
+    #[test]
+    fn no_more_routes_than_wanted_are_reported_and_those_that_are_stay(
+        max in 0..6usize,
+        steps in proptest::collection::vec(proptest::collection::vec((0..12u8, any::<bool>()), 0..8), 1..12),
+    ) {
+        let prefix = |third: u8| -> IpNet { format!("10.0.{third}.0/24").parse().unwrap() };
+        let mut model = Model::new(254, [1]);
+        model.limit_routes(max);
+        apply(&mut model, rtm::NEWLINK, &link(true));
+        flush(&mut model);
+        let (mut kernel, mut reported, mut held_back) = (HashSet::new(), HashSet::new(), 0);
+        for step in steps {
+            for (third, is_there) in step {
+                let kind = if is_there { rtm::NEWROUTE } else { rtm::DELROUTE };
+                apply(&mut model, kind, &route(third, None));
+                if is_there { kernel.insert(prefix(third)) } else { kernel.remove(&prefix(third)) };
+            }
+            let before = reported.clone();
+            for event in flush(&mut model) {
+                match event {
+                    Event::RouteReplaced { prefix, .. } => _ = reported.insert(prefix),
+                    Event::RouteRemoved { prefix } => prop_assert!(reported.remove(&prefix)),
+                    Event::RoutesHeldBack { routes, .. } => {
+                        prop_assert_ne!(std::mem::replace(&mut held_back, routes), routes);
+                    }
+                    other => panic!("{other:?}"),
+                }
+                prop_assert!(reported.len() <= max);
+            }
+            prop_assert!(reported.is_subset(&kernel));
+            prop_assert!(before.intersection(&kernel).all(|kept| reported.contains(kept)));
+            prop_assert_eq!(reported.len(), kernel.len().min(max));
+            prop_assert_eq!(held_back, kernel.len() - reported.len());
+        }
+    }
+
     #[test]
     fn random_bytes_never_panic(
         messages in proptest::collection::vec(
