@@ -265,6 +265,7 @@ fn start_arriving(
     let spec = EngineSpec {
         before: None,
         hooks: Arc::default(),
+        host_gate: None,
         workers: vec![WorkerSpec {
             cpu,
             versions: Newest(reader.clone()),

@@ -529,6 +529,7 @@ fn forward(packets: u64, policy: Policy, case: Case) -> Result<(Seen, u64, Durat
     let engine = Engine::start(EngineSpec {
         before: None,
         hooks: Arc::default(),
+        host_gate: None,
         workers: vec![first, second],
         depot,
         chunk_packets: 256,

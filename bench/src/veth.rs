@@ -131,6 +131,7 @@ pub(crate) fn child(
     let engine = Engine::start(EngineSpec {
         before: None,
         hooks: Arc::default(),
+        host_gate: None,
         workers: vec![WorkerSpec {
             cpu: Some(0),
             versions: Newest(reader),

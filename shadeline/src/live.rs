@@ -13,8 +13,8 @@ use control::metrics::Sources;
 use controlplane::inject::injector;
 use controlplane::statistics::{Shown, stage_names};
 use controlplane::{
-    ControlLoop, DataPath, Event, Interfaces, Phase, Publisher, Seen as SeenPath, Setup, Start,
-    Vital, Watch,
+    ControlLoop, DataPath, Event, HostPolice, Interfaces, Phase, Publisher, Seen as SeenPath,
+    Setup, Start, Vital, Watch,
 };
 use engine::{Capture, CapturePoint, FrameFilter, Hooks, Trace, TraceEvent};
 use io::RxQueue;
@@ -93,6 +93,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let injected: Box<dyn RxQueue> = Box::new(injected);
     io.push(PortIo { twin: true, stamps: true, ..PortIo::new(0, vec![(Some(injected), None)]) });
 
+    let host_police = Arc::new(HostPolice::default());
     let fixed = Fixed {
         depot: depot.clone(),
         reader: reader.clone(),
@@ -106,9 +107,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         }),
         events: events.clone(),
         hooks: Arc::new(Hooks::default()),
+        host_police: host_police.clone(),
     };
     let mut path = LivePath::new(fixed, &interfaces, ports, &opened, io);
     path.prepare(&config, &interfaces, &mut publisher).map_err(Failure::other)?;
+    host_police.set(&config);
     let engine = path.engine();
     let seen = path.start()?;
     let watch = Watch::new(seen.clone());
@@ -138,7 +141,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         on_stop: Box::new(move || {
             let _ = on_stop.send(());
         }),
-        on_reload: Box::new(|config| log::set_level(config.system.log)),
+        on_reload: Box::new(move |config| {
+            log::set_level(config.system.log);
+            host_police.set(config);
+        }),
         on_phase: on_phase(service.clone(), watch.clone()),
         config: config.clone(),
     });

@@ -19,9 +19,9 @@ use controlplane::{
 use device::tables::NoTables;
 use engine::{
     DeviceEvent, DeviceKind, DeviceSpec, DropSink, DumpSink, Engine, EngineError, EngineSpec,
-    Entry, ErrorSink, Gate, Hooks, InContext, InOrder, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST,
-    PipelineSpec, QueueCounters, Reserve, RxSlot, Spread, SpreadHash, Stage, Suspended, TxSlot,
-    UnderWay, Versions, WorkerQueues, WorkerSpec,
+    Entry, ErrorSink, Gate, Hooks, HostGate, InContext, InOrder, MARK_CHECKSUMS_IGNORED,
+    MARK_FROM_HOST, PipelineSpec, QueueCounters, Reserve, RxSlot, Spread, SpreadHash, Stage,
+    Suspended, TxSlot, UnderWay, Versions, WorkerQueues, WorkerSpec,
 };
 use io::{RxQueue, TxQueue};
 use lookup::versions::Reader;
@@ -208,6 +208,7 @@ pub(crate) fn prepare(
         until_finished: plan.offline,
         lossless: plan.offline,
         on_error: plan.on_error,
+        host_gate: None,
         on_device_error: Arc::new(|number, event| match event {
             DeviceEvent::JobFailed(error) => {
                 tracing::warn!(%error, "device {number}: a job failed and was repeated on the CPU; further failures of this kind are only counted");
@@ -243,6 +244,12 @@ impl Prepared {
     /// With captures and traces that have begun.
     pub(crate) fn with_hooks(mut self, hooks: Arc<Hooks>) -> Self {
         self.spec.hooks = hooks;
+        self
+    }
+
+    /// With a gate before the twins.
+    pub(crate) fn with_host_gate(mut self, gate: Arc<dyn HostGate>) -> Self {
+        self.spec.host_gate = Some(gate);
         self
     }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{BACKENDS, Live, ping};
 use testkit::netns::{Netns, Offloads};
@@ -531,7 +531,9 @@ fn router_advertisements_change_nothing() {
     if testkit::require_tool("python3").is_none() {
         return;
     }
-    let more = "[[route]]\nprefix = \"2001:db8::/48\"\nvia = \"fd00:2::2\"\n";
+    // Every one of them gets to the kernel.
+    let more = "[port.left.host]\nnd = \"off\"\n\
+                [[route]]\nprefix = \"2001:db8::/48\"\nvia = \"fd00:2::2\"\n";
     let Some(live) = Live::start("ra", "af_packet", more) else { return };
     let net = &live.net;
     net.right.address("lo", "2001:db8::1/128");
@@ -561,7 +563,8 @@ fn router_advertisements_change_nothing() {
         assert_eq!(state(), before);
     }
     for to in ["fd00:2::2", "2001:db8::1", "2001:db9::1"] {
-        assert_eq!(ping(&net.left, to, 10), 10, "{to}");
+        let all_pass = || ping(&net.left, to, 10) == 10;
+        assert!(wait_until(Duration::from_secs(10), all_pass), "{to}: {:?}", live.drops());
     }
 }
 
@@ -678,4 +681,73 @@ fn routes_of_the_kernel_have_a_bound() {
     router.shell(&script.replace(" add ", " del ").lines().take(80).collect::<Vec<_>>().join("\n"));
     assert!(wait_until(Duration::from_secs(10), || held_back() == Some(0)), "{:?}", held_back());
     assert_eq!(of_kernel(), before + 20);
+}
+
+/// A flood of packets for the machine reaches Linux up to the rates of the port, one for each class.
+#[test]
+fn packets_for_the_machine_have_budgets() {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    let Some(live) = Live::start("budget", "af_packet", "") else { return };
+    let (left, router) = (&live.net.left, &live.net.router);
+    assert!(wait_until(Duration::from_secs(5), || ping(left, "10.0.2.2", 1) == 1));
+    let arp = live.scratch.write(
+        "arp.py",
+        "import socket, struct, time\n\
+         s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('eth0', 0))\n\
+         mac, ip = bytes.fromhex('020000000102'), socket.inet_aton\n\
+         f = b'\\xff' * 6 + mac + bytes.fromhex('08060001080006040001') + mac + ip('10.0.1.2')\n\
+         f += bytes(6) + ip('10.0.1.1')\n\
+         for i in range(100):\n \
+             [s.send(f.ljust(60, b'\\0')) for _ in range(100)]\n \
+             time.sleep(0.01)\n",
+    );
+    let flood = |what: &str| {
+        match what {
+        "host_arp_rate" => left.spawn(&format!("python3 {}", arp.display())),
+        _ => left.spawn(&format!(
+            "{} gen packets --interface eth0 --rate 40kpps --count 40000 --size 64 --src 10.0.1.2 --dst 10.0.1.1 \
+             --dport 9 --dst-mac {}",
+            live.bin.display(),
+            testkit::netns::mac::ROUTER_LEFT
+        )),
+    }
+    };
+    let dropped =
+        |reason: &str| live.drops().iter().find(|(name, _)| name == reason).map_or(0, |&(_, n)| n);
+    let budget = |reason: &str, rate: u64, sent: u64| {
+        // What was lost in the rings of a busy machine has a reason, too.
+        let all = || router.received("sl-left").0 + live.drops().iter().map(|d| d.1).sum::<u64>();
+        let (begin, passed, before) =
+            (Instant::now(), router.received("sl-left").0, dropped(reason));
+        let sent_all = all() + sent;
+        let mut sender = flood(reason);
+        // Other classes have their own: this is one of `other`, or a neighbour that is known.
+        let answered = wait_until(Duration::from_secs(20), || ping(left, "fd00:1::1", 1) == 1);
+        assert!(answered || reason == "host_other_rate", "{reason}: {:?}", live.drops());
+        sender.wait(Duration::from_secs(60));
+        assert!(wait_until(Duration::from_secs(20), || all() >= sent_all), "{:?}", live.drops());
+        let most = rate / 10 + rate * (begin.elapsed().as_millis() as u64 + 50) / 1000 + 100;
+        let (passed, dropped) = (router.received("sl-left").0 - passed, dropped(reason) - before);
+        assert!(passed <= most, "{reason}: {passed} of {sent} passed, at most {most}");
+        assert!(dropped > 0 || rate == 0, "{reason}: {:?}", live.drops());
+        passed
+    };
+    budget("host_arp_rate", 1_000, 10_000);
+    budget("host_other_rate", 10_000, 40_000);
+
+    // A reload applies other rates, while packets flow.
+    let file = live.scratch.join("router.toml");
+    let text = std::fs::read_to_string(&file).expect("the configuration");
+    std::fs::write(&file, text + "[port.left.host]\narp = 10\nother = \"off\"\n")
+        .expect("the configuration");
+    let said = live.ctl("reload");
+    assert!(said.contains("host.arp"), "{said}");
+    assert!(budget("host_arp_rate", 10, 10_000) < 500);
+    let before = dropped("host_other_rate");
+    flood("host_other_rate").wait(Duration::from_secs(60));
+    let answers = || ping(left, "fd00:1::1", 1) == 1;
+    assert!(wait_until(Duration::from_secs(20), answers), "{:?}", live.drops());
+    assert_eq!(dropped("host_other_rate"), before);
 }

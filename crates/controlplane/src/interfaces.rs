@@ -34,8 +34,12 @@ enum Kind {
 impl Interfaces {
     /// Those of a configuration.
     pub fn of(config: &Config) -> Self {
-        let none = Self { names: Vec::new(), kinds: Vec::new() };
-        none.with(config)
+        Self::none().with(config)
+    }
+
+    /// No interfaces.
+    pub const fn none() -> Self {
+        Self { names: Vec::new(), kinds: Vec::new() }
     }
 
     /// Those of a configuration that comes after theirs.

@@ -10,6 +10,7 @@
 //! - [`findings`]: what `check` finds in the files that a configuration names.
 //! - [`statistics`]: what a running data path shows.
 //! - [`memory`]: memory that is asked for before something is built.
+//! - [`host_police`]: how many packets go to the twins.
 //! - [`interfaces`]: numbers, names and records of interfaces; [`inject`]: frames that control sends.
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ pub mod application;
 pub mod control_loop;
 pub mod data_path;
 pub mod findings;
+pub mod host_police;
 pub mod inject;
 pub mod interfaces;
 pub mod memory;
@@ -35,6 +37,7 @@ pub use application::{
 pub use control_loop::{ControlLoop, Event, Phase, Start, Vital, now_ns};
 pub use data_path::{DataPath, Opened, Seen, Watch};
 pub use findings::{Finding, Findings};
+pub use host_police::HostPolice;
 pub use interfaces::{Interfaces, PortFacts};
 pub use over::OverPart;
 pub use publisher::{Publisher, Running};

@@ -28,8 +28,8 @@ use crate::stage::{Stage, Versions};
 use crate::twins::Crew;
 use crate::view::{EngineView, MasterView};
 use crate::worker::{
-    DropSink, DumpSink, Entry, ErrorSink, Links, PanicSink, Parts, Path, Queues, RING_PACKETS,
-    Reports, RxSlot, Settings, Signals, TxSide, TxSlot, Worker, panic_text,
+    DropSink, DumpSink, Entry, ErrorSink, HostGate, Links, PanicSink, Parts, Path, Queues,
+    RING_PACKETS, Reports, RxSlot, Settings, Signals, TxSide, TxSlot, Worker, panic_text,
 };
 
 /// What one worker is given.
@@ -150,6 +150,8 @@ pub struct EngineSpec<V: Versions> {
     pub lossless: bool,
     /// Called for a queue's failure.
     pub on_error: ErrorSink,
+    /// Decides which packets go to twins; without one, all do.
+    pub host_gate: Option<Arc<dyn HostGate>>,
     /// Called for failures of devices.
     pub on_device_error: DeviceSink,
     /// Called for each panic of a stage.
@@ -180,6 +182,7 @@ impl<V: Versions> EngineSpec<V> {
             until_finished: false,
             lossless: false,
             on_error: Arc::new(|port, error| tracing::error!("port {port}: {error}")),
+            host_gate: None,
             on_device_error: Arc::new(|number, event| {
                 tracing::warn!("device {number}: {event:?}; the CPU takes over");
             }),
@@ -477,6 +480,7 @@ impl<V: Versions> Threads<V> {
                     on_dump: worker.on_dump,
                     on_panic: spec.on_panic.clone(),
                     on_error: spec.on_error.clone(),
+                    host_gate: spec.host_gate.clone(),
                 },
                 settings,
                 chunks: spec.chunks.max(2),

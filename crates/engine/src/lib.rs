@@ -60,6 +60,6 @@ pub use slot_set::SlotSet;
 pub use stage::{Context, Phases, Shade, Spread, Stage, Versions};
 pub use view::{EngineView, MasterView, PipelineView, StageTotals};
 pub use worker::{
-    DropSink, DumpSink, Entry, ErrorSink, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST, PanicSink,
-    RxSlot, SpreadHash, StagePanic, TxSlot, panic_text,
+    DropSink, DumpSink, Entry, ErrorSink, HostGate, MARK_CHECKSUMS_IGNORED, MARK_FROM_HOST,
+    PanicSink, RxSlot, SpreadHash, StagePanic, TxSlot, panic_text,
 };

@@ -52,7 +52,7 @@ mod sweep;
 
 pub use panics::panic_text;
 pub use panics::{PanicSink, StagePanic};
-pub use parts::{DropSink, DumpSink, Entry, ErrorSink, RxSlot, SpreadHash, TxSlot};
+pub use parts::{DropSink, DumpSink, Entry, ErrorSink, HostGate, RxSlot, SpreadHash, TxSlot};
 pub(crate) use parts::{
     Links, OwnPipeline, Parts, Path, Queues, Reports, Settings, Signals, TxSide,
 };

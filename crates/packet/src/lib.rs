@@ -10,6 +10,7 @@
 //! * [`ethernet`], [`vlan`], [`arp`], [`ipv4`], [`ipv6`], [`icmpv4`], [`icmpv6`], [`nd`],
 //!   [`tcp`], [`udp`], [`esp`]: views over bytes, and headers that are emitted into bytes.
 //! * [`ndn`]: Interest and Data, their names, and the link packets around them.
+//! * [`host`]: classes of packets for the machine itself.
 //! * [`checksum`], [`flow`], [`icmp_error`], [`fragment`], [`offload`], [`filter`].
 //!
 //! Nothing here allocates except [`filter::Filter::parse`] and what makes [`ndn`] names and packets; nothing is shared between threads.
@@ -27,6 +28,7 @@ pub mod ethernet;
 pub mod filter;
 pub mod flow;
 pub mod fragment;
+pub mod host;
 pub mod icmp_error;
 pub mod icmpv4;
 pub mod icmpv6;

@@ -55,4 +55,13 @@ chunk::drop_reasons! {
         "Nothing, if the sender then sends smaller packets. Otherwise let ICMPv6 errors through to it, or raise the MTU of the next link.";
     NEIGHBOUR_FAILED = 23, "neighbour_failed", "the neighbour did not answer, or is not known",
         "Check that the neighbour is up and in the subnet (`ctl show neighbours`).";
+    // Packets for the machine itself
+    HOST_ARP_RATE = 24, "host_arp_rate", "more ARP packets for Linux than `arp` of the port's `host` allows",
+        "Find the sender (`ctl capture drops -w drops.pcapng`): a loop in the link or a scan. Raise `arp` in `[port.NAME.host]` for a link with very many hosts.";
+    HOST_ND_RATE = 25, "host_nd_rate", "more neighbour discovery packets for Linux than `nd` of the port's `host` allows",
+        "Find the sender (`ctl capture drops -w drops.pcapng`): a loop in the link or a scan. Raise `nd` in `[port.NAME.host]` for a link with very many hosts.";
+    HOST_ROUTING_RATE = 26, "host_routing_rate", "more packets of routing protocols for Linux than `routing` of the port's `host` allows",
+        "Drop those of strangers with rules on their sources (`[[rule]]`). Raise `routing` in `[port.NAME.host]` if routing daemons need more.";
+    HOST_OTHER_RATE = 27, "host_other_rate", "more packets for Linux than `other` of the port's `host` allows",
+        "Normal during a flood or a scan of the router's addresses. Raise `other` in `[port.NAME.host]` if programs on this machine need more.";
 }

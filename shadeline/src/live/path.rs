@@ -12,7 +12,7 @@ use control::kernel::twin::Advertisements;
 use control::kernel::{Mirror, Options as MirrorOptions};
 use controlplane::statistics::PortCounters;
 use controlplane::{
-    DataPath, Event, Interfaces, Newest, Opened, Publisher, Seen, Tables, Twin, Vital,
+    DataPath, Event, HostPolice, Interfaces, Newest, Opened, Publisher, Seen, Tables, Twin, Vital,
 };
 use engine::{Engine, ErrorSink, Hooks, UnderWay};
 use lookup::versions::Reader;
@@ -46,6 +46,8 @@ pub(super) struct Fixed {
     pub(super) events: Events,
     /// Captures and traces.
     pub(super) hooks: Arc<Hooks>,
+    /// The budgets of twins.
+    pub(super) host_police: Arc<HostPolice>,
 }
 
 /// See the head of this file.
@@ -266,11 +268,13 @@ impl DataPath for LivePath {
         };
         let (depot, parts) = (fixed.depot.clone(), &mut publisher.parts);
         let prepared = wiring::prepare(config, interfaces, depot, &fixed.reader, parts, plan);
-        let mut prepared = prepared.map_err(Failure::into_message)?;
+        let prepared = prepared.map_err(Failure::into_message)?;
+        let mut prepared = prepared.with_host_gate(fixed.host_police.clone());
         prepared.reserve().map_err(|error| error.to_string())?;
         self.dumps.prepare(config).map_err(Failure::into_message)?;
         self.mirrors = publisher.parts.iter().any(|own| own.part.mirrors_kernel(config));
         self.start_mirror(config.router.kernel_routes_max)?;
+        self.fixed.host_police.follow(interfaces);
         self.prepared = Some((prepared, interfaces.clone()));
         Ok(())
     }

@@ -74,7 +74,7 @@ pub static APPLICATION: Application = Application {
     name: "ndn",
     title: "a named-data forwarder",
     sections: &["neighbour", "ndn", "name", "names"],
-    port_keys: &["addresses", "twin", "faces", "register"],
+    port_keys: &["addresses", "twin", "host", "faces", "register"],
     has_host: true,
     is_promiscuous: false,
     in_pairs: false,

@@ -99,7 +99,7 @@ pub static APPLICATION: Application = Application {
     name: "router",
     title: "a router",
     sections: &["router", "route", "routes", "neighbour"],
-    port_keys: &["addresses", "twin", "accept_ra", "rpf", "parent", "vlan"],
+    port_keys: &["addresses", "twin", "host", "accept_ra", "rpf", "parent", "vlan"],
     has_host: true,
     is_promiscuous: false,
     in_pairs: false,

@@ -243,7 +243,7 @@ mod tests {
         let kinds = vec![StageKind::new("x", application)];
         let known = KnownStages { kinds, ..KnownStages::default() };
         // Where the pipeline is unknown, no application hides the keys of another one.
-        let text = "mode = \"?\"\n[system]\nzz = 1\n[router]\nzz = 1\n[engine]\nzz = 1\nsim.zz = 1\n[port.p]\nzz = 1\nfault.zz = 1\n\
+        let text = "mode = \"?\"\n[system]\nzz = 1\n[router]\nzz = 1\n[engine]\nzz = 1\nsim.zz = 1\n[port.p]\nzz = 1\nfault.zz = 1\nhost.zz = 1\n\
                     storm.zz = 1\n[port.v]\nparent = \"p\"\nzz = 1\n[[route]]\nzz = 1\nvia = [{ zz = 1 }]\n[[routes]]\n\
                     zz = 1\n[[neighbour]]\nzz = 1\n[switch]\nzz = 1\n[[station]]\nzz = 1\n[pipeline.x]\nzz = 1\n\
                     [ndn]\nzz = 1\n[ndn.face.x]\nzz = 1\n[ndn.face.y]\nlocal = \"192.0.2.1\"\nzz = 1\n[[name]]\n\

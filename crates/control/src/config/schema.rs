@@ -17,7 +17,8 @@ pub use ndn::{Face, FaceLink, NameRoute, Ndn};
 pub use pipeline::Dump;
 pub(super) use pipeline::{StageKeys, places};
 pub use port::{
-    Backend, Faces, Fault, Physical, Port, PortKind, Register, Rpf, VlanTag, XdpMode, ZeroCopy,
+    Backend, Faces, Fault, HostLimits, Physical, Port, PortKind, Register, Rpf, VlanTag, XdpMode,
+    ZeroCopy,
 };
 pub use router::{Neighbour, Router, TableV4, TableV6};
 pub use routes::{FileNextHops, Route, RouteFile};
@@ -58,6 +59,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
         ("[system]", vec![of::<System>()]),
         ("[port.NAME]", vec![of::<Port>(), of::<Physical>()]),
         ("[port.NAME.fault]", vec![of::<Fault>()]),
+        ("[port.NAME.host]", vec![of::<HostLimits>()]),
         ("[port.NAME] of a VLAN", vec![of::<port::Subinterface>()]),
         ("[port.NAME] of a switch", vec![of::<switch::PortVlans>(), of::<Bridging>()]),
         ("[port.NAME.storm]", vec![of::<switch::Storm>()]),

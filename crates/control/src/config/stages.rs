@@ -480,7 +480,7 @@ pub(super) mod tests {
     /// As the program has them.
     pub(in crate::config) static ROUTER: Application = Application {
         sections: &["router", "route", "routes", "neighbour"],
-        port_keys: &["addresses", "twin", "accept_ra", "rpf", "parent", "vlan"],
+        port_keys: &["addresses", "twin", "host", "accept_ra", "rpf", "parent", "vlan"],
         has_host: true,
         ..application("router", "a router")
     };
@@ -500,7 +500,7 @@ pub(super) mod tests {
     };
     pub(in crate::config) static NDN: Application = Application {
         sections: &["neighbour", "ndn", "name", "names"],
-        port_keys: &["addresses", "twin", "faces", "register"],
+        port_keys: &["addresses", "twin", "host", "faces", "register"],
         has_host: true,
         ..application("ndn", "a named-data forwarder")
     };

@@ -124,7 +124,7 @@ fn the_example_has_no_mistakes_and_its_comments_show_the_defaults() {
 fn the_documentation_names_every_key() {
     let docs = include_str!("../../../../docs/configuration.md");
     let text = "zz = 1\n[system]\nzz = 1\n[router]\nzz = 1\n[engine]\nzz = 1\nsim.zz = 1\n[port.lan]\n\
-                zz = 1\nfault.zz = 1\n[port.v]\nparent = \"lan\"\nzz = 1\n[[route]]\nzz = 1\n\
+                zz = 1\nfault.zz = 1\nhost.zz = 1\n[port.v]\nparent = \"lan\"\nzz = 1\n[[route]]\nzz = 1\n\
                 [[routes]]\nzz = 1\n[[neighbour]]\nzz = 1\n[switch]\nzz = 1\n\
                 [[station]]\nzz = 1\n[port.s]\nzz = 1\nstorm.zz = 1\n[pipeline.x]\nzz = 1\n\
                 [ndn]\nzz = 1\n[ndn.face.x]\nzz = 1\n[[name]]\nzz = 1\n[[names]]\nzz = 1\n\

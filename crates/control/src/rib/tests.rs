@@ -435,7 +435,9 @@ fn compare(rib: &RibManager, twin: &Twin, reader: &Reader<Fib>) {
     }
     let stats = rib.stats();
     assert_eq!(stats.unresolved, rows.iter().filter(|(_, resolved, _)| resolved.is_none()).count());
-    assert_eq!(stats.connected + stats.static_ + stats.api + stats.kernel + stats.file, rows.len());
+    let known =
+        [stats.connected, stats.static_, stats.api, stats.kernel, stats.file, stats.advertised];
+    assert_eq!(known.iter().sum::<usize>(), rows.len());
     assert_eq!(
         stats.installed_v4 + stats.installed_v6,
         rows.iter().filter(|(_, _, installed)| *installed).count()

@@ -20,6 +20,15 @@ use crate::ring::{Passed, Wakeup};
 use crate::segment::Segment;
 use crate::stage::{Stage, Versions};
 
+/// Decides which packets go to the twins of interfaces; shared by all workers.
+pub trait HostGate: Send + Sync {
+    /// Whether a packet may go to the twin of an interface now.
+    ///
+    /// # Errors
+    /// It is dropped, for this reason.
+    fn admit(&self, packet: &Packet, interface: u16) -> Result<(), DropReason>;
+}
+
 /// Hash of a frame that is the same for both directions of a flow.
 pub type SpreadHash = fn(&[u8]) -> u32;
 
@@ -177,6 +186,7 @@ pub(crate) struct Reports {
     pub(crate) on_dump: Option<DumpSink>,
     pub(crate) on_panic: PanicSink,
     pub(crate) on_error: ErrorSink,
+    pub(crate) host_gate: Option<Arc<dyn HostGate>>,
 }
 
 /// How the workers of an engine are to work.

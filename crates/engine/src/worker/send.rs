@@ -78,7 +78,7 @@ impl<V: Versions> Worker<V> {
         match verdict.kind() {
             VerdictKind::Forward => self.queue_tx(packet, verdict.port()),
             VerdictKind::Drop => self.drop_packet(packet, verdict.reason()),
-            VerdictKind::Host => self.queue_host(packet, verdict.port()),
+            VerdictKind::Host => self.send_to_host(packet, verdict.port()),
             VerdictKind::Next => self.drop_packet(packet, reasons::NO_VERDICT),
             VerdictKind::Dump => self.dump(packet),
             VerdictKind::Again => {
@@ -120,6 +120,14 @@ impl<V: Versions> Worker<V> {
                 self.drop_packet(packet, reasons::TX_PORT_DOWN);
             }
             _ => self.drop_packet(packet, reasons::TX_NO_PORT),
+        }
+    }
+
+    /// For the twin of an interface, if the gate lets it pass: here, before it takes room in another worker's ring.
+    fn send_to_host(&mut self, packet: Packet, port: u16) {
+        match self.reports.host_gate.as_ref().map_or(Ok(()), |gate| gate.admit(&packet, port)) {
+            Ok(()) => self.queue_host(packet, port),
+            Err(reason) => self.drop_packet(packet, reason),
         }
     }
 

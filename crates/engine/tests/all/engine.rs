@@ -368,6 +368,7 @@ fn stopping_loses_nothing_that_was_received() {
     let engine = Engine::start(EngineSpec {
         before: None,
         hooks: Arc::default(),
+        host_gate: None,
         workers: vec![WorkerSpec {
             cpu: None,
             versions: Numbered::new(0),

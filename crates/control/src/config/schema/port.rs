@@ -11,8 +11,8 @@ use toml::de::DeValue;
 
 use super::switch::{self, Bridging};
 use crate::config::kinds::{
-    Custom, Kind, boolean, custom, integer, interface_address, list, name_of, probability,
-    table_in_one, unicast_mac, words,
+    Custom, Kind, OrWord, Rate, boolean, custom, integer, interface_address, list, name_of,
+    or_word, probability, rate, table, table_in_one, unicast_mac, words,
 };
 use crate::config::next_hop::is_port_name;
 use crate::config::read::PortSpans;
@@ -41,6 +41,8 @@ crate::section! {
         /// Reverse-path check of sources (RFC 3704). `strict`: the route to the source must leave by this port.
         /// `loose`: a route to the source must exist.
         live rpf: Rpf = Rpf::Off, words();
+        /// How many packets for this machine the port passes on to its twin, see below.
+        live host: HostLimits = HostLimits::default(), table();
         /// Faces over UDP. `on-demand`: whoever sends an Interest to port 6363 of one of the port's `addresses` gets a
         /// face. `configured`: only those of `[ndn.face.NAME]`.
         live faces: Faces = Faces::OnDemand, words();
@@ -232,6 +234,29 @@ crate::section! {
         // 0 is not a VLAN: the checks pass it over.
         rebuild vlan: VlanTag = VlanTag::Single(0), vlan().needed("100");
     }
+}
+
+// RFC 6192 §3; the rates are those of what others ship, rounded.
+crate::section! {
+    /// Packets for this machine that a port passes on to its twin, by class. A tenth of a second's packets, at least 16,
+    /// may come at once. Those beyond are dropped and counted under a reason of each class. Packets that the router forwards
+    /// or answers itself are not limited.
+    #[derive(Copy, Eq)]
+    pub struct HostLimits("port.NAME.host") {
+        /// ARP.
+        live arp: u32 = 1_000, host_rate();
+        /// IPv6 neighbour discovery, Router Advertisements and redirects among it.
+        live nd: u32 = 1_000, host_rate();
+        /// Protocols of routers: BGP, OSPF, IS-IS, RIP, EIGRP, Babel, BFD, PIM, LDP, RSVP, VRRP, LLDP and LACP.
+        live routing: u32 = 20_000, host_rate();
+        /// All other packets: echo, SSH, DNS, and unknown protocols.
+        live other: u32 = 10_000, host_rate();
+    }
+}
+
+/// 0: no limit.
+fn host_rate() -> OrWord<Rate<u32>> {
+    or_word("off", 0, rate(1..=1_000_000_000))
 }
 
 /// The tags that make a frame belong to a subinterface.

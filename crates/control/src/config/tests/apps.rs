@@ -310,7 +310,9 @@ fn known_keys_are_those_of_the_mode() {
         file,
         "dump, engine, firewall, mode, neighbour, pipeline, port, route, router, routes, rule, stage, system"
     );
-    assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, parent, ")), "{port}");
+    let with_twin = common.replace("fault", "fault, host");
+    let expected = format!("accept_ra, addresses, {with_twin}, mac, mtu, parent, ");
+    assert!(port.starts_with(&expected), "{port}");
     let (file, port) = of("switch");
     assert_eq!(
         file,
@@ -325,7 +327,7 @@ fn known_keys_are_those_of_the_mode() {
         file,
         "dump, engine, mode, name, names, ndn, neighbour, pipeline, port, stage, system"
     );
-    let common = common.replace("fault", "faces, fault");
+    let common = with_twin.replace("fault", "faces, fault");
     assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, ")), "{port}");
     let near = found("mode = \"switch\"\n[port.a]\nparemt = 1\n");
     assert!(near[0].starts_with("3:1 unknown key `paremt` in [port.a] |"), "{near:?}");
