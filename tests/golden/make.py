@@ -186,6 +186,18 @@ def reverse_path():
         yield ether() / v6(src=source) / udp()
 
 
+def own_source():
+    # Of this port and of the other one; to a host, to the router, and beside the subnets.
+    for source in ("10.0.1.1", "10.0.2.1"):
+        for destination in ("10.0.2.2", "10.0.1.1", "198.51.100.7"):
+            yield ether() / v4(destination, src=source) / udp()
+    for source in ("fd00:1::1", "fd00:2::1"):
+        for destination in ("fd00:2::2", "fd00:1::1"):
+            yield ether() / v6(destination, src=source) / udp()
+    yield ether() / v4() / udp()
+    yield ether() / v6() / udp()
+
+
 def icmp_rate():
     for number in range(40):
         yield ether() / v4(ttl=1, id=number) / udp()
@@ -792,8 +804,8 @@ def sender_checksums():
 
 
 CASES = [
-    bad_ipv4, bad_ttl, bad_addresses, routes, fragmentation, extension_headers, vlans, reverse_path, icmp_rate, arp,
-    ecmp, corrupt_capture, not_ethernet, sender_checksums,
+    bad_ipv4, bad_ttl, bad_addresses, routes, fragmentation, extension_headers, vlans, reverse_path, own_source, icmp_rate,
+    arp, ecmp, corrupt_capture, not_ethernet, sender_checksums,
 ]
 
 

@@ -201,7 +201,7 @@ def ipv4(router, port, to, packet):
     if refused:
         return [refused]
     if destination in router.own:
-        return [Drop("host_absent", "consumed")]
+        return [Drop("own_source") if source in router.own else Drop("host_absent", "consumed")]
     if destination.is_multicast:
         return [Drop("multicast_not_forwarded", "broadcast_not_forwarded", "host_absent")]
     if to[0] & 1:
@@ -211,6 +211,8 @@ def ipv4(router, port, to, packet):
     if has_source_route(packet[20:header]):
         # RFC 7126 section 4.3: dropped; the error of RFC 1812 section 5.2.4.1 is left out as an aid to scans.
         return [Drop("source_route")]
+    if source in router.own:
+        return [Drop("own_source")]
     hop = router.look_up(destination)
     if reverse_path_fails(router, port, source):
         return [Drop("reverse_path")]
@@ -259,7 +261,7 @@ def ipv6(router, port, to, packet):
     if destination.is_unspecified or destination.is_loopback or is_mapped(destination):
         return [Drop("ip_martian_destination")]
     if destination in router.own:
-        return [Drop("host_absent", "consumed")]
+        return [Drop("own_source") if source in router.own else Drop("host_absent", "consumed")]
     if destination.is_multicast:
         return [Drop("multicast_not_forwarded", "broadcast_not_forwarded", "host_absent", "consumed", "not_mine")]
     if to[0] & 1:
@@ -268,6 +270,8 @@ def ipv6(router, port, to, packet):
         return [Drop("ip_martian_source")]
     if destination.is_link_local or source.is_link_local:
         return [Drop("link_local_not_forwarded", "host_absent", "consumed", "not_mine")]
+    if source in router.own:
+        return [Drop("own_source")]
     hop = router.look_up(destination)
     if reverse_path_fails(router, port, source):
         return [Drop("reverse_path")]

@@ -7,7 +7,7 @@
 //! | next | `rpf` or `route` for transit and for what may be ours; `rewrite` for what the router answers |
 //! | forward | packets of the host, tagged, out of the interface's port |
 //! | host | ARP, neighbour discovery, link-local groups, broadcasts, unknown EtherTypes: where there is a twin |
-//! | drop | every anomaly under its own reason; not for us; multicast; source routes |
+//! | drop | every anomaly under its own reason; not for us; from our own addresses; multicast; source routes |
 //!
 //! Almost all packets are plain: whole, untagged or on a known subinterface, to our MAC, unicast,
 //! without options. They take one straight line; one branch sends everything else to the cold
@@ -30,6 +30,7 @@ use super::columns::{
 use super::counters::RouterCounters;
 use super::events::Events;
 use super::frames;
+use super::reasons;
 use crate::firewall::Headers;
 use crate::ports::PortNames;
 use crate::received;
@@ -299,6 +300,7 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
         for packet in packets.iter().take(AHEAD) {
             packet.prefetch();
         }
+        let own = cx.tables.own_addresses();
         let mut known = Known::NOBODY;
         let mut d = Decoded::default();
         for row in 0..packets.len() {
@@ -335,6 +337,12 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
                     }
                 }
             };
+            let claims_to_be_us = (found & flags::IPV4 != 0 && own.has4(d.src_v4()))
+                | (found & flags::IPV6 != 0 && own.has6(d.src));
+            if claims_to_be_us {
+                out.verdict[row] = Verdict::drop(reasons::OWN_SOURCE).0;
+                continue;
+            }
             if let Some(headers) = &mut out.headers
                 && found & (flags::IPV4 | flags::IPV6) != 0
             {

@@ -22,4 +22,6 @@ chunk::drop_reasons! {
         "Nothing: no packet was lost.";
     NOT_MINE = 8, "not_mine", "an ARP or neighbour discovery request for another host's address",
         "Nothing: the other host answers.";
+    OWN_SOURCE = 9, "own_source", "the source address is one of the router's own",
+        "Find the sender (`ctl capture drops -w drops.pcapng`): it forges addresses or has one of the router's, or a loop brings the router's own packets back.";
 }

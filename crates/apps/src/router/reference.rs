@@ -479,6 +479,9 @@ impl Reference {
 
     /// RFC 1812 §5.2.1.2 and on: a unicast packet that may be for us or for another host.
     fn routed(&self, here: &Here<'_>, ip: &Ip<'_>, near: bool) -> Refused<Vec<Outcome>> {
+        if self.is_own(ip) {
+            return Err(reasons::OWN_SOURCE);
+        }
         self.reverse_path(here, ip, near)?;
         let target = self.look_up(ip.v4, ip.dst);
         if target == Some(&RouteTarget::Blackhole) {
@@ -515,6 +518,15 @@ impl Reference {
             return refuse(reasons::TTL_EXPIRED, if ip.v4 { 11 } else { 3 }, 0, 0);
         }
         Ok(paths.iter().flat_map(|path| self.send(here, ip, path)).collect())
+    }
+
+    /// Whether a packet says that it comes from the router. Link-local addresses may be those of another link.
+    fn is_own(&self, ip: &Ip<'_>) -> bool {
+        let wide = |[high, low]: [u64; 2]| u128::from(high) << 64 | u128::from(low);
+        self.interfaces.iter().flatten().any(|own| match ip.v4 {
+            true => ip.src >> 16 != 0xa9fe && own.addresses4.iter().any(|a| ip.src == a.0.into()),
+            false => ip.src >> 118 != 0x3fa && own.addresses6.iter().any(|a| ip.src == wide(a.0)),
+        })
     }
 
     /// RFC 3704.

@@ -115,6 +115,11 @@ const CASES4: &[(&str, DropReason, Fault)] = &[
     ("a link-local destination", reasons::LINK_LOCAL_NOT_FORWARDED, |f| {
         set4(f, 16, &[169, 254, 3, 4]);
     }),
+    ("our own address as source", reasons::OWN_SOURCE, |f| set4(f, 12, &[10, 0, 1, 1])),
+    ("that of another port, to ourselves", reasons::OWN_SOURCE, |f| {
+        set4(f, 12, &[10, 0, 2, 1]);
+        set4(f, 16, &[10, 0, 1, 1]);
+    }),
     ("TTL 1", reasons::TTL_EXPIRED, |f| set4(f, 8, &[1])),
     ("TTL 0", reasons::TTL_EXPIRED, |f| set4(f, 8, &[0])),
     ("a loose source route", reasons::SOURCE_ROUTE, |f| {
@@ -159,6 +164,9 @@ const CASES6: &[(&str, DropReason, Fault)] = &[
     }),
     ("a link-local source", reasons::LINK_LOCAL_NOT_FORWARDED, |f| {
         f[22..24].copy_from_slice(&[0xfe, 0x80]);
+    }),
+    ("our own address as source", reasons::OWN_SOURCE, |f| {
+        f[22..38].copy_from_slice(&[0xfd, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     }),
     ("hop limit 1", reasons::TTL_EXPIRED, |f| f[21] = 1),
     ("hop-by-hop options behind others", packet::reasons::IP6_EXTENSION_LOOP, |f| {

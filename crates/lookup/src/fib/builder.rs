@@ -20,6 +20,7 @@ use std::net::IpAddr;
 use super::choice::{RouteTables, V4Table, V6Table};
 use super::family::Half;
 use super::hops::{Hops, RouteTarget};
+use super::own::OwnAddresses;
 use super::records::{Interface, Options};
 use super::tables::{Fib, FibPatch, vlans};
 use crate::auto4::Auto4Builder;
@@ -119,6 +120,7 @@ impl FibBuilder {
             group_members: self.hops.groups.members().to_vec(),
             adjacencies: self.hops.adjacencies.records().to_vec(),
             vlans: vlans(&interfaces),
+            own: OwnAddresses::of(&interfaces),
             interfaces,
             neighbours: self.hops.adjacencies.neighbours(),
             options: self.options,

@@ -23,6 +23,7 @@ mod family;
 mod group;
 mod hops;
 pub mod image;
+mod own;
 mod records;
 mod tables;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use builder::{Family, FibBuilder};
 pub use choice::{RouteTables, V4Table, V6Table};
 pub use group::{GROUP_MEMBERS, GROUP_PATHS_MAX};
 pub use hops::{Path, RouteTarget};
+pub use own::OwnAddresses;
 pub use records::{
     Adjacency, Interface, NeighbourEvent, NextHop, NextHopKind, Options, ReversePath,
 };

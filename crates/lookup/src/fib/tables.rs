@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use super::own::OwnAddresses;
 use super::records::{Adjacency, Interface, NextHop, NextHopKind, Options};
 use crate::bspl::Bspl;
 use crate::dir24_8::Dir24_8;
@@ -33,6 +34,7 @@ pub struct Fib {
     pub(super) adjacencies: Vec<Adjacency>,
     pub(super) interfaces: Vec<Option<Interface>>,
     pub(super) vlans: Vec<(u64, u16)>, // (vlan_key, interface), sorted
+    pub(super) own: OwnAddresses,
     pub(super) neighbours: HashMap<(u16, IpAddr), u32>,
     pub(super) options: Options,
 }
@@ -243,6 +245,12 @@ impl Fib {
         Some(self.vlans[at].1)
     }
 
+    /// The addresses of all interfaces.
+    #[inline]
+    pub fn own_addresses(&self) -> &OwnAddresses {
+        &self.own
+    }
+
     /// The options.
     #[inline]
     pub fn options(&self) -> &Options {
@@ -285,6 +293,7 @@ impl Patchable for Fib {
             FibPatch::Interface(index, record) => {
                 set(&mut self.interfaces, usize::from(*index), record.clone());
                 self.vlans = vlans(&self.interfaces);
+                self.own = OwnAddresses::of(&self.interfaces);
             }
             FibPatch::Neighbour(interface, address, Some(index)) => {
                 self.neighbours.insert((*interface, *address), *index);
