@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
+use files::output::shown;
 use serde::Serialize;
 
 /// A mistake or a doubt, with its place in the text.
@@ -37,6 +38,8 @@ pub enum Topic {
     Other,
     /// A rule that never matches or may be left out.
     OddRule,
+    /// Ports whose packets no rule filters, though there are rules.
+    Unfiltered,
 }
 
 /// Of a [`Diagnostic`].
@@ -100,21 +103,22 @@ pub fn render_one(d: &Diagnostic, file: &str, source: &str, color: bool) -> Stri
     };
     let number = d.line.to_string();
     let margin = " ".repeat(number.len());
-    let _ = writeln!(out, "{mark}{word}{reset}{bold}: {}{reset}", printable(&d.message));
+    let (file, message) = (shown(file), shown(&d.message));
+    let _ = writeln!(out, "{mark}{word}{reset}{bold}: {message}{reset}");
     let _ = writeln!(out, "{margin}{blue}-->{reset} {file}:{}:{}", d.line, d.column);
     let _ = writeln!(out, "{margin} {blue}|{reset}");
-    // Tabs become one space, so that the mark is under its place.
+    // What is not printable becomes one space, so that the mark is under its place.
     let line = source.split('\n').nth(d.line.saturating_sub(1)).map_or("", |line| line.trim_end());
     let _ = writeln!(out, "{blue}{number} |{reset} {}", printable(line));
     let pad = " ".repeat(d.column.saturating_sub(1));
     let carets = "^".repeat(d.len.max(1));
     let _ = write!(out, "{margin} {blue}|{reset} {pad}{mark}{carets}{reset}");
     if let Some(expected) = &d.expected {
-        let _ = write!(out, "{mark} expected {}{reset}", printable(expected));
+        let _ = write!(out, "{mark} expected {}{reset}", shown(expected));
     }
     out.push('\n');
     if let Some(help) = &d.help {
-        let _ = writeln!(out, "{margin} {blue}={reset} help: {}", printable(help));
+        let _ = writeln!(out, "{margin} {blue}={reset} help: {}", shown(help));
     }
     out.push('\n');
     out
@@ -124,6 +128,7 @@ pub fn render_one(d: &Diagnostic, file: &str, source: &str, color: bool) -> Stri
 pub fn summary(diagnostics: &[Diagnostic], file: &str) -> String {
     let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
     let warnings = diagnostics.len() - errors;
+    let file = shown(file);
     let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     match (errors, warnings) {
         (0, 0) => String::new(),
@@ -133,9 +138,13 @@ pub fn summary(diagnostics: &[Diagnostic], file: &str) -> String {
     }
 }
 
-/// Without control characters: the text comes from a file and goes to a terminal.
+/// A line of a file as [`shown`], with a space for each character that is not.
 fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let one = |c: char| match shown(c.encode_utf8(&mut [0; 4])).len() == c.len_utf8() && c != '\t' {
+        true => c,
+        false => ' ',
+    };
+    text.chars().map(one).collect()
 }
 
 #[cfg(test)]

@@ -146,7 +146,9 @@ impl ControlLoop {
             self.source = report.source;
             report.diagnostics
         });
-        let odd = diagnostics.iter().flatten().filter(|d| d.topic == Topic::OddRule);
+        // Of rules, what has not the effect that one may expect.
+        let odd = diagnostics.iter().flatten();
+        let odd = odd.filter(|d| matches!(d.topic, Topic::OddRule | Topic::Unfiltered));
         let odd: String = odd.map(|d| format!("warning: {}\n", d.message)).collect();
         let diff = match diff.to_string() {
             // Of the file; what the parts say was no part of it.

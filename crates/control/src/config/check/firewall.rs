@@ -24,8 +24,11 @@ pub(super) fn check(may_be: bool, config: &Config, spans: &Spans, walk: &mut Wal
     if may_be && !config.in_use().any(has_it) {
         let section = if spans.file.has("rule") { "rule" } else { "firewall" };
         let name = &config.pipeline.name;
-        let message = format!("`{section}` has no effect: the pipeline `{name}` has no firewall");
-        walk.warning(spans.file.at(section), message)
+        // No warning: whoever writes rules relies on them, at a start and all the more at a reload.
+        let message = format!(
+            "`{section}` has no effect: the pipeline `{name}` has no firewall: no packet would be filtered"
+        );
+        walk.error(spans.file.at(section), message)
             .expected("`firewall` in its `stages`, after the first one");
     } else if may_be {
         for pipeline in config.in_use().filter(|pipeline| !pipeline.has(STAGE)) {
@@ -33,7 +36,7 @@ pub(super) fn check(may_be: bool, config: &Config, spans: &Spans, walk: &mut Wal
             let name = &pipeline.name;
             let message =
                 format!("`{section}` has no effect at ports of `{name}`: it has no firewall");
-            walk.warning(spans.file.at(section), message);
+            walk.warning(spans.file.at(section), message).about(Topic::Unfiltered);
         }
     }
     of_stage(config, &config.firewall, &spans.firewall, &spans.rules, walk);

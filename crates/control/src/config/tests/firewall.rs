@@ -71,8 +71,8 @@ fn the_stage_is_there_where_there_are_rules() {
     let lines = warned(&format!("{own}[system]\nworkers = 1\n"));
     assert_eq!(lines, [""; 0], "the shipped pipeline is the one in use");
     let text = format!("mode = \"mine\"\n{PORTS}{own}");
-    let (_, warnings) = parse(&text, &known()).unwrap();
-    assert!(warnings[0].message.contains("the pipeline `mine` has no firewall"), "{warnings:?}");
+    let errors = parse(&text, &known()).unwrap_err();
+    assert!(errors[0].message.contains("the pipeline `mine` has no firewall"), "{errors:?}");
     for section in ["[[rule]]\naction = \"drop\"\n", "[firewall]\n"] {
         let text = format!("mode = \"ndn\"\n[port.a]\n{section}");
         let errors = parse(&text, &known()).unwrap_err();
