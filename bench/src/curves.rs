@@ -1,24 +1,22 @@
 //! A report as curves: a panel for each set of rows that are compared, a line for each way, a rate over the
 //! rows of a batch or something else, both by orders of magnitude. A figure that knows no batch is a level line.
 
-use plotters::prelude::*;
-use plotters::style::text_anchor::HPos;
-
-use crate::plot::{Area, FAINT, FONT, HEADER, INK, MARGIN, Painted, WIDTH, head, write};
+use crate::plot::{FAINT, FONT, HEADER, INK, MARGIN, WIDTH, head};
 use crate::report::{Curve, figure};
+use crate::svg::{Colour, Picture, Side};
 use crate::{Report, Row};
 
 const PANEL: i32 = 260;
 const LEFT: i32 = MARGIN + 60;
 const RIGHT: i32 = WIDTH - 220;
 
-const COLORS: [RGBColor; 6] = [
-    RGBColor(140, 148, 158),
-    RGBColor(38, 110, 170),
-    RGBColor(190, 130, 60),
-    RGBColor(190, 50, 60),
-    RGBColor(70, 140, 90),
-    RGBColor(120, 80, 160),
+const COLORS: [Colour; 6] = [
+    Colour(140, 148, 158),
+    Colour(38, 110, 170),
+    Colour(190, 130, 60),
+    Colour(190, 50, 60),
+    Colour(70, 140, 90),
+    Colour(120, 80, 160),
 ];
 
 /// A line: its name and its points.
@@ -33,15 +31,14 @@ struct Panel<'a> {
 }
 
 /// The chart of all rows that are in curves.
-pub(crate) fn svg(report: &Report) -> Result<String, String> {
+pub(crate) fn svg(report: &Report) -> String {
     let panels = panels(&report.rows);
-    let size = (WIDTH as u32, (HEADER + panels.len() as i32 * PANEL + MARGIN) as u32);
-    let mut text = String::new();
-    let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
-    paint(&root, report, &panels).map_err(|error| error.to_string())?;
-    root.present().map_err(|error| error.to_string())?;
-    drop(root);
-    Ok(text)
+    let mut root = Picture::new(WIDTH, HEADER + panels.len() as i32 * PANEL + MARGIN);
+    head(&mut root, report);
+    for (number, of) in panels.iter().enumerate() {
+        panel(&mut root, of, HEADER + number as i32 * PANEL);
+    }
+    root.finish()
 }
 
 /// Lines by panel, in the order in which they come up.
@@ -67,16 +64,7 @@ fn panels(rows: &[Row]) -> Vec<Panel<'_>> {
     panels
 }
 
-fn paint(root: &Area<'_>, report: &Report, panels: &[Panel<'_>]) -> Painted {
-    root.fill(&WHITE)?;
-    head(root, report)?;
-    for (number, of) in panels.iter().enumerate() {
-        panel(root, of, HEADER + number as i32 * PANEL)?;
-    }
-    Ok(())
-}
-
-fn panel(root: &Area<'_>, Panel { name, axes, lines }: &Panel<'_>, top: i32) -> Painted {
+fn panel(root: &mut Picture, Panel { name, axes, lines }: &Panel<'_>, top: i32) {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let mut batches: Vec<usize> = points().filter_map(|(batch, _)| *batch).collect();
     batches.sort_unstable();
@@ -84,7 +72,7 @@ fn panel(root: &Area<'_>, Panel { name, axes, lines }: &Panel<'_>, top: i32) -> 
     let least = points().map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min);
     let most = points().map(|(_, rate)| *rate).fold(0.0, f64::max);
     if most == 0.0 {
-        return write(root, name, (LEFT, top + 14), (FONT, &INK), HPos::Left);
+        return root.write(name, (LEFT, top + 14), (FONT, INK), Side::Left);
     }
     let (low, high) = (least / 1.3, most * 1.3);
     let (ceiling, floor) = (top + 30, top + PANEL - 40);
@@ -99,18 +87,16 @@ fn panel(root: &Area<'_>, Panel { name, axes, lines }: &Panel<'_>, top: i32) -> 
         let share = (batch as f64 / first).ln() / (last / first).ln();
         LEFT + (share.clamp(0.0, 1.0) * f64::from(RIGHT - LEFT)) as i32
     };
-    write(root, name, (LEFT, top + 14), (FONT, &INK), HPos::Left)?;
+    root.write(name, (LEFT, top + 14), (FONT, INK), Side::Left);
     for rate in ticks(low, high) {
-        let grid = vec![(LEFT, y(rate)), (RIGHT, y(rate))];
-        root.draw(&PathElement::new(grid, FAINT.mix(0.2)))?;
-        write(root, &figure(rate), (LEFT - 8, y(rate)), (11, &FAINT), HPos::Right)?;
+        root.line(&[(LEFT, y(rate)), (RIGHT, y(rate))], FAINT, 0.2, 1);
+        root.write(&figure(rate), (LEFT - 8, y(rate)), (11, FAINT), Side::Right);
     }
     for batch in &batches {
-        let grid = vec![(x(*batch), ceiling), (x(*batch), floor)];
-        root.draw(&PathElement::new(grid, FAINT.mix(0.2)))?;
-        write(root, &batch.to_string(), (x(*batch), floor + 12), (11, &FAINT), HPos::Center)?;
+        root.line(&[(x(*batch), ceiling), (x(*batch), floor)], FAINT, 0.2, 1);
+        root.write(&batch.to_string(), (x(*batch), floor + 12), (11, FAINT), Side::Centre);
     }
-    write(root, axes, (RIGHT, floor + 28), (11, &FAINT), HPos::Right)?;
+    root.write(axes, (RIGHT, floor + 28), (11, FAINT), Side::Right);
     // Names are at the ends of their lines, one below the other where these lie close together.
     let mut ends = Vec::new();
     for (number, (line, points)) in lines.iter().enumerate() {
@@ -123,10 +109,10 @@ fn panel(root: &Area<'_>, Panel { name, axes, lines }: &Panel<'_>, top: i32) -> 
             }
         }
         let Some(end) = path.last().copied() else { continue };
-        root.draw(&PathElement::new(path.clone(), color.stroke_width(2)))?;
+        root.line(&path, color, 1.0, 2);
         if points.iter().any(|(batch, _)| batch.is_some()) {
             for place in path {
-                root.draw(&Circle::new(place, 3, color.filled()))?;
+                root.dot(place, 3, color);
             }
         }
         ends.push((end.1, line, color));
@@ -135,10 +121,9 @@ fn panel(root: &Area<'_>, Panel { name, axes, lines }: &Panel<'_>, top: i32) -> 
     let mut free = ceiling;
     for (y, line, color) in ends {
         let y = y.max(free);
-        write(root, line, (RIGHT + 10, y), (FONT, &color), HPos::Left)?;
+        root.write(line, (RIGHT + 10, y), (FONT, color), Side::Left);
         free = y + FONT + 3;
     }
-    Ok(())
 }
 
 /// 1, 2 and 5 of each order of magnitude between two rates.
@@ -165,7 +150,7 @@ mod tests {
         }
         report.rows.push(Row::new("in no chart", "ratio", vec![1.0]));
         report.rows.push(Row::new("nothing", "M/s", vec![]).curve("IPv4", "absent", None));
-        let svg = svg(&report).unwrap();
+        let svg = svg(&report);
         for text in ["IPv4", "a &lt; b", "CPU &amp; core", "device", "4096", "100", "500"] {
             assert!(svg.contains(text), "{text} is missing in {svg}");
         }

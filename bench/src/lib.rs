@@ -34,6 +34,7 @@ mod peer;
 mod plot;
 mod report;
 mod shade;
+mod svg;
 mod switching;
 mod tables;
 mod tcp;

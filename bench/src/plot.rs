@@ -4,9 +4,7 @@
 
 use std::path::Path;
 
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-
+use crate::svg::{Colour, Picture, Side};
 use crate::{Report, Row, curves};
 
 pub(crate) const WIDTH: i32 = 1000;
@@ -19,11 +17,11 @@ pub(crate) const FONT: i32 = 13;
 /// Mean width of a letter of [`FONT`], for columns of text.
 const LETTER: f64 = 6.6;
 
-pub(crate) const INK: RGBColor = RGBColor(30, 34, 40);
-pub(crate) const FAINT: RGBColor = RGBColor(110, 118, 129);
-const OURS: RGBColor = RGBColor(38, 110, 170);
-const PEER: RGBColor = RGBColor(190, 130, 60);
-const AIM: RGBColor = RGBColor(190, 50, 60);
+pub(crate) const INK: Colour = Colour(30, 34, 40);
+pub(crate) const FAINT: Colour = Colour(110, 118, 129);
+const OURS: Colour = Colour(38, 110, 170);
+const PEER: Colour = Colour(190, 130, 60);
+const AIM: Colour = Colour(190, 50, 60);
 
 /// Whether a chart can be written there, found out before anything is measured.
 ///
@@ -47,20 +45,16 @@ pub(crate) fn may_draw(path: &Path) -> Result<(), String> {
 /// Draws `report` into an SVG file.
 pub(crate) fn draw(report: &Report, path: &Path) -> Result<(), String> {
     let has_curves = report.rows.iter().any(|row| row.curve.is_some());
-    let text = if has_curves { curves::svg(report)? } else { svg(report)? };
+    let text = if has_curves { curves::svg(report) } else { svg(report) };
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn svg(report: &Report) -> Result<String, String> {
+fn svg(report: &Report) -> String {
     let panels = panels(&report.rows);
     let rows: i32 = panels.iter().map(|(_, rows)| rows.len() as i32 * ROW + PANEL_HEADER).sum();
-    let size = (WIDTH as u32, (HEADER + rows + MARGIN) as u32);
-    let mut text = String::new();
-    let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
-    paint(&root, report, &panels).map_err(|error| error.to_string())?;
-    root.present().map_err(|error| error.to_string())?;
-    drop(root);
-    Ok(text)
+    let mut root = Picture::new(WIDTH, HEADER + rows + MARGIN);
+    paint(&mut root, report, &panels);
+    root.finish()
 }
 
 /// Rows by unit, in the order in which units come first.
@@ -75,36 +69,17 @@ fn panels(rows: &[Row]) -> Vec<(&str, Vec<&Row>)> {
     panels
 }
 
-pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-pub(crate) type Painted = Result<(), DrawingAreaErrorKind<std::io::Error>>;
-
-/// Writes a line of text, its middle at that height.
-pub(crate) fn write(
-    root: &Area<'_>,
-    text: &str,
-    at: (i32, i32),
-    (size, color): (i32, &RGBColor),
-    side: HPos,
-) -> Painted {
-    let style = ("sans-serif", size).into_font().color(color).pos(Pos::new(side, VPos::Center));
-    root.draw(&Text::new(text.to_owned(), at, style))
-}
-
 /// What was measured, on what, and where.
-pub(crate) fn head(root: &Area<'_>, report: &Report) -> Painted {
+pub(crate) fn head(root: &mut Picture, report: &Report) {
     let m = &report.machine;
     let machine = format!("{}; {}, {} cores, Linux {}", report.data, m.cpu, m.cores, m.kernel);
     let title = format!("bench {}", report.bench);
-    write(root, &title, (MARGIN, 20), (18, &INK), HPos::Left)?;
-    write(root, &machine, (MARGIN, 42), (11, &FAINT), HPos::Left)
+    root.write(&title, (MARGIN, 20), (18, INK), Side::Left);
+    root.write(&machine, (MARGIN, 42), (11, FAINT), Side::Left);
 }
 
-fn paint(root: &Area<'_>, report: &Report, panels: &[(&str, Vec<&Row>)]) -> Painted {
-    root.fill(&WHITE)?;
-    let write = |text: &str, x: i32, y: i32, size: i32, color: &RGBColor, at: HPos| {
-        write(root, text, (x, y), (size, color), at)
-    };
-    head(root, report)?;
+fn paint(root: &mut Picture, report: &Report, panels: &[(&str, Vec<&Row>)]) {
+    head(root, report);
 
     let letters = report.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
     let left = MARGIN + (letters as f64 * LETTER) as i32 + 8;
@@ -115,27 +90,24 @@ fn paint(root: &Area<'_>, report: &Report, panels: &[(&str, Vec<&Row>)]) -> Pain
         let most = rows.iter().map(greatest).fold(f64::MIN_POSITIVE, f64::max);
         let most = rows.iter().filter_map(|row| row.at_least.or(row.at_most)).fold(most, f64::max);
         let x = |value: f64| left + (value.max(0.0) / most * f64::from(right - left)) as i32;
-        write(unit, left, y + PANEL_HEADER / 2, FONT, &FAINT, HPos::Left)?;
+        root.write(unit, (left, y + PANEL_HEADER / 2), (FONT, FAINT), Side::Left);
         y += PANEL_HEADER;
         for row in rows {
             let middle = y + ROW / 2;
             let color = if row.name.contains("rte_") { PEER } else { OURS };
-            write(&row.name, left - 8, middle, FONT, &INK, HPos::Right)?;
+            root.write(&row.name, (left - 8, middle), (FONT, INK), Side::Right);
             let bar = [(left, y + 3), (x(row.median), y + ROW - 3)];
-            root.draw(&Rectangle::new(bar, color.mix(0.75).filled()))?;
+            root.bar(bar, color, 0.75);
             let least = row.rounds.iter().copied().fold(row.median, f64::min);
-            let whisker = vec![(x(least), middle), (x(greatest(row)), middle)];
-            root.draw(&PathElement::new(whisker, INK.mix(0.6)))?;
+            root.line(&[(x(least), middle), (x(greatest(row)), middle)], INK, 0.6, 1);
             if let Some(aim) = row.at_least.or(row.at_most) {
-                let mark = vec![(x(aim), y + 1), (x(aim), y + ROW - 1)];
-                root.draw(&PathElement::new(mark, AIM.stroke_width(2)))?;
+                root.line(&[(x(aim), y + 1), (x(aim), y + ROW - 1)], AIM, 1.0, 2);
             }
             let value = crate::report::figure(row.median);
-            write(&value, x(greatest(row)) + 6, middle, FONT, &FAINT, HPos::Left)?;
+            root.write(&value, (x(greatest(row)) + 6, middle), (FONT, FAINT), Side::Left);
             y += ROW;
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -148,7 +120,7 @@ mod tests {
         report.rows.push(Row::new("plain", "M/s", vec![1.0, 2.0, 3.0]));
         report.rows.push(Row::new("a < b", "M/s", vec![4.0]).at_least(5.0));
         report.rows.push(Row::new("a over b", "ratio", vec![2.0]));
-        let svg = svg(&report).unwrap();
+        let svg = svg(&report);
         for text in ["plain", "a &lt; b", "a over b", "ratio", "keys &lt; 2 &amp; more"] {
             assert!(svg.contains(text), "{text} is missing in {svg}");
         }
