@@ -243,13 +243,29 @@ pub fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
     Ok(Box::new(BufReader::with_capacity(BUFFER, reader(Source::open(path)?)?)))
 }
 
-/// The whole of a file, decompressed.
+/// Bytes that [`read`] takes: far more than any text has that a person or a program writes for this one.
+pub const BYTES_MAX: u64 = 1 << 30;
+
+/// The whole of a file, decompressed: at most [`BYTES_MAX`].
 ///
 /// # Errors
-/// It cannot be opened or read, or is compressed and truncated or corrupt.
+/// It cannot be opened or read, is compressed and truncated or corrupt, or has more bytes.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_at_most(path, BYTES_MAX)
+}
+
+/// The whole of a file, decompressed: at most `most` bytes. Some files have no end (`/dev/zero`), and a few compressed
+/// bytes may stand for very many.
+///
+/// # Errors
+/// It cannot be opened or read, is compressed and truncated or corrupt, or has more bytes.
+pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    reader(Source::open(path)?)?.read_to_end(&mut bytes)?;
+    reader(Source::open(path)?)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let message = format!("more than {} MiB", most >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
     Ok(bytes)
 }
 

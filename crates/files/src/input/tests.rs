@@ -148,3 +148,15 @@ fn folders_and_absent_files_are_no_inputs() {
         assert!(error.contains(reason), "{error}");
     }
 }
+
+#[test]
+fn a_file_without_an_end_is_refused() {
+    let said = |path: &Path| read_at_most(path, 3 << 20).unwrap_err().to_string();
+    assert_eq!(said(Path::new("/dev/zero")), "more than 3 MiB");
+    let path = std::env::temp_dir().join(format!("shadeline-zeros-{}.gz", std::process::id()));
+    std::fs::write(&path, gzip(&vec![0; (3 << 20) + 1])).unwrap();
+    assert_eq!(said(&path), "more than 3 MiB");
+    std::fs::write(&path, gzip(&vec![0; 3 << 20])).unwrap();
+    assert_eq!(read_at_most(&path, 3 << 20).unwrap().len(), 3 << 20);
+    std::fs::remove_file(&path).unwrap();
+}
