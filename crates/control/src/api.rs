@@ -17,10 +17,10 @@
 //! as texts that the server has made ([`Response::Table`], [`Response::Text`]), so that a client prints tables that it
 //! does not know.
 //!
-//! Thread rule: one thread accepts, one thread per connection (at most
-//! [`server::Limits::connections`]) reads, calls the handler and writes. The handler is shared and
-//! must not block for long on the data path. A client that does not read is hung up after
-//! [`server::Limits::write_timeout`].
+//! Thread rule: one thread accepts, one thread per connection (at most [`server::Limits::connections`], and some more of
+//! root) reads, calls the handler and writes. The handler is shared and must not block for long on the data path. A client
+//! that does not send or read is hung up ([`server::Limits`]). The server opens no file that a request names: clients read
+//! and write their files with their own rights.
 
 pub mod answer;
 mod client;

@@ -132,7 +132,14 @@ impl Client {
         line.push(b'\n');
         match self.reader.get_ref().write_all(&line) {
             // A busy server says so and hangs up before it reads: its line is still there.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+                ) =>
+            {
+                Ok(())
+            }
             result => result.map_err(|error| self.io(error)),
         }
     }

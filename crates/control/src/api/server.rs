@@ -1,17 +1,24 @@
 //! The server's side of the control socket.
 
+mod places;
+
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::message::{Asked, ErrorKind, Response};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+use super::message::{Asked, ErrorKind, Request, Response};
+use places::{Places, State};
 
 /// Where a handler puts its answer.
 pub trait Responder {
@@ -29,23 +36,41 @@ pub trait Responder {
 /// Bounds of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at once; a further one gets an error and is closed.
+    /// Connections at once. A further one gets the place of one that waits for its client, or else an error.
     pub connections: usize,
+    /// Connections beside these that root and the server's own user may have.
+    pub reserved: usize,
+    /// A connection may wait for its client so long before another one gets its place.
+    pub grace: Duration,
+    /// Who root and the server's own user are, by the connection.
+    pub is_root: fn(&UnixStream) -> bool,
     /// Bytes of a request's line.
     pub request_bytes: usize,
+    /// Bytes of a long request's line, of which there is one at a time, and one more of root.
+    pub long_request_bytes: usize,
     /// A connection without a request for so long is closed.
     pub idle_timeout: Duration,
-    /// A client that does not read for so long is hung up.
+    /// So is one whose request is not whole so long after its first byte.
+    pub request_timeout: Duration,
+    /// A client that does not read one response in so long is hung up.
     pub write_timeout: Duration,
+    /// So is one that does not read a whole answer in so long, unless it is a stream.
+    pub answer_timeout: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 16,
+            reserved: 4,
+            grace: Duration::from_secs(1),
+            is_root: places::is_root,
             request_bytes: 64 * 1024,
+            long_request_bytes: 64 << 20,
             idle_timeout: Duration::from_secs(60),
+            request_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(5),
+            answer_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -79,8 +104,7 @@ struct Shared {
     stop: AtomicBool,
     next_id: AtomicU64,
     limits: Limits,
-    /// A handle of each open connection, to hang it up at stop.
-    connections: Mutex<Vec<(u64, UnixStream)>>,
+    places: Places,
 }
 
 impl Server {
@@ -109,7 +133,7 @@ impl Server {
             stop: AtomicBool::new(false),
             next_id: AtomicU64::new(0),
             limits,
-            connections: Mutex::new(Vec::new()),
+            places: Places::new(limits),
         });
         let handler: Arc<Handler> = Arc::new(handler);
         let acceptor = thread::Builder::new()
@@ -148,22 +172,14 @@ impl Drop for Server {
             let _ = self.folder.as_ref().map(fs::remove_dir);
         }
         // No more requests; answers that are under way have their end.
-        self.shutdown(std::net::Shutdown::Read);
+        self.shared.places.shutdown(std::net::Shutdown::Read);
         let deadline = Instant::now() + LAST_ANSWERS;
-        while !self.shared.lock().is_empty() && Instant::now() < deadline {
+        while !self.shared.places.is_empty() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.shutdown(std::net::Shutdown::Both);
+        self.shared.places.shutdown(std::net::Shutdown::Both);
         if let Some(acceptor) = self.acceptor.take().filter(|_| ours) {
             let _ = acceptor.join();
-        }
-    }
-}
-
-impl Server {
-    fn shutdown(&self, how: std::net::Shutdown) {
-        for (_, stream) in self.shared.lock().iter() {
-            let _ = stream.shutdown(how);
         }
     }
 }
@@ -172,12 +188,6 @@ impl Server {
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 type Handler = dyn Fn(Asked, &mut dyn Responder) + Send + Sync;
-
-impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u64, UnixStream)>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Makes the folder of the socket if it is missing and the one above is there, as for `/run/shadeline` after a boot
 /// without a service manager. If it cannot be made, binding says why.
@@ -238,47 +248,61 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, handler: &Arc<Handler>)
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let _ = stream.set_write_timeout(Some(shared.limits.write_timeout));
-        if shared.lock().len() >= shared.limits.connections {
-            let message = format!("all {} connections are in use", shared.limits.connections);
-            let _ = write_line(&stream, &Response::error(ErrorKind::Busy, message));
-            continue;
-        }
-        let Ok(handle) = stream.try_clone() else { continue };
+        let is_root = (shared.limits.is_root)(&stream);
         let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
-        shared.lock().push((id, handle));
+        let Some(state) = shared.places.take(id, &stream, is_root) else {
+            let message = format!("all {} connections are in use", shared.limits.connections);
+            // It is short: a new connection has room for it.
+            let _ = stream.set_nonblocking(true);
+            let _ = write_line(&stream, &Response::error(ErrorKind::Busy, message), Instant::now());
+            continue;
+        };
         let (thread_shared, handler) = (shared.clone(), handler.clone());
         let spawned = thread::Builder::new().name(format!("api-{id}")).spawn(move || {
-            let _ = converse(stream, &thread_shared, &*handler);
-            thread_shared.lock().retain(|(other, _)| *other != id);
+            let _place = thread_shared.places.until_dropped(id);
+            let _ = converse(stream, is_root, &state, &thread_shared, &*handler);
         });
         if spawned.is_err() {
-            shared.lock().retain(|(other, _)| *other != id);
+            shared.places.give_back(id);
         }
     }
 }
 
-fn converse(stream: UnixStream, shared: &Shared, handler: &Handler) -> io::Result<()> {
-    stream.set_read_timeout(Some(shared.limits.idle_timeout))?;
-    let mut connection =
-        Connection { reader: BufReader::new(stream), shared, ended: false, failed: false };
+/// Answers the requests of a connection until the client hangs up, or is hung up.
+fn converse(
+    stream: UnixStream,
+    is_root: bool,
+    state: &State,
+    shared: &Shared,
+    handler: &Handler,
+) -> io::Result<()> {
+    let mut connection = Connection {
+        reader: BufReader::new(stream),
+        shared,
+        ended: false,
+        failed: false,
+        writing: None,
+    };
     let mut line = Vec::new();
     while !shared.stop.load(Ordering::Acquire) {
+        // After a long one.
+        line = if line.capacity() > shared.limits.request_bytes { Vec::new() } else { line };
         line.clear();
-        let most = shared.limits.request_bytes as u64 + 1;
-        if (&mut connection.reader).take(most).read_until(b'\n', &mut line)? == 0 {
-            return Ok(());
-        }
-        if line.len() as u64 == most && line.last() != Some(&b'\n') {
-            let message = format!("a request has at most {} bytes", shared.limits.request_bytes);
-            return connection.send(Response::error(ErrorKind::BadRequest, message));
-        }
+        let long = match connection.read_request(is_root, &mut line)? {
+            Line::None => return Ok(()),
+            Line::Refused(why) => return connection.send(why),
+            Line::Whole(long) => long,
+        };
         if line.trim_ascii().is_empty() {
             continue;
+        }
+        if !state.begin_answer() {
+            return Ok(());
         }
         connection.ended = false;
         match serde_json::from_slice(&line) {
             Ok(asked) => {
+                connection.begin_answer(&asked);
                 let answered = catch_unwind(AssertUnwindSafe(|| handler(asked, &mut connection)));
                 if answered.is_err() {
                     let message = "the request failed inside the program; see its log";
@@ -292,6 +316,8 @@ fn converse(stream: UnixStream, shared: &Shared, handler: &Handler) -> io::Resul
         if !connection.ended {
             connection.send(Response::End)?;
         }
+        drop(long);
+        state.end_answer();
     }
     Ok(())
 }
@@ -303,6 +329,71 @@ struct Connection<'a> {
     ended: bool,
     /// A write failed: the stream may hold half a line.
     failed: bool,
+    /// How long writing this answer has taken; `None`: it is a stream, which takes its time.
+    writing: Option<Duration>,
+}
+
+/// What came of reading a request.
+enum Line<'a> {
+    /// The client hung up.
+    None,
+    /// It is too long: what to say before hanging up.
+    Refused(Response),
+    /// It is there, with the place of a long one.
+    Whole(Option<places::Long<'a>>),
+}
+
+impl<'a> Connection<'a> {
+    /// Reads a line, in the time and the length that a request may have.
+    fn read_request(&mut self, is_root: bool, line: &mut Vec<u8>) -> io::Result<Line<'a>> {
+        let Shared { limits, places, .. } = self.shared;
+        let refused = |kind, message| Ok(Line::Refused(Response::error(kind, message)));
+        let mut long = None;
+        let mut deadline = Instant::now() + limits.idle_timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.reader.get_ref().set_read_timeout(Some(left))?;
+            let bytes = match self.reader.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                bytes => bytes?,
+            };
+            if bytes.is_empty() {
+                return Ok(Line::None);
+            }
+            if line.is_empty() {
+                deadline = Instant::now() + limits.request_timeout;
+            }
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let n = end.map_or(bytes.len(), |end| end + 1);
+            line.extend_from_slice(&bytes[..n]);
+            self.reader.consume(n);
+            // The end of the line is not the request's.
+            let len = line.len() - usize::from(end.is_some());
+            let longest = limits.long_request_bytes.max(limits.request_bytes);
+            if len > longest {
+                let message = format!("a request has at most {longest} bytes");
+                return refused(ErrorKind::BadRequest, message);
+            }
+            if len > limits.request_bytes && long.is_none() {
+                long = places.long(is_root);
+                if long.is_none() {
+                    let message = "another long request is under way: try again".to_owned();
+                    return refused(ErrorKind::Busy, message);
+                }
+            }
+            if end.is_some() {
+                return Ok(Line::Whole(long));
+            }
+        }
+    }
+
+    fn begin_answer(&mut self, asked: &Asked) {
+        let is_stream = matches!(asked.request, Request::Capture { .. } | Request::Trace { .. });
+        self.writing = (!is_stream).then_some(Duration::ZERO);
+    }
 }
 
 impl Responder for Connection<'_> {
@@ -314,7 +405,12 @@ impl Responder for Connection<'_> {
             return Ok(());
         }
         self.ended = response.is_last();
-        let sent = write_line(self.reader.get_ref(), &response);
+        let limits = &self.shared.limits;
+        let left = self.writing.map(|spent| limits.answer_timeout.saturating_sub(spent));
+        let begin = Instant::now();
+        let deadline = begin + left.unwrap_or(limits.write_timeout).min(limits.write_timeout);
+        let sent = write_line(self.reader.get_ref(), &response, deadline);
+        self.writing = self.writing.map(|spent| spent + begin.elapsed());
         self.failed = sent.is_err();
         sent
     }
@@ -339,8 +435,29 @@ impl Responder for Connection<'_> {
     }
 }
 
-fn write_line(mut stream: &UnixStream, response: &Response) -> io::Result<()> {
+/// Writes a line; the system is asked to wait only where the client has not made room.
+fn write_line(stream: &UnixStream, response: &Response, deadline: Instant) -> io::Result<()> {
     let mut line = serde_json::to_vec(response)?;
     line.push(b'\n');
-    stream.write_all(&line)
+    let mut rest = &line[..];
+    while !rest.is_empty() {
+        match rustix::net::send(stream, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(n) => rest = &rest[n..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait_for_room(stream, deadline)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the client has read something.
+fn wait_for_room(stream: &UnixStream, deadline: Instant) -> io::Result<()> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let time = Timespec::try_from(left).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(stream, PollFlags::OUT)], Some(&time)) {
+        Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -396,7 +396,7 @@ fn odd_tables_are_printed() {
 #[test]
 fn bad_lines_are_answered() {
     let place = Place::new();
-    let limits = Limits { request_bytes: 256, ..Limits::default() };
+    let limits = Limits { request_bytes: 256, long_request_bytes: 0, ..Limits::default() };
     let _server = Server::bind_with(place.socket(), limits, answer).unwrap();
     let long = format!("{{\"request\":\"{}\"}}", "x".repeat(1000));
     let cases = [
@@ -449,7 +449,8 @@ fn a_capture_ends_when_the_client_hangs_up() {
 #[test]
 fn connections_are_bounded_and_stop_with_the_server() {
     let place = Place::new();
-    let limits = Limits { connections: 2, ..Limits::default() };
+    let grace = Duration::from_secs(3600);
+    let limits = Limits { connections: 2, reserved: 0, grace, ..Limits::default() };
     let server = Server::bind_with(place.socket(), limits, answer).unwrap();
     let mut clients = [(); 2].map(|()| Client::connect(place.socket()).unwrap());
     for client in &mut clients {
@@ -470,6 +471,154 @@ fn connections_are_bounded_and_stop_with_the_server() {
     assert!(!place.socket().exists());
     assert!(second.call(&rows(Request::ClearCounters)).is_err());
     let Err(ClientError::NotRunning(_)) = Client::connect(place.socket()) else { panic!() };
+}
+
+/// Whether `path` answers.
+fn answers(path: &Path) -> bool {
+    Client::connect(path).is_ok_and(|mut c| c.call(&rows(Request::ClearCounters)).is_ok())
+}
+
+#[test]
+fn slow_clients_keep_nobody_out() {
+    let place = Place::new();
+    let grace = Duration::from_millis(20);
+    let limits = Limits { reserved: 0, is_root: |_| false, grace, ..Limits::default() };
+    let _server = Server::bind_with(place.socket(), limits, answer).unwrap();
+    // Half of them send nothing, half never end their request.
+    let slow: Vec<_> = (0..2 * limits.connections)
+        .map(|i| {
+            let mut stream = UnixStream::connect(place.socket()).unwrap();
+            stream.write_all(&b"{\"request\""[..10 * (i % 2)]).unwrap();
+            stream
+        })
+        .collect();
+    for _ in 0..100 {
+        wait(|| answers(&place.socket()));
+    }
+    drop(slow);
+    // Who is being answered keeps the place.
+    let capture = Request::Capture {
+        at: CaptureAt::Drops,
+        filter: String::new(),
+        count: None,
+        duration_s: None,
+    };
+    let (sender, begun) = mpsc::sync_channel::<u64>(1000);
+    let path = place.socket();
+    let frames = std::thread::spawn(move || {
+        let mut n = 0;
+        let _ = Client::connect(path).unwrap().stream(&rows(capture), |_| {
+            n += 1;
+            let more = n < 1_000_000 && sender.send(n).is_ok();
+            if more { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        n
+    });
+    begun.recv().unwrap();
+    let _slow: Vec<_> = (0..3 * limits.connections)
+        .map(|_| {
+            std::thread::sleep(2 * grace / limits.connections as u32);
+            UnixStream::connect(place.socket()).unwrap()
+        })
+        .collect();
+    wait(|| answers(&place.socket()));
+    let seen = (0..5000).map(|_| begun.recv().unwrap()).max().unwrap();
+    assert!(seen >= 5000);
+    drop(begun);
+    assert!(frames.join().unwrap() > 5000);
+}
+
+#[test]
+fn root_has_places_of_its_own() {
+    static IS_ROOT: AtomicU64 = AtomicU64::new(0);
+    let place = Place::new();
+    let is_root = |_: &UnixStream| IS_ROOT.load(Ordering::Acquire) == 1;
+    let limits = Limits {
+        connections: 3,
+        reserved: 1,
+        is_root,
+        grace: Duration::from_secs(3600),
+        ..Limits::default()
+    };
+    let _server = Server::bind_with(place.socket(), limits, answer).unwrap();
+    let connect = || {
+        let mut client = Client::connect(place.socket()).unwrap();
+        client.call(&rows(Request::ClearCounters)).map(|_| client)
+    };
+    let others: Vec<_> = (0..3).map(|_| connect().unwrap()).collect();
+    assert!(matches!(connect(), Err(ClientError::Refused { kind: ErrorKind::Busy, .. })));
+    IS_ROOT.store(1, Ordering::Release);
+    let root = connect().unwrap();
+    assert!(connect().is_err(), "one is reserved");
+    drop(others);
+    wait(|| connect().is_ok());
+    drop(root);
+}
+
+/// How long a client that sends or reads so slowly keeps its connection.
+#[test]
+fn a_request_and_its_answer_have_a_time() {
+    let place = Place::new();
+    let limits = Limits {
+        idle_timeout: Duration::from_secs(60),
+        request_timeout: Duration::from_millis(300),
+        write_timeout: Duration::from_millis(300),
+        answer_timeout: Duration::from_millis(900),
+        ..Limits::default()
+    };
+    let many = |asked: Asked, out: &mut dyn Responder| match asked.request {
+        Request::Show { .. } => {
+            let text = "x".repeat(100_000);
+            while out.send(Response::Text { text: text.clone() }).is_ok() {}
+        }
+        _ => answer(asked, out),
+    };
+    let _server = Server::bind_with(place.socket(), limits, many).unwrap();
+    // Byte by byte.
+    let mut stream = UnixStream::connect(place.socket()).unwrap();
+    wait(|| {
+        std::thread::sleep(Duration::from_millis(20));
+        stream.write_all(b" ").is_err()
+    });
+    // A little of each response, in time.
+    let mut stream = UnixStream::connect(place.socket()).unwrap();
+    stream.write_all(b"{\"request\":\"show\",\"what\":\"x\"}\n").unwrap();
+    let begin = Instant::now();
+    let mut bytes = vec![0; 50_000];
+    while stream.read(&mut bytes).is_ok_and(|n| n > 0) {
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(begin.elapsed() < Duration::from_secs(20), "it reads for ever");
+    }
+}
+
+#[test]
+fn a_long_request_has_a_place_of_its_own() {
+    let place = Place::new();
+    let limits = Limits {
+        request_bytes: 256,
+        long_request_bytes: 100_000,
+        is_root: |_| false,
+        ..Limits::default()
+    };
+    let _server = Server::bind_with(place.socket(), limits, answer).unwrap();
+    let long = |n: usize| rows(call("x", json!({"field": "x".repeat(n)})));
+    let ask = |asked: &Asked| Client::connect(place.socket()).unwrap().call(asked);
+    assert!(ask(&long(90_000)).is_ok());
+    let Err(ClientError::Refused { kind: ErrorKind::BadRequest, message }) = ask(&long(2_000_000))
+    else {
+        panic!("expected an error");
+    };
+    assert_eq!(message, "a request has at most 100000 bytes");
+    // One of another client is under way.
+    let mut first = UnixStream::connect(place.socket()).unwrap();
+    first.write_all(&[b' '; 5000]).unwrap();
+    wait(|| {
+        let asked = ask(&long(50_000));
+        matches!(asked, Err(ClientError::Refused { kind: ErrorKind::Busy, .. }))
+    });
+    assert!(ask(&long(50)).is_ok(), "others go on");
+    drop(first);
+    wait(|| ask(&long(50_000)).is_ok());
 }
 
 #[test]
