@@ -311,6 +311,100 @@ fn the_first_rule_needs_no_firewall() {
     assert!(!good && said.contains("needs the stage `firewall`"), "{said}");
 }
 
+fn first_word(line: &str) -> String {
+    line.split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+/// A first rule that a reload brings is in force when the reload says so. Where no pipeline has a firewall it is an error,
+/// for `check` too, and what ran before goes on.
+#[test]
+fn a_first_rule_takes_effect_or_the_reload_fails() {
+    let rule = "[[rule]]\nname = \"no-ping\"\nproto = \"icmp\"\naction = \"drop\"\n";
+    let ports = "[port.left]\nbackend = \"memory\"\n[port.right]\nbackend = \"memory\"\n";
+    let switch = format!("mode = \"switch\"\n[system]\n{ports}");
+    let own = |stages: &str| format!("[pipeline.own]\nstages = [{stages}]\n");
+    let routes = own("\"decode\", \"route\", \"rewrite\"");
+    let bridges = own("\"bridge_in\", \"bridge\", \"bridge_out\"");
+    let mine = |config: &str, mode: &str| config.replace(&format!("\"{mode}\""), "\"own\"");
+    for (config, more) in [
+        (ROUTER.to_owned(), String::new()),
+        (switch.clone(), String::new()),
+        (mine(ROUTER, "router"), routes),
+        (mine(&switch, "switch"), bridges),
+    ] {
+        let is_own = !more.is_empty();
+        let running = Running::start(&[("table.txt", "")], &(config.clone() + &more));
+        let stages =
+            || running.show("stages").lines().map(first_word).collect::<Vec<_>>().join(" ");
+        let before = stages();
+        let (good, said) = running.reload_with(&config, &(more + rule));
+        assert_eq!(good, !is_own, "{said}");
+        let enforced = running.show("stages").contains("firewall");
+        assert_eq!(enforced, !is_own, "{said}");
+        if is_own {
+            let why = "`rule` has no effect: the pipeline `own` has no firewall";
+            assert!(said.contains(why) && said.contains("`firewall` in its `stages`"), "{said}");
+            assert_eq!(stages(), before);
+            let mut check = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+            let check = check.arg("check").arg(running.scratch.join("config.toml")).output();
+            let check = check.expect("the program starts");
+            let said = String::from_utf8_lossy(&check.stdout);
+            assert!(!check.status.success() && said.contains(why), "{said}");
+        } else {
+            assert!(running.show("rules").contains("no-ping"), "{said}");
+        }
+    }
+}
+
+/// The client reads the file, with its own rights; the instance opens none that a request names.
+#[test]
+fn files_of_rules_are_the_clients() {
+    use std::io::{BufRead, BufReader, Write};
+    let running = Running::start(&[("table.txt", "")], &format!("{ROUTER}[firewall]\n"));
+    let secret = running.scratch.write("secret", "root:$6$salt$hash:19000:0:99999:7:::\n");
+    let (good, said) = running.ctl(&format!("rule replace --file {}", secret.display()));
+    assert!(!good && said.contains("expected ClassBench rules"), "the user may read it: {said}");
+    let (good, said) = running.ctl("rule replace --file /dev/zero");
+    assert!(!good && said.contains("/dev/zero: more than 32 MiB"), "{said}");
+
+    let ask = |line: &str| {
+        let socket = running.scratch.join("ctl.sock");
+        let mut stream = std::os::unix::net::UnixStream::connect(socket).expect("a socket");
+        writeln!(stream, "{line}").expect("it reads");
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).expect("an answer");
+        answer
+    };
+    let before = running.show("rules");
+    let request = |fields: &str| format!("{{\"request\":\"rule_replace_all\",{fields}}}");
+    for (fields, expected) in [
+        (format!("\"file\":\"{}\"", secret.display()), "unknown field `file`"),
+        ("\"file\":\"/dev/zero\"".to_owned(), "unknown field `file`"),
+        (
+            "\"rules\":[{\"file\":\"/etc/shadow\",\"action\":\"drop\"}]".to_owned(),
+            "unknown field `file`",
+        ),
+        ("\"rules\":[{\"name\":\"a b\",\"action\":\"drop\"}]".to_owned(), "is not a valid name"),
+        (
+            "\"rules\":[{\"name\":\"a\",\"action\":\"send mars\"}]".to_owned(),
+            "there is no port `mars`",
+        ),
+        ("\"rules\":7".to_owned(), "rules: invalid type"),
+        ("\"stage\":\"firewall\"".to_owned(), "rules: invalid type: null"),
+    ] {
+        let answer = ask(&request(&fields));
+        assert!(answer.contains(expected) && !answer.contains("$6$"), "{fields}: {answer}");
+    }
+    assert_eq!(running.show("rules"), before);
+    let twice = running
+        .scratch
+        .write("twice.txt", &"@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xFF\n".repeat(3000));
+    let (good, said) =
+        running.ctl(&format!("rule replace --file {} --action drop", twice.display()));
+    assert!(good, "a request of more than 64 KiB: {said}");
+    assert!(running.show("rules").contains("twice:2999"));
+}
+
 /// Kernels are made anew for other stages; two workers share the simulated device.
 #[test]
 fn devices_and_workers_go_on() {

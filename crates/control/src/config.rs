@@ -160,14 +160,18 @@ fn rules_file_name(path: &Path) -> Option<String> {
     (crate::firewall::is_rule_name(stem) && stem.len() < 48).then(|| stem.to_owned())
 }
 
+/// Bytes of a file of rules alone; 100,000 rules have 10 MB.
+pub const RULES_BYTES_MAX: u64 = 32 << 20;
+
 /// Reads a file of rules alone, `[[rule]]` as in a configuration or a ClassBench file, whose rules all get `action`;
-/// one that is compressed is decompressed.
+/// one that is compressed is decompressed, `-` is standard input. A client does that, with its own rights: an instance
+/// opens no file that a request names.
 ///
 /// # Errors
-/// The file cannot be read, holds no rules, or has errors; an action where rules have their own, or none where they
-/// have none.
+/// The file cannot be read, has more than [`RULES_BYTES_MAX`], holds no rules, or has errors; an action where rules have
+/// their own, or none where they have none.
 pub fn load_rules(path: &Path, action: Option<&Action>) -> Result<Vec<RuleEntry>, LoadError> {
-    let source = files::input::read(path)
+    let source = files::input::read_at_most(path, RULES_BYTES_MAX)
         .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
     let path = path.to_owned();
     let form = rules_form(&source).map_err(|(line, found)| match found {

@@ -376,7 +376,7 @@ mod tests {
             ("--socket /s clear macs --port p1", "clear_macs", json!({"port": "p1"})),
             ("name del /a", "name_del", json!({"prefix": "/a"})),
             ("rule show", "rule_show", json!({})),
-            ("rule replace --file /f", "rule_replace_all", json!({"file": "/f"})),
+            ("rule replace --file /dev/null", "rule_replace_all", json!({"rules": []})),
         ] {
             let fields = control::api::fields_of(&fields).unwrap();
             assert_eq!(call(words), Request::Call { name: name.to_owned(), fields }, "{words}");

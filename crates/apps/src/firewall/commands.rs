@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use control::api::fields_of;
+use control::config::{RuleName, load_rules, rule_list};
 use control::firewall::{Action, Conditions, Place, Ports, Protocol, Rule, TcpFlags};
 use controlplane::request::{
     Arguments, GroupKind, NameKind, RequestKind, TableKind, address_or_prefix,
@@ -30,8 +31,8 @@ pub const REQUESTS: &[RequestKind] = &[
     ),
     RequestKind {
         // `rule replace --file` is this request; as a command of its own it needs no place in the help.
-        command: || RuleReplaceAll::augment_args(clap::Command::new("request")).hide(true),
-        ..RequestKind::change::<RuleReplaceAll>(
+        command: || ReplaceAllArgs::augment_args(clap::Command::new("request")).hide(true),
+        ..RequestKind::change::<ReplaceAllArgs>(
             &["rule", "replace_all"],
             "Replace all rules with those of a file",
         )
@@ -76,20 +77,42 @@ pub struct RuleReplace {
     pub stage: Option<String>,
 }
 
-/// Makes the rules those of a file, all at once: `rule_replace_all`.
-#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize)]
+/// Makes these the rules, all at once: `rule_replace_all`. The client has read them from its file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleReplaceAll {
-    /// Its path, as the running program sees it: `[[rule]]` entries, or a ClassBench file together with --action
-    pub file: PathBuf,
-    /// What all rules of a ClassBench file do
-    #[arg(long, value_name = "ACTION")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<Action>,
-    /// Name of the firewall; needed if there are several
-    #[arg(long, value_name = "NAME")]
+    /// In order.
+    pub rules: Vec<Rule>,
+    /// The firewall's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
+}
+
+/// `rule replace_all`.
+#[derive(Debug, Args)]
+struct ReplaceAllArgs {
+    /// `[[rule]]` entries, or a ClassBench file together with --action; `-` is standard input
+    file: PathBuf,
+    /// What all rules of a ClassBench file do
+    #[arg(long, value_name = "ACTION")]
+    action: Option<Action>,
+    /// Name of the firewall; needed if there are several
+    #[arg(long, value_name = "NAME")]
+    stage: Option<String>,
+}
+
+impl Arguments for ReplaceAllArgs {
+    fn fields(self) -> Result<Map<String, Value>, String> {
+        let entries = load_rules(&self.file, self.action.as_ref());
+        let entries = entries.map_err(|error| error.to_string())?;
+        let rule = |(name, conditions, action): (RuleName<'_>, &Conditions, &Action)| Rule {
+            name: name.to_string(),
+            conditions: conditions.clone(),
+            action: action.clone(),
+        };
+        let rules = rule_list(&entries).map(rule).collect();
+        fields_of(&RuleReplaceAll { rules, stage: self.stage })
+    }
 }
 
 /// Takes a rule away; an error where there is none: `rule_del`.
@@ -219,7 +242,7 @@ impl Arguments for AddArgs {
 struct ReplaceArgs {
     #[command(flatten)]
     rule: RuleArgs,
-    /// Replace all rules by those of this file: `[[rule]]` entries, or a ClassBench file together with --action
+    /// Replace all rules by those of this file: `[[rule]]` entries, or a ClassBench file together with --action; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
     file: Option<PathBuf>,
 }
@@ -230,15 +253,8 @@ impl Arguments for ReplaceArgs {
             let (rule, stage) = self.rule.rule()?;
             return fields_of(&RuleReplace { rule, stage });
         };
-        if files::is_standard(&file) {
-            let what = "--file -: the running program reads the file, so it needs a path";
-            return Err(what.to_owned());
-        }
-        // The running program has another working directory.
-        let path = std::path::absolute(&file);
-        let path = path.map_err(|error| format!("{}: {error}", file.display()))?;
-        let all = RuleReplaceAll { file: path, action: self.rule.action, stage: self.rule.stage };
-        let mut fields = fields_of(&all)?;
+        let all = ReplaceAllArgs { file, action: self.rule.action, stage: self.rule.stage };
+        let mut fields = all.fields()?;
         fields.insert("request".to_owned(), "rule_replace_all".into());
         Ok(fields)
     }
@@ -303,17 +319,34 @@ mod tests {
     }
 
     #[test]
-    fn all_rules_come_from_a_file() {
-        let words = ["--file", "/etc/rules", "--action", "send wan", "--stage", "edge"];
-        let fields = json!({"file": "/etc/rules", "action": "send wan", "stage": "edge"});
+    fn the_client_reads_the_file_of_all_rules() {
+        let scratch = testkit::Scratch::new();
+        let set = scratch.write("set.txt", "@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xFF\n");
+        let set = set.to_str().unwrap();
+        let rule = |name, action| {
+            json!({"name": name, "action": action,
+                   "conditions": {"src": "10.0.0.0/8", "proto": "tcp", "dport": "22"}})
+        };
+        let words = ["--file", set, "--action", "send wan", "--stage", "edge"];
+        let fields = json!({"rules": [rule("set:0", "send wan")], "stage": "edge"});
         request_of::<RuleReplaceAll>(REPLACE, &words, "rule_replace_all", &fields);
-        let fields = json!({"file": "/etc/rules"});
-        request_of::<RuleReplaceAll>(REPLACE, &words[..2], "rule_replace_all", &fields);
-        request_of::<RuleReplaceAll>(ALL, &["/etc/rules"], "rule_replace_all", &fields);
-        // The running program has another working directory.
-        let here = std::env::current_dir().unwrap().join("rules");
-        let fields = json!({"file": here});
-        request_of::<RuleReplaceAll>(REPLACE, &["--file", "rules"], "rule_replace_all", &fields);
+        let fields = json!({"rules": [rule("set:0", "drop")]});
+        let words = [set, "--action", "drop"];
+        request_of::<RuleReplaceAll>(ALL, &words, "rule_replace_all", &fields);
+        // A file that names another one.
+        let text =
+            "[[rule]]\nfile = \"set.txt\"\naction = \"reject\"\n[[rule]]\naction = \"accept\"\n";
+        let own = scratch.write("own.toml", text);
+        let last = json!({"name": "#2", "action": "accept", "conditions": {}});
+        let fields = json!({"rules": [rule("set:0", "reject"), last]});
+        let words = ["--file", own.to_str().unwrap()];
+        request_of::<RuleReplaceAll>(REPLACE, &words, "rule_replace_all", &fields);
+        for (file, expected) in
+            [("/dev/zero", "/dev/zero: more than 32 MiB"), ("/no/such", "/no/such: No such file")]
+        {
+            let error = error_of(REPLACE, &["--file", file]);
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]
@@ -334,7 +367,6 @@ mod tests {
             (REPLACE, "a --file f", "cannot be used with"),
             (REPLACE, "--action drop", "a rule needs a name"),
             (REPLACE, "a --first", "unexpected argument"),
-            (REPLACE, "--file -", "the running program reads the file"),
             (DEL, "", "<RULE>"),
         ] {
             let words: Vec<_> = words.split_whitespace().collect();

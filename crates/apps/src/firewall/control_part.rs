@@ -1,14 +1,13 @@
 //! The firewall's part of the control plane: its rules, what `ctl rule` does with them, and their counters.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use chunk::Packet;
 use control::api::table::thousands;
 use control::api::{ErrorKind, HotTable};
-use control::config::{self, Config, LoadError, Pipeline};
-use control::firewall::Action;
+use control::config::{self, Config, Pipeline, RuleEntry};
+use control::firewall::Rule;
 use control::metrics::Metrics;
 use controlplane::{
     Built, Call, ControlPart, Environment, Interfaces, Outcome, OverPart, PartId, Prepare, Refusal,
@@ -125,18 +124,17 @@ fn has_headers(worker: &WorkerSetup<'_>) -> bool {
     before.into_iter().any(fills)
 }
 
-/// Reads a file of rules and builds them, which for many takes longer than the control loop may be away.
-fn read(basis: &Basis, file: &Path, action: Option<&Action>, interfaces: &Interfaces) -> NewRules {
-    let entries = config::load_rules(file, action).map_err(|error| {
-        let kind = match error {
-            LoadError::Invalid(_) => ErrorKind::Config,
-            _ => ErrorKind::BadRequest,
-        };
-        Refusal::new(kind, error)
-    })?;
+/// Reads the rules of a request and builds them, which for many takes longer than the control loop may be away.
+fn read(basis: &Basis, rules: Value, interfaces: &Interfaces) -> NewRules {
+    let bad = |why: String| Refusal::new(ErrorKind::BadRequest, why);
+    let rules = serde_json::from_value::<Vec<Rule>>(rules);
+    let rules = rules.map_err(|error| bad(format!("rules: {error}")))?;
+    for rule in &rules {
+        rule_list::check(rule)?;
+    }
+    let entries: Vec<_> = rules.into_iter().map(RuleEntry::One).collect();
     let odd = rule_list::odd(&entries, interfaces);
-    let built = basis.build(&entries, true);
-    Ok((built.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?, odd))
+    Ok((basis.build(&entries, true).map_err(bad)?, odd))
 }
 
 /// What is odd about rules, for who changed them; the log has it, too.
@@ -221,11 +219,12 @@ impl ControlPart for FirewallControl {
                 Self::changed(self.rules.replace(rule))
             }
             "rule_replace_all" => {
-                let RuleReplaceAll { file, action, .. } = call.read()?;
+                // They may be many: another thread reads them.
+                let rules = call.fields.insert("rules".to_owned(), Value::Array(Vec::new()));
+                let RuleReplaceAll { .. } = call.read()?;
+                let rules = rules.unwrap_or_default();
                 let (basis, interfaces) = (self.rules.basis(), env.interfaces.clone());
-                Ok(Outcome::Later(Box::new(move || {
-                    Box::new(read(&basis, &file, action.as_ref(), &interfaces))
-                })))
+                Ok(Outcome::Later(Box::new(move || Box::new(read(&basis, rules, &interfaces)))))
             }
             "rule_del" => {
                 let RuleDel { name, .. } = call.read()?;

@@ -232,13 +232,8 @@ impl RuleList {
 
     /// Adds a rule; what is odd about it.
     pub(super) fn add(&mut self, rule: Rule, place: &Place) -> Result<Changed, Refusal> {
+        check(&rule)?;
         let Rule { name, conditions, action } = rule;
-        if !control::firewall::is_rule_name(&name) {
-            let message = format!(
-                "`{name}` is not a valid name of a rule: expected 1 to 64 letters, digits or `.`, `_`, `-`, `:`, `#`, `/`"
-            );
-            return Err(Refusal::Bad(message));
-        }
         if self.names.contains_key(name.as_str()) {
             let message = format!("rule `{name}` exists already: use `ctl rule replace`");
             return Err(Refusal::Exists(message));
@@ -252,7 +247,6 @@ impl RuleList {
         if self.rules.len() + 2 > IDS_MAX {
             return Err(Refusal::Bad(format!("more than {} rules", IDS_MAX - 1)));
         }
-        conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
         resolve(&action, &self.interfaces, &self.contexts).map_err(Refusal::Bad)?;
         let priority = self.gap_at(at);
         let id = self.ids.next();
@@ -688,6 +682,21 @@ impl Basis {
 
 fn names(rules: &[Live]) -> HashMap<Arc<str>, (u32, u32)> {
     rules.iter().map(|rule| (rule.name.clone(), (rule.id, rule.priority))).collect()
+}
+
+/// Whether a rule that came by a request may be, whatever other rules there are.
+///
+/// # Errors
+/// Its name is none, or its conditions contradict each other.
+pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
+    let name = &rule.name;
+    if !control::firewall::is_rule_name(name) {
+        let message = format!(
+            "`{name}` is not a valid name of a rule: expected 1 to 64 letters, digits or `.`, `_`, `-`, `:`, `#`, `/`"
+        );
+        return Err(Refusal::Bad(message));
+    }
+    rule.conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))
 }
 
 /// The bit of a context; none for one that no stage sees.
