@@ -57,6 +57,12 @@ pub(crate) enum Command {
     /// Files of routes and rules that it names are read, too. An interface that this machine does not have is a warning,
     /// because runs over captures need none.
     Check(CheckArgs),
+    /// Restore the settings of interfaces after an instance was killed
+    ///
+    /// An instance changes settings of its interfaces (IPv6, offloads, number of queues) and restores them when it ends. If
+    /// it was killed, this command restores them in this network namespace; so does the next instance at its end.
+    /// Interfaces that a running instance uses are left alone.
+    Restore,
     /// Query or control a running instance
     ///
     /// Without a command, it is a shell: Tab completes, `?` lists what may come next. If standard input is not a terminal,

@@ -106,6 +106,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Run(args) if args.read.is_empty() => live::run(&args),
         Command::Run(args) => offline::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Restore => earlier::restore(),
         Command::Ctl(args) => ctl::run(&args),
         Command::Stages(args) => stages::run(&args),
         Command::Devices(args) => devices::run(&args),

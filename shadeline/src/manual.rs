@@ -185,6 +185,16 @@ const PAGES: &[More] = &[
         ],
     },
     More {
+        command: "restore",
+        statuses: &[("1", "Some settings could not be restored.")],
+        files: &[(
+            "/run/shadeline/ports",
+            "What settings interfaces had before, a file for each that an instance uses or used when it was killed.",
+        )],
+        environment: NONE,
+        examples: &[("shadeline restore", "Restore what an instance left that was killed.")],
+    },
+    More {
         command: "stages",
         statuses: &[],
         files: &[("none", "This command reads and writes no files.")],

@@ -209,12 +209,12 @@ impl LivePorts {
         let on_wire =
             matches!(physical.backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp);
         let mut open = OpenPort::default();
+        let patience = if patient { QUEUES_FREE } else { Duration::ZERO };
         if on_wire {
-            prepare(physical, &mut open)?;
+            prepare(physical, &mut open, patience)?;
         }
         let mac = port.and_then(|port| port.mac).map(|mac| mac.0);
         let mtu = port.and_then(|port| port.mtu);
-        let patience = if patient { QUEUES_FREE } else { Duration::ZERO };
         let own = (mac, mtu);
         let (queues, kind) = queues(physical, depot, workers, own, patience, &mut open._channels)?;
         let is_xdp = kind.starts_with("af_xdp");
@@ -297,19 +297,23 @@ impl OpenPort {
 }
 
 /// Makes a network interface fit to be a port, and says what it is.
-fn prepare(physical: &Physical, open: &mut OpenPort) -> Result<(), String> {
+fn prepare(physical: &Physical, open: &mut OpenPort, patience: Duration) -> Result<(), String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
-    let link = Link::open(&physical.interface).map_err(|e| text(&e))?;
+    let interface = &physical.interface;
+    let link = Link::open(interface).map_err(|e| text(&e))?;
+    let index = link.index().map_err(|e| text(&e))?;
+    // Before anything is changed.
+    let earlier = Earlier::of(interface, index, patience);
+    open.earlier = Some(earlier.map_err(|error| format!("{interface}: {error}"))?);
     if !link.is_up().map_err(|e| text(&e))? {
         link.set_up(true).map_err(|e| text(&e))?;
     }
     open.facts = PortFacts {
-        index: Some(link.index().map_err(|e| text(&e))?),
+        index: Some(index),
         mac: Some(link.mac().map_err(|e| text(&e))?),
         mtu: Some(link.mtu().map_err(|e| text(&e))?),
         ungranted: 0,
     };
-    open.earlier = open.facts.index.map(|index| Earlier::of(&physical.interface, index));
     let mut earlier = open.settings();
     match Ipv6Off::on_after(&physical.interface, earlier.disable_ipv6.as_deref()) {
         Ok(off) => {
@@ -320,7 +324,6 @@ fn prepare(physical: &Physical, open: &mut OpenPort) -> Result<(), String> {
         Err(error) => tracing::warn!("{}: IPv6 stays on: {error}", physical.interface),
     }
     let mut client = Client::route().map_err(|e| text(&e))?;
-    let index = link.index().map_err(|e| text(&e))?;
     let addresses = links::addresses_of(&mut client, index).map_err(|e| text(&e))?;
     let addresses: Vec<_> = addresses.iter().filter(|a| !links::is_automatic(a)).collect();
     if !addresses.is_empty() {

@@ -18,6 +18,48 @@ fn with_xdp(scratch: &Scratch, left: &str, mode: &str, more: &str) -> String {
     format!("{first}[port.right]\n{own}\n{right}")
 }
 
+/// Two instances that receive the same packets would forward each of them twice. Another network namespace has other
+/// interfaces, whatever their names and numbers.
+#[test]
+fn an_interface_has_one_instance() {
+    use testkit::process::Stop;
+    let text = |scratch: &Scratch| config(scratch, "af_packet", "");
+    let Some(mut live) = live("twice", Offloads::Off, |_| {}, text) else { return };
+    let Some(other) = Live::start("twice", "af_packet", "") else { return };
+    drop(other);
+    let scratch = Scratch::new();
+    let second = "mode = \"wire\"\n[system]\nworkers = 1\nsocket = \"SOCKET\"\n\
+                  [port.a]\ninterface = \"right\"\nbackend = \"BACKEND\"\n\
+                  [port.b]\nbackend = \"memory\"\n";
+    let second = second.replace("SOCKET", &scratch.join("ctl.sock").display().to_string());
+    let run = |backend: &str| {
+        let file = scratch.write("second.toml", &second.replace("BACKEND", backend));
+        live.net.router.spawn(&format!("{} run {}", live.bin.display(), file.display()))
+    };
+    let expected = format!("right: another instance (pid {}) uses the interface", live.router.id());
+    for backend in BACKENDS {
+        let (status, said) = run(backend).wait(SOON);
+        assert!(!status.success() && said.contains(&expected), "{backend}: {said}");
+    }
+    assert!(wait_until(SOON, || ping(&live.net.left, "10.0.2.2", 1) == 1));
+    // Nor by a reload.
+    let free = second.replace("right", "lo").replace("BACKEND", "memory");
+    let file = scratch.write("second.toml", &free.replace("interface = \"lo\"\n", ""));
+    let command = format!("{} run {}", live.bin.display(), file.display());
+    let mut reloaded = live.net.router.spawn(&command);
+    reloaded.wait_for("running: ", STARTED);
+    scratch.write("second.toml", &second.replace("BACKEND", "af_packet"));
+    let (good, said) = common::ctl(&live.bin, &scratch, "reload");
+    assert!(!good && said.contains(&expected), "{said}");
+    // It is free as soon as the first one has ended, however that was.
+    live.router.signal(Stop::Kill);
+    live.router.wait(SOON);
+    let (good, said) = common::ctl(&live.bin, &scratch, "reload");
+    assert!(good, "{said}");
+    let (status, said) = reloaded.stop(Stop::Terminate, SOON);
+    assert!(status.success(), "{said}");
+}
+
 /// A router with this configuration; `None`, and the test is skipped, where namespaces or the program are missing.
 fn live(
     purpose: &str,
@@ -518,6 +560,17 @@ fn settings_of_a_killed_program_are_put_back_by_the_next() {
         }
         live.stop();
         assert_eq!(settings(&live.net), before, "{backend}");
+        // The command does so at once, but not to an interface that is in use.
+        live.restart();
+        let restore = format!("{} restore", live.bin.display());
+        assert_eq!(live.net.router.run(&restore), "", "{backend}");
+        assert_eq!(settings(&live.net), during, "{backend}");
+        live.router.signal(Stop::Kill);
+        live.router.wait(SOON);
+        let said = live.net.router.run(&restore);
+        assert!(said.contains("right: restored IPv6"), "{backend}: {said}");
+        assert_eq!(settings(&live.net), before, "{backend}: {said}");
+        assert_eq!(live.net.router.run(&restore), "", "{backend}");
         // Nothing is remembered.
         live.net.router.run("sysctl -w net.ipv6.conf.right.disable_ipv6=1");
         live.restart();

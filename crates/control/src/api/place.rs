@@ -88,9 +88,20 @@ pub fn check_own(folder: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::NotADirectory.into());
     }
     match of_another(folder) {
+        // Root goes where an instance goes that has changed its user, but not where others may write.
+        Some(_) if is_systems(folder) && is_private(folder) => Ok(()),
         Some(user) => Err(io::Error::other(format!("the folder belongs to user {user}"))),
         None => Ok(()),
     }
+}
+
+/// Whether this is root, and the folder one of the system's.
+fn is_systems(folder: &Path) -> bool {
+    rustix::process::geteuid().is_root() && folder.parent() == Path::new(SYSTEM).parent()
+}
+
+fn is_private(folder: &Path) -> bool {
+    fs::symlink_metadata(folder).is_ok_and(|own| own.mode() & 0o022 == 0)
 }
 
 /// Removes the folder of a file that was removed, if it is empty, and that of the system's instance.

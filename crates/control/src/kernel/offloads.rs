@@ -99,6 +99,20 @@ pub fn set_offloads_off_after(
     Ok(off)
 }
 
+/// What a program switched off that was ended before it could switch it on again; nothing is switched off.
+///
+/// # Errors
+///
+/// As [`set_offloads_off`].
+pub fn earlier_offloads(name: &str, earlier: &[String]) -> Result<OffloadsOff, Error> {
+    let index = links::named(&mut Client::route()?, name)?.ifindex;
+    let interface = Interface { name: name.to_owned(), index };
+    let (active, fixed) = Ethtool::open()?.features(&interface)?;
+    let is_off = |feature: &&String| !active.contains(*feature) && !fixed.contains(*feature);
+    let changed = earlier.iter().filter(is_off).cloned().collect();
+    Ok(OffloadsOff { interface, changed, restore: true })
+}
+
 impl OffloadsOff {
     /// The features that will be on again, by the kernel's names.
     pub fn changed(&self) -> &[String] {
