@@ -8,11 +8,12 @@ use std::path::Path;
 use control::config::{Config, Diagnostic, LoadError, Machine, Report, Severity};
 use control::config::{in_groups, kind, render_one, summary};
 use controlplane::{Finding, Findings, Interfaces};
+use files::output;
 use tracing::Level;
 
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
-use crate::output::{put, say};
+use crate::output::{coloured, say};
 use crate::{color, log, pipelines};
 
 /// Reads a configuration; warnings go to standard error.
@@ -58,8 +59,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         say!("{}", as_json(&report, &findings))?;
     } else {
         let color = color::is_on(std::io::stdout());
-        put!("{}", rendered(&report, args.verbose, color))?;
-        put!("{}", listed(&findings, args.verbose, color))?;
+        coloured(&rendered(&report, args.verbose, color))?;
+        coloured(&listed(&findings, args.verbose, color))?;
         if report.diagnostics.is_empty() && findings.is_empty() {
             say!("{}: no errors", files::input::name(path))?;
         }
@@ -137,7 +138,7 @@ fn line(severity: Severity, text: &str, color: bool) -> String {
         (true, Severity::Warning) => "\x1b[1;33m",
     };
     let reset = if color { "\x1b[0m" } else { "" };
-    format!("{paint}{}{reset}: {text}\n", word(severity))
+    format!("{paint}{}{reset}: {}\n", word(severity), output::shown(text))
 }
 
 fn as_json(report: &Report, findings: &[Finding]) -> serde_json::Value {

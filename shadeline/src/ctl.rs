@@ -3,7 +3,6 @@
 mod complete;
 mod shell;
 
-use std::fs::File;
 use std::io::BufWriter;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -224,7 +223,7 @@ fn capture(client: Client, request: Request, path: &Path) -> Result<(), Failure>
     let is_new = !is_standard && !path.exists();
     let file = match is_standard {
         true => output::create_capture(path),
-        false => File::options().append(true).create(true).open(path),
+        false => output::append(path),
     };
     let file = file.map_err(failed)?;
     let is_file = !is_standard && file.metadata().map_err(failed)?.is_file();

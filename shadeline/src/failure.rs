@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use files::output;
+
 use crate::{color, log};
 
 /// A command's failure.
@@ -72,7 +74,7 @@ impl Failure {
                 (false, true) => "\x1b[1;31merror\x1b[0m: ",
                 (false, false) => "error: ",
             };
-            let text = format!("{error}{}\n", self.message.trim_end());
+            let text = format!("{error}{}\n", output::shown(self.message.trim_end()));
             log::say(tracing::Level::ERROR, &text);
         }
         log::finish();

@@ -17,7 +17,7 @@ use clap::CommandFactory;
 
 use crate::cli::Cli;
 use crate::failure::Failure;
-use crate::output::{line, put};
+use crate::output::{coloured, line};
 
 /// The pages of docs/ by their names, in order.
 const TOPICS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/topics.rs"));
@@ -160,7 +160,7 @@ fn show(text: &str) -> Result<(), Failure> {
     if std::io::stdout().is_terminal() && paged(text) {
         return Ok(());
     }
-    put!("{text}")
+    coloured(text)
 }
 
 /// Whether a pager showed the text.

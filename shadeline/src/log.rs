@@ -20,10 +20,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use control::config::{LogFormat, LogLevel};
+use files::output::{note_coloured, shown, shown_coloured};
 use rustix::event::{PollFd, PollFlags, poll};
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -31,7 +33,6 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::output::note;
 use queue::{Pushes, Queue};
 
 /// How long the program waits at its end for a line of its log to be read.
@@ -61,17 +62,18 @@ pub(crate) fn queue() {
     }
     IS_QUEUED.store(true, Ordering::Release);
     std::panic::set_hook(Box::new(|info| {
-        QUEUE.push(on_stderr(Level::ERROR, &panic_text(info)).as_bytes());
+        QUEUE.push(on_stderr(Level::ERROR, &shown(&panic_text(info))).as_bytes());
         QUEUE.flush(LINE_OF_PANIC);
     }));
 }
 
-/// A message for standard error, behind the lines of the log.
+/// A message for standard error, behind the lines of the log. It may have colours; what is in it of names has passed
+/// [`shown`] before.
 pub(crate) fn say(level: Level, text: &str) {
     let text = on_stderr(level, text);
     match IS_QUEUED.load(Ordering::Acquire) {
-        true => QUEUE.push(format!("{}\n", text.trim_end()).as_bytes()),
-        false => note!("{}", text.trim_end()),
+        true => QUEUE.push(format!("{}\n", shown_coloured(text.trim_end())).as_bytes()),
+        false => note_coloured(text.trim_end()),
     }
 }
 
@@ -133,15 +135,17 @@ pub(crate) fn start(level: LogLevel, format: LogFormat) {
     let layer = tracing_subscriber::fmt::layer().with_target(false).with_writer(writer);
     let layer = layer.log_internal_errors(false);
     let layer = match (format, is_journal()) {
-        (LogFormat::Json, false) => layer.json().boxed(),
-        (LogFormat::Json, true) => layer.json().map_event_format(Prioritised).boxed(),
+        (LogFormat::Json, false) => layer.json().map_event_format(Shown).boxed(),
+        (LogFormat::Json, true) => {
+            layer.json().map_event_format(Shown).map_event_format(Prioritised).boxed()
+        }
         (LogFormat::Text, true) => {
             let layer = layer.without_time().with_level(false).with_ansi(false);
-            layer.map_event_format(Prioritised).boxed()
+            layer.fmt_fields(fields()).map_event_format(Prioritised).boxed()
         }
         (LogFormat::Text, false) => {
             let colours = crate::color::is_on(std::io::stderr());
-            layer.with_ansi(colours).boxed()
+            layer.with_ansi(colours).fmt_fields(fields()).boxed()
         }
     };
     // Both fail only when logging runs already.
@@ -202,6 +206,39 @@ fn prioritised(level: Level, text: &str) -> String {
     text.lines().map(|line| format!("<{priority}>{line}\n")).collect()
 }
 
+/// The message and the fields of an event, as a terminal may get them.
+fn fields() -> impl for<'a> FormatFields<'a> + Send + Sync + 'static {
+    debug_fn(|writer, field, value| {
+        let text = format!("{value:?}");
+        match field.name() {
+            "message" => write!(writer, "{}", shown(&text)),
+            name => write!(writer, "{name}={}", shown(&text)),
+        }
+    })
+    .delimited(" ")
+}
+
+/// JSON without the control characters that JSON allows.
+struct Shown<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for Shown<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut text = String::new();
+        self.0.format_event(context, Writer::new(&mut text), event)?;
+        writer.write_str(&shown(&text))
+    }
+}
+
 /// Events in another format, with their priority.
 struct Prioritised<F>(F);
 
@@ -232,5 +269,46 @@ mod tests {
         assert_eq!(prioritised(Level::ERROR, "one\ntwo\n"), "<3>one\n<3>two\n");
         let levels = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
         assert_eq!(levels.map(priority), [3, 4, 6, 7, 7]);
+    }
+
+    /// A log that keeps what is written.
+    #[derive(Clone, Default)]
+    struct Kept(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn names_in_the_log_have_no_control_characters() {
+        let odd: String = (0..0xa0).filter_map(char::from_u32).filter(|c| c.is_control()).collect();
+        let odd = odd.replace(['\n', '\t'], "") + "\x1b[31m\u{202e}";
+        let logged = |is_json: bool| {
+            let kept = Kept::default();
+            let writer = kept.clone();
+            let layer = tracing_subscriber::fmt::layer().with_ansi(false);
+            let layer = layer.with_writer(move || writer.clone());
+            let layer = match is_json {
+                false => layer.fmt_fields(fields()).boxed(),
+                true => layer.json().map_event_format(Shown).boxed(),
+            };
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+                tracing::info!(name = %odd, other = ?odd, "port {odd}: up");
+            });
+            String::from_utf8(kept.0.lock().unwrap().clone()).unwrap()
+        };
+        for is_json in [false, true] {
+            let text = logged(is_json);
+            assert!(text.contains("\\u001b[31m"), "{text:?}");
+            let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            assert!(!text.contains(odd), "{text:?}");
+        }
     }
 }

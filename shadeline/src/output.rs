@@ -48,6 +48,11 @@ pub(crate) fn print(text: Arguments<'_>) -> Result<(), Failure> {
     output::print(text).map_err(Failure::standard_output)
 }
 
+/// Prints text with colours to standard output; names in it have passed [`output::shown`].
+pub(crate) fn coloured(text: &str) -> Result<(), Failure> {
+    output::print_coloured(text).map_err(Failure::standard_output)
+}
+
 /// Prints figures as JSON.
 pub(crate) fn json(figures: &impl Serialize) -> Result<(), Failure> {
     say!("{}", serde_json::to_string_pretty(figures).map_err(Failure::other)?)
@@ -83,4 +88,62 @@ pub(crate) fn write(
         file.flush()
     });
     written.map_err(|error| Failure::output(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use control::api::{DropRow, InterfaceRow, Response, answer, table};
+    use control::config::{parse, render};
+    use proptest::prelude::*;
+
+    /// Names with control characters, and with what terminals take for commands.
+    fn odd() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            proptest::char::range('\0', '\u{a0}').prop_map(String::from),
+            Just("\x1b[31m".to_owned()),
+            Just("\x1b]0;title\x07".to_owned()),
+            Just("\u{9b}2J".to_owned()),
+            Just("\u{202e}".to_owned()),
+        ];
+        proptest::collection::vec(piece, 1..12).prop_map(|pieces| pieces.concat())
+    }
+
+    fn is_clean(text: &str) -> bool {
+        !text.chars().any(|c| (c.is_control() && c != '\n' && c != '\t') || c == '\u{202e}')
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        /// Whatever name comes from outside, in a table, a message, a log or a diagnostic.
+        #[test]
+        fn no_control_character_is_printed(odd in odd()) {
+            let row = InterfaceRow { name: odd.clone(), kind: odd.clone(), ..InterfaceRow::default() };
+            let drop = DropRow { reason: odd.clone(), text: odd.clone(), ..DropRow::default() };
+            let whole = answer::text(vec![
+                Response::piece("interfaces", std::slice::from_ref(&row), true),
+                Response::piece("drops", &[drop], true),
+                Response::Done { message: odd.clone() },
+            ]);
+            let json = serde_json::to_string_pretty(&row).unwrap();
+            for text in [&whole, &table::table(std::slice::from_ref(&row)), &json, &odd] {
+                prop_assert!(is_clean(&files::output::shown(text)));
+            }
+            // JSON stays JSON, with the same name in it.
+            let shown = files::output::shown(&json);
+            let back: InterfaceRow = serde_json::from_str(&shown).unwrap();
+            prop_assert_eq!(&back.name, &odd);
+            let name = serde_json::to_string(&odd).unwrap();
+            let file = format!("mode = {name}\n[port.{name}]\n# {odd}\n{name} = 1\n");
+            if let Err(errors) = parse(&file, &crate::pipelines::known()) {
+                prop_assert!(is_clean(&render(&errors, &odd, &file, false)));
+                let coloured = render(&errors, &odd, &file, true);
+                prop_assert!(is_clean(&without_colours(&coloured)));
+            }
+        }
+    }
+
+    fn without_colours(text: &str) -> String {
+        let codes = ["0", "1", "1;31", "1;33", "1;34"];
+        codes.iter().fold(text.to_owned(), |text, code| text.replace(&format!("\x1b[{code}m"), ""))
+    }
 }

@@ -11,6 +11,7 @@
 mod model;
 mod view;
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
@@ -19,8 +20,10 @@ use std::time::{Duration, Instant};
 use control::api::table::print;
 use control::api::{Client, Request, Response};
 use control::metrics::Snapshot;
+use files::output::shown;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -129,7 +132,8 @@ fn snapshot(client: &mut Client) -> Result<Snapshot, Failure> {
             "unexpected answer ({why}): does the instance have another version?"
         ))
     };
-    let fields = fields.ok_or_else(|| another("no snapshot".to_owned()))?;
+    let mut fields = fields.ok_or_else(|| another("no snapshot".to_owned()))?;
+    make_shown(&mut fields);
     serde_json::from_value(fields).map_err(|error| another(error.to_string()))
 }
 
@@ -176,6 +180,20 @@ fn text(now: &Snapshot, before: Option<&Snapshot>) -> String {
         }
     }
     text
+}
+
+/// Names in a snapshot, as a terminal may get them.
+fn make_shown(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(other) = shown(text) {
+                *text = other;
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(make_shown),
+        Value::Object(fields) => fields.values_mut().for_each(make_shown),
+        _ => {}
+    }
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
 }
 
 /// The same, but sequences that change colour and weight (`ESC [ … m`) stay.
-fn shown_coloured(text: &str) -> Cow<'_, str> {
+pub fn shown_coloured(text: &str) -> Cow<'_, str> {
     if !text.contains(is_odd) {
         return text.into();
     }

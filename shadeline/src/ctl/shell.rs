@@ -6,6 +6,7 @@
 //!
 //! Each command has a connection of its own, so an instance that is started again answers the next command.
 
+use std::borrow::Cow;
 use std::io::{BufRead, IsTerminal, stdin};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use clap::FromArgMatches;
 use control::api::{Client, Request, Response};
 use controlplane::NameKind;
+use files::output::shown;
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -191,6 +193,8 @@ fn names(client: &mut Client, request: Request, field: &str) -> Option<Vec<Strin
         let Response::Rows { rows, .. } = response else { continue };
         names.extend(rows.iter().filter_map(|row| Some(row.get(field)?.as_str()?.to_owned())));
     }
+    // What cannot be typed is not completed, either.
+    names.retain(|name| matches!(shown(name), Cow::Borrowed(_)));
     names.truncate(NAMES_MAX);
     Some(names)
 }
