@@ -12,7 +12,7 @@
 mod contents;
 mod deb;
 mod files;
-mod licences;
+pub(crate) mod licences;
 mod oci;
 mod proof;
 mod tools;

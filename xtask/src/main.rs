@@ -11,6 +11,7 @@ mod fuzz;
 mod gpu;
 mod json;
 mod libtest;
+mod packages;
 mod peers;
 mod seats;
 mod setup;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::suites::Report;
-use crate::tree;
+use crate::{packages, tree};
 
 /// A tracked file: path relative to the root with `/`, and its text where it is UTF-8.
 struct File {
@@ -95,6 +95,7 @@ pub(crate) fn run(root: &Path) -> Report {
         true => settle(&mut report, "licences", copies(root, &paths, &restricted)),
         false => report.counts.skip("licences", "no ../shared/data/restricted", report.in_ci),
     }
+    packages::check(root, &mut report);
     report.end()
 }
 

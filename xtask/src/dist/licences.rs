@@ -27,6 +27,16 @@ struct Package {
 
 /// The text for the program of the workspace.
 pub(crate) fn text(root: &Path) -> io::Result<String> {
+    let json = metadata(root)?;
+    let mut packages = Vec::new();
+    for (name, package) in linked(&json, "shadeline") {
+        packages.push(read(name, package)?);
+    }
+    Ok(render(&packages, &standard_library()))
+}
+
+/// What `cargo metadata` says of all packages on this machine's platform.
+pub(crate) fn metadata(root: &Path) -> io::Result<Json> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut metadata = Command::new("cargo");
     metadata.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &target]);
@@ -36,16 +46,11 @@ pub(crate) fn text(root: &Path) -> io::Result<String> {
         return Err(io::Error::other(format!("cargo metadata: {text}")));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let json = Json::parse(&text).map_err(io::Error::other)?;
-    let mut packages = Vec::new();
-    for (name, package) in linked(&json, "shadeline") {
-        packages.push(read(name, package)?);
-    }
-    Ok(render(&packages, &standard_library()))
+    Json::parse(&text).map_err(io::Error::other)
 }
 
 /// The packages from registries that `program` is linked with, by name and version.
-fn linked<'a>(metadata: &'a Json, program: &str) -> BTreeMap<String, &'a Json> {
+pub(crate) fn linked<'a>(metadata: &'a Json, program: &str) -> BTreeMap<String, &'a Json> {
     fn member<'j>(json: &'j Json, name: &str) -> &'j str {
         json.get(name).and_then(Json::text).unwrap_or_default()
     }
