@@ -198,7 +198,8 @@ impl Cells {
         let mut stages = pipeline_with(
             &NdnOptions {
                 hasher: NameHasher::new(4),
-                pit: PitLimits::of((PENDING_CHUNKS * CHUNK_PACKETS_MAX) as u32),
+                // One face asks for all: half of the table is its share.
+                pit: PitLimits::of((2 * PENDING_CHUNKS * CHUNK_PACKETS_MAX) as u32),
                 nack: false,
                 packet_time: false,
                 store: StoreLimits::default(),
