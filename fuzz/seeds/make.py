@@ -89,7 +89,7 @@ LINES = [
     '{"request":"capture","at":{"port":"lan"},"filter":"","count":6,"duration_s":null}',
     '{"request":"rule_add","rule":{"name":"ssh","conditions":{"in":"lan","src":"10.0.0.0/8","proto":"tcp",'
     '"dport":"22-23","tcp_flags":"syn/syn,ack"},"action":"mirror lan, mark 46, drop"},"place":{"before":"web"}}',
-    '{"request":"rule_replace_all","file":"acl1.txt","action":"reject"}',
+    '{"request":"rule_replace_all","rules":[{"name":"a","action":"reject"}]}',
     '{"request":"x","duration_s":0.000400000000000013247444445625808697}',
     '{"response":"drops","rows":[{"reason":"no_route","text":"why","packets":7}]}',
     '{"response":"error","kind":"not_found","message":"no"}',

@@ -282,17 +282,18 @@ fn converse(
         ended: false,
         failed: false,
         writing: None,
+        long: None,
     };
     let mut line = Vec::new();
     while !shared.stop.load(Ordering::Acquire) {
         // After a long one.
         line = if line.capacity() > shared.limits.request_bytes { Vec::new() } else { line };
         line.clear();
-        let long = match connection.read_request(is_root, &mut line)? {
+        match connection.read_request(is_root, &mut line)? {
             Line::None => return Ok(()),
             Line::Refused(why) => return connection.send(why),
-            Line::Whole(long) => long,
-        };
+            Line::Whole => {}
+        }
         if line.trim_ascii().is_empty() {
             continue;
         }
@@ -316,7 +317,6 @@ fn converse(
         if !connection.ended {
             connection.send(Response::End)?;
         }
-        drop(long);
         state.end_answer();
     }
     Ok(())
@@ -331,24 +331,26 @@ struct Connection<'a> {
     failed: bool,
     /// How long writing this answer has taken; `None`: it is a stream, which takes its time.
     writing: Option<Duration>,
+    /// The place of a long request, until the last of its answer: whoever has that may ask again.
+    long: Option<places::Long<'a>>,
 }
 
 /// What came of reading a request.
-enum Line<'a> {
+enum Line {
     /// The client hung up.
     None,
     /// It is too long: what to say before hanging up.
     Refused(Response),
-    /// It is there, with the place of a long one.
-    Whole(Option<places::Long<'a>>),
+    /// It is there.
+    Whole,
 }
 
-impl<'a> Connection<'a> {
+impl Connection<'_> {
     /// Reads a line, in the time and the length that a request may have.
-    fn read_request(&mut self, is_root: bool, line: &mut Vec<u8>) -> io::Result<Line<'a>> {
+    fn read_request(&mut self, is_root: bool, line: &mut Vec<u8>) -> io::Result<Line> {
         let Shared { limits, places, .. } = self.shared;
         let refused = |kind, message| Ok(Line::Refused(Response::error(kind, message)));
-        let mut long = None;
+        self.long = None;
         let mut deadline = Instant::now() + limits.idle_timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -377,15 +379,15 @@ impl<'a> Connection<'a> {
                 let message = format!("a request has at most {longest} bytes");
                 return refused(ErrorKind::BadRequest, message);
             }
-            if len > limits.request_bytes && long.is_none() {
-                long = places.long(is_root);
-                if long.is_none() {
+            if len > limits.request_bytes && self.long.is_none() {
+                self.long = places.long(is_root);
+                if self.long.is_none() {
                     let message = "another long request is under way: try again".to_owned();
                     return refused(ErrorKind::Busy, message);
                 }
             }
             if end.is_some() {
-                return Ok(Line::Whole(long));
+                return Ok(Line::Whole);
             }
         }
     }
@@ -405,6 +407,9 @@ impl Responder for Connection<'_> {
             return Ok(());
         }
         self.ended = response.is_last();
+        if self.ended {
+            self.long = None;
+        }
         let limits = &self.shared.limits;
         let left = self.writing.map(|spent| limits.answer_timeout.saturating_sub(spent));
         let begin = Instant::now();
