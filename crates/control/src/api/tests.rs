@@ -609,10 +609,12 @@ fn a_long_request_has_a_place_of_its_own() {
         panic!("expected an error");
     };
     assert_eq!(message, "a request has at most 100000 bytes");
-    // One of another client is under way.
-    let mut first = UnixStream::connect(place.socket()).unwrap();
-    first.write_all(&[b' '; 5000]).unwrap();
+    // One of another client is under way, if it was there first.
+    let mut first = None;
     wait(|| {
+        let mut stream = UnixStream::connect(place.socket()).unwrap();
+        stream.write_all(&[b' '; 5000]).unwrap();
+        first = Some(stream);
         let asked = ask(&long(50_000));
         matches!(asked, Err(ClientError::Refused { kind: ErrorKind::Busy, .. }))
     });
