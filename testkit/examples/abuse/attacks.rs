@@ -270,8 +270,12 @@ fn ip_options(t: &Target) -> Vec<Vec<u8>> {
 fn fragments(t: &Target) -> Vec<Vec<u8>> {
     let own = format!("10.0.{}.2", t.net);
     let one = |id: u16| {
-        let to = if id % 2 == 0 { "198.19.3.3".to_owned() } else { format!("10.0.{}.1", t.net) };
-        let offset = if id % 3 == 0 { 185 } else { 0 };
+        let to = if id.is_multiple_of(2) {
+            "198.19.3.3".to_owned()
+        } else {
+            format!("10.0.{}.1", t.net)
+        };
+        let offset = if id.is_multiple_of(3) { 185 } else { 0 };
         frame(t)
             .ipv4(&own, &to)
             .identification(id)

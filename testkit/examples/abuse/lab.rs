@@ -1,15 +1,18 @@
 //! The bystander's two ends, the attacker and the program between them, each in a namespace; one attack; what it did.
 
 use std::fmt::Write as _;
+use std::fs::Permissions;
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::process::Uid;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, set_thread_res_uid};
 use serde_json::{Value, json};
 use testkit::netns::{Netns, veth};
 use testkit::pcap::{self, Record};
@@ -323,10 +326,19 @@ impl Lab {
                 (flaps, "flaps", None)
             }
             Kind::Local { act } => {
+                // The members of the socket's group, for once everybody.
+                for (path, mode) in [
+                    (self.scratch.path().to_owned(), 0o755),
+                    (self.scratch.join("ctl.sock"), 0o666),
+                ] {
+                    std::fs::set_permissions(&path, Permissions::from_mode(mode))
+                        .expect("permissions");
+                }
                 let ended = AtomicBool::new(false);
                 let done = std::thread::scope(|scope| {
                     let acting = scope.spawn(|| {
                         enter(&self.router);
+                        become_nobody();
                         act(self, &ended)
                     });
                     std::thread::sleep(time);
@@ -529,6 +541,12 @@ fn enter(netns: &Netns) {
     let file = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let moved = move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network));
     moved.unwrap_or_else(|error| panic!("{path}: {error}"));
+}
+
+/// Takes root's rights from this thread: places that are kept for root are none of its.
+fn become_nobody() {
+    let nobody = Uid::from_raw(65_534);
+    set_thread_res_uid(nobody, nobody, nobody).expect("another user");
 }
 
 /// A MAC address's bytes.

@@ -113,6 +113,14 @@ impl NdnControl {
             return Some(number);
         }
         let number = self.free_number(now_ns).filter(|_| self.policy(port).on_demand)?;
+        // A port has no more of them than others could still have: one that makes faces without end gets half of them.
+        let is_own = |known: &&Known| {
+            let demand = known.demand.filter(|demand| demand.free_ns.is_none());
+            demand.is_some() && known.published.as_ref().is_some_and(|face| face.port == port)
+        };
+        if self.faces.iter().filter(is_own).count() >= self.strangers.max - self.strangers.count {
+            return None;
+        }
         self.strangers.made += 1;
         let name = format!("@{}", self.strangers.made);
         let link = FaceLink::Udp {

@@ -39,7 +39,7 @@ crate::section! {
         restart content_store: u32 = 1 << 14, integer(0..=1 << 24);
         /// Maximum size of the content store of each worker in MiB, with each packet rounded up to a multiple of 256 bytes.
         restart content_store_mib: u32 = 32, integer(1..=1 << 16);
-        /// Maximum number of faces on demand (`faces` of a port).
+        /// Maximum number of faces on demand (`faces` of a port). A port has no more of them than are still free: half of them, if the others have none.
         restart on_demand_faces: u32 = 1024, integer(1..=30_000);
         /// A face on demand is removed, with the prefixes registered over it, when it has received nothing for this long.
         live idle_timeout: Duration = Duration::from_mins(10),
