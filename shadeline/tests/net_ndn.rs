@@ -339,7 +339,7 @@ impl Net {
 /// Whoever sends from a port of its own gets its answers there; faces are limited, and end when they are idle.
 #[test]
 fn whoever_sends_first_has_a_face() {
-    let more = "[ndn]\non_demand_faces = 2\nidle_timeout = \"8s\"\n";
+    let more = "[ndn]\non_demand_faces = 3\nidle_timeout = \"8s\"\n";
     let Some(mut net) = Net::start_with("af_packet", more) else { return };
     assert!(wait_until(SOON, || net.face_is("far", "up")), "{}", net.good("show faces"));
     let mut producer = net.far.spawn(&net.script("fd00:3::1 fd00:3::2 answer"));
@@ -356,7 +356,7 @@ fn whoever_sends_first_has_a_face() {
     for ends in ["10.0.2.1:6363 - 10.0.2.2:40000", "10.0.2.1:6363 - 10.0.2.2:40001"] {
         assert!(faces.lines().any(|l| l.contains("on-demand") && l.contains(ends)), "{faces}");
     }
-    // A third finds no room, until the others have been idle; and a route cannot lead there.
+    // A third finds no room on this port, which leaves the last one to others, until its own have been idle; and a route cannot lead there.
     assert_eq!(from(40_002, "/org/d").trim(), "");
     assert!(net.good("show drops").contains("ndn_faces_full"), "{}", net.good("show drops"));
     let (ok, said) = net.ctl("name add /x @1");

@@ -369,10 +369,11 @@ class Forwarder:
 
     def welcome(self, sender):
         """The face of a stranger."""
-        if sum(isinstance(face, Stranger) for face in self.faces.values()) >= self.strangers_max:
+        port, ends, mac = sender
+        strangers = [face.port for face in self.faces.values() if isinstance(face, Stranger)]
+        if strangers.count(port) >= self.strangers_max - len(strangers):
             raise Drop("ndn_faces_full")
         self.made += 1
-        port, ends, mac = sender
         face = Stranger(self.made, port, self.config, ends, mac)
         self.faces[face.name] = face
         self.numbers.append(face.name)

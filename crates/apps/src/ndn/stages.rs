@@ -241,7 +241,7 @@ fn look(packet: &Packet, tables: &NdnTables) -> Result<Looked, Verdict> {
         Sender::Stranger(_) if kind != INTEREST => {
             return Err(Verdict::drop(reasons::NDN_NO_FACE));
         }
-        Sender::Stranger(_) if tables.is_full() => {
+        Sender::Stranger(_) if tables.is_full(packet.port) => {
             return Err(Verdict::drop(reasons::NDN_FACES_FULL));
         }
         Sender::Stranger(_) => STRANGER,

@@ -89,8 +89,8 @@ pub struct NdnTables {
     faces: Vec<Option<Face>>,
     ports: Vec<Option<NdnPort>>,
     by_arrival: HashMap<Arrived, u16>,
-    /// There is no room for another stranger.
-    is_full: bool,
+    /// By port: there is no room for another stranger.
+    full: Vec<bool>,
     /// Answers to commands, by the components of their names.
     answers: HashMap<Vec<u8>, Arc<[u8]>>,
     /// By worker: how many of its questions control has settled.
@@ -108,8 +108,8 @@ pub enum NdnPatch {
     Face(u16, Option<Face>),
     /// A port, or one without a description.
     Port(u16, Option<NdnPort>),
-    /// Whether there is no room for another stranger.
-    Full(bool),
+    /// Whether there is no room for another stranger, by port.
+    Full(Vec<bool>),
     /// The answer to the command of this name, or none any more.
     Answer(Vec<u8>, Option<Arc<[u8]>>),
     /// Control has settled so many questions of a worker.
@@ -152,9 +152,9 @@ impl NdnTables {
         self.hops.get(next_hop as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether there is no room for another stranger.
-    pub(super) fn is_full(&self) -> bool {
-        self.is_full
+    /// Whether there is no room for another stranger on a port.
+    pub(super) fn is_full(&self, port: u16) -> bool {
+        self.full.get(usize::from(port)).is_some_and(|full| *full)
     }
 
     /// The answer to a command of this name.
@@ -221,7 +221,7 @@ impl Patchable for NdnTables {
                 }
                 self.ports[at].clone_from(port);
             }
-            NdnPatch::Full(is_full) => self.is_full = *is_full,
+            NdnPatch::Full(full) => self.full.clone_from(full),
             NdnPatch::Answer(name, Some(packet)) => {
                 self.answers.insert(name.clone(), packet.clone());
             }

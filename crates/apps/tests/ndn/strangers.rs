@@ -62,7 +62,7 @@ fn a_stranger_waits_for_its_face() {
         matches!(all[0].ask, Ask::Face(2, found, from) if found == ends(5000) && from == mac(9))
     );
     assert_eq!(bench.tick(), (vec![], vec![]), "control has not settled anything");
-    publish(&mut bench, &[made(7, 5000), NdnPatch::Full(true), NdnPatch::Settled(0, 2)]);
+    publish(&mut bench, &[made(7, 5000), NdnPatch::Full(vec![true; 4]), NdnPatch::Settled(0, 2)]);
     let (dropped, sent) = bench.tick();
     assert_eq!((dropped, sent.len(), sent[0].0), (vec![reasons::NDN_FACES_FULL], 1, 1));
     assert_eq!(bench.counters.face(7).unwrap().in_interests.get(), 1);

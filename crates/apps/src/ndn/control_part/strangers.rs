@@ -60,7 +60,8 @@ pub(super) struct Strangers {
     pub(super) idle_ns: u64,
     /// The longest lifetime of a pending Interest.
     lifetime_ns: u64,
-    is_full: bool,
+    /// What workers know of room on each port.
+    full: Vec<bool>,
     /// Nothing ends before this time.
     pub(super) timer_ns: u64,
     sampled_ns: u64,
@@ -93,7 +94,7 @@ impl Strangers {
             made: 0,
             idle_ns: idle_ns(config),
             lifetime_ns: config.ndn.lifetime_max.as_nanos() as u64,
-            is_full: false,
+            full: Vec::new(),
             timer_ns: u64::MAX,
             sampled_ns: 0,
         }
@@ -113,12 +114,7 @@ impl NdnControl {
             return Some(number);
         }
         let number = self.free_number(now_ns).filter(|_| self.policy(port).on_demand)?;
-        // A port has no more of them than others could still have: one that makes faces without end gets half of them.
-        let is_own = |known: &&Known| {
-            let demand = known.demand.filter(|demand| demand.free_ns.is_none());
-            demand.is_some() && known.published.as_ref().is_some_and(|face| face.port == port)
-        };
-        if self.faces.iter().filter(is_own).count() >= self.strangers.max - self.strangers.count {
+        if self.shares().get(usize::from(port)).is_some_and(|own| *own >= self.free()) {
             return None;
         }
         self.strangers.made += 1;
@@ -172,12 +168,32 @@ impl NdnControl {
         used.or_else(|| (made < 2 * self.strangers.max).then_some(self.faces.len()))
     }
 
-    /// Tells workers whether there is room.
+    /// How many faces on demand there may still be. A port has no more of them than that, so that one whose neighbours
+    /// make them without end gets half of all, and leaves the others room.
+    fn free(&self) -> usize {
+        self.strangers.max.saturating_sub(self.strangers.count)
+    }
+
+    /// The faces on demand of each port.
+    fn shares(&self) -> Vec<usize> {
+        let mut shares = vec![0; self.ports.len()];
+        let is_there = |known: &&Known| known.demand.is_some_and(|demand| demand.free_ns.is_none());
+        for face in self.faces.iter().filter(is_there).filter_map(|known| known.published.as_ref())
+        {
+            if let Some(own) = shares.get_mut(usize::from(face.port)) {
+                *own += 1;
+            }
+        }
+        shares
+    }
+
+    /// Tells workers on which ports there is room.
     fn set_full(&mut self, now_ns: u64) {
-        let is_full = self.free_number(now_ns).is_none();
-        if is_full != self.strangers.is_full {
-            self.strangers.is_full = is_full;
-            self.changed.push(NdnPatch::Full(is_full));
+        let (is_full, free) = (self.free_number(now_ns).is_none(), self.free());
+        let full: Vec<bool> = self.shares().iter().map(|own| is_full || *own >= free).collect();
+        if full != self.strangers.full {
+            self.strangers.full.clone_from(&full);
+            self.changed.push(NdnPatch::Full(full));
         }
     }
 
