@@ -60,7 +60,7 @@ const PRINTING: &[&str] = &[
 ];
 
 /// Those that print nothing on success, or need interfaces.
-const QUIET: &[&str] = &["man", "measure"];
+const QUIET: &[&str] = &["man", "measure", "restore"];
 
 fn folder() -> Scratch {
     let folder = Scratch::new();

@@ -225,7 +225,7 @@ fn an_interface_that_vanishes_takes_only_its_routes() {
         assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
         // Deleting one end of a veth pair deletes the other.
         live.net.right.ip("link del eth0");
-        let gone = wait_until(Duration::from_secs(5), || {
+        let gone = wait_until(SOON, || {
             live.ctl("show interfaces").lines().any(|l| l.contains("right") && l.contains("gone"))
         });
         assert!(gone, "{backend}: {}", live.ctl("show interfaces"));

@@ -58,6 +58,10 @@ impl Budget {
         const BURST_NS: u64 = SECOND_NS / 10;
         const BURST_PACKETS_MIN: u64 = 16;
         let packet_ns = SECOND_NS.checked_div(rate.into()).unwrap_or(0);
+        if packet_ns != self.packet_ns.load(Relaxed) {
+            // What the old rate was owed is no debt of the new one.
+            self.whole_ns.store(0, Relaxed);
+        }
         self.burst_ns.store(BURST_NS.max(BURST_PACKETS_MIN * packet_ns), Relaxed);
         self.packet_ns.store(packet_ns, Relaxed);
     }
@@ -174,6 +178,15 @@ mod tests {
             });
             prop_assert!(taken >= burst.saturating_sub(1) && taken <= burst + 1, "{taken} of {burst}");
         }
+    }
+
+    #[test]
+    fn a_new_rate_applies_at_once() {
+        let budget = Budget::default();
+        budget.set(1);
+        assert_eq!((0..100).filter(|_| budget.take(1)).count(), 16);
+        budget.set(1000);
+        assert_eq!((0..1000).filter(|_| budget.take(2)).count(), 100);
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! All memory is taken at the start: entries, in-records and blocks of 64 bytes for names. A face may hold as much of
-//! it as is free ([`shares`](super::shares)); beyond that, an Interest is refused and counted. Nothing that waits is
+//! it as is free (`shares`); beyond that, an Interest is refused and counted. Nothing that waits is
 //! thrown away for it.
 //!
 //! A face that asks again with another nonce has its Interest forwarded again, unless the last one went out a moment
@@ -554,11 +554,12 @@ impl Pit {
         }
         let again = own != NONE && self.records[own as usize].0.nonce != record.nonce;
         if own != NONE {
+            let before = self.records[own as usize].0;
             if again {
-                let before = self.records[own as usize].0;
                 self.dead.add(entry.hash, before.nonce, now_ns);
             }
-            self.records[own as usize].0 = record;
+            // A reload may have moved the face: the port that the record was charged to gets it back.
+            self.records[own as usize].0 = record.on_port(before.port);
         } else {
             let more = [0, 1, 0];
             if let Err(refused) = self.may_hold(record.holder(), more) {

@@ -179,6 +179,23 @@ fn a_face_has_its_share() {
     assert_eq!(asks.filter(|arrival| matches!(arrival, Arrival::Forward(_))).count(), 8);
 }
 
+/// What a face holds belongs to the port that it was on when it asked first.
+#[test]
+fn a_face_that_moves_takes_no_share_with_it() {
+    let mut pit = Pit::new(NameHasher::new(1), PitLimits::of(16));
+    let start = 1_000_000 * MS;
+    for round in 0..40 {
+        let (a, now) = (name(&format!("/{round}")), start + round * 5_000 * MS);
+        for port in [0, 1] {
+            let record = InRecord::new(1, (2 * round) as u32 + u32::from(port), now, 4000, &[]);
+            let arrival = pit.interest(&key(a.name(), 0), record.on_port(port), now);
+            let expected = if port == 0 { "Forward" } else { "Suppressed" };
+            assert!(format!("{arrival:?}").starts_with(expected), "{round}: {arrival:?}");
+        }
+        assert_eq!(pit.expire(now + 4_500 * MS), 1);
+    }
+}
+
 /// A face that asks again is forwarded again after 10 ms, 20 ms, and so on up to 250 ms.
 #[test]
 fn who_asks_again_soon_is_suppressed() {

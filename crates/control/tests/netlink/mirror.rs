@@ -368,7 +368,12 @@ fn random_batches_end_equal() {
         if !silent {
             ip_batch("link set va up\nlink set vb up\n", false);
             ip_batch("addr replace 10.0.1.1/24 dev va\naddr replace 10.0.2.1/24 dev vb\n", false);
-            w.take(Duration::from_millis(200)); // the look after them
+            // The look after them, which may find nothing to tell.
+            w.settle("the ports are up");
+            let mut looked = None;
+            while looked.replace(w.mirror.stats().dumps) != Some(w.mirror.stats().dumps) {
+                w.take(Duration::from_millis(200));
+            }
         }
         let dumps = w.mirror.stats().dumps;
         let lines: String = (0..count).map(|_| random_line(&mut random, silent) + "\n").collect();
