@@ -67,14 +67,15 @@ pub(crate) const ATTACKS: &[Attack] = &[
         ..frames("metrics-connections", malformed)
     },
     Attack { kind: Kind::Local { act: ctl_connections }, ..frames("ctl-connections", malformed) },
-    Attack { mode: "switch", ..frames("stations", stations) },
-    Attack { mode: "switch", ..frames("station-theft", station_theft) },
-    Attack { mode: "switch", ..frames("switch-malformed", malformed) },
+    Attack { mode: "switch", keys: SWITCH, ..frames("stations", stations) },
+    Attack { mode: "switch", keys: SWITCH, ..frames("unknown-destinations", unknown_destinations) },
+    Attack { mode: "switch", keys: SWITCH, ..frames("switch-malformed", malformed) },
     Attack { mode: "ndn", keys: NDN, ..frames("pending-interests", pending_interests) },
     Attack { mode: "ndn", keys: NDN, ..frames("faces-on-demand", faces_on_demand) },
 ];
 
-/// A table that an attack of two seconds fills.
+/// Tables that an attack of two seconds fills.
+const SWITCH: &str = "[switch]\nstations = 4096\n";
 const NDN: &str = "[ndn]\npit_entries = 8192\n";
 
 /// The attack of this name.
@@ -344,8 +345,8 @@ fn stations(_: &Target) -> Vec<Vec<u8>> {
     (0..u16::MAX).map(one).collect()
 }
 
-/// Frames with addresses that nobody has as destination, from stations of their own: the bystander's is left alone.
-fn station_theft(t: &Target) -> Vec<Vec<u8>> {
+/// Frames to stations that nobody knows: they are flooded.
+fn unknown_destinations(t: &Target) -> Vec<Vec<u8>> {
     let one = |n: u16| {
         let [high, low] = n.to_be_bytes();
         ethernet([2, 0x78, 0, 0, high, low], t.own, 0x88b5, &[])

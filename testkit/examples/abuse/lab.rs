@@ -311,8 +311,11 @@ impl Lab {
                 let rate = pps.unwrap_or(rate);
                 let mut sender =
                     self.send(netns, interface, attack.name, &frames(&target), rate, time);
-                let (_, text) = sender.wait(time + SOON);
-                (number(&text, "packets"), "packets", None)
+                let (status, text) = sender.wait(time + SOON);
+                let sent = number(&text, "packets");
+                let wrong =
+                    (!status.success() || sent == 0.0).then(|| format!("it was not sent: {text}"));
+                (sent, "packets", wrong)
             }
             Kind::Flaps => {
                 let (begin, mut flaps) = (Instant::now(), 0.0);

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::net::UdpSocket;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
@@ -100,6 +100,9 @@ fn produce(socket: &UdpSocket, ended: impl Fn() -> bool) -> std::io::Result<()> 
 /// Asks for other names at a rate for a time; what came back.
 fn consume(socket: &UdpSocket, pps: u64, time: Duration) -> std::io::Result<Counts> {
     socket.set_nonblocking(true)?;
+    // Other names than the stream before it: a forwarder drops an Interest whose name and nonce it knows.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let first = since.as_millis() as u32;
     let begin = Instant::now();
     let (mut counts, mut latest, mut seen) = (Counts::default(), begin, HashSet::new());
     let mut packet = [0; 9000];
@@ -108,7 +111,7 @@ fn consume(socket: &UdpSocket, pps: u64, time: Duration) -> std::io::Result<Coun
         let due = (begin.elapsed().min(time).as_secs_f64() * pps as f64) as u64;
         sending = begin.elapsed() < time;
         while counts.sent < due {
-            let number = counts.sent as u32;
+            let number = first.wrapping_add(counts.sent as u32);
             // A full queue of the sender's own is as if it were not sent.
             if socket.send(&interest("by", number, Duration::from_secs(2))).is_err() {
                 break;

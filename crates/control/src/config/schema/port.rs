@@ -56,7 +56,7 @@ crate::section! {
         /// Use the routes of Router Advertisements that the port receives: default routes and RFC 4191's, in the order of
         /// their preferences, for prefixes that no other source has a route for. Addresses and subnets in them are ignored.
         /// For a port whose upstream announces itself in no other way; whoever is on its link can send them. Needs the
-        /// port's twin and `kernel` of [router].
+        /// port's twin and `kernel` of `[router]`.
         rebuild accept_ra: bool = false, boolean();
     }
     also {
