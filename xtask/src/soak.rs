@@ -55,7 +55,7 @@ impl Options {
 pub(crate) fn run(root: &Path, options: Options) -> Report {
     let mut report = Report::begin(root, "soak");
     // With the features of the other suites' build.
-    let mut build = cargo(root, &["test", "--workspace", "--no-run", "--example", "soak"]);
+    let mut build = cargo(root, &["build", "--workspace", "--example", "soak"]);
     if !report.build(&mut build, BUILD_LIMIT) {
         return report.end();
     }
