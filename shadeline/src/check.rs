@@ -47,7 +47,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         Ok((config, report)) => {
             let mut findings = findings(&config);
             if args.live {
-                live::check(&config, interfaces.as_deref(), &mut findings);
+                live::check(&config, path, interfaces.as_deref(), &mut findings);
             }
             (report, findings.0, true)
         }

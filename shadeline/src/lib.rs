@@ -31,6 +31,7 @@ mod offline;
 mod output;
 mod pipelines;
 mod ports;
+mod privileges;
 mod programs;
 mod report;
 mod service;

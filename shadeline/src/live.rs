@@ -28,7 +28,7 @@ use crate::ports::{LivePorts, Opening};
 use crate::report::Report;
 use crate::service::{Service, Watchdog};
 use crate::wiring::{self, PortIo};
-use crate::{backend, check, log, pipelines};
+use crate::{backend, check, log, pipelines, privileges};
 use path::{Fixed, LiveEngine, LivePath};
 use running::Running;
 
@@ -46,9 +46,12 @@ const EVENTS: usize = 4096;
 const DRAIN: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
-    log::queue();
     let config = check::load(&args.config)?;
+    // Before any thread: rights are those of a thread, and the next ones have them from this one.
+    let kept = privileges::limit(&config, &args.config)?;
+    log::queue();
     log::start(config.system.log, config.system.log_format);
+    tracing::info!("rights: {kept}");
     let interfaces = Interfaces::of(&config);
     // Signals first: one that comes while ports are being opened must close them again.
     let mut signals =

@@ -13,6 +13,7 @@ pub mod cache;
 mod cuda;
 pub mod driver;
 pub mod embedded;
+pub mod environment;
 pub mod faulty;
 pub mod measure;
 pub mod nvrtc;

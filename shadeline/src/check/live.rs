@@ -2,12 +2,15 @@
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use control::config::{Backend, Config, PortKind};
 use control::kernel::Link;
 use control::kernel::links;
 use control::netlink::Client;
 use controlplane::Findings;
+
+use crate::privileges;
 
 /// Capabilities by their number in `capability.h`.
 const NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
@@ -24,6 +27,7 @@ pub(super) fn interfaces() -> Result<Vec<Link>, String> {
 /// Adds what is missing for a live start. Interfaces that do not exist were found with the configuration.
 pub(super) fn check(
     config: &Config,
+    file: &Path,
     interfaces: Result<&[Link], &String>,
     findings: &mut Findings,
 ) {
@@ -75,6 +79,9 @@ pub(super) fn check(
         findings.error_of_all(format_args!(
             "{name} is missing: run it as root, as the service of the package, or in `unshare -Urn`"
         ));
+    }
+    if let Err(why) = privileges::of_run(config, file) {
+        findings.error_of_all(format_args!("{why}"));
     }
     if has_tap && let Err(error) = io::tap::device() {
         findings

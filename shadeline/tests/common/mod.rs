@@ -83,7 +83,8 @@ impl Live {
         Live::of(purpose, |scratch| config(scratch, backend, more), mtu, offloads)
     }
 
-    fn of(
+    /// The same with this configuration.
+    pub(crate) fn of(
         purpose: &str,
         config: impl Fn(&Scratch) -> String,
         mtu: (u32, u32),

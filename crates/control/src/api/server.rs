@@ -83,8 +83,17 @@ pub enum BindError {
     InUse(PathBuf),
     #[error("{}: expected a socket or no file at all; remove it, or change `system.socket`", .0.display())]
     NotASocket(PathBuf),
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), hint(source))]
     Io { path: PathBuf, source: io::Error },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; the run's user (`system.user`) must be able to write into the folder of the socket"
+        }
+        _ => "",
+    }
 }
 
 /// A listening socket with its threads; dropping it stops them and removes the socket.

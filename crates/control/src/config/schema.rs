@@ -24,7 +24,7 @@ pub use router::{Neighbour, Router, TableV4, TableV6};
 pub use routes::{FileNextHops, Route, RouteFile};
 pub(super) use switch::mode_text;
 pub use switch::{Bridging, ExtraStations, Station, Switch};
-pub use system::{HugePages, LogFormat, LogLevel, System};
+pub use system::{HugePages, LogFormat, LogLevel, Seccomp, System};
 
 use super::section::{Key, SectionValue};
 

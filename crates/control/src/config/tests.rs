@@ -174,7 +174,8 @@ port = "nowhere"
         "1:8 unknown pipeline `ruoter`, did you mean `router`? | one of router, switch, ndn",
         "3:11 `workers` is 0 | an integer from 1 to 1024",
         "4:1 unknown key `hugepages` in [system], did you mean `huge_pages`? | one of cells, cpus, \
-         huge_pages, log, log_format, metrics, metrics_hosts, socket, workers",
+         huge_pages, log, log_format, metrics, metrics_hosts, seccomp, socket, user, \
+         workers",
         "7:7 `mtu` is a string | an integer from 68 to 65535",
         "8:30 element 2 of `addresses` is `192.0.2.300/24` | ADDRESS/LENGTH such as \
          \"192.0.2.1/24\" or \"2001:db8::1/64\"",

@@ -8,8 +8,8 @@ use std::time::Duration;
 pub use super::schema::{
     Backend, Bridging, Dump, Engine, EngineBackend, ExtraStations, Face, FaceLink, Faces, Fault,
     FileNextHops, Firewall, HostLimits, HugePages, LogFormat, LogLevel, NameRoute, Ndn, Neighbour,
-    Offload, Physical, Port, PortKind, Register, Route, RouteFile, Router, Rpf, SimCost, Station,
-    Switch, System, TableV4, TableV6, VlanTag, XdpMode, ZeroCopy,
+    Offload, Physical, Port, PortKind, Register, Route, RouteFile, Router, Rpf, Seccomp, SimCost,
+    Station, Switch, System, TableV4, TableV6, VlanTag, XdpMode, ZeroCopy,
 };
 use super::section::SectionValue;
 use super::stages::Application;

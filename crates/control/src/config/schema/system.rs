@@ -40,6 +40,13 @@ crate::section! {
         /// machine: those of a scrape by name, or of a proxy. Requests with another `Host` are refused (DNS rebinding).
         restart metrics_hosts: Vec<String> = Vec::new(),
             list(host(), "an array of host names such as [\"router.example.net\"]");
+        /// User that a live run changes to if root starts it (security.md). If root owns the configuration, the default is
+        /// `shadeline`, or root where no such user exists. `"root"` keeps root. The user must be able to read the
+        /// configuration and the files that it names.
+        restart user: Option<String> = None, user().shown("the owner of the configuration");
+        /// Filter of a live run's system calls (security.md). `enforce`: calls that the program does not need fail.
+        /// `log`: the kernel logs them. `off`: no filter.
+        restart seccomp: Seccomp = Seccomp::Enforce, words();
     }
     also {
         /// Whether the file sets `workers`. Captures have one worker where it does not.
@@ -92,6 +99,33 @@ crate::words! {
         /// One JSON object per line.
         Json = "json",
     }
+}
+
+crate::words! {
+    /// `system.seccomp`.
+    pub enum Seccomp {
+        /// Calls that are not needed fail with `EPERM`.
+        Enforce = "enforce",
+        /// The kernel logs them (`SECCOMP_RET_LOG`).
+        Log = "log",
+        /// No filter.
+        Off = "off",
+    }
+}
+
+/// A name that `useradd` takes, and longer ones (`systemd`: "relaxed").
+fn user() -> Custom<Option<String>> {
+    let read = |walk: &mut values::Walk<'_>, value: &values::Value<'_>| {
+        let text = values::string(walk, value)?;
+        let is_part = |c: char| !c.is_control() && !c.is_whitespace() && !matches!(c, ':' | '/');
+        if text.is_empty() || text.len() > 256 || !text.chars().all(is_part) {
+            let message = format!("`{text}` is not the name of a user");
+            walk.error(value.span(), message).expected("a name as in /etc/passwd");
+            return None;
+        }
+        Some(Some(text.to_owned()))
+    };
+    custom("name", "the name of a user", read, |name| name.clone().unwrap_or_default())
 }
 
 fn socket() -> Custom<PathBuf> {
