@@ -602,7 +602,8 @@ class Forwarder:
         return -(-len(b"".join(name)) // 60)
 
     def may_hold(self, face, more):
-        """Whether the face, and all of its port, hold no more than is free: entries, in-records, blocks of names."""
+        """Whether the face holds no more than its port may still have, which may hold as much as is free: entries,
+        in-records, blocks of names."""
 
         def held(is_own):
             first = [key for key in self.pending if is_own(self.faces[self.sent[key][2]])]
@@ -610,10 +611,8 @@ class Forwarder:
             return len(first), len(waiting), sum(self.blocks(key[0]) for key in first)
 
         free = [room - all_held for room, all_held in zip(self.room, held(lambda _: True))]
-        for own in (held(lambda other: other.name == face.name), held(lambda other: other.port == face.port)):
-            if any(n and has + n > rest for has, n, rest in zip(own, more, free)):
-                return False
-        return True
+        own, port = held(lambda other: other.name == face.name), held(lambda other: other.port == face.port)
+        return all(not n or own[i] + n <= free[i] - port[i] for i, n in enumerate(more))
 
     def congested(self, face, token, encoded):
         return self.returned(face, token, encoded, b"\x32"), ("ndn_pit_share", "ndn_pit_full")

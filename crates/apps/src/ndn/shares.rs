@@ -1,12 +1,15 @@
 //! Shares of the table of pending Interests: how much of it one face, and all faces of one port, may hold.
 //!
-//! A face, and a port, may hold as much as is free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
-//! Networking 6(2), 1998). One that asks without end gets half of the table, two get a third each, and some room always
-//! stays free for the others. Ports count, too, because on one port a neighbour may have many faces on demand.
+//! A port may hold as much as is free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2),
+//! 1998), and each of its faces as much as its port may still have. With `n` faces of each of `m` ports that ask without
+//! end, a face gets `1 / (1 + n + m·n)` of the table: some room always stays free, on the table for other ports and within
+//! the share of a port for its other faces. Ports count, because on one port a neighbour may have many faces on demand.
 //!
 //! ```text
-//!  one face floods     │████████████████│                free                │ others find room
-//!  two of two ports    │██████████│██████████│           free                │
+//!  one face of one port      │██████████│          │              free: others find room               │
+//!                             face 1/3   for other faces of the port
+//!  two faces of one port     │██████│██████│       │              free                                 │   1/5 each
+//!  a face of each of two     │████████│████████│   │              free                                 │   1/4 each
 //! ```
 //!
 //! Entries, in-records and blocks of names are held, each of which may run short first. An entry and its name belong to
@@ -43,11 +46,11 @@ impl Shares {
     /// Whether `holder` may have `more`, when so much is free.
     pub(super) fn allows(&self, holder: Holder, more: Amounts, free: Amounts) -> bool {
         let [face, port] = Self::places(holder);
-        let fits = |held: &Amounts| {
-            let all = held.iter().zip(more).zip(free);
-            all.into_iter().all(|((held, more), free)| more == 0 || held + more <= free)
-        };
-        fits(&self.faces[face]) && fits(&self.ports[port])
+        let (face, port) = (&self.faces[face], &self.ports[port]);
+        (0..free.len()).all(|at| {
+            let left = free[at].saturating_sub(port[at]); // what the port may still have
+            more[at] == 0 || face[at] + more[at] <= left
+        })
     }
 
     pub(super) fn take(&mut self, holder: Holder, amounts: Amounts) {

@@ -64,13 +64,9 @@ impl List {
     /// Whether there is room, and the share of face and port allows it.
     fn allows(&self, record: &InRecord, more: Amounts) -> bool {
         let all = self.held(|_| true);
-        let own = [
-            self.held(|[face, _]| face == record.face),
-            self.held(|[_, port]| port == record.port),
-        ];
-        (0..3).all(|i| {
-            more[i] == 0 || own.iter().all(|held| held[i] + more[i] <= self.room[i] - all[i])
-        })
+        let face = self.held(|[face, _]| face == record.face);
+        let port = self.held(|[_, port]| port == record.port);
+        (0..3).all(|i| more[i] == 0 || face[i] + more[i] + port[i] + all[i] <= self.room[i])
     }
 
     pub(crate) fn expire(&mut self, now: u64) {
