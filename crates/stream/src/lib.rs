@@ -1,0 +1,17 @@
+//! What a stateful stage needs below it: the identity of flows, a table of them, IP defragmentation and TCP reassembly.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`key`] | the identity of a flow, the same for both directions |
+//! | [`record`] | what is reported of a flow |
+//!
+//! Nothing here knows sockets, stages or threads: an instance belongs to one worker. Time is given by the caller, in
+//! nanoseconds, so that captures give the same results as often as they are read.
+
+#![forbid(unsafe_code)]
+
+pub mod key;
+pub mod record;
+
+pub use key::{FlowKey, Side};
+pub use record::{FlowRecord, SideRecord};
