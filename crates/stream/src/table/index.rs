@@ -147,6 +147,12 @@ impl Index {
         }
     }
 
+    /// Bytes that are held: for tests.
+    #[cfg(test)]
+    pub(super) fn capacity_bytes(&self) -> usize {
+        self.buckets.capacity() * size_of::<Bucket>()
+    }
+
     /// Slots in the index, and the sum of `passed`: for tests.
     #[cfg(test)]
     pub(super) fn totals(&self) -> (usize, u64) {

@@ -112,4 +112,10 @@ impl Order {
             interleave::prefetch(link);
         }
     }
+
+    /// Bytes that are held: for tests.
+    #[cfg(test)]
+    pub(super) fn capacity_bytes(&self) -> usize {
+        self.links.capacity() * size_of::<Link>()
+    }
 }

@@ -77,7 +77,8 @@ impl<H: Copy + Default> FlowTable<H> {
     ///
     /// `records` is the amount of work: a slot costs 1, a flow that is idle for the shortest timeout of its class 8, a
     /// removal 64; the piece ends when it is used up (at most 96 such flows later) or at the end of the table. With a
-    /// shortest timeout of more than `timeout_of` some flow, that flow stays until then. Timeouts are below 2^31.
+    /// shortest timeout of more than `timeout_of` some flow, that flow stays until then. Timeouts of
+    /// 2^31 or more are never over.
     pub fn sweep(
         &mut self,
         records: usize,
@@ -98,7 +99,8 @@ impl<H: Copy + Default> FlowTable<H> {
             if any_idle(times, now, least) {
                 self.gather(hand, stride, now, shortest, &mut pending);
                 if pending.len >= PENDING {
-                    let (lines, removed) = self.end_idle(&mut pending, now, &timeout_of, &mut ended);
+                    let (lines, removed) =
+                        self.end_idle(&mut pending, now, &timeout_of, &mut ended);
                     left = left.saturating_sub(lines * LINE_RECORDS + removed * REMOVAL_RECORDS);
                     swept.ended += removed;
                 }
