@@ -502,12 +502,7 @@ impl<H: Copy + Default> FlowTable<H> {
     fn evict(&mut self, stamp: u32, found: &[Found], policy: &mut impl Policy<H>) -> bool {
         for _ in 0..self.half_open {
             let slot = self.order.oldest();
-            // What the next eviction reads.
-            let next = self.order.next(slot);
-            self.order.prefetch(next);
-            if let Some(line) = self.lines.get(next as usize) {
-                prefetch(line);
-            }
+            self.ask_ahead(slot);
             let at = slot as usize;
             // All flows of the batch have its time, so few others are compared with the rows.
             if self.times[at] == stamp && found.iter().any(|row| row.slot == slot) {
@@ -521,6 +516,21 @@ impl<H: Copy + Default> FlowTable<H> {
             return true;
         }
         false
+    }
+
+    /// Starts loading what the evictions after that of `slot` read: of the next one its bucket, for its line is there
+    /// by now; of the one after it its line.
+    #[inline]
+    fn ask_ahead(&self, slot: u32) {
+        let next = self.order.next(slot);
+        if let Some(line) = self.lines.get(next as usize) {
+            self.index.prefetch(self.hash.of(&line.key));
+            let after = self.order.next(next);
+            if let Some(line) = self.lines.get(after as usize) {
+                self.order.prefetch(after);
+                prefetch(line);
+            }
+        }
     }
 
     /// Makes a free slot a flow.
