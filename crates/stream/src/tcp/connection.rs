@@ -29,8 +29,8 @@ pub(super) mod bits {
     pub(in crate::tcp) const FIN: u8 = 1 << 4;
     /// The end was reported.
     pub(in crate::tcp) const FINISHED: u8 = 1 << 5;
-    /// Data of SYN is buffered until the other side accepts it.
-    pub(in crate::tcp) const HELD: u8 = 1 << 6;
+    /// FIN of the other side is not acknowledged yet.
+    pub(in crate::tcp) const OWES_ACK: u8 = 1 << 6;
     /// The next number is known from acknowledgments of the other side only.
     pub(in crate::tcp) const GUESSED: u8 = 1 << 7;
 }
@@ -49,6 +49,8 @@ pub(super) mod marks {
     pub(in crate::tcp) const FAST_OPEN: u8 = 1 << 4;
     /// FIN was consumed: the next number is behind it.
     pub(in crate::tcp) const FIN_PASSED: u8 = 1 << 5;
+    /// Data of SYN is buffered until the other side accepts it.
+    pub(in crate::tcp) const HELD: u8 = 1 << 6;
 }
 
 /// The shift of a side whose SYN was not seen: windows are taken as large as they can be.
@@ -283,6 +285,10 @@ impl Connection {
 
     pub(super) fn mark(&mut self, side: Side, marks: u8) {
         self.cold_mut(side).marks |= marks;
+    }
+
+    pub(super) fn unmark(&mut self, side: Side, marks: u8) {
+        self.cold_mut(side).marks &= !marks;
     }
 
     /// Place of the next byte.

@@ -3,7 +3,7 @@
 //! `position` moves here only, and with it what the sink has been given: data, or a gap.
 
 use super::buffer::{Buffer, Found, Part};
-use super::connection::{Connection, bits};
+use super::connection::{Connection, bits, marks};
 use super::policy::Policy;
 use super::{End, Event, Reassembler, Sink, Urgent, Want};
 use crate::key::Side;
@@ -24,8 +24,8 @@ impl<'a> Data<'a> {
         self.place + self.bytes.len() as u64
     }
 
-    /// Without the bytes before a place.
-    fn from_place(mut self, place: u64) -> Self {
+    /// The bytes from a place on.
+    fn behind(mut self, place: u64) -> Self {
         let cut = usize::try_from(place.saturating_sub(self.place)).unwrap_or(usize::MAX);
         if cut > 0 {
             self.bytes = self.bytes.get(cut..).unwrap_or_default();
@@ -72,7 +72,7 @@ impl Reassembler {
             data.urgent = None;
         }
         loop {
-            data = data.from_place(connection.place(side));
+            data = data.behind(connection.place(side));
             if data.bytes.is_empty() || connection.has(side, bits::STOPPED) {
                 return;
             }
@@ -157,8 +157,8 @@ impl Reassembler {
         connection.blocks -= used - self.buffer.blocks_used();
     }
 
-    /// Copies data that is behind a hole; `false` if there is no room.
-    fn try_buffer(
+    /// Copies data that is behind a hole, or data of SYN; `false` if there is no room.
+    pub(super) fn try_buffer(
         &mut self,
         connection: &mut Connection,
         side: Side,
@@ -171,6 +171,9 @@ impl Reassembler {
         let room = usize::try_from(left.saturating_sub(ahead)).unwrap_or(usize::MAX);
         data.bytes = &data.bytes[..room.min(data.bytes.len())];
         data.urgent = data.urgent.filter(|&at| at < data.bytes.len());
+        if left == 0 {
+            self.stop(connection, side, End::Depth, sink);
+        }
         if data.bytes.is_empty() {
             return true;
         }
@@ -209,7 +212,7 @@ impl Reassembler {
             connection.blocks.wrapping_add(self.buffer.blocks_used().wrapping_sub(used));
         connection.cold_mut(side).list = list;
         connection.set(side, bits::BUFFERED);
-        self.count(connection, side, data, found, true, sink);
+        self.count(connection, side, data, found, ahead > 0, sink);
         true
     }
 
@@ -240,7 +243,7 @@ impl Reassembler {
 
     /// Delivers what is buffered at the next byte, and FIN if it is there.
     pub(super) fn serve(&mut self, connection: &mut Connection, side: Side, sink: &mut impl Sink) {
-        if connection.has(side, bits::HELD) {
+        if connection.marked(side, marks::HELD) {
             return;
         }
         while let Some(head) = self.buffer.head(connection.cold(side).list) {
@@ -358,7 +361,8 @@ impl Reassembler {
         let used = self.buffer.blocks_used();
         self.buffer.clear(&mut connection.cold_mut(side).list);
         connection.blocks -= used - self.buffer.blocks_used();
-        connection.unset(side, bits::BUFFERED | bits::HELD);
+        connection.unset(side, bits::BUFFERED);
+        connection.unmark(side, marks::HELD);
         connection.set(side, bits::STOPPED);
         self.report_end(connection, side, end, sink);
     }
@@ -379,7 +383,7 @@ impl Reassembler {
     /// Delivers all that is left, with the gaps before it, and ends both sides.
     pub(super) fn finish(&mut self, connection: &mut Connection, end: End, sink: &mut impl Sink) {
         for side in Side::BOTH {
-            if connection.has(side, bits::HELD) {
+            if connection.marked(side, marks::HELD) {
                 self.release_held(connection, side, false, sink);
             }
             let mut to = self.buffer.end(connection.cold(side).list).unwrap_or(0);
@@ -401,7 +405,7 @@ impl Reassembler {
         is_accepted: bool,
         sink: &mut impl Sink,
     ) {
-        connection.unset(side, bits::HELD);
+        connection.unmark(side, marks::HELD);
         if !is_accepted {
             self.truncate(connection, side, 0);
         }

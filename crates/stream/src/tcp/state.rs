@@ -86,7 +86,7 @@ impl Reassembler {
             }
             connection.unset(side, bits::GUESSED);
         }
-        if connection.has(side, bits::HELD) {
+        if connection.marked(side, marks::HELD) {
             self.release_held(connection, side, ahead > 0, sink);
         }
     }
@@ -201,7 +201,7 @@ impl Reassembler {
                 sink.event(side, Event::AckInvalid);
                 return false;
             }
-            if connection.has(other, bits::HELD) {
+            if connection.marked(other, marks::HELD) {
                 self.release_held(connection, other, beyond > 0, sink);
                 beyond = distance(connection.next(other), acknowledgment);
             }
@@ -257,6 +257,7 @@ impl Reassembler {
             let place = connection.place(other).saturating_add_signed(i64::from(ahead));
             if place > connection.cold(other).fin_place {
                 connection.mark(other, marks::FIN_ACKED);
+                connection.unset(side, bits::OWES_ACK);
             }
         }
         let is_acknowledged = |side| connection.marked(side, marks::FIN_ACKED);
@@ -287,6 +288,7 @@ impl Reassembler {
             return;
         }
         connection.set(side, bits::FIN);
+        connection.set(side.other(), bits::OWES_ACK);
         connection.cold_mut(side).fin_place = fin_place;
         if self.truncate(connection, side, fin_place) {
             sink.event(side, Event::DataAfterFin);
@@ -344,7 +346,7 @@ impl Reassembler {
                 }
                 connection.acked[side.other().index()] = connection.next(side);
                 connection.mark(side.other(), marks::ACKED);
-                connection.cold_mut(side).marks &= !marks::FAR;
+                connection.unmark(side, marks::FAR);
             }
             if is_within(connection, side, segment) {
                 return self.plain(connection, side, segment, now_ns, sink);
@@ -384,7 +386,8 @@ impl Reassembler {
             let window = connection.window(other).min(DISTANCE_MAX as u32) as i32;
             (is_next || is_last, (0..window).contains(&ahead))
         };
-        if !is_exact && !(is_in_window && self.options.reset_in_window) {
+        let is_accepted = is_exact || is_in_window && self.options.reset_in_window;
+        if !is_accepted {
             let event = if is_in_window { Event::ResetInWindow } else { Event::ResetOutOfWindow };
             sink.event(side, event);
             return Outcome::Ignored;

@@ -82,7 +82,7 @@ impl Reassembler {
                 if options.is_fast_open {
                     connection.mark(side, marks::FAST_OPEN);
                 }
-                self.hold(connection, side, segment, now_ns, sink);
+                self.hold(connection, side, segment, sink);
                 Outcome::Accepted
             }
             TcpState::SynSent if side == connection.client => {
@@ -96,7 +96,7 @@ impl Reassembler {
                 sink.event(side, Event::SimultaneousOpen);
                 connection.state = TcpState::SynReceived;
                 learn(connection, side, segment);
-                self.hold(connection, side, segment, now_ns, sink);
+                self.hold(connection, side, segment, sink);
                 Outcome::Accepted
             }
             TcpState::Closed => Outcome::Restart,
@@ -121,7 +121,6 @@ impl Reassembler {
         connection: &mut Connection,
         side: Side,
         segment: &Segment<'_>,
-        now_ns: u64,
         sink: &mut impl Sink,
     ) {
         if segment.payload.is_empty() {
@@ -130,9 +129,10 @@ impl Reassembler {
         let is_fast_open = connection.marked(side, marks::FAST_OPEN);
         sink.event(side, if is_fast_open { Event::FastOpen } else { Event::DataOnSyn });
         if self.accepts(is_fast_open) {
-            connection.set(side, bits::HELD);
             let data = Data { place: 0, bytes: segment.payload, urgent: None, is_cut: false };
-            self.take(connection, side, data, now_ns, sink);
+            if self.try_buffer(connection, side, data, sink) {
+                connection.mark(side, marks::HELD);
+            }
         }
     }
 

@@ -29,12 +29,12 @@ pub(super) struct Twin {
 }
 
 impl Twin {
-    pub(super) fn new(policy: Policy, urgent: Urgent, depth: u64) -> Self {
+    pub(super) fn new(policy: Policy, urgent: Urgent, depth: u64, cells: usize) -> Self {
         Self {
             policy,
             urgent,
             depth,
-            cells: vec![None; 1 << 12],
+            cells: vec![None; cells],
             next: 0,
             offset: 0,
             fin: None,
@@ -54,6 +54,7 @@ impl Twin {
         let is_ahead = start > self.next;
         let left = self.depth.saturating_sub(self.offset) as usize;
         let end = if is_ahead { end.min(self.next.saturating_add(left)) } else { end };
+        self.is_stopped |= is_ahead && left == 0;
         if is_ahead && start >= end {
             return;
         }

@@ -26,6 +26,18 @@ struct Cut {
     acknowledged: Option<usize>,
 }
 
+impl Cut {
+    fn scaled(self, scale: usize) -> Cut {
+        Cut {
+            start: self.start * scale,
+            len: self.len * scale,
+            urgent: self.urgent.map(|at| at * scale as u16),
+            acknowledged: self.acknowledged.map(|bytes| bytes * scale),
+            ..self
+        }
+    }
+}
+
 fn stream(place: usize) -> u8 {
     (place * 7 + place / 256) as u8
 }
@@ -74,13 +86,18 @@ proptest! {
         cuts in cuts(),
         fin in prop::option::of((0usize..LEN * 2, any::<Index>())),
         is_lost_at_once in any::<bool>(),
+        // Segments of one block, or of several.
+        scale in prop_oneof![7 => Just(1usize), 1 => Just(40)],
     ) {
+        let cuts: Vec<Cut> = cuts.into_iter().map(|cut| cut.scaled(scale)).collect();
+        let fin = fin.map(|(place, index)| (place * scale, index));
+        let depth = depth.saturating_mul(scale as u64);
         let options =
             Options { policy, urgent, depth, acknowledged_is_lost: is_lost_at_once, ..Options::default() };
         let mut bench = Bench::open_at(options, initial);
-        let mut twin = Twin::new(policy, urgent, depth);
+        let mut twin = Twin::new(policy, urgent, depth, scale << 12);
         let first = initial[0].wrapping_add(1);
-        let fin_index = fin.map(|(_, index)| index.index(cuts.len()));
+        let fin_index = fin.map(|(_, index)| index.index(cuts.len().max(1)));
         let mut sent = 0;
         for (index, cut) in cuts.iter().enumerate() {
             let bytes: Vec<u8> =
