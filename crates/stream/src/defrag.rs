@@ -432,8 +432,8 @@ impl<P> Defragmenter<P> {
         }
         let (end, held_end) = (fragment.end() as u16, held.last().map_or(0, |piece| piece.end));
         match datagram.end {
-            Some(last) if end > last => return Err(Reason::BeyondEnd),
             Some(last) if !fragment.more && end != last => return Err(Reason::TwoEnds),
+            Some(last) if end > last => return Err(Reason::BeyondEnd),
             None if !fragment.more && held_end > end => return Err(Reason::BeyondEnd),
             _ => {}
         }

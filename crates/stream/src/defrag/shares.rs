@@ -34,11 +34,6 @@ impl Lists {
         self.ends.get(list).map(|ends| ends[0]).filter(|item| *item != NONE)
     }
 
-    /// The item behind another one.
-    pub(super) fn next(&self, item: u32) -> Option<u32> {
-        self.links.get(item as usize).map(|link| link[1]).filter(|item| *item != NONE)
-    }
-
     pub(super) fn push(&mut self, list: usize, item: u32) {
         let last = std::mem::replace(&mut self.ends[list][1], item);
         self.links[item as usize] = [last, NONE];
