@@ -22,8 +22,9 @@
 //! Bounds. All memory is taken by [`Defragmenter::new`]: datagrams, held fragments, and blocks of bytes. If one of the three
 //! is exhausted, the pair of addresses that holds most of it loses its oldest datagram, so that a pair that floods cannot
 //! evict those of others. A fragment costs a walk over the pieces of its datagram, at most twice
-//! [`Config::fragments_per_datagram`]. Time-outs are checked when a fragment comes and when the caller asks
-//! ([`Defragmenter::expire`]); they count from the first fragment to arrive and are not extended.
+//! [`Config::fragments_per_datagram`]; what it evicts was brought by as many earlier fragments. Time-outs are checked when a
+//! fragment comes and when the caller asks ([`Defragmenter::expire`]); they count from the first fragment to arrive and are
+//! not extended.
 //!
 //! After an error that is the sender's (overlap under [`Policy::Drop`], contradicting ends, too many fragments), the
 //! datagram is remembered without bytes until its time-out, and later fragments of it fail for the same reason.
@@ -144,6 +145,25 @@ const FRAGMENTS: usize = 1;
 const BLOCKS: usize = 2;
 
 /// Reassembles datagrams. `P` is the caller's token of a fragment. See the module.
+///
+/// ```
+/// use stream::defrag::{Config, Defragmenter, Outcome};
+///
+/// let mut defragmenter = Defragmenter::new(Config { seed: 7, ..Config::default() });
+/// # let (frame, now_ns) = ([0; 60], 0);
+/// let decoded = packet::decode(&frame, frame.len());
+/// let token = "where the frame is";
+/// let passed = defragmenter.push_frame(&decoded, &frame, token, now_ns, &mut |output| {
+///     match output.outcome {
+///         Outcome::Whole { frame, .. } => println!("{} bytes", frame.len()),
+///         Outcome::Failed(reason) => println!("{}", reason.text()),
+///     }
+///     for token in output.tokens {
+///         println!("{token}");
+///     }
+/// });
+/// assert_eq!(passed, Some(token)); // not a fragment
+/// ```
 #[derive(Clone, Debug)]
 pub struct Defragmenter<P> {
     config: Config,

@@ -81,7 +81,8 @@ pub struct Fragment<'a> {
     /// The fragment's part of the datagram, behind the IPv4 header or the IPv6 fragment header.
     pub payload: &'a [u8],
     /// Everything in front of the part that is fragmented: link header, IPv4 header with options, or IPv6 header with
-    /// extension headers, up to the fragment header and without it. Used if `offset` is 0; at most [`HEADER_ROOM`] bytes.
+    /// extension headers, up to the fragment header and without it. At most [`HEADER_ROOM`] bytes. The datagram gets that of
+    /// the first fragment with `offset` 0 to arrive, whichever bytes the policy favours.
     pub header: &'a [u8],
     /// Where the IP header starts in `header`.
     pub ip_at: usize,
@@ -182,7 +183,7 @@ impl<'a> Fragment<'a> {
         if self.payload.is_empty() && !self.is_atomic() {
             return Err(Reason::ZeroLength);
         }
-        if self.offset % 8 != 0 || self.more && self.payload.len() % 8 != 0 {
+        if !self.offset.is_multiple_of(8) || self.more && !self.payload.len().is_multiple_of(8) {
             return Err(Reason::Misaligned);
         }
         let ip_len = self.header.len().saturating_sub(self.ip_at);
@@ -217,7 +218,7 @@ impl<'a> Fragment<'a> {
     }
 
     /// The upper-layer header is split: filters that read ports and flags of first fragments do not see all of it
-    /// (IPv4 TCP: RFC 1858 §3; IPv6: RFC 7112 §5).
+    /// (IPv4 TCP: RFC 1858 §3.2; IPv6: RFC 7112 §5).
     pub(super) fn is_tiny(&self) -> bool {
         let is_tcp = self.key.protocol == IpProtocol::TCP.0;
         match (self.key.family, self.offset) {

@@ -14,7 +14,7 @@ pub enum Reason {
     ZeroLength,
     /// A first fragment whose header is malformed or longer than [`HEADER_ROOM`](super::HEADER_ROOM); discarded alone.
     BadHeader,
-    /// The decoder found the frame malformed, or not all of its bytes are there; it is discarded alone.
+    /// The decoder found something wrong with the packet, or not all of its bytes are there; it is discarded alone.
     Malformed,
     /// Two last fragments that end at different places.
     TwoEnds,
@@ -113,7 +113,7 @@ pub struct Notes {
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// The datagram is whole.
+    /// The datagram is whole. An IPv6 datagram may contain a fragment header again: who follows it bounds how often.
     Whole {
         /// The frame: link header of the first fragment, corrected IP header, payload.
         frame: &'a [u8],

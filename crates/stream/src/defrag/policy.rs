@@ -122,7 +122,7 @@ pub(super) fn merge(
         } else {
             keep(at, piece.start, out);
             out.push(*piece);
-            at = piece.end.min(new.end);
+            at = piece.end;
         }
     }
     keep(at, new.end, out);

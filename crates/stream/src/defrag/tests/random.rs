@@ -306,6 +306,47 @@ proptest! {
         prop_assert_eq!(&events[0].tokens, &(0..frames.len() as u32).collect::<Vec<_>>());
     }
 
+    /// Frames with any bytes changed, or cut off, cause no panic; each token comes back once.
+    #[test]
+    fn changed_frames_come_back(
+        config in config(),
+        steps in prop::collection::vec(
+            (
+                step(any::<bool>()),
+                prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+                prop::option::weighted(0.1, any::<prop::sample::Index>()),
+            ),
+            1..60,
+        ),
+    ) {
+        let mut defragmenter = Defragmenter::new(config);
+        let mut tokens = Vec::new();
+        for (token, (step, changes, cut)) in (0..).zip(&steps) {
+            let mut frame = step.frame();
+            for (index, byte) in changes {
+                let len = frame.len().min(80);
+                frame[index.index(len)] = *byte;
+            }
+            let len = frame.len();
+            frame.truncate(cut.map_or(len, |cut| cut.index(len)));
+            let mut decoded = packet::decode(&frame, len);
+            packet::decode::ignore_checksum(&mut decoded);
+            let mut outputs = Vec::new();
+            let mut out = |output: Output<'_, u32>| {
+                if let Outcome::Whole { frame, .. } = output.outcome {
+                    let decoded = packet::decode(frame, frame.len());
+                    assert!(decoded.is_ip() && decoded.l3_end() == frame.len());
+                }
+                outputs.extend(output.tokens);
+            };
+            let passed = defragmenter.push_frame(&decoded, &frame, token, 0, &mut out);
+            tokens.extend(passed.into_iter().chain(outputs));
+        }
+        defragmenter.clear(&mut |output| tokens.extend(output.tokens));
+        tokens.sort_unstable();
+        prop_assert_eq!(tokens, (0..steps.len() as u32).collect::<Vec<_>>());
+    }
+
     /// Time-outs that are asked for in between change nothing but when they are seen.
     #[test]
     fn any_split_into_calls_gives_the_same(
