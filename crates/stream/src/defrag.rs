@@ -259,7 +259,7 @@ impl<P> Defragmenter<P> {
         self.config.bytes - self.blocks.free() * BLOCK
     }
 
-    /// Takes a frame, all bytes of which are in `frame`, as [`packet::decode`] decoded it. Returns the token if the frame is
+    /// Takes a frame, all bytes of which are in `frame`, as [`packet::decode()`] decoded it. Returns the token if the frame is
     /// not a fragment; otherwise the token comes back in an [`Output`], now or later.
     pub fn push_frame<F: FnMut(Output<'_, P>)>(
         &mut self,

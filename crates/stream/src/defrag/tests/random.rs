@@ -109,9 +109,10 @@ fn config() -> impl Strategy<Value = Config> {
 }
 
 /// Runs both over the steps and compares after each.
-fn compare(config: Config, steps: &[Step]) -> Result<Defragmenter<u32>, TestCaseError> {
+fn compare(config: Config, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut defragmenter = Defragmenter::new(config);
     let config = *defragmenter.config();
+    let room = room(&defragmenter);
     let mut twin = Twin::new(&config);
     let (mut now_ns, mut tokens) = (0, Vec::new());
     for (token, step) in (0..).zip(steps) {
@@ -146,7 +147,20 @@ fn compare(config: Config, steps: &[Step]) -> Result<Defragmenter<u32>, TestCase
     prop_assert_eq!((tokens.len() as u64, all), (all, defragmenter.stats().fragments));
     let sizes = (defragmenter.datagrams(), defragmenter.fragments(), defragmenter.bytes());
     prop_assert_eq!(sizes, (0, 0, 0));
-    Ok(defragmenter)
+    prop_assert_eq!(self::room(&defragmenter), room);
+    Ok(())
+}
+
+/// What could grow, if it were not taken at creation.
+fn room(of: &Defragmenter<u32>) -> [usize; 6] {
+    [
+        of.merged.capacity(),
+        of.frame.capacity(),
+        of.tokens.capacity(),
+        of.free_held.capacity(),
+        of.free_datagrams.capacity(),
+        of.free_pairs.capacity(),
+    ]
 }
 
 /// A datagram's fragments in order: cuts at random multiples of 8.
