@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | [`defrag`] | IP defragmentation, bounded in memory and time |
 //! | [`key`] | the identity of a flow, the same for both directions |
 //! | [`record`] | what is reported of a flow |
 //! | [`table`] | the flow table of one shard |
@@ -12,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod defrag;
 pub mod key;
 pub mod record;
 pub mod table;
