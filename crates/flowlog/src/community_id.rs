@@ -58,19 +58,24 @@ pub fn v1(
 
 /// What stands for the ports, and whether the ends keep their order.
 fn ports(src: u16, dst: u16, protocol: u8, icmp: Option<(u8, u8)>) -> (Option<[u16; 2]>, bool) {
-    let answers = match protocol {
-        protocol::TCP | protocol::UDP | protocol::SCTP => return (Some([src, dst]), false),
-        protocol::ICMP => ICMP_ANSWERS,
-        protocol::ICMPV6 => ICMPV6_ANSWERS,
-        _ => return (None, false),
-    };
-    let Some((kind, code)) = icmp else { return (None, false) };
-    let answer = answers.iter().find_map(|&(a, b)| match kind {
+    match (protocol, icmp) {
+        (protocol::TCP | protocol::UDP | protocol::SCTP, _) => (Some([src, dst]), false),
+        (protocol::ICMP | protocol::ICMPV6, Some((kind, code))) => {
+            let answer = answer(protocol, kind);
+            (Some([kind.into(), answer.unwrap_or(code).into()]), answer.is_none())
+        }
+        _ => (None, false),
+    }
+}
+
+/// The type of ICMP or ICMPv6 that answers a type.
+pub(crate) fn answer(protocol: u8, kind: u8) -> Option<u8> {
+    let pairs = if protocol == protocol::ICMP { ICMP_ANSWERS } else { ICMPV6_ANSWERS };
+    pairs.iter().find_map(|&(a, b)| match kind {
         kind if kind == a => Some(b),
         kind if kind == b => Some(a),
         _ => None,
-    });
-    (Some([kind.into(), answer.unwrap_or(code).into()]), answer.is_none())
+    })
 }
 
 /// Types that answer one another: echo, router advertisement and solicitation, timestamp, information, address mask.

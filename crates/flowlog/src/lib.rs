@@ -24,7 +24,7 @@
 
 pub mod community_id;
 pub mod eve;
-//ipfix
+pub mod ipfix;
 //cfg
 //parquet
 mod queue;

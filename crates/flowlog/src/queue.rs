@@ -21,7 +21,7 @@ pub(crate) struct Queue<T> {
 struct State<T> {
     entries: Vec<T>,
     mark: Option<usize>,
-    is_closed: bool,
+    closed: Option<Instant>,
 }
 
 /// What the writer has to do next.
@@ -38,17 +38,17 @@ pub(crate) enum Turn {
     End,
 }
 
-impl<T: Copy> Queue<T> {
+impl<T: Clone> Queue<T> {
     /// A queue of at most `capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
-        let state = State { entries: Vec::new(), mark: None, is_closed: false };
+        let state = State { entries: Vec::new(), mark: None, closed: None };
         Self { state: Mutex::new(state), changed: Condvar::new(), capacity }
     }
 
     /// Appends all entries or, where they do not fit or the queue is closed, none; says whether it did.
     pub(crate) fn push(&self, entries: &[T]) -> bool {
         let mut state = self.lock();
-        if state.is_closed || state.entries.len() + entries.len() > self.capacity {
+        if state.closed.is_some() || state.entries.len() + entries.len() > self.capacity {
             return false;
         }
         state.entries.extend_from_slice(entries);
@@ -68,13 +68,13 @@ impl<T: Copy> Queue<T> {
 
     /// No further entries; the writer ends after those that are there.
     pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
+        self.lock().closed.get_or_insert_with(Instant::now);
         self.changed.notify_all();
     }
 
-    /// Whether it is closed.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.lock().is_closed
+    /// How long it has been closed.
+    pub(crate) fn closed_for(&self) -> Option<Duration> {
+        self.lock().closed.map(|at| at.elapsed())
     }
 
     /// Waits up to `timeout` for entries or a mark, and moves them to `entries`, whose contents are dropped.
@@ -87,7 +87,7 @@ impl<T: Copy> Queue<T> {
                 std::mem::swap(entries, &mut state.entries);
                 return Turn::Entries { mark: state.mark.take() };
             }
-            if state.is_closed {
+            if state.closed.is_some() {
                 return Turn::End;
             }
             let left = end.saturating_duration_since(Instant::now());

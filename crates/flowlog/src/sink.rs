@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::queue::{Queue, Turn};
 use outlet::{FileOutlet, Outlet, UnixOutlet};
@@ -179,31 +179,28 @@ impl Drop for Sink {
     }
 }
 
-/// When a write may no longer go on.
+/// How long a write may go on after the end was asked for: half of the time that the end waits, so that what is given up
+/// is counted before it looks.
 pub(crate) struct Patience<'a> {
-    is_closed: &'a dyn Fn() -> bool,
+    closed_for: &'a dyn Fn() -> Option<Duration>,
     linger: Duration,
-    closed_at: Option<Instant>,
 }
 
 impl<'a> Patience<'a> {
-    pub(crate) fn new(is_closed: &'a dyn Fn() -> bool, linger: Duration) -> Self {
-        Self { is_closed, linger, closed_at: None }
+    /// `closed_for`: how long the queue has been closed; `linger`: how long the end waits.
+    pub(crate) fn new(closed_for: &'a dyn Fn() -> Option<Duration>, linger: Duration) -> Self {
+        Self { closed_for, linger }
     }
 
-    /// Whether the end has been waiting for so long that what is left is given up.
-    pub(crate) fn is_over(&mut self) -> bool {
-        if self.closed_at.is_none() && (self.is_closed)() {
-            self.closed_at = Some(Instant::now());
-        }
-        self.closed_at.is_some_and(|at| at.elapsed() >= self.linger)
+    /// Whether what is left is given up.
+    pub(crate) fn is_over(&self) -> bool {
+        (self.closed_for)().is_some_and(|time| time >= self.linger / 2)
     }
 }
 
 fn run(shared: &Shared, outlet: &mut dyn Outlet) {
-    let is_closed = || shared.queue.is_closed();
-    // A little less than whoever closes: what is given up is counted before it looks.
-    let mut patience = Patience::new(&is_closed, shared.options.linger * 3 / 4);
+    let closed_for = || shared.queue.closed_for();
+    let patience = Patience::new(&closed_for, shared.options.linger);
     let tally = &shared.tally;
     let mut lines = Vec::new();
     outlet.idle(tally);
@@ -211,12 +208,12 @@ fn run(shared: &Shared, outlet: &mut dyn Outlet) {
         match shared.queue.take(&mut lines, shared.options.reconnect) {
             Turn::Nothing => outlet.idle(tally),
             Turn::End => return,
-            Turn::Entries { mark: None } => outlet.write(&lines, &mut patience, tally),
+            Turn::Entries { mark: None } => outlet.write(&lines, &patience, tally),
             Turn::Entries { mark: Some(mark) } => {
                 let (before, after) = lines.split_at(mark);
-                outlet.write(before, &mut patience, tally);
+                outlet.write(before, &patience, tally);
                 outlet.reopen(tally);
-                outlet.write(after, &mut patience, tally);
+                outlet.write(after, &patience, tally);
             }
         }
     }

@@ -16,7 +16,7 @@ const WRITE_WAIT: Duration = Duration::from_millis(100);
 /// Where the thread of a sink writes.
 pub(super) trait Outlet {
     /// Writes lines, or counts them as lost.
-    fn write(&mut self, lines: &[u8], patience: &mut Patience<'_>, tally: &Tally);
+    fn write(&mut self, lines: &[u8], patience: &Patience<'_>, tally: &Tally);
     /// Opens again by the name.
     fn reopen(&mut self, tally: &Tally);
     /// Nothing was pushed for a time.
@@ -51,7 +51,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl Outlet for FileOutlet {
-    fn write(&mut self, lines: &[u8], _: &mut Patience<'_>, tally: &Tally) {
+    fn write(&mut self, lines: &[u8], _: &Patience<'_>, tally: &Tally) {
         if lines.is_empty() {
             return;
         }
@@ -136,9 +136,13 @@ fn connected(path: &Path) -> io::Result<UnixStream> {
 }
 
 impl Outlet for UnixOutlet {
-    fn write(&mut self, lines: &[u8], patience: &mut Patience<'_>, tally: &Tally) {
+    fn write(&mut self, lines: &[u8], patience: &Patience<'_>, tally: &Tally) {
         let mut done = 0;
         while done < lines.len() {
+            if patience.is_over() {
+                Tally::add(&tally.lost_write, count_lines(&lines[done..]));
+                return;
+            }
             self.ensure(tally);
             let Some(stream) = self.stream.as_mut() else {
                 Tally::add(&tally.lost_not_connected, count_lines(&lines[done..]));
@@ -157,10 +161,6 @@ impl Outlet for UnixOutlet {
                     done += whole;
                     tally.failed(&self.path.to_string_lossy(), &error);
                     self.stream = None;
-                    if patience.is_over() {
-                        Tally::add(&tally.lost_write, count_lines(&lines[done..]));
-                        return;
-                    }
                 }
             }
         }
@@ -181,7 +181,7 @@ impl Outlet for UnixOutlet {
 fn write_all(
     stream: &mut UnixStream,
     bytes: &[u8],
-    patience: &mut Patience<'_>,
+    patience: &Patience<'_>,
 ) -> Result<(), (usize, io::Error)> {
     let mut done = 0;
     while done < bytes.len() {
