@@ -347,7 +347,7 @@ const DETAIL_NAMES: [(&str, [&str; 6]); 2] = [
     ),
 ];
 
-const fn state(state: FlowState) -> &'static str {
+pub(crate) const fn state(state: FlowState) -> &'static str {
     match state {
         FlowState::New => "new",
         FlowState::Established => "established",
@@ -365,7 +365,7 @@ const fn reason(reason: Reason) -> &'static str {
     }
 }
 
-const fn tcp_state(state: TcpState) -> &'static str {
+pub(crate) const fn tcp_state(state: TcpState) -> &'static str {
     match state {
         TcpState::None => "none",
         TcpState::SynSent => "syn_sent",

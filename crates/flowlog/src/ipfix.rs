@@ -1,9 +1,9 @@
 //! IPFIX: flow records for collectors, over UDP and TCP (RFC 7011).
 //!
 //! A record of the flow table becomes two IPFIX records, one for each direction that sent packets. RFC 5103 would have
-//! both directions in one record, with reverse elements of the enterprise 29305; but nfdump 1.7 reads of those only the
-//! reverse counts, and drops the reverse TCP flags and TTL, and collectors that do not know RFC 5103 lose a whole
-//! direction. Both records have one `flowId`, and `nfdump -B` joins them by their 5-tuple.
+//! both directions in one record, with reverse elements of the enterprise 29305. But nfdump 1.7.1 reads of those only the
+//! reverse counts, and stores the reverse TCP flags over the forward ones; and a collector that does not know RFC 5103
+//! loses a whole direction. Both records have one `flowId`, and `nfdump -B` joins them by their 5-tuple.
 //!
 //! *Long flows* are reported again and again ([`Reason::Active`](stream::record::Reason)), always with totals since their
 //! start. IPFIX exports what came since the last record ([`Deltas`](deltas::Deltas)): the exporter subtracts what it

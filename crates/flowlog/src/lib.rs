@@ -25,8 +25,8 @@
 pub mod community_id;
 pub mod eve;
 pub mod ipfix;
-//cfg
-//parquet
+#[cfg(feature = "parquet")]
+pub mod parquet;
 mod queue;
 pub mod sink;
 mod time;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flowlog::ipfix::{Config, Exporter, Protocol};
 use serde_json::Value;
-use stream::record::{FlowRecord, Reason};
+use stream::record::FlowRecord;
 use testkit::process::{Process, Stop};
 use testkit::{Scratch, wait_until};
 
@@ -37,11 +37,10 @@ fn nfcapd(folder: &Path, address: &str) -> (Process, u16) {
 }
 
 /// What nfdump prints of a folder, in the order of receipt.
-fn nfdump(folder: &Path) -> Vec<Value> {
-    let output =
-        Command::new("nfdump").args(["-q", "-o", "json", "-R"]).arg(folder).output().unwrap();
+fn nfdump(folder: &Path, format: &str) -> String {
+    let output = Command::new("nfdump").args(["-o", format, "-R"]).arg(folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Milliseconds as nfdump writes them, in the time zone of the test.
@@ -80,6 +79,10 @@ fn check(got: &Value, record: &FlowRecord, side: usize) {
     assert_eq!(number("in_bytes"), Some(sent.ip_bytes), "{got}");
     assert_eq!(got["first"], time(record.start_ns), "{got}");
     assert_eq!(got["last"], time(record.end_ns), "{got}");
+    let port = if side == 0 { record.port.into() } else { 0 };
+    assert_eq!(number("input_snmp"), Some(port), "{got}");
+    // Fields of a group are left out where all of them are 0.
+    assert_eq!(number("src_vlan").unwrap_or(0), u64::from(record.vlans[0]), "{got}");
     if record.protocol == 6 {
         let flags = got["tcp_flags"].as_str().unwrap();
         let letters = "CEUAPRSF";
@@ -88,7 +91,6 @@ fn check(got: &Value, record: &FlowRecord, side: usize) {
             assert_eq!(flags.contains(letter), is_set, "{letter}: {got}");
         }
     }
-    println!("{got}");
 }
 
 fn run(address: &str) {
@@ -99,9 +101,8 @@ fn run(address: &str) {
     let (mut collector, port) = nfcapd(scratch.path(), address);
     let at = (address.parse::<std::net::IpAddr>().unwrap(), port).into();
     let exporter = Exporter::start(Config::new(at, Protocol::Udp)).unwrap();
-    let mut sent = records::all();
-    for record in &mut sent {
-        record.reason = Reason::Timeout;
+    let sent = records::all();
+    for record in &sent {
         exporter.export(record);
     }
     let counters = exporter.close();
@@ -109,7 +110,7 @@ fn run(address: &str) {
     // What is on its way is read before the collector ends.
     std::thread::sleep(Duration::from_millis(500));
     let (_, log) = collector.stop(Stop::Terminate, LONG);
-    let got = nfdump(scratch.path());
+    let got: Vec<Value> = serde_json::from_str(&nfdump(scratch.path(), "json")).unwrap();
     let expected: Vec<_> = sent
         .iter()
         .flat_map(|r| (0..2).filter(|s| r.sides[*s].packets > 0).map(move |s| (r, s)))
@@ -118,7 +119,15 @@ fn run(address: &str) {
     for (got, (record, side)) in got.iter().zip(expected) {
         check(got, record, side);
     }
-    assert!(log.contains("Sequence Errors: 0") || log.contains("Sequence errors: 0"), "{log}");
+    assert!(log.contains("Sequence Errors: 0, Bad Packets: 0"), "{log}");
+    // Only the raw form has these.
+    let raw = nfdump(scratch.path(), "raw");
+    let reasons = raw.lines().filter_map(|line| line.trim().strip_prefix("end reason"));
+    let reasons =
+        reasons.map(|line| line.trim_start_matches([' ', '=']).split(' ').next().unwrap());
+    let reasons: Vec<_> = reasons.collect();
+    let expected = ["0x03", "0x03", "0x01", "0x01", "0x05", "0x05", "0x01", "0x02", "0x02"];
+    assert_eq!(reasons[..9], expected, "{raw}");
 }
 
 #[test]
