@@ -6,7 +6,7 @@
 //! loses a whole direction. Both records have one `flowId`, and `nfdump -B` joins them by their 5-tuple.
 //!
 //! *Long flows* are reported again and again ([`Reason::Active`](stream::record::Reason)), always with totals since their
-//! start. IPFIX exports what came since the last record ([`Deltas`](deltas::Deltas)): the exporter subtracts what it
+//! start. IPFIX exports what came since the last record (`ipfix/deltas.rs`): the exporter subtracts what it
 //! exported, and the record starts where the last one ended, so that rates are right. It is done here, behind the queue:
 //! a record that found no room is not missing from the counts, since the next one has its packets, too.
 //!
@@ -222,6 +222,9 @@ impl Drop for Exporter {
     }
 }
 
+/// How long the thread sleeps while there is nothing to send.
+const WAIT_IDLE: Duration = Duration::from_secs(60);
+
 /// The thread.
 fn run(shared: &Shared) {
     let Shared { queue, tally, config } = shared;
@@ -233,7 +236,7 @@ fn run(shared: &Shared) {
     // When the message is sent, if it has records.
     let mut due: Option<Instant> = None;
     loop {
-        let wait = due.map_or(config.flush, |at| at.saturating_duration_since(Instant::now()));
+        let wait = due.map_or(WAIT_IDLE, |at| at.saturating_duration_since(Instant::now()));
         let turn = queue.take(&mut records, wait);
         for record in &records {
             let Some(delta) = deltas.step(record) else {

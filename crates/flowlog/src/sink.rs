@@ -198,14 +198,18 @@ impl<'a> Patience<'a> {
     }
 }
 
+/// Time between two attempts to connect while there are no lines, if [`Options::reconnect`] is less.
+const WAIT_MIN: Duration = Duration::from_millis(10);
+
 fn run(shared: &Shared, outlet: &mut dyn Outlet) {
     let closed_for = || shared.queue.closed_for();
     let patience = Patience::new(&closed_for, shared.options.linger);
     let tally = &shared.tally;
     let mut lines = Vec::new();
+    let wait = shared.options.reconnect.max(WAIT_MIN);
     outlet.idle(tally);
     loop {
-        match shared.queue.take(&mut lines, shared.options.reconnect) {
+        match shared.queue.take(&mut lines, wait) {
             Turn::Nothing => outlet.idle(tally),
             Turn::End => return,
             Turn::Entries { mark: None } => outlet.write(&lines, &patience, tally),

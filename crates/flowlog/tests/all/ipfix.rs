@@ -1,7 +1,7 @@
 //! The exporter against a collector that reads messages by RFC 7011.
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowlog::ipfix::{Config, Exporter, Protocol};
 use proptest::prelude::*;
@@ -136,6 +136,35 @@ fn a_collector_that_goes_and_comes_back_over_tcp() {
     }
     assert!(records > 0);
     assert_eq!((session.template_sets, session.missing, session.unknown_sets), (1, 0, 0));
+}
+
+/// It accepts the connection and reads nothing: the caller goes on, and so does the end after its time.
+#[test]
+fn a_collector_that_stalls_over_tcp() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = Config {
+        capacity: 1000,
+        linger: Duration::from_millis(600),
+        ..config(listener.local_addr().unwrap(), Protocol::Tcp)
+    };
+    let exporter = Exporter::start(config).unwrap();
+    let (mut pushed, mut room) = (0, Instant::now());
+    // The connection and the queue are full when nothing was taken for a time.
+    while room.elapsed() < Duration::from_millis(500) {
+        let start = Instant::now();
+        if exporter.export(&records::tcp()) {
+            (pushed, room) = (pushed + 1, Instant::now());
+        } else {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+    let start = Instant::now();
+    let counters = exporter.close();
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(counters.lost_queue_full > 0 && counters.lost_unreachable > 0, "{counters:?}");
+    assert_eq!(counters.records + counters.lost_unreachable, 2 * pushed);
+    drop(listener);
 }
 
 fn receive(socket: &UdpSocket, session: &mut Session) -> Vec<Record> {
