@@ -37,6 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("lookup", &["interleave", "chunk", "files"]),
     ("classify", &["interleave", "lookup", "chunk", "files"]),
     ("stream", &["packet", "interleave", "chunk"]),
+    ("flowlog", &["stream", "packet", "files", "chunk"]),
     ("crypto", &[]),
     ("kernels", &["chunk"]),
     ("device", &["kernels", "chunk"]),
@@ -74,7 +75,7 @@ const UNSAFE_CRATES: &[&str] =
     &["chunk", "io", "device", "interleave", "lookup", "classify", "crypto", "bench", "kernels"];
 /// Crates that say so to the compiler.
 const FORBID_CRATES: &[&str] =
-    &["packet", "stream", "apps", "control", "controlplane", "files"];
+    &["packet", "stream", "flowlog", "apps", "control", "controlplane", "files"];
 const LINES_MAX: usize = 900;
 const DATA_TYPES: &[&str] = &["pcap", "pcapng", "cap", "gz", "xz", "zst", "dat", "bin"];
 const RESTRICTED: &str = "../shared/data/restricted";
