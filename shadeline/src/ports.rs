@@ -165,7 +165,8 @@ impl LivePorts {
                 continue;
             };
             let advertisements = match port.accept_ra && config.router.kernel {
-                true => Advertisements::Accepted,
+                true if port.accept_ra_routes => Advertisements::Routes,
+                true => Advertisements::Defaults,
                 false => Advertisements::Ignored,
             };
             twins.push((at, twin, record, advertisements));

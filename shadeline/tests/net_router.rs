@@ -568,14 +568,15 @@ fn router_advertisements_change_nothing() {
     }
 }
 
-/// A port that takes them: their default routes and RFC 4191's stand behind all others, in the order of preference.
+/// A port that takes them: their default routes come after all others, in the order of preference, and so do RFC 4191's if
+/// the port takes these, too.
 #[test]
 fn an_upstream_may_announce_itself_by_router_advertisements() {
     if testkit::require_tool("python3").is_none() {
         return;
     }
     // The first line belongs to the port `right`.
-    let more = "accept_ra = true\n[[route]]\nprefix = \"2001:db8:5::/48\"\nvia = \"fd00:2::2\"\n";
+    let more = "accept_ra = true\naccept_ra_routes = true\n[[route]]\nprefix = \"2001:db8:5::/48\"\nvia = \"fd00:2::2\"\n";
     let Some(live) = Live::start("raup", "af_packet", more) else { return };
     let net = &live.net;
     net.right.address("lo", "2001:db9::1/128");
@@ -631,6 +632,7 @@ fn the_kernel_is_a_router_on_twins() {
     for (twin, accept_ra) in [("sl-left", "0"), ("sl-right", "2")] {
         is("ipv6", twin, "accept_ra", accept_ra);
         let off = ["accept_ra_pinfo", "accept_ra_mtu", "autoconf", "accept_redirects"];
+        is("ipv6", twin, "accept_ra_rt_info_max_plen", "0");
         off.iter().for_each(|setting| is("ipv6", twin, setting, "0"));
         is("ipv6", twin, "forwarding", "1");
         is("ipv4", twin, "forwarding", "1");

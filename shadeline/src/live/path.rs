@@ -171,7 +171,7 @@ impl LivePath {
         for twin in self.twins.values_mut().filter(|_| self.mirrors) {
             twin.is_watched = true;
             watch.push(twin.ifindex);
-            if twin.advertisements == Advertisements::Accepted {
+            if twin.advertisements != Advertisements::Ignored {
                 advertised.push(twin.ifindex);
             }
         }

@@ -19,7 +19,7 @@ use packet::{Decoded, IpProtocol, Kind, icmpv4, icmpv6};
 
 use super::tables::FirewallOptions;
 use crate::received;
-use crate::router::errors::Limit;
+use crate::router::errors::Limits;
 use crate::router::gate;
 
 /// The error about a packet of IPv4.
@@ -35,7 +35,7 @@ const LINK_LEN_MAX: usize = 22;
 
 /// Makes answers for one worker.
 pub(super) struct Answers {
-    pub(super) limit: Limit,
+    pub(super) limits: Limits,
     /// The limit is kept by a gate over all workers.
     pub(super) defers: bool,
     piece: Box<[u8]>,
@@ -56,7 +56,7 @@ pub(super) enum Answer {
 impl Answers {
     pub(super) fn new() -> Self {
         let piece = vec![0; LINK_LEN_MAX + ICMPV6_ERROR_LEN_MAX].into_boxed_slice();
-        Self { limit: Limit::new(), defers: false, piece }
+        Self { limits: Limits::new(), defers: false, piece }
     }
 
     /// The answer to `packet`, which was rejected and in which `d` was found.
@@ -80,18 +80,18 @@ impl Answers {
         let is_deferred = self.defers && !is_reset;
         if !is_reset
             && !is_deferred
-            && !self.limit.take_of(options.icmp_rate, options.icmp_burst, now_ns)
+            && !self.limits.take(packet.port, options.icmp_rate, options.icmp_burst, now_ns)
         {
             return Answer::Withheld;
         }
         match self.build(packet, d, is_reset, original, pool) {
             Some(mut answer) if is_deferred => {
-                answer.mark = gate::mark(None);
+                answer.mark = gate::mark(packet.port, None);
                 Answer::Deferred(answer)
             }
             Some(answer) => Answer::Made(answer),
             // The token is spent all the same.
-            None if is_deferred => Answer::Deferred(gate::nothing(packet.time_ns)),
+            None if is_deferred => Answer::Deferred(gate::nothing(packet.time_ns, packet.port)),
             None => Answer::None,
         }
     }

@@ -312,7 +312,7 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
     /// The limit of answers goes on.
     fn inherit(&mut self, before: &mut dyn Stage<T>) {
         if let Some(before) = before.as_any().and_then(|before| before.downcast_mut::<Self>()) {
-            std::mem::swap(&mut self.answers.limit, &mut before.answers.limit);
+            std::mem::swap(&mut self.answers.limits, &mut before.answers.limits);
         }
     }
 

@@ -109,7 +109,7 @@ impl Decode {
                 overrides: true,
                 asks_us: is_ours && !is_reply,
             };
-            self.events.seen(event, now_ns);
+            self.events.seen(packet.port, event, now_ns);
         }
         if interface.twin {
             Outcome::Host
@@ -212,7 +212,7 @@ impl Decode {
                         overrides: true,
                         asks_us: is_ours,
                     };
-                    self.events.seen(event, now_ns);
+                    self.events.seen(packet.port, event, now_ns);
                 }
                 if interface.twin {
                     Outcome::Host
@@ -234,7 +234,7 @@ impl Decode {
                         overrides: view.is_override(),
                         asks_us: false,
                     };
-                    self.events.seen(event, now_ns);
+                    self.events.seen(packet.port, event, now_ns);
                 }
                 if interface.twin { Outcome::Host } else { Outcome::Drop(reasons::CONSUMED) }
             }

@@ -3,8 +3,9 @@
 //! An error has the address of the interface by which the packet came in (RFC 1812 §4.3.2.4,
 //! RFC 4443 §2.2), another interface's where that has none. It is routed like any packet to the
 //! offender's source. Where that way's neighbour is not known yet it goes straight back to the
-//! station that the packet came from; without a route there is none. A token bucket per worker bounds
-//! them (RFC 1812 §4.3.2.8, RFC 4443 §2.4 f).
+//! station that the packet came from; without a route there is none. A token bucket for each port and worker bounds
+//! them (RFC 1812 §4.3.2.8, RFC 4443 §2.4 f): whoever floods a port with packets that need errors leaves those of other
+//! ports theirs.
 
 use chunk::{Packet, Verdict};
 use engine::Context;
@@ -92,13 +93,9 @@ impl Limit {
         Self { credit_ns: 0, seen_ns: None }
     }
 
-    /// Takes a token. The bucket starts full; time that runs backwards fills nothing.
-    pub(super) fn take(&mut self, options: &Options, now_ns: u64) -> bool {
-        self.take_of(options.icmp_rate, options.icmp_burst, now_ns)
-    }
-
-    /// The same of a bucket of `burst` tokens that come at `rate` a second.
-    pub(crate) fn take_of(&mut self, rate: u32, burst: u32, now_ns: u64) -> bool {
+    /// Takes a token of a bucket of `burst` tokens that come at `rate` a second. It starts full; time that runs backwards
+    /// fills nothing.
+    fn take(&mut self, rate: u32, burst: u32, now_ns: u64) -> bool {
         if rate == 0 {
             return false;
         }
@@ -112,6 +109,24 @@ impl Limit {
             self.credit_ns -= token_ns;
         }
         granted
+    }
+}
+
+/// A bucket for each port by which packets come in.
+pub(crate) struct Limits(Vec<Limit>);
+
+impl Limits {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Takes a token of the port's bucket. Ports that do not exist, as of packets that were made here, have the last one.
+    pub(crate) fn take(&mut self, port: u16, rate: u32, burst: u32, now_ns: u64) -> bool {
+        let place = usize::from(port.min(gate::PORT_MAX));
+        if place >= self.0.len() {
+            self.0.resize_with(place + 1, Limit::new); // once for each port
+        }
+        self.0[place].take(rate, burst, now_ns)
     }
 }
 
@@ -139,16 +154,17 @@ impl Rewrite {
         // packets without a route must not become one of lookups for their errors.
         if self.defers_errors {
             let before = self.made.len();
-            self.is_deferring = true;
+            self.deferring = Some(packet.port);
             self.emit_error(packet, transit, problem, cx);
-            self.is_deferring = false;
+            self.deferring = None;
             if self.made.len() == before {
                 // The token is spent all the same.
-                self.made.push((gate::nothing(packet.time_ns), Verdict::TAKEN));
+                self.made.push((gate::nothing(packet.time_ns, packet.port), Verdict::TAKEN));
             }
             return;
         }
-        if !self.limit.take(cx.tables.options(), cx.arrival_ns(packet)) {
+        let Options { icmp_rate, icmp_burst, .. } = *cx.tables.options();
+        if !self.limits.take(packet.port, icmp_rate, icmp_burst, cx.arrival_ns(packet)) {
             self.counters.icmp_errors_withheld.add(1);
             return;
         }
@@ -301,16 +317,27 @@ mod tests {
 
     #[test]
     fn the_bucket_gives_a_burst_and_then_the_rate() {
-        let options = Options { icmp_rate: 10, icmp_burst: 3, ..Options::default() };
         let mut limit = Limit::new();
         let start = 1_700_000_000_000_000_000;
         let granted =
-            |limit: &mut Limit, at: u64| (0..10).filter(|_| limit.take(&options, at)).count();
+            |limit: &mut Limit, at: u64| (0..10).filter(|_| limit.take(10, 3, at)).count();
         assert_eq!(granted(&mut limit, start), 3);
         assert_eq!(granted(&mut limit, start + 99_999_999), 0);
         assert_eq!(granted(&mut limit, start + 100_000_000), 1);
         assert_eq!(granted(&mut limit, start), 0, "time that runs back fills nothing");
         assert_eq!(granted(&mut limit, start + 60_000_000_000), 3, "no more than the burst");
-        assert!(!limit.take(&Options { icmp_rate: 0, ..options }, start + 90_000_000_000));
+        assert!(!limit.take(0, 3, start + 90_000_000_000));
+    }
+
+    #[test]
+    fn each_port_has_a_bucket() {
+        let mut limits = Limits::new();
+        let start = 1_700_000_000_000_000_000;
+        let mut granted = |port: u16| (0..1000).filter(|_| limits.take(port, 10, 3, start)).count();
+        for port in [7, 0, chunk::PORT_NONE, 4096] {
+            assert_eq!((granted(port), granted(port)), (3, 0), "{port}");
+        }
+        // No memory for all numbers.
+        assert!(limits.0.len() <= usize::from(gate::PORT_MAX) + 1);
     }
 }

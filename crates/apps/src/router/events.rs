@@ -7,6 +7,8 @@
 //!   and once in [`QUIET_NS`] after that. A small direct-mapped memory of the last events is enough for that; where two
 //!   share a place, the only harm is an event more. More than one passes because a neighbour gives the same answer to
 //!   each question: to that of before and of after a link was down.
+//! * **Different** ones are limited, too: about packets of one port, [`PORT_RATE`] events a second. A neighbour that invents
+//!   neighbours cannot fill the channel, which all ports share.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -16,6 +18,7 @@ use std::sync::mpsc::SyncSender;
 use lookup::fib::NeighbourEvent;
 
 use super::counters::RouterCounters;
+use super::errors::Limits;
 
 /// How often the same event passes in a flood of it.
 pub(super) const QUIET_NS: u64 = 100_000_000;
@@ -25,11 +28,16 @@ const BURST: u64 = 4;
 
 const PLACES: usize = 256;
 
+/// Events about packets of one port, a second at each worker, and at once. The resolver handles a hundred times as many.
+const PORT_RATE: u32 = 2_000;
+const PORT_BURST: u32 = 256;
+
 /// The sending end at one stage.
 pub(super) struct Events {
     sender: Option<SyncSender<NeighbourEvent>>,
     counters: Arc<RouterCounters>,
     recent: Box<[Recent]>,
+    ports: Limits,
     hasher: RandomState,
 }
 
@@ -60,20 +68,27 @@ impl Events {
         counters: Arc<RouterCounters>,
     ) -> Self {
         let recent = vec![Recent::default(); PLACES].into_boxed_slice();
-        Self { sender, counters, recent, hasher: RandomState::new() }
+        Self { sender, counters, recent, ports: Limits::new(), hasher: RandomState::new() }
     }
 
-    /// Sends what a packet said of a neighbour, unless the same was sent too often a moment ago. It may be lost, as the
-    /// packet could have been.
+    /// Sends what a packet that came in by `port` said of a neighbour, unless the same was sent too often a moment ago, or
+    /// too much about packets of that port. It may be lost, as the packet could have been.
     #[cold]
-    pub(super) fn seen(&mut self, event: NeighbourEvent, now_ns: u64) {
+    pub(super) fn seen(&mut self, port: u16, event: NeighbourEvent, now_ns: u64) {
         let key = self.hasher.hash_one(event) | 1; // 0 is an empty place
         let place = key as usize / 2 % PLACES;
-        if let Some(after) = self.recent[place].after(key, now_ns)
-            && self.send(event)
-        {
+        let Some(after) = self.recent[place].after(key, now_ns) else { return };
+        if !self.ports.take(port, PORT_RATE, PORT_BURST, now_ns) {
+            self.counters.events_lost.add(1);
+        } else if self.send(event) {
             self.recent[place] = after;
         }
+    }
+
+    /// Asks for the neighbour of a packet that came in by `port` and that may not wait. Like [`Events::seen`].
+    #[cold]
+    pub(super) fn wanted_by(&mut self, port: u16, interface: u16, address: IpAddr, now_ns: u64) {
+        self.seen(port, NeighbourEvent::Wanted { interface, address }, now_ns);
     }
 
     /// Asks for a neighbour; `false` if the question is not on its way, because the channel is full.
@@ -129,20 +144,36 @@ mod tests {
         // The answers before and after a link was down count both.
         let start = 5_000_000_000;
         for at_ms in [0, 30] {
-            events.seen(seen(1), start + at_ms * 1_000_000);
+            events.seen(1, seen(1), start + at_ms * 1_000_000);
             assert_eq!(receiver.try_iter().count(), 1, "{at_ms} ms");
         }
         // A second of a flood.
         let flood = start + QUIET_NS;
-        (0..100_000).for_each(|n| events.seen(seen(1), flood + n * 10_000));
+        (0..100_000).for_each(|n| events.seen(1, seen(1), flood + n * 10_000));
         let passed = receiver.try_iter().count() as u64;
         assert!((10..=10 + BURST).contains(&passed), "{passed}");
-        events.seen(seen(2), flood);
+        events.seen(1, seen(2), flood);
         assert_eq!(receiver.try_iter().count(), 1, "another one is not held up");
-        events.seen(seen(1), start - 1_000_000_000);
+        events.seen(1, seen(1), start - 1_000_000_000);
         assert_eq!(receiver.try_iter().count(), 1, "the clock was set back");
+        // What is different comes at the rate of its port, and that of another port beside it.
+        let other = |n: u32| NeighbourEvent::Wanted {
+            interface: 1,
+            address: IpAddr::from(n.to_be_bytes()),
+        };
+        let (later, mut passed) = (2 * flood, 0);
+        for n in 0..100_000 {
+            events.seen(1, other(n), later + u64::from(n) * 10_000);
+            passed += receiver.try_iter().count() as u64;
+            if n % 10_000 == 0 {
+                events.seen(2, seen(9), later + u64::from(n) * 10_000);
+                assert_eq!(receiver.try_iter().last(), Some(seen(9)), "{n}");
+            }
+        }
+        assert!((2_000..=2_000 + u64::from(PORT_BURST)).contains(&passed), "{passed}");
         // What finds the channel full may be said again.
-        (0..64).for_each(|n| events.seen(seen(n), 2 * flood));
+        let flood = 4 * flood;
+        (0..64).for_each(|n| events.seen(1, seen(n), 2 * flood));
         assert_eq!(receiver.try_iter().count(), 64);
     }
 }

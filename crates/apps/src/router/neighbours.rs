@@ -1,8 +1,10 @@
 //! Packets that wait for a neighbour's MAC address.
 //!
 //! A queue for each (interface, address), first in first out, bounded each and in total by the
-//! options: a scan of a connected network must not eat the cells. All queues lie in one slab of
-//! slots, linked by number, which grows to the bound once and is recycled.
+//! options: a scan of a connected network must not eat the cells. Packets that came in by one port may take as many places
+//! as are free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998), so a scan from one
+//! port leaves room for packets of others. All queues lie in one slab of slots, linked by number, which grows to the bound
+//! once and is recycled.
 //!
 //! The resolver is asked for the neighbour of a queue when its first packet comes, and again as long as packets wait: at
 //! once, [`AT_ONCE`] times at most, where a new version still has no MAC for it, and otherwise after 0.1 s, 0.2 s, 0.4 s
@@ -40,8 +42,22 @@ pub(super) struct Waiting {
     queues: Vec<Queue>,
     index: HashMap<Key, u32>,
     len: usize,
+    /// How many of them came in by each port.
+    by_port: Vec<u32>,
     wait_ns: u64,
 }
+
+/// Why a packet may not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// As many as may wait for its neighbour, which was asked for.
+    Queue,
+    /// As many as may wait for all neighbours, or as may of those that came in by its port.
+    Room,
+}
+
+/// The last number of a port that is counted by itself; all above are counted together.
+const PORT_MAX: u16 = 8191;
 
 struct Slot {
     held: Option<(Packet, Transit)>,
@@ -68,6 +84,7 @@ impl Waiting {
             queues: Vec::new(),
             index: HashMap::new(),
             len: 0,
+            by_port: Vec::new(),
             wait_ns: Options::default().neighbour_wait_ns,
         }
     }
@@ -89,18 +106,24 @@ impl Waiting {
         self.wait_ns = wait_ns;
     }
 
-    /// Takes `packet` over, leaving an empty one; the place of its queue. An error, and nothing
-    /// taken, when the queue or all of them are full.
+    /// Takes `packet` over, leaving an empty one; the place of its queue.
+    ///
+    /// # Errors
+    /// Nothing is taken: its queue, all of them, or the share of the port by which it came is full.
     pub(super) fn push(
         &mut self,
         key: Key,
         packet: &mut Packet,
         transit: Transit,
         options: &Options,
-    ) -> Result<usize, ()> {
+    ) -> Result<usize, Full> {
         let total = options.neighbour_queue_total_packets as usize;
-        if self.len >= total {
-            return Err(());
+        let port = usize::from(packet.port.min(PORT_MAX));
+        if port >= self.by_port.len() {
+            self.by_port.resize(port + 1, 0); // once for each port
+        }
+        if self.len + self.by_port[port] as usize >= total {
+            return Err(Full::Room);
         }
         if self.slots.capacity() < total {
             // Once, at the first miss, or when the options allow more. Room for twice as many
@@ -128,7 +151,7 @@ impl Waiting {
             if self.queues[place].len == 0 {
                 self.take(place); // a bound of zero: leave no empty queue behind
             }
-            return Err(());
+            return Err(Full::Queue);
         }
         let held = Some((std::mem::replace(packet, Packet::empty()), transit));
         let slot = Slot { held, next: NONE };
@@ -149,6 +172,7 @@ impl Waiting {
         queue.tail = number;
         queue.len += 1;
         self.len += 1;
+        self.by_port[port] += 1;
         Ok(place)
     }
 
@@ -195,7 +219,11 @@ impl Waiting {
         slot.next = self.free;
         self.free = number;
         self.len -= 1;
-        slot.held.take()
+        let held = slot.held.take();
+        if let Some((packet, _)) = &held {
+            self.by_port[usize::from(packet.port.min(PORT_MAX))] -= 1;
+        }
+        held
     }
 }
 
@@ -258,9 +286,12 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map of deques: bounds, order, counts.
+        /// Against a map of deques: bounds, shares, order, counts.
         #[test]
-        fn queues_are_bounded_and_in_order(steps in prop::collection::vec((any::<bool>(), 0u8..12), 0..400)) {
+        fn queues_are_bounded_and_in_order(
+            steps in prop::collection::vec((any::<bool>(), 0u8..12, 0..5usize), 0..400),
+        ) {
+            const PORTS: [u16; 5] = [0, 1, 4096, 9000, chunk::PORT_NONE];
             let (_, depot) = Region::new(64, HugePages::Off).unwrap();
             let mut pool = Pool::new(depot.clone(), 8);
             let options = Options {
@@ -270,7 +301,8 @@ mod tests {
             };
             let mut waiting = Waiting::new();
             let mut twin: BTreeMap<Key, VecDeque<u32>> = BTreeMap::new();
-            for (serial, (push, n)) in (0u32..).zip(steps) {
+            let mut ports: BTreeMap<u32, u16> = BTreeMap::new();
+            for (serial, (push, n, port)) in (0u32..).zip(steps) {
                 let total: usize = twin.values().map(VecDeque::len).sum();
                 prop_assert_eq!(waiting.len(), total);
                 let first = twin.values().filter_map(|q| q.front()).min();
@@ -280,19 +312,30 @@ mod tests {
                 );
                 if push {
                     let mut packet = Packet::copy_from(&mut pool, &[n]).unwrap();
-                    let fits = total < 20 && twin.get(&key(n)).map_or(0, VecDeque::len) < 4;
+                    // The last two are no ports, and count as one.
+                    packet.port = PORTS[port];
+                    let of_port = ports.values().filter(|own| PORTS[port].min(8191) == **own).count();
+                    let in_queue = twin.get(&key(n)).map_or(0, VecDeque::len);
+                    let expected = match (of_port < 20 - total, in_queue < 4) {
+                        (false, _) => Err(Full::Room),
+                        (true, false) => Err(Full::Queue),
+                        (true, true) => Ok(()),
+                    };
+                    let fits = expected.is_ok();
                     let pushed = waiting.push(key(n), &mut packet, transit(serial), &options);
-                    prop_assert_eq!(pushed.is_ok(), fits);
+                    prop_assert_eq!(pushed.map(drop), expected);
                     prop_assert_eq!(packet.is_empty(), fits);
                     packet.free(&mut pool);
                     if fits {
                         twin.entry(key(n)).or_default().push_back(serial);
+                        ports.insert(serial, PORTS[port].min(8191));
                     }
                 } else if let Some((found, _)) = waiting.first(n.into()) {
                     let mut queue = waiting.take(n.into());
                     for serial in twin.remove(&found).unwrap() {
                         let (packet, transit) = waiting.pop(&mut queue).unwrap();
                         prop_assert_eq!(transit.flow_hash, serial);
+                        ports.remove(&serial);
                         packet.free(&mut pool);
                     }
                     prop_assert!(waiting.pop(&mut queue).is_none());

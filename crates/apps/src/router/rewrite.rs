@@ -32,11 +32,11 @@ use super::PipelineOptions;
 use super::columns::{Answer, Decision, RouterColumns, flags, is_live};
 use super::control::{ethertype, ipv4, ipv6};
 use super::counters::RouterCounters;
-use super::errors::{Limit, Problem};
+use super::errors::{Limits, Problem};
 use super::events::Events;
 use super::frames::{self, ETHERNET_LEN, Link};
 use super::gate;
-use super::neighbours::Waiting;
+use super::neighbours::{Full, Waiting};
 use super::reasons;
 use super::route::decide;
 use super::size::is_within;
@@ -55,10 +55,10 @@ const NEVER: u64 = u64::MAX;
 pub struct Rewrite {
     pub(super) counters: Arc<RouterCounters>,
     pub(super) events: Events,
-    pub(super) limit: Limit,
+    pub(super) limits: Limits,
     pub(super) defers_errors: bool,
     /// An error is being made whose fate a gate decides.
-    pub(super) is_deferring: bool,
+    pub(super) deferring: Option<u16>,
     pub(super) waiting: Waiting,
     /// Packets made while one packet was acted on; they follow it.
     pub(super) made: Vec<(Packet, Verdict)>,
@@ -137,9 +137,9 @@ impl Rewrite {
         Self {
             counters: options.counters.clone(),
             events: Events::new(options.events.clone(), options.counters.clone()),
-            limit: Limit::new(),
+            limits: Limits::new(),
             defers_errors: options.defers_errors,
-            is_deferring: false,
+            deferring: None,
             waiting: Waiting::new(),
             made: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             linear: Vec::with_capacity(PIECE_LEN),
@@ -248,7 +248,7 @@ impl<T: AsRef<Fib>> Stage<T> for Rewrite {
         let before = before.as_any().and_then(|before| before.downcast_mut::<Self>());
         if let Some(before) = before {
             std::mem::swap(&mut self.waiting, &mut before.waiting);
-            std::mem::swap(&mut self.limit, &mut before.limit);
+            std::mem::swap(&mut self.limits, &mut before.limits);
             std::mem::swap(&mut self.in_use, &mut before.in_use);
         }
     }
@@ -490,8 +490,8 @@ impl Rewrite {
 
     /// Lets a packet that was made here follow its cause.
     pub(super) fn make(&mut self, mut frame: Packet, link: &Link) {
-        if self.is_deferring {
-            frame.mark = gate::mark(link.is_tagged().then_some(link.interface));
+        if let Some(port) = self.deferring {
+            frame.mark = gate::mark(port, link.is_tagged().then_some(link.interface));
         } else if link.is_tagged() {
             self.counters.count_tagged_tx(link.interface, frame.frame_len());
         }
@@ -616,7 +616,13 @@ impl Rewrite {
                 self.waiting.ask(place, cx.now_ns, || self.events.wanted(interface, address));
                 Verdict::TAKEN
             }
-            Err(()) => Verdict::drop(reasons::NEIGHBOUR_QUEUE_FULL),
+            Err(full) => {
+                // It is not known the sooner for other packets that wait; of those that come later one may pass.
+                if full == Full::Room {
+                    self.events.wanted_by(packet.port, interface, address, cx.now_ns);
+                }
+                Verdict::drop(reasons::NEIGHBOUR_QUEUE_FULL)
+            }
         }
     }
 

@@ -15,7 +15,7 @@ pub struct SwitchCounters {
     /// Station events lost because the channel was full; the next frame of the station repeats them.
     pub events_lost: Counter,
     /// Frames of stations that are not known, while the table is full: of static stations, or with more new stations
-    /// on the port than are replaced.
+    /// on the port than may be learned in a second.
     pub table_full: Counter,
     /// Frames of stations that are not known on their port, which has as many as it may have.
     pub port_full: Counter,

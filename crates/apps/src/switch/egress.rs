@@ -161,7 +161,7 @@ impl BridgeOut {
             return self.counters.table_full.add(1);
         }
         let (vlan, mac) = split_key(key);
-        let replaces = !station.is_known() && tables.options().gives_way == Some(port);
+        let replaces = !station.is_known() && tables.options().replaces;
         self.stations.send(StationEvent { vlan, mac, port }, replaces, now_ns);
     }
 }

@@ -4,8 +4,8 @@
 //! Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). A port that floods gets half of the queue, two
 //! get a third each, and some places always stay free for the stations of other ports.
 //!
-//! In a full table a new station takes the place of another one. Those that only replace stations of their own port are
-//! limited to [`REPLACED_PER_S`]: a flood does not keep control busy.
+//! In a full table a new station takes the place of another one. A port may do so [`REPLACED_PER_S`] times a second: a flood
+//! does not keep control busy.
 //!
 //! Until control has learned a station, each of its frames would cause another event. An event that was sent less than
 //! [`QUIET_NS`] ago is not repeated. A direct-mapped table of the last events is enough for that: where two share a
@@ -26,7 +26,7 @@ pub(super) const QUIET_NS: u64 = 100_000_000;
 
 const PLACES: usize = 4096;
 
-/// Stations of a second that only replace others of their port in a full table, for each worker.
+/// Stations of a second that replace others in a full table, for each port and worker.
 pub(super) const REPLACED_PER_S: u32 = 1000;
 
 /// Events that may wait for control, those of all workers.
@@ -82,8 +82,8 @@ pub(super) struct Stations {
     /// Hash of the event and when it was sent.
     recent: Box<[(u64, u64)]>,
     seed: u64,
-    /// The second of the last event that replaces a station of its port, and how many there were in it.
-    replaced: (u64, u32),
+    /// By port: the second of its last event that replaces a station, and how many there were in it.
+    replaced: Box<[(u64, u32)]>,
 }
 
 impl Stations {
@@ -94,10 +94,11 @@ impl Stations {
     ) -> Self {
         let recent = vec![(0, 0); PLACES].into_boxed_slice();
         let seed = RandomState::new().hash_one(0);
-        Self { sender, waiting, counters, recent, seed, replaced: (0, 0) }
+        let replaced = vec![(0, 0); COUNTED_PORTS].into_boxed_slice();
+        Self { sender, waiting, counters, recent, seed, replaced }
     }
 
-    /// Sends `event` unless it was sent a moment ago. `replaces`: the station takes the place of another one of its port.
+    /// Sends `event` unless it was sent a moment ago. `replaces`: the station takes the place of another one.
     #[cold]
     pub(super) fn send(&mut self, event: StationEvent, replaces: bool, now_ns: u64) {
         let Some(sender) = &self.sender else { return };
@@ -109,7 +110,11 @@ impl Stations {
             return;
         }
         let second = now_ns / 1_000_000_000;
-        if replaces && self.replaced.0 == second && self.replaced.1 >= REPLACED_PER_S {
+        let replaced = &mut self.replaced[usize::from(event.port) % COUNTED_PORTS];
+        if replaced.0 != second {
+            *replaced = (second, 0);
+        }
+        if replaces && replaced.1 >= REPLACED_PER_S {
             return self.counters.table_full.add(1);
         }
         if !self.waiting.begin(event.port) {
@@ -120,10 +125,7 @@ impl Stations {
             return self.counters.events_lost.add(1);
         }
         *place = (hash, now_ns);
-        if replaces {
-            let count = if self.replaced.0 == second { self.replaced.1 } else { 0 };
-            self.replaced = (second, count + 1);
-        }
+        replaced.1 += u32::from(replaces);
     }
 }
 
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn stations_that_replace_others_of_their_port_are_limited() {
+    fn stations_that_replace_others_are_limited_by_port() {
         let (sender, receiver) = std::sync::mpsc::sync_channel(8192);
         let counters = Arc::new(SwitchCounters::default());
         let mut stations = Stations::new(Some(sender), Arc::default(), counters.clone());
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(receiver.try_iter().count(), REPLACED_PER_S as usize);
         assert_eq!(counters.table_full.get(), 500);
         let other = StationEvent { vlan: 1, mac: [2, 0, 0, 1, 0, 0], port: 1 };
-        stations.send(other, false, 5 * second + 2000);
+        stations.send(other, true, 5 * second + 2000);
         stations.send(StationEvent { port: 0, ..other }, true, 6 * second);
         assert_eq!(
             receiver.try_iter().count(),

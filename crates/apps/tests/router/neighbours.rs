@@ -10,7 +10,7 @@ use lookup::fib::{Fib, NeighbourEvent, Options};
 use lookup::versions::Patchable;
 
 use crate::bench::{Bench, Input};
-use crate::scenario::{builder, frame, two_ports, unlimited};
+use crate::scenario::{builder, frame, host_mac, port_mac, two_ports, unlimited};
 
 const UNKNOWN: &str = "10.0.2.50";
 
@@ -88,12 +88,13 @@ fn later_packets_do_not_overtake() {
     bench.finish();
 }
 
+/// Three packets for each neighbour; for all of one port, half of ten; other ports have half of what is left.
 #[test]
 fn queues_are_bounded() {
     let options =
-        Options { neighbour_queue_packets: 3, neighbour_queue_total_packets: 5, ..unlimited() };
+        Options { neighbour_queue_packets: 3, neighbour_queue_total_packets: 10, ..unlimited() };
     let (before, _) = before_and_after(options);
-    let (mut bench, _events) = bench();
+    let (mut bench, events) = bench();
     let to = ["10.0.2.50", "10.0.2.51", "10.0.2.52"];
     let inputs: Vec<_> = (0..12).map(|n| input(to[n / 4], n as u8)).collect();
     let seen = bench.run(&before, &inputs);
@@ -103,9 +104,22 @@ fn queues_are_bounded() {
     for seen in seen.iter().filter(|s| s.verdict != Verdict::TAKEN) {
         assert_eq!(seen.drop_reason(), Some(reasons::NEIGHBOUR_QUEUE_FULL));
     }
+    let wanted: Vec<_> =
+        to.map(|to| IpAddr::from(to.parse::<std::net::Ipv4Addr>().unwrap())).into();
+    let asked: Vec<_> = events.try_iter().collect();
+    let question = |address: &IpAddr| NeighbourEvent::Wanted { interface: 1, address: *address };
+    for address in &wanted {
+        assert!(asked.contains(&question(address)), "{address}: refused or not, it is asked for");
+    }
+    let other = |serial| {
+        let frame = frame().macs(host_mac(1), port_mac(1)).ipv4("10.0.2.2", "10.0.2.53");
+        Input::new(1, frame.udp(1, 2, &[serial; 30]).bytes())
+    };
+    let seen = bench.run(&before, &[other(20), other(21), other(22)]);
+    assert!(seen.iter().all(|seen| seen.verdict == Verdict::TAKEN), "room for another port");
     bench.now_ns += options.neighbour_wait_ns;
     bench.tick(&before);
-    assert_eq!(bench.dropped.len(), 5);
+    assert_eq!(bench.dropped.len(), 8);
     bench.finish();
 }
 

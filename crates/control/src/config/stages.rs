@@ -480,7 +480,16 @@ pub(super) mod tests {
     /// As the program has them.
     pub(in crate::config) static ROUTER: Application = Application {
         sections: &["router", "route", "routes", "neighbour"],
-        port_keys: &["addresses", "twin", "host", "accept_ra", "rpf", "parent", "vlan"],
+        port_keys: &[
+            "addresses",
+            "twin",
+            "host",
+            "accept_ra",
+            "accept_ra_routes",
+            "rpf",
+            "parent",
+            "vlan",
+        ],
         has_host: true,
         ..application("router", "a router")
     };

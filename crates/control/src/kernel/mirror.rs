@@ -344,7 +344,7 @@ impl Worker {
             match command {
                 Command::Watch(ifindex, advertisements) => {
                     self.model.watch(ifindex, true);
-                    if advertisements == Advertisements::Accepted {
+                    if advertisements != Advertisements::Ignored {
                         self.model.advertise(ifindex, true);
                         // Those that have come were ignored.
                         self.dump_at.get_or_insert((Instant::now(), Why::Silent));

@@ -35,8 +35,10 @@ pub enum Advertisements {
     /// Nobody's.
     #[default]
     Ignored,
-    /// Those of the link: default routes and RFC 4191's, no addresses and no subnets.
-    Accepted,
+    /// Those of the link: default routes, no addresses and no subnets.
+    Defaults,
+    /// RFC 4191's routes, too.
+    Routes,
 }
 
 /// Makes the kernel a router on the interface of this name, in the calling thread's network namespace. Settings that the
@@ -51,7 +53,8 @@ pub fn behave_as_router(name: &str, advertisements: Advertisements) -> Result<()
     }
     let (accept_ra, route_len) = match advertisements {
         Advertisements::Ignored => ("0", "0"),
-        Advertisements::Accepted => ("2", "128"),
+        Advertisements::Defaults => ("2", "0"),
+        Advertisements::Routes => ("2", "128"),
     };
     let settings = [
         ("ipv6", "accept_ra", accept_ra),

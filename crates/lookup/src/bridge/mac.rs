@@ -303,7 +303,7 @@ impl MacTable {
         let known = self.index.get(&key).map(|station| Station(station).record());
         if known.is_none()
             && self.is_full()
-            && let Some(largest) = self.shares.largest(Some(port))
+            && let Some(largest) = self.shares.largest(port)
         {
             self.evict(largest);
         }
@@ -430,8 +430,7 @@ impl MacTable {
         if !self.patches.is_empty() {
             patches.push(SwitchPatch::Macs(std::mem::take(&mut self.patches)));
         }
-        let gives_way = if self.is_full() { self.shares.largest(None) } else { None };
-        let options = SwitchOptions { is_full: !self.has_room(), gives_way };
+        let options = SwitchOptions { is_full: !self.has_room(), replaces: self.is_full() };
         if options != self.published {
             self.published = options;
             patches.push(SwitchPatch::Options(options));

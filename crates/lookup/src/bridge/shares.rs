@@ -93,10 +93,10 @@ impl Shares {
 
     /// The port whose oldest station gives way to a new one of `learner`: that with the most; of several `learner`, and
     /// then the first one. `None` without a learned station.
-    pub(super) fn largest(&self, learner: Option<u16>) -> Option<u16> {
+    pub(super) fn largest(&self, learner: u16) -> Option<u16> {
         let most = self.ports.iter().map(|share| share.count).max().filter(|most| *most > 0)?;
         let has_most = |port: &u16| self.count(*port) == most;
-        learner.filter(has_most).or_else(|| (0..self.ports.len() as u16).find(has_most))
+        Some(learner).filter(has_most).or_else(|| (0..self.ports.len() as u16).find(has_most))
     }
 
     /// The station of a port that gives way: the oldest one that was not seen since it was looked at last.

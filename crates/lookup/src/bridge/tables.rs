@@ -37,8 +37,8 @@ pub struct Egress {
 pub struct SwitchOptions {
     /// The station table is full of static stations: events of new ones are useless.
     pub is_full: bool,
-    /// The station table is full, and a new station takes the place of one on this port.
-    pub gives_way: Option<u16>,
+    /// The station table is full: a new station takes the place of another one.
+    pub replaces: bool,
 }
 
 /// One change of [`SwitchTables`].

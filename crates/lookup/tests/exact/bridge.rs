@@ -147,7 +147,7 @@ fn a_flood_of_four_million_fills_the_table_and_ageing_empties_it() {
     publish(&mut macs, &mut tables);
     assert_eq!((macs.len(), macs.stats().evicted), (STATIONS as usize, 3 * u64::from(STATIONS)));
     assert!((0..4).all(|port| macs.learned_on(port) == STATIONS as usize / 4));
-    assert!(macs.is_full() && tables.options().gives_way == Some(0) && !tables.options().is_full);
+    assert!(macs.is_full() && tables.options().replaces && !tables.options().is_full);
     let keys: Vec<u64> = (0..2 * STATIONS).map(|number| station_key(1, mac(number))).collect();
     let mut found = vec![0; keys.len()];
     tables.lookup(&keys, &mut found);

@@ -179,6 +179,13 @@ fn twins(config: &Config, spans: &Spans, interfaces: &HashMap<&str, &str>, walk:
             walk.warning(spans.keys.at("accept_ra"), message)
                 .expected("`twin` in the port, and `kernel = true` in [router]");
         }
+        if port.accept_ra_routes && !port.accept_ra {
+            walk.warning(
+                spans.keys.at("accept_ra_routes"),
+                "`accept_ra_routes` without `accept_ra`",
+            )
+            .expected("`accept_ra = true` in the port");
+        }
         let Some(twin) = &port.twin else { continue };
         let other = twins.insert(twin, &port.name).map(|other| format!("port `{other}`'s twin"));
         let other = other

@@ -39,8 +39,8 @@ crate::section! {
         /// Lookup structure for the rules, on the CPU or a device. `auto`: the fastest one for the given rules, as
         /// measured on the CPU.
         live algorithm: String = "auto".to_owned(), algorithm();
-        /// ICMP and ICMPv6 errors for rejected packets that each worker of a switch or wire sends (over captures: all
-        /// workers together). 0: none. A router uses `icmp_rate` of `[router]`.
+        /// ICMP and ICMPv6 errors that each worker of a switch or wire sends for rejected packets of one port (over
+        /// captures: all workers together). 0: none. A router uses `icmp_rate` of `[router]`.
         live icmp_rate: u32 = 100, rate(0..=10_000_000);
         /// ICMP and ICMPv6 errors that may be sent at once.
         live icmp_burst: u32 = 20, integer(1..=1_000_000);

@@ -53,11 +53,14 @@ crate::section! {
         /// default is `true` for the back ends `auto`, `af_packet` and `af_xdp`, and `false` for the others, for
         /// subinterfaces, and in a switch or a wire.
         rebuild twin: Option<String> = None, twin().shown("depends on `backend`");
-        /// Use the routes of Router Advertisements that the port receives: default routes and RFC 4191's, in the order of
-        /// their preferences, for prefixes that no other source has a route for. Addresses and subnets in them are ignored.
-        /// For a port whose upstream announces itself in no other way; whoever is on its link can send them. Needs the
-        /// port's twin and `kernel` of `[router]`.
+        /// Use the default routes of Router Advertisements that the port receives, in the order of their preferences
+        /// (RFC 4191), if no other source has a default route. Addresses and subnets in them are ignored. For a port whose
+        /// upstream announces itself in no other way; whoever is on its link can send them. Needs the port's twin and
+        /// `kernel` of `[router]`.
         rebuild accept_ra: bool = false, boolean();
+        /// With `accept_ra`: use their more specific routes (RFC 4191), too, for prefixes for which no other source has a
+        /// route. Whoever is on the link can then draw traffic that a shorter prefix of yours covers.
+        rebuild accept_ra_routes: bool = false, boolean();
     }
     also {
         /// The name in routes, tables and counters.

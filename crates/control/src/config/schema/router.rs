@@ -23,13 +23,15 @@ crate::section! {
         live ttl: u8 = 64, integer(1..=255);
         /// Fragment IPv4 packets that exceed the MTU and may be fragmented.
         live fragment: bool = true, boolean();
-        /// ICMP and ICMPv6 errors that the router sends, over all ports. 0: none.
+        /// ICMP and ICMPv6 errors that each worker sends about packets of one port (over captures: all workers together). 0:
+        /// none.
         live icmp_rate: u32 = 100, rate(0..=10_000_000);
         /// ICMP and ICMPv6 errors that may be sent at once.
         live icmp_burst: u32 = 20, integer(1..=1_000_000);
         /// Packets that may wait for one unresolved neighbour.
         restart arp_queue_packets: usize = 32, integer(0..=4096);
-        /// Packets that may wait for all unresolved neighbours, per worker.
+        /// Packets that may wait for all unresolved neighbours, per worker. Those that came in by one port may take as many
+        /// places as are free, so one port has no more than half of them.
         restart arp_queue_total_packets: usize = 4096, integer(0..=1_048_576);
         /// Structure of the IPv4 table. `poptrie`: 6 MB for the full table. `dir24-8`: 69 MB. `auto`: `poptrie`, or
         /// `dir24-8` for very large tables ([lookup.md](lookup.md)).

@@ -311,7 +311,8 @@ fn known_keys_are_those_of_the_mode() {
         "dump, engine, firewall, mode, neighbour, pipeline, port, route, router, routes, rule, stage, system"
     );
     let with_twin = common.replace("fault", "fault, host");
-    let expected = format!("accept_ra, addresses, {with_twin}, mac, mtu, parent, ");
+    let expected =
+        format!("accept_ra, accept_ra_routes, addresses, {with_twin}, mac, mtu, parent, ");
     assert!(port.starts_with(&expected), "{port}");
     let (file, port) = of("switch");
     assert_eq!(
