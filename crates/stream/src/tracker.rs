@@ -13,6 +13,7 @@
 //! Threads: a tracker belongs to one worker.
 
 use std::net::IpAddr;
+use std::ops::Range;
 
 use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
 use packet::tcp::TcpView;
@@ -369,35 +370,45 @@ impl<M: Module> Tracker<M> {
         &mut self.rest.module
     }
 
-    /// Takes the packets of a batch, in the order of their arrival.
-    pub fn packets(&mut self, batch: &[Input<'_>]) {
+    /// Takes a batch of packets, in the order of their arrival.
+    pub fn packets<'a>(&mut self, count: usize, input: impl Fn(usize) -> Input<'a>) {
         let mut first = 0;
-        for (at, input) in batch.iter().enumerate() {
-            if !input.decoded.has(Decoded::FRAGMENT) || !input.decoded.is_ip() {
+        for at in 0..count {
+            let own = input(at);
+            if !own.decoded.has(Decoded::FRAGMENT) || !own.decoded.is_ip() {
                 continue;
             }
             // What was before it comes first.
-            self.whole_packets(&batch[first..at]);
+            self.whole_packets(first..at, &input);
             first = at + 1;
-            self.fragment(input);
+            self.fragment(&own);
         }
-        self.whole_packets(&batch[first..]);
+        self.whole_packets(first..count, &input);
     }
 
     /// Packets that are no fragments.
-    fn whole_packets(&mut self, batch: &[Input<'_>]) {
-        let Some(latest) = batch.iter().map(|input| input.time_ns).max() else { return };
+    fn whole_packets<'a>(&mut self, rows: Range<usize>, input: &impl Fn(usize) -> Input<'a>) {
         self.keys.clear();
-        self.keys.extend(batch.iter().map(|input| key_of(input, self.options.by_vlan)));
         self.plain_keys.clear();
-        self.plain_keys.extend(self.keys.iter().map(|(key, _)| *key));
+        let mut latest = 0;
+        for row in rows.clone() {
+            let own = input(row);
+            let (key, side) = key_of(&own, self.options.by_vlan);
+            self.keys.push((key, side));
+            self.plain_keys.push(key);
+            latest = latest.max(own.time_ns);
+        }
+        if self.keys.is_empty() {
+            return;
+        }
         self.found.clear();
-        self.found.resize(batch.len(), Found::NONE);
+        self.found.resize(self.keys.len(), Found::NONE);
         let mut policy = Admission { rest: &mut self.rest, now_ns: latest };
         self.table.lookup(&self.plain_keys, ms_of(latest), &mut policy, &mut self.found);
-        for (row, input) in batch.iter().enumerate() {
-            let (key, side) = self.keys[row];
-            self.row(input, key, side, self.found[row], (1, input.frame_len.into()));
+        for (at, row) in rows.enumerate() {
+            let own = input(row);
+            let (key, side) = self.keys[at];
+            self.row(&own, key, side, self.found[at], (1, own.frame_len.into()));
         }
     }
 
