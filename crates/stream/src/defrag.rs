@@ -1,6 +1,6 @@
 //! IP defragmentation (RFC 791, RFC 815, RFC 8200 §4.5), bounded in memory and time.
 //!
-//! The problem: only the first fragment has ports, and a signature may lie over several of them, so that who inspects
+//! The problem: only the first fragment has ports, and a signature may lie over several of them, so that whoever inspects
 //! packets must first reassemble them, in the way of the receiver. Fragments come in any order, twice, overlapping, or
 //! never, and each incomplete datagram takes memory that its sender does not pay for (RFC 8900 §3.7).
 //!
@@ -10,7 +10,7 @@
 //! with the reason why there is none. A router in transit inspects the whole and sends the pieces as they came.
 //!
 //! ```text
-//!  fragment ─▶ alone right? ─▶ find datagram ─▶ ends agree? ─▶ room? ─▶ merge ─▶ whole? ─▶ frame + tokens
+//!  fragment ─▶ valid alone? ─▶ find datagram ─▶ ends agree? ─▶ room? ─▶ merge ─▶ whole? ─▶ frame + tokens
 //!                 │                 │               │            │
 //!                 ▼                 ▼               ▼            ▼
 //!               Failed     failed before: Failed  Failed    evict from the pair with the most
