@@ -69,13 +69,23 @@ fn ports(src: u16, dst: u16, protocol: u8, icmp: Option<(u8, u8)>) -> (Option<[u
 }
 
 /// The type of ICMP or ICMPv6 that answers a type.
-pub(crate) fn answer(protocol: u8, kind: u8) -> Option<u8> {
-    let pairs = if protocol == protocol::ICMP { ICMP_ANSWERS } else { ICMPV6_ANSWERS };
+fn answer(protocol: u8, kind: u8) -> Option<u8> {
+    let pairs = match protocol {
+        protocol::ICMP => ICMP_ANSWERS,
+        protocol::ICMPV6 => ICMPV6_ANSWERS,
+        _ => return None,
+    };
     pairs.iter().find_map(|&(a, b)| match kind {
         kind if kind == a => Some(b),
         kind if kind == b => Some(a),
         _ => None,
     })
+}
+
+/// Type and code that answer those of the first packet of a flow; the code of all answers is 0.
+pub(crate) fn icmp_answer(protocol: u8, icmp: Option<(u8, u8)>) -> Option<(u8, u8)> {
+    let (kind, _) = icmp?;
+    answer(protocol, kind).map(|answer| (answer, 0))
 }
 
 /// Types that answer one another: echo, router advertisement and solicitation, timestamp, information, address mask.

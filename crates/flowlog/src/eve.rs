@@ -17,6 +17,8 @@
 //!
 //! * `reason` is `timeout` for a closed flow, as in Suricata, which keeps closed flows for a time; `state` is `closed`
 //!   then. `forced` is a flow whose place was needed. `active` is not Suricata's: it marks a flow that goes on.
+//! * The type of ICMP that the server sent is the one that answers the client's first packet: a record does not have it.
+//!   It is missing where no type answers.
 //! * IPv6 addresses are written as RFC 5952 has them, not with all their digits.
 //! * `tcp` has further fields, prefixed by the direction (`ts_`, to the server; `tc_`, to the client), where they are not
 //!   0: `retransmissions`, `out_of_order`, `overlaps`, `conflicts`, `gap_bytes`, `rtt_us`; and `handshake_rtt_us`.
@@ -116,6 +118,11 @@ impl Eve {
         let [to_server, to_client] = &record.sides;
         let mut line = Object::begin(out);
         head(&mut line, &Head::of(record, "flow", context));
+        let answer = community_id::icmp_answer(record.protocol, record.icmp);
+        if let Some((kind, code)) = answer.filter(|_| to_client.packets > 0) {
+            line.number("response_icmp_type", kind);
+            line.number("response_icmp_code", code);
+        }
         let mut flow = line.object("flow");
         flow.number("pkts_toserver", to_server.packets);
         flow.number("pkts_toclient", to_client.packets);
@@ -150,6 +157,7 @@ impl Eve {
             let mut of = Head::of(record, "netflow", context);
             if side == 1 {
                 std::mem::swap(&mut of.src, &mut of.dst);
+                of.icmp = community_id::icmp_answer(record.protocol, record.icmp);
             }
             let mut line = Object::begin(out);
             head(&mut line, &of);
@@ -244,7 +252,7 @@ fn head(line: &mut Object<'_>, head: &Head<'_>) {
     line.number("ip_v", if head.src.0.is_ipv4() { 4_u8 } else { 6 });
     match protocol_name(head.protocol) {
         Some(name) => line.string("proto", name),
-        None => line.plain("proto", format_args!("{:03}", head.protocol)),
+        None => line.plain("proto", head.protocol),
     }
     if let Some((kind, code)) = head.icmp {
         line.number("icmp_type", kind);
@@ -380,7 +388,7 @@ pub(crate) const fn tcp_state(state: TcpState) -> &'static str {
     }
 }
 
-/// Names of protocols by Suricata's table (`src/util-proto-name.c`), of those that occur; others are three digits.
+/// Names of protocols by Suricata's table (`src/util-proto-name.c`), of those that occur; others are a number.
 pub(crate) const fn protocol_name(protocol: u8) -> Option<&'static str> {
     Some(match protocol {
         protocol::ICMP => "ICMP",

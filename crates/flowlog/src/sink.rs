@@ -108,7 +108,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Opens the target and starts the thread. A socket need not be there yet.
+    /// Opens the target and starts the thread. A socket need not be there yet; a named pipe waits for its reader.
     ///
     /// # Errors
     /// The file cannot be opened, or there is no further thread.

@@ -207,10 +207,9 @@ fn port(record: &FlowRecord, port: u16) -> u16 {
 
 /// Type and code of what a side sent. A flow has those of its first packet; the server sent what answers that type.
 fn icmp(record: &FlowRecord, side: usize) -> Option<(u8, u8)> {
-    let (kind, code) = record.icmp?;
     match side {
-        0 => Some((kind, code)),
-        _ => community_id::answer(record.protocol, kind).map(|answer| (answer, 0)),
+        0 => record.icmp,
+        _ => community_id::icmp_answer(record.protocol, record.icmp),
     }
 }
 

@@ -41,6 +41,27 @@ impl FileOutlet {
         let file = open(&path)?;
         Ok(Self { path, file, is_torn: false })
     }
+
+    /// Writes lines; on an error `lines` are those that were not written as a whole, the first one perhaps in part.
+    fn write_all(&mut self, lines: &mut &[u8]) -> io::Result<()> {
+        // The rest of a line that a full disk cut is lost; what follows is lines again.
+        if self.is_torn {
+            self.file.write_all(b"\n")?;
+            self.is_torn = false;
+        }
+        while !lines.is_empty() {
+            match self.file.write(lines) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.is_torn = lines[count - 1] != b'\n';
+                    *lines = &lines[count..];
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -55,26 +76,9 @@ impl Outlet for FileOutlet {
         if lines.is_empty() {
             return;
         }
-        // The rest of a line that a full disk cut is lost; what follows is lines again.
-        if self.is_torn {
-            self.is_torn = self.file.write_all(b"\n").is_err();
-        }
         let mut rest = lines;
-        let result = loop {
-            if rest.is_empty() || self.is_torn {
-                break Ok(());
-            }
-            match self.file.write(rest) {
-                Ok(0) => break Err(ErrorKind::WriteZero.into()),
-                Ok(count) => rest = &rest[count..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => break Err(error),
-            }
-        };
-        if let Err(error) = result {
+        if let Err(error) = self.write_all(&mut rest) {
             tally.failed(&files::output::name(&self.path), &error);
-            let done = lines.len() - rest.len();
-            self.is_torn = done > 0 && lines[done - 1] != b'\n';
         }
         let lost = count_lines(rest);
         Tally::add(&tally.lost_write, lost);
@@ -196,4 +200,45 @@ fn write_all(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    /// A file that takes a part and then nothing for a time, as a full disk does: a socket that does not wait.
+    #[test]
+    fn a_line_that_was_cut_does_not_spoil_the_next_one() {
+        let (socket, mut other) = UnixStream::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        other.set_nonblocking(true).unwrap();
+        let file = File::from(OwnedFd::from(socket));
+        let mut outlet = FileOutlet { path: "eve.json".into(), file, is_torn: false };
+        let patience = Patience::new(&|| None, Duration::ZERO);
+        let tally = Tally::default();
+        let count = 3000;
+        let lines: Vec<u8> =
+            (0..count).flat_map(|at| format!("{at:0>998}\n").into_bytes()).collect();
+        outlet.write(&lines, &patience, &tally);
+        assert!(outlet.is_torn);
+        // Still full.
+        outlet.write(b"lost\n", &patience, &tally);
+        let mut text = String::new();
+        let mut bytes = Vec::new();
+        assert!(other.read_to_end(&mut bytes).is_err());
+        outlet.write(b"next\n", &patience, &tally);
+        drop(outlet);
+        other.read_to_end(&mut bytes).unwrap();
+        bytes.as_slice().read_to_string(&mut text).unwrap();
+        let whole = text.lines().filter(|line| line.len() == 998).count() as u64;
+        let rest: Vec<_> = text.lines().filter(|line| line.len() != 998).collect();
+        assert!(matches!(rest[..], [_, "next"]), "{rest:?}");
+        assert_eq!(tally.written.load(Ordering::Relaxed), whole + 1);
+        assert_eq!(tally.lost_write.load(Ordering::Relaxed), count - whole + 1);
+        assert_eq!(tally.errors.load(Ordering::Relaxed), 2);
+    }
 }

@@ -40,7 +40,8 @@ fn lines() -> Vec<u8> {
     out
 }
 
-/// The lines of the golden file, which were compared with Suricata's documentation by hand. `BLESS=1` writes it anew.
+/// The lines of the golden file. Names and their order were compared with Suricata's `src/output-json-flow.c` and
+/// `src/output-json-netflow.c` by hand. `BLESS=1` writes it anew.
 #[test]
 fn golden() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/data/eve.ndjson");

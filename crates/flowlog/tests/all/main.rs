@@ -8,3 +8,4 @@ mod nfdump;
 mod parquet;
 mod records;
 mod sink;
+mod tshark;
