@@ -163,6 +163,7 @@ pub trait Module {
         _side: Side,
         _offset: u64,
         _bytes: u64,
+        _time_ns: u64,
     ) {
     }
 
@@ -762,7 +763,7 @@ impl<M: Module> Sink for Streams<'_, M> {
     }
 
     fn gap(&mut self, side: Side, offset: u64, bytes: u64) {
-        self.module.gap(&self.flow, self.state, side, offset, bytes);
+        self.module.gap(&self.flow, self.state, side, offset, bytes, self.time_ns);
     }
 
     fn end(&mut self, side: Side, offset: u64, end: End) {

@@ -38,6 +38,7 @@ pub trait Follower: Send {
         _side: Side,
         _offset: u64,
         _bytes: u64,
+        _time_ns: u64,
     ) {
     }
 
@@ -121,9 +122,10 @@ impl Module for Followers {
         side: Side,
         offset: u64,
         bytes: u64,
+        time_ns: u64,
     ) {
         for (at, follower) in self.all.iter_mut().enumerate() {
-            follower.gap(flow, state.of(at), side, offset, bytes);
+            follower.gap(flow, state.of(at), side, offset, bytes, time_ns);
         }
     }
 
