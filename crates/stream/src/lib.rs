@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`key`] | the identity of a flow, the same for both directions |
 //! | [`record`] | what is reported of a flow |
+//! | [`table`] | the flow table of one shard |
 //!
 //! Nothing here knows sockets, stages or threads: an instance belongs to one worker. Time is given by the caller, in
 //! nanoseconds, so that captures give the same results as often as they are read.
@@ -12,6 +13,8 @@
 
 pub mod key;
 pub mod record;
+pub mod table;
 
 pub use key::{FlowKey, Side};
 pub use record::{FlowRecord, SideRecord};
+pub use table::FlowTable;
