@@ -75,7 +75,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();
     let error_sink = errors.clone();
 
-    let (publisher, reader) = wiring::offline(&config, &interfaces)?;
+    let (publisher, reader) = wiring::offline(&config, &interfaces, &[])?;
     // The one that the file does not ask for is enough: most captures are short.
     let workers = if config.system.has_workers { config.system.workers.max(1) } else { 1 };
     let (_, depot) = wiring::cells(&config, workers)?;

@@ -56,6 +56,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "lookup",
             "classify",
             "stream",
+            "flowlog",
             "crypto",
             "kernels",
             "device",

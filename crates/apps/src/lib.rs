@@ -2,10 +2,12 @@
 //!
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
 //! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
-//! the first two, and with a [`wire`] an application by itself. Their tables are parts of one version ([`controlplane::tables`]).
+//! the first two, and with a [`wire`] an application by itself; [`flow`] follows connections
+//! in any of them, and by itself in a monitor. Their tables are parts of one version ([`controlplane::tables`]).
 #![forbid(unsafe_code)]
 
 pub mod firewall;
+pub mod flow;
 pub mod ndn;
 mod neighbours;
 pub mod ports;
@@ -26,6 +28,8 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &ndn::DESCRIPTOR,
     &wire::DESCRIPTOR,
     &firewall::DESCRIPTOR,
+    &flow::DESCRIPTOR,
+    &flow::MONITOR,
 ];
 
 /// The files of kernels of all applications, beside those of [`kernels::files::ALL`].

@@ -38,6 +38,8 @@ pub struct Input<'a> {
     pub time_ns: u64,
     /// Number of the port by which it came.
     pub port: u16,
+    /// Whether a TCP segment with a wrong checksum is passed over, as its receiver does.
+    pub checksums: bool,
 }
 
 /// How long flows are kept without packets, in nanoseconds, by protocol and state.
@@ -119,8 +121,6 @@ pub struct Options {
     pub defrag: defrag::Config,
     /// Whether flows of different VLANs are different.
     pub by_vlan: bool,
-    /// Whether TCP segments and UDP datagrams with wrong checksums are passed over, as their receivers do.
-    pub checksums: bool,
     /// Key of the table's hash.
     pub seed: u64,
 }
@@ -134,7 +134,6 @@ impl Default for Options {
             tcp: tcp::Options::default(),
             defrag: defrag::Config::default(),
             by_vlan: false,
-            checksums: true,
             seed: 0,
         }
     }
@@ -471,7 +470,7 @@ impl<M: Module> Tracker<M> {
             return;
         };
         let segment = match IpProtocol(key.protocol) {
-            IpProtocol::TCP => match segment_of(input, self.options.checksums) {
+            IpProtocol::TCP => match segment_of(input) {
                 Ok(segment) => Some(segment),
                 Err(Bad::Header) => return self.counts.malformed += frames.0,
                 Err(Bad::Checksum) => return self.counts.checksum += frames.0,
@@ -553,15 +552,23 @@ impl<M: Module> Tracker<M> {
         self.counts.fragments_lost = *lost;
     }
 
-    /// Calls `visit` with the record of each flow that is followed, from slot `from` on, until it answers `false`.
-    pub fn visit(&self, from: u32, mut visit: impl FnMut(FlowRecord) -> bool) {
-        for flow in self.table.iter_from(Slot(from)) {
-            let is_there = self.rest.cold.get(flow.slot.index()).is_some_and(|cold| cold.id != 0);
-            if is_there && !visit(self.rest.record(flow.slot, flow.key, *flow.hot, Reason::Active))
-            {
-                return;
+    /// Calls `visit` with the records of at most `count` flows, from slot `from` on; the slot to go on with, `None` at the
+    /// end.
+    pub fn visit(
+        &self,
+        from: u32,
+        count: usize,
+        visit: &mut impl FnMut(FlowRecord),
+    ) -> Option<u32> {
+        for (number, flow) in self.table.iter_from(Slot(from)).enumerate() {
+            if number == count {
+                return Some(flow.slot.0);
+            }
+            if self.rest.cold.get(flow.slot.index()).is_some_and(|cold| cold.id != 0) {
+                visit(self.rest.record(flow.slot, flow.key, *flow.hot, Reason::Active));
             }
         }
+        None
     }
 }
 
@@ -826,13 +833,13 @@ enum Bad {
 }
 
 /// The TCP segment of a packet, without padding of the link.
-fn segment_of<'a>(input: &Input<'a>, checksums: bool) -> Result<Segment<'a>, Bad> {
+fn segment_of<'a>(input: &Input<'a>) -> Result<Segment<'a>, Bad> {
     let d = input.decoded;
     let end = d.l3_end().min(input.frame.len());
     let bytes = input.frame.get(usize::from(d.l4_offset)..end).ok_or(Bad::Header)?;
     let view = TcpView::new_checked(bytes).ok_or(Bad::Header)?;
     let is_cut = d.l3_end() > input.frame.len();
-    if checksums && !is_cut {
+    if input.checksums && !is_cut {
         let (protocol, len) = (IpProtocol::TCP, bytes.len());
         let pseudo = match (d.src_ip(), d.dst_ip()) {
             (Some(IpAddr::V4(src)), Some(IpAddr::V4(dst))) => {

@@ -111,7 +111,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             let is_whole = packet.data().len() == packet.frame_len();
             self.places.push((!is_whole).then(|| {
                 let begin = self.linear.len();
-                packet.copy_to(&mut self.linear);
+                packet.segments().for_each(|segment| self.linear.extend_from_slice(segment));
                 begin..self.linear.len()
             }));
         }

@@ -492,15 +492,19 @@ fn a_full_table_has_short_searches() {
 #[test]
 fn equal_tags_are_told_apart_by_the_key() {
     let mut table = table(6, 0);
-    let tag = |table: &FlowTable<Hot>, key: &FlowKey| table.index.place(table.hash.of(key)).tag;
-    let first = key(0);
-    let wanted = tag(&table, &first);
-    let second = (1..).map(key).find(|key| tag(&table, key) == wanted).unwrap();
-    let third = (1..).map(key).filter(|key| tag(&table, key) == wanted).nth(1).unwrap();
-    let found = admit(&mut table, &[first, second], 1, Class::Full);
-    assert_eq!(outcomes(&found), [Outcome::New; 2]);
-    assert_eq!(table.find(&second), found[1].slot());
-    assert_eq!(table.find(&third), None);
+    let place = |key: &FlowKey| {
+        let place = table.index.place(table.hash.of(key));
+        (place.bucket, place.tag)
+    };
+    let wanted = place(&key(0));
+    let keys: Vec<FlowKey> = (0..).map(key).filter(|key| place(key) == wanted).take(4).collect();
+    let found = admit(&mut table, &keys[..3], 1, Class::Full);
+    assert_eq!(outcomes(&found), [Outcome::New; 3]);
+    assert!(keys[..3].iter().zip(&found).all(|(key, found)| table.find(key) == found.slot()));
+    assert_eq!(table.find(&keys[3]), None);
+    table.remove(table.find(&keys[0]).unwrap());
+    let outcomes = outcomes(&admit(&mut table, &keys, 2, Class::Full));
+    assert_eq!(outcomes, [Outcome::New, Outcome::Known, Outcome::Known, Outcome::New]);
 }
 
 #[test]
