@@ -361,7 +361,8 @@ class Filtering(switch.Switch):
         super().__init__(path)
         self.firewall = firewall
         settings = tomllib.loads(path.read_text())["firewall"]
-        self.errors = switch.Bucket(settings["icmp_rate"], settings["icmp_burst"])
+        self.limit = settings["icmp_rate"], settings["icmp_burst"]
+        self.errors = {}  # by port
         self.copies = []
 
     def filter(self, name, frame, now):
@@ -388,11 +389,11 @@ class Filtering(switch.Switch):
         if action.ending == "send":
             raise Sent(action.send, frame)
         if action.ending == "reject":
-            answer = self.answer(frame, at, packet, seen, now)
+            answer = self.answer(name, frame, at, packet, seen, now)
             raise Answered(name, answer) if answer else switch.Drop("firewall_reject")
         return frame
 
-    def answer(self, frame, at, packet, seen, now):
+    def answer(self, name, frame, at, packet, seen, now):
         """What must be found in the answer: link header, and the packet or what was seen of a segment."""
         link = frame[6:12] + frame[:6] + frame[12:at]
         if frame[0] & 1 or seen.destination.is_multicast or int(seen.destination) == 0xFFFFFFFF:
@@ -405,7 +406,8 @@ class Filtering(switch.Switch):
             return None
         if seen.icmp and (seen.icmp[0] in (3, 4, 5, 11, 12) if seen.source.version == 4 else seen.icmp[0] < 128):
             return None
-        return (link, packet, seen) if self.errors.take(now) else None
+        errors = self.errors.setdefault(name, switch.Bucket(*self.limit))
+        return (link, packet, seen) if errors.take(now) else None
 
 
 class Joined(Filtering):

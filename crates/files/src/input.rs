@@ -190,22 +190,69 @@ impl Waiting {
 pub fn reader<'a>(mut input: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut head = Vec::new();
     input.by_ref().take(XZ.len() as u64).read_to_end(&mut head)?;
-    let is_gzip = head.starts_with(GZIP);
-    let is_xz = head.starts_with(XZ);
-    let is_zstd = head.starts_with(ZSTD)
-        || matches!(head.split_first(), Some((0x50..=0x5f, rest)) if rest.starts_with(ZSTD_SKIPPED));
+    let compression = Compression::of(&head);
     let whole = io::Cursor::new(head).chain(input);
     let buffered = |whole| BufReader::with_capacity(BUFFER, whole);
-    Ok(if is_gzip {
-        Box::new(Decompressed { name: "gzip", inner: MultiGzDecoder::new(buffered(whole)) })
-    } else if is_xz {
-        let inner = XzReader::new_mem_limit(buffered(whole), true, XZ_MEMORY_KIB);
-        Box::new(Decompressed { name: "xz", inner })
-    } else if is_zstd {
-        Box::new(Decompressed { name: "zstd", inner: Zstd::new(buffered(whole)) })
-    } else {
-        Box::new(whole)
+    Ok(match compression {
+        Compression::Gzip => {
+            Box::new(Decompressed { name: "gzip", inner: MultiGzDecoder::new(buffered(whole)) })
+        }
+        Compression::Xz => {
+            let inner = XzReader::new_mem_limit(buffered(whole), true, XZ_MEMORY_KIB);
+            Box::new(Decompressed { name: "xz", inner })
+        }
+        Compression::Zstd => {
+            Box::new(Decompressed { name: "zstd", inner: Zstd::new(buffered(whole)) })
+        }
+        Compression::None => Box::new(whole),
     })
+}
+
+/// How the first bytes say that the rest is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compression {
+    None,
+    Gzip,
+    Xz,
+    Zstd,
+}
+
+impl Compression {
+    fn of(head: &[u8]) -> Self {
+        let is_skipped = |first: &u8, rest: &[u8]| {
+            (0x50..=0x5f).contains(first) && rest.starts_with(ZSTD_SKIPPED)
+        };
+        if head.starts_with(GZIP) {
+            Self::Gzip
+        } else if head.starts_with(XZ) {
+            Self::Xz
+        } else if head.starts_with(ZSTD)
+            || head.split_first().is_some_and(|(first, rest)| is_skipped(first, rest))
+        {
+            Self::Zstd
+        } else {
+            Self::None
+        }
+    }
+}
+
+/// How many bytes of text a byte of a compressed file may stand for, by experience with tables of routes and rules.
+const TEXT_PER_BYTE: u64 = 10;
+
+/// About how many bytes [`read`] would give, before it is read: its length, or an estimate for a compressed file. 0 if that
+/// is not known (a pipe), or the file cannot be read.
+pub fn text_bytes(path: &Path) -> u64 {
+    // A pipe is not opened: its writer would see a reader come and go.
+    let about = std::fs::metadata(path).ok().filter(|about| about.is_file() && !is_standard(path));
+    let Some((about, file)) = about.zip(File::open(path).ok()) else { return 0 };
+    let mut head = Vec::new();
+    if file.take(XZ.len() as u64).read_to_end(&mut head).is_err() {
+        return 0;
+    }
+    match Compression::of(&head) {
+        Compression::None => about.len(),
+        _ => about.len() * TEXT_PER_BYTE,
+    }
 }
 
 /// Bytes of a decoder, whose errors say what is wrong with which data.

@@ -14,12 +14,14 @@ use std::sync::Arc;
 
 use classify::algorithms::{self, Algorithm};
 use classify::{Classifier, RuleRef, RuleSet, Schema};
+use control::api::table::thousands;
 use control::api::{HotRow, HotTable};
 use control::config::{self, Config, RuleEntry};
 use control::firewall::{
     Action, Conditions, DEFAULT_RULE, Ending, Family, Finding, Place, Rule, findings,
     findings_of_one, set, words,
 };
+use controlplane::memory::{self, Need};
 use controlplane::{Interfaces, now_ns};
 use lookup::Patch;
 
@@ -30,6 +32,12 @@ use super::{self as data, FirewallOptions, FirewallPatch, FirewallTables, Hit, H
 
 /// Findings that an answer names.
 const FINDINGS_MAX: usize = 20;
+
+/// Memory of a set while its structure is built beside the present one, measured with ClassBench sets of 9,400 to 97,700
+/// rules, and a quarter more: each of the first rules takes more, and all take the rest.
+const BYTES_PER_FIRST_RULE: u64 = 16_000;
+const FIRST_RULES: u64 = 10_000;
+const BYTES_PER_RULE: u64 = 4_600;
 
 /// Between the priorities of neighbours, where there is room.
 const GAP: u32 = 1 << 12;
@@ -644,6 +652,10 @@ impl Basis {
         if rules.len() + 1 > IDS_MAX {
             return Err(format!("{} rules, at most {}", rules.len(), IDS_MAX - 1));
         }
+        let count = rules.len() as u64;
+        let bytes = count * BYTES_PER_RULE + count.min(FIRST_RULES) * BYTES_PER_FIRST_RULE;
+        let need = Need { bytes, reserved_bytes: 0 };
+        memory::ask_for(need, &format!("{} rules", thousands(count)))?;
         self.build_of(rules)
     }
 

@@ -6,7 +6,7 @@
 //!
 //! And whether there is memory for a reload: while it is applied, the routes and tables are there twice, to go back to.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use control::api::table::thousands;
 use control::config::Config;
@@ -38,9 +38,6 @@ const BYTES_PER_ROUTE: u64 = 500;
 const BYTES_OF_TABLES: u64 = 64 << 20;
 const BYTES_PER_NEW_ROUTE: u64 = 1000;
 
-/// A compressed file of routes has so many times as much text.
-const COMPRESSED: u64 = 8;
-
 /// Address space that tables reserve to grow in, without using it: of the copy to go back to, and of a table of IPv4 that
 /// becomes one of the other kind.
 const RESERVED_BYTES: u64 = 1500 << 20;
@@ -50,12 +47,8 @@ const RESERVED_BYTES: u64 = 1500 << 20;
 /// # Errors
 /// There is too little, in words.
 pub(super) fn memory_to_read(config: &Config) -> Result<(), String> {
-    let text = |path: &Path| {
-        let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
-        let is_plain = path.extension().is_none_or(|end| end == "txt");
-        if is_plain { bytes } else { bytes * COMPRESSED }
-    };
-    let bytes = config.route_files.iter().map(|file| text(&file.file)).sum::<u64>();
+    let bytes =
+        config.route_files.iter().map(|file| files::input::text_bytes(&file.file)).sum::<u64>();
     let need = Need { bytes: bytes * BYTES_PER_TEXT, reserved_bytes: 0 };
     memory::ask_for(need, "the files of `[[routes]]`")
 }

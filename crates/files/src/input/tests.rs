@@ -65,6 +65,26 @@ fn compressed_or_not() {
 }
 
 #[test]
+fn the_length_of_a_text_is_known_or_estimated() {
+    let folder = std::env::temp_dir().join(format!("sl-text-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("text"); // by its bytes, not by its name
+    for (bytes, expected) in [
+        (b"first line\n".to_vec(), 11),
+        (bytes(SECOND), bytes(SECOND).len() as u64 * TEXT_PER_BYTE),
+        (bytes(SECOND_ZSTD), bytes(SECOND_ZSTD).len() as u64 * TEXT_PER_BYTE),
+        (Vec::new(), 0),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(text_bytes(&path), expected);
+    }
+    assert_eq!(text_bytes(&folder), 0);
+    assert_eq!(text_bytes(&folder.join("none")), 0);
+    assert_eq!(text_bytes(Path::new("-")), 0);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn broken_streams_are_errors_and_nothing_else() {
     let gz = gzip(&b"second line\n".repeat(300));
     for whole in [bytes(SECOND), bytes(SECOND_ZSTD), gz] {
