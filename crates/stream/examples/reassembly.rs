@@ -192,7 +192,7 @@ fn run(order: Order, connections: usize, reads: bool, cells: &[u8]) -> Run {
 }
 
 fn main() {
-    let cells: Vec<u8> = (0..CELLS * CELL).map(|at| (at * 31 >> 3) as u8).collect();
+    let cells: Vec<u8> = (0..CELLS * CELL).map(|at| ((at * 31) >> 3) as u8).collect();
     println!("Connection {} bytes; best of 5; per segment, ACKs included", size_of::<Connection>());
     println!(
         "{:>11} {:>6} {:>14} {:>14} {:>8} {:>16}",
