@@ -8,7 +8,11 @@
 //!
 //! A piece knows the bounds of the segment of which it is a part, because policies compare those. Its number is that of its
 //! block. All memory is taken at creation; free blocks are a stack, so that the ones used last, which caches hold, are used
-//! next. A place in a list is searched from both ends at once: the usual segment belongs at one of them.
+//! next.
+//!
+//! Neighbours without a hole between them are a *run*. The first and the last piece of a run know each other (`far`), so that
+//! a place is searched by steps of a run, and from both ends of the list at once: the usual segment belongs at one of them.
+//! Runs are as long as they can be, so a piece is the last of its run if a hole follows it.
 
 use std::ops::Range;
 
@@ -27,18 +31,24 @@ struct Piece {
     /// Bytes of its segment before and after it.
     before: u32,
     after: u32,
+    /// Of the first and the last piece of a run: the other one.
+    far: u32,
     len: u16,
-    /// Where its bytes begin in the block.
+    /// Where its bytes begin in the block; with [`URGENT`], it is an urgent byte that is no part of the stream.
     at: u16,
-    /// It is an urgent byte that is no part of the stream.
-    is_urgent: bool,
 }
+
+const URGENT: u16 = 1 << 15;
 
 const _: () = assert!(size_of::<Piece>() == 32);
 
 impl Piece {
     fn end(&self) -> u64 {
         self.start + u64::from(self.len)
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.at & URGENT != 0
     }
 
     fn bounds(&self) -> Range<u64> {
@@ -133,9 +143,9 @@ impl Buffer {
             start: 0,
             before: 0,
             after: 0,
+            far: NONE,
             len: 0,
             at: 0,
-            is_urgent: false,
         };
         let pieces =
             (1..=blocks).map(|next| piece(if next == blocks { NONE } else { next as u32 }));
@@ -164,7 +174,7 @@ impl Buffer {
 
     fn bytes(&self, index: u32) -> &[u8] {
         let piece = self.piece(index);
-        let begin = index as usize * BLOCK + usize::from(piece.at);
+        let begin = index as usize * BLOCK + usize::from(piece.at & !URGENT);
         &self.data[begin..begin + usize::from(piece.len)]
     }
 
@@ -173,7 +183,7 @@ impl Buffer {
         Some(Head {
             start: piece.start,
             bytes: self.bytes(list.head),
-            is_urgent: piece.is_urgent,
+            is_urgent: piece.is_urgent(),
             bounds: piece.bounds(),
         })
     }
@@ -195,7 +205,43 @@ impl Buffer {
         }
     }
 
+    /// Whether two neighbours are of one run.
+    fn is_joined(&self, left: u32, right: u32) -> bool {
+        match (self.pieces.get(left as usize), self.pieces.get(right as usize)) {
+            (Some(left), Some(right)) => left.end() == right.start,
+            _ => false,
+        }
+    }
+
+    /// Marks a run by its ends.
+    fn set_run(&mut self, first: u32, last: u32) {
+        self.piece_mut(first).far = last;
+        self.piece_mut(last).far = first;
+    }
+
+    /// First and last piece of the run of a piece.
+    fn run_of(&self, index: u32) -> (u32, u32) {
+        let Piece { prev, next, far, .. } = *self.piece(index);
+        if !self.is_joined(prev, index) {
+            return (index, far);
+        }
+        if !self.is_joined(index, next) {
+            return (far, index);
+        }
+        let mut first = prev;
+        while self.is_joined(self.piece(first).prev, first) {
+            first = self.piece(first).prev;
+        }
+        (first, self.piece(first).far)
+    }
+
     fn cut_front(&mut self, index: u32, to: u64) {
+        let prev = self.piece(index).prev;
+        if self.is_joined(prev, index) && to > self.piece(index).start {
+            let (first, last) = self.run_of(index);
+            self.set_run(first, prev);
+            self.set_run(index, last);
+        }
         let piece = self.piece_mut(index);
         let cut = to.saturating_sub(piece.start);
         piece.start += cut;
@@ -205,6 +251,12 @@ impl Buffer {
     }
 
     fn cut_back(&mut self, index: u32, to: u64) {
+        let next = self.piece(index).next;
+        if self.is_joined(index, next) && to < self.piece(index).end() {
+            let (first, last) = self.run_of(index);
+            self.set_run(first, index);
+            self.set_run(next, last);
+        }
         let piece = self.piece_mut(index);
         let cut = piece.end().saturating_sub(to);
         piece.after += cut as u32;
@@ -234,6 +286,16 @@ impl Buffer {
     /// Unlinks a piece and frees its block.
     fn remove(&mut self, list: &mut List, index: u32) {
         let Piece { prev, next, .. } = *self.piece(index);
+        let (follows, precedes) = (self.is_joined(prev, index), self.is_joined(index, next));
+        if follows || precedes {
+            let (first, last) = self.run_of(index);
+            if follows {
+                self.set_run(first, prev);
+            }
+            if precedes {
+                self.set_run(next, last);
+            }
+        }
         match self.pieces.get_mut(prev as usize) {
             Some(piece) => piece.next = next,
             None => list.head = next,
@@ -247,42 +309,74 @@ impl Buffer {
         self.used -= 1;
     }
 
-    /// Takes a block and links it between two pieces. `None` if no block is free; the caller asks for room before.
-    fn add(&mut self, list: &mut List, prev: u32, next: u32, bytes: &[u8]) -> Option<u32> {
+    /// Takes a block for the bytes at `start` and links it between two pieces. `None` if no block is free; the caller asks
+    /// for room before.
+    fn add(
+        &mut self,
+        list: &mut List,
+        (prev, next): (u32, u32),
+        start: u64,
+        bytes: &[u8],
+    ) -> Option<u32> {
         let index = self.free;
         let piece = self.pieces.get_mut(index as usize)?;
         self.free = piece.next;
         self.used += 1;
-        (piece.prev, piece.next, piece.at, piece.len) = (prev, next, 0, bytes.len() as u16);
+        (piece.prev, piece.next, piece.start) = (prev, next, start);
+        (piece.at, piece.len) = (0, bytes.len() as u16);
         let begin = index as usize * BLOCK;
         self.data[begin..begin + bytes.len()].copy_from_slice(bytes);
+        let (mut first, mut last) = (index, index);
         match self.pieces.get_mut(prev as usize) {
-            Some(piece) => piece.next = index,
+            Some(piece) => {
+                piece.next = index;
+                if piece.end() == start {
+                    first = piece.far;
+                }
+            }
             None => list.head = index,
         }
         match self.pieces.get_mut(next as usize) {
-            Some(piece) => piece.prev = index,
+            Some(piece) => {
+                piece.prev = index;
+                if piece.start == start + bytes.len() as u64 {
+                    last = piece.far;
+                }
+            }
             None => list.tail = index,
         }
+        self.set_run(first, last);
         Some(index)
+    }
+
+    /// The last piece that begins at or before `start`, of the run with the piece `last` at its end. It is `last`, unless
+    /// the place is taken.
+    fn find_in_run(&self, last: u32, start: u64) -> u32 {
+        let mut at = last;
+        while let Some(piece) = self.pieces.get(at as usize)
+            && piece.start > start
+        {
+            at = piece.prev;
+        }
+        at
     }
 
     /// Where `start..end` belongs.
     pub(super) fn find(&self, list: List, start: u64, end: u64) -> Place {
-        // The last piece that begins at or before `start`: from both ends at once.
+        // The last piece that begins at or before `start`: run by run, from both ends at once.
         let (mut low, mut high) = (list.head, list.tail);
         let mut prev = loop {
             let Some(last) = self.pieces.get(high as usize) else { break NONE };
-            if last.start <= start {
-                break high;
+            let first = self.piece(last.far);
+            if first.start <= start {
+                break self.find_in_run(high, start);
             }
-            high = last.prev;
-            // `high` is not before `low`, or the list has no such piece.
+            high = first.prev;
             let Some(first) = self.pieces.get(low as usize) else { break NONE };
             if first.start > start {
-                break first.prev;
+                break self.find_in_run(first.prev, start);
             }
-            low = first.next;
+            low = self.piece(first.far).next;
         };
         let mut next = list.head;
         if let Some(piece) = self.pieces.get(prev as usize) {
@@ -330,7 +424,7 @@ impl Buffer {
             found.new += from - scanned;
             found.seen += to - from;
             let old = &self.bytes(next)[(from - piece.start) as usize..(to - piece.start) as usize];
-            found.is_conflict |= piece.is_urgent != part.is_urgent || old != part.range(from..to);
+            found.is_conflict |= piece.is_urgent() != part.is_urgent || old != part.range(from..to);
             if policy.new_wins(&part.bounds, &piece.bounds()) {
                 (prev, next) = self.carve(list, next, from..to, prev);
             } else {
@@ -367,14 +461,14 @@ impl Buffer {
                 let rest = &mut rest[..usize::from(piece.len) - from];
                 rest.copy_from_slice(&self.bytes(index)[from..]);
                 self.cut_back(index, range.start);
-                let Some(behind) = self.add(list, index, piece.next, rest) else {
-                    return (index, piece.next);
+                let neighbours = (index, piece.next);
+                let Some(behind) = self.add(list, neighbours, range.end, rest) else {
+                    return neighbours;
                 };
                 let added = self.piece_mut(behind);
-                added.start = range.end;
                 added.before = piece.before + from as u32;
                 added.after = piece.after;
-                added.is_urgent = piece.is_urgent;
+                added.at |= piece.at & URGENT;
                 (index, behind)
             }
         }
@@ -391,14 +485,41 @@ impl Buffer {
     ) {
         let mut start = range.start;
         for bytes in part.range(range).chunks(BLOCK) {
-            let Some(index) = self.add(list, prev, next, bytes) else { return };
+            let Some(index) = self.add(list, (prev, next), start, bytes) else { return };
             let piece = self.piece_mut(index);
-            piece.start = start;
             start += bytes.len() as u64;
             piece.before = (piece.start - part.bounds.start) as u32;
             piece.after = (part.bounds.end - start) as u32;
-            piece.is_urgent = part.is_urgent;
+            piece.at |= if part.is_urgent { URGENT } else { 0 };
             prev = index;
         }
+    }
+}
+
+#[cfg(test)]
+impl Buffer {
+    /// Panics if a list is not sorted, if its links or runs do not fit, or if it has other than `blocks` blocks.
+    pub(super) fn check(&self, lists: [List; 2], blocks: u32) {
+        let mut count = 0;
+        for list in lists {
+            let (mut at, mut before, mut first) = (list.head, NONE, NONE);
+            while at != NONE {
+                let piece = self.piece(at);
+                assert_eq!(piece.prev, before, "links fit");
+                assert!(before == NONE || self.piece(before).end() <= piece.start, "sorted");
+                assert!(piece.len > 0 && usize::from(piece.at & !URGENT) < BLOCK);
+                if !self.is_joined(before, at) {
+                    first = at;
+                }
+                if !self.is_joined(at, piece.next) {
+                    assert_eq!((self.piece(first).far, piece.far), (at, first), "runs fit");
+                }
+                count += 1;
+                assert!(count <= blocks);
+                (before, at) = (at, piece.next);
+            }
+            assert_eq!(list.tail, before);
+        }
+        assert_eq!(count, blocks);
     }
 }

@@ -229,7 +229,8 @@ impl Reassembler {
     ) -> bool {
         let other = side.other();
         let acknowledgment = connection.next(other).wrapping_add(beyond as u32);
-        let known = connection.acknowledged(side).unwrap_or(connection.next(other));
+        let next = connection.next(other);
+        let known = connection.acknowledged(side).map_or(next, |known| latest(known, next));
         let is_plausible = distance(known, acknowledgment) <= window_max(connection, side);
         if !is_plausible && !is_confirmed(connection, other, acknowledgment) {
             sink.event(side, Event::AckInvalid);
@@ -406,6 +407,12 @@ pub(super) fn establish(connection: &mut Connection) {
     connection.state = connection.state.max(TcpState::Established);
 }
 
+/// The later of two sequence numbers. Windows are counted from what was acknowledged or delivered: acknowledgments may be
+/// missing from a capture.
+fn latest(a: u32, b: u32) -> u32 {
+    if is_after(a, b) { a } else { b }
+}
+
 /// Bytes that may be between the last acknowledgment by `side` and what the other one sends.
 pub(super) fn window_max(connection: &Connection, side: Side) -> i32 {
     if connection.cold(side).scale == SCALE_UNKNOWN {
@@ -421,7 +428,7 @@ fn is_within(connection: &Connection, side: Side, segment: &Segment<'_>) -> bool
     let next = connection.next(side);
     let end = segment.sequence.wrapping_add(segment.payload.len() as u32);
     let (limit, known) = match connection.acknowledged(other) {
-        Some(acknowledged) => (window_max(connection, other), acknowledged),
+        Some(acknowledged) => (window_max(connection, other), latest(acknowledged, next)),
         None => (DISTANCE_MAX, next),
     };
     let ahead = distance(next, segment.sequence);

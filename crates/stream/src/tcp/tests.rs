@@ -120,7 +120,9 @@ impl Bench {
     fn send(&mut self, side: Side, segment: Segment<'_>) -> Outcome {
         self.now_ns += 1_000;
         let Self { reassembler, connection, sink, now_ns, .. } = self;
-        reassembler.segment(connection, side, &segment, *now_ns, sink)
+        let outcome = reassembler.segment(connection, side, &segment, *now_ns, sink);
+        check(reassembler, connection);
+        outcome
     }
 
     fn accept(&mut self, side: Side, segment: Segment<'_>) {
@@ -155,4 +157,15 @@ impl Bench {
 fn segment(sequence: u32, acknowledgment: u32, flags: u16, payload: &[u8]) -> Segment<'_> {
     let window = u16::MAX;
     Segment { sequence, acknowledgment, flags, window, payload, ..Segment::default() }
+}
+
+fn check(reassembler: &Reassembler, connection: &Connection) {
+    let lists = connection.cold.map(|cold| cold.list);
+    reassembler.buffer.check(lists, connection.blocks);
+    for side in Side::BOTH {
+        let is_empty = connection.cold(side).list.is_empty();
+        let is_held = connection.marked(side, super::connection::marks::HELD);
+        let is_buffered = connection.has(side, super::connection::bits::BUFFERED);
+        assert!(is_held || is_buffered != is_empty);
+    }
 }

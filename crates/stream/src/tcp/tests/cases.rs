@@ -262,6 +262,19 @@ fn windows() {
     }
 }
 
+/// Acknowledgments that are missing from a capture do not stop a stream.
+#[test]
+fn acknowledgments_not_captured() {
+    let mut bench = Bench::open(Options::default());
+    let bytes = vec![b'x'; 50_000];
+    for round in 0..20 {
+        // Each pair of segments is swapped.
+        let _ = bench.data(A, (round ^ 1) * 50_000, 0, &bytes);
+    }
+    assert_eq!(bench.sink.bytes(A).len(), 1_000_000);
+    assert_eq!((bench.sink.events.len(), bench.sink.items[0].len()), (0, 1));
+}
+
 #[test]
 fn scaled_windows() {
     let mut bench = Bench::new(Options::default());
@@ -476,6 +489,12 @@ fn bounds_give_up_holes() {
     assert_eq!(bench.sink.bytes(A), b"-bcd");
     bench.close();
     assert_eq!(bench.sink.bytes(A), b"-bcd-f-h-j");
+
+    // What is buffered leaves three runs of new bytes, which do not fit.
+    let mut bench = Bench::open(Options { policy: Policy::First, ..options });
+    play(&mut bench, "A . 3 1 c; A . 5 1 e; A . 2 1 bcdef");
+    assert_eq!(bench.reassembler.counters().given_up_flow, 1);
+    assert_eq!(bench.sink.bytes(A), b"-bcdef");
 
     // All memory is another connection's: the hole of the one that asks is given up.
     let mut bench = Bench::open(options);

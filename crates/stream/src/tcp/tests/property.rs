@@ -254,6 +254,7 @@ proptest! {
                 let again = reassembler.segment(connection, side, &segment, 1, sink);
                 prop_assert_eq!(again, super::Outcome::Accepted);
             }
+            super::check(&reassembler, connection);
             let used: u32 = connections.iter().map(|connection| connection.blocks).sum();
             prop_assert_eq!(used as usize * BLOCK, reassembler.buffer_bytes_used());
             prop_assert!(used as usize <= blocks);
