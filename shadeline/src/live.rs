@@ -88,8 +88,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (opened, mut io) = ports.open(&opening, &numbers)?;
     let by_number = |number: u16| opened.iter().find(|own| own.number == number);
     let fact = |port| by_number(port).map(|own| own.facts).unwrap_or_default();
-    let setup =
-        Setup { config: &config, name: "", interfaces: &interfaces, facts: &fact, is_live: true, attachments: &[] };
+    let setup = Setup {
+        config: &config,
+        name: "",
+        interfaces: &interfaces,
+        facts: &fact,
+        is_live: true,
+        attachments: &[],
+    };
     let (mut publisher, reader) =
         Publisher::start(pipelines::descriptors(), &setup).map_err(Failure::other)?;
     let (injector, injected) = injector(depot.clone()).map_err(Failure::other)?;

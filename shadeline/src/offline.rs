@@ -477,7 +477,10 @@ impl Merged {
         let total = opened.iter().filter_map(|(_, rx)| rx.progress()).map(|(_, total)| total).sum();
         progress.total.store(total, Ordering::Relaxed);
         let filter = None;
-        Ok((Self { inputs: opened, paths: files, marks, filter, progress: progress.clone() }, progress))
+        Ok((
+            Self { inputs: opened, paths: files, marks, filter, progress: progress.clone() },
+            progress,
+        ))
     }
 
     /// The input with the oldest packet.

@@ -80,8 +80,7 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     if let Some(failure) = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(failure);
     }
-    let mut rows =
-        std::mem::take(&mut *shared.rows.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut rows = std::mem::take(&mut *shared.rows.lock().unwrap_or_else(PoisonError::into_inner));
     if !args.json {
         rows.sort_by_key(|row| row.order);
         put!("{}", table(&rows))?;
@@ -379,16 +378,24 @@ impl StreamRow {
 
 impl Row for StreamRow {
     const COLUMNS: &'static [&'static str] = &[
-        "client", "server", "state", ">bytes", ">bytes back", ">gaps", ">retr.", ">overl.",
-        ">ooo", ">rtt", "sha1", "sha1 back",
+        "client",
+        "server",
+        "state",
+        ">bytes",
+        ">bytes back",
+        ">gaps",
+        ">retr.",
+        ">overl.",
+        ">ooo",
+        ">rtt",
+        "sha1",
+        "sha1 back",
     ];
     const EMPTY: &'static str = "no TCP connections";
 
     fn cells(&self) -> Vec<String> {
         let (there, back) = (&self.client, &self.server);
-        let sum = |of: fn(&Direction) -> u32| {
-            thousands(u64::from(of(there)) + u64::from(of(back)))
-        };
+        let sum = |of: fn(&Direction) -> u32| thousands(u64::from(of(there)) + u64::from(of(back)));
         let short = |own: &Direction| match own.bytes {
             0 => "-".to_owned(),
             _ => own.sha1.chars().take(12).collect(),

@@ -189,13 +189,7 @@ pub trait Module {
     }
 
     /// A flow has ended, at `time_ns`. `client` is the side of the client.
-    fn ended(
-        &mut self,
-        record: &FlowRecord,
-        client: Side,
-        state: &mut Self::State,
-        time_ns: u64,
-    );
+    fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut Self::State, time_ns: u64);
 }
 
 /// Which flow it is.
@@ -548,7 +542,8 @@ impl<M: Module> Tracker<M> {
             rest.end(slot, &key, hot, if is_over { Reason::Timeout } else { Reason::Shutdown });
         }
         let lost = &mut self.whole.lost;
-        self.defrag.clear(&mut |output: defrag::Output<'_, u32>| *lost += output.tokens.len() as u64);
+        self.defrag
+            .clear(&mut |output: defrag::Output<'_, u32>| *lost += output.tokens.len() as u64);
         self.counts.fragments_lost = *lost;
     }
 
@@ -803,13 +798,12 @@ fn key_of(input: &Input<'_>, by_vlan: bool) -> (FlowKey, Side) {
         }
         (None, _) => (0, 0),
     };
-    let scope = match (by_vlan, d.vlan_count) {
-        (false, _) | (_, 0) => 0,
-        (_, 1) => u32::from(d.vlan_tci[0] & 0xfff) + 1,
-        (_, _) => {
-            u32::from(d.vlan_tci[0] & 0xfff) + 1 | (u32::from(d.vlan_tci[1] & 0xfff) + 1) << 16
-        }
+    // 0 is no tag.
+    let vlan = |n: usize| match by_vlan && usize::from(d.vlan_count) > n {
+        true => u32::from(d.vlan_tci[n] & 0xfff) + 1,
+        false => 0,
     };
+    let scope = vlan(0) | vlan(1) << 16;
     let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
     FlowKey::new((d.src, ports.0), (d.dst, ports.1), d.protocol.0, family, scope)
 }

@@ -5,7 +5,8 @@ use controlplane::request::TableKind;
 use serde::{Deserialize, Serialize};
 
 /// Its tables.
-pub const TABLES: &[TableKind] = &[TableKind::with::<ShowFlows>("flows", "Flows that are followed")];
+pub const TABLES: &[TableKind] =
+    &[TableKind::with::<ShowFlows>("flows", "Flows that are followed")];
 
 /// Flows that are followed now; the newest packets and bytes of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]

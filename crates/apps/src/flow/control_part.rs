@@ -130,7 +130,8 @@ impl FlowControl {
 
     fn rows(&self, wanted: &ShowFlows, now_ns: u64) -> Vec<FlowRow> {
         let is_wanted = |record: &FlowRecord| {
-            let address = |net: &ipnet::IpNet| net.contains(&record.client) || net.contains(&record.server);
+            let address =
+                |net: &ipnet::IpNet| net.contains(&record.client) || net.contains(&record.server);
             let port = |port: &u16| record.client_port == *port || record.server_port == *port;
             let state = |state: &String| flow_state(record.state) == state;
             wanted.address.as_ref().is_none_or(address)
@@ -192,7 +193,9 @@ impl ControlPart for FlowControl {
             [t.flows, t.started, t.expired, t.evicted, t.refused].map(thousands);
         let lines = vec![[
             "flows".to_owned(),
-            format!("{flows}: {started} began, {expired} idle, {evicted} evicted, {refused} refused"),
+            format!(
+                "{flows}: {started} began, {expired} idle, {evicted} evicted, {refused} refused"
+            ),
         ]];
         (fields, lines)
     }
@@ -244,4 +247,3 @@ impl ControlPart for FlowControl {
         vec![Section::new("flow", &t, text)]
     }
 }
-

@@ -49,7 +49,8 @@ impl Events {
             None => Target::File(target.to_owned()),
         };
         let options = sink::Options { linger: Duration::from_secs(10), ..<_>::default() };
-        let sink = Sink::start(target, options).map_err(|error| format!("events: {text}: {error}"))?;
+        let sink =
+            Sink::start(target, options).map_err(|error| format!("events: {text}: {error}"))?;
         Ok(Self {
             eve: Eve { community_id_seed: Some(seed) },
             sink: Arc::new(sink),

@@ -142,13 +142,7 @@ impl Module for Followers {
         }
     }
 
-    fn ended(
-        &mut self,
-        record: &FlowRecord,
-        client: Side,
-        state: &mut KeptByAll,
-        time_ns: u64,
-    ) {
+    fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.ended(record, client, state.of(at), time_ns);
         }

@@ -104,8 +104,8 @@ mod tests {
                 queues[worker % workers].push(((*time, 0, number as u64, 0), number as u64));
             }
             // Workers take turns of different length.
-            let mut turns = times.iter().map(|(_, worker, count)| (worker % workers, *count));
-            while let Some((worker, count)) = turns.next() {
+            let turns = times.iter().map(|(_, worker, count)| (worker % workers, *count));
+            for (worker, count) in turns {
                 let count = count.min(queues[worker].len());
                 let mut items: Vec<_> = queues[worker].drain(..count).collect();
                 let next = queues[worker].first().map_or(u64::MAX, |((time, ..), _)| *time);

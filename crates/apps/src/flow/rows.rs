@@ -58,8 +58,16 @@ impl FlowRow {
 
 impl Row for FlowRow {
     const COLUMNS: &'static [&'static str] = &[
-        "proto", "client", "server", "state", ">packets", ">packets back", ">bytes", ">bytes back",
-        ">age", ">idle",
+        "proto",
+        "client",
+        "server",
+        "state",
+        ">packets",
+        ">packets back",
+        ">bytes",
+        ">bytes back",
+        ">age",
+        ">idle",
     ];
     const EMPTY: &'static str = "no flows";
 

@@ -98,8 +98,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         self.places.clear();
         self.linear.clear();
         let mut latest_ns = 0;
-        for (row, (verdict, packet)) in
-            chunk.rows.verdicts().iter().zip(&chunk.packets).enumerate()
+        for (row, (verdict, packet)) in chunk.rows.verdicts().iter().zip(&chunk.packets).enumerate()
         {
             if !Verdict(*verdict).is_next() {
                 continue;
@@ -132,7 +131,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 frame_len: packet.frame_len() as u32,
                 time_ns: cx.arrival_ns(packet),
                 port: packet.port,
-                checksums: crate::received::checksums(packet) == packet::checksum::Checksums::Verify,
+                checksums: crate::received::checksums(packet)
+                    == packet::checksum::Checksums::Verify,
             }
         };
         Self::lock(&self.tracker).packets(self.rows.len(), input);
@@ -148,7 +148,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
     }
 
     fn next_tick_ns(&self) -> Option<u64> {
-        (self.now_ns > 0).then(|| if self.is_sweeping { self.now_ns } else { self.sweep_ns + SWEEP_NS })
+        (self.now_ns > 0)
+            .then(|| if self.is_sweeping { self.now_ns } else { self.sweep_ns + SWEEP_NS })
     }
 
     fn drain(&mut self, cx: &mut Context<'_, T>) {
