@@ -313,10 +313,17 @@ impl<M: Module> Tracker<M> {
     pub fn new(options: Options, module: M) -> Result<Self, TableError> {
         let limits = Limits { capacity: options.flows, half_open_max: options.half_open };
         let table = FlowTable::new(limits, options.seed)?;
+        // Pages are taken when flows need them.
+        fn reserved<T>(flows: usize) -> Result<Vec<T>, TableError> {
+            let mut array = Vec::new();
+            let bytes = flows.saturating_mul(size_of::<T>());
+            array.try_reserve_exact(flows).map_err(|_| TableError::Memory { bytes })?;
+            Ok(array)
+        }
         let rest = Rest {
-            cold: Vec::new(),
-            connections: Vec::new(),
-            states: Vec::new(),
+            cold: reserved(options.flows)?,
+            connections: reserved(options.flows)?,
+            states: reserved(options.flows)?,
             reassembler: Reassembler::new(options.tcp),
             module,
             timeouts: options.timeouts,
@@ -332,6 +339,15 @@ impl<M: Module> Tracker<M> {
             options,
             counts: Counts::default(),
         })
+    }
+
+    /// Memory that [`Tracker::new`] reserves, in bytes.
+    pub fn memory_bytes(options: &Options) -> usize {
+        let flow = size_of::<Cold>() + size_of::<Connection>() + size_of::<M::State>();
+        FlowTable::<Hot>::memory_bytes(options.flows)
+            + options.flows.saturating_mul(flow)
+            + options.tcp.buffer_bytes
+            + options.defrag.bytes
     }
 
     /// Flows that are followed now.

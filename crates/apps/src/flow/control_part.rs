@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use control::api::ErrorKind;
 use control::api::table::thousands;
+use control::config::Config;
 use control::metrics::Metrics;
+use controlplane::memory::{self, Need};
 use controlplane::{
     Call, ControlPart, Environment, Refusal, Rows, Section, Setup, Tables, WorkerSetup,
 };
@@ -28,9 +30,10 @@ struct FlowControl {
     options: Options,
     listeners: Vec<Arc<dyn Listener>>,
     events: Option<Arc<Events>>,
-    /// By worker.
-    trackers: Vec<Shared>,
-    workers: usize,
+    /// By pipeline and worker.
+    trackers: Vec<(String, usize, Shared)>,
+    /// How many there will be.
+    count: usize,
     latest_ns: Arc<AtomicU64>,
 }
 
@@ -50,12 +53,23 @@ pub(super) fn start(
     listeners.extend(events.clone().map(|events| events as Arc<dyn Listener>));
     listeners.extend(setup.attached::<Attached>().map(|own| own.0.clone()));
     let seed = if setup.is_live { random() } else { 0 };
+    let workers = match setup.is_live || config.system.has_workers {
+        true => config.system.workers.max(1),
+        false => 1,
+    };
+    let count = workers * config.in_use().flat_map(|own| own.named(super::STAGE)).count();
+    let options = super::options(config, seed);
+    let bytes = count as u64 * Tracker::<Followers>::memory_bytes(&options) as u64;
+    memory::ask_for(
+        Need { bytes, reserved_bytes: 0 },
+        "flow tracking (`flows` and `reassembly_mib`)",
+    )?;
     Ok(Box::new(FlowControl {
-        options: super::options(config, seed),
+        options,
         listeners,
         events,
         trackers: Vec::new(),
-        workers: if setup.is_live || config.system.has_workers { config.system.workers } else { 1 },
+        count,
         latest_ns: Arc::default(),
     }))
 }
@@ -98,7 +112,7 @@ pub(super) struct FlowTotals {
 impl FlowControl {
     fn totals(&self) -> FlowTotals {
         let mut all = FlowTotals::default();
-        for tracker in &self.trackers {
+        for (.., tracker) in &self.trackers {
             let tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
             let (counts, table) = (tracker.counts(), tracker.statistics());
             all.flows += tracker.len() as u64;
@@ -119,7 +133,7 @@ impl FlowControl {
 
     /// Visits all flows; each worker waits for some at a time.
     fn visit(&self, mut visit: impl FnMut(FlowRecord)) {
-        for tracker in &self.trackers {
+        for (.., tracker) in &self.trackers {
             let mut next = Some(0);
             while let Some(from) = next {
                 let tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -161,17 +175,26 @@ impl ControlPart for FlowControl {
         if kind != super::STAGE {
             return None;
         }
-        let number = self.trackers.len();
-        let workers = self.workers.max(number + 1);
-        let all = self.listeners.iter().map(|own| own.follower(worker.worker, workers)).collect();
-        let tracker = match Tracker::new(self.options, Followers { all }) {
-            Ok(tracker) => Arc::new(Mutex::new(tracker)),
-            Err(error) => {
-                tracing::error!("flow tracking: {error}");
-                return None;
+        let own = |(pipeline, number, _): &&(String, usize, Shared)| {
+            *pipeline == worker.pipeline.name && *number == worker.worker
+        };
+        // The flows of a stage that this one replaces while the program runs.
+        let known = self.trackers.iter().find(own).map(|(.., tracker)| tracker.clone());
+        let tracker = match known {
+            Some(tracker) => tracker,
+            None => {
+                let (number, count) = (self.trackers.len(), self.count);
+                let listeners = self.listeners.iter();
+                let all = listeners.map(|own| own.follower(number, count.max(number + 1)));
+                let tracker = Tracker::new(self.options, Followers { all: all.collect() });
+                let tracker =
+                    tracker.inspect_err(|error| tracing::error!("flow tracking: {error}"));
+                let tracker = Arc::new(Mutex::new(tracker.ok()?));
+                let name = worker.pipeline.name.clone();
+                self.trackers.push((name, worker.worker, tracker.clone()));
+                tracker
             }
         };
-        self.trackers.push(tracker.clone());
         Some(Box::new(Flow::new(tracker, self.latest_ns.clone())))
     }
 
@@ -229,6 +252,14 @@ impl ControlPart for FlowControl {
                 .sample(&[], counters.written);
             out.counter("flow_events_lost_total", "Lines of flow events lost.").sample(&[], lost);
         }
+    }
+
+    /// Whoever rotates logs has moved the file away.
+    fn commit(&mut self, _old: &Config, _started: &Config, _env: &mut Environment<'_>) -> String {
+        if let Some(events) = &self.events {
+            events.sink().reopen();
+        }
+        String::new()
     }
 
     fn report(&self) -> Vec<Section> {

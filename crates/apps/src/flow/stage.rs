@@ -27,7 +27,8 @@ const LATE_NS: u64 = 1_000_000_000;
 
 /// The stage of one worker.
 pub struct Flow {
-    tracker: Shared,
+    /// `None` after another stage has taken it over.
+    tracker: Option<Shared>,
     /// The time of the latest packet of all workers.
     latest_ns: Arc<AtomicU64>,
     decoded: Box<[Decoded]>,
@@ -47,7 +48,7 @@ impl Flow {
     /// With the flows of its worker. `latest_ns` is shared by all workers.
     pub fn new(tracker: Shared, latest_ns: Arc<AtomicU64>) -> Self {
         Self {
-            tracker,
+            tracker: Some(tracker),
             latest_ns,
             decoded: vec![Decoded::default(); chunk::CHUNK_PACKETS_MAX].into_boxed_slice(),
             linear: Vec::new(),
@@ -71,7 +72,8 @@ impl Flow {
             }
             (self.sweep_ns, self.is_sweeping) = (now_ns, true);
         }
-        let mut tracker = Self::lock(&self.tracker);
+        let Some(tracker) = &self.tracker else { return };
+        let mut tracker = Self::lock(tracker);
         if tracker.sweep(PIECE, self.sweep_ns) {
             self.is_sweeping = false;
             let until_ns = self.sweep_ns.saturating_sub(LATE_NS);
@@ -135,7 +137,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     == packet::checksum::Checksums::Verify,
             }
         };
-        Self::lock(&self.tracker).packets(self.rows.len(), input);
+        let Some(tracker) = &self.tracker else { return };
+        Self::lock(tracker).packets(self.rows.len(), input);
         self.sweep(self.now_ns);
     }
 
@@ -155,15 +158,17 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
     fn drain(&mut self, cx: &mut Context<'_, T>) {
         let latest_ns = self.latest_ns.load(Ordering::Relaxed);
         let now_ns = if cx.is_live() { cx.now_ns } else { latest_ns };
-        let mut tracker = Self::lock(&self.tracker);
+        let Some(tracker) = &self.tracker else { return };
+        let mut tracker = Self::lock(tracker);
         tracker.finish(now_ns);
         tracker.module().all.iter_mut().for_each(|follower| follower.finished());
     }
 
     fn inherit(&mut self, before: &mut dyn Stage<T>) {
         if let Some(before) = before.as_any().and_then(|before| before.downcast_mut::<Self>()) {
-            std::mem::swap(&mut self.tracker, &mut before.tracker);
-            std::mem::swap(&mut self.latest_ns, &mut before.latest_ns);
+            // The part of the control plane gave both the same one.
+            self.tracker = before.tracker.take().or_else(|| self.tracker.take());
+            self.latest_ns = before.latest_ns.clone();
         }
     }
 

@@ -20,23 +20,23 @@ crate::section! {
         restart half_open: usize = 131_072, integer(16..=67_108_864);
         /// Idle time after which a TCP connection without a finished handshake ends.
         restart tcp_new: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
-        /// The same of an established TCP connection,
+        /// Idle time after which an established TCP connection ends.
         restart tcp_established: Duration = 10 * MINUTE, duration(Duration::from_millis(1)..=LONGEST);
-        /// of one that both ends closed, or that was reset,
+        /// Idle time after which a TCP connection that both ends closed, or that was reset, is forgotten.
         restart tcp_closed: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
-        /// of a UDP flow without an answer,
+        /// Idle time of a UDP flow without an answer.
         restart udp_new: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
-        /// of a UDP flow with packets in both directions,
+        /// Idle time of a UDP flow with packets in both directions.
         restart udp_established: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
-        /// of ICMP and ICMPv6,
+        /// Idle time of ICMP and ICMPv6.
         restart icmp: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
-        /// and of other protocols.
+        /// Idle time of other protocols.
         restart other: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
         /// Flows with the same addresses and ports in different VLANs are different flows.
         restart by_vlan: bool = false, boolean();
         /// Memory of each worker for TCP segments that arrive before others that precede them, in MiB.
         restart reassembly_mib: usize = 64, integer(1..=65_536);
-        /// The same for one connection, in KiB. If it is full, the missing bytes are given up.
+        /// Memory for the segments of one connection, in KiB. If it is full, the missing bytes are given up.
         restart reassembly_kib_per_flow: usize = 1024, integer(2..=1_048_576);
         /// Bytes of each direction that are reassembled. 0: all.
         restart depth: u64 = 0, integer(0..=i128::from(u64::MAX >> 1));
