@@ -213,11 +213,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let seen = watch.get();
     let report = Report::of(&seen.view, &seen.all_ports(), &parts, &seen.interfaces, Some(time));
-    if args.json {
-        output::json(&report)?;
-    } else {
-        put!("{}", report.text())?;
-    }
+    let json = args.json;
+    output::in_time(move || match json {
+        true => output::json(&report),
+        false => put!("{}", report.text()),
+    })?;
     ended.map_err(Failure::other)?;
     lost.map_or(Ok(()), |text| Err(Failure::other(text)))
 }

@@ -497,7 +497,7 @@ impl<M: Module> Tracker<M> {
         } else {
             let idle_ns = input.time_ns.saturating_sub(rest.cold[slot.index()].end_ns);
             if idle_ns > rest.timeouts.of(key.protocol, hot.state) {
-                rest.end(slot, &key, hot, Reason::Timeout);
+                rest.time_out(slot, &key, hot);
                 rest.begin(slot, &key, side, input);
                 hot = Hot::default();
                 self.table.set_class(slot, Class::HalfOpen);
@@ -506,7 +506,7 @@ impl<M: Module> Tracker<M> {
         if let Some(segment) = segment {
             let outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             if outcome == tcp::Outcome::Restart {
-                rest.end(slot, &key, hot, Reason::Closed);
+                rest.end_at(slot, &key, hot, Reason::Closed, input.time_ns);
                 rest.begin(slot, &key, side, input);
                 hot = Hot::default();
                 self.table.set_class(slot, Class::HalfOpen);
@@ -541,7 +541,7 @@ impl<M: Module> Tracker<M> {
             ms_of(now_ns),
             shortest,
             |_, hot| hot.timeout_ms.saturating_add(1), // times of the table are rounded
-            |slot, key, hot| rest.end(slot, key, *hot, Reason::Timeout),
+            |slot, key, hot| rest.time_out(slot, key, *hot),
         );
         swept.is_round
     }
@@ -555,7 +555,10 @@ impl<M: Module> Tracker<M> {
             let end_ns = rest.cold.get(slot.index()).map_or(0, |cold| cold.end_ns);
             let idle_ns = now_ns.saturating_sub(end_ns);
             let is_over = idle_ns > rest.timeouts.of(key.protocol, hot.state);
-            rest.end(slot, &key, hot, if is_over { Reason::Timeout } else { Reason::Shutdown });
+            match is_over {
+                true => rest.time_out(slot, &key, hot),
+                false => rest.end_at(slot, &key, hot, Reason::Shutdown, now_ns),
+            }
         }
         let lost = &mut self.whole.lost;
         self.defrag
@@ -692,14 +695,11 @@ impl<M: Module> Rest<M> {
         }
     }
 
-    /// A flow ends because of its time-out, or earlier for another reason.
-    fn end(&mut self, slot: Slot, key: &FlowKey, hot: Hot, reason: Reason) {
+    /// A flow ends because it was idle for its time-out.
+    fn time_out(&mut self, slot: Slot, key: &FlowKey, hot: Hot) {
         let end_ns = self.cold.get(slot.index()).map_or(0, |cold| cold.end_ns);
-        let time_ns = match reason {
-            Reason::Timeout => end_ns.saturating_add(self.timeouts.of(key.protocol, hot.state)),
-            _ => end_ns,
-        };
-        self.end_at(slot, key, hot, reason, time_ns);
+        let time_ns = end_ns.saturating_add(self.timeouts.of(key.protocol, hot.state));
+        self.end_at(slot, key, hot, Reason::Timeout, time_ns);
     }
 
     fn end_at(&mut self, slot: Slot, key: &FlowKey, hot: Hot, reason: Reason, time_ns: u64) {
