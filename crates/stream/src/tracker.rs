@@ -12,6 +12,9 @@
 //!
 //! Threads: a tracker belongs to one worker.
 
+#[cfg(test)]
+mod tests;
+
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -102,7 +105,7 @@ impl IdleTimeouts {
                 .min(self.icmp)
                 .min(self.other),
         };
-        ms_of(shortest)
+        timeout_ms(shortest)
     }
 }
 
@@ -503,7 +506,7 @@ impl<M: Module> Tracker<M> {
             if state != FlowState::New && hot.state == FlowState::New {
                 self.table.set_class(slot, Class::Full);
             }
-            let timeout_ms = ms_of(self.rest.timeouts.of(key.protocol, state));
+            let timeout_ms = timeout_ms(self.rest.timeouts.of(key.protocol, state));
             let is_tcp = key.protocol == IpProtocol::TCP.0;
             if let Some(own) = self.table.get_mut(slot) {
                 *own = Hot { timeout_ms, state, is_tcp };
@@ -861,7 +864,12 @@ fn id_of(key: &FlowKey, start_ns: u64) -> u64 {
     chunk::hash::key64(hash ^ u64::from(key.scope), 0).max(1)
 }
 
-/// Milliseconds, for the table; they wrap around.
+/// A time-out for the table: not shorter than it is, and never over if it is longer than the table can tell.
+fn timeout_ms(ns: u64) -> u32 {
+    u32::try_from(ns.div_ceil(1_000_000)).unwrap_or(u32::MAX)
+}
+
+/// A time for the table, in milliseconds; they wrap around.
 fn ms_of(ns: u64) -> u32 {
     (ns / 1_000_000) as u32
 }
