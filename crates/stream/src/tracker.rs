@@ -200,7 +200,8 @@ pub trait Module {
 pub struct Identity {
     /// Both ends.
     pub key: FlowKey,
-    /// The number of the flow: a hash of key and start, so that it is the same in each run over a capture.
+    /// The number of the flow: a hash of key and start, so that it is the same in each run over a capture. Of the flows
+    /// with one key that begin at the same time each has another number, unless the first was evicted.
     pub id: u64,
     /// When it began, in nanoseconds since 1970.
     pub start_ns: u64,
@@ -250,6 +251,8 @@ struct SideCounts {
 #[derive(Clone, Debug)]
 struct Cold {
     id: u64,
+    /// The time of the packet that began it, and how many flows of its key before it began at the same time.
+    begin: (u64, u32),
     start_ns: u64,
     end_ns: u64,
     sides: [SideCounts; 2],
@@ -262,6 +265,7 @@ struct Cold {
 impl Cold {
     const NONE: Cold = Cold {
         id: 0,
+        begin: (0, 0),
         start_ns: 0,
         end_ns: 0,
         sides: [SideCounts { packets: 0, bytes: 0, ip_bytes: 0, tcp_flags: 0, ttl: (0, 0) }; 2],
@@ -479,13 +483,13 @@ impl<M: Module> Tracker<M> {
         let rest = &mut self.rest;
         let is_new = rest.make_place(slot) || found.is_new() || rest.cold[slot.index()].id == 0;
         if is_new {
-            rest.begin(slot, &key, side, input);
+            rest.begin(slot, &key, side, input, false);
             hot = Hot::default();
         } else {
             let idle_ns = input.time_ns.saturating_sub(rest.cold[slot.index()].end_ns);
             if idle_ns > rest.timeouts.of(key.protocol, hot.state) {
                 rest.end(slot, &key, hot, Reason::Timeout);
-                rest.begin(slot, &key, side, input);
+                rest.begin(slot, &key, side, input, true);
                 hot = Hot::default();
                 self.table.set_class(slot, Class::HalfOpen);
             }
@@ -494,7 +498,7 @@ impl<M: Module> Tracker<M> {
             let outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             if outcome == tcp::Outcome::Restart {
                 rest.end(slot, &key, hot, Reason::Closed);
-                rest.begin(slot, &key, side, input);
+                rest.begin(slot, &key, side, input, true);
                 hot = Hot::default();
                 self.table.set_class(slot, Class::HalfOpen);
                 let _ = rest.segment(slot, &key, side, &segment, input.time_ns);
@@ -600,17 +604,16 @@ impl<M: Module> Rest<M> {
         true
     }
 
-    fn begin(&mut self, slot: Slot, key: &FlowKey, side: Side, input: &Input<'_>) {
+    /// Begins a flow; `is_next`: right after another one with its key.
+    fn begin(&mut self, slot: Slot, key: &FlowKey, side: Side, input: &Input<'_>, is_next: bool) {
         let d = input.decoded;
         let at = slot.index();
         let vlan = |n: usize| if usize::from(d.vlan_count) > n { d.vlan_tci[n] & 0xfff } else { 0 };
-        let before = self.cold[at].id;
-        let mut id = id_of(key, input.time_ns);
-        if id == before {
-            id ^= 1 << 63; // two flows of one key that begin in the same nanosecond
-        }
+        let (time_ns, before) = self.cold[at].begin;
+        let before = if is_next && time_ns == input.time_ns { before + 1 } else { 0 };
         self.cold[at] = Cold {
-            id,
+            id: id_of(key, input.time_ns, before),
+            begin: (input.time_ns, before),
             start_ns: input.time_ns,
             end_ns: input.time_ns,
             vlans: [vlan(0), vlan(1)],
@@ -854,14 +857,14 @@ fn segment_of<'a>(input: &Input<'a>) -> Result<Segment<'a>, Bad> {
     Ok(Segment::from(&view))
 }
 
-/// The number of a flow.
-fn id_of(key: &FlowKey, start_ns: u64) -> u64 {
+/// The number of a flow; `before`: flows of its key that began before it, at the same time.
+fn id_of(key: &FlowKey, start_ns: u64, before: u32) -> u64 {
     let [a, b] = key.addresses;
     let ports = u64::from(key.ports[0]) << 16 | u64::from(key.ports[1]);
     let rest = ports << 8 | u64::from(key.protocol);
     let mut hash = chunk::hash::key128(a, start_ns);
     hash = chunk::hash::key128([b[0] ^ hash, b[1]], rest);
-    chunk::hash::key64(hash ^ u64::from(key.scope), 0).max(1)
+    chunk::hash::key64(hash ^ u64::from(key.scope), u64::from(before) << 32).max(1)
 }
 
 /// A time-out for the table: not shorter than it is, and never over if it is longer than the table can tell.

@@ -28,3 +28,13 @@ fn a_sweep_does_not_shorten_a_long_time_out() {
         assert_eq!(ended[0].record.sides[0].packets, 2, "{timeout_ns}");
     }
 }
+
+/// A client that opens connections with the same ports again and again, in a capture with coarse times.
+#[test]
+fn connections_that_begin_at_the_same_time_have_numbers_of_their_own() {
+    let scene = Scene::new(&[step(0, 2, 0), step(0, 2, 0), step(0, 2, 0), step(0, 2, 0)]);
+    let expected = run(&scene, options(IdleTimeouts::default()), 1, None, |_| true);
+    check_counts(&scene, &expected.0, expected.1);
+    assert_eq!(expected.0.len(), 4);
+    assert_eq!(run(&scene, options(IdleTimeouts::default()), 7, Some(64), |_| true), expected);
+}
