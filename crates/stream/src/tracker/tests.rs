@@ -1,7 +1,9 @@
 //! Scenes of packets through a tracker, and all that its module hears.
 
 mod cases;
+mod random;
 mod scene;
+mod twin;
 
 use std::collections::HashSet;
 
