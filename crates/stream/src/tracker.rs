@@ -214,11 +214,11 @@ pub struct Identity {
 pub struct Counts {
     /// Packets of flows.
     pub packets: u64,
-    /// Frames that are not IP, or whose IP header is wrong.
+    /// Frames that are not IP.
     pub not_ip: u64,
-    /// Packets whose upper-layer header is missing or wrong.
+    /// Packets whose IP header is wrong, or whose upper-layer header is missing or wrong.
     pub malformed: u64,
-    /// Packets with a wrong checksum of TCP or UDP.
+    /// Packets with a wrong checksum of TCP.
     pub checksum: u64,
     /// Packets for whose flow there was no place.
     pub no_room: u64,
@@ -387,6 +387,22 @@ impl<M: Module> Tracker<M> {
         self.whole_packets(first..count, &input);
     }
 
+    /// The key of a packet and the side that sent it. One that belongs to no flow is counted, with the frames that it came
+    /// in, and never reaches the table: it must neither evict a flow nor keep an idle one.
+    fn key(&mut self, input: &Input<'_>, frames: u64) -> Option<(FlowKey, Side)> {
+        let reject = match key_of(input, self.options.by_vlan) {
+            Ok(found) => return Some(found),
+            Err(reject) => reject,
+        };
+        let count = match reject {
+            Reject::NotIp => &mut self.counts.not_ip,
+            Reject::Malformed => &mut self.counts.malformed,
+            Reject::Checksum => &mut self.counts.checksum,
+        };
+        *count += frames;
+        None
+    }
+
     /// Packets that are no fragments.
     fn whole_packets<'a>(&mut self, rows: Range<usize>, input: &impl Fn(usize) -> Input<'a>) {
         self.keys.clear();
@@ -394,7 +410,7 @@ impl<M: Module> Tracker<M> {
         let mut latest = 0;
         for row in rows.clone() {
             let own = input(row);
-            let (key, side) = key_of(&own, self.options.by_vlan);
+            let (key, side) = self.key(&own, 1).unwrap_or_default();
             self.keys.push((key, side));
             self.plain_keys.push(key);
             latest = latest.max(own.time_ns);
@@ -407,8 +423,11 @@ impl<M: Module> Tracker<M> {
         let mut policy = Admission { rest: &mut self.rest, now_ns: latest };
         self.table.lookup(&self.plain_keys, ms_of(latest), &mut policy, &mut self.found);
         for (at, row) in rows.enumerate() {
-            let own = input(row);
             let (key, side) = self.keys[at];
+            if key.family == 0 {
+                continue;
+            }
+            let own = input(row);
             self.row(&own, key, side, self.found[at], (1, own.frame_len.into()));
         }
     }
@@ -442,9 +461,7 @@ impl<M: Module> Tracker<M> {
             frame_len: whole.frame.len() as u32,
             ..*input
         };
-        // Fragments again would be of a datagram in a datagram.
-        if !decoded.has(Decoded::FRAGMENT) {
-            let (key, side) = key_of(&input, self.options.by_vlan);
+        if let Some((key, side)) = self.key(&input, u64::from(whole.pieces)) {
             let mut found = [Found::NONE];
             let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns };
             self.table.lookup(&[key], ms_of(time_ns), &mut policy, &mut found);
@@ -462,27 +479,16 @@ impl<M: Module> Tracker<M> {
         found: Found,
         frames: (u64, u64),
     ) {
-        let Some(slot) = found.slot() else {
-            match (key.family, input.decoded.is_ip()) {
-                (0, false) => self.counts.not_ip += frames.0,
-                (0, true) => self.counts.malformed += frames.0,
-                _ => self.counts.no_room += frames.0,
-            }
+        let place = found.slot().and_then(|slot| Some((slot, *self.table.get(slot)?)));
+        let Some((slot, mut hot)) = place else {
+            self.counts.no_room += frames.0;
             return;
         };
-        let segment = match IpProtocol(key.protocol) {
-            IpProtocol::TCP => match segment_of(input) {
-                Ok(segment) => Some(segment),
-                Err(Bad::Header) => return self.counts.malformed += frames.0,
-                Err(Bad::Checksum) => return self.counts.checksum += frames.0,
-            },
-            _ => None,
-        };
         self.counts.packets += frames.0;
-        let Some(mut hot) = self.table.get(slot).copied() else { return };
+        let segment = if key.protocol == IpProtocol::TCP.0 { segment_of(input) } else { None };
         let rest = &mut self.rest;
-        let is_new = rest.make_place(slot) || found.is_new() || rest.cold[slot.index()].id == 0;
-        if is_new {
+        rest.make_place(slot);
+        if found.is_new() {
             rest.begin(slot, &key, side, input, false);
             hot = Hot::default();
         } else {
@@ -566,9 +572,7 @@ impl<M: Module> Tracker<M> {
             if number == count {
                 return Some(flow.slot.0);
             }
-            if self.rest.cold.get(flow.slot.index()).is_some_and(|cold| cold.id != 0) {
-                visit(self.rest.record(flow.slot, flow.key, *flow.hot, Reason::Active));
-            }
+            visit(self.rest.record(flow.slot, flow.key, *flow.hot, Reason::Active));
         }
         None
     }
@@ -593,15 +597,14 @@ impl<M: Module> Policy<Hot> for Admission<'_, M> {
 
 impl<M: Module> Rest<M> {
     /// Makes the arrays long enough for a slot.
-    fn make_place(&mut self, slot: Slot) -> bool {
+    fn make_place(&mut self, slot: Slot) {
         let len = slot.index() + 1;
         if self.cold.len() >= len {
-            return false;
+            return;
         }
         self.cold.resize(len, Cold::NONE);
         self.connections.resize_with(len, || Connection::new(Side::A));
         self.states.resize_with(len, M::State::default);
-        true
     }
 
     /// Begins a flow; `is_next`: right after another one with its key.
@@ -694,10 +697,6 @@ impl<M: Module> Rest<M> {
 
     fn end_at(&mut self, slot: Slot, key: &FlowKey, hot: Hot, reason: Reason, time_ns: u64) {
         let at = slot.index();
-        // A flow whose packets were all wrong.
-        if self.cold.get(at).is_none_or(|cold| cold.id == 0) {
-            return;
-        }
         let client = self.client(slot, key);
         if hot.is_tcp {
             let flow = Self::identity(&self.cold[at], key, client);
@@ -711,7 +710,6 @@ impl<M: Module> Rest<M> {
         };
         let record = self.record(slot, key, hot, reason);
         self.module.ended(&record, client, &mut self.states[at], time_ns);
-        self.cold[at].id = 0;
         self.states[at] = M::State::default();
     }
 
@@ -783,27 +781,37 @@ impl<M: Module> Sink for Streams<'_, M> {
     }
 }
 
-/// The key of a packet, and the side that sent it; a key of family 0 for what belongs to no flow.
-fn key_of(input: &Input<'_>, by_vlan: bool) -> (FlowKey, Side) {
+/// Why a packet belongs to no flow.
+enum Reject {
+    NotIp,
+    Malformed,
+    Checksum,
+}
+
+/// The key of a packet, and the side that sent it.
+fn key_of(input: &Input<'_>, by_vlan: bool) -> Result<(FlowKey, Side), Reject> {
     let d = input.decoded;
-    let is_whole = d.is_ip()
-        && !d.has(Decoded::FRAGMENT)
-        && matches!(
-            d.anomaly,
-            Anomaly::None | Anomaly::MartianSource | Anomaly::MartianDestination
-        );
-    if !is_whole {
-        return <_>::default();
+    if !d.is_ip() {
+        return Err(Reject::NotIp);
+    }
+    let is_right =
+        matches!(d.anomaly, Anomaly::None | Anomaly::MartianSource | Anomaly::MartianDestination);
+    // A fragment that comes so far is a datagram in a datagram.
+    if !is_right || d.has(Decoded::FRAGMENT) {
+        return Err(Reject::Malformed);
     }
     let ports = match (d.ports(), d.protocol) {
         (Some(ports), _) => ports,
-        (None, IpProtocol::TCP | IpProtocol::UDP) => return <_>::default(),
+        (None, IpProtocol::TCP | IpProtocol::UDP) => return Err(Reject::Malformed),
         (None, IpProtocol::ICMP | IpProtocol::ICMPV6) => {
             let id = echo_id(input);
             (id, id)
         }
         (None, _) => (0, 0),
     };
+    if d.protocol == IpProtocol::TCP {
+        check_segment(input)?;
+    }
     // 0 is no tag.
     let vlan = |n: usize| match by_vlan && usize::from(d.vlan_count) > n {
         true => u32::from(d.vlan_tci[n] & 0xfff) + 1,
@@ -811,7 +819,7 @@ fn key_of(input: &Input<'_>, by_vlan: bool) -> (FlowKey, Side) {
     };
     let scope = vlan(0) | vlan(1) << 16;
     let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
-    FlowKey::new((d.src, ports.0), (d.dst, ports.1), d.protocol.0, family, scope)
+    Ok(FlowKey::new((d.src, ports.0), (d.dst, ports.1), d.protocol.0, family, scope))
 }
 
 /// The identifier of an echo, a timestamp or the like (RFC 792, RFC 4443); 0 for other messages.
@@ -827,34 +835,38 @@ fn echo_id(input: &Input<'_>) -> u16 {
     bytes.map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-enum Bad {
-    Header,
-    Checksum,
-}
-
-/// The TCP segment of a packet, without padding of the link.
-fn segment_of<'a>(input: &Input<'a>) -> Result<Segment<'a>, Bad> {
+/// The bytes of a TCP segment, without padding of the link.
+fn tcp_bytes<'a>(input: &Input<'a>) -> Option<&'a [u8]> {
     let d = input.decoded;
     let end = d.l3_end().min(input.frame.len());
-    let bytes = input.frame.get(usize::from(d.l4_offset)..end).ok_or(Bad::Header)?;
-    let view = TcpView::new_checked(bytes).ok_or(Bad::Header)?;
+    input.frame.get(usize::from(d.l4_offset)..end)
+}
+
+/// Whether a TCP segment is one that its receiver takes.
+fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
+    let d = input.decoded;
+    let bytes = tcp_bytes(input).ok_or(Reject::Malformed)?;
+    let view = TcpView::new_checked(bytes).ok_or(Reject::Malformed)?;
     let is_cut = d.l3_end() > input.frame.len();
-    if input.checksums && !is_cut {
-        let (protocol, len) = (IpProtocol::TCP, bytes.len());
-        let pseudo = match (d.src_ip(), d.dst_ip()) {
-            (Some(IpAddr::V4(src)), Some(IpAddr::V4(dst))) => {
-                pseudo_header_v4(src, dst, protocol, len as u16)
-            }
-            (Some(IpAddr::V6(src)), Some(IpAddr::V6(dst))) => {
-                pseudo_header_v6(src, dst, protocol, len as u32)
-            }
-            _ => return Err(Bad::Header),
-        };
-        if !view.is_checksum_correct(pseudo) {
-            return Err(Bad::Checksum);
-        }
+    if !input.checksums || is_cut {
+        return Ok(());
     }
-    Ok(Segment::from(&view))
+    let (protocol, len) = (IpProtocol::TCP, bytes.len());
+    let pseudo = match (d.src_ip(), d.dst_ip()) {
+        (Some(IpAddr::V4(src)), Some(IpAddr::V4(dst))) => {
+            pseudo_header_v4(src, dst, protocol, len as u16)
+        }
+        (Some(IpAddr::V6(src)), Some(IpAddr::V6(dst))) => {
+            pseudo_header_v6(src, dst, protocol, len as u32)
+        }
+        _ => return Err(Reject::Malformed),
+    };
+    if view.is_checksum_correct(pseudo) { Ok(()) } else { Err(Reject::Checksum) }
+}
+
+/// The TCP segment of a packet.
+fn segment_of<'a>(input: &Input<'a>) -> Option<Segment<'a>> {
+    Some(Segment::from(&TcpView::new_checked(tcp_bytes(input)?)?))
 }
 
 /// The number of a flow; `before`: flows of its key that began before it, at the same time.

@@ -38,3 +38,16 @@ fn connections_that_begin_at_the_same_time_have_numbers_of_their_own() {
     assert_eq!(expected.0.len(), 4);
     assert_eq!(run(&scene, options(IdleTimeouts::default()), 7, Some(64), |_| true), expected);
 }
+
+/// A forged segment costs its sender nothing, and no flow its place.
+#[test]
+fn a_damaged_segment_evicts_no_flow() {
+    for fate in [Fate::Checksum, Fate::Header] {
+        let scene = Scene::new(&[step(2, 0, 0), Step { fate, ..step(0, 3, 1_000) }]);
+        let options = Options { half_open: 1, ..options(IdleTimeouts::default()) };
+        let (ended, counts) = run(&scene, options, 1, None, |_| true);
+        check_counts(&scene, &ended, counts);
+        assert_eq!(ended.len(), 1);
+        assert_eq!(ended[0].record.reason, Reason::Shutdown);
+    }
+}
