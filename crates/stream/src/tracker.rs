@@ -492,8 +492,7 @@ impl<M: Module> Tracker<M> {
             rest.begin(slot, &key, side, input, false);
             hot = Hot::default();
         } else {
-            let idle_ns = input.time_ns.saturating_sub(rest.cold[slot.index()].end_ns);
-            if idle_ns > rest.timeouts.of(key.protocol, hot.state) {
+            if rest.is_over(slot, &key, hot, input.time_ns) {
                 rest.end(slot, &key, hot, Reason::Timeout);
                 rest.begin(slot, &key, side, input, true);
                 hot = Hot::default();
@@ -549,9 +548,7 @@ impl<M: Module> Tracker<M> {
         let slots: Vec<Slot> = table.iter().map(|flow| flow.slot).collect();
         for slot in slots {
             let Some((key, hot)) = table.remove(slot) else { continue };
-            let end_ns = rest.cold.get(slot.index()).map_or(0, |cold| cold.end_ns);
-            let idle_ns = now_ns.saturating_sub(end_ns);
-            let is_over = idle_ns > rest.timeouts.of(key.protocol, hot.state);
+            let is_over = rest.is_over(slot, &key, hot, now_ns);
             rest.end(slot, &key, hot, if is_over { Reason::Timeout } else { Reason::Shutdown });
         }
         let lost = &mut self.whole.lost;
@@ -590,8 +587,12 @@ impl<M: Module> Policy<Hot> for Admission<'_, M> {
     }
 
     fn evicted(&mut self, slot: Slot, key: &FlowKey, hot: &Hot) {
-        let now_ns = self.now_ns;
-        self.rest.end_at(slot, key, *hot, Reason::Evicted, now_ns);
+        let (rest, now_ns) = (&mut *self.rest, self.now_ns);
+        if rest.is_over(slot, key, *hot, now_ns) {
+            rest.end(slot, key, *hot, Reason::Timeout); // no sweep has found it yet
+        } else {
+            rest.end_at(slot, key, *hot, Reason::Evicted, now_ns);
+        }
     }
 }
 
@@ -685,9 +686,15 @@ impl<M: Module> Rest<M> {
         }
     }
 
+    /// Whether a flow had ended by `now_ns`, because of its time-out.
+    fn is_over(&self, slot: Slot, key: &FlowKey, hot: Hot, now_ns: u64) -> bool {
+        let idle_ns = now_ns.saturating_sub(self.cold[slot.index()].end_ns);
+        idle_ns > self.timeouts.of(key.protocol, hot.state)
+    }
+
     /// A flow ends because of its time-out, or earlier for another reason.
     fn end(&mut self, slot: Slot, key: &FlowKey, hot: Hot, reason: Reason) {
-        let end_ns = self.cold.get(slot.index()).map_or(0, |cold| cold.end_ns);
+        let end_ns = self.cold[slot.index()].end_ns;
         let time_ns = match reason {
             Reason::Timeout => end_ns.saturating_add(self.timeouts.of(key.protocol, hot.state)),
             _ => end_ns,

@@ -51,3 +51,14 @@ fn a_damaged_segment_evicts_no_flow() {
         assert_eq!(ended[0].record.reason, Reason::Shutdown);
     }
 }
+
+/// It ended before the other one needed its place.
+#[test]
+fn an_idle_flow_is_not_evicted() {
+    let scene = Scene::new(&[step(2, 0, 0), step(7, 0, IDLE_NS + 1), step(12, 0, IDLE_NS)]);
+    let options = Options { half_open: 1, ..options(IdleTimeouts::default()) };
+    let (ended, _) = run(&scene, options, 1, None, |_| true);
+    let reasons: Vec<_> = ended.iter().map(|ended| ended.record.reason).collect();
+    assert_eq!(reasons, [Reason::Timeout, Reason::Evicted, Reason::Shutdown]);
+    assert_eq!(ended[0].time_ns, ended[0].record.end_ns + IDLE_NS);
+}
