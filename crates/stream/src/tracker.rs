@@ -10,104 +10,39 @@
 //! key comes first. So any number of workers, over batches of any size, report the same flows, as long as no table is full.
 //! Time is that of each packet.
 //!
+//! | module | holds |
+//! | --- | --- |
+//! | `input` | packets: to which flow they belong |
+//! | `flows` | what is kept of flows beside the table |
+//! | `module` | who is given streams and records |
+//! | `timeouts` | how long flows are kept |
+//!
 //! Threads: a tracker belongs to one worker.
 
+mod flows;
+mod input;
+mod module;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 
-use std::net::IpAddr;
 use std::ops::Range;
 
-use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
-use packet::tcp::TcpView;
-use packet::{Anomaly, Decoded, IpProtocol, Kind};
+use packet::{Decoded, IpProtocol};
 
 use crate::defrag::{self, Defragmenter};
 use crate::key::{FlowKey, Side};
-use crate::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
-use crate::table::{Class, FlowTable, Found, Limits, Policy, Slot, TableError, Timeouts};
-use crate::tcp::{self, Connection, End, Event, Reassembler, Segment, Sink, Want};
+use crate::record::{FlowRecord, FlowState, Reason};
+use crate::table::{Class, FlowTable, Found, Limits, Slot, TableError, Timeouts};
+use crate::tcp::{self, Reassembler};
 
-/// A packet, decoded.
-#[derive(Clone, Copy, Debug)]
-pub struct Input<'a> {
-    /// What decoding found.
-    pub decoded: &'a Decoded,
-    /// The frame; all of it, for TCP and fragments.
-    pub frame: &'a [u8],
-    /// Bytes of the frame on the wire.
-    pub frame_len: u32,
-    /// When it came, in nanoseconds since 1970.
-    pub time_ns: u64,
-    /// Number of the port by which it came.
-    pub port: u16,
-    /// Whether a TCP segment with a wrong checksum is passed over, as its receiver does.
-    pub checksums: bool,
-}
+use flows::{Admission, Hot, Rest};
+use input::{Reject, key_of, segment_of};
+use timeouts::{ms_of, timeout_ms};
 
-/// How long flows are kept without packets, in nanoseconds, by protocol and state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdleTimeouts {
-    /// TCP before the handshake is over.
-    pub tcp_new: u64,
-    /// TCP after it.
-    pub tcp_established: u64,
-    /// TCP after both ends closed, or a reset.
-    pub tcp_closed: u64,
-    /// UDP without an answer.
-    pub udp_new: u64,
-    /// UDP with one.
-    pub udp_established: u64,
-    /// ICMP and ICMPv6.
-    pub icmp: u64,
-    /// Other protocols.
-    pub other: u64,
-}
-
-/// The default: GASPP §4.1 removes connections after 60 s.
-pub const IDLE_NS: u64 = 60_000_000_000;
-
-impl Default for IdleTimeouts {
-    fn default() -> Self {
-        Self {
-            tcp_new: IDLE_NS,
-            tcp_established: 10 * IDLE_NS,
-            tcp_closed: IDLE_NS,
-            udp_new: IDLE_NS,
-            udp_established: IDLE_NS,
-            icmp: IDLE_NS,
-            other: IDLE_NS,
-        }
-    }
-}
-
-impl IdleTimeouts {
-    fn of(&self, protocol: u8, state: FlowState) -> u64 {
-        match (IpProtocol(protocol), state) {
-            (IpProtocol::TCP, FlowState::New) => self.tcp_new,
-            (IpProtocol::TCP, FlowState::Closed) => self.tcp_closed,
-            (IpProtocol::TCP, _) => self.tcp_established,
-            (IpProtocol::UDP, FlowState::New) => self.udp_new,
-            (IpProtocol::UDP, _) => self.udp_established,
-            (IpProtocol::ICMP | IpProtocol::ICMPV6, _) => self.icmp,
-            _ => self.other,
-        }
-    }
-
-    /// The shortest of a class of the table, in milliseconds.
-    fn shortest_ms(&self, class: Class) -> u32 {
-        let shortest = match class {
-            Class::HalfOpen => self.tcp_new.min(self.udp_new).min(self.icmp).min(self.other),
-            Class::Full => self
-                .tcp_established
-                .min(self.tcp_closed)
-                .min(self.udp_established)
-                .min(self.icmp)
-                .min(self.other),
-        };
-        timeout_ms(shortest)
-    }
-}
+pub use input::Input;
+pub use module::{Identity, Module};
+pub use timeouts::{IDLE_NS, IdleTimeouts};
 
 /// Bounds and policies.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -142,73 +77,6 @@ impl Default for Options {
     }
 }
 
-/// What is done with flows: a module at GASPP's layer `process_stream` (§3.1).
-pub trait Module {
-    /// What it keeps for each flow.
-    type State: Default;
-
-    /// Bytes of a side in order.
-    fn data(
-        &mut self,
-        flow: &Identity,
-        state: &mut Self::State,
-        side: Side,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Want;
-
-    /// Bytes that will not come.
-    fn gap(
-        &mut self,
-        _flow: &Identity,
-        _state: &mut Self::State,
-        _side: Side,
-        _offset: u64,
-        _bytes: u64,
-        _time_ns: u64,
-    ) {
-    }
-
-    /// Nothing more of a side follows.
-    fn end_of_side(
-        &mut self,
-        _flow: &Identity,
-        _state: &mut Self::State,
-        _side: Side,
-        _offset: u64,
-        _end: End,
-    ) {
-    }
-
-    /// Something notable about a segment.
-    fn event(
-        &mut self,
-        _flow: &Identity,
-        _state: &mut Self::State,
-        _side: Side,
-        _event: Event,
-        _time_ns: u64,
-    ) {
-    }
-
-    /// A flow has ended, at `time_ns`. `client` is the side of the client.
-    fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut Self::State, time_ns: u64);
-}
-
-/// Which flow it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Both ends.
-    pub key: FlowKey,
-    /// The number of the flow: a hash of key and start, so that it is the same in each run over a capture. Of the flows
-    /// with one key that begin at the same time each has another number, unless the first was evicted.
-    pub id: u64,
-    /// When it began, in nanoseconds since 1970.
-    pub start_ns: u64,
-    /// The end that opened it, as far as is known.
-    pub client: Side,
-}
-
 /// What was not followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -228,54 +96,6 @@ pub struct Counts {
     pub fragments_lost: u64,
 }
 
-/// In the line of the flow, beside its key.
-#[derive(Clone, Copy, Debug, Default)]
-struct Hot {
-    /// Idle time-out of its state, in milliseconds.
-    timeout_ms: u32,
-    state: FlowState,
-    is_tcp: bool,
-}
-
-/// What is counted of a side.
-#[derive(Clone, Copy, Debug, Default)]
-struct SideCounts {
-    packets: u64,
-    bytes: u64,
-    ip_bytes: u64,
-    tcp_flags: u16,
-    ttl: (u8, u8),
-}
-
-/// The rest of a flow.
-#[derive(Clone, Debug)]
-struct Cold {
-    id: u64,
-    /// The time of the packet that began it, and how many flows of its key before it began at the same time.
-    begin: (u64, u32),
-    start_ns: u64,
-    end_ns: u64,
-    sides: [SideCounts; 2],
-    vlans: [u16; 2],
-    icmp: Option<(u8, u8)>,
-    port: u16,
-    first: Side,
-}
-
-impl Cold {
-    const NONE: Cold = Cold {
-        id: 0,
-        begin: (0, 0),
-        start_ns: 0,
-        end_ns: 0,
-        sides: [SideCounts { packets: 0, bytes: 0, ip_bytes: 0, tcp_flags: 0, ttl: (0, 0) }; 2],
-        vlans: [0; 2],
-        icmp: None,
-        port: 0,
-        first: Side::A,
-    };
-}
-
 /// Flows of one worker.
 pub struct Tracker<M: Module> {
     table: FlowTable<Hot>,
@@ -288,16 +108,6 @@ pub struct Tracker<M: Module> {
     found: Vec<Found>,
     options: Options,
     counts: Counts,
-}
-
-/// What flows have beside the table, so that a table under work can report an evicted one.
-struct Rest<M: Module> {
-    cold: Vec<Cold>,
-    connections: Vec<Connection>,
-    states: Vec<M::State>,
-    reassembler: Reassembler,
-    module: M,
-    timeouts: IdleTimeouts,
 }
 
 /// A datagram that became whole.
@@ -320,14 +130,7 @@ impl<M: Module> Tracker<M> {
     pub fn new(options: Options, module: M) -> Result<Self, TableError> {
         let limits = Limits { capacity: options.flows, half_open_max: options.half_open };
         let table = FlowTable::new(limits, options.seed)?;
-        let rest = Rest {
-            cold: Vec::new(),
-            connections: Vec::new(),
-            states: Vec::new(),
-            reassembler: Reassembler::new(options.tcp),
-            module,
-            timeouts: options.timeouts,
-        };
+        let rest = Rest::new(Reassembler::new(options.tcp), options.timeouts, module);
         Ok(Self {
             table,
             rest,
@@ -573,325 +376,4 @@ impl<M: Module> Tracker<M> {
         }
         None
     }
-}
-
-/// Admits all flows, and reports those that are evicted.
-struct Admission<'a, M: Module> {
-    rest: &'a mut Rest<M>,
-    now_ns: u64,
-}
-
-impl<M: Module> Policy<Hot> for Admission<'_, M> {
-    fn admit(&mut self, _row: usize) -> Option<Class> {
-        Some(Class::HalfOpen)
-    }
-
-    fn evicted(&mut self, slot: Slot, key: &FlowKey, hot: &Hot) {
-        let (rest, now_ns) = (&mut *self.rest, self.now_ns);
-        if rest.is_over(slot, key, *hot, now_ns) {
-            rest.end(slot, key, *hot, Reason::Timeout); // no sweep has found it yet
-        } else {
-            rest.end_at(slot, key, *hot, Reason::Evicted, now_ns);
-        }
-    }
-}
-
-impl<M: Module> Rest<M> {
-    /// Makes the arrays long enough for a slot.
-    fn make_place(&mut self, slot: Slot) {
-        let len = slot.index() + 1;
-        if self.cold.len() >= len {
-            return;
-        }
-        self.cold.resize(len, Cold::NONE);
-        self.connections.resize_with(len, || Connection::new(Side::A));
-        self.states.resize_with(len, M::State::default);
-    }
-
-    /// Begins a flow; `is_next`: right after another one with its key.
-    fn begin(&mut self, slot: Slot, key: &FlowKey, side: Side, input: &Input<'_>, is_next: bool) {
-        let d = input.decoded;
-        let at = slot.index();
-        let vlan = |n: usize| if usize::from(d.vlan_count) > n { d.vlan_tci[n] & 0xfff } else { 0 };
-        let (time_ns, before) = self.cold[at].begin;
-        let before = if is_next && time_ns == input.time_ns { before + 1 } else { 0 };
-        self.cold[at] = Cold {
-            id: id_of(key, input.time_ns, before),
-            begin: (input.time_ns, before),
-            start_ns: input.time_ns,
-            end_ns: input.time_ns,
-            vlans: [vlan(0), vlan(1)],
-            icmp: d.icmp_type_code(),
-            port: input.port,
-            first: side,
-            ..Cold::NONE
-        };
-        self.connections[at] = Connection::for_key(key, side);
-        self.states[at] = M::State::default();
-    }
-
-    fn identity(cold: &Cold, key: &FlowKey, client: Side) -> Identity {
-        Identity { key: *key, id: cold.id, start_ns: cold.start_ns, client }
-    }
-
-    fn segment(
-        &mut self,
-        slot: Slot,
-        key: &FlowKey,
-        side: Side,
-        segment: &Segment<'_>,
-        time_ns: u64,
-    ) -> tcp::Outcome {
-        let at = slot.index();
-        let connection = &mut self.connections[at];
-        let flow = Self::identity(&self.cold[at], key, connection.client());
-        let module = &mut self.module;
-        let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns };
-        self.reassembler.segment(connection, side, segment, time_ns, &mut sink)
-    }
-
-    fn count(
-        &mut self,
-        slot: Slot,
-        side: Side,
-        input: &Input<'_>,
-        tcp_flags: u16,
-        (frames, bytes): (u64, u64),
-    ) {
-        let cold = &mut self.cold[slot.index()];
-        let ttl = input.decoded.ttl;
-        cold.end_ns = cold.end_ns.max(input.time_ns);
-        cold.start_ns = cold.start_ns.min(input.time_ns);
-        let own = &mut cold.sides[side.index()];
-        own.ttl = match own.packets {
-            0 => (ttl, ttl),
-            _ => (own.ttl.0.min(ttl), own.ttl.1.max(ttl)),
-        };
-        own.packets += frames;
-        own.bytes += bytes;
-        own.ip_bytes += u64::from(input.decoded.ip_total_len);
-        own.tcp_flags |= tcp_flags;
-    }
-
-    fn state(&self, slot: Slot, key: &FlowKey) -> FlowState {
-        if key.protocol != IpProtocol::TCP.0 {
-            let [a, b] = &self.cold[slot.index()].sides;
-            let has_answer = a.packets > 0 && b.packets > 0;
-            return if has_answer { FlowState::Established } else { FlowState::New };
-        }
-        match self.connections[slot.index()].state() {
-            TcpState::None | TcpState::SynSent | TcpState::SynReceived => FlowState::New,
-            TcpState::TimeWait | TcpState::Closed => FlowState::Closed,
-            _ => FlowState::Established,
-        }
-    }
-
-    /// Whether a flow had ended by `now_ns`, because of its time-out.
-    fn is_over(&self, slot: Slot, key: &FlowKey, hot: Hot, now_ns: u64) -> bool {
-        let idle_ns = now_ns.saturating_sub(self.cold[slot.index()].end_ns);
-        idle_ns > self.timeouts.of(key.protocol, hot.state)
-    }
-
-    /// A flow ends because of its time-out, or earlier for another reason.
-    fn end(&mut self, slot: Slot, key: &FlowKey, hot: Hot, reason: Reason) {
-        let end_ns = self.cold[slot.index()].end_ns;
-        let time_ns = match reason {
-            Reason::Timeout => end_ns.saturating_add(self.timeouts.of(key.protocol, hot.state)),
-            _ => end_ns,
-        };
-        self.end_at(slot, key, hot, reason, time_ns);
-    }
-
-    fn end_at(&mut self, slot: Slot, key: &FlowKey, hot: Hot, reason: Reason, time_ns: u64) {
-        let at = slot.index();
-        let client = self.client(slot, key);
-        if hot.is_tcp {
-            let flow = Self::identity(&self.cold[at], key, client);
-            let module = &mut self.module;
-            let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns };
-            self.reassembler.close(&mut self.connections[at], &mut sink);
-        }
-        let reason = match (reason, hot.state) {
-            (Reason::Timeout | Reason::Shutdown, FlowState::Closed) => Reason::Closed,
-            _ => reason,
-        };
-        let record = self.record(slot, key, hot, reason);
-        self.module.ended(&record, client, &mut self.states[at], time_ns);
-        self.states[at] = M::State::default();
-    }
-
-    fn client(&self, slot: Slot, key: &FlowKey) -> Side {
-        match key.protocol == IpProtocol::TCP.0 {
-            true => self.connections[slot.index()].client(),
-            false => self.cold[slot.index()].first,
-        }
-    }
-
-    fn record(&self, slot: Slot, key: &FlowKey, hot: Hot, reason: Reason) -> FlowRecord {
-        let at = slot.index();
-        let (cold, connection) = (&self.cold[at], &self.connections[at]);
-        let client = self.client(slot, key);
-        let is_tcp = hot.is_tcp;
-        let side = |side: Side| {
-            let SideCounts { packets, bytes, ip_bytes, tcp_flags, ttl } = cold.sides[side.index()];
-            let mut own =
-                SideRecord { packets, bytes, ip_bytes, ttl, tcp_flags, ..SideRecord::default() };
-            if is_tcp {
-                connection.report(side, &mut own);
-            }
-            own
-        };
-        FlowRecord {
-            id: cold.id,
-            client: key.address(client),
-            server: key.address(client.other()),
-            client_port: key.port(client),
-            server_port: key.port(client.other()),
-            protocol: key.protocol,
-            icmp: cold.icmp,
-            vlans: cold.vlans,
-            port: cold.port,
-            start_ns: cold.start_ns,
-            end_ns: cold.end_ns,
-            sides: [side(client), side(client.other())],
-            state: hot.state,
-            reason,
-            tcp: is_tcp.then(|| connection.state()),
-            handshake_rtt_ns: connection.handshake_rtt_ns().filter(|_| is_tcp),
-        }
-    }
-}
-
-/// Hands the streams of one connection to the module.
-struct Streams<'a, M: Module> {
-    module: &'a mut M,
-    flow: Identity,
-    state: &'a mut M::State,
-    time_ns: u64,
-}
-
-impl<M: Module> Sink for Streams<'_, M> {
-    fn data(&mut self, side: Side, offset: u64, bytes: &[u8]) -> Want {
-        self.module.data(&self.flow, self.state, side, offset, bytes)
-    }
-
-    fn gap(&mut self, side: Side, offset: u64, bytes: u64) {
-        self.module.gap(&self.flow, self.state, side, offset, bytes, self.time_ns);
-    }
-
-    fn end(&mut self, side: Side, offset: u64, end: End) {
-        self.module.end_of_side(&self.flow, self.state, side, offset, end);
-    }
-
-    fn event(&mut self, side: Side, event: Event) {
-        self.module.event(&self.flow, self.state, side, event, self.time_ns);
-    }
-}
-
-/// Why a packet belongs to no flow.
-enum Reject {
-    NotIp,
-    Malformed,
-    Checksum,
-}
-
-/// The key of a packet, and the side that sent it.
-fn key_of(input: &Input<'_>, by_vlan: bool) -> Result<(FlowKey, Side), Reject> {
-    let d = input.decoded;
-    if !d.is_ip() {
-        return Err(Reject::NotIp);
-    }
-    let is_right =
-        matches!(d.anomaly, Anomaly::None | Anomaly::MartianSource | Anomaly::MartianDestination);
-    // A fragment that comes so far is a datagram in a datagram.
-    if !is_right || d.has(Decoded::FRAGMENT) {
-        return Err(Reject::Malformed);
-    }
-    let ports = match (d.ports(), d.protocol) {
-        (Some(ports), _) => ports,
-        (None, IpProtocol::TCP | IpProtocol::UDP) => return Err(Reject::Malformed),
-        (None, IpProtocol::ICMP | IpProtocol::ICMPV6) => {
-            let id = echo_id(input);
-            (id, id)
-        }
-        (None, _) => (0, 0),
-    };
-    if d.protocol == IpProtocol::TCP {
-        check_segment(input)?;
-    }
-    // 0 is no tag.
-    let vlan = |n: usize| match by_vlan && usize::from(d.vlan_count) > n {
-        true => u32::from(d.vlan_tci[n] & 0xfff) + 1,
-        false => 0,
-    };
-    let scope = vlan(0) | vlan(1) << 16;
-    let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
-    Ok(FlowKey::new((d.src, ports.0), (d.dst, ports.1), d.protocol.0, family, scope))
-}
-
-/// The identifier of an echo, a timestamp or the like (RFC 792, RFC 4443); 0 for other messages.
-fn echo_id(input: &Input<'_>) -> u16 {
-    let d = input.decoded;
-    let has_id = match (d.kind, d.icmp_type_code()) {
-        (Kind::Ipv4, Some((kind, _))) => matches!(kind, 0 | 8 | 13..=18),
-        (_, Some((kind, _))) => matches!(kind, 128 | 129),
-        (_, None) => false,
-    };
-    let at = usize::from(d.l4_offset) + 4;
-    let bytes = input.frame.get(at..at + 2).filter(|_| has_id);
-    bytes.map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
-}
-
-/// The bytes of a TCP segment, without padding of the link.
-fn tcp_bytes<'a>(input: &Input<'a>) -> Option<&'a [u8]> {
-    let d = input.decoded;
-    let end = d.l3_end().min(input.frame.len());
-    input.frame.get(usize::from(d.l4_offset)..end)
-}
-
-/// Whether a TCP segment is one that its receiver takes.
-fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
-    let d = input.decoded;
-    let bytes = tcp_bytes(input).ok_or(Reject::Malformed)?;
-    let view = TcpView::new_checked(bytes).ok_or(Reject::Malformed)?;
-    let is_cut = d.l3_end() > input.frame.len();
-    if !input.checksums || is_cut {
-        return Ok(());
-    }
-    let (protocol, len) = (IpProtocol::TCP, bytes.len());
-    let pseudo = match (d.src_ip(), d.dst_ip()) {
-        (Some(IpAddr::V4(src)), Some(IpAddr::V4(dst))) => {
-            pseudo_header_v4(src, dst, protocol, len as u16)
-        }
-        (Some(IpAddr::V6(src)), Some(IpAddr::V6(dst))) => {
-            pseudo_header_v6(src, dst, protocol, len as u32)
-        }
-        _ => return Err(Reject::Malformed),
-    };
-    if view.is_checksum_correct(pseudo) { Ok(()) } else { Err(Reject::Checksum) }
-}
-
-/// The TCP segment of a packet.
-fn segment_of<'a>(input: &Input<'a>) -> Option<Segment<'a>> {
-    Some(Segment::from(&TcpView::new_checked(tcp_bytes(input)?)?))
-}
-
-/// The number of a flow; `before`: flows of its key that began before it, at the same time.
-fn id_of(key: &FlowKey, start_ns: u64, before: u32) -> u64 {
-    let [a, b] = key.addresses;
-    let ports = u64::from(key.ports[0]) << 16 | u64::from(key.ports[1]);
-    let rest = ports << 8 | u64::from(key.protocol);
-    let mut hash = chunk::hash::key128(a, start_ns);
-    hash = chunk::hash::key128([b[0] ^ hash, b[1]], rest);
-    chunk::hash::key64(hash ^ u64::from(key.scope), u64::from(before) << 32).max(1)
-}
-
-/// A time-out for the table: not shorter than it is, and never over if it is longer than the table can tell.
-fn timeout_ms(ns: u64) -> u32 {
-    u32::try_from(ns.div_ceil(1_000_000)).unwrap_or(u32::MAX)
-}
-
-/// A time for the table, in milliseconds; they wrap around.
-fn ms_of(ns: u64) -> u32 {
-    (ns / 1_000_000) as u32
 }

@@ -3,11 +3,14 @@
 mod cases;
 mod random;
 mod scene;
+mod steps;
 mod twin;
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 use super::*;
+use crate::tcp::{End, Event, Want};
 use scene::Scene;
 
 /// Something that a module was given.

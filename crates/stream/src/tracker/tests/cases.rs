@@ -1,6 +1,6 @@
 //! Cases that random scenes found.
 
-use super::scene::{Fate, Step};
+use super::steps::{Fate, Step};
 use super::*;
 
 fn step(conversation: u8, what: u8, pause_ns: u64) -> Step {

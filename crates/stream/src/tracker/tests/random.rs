@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::scene::{Step, steps};
+use super::steps::{Step, steps};
 use super::twin::{Essence, Twin};
 use super::*;
 

@@ -2,9 +2,13 @@
 
 use std::collections::HashMap;
 
+use packet::tcp::TcpView;
+
 use super::super::*;
 use super::Ended;
 use super::scene::{Packet, Scene};
+use crate::record::TcpState;
+use crate::tcp::{Connection, End, Segment, Sink, Want};
 
 /// What the twin knows of a flow that ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
