@@ -10,101 +10,39 @@
 //! key comes first. So any number of workers, over batches of any size, report the same flows, as long as no table is full.
 //! Time is that of each packet.
 //!
+//! | module | holds |
+//! | --- | --- |
+//! | `input` | packets: to which flow they belong |
+//! | `flows` | what is kept of flows beside the table |
+//! | `module` | who is given streams and records |
+//! | `timeouts` | how long flows are kept |
+//!
 //! Threads: a tracker belongs to one worker.
 
-use std::net::IpAddr;
+mod flows;
+mod input;
+mod module;
+#[cfg(test)]
+mod tests;
+mod timeouts;
+
 use std::ops::Range;
 
-use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
-use packet::tcp::TcpView;
-use packet::{Anomaly, Decoded, IpProtocol, Kind};
+use packet::{Decoded, IpProtocol};
 
 use crate::defrag::{self, Defragmenter};
 use crate::key::{FlowKey, Side};
-use crate::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
-use crate::table::{Class, FlowTable, Found, Limits, Policy, Slot, TableError, Timeouts};
-use crate::tcp::{self, Connection, End, Event, Reassembler, Segment, Sink, Want};
+use crate::record::{FlowRecord, FlowState, Reason};
+use crate::table::{Class, FlowTable, Found, Limits, Slot, TableError, Timeouts};
+use crate::tcp::{self, Reassembler};
 
-/// A packet, decoded.
-#[derive(Clone, Copy, Debug)]
-pub struct Input<'a> {
-    /// What decoding found.
-    pub decoded: &'a Decoded,
-    /// The frame; all of it, for TCP and fragments.
-    pub frame: &'a [u8],
-    /// Bytes of the frame on the wire.
-    pub frame_len: u32,
-    /// When it came, in nanoseconds since 1970.
-    pub time_ns: u64,
-    /// Number of the port by which it came.
-    pub port: u16,
-    /// Whether a TCP segment with a wrong checksum is passed over, as its receiver does.
-    pub checksums: bool,
-}
+use flows::{Admission, Hot, Rest};
+use input::{Reject, key_of, segment_of};
+use timeouts::{ms_of, timeout_ms};
 
-/// How long flows are kept without packets, in nanoseconds, by protocol and state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdleTimeouts {
-    /// TCP before the handshake is over.
-    pub tcp_new: u64,
-    /// TCP after it.
-    pub tcp_established: u64,
-    /// TCP after both ends closed, or a reset.
-    pub tcp_closed: u64,
-    /// UDP without an answer.
-    pub udp_new: u64,
-    /// UDP with one.
-    pub udp_established: u64,
-    /// ICMP and ICMPv6.
-    pub icmp: u64,
-    /// Other protocols.
-    pub other: u64,
-}
-
-/// The default: GASPP §4.1 removes connections after 60 s.
-pub const IDLE_NS: u64 = 60_000_000_000;
-
-impl Default for IdleTimeouts {
-    fn default() -> Self {
-        Self {
-            tcp_new: IDLE_NS,
-            tcp_established: 10 * IDLE_NS,
-            tcp_closed: IDLE_NS,
-            udp_new: IDLE_NS,
-            udp_established: IDLE_NS,
-            icmp: IDLE_NS,
-            other: IDLE_NS,
-        }
-    }
-}
-
-impl IdleTimeouts {
-    fn of(&self, protocol: u8, state: FlowState) -> u64 {
-        match (IpProtocol(protocol), state) {
-            (IpProtocol::TCP, FlowState::New) => self.tcp_new,
-            (IpProtocol::TCP, FlowState::Closed) => self.tcp_closed,
-            (IpProtocol::TCP, _) => self.tcp_established,
-            (IpProtocol::UDP, FlowState::New) => self.udp_new,
-            (IpProtocol::UDP, _) => self.udp_established,
-            (IpProtocol::ICMP | IpProtocol::ICMPV6, _) => self.icmp,
-            _ => self.other,
-        }
-    }
-
-    /// The shortest of a class of the table, in milliseconds.
-    fn shortest_ms(&self, class: Class) -> u32 {
-        let shortest = match class {
-            Class::HalfOpen => self.tcp_new.min(self.udp_new).min(self.icmp).min(self.other),
-            Class::Full => self
-                .tcp_established
-                .min(self.tcp_closed)
-                .min(self.udp_established)
-                .min(self.icmp)
-                .min(self.other),
-        };
-        ms_of(shortest)
-    }
-}
+pub use input::Input;
+pub use module::{Identity, Module};
+pub use timeouts::{IDLE_NS, IdleTimeouts};
 
 /// Bounds and policies.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -139,82 +77,16 @@ impl Default for Options {
     }
 }
 
-/// What is done with flows: a module at GASPP's layer `process_stream` (§3.1).
-pub trait Module {
-    /// What it keeps for each flow.
-    type State: Default;
-
-    /// Bytes of a side in order.
-    fn data(
-        &mut self,
-        flow: &Identity,
-        state: &mut Self::State,
-        side: Side,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Want;
-
-    /// Bytes that will not come.
-    fn gap(
-        &mut self,
-        _flow: &Identity,
-        _state: &mut Self::State,
-        _side: Side,
-        _offset: u64,
-        _bytes: u64,
-        _time_ns: u64,
-    ) {
-    }
-
-    /// Nothing more of a side follows.
-    fn end_of_side(
-        &mut self,
-        _flow: &Identity,
-        _state: &mut Self::State,
-        _side: Side,
-        _offset: u64,
-        _end: End,
-    ) {
-    }
-
-    /// Something notable about a segment.
-    fn event(
-        &mut self,
-        _flow: &Identity,
-        _state: &mut Self::State,
-        _side: Side,
-        _event: Event,
-        _time_ns: u64,
-    ) {
-    }
-
-    /// A flow has ended, at `time_ns`. `client` is the side of the client.
-    fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut Self::State, time_ns: u64);
-}
-
-/// Which flow it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Both ends.
-    pub key: FlowKey,
-    /// The number of the flow: a hash of key and start, so that it is the same in each run over a capture.
-    pub id: u64,
-    /// When it began, in nanoseconds since 1970.
-    pub start_ns: u64,
-    /// The end that opened it, as far as is known.
-    pub client: Side,
-}
-
 /// What was not followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets of flows.
     pub packets: u64,
-    /// Frames that are not IP, or whose IP header is wrong.
+    /// Frames that are not IP.
     pub not_ip: u64,
-    /// Packets whose upper-layer header is missing or wrong.
+    /// Packets whose IP header is wrong, or whose upper-layer header is missing or wrong.
     pub malformed: u64,
-    /// Packets with a wrong checksum of TCP or UDP.
+    /// Packets with a wrong checksum of TCP.
     pub checksum: u64,
     /// Packets for whose flow there was no place.
     pub no_room: u64,
@@ -222,51 +94,6 @@ pub struct Counts {
     pub fragments: u64,
     /// Fragments that did not become a datagram.
     pub fragments_lost: u64,
-}
-
-/// In the line of the flow, beside its key.
-#[derive(Clone, Copy, Debug, Default)]
-struct Hot {
-    /// Idle time-out of its state, in milliseconds.
-    timeout_ms: u32,
-    state: FlowState,
-    is_tcp: bool,
-}
-
-/// What is counted of a side.
-#[derive(Clone, Copy, Debug, Default)]
-struct SideCounts {
-    packets: u64,
-    bytes: u64,
-    ip_bytes: u64,
-    tcp_flags: u16,
-    ttl: (u8, u8),
-}
-
-/// The rest of a flow.
-#[derive(Clone, Debug)]
-struct Cold {
-    id: u64,
-    start_ns: u64,
-    end_ns: u64,
-    sides: [SideCounts; 2],
-    vlans: [u16; 2],
-    icmp: Option<(u8, u8)>,
-    port: u16,
-    first: Side,
-}
-
-impl Cold {
-    const NONE: Cold = Cold {
-        id: 0,
-        start_ns: 0,
-        end_ns: 0,
-        sides: [SideCounts { packets: 0, bytes: 0, ip_bytes: 0, tcp_flags: 0, ttl: (0, 0) }; 2],
-        vlans: [0; 2],
-        icmp: None,
-        port: 0,
-        first: Side::A,
-    };
 }
 
 /// Flows of one worker.
@@ -281,16 +108,6 @@ pub struct Tracker<M: Module> {
     found: Vec<Found>,
     options: Options,
     counts: Counts,
-}
-
-/// What flows have beside the table, so that a table under work can report an evicted one.
-struct Rest<M: Module> {
-    cold: Vec<Cold>,
-    connections: Vec<Connection>,
-    states: Vec<M::State>,
-    reassembler: Reassembler,
-    module: M,
-    timeouts: IdleTimeouts,
 }
 
 /// A datagram that became whole.
@@ -313,21 +130,8 @@ impl<M: Module> Tracker<M> {
     pub fn new(options: Options, module: M) -> Result<Self, TableError> {
         let limits = Limits { capacity: options.flows, half_open_max: options.half_open };
         let table = FlowTable::new(limits, options.seed)?;
-        // Pages are taken when flows need them.
-        fn reserved<T>(flows: usize) -> Result<Vec<T>, TableError> {
-            let mut array = Vec::new();
-            let bytes = flows.saturating_mul(size_of::<T>());
-            array.try_reserve_exact(flows).map_err(|_| TableError::Memory { bytes })?;
-            Ok(array)
-        }
-        let rest = Rest {
-            cold: reserved(options.flows)?,
-            connections: reserved(options.flows)?,
-            states: reserved(options.flows)?,
-            reassembler: Reassembler::new(options.tcp),
-            module,
-            timeouts: options.timeouts,
-        };
+        let reassembler = Reassembler::new(options.tcp);
+        let rest = Rest::new(options.flows, reassembler, options.timeouts, module)?;
         Ok(Self {
             table,
             rest,
@@ -343,9 +147,8 @@ impl<M: Module> Tracker<M> {
 
     /// Memory that [`Tracker::new`] reserves, in bytes.
     pub fn memory_bytes(options: &Options) -> usize {
-        let flow = size_of::<Cold>() + size_of::<Connection>() + size_of::<M::State>();
         FlowTable::<Hot>::memory_bytes(options.flows)
-            + options.flows.saturating_mul(flow)
+            + Rest::<M>::memory_bytes(options.flows)
             + options.tcp.buffer_bytes
             + options.defrag.bytes
     }
@@ -396,6 +199,22 @@ impl<M: Module> Tracker<M> {
         self.whole_packets(first..count, &input);
     }
 
+    /// The key of a packet and the side that sent it. One that belongs to no flow is counted, with the frames that it came
+    /// in, and never reaches the table: it must neither evict a flow nor keep an idle one.
+    fn key(&mut self, input: &Input<'_>, frames: u64) -> Option<(FlowKey, Side)> {
+        let reject = match key_of(input, self.options.by_vlan) {
+            Ok(found) => return Some(found),
+            Err(reject) => reject,
+        };
+        let count = match reject {
+            Reject::NotIp => &mut self.counts.not_ip,
+            Reject::Malformed => &mut self.counts.malformed,
+            Reject::Checksum => &mut self.counts.checksum,
+        };
+        *count += frames;
+        None
+    }
+
     /// Packets that are no fragments.
     fn whole_packets<'a>(&mut self, rows: Range<usize>, input: &impl Fn(usize) -> Input<'a>) {
         self.keys.clear();
@@ -403,7 +222,7 @@ impl<M: Module> Tracker<M> {
         let mut latest = 0;
         for row in rows.clone() {
             let own = input(row);
-            let (key, side) = key_of(&own, self.options.by_vlan);
+            let (key, side) = self.key(&own, 1).unwrap_or_default();
             self.keys.push((key, side));
             self.plain_keys.push(key);
             latest = latest.max(own.time_ns);
@@ -416,8 +235,11 @@ impl<M: Module> Tracker<M> {
         let mut policy = Admission { rest: &mut self.rest, now_ns: latest };
         self.table.lookup(&self.plain_keys, ms_of(latest), &mut policy, &mut self.found);
         for (at, row) in rows.enumerate() {
-            let own = input(row);
             let (key, side) = self.keys[at];
+            if key.family == 0 {
+                continue;
+            }
+            let own = input(row);
             self.row(&own, key, side, self.found[at], (1, own.frame_len.into()));
         }
     }
@@ -451,9 +273,7 @@ impl<M: Module> Tracker<M> {
             frame_len: whole.frame.len() as u32,
             ..*input
         };
-        // Fragments again would be of a datagram in a datagram.
-        if !decoded.has(Decoded::FRAGMENT) {
-            let (key, side) = key_of(&input, self.options.by_vlan);
+        if let Some((key, side)) = self.key(&input, u64::from(whole.pieces)) {
             let mut found = [Found::NONE];
             let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns };
             self.table.lookup(&[key], ms_of(time_ns), &mut policy, &mut found);
@@ -471,34 +291,22 @@ impl<M: Module> Tracker<M> {
         found: Found,
         frames: (u64, u64),
     ) {
-        let Some(slot) = found.slot() else {
-            match (key.family, input.decoded.is_ip()) {
-                (0, false) => self.counts.not_ip += frames.0,
-                (0, true) => self.counts.malformed += frames.0,
-                _ => self.counts.no_room += frames.0,
-            }
+        let place = found.slot().and_then(|slot| Some((slot, *self.table.get(slot)?)));
+        let Some((slot, mut hot)) = place else {
+            self.counts.no_room += frames.0;
             return;
         };
-        let segment = match IpProtocol(key.protocol) {
-            IpProtocol::TCP => match segment_of(input) {
-                Ok(segment) => Some(segment),
-                Err(Bad::Header) => return self.counts.malformed += frames.0,
-                Err(Bad::Checksum) => return self.counts.checksum += frames.0,
-            },
-            _ => None,
-        };
         self.counts.packets += frames.0;
-        let Some(mut hot) = self.table.get(slot).copied() else { return };
+        let segment = if key.protocol == IpProtocol::TCP.0 { segment_of(input) } else { None };
         let rest = &mut self.rest;
-        let is_new = rest.make_place(slot) || found.is_new() || rest.cold[slot.index()].id == 0;
-        if is_new {
-            rest.begin(slot, &key, side, input);
+        rest.make_place(slot);
+        if found.is_new() {
+            rest.begin(slot, &key, side, input, false);
             hot = Hot::default();
         } else {
-            let idle_ns = input.time_ns.saturating_sub(rest.cold[slot.index()].end_ns);
-            if idle_ns > rest.timeouts.of(key.protocol, hot.state) {
+            if rest.is_over(slot, &key, hot, input.time_ns) {
                 rest.time_out(slot, &key, hot);
-                rest.begin(slot, &key, side, input);
+                rest.begin(slot, &key, side, input, true);
                 hot = Hot::default();
                 self.table.set_class(slot, Class::HalfOpen);
             }
@@ -507,7 +315,7 @@ impl<M: Module> Tracker<M> {
             let outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             if outcome == tcp::Outcome::Restart {
                 rest.end_at(slot, &key, hot, Reason::Closed, input.time_ns);
-                rest.begin(slot, &key, side, input);
+                rest.begin(slot, &key, side, input, true);
                 hot = Hot::default();
                 self.table.set_class(slot, Class::HalfOpen);
                 let _ = rest.segment(slot, &key, side, &segment, input.time_ns);
@@ -519,7 +327,7 @@ impl<M: Module> Tracker<M> {
             if state != FlowState::New && hot.state == FlowState::New {
                 self.table.set_class(slot, Class::Full);
             }
-            let timeout_ms = ms_of(self.rest.timeouts.of(key.protocol, state));
+            let timeout_ms = timeout_ms(self.rest.timeouts.of(key.protocol, state));
             let is_tcp = key.protocol == IpProtocol::TCP.0;
             if let Some(own) = self.table.get_mut(slot) {
                 *own = Hot { timeout_ms, state, is_tcp };
@@ -552,9 +360,7 @@ impl<M: Module> Tracker<M> {
         let slots: Vec<Slot> = table.iter().map(|flow| flow.slot).collect();
         for slot in slots {
             let Some((key, hot)) = table.remove(slot) else { continue };
-            let end_ns = rest.cold.get(slot.index()).map_or(0, |cold| cold.end_ns);
-            let idle_ns = now_ns.saturating_sub(end_ns);
-            let is_over = idle_ns > rest.timeouts.of(key.protocol, hot.state);
+            let is_over = rest.is_over(slot, &key, hot, now_ns);
             match is_over {
                 true => rest.time_out(slot, &key, hot),
                 false => rest.end_at(slot, &key, hot, Reason::Shutdown, now_ns),
@@ -578,306 +384,8 @@ impl<M: Module> Tracker<M> {
             if number == count {
                 return Some(flow.slot.0);
             }
-            if self.rest.cold.get(flow.slot.index()).is_some_and(|cold| cold.id != 0) {
-                visit(self.rest.record(flow.slot, flow.key, *flow.hot, Reason::Active));
-            }
+            visit(self.rest.record(flow.slot, flow.key, *flow.hot, Reason::Active));
         }
         None
     }
-}
-
-/// Admits all flows, and reports those that are evicted.
-struct Admission<'a, M: Module> {
-    rest: &'a mut Rest<M>,
-    now_ns: u64,
-}
-
-impl<M: Module> Policy<Hot> for Admission<'_, M> {
-    fn admit(&mut self, _row: usize) -> Option<Class> {
-        Some(Class::HalfOpen)
-    }
-
-    fn evicted(&mut self, slot: Slot, key: &FlowKey, hot: &Hot) {
-        let now_ns = self.now_ns;
-        self.rest.end_at(slot, key, *hot, Reason::Evicted, now_ns);
-    }
-}
-
-impl<M: Module> Rest<M> {
-    /// Makes the arrays long enough for a slot.
-    fn make_place(&mut self, slot: Slot) -> bool {
-        let len = slot.index() + 1;
-        if self.cold.len() >= len {
-            return false;
-        }
-        self.cold.resize(len, Cold::NONE);
-        self.connections.resize_with(len, || Connection::new(Side::A));
-        self.states.resize_with(len, M::State::default);
-        true
-    }
-
-    fn begin(&mut self, slot: Slot, key: &FlowKey, side: Side, input: &Input<'_>) {
-        let d = input.decoded;
-        let at = slot.index();
-        let vlan = |n: usize| if usize::from(d.vlan_count) > n { d.vlan_tci[n] & 0xfff } else { 0 };
-        let before = self.cold[at].id;
-        let mut id = id_of(key, input.time_ns);
-        if id == before {
-            id ^= 1 << 63; // two flows of one key that begin in the same nanosecond
-        }
-        self.cold[at] = Cold {
-            id,
-            start_ns: input.time_ns,
-            end_ns: input.time_ns,
-            vlans: [vlan(0), vlan(1)],
-            icmp: d.icmp_type_code(),
-            port: input.port,
-            first: side,
-            ..Cold::NONE
-        };
-        self.connections[at] = Connection::for_key(key, side);
-        self.states[at] = M::State::default();
-    }
-
-    fn identity(cold: &Cold, key: &FlowKey, client: Side) -> Identity {
-        Identity { key: *key, id: cold.id, start_ns: cold.start_ns, client }
-    }
-
-    fn segment(
-        &mut self,
-        slot: Slot,
-        key: &FlowKey,
-        side: Side,
-        segment: &Segment<'_>,
-        time_ns: u64,
-    ) -> tcp::Outcome {
-        let at = slot.index();
-        let connection = &mut self.connections[at];
-        let flow = Self::identity(&self.cold[at], key, connection.client());
-        let module = &mut self.module;
-        let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns };
-        self.reassembler.segment(connection, side, segment, time_ns, &mut sink)
-    }
-
-    fn count(
-        &mut self,
-        slot: Slot,
-        side: Side,
-        input: &Input<'_>,
-        tcp_flags: u16,
-        (frames, bytes): (u64, u64),
-    ) {
-        let cold = &mut self.cold[slot.index()];
-        let ttl = input.decoded.ttl;
-        cold.end_ns = cold.end_ns.max(input.time_ns);
-        cold.start_ns = cold.start_ns.min(input.time_ns);
-        let own = &mut cold.sides[side.index()];
-        own.ttl = match own.packets {
-            0 => (ttl, ttl),
-            _ => (own.ttl.0.min(ttl), own.ttl.1.max(ttl)),
-        };
-        own.packets += frames;
-        own.bytes += bytes;
-        own.ip_bytes += u64::from(input.decoded.ip_total_len);
-        own.tcp_flags |= tcp_flags;
-    }
-
-    fn state(&self, slot: Slot, key: &FlowKey) -> FlowState {
-        if key.protocol != IpProtocol::TCP.0 {
-            let [a, b] = &self.cold[slot.index()].sides;
-            let has_answer = a.packets > 0 && b.packets > 0;
-            return if has_answer { FlowState::Established } else { FlowState::New };
-        }
-        match self.connections[slot.index()].state() {
-            TcpState::None | TcpState::SynSent | TcpState::SynReceived => FlowState::New,
-            TcpState::TimeWait | TcpState::Closed => FlowState::Closed,
-            _ => FlowState::Established,
-        }
-    }
-
-    /// A flow ends because it was idle for its time-out.
-    fn time_out(&mut self, slot: Slot, key: &FlowKey, hot: Hot) {
-        let end_ns = self.cold.get(slot.index()).map_or(0, |cold| cold.end_ns);
-        let time_ns = end_ns.saturating_add(self.timeouts.of(key.protocol, hot.state));
-        self.end_at(slot, key, hot, Reason::Timeout, time_ns);
-    }
-
-    fn end_at(&mut self, slot: Slot, key: &FlowKey, hot: Hot, reason: Reason, time_ns: u64) {
-        let at = slot.index();
-        // A flow whose packets were all wrong.
-        if self.cold.get(at).is_none_or(|cold| cold.id == 0) {
-            return;
-        }
-        let client = self.client(slot, key);
-        if hot.is_tcp {
-            let flow = Self::identity(&self.cold[at], key, client);
-            let module = &mut self.module;
-            let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns };
-            self.reassembler.close(&mut self.connections[at], &mut sink);
-        }
-        let reason = match (reason, hot.state) {
-            (Reason::Timeout | Reason::Shutdown, FlowState::Closed) => Reason::Closed,
-            _ => reason,
-        };
-        let record = self.record(slot, key, hot, reason);
-        self.module.ended(&record, client, &mut self.states[at], time_ns);
-        self.cold[at].id = 0;
-        self.states[at] = M::State::default();
-    }
-
-    fn client(&self, slot: Slot, key: &FlowKey) -> Side {
-        match key.protocol == IpProtocol::TCP.0 {
-            true => self.connections[slot.index()].client(),
-            false => self.cold[slot.index()].first,
-        }
-    }
-
-    fn record(&self, slot: Slot, key: &FlowKey, hot: Hot, reason: Reason) -> FlowRecord {
-        let at = slot.index();
-        let (cold, connection) = (&self.cold[at], &self.connections[at]);
-        let client = self.client(slot, key);
-        let is_tcp = hot.is_tcp;
-        let side = |side: Side| {
-            let SideCounts { packets, bytes, ip_bytes, tcp_flags, ttl } = cold.sides[side.index()];
-            let mut own =
-                SideRecord { packets, bytes, ip_bytes, ttl, tcp_flags, ..SideRecord::default() };
-            if is_tcp {
-                connection.report(side, &mut own);
-            }
-            own
-        };
-        FlowRecord {
-            id: cold.id,
-            client: key.address(client),
-            server: key.address(client.other()),
-            client_port: key.port(client),
-            server_port: key.port(client.other()),
-            protocol: key.protocol,
-            icmp: cold.icmp,
-            vlans: cold.vlans,
-            port: cold.port,
-            start_ns: cold.start_ns,
-            end_ns: cold.end_ns,
-            sides: [side(client), side(client.other())],
-            state: hot.state,
-            reason,
-            tcp: is_tcp.then(|| connection.state()),
-            handshake_rtt_ns: connection.handshake_rtt_ns().filter(|_| is_tcp),
-        }
-    }
-}
-
-/// Hands the streams of one connection to the module.
-struct Streams<'a, M: Module> {
-    module: &'a mut M,
-    flow: Identity,
-    state: &'a mut M::State,
-    time_ns: u64,
-}
-
-impl<M: Module> Sink for Streams<'_, M> {
-    fn data(&mut self, side: Side, offset: u64, bytes: &[u8]) -> Want {
-        self.module.data(&self.flow, self.state, side, offset, bytes)
-    }
-
-    fn gap(&mut self, side: Side, offset: u64, bytes: u64) {
-        self.module.gap(&self.flow, self.state, side, offset, bytes, self.time_ns);
-    }
-
-    fn end(&mut self, side: Side, offset: u64, end: End) {
-        self.module.end_of_side(&self.flow, self.state, side, offset, end);
-    }
-
-    fn event(&mut self, side: Side, event: Event) {
-        self.module.event(&self.flow, self.state, side, event, self.time_ns);
-    }
-}
-
-/// The key of a packet, and the side that sent it; a key of family 0 for what belongs to no flow.
-fn key_of(input: &Input<'_>, by_vlan: bool) -> (FlowKey, Side) {
-    let d = input.decoded;
-    let is_whole = d.is_ip()
-        && !d.has(Decoded::FRAGMENT)
-        && matches!(
-            d.anomaly,
-            Anomaly::None | Anomaly::MartianSource | Anomaly::MartianDestination
-        );
-    if !is_whole {
-        return <_>::default();
-    }
-    let ports = match (d.ports(), d.protocol) {
-        (Some(ports), _) => ports,
-        (None, IpProtocol::TCP | IpProtocol::UDP) => return <_>::default(),
-        (None, IpProtocol::ICMP | IpProtocol::ICMPV6) => {
-            let id = echo_id(input);
-            (id, id)
-        }
-        (None, _) => (0, 0),
-    };
-    // 0 is no tag.
-    let vlan = |n: usize| match by_vlan && usize::from(d.vlan_count) > n {
-        true => u32::from(d.vlan_tci[n] & 0xfff) + 1,
-        false => 0,
-    };
-    let scope = vlan(0) | vlan(1) << 16;
-    let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
-    FlowKey::new((d.src, ports.0), (d.dst, ports.1), d.protocol.0, family, scope)
-}
-
-/// The identifier of an echo, a timestamp or the like (RFC 792, RFC 4443); 0 for other messages.
-fn echo_id(input: &Input<'_>) -> u16 {
-    let d = input.decoded;
-    let has_id = match (d.kind, d.icmp_type_code()) {
-        (Kind::Ipv4, Some((kind, _))) => matches!(kind, 0 | 8 | 13..=18),
-        (_, Some((kind, _))) => matches!(kind, 128 | 129),
-        (_, None) => false,
-    };
-    let at = usize::from(d.l4_offset) + 4;
-    let bytes = input.frame.get(at..at + 2).filter(|_| has_id);
-    bytes.map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
-}
-
-enum Bad {
-    Header,
-    Checksum,
-}
-
-/// The TCP segment of a packet, without padding of the link.
-fn segment_of<'a>(input: &Input<'a>) -> Result<Segment<'a>, Bad> {
-    let d = input.decoded;
-    let end = d.l3_end().min(input.frame.len());
-    let bytes = input.frame.get(usize::from(d.l4_offset)..end).ok_or(Bad::Header)?;
-    let view = TcpView::new_checked(bytes).ok_or(Bad::Header)?;
-    let is_cut = d.l3_end() > input.frame.len();
-    if input.checksums && !is_cut {
-        let (protocol, len) = (IpProtocol::TCP, bytes.len());
-        let pseudo = match (d.src_ip(), d.dst_ip()) {
-            (Some(IpAddr::V4(src)), Some(IpAddr::V4(dst))) => {
-                pseudo_header_v4(src, dst, protocol, len as u16)
-            }
-            (Some(IpAddr::V6(src)), Some(IpAddr::V6(dst))) => {
-                pseudo_header_v6(src, dst, protocol, len as u32)
-            }
-            _ => return Err(Bad::Header),
-        };
-        if !view.is_checksum_correct(pseudo) {
-            return Err(Bad::Checksum);
-        }
-    }
-    Ok(Segment::from(&view))
-}
-
-/// The number of a flow.
-fn id_of(key: &FlowKey, start_ns: u64) -> u64 {
-    let [a, b] = key.addresses;
-    let ports = u64::from(key.ports[0]) << 16 | u64::from(key.ports[1]);
-    let rest = ports << 8 | u64::from(key.protocol);
-    let mut hash = chunk::hash::key128(a, start_ns);
-    hash = chunk::hash::key128([b[0] ^ hash, b[1]], rest);
-    chunk::hash::key64(hash ^ u64::from(key.scope), 0).max(1)
-}
-
-/// Milliseconds, for the table; they wrap around.
-fn ms_of(ns: u64) -> u32 {
-    (ns / 1_000_000) as u32
 }
