@@ -24,12 +24,13 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("drop-protocol-change/input.pcap", "tshark follows a fragment without its beginning"),
     ("mac-eve-packet/test.pcap", "tshark follows TCP in ICMP errors"),
     ("tcp-5379/input.pcap", "data on SYN that nobody acknowledged"),
+    ("payload-synack.pcap", "data on SYN that nobody acknowledged"),
     ("payload-syn.pcap", "data on SYN that nobody acknowledged"),
     (
         "reassembly.pcap",
         "acknowledged bytes that were not seen are a gap at once; here some come later",
     ),
-    ("tcp-rst-unacked-stream-01-raw/input.pcap", "data on RST"),
+    ("tcp-rst-unacked-stream-", "data on RST, and behind a gap"),
     ("tcp-rst-vlan.pcap", "the same capture"),
     ("util-action-04/input.pcap", "data on two SYNs that nobody acknowledged"),
     ("util-action-08/input.pcap", "data on two SYNs that nobody acknowledged"),
@@ -82,7 +83,7 @@ fn agrees_with_tshark(folder: &Path) {
     let (mut agreed, mut wrong) = (0, Vec::new());
     for path in captures(folder) {
         let text = path.to_string_lossy();
-        if DIFFERENT.iter().any(|(name, _)| text.ends_with(name)) {
+        if DIFFERENT.iter().any(|(name, _)| text.contains(name)) {
             continue;
         }
         let own = streams(&["-r", &text, "--json", "-k", "none"]);
@@ -128,7 +129,7 @@ fn streams_of_all_captures_are_those_of_tshark() {
 fn workers_print_the_same() {
     let data = repository().join("tests/data");
     let capture = |name: &str| data.join(name).display().to_string();
-    for name in ["var-services-std-ports.pcap", "reassembly.pcap", "web.pcap", "tcp-async.pcap"] {
+    for name in ["var-services-std-ports.pcap", "reassembly.pcap", "smtp.pcap", "tcp-async.pcap"] {
         let path = capture(name);
         let one = ok(&streams(&["-r", &path, "--json"]));
         assert!(one.lines().count() > 0, "{name}");

@@ -39,8 +39,8 @@ pub fn kernel_files() -> Vec<&'static kernels::KernelFile> {
 
 /// Every kind of stage of some applications, in an order in which they make sense: what decodes, what decides, what sends.
 pub fn stage_kinds(descriptors: &[&Descriptor]) -> Vec<StageKind> {
-    let mut kinds: Vec<StageKind> =
-        descriptors.iter().flat_map(|own| own.stages).copied().collect();
+    let kinds = descriptors.iter().flat_map(|own| own.stages).copied();
+    let mut kinds: Vec<(usize, StageKind)> = kinds.enumerate().collect();
     let rank = |kind: &StageKind| match kind {
         StageKind { is_first: true, .. } => 0,
         StageKind { is_last: true, .. } => 3,
@@ -48,8 +48,12 @@ pub fn stage_kinds(descriptors: &[&Descriptor]) -> Vec<StageKind> {
         StageKind { provides: [], .. } => 1,
         _ => 2,
     };
-    kinds.sort_by_key(|kind| (rank(kind), kind.application.joins.is_none()));
-    kinds
+    // Of two that join pipelines, the later one is put before the other.
+    kinds.sort_by_key(|(number, kind)| match kind.application.joins {
+        Some(_) => (rank(kind), 0, usize::MAX - number),
+        None => (rank(kind), 1, *number),
+    });
+    kinds.into_iter().map(|(_, kind)| kind).collect()
 }
 
 /// The stages of all applications, and the pipelines that `mode` names.

@@ -80,6 +80,10 @@ impl Default for Options {
 /// What was not followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Flows that began.
+    pub flows: u64,
+    /// Flows that ended because they were idle.
+    pub timed_out: u64,
     /// Packets of flows.
     pub packets: u64,
     /// Frames that are not IP.
@@ -95,6 +99,10 @@ pub struct Counts {
     /// Fragments that did not become a datagram.
     pub fragments_lost: u64,
 }
+
+/// Packets that are looked up together are no further apart: the table has one time for them, and a sweep finds an idle flow
+/// that much later at most.
+pub const SPAN_NS: u64 = 250_000_000;
 
 /// Flows of one worker.
 pub struct Tracker<M: Module> {
@@ -165,7 +173,7 @@ impl<M: Module> Tracker<M> {
 
     /// What was counted.
     pub fn counts(&self) -> Counts {
-        self.counts
+        Counts { timed_out: self.rest.timed_out, ..self.counts }
     }
 
     /// The table's counts.
@@ -185,9 +193,15 @@ impl<M: Module> Tracker<M> {
 
     /// Takes a batch of packets, in the order of their arrival.
     pub fn packets<'a>(&mut self, count: usize, input: impl Fn(usize) -> Input<'a>) {
-        let mut first = 0;
+        let (mut first, mut begin_ns) = (0, 0);
         for at in 0..count {
             let own = input(at);
+            if at == first {
+                begin_ns = own.time_ns;
+            } else if own.time_ns.abs_diff(begin_ns) > SPAN_NS {
+                self.whole_packets(first..at, &input);
+                (first, begin_ns) = (at, own.time_ns);
+            }
             if !own.decoded.has(Decoded::FRAGMENT) || !own.decoded.is_ip() {
                 continue;
             }
@@ -301,11 +315,13 @@ impl<M: Module> Tracker<M> {
         let rest = &mut self.rest;
         rest.make_place(slot);
         if found.is_new() {
+            self.counts.flows += 1;
             rest.begin(slot, &key, side, input, false);
             hot = Hot::default();
         } else {
             if rest.is_over(slot, &key, hot, input.time_ns) {
                 rest.time_out(slot, &key, hot);
+                self.counts.flows += 1;
                 rest.begin(slot, &key, side, input, true);
                 hot = Hot::default();
                 self.table.set_class(slot, Class::HalfOpen);
@@ -315,6 +331,7 @@ impl<M: Module> Tracker<M> {
             let outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             if outcome == tcp::Outcome::Restart {
                 rest.end_at(slot, &key, hot, Reason::Closed, input.time_ns);
+                self.counts.flows += 1;
                 rest.begin(slot, &key, side, input, true);
                 hot = Hot::default();
                 self.table.set_class(slot, Class::HalfOpen);

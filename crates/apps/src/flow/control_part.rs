@@ -116,8 +116,8 @@ impl FlowControl {
             let tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
             let (counts, table) = (tracker.counts(), tracker.statistics());
             all.flows += tracker.len() as u64;
-            all.started += table.inserted;
-            all.expired += table.expired;
+            all.started += counts.flows;
+            all.expired += counts.timed_out;
             all.evicted += table.evicted;
             all.refused += table.refused;
             all.packets += counts.packets;

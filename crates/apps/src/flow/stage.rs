@@ -22,8 +22,9 @@ const PIECE: usize = 1 << 14;
 /// How often all flows are looked at, in nanoseconds.
 const SWEEP_NS: u64 = 1_000_000_000;
 
-/// Captures may have packets out of order; so far apart they are still sorted.
+/// Captures may have packets out of order; so far apart they are still sorted. More than a sweep is late.
 const LATE_NS: u64 = 1_000_000_000;
+const _: () = assert!(LATE_NS > stream::tracker::SPAN_NS);
 
 /// The stage of one worker.
 pub struct Flow {

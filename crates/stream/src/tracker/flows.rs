@@ -66,6 +66,8 @@ pub(super) struct Rest<M: Module> {
     pub(super) reassembler: Reassembler,
     pub(super) module: M,
     pub(super) timeouts: IdleTimeouts,
+    /// Flows that ended because they were idle.
+    pub(super) timed_out: u64,
 }
 
 impl<M: Module> Rest<M> {
@@ -86,7 +88,7 @@ impl<M: Module> Rest<M> {
             Ok(array)
         }
         let (cold, connections, states) = (reserved(flows)?, reserved(flows)?, reserved(flows)?);
-        Ok(Self { cold, connections, states, reassembler, module, timeouts })
+        Ok(Self { cold, connections, states, reassembler, module, timeouts, timed_out: 0 })
     }
 
     /// Memory that it reserves for so many flows, in bytes.
@@ -201,6 +203,7 @@ impl<M: Module> Rest<M> {
     pub(super) fn time_out(&mut self, slot: Slot, key: &FlowKey, hot: Hot) {
         let end_ns = self.cold[slot.index()].end_ns;
         let time_ns = end_ns.saturating_add(self.timeouts.of(key.protocol, hot.state));
+        self.timed_out += 1;
         self.end_at(slot, key, hot, Reason::Timeout, time_ns);
     }
 
