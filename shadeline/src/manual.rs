@@ -238,7 +238,7 @@ const PAGES: &[More] = &[
         examples: &[
             ("shadeline streams -r capture.pcap", "Print the TCP connections of a capture."),
             (
-                "zcat capture.pcap.gz | shadeline streams -r - --filter \"tcp port 80\" --json",
+                "zcat capture.pcap.gz | shadeline streams -r - --filter tcp --json",
                 "One JSON object per connection, of packets that match a filter.",
             ),
         ],

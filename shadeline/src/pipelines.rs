@@ -75,7 +75,7 @@ mod tests {
             "monitor",
         ];
         assert_eq!(lists, expected);
-        assert_eq!(known().pipelines().len(), 17);
+        assert_eq!(known().pipelines().len(), 71);
     }
 
     #[test]

@@ -415,7 +415,9 @@ mod tests {
             let Some(CtlCommand::ShowOther(name)) = args.command else { panic!("{words}") };
             assert_eq!(name, "meters");
         }
-        assert!(error("show meters x").contains("the arguments of the table `meters` are not known"));
+        assert!(
+            error("show meters x").contains("the arguments of the table `meters` are not known")
+        );
         assert!(error("show interfaces x").contains("unexpected argument 'x'"));
         assert!(error("show").contains("Tables:"));
     }

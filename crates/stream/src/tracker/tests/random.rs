@@ -39,7 +39,8 @@ fn check_twin(steps: &[Step], timeouts: IdleTimeouts) {
     assert_eq!(found, expected);
     let packets = scene.packets.iter().map(|packet| packet.frames.0).sum();
     // Closed connections that were idle are reported as closed.
-    let (flows, of) = (ended.len() as u64, |reason| ended.iter().filter(move |own| own.record.reason == reason));
+    let (flows, of) =
+        (ended.len() as u64, |reason| ended.iter().filter(move |own| own.record.reason == reason));
     let idle = of(Reason::Timeout).count() as u64;
     assert!((idle..=idle + of(Reason::Closed).count() as u64).contains(&counts.timed_out));
     assert_eq!(counts, Counts { packets, flows, timed_out: counts.timed_out, ..scene.counts });
