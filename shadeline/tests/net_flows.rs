@@ -41,10 +41,12 @@ fn a_router_shows_and_reports_the_flows_that_it_forwards() {
     // While it lasts.
     let shown = || live.ctl("show flows --port 7007 --state established");
     assert!(wait_until(SOON, || shown().contains("10.0.2.2:7007")), "{}", live.ctl("show flows"));
-    let top: Value = serde_json::from_str(&live.ctl("show flows --top 1 --json")).unwrap();
-    let row = &top[0];
-    assert_eq!((&row["proto"], &row["server"]), (&"tcp".into(), &"10.0.2.2:7007".into()), "{top}");
-    assert!(row["client_bytes"].as_u64().unwrap() > 300_000, "{top}");
+    let top =
+        || -> Value { serde_json::from_str(&live.ctl("show flows --top 1 --json")).expect("JSON") };
+    let is_all = || top()[0]["client_bytes"].as_u64().is_some_and(|bytes| bytes > 300_000);
+    assert!(wait_until(SOON, is_all), "{}", top());
+    let row = &top()[0];
+    assert_eq!((&row["proto"], &row["server"]), (&"tcp".into(), &"10.0.2.2:7007".into()), "{row}");
     assert!(live.ctl("show flows --address 10.9.0.0/16").contains("no flows"));
     assert!(live.try_ctl("show flows --state odd").1.contains("established"));
     let (status, said) = client.wait(SOON);
