@@ -15,6 +15,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use interleave::{prefetch, prefetch_at};
 use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
 use packet::tcp::TcpView;
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
@@ -139,6 +140,9 @@ impl Default for Options {
     }
 }
 
+/// How many rows before its turn a flow is asked for.
+const AHEAD: usize = 16;
+
 /// What is done with flows: a module at GASPP's layer `process_stream` (§3.1).
 pub trait Module {
     /// What it keeps for each flow.
@@ -245,6 +249,7 @@ struct SideCounts {
 
 /// The rest of a flow.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Cold {
     id: u64,
     start_ns: u64,
@@ -276,8 +281,8 @@ pub struct Tracker<M: Module> {
     defrag: Defragmenter<u32>,
     /// Datagrams that became whole: their bytes, one after the other.
     whole: Whole,
-    keys: Vec<(FlowKey, Side)>,
-    plain_keys: Vec<FlowKey>,
+    keys: Vec<FlowKey>,
+    sides: Vec<Side>,
     found: Vec<Found>,
     options: Options,
     counts: Counts,
@@ -327,7 +332,7 @@ impl<M: Module> Tracker<M> {
             defrag: Defragmenter::new(options.defrag),
             whole: Whole::default(),
             keys: Vec::new(),
-            plain_keys: Vec::new(),
+            sides: Vec::new(),
             found: Vec::new(),
             options,
             counts: Counts::default(),
@@ -383,13 +388,13 @@ impl<M: Module> Tracker<M> {
     /// Packets that are no fragments.
     fn whole_packets<'a>(&mut self, rows: Range<usize>, input: &impl Fn(usize) -> Input<'a>) {
         self.keys.clear();
-        self.plain_keys.clear();
+        self.sides.clear();
         let mut latest = 0;
         for row in rows.clone() {
             let own = input(row);
             let (key, side) = key_of(&own, self.options.by_vlan);
-            self.keys.push((key, side));
-            self.plain_keys.push(key);
+            self.keys.push(key);
+            self.sides.push(side);
             latest = latest.max(own.time_ns);
         }
         if self.keys.is_empty() {
@@ -398,10 +403,14 @@ impl<M: Module> Tracker<M> {
         self.found.clear();
         self.found.resize(self.keys.len(), Found::NONE);
         let mut policy = Admission { rest: &mut self.rest, now_ns: latest };
-        self.table.lookup(&self.plain_keys, ms_of(latest), &mut policy, &mut self.found);
+        self.table.lookup(&self.keys, ms_of(latest), &mut policy, &mut self.found);
+        self.found.iter().take(AHEAD).for_each(|found| self.rest.prefetch(*found));
         for (at, row) in rows.enumerate() {
+            if let Some(later) = self.found.get(at + AHEAD) {
+                self.rest.prefetch(*later);
+            }
             let own = input(row);
-            let (key, side) = self.keys[at];
+            let (key, side) = (self.keys[at], self.sides[at]);
             self.row(&own, key, side, self.found[at], (1, own.frame_len.into()));
         }
     }
@@ -585,6 +594,18 @@ impl<M: Module> Policy<Hot> for Admission<'_, M> {
 }
 
 impl<M: Module> Rest<M> {
+    /// Asks for what a packet in order reads and writes of its flow beside the table.
+    #[inline(always)]
+    fn prefetch(&self, found: Found) {
+        let Some(slot) = found.slot() else { return };
+        if let Some(cold) = self.cold.get(slot.index()) {
+            prefetch(cold);
+        }
+        if let Some(connection) = self.connections.get(slot.index()) {
+            prefetch_at(connection); // its first line
+        }
+    }
+
     /// Makes the arrays long enough for a slot.
     fn make_place(&mut self, slot: Slot) -> bool {
         let len = slot.index() + 1;
@@ -778,6 +799,7 @@ impl<M: Module> Sink for Streams<'_, M> {
 }
 
 /// The key of a packet, and the side that sent it; a key of family 0 for what belongs to no flow.
+#[inline(always)] // so that neither is written to memory only to be read at once
 fn key_of(input: &Input<'_>, by_vlan: bool) -> (FlowKey, Side) {
     let d = input.decoded;
     let is_whole = d.is_ip()
@@ -827,6 +849,7 @@ enum Bad {
 }
 
 /// The TCP segment of a packet, without padding of the link.
+#[inline(always)] // as above
 fn segment_of<'a>(input: &Input<'a>) -> Result<Segment<'a>, Bad> {
     let d = input.decoded;
     let end = d.l3_end().min(input.frame.len());
