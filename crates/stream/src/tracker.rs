@@ -100,6 +100,9 @@ pub struct Counts {
     pub fragments_lost: u64,
 }
 
+/// How many rows before its turn a flow is asked for.
+const AHEAD: usize = 16;
+
 /// Packets that are looked up together are no further apart: the table has one time for them, and a sweep finds an idle flow
 /// that much later at most.
 pub const SPAN_NS: u64 = 250_000_000;
@@ -248,7 +251,11 @@ impl<M: Module> Tracker<M> {
         self.found.resize(self.keys.len(), Found::NONE);
         let mut policy = Admission { rest: &mut self.rest, now_ns: latest };
         self.table.lookup(&self.plain_keys, ms_of(latest), &mut policy, &mut self.found);
+        self.found.iter().take(AHEAD).for_each(|found| self.rest.prefetch(*found));
         for (at, row) in rows.enumerate() {
+            if let Some(later) = self.found.get(at + AHEAD) {
+                self.rest.prefetch(*later);
+            }
             let (key, side) = self.keys[at];
             if key.family == 0 {
                 continue;

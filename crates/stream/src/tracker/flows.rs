@@ -1,5 +1,6 @@
 //! What is kept of flows beside the table, from their first packet to their record.
 
+use interleave::{prefetch, prefetch_at};
 use packet::IpProtocol;
 
 use super::input::Input;
@@ -7,7 +8,7 @@ use super::module::{Identity, Module};
 use super::timeouts::IdleTimeouts;
 use crate::key::{FlowKey, Side};
 use crate::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
-use crate::table::{Class, Policy, Slot, TableError};
+use crate::table::{Class, Found, Policy, Slot, TableError};
 use crate::tcp::{self, Connection, End, Event, Reassembler, Segment, Sink, Want};
 
 /// In the line of the flow, beside its key.
@@ -95,6 +96,18 @@ impl<M: Module> Rest<M> {
     pub(super) fn memory_bytes(flows: usize) -> usize {
         let flow = size_of::<Cold>() + size_of::<Connection>() + size_of::<M::State>();
         flows.saturating_mul(flow)
+    }
+
+    /// Asks for what a packet in order reads and writes of its flow beside the table.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, found: Found) {
+        let Some(slot) = found.slot() else { return };
+        if let Some(cold) = self.cold.get(slot.index()) {
+            prefetch(cold);
+        }
+        if let Some(connection) = self.connections.get(slot.index()) {
+            prefetch_at(connection); // its first line
+        }
     }
 
     /// Makes the arrays long enough for a slot.

@@ -45,7 +45,7 @@ crate::section! {
         /// Follow TCP connections whose beginning was not seen.
         restart midstream: bool = true, boolean();
         /// File for flow events in Suricata's EVE JSON format, one object per line: appended to, and opened again on SIGHUP.
-        /// `-`: standard output. `unix:PATH`: a Unix stream socket that somebody else listens on.
+        /// `-`: standard output. `unix:PATH`: a Unix stream socket that another program listens on.
         restart events: Option<PathBuf> = None, events();
         /// Seed of the community ID in events (community ID v1).
         restart community_id_seed: u16 = 0, integer(0..=65_535);
