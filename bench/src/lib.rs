@@ -34,6 +34,7 @@ mod peer;
 mod plot;
 mod report;
 mod shade;
+mod streams;
 mod svg;
 mod switching;
 mod tables;
@@ -45,14 +46,16 @@ pub use self::classify::{ClassifyArgs, Figure as ClassifyFigure, Size as Classif
 pub use on_device::check_backend;
 pub use report::{Curve, Machine, Report, Row};
 pub use shade::{ShadeArgs, ShadeLoad};
+pub use streams::StreamsArgs;
 
 use std::path::PathBuf;
 
-/// The most keys, frames, stations, prefixes and names that a run may have.
+/// The most keys, frames, stations, prefixes, names and flows that a run may have.
 const KEYS_MAX: usize = 1 << 28;
 const STATIONS_MAX: usize = 1 << 27;
 const PREFIXES_MAX: usize = 1 << 27;
 const NAMES_MAX: usize = 1 << 27;
+const FLOWS_MAX: usize = 1 << 27;
 
 /// The arguments of `shadeline bench`.
 #[derive(Debug, Clone, clap::Args)]
@@ -144,6 +147,8 @@ pub enum What {
     },
     /// Packet classification: every structure with ClassBench rule sets, compared with DPDK's rte_acl
     Classify(ClassifyArgs),
+    /// Flow tracking and TCP reassembly on one core, compared with libnids; by number of flows; new flows; sweeps
+    Streams(StreamsArgs),
     /// Random cache lines per second by table size, page size and reads in flight: the limit of every lookup
     Limit,
     /// Longest-prefix match of names: plain, interleaved and as a state machine
@@ -295,6 +300,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Hash { keys, table } => hash::run(args, *keys, *table)?,
             What::L2 { packets, stations } => l2::run(args, *packets, *stations)?,
             What::Classify(options) => classify::run(args, options)?,
+            What::Streams(options) => streams::run(args, options)?,
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,
             What::Update { changes, backend, routes } => {

@@ -1,5 +1,5 @@
-//! DPDK's lookups in a child program (`bench/peers/rte_fib_peer.c`, `rte_hash_peer.c`, `rte_acl_peer.c`), round by
-//! round.
+//! DPDK's lookups, and libnids, in a child program (`bench/peers/rte_fib_peer.c`, `rte_hash_peer.c`, `rte_acl_peer.c`,
+//! `nids_peer.c`), round by round.
 //!
 //! The peer holds table and keys; each round is one pass over the keys, timed by the peer itself,
 //! so that rounds of it and of ours can alternate. Answers are checked: every round returns their
@@ -7,7 +7,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use lookup::{Key6, NextHopId, Prefix};
@@ -216,6 +216,38 @@ impl Peer {
         self.hash_check()
     }
 
+    /// Where files may lie for the peer; it is gone with this value.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Has `nids_peer` read all frames of a capture; how many these are.
+    pub fn nids_load(&mut self, path: &Path) -> io::Result<u64> {
+        let answer = self.ask(&format!("load {}", path.display()))?;
+        answer.parse().map_err(|_| io::Error::other(format!("the peer answered `{answer}`")))
+    }
+
+    /// One pass of libnids over them, with a table for so many connections, with or without the checksums of TCP: seconds
+    /// that its thread ran; connections, and the bytes of their clients and servers.
+    pub fn nids_round(
+        &mut self,
+        connections: usize,
+        checksums: bool,
+    ) -> io::Result<(f64, [u64; 3])> {
+        let answer = self.ask(&format!("round {connections} {}", u8::from(checksums)))?;
+        parse_streams(&answer, |word| word.parse().ok())
+    }
+
+    /// The same, and the hash over all bytes that its source describes in place of the time.
+    pub fn nids_check(
+        &mut self,
+        connections: usize,
+        checksums: bool,
+    ) -> io::Result<(u64, [u64; 3])> {
+        let answer = self.ask(&format!("check {connections} {}", u8::from(checksums)))?;
+        parse_streams(&answer, |word| u64::from_str_radix(word, 16).ok())
+    }
+
     /// Puts records into a file, has the peer read it, and takes it away.
     fn hand_over<const N: usize>(
         &mut self,
@@ -266,6 +298,17 @@ fn parse_round(answer: &str) -> io::Result<Round> {
         Some(Round { seconds: seconds.parse().ok()?, sum: sum.parse().ok()? })
     });
     round.ok_or_else(|| io::Error::other(format!("the peer answered `{answer}`")))
+}
+
+/// A word of its own, connections, bytes of clients and of servers.
+fn parse_streams<T>(answer: &str, first: impl Fn(&str) -> Option<T>) -> io::Result<(T, [u64; 3])> {
+    let mut words = answer.split(' ');
+    let mut parse = || {
+        let first = first(words.next()?)?;
+        let mut number = || words.next()?.parse().ok();
+        Some((first, [number()?, number()?, number()?]))
+    };
+    parse().ok_or_else(|| io::Error::other(format!("the peer answered `{answer}`")))
 }
 
 /// FNV-1a over answers of 8 bytes, little-endian: what [`Peer::hash_check`] returns.

@@ -133,7 +133,60 @@ HELLO = b"hello\n" * 3
 # `zstd --check` of HELLO
 ZSTD = bytes.fromhex("28b52ffd04586500003068656c6c6f0a0100e14a11ef0812e1")
 
+def piece(which, offset, more, payload, pause=1, kind=0):
+    """A fragment, as target `defrag` reads it."""
+    return struct.pack(">BBHBB", pause, which, offset, kind << 1 | more, len(payload)) + payload
+
+
+def segment(flags, how=8, sequence=0, acknowledgment=0, length=0):
+    """A segment, as target `tcp_stream` reads it."""
+    return struct.pack(">BBHHB", flags, how, sequence, acknowledgment, length)
+
+
+def at(frame, pause=2, flags=2):
+    """A frame, as target `flows` reads it."""
+    return struct.pack(">BBH", pause, flags, len(frame)) + frame
+
+
+def tcp(from_client, sequence, acknowledgment, flags, payload=b""):
+    a, b = bytes([10, 0, 0, 1]), bytes([192, 0, 2, 1])
+    ports = (4000, 80)
+    if not from_client:
+        a, b, ports = b, a, ports[::-1]
+    head = struct.pack(">HHIIHHHH", *ports, sequence, acknowledgment, 0x5000 | flags, 8192, 0, 0)
+    pseudo = a + b + struct.pack(">HH", 6, len(head) + len(payload))
+    head = head[:16] + struct.pack(">H", checksum(pseudo + head + payload)) + head[18:]
+    packet = ipv4(6, head + payload)
+    packet = packet[:10] + b"\0\0" + a + b + packet[20:]
+    return MACS + b"\x08\x00" + packet[:10] + struct.pack(">H", checksum(packet[:20])) + packet[12:]
+
+
+SYN, ACK, FIN, RST = 2, 16, 1, 4
+OPENING = [tcp(True, 9, 0, SYN), tcp(False, 99, 10, SYN | ACK), tcp(True, 10, 100, ACK)]
+CLOSING = [tcp(True, 15, 100, FIN | ACK), tcp(False, 100, 16, FIN | ACK), tcp(True, 16, 101, ACK)]
+HANDSHAKE = segment(SYN, 0, 9) + segment(SYN | ACK, 1, 99, 10) + segment(ACK, 0, 10, 100)
+
 SEEDS = {
+    "defrag": {
+        "two": b"\0" + piece(0, 0, 1, UDP) + piece(0, 16, 0, b"shadeline"),
+        "six": b"\1" + piece(1, 32, 0, b"end", kind=1) + piece(1, 8, 1, bytes(24)) + piece(1, 0, 1, TCP[:24]),
+        "late": b"\2" + piece(0, 0, 1, UDP) + piece(8, 0, 1, UDP, 100) + piece(0, 16, 0, b"late", 20),
+        "overlap": b"\3" + piece(2, 8, 1, b"b" * 16) + piece(2, 0, 1, b"a" * 16) + piece(2, 24, 0, b"c"),
+        "frame": b"\4" + struct.pack(">BBHBB", 0, 0, 0, 128, len(FRAMES["v4-fragment"])) + FRAMES["v4-fragment"],
+    },
+    "tcp_stream": {
+        "order": b"\0\0" + HANDSHAKE + segment(ACK, length=50) * 3 + segment(ACK, 9, length=20) + segment(FIN | ACK) + segment(FIN | ACK, 9),
+        "hole": b"\1\0" + HANDSHAKE + segment(ACK, 8, 40, 0, 50) + segment(ACK, 8, 20, 0, 50) + segment(ACK, 0, 10, 100, 40),
+        "middle": b"\2\1" + segment(ACK, 0, 700, 500, 90) + segment(ACK, 9, 0, 0, 30) + segment(RST, 8),
+        "reuse": b"\x23\0" + HANDSHAKE + segment(FIN | ACK) + segment(FIN | ACK, 9) + segment(ACK) + segment(SYN, 0, 5000, 0, 9),
+    },
+    "flows": {
+        "mixed": b"\x3f" + b"".join(map(at, FRAMES.values())),
+        "tcp": b"\x3f" + b"".join(map(at, OPENING + [tcp(True, 10, 100, ACK | 8, b"GET /")] + CLOSING)),
+        "hole": b"\x3f" + b"".join(at(f, 2, 6) for f in OPENING + [tcp(True, 20, 100, ACK, b"behind")]),
+        "reuse": b"\x3f" + b"".join(at(f, 0) for f in OPENING + [tcp(True, 10, 100, RST)] + OPENING),
+        "pauses": b"\x80" + b"".join(at(FRAMES[n], 5, 10) for n in ["v4-udp", "vlan", "v4-udp", "qinq", "v6-echo"]),
+    },
     "decode": FRAMES,
     "ipv4": V4,
     "ipv6": V6,

@@ -80,6 +80,11 @@ pub(crate) enum Command {
     /// directions are measured, which takes some seconds and needs an idle machine. The output shows which
     /// device `--backend auto` takes. The exit status is 1 if a device fails, and 0 if there is none.
     Devices(DevicesArgs),
+    /// Print the TCP connections of captures: state, bytes, gaps, retransmissions, SHA-1 of both directions
+    ///
+    /// Fragments are put together, segments are put into order. The result does not depend on the number of workers. Needs
+    /// no privileges. A SHA-1 is that of the bytes of a direction without its gaps.
+    Streams(StreamsArgs),
     /// Look up addresses in a routes file
     ///
     /// `-` is standard input for one of the inputs, and standard output for the results; the figures then go to
@@ -198,10 +203,16 @@ pub(crate) struct RunArgs {
 impl RunArgs {
     /// What `-k` says of all ports.
     pub(crate) fn checksums(&self) -> Option<Checksums> {
-        self.checksums.map(|checks| match checks {
+        self.checksums.map(ChecksumChecks::meaning)
+    }
+}
+
+impl ChecksumChecks {
+    fn meaning(self) -> Checksums {
+        match self {
             ChecksumChecks::All => Checksums::Verify,
             ChecksumChecks::None => Checksums::Ignore,
-        })
+        }
     }
 }
 
@@ -242,6 +253,40 @@ pub(crate) struct LpmArgs {
     /// Print the results as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StreamsArgs {
+    /// Read packets from a capture, or from all captures below a folder
+    ///
+    /// pcap or pcapng, which may be compressed by gzip, xz or zstd; `-` is standard input.
+    #[arg(short = 'r', long = "read", value_name = "IN", required = true)]
+    pub(crate) read: Vec<PathBuf>,
+    /// Only packets that match this expression, in the language of tcpdump
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) filter: Option<String>,
+    /// Write the bytes of each direction into a file in this folder; gaps are holes in it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) bytes: Option<PathBuf>,
+    /// Settings from `[flow]` of this configuration, such as time-outs and bounds
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Worker threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) workers: Option<u16>,
+    /// Verify TCP checksums, or ignore them, as for a capture taken on the sender
+    #[arg(short = 'k', value_enum, value_name = "all|none", hide_possible_values = true)]
+    checksums: Option<ChecksumChecks>,
+    /// Print one JSON object per connection, as soon as it has ended
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl StreamsArgs {
+    /// What `-k` says.
+    pub(crate) fn checksums(&self) -> Option<Checksums> {
+        self.checksums.map(ChecksumChecks::meaning)
+    }
 }
 
 #[derive(Debug, Args)]

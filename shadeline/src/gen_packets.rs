@@ -235,7 +235,7 @@ fn to_engine(args: &GenPacketsArgs, target: &str) -> Result<(), Failure> {
         }
     });
     let io = io.collect();
-    let (mut publisher, reader) = wiring::offline(&config, &interfaces)?;
+    let (mut publisher, reader) = wiring::offline(&config, &interfaces, &[])?;
     let (_, depot) = wiring::cells(&config, 1)?;
     let wanted = backend::chosen(&config, args.backend.map(Into::into));
     let plan = Plan {

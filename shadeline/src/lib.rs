@@ -36,6 +36,7 @@ mod programs;
 mod report;
 mod service;
 mod stages;
+mod streams;
 mod top;
 mod traffic;
 mod twins;
@@ -110,6 +111,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Restore => earlier::restore(),
         Command::Ctl(args) => ctl::run(&args),
         Command::Stages(args) => stages::run(&args),
+        Command::Streams(args) => streams::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Lpm(args) => lpm::run(&args),
         Command::Names(args) => names::run(&args),

@@ -88,8 +88,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (opened, mut io) = ports.open(&opening, &numbers)?;
     let by_number = |number: u16| opened.iter().find(|own| own.number == number);
     let fact = |port| by_number(port).map(|own| own.facts).unwrap_or_default();
-    let setup =
-        Setup { config: &config, name: "", interfaces: &interfaces, facts: &fact, is_live: true };
+    let setup = Setup {
+        config: &config,
+        name: "",
+        interfaces: &interfaces,
+        facts: &fact,
+        is_live: true,
+        attachments: &[],
+    };
     let (mut publisher, reader) =
         Publisher::start(pipelines::descriptors(), &setup).map_err(Failure::other)?;
     let (injector, injected) = injector(depot.clone()).map_err(Failure::other)?;
@@ -207,11 +213,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let seen = watch.get();
     let report = Report::of(&seen.view, &seen.all_ports(), &parts, &seen.interfaces, Some(time));
-    if args.json {
-        output::json(&report)?;
-    } else {
-        put!("{}", report.text())?;
-    }
+    let json = args.json;
+    output::in_time(move || match json {
+        true => output::json(&report),
+        false => put!("{}", report.text()),
+    })?;
     ended.map_err(Failure::other)?;
     lost.map_or(Ok(()), |text| Err(Failure::other(text)))
 }

@@ -231,6 +231,19 @@ const PAGES: &[More] = &[
         ],
     },
     More {
+        command: "streams",
+        statuses: &[],
+        files: &[STREAMS],
+        environment: NONE,
+        examples: &[
+            ("shadeline streams -r capture.pcap", "Print the TCP connections of a capture."),
+            (
+                "zcat capture.pcap.gz | shadeline streams -r - --filter tcp --json",
+                "One JSON object per connection, of packets that match a filter.",
+            ),
+        ],
+    },
+    More {
         command: "names",
         statuses: &[],
         files: &[STREAMS],

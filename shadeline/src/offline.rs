@@ -7,6 +7,7 @@
 //! order of their causes however many workers there are: the same input gives the same bytes, whichever side
 //! runs it and wherever.
 
+use std::any::Any;
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use io::capture::{CaptureRx, CaptureTx, Format};
 use io::memory::Sink;
 use io::{Losses, QueueStats, RxQueue, TxQueue};
 use packet::checksum::Checksums;
+use packet::filter::Filter;
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
@@ -72,21 +74,77 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         };
         io.push(PortIo::new(number, vec![(None, Some(tx))]));
     }
+    let (mut report, time) = carry(Carry {
+        config: &config,
+        interfaces: &interfaces,
+        file: files::input::name(&args.config).into_owned(),
+        backends: args.backend.clone(),
+        merged,
+        progress,
+        io,
+        outputs: outputs.as_ref(),
+        attachments: &[],
+    })?;
+    report.errors.extend(outputs.as_ref().and_then(Outputs::finish));
+    report.interrupted = interrupt.caught().map(|(_, name)| name);
+    report.incomplete = report.interrupted.is_some() || !report.errors.is_empty();
+    finish(&report, folder, args.json, time)?;
+    interrupt.check()
+}
+
+/// What a run over captures needs.
+pub(crate) struct Carry<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) interfaces: &'a Interfaces,
+    /// The configuration's file, for messages; empty for one that is part of the program.
+    pub(crate) file: String,
+    /// Those of the command line.
+    pub(crate) backends: Option<backend::Backends>,
+    pub(crate) merged: Merged,
+    pub(crate) progress: Arc<Progress>,
+    /// The transmit queues of ports.
+    pub(crate) io: Vec<PortIo>,
+    /// Where dropped and dumped packets go.
+    outputs: Option<&'a Outputs>,
+    pub(crate) attachments: &'a [&'a (dyn Any + Sync)],
+}
+
+impl<'a> Carry<'a> {
+    /// A run that writes no captures.
+    pub(crate) fn without_outputs(
+        config: &'a Config,
+        interfaces: &'a Interfaces,
+        (merged, progress): (Merged, Arc<Progress>),
+        attachments: &'a [&'a (dyn Any + Sync)],
+    ) -> Self {
+        let sink = |port| {
+            let tx: Box<dyn TxQueue> = Box::new(Sink::new());
+            PortIo::new(port, vec![(None, Some(tx))])
+        };
+        let io = interfaces.ports().map(sink).collect();
+        let (file, backends, outputs) = (String::new(), None, None);
+        Self { config, interfaces, file, backends, merged, progress, io, outputs, attachments }
+    }
+}
+
+/// Carries the packets of captures through the pipeline; what was counted, and how long it took.
+pub(crate) fn carry(run: Carry<'_>) -> Result<(Report, Duration), Failure> {
+    let Carry { config, interfaces, file, backends, merged, progress, mut io, .. } = run;
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();
     let error_sink = errors.clone();
 
-    let (publisher, reader) = wiring::offline(&config, &interfaces)?;
+    let (publisher, reader) = wiring::offline(config, interfaces, run.attachments)?;
     // The one that the file does not ask for is enough: most captures are short.
     let workers = if config.system.has_workers { config.system.workers.max(1) } else { 1 };
-    let (_, depot) = wiring::cells(&config, workers)?;
-    let wanted = backend::chosen(&config, args.backend.clone());
-    let devices = backend::open(&config, &wanted, || publisher.images())?;
+    let (_, depot) = wiring::cells(config, workers)?;
+    let wanted = backend::chosen(config, backends);
+    let devices = backend::open(config, &wanted, || publisher.images())?;
     let under_way = UnderWay::default();
     let learns = publisher.parts.iter().any(|own| own.part.learns_ahead());
     let publisher = Arc::new(Mutex::new(publisher));
     let rx: Box<dyn RxQueue> = match learns {
         true => {
-            let passed = passed(&config, &interfaces, &lock(&publisher));
+            let passed = passed(config, interfaces, &lock(&publisher));
             Box::new(LearnAhead::new(merged, publisher.clone(), passed, under_way.clone()))
         }
         false => Box::new(merged),
@@ -94,8 +152,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     io.push(PortIo { stamps: true, ..PortIo::new(0, vec![(Some(rx), None)]) });
     let begin = Instant::now();
     let path = wiring::start(
-        &config,
-        &interfaces,
+        config,
+        interfaces,
         depot,
         &reader,
         &mut lock(&publisher).parts,
@@ -105,7 +163,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             offline: true,
             devices,
             under_way,
-            on_drop: outputs.as_ref().map(|outputs| {
+            on_drop: run.outputs.map(|outputs| {
                 let sink = outputs.dropped.clone();
                 Box::new(move |packet: &Packet, reason: DropReason, _| {
                     let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,13 +172,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
                     }
                 }) as _
             }),
-            on_dump: outputs.as_ref().map(|outputs| {
+            on_dump: run.outputs.map(|outputs| {
                 let sink = outputs.dumped.clone();
                 Box::new(move |packet: &Packet, _| {
                     sink.lock().unwrap_or_else(PoisonError::into_inner).write(packet);
                 }) as _
             }),
-            file: files::input::name(&args.config).into_owned(),
+            file,
             on_error: Arc::new(move |_, error| {
                 error_sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_owned());
             }),
@@ -131,15 +189,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let ports = path.ports;
     path.engine.join().map_err(Failure::other)?;
 
-    let mut report = Report::of(&view, &ports, &lock(&publisher).parts, &interfaces, None);
+    let mut report = Report::of(&view, &ports, &lock(&publisher).parts, interfaces, None);
     let received = progress.received.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    report.set_received(&received, &interfaces);
+    report.set_received(&received, interfaces);
     report.errors = std::mem::take(&mut errors.lock().unwrap_or_else(PoisonError::into_inner));
-    report.errors.extend(outputs.as_ref().and_then(Outputs::finish));
-    report.interrupted = interrupt.caught().map(|(_, name)| name);
-    report.incomplete = report.interrupted.is_some() || !report.errors.is_empty();
-    finish(&report, folder, args.json, begin.elapsed())?;
-    interrupt.check()
+    Ok((report, begin.elapsed()))
 }
 
 /// What is written into a folder beside the captures of ports.
@@ -382,24 +436,31 @@ fn inputs(read: &[String], interfaces: &Interfaces) -> Result<Vec<(u16, Vec<Path
 
 /// How far the input is, for the progress bar and the report.
 #[derive(Default)]
-struct Progress {
+pub(crate) struct Progress {
     done: AtomicU64,
     total: AtomicU64,
     received: Mutex<Vec<(u16, QueueStats)>>,
 }
 
 /// The captures of several ports, merged by time; ports with the same time in their order.
-struct Merged {
+pub(crate) struct Merged {
     inputs: Vec<(u16, Box<dyn RxQueue>)>,
     /// Their files.
     paths: Vec<PathBuf>,
     /// By port: the mark of its packets.
     marks: Vec<u32>,
+    /// Other packets are passed over.
+    filter: Option<Filter>,
     progress: Arc<Progress>,
 }
 
 impl Merged {
-    fn open(
+    /// Takes only packets that the filter matches.
+    pub(crate) fn only(&mut self, filter: Filter) {
+        self.filter = Some(filter);
+    }
+
+    pub(crate) fn open(
         inputs: Vec<(u16, Vec<PathBuf>)>,
         marks: Vec<u32>,
         interrupt: &Interrupt,
@@ -415,7 +476,11 @@ impl Merged {
         let progress = Arc::new(Progress::default());
         let total = opened.iter().filter_map(|(_, rx)| rx.progress()).map(|(_, total)| total).sum();
         progress.total.store(total, Ordering::Relaxed);
-        Ok((Self { inputs: opened, paths: files, marks, progress: progress.clone() }, progress))
+        let filter = None;
+        Ok((
+            Self { inputs: opened, paths: files, marks, filter, progress: progress.clone() },
+            progress,
+        ))
     }
 
     /// The input with the oldest packet.
@@ -441,7 +506,21 @@ impl RxQueue for Merged {
                 packet.port = *port;
                 packet.mark |= self.marks.get(usize::from(*port)).copied().unwrap_or_default();
             }
-            n += got;
+            let mut kept = got;
+            if let Some(filter) = &self.filter {
+                let first = out.len() - got;
+                let mut at = first;
+                while at < out.len() {
+                    let d = packet::decode::decode(out[at].data(), out[at].frame_len());
+                    if filter.matches_packet(&d, &out[at]) {
+                        at += 1;
+                    } else {
+                        out.remove(at).free(pool);
+                    }
+                }
+                kept = out.len() - first;
+            }
+            n += kept;
             if got == 0 {
                 break;
             }

@@ -9,6 +9,8 @@
 use std::fmt::Arguments;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use files::output;
 use serde::Serialize;
@@ -51,6 +53,21 @@ pub(crate) fn print(text: Arguments<'_>) -> Result<(), Failure> {
 /// Prints text with colours to standard output; names in it have passed [`output::shown`].
 pub(crate) fn coloured(text: &str) -> Result<(), Failure> {
     output::print_coloured(text).map_err(Failure::standard_output)
+}
+
+/// How long the end of a live run waits for whoever reads its totals.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Prints at the end of a live run, which ends even if nobody reads what it prints.
+pub(crate) fn in_time(
+    printing: impl FnOnce() -> Result<(), Failure> + Send + 'static,
+) -> Result<(), Failure> {
+    let (done, printed) = mpsc::channel();
+    std::thread::spawn(move || done.send(printing()));
+    printed.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        tracing::error!("the totals were not printed: nobody reads standard output");
+        Err(Failure::reported())
+    })
 }
 
 /// Prints figures as JSON.

@@ -26,8 +26,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
-    clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities,
+    capability_is_in_bounding_set, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
     set_keep_capabilities, set_no_new_privs, set_thread_groups, set_thread_res_gid,
     set_thread_res_uid,
 };
@@ -41,9 +42,10 @@ const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::BPF)
     .union(CapabilitySet::IPC_LOCK);
 
-/// Where kernels are kept for a user without a home, as for the service, and where PoCL keeps its own.
-const CACHE: &str = "/var/cache/shadeline";
-const POCL: &str = "/var/cache/shadeline/pocl";
+/// Where compiled kernels are kept for the service, and below its user's name for another user without a home: the kernels
+/// of one user are never loaded from the folder of another.
+const CACHES: &str = "/var/cache";
+const SERVICE: &str = "shadeline";
 
 /// Gives up what a live run does not need. `file` is the configuration.
 ///
@@ -63,6 +65,11 @@ pub(crate) fn limit(config: &Config, file: &Path) -> Result<String, Failure> {
     }
     if before.effective.contains(CapabilitySet::SETPCAP) {
         limit_bounding_set(kept).map_err(|error| refused("the bounding set", error))?;
+    }
+    if before.effective.contains(CapabilitySet::SETPCAP) {
+        // Programs that root starts have no rights for that alone.
+        let bits = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;
+        set_capabilities_secure_bits(bits).map_err(|error| refused("the rights of root", error))?;
     }
     if let Some(account) = &account {
         become_user(account)
@@ -155,6 +162,14 @@ fn give_folders(config: &Config, owner: Owner) -> Result<(), Failure> {
         let is_new = !folder.exists() && owner != present();
         let is_ours = Some(folder) == own && folder.exists();
         if folder != Path::new("") && (is_new || is_ours) {
+            let of_another = |about: fs::Metadata| about.uid() != owner.0.as_raw();
+            if folder.metadata().is_ok_and(of_another) && is_in_use(&settings) {
+                return Err(Failure::other(format!(
+                    "{}: an instance of another user is running; instances of one machine need the same user (`user` under \
+                     `[system]`)",
+                    folder.display()
+                )));
+            }
             let given = make(folder).and_then(|()| give_folder(folder, owner));
             given.map_err(|error| Failure::file(folder, error))?;
         }
@@ -168,6 +183,15 @@ fn give_folders(config: &Config, owner: Owner) -> Result<(), Failure> {
     }
 }
 
+/// Whether an instance runs whose interfaces have their settings in this folder.
+fn is_in_use(settings: &Path) -> bool {
+    let files = fs::read_dir(settings).into_iter().flatten().flatten();
+    files.into_iter().any(|file| {
+        let file = open(&file.path(), OFlags::NONBLOCK);
+        file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
+    })
+}
+
 fn make(folder: &Path) -> io::Result<()> {
     match folder.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => fs::create_dir_all(parent)?,
@@ -179,17 +203,27 @@ fn make(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Compiled kernels go where the user may write: its home, or [`CACHE`]. Folders that the operator named stay.
+/// Compiled kernels go where the user may write: its home, or a folder in [`CACHES`]. Folders that the operator named stay.
 fn move_caches(account: &Account) -> io::Result<()> {
     let mut variables = vec![("HOME", account.home.clone())];
     let is_home = |home: &fs::Metadata| home.is_dir() && home.uid() == account.uid.as_raw();
     if !fs::metadata(&account.home).is_ok_and(|home| is_home(&home)) {
-        make(Path::new(CACHE))?;
-        give_folder(Path::new(CACHE), (account.uid, account.gid))?;
-        let own = [("XDG_CACHE_HOME", "/var/cache".into()), ("POCL_CACHE_DIR", POCL.into())];
+        let mut base = Path::new(CACHES).to_owned();
+        if account.name != SERVICE {
+            base.push(format!("{SERVICE}-{}", account.name));
+            own_folder(&base, account)?;
+        }
+        let cache = base.join(SERVICE);
+        own_folder(&cache, account)?;
+        let own = [("XDG_CACHE_HOME", base), ("POCL_CACHE_DIR", cache.join("pocl"))];
         variables.extend(own.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
     }
     device::environment::set(&variables)
+}
+
+fn own_folder(folder: &Path, account: &Account) -> io::Result<()> {
+    make(folder)?;
+    give_folder(folder, (account.uid, account.gid))
 }
 
 /// A folder itself. A symbolic link is refused: its target may be anything.

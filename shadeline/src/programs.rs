@@ -78,7 +78,7 @@ fn all() -> Result<Vec<Program>, Failure> {
 /// Starts the engine as a capture without packets would, and lets it end.
 fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
     let interfaces = Interfaces::of(config);
-    let (mut publisher, reader) = wiring::offline(config, &interfaces)?;
+    let (mut publisher, reader) = wiring::offline(config, &interfaces, &[])?;
     let (_, depot) = wiring::cells(config, 1)?;
     let kind = DeviceKind::Driver {
         driver: Box::new(recorded.driver()),

@@ -102,7 +102,7 @@ fn described() -> Result<Vec<Described>, Failure> {
         let stages = stages
             .ok_or_else(|| Failure::other(format!("no pipeline has the stage `{}`", kind.name)))?;
         pipelines::with_stages(&mut config, stages).map_err(Failure::other)?;
-        let (mut publisher, _) = wiring::offline(&config, &interfaces)?;
+        let (mut publisher, _) = wiring::offline(&config, &interfaces, &[])?;
         let stages = wiring::stages_of(&config, &mut publisher.parts)?;
         let stage = stages.iter().find(|stage| stage.name() == kind.name);
         let stage = stage.ok_or_else(|| Failure::other(format!("no stage `{}`", kind.name)))?;

@@ -34,9 +34,10 @@ use crate::failure::Failure;
 pub(crate) fn offline(
     config: &Config,
     interfaces: &Interfaces,
+    attachments: &[&(dyn std::any::Any + Sync)],
 ) -> Result<(Publisher, Reader<Tables>), Failure> {
     let facts = |_| PortFacts::default();
-    let setup = Setup { config, name: "", interfaces, facts: &facts, is_live: false };
+    let setup = Setup { config, name: "", interfaces, facts: &facts, is_live: false, attachments };
     Publisher::start(crate::pipelines::descriptors(), &setup).map_err(Failure::other)
 }
 

@@ -1,7 +1,7 @@
 //! Builds the rivals of `shadeline bench`: each `bench/peers/NAME.c` becomes `target/peers/NAME`.
 //!
-//! A peer names its libraries itself, in its opening comment: `pkg-config: libdpdk`; where it does not, its
-//! includes tell.
+//! A peer names its libraries itself, in its opening comment: `pkg-config: libdpdk`, or `link: -lnids` for those without
+//! a file of pkg-config; where it does not, its includes tell.
 
 use std::path::Path;
 use std::process::Command;
@@ -44,6 +44,12 @@ fn build(report: &mut Report, source: &Path, out: &Path) {
             }
         }
     }
+    let linked = linked(&text);
+    if let Some(missing) = linked.iter().find(|flag| !links(flag, out)) {
+        let reason = format!("gcc does not find {missing}");
+        return report.counts.skip(&name, &reason, report.in_ci);
+    }
+    flags.extend(linked);
     let target = out.join(&name);
     let up_to_date = |built: &Path| {
         let built = built.metadata().and_then(|m| m.modified()).ok()?;
@@ -70,6 +76,26 @@ fn libraries(text: &str) -> Vec<String> {
     used.map(|(_, library)| library.to_string()).collect()
 }
 
+/// The flags after `link:` in the opening lines.
+fn linked(text: &str) -> Vec<String> {
+    let opening = text.lines().take(40);
+    let list = opening.filter_map(|line| line.split_once("link:")).next();
+    let words = list.map_or("", |(_, list)| list).trim_end_matches("*/").split_whitespace();
+    words.filter(|word| word.starts_with("-l")).map(str::to_string).collect()
+}
+
+/// Whether a program links with a library; its headers come in the same package.
+fn links(flag: &str, out: &Path) -> bool {
+    let probe = out.join("probe");
+    let source = probe.with_extension("c");
+    if std::fs::write(&source, "int main(void) { return 0; }\n").is_err() {
+        return false;
+    }
+    let gcc = Command::new("gcc").arg(&source).arg(flag).arg("-o").arg(&probe).output();
+    let _ = (std::fs::remove_file(&source), std::fs::remove_file(&probe));
+    gcc.is_ok_and(|output| output.status.success())
+}
+
 fn pkg_config(libraries: &[String]) -> Option<Vec<String>> {
     let output =
         Command::new("pkg-config").args(["--cflags", "--libs"]).args(libraries).output().ok()?;
@@ -87,5 +113,7 @@ mod tests {
         assert_eq!(libraries("/*\n * pkg-config: libdpdk */\n"), ["libdpdk"]);
         assert_eq!(libraries("#include <rte_fib.h>\n"), ["libdpdk"]);
         assert!(libraries("#include <stdio.h>\n").is_empty());
+        assert_eq!(linked("/* a peer. link: -lnids -lpcap */\nint x;"), ["-lnids", "-lpcap"]);
+        assert!(linked("int main;").is_empty());
     }
 }

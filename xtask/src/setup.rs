@@ -93,6 +93,13 @@ const COMPONENTS: &[Component] = &[
         suites: &["unit", "golden", "net"],
     },
     Component {
+        name: "nfdump",
+        found: Program("nfcapd"),
+        source: Debian("nfdump"),
+        suites: &["unit"],
+    },
+    Component { name: "jq", found: Program("jq"), source: Debian("jq"), suites: &["unit"] },
+    Component {
         name: "FRR (zebra)",
         found: Program("zebra"),
         source: Debian("frr"),

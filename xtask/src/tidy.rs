@@ -36,7 +36,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("files", &[]),
     ("lookup", &["interleave", "chunk", "files"]),
     ("classify", &["interleave", "lookup", "chunk", "files"]),
-    ("stream", &["packet", "lookup"]),
+    ("stream", &["packet", "interleave", "chunk"]),
+    ("flowlog", &["stream", "packet", "files", "chunk"]),
     ("crypto", &[]),
     ("kernels", &["chunk"]),
     ("device", &["kernels", "chunk"]),
@@ -55,6 +56,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "lookup",
             "classify",
             "stream",
+            "flowlog",
             "crypto",
             "kernels",
             "device",
@@ -73,7 +75,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 const UNSAFE_CRATES: &[&str] =
     &["chunk", "io", "device", "interleave", "lookup", "classify", "crypto", "bench", "kernels"];
 /// Crates that say so to the compiler.
-const FORBID_CRATES: &[&str] = &["packet", "apps", "control", "controlplane", "files"];
+const FORBID_CRATES: &[&str] =
+    &["packet", "stream", "flowlog", "apps", "control", "controlplane", "files"];
 const LINES_MAX: usize = 900;
 const DATA_TYPES: &[&str] = &["pcap", "pcapng", "cap", "gz", "xz", "zst", "dat", "bin"];
 const RESTRICTED: &str = "../shared/data/restricted";

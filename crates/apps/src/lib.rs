@@ -2,10 +2,12 @@
 //!
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
 //! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
-//! the first two, and with a [`wire`] an application by itself. Their tables are parts of one version ([`controlplane::tables`]).
+//! the first two, and with a [`wire`] an application by itself; [`flow`] follows connections
+//! in any of them, and by itself in a monitor. Their tables are parts of one version ([`controlplane::tables`]).
 #![forbid(unsafe_code)]
 
 pub mod firewall;
+pub mod flow;
 pub mod ndn;
 mod neighbours;
 pub mod ports;
@@ -26,6 +28,8 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &ndn::DESCRIPTOR,
     &wire::DESCRIPTOR,
     &firewall::DESCRIPTOR,
+    &flow::DESCRIPTOR,
+    &flow::MONITOR,
 ];
 
 /// The files of kernels of all applications, beside those of [`kernels::files::ALL`].
@@ -35,8 +39,8 @@ pub fn kernel_files() -> Vec<&'static kernels::KernelFile> {
 
 /// Every kind of stage of some applications, in an order in which they make sense: what decodes, what decides, what sends.
 pub fn stage_kinds(descriptors: &[&Descriptor]) -> Vec<StageKind> {
-    let mut kinds: Vec<StageKind> =
-        descriptors.iter().flat_map(|own| own.stages).copied().collect();
+    let kinds = descriptors.iter().flat_map(|own| own.stages).copied();
+    let mut kinds: Vec<(usize, StageKind)> = kinds.enumerate().collect();
     let rank = |kind: &StageKind| match kind {
         StageKind { is_first: true, .. } => 0,
         StageKind { is_last: true, .. } => 3,
@@ -44,8 +48,12 @@ pub fn stage_kinds(descriptors: &[&Descriptor]) -> Vec<StageKind> {
         StageKind { provides: [], .. } => 1,
         _ => 2,
     };
-    kinds.sort_by_key(|kind| (rank(kind), kind.application.joins.is_none()));
-    kinds
+    // Of two that join pipelines, the later one is put before the other.
+    kinds.sort_by_key(|(number, kind)| match kind.application.joins {
+        Some(_) => (rank(kind), 0, usize::MAX - number),
+        None => (rank(kind), 1, *number),
+    });
+    kinds.into_iter().map(|(_, kind)| kind).collect()
 }
 
 /// The stages of all applications, and the pipelines that `mode` names.

@@ -110,9 +110,16 @@ pub struct Setup<'a> {
     pub facts: &'a dyn Fn(u16) -> PortFacts,
     /// There are a clock, workers that tell of events, and Linux with its neighbours; otherwise captures.
     pub is_live: bool,
+    /// What the program attaches for parts that know the type: see [`Setup::attached`].
+    pub attachments: &'a [&'a (dyn Any + Sync)],
 }
 
 impl Setup<'_> {
+    /// What the program attached of this type: a listener of its own, for a command over the same pipeline.
+    pub fn attached<A: 'static>(&self) -> Option<&A> {
+        self.attachments.iter().find_map(|own| (*own as &dyn Any).downcast_ref())
+    }
+
     /// The record of interface `number`.
     pub fn record(&self, number: u16) -> Interface {
         crate::interfaces::record(self.config, self.interfaces, number, self.facts, self.is_live)

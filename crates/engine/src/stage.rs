@@ -396,6 +396,12 @@ impl<'a, T> Context<'a, T> {
         if self.packet_time { packet.time_ns } else { self.now_ns }
     }
 
+    /// Whether there is a clock. Over captures, time is that of the packets.
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        !self.packet_time
+    }
+
     /// Says in `post_shade` that the stage's shade has settled so many rows of the chunk: stages behind it in its
     /// segment passed over them, and do not count them among their packets.
     pub fn count_settled(&mut self, rows: u32) {

@@ -409,13 +409,15 @@ mod tests {
             assert_eq!(call(words), shown(what, fields), "{words}");
         }
         // The running program may have tables that this one does not know.
-        for words in ["show flows", "show --json flows", "show flows --json"] {
+        for words in ["show meters", "show --json meters", "show meters --json"] {
             let args = parse(words);
             assert_eq!(args.json, words.contains("json"));
             let Some(CtlCommand::ShowOther(name)) = args.command else { panic!("{words}") };
-            assert_eq!(name, "flows");
+            assert_eq!(name, "meters");
         }
-        assert!(error("show flows x").contains("the arguments of the table `flows` are not known"));
+        assert!(
+            error("show meters x").contains("the arguments of the table `meters` are not known")
+        );
         assert!(error("show interfaces x").contains("unexpected argument 'x'"));
         assert!(error("show").contains("Tables:"));
     }

@@ -162,8 +162,8 @@ mod tests {
                 "route add 10.0.0.0/8 --nexthop=via 192.0.2.1 weight 2 --nexthop=dev lan --json",
             ),
             // A table that only the running program knows.
-            ("show flows --json --socket /s", "--json --socket /s show flows"),
-            ("show flows", "show flows"),
+            ("show meters --json --socket /s", "--json --socket /s show meters"),
+            ("show meters", "show meters"),
             // A rule may be called as an option of a route.
             ("rule add dev --action drop", "rule add dev --action drop"),
             ("weather", "weather"),

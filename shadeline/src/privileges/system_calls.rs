@@ -2,7 +2,7 @@
 //!
 //! The list has what the program itself uses, and what the drivers of devices use: CUDA, and OpenCL platforms, of which PoCL
 //! starts a linker for its kernels. It has nothing that changes the machine (mounts, modules, clocks, swap), looks into
-//! other processes, makes namespaces, changes users, or opens kernel interfaces known for their defects (`io_uring`,
+//! other processes, types into terminals, makes namespaces, changes users, or opens kernel interfaces known for their defects (`io_uring`,
 //! `userfaultfd`, keys). Since a library may try a call and go on without it, a call that is not in the list is an error
 //! to the caller, and never the end of the program.
 
@@ -88,9 +88,17 @@ fn rules() -> Result<Rules, seccompiler::BackendError> {
     };
     rules.insert(libc::SYS_socket, SOCKETS.iter().map(of_kind).collect::<Result<_, _>>()?);
     let is_thread = SeccompCmpOp::MaskedEq(u64::from(NAMESPACES.cast_unsigned()));
+    // Input for the terminal that the program was started from, which whoever started it would read.
+    let request_is_not =
+        |value: u64| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value);
+    let refused = TERMINAL.iter().map(|request| request_is_not(*request));
+    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(refused.collect::<Result<_, _>>()?)?]);
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![first_is(is_thread, 0)?])?]);
     Ok(rules)
 }
+
+/// Requests of `ioctl` that put characters into a terminal's input, or paste a selection there.
+const TERMINAL: &[u64] = &[libc::TIOCSTI, libc::TIOCLINUX];
 
 /// On every architecture.
 const COMMON: &[c_long] = &[
@@ -111,7 +119,6 @@ const COMMON: &[c_long] = &[
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_fcntl,
-    libc::SYS_ioctl,
     libc::SYS_pipe2,
     libc::SYS_sendfile,
     libc::SYS_splice,
@@ -330,7 +337,7 @@ const OF_X86: &[c_long] = &[];
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
-    use std::process::Command;
+    use std::process::{Command, Stdio};
 
     use rustix::io::Errno;
     use rustix::net::{AddressFamily, SocketType, socket};
@@ -364,6 +371,19 @@ mod tests {
             // Other kinds of sockets and namespaces do not, with whatever rights, and in processes that are started.
             let bluetooth = socket(AddressFamily::BLUETOOTH, SocketType::RAW, None);
             assert_eq!(bluetooth.unwrap_err(), Errno::PERM);
+            // Nobody types into the terminal of whoever started the program; other requests pass.
+            let typed = format!("import fcntl; fcntl.ioctl(0, {}, b'x')", libc::TIOCSTI);
+            let size = "import fcntl; fcntl.ioctl(0, 0x541b, bytes(4))"; // FIONREAD, of any pipe
+            for (program, errno) in [(typed.as_str(), "[Errno 1]"), (size, "")] {
+                let mut command = Command::new("python3");
+                let Ok(output) = command.args(["-c", program]).stdin(Stdio::piped()).output()
+                else {
+                    continue;
+                };
+                let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(output.status.success() == errno.is_empty(), "{text}");
+                assert!(text.contains(errno), "{text}");
+            }
             let by_child = Command::new("unshare").args(["-U", "true"]).output().unwrap();
             assert!(!by_child.status.success());
             let text = String::from_utf8_lossy(&by_child.stderr).into_owned();
@@ -381,7 +401,11 @@ mod tests {
 
     #[test]
     fn no_call_is_listed_twice() {
-        let all: Vec<_> = COMMON.iter().chain(OF_X86).chain([&libc::SYS_socket]).collect();
+        let all: Vec<_> = COMMON
+            .iter()
+            .chain(OF_X86)
+            .chain([&libc::SYS_socket, &libc::SYS_ioctl, &libc::SYS_clone])
+            .collect();
         let different: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(different.len(), all.len());
     }

@@ -74,6 +74,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack { mode: "ndn", keys: NDN, ..frames("faces-on-demand", faces_on_demand) },
 ];
 
+impl Attack {
+    /// Whether it takes the link of a port down and up.
+    pub(crate) fn is_flaps(&self) -> bool {
+        matches!(self.kind, Kind::Flaps)
+    }
+}
+
 /// Tables that an attack of two seconds fills.
 const SWITCH: &str = "[switch]\nstations = 4096\n";
 const NDN: &str = "[ndn]\npit_entries = 8192\n";

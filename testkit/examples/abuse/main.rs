@@ -117,7 +117,8 @@ fn main() -> ExitCode {
     let mut shared: Option<Lab> = None;
     for attack in options.chosen() {
         for same_port in [false, true] {
-            if same_port && !options.same_port {
+            // Flaps of the stream's own interface are no attack.
+            if same_port && (!options.same_port || attack.is_flaps()) {
                 continue;
             }
             // In short the next attack meets the router that the one before it left.

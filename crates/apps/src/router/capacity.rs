@@ -72,7 +72,8 @@ pub(super) fn memory_to_apply(
         reserved_bytes: RESERVED_BYTES,
     };
     let routes = if then == 1 { "route" } else { "routes" };
-    memory::ask_for(need, &format!("{} {routes}", thousands(then as u64)))
+    let what = format!("a second copy of the routing tables ({} {routes})", thousands(then as u64));
+    memory::ask_for(need, &what)
 }
 
 impl Demand {

@@ -16,8 +16,8 @@ chunk::drop_reasons! {
         "Nothing, if the sender then sends smaller packets. Otherwise let ICMP errors through to it, or raise the MTU of the next link.";
     SOURCE_ROUTE = 5, "source_route", "source routing is not honoured",
         "Nothing: such packets are dropped for security.";
-    NEIGHBOUR_QUEUE_FULL = 6, "neighbour_queue_full", "too many packets wait for this neighbour",
-        "A few are normal with the first packets. Otherwise check whether the neighbour answers (`ctl show neighbours`), or raise `arp_queue_packets` in `[router]`.";
+    NEIGHBOUR_QUEUE_FULL = 6, "neighbour_queue_full", "too many packets wait for this neighbour, or for all neighbours from this port",
+        "A few are normal with the first packets. Otherwise check whether the neighbour answers (`ctl show neighbours`), or raise `arp_queue_packets` and `arp_queue_total_packets` in `[router]`.";
     CONSUMED = 7, "consumed", "control traffic that the router itself answered or learned from",
         "Nothing: no packet was lost.";
     NOT_MINE = 8, "not_mine", "an ARP or neighbour discovery request for another host's address",

@@ -9,6 +9,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{Access, access};
 
@@ -56,13 +57,18 @@ pub fn connect() -> Result<Client, ClientError> {
     }
 }
 
-/// Where an instance keeps the settings that its network interfaces had before, until they are put back.
+/// Where an instance keeps the settings that its network interfaces had before, until they are put back. The same place as
+/// long as the program runs, whatever becomes of its rights.
 pub fn settings_folder() -> PathBuf {
-    let socket = of_instance();
-    match socket == Path::new(SYSTEM) {
-        true => socket.with_file_name("ports"),
-        false => socket.with_extension(""),
-    }
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    let find = || {
+        let socket = of_instance();
+        match socket == Path::new(SYSTEM) {
+            true => socket.with_file_name("ports"),
+            false => socket.with_extension(""),
+        }
+    };
+    FOUND.get_or_init(find).clone()
 }
 
 /// Makes a folder of this user only, if it is missing.

@@ -260,7 +260,10 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, handler: &Arc<Handler>)
         let is_root = (shared.limits.is_root)(&stream);
         let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
         let Some(state) = shared.places.take(id, &stream, is_root) else {
-            let message = format!("all {} connections are in use", shared.limits.connections);
+            let message = format!(
+                "all {} connections are in use, and those reserved for root and the instance's user",
+                shared.limits.connections
+            );
             // It is short: a new connection has room for it.
             let _ = stream.set_nonblocking(true);
             let _ = write_line(&stream, &Response::error(ErrorKind::Busy, message), Instant::now());

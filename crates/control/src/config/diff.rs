@@ -181,6 +181,7 @@ impl Diff {
         (diff.stations_removed, diff.stations_added) = set_difference(&old.stations, &new.stations);
         diff.ndn(old, new);
         diff.firewall(Firewall::NAME, "", &old.firewall, &new.firewall);
+        diff.section(Flow::NAME, &old.flow, &new.flow);
         diff.stages(old, new);
         diff.dumps(old, new);
         diff

@@ -180,6 +180,11 @@ pub(super) fn config(
         firewall.read(&mut section, walk);
         section.finish(walk);
     }
+    let mut flow = Flow { is_on: file.has("flow"), ..Flow::default() };
+    if let Some(mut section) = section(&mut file, walk, "flow") {
+        flow.read(&mut section, walk);
+        section.finish(walk);
+    }
     (firewall.rules, spans.rules) = read_rules(&mut file, walk, "");
     firewall.is_on = file.has("firewall") || file.has("rule");
     for (pipeline, lines) in in_use.iter_mut().zip(&mut stage_lines) {
@@ -265,6 +270,7 @@ pub(super) fn config(
         names,
         name_files,
         firewall,
+        flow,
         stages,
         dumps,
         engine,

@@ -3,6 +3,7 @@
 
 mod engine;
 pub(super) mod firewall;
+mod flow;
 pub(super) mod ndn;
 mod pipeline;
 pub(super) mod port;
@@ -13,6 +14,7 @@ mod system;
 
 pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
+pub use flow::{Flow, Overlap};
 pub use ndn::{Face, FaceLink, NameRoute, Ndn};
 pub use pipeline::Dump;
 pub(super) use pipeline::{StageKeys, places};
@@ -79,6 +81,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
                 of::<firewall::RuleFileKeys>(),
             ],
         ),
+        ("[flow]", vec![of::<Flow>()]),
         ("[ndn]", vec![of::<Ndn>()]),
         ("[ndn.face.NAME]", vec![of::<ndn::AnyFace>(), of::<ndn::EthernetFace>()]),
         ("[ndn.face.NAME] over UDP", vec![of::<ndn::UdpFace>()]),

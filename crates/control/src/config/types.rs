@@ -7,9 +7,9 @@ use std::time::Duration;
 
 pub use super::schema::{
     Backend, Bridging, Dump, Engine, EngineBackend, ExtraStations, Face, FaceLink, Faces, Fault,
-    FileNextHops, Firewall, HostLimits, HugePages, LogFormat, LogLevel, NameRoute, Ndn, Neighbour,
-    Offload, Physical, Port, PortKind, Register, Route, RouteFile, Router, Rpf, Seccomp, SimCost,
-    Station, Switch, System, TableV4, TableV6, VlanTag, XdpMode, ZeroCopy,
+    FileNextHops, Firewall, Flow, HostLimits, HugePages, LogFormat, LogLevel, NameRoute, Ndn,
+    Neighbour, Offload, Overlap, Physical, Port, PortKind, Register, Route, RouteFile, Router, Rpf,
+    Seccomp, SimCost, Station, Switch, System, TableV4, TableV6, VlanTag, XdpMode, ZeroCopy,
 };
 use super::section::SectionValue;
 use super::stages::Application;
@@ -48,6 +48,8 @@ pub struct Config {
     pub name_files: Vec<PathBuf>,
     /// `[firewall]`.
     pub firewall: Firewall,
+    /// `[flow]`.
+    pub flow: Flow,
     /// `[stage.NAME]`, in the file's order.
     pub stages: Vec<StageConfig>,
     /// `[dump.NAME]`, in the file's order.

@@ -108,6 +108,7 @@ impl ControlLoop {
             interfaces: &self.interfaces,
             facts: &facts,
             is_live: true,
+            attachments: &[],
         };
         let parts = self.publisher.start_new(self.descriptors, &setup)?;
         let parts = self.publisher.take_in(parts);

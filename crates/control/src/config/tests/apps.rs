@@ -308,7 +308,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("router");
     assert_eq!(
         file,
-        "dump, engine, firewall, mode, neighbour, pipeline, port, route, router, routes, rule, stage, system"
+        "dump, engine, firewall, flow, mode, neighbour, pipeline, port, route, router, routes, rule, stage, system"
     );
     let with_twin = common.replace("fault", "fault, host");
     let expected =
@@ -317,7 +317,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("switch");
     assert_eq!(
         file,
-        "dump, engine, firewall, mode, pipeline, port, rule, stage, station, switch, system"
+        "dump, engine, firewall, flow, mode, pipeline, port, rule, stage, station, switch, system"
     );
     let common_of_switch = common.replace("fault", "extra_stations, fault");
     let expected = format!("access, {common_of_switch}, learning, mac, mtu, native, ");

@@ -1,0 +1,31 @@
+//! Tables of flows for `ctl`.
+
+use clap::Args;
+use controlplane::request::TableKind;
+use serde::{Deserialize, Serialize};
+
+/// Its tables.
+pub const TABLES: &[TableKind] =
+    &[TableKind::with::<ShowFlows>("flows", "Flows that are followed")];
+
+/// Flows that are followed now; the newest packets and bytes of each.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShowFlows {
+    /// Only flows with this address, or an address in this prefix
+    #[arg(long, value_name = "PREFIX", value_parser = controlplane::request::address_or_prefix)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<ipnet::IpNet>,
+    /// Only flows with this port of TCP, UDP or SCTP at one end
+    #[arg(long, value_name = "PORT")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Only flows in this state
+    #[arg(long, value_name = "STATE", value_parser = ["new", "established", "closed"])]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The flows with the most bytes, at most so many
+    #[arg(long, value_name = "N")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top: Option<u32>,
+}

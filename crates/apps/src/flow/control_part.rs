@@ -1,0 +1,280 @@
+//! The part of the control plane: makes the trackers of workers, and reads them.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use control::api::ErrorKind;
+use control::api::table::thousands;
+use control::config::Config;
+use control::metrics::Metrics;
+use controlplane::memory::{self, Need};
+use controlplane::{
+    Call, ControlPart, Environment, Refusal, Rows, Section, Setup, Tables, WorkerSetup,
+};
+use engine::Stage;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use stream::tracker::Options;
+use stream::{FlowRecord, Tracker};
+
+use super::commands::ShowFlows;
+use super::events::Events;
+use super::follow::{Attached, Followers, Listener};
+use super::rows::{FlowRow, flow_state};
+use super::stage::{Flow, Shared};
+
+/// Flows that control reads under the lock of a worker before it lets the worker go on.
+const PIECE: usize = 256;
+
+struct FlowControl {
+    options: Options,
+    listeners: Vec<Arc<dyn Listener>>,
+    events: Option<Arc<Events>>,
+    /// By pipeline and worker.
+    trackers: Vec<(String, usize, Shared)>,
+    /// How many there will be.
+    count: usize,
+    latest_ns: Arc<AtomicU64>,
+}
+
+/// Starts it.
+pub(super) fn start(
+    setup: &Setup<'_>,
+    _tables: &mut Tables,
+) -> Result<Box<dyn ControlPart>, String> {
+    let config = setup.config;
+    let ports: Arc<[String]> = setup.interfaces.names().to_vec().into();
+    let own = &config.flow;
+    let events = own.events.as_deref().map(|target| {
+        Events::open(target, own.community_id_seed, ports, setup.is_live).map(Arc::new)
+    });
+    let events = events.transpose()?;
+    let mut listeners: Vec<Arc<dyn Listener>> = Vec::new();
+    listeners.extend(events.clone().map(|events| events as Arc<dyn Listener>));
+    listeners.extend(setup.attached::<Attached>().map(|own| own.0.clone()));
+    let seed = if setup.is_live { random() } else { 0 };
+    let workers = match setup.is_live || config.system.has_workers {
+        true => config.system.workers.max(1),
+        false => 1,
+    };
+    let count = workers * config.in_use().flat_map(|own| own.named(super::STAGE)).count();
+    let options = super::options(config, seed);
+    let bytes = count as u64 * Tracker::<Followers>::memory_bytes(&options) as u64;
+    memory::ask_for(
+        Need { bytes, reserved_bytes: 0 },
+        "flow tracking (`flows` and `reassembly_mib`)",
+    )?;
+    Ok(Box::new(FlowControl {
+        options,
+        listeners,
+        events,
+        trackers: Vec::new(),
+        count,
+        latest_ns: Arc::default(),
+    }))
+}
+
+/// A number that nobody outside can know.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// Counts of all workers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct FlowTotals {
+    /// Flows that are followed.
+    pub flows: u64,
+    /// Flows that began.
+    pub started: u64,
+    /// Flows that ended after their idle time.
+    pub expired: u64,
+    /// Flows that made room for others.
+    pub evicted: u64,
+    /// Flows for which there was no room.
+    pub refused: u64,
+    /// Packets of flows.
+    pub packets: u64,
+    /// Packets with a wrong TCP checksum.
+    pub bad_checksum: u64,
+    /// IP packets whose headers are wrong.
+    pub malformed: u64,
+    /// Frames that are not IP.
+    pub not_ip: u64,
+    /// Fragments of IP datagrams.
+    pub fragments: u64,
+    /// Fragments that did not become a datagram.
+    pub fragments_lost: u64,
+    /// Bytes of TCP segments that wait for others.
+    pub buffered_bytes: u64,
+}
+
+impl FlowControl {
+    fn totals(&self) -> FlowTotals {
+        let mut all = FlowTotals::default();
+        for (.., tracker) in &self.trackers {
+            let tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+            let (counts, table) = (tracker.counts(), tracker.statistics());
+            all.flows += tracker.len() as u64;
+            all.started += counts.flows;
+            all.expired += counts.timed_out;
+            all.evicted += table.evicted;
+            all.refused += table.refused;
+            all.packets += counts.packets;
+            all.bad_checksum += counts.checksum;
+            all.malformed += counts.malformed;
+            all.not_ip += counts.not_ip;
+            all.fragments += counts.fragments;
+            all.fragments_lost += counts.fragments_lost;
+            all.buffered_bytes += tracker.buffered_bytes() as u64;
+        }
+        all
+    }
+
+    /// Visits all flows; each worker waits for some at a time.
+    fn visit(&self, mut visit: impl FnMut(FlowRecord)) {
+        for (.., tracker) in &self.trackers {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+                next = tracker.visit(from, PIECE, &mut visit);
+            }
+        }
+    }
+
+    fn rows(&self, wanted: &ShowFlows, now_ns: u64) -> Vec<FlowRow> {
+        let is_wanted = |record: &FlowRecord| {
+            let address =
+                |net: &ipnet::IpNet| net.contains(&record.client) || net.contains(&record.server);
+            let port = |port: &u16| record.client_port == *port || record.server_port == *port;
+            let state = |state: &String| flow_state(record.state) == state;
+            wanted.address.as_ref().is_none_or(address)
+                && wanted.port.as_ref().is_none_or(port)
+                && wanted.state.as_ref().is_none_or(state)
+        };
+        let mut records = Vec::new();
+        self.visit(|record| {
+            if is_wanted(&record) {
+                records.push(record);
+            }
+        });
+        let bytes = |record: &FlowRecord| record.sides[0].bytes + record.sides[1].bytes;
+        match wanted.top {
+            Some(most) => {
+                records.sort_by_key(|record| std::cmp::Reverse(bytes(record)));
+                records.truncate(most as usize);
+            }
+            None => records.sort_by_key(|record| (record.start_ns, record.id)),
+        }
+        records.iter().map(|record| FlowRow::of(record, now_ns)).collect()
+    }
+}
+
+impl ControlPart for FlowControl {
+    fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
+        if kind != super::STAGE {
+            return None;
+        }
+        let own = |(pipeline, number, _): &&(String, usize, Shared)| {
+            *pipeline == worker.pipeline.name && *number == worker.worker
+        };
+        // The flows of a stage that this one replaces while the program runs.
+        let known = self.trackers.iter().find(own).map(|(.., tracker)| tracker.clone());
+        let tracker = match known {
+            Some(tracker) => tracker,
+            None => {
+                let (number, count) = (self.trackers.len(), self.count);
+                let listeners = self.listeners.iter();
+                let all = listeners.map(|own| own.follower(number, count.max(number + 1)));
+                let tracker = Tracker::new(self.options, Followers { all: all.collect() });
+                let tracker =
+                    tracker.inspect_err(|error| tracing::error!("flow tracking: {error}"));
+                let tracker = Arc::new(Mutex::new(tracker.ok()?));
+                let name = worker.pipeline.name.clone();
+                self.trackers.push((name, worker.worker, tracker.clone()));
+                tracker
+            }
+        };
+        Some(Box::new(Flow::new(tracker, self.latest_ns.clone())))
+    }
+
+    fn table(&self, mut call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
+        match call.name {
+            "flows" => {
+                let wanted: ShowFlows = call.read()?;
+                Ok(Rows::of("flows", call.as_text, self.rows(&wanted, env.now_ns)))
+            }
+            name => Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`"))),
+        }
+    }
+
+    fn runtime(&self) -> (Map<String, Value>, Vec<[String; 2]>) {
+        let t = self.totals();
+        let value = serde_json::to_value(t).unwrap_or_default();
+        let fields = Map::from_iter([("flow".to_owned(), value)]);
+        let [flows, started, expired, evicted, refused] =
+            [t.flows, t.started, t.expired, t.evicted, t.refused].map(thousands);
+        let lines = vec![[
+            "flows".to_owned(),
+            format!(
+                "{flows}: {started} began, {expired} idle, {evicted} evicted, {refused} refused"
+            ),
+        ]];
+        (fields, lines)
+    }
+
+    fn metrics(&self, out: &mut Metrics) {
+        let t = self.totals();
+        out.gauge("flows", "Flows that are followed.").sample(&[], t.flows);
+        out.gauge("flow_buffered_bytes", "TCP segments that wait for others.")
+            .sample(&[], t.buffered_bytes);
+        let families = [
+            ("flows_started_total", "Flows that began.", t.started),
+            ("flows_expired_total", "Flows that ended after their idle time.", t.expired),
+            ("flows_evicted_total", "Flows that made room for others.", t.evicted),
+            ("flows_refused_total", "Flows for which there was no room.", t.refused),
+            ("flow_packets_total", "Packets of flows.", t.packets),
+            ("flow_checksum_errors_total", "TCP segments with a wrong checksum.", t.bad_checksum),
+            ("flow_fragments_total", "Fragments of IP datagrams.", t.fragments),
+            (
+                "flow_fragments_lost_total",
+                "Fragments that did not become a datagram.",
+                t.fragments_lost,
+            ),
+        ];
+        for (name, help, value) in families {
+            out.counter(name, help).sample(&[], value);
+        }
+        if let Some(events) = &self.events {
+            let counters = events.sink().counters();
+            let lost = counters.lost_queue_full + counters.lost_not_connected + counters.lost_write;
+            out.counter("flow_events_total", "Lines of flow events written.")
+                .sample(&[], counters.written);
+            out.counter("flow_events_lost_total", "Lines of flow events lost.").sample(&[], lost);
+        }
+    }
+
+    /// Whoever rotates logs has moved the file away.
+    fn commit(&mut self, _old: &Config, _started: &Config, _env: &mut Environment<'_>) -> String {
+        if let Some(events) = &self.events {
+            events.sink().reopen();
+        }
+        String::new()
+    }
+
+    fn report(&self) -> Vec<Section> {
+        if let Some(events) = &self.events {
+            events.sink().close();
+        }
+        let t = self.totals();
+        let text = format!(
+            "flows: {} in {} packets; {} with a wrong checksum, {} malformed, {} fragments\n",
+            thousands(t.started),
+            thousands(t.packets),
+            thousands(t.bad_checksum),
+            thousands(t.malformed),
+            thousands(t.fragments)
+        );
+        vec![Section::new("flow", &t, text)]
+    }
+}

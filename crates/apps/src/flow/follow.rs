@@ -1,0 +1,150 @@
+//! Who hears of flows.
+//!
+//! The tracker of a worker has one module, [`Followers`]: it hands all it hears on to followers, of which each keeps
+//! something of its own for a flow. A [`Listener`] makes the followers of all workers: that of the configuration's events,
+//! and one that the program attaches ([`controlplane::Setup::attached`]), such as `shadeline streams`.
+//!
+//! Threads: a follower belongs to its worker. A listener is shared.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use stream::tcp::{Event, Want};
+use stream::tracker::{Identity, Module};
+use stream::{FlowRecord, Side};
+
+/// What a follower keeps for one flow; nothing until it puts something there.
+pub type Kept = Option<Box<dyn Any + Send>>;
+
+/// Hears of the flows of one worker.
+pub trait Follower: Send {
+    /// Bytes of a side of a TCP connection, in order.
+    fn data(
+        &mut self,
+        _flow: &Identity,
+        _kept: &mut Kept,
+        _side: Side,
+        _offset: u64,
+        _bytes: &[u8],
+    ) -> Want {
+        Want::More
+    }
+
+    /// Bytes that will not come.
+    fn gap(
+        &mut self,
+        _flow: &Identity,
+        _kept: &mut Kept,
+        _side: Side,
+        _offset: u64,
+        _bytes: u64,
+        _time_ns: u64,
+    ) {
+    }
+
+    /// Something notable about a segment.
+    fn event(
+        &mut self,
+        _flow: &Identity,
+        _kept: &mut Kept,
+        _side: Side,
+        _event: Event,
+        _time_ns: u64,
+    ) {
+    }
+
+    /// A flow has ended, at `time_ns` nanoseconds since 1970.
+    fn ended(&mut self, _record: &FlowRecord, _client: Side, _kept: &mut Kept, _time_ns: u64) {}
+
+    /// A chunk is through. No flow ends before `time_ns` any more, except for packets that were captured out of order.
+    fn advanced(&mut self, _time_ns: u64) {}
+
+    /// There are no more flows.
+    fn finished(&mut self) {}
+}
+
+/// Makes followers.
+pub trait Listener: Send + Sync {
+    /// That of a worker; `workers` is how many there are.
+    fn follower(&self, worker: usize, workers: usize) -> Box<dyn Follower>;
+}
+
+/// A listener that the program attaches.
+#[derive(Clone)]
+pub struct Attached(pub Arc<dyn Listener>);
+
+/// What the tracker has as its module.
+pub struct Followers {
+    pub(super) all: Vec<Box<dyn Follower>>,
+}
+
+/// What followers keep for a flow.
+#[derive(Default)]
+pub struct KeptByAll(Vec<Kept>);
+
+impl KeptByAll {
+    fn of(&mut self, follower: usize) -> &mut Kept {
+        if self.0.len() <= follower {
+            self.0.resize_with(follower + 1, || None);
+        }
+        &mut self.0[follower]
+    }
+}
+
+impl Module for Followers {
+    type State = KeptByAll;
+
+    fn data(
+        &mut self,
+        flow: &Identity,
+        state: &mut KeptByAll,
+        side: Side,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Want {
+        let mut want = Want::EnoughOfFlow;
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            let own = follower.data(flow, state.of(at), side, offset, bytes);
+            want = match (want, own) {
+                (Want::More, _) | (_, Want::More) => Want::More,
+                (Want::EnoughOfSide, _) | (_, Want::EnoughOfSide) => Want::EnoughOfSide,
+                _ => Want::EnoughOfFlow,
+            };
+        }
+        // Without anybody who reads, records still say what was there.
+        if self.all.is_empty() { Want::More } else { want }
+    }
+
+    fn gap(
+        &mut self,
+        flow: &Identity,
+        state: &mut KeptByAll,
+        side: Side,
+        offset: u64,
+        bytes: u64,
+        time_ns: u64,
+    ) {
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            follower.gap(flow, state.of(at), side, offset, bytes, time_ns);
+        }
+    }
+
+    fn event(
+        &mut self,
+        flow: &Identity,
+        state: &mut KeptByAll,
+        side: Side,
+        event: Event,
+        time_ns: u64,
+    ) {
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            follower.event(flow, state.of(at), side, event, time_ns);
+        }
+    }
+
+    fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            follower.ended(record, client, state.of(at), time_ns);
+        }
+    }
+}

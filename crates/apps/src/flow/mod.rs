@@ -1,0 +1,151 @@
+//! Flows: connections and their byte streams, followed by a stage; and a monitor, which does nothing else.
+//!
+//! ```text
+//!  decode ─▶ flow ─▶ … ─▶ rewrite            a router, switch or wire with [flow]
+//!            flow ─▶ monitor                 mode = "monitor": receives, forwards nothing
+//!             │
+//!             └▶ Tracker (crate `stream`) ─▶ followers: events, `shadeline streams`
+//! ```
+//!
+//! - [`stage`] is the stage; [`monitor`] ends the packets of a monitor.
+//! - [`follow`] is who hears of flows: what the configuration asks for (events), and what the program attaches.
+//! - [`order`] puts what several workers say of a capture into one order.
+//!
+//! The stage sees packets before the stages behind it decide about them, changes none, and settles none.
+//!
+//! | | |
+//! | --- | --- |
+//! | reads | frames, of rows that no stage before it has settled |
+//! | writes | nothing |
+//! | spread | by hosts: both directions of a flow, and its fragments, meet at one worker |
+//!
+//! # Deliberately absent
+//! - A device form: tracking and reassembly run on the CPU.
+//! - What tunnels carry: a tunnel is one flow.
+//!
+//! Threads: one instance per worker. Control reads a worker's flows under its lock, a piece at a time.
+
+pub mod commands;
+mod control_part;
+pub mod events;
+pub mod follow;
+pub mod monitor;
+pub mod order;
+pub mod reasons;
+pub mod rows;
+pub mod stage;
+
+use control::config::{Application, Config, FRAMES, Overlap, RAW, Settings, StageKind};
+use controlplane::Descriptor;
+use stream::tracker::{IdleTimeouts, Options};
+use stream::{defrag, tcp};
+
+pub use follow::{Attached, Follower, Listener};
+pub use stage::Flow;
+
+/// The stage's name.
+pub const STAGE: &str = "flow";
+
+/// What the stage declares.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    application: &APPLICATION,
+    stages: STAGES,
+    tables: commands::TABLES,
+    absent: "this instance follows no flows: add [flow] to the configuration and restart",
+    start: control_part::start,
+    ..Descriptor::NONE
+};
+
+/// What it has in the configuration.
+pub static APPLICATION: Application = Application {
+    name: "flow",
+    title: "flow tracking",
+    sections: &["flow"],
+    joins: Some(STAGE),
+    ..Application::NONE
+};
+
+/// Its stages.
+pub const STAGES: &[StageKind] = &[StageKind {
+    name: STAGE,
+    about: "Follows flows: TCP connections with their byte streams, UDP, ICMP; puts fragments together.",
+    application: &APPLICATION,
+    needs: &[FRAMES],
+    provides: &[],
+    is_first: false,
+    is_last: false,
+    places: &[],
+    settings: Settings::None,
+}];
+
+/// What a monitor declares.
+pub static MONITOR: Descriptor = Descriptor {
+    application: &MONITOR_APPLICATION,
+    stages: MONITOR_STAGES,
+    pipeline: &[STAGE, monitor::STAGE],
+    reasons: &[reasons::BLOCK],
+    absent: "this instance is no monitor",
+    start: monitor::start,
+    ..Descriptor::NONE
+};
+
+/// What it has in the configuration.
+pub static MONITOR_APPLICATION: Application = Application {
+    name: monitor::STAGE,
+    title: "a monitor",
+    is_promiscuous: true,
+    ..Application::NONE
+};
+
+/// Its stage.
+pub const MONITOR_STAGES: &[StageKind] = &[StageKind {
+    name: monitor::STAGE,
+    about: "Ends every packet: a monitor forwards nothing.",
+    application: &MONITOR_APPLICATION,
+    needs: &[RAW],
+    provides: &[],
+    is_first: false,
+    is_last: true,
+    places: &[],
+    settings: Settings::None,
+}];
+
+/// The bounds and policies that a configuration has. `seed` is drawn at random for live traffic; over captures it is
+/// always the same.
+fn options(config: &Config, seed: u64) -> Options {
+    let own = &config.flow;
+    let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let depth = if own.depth == 0 { u64::MAX } else { own.depth };
+    let policy = match own.overlap {
+        Overlap::Bsd => tcp::Policy::Bsd,
+        Overlap::First => tcp::Policy::First,
+        Overlap::Last => tcp::Policy::Last,
+        Overlap::Linux => tcp::Policy::Linux,
+        Overlap::OldLinux => tcp::Policy::OldLinux,
+        Overlap::Solaris => tcp::Policy::Solaris,
+    };
+    Options {
+        flows: own.flows,
+        half_open: own.half_open,
+        timeouts: IdleTimeouts {
+            tcp_new: ns(own.tcp_new),
+            tcp_established: ns(own.tcp_established),
+            tcp_closed: ns(own.tcp_closed),
+            udp_new: ns(own.udp_new),
+            udp_established: ns(own.udp_established),
+            icmp: ns(own.icmp),
+            other: ns(own.other),
+        },
+        tcp: tcp::Options {
+            policy,
+            buffer_bytes: own.reassembly_mib << 20,
+            buffer_bytes_per_flow: own.reassembly_kib_per_flow << 10,
+            depth,
+            midstream: own.midstream,
+            ..tcp::Options::default()
+        },
+        defrag: defrag::Config { seed, ..defrag::Config::default() },
+        by_vlan: own.by_vlan,
+        seed,
+    }
+}

@@ -1,0 +1,122 @@
+//! One order for what several workers say of a capture.
+//!
+//! ```text
+//!  worker 0 ─ (time, flow, item) ─┐                 earliest first, as far as
+//!  worker 1 ─ (time, flow, item) ─┤▶ heap ─────────▶ all workers have come ─▶ out
+//!             advanced to time ───┘
+//! ```
+//!
+//! An item has the time of its event, which depends on its flow's packets alone, so the order does not depend on the number
+//! of workers. It goes out when every worker has said that nothing earlier follows from it. What comes later all the same,
+//! from packets that were captured out of order, goes out at once.
+//!
+//! Threads: shared by the workers; a lock is taken once a chunk.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::{Mutex, PoisonError};
+
+/// Where an item is in the order: its time, then the start and the number of its flow, then its place in the flow.
+pub type Key = (u64, u64, u64, u32);
+
+/// Sorts the items of several workers.
+pub struct Ordered<I> {
+    inner: Mutex<Inner<I>>,
+}
+
+struct Inner<I> {
+    heap: BinaryHeap<Entry<I>>,
+    /// By worker: how far it has come.
+    advanced: Vec<u64>,
+    out: Box<dyn FnMut(I) + Send>,
+}
+
+struct Entry<I> {
+    key: Key,
+    item: I,
+}
+
+impl<I> PartialEq for Entry<I> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl<I> Eq for Entry<I> {}
+
+impl<I> PartialOrd for Entry<I> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<I> Ord for Entry<I> {
+    /// The heap's greatest is the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key.cmp(&self.key)
+    }
+}
+
+impl<I> Ordered<I> {
+    /// For so many workers; items go to `out`.
+    pub fn new(workers: usize, out: impl FnMut(I) + Send + 'static) -> Self {
+        let advanced = vec![0; workers.max(1)];
+        Self { inner: Mutex::new(Inner { heap: BinaryHeap::new(), advanced, out: Box::new(out) }) }
+    }
+
+    /// Takes the items of a worker, which are then no more in `items`. Nothing before `time_ns` follows from it.
+    pub fn advance(&self, worker: usize, items: &mut Vec<(Key, I)>, time_ns: u64) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = &mut *inner;
+        inner.heap.extend(items.drain(..).map(|(key, item)| Entry { key, item }));
+        let own = &mut inner.advanced[worker];
+        *own = time_ns.max(*own);
+        let least = inner.advanced.iter().copied().min().unwrap_or(0);
+        while inner.heap.peek().is_some_and(|first| first.key.0 < least) {
+            if let Some(first) = inner.heap.pop() {
+                (inner.out)(first.item);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// However items are dealt out to workers, and whichever of them is ahead, they come out sorted.
+        #[test]
+        fn the_order_does_not_depend_on_workers(
+            mut times in prop::collection::vec((0..50u64, 0..4usize, 1..6usize), 0..200),
+            workers in 1..5usize,
+        ) {
+            times.sort_by_key(|(time, ..)| *time); // each worker's own are in order
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let sink = seen.clone();
+            let ordered = Ordered::new(workers, move |item: u64| sink.lock().unwrap().push(item));
+            let mut queues = vec![Vec::new(); workers];
+            for (number, (time, worker, _)) in times.iter().enumerate() {
+                queues[worker % workers].push(((*time, 0, number as u64, 0), number as u64));
+            }
+            // Workers take turns of different length.
+            let turns = times.iter().map(|(_, worker, count)| (worker % workers, *count));
+            for (worker, count) in turns {
+                let count = count.min(queues[worker].len());
+                let mut items: Vec<_> = queues[worker].drain(..count).collect();
+                let next = queues[worker].first().map_or(u64::MAX, |((time, ..), _)| *time);
+                ordered.advance(worker, &mut items, next);
+                prop_assert!(items.is_empty());
+            }
+            for (worker, queue) in queues.iter_mut().enumerate() {
+                ordered.advance(worker, queue, u64::MAX);
+            }
+            let seen = seen.lock().unwrap();
+            prop_assert_eq!(&*seen, &(0..times.len() as u64).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a table of flows shows.
+
+use control::api::table::{Row, thousands, time};
+use packet::IpProtocol;
+use serde::{Deserialize, Serialize};
+use stream::record::{FlowState, TcpState};
+use stream::{FlowRecord, SideRecord};
+
+/// A flow that is followed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowRow {
+    /// `tcp`, `udp`, … or the number.
+    pub proto: String,
+    /// Address and port of the client.
+    pub client: String,
+    /// Address and port of the server.
+    pub server: String,
+    /// State of the connection, or of the flow.
+    pub state: String,
+    /// Packets of the client.
+    pub client_packets: u64,
+    /// Packets of the server.
+    pub server_packets: u64,
+    /// Bytes of frames of the client.
+    pub client_bytes: u64,
+    /// Bytes of frames of the server.
+    pub server_bytes: u64,
+    /// Since its first packet, seconds.
+    pub age_s: f64,
+    /// Since its last packet, seconds.
+    pub idle_s: f64,
+}
+
+impl FlowRow {
+    /// The row of a flow, `now_ns` nanoseconds since 1970.
+    pub fn of(record: &FlowRecord, now_ns: u64) -> Self {
+        let [client, server] = &record.sides;
+        let since = |ns: u64| now_ns.saturating_sub(ns) as f64 / 1e9;
+        let packets = |side: &SideRecord| side.packets;
+        let state = match record.tcp {
+            Some(state) => tcp_state(state),
+            None => flow_state(record.state),
+        };
+        Self {
+            proto: protocol(record.protocol),
+            client: end(record.client, record.client_port),
+            server: end(record.server, record.server_port),
+            state: state.to_owned(),
+            client_packets: packets(client),
+            server_packets: packets(server),
+            client_bytes: client.bytes,
+            server_bytes: server.bytes,
+            age_s: since(record.start_ns),
+            idle_s: since(record.end_ns),
+        }
+    }
+}
+
+impl Row for FlowRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "proto",
+        "client",
+        "server",
+        "state",
+        ">packets",
+        ">packets back",
+        ">bytes",
+        ">bytes back",
+        ">age",
+        ">idle",
+    ];
+    const EMPTY: &'static str = "no flows";
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.proto.clone(),
+            self.client.clone(),
+            self.server.clone(),
+            self.state.clone(),
+            thousands(self.client_packets),
+            thousands(self.server_packets),
+            thousands(self.client_bytes),
+            thousands(self.server_bytes),
+            time(self.age_s),
+            time(self.idle_s),
+        ]
+    }
+}
+
+/// Address and port, as they are written in one word; without a port the address.
+pub fn end(address: std::net::IpAddr, port: u16) -> String {
+    match port {
+        0 => address.to_string(),
+        port => std::net::SocketAddr::new(address, port).to_string(),
+    }
+}
+
+/// A protocol's name in lower case, or its number.
+pub fn protocol(number: u8) -> String {
+    let name = match IpProtocol(number) {
+        IpProtocol::ICMP => "icmp",
+        IpProtocol::TCP => "tcp",
+        IpProtocol::UDP => "udp",
+        IpProtocol::ICMPV6 => "icmpv6",
+        IpProtocol::SCTP => "sctp",
+        IpProtocol::ESP => "esp",
+        _ => return number.to_string(),
+    };
+    name.to_owned()
+}
+
+/// The state of a flow in a word.
+pub const fn flow_state(state: FlowState) -> &'static str {
+    match state {
+        FlowState::New => "new",
+        FlowState::Established => "established",
+        FlowState::Closed => "closed",
+        FlowState::Bypassed => "bypassed",
+    }
+}
+
+/// The state of a TCP connection, as `ss` and RFC 9293 name it.
+pub const fn tcp_state(state: TcpState) -> &'static str {
+    match state {
+        TcpState::None => "none",
+        TcpState::SynSent => "syn-sent",
+        TcpState::SynReceived => "syn-received",
+        TcpState::Established => "established",
+        TcpState::FinWait1 => "fin-wait-1",
+        TcpState::FinWait2 => "fin-wait-2",
+        TcpState::CloseWait => "close-wait",
+        TcpState::LastAck => "last-ack",
+        TcpState::TimeWait => "time-wait",
+        TcpState::Closed => "closed",
+    }
+}

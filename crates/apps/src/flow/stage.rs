@@ -1,0 +1,179 @@
+//! The stage: decodes packets and gives them to the tracker of its worker.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chunk::{Chunk, Verdict};
+use engine::{Context, Phases, Spread, Stage};
+use packet::Decoded;
+use stream::Tracker;
+use stream::tracker::Input;
+
+use super::follow::Followers;
+
+/// The flows of a worker, which control reads.
+pub type Shared = Arc<Mutex<Tracker<Followers>>>;
+
+/// Records that a piece of a sweep looks at: less than 100 µs.
+const PIECE: usize = 1 << 14;
+
+/// How often all flows are looked at, in nanoseconds.
+const SWEEP_NS: u64 = 1_000_000_000;
+
+/// Captures may have packets out of order; so far apart they are still sorted. More than a sweep is late.
+const LATE_NS: u64 = 1_000_000_000;
+const _: () = assert!(LATE_NS > stream::tracker::SPAN_NS);
+
+/// The stage of one worker.
+pub struct Flow {
+    /// `None` after another stage has taken it over.
+    tracker: Option<Shared>,
+    /// The time of the latest packet of all workers.
+    latest_ns: Arc<AtomicU64>,
+    decoded: Box<[Decoded]>,
+    /// Frames of more than one cell, one after the other, and where each row's is.
+    linear: Vec<u8>,
+    places: Vec<Option<Range<usize>>>,
+    /// Rows of a chunk that are looked at.
+    rows: Vec<u16>,
+    /// Over captures: the time of the packets, as far as this worker has come.
+    now_ns: u64,
+    /// When the sweep under way began; its end is the end of the table.
+    sweep_ns: u64,
+    is_sweeping: bool,
+}
+
+impl Flow {
+    /// With the flows of its worker. `latest_ns` is shared by all workers.
+    pub fn new(tracker: Shared, latest_ns: Arc<AtomicU64>) -> Self {
+        Self {
+            tracker: Some(tracker),
+            latest_ns,
+            decoded: vec![Decoded::default(); chunk::CHUNK_PACKETS_MAX].into_boxed_slice(),
+            linear: Vec::new(),
+            places: Vec::new(),
+            rows: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            now_ns: 0,
+            sweep_ns: 0,
+            is_sweeping: false,
+        }
+    }
+
+    fn lock(tracker: &Shared) -> MutexGuard<'_, Tracker<Followers>> {
+        tracker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends idle flows, a piece at a time.
+    fn sweep(&mut self, now_ns: u64) {
+        if !self.is_sweeping {
+            if now_ns.saturating_sub(self.sweep_ns) < SWEEP_NS {
+                return;
+            }
+            (self.sweep_ns, self.is_sweeping) = (now_ns, true);
+        }
+        let Some(tracker) = &self.tracker else { return };
+        let mut tracker = Self::lock(tracker);
+        if tracker.sweep(PIECE, self.sweep_ns) {
+            self.is_sweeping = false;
+            let until_ns = self.sweep_ns.saturating_sub(LATE_NS);
+            tracker.module().all.iter_mut().for_each(|follower| follower.advanced(until_ns));
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Stage<T> for Flow {
+    fn name(&self) -> &'static str {
+        super::STAGE
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::PRE
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::Hosts
+    }
+
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
+        self.rows.clear();
+        self.places.clear();
+        self.linear.clear();
+        let mut latest_ns = 0;
+        for (row, (verdict, packet)) in chunk.rows.verdicts().iter().zip(&chunk.packets).enumerate()
+        {
+            if !Verdict(*verdict).is_next() {
+                continue;
+            }
+            let at = self.rows.len();
+            crate::received::decode_into(packet, &mut self.decoded[at]);
+            self.rows.push(row as u16);
+            latest_ns = latest_ns.max(cx.arrival_ns(packet));
+            let is_whole = packet.data().len() == packet.frame_len();
+            self.places.push((!is_whole).then(|| {
+                let begin = self.linear.len();
+                packet.segments().for_each(|segment| self.linear.extend_from_slice(segment));
+                begin..self.linear.len()
+            }));
+        }
+        if self.rows.is_empty() {
+            return;
+        }
+        self.now_ns = self.now_ns.max(latest_ns);
+        self.latest_ns.fetch_max(latest_ns, Ordering::Relaxed);
+        let input = |at: usize| {
+            let packet = &chunk.packets[usize::from(self.rows[at])];
+            let frame = match &self.places[at] {
+                Some(place) => &self.linear[place.clone()],
+                None => packet.data(),
+            };
+            Input {
+                decoded: &self.decoded[at],
+                frame,
+                frame_len: packet.frame_len() as u32,
+                time_ns: cx.arrival_ns(packet),
+                port: packet.port,
+                checksums: crate::received::checksums(packet)
+                    == packet::checksum::Checksums::Verify,
+            }
+        };
+        let Some(tracker) = &self.tracker else { return };
+        Self::lock(tracker).packets(self.rows.len(), input);
+        self.sweep(self.now_ns);
+    }
+
+    /// Live, time goes on without packets.
+    fn tick(&mut self, cx: &mut Context<'_, T>) {
+        if cx.is_live() {
+            self.now_ns = cx.now_ns;
+            self.sweep(cx.now_ns);
+        }
+    }
+
+    fn next_tick_ns(&self) -> Option<u64> {
+        (self.now_ns > 0)
+            .then(|| if self.is_sweeping { self.now_ns } else { self.sweep_ns + SWEEP_NS })
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, T>) {
+        let latest_ns = self.latest_ns.load(Ordering::Relaxed);
+        let now_ns = if cx.is_live() { cx.now_ns } else { latest_ns };
+        let Some(tracker) = &self.tracker else { return };
+        let mut tracker = Self::lock(tracker);
+        tracker.finish(now_ns);
+        tracker.module().all.iter_mut().for_each(|follower| follower.finished());
+    }
+
+    fn inherit(&mut self, before: &mut dyn Stage<T>) {
+        if let Some(before) = before.as_any().and_then(|before| before.downcast_mut::<Self>()) {
+            // The part of the control plane gave both the same one.
+            self.tracker = before.tracker.take().or_else(|| self.tracker.take());
+            self.latest_ns = before.latest_ns.clone();
+        }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        Some(self)
+    }
+}

@@ -1,0 +1,417 @@
+//! EVE JSON: a line for each record or event, by the names that Suricata gives its own.
+//!
+//! Log pipelines know Suricata's *Extensible Event Format* (Suricata User Guide, *EVE JSON Output* and *EVE JSON
+//! Format*), so what is written here needs no parser of its own. Event types:
+//!
+//! | `event_type` | of | lines |
+//! | --- | --- | --- |
+//! | `flow` | a [`FlowRecord`] | 1, both directions together |
+//! | `netflow` | a [`FlowRecord`] | 1 for each direction that sent packets |
+//! | `anomaly` | an [`Anomaly`] of a TCP stream | 1 |
+//!
+//! Suricata has no event type for a TCP stream: it reports what is odd in one as `anomaly` of the `type` `stream`, with
+//! the name of its decoder event, so this does, too. Names that Suricata has are its own; the others are formed like them
+//! ([`AnomalyKind::name`]).
+//!
+//! Where the records differ from Suricata's:
+//!
+//! * `reason` is `timeout` for a closed flow, as in Suricata, which keeps closed flows for a time; `state` is `closed`
+//!   then. `forced` is a flow whose place was needed. `active` is not Suricata's: it marks a flow that goes on.
+//! * The type of ICMP that the server sent is the one that answers the client's first packet: a record does not have it.
+//!   It is missing where no type answers.
+//! * IPv6 addresses are written as RFC 5952 has them, not with all their digits.
+//! * `tcp` has further fields, prefixed by the direction (`ts_`, to the server; `tc_`, to the client), where they are not
+//!   0: `retransmissions`, `out_of_order`, `overlaps`, `conflicts`, `gap_bytes`, `rtt_us`; and `handshake_rtt_us`.
+//! * `app_proto` is missing: nothing here looks into payloads.
+//!
+//! A function of its arguments, which appends lines to a buffer of the caller.
+
+mod json;
+
+use std::net::IpAddr;
+
+use packet::tcp::flags;
+use stream::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
+
+use crate::{community_id, protocol, time};
+use json::Object;
+
+/// Settings of all lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Eve {
+    /// Seed of [`community_id`]; `None` leaves the field out.
+    pub community_id_seed: Option<u16>,
+}
+
+/// What a line says beside the record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context<'a> {
+    /// Name of the interface by which the first packet came in (`in_iface`); empty for none.
+    pub in_iface: &'a str,
+    /// When the line is written (`timestamp`), in nanoseconds since 1970.
+    pub at_ns: u64,
+    /// Whether a rule raised an alert for the flow (`flow.alerted`).
+    pub is_alerted: bool,
+}
+
+/// Something odd in a TCP stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anomaly {
+    /// What it is.
+    pub kind: AnomalyKind,
+    /// [`FlowRecord::id`] of its flow.
+    pub flow_id: u64,
+    /// Address and port of the end that sent the segment.
+    pub src: (IpAddr, u16),
+    /// Address and port of the other end.
+    pub dst: (IpAddr, u16),
+    /// VLAN identifiers of the flow, outer first; 0 for none.
+    pub vlans: [u16; 2],
+    /// Place in the stream of the sender, in bytes from its first one.
+    pub offset: u64,
+    /// Length of the range in bytes: what differs, overlaps or is missing; 0 of a reset.
+    pub bytes: u64,
+}
+
+/// What may be odd in a TCP stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AnomalyKind {
+    /// A retransmission has other bytes than the segment before.
+    Conflict,
+    /// A segment has bytes that had been seen, and others.
+    Overlap,
+    /// Bytes never came.
+    Gap,
+    /// A reset is out of the window.
+    ResetOutOfWindow,
+}
+
+impl AnomalyKind {
+    /// The value of `anomaly.event`. `Conflict` and `Gap` are events of Suricata (its file
+    /// `src/detect-engine-event.h`); it has no event for the others, whose names are formed like
+    /// `stream.reassembly_overlap_different_data` and `stream.fin_out_of_window`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AnomalyKind::Conflict => "stream.reassembly_overlap_different_data",
+            AnomalyKind::Overlap => "stream.reassembly_overlap",
+            AnomalyKind::Gap => "stream.reassembly_seq_gap",
+            AnomalyKind::ResetOutOfWindow => "stream.rst_out_of_window",
+        }
+    }
+}
+
+/// What the lines of all event types begin with.
+struct Head<'a> {
+    event_type: &'static str,
+    flow_id: u64,
+    src: (IpAddr, u16),
+    dst: (IpAddr, u16),
+    protocol: u8,
+    icmp: Option<(u8, u8)>,
+    vlans: [u16; 2],
+    context: Context<'a>,
+}
+
+impl Eve {
+    /// Appends the line of event type `flow`.
+    pub fn flow(&self, record: &FlowRecord, context: Context<'_>, out: &mut Vec<u8>) {
+        let [to_server, to_client] = &record.sides;
+        let mut line = Object::begin(out);
+        head(&mut line, &Head::of(record, "flow", context));
+        let answer = community_id::icmp_answer(record.protocol, record.icmp);
+        if let Some((kind, code)) = answer.filter(|_| to_client.packets > 0) {
+            line.number("response_icmp_type", kind);
+            line.number("response_icmp_code", code);
+        }
+        let mut flow = line.object("flow");
+        flow.number("pkts_toserver", to_server.packets);
+        flow.number("pkts_toclient", to_client.packets);
+        flow.number("bytes_toserver", to_server.bytes);
+        flow.number("bytes_toclient", to_client.bytes);
+        times(&mut flow, record);
+        flow.string("state", state(record.state));
+        if record.state == FlowState::Bypassed {
+            flow.string("bypass", "local");
+        }
+        flow.string("reason", reason(record.reason));
+        flow.boolean("alerted", context.is_alerted);
+        flow.end();
+        self.community_id(&mut line, record);
+        if let Some(state) = record.tcp {
+            let mut tcp = line.object("tcp");
+            tcp_flags(&mut tcp, "tcp_flags", to_server.tcp_flags | to_client.tcp_flags);
+            tcp_flags(&mut tcp, "tcp_flags_ts", to_server.tcp_flags);
+            tcp_flags(&mut tcp, "tcp_flags_tc", to_client.tcp_flags);
+            each_flag(&mut tcp, to_server.tcp_flags | to_client.tcp_flags);
+            tcp.string("state", tcp_state(state));
+            tcp_details(&mut tcp, record);
+            tcp.end();
+        }
+        line.end();
+        out.push(b'\n');
+    }
+
+    /// Appends the lines of event type `netflow`: one for each direction that sent packets; none if neither did.
+    pub fn netflow(&self, record: &FlowRecord, context: Context<'_>, out: &mut Vec<u8>) {
+        for (side, sent) in record.sides.iter().enumerate().filter(|(_, sent)| sent.packets > 0) {
+            let mut of = Head::of(record, "netflow", context);
+            if side == 1 {
+                std::mem::swap(&mut of.src, &mut of.dst);
+                of.icmp = community_id::icmp_answer(record.protocol, record.icmp);
+            }
+            let mut line = Object::begin(out);
+            head(&mut line, &of);
+            let mut netflow = line.object("netflow");
+            netflow.number("pkts", sent.packets);
+            netflow.number("bytes", sent.bytes);
+            times(&mut netflow, record);
+            netflow.number("min_ttl", sent.ttl.0);
+            netflow.number("max_ttl", sent.ttl.1);
+            netflow.end();
+            self.community_id(&mut line, record);
+            if record.tcp.is_some() {
+                let mut tcp = line.object("tcp");
+                tcp_flags(&mut tcp, "tcp_flags", sent.tcp_flags);
+                each_flag(&mut tcp, sent.tcp_flags);
+                tcp.end();
+            }
+            line.end();
+            out.push(b'\n');
+        }
+    }
+
+    /// Appends the line of event type `anomaly`. [`Context::is_alerted`] has no field in it.
+    pub fn anomaly(&self, anomaly: &Anomaly, context: Context<'_>, out: &mut Vec<u8>) {
+        let &Anomaly { kind, flow_id, src, dst, vlans, offset, bytes } = anomaly;
+        let event_type = "anomaly";
+        let protocol = protocol::TCP;
+        let of = Head { event_type, flow_id, src, dst, protocol, icmp: None, vlans, context };
+        let mut line = Object::begin(out);
+        head(&mut line, &of);
+        if let Some(seed) = self.community_id_seed {
+            id(&mut line, &community_id::v1(seed, src, dst, protocol, None));
+        }
+        let mut object = line.object("anomaly");
+        object.string("type", "stream");
+        object.string("event", kind.name());
+        object.number("offset", offset);
+        object.number("length", bytes);
+        object.end();
+        line.end();
+        out.push(b'\n');
+    }
+
+    fn community_id(&self, line: &mut Object<'_>, record: &FlowRecord) {
+        let Some(seed) = self.community_id_seed else { return };
+        let (client, server) = ends(record);
+        id(line, &community_id::v1(seed, client, server, record.protocol, record.icmp));
+    }
+}
+
+/// Both ends, as addresses and ports.
+fn ends(record: &FlowRecord) -> ((IpAddr, u16), (IpAddr, u16)) {
+    ((record.client, record.client_port), (record.server, record.server_port))
+}
+
+impl<'a> Head<'a> {
+    /// From the client to the server.
+    fn of(record: &FlowRecord, event_type: &'static str, context: Context<'a>) -> Self {
+        let (src, dst) = ends(record);
+        let (flow_id, protocol) = (record.id, record.protocol);
+        let (icmp, vlans) = (record.icmp, record.vlans);
+        Self { event_type, flow_id, src, dst, protocol, icmp, vlans, context }
+    }
+}
+
+fn head(line: &mut Object<'_>, head: &Head<'_>) {
+    timestamp(line, "timestamp", head.context.at_ns);
+    line.number("flow_id", head.flow_id);
+    if !head.context.in_iface.is_empty() {
+        line.string("in_iface", head.context.in_iface);
+    }
+    line.string("event_type", head.event_type);
+    if head.vlans[0] != 0 {
+        let out = line.value("vlan");
+        out.push(b'[');
+        json::number(head.vlans[0].into(), out);
+        if head.vlans[1] != 0 {
+            out.push(b',');
+            json::number(head.vlans[1].into(), out);
+        }
+        out.push(b']');
+    }
+    let has_ports = matches!(head.protocol, protocol::TCP | protocol::UDP | protocol::SCTP);
+    line.plain("src_ip", head.src.0);
+    if has_ports {
+        line.number("src_port", head.src.1);
+    }
+    line.plain("dest_ip", head.dst.0);
+    if has_ports {
+        line.number("dest_port", head.dst.1);
+    }
+    line.number("ip_v", if head.src.0.is_ipv4() { 4_u8 } else { 6 });
+    match protocol_name(head.protocol) {
+        Some(name) => line.string("proto", name),
+        None => line.plain("proto", head.protocol),
+    }
+    if let Some((kind, code)) = head.icmp {
+        line.number("icmp_type", kind);
+        line.number("icmp_code", code);
+    }
+}
+
+fn id(line: &mut Object<'_>, id: &[u8; community_id::LEN]) {
+    let out = line.value("community_id");
+    out.push(b'"');
+    out.extend_from_slice(id);
+    out.push(b'"');
+}
+
+fn timestamp(object: &mut Object<'_>, name: &'static str, ns: u64) {
+    let out = object.value(name);
+    out.push(b'"');
+    time::write_timestamp(ns, out);
+    out.push(b'"');
+}
+
+/// `age` is in whole seconds, of the two times without their fractions, as in Suricata.
+fn times(object: &mut Object<'_>, record: &FlowRecord) {
+    const NS_PER_SECOND: u64 = 1_000_000_000;
+    timestamp(object, "start", record.start_ns);
+    timestamp(object, "end", record.end_ns);
+    let seconds = |ns| ns / NS_PER_SECOND;
+    object.number("age", seconds(record.end_ns).saturating_sub(seconds(record.start_ns)));
+}
+
+/// Two hexadecimal digits: the flags of RFC 9293, without the ninth one.
+fn tcp_flags(tcp: &mut Object<'_>, name: &'static str, flags: u16) {
+    tcp.plain(name, format_args!("{:02x}", flags & 0xff));
+}
+
+fn each_flag(tcp: &mut Object<'_>, set: u16) {
+    let names = [
+        ("syn", flags::SYN),
+        ("fin", flags::FIN),
+        ("rst", flags::RST),
+        ("psh", flags::PSH),
+        ("ack", flags::ACK),
+        ("urg", flags::URG),
+        ("ecn", flags::ECE),
+        ("cwr", flags::CWR),
+    ];
+    for (name, _) in names.into_iter().filter(|(_, flag)| set & flag != 0) {
+        tcp.boolean(name, true);
+    }
+}
+
+fn tcp_details(tcp: &mut Object<'_>, record: &FlowRecord) {
+    for (sent, names) in record.sides.iter().zip(&DETAIL_NAMES) {
+        if sent.gaps > 0 {
+            tcp.boolean(names.0, true);
+        }
+        for (name, value) in names.1.into_iter().zip(details(sent)).filter(|(_, n)| *n > 0) {
+            tcp.number(name, value);
+        }
+    }
+    if let Some(ns) = record.handshake_rtt_ns {
+        tcp.number("handshake_rtt_us", ns / 1000);
+    }
+}
+
+fn details(sent: &SideRecord) -> [u64; 6] {
+    [
+        sent.retransmissions.into(),
+        sent.out_of_order.into(),
+        sent.overlaps.into(),
+        sent.conflicts.into(),
+        sent.gap_bytes,
+        sent.rtt_min_ns.unwrap_or(0) / 1000,
+    ]
+}
+
+/// By side: what Suricata says of a gap, and names of [`details`].
+const DETAIL_NAMES: [(&str, [&str; 6]); 2] = [
+    (
+        "ts_gap",
+        [
+            "ts_retransmissions",
+            "ts_out_of_order",
+            "ts_overlaps",
+            "ts_conflicts",
+            "ts_gap_bytes",
+            "ts_rtt_us",
+        ],
+    ),
+    (
+        "tc_gap",
+        [
+            "tc_retransmissions",
+            "tc_out_of_order",
+            "tc_overlaps",
+            "tc_conflicts",
+            "tc_gap_bytes",
+            "tc_rtt_us",
+        ],
+    ),
+];
+
+pub(crate) const fn state(state: FlowState) -> &'static str {
+    match state {
+        FlowState::New => "new",
+        FlowState::Established => "established",
+        FlowState::Closed => "closed",
+        FlowState::Bypassed => "bypassed",
+    }
+}
+
+const fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Active => "active",
+        Reason::Timeout | Reason::Closed => "timeout",
+        Reason::Evicted => "forced",
+        Reason::Shutdown => "shutdown",
+    }
+}
+
+pub(crate) const fn tcp_state(state: TcpState) -> &'static str {
+    match state {
+        TcpState::None => "none",
+        TcpState::SynSent => "syn_sent",
+        TcpState::SynReceived => "syn_recv",
+        TcpState::Established => "established",
+        TcpState::FinWait1 => "fin_wait1",
+        TcpState::FinWait2 => "fin_wait2",
+        TcpState::CloseWait => "close_wait",
+        TcpState::LastAck => "last_ack",
+        TcpState::TimeWait => "time_wait",
+        TcpState::Closed => "closed",
+    }
+}
+
+/// Names of protocols by Suricata's table (`src/util-proto-name.c`), of those that occur; others are a number.
+pub(crate) const fn protocol_name(protocol: u8) -> Option<&'static str> {
+    Some(match protocol {
+        protocol::ICMP => "ICMP",
+        2 => "IGMP",
+        4 => "IPv4",
+        protocol::TCP => "TCP",
+        protocol::UDP => "UDP",
+        33 => "DCCP",
+        41 => "IPv6",
+        46 => "RSVP",
+        47 => "GRE",
+        50 => "ESP",
+        51 => "AH",
+        protocol::ICMPV6 => "IPv6-ICMP",
+        88 => "EIGRP",
+        89 => "OSPFIGP",
+        94 => "IPIP",
+        103 => "PIM",
+        112 => "VRRP",
+        115 => "L2TP",
+        protocol::SCTP => "SCTP",
+        136 => "UDPLite",
+        137 => "MPLS-in-IP",
+        _ => return None,
+    })
+}

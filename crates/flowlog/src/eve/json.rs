@@ -1,0 +1,124 @@
+//! A JSON object, written field by field to the end of a buffer (RFC 8259): no value is built, and nothing is allocated
+//! apart from the buffer.
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// An object that is being written; [`Object::end`] closes it.
+pub(super) struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    is_empty: bool,
+}
+
+impl<'a> Object<'a> {
+    pub(super) fn begin(out: &'a mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, is_empty: true }
+    }
+
+    pub(super) fn end(self) {
+        self.out.push(b'}');
+    }
+
+    /// The buffer, at the place of a value. Names are constants of letters, digits and `_`.
+    pub(super) fn value(&mut self, name: &'static str) -> &mut Vec<u8> {
+        if !std::mem::take(&mut self.is_empty) {
+            self.out.push(b',');
+        }
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self.out
+    }
+
+    pub(super) fn object(&mut self, name: &'static str) -> Object<'_> {
+        Object::begin(self.value(name))
+    }
+
+    pub(super) fn number(&mut self, name: &'static str, value: impl Into<u64>) {
+        number(value.into(), self.value(name));
+    }
+
+    pub(super) fn boolean(&mut self, name: &'static str, value: bool) {
+        self.value(name).extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    /// A string of anything.
+    pub(super) fn string(&mut self, name: &'static str, value: &str) {
+        string(value, self.value(name));
+    }
+
+    /// A string of what needs no escape: addresses, numbers.
+    pub(super) fn plain(&mut self, name: &'static str, value: impl Display) {
+        let out = self.value(name);
+        out.push(b'"');
+        // A vector takes whatever is written to it.
+        let _ = write!(out, "{value}");
+        out.push(b'"');
+    }
+}
+
+/// Appends a decimal number.
+pub(super) fn number(value: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut rest = value;
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends a string: quotation marks, backslashes and control characters are escaped, so a line stays a line.
+fn string(value: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in value.as_bytes() {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0..0x20 | 0x7f => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                out.extend_from_slice(b"\\u00");
+                out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+            }
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(value: u64) -> String {
+        let mut out = Vec::new();
+        number(value, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn numbers() {
+        for value in [0, 9, 10, 1_234_567_890, u64::MAX] {
+            assert_eq!(written(value), value.to_string());
+        }
+    }
+
+    #[test]
+    fn strings_come_back() {
+        let all: String =
+            (0..0x250).filter_map(char::from_u32).chain("😀\u{2028}".chars()).collect();
+        let mut out = Vec::new();
+        string(&all, &mut out);
+        assert!(out.iter().all(|byte| *byte >= 0x20 && *byte != 0x7f));
+        assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), all);
+    }
+}

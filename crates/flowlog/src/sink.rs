@@ -1,0 +1,224 @@
+//! Where lines go: a file, a Unix socket, standard output.
+//!
+//! Whoever reports flows must not wait for a disk or for another program. So lines go into a bounded queue of bytes, and a
+//! thread of the sink writes them. What finds no room, or nobody who takes it, is lost and counted, always in whole lines.
+//!
+//! ```text
+//!  push ──▶ queue ──▶ thread ──▶ file ─────── a failed write: its lines are lost; the next ones are tried again
+//!  reopen ─▶ mark ──────┘    └─▶ Unix socket ─ nobody listens: lines are lost; connects again once a second
+//! ```
+//!
+//! *Rotation*: a program renames the file and sends SIGHUP; [`Sink::reopen`] then opens the file again by its name. Lines
+//! that were pushed before go to the old file. If the new file cannot be opened, the old one stays in use.
+//!
+//! Threads: [`Sink`] may be shared; it has one thread of its own.
+
+mod outlet;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::queue::{Queue, Turn};
+use outlet::{FileOutlet, Outlet, UnixOutlet};
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A file that is appended to, and made if it is missing; `-` is standard output.
+    File(PathBuf),
+    /// A Unix socket (stream) on which another program listens.
+    Unix(PathBuf),
+}
+
+/// Limits of a sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Room for lines that wait for the thread, in bytes. There is as much again for those that it writes.
+    pub capacity: usize,
+    /// Time between two attempts to connect.
+    pub reconnect: Duration,
+    /// How long the end of the sink waits for lines that are not written yet.
+    pub linger: Duration,
+}
+
+impl Default for Options {
+    /// 4 MiB, about 8,000 lines; 1 s; 2 s.
+    fn default() -> Self {
+        let (reconnect, linger) = (Duration::from_secs(1), Duration::from_secs(2));
+        Self { capacity: 4 << 20, reconnect, linger }
+    }
+}
+
+/// What became of lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Lines that the file or the socket took. A socket may take lines that its reader never reads.
+    pub written: u64,
+    /// Lines lost because the queue was full, or the sink was closed.
+    pub lost_queue_full: u64,
+    /// Lines lost because nobody listened on the socket.
+    pub lost_not_connected: u64,
+    /// Lines lost because a write failed, as on a full disk, or was not over at the end.
+    pub lost_write: u64,
+    /// Times that the file was opened again, and connections of the socket.
+    pub opened: u64,
+    /// Errors of writing, opening and connecting.
+    pub errors: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Tally {
+    written: AtomicU64,
+    lost_queue_full: AtomicU64,
+    lost_not_connected: AtomicU64,
+    lost_write: AtomicU64,
+    opened: AtomicU64,
+    errors: AtomicU64,
+    last_error: Mutex<Option<String>>,
+}
+
+impl Tally {
+    fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn failed(&self, what: &str, error: &io::Error) {
+        Self::add(&self.errors, 1);
+        let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(format!("{what}: {error}"));
+    }
+}
+
+struct Shared {
+    queue: Queue<u8>,
+    tally: Tally,
+    options: Options,
+}
+
+/// Takes lines and writes them on a thread of its own. When it is dropped, it waits as [`Sink::close`] does.
+pub struct Sink {
+    shared: Arc<Shared>,
+    /// Disconnected when the thread has ended.
+    ended: Mutex<Receiver<()>>,
+}
+
+impl Sink {
+    /// Opens the target and starts the thread. A socket need not be there yet; a named pipe waits for its reader.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or there is no further thread.
+    pub fn start(target: Target, options: Options) -> io::Result<Sink> {
+        let mut outlet: Box<dyn Outlet + Send> = match target {
+            Target::File(path) => Box::new(FileOutlet::open(path)?),
+            Target::Unix(path) => Box::new(UnixOutlet::new(path, options.reconnect)),
+        };
+        let queue = Queue::new(options.capacity);
+        let shared = Arc::new(Shared { queue, tally: Tally::default(), options });
+        let (alive, ended) = sync_channel::<()>(0);
+        let of_thread = Arc::clone(&shared);
+        let body = move || {
+            run(&of_thread, outlet.as_mut());
+            drop(alive);
+        };
+        thread::Builder::new().name("flow log".into()).spawn(body)?;
+        Ok(Sink { shared, ended: Mutex::new(ended) })
+    }
+
+    /// Hands over whole lines, each with its newline. Never waits; false if they are lost because there is no room.
+    pub fn push(&self, lines: &[u8]) -> bool {
+        let is_taken = self.shared.queue.push(lines);
+        if !is_taken {
+            Tally::add(&self.shared.tally.lost_queue_full, outlet::count_lines(lines));
+        }
+        is_taken
+    }
+
+    /// Opens the file again by its name, or connects again. Never waits.
+    pub fn reopen(&self) {
+        self.shared.queue.mark();
+    }
+
+    /// What became of lines so far.
+    pub fn counters(&self) -> Counters {
+        let tally = &self.shared.tally;
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counters {
+            written: value(&tally.written),
+            lost_queue_full: value(&tally.lost_queue_full),
+            lost_not_connected: value(&tally.lost_not_connected),
+            lost_write: value(&tally.lost_write),
+            opened: value(&tally.opened),
+            errors: value(&tally.errors),
+        }
+    }
+
+    /// The last error, for a log.
+    pub fn last_error(&self) -> Option<String> {
+        let last = self.shared.tally.last_error.lock();
+        last.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes no further lines, and waits up to [`Options::linger`] until those in the queue are written. A thread that is
+    /// still in a system call then is left to itself.
+    pub fn close(&self) -> Counters {
+        self.shared.queue.close();
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = ended.recv_timeout(self.shared.options.linger);
+        self.counters()
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// How long a write may go on after the end was asked for: half of the time that the end waits, so that what is given up
+/// is counted before it looks.
+pub(crate) struct Patience<'a> {
+    closed_for: &'a dyn Fn() -> Option<Duration>,
+    linger: Duration,
+}
+
+impl<'a> Patience<'a> {
+    /// `closed_for`: how long the queue has been closed; `linger`: how long the end waits.
+    pub(crate) fn new(closed_for: &'a dyn Fn() -> Option<Duration>, linger: Duration) -> Self {
+        Self { closed_for, linger }
+    }
+
+    /// Whether what is left is given up.
+    pub(crate) fn is_over(&self) -> bool {
+        (self.closed_for)().is_some_and(|time| time >= self.linger / 2)
+    }
+}
+
+/// Time between two attempts to connect while there are no lines, if [`Options::reconnect`] is less.
+const WAIT_MIN: Duration = Duration::from_millis(10);
+
+fn run(shared: &Shared, outlet: &mut dyn Outlet) {
+    let closed_for = || shared.queue.closed_for();
+    let patience = Patience::new(&closed_for, shared.options.linger);
+    let tally = &shared.tally;
+    let mut lines = Vec::new();
+    let wait = shared.options.reconnect.max(WAIT_MIN);
+    outlet.idle(tally);
+    loop {
+        match shared.queue.take(&mut lines, wait) {
+            Turn::Nothing => outlet.idle(tally),
+            Turn::End => return,
+            Turn::Entries { mark: None } => outlet.write(&lines, &patience, tally),
+            Turn::Entries { mark: Some(mark) } => {
+                let (before, after) = lines.split_at(mark);
+                outlet.write(before, &patience, tally);
+                outlet.reopen(tally);
+                outlet.write(after, &patience, tally);
+            }
+        }
+    }
+}

@@ -1,0 +1,667 @@
+//! The flow table of one shard: which flow a packet belongs to, for a batch of packets at once.
+//!
+//! A stateful stage looks for the flow of each packet among millions, whose lines no cache holds. New flows come all the
+//! time, most of them perhaps an attacker's, and idle ones must go (GASPP §4.1: "the connection table can easily fill up
+//! with adversarial partially-established connections").
+//!
+//! ```text
+//!  FlowKey ─hash─▶ bucket (index) ─slot─▶ line                  and by the same slot
+//!                  10 tags, 10 slots      key 48 │ hot 16       time 4 │ class, generation 4 │ links 8
+//!                  one line, 64 bytes     one line, 64 bytes    arrays of their own; those of the user too
+//! ```
+//!
+//! - A *slot* is the number of a flow, the same as long as the flow lives. The user keeps 16 bytes (the *hot* half)
+//!   beside the key, and all else in arrays of [`capacity`](FlowTable::capacity) elements.
+//! - [`FlowTable::lookup`] looks a batch up with overlapping memory accesses ([`interleave`]), and then admits new
+//!   flows in the order of the rows. A flow found by a batch reads three lines: bucket, line, time.
+//! - Flows have a [`Class`]. *Half-open* ones have a bound of their own. At that bound, or in a full table, the half-open
+//!   flow that was admitted first makes room for a new flow; an established flow (class *full*) never does. A flow with a
+//!   row in the present batch is not evicted, so that each slot of a batch is valid until the next batch.
+//! - [`FlowTable::sweep`] removes idle flows in pieces of bounded work. It streams through the times, four bytes a slot,
+//!   and reads only the lines of flows that may be idle.
+//!
+//! All memory is taken at creation. Every operation has a bound that does not depend on the number of flows, given that
+//! the sender does not know the seed. The same seed and the same calls give the same slots and the same order of events.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `hash` | the keyed hash |
+//! | `index` | the buckets: from a hash to slots |
+//! | `find` | the search, interleaved over a batch |
+//! | `order` | free slots, and half-open flows by age |
+//! | `sweep` | removal of idle flows |
+//! | `error` | what may fail at creation |
+//!
+//! Thread rule: a table belongs to one worker; nothing is shared.
+
+mod error;
+mod find;
+mod hash;
+mod index;
+mod order;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+use interleave::{prefetch, run_grouped, run_machine_direct};
+
+use crate::FlowKey;
+use error::zeroed;
+use find::Finder;
+use hash::KeyHash;
+use index::Index;
+use order::Order;
+
+pub use error::TableError;
+pub use sweep::{Swept, Timeouts};
+
+/// The largest capacity of a table, in flows.
+pub const CAPACITY_MAX: usize = 1 << 30;
+
+/// The slot that no flow has.
+const NIL: u32 = u32::MAX;
+
+/// Keys of a batch whose searches overlap. Measured (`examples/flow_table.rs`): 32 in flight at a time, refilled, are as
+/// fast within the noise, and so are groups of 128; 32 are slower.
+const GROUP: usize = 64;
+
+/// The number of a flow, below the capacity of its table; the same as long as the flow lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// Place in an array by slot.
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A slot together with its generation: it names one flow, also after the flow ended and another one has its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle {
+    /// The slot.
+    pub slot: Slot,
+    /// Flows that had this slot before, modulo 2^30.
+    pub generation: u32,
+}
+
+/// How firmly a flow holds its slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Class {
+    /// Not established yet: bounded in number, and evicted where a new flow needs its slot.
+    #[default]
+    HalfOpen = 1,
+    /// Established: stays until it is removed or idle.
+    Full = 2,
+}
+
+/// What became of a row of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Outcome {
+    /// A row without a key (`family` is 0).
+    #[default]
+    Skipped,
+    /// The flow was there, or an earlier row of this batch made it.
+    Known,
+    /// The flow is new; its hot half is `H::default()`.
+    New,
+    /// The flow was not there, and the policy did not admit it.
+    NotAdmitted,
+    /// The policy admitted the flow, but there was no slot for it.
+    Refused,
+}
+
+/// The answer for a row of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Found {
+    slot: u32,
+    /// What became of the row.
+    pub outcome: Outcome,
+}
+
+impl Found {
+    /// The answer for a row without a key.
+    pub const NONE: Found = Found { slot: NIL, outcome: Outcome::Skipped };
+
+    /// The slot of the flow, where there is one (outcomes `Known` and `New`).
+    #[inline(always)]
+    pub const fn slot(self) -> Option<Slot> {
+        if self.slot == NIL { None } else { Some(Slot(self.slot)) }
+    }
+
+    /// Whether this row made the flow.
+    #[inline(always)]
+    pub fn is_new(self) -> bool {
+        self.outcome == Outcome::New
+    }
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// What the user of a table decides and hears during [`FlowTable::lookup`].
+///
+/// A pair of closures is a policy: `(|row| …, |slot, key, hot| …)`.
+pub trait Policy<H> {
+    /// The class in which the flow of `row`, which is not in the table, is admitted; `None` if it is not.
+    fn admit(&mut self, row: usize) -> Option<Class>;
+
+    /// A half-open flow is evicted: its slot is reused after this call.
+    fn evicted(&mut self, slot: Slot, key: &FlowKey, hot: &H);
+}
+
+impl<H, A, E> Policy<H> for (A, E)
+where
+    A: FnMut(usize) -> Option<Class>,
+    E: FnMut(Slot, &FlowKey, &H),
+{
+    fn admit(&mut self, row: usize) -> Option<Class> {
+        self.0(row)
+    }
+
+    fn evicted(&mut self, slot: Slot, key: &FlowKey, hot: &H) {
+        self.1(slot, key, hot);
+    }
+}
+
+/// Bounds of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Flows at most: 1 to [`CAPACITY_MAX`].
+    pub capacity: usize,
+    /// Half-open flows at most; more than the capacity means the capacity.
+    pub half_open_max: usize,
+}
+
+/// Flows since the table was created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Inserted.
+    pub inserted: u64,
+    /// Evicted: half-open flows that made room for new ones.
+    pub evicted: u64,
+    /// Admitted by the policy, but not inserted: no slot, and nothing to evict.
+    pub refused: u64,
+    /// Removed by sweeps: idle for their timeout.
+    pub expired: u64,
+    /// Removed by [`FlowTable::remove`].
+    pub removed: u64,
+}
+
+/// A flow as [`FlowTable::iter`] shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow<'a, H> {
+    /// Its slot.
+    pub slot: Slot,
+    /// Its key.
+    pub key: &'a FlowKey,
+    /// What the user keeps beside the key.
+    pub hot: &'a H,
+    /// Its class.
+    pub class: Class,
+    /// When a batch had a row of it last, in the caller's unit.
+    pub seen: u32,
+}
+
+/// Key and hot half of a flow. A free slot has a key of family 0, which no row has.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+struct Line<H> {
+    key: FlowKey,
+    hot: H,
+}
+
+const _: () = assert!(size_of::<Line<[u64; 2]>>() == 64 && align_of::<Line<[u64; 2]>>() == 64);
+
+/// Class in the low two bits (0: free), generation above.
+///
+/// ```text
+///  31           2 1   0
+/// ┌──────────────┬─────┐
+/// │  generation  │class│
+/// └──────────────┴─────┘
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+struct Meta(u32);
+
+impl Meta {
+    #[inline(always)]
+    fn class(self) -> Option<Class> {
+        match self.0 & 3 {
+            1 => Some(Class::HalfOpen),
+            2 => Some(Class::Full),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn with(self, class: Class) -> Meta {
+        Meta(self.0 & !3 | class as u32)
+    }
+
+    /// Free, and one generation later.
+    #[inline(always)]
+    fn freed(self) -> Meta {
+        Meta((self.0 & !3).wrapping_add(4))
+    }
+
+    #[inline(always)]
+    fn generation(self) -> u32 {
+        self.0 >> 2
+    }
+}
+
+/// The flow table of one shard. See the [module](self).
+#[derive(Debug)]
+pub struct FlowTable<H> {
+    hash: KeyHash,
+    index: Index,
+    lines: Vec<Line<H>>,
+    /// When each flow was seen last; 0: the slot is free.
+    times: Vec<u32>,
+    metas: Vec<Meta>,
+    order: Order,
+    half_open_max: u32,
+    half_open: u32,
+    full: u32,
+    /// Where the next piece of a sweep begins.
+    hand: u32,
+    statistics: Statistics,
+}
+
+/// A time as it is kept: 0 is taken by free slots, and becomes 1.
+#[inline(always)]
+const fn stamp(now: u32) -> u32 {
+    if now == 0 { 1 } else { now }
+}
+
+/// Whether a flow was not seen for `timeout`. Times wrap around: one of the last 2^31 is past, others are to come, and a
+/// flow that was seen then is not idle. So a timeout of 2^31 or more is never over.
+#[inline(always)]
+const fn is_idle(now: u32, seen: u32, timeout: u32) -> bool {
+    let age = now.wrapping_sub(seen);
+    (age >= timeout) & (age <= i32::MAX as u32)
+}
+
+/// Whether keys are equal, without a branch for each field.
+#[inline(always)]
+fn same(x: &FlowKey, y: &FlowKey) -> bool {
+    let ([a, b], [c, d]) = (x.addresses, y.addresses);
+    let ends = (a[0] ^ c[0]) | (a[1] ^ c[1]) | (b[0] ^ d[0]) | (b[1] ^ d[1]);
+    let word = |key: &FlowKey| {
+        let [p, q] = key.ports.map(u64::from);
+        p | q << 16 | u64::from(key.scope) << 32
+    };
+    let kind = |key: &FlowKey| u16::from_le_bytes([key.protocol, key.family]);
+    ends | (word(x) ^ word(y)) | u64::from(kind(x) ^ kind(y)) == 0
+}
+
+impl<H: Copy + Default> FlowTable<H> {
+    /// An empty table. `seed` selects the hash: draw it at random, and do not show it.
+    ///
+    /// # Errors
+    /// If the capacity is 0 or beyond [`CAPACITY_MAX`], or the memory cannot be allocated.
+    pub fn new(limits: Limits, seed: u64) -> Result<Self, TableError> {
+        const {
+            assert!(size_of::<H>() <= 16, "the hot half has 16 bytes at most");
+            assert!(size_of::<Line<H>>() == 64, "key and hot half are one cache line");
+        }
+        let capacity = limits.capacity;
+        if capacity == 0 {
+            return Err(TableError::Zero);
+        }
+        if capacity > CAPACITY_MAX {
+            return Err(TableError::TooLarge { capacity });
+        }
+        Ok(Self {
+            hash: KeyHash::new(seed),
+            index: Index::new(capacity)?,
+            lines: zeroed(capacity)?,
+            times: zeroed(capacity)?,
+            metas: zeroed(capacity)?,
+            order: Order::new(capacity)?,
+            half_open_max: limits.half_open_max.min(capacity) as u32,
+            half_open: 0,
+            full: 0,
+            hand: 0,
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// Bytes of memory that a table of `capacity` flows takes, 91 a flow.
+    pub const fn memory_bytes(capacity: usize) -> usize {
+        let slot = size_of::<Line<H>>() + size_of::<u32>() + size_of::<Meta>();
+        capacity * slot + Index::memory_bytes(capacity) + Order::memory_bytes(capacity)
+    }
+
+    /// Flows at most, and the length of arrays by slot.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Flows in the table.
+    #[inline]
+    pub fn len(&self) -> usize {
+        (self.half_open + self.full) as usize
+    }
+
+    /// Whether there is no flow.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Flows of a class.
+    #[inline]
+    pub fn count(&self, class: Class) -> usize {
+        match class {
+            Class::HalfOpen => self.half_open as usize,
+            Class::Full => self.full as usize,
+        }
+    }
+
+    /// Half-open flows at most.
+    #[inline]
+    pub fn half_open_max(&self) -> usize {
+        self.half_open_max as usize
+    }
+
+    /// Flows since creation.
+    #[inline]
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Finds the flow of each row or, where `policy` admits it, inserts it, in the order of rows. Rows whose key has
+    /// family 0 are skipped. Of several rows with the same new key, the first one is [`Outcome::New`] and the others are
+    /// [`Outcome::Known`]. Each flow that is found or inserted is seen `now` (any unit; it may wrap around).
+    ///
+    /// A slot in `found` is valid until the next call that inserts or removes flows: no flow with a row in this batch is
+    /// evicted by it.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn lookup(
+        &mut self,
+        keys: &[FlowKey],
+        now: u32,
+        policy: &mut impl Policy<H>,
+        found: &mut [Found],
+    ) {
+        assert_eq!(keys.len(), found.len(), "one answer for each key");
+        let stamp = stamp(now);
+        let mut missing = false;
+        for (keys, found) in keys.chunks(GROUP).zip(found.chunks_mut(GROUP)) {
+            run_grouped::<GROUP, _>(&Finder(self), keys, found);
+            missing |= self.touch(stamp, found);
+        }
+        if missing {
+            self.insert_missing(keys, stamp, policy, found);
+        }
+    }
+
+    /// As [`lookup`](Self::lookup), one row after the other: to measure what overlapping gains.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn lookup_direct(
+        &mut self,
+        keys: &[FlowKey],
+        now: u32,
+        policy: &mut impl Policy<H>,
+        found: &mut [Found],
+    ) {
+        run_machine_direct(&Finder(self), keys, found);
+        let stamp = stamp(now);
+        if self.touch(stamp, found) {
+            self.insert_missing(keys, stamp, policy, found);
+        }
+    }
+
+    /// The slot of a key. For tests and requests; packets are looked up in batches.
+    pub fn find(&self, key: &FlowKey) -> Option<Slot> {
+        let mut found = [Found::NONE];
+        run_machine_direct(&Finder(self), std::slice::from_ref(key), &mut found);
+        found[0].slot()
+    }
+
+    /// Marks what was found as seen. True: a row has a key and no flow.
+    #[inline(always)]
+    fn touch(&mut self, stamp: u32, found: &[Found]) -> bool {
+        let mut missing = false;
+        for row in found {
+            match self.times.get_mut(row.slot as usize) {
+                Some(time) => *time = stamp,
+                None => missing |= row.outcome == Outcome::NotAdmitted,
+            }
+        }
+        missing
+    }
+
+    fn insert_missing(
+        &mut self,
+        keys: &[FlowKey],
+        stamp: u32,
+        policy: &mut impl Policy<H>,
+        found: &mut [Found],
+    ) {
+        let before = self.statistics.inserted;
+        let mut exhausted = false;
+        for (row, key) in keys.iter().enumerate() {
+            if found[row].outcome != Outcome::NotAdmitted {
+                continue;
+            }
+            let hash = self.hash.of(key);
+            if self.statistics.inserted != before
+                && let Some(slot) = self.find_hashed(key, hash)
+            {
+                found[row] = Found { slot, outcome: Outcome::Known };
+                continue;
+            }
+            let Some(class) = policy.admit(row) else { continue };
+            let has_room = self.has_room(class) || !exhausted && self.evict(stamp, found, policy);
+            let slot = if has_room { self.order.take() } else { None };
+            found[row] = match slot {
+                Some(slot) => {
+                    self.insert(key, hash, slot, class, stamp);
+                    Found { slot, outcome: Outcome::New }
+                }
+                None => {
+                    // The flows of a batch only become more, so this holds for its further rows too.
+                    exhausted = true;
+                    self.statistics.refused += 1;
+                    Found { slot: NIL, outcome: Outcome::Refused }
+                }
+            };
+        }
+    }
+
+    fn find_hashed(&self, key: &FlowKey, hash: u64) -> Option<u32> {
+        let finder = Finder(self);
+        let mut search = finder.start(hash);
+        while finder.advance(key, &mut search) {}
+        Some(search.slot).filter(|slot| *slot != NIL)
+    }
+
+    #[inline]
+    fn has_room(&self, class: Class) -> bool {
+        let within = class == Class::Full || self.half_open < self.half_open_max;
+        within && self.len() < self.capacity()
+    }
+
+    /// Evicts the half-open flow that was admitted first and has no row in this batch. One with a row becomes the newest:
+    /// it has a second chance, and is passed once in a batch at most.
+    fn evict(&mut self, stamp: u32, found: &[Found], policy: &mut impl Policy<H>) -> bool {
+        for _ in 0..self.half_open {
+            let slot = self.order.oldest();
+            self.ask_ahead(slot);
+            let at = slot as usize;
+            // All flows of the batch have its time, so few others are compared with the rows.
+            if self.times[at] == stamp && found.iter().any(|row| row.slot == slot) {
+                self.order.unlink(slot);
+                self.order.push(slot);
+                continue;
+            }
+            policy.evicted(Slot(slot), &self.lines[at].key, &self.lines[at].hot);
+            self.release(slot, Class::HalfOpen);
+            self.statistics.evicted += 1;
+            return true;
+        }
+        false
+    }
+
+    /// Starts loading what the evictions after that of `slot` read: of the next one its bucket, for its line is there
+    /// by now; of the one after it its line.
+    #[inline]
+    fn ask_ahead(&self, slot: u32) {
+        let next = self.order.next(slot);
+        if let Some(line) = self.lines.get(next as usize) {
+            self.index.prefetch(self.hash.of(&line.key));
+            let after = self.order.next(next);
+            if let Some(line) = self.lines.get(after as usize) {
+                self.order.prefetch(after);
+                prefetch(line);
+            }
+        }
+    }
+
+    /// Makes a free slot a flow.
+    fn insert(&mut self, key: &FlowKey, hash: u64, slot: u32, class: Class, stamp: u32) {
+        let at = slot as usize;
+        self.lines[at] = Line { key: *key, hot: H::default() };
+        self.times[at] = stamp;
+        self.metas[at] = self.metas[at].with(class);
+        self.index.insert(hash, slot);
+        self.enter(slot, class);
+        self.statistics.inserted += 1;
+    }
+
+    /// Makes a flow a free slot.
+    fn release(&mut self, slot: u32, class: Class) {
+        let at = slot as usize;
+        self.index.remove(self.hash.of(&self.lines[at].key), slot);
+        self.leave(slot, class);
+        self.lines[at].key = FlowKey::default();
+        self.times[at] = 0;
+        self.metas[at] = self.metas[at].freed();
+        self.order.free(slot);
+    }
+
+    fn enter(&mut self, slot: u32, class: Class) {
+        match class {
+            Class::HalfOpen => {
+                self.order.push(slot);
+                self.half_open += 1;
+            }
+            Class::Full => self.full += 1,
+        }
+    }
+
+    fn leave(&mut self, slot: u32, class: Class) {
+        match class {
+            Class::HalfOpen => {
+                self.order.unlink(slot);
+                self.half_open -= 1;
+            }
+            Class::Full => self.full -= 1,
+        }
+    }
+
+    /// Class of a flow; `None` if the slot is free.
+    #[inline]
+    pub fn class(&self, slot: Slot) -> Option<Class> {
+        self.metas.get(slot.index())?.class()
+    }
+
+    /// Moves a flow to a class, and says whether it is in this class now. It is not if the slot is free, or if the flow
+    /// would be one half-open flow too many.
+    pub fn set_class(&mut self, slot: Slot, class: Class) -> bool {
+        let Some(old) = self.class(slot) else { return false };
+        if old == class {
+            return true;
+        }
+        if class == Class::HalfOpen && self.half_open >= self.half_open_max {
+            return false;
+        }
+        self.leave(slot.0, old);
+        self.enter(slot.0, class);
+        let meta = &mut self.metas[slot.index()];
+        *meta = meta.with(class);
+        true
+    }
+
+    /// Removes a flow; `None` if the slot is free.
+    pub fn remove(&mut self, slot: Slot) -> Option<(FlowKey, H)> {
+        let class = self.class(slot)?;
+        let Line { key, hot } = self.lines[slot.index()];
+        self.release(slot.0, class);
+        self.statistics.removed += 1;
+        Some((key, hot))
+    }
+
+    #[inline(always)]
+    fn live(&self, slot: Slot) -> Option<&Line<H>> {
+        self.lines.get(slot.index()).filter(|line| line.key.family != 0)
+    }
+
+    /// What the user keeps beside the key; `None` if the slot is free.
+    #[inline]
+    pub fn get(&self, slot: Slot) -> Option<&H> {
+        Some(&self.live(slot)?.hot)
+    }
+
+    /// The same, to write.
+    #[inline]
+    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut H> {
+        let line = self.lines.get_mut(slot.index()).filter(|line| line.key.family != 0)?;
+        Some(&mut line.hot)
+    }
+
+    /// Key of a flow; `None` if the slot is free.
+    #[inline]
+    pub fn key(&self, slot: Slot) -> Option<&FlowKey> {
+        Some(&self.live(slot)?.key)
+    }
+
+    /// When a batch had a row of this flow last, where 0 is shown as 1; `None` if the slot is free.
+    #[inline]
+    pub fn seen(&self, slot: Slot) -> Option<u32> {
+        self.times.get(slot.index()).copied().filter(|time| *time != 0)
+    }
+
+    /// The name of this flow, for use after calls that may end it; `None` if the slot is free.
+    #[inline]
+    pub fn handle(&self, slot: Slot) -> Option<Handle> {
+        let meta = self.metas.get(slot.index()).filter(|meta| meta.class().is_some())?;
+        Some(Handle { slot, generation: meta.generation() })
+    }
+
+    /// The slot of a flow that may have ended; `None` if it did.
+    #[inline]
+    pub fn resolve(&self, handle: Handle) -> Option<Slot> {
+        (self.handle(handle.slot)? == handle).then_some(handle.slot)
+    }
+
+    /// All flows, in the order of slots.
+    pub fn iter(&self) -> impl Iterator<Item = Flow<'_, H>> {
+        self.iter_from(Slot(0))
+    }
+
+    /// The flows from a slot on, in the order of slots: to show a large table in pieces.
+    pub fn iter_from(&self, first: Slot) -> impl Iterator<Item = Flow<'_, H>> {
+        (first.0..self.order.fresh()).filter_map(|at| {
+            let slot = Slot(at);
+            let class = self.class(slot)?;
+            let Line { key, hot } = self.live(slot)?;
+            Some(Flow { slot, key, hot, class, seen: self.times[slot.index()] })
+        })
+    }
+}

@@ -1,0 +1,407 @@
+//! TCP connections: their state, and the byte streams of both directions in order.
+//!
+//! # Problem
+//!
+//! Who inspects a stream needs its bytes as the receiving host gets them. Segments come lost, twice, out of order, and
+//! overlapping with other bytes, by accident or to deceive; memory is bounded, and nearly every segment is simply the next
+//! one.
+//!
+//! # Idea
+//!
+//! The usual segment — established, in order, nothing buffered — takes a few branches on 64 bytes of state, and its bytes go
+//! to the [`Sink`] in place, never copied (Pigasus, OSDI 2020: in-order packets in constant time, the others apart).
+//! Everything else is out of line. A segment that comes before its predecessor is copied into a bounded buffer and served
+//! right after the segment that fills the hole (GASPP §4.3).
+//!
+//! ```text
+//!                       ┌── next ──▶ Sink::data, in place
+//!   Segment ─▶ fast? ───┤
+//!                       └── slow ──▶ SYN · RST · window · ACK · FIN
+//!                                      │ before next: retransmission        hole     buffered
+//!                                      │ next: data, then what it joins   ───┐   ┌──────────┐
+//!                                      └ after next: buffer ───────▶  ……▓▓▓▓▓░░░░░▓▓▓▓▓▓░░▓▓▓
+//!                                                                     delivered ▲ next
+//! ```
+//!
+//! A hole ends in three ways: its bytes come; the other side acknowledges them, so that they are lost to this observer
+//! ([`Options::acknowledged_is_lost`]); or it is given up for room, or at the end. The latter two are [`Sink::gap`], and what
+//! follows is delivered. So offsets of data and gaps of a side follow each other without holes or repetition.
+//!
+//! Of delivered bytes nothing is kept: a retransmission of them with other bytes cannot be recognised. Among buffered bytes
+//! a [`Policy`] decides, and differences are [`Event::Conflict`].
+//!
+//! # States
+//!
+//! As Linux's conntrack follows them: by what both sides sent, whether or not all of it was captured.
+//!
+//! ```text
+//!   None ──SYN──▶ SynSent ──SYN-ACK, SYN──▶ SynReceived ──ACK──▶ Established
+//!    │               └──── other segments (SYN-ACK not captured) ────▲  │  │
+//!    └──────────── joined in the middle (Options::midstream) ────────┘  │  │
+//!               ┌───────────────────── FIN of client ───────────────────┘  └── FIN of server ──┐
+//!               ▼                                                                              ▼
+//!           FinWait1 ──ACK──▶ FinWait2 ──FIN of server──▶ LastAck ◀──FIN of client──────── CloseWait
+//!               └───────────FIN of server────────────────────▲ └── both acknowledged ──▶ TimeWait
+//!
+//!   any ──RST with the expected number──▶ Closed
+//!   TimeWait, Closed, LastAck ──SYN──▶ Outcome::Restart; others: SYN beyond the window
+//! ```
+//!
+//! # Decisions
+//!
+//! | case | what is done |
+//! | --- | --- |
+//! | data on SYN | [`Options::syn_data`]; held until the other side acknowledges it, dropped if it acknowledges only SYN |
+//! | urgent data | [`Options::urgent`]: a byte like others, or no byte of the stream. The byte is the one before the pointer (RFC 6093), if it is in the segment with URG |
+//! | simultaneous open, split handshake | established when both sides acknowledged; the client is the first that sent SYN |
+//! | one direction only | streams advance; numbers of the unseen side follow the acknowledgments |
+//! | FIN again; with another number | nothing; [`Event::FinConflict`], ignored |
+//! | data after FIN | [`Event::DataAfterFin`], ignored |
+//! | RST | closes with the number that is expected next, or that the other side acknowledged last (RFC 5961); within the window by option; else an event |
+//! | keep-alive, zero-window probe | at most one byte that had been acknowledged: [`Connection::keep_alives`] |
+//! | new byte into a closed window | delivered: if the host refused it, it comes again, and is a retransmission |
+//! | outside of the window | [`Event::OutOfWindow`], ignored. If both sides jump consistently (the capture lost both), they continue there: [`Event::Resynchronised`] |
+//! | acknowledgment of data beyond the window | [`Event::AckInvalid`], the segment is ignored |
+//!
+//! # Limits
+//!
+//! A waiting segment takes whole blocks of 1,536 bytes, so that many small ones use up the share of a connection early. The
+//! time for a late segment is that of its copy and of a search over the holes of its side, which are at most as many as the
+//! blocks of a connection. `examples/reassembly.rs` measures both.
+//!
+//! # Threads
+//!
+//! A [`Reassembler`] belongs to one worker, as do the connections that it serves. It takes its memory at creation. Time is
+//! the caller's.
+
+mod buffer;
+mod connection;
+mod data;
+mod policy;
+mod state;
+mod syn;
+#[cfg(test)]
+mod tests;
+
+use packet::tcp::{TcpView, flags};
+
+use self::buffer::{BLOCK, Buffer};
+pub use self::connection::Connection;
+use self::connection::distance;
+pub use self::policy::{Policy, UnknownPolicy};
+use crate::key::Side;
+use crate::record::TcpState;
+
+/// A TCP segment. Its checksum is correct, and it belongs to the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// Sequence number of the first byte, or of SYN.
+    pub sequence: u32,
+    /// Acknowledgment number; meaningful with ACK.
+    pub acknowledgment: u32,
+    /// Bits of [`packet::tcp::flags`].
+    pub flags: u16,
+    /// Receive window, unscaled.
+    pub window: u16,
+    /// Meaningful with URG.
+    pub urgent_pointer: u16,
+    /// Options as bytes.
+    pub options: &'a [u8],
+    /// Data.
+    pub payload: &'a [u8],
+}
+
+impl<'a> From<&TcpView<'a>> for Segment<'a> {
+    fn from(view: &TcpView<'a>) -> Self {
+        Self {
+            sequence: view.sequence(),
+            acknowledgment: view.acknowledgment(),
+            flags: view.flags(),
+            window: view.window(),
+            urgent_pointer: view.urgent_pointer(),
+            options: view.options_bytes(),
+            payload: view.payload(),
+        }
+    }
+}
+
+/// How much more a [`Sink`] wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Want {
+    /// All that follows.
+    #[default]
+    More,
+    /// Nothing more of this side: [`Sink::end`] follows, and nothing of it is buffered any more.
+    EnoughOfSide,
+    /// Nothing more of either side.
+    EnoughOfFlow,
+}
+
+/// Why nothing more of a side follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// FIN: all bytes were delivered, or reported as gaps.
+    Fin,
+    /// The connection was reset.
+    Reset,
+    /// [`Options::depth`] was reached.
+    Depth,
+    /// The sink had enough.
+    Enough,
+    /// The connection was closed by the caller before its end was seen.
+    Incomplete,
+}
+
+/// What is notable about a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Event {
+    /// The connection was joined in the middle.
+    JoinedMidstream,
+    /// SYN carries data; it asks for fast open (RFC 7413).
+    FastOpen,
+    /// SYN carries data and does not ask for fast open.
+    DataOnSyn,
+    /// Both sides sent SYN without ACK: a simultaneous open or a split handshake.
+    SimultaneousOpen,
+    /// SYN of a connection that is open, with another number (RFC 5961 §4: the host challenges it).
+    SynConflict,
+    /// An acknowledgment of data that cannot have been sent.
+    AckInvalid,
+    /// An acknowledgment of data that was not captured.
+    AcknowledgedLost,
+    /// The segment is far outside of the window.
+    OutOfWindow,
+    /// Both sides continue beyond their windows: the capture lost what is between.
+    Resynchronised,
+    /// Other bytes than those that are buffered for the same place.
+    Conflict,
+    /// An urgent byte.
+    Urgent,
+    /// Data behind FIN.
+    DataAfterFin,
+    /// FIN at another place than the FIN before, or before bytes that were delivered.
+    FinConflict,
+    /// RST within the window, but not with the expected number (RFC 5961 §3).
+    ResetInWindow,
+    /// RST outside of the window.
+    ResetOutOfWindow,
+    /// Neither SYN, ACK nor RST: hosts drop it.
+    NoFlags,
+    /// A segment of a connection that was reset.
+    AfterReset,
+    /// A hole was given up because the buffer's bound was reached.
+    GivenUp,
+}
+
+/// Receives the streams of a connection. Bytes are valid during the call only.
+pub trait Sink {
+    /// Bytes of a side in order; `offset` counts from the first byte of its stream, or from the first one that was seen.
+    fn data(&mut self, side: Side, offset: u64, bytes: &[u8]) -> Want;
+    /// `bytes` bytes at `offset` are missing, and will not follow.
+    fn gap(&mut self, side: Side, offset: u64, bytes: u64);
+    /// Nothing more of this side follows; its next byte would have had this offset. Once for each side.
+    fn end(&mut self, side: Side, offset: u64, end: End);
+    /// Something notable about a segment of this side.
+    fn event(&mut self, side: Side, event: Event) {
+        let _ = (side, event);
+    }
+}
+
+/// What the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// The segment belongs to the connection.
+    Accepted,
+    /// It has no effect on the connection: a host would drop it.
+    Ignored,
+    /// It opens another connection with the same addresses and ports, and has no effect on this one: close this one, and
+    /// give the segment to a new [`Connection`].
+    Restart,
+}
+
+/// Which data of SYN is part of the stream, if the other side acknowledges it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SynData {
+    /// None.
+    Ignore,
+    /// That of segments with the option of fast open (RFC 7413).
+    #[default]
+    FastOpen,
+    /// All.
+    Accept,
+}
+
+/// What becomes of an urgent byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Urgent {
+    /// It is a byte of the stream, as with `SO_OOBINLINE`.
+    #[default]
+    Inline,
+    /// It is none, as sockets deliver it by default.
+    Drop,
+}
+
+/// How connections are followed. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How overlaps are resolved, unless the connection has its own policy.
+    pub policy: Policy,
+    /// Memory for segments that wait, of all connections; rounded down to blocks of 1,536 bytes.
+    pub buffer_bytes: usize,
+    /// Of it for one connection. A segment takes at least one block.
+    pub buffer_bytes_per_flow: usize,
+    /// Bytes of each side after which nothing is delivered or buffered.
+    pub depth: u64,
+    /// Whether a connection may be joined in the middle.
+    pub midstream: bool,
+    /// Whether bytes that the other side acknowledged, and that were not seen, are a gap at once. Captures that order the
+    /// directions badly may see the acknowledgment first.
+    pub acknowledged_is_lost: bool,
+    /// Whether RST closes if it is within the window.
+    pub reset_in_window: bool,
+    /// Data of SYN.
+    pub syn_data: SynData,
+    /// Urgent bytes.
+    pub urgent: Urgent,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            buffer_bytes: 64 << 20,
+            buffer_bytes_per_flow: 1 << 20,
+            depth: u64::MAX,
+            midstream: true,
+            acknowledged_is_lost: true,
+            reset_in_window: false,
+            syn_data: SynData::default(),
+            urgent: Urgent::default(),
+        }
+    }
+}
+
+/// What a reassembler did for lack of room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Holes given up because the connection had its share of the buffer.
+    pub given_up_flow: u64,
+    /// Holes given up because the buffer was full.
+    pub given_up_total: u64,
+}
+
+/// Follows the connections of one worker, and holds the segments that wait.
+pub struct Reassembler {
+    buffer: Buffer,
+    options: Options,
+    /// Blocks of one connection at most.
+    blocks_per_flow: u32,
+    counters: Counters,
+}
+
+impl Reassembler {
+    /// Takes all memory.
+    pub fn new(options: Options) -> Self {
+        let buffer = Buffer::new(options.buffer_bytes);
+        let per_flow = (options.buffer_bytes_per_flow / BLOCK).max(1);
+        let blocks_per_flow = u32::try_from(per_flow).unwrap_or(u32::MAX);
+        Self {
+            blocks_per_flow: blocks_per_flow.min(buffer.blocks_total()),
+            buffer,
+            options,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The options.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Bytes of the buffer in use; blocks count as a whole.
+    pub fn buffer_bytes_used(&self) -> usize {
+        self.buffer.blocks_used() as usize * BLOCK
+    }
+
+    /// What was done for lack of room.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Takes the next segment of a connection, sent by `side` at `now_ns`, and delivers what is in order now.
+    #[inline]
+    pub fn segment(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        segment: &Segment<'_>,
+        now_ns: u64,
+        sink: &mut impl Sink,
+    ) -> Outcome {
+        use flags::{ACK, FIN, RST, SYN, URG};
+        let (at, other) = (side.index(), side.other());
+        let len = segment.payload.len() as u64;
+        let acknowledgment = segment.acknowledgment;
+        let offset = connection.position[at];
+        let is_fast = connection.flags[at] == 0
+            && segment.flags & (SYN | FIN | RST | URG | ACK) == ACK
+            && segment.sequence == connection.next(side)
+            && distance(connection.acked[at], acknowledgment) >= 0
+            && distance(acknowledgment, connection.next(other)) >= 0
+            && len <= self.options.depth.saturating_sub(offset);
+        if !is_fast {
+            return self.slow(connection, side, segment, now_ns, sink);
+        }
+        if acknowledgment != connection.acked[at] {
+            connection.acked[at] = acknowledgment;
+            connection.time_acknowledgment(other, acknowledgment, now_ns);
+        }
+        connection.window[at] = segment.window;
+        if len != 0 {
+            connection.position[at] = offset.wrapping_add(len);
+            connection.time_data(side, offset, now_ns);
+            match sink.data(side, offset, segment.payload) {
+                Want::More => {}
+                want => self.enough(connection, side, want, sink),
+            }
+        }
+        Outcome::Accepted
+    }
+
+    /// Ends a connection: on a time-out, or at the end of a run. What is buffered is delivered, with the gaps before it, and
+    /// its memory is free again. Nothing happens if it is closed again.
+    pub fn close(&mut self, connection: &mut Connection, sink: &mut impl Sink) {
+        self.finish(connection, End::Incomplete, sink);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn slow(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        segment: &Segment<'_>,
+        now_ns: u64,
+        sink: &mut impl Sink,
+    ) -> Outcome {
+        if segment.payload.len() > PAYLOAD_MAX {
+            return Outcome::Ignored;
+        }
+        if segment.flags & flags::RST != 0 {
+            return self.reset(connection, side, segment, sink);
+        }
+        if segment.flags & flags::SYN != 0 {
+            return self.synchronise(connection, side, segment, now_ns, sink);
+        }
+        if connection.state == TcpState::Closed {
+            sink.event(side, Event::AfterReset);
+            return Outcome::Ignored;
+        }
+        self.plain(connection, side, segment, now_ns, sink)
+    }
+}
+
+/// Bytes of data in a segment at most: beyond any packet, and far below half of the sequence numbers.
+const PAYLOAD_MAX: usize = 1 << 20;

@@ -1,0 +1,442 @@
+//! Segments off the fast path: which of them a host would take, what they acknowledge, how they end a connection.
+
+use packet::tcp::flags;
+
+use super::connection::{Connection, SCALE_UNKNOWN, bits, distance, is_after, marks};
+use super::data::Data;
+use super::{End, Event, Outcome, Reassembler, Segment, Sink};
+use crate::key::Side;
+use crate::record::TcpState;
+
+/// A window is never taken as smaller: it may have shrunk since it was seen (as conntrack's `MAXACKWINCONST`).
+const WINDOW_MIN: u32 = 66_000;
+/// Distance of sequence numbers that is no longer ahead or behind.
+const DISTANCE_MAX: i32 = 1 << 30;
+/// After a loss of both directions, one side acknowledges at most that much beyond a segment that the other one sent.
+const FAR_MAX: i32 = 1 << 24;
+
+impl Reassembler {
+    /// A segment with neither SYN nor RST.
+    pub(super) fn plain(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        segment: &Segment<'_>,
+        now_ns: u64,
+        sink: &mut impl Sink,
+    ) -> Outcome {
+        if segment.flags & flags::ACK == 0 {
+            sink.event(side, Event::NoFlags);
+            return Outcome::Ignored;
+        }
+        if connection.state == TcpState::None {
+            if !self.options.midstream {
+                return Outcome::Ignored;
+            }
+            sink.event(side, Event::JoinedMidstream);
+            establish(connection);
+        }
+        if connection.has(side, bits::UNKNOWN)
+            && !self.acknowledge(connection, side, segment.acknowledgment, now_ns, sink)
+        {
+            return Outcome::Ignored; // Its numbers are not to be trusted.
+        }
+        self.learn(connection, side, segment, sink);
+        if !is_within(connection, side, segment) {
+            return self.out_of_window(connection, side, segment, now_ns, sink);
+        }
+        if !self.acknowledge(connection, side, segment.acknowledgment, now_ns, sink) {
+            return Outcome::Ignored;
+        }
+        connection.window[side.index()] = segment.window;
+        let other = side.other();
+        let has_both = connection.marked(side, marks::ACKED)
+            && (connection.marked(other, marks::ACKED) || connection.has(other, bits::GUESSED));
+        if connection.has(side, bits::OPENING)
+            && (has_both || connection.state == TcpState::SynSent)
+        {
+            let is_seen =
+                connection.marked(Side::A, marks::SYN) && connection.marked(Side::B, marks::SYN);
+            if is_seen && connection.handshake_ns != 0 {
+                connection.handshake_ns = now_ns.saturating_sub(connection.handshake_ns);
+                connection.is_handshake_timed = true;
+            }
+            establish(connection);
+        }
+        self.content(connection, side, segment, now_ns, sink);
+        Outcome::Accepted
+    }
+
+    /// The first segments of a side tell its numbers, where SYN did not.
+    fn learn(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        segment: &Segment<'_>,
+        sink: &mut impl Sink,
+    ) {
+        let ahead = distance(connection.next(side), segment.sequence);
+        if connection.has(side, bits::UNKNOWN) {
+            connection.base[side.index()] = segment.sequence;
+            connection.unset(side, bits::UNKNOWN);
+        } else if connection.has(side, bits::GUESSED) {
+            let is_keep_alive = ahead == -1 && segment.payload.len() <= 1;
+            if ahead < 0 && !is_keep_alive {
+                connection.base[side.index()] = segment.sequence;
+            }
+            connection.unset(side, bits::GUESSED);
+        }
+        if connection.marked(side, marks::HELD) {
+            self.release_held(connection, side, ahead > 0, sink);
+        }
+    }
+
+    /// Data and FIN of an acceptable segment.
+    fn content(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        segment: &Segment<'_>,
+        now_ns: u64,
+        sink: &mut impl Sink,
+    ) {
+        let (is_fin, len) = (segment.flags & flags::FIN != 0, segment.payload.len());
+        let ahead = i64::from(distance(connection.next(side), segment.sequence));
+        let is_all_acknowledged =
+            connection.acknowledged(side.other()) == Some(connection.next(side));
+        if ahead == -1 && !is_fin && len <= 1 && (len == 0 || is_all_acknowledged) {
+            let cold = connection.cold_mut(side);
+            cold.keep_alives = cold.keep_alives.saturating_add(1);
+            return;
+        }
+        let end = segment.sequence.wrapping_add(len as u32);
+        if is_after(end, connection.highest(side)) {
+            connection.cold_mut(side).highest = end;
+        }
+        let place = connection.place(side);
+        let fin_place = place.checked_add_signed(ahead + len as i64);
+        if len > 0 {
+            let (cut, place) = match ahead {
+                ..0 => (ahead.unsigned_abs() as usize, place),
+                _ => (0, place + ahead.unsigned_abs()),
+            };
+            self.payload(connection, side, segment, cut, place, now_ns, sink);
+        }
+        if is_fin {
+            match fin_place {
+                Some(fin_place) => self.fin(connection, side, fin_place, sink),
+                None => sink.event(side, Event::FinConflict),
+            }
+        }
+    }
+
+    /// `cut` bytes are before the next one; the others begin at `place`.
+    #[allow(clippy::too_many_arguments)] // one more than else
+    fn payload(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        segment: &Segment<'_>,
+        cut: usize,
+        place: u64,
+        now_ns: u64,
+        sink: &mut impl Sink,
+    ) {
+        let mut bytes = segment.payload.get(cut..).unwrap_or_default();
+        if connection.has(side, bits::FIN) {
+            let fin_place = connection.cold(side).fin_place;
+            let room = usize::try_from(fin_place.saturating_sub(place)).unwrap_or(usize::MAX);
+            if room < bytes.len() {
+                sink.event(side, Event::DataAfterFin);
+                bytes = &bytes[..room];
+            }
+            if place.saturating_sub(cut as u64) >= fin_place {
+                return;
+            }
+        }
+        if connection.has(side, bits::STOPPED) {
+            if !bytes.is_empty() {
+                // What is between is not missed any more.
+                connection.skip(side, place - connection.place(side));
+                connection.position[side.index()] += bytes.len() as u64;
+            }
+            return;
+        }
+        if bytes.is_empty() {
+            let cold = connection.cold_mut(side);
+            cold.retransmissions = cold.retransmissions.saturating_add(1);
+            connection.rtt_start_ns[side.index()] = 0;
+            return;
+        }
+        let mut urgent = None;
+        if segment.flags & flags::URG != 0 {
+            let at = usize::from(segment.urgent_pointer.saturating_sub(1));
+            urgent = at.checked_sub(cut).filter(|&at| at < bytes.len());
+            sink.event(side, Event::Urgent);
+        }
+        self.take(connection, side, Data { place, bytes, urgent, is_cut: cut > 0 }, now_ns, sink);
+    }
+
+    /// Takes an acknowledgment of the other side's data by `side`; `false` if it is invalid.
+    pub(super) fn acknowledge(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        acknowledgment: u32,
+        now_ns: u64,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let (at, other) = (side.index(), side.other());
+        let is_guess = connection.has(other, bits::UNKNOWN | bits::GUESSED);
+        let mut beyond = distance(connection.next(other), acknowledgment);
+        if is_guess && (connection.has(other, bits::UNKNOWN) || beyond > 0) {
+            connection.base[other.index()] = acknowledgment;
+            connection.unset(other, bits::UNKNOWN);
+            connection.set(other, bits::GUESSED);
+        }
+        if !is_guess {
+            let is_before_all =
+                connection.place(other).checked_add_signed(i64::from(beyond)).is_none();
+            if connection.has(side, bits::OPENING) && is_before_all {
+                sink.event(side, Event::AckInvalid);
+                return false;
+            }
+            if connection.marked(other, marks::HELD) {
+                self.release_held(connection, other, beyond > 0, sink);
+                beyond = distance(connection.next(other), acknowledgment);
+            }
+            if beyond > 0 && !self.acknowledge_beyond(connection, side, beyond, sink) {
+                return false;
+            }
+        }
+        let is_first = !connection.marked(side, marks::ACKED);
+        if is_first || is_after(acknowledgment, connection.acked[at]) {
+            connection.mark(side, marks::ACKED);
+            connection.acked[at] = acknowledgment;
+            connection.time_acknowledgment(other, acknowledgment, now_ns);
+        }
+        self.acknowledge_fin(connection, side);
+        true
+    }
+
+    /// An acknowledgment of `beyond` bytes that were not seen in order.
+    fn acknowledge_beyond(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        beyond: i32,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let other = side.other();
+        let acknowledgment = connection.next(other).wrapping_add(beyond as u32);
+        let next = connection.next(other);
+        let known = connection.acknowledged(side).map_or(next, |known| latest(known, next));
+        let is_plausible = distance(known, acknowledgment) <= window_max(connection, side);
+        if !is_plausible && !is_confirmed(connection, other, acknowledgment) {
+            sink.event(side, Event::AckInvalid);
+            return false;
+        }
+        let mut to = connection.place(other) + u64::from(beyond.unsigned_abs());
+        if connection.has(other, bits::FIN) {
+            to = to.min(connection.cold(other).fin_place);
+        }
+        if connection.has(other, bits::STOPPED) {
+            let numbers = to.saturating_sub(connection.place(other));
+            connection.skip(other, numbers);
+            self.pass_fin(connection, other, sink);
+        } else if self.options.acknowledged_is_lost && to > connection.place(other) {
+            sink.event(side, Event::AcknowledgedLost);
+            self.give_up(connection, other, to, sink);
+        }
+        true
+    }
+
+    fn acknowledge_fin(&mut self, connection: &mut Connection, side: Side) {
+        let other = side.other();
+        if connection.has(other, bits::FIN) && !connection.marked(other, marks::FIN_ACKED) {
+            let ahead = distance(connection.next(other), connection.acked[side.index()]);
+            let place = connection.place(other).saturating_add_signed(i64::from(ahead));
+            if place > connection.cold(other).fin_place {
+                connection.mark(other, marks::FIN_ACKED);
+                connection.unset(side, bits::OWES_ACK);
+            }
+        }
+        let is_acknowledged = |side| connection.marked(side, marks::FIN_ACKED);
+        connection.state = match connection.state {
+            TcpState::FinWait1 if is_acknowledged(connection.client) => TcpState::FinWait2,
+            TcpState::LastAck if is_acknowledged(side) && is_acknowledged(other) => {
+                TcpState::TimeWait
+            }
+            state => state,
+        };
+    }
+
+    fn fin(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        fin_place: u64,
+        sink: &mut impl Sink,
+    ) {
+        if connection.has(side, bits::FIN) {
+            if fin_place != connection.cold(side).fin_place {
+                sink.event(side, Event::FinConflict);
+            }
+            return;
+        }
+        if fin_place < connection.place(side) {
+            sink.event(side, Event::FinConflict);
+            return;
+        }
+        connection.set(side, bits::FIN);
+        connection.set(side.other(), bits::OWES_ACK);
+        connection.cold_mut(side).fin_place = fin_place;
+        if self.truncate(connection, side, fin_place) {
+            sink.event(side, Event::DataAfterFin);
+        }
+        establish(connection);
+        connection.state = match (connection.state, side == connection.client) {
+            (TcpState::Established, true) => TcpState::FinWait1,
+            (TcpState::Established, false) => TcpState::CloseWait,
+            (TcpState::FinWait1 | TcpState::FinWait2, false) | (TcpState::CloseWait, true) => {
+                TcpState::LastAck
+            }
+            (state, _) => state,
+        };
+        self.serve(connection, side, sink);
+    }
+
+    /// Passes FIN if it is next.
+    pub(super) fn pass_fin(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        sink: &mut impl Sink,
+    ) {
+        if connection.has(side, bits::FIN)
+            && !connection.marked(side, marks::FIN_PASSED)
+            && connection.place(side) == connection.cold(side).fin_place
+        {
+            connection.mark(side, marks::FIN_PASSED);
+            connection.skip(side, 1);
+            self.report_end(connection, side, End::Fin, sink);
+        }
+    }
+
+    /// A segment that no host would take, unless the capture lost what is between.
+    fn out_of_window(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        segment: &Segment<'_>,
+        now_ns: u64,
+        sink: &mut impl Sink,
+    ) -> Outcome {
+        let other = side.other();
+        if is_confirmed(connection, other, segment.acknowledgment) {
+            sink.event(side, Event::Resynchronised);
+            let far = connection.cold(other).far;
+            for (side, to) in [(other, far), (side, segment.sequence)] {
+                let ahead = distance(connection.next(side), to);
+                let to_place = connection.place(side).saturating_add_signed(i64::from(ahead));
+                if connection.has(side, bits::STOPPED) {
+                    let numbers = to_place.saturating_sub(connection.place(side));
+                    connection.skip(side, numbers);
+                } else {
+                    self.give_up(connection, side, to_place, sink);
+                }
+                connection.acked[side.other().index()] = connection.next(side);
+                connection.mark(side.other(), marks::ACKED);
+                connection.unmark(side, marks::FAR);
+            }
+            if is_within(connection, side, segment) {
+                return self.plain(connection, side, segment, now_ns, sink);
+            }
+            return Outcome::Ignored;
+        }
+        sink.event(side, Event::OutOfWindow);
+        connection.cold_mut(side).far = segment.sequence;
+        connection.mark(side, marks::FAR);
+        Outcome::Ignored
+    }
+
+    /// RST. It closes if a host would take it (RFC 5961 §3).
+    pub(super) fn reset(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        segment: &Segment<'_>,
+        sink: &mut impl Sink,
+    ) -> Outcome {
+        let other = side.other();
+        let acknowledged = connection.acknowledged(other);
+        let (is_exact, is_in_window) = if connection.state == TcpState::Closed {
+            return Outcome::Ignored;
+        } else if connection.state == TcpState::None {
+            (self.options.midstream, false)
+        } else if connection.has(side, bits::UNKNOWN) {
+            // The answer to SYN, or to a segment of a connection that the host does not have.
+            let ahead = distance(connection.next(other), segment.acknowledgment);
+            let sent = distance(connection.next(other), connection.cold(other).highest).max(0);
+            (segment.flags & flags::ACK != 0 && (0..=sent).contains(&ahead), false)
+        } else {
+            let next = connection.next(side);
+            let is_last = acknowledged.is_none() && segment.sequence == connection.highest(side);
+            let is_next = segment.sequence == next || Some(segment.sequence) == acknowledged;
+            let ahead = distance(acknowledged.unwrap_or(next), segment.sequence);
+            let window = connection.window(other).min(DISTANCE_MAX as u32) as i32;
+            (is_next || is_last, (0..window).contains(&ahead))
+        };
+        let is_accepted = is_exact || is_in_window && self.options.reset_in_window;
+        if !is_accepted {
+            let event = if is_in_window { Event::ResetInWindow } else { Event::ResetOutOfWindow };
+            sink.event(side, event);
+            return Outcome::Ignored;
+        }
+        self.finish(connection, End::Reset, sink);
+        connection.state = TcpState::Closed;
+        Outcome::Accepted
+    }
+}
+
+/// The handshake is over.
+pub(super) fn establish(connection: &mut Connection) {
+    for side in Side::BOTH {
+        connection.unset(side, bits::OPENING);
+    }
+    connection.state = connection.state.max(TcpState::Established);
+}
+
+/// The later of two sequence numbers. Windows are counted from what was acknowledged or delivered: acknowledgments may be
+/// missing from a capture.
+fn latest(a: u32, b: u32) -> u32 {
+    if is_after(a, b) { a } else { b }
+}
+
+/// Bytes that may be between the last acknowledgment by `side` and what the other one sends.
+pub(super) fn window_max(connection: &Connection, side: Side) -> i32 {
+    if connection.cold(side).scale == SCALE_UNKNOWN {
+        return DISTANCE_MAX;
+    }
+    let window = connection.window(side).max(WINDOW_MIN);
+    window.saturating_mul(2).min(DISTANCE_MAX as u32) as i32
+}
+
+/// Whether the numbers of a segment are neither far behind the next one nor beyond the window of the other side.
+fn is_within(connection: &Connection, side: Side, segment: &Segment<'_>) -> bool {
+    let other = side.other();
+    let next = connection.next(side);
+    let end = segment.sequence.wrapping_add(segment.payload.len() as u32);
+    let (limit, known) = match connection.acknowledged(other) {
+        Some(acknowledged) => (window_max(connection, other), latest(acknowledged, next)),
+        None => (DISTANCE_MAX, next),
+    };
+    let ahead = distance(next, segment.sequence);
+    ahead > -DISTANCE_MAX && ahead < DISTANCE_MAX && distance(known, end) <= limit
+}
+
+/// Whether an acknowledgment is one of the segment of `side` that was far outside of the window.
+fn is_confirmed(connection: &Connection, side: Side, acknowledgment: u32) -> bool {
+    let ahead = distance(connection.cold(side).far, acknowledgment);
+    connection.marked(side, marks::FAR) && (0..FAR_MAX).contains(&ahead)
+}

@@ -1,0 +1,299 @@
+//! Random streams, cut, repeated, reordered, altered and lost, against the twin; and hostile input against the bounds.
+
+use packet::tcp::flags::{ACK, FIN, URG};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use super::super::buffer::BLOCK;
+use super::super::{Connection, End, Event, Options, Policy, Reassembler, Segment, Urgent};
+use super::model::Twin;
+use super::{Bench, Recorder};
+use crate::key::Side::{self, A, B};
+use crate::record::{SideRecord, TcpState};
+
+const LEN: usize = 400;
+
+#[derive(Clone, Debug)]
+struct Cut {
+    start: usize,
+    len: usize,
+    /// Added to each byte: another value makes a conflict.
+    change: u8,
+    urgent: Option<u16>,
+    /// Where it comes among the others.
+    order: usize,
+    /// The other side acknowledges everything before it, and that many bytes of it.
+    acknowledged: Option<usize>,
+}
+
+impl Cut {
+    fn scaled(self, scale: usize) -> Cut {
+        Cut {
+            start: self.start * scale,
+            len: self.len * scale,
+            urgent: self.urgent.map(|at| at * scale as u16),
+            acknowledged: self.acknowledged.map(|bytes| bytes * scale),
+            ..self
+        }
+    }
+}
+
+fn stream(place: usize) -> u8 {
+    (place * 7 + place / 256) as u8
+}
+
+fn policies() -> impl Strategy<Value = Policy> {
+    select(Policy::NAMES.map(|(_, policy)| policy).to_vec())
+}
+
+fn initials() -> impl Strategy<Value = u32> {
+    prop_oneof![any::<u32>(), (0u32..500).prop_map(|before| 0u32.wrapping_sub(before))]
+}
+
+/// Segments that cover most of a stream, and others across them, each displaced by some places.
+fn cuts() -> impl Strategy<Value = Vec<Cut>> {
+    let piece = (1usize..60, 0usize..400, any::<bool>(), prop::option::weighted(0.1, 0usize..70));
+    let other = (0..LEN, 1usize..120, 0u8..3, prop::option::weighted(0.2, 0u16..100), 0usize..2000);
+    let (pieces, others) =
+        (prop::collection::vec(piece, 1..25), prop::collection::vec(other, 0..25));
+    (pieces, others, 0usize..300).prop_map(|(pieces, others, spread)| {
+        let mut cuts = Vec::new();
+        let mut start = 0;
+        for (len, order, is_lost, acknowledged) in pieces {
+            let order = start * 4 + order * spread / 100;
+            if !(is_lost && order % 3 == 0) {
+                cuts.push(Cut { start, len, change: 0, urgent: None, order, acknowledged });
+            }
+            start += len;
+        }
+        for (start, len, change, urgent, order) in others {
+            cuts.push(Cut { start, len, change, urgent, order, acknowledged: None });
+        }
+        cuts.sort_by_key(|cut| cut.order);
+        cuts
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn streams_are_those_of_the_twin(
+        policy in policies(),
+        urgent in select(vec![Urgent::Inline, Urgent::Drop]),
+        depth in prop_oneof![3 => Just(u64::MAX), 1 => 0u64..500],
+        initial in [initials(), initials()],
+        cuts in cuts(),
+        fin in prop::option::of((0usize..LEN * 2, any::<Index>())),
+        is_lost_at_once in any::<bool>(),
+        // Segments of one block, or of several.
+        scale in prop_oneof![7 => Just(1usize), 1 => Just(40)],
+    ) {
+        let cuts: Vec<Cut> = cuts.into_iter().map(|cut| cut.scaled(scale)).collect();
+        let fin = fin.map(|(place, index)| (place * scale, index));
+        let depth = depth.saturating_mul(scale as u64);
+        let options =
+            Options { policy, urgent, depth, acknowledged_is_lost: is_lost_at_once, ..Options::default() };
+        let mut bench = Bench::open_at(options, initial);
+        let mut twin = Twin::new(policy, urgent, depth, scale << 12);
+        let first = initial[0].wrapping_add(1);
+        let fin_index = fin.map(|(_, index)| index.index(cuts.len().max(1)));
+        let mut sent = 0;
+        for (index, cut) in cuts.iter().enumerate() {
+            let bytes: Vec<u8> =
+                (cut.start..cut.start + cut.len).map(|at| stream(at).wrapping_add(cut.change)).collect();
+            let urgent_pointer = cut.urgent.map_or(0, |at| at + 1);
+            let flags = ACK | if cut.urgent.is_some() { URG } else { 0 };
+            let segment = Segment {
+                sequence: first.wrapping_add(cut.start as u32),
+                acknowledgment: initial[1].wrapping_add(1),
+                flags,
+                window: 1000,
+                urgent_pointer,
+                options: &[],
+                payload: &bytes,
+            };
+            let keep_alives = bench.connection.keep_alives(A);
+            let _ = bench.send(A, segment);
+            if bench.connection.keep_alives(A) == keep_alives {
+                twin.segment(cut.start, &bytes, cut.urgent.map(usize::from));
+            }
+            sent = sent.max(cut.start + cut.len);
+            if let Some(acknowledged) = cut.acknowledged {
+                let place = (cut.start + acknowledged).min(sent);
+                let _ = bench.data(B, 0, place as u32, b"");
+                if is_lost_at_once {
+                    twin.acknowledge(place);
+                }
+            }
+            if fin_index == Some(index) && let Some((place, _)) = fin {
+                let _ = bench.flagged(A, place as u32, 0, FIN | ACK, b"");
+                twin.finish(place);
+            }
+        }
+        bench.close();
+        twin.close();
+        prop_assert_eq!(&bench.sink.items[0], &twin.items);
+        if depth == u64::MAX {
+            let mut record = SideRecord::default();
+            bench.connection.report(A, &mut record);
+            let SideRecord { retransmissions, overlaps, out_of_order, conflicts, .. } = record;
+            prop_assert_eq!([retransmissions, overlaps, out_of_order, conflicts], twin.counts);
+            prop_assert_eq!(record.gap_bytes, twin.gap_bytes);
+            prop_assert_eq!(bench.sink.count(Event::Conflict), conflicts as usize);
+        }
+    }
+
+    /// Both directions at once, in any order and under any bound, with equal bytes: what is delivered is right, and with
+    /// room and without loss it is all.
+    #[test]
+    fn two_directions_under_bounds(
+        initial in [initials(), initials()],
+        cuts in [cuts(), cuts()],
+        turns in prop::collection::vec(any::<bool>(), 100),
+        blocks in prop_oneof![Just(1usize), 1usize..6, Just(400)],
+        blocks_per_flow in 1usize..400,
+    ) {
+        let options = Options {
+            buffer_bytes_per_flow: blocks_per_flow * BLOCK,
+            acknowledged_is_lost: false,
+            ..Options::default()
+        };
+        let mut bench = Bench::open_at(options, initial);
+        bench.reassembler =
+            Reassembler::new(Options { buffer_bytes: blocks * BLOCK, ..*bench.reassembler.options() });
+        let mut cuts = cuts.map(Vec::into_iter);
+        let mut sent = [vec![false; 4096], vec![false; 4096]];
+        for side in turns.into_iter().map(|is_b| if is_b { B } else { A }).chain([A; 50]).chain([B; 50]) {
+            let Some(cut) = cuts[side.index()].next() else { continue };
+            let bytes: Vec<u8> = (cut.start..cut.start + cut.len).map(stream).collect();
+            sent[side.index()][cut.start..cut.start + cut.len].fill(true);
+            let _ = bench.data(side, cut.start as u32, 0, &bytes);
+            let used = bench.reassembler.buffer_bytes_used();
+            prop_assert!(used <= blocks * BLOCK && used <= blocks_per_flow * BLOCK);
+            prop_assert_eq!(used, bench.connection.blocks as usize * BLOCK);
+        }
+        bench.close();
+        for side in Side::BOTH {
+            let (bytes, sent) = (bench.sink.bytes(side), &sent[side.index()]);
+            let reached = sent.iter().rposition(|&is_sent| is_sent).map_or(0, |last| last + 1);
+            prop_assert_eq!(bytes.len(), reached);
+            let has_room = blocks.min(blocks_per_flow) == 400 || bench.sink.count(Event::GivenUp) == 0;
+            let mut offset = 0;
+            for item in &bench.sink.items[side.index()] {
+                match item {
+                    super::Item::Data(bytes) => {
+                        for byte in bytes {
+                            prop_assert_eq!(*byte, stream(offset));
+                            prop_assert!(sent[offset]);
+                            offset += 1;
+                        }
+                    }
+                    super::Item::Gap(bytes) => {
+                        let gap = offset..offset + *bytes as usize;
+                        prop_assert!(!has_room || sent[gap].iter().all(|&is_sent| !is_sent));
+                        offset += *bytes as usize;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Anything at all, on several connections that share few blocks: no panic, no memory beyond the bounds, none left.
+    #[test]
+    fn hostile_segments(
+        options in (policies(), any::<[bool; 4]>(), prop_oneof![Just(u64::MAX), 0u64..3000]),
+        blocks in 1usize..12,
+        blocks_per_flow in 1usize..12,
+        segments in prop::collection::vec(
+            (
+                (0usize..3, any::<bool>(), select(vec![0u16, 0x10, 0x10, 0x10, 0x10, 0x10, 0x02, 0x12, 0x11, 0x14, 0x04, 0x30, 0x31, 0x1ff])),
+                prop_oneof![5 => 0u32..4000, 1 => any::<u32>()],
+                prop_oneof![5 => 0u32..4000, 1 => any::<u32>()],
+                (any::<u16>(), any::<u16>(), any::<u8>()),
+                prop_oneof![3 => 0usize..40, 1 => 0usize..5000],
+                prop::collection::vec(any::<u8>(), 0..12),
+            ),
+            0..120,
+        ),
+        origin in initials(),
+    ) {
+        let (policy, [midstream, acknowledged_is_lost, reset_in_window, is_urgent], depth) = options;
+        let options = Options {
+            policy,
+            buffer_bytes: blocks * BLOCK,
+            buffer_bytes_per_flow: blocks_per_flow * BLOCK,
+            depth,
+            midstream,
+            acknowledged_is_lost,
+            reset_in_window,
+            syn_data: super::super::SynData::Accept,
+            urgent: if is_urgent { Urgent::Drop } else { Urgent::Inline },
+        };
+        let mut reassembler = Reassembler::new(options);
+        let mut connections = [A, B, A].map(Connection::new);
+        let mut sinks = [(); 3].map(|()| Recorder::default());
+        let payload: Vec<u8> = (0..5000).map(|at| (at % 251) as u8).collect();
+        for ((flow, is_b, flags), sequence, acknowledgment, (window, urgent_pointer, skew), len, options) in &segments {
+            let segment = Segment {
+                sequence: origin.wrapping_add(*sequence),
+                acknowledgment: origin.wrapping_add(*acknowledgment),
+                flags: *flags,
+                window: *window,
+                urgent_pointer: *urgent_pointer % 64,
+                options,
+                payload: &payload[usize::from(*skew) % 3..][..(*len).min(4990)],
+            };
+            let side = if *is_b { B } else { A };
+            let (connection, sink) = (&mut connections[*flow], &mut sinks[*flow]);
+            let outcome = reassembler.segment(connection, side, &segment, 1, sink);
+            if outcome == super::Outcome::Restart {
+                reassembler.close(connection, sink);
+                prop_assert_eq!(connection.blocks, 0);
+                (*connection, *sink) = (Connection::new(side), Recorder::default());
+                let again = reassembler.segment(connection, side, &segment, 1, sink);
+                prop_assert_eq!(again, super::Outcome::Accepted);
+            }
+            super::check(&reassembler, connection);
+            let used: u32 = connections.iter().map(|connection| connection.blocks).sum();
+            prop_assert_eq!(used as usize * BLOCK, reassembler.buffer_bytes_used());
+            prop_assert!(used as usize <= blocks);
+            prop_assert!(connections.iter().all(|one| one.blocks as usize <= blocks_per_flow));
+        }
+        for (connection, sink) in connections.iter_mut().zip(&mut sinks) {
+            reassembler.close(connection, sink);
+            prop_assert!(sink.end.iter().all(Option::is_some));
+            reassembler.close(connection, sink);
+        }
+        prop_assert_eq!(reassembler.buffer_bytes_used(), 0);
+    }
+
+    /// A whole connection, cut in two ways: the same bytes and the same end.
+    #[test]
+    fn cuts_do_not_matter(
+        lens in prop::collection::vec(1usize..900, 1..40),
+        initial in [initials(), initials()],
+    ) {
+        let total: usize = lens.iter().sum();
+        let bytes: Vec<u8> = (0..total).map(stream).collect();
+        let mut found = Vec::new();
+        for lens in [lens, vec![total]] {
+            let mut bench = Bench::open_at(Options::default(), initial);
+            let mut offset = 0;
+            for len in lens {
+                prop_assert_eq!(bench.data(B, offset as u32, 0, &bytes[offset..offset + len]), super::Outcome::Accepted);
+                offset += len;
+                let _ = bench.data(A, 0, offset as u32, b"");
+            }
+            let _ = bench.flagged(B, offset as u32, 0, FIN | ACK, b"");
+            let _ = bench.flagged(A, 0, offset as u32 + 1, FIN | ACK, b"");
+            let _ = bench.flagged(B, offset as u32 + 1, 1, ACK, b"");
+            prop_assert_eq!(bench.connection.state(), TcpState::TimeWait);
+            prop_assert_eq!(bench.sink.end, [Some(End::Fin); 2]);
+            bench.close();
+            found.push(bench.sink.bytes(B));
+        }
+        prop_assert_eq!(&found[0], &bytes);
+        prop_assert_eq!(&found[1], &bytes);
+    }
+}

@@ -1,0 +1,345 @@
+//! What is kept of flows beside the table, from their first packet to their record.
+
+use interleave::{prefetch, prefetch_at};
+use packet::IpProtocol;
+
+use super::input::Input;
+use super::module::{Identity, Module};
+use super::timeouts::IdleTimeouts;
+use crate::key::{FlowKey, Side};
+use crate::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
+use crate::table::{Class, Found, Policy, Slot, TableError};
+use crate::tcp::{self, Connection, End, Event, Reassembler, Segment, Sink, Want};
+
+/// In the line of the flow, beside its key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hot {
+    /// Idle time-out of its state, in milliseconds.
+    pub(super) timeout_ms: u32,
+    pub(super) state: FlowState,
+    pub(super) is_tcp: bool,
+}
+
+/// What is counted of a side.
+#[derive(Clone, Copy, Debug, Default)]
+struct SideCounts {
+    packets: u64,
+    bytes: u64,
+    ip_bytes: u64,
+    tcp_flags: u16,
+    ttl: (u8, u8),
+}
+
+/// The rest of a flow.
+#[derive(Clone, Debug)]
+struct Cold {
+    id: u64,
+    /// The time of the packet that began it, and how many flows of its key before it began at the same time.
+    begin: (u64, u32),
+    start_ns: u64,
+    end_ns: u64,
+    sides: [SideCounts; 2],
+    vlans: [u16; 2],
+    icmp: Option<(u8, u8)>,
+    port: u16,
+    first: Side,
+}
+
+impl Cold {
+    const NONE: Cold = Cold {
+        id: 0,
+        begin: (0, 0),
+        start_ns: 0,
+        end_ns: 0,
+        sides: [SideCounts { packets: 0, bytes: 0, ip_bytes: 0, tcp_flags: 0, ttl: (0, 0) }; 2],
+        vlans: [0; 2],
+        icmp: None,
+        port: 0,
+        first: Side::A,
+    };
+}
+
+/// What flows have beside the table, so that a table under work can report an evicted one.
+pub(super) struct Rest<M: Module> {
+    cold: Vec<Cold>,
+    connections: Vec<Connection>,
+    states: Vec<M::State>,
+    pub(super) reassembler: Reassembler,
+    pub(super) module: M,
+    pub(super) timeouts: IdleTimeouts,
+    /// Flows that ended because they were idle.
+    pub(super) timed_out: u64,
+}
+
+impl<M: Module> Rest<M> {
+    /// For so many flows; pages of memory are taken when flows need them.
+    ///
+    /// # Errors
+    /// There is not so much.
+    pub(super) fn new(
+        flows: usize,
+        reassembler: Reassembler,
+        timeouts: IdleTimeouts,
+        module: M,
+    ) -> Result<Self, TableError> {
+        fn reserved<T>(flows: usize) -> Result<Vec<T>, TableError> {
+            let mut array = Vec::new();
+            let bytes = flows.saturating_mul(size_of::<T>());
+            array.try_reserve_exact(flows).map_err(|_| TableError::Memory { bytes })?;
+            Ok(array)
+        }
+        let (cold, connections, states) = (reserved(flows)?, reserved(flows)?, reserved(flows)?);
+        Ok(Self { cold, connections, states, reassembler, module, timeouts, timed_out: 0 })
+    }
+
+    /// Memory that it reserves for so many flows, in bytes.
+    pub(super) fn memory_bytes(flows: usize) -> usize {
+        let flow = size_of::<Cold>() + size_of::<Connection>() + size_of::<M::State>();
+        flows.saturating_mul(flow)
+    }
+
+    /// Asks for what a packet in order reads and writes of its flow beside the table.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, found: Found) {
+        let Some(slot) = found.slot() else { return };
+        if let Some(cold) = self.cold.get(slot.index()) {
+            prefetch(cold);
+        }
+        if let Some(connection) = self.connections.get(slot.index()) {
+            prefetch_at(connection); // its first line
+        }
+    }
+
+    /// Makes the arrays long enough for a slot.
+    pub(super) fn make_place(&mut self, slot: Slot) {
+        let len = slot.index() + 1;
+        if self.cold.len() >= len {
+            return;
+        }
+        self.cold.resize(len, Cold::NONE);
+        self.connections.resize_with(len, || Connection::new(Side::A));
+        self.states.resize_with(len, M::State::default);
+    }
+
+    /// Begins a flow; `is_next`: right after another one with its key.
+    pub(super) fn begin(
+        &mut self,
+        slot: Slot,
+        key: &FlowKey,
+        side: Side,
+        input: &Input<'_>,
+        is_next: bool,
+    ) {
+        let d = input.decoded;
+        let at = slot.index();
+        let vlan = |n: usize| if usize::from(d.vlan_count) > n { d.vlan_tci[n] & 0xfff } else { 0 };
+        let (time_ns, before) = self.cold[at].begin;
+        let before = if is_next && time_ns == input.time_ns { before + 1 } else { 0 };
+        self.cold[at] = Cold {
+            id: id_of(key, input.time_ns, before),
+            begin: (input.time_ns, before),
+            start_ns: input.time_ns,
+            end_ns: input.time_ns,
+            vlans: [vlan(0), vlan(1)],
+            icmp: d.icmp_type_code(),
+            port: input.port,
+            first: side,
+            ..Cold::NONE
+        };
+        self.connections[at] = Connection::for_key(key, side);
+        self.states[at] = M::State::default();
+    }
+
+    fn identity(cold: &Cold, key: &FlowKey, client: Side) -> Identity {
+        Identity { key: *key, id: cold.id, start_ns: cold.start_ns, client }
+    }
+
+    pub(super) fn segment(
+        &mut self,
+        slot: Slot,
+        key: &FlowKey,
+        side: Side,
+        segment: &Segment<'_>,
+        time_ns: u64,
+    ) -> tcp::Outcome {
+        let at = slot.index();
+        let connection = &mut self.connections[at];
+        let flow = Self::identity(&self.cold[at], key, connection.client());
+        let module = &mut self.module;
+        let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns };
+        self.reassembler.segment(connection, side, segment, time_ns, &mut sink)
+    }
+
+    pub(super) fn count(
+        &mut self,
+        slot: Slot,
+        side: Side,
+        input: &Input<'_>,
+        tcp_flags: u16,
+        (frames, bytes): (u64, u64),
+    ) {
+        let cold = &mut self.cold[slot.index()];
+        let ttl = input.decoded.ttl;
+        cold.end_ns = cold.end_ns.max(input.time_ns);
+        cold.start_ns = cold.start_ns.min(input.time_ns);
+        let own = &mut cold.sides[side.index()];
+        own.ttl = match own.packets {
+            0 => (ttl, ttl),
+            _ => (own.ttl.0.min(ttl), own.ttl.1.max(ttl)),
+        };
+        own.packets += frames;
+        own.bytes += bytes;
+        own.ip_bytes += u64::from(input.decoded.ip_total_len);
+        own.tcp_flags |= tcp_flags;
+    }
+
+    pub(super) fn state(&self, slot: Slot, key: &FlowKey) -> FlowState {
+        if key.protocol != IpProtocol::TCP.0 {
+            let [a, b] = &self.cold[slot.index()].sides;
+            let has_answer = a.packets > 0 && b.packets > 0;
+            return if has_answer { FlowState::Established } else { FlowState::New };
+        }
+        match self.connections[slot.index()].state() {
+            TcpState::None | TcpState::SynSent | TcpState::SynReceived => FlowState::New,
+            TcpState::TimeWait | TcpState::Closed => FlowState::Closed,
+            _ => FlowState::Established,
+        }
+    }
+
+    /// Whether a flow had ended by `now_ns`, because of its time-out.
+    pub(super) fn is_over(&self, slot: Slot, key: &FlowKey, hot: Hot, now_ns: u64) -> bool {
+        let idle_ns = now_ns.saturating_sub(self.cold[slot.index()].end_ns);
+        idle_ns > self.timeouts.of(key.protocol, hot.state)
+    }
+
+    /// A flow ends because it was idle for its time-out.
+    pub(super) fn time_out(&mut self, slot: Slot, key: &FlowKey, hot: Hot) {
+        let end_ns = self.cold[slot.index()].end_ns;
+        let time_ns = end_ns.saturating_add(self.timeouts.of(key.protocol, hot.state));
+        self.timed_out += 1;
+        self.end_at(slot, key, hot, Reason::Timeout, time_ns);
+    }
+
+    pub(super) fn end_at(
+        &mut self,
+        slot: Slot,
+        key: &FlowKey,
+        hot: Hot,
+        reason: Reason,
+        time_ns: u64,
+    ) {
+        let at = slot.index();
+        let client = self.client(slot, key);
+        if hot.is_tcp {
+            let flow = Self::identity(&self.cold[at], key, client);
+            let module = &mut self.module;
+            let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns };
+            self.reassembler.close(&mut self.connections[at], &mut sink);
+        }
+        let reason = match (reason, hot.state) {
+            (Reason::Timeout | Reason::Shutdown, FlowState::Closed) => Reason::Closed,
+            _ => reason,
+        };
+        let record = self.record(slot, key, hot, reason);
+        self.module.ended(&record, client, &mut self.states[at], time_ns);
+        self.states[at] = M::State::default();
+    }
+
+    fn client(&self, slot: Slot, key: &FlowKey) -> Side {
+        match key.protocol == IpProtocol::TCP.0 {
+            true => self.connections[slot.index()].client(),
+            false => self.cold[slot.index()].first,
+        }
+    }
+
+    pub(super) fn record(&self, slot: Slot, key: &FlowKey, hot: Hot, reason: Reason) -> FlowRecord {
+        let at = slot.index();
+        let (cold, connection) = (&self.cold[at], &self.connections[at]);
+        let client = self.client(slot, key);
+        let is_tcp = hot.is_tcp;
+        let side = |side: Side| {
+            let SideCounts { packets, bytes, ip_bytes, tcp_flags, ttl } = cold.sides[side.index()];
+            let mut own =
+                SideRecord { packets, bytes, ip_bytes, ttl, tcp_flags, ..SideRecord::default() };
+            if is_tcp {
+                connection.report(side, &mut own);
+            }
+            own
+        };
+        FlowRecord {
+            id: cold.id,
+            client: key.address(client),
+            server: key.address(client.other()),
+            client_port: key.port(client),
+            server_port: key.port(client.other()),
+            protocol: key.protocol,
+            icmp: cold.icmp,
+            vlans: cold.vlans,
+            port: cold.port,
+            start_ns: cold.start_ns,
+            end_ns: cold.end_ns,
+            sides: [side(client), side(client.other())],
+            state: hot.state,
+            reason,
+            tcp: is_tcp.then(|| connection.state()),
+            handshake_rtt_ns: connection.handshake_rtt_ns().filter(|_| is_tcp),
+        }
+    }
+}
+
+/// Admits all flows, and reports those that are evicted.
+pub(super) struct Admission<'a, M: Module> {
+    pub(super) rest: &'a mut Rest<M>,
+    pub(super) now_ns: u64,
+}
+
+impl<M: Module> Policy<Hot> for Admission<'_, M> {
+    fn admit(&mut self, _row: usize) -> Option<Class> {
+        Some(Class::HalfOpen)
+    }
+
+    fn evicted(&mut self, slot: Slot, key: &FlowKey, hot: &Hot) {
+        let (rest, now_ns) = (&mut *self.rest, self.now_ns);
+        if rest.is_over(slot, key, *hot, now_ns) {
+            rest.time_out(slot, key, *hot); // no sweep has found it yet
+        } else {
+            rest.end_at(slot, key, *hot, Reason::Evicted, now_ns);
+        }
+    }
+}
+
+/// Hands the streams of one connection to the module.
+struct Streams<'a, M: Module> {
+    module: &'a mut M,
+    flow: Identity,
+    state: &'a mut M::State,
+    time_ns: u64,
+}
+
+impl<M: Module> Sink for Streams<'_, M> {
+    fn data(&mut self, side: Side, offset: u64, bytes: &[u8]) -> Want {
+        self.module.data(&self.flow, self.state, side, offset, bytes)
+    }
+
+    fn gap(&mut self, side: Side, offset: u64, bytes: u64) {
+        self.module.gap(&self.flow, self.state, side, offset, bytes, self.time_ns);
+    }
+
+    fn end(&mut self, side: Side, offset: u64, end: End) {
+        self.module.end_of_side(&self.flow, self.state, side, offset, end);
+    }
+
+    fn event(&mut self, side: Side, event: Event) {
+        self.module.event(&self.flow, self.state, side, event, self.time_ns);
+    }
+}
+
+/// The number of a flow; `before`: flows of its key that began before it, at the same time.
+fn id_of(key: &FlowKey, start_ns: u64, before: u32) -> u64 {
+    let [a, b] = key.addresses;
+    let ports = u64::from(key.ports[0]) << 16 | u64::from(key.ports[1]);
+    let rest = ports << 8 | u64::from(key.protocol);
+    let mut hash = chunk::hash::key128(a, start_ns);
+    hash = chunk::hash::key128([b[0] ^ hash, b[1]], rest);
+    chunk::hash::key64(hash ^ u64::from(key.scope), u64::from(before) << 32).max(1)
+}

@@ -1,0 +1,115 @@
+//! A packet as the tracker gets it: to which flow it belongs, and its TCP segment.
+
+use std::net::IpAddr;
+
+use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
+use packet::tcp::TcpView;
+use packet::{Anomaly, Decoded, IpProtocol, Kind};
+
+use crate::key::{FlowKey, Side};
+use crate::tcp::Segment;
+
+/// A packet, decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// What decoding found.
+    pub decoded: &'a Decoded,
+    /// The frame; all of it, for TCP and fragments.
+    pub frame: &'a [u8],
+    /// Bytes of the frame on the wire.
+    pub frame_len: u32,
+    /// When it came, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Number of the port by which it came.
+    pub port: u16,
+    /// Whether a TCP segment with a wrong checksum is passed over, as its receiver does.
+    pub checksums: bool,
+}
+
+/// Why a packet belongs to no flow.
+pub(super) enum Reject {
+    NotIp,
+    Malformed,
+    Checksum,
+}
+
+/// The key of a packet, and the side that sent it.
+pub(super) fn key_of(input: &Input<'_>, by_vlan: bool) -> Result<(FlowKey, Side), Reject> {
+    let d = input.decoded;
+    if !d.is_ip() {
+        return Err(Reject::NotIp);
+    }
+    let is_right =
+        matches!(d.anomaly, Anomaly::None | Anomaly::MartianSource | Anomaly::MartianDestination);
+    // A fragment that comes so far is a datagram in a datagram.
+    if !is_right || d.has(Decoded::FRAGMENT) {
+        return Err(Reject::Malformed);
+    }
+    let ports = match (d.ports(), d.protocol) {
+        (Some(ports), _) => ports,
+        (None, IpProtocol::TCP | IpProtocol::UDP) => return Err(Reject::Malformed),
+        (None, IpProtocol::ICMP | IpProtocol::ICMPV6) => {
+            let id = echo_id(input);
+            (id, id)
+        }
+        (None, _) => (0, 0),
+    };
+    if d.protocol == IpProtocol::TCP {
+        check_segment(input)?;
+    }
+    // 0 is no tag.
+    let vlan = |n: usize| match by_vlan && usize::from(d.vlan_count) > n {
+        true => u32::from(d.vlan_tci[n] & 0xfff) + 1,
+        false => 0,
+    };
+    let scope = vlan(0) | vlan(1) << 16;
+    let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
+    Ok(FlowKey::new((d.src, ports.0), (d.dst, ports.1), d.protocol.0, family, scope))
+}
+
+/// The identifier of an echo, a timestamp or the like (RFC 792, RFC 4443); 0 for other messages.
+fn echo_id(input: &Input<'_>) -> u16 {
+    let d = input.decoded;
+    let has_id = match (d.kind, d.icmp_type_code()) {
+        (Kind::Ipv4, Some((kind, _))) => matches!(kind, 0 | 8 | 13..=18),
+        (_, Some((kind, _))) => matches!(kind, 128 | 129),
+        (_, None) => false,
+    };
+    let at = usize::from(d.l4_offset) + 4;
+    let bytes = input.frame.get(at..at + 2).filter(|_| has_id);
+    bytes.map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
+/// The bytes of a TCP segment, without padding of the link.
+fn tcp_bytes<'a>(input: &Input<'a>) -> Option<&'a [u8]> {
+    let d = input.decoded;
+    let end = d.l3_end().min(input.frame.len());
+    input.frame.get(usize::from(d.l4_offset)..end)
+}
+
+/// Whether a TCP segment is one that its receiver takes.
+fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
+    let d = input.decoded;
+    let bytes = tcp_bytes(input).ok_or(Reject::Malformed)?;
+    let view = TcpView::new_checked(bytes).ok_or(Reject::Malformed)?;
+    let is_cut = d.l3_end() > input.frame.len();
+    if !input.checksums || is_cut {
+        return Ok(());
+    }
+    let (protocol, len) = (IpProtocol::TCP, bytes.len());
+    let pseudo = match (d.src_ip(), d.dst_ip()) {
+        (Some(IpAddr::V4(src)), Some(IpAddr::V4(dst))) => {
+            pseudo_header_v4(src, dst, protocol, len as u16)
+        }
+        (Some(IpAddr::V6(src)), Some(IpAddr::V6(dst))) => {
+            pseudo_header_v6(src, dst, protocol, len as u32)
+        }
+        _ => return Err(Reject::Malformed),
+    };
+    if view.is_checksum_correct(pseudo) { Ok(()) } else { Err(Reject::Checksum) }
+}
+
+/// The TCP segment of a packet.
+pub(super) fn segment_of<'a>(input: &Input<'a>) -> Option<Segment<'a>> {
+    Some(Segment::from(&TcpView::new_checked(tcp_bytes(input)?)?))
+}

@@ -1,0 +1,100 @@
+//! Random conversations through the tracker: against a plain twin, and against itself over other batches, sweeps, and shares
+//! of the hosts.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::steps::{Step, steps};
+use super::twin::{Essence, Twin};
+use super::*;
+
+fn timeouts() -> impl Strategy<Value = IdleTimeouts> {
+    let plain = IdleTimeouts::default();
+    // Not whole milliseconds; and longer than the table can tell.
+    let short = IdleTimeouts {
+        tcp_new: 1_300_001,
+        tcp_established: 1_900_000,
+        tcp_closed: 700_000,
+        udp_new: 1_250_000,
+        udp_established: 2_000_000,
+        icmp: 999_999,
+        other: 0,
+    };
+    let long = IdleTimeouts {
+        tcp_established: u64::MAX,
+        tcp_closed: (1 << 32) * 1_000_000,
+        udp_new: ((1 << 32) + 5_000) * 1_000_000,
+        udp_established: (1 << 31) * 1_000_000,
+        ..plain
+    };
+    prop_oneof![3 => Just(plain), 1 => Just(short), 1 => Just(long)]
+}
+
+fn check_twin(steps: &[Step], timeouts: IdleTimeouts) {
+    let scene = Scene::new(steps);
+    let expected = Twin::run(&scene, timeouts);
+    let (ended, counts) = run(&scene, options(timeouts), 7, Some(64), |_| true);
+    let mut found: Vec<_> = ended.iter().map(Essence::of).collect();
+    found.sort();
+    assert_eq!(found, expected);
+    let packets = scene.packets.iter().map(|packet| packet.frames.0).sum();
+    // Closed connections that were idle are reported as closed.
+    let (flows, of) =
+        (ended.len() as u64, |reason| ended.iter().filter(move |own| own.record.reason == reason));
+    let idle = of(Reason::Timeout).count() as u64;
+    assert!((idle..=idle + of(Reason::Closed).count() as u64).contains(&counts.timed_out));
+    assert_eq!(counts, Counts { packets, flows, timed_out: counts.timed_out, ..scene.counts });
+    check_counts(&scene, &ended, counts);
+}
+
+/// Whatever the batches, the sweeps, and the shares of workers.
+fn check_same(steps: &[Step], timeouts: IdleTimeouts) {
+    let scene = Scene::new(steps);
+    let options = options(timeouts);
+    let expected = run(&scene, options, 1, None, |_| true);
+    check_counts(&scene, &expected.0, expected.1);
+    for batch in [1, 7, 256] {
+        for sweeps in [None, Some(1 << 20), Some(3)] {
+            let found = run(&scene, options, batch, sweeps, |_| true);
+            assert_eq!(found, expected, "batches of {batch}, sweeps of {sweeps:?}");
+        }
+    }
+    let mut split = Vec::new();
+    for part in 0..2 {
+        split.extend(run(&scene, options, 7, Some(64), |pair| pair % 2 == part).0);
+    }
+    split.sort_by_key(|ended| (ended.record.start_ns, ended.record.id));
+    assert_eq!(split, expected.0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
+
+    #[test]
+    fn agrees_with_the_twin(steps in steps(30), timeouts in timeouts()) {
+        check_twin(&steps, timeouts);
+    }
+
+    #[test]
+    fn batches_sweeps_and_shares_do_not_matter(steps in steps(30), timeouts in timeouts()) {
+        check_same(&steps, timeouts);
+    }
+
+    /// More flows than places: each is reported once all the same.
+    #[test]
+    fn a_small_table_loses_no_flow(
+        steps in steps(120),
+        half_open in 1usize..20,
+        batch in select(vec![1, 7, 256]),
+        sweeps in select(vec![None, Some(3), Some(1 << 20)]),
+    ) {
+        let mut scene = Scene::new(&steps);
+        // A flow that is evicted and comes again in the same nanosecond would have the same number.
+        scene.frames.iter_mut().zip(0..).for_each(|(frame, at)| frame.time_ns += at);
+        let tcp = tcp::Options { buffer_bytes: 8 << 10, ..tcp::Options::default() };
+        let defrag = defrag::Config { datagrams: 2, ..defrag::Config::default() };
+        let options = Options { flows: 16, half_open, tcp, defrag, ..options(IdleTimeouts::default()) };
+        let (ended, counts) = run(&scene, options, batch, sweeps, |_| true);
+        check_counts(&scene, &ended, counts);
+    }
+}

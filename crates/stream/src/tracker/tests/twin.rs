@@ -1,0 +1,179 @@
+//! The plain twin: a `HashMap` of flows, and time-outs that are looked at when a packet comes and at the end.
+
+use std::collections::HashMap;
+
+use packet::tcp::TcpView;
+
+use super::super::*;
+use super::Ended;
+use super::scene::{Packet, Scene};
+use crate::record::TcpState;
+use crate::tcp::{Connection, End, Segment, Sink, Want};
+
+/// What the twin knows of a flow that ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Essence {
+    start_ns: u64,
+    key: FlowKey,
+    end_ns: u64,
+    ended_ns: u64,
+    client: Side,
+    /// Packets, bytes and bytes of IP of both sides.
+    sides: [[u64; 3]; 2],
+    state: String,
+    reason: String,
+}
+
+impl Essence {
+    /// What a tracker said.
+    pub(super) fn of(ended: &Ended) -> Self {
+        let record = &ended.record;
+        let [client, server] = record.sides.map(|side| [side.packets, side.bytes, side.ip_bytes]);
+        Self {
+            start_ns: record.start_ns,
+            key: ended.key(),
+            end_ns: record.end_ns,
+            ended_ns: ended.time_ns,
+            client: ended.client,
+            sides: if ended.client == Side::A { [client, server] } else { [server, client] },
+            state: format!("{:?}", record.state),
+            reason: format!("{:?}", record.reason),
+        }
+    }
+}
+
+fn timeouts_of(timeouts: &IdleTimeouts, protocol: u8, state: FlowState) -> u64 {
+    match (protocol, state) {
+        (6, FlowState::New) => timeouts.tcp_new,
+        (6, FlowState::Closed) => timeouts.tcp_closed,
+        (6, _) => timeouts.tcp_established,
+        (17, FlowState::New) => timeouts.udp_new,
+        (17, _) => timeouts.udp_established,
+        (1 | 58, _) => timeouts.icmp,
+        _ => timeouts.other,
+    }
+}
+
+struct Flow {
+    start_ns: u64,
+    end_ns: u64,
+    first: Side,
+    sides: [[u64; 3]; 2],
+    connection: Connection,
+    state: FlowState,
+}
+
+impl Flow {
+    fn new(packet: &Packet) -> Self {
+        Self {
+            start_ns: packet.time_ns,
+            end_ns: packet.time_ns,
+            first: packet.side,
+            sides: [[0; 3]; 2],
+            connection: Connection::for_key(&packet.key, packet.side),
+            state: FlowState::New,
+        }
+    }
+}
+
+/// Nobody listens.
+struct Deaf;
+
+impl Sink for Deaf {
+    fn data(&mut self, _: Side, _: u64, _: &[u8]) -> Want {
+        Want::More
+    }
+    fn gap(&mut self, _: Side, _: u64, _: u64) {}
+    fn end(&mut self, _: Side, _: u64, _: End) {}
+}
+
+pub(super) struct Twin {
+    flows: HashMap<FlowKey, Flow>,
+    timeouts: IdleTimeouts,
+    reassembler: Reassembler,
+    ended: Vec<Essence>,
+}
+
+impl Twin {
+    /// The flows of a scene.
+    pub(super) fn run(scene: &Scene, timeouts: IdleTimeouts) -> Vec<Essence> {
+        let reassembler = Reassembler::new(tcp::Options::default());
+        let mut twin = Self { flows: HashMap::new(), timeouts, reassembler, ended: Vec::new() };
+        scene.packets.iter().for_each(|packet| twin.packet(packet));
+        for (key, flow) in std::mem::take(&mut twin.flows) {
+            let reason = match twin.is_idle(&key, &flow, scene.latest_ns()) {
+                true => Reason::Timeout,
+                false => Reason::Shutdown,
+            };
+            twin.end(key, flow, reason, scene.latest_ns());
+        }
+        twin.ended.sort();
+        twin.ended
+    }
+
+    fn is_idle(&self, key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
+        now_ns - flow.end_ns > timeouts_of(&self.timeouts, key.protocol, flow.state)
+    }
+
+    /// `now_ns`: when it ends, unless by its time-out.
+    fn end(&mut self, key: FlowKey, mut flow: Flow, reason: Reason, now_ns: u64) {
+        self.reassembler.close(&mut flow.connection, &mut Deaf);
+        let timeout_ns = timeouts_of(&self.timeouts, key.protocol, flow.state);
+        let is_closed = flow.state == FlowState::Closed;
+        let is_tcp = key.protocol == 6;
+        self.ended.push(Essence {
+            start_ns: flow.start_ns,
+            key,
+            end_ns: flow.end_ns,
+            ended_ns: match reason {
+                Reason::Timeout => flow.end_ns.saturating_add(timeout_ns),
+                _ => now_ns,
+            },
+            client: if is_tcp { flow.connection.client() } else { flow.first },
+            sides: flow.sides,
+            state: format!("{:?}", flow.state),
+            reason: format!("{:?}", if is_closed { Reason::Closed } else { reason }),
+        });
+    }
+
+    fn packet(&mut self, packet: &Packet) {
+        let (key, at) = (packet.key, packet.side.index());
+        let mut flow = match self.flows.remove(&key) {
+            Some(flow) if self.is_idle(&key, &flow, packet.time_ns) => {
+                self.end(key, flow, Reason::Timeout, packet.time_ns);
+                Flow::new(packet)
+            }
+            Some(flow) => flow,
+            None => Flow::new(packet),
+        };
+        let decoded = packet::decode(&packet.bytes, packet.bytes.len());
+        if key.protocol == 6 {
+            let upper = &packet.bytes[usize::from(decoded.l4_offset)..];
+            let segment = Segment::from(&TcpView::new_checked(upper).unwrap());
+            let reassembler = &mut self.reassembler;
+            let time_ns = packet.time_ns;
+            let mut give = |flow: &mut Flow| {
+                let connection = &mut flow.connection;
+                reassembler.segment(connection, packet.side, &segment, time_ns, &mut Deaf)
+            };
+            if give(&mut flow) == tcp::Outcome::Restart {
+                let mut next = Flow::new(packet);
+                let _ = give(&mut next);
+                self.end(key, std::mem::replace(&mut flow, next), Reason::Closed, packet.time_ns);
+            }
+        }
+        flow.end_ns = packet.time_ns;
+        flow.sides[at][0] += packet.frames.0;
+        flow.sides[at][1] += packet.frames.1;
+        flow.sides[at][2] += packet.bytes.len() as u64 - u64::from(decoded.l3_offset);
+        let is_answered = flow.sides.iter().all(|side| side[0] > 0);
+        flow.state = match (key.protocol, flow.connection.state()) {
+            (6, TcpState::None | TcpState::SynSent | TcpState::SynReceived) => FlowState::New,
+            (6, TcpState::TimeWait | TcpState::Closed) => FlowState::Closed,
+            (6, _) => FlowState::Established,
+            _ if is_answered => FlowState::Established,
+            _ => FlowState::New,
+        };
+        self.flows.insert(key, flow);
+    }
+}

@@ -1,0 +1,418 @@
+//! `shadeline streams -r IN`: the TCP connections of captures.
+//!
+//! ```text
+//!  captures ─▶ monitor: the pipeline `flow` `monitor` ─▶ Followers, one per worker ─▶ Ordered ─▶ table or lines of JSON
+//! ```
+//!
+//! It is the pipeline of a monitor over captures, with a listener of its own. Lines come in the order in which connections
+//! end, rows of the table in that in which they began; neither depends on the number of workers.
+
+use std::any::Any;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use apps::flow::follow::Kept;
+use apps::flow::order::{Key, Ordered};
+use apps::flow::rows::tcp_state;
+use apps::flow::{Attached, Follower, Listener};
+use control::api::table::{Row, table, thousands, time};
+use control::config::{Config, LogLevel};
+use controlplane::Interfaces;
+use packet::IpProtocol;
+use packet::checksum::Checksums;
+use packet::filter::Filter;
+use serde::Serialize;
+use sha1::{Digest, Sha1};
+use stream::tcp::Want;
+use stream::tracker::Identity;
+use stream::{FlowRecord, Side, SideRecord};
+
+use crate::cli::StreamsArgs;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::offline::{self, Carry, Merged};
+use crate::output::{note, print, put};
+use crate::{check, log, pipelines, wiring};
+
+/// The only port.
+const CONFIG: &str = "mode = \"monitor\"\n[port.capture]\ninterface = \"capture\"\n";
+
+/// Bytes of a direction that wait before they are written into its file.
+const PIECE: usize = 16 << 10;
+
+pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
+    let config = config(args)?;
+    log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
+    let filter = args.filter.as_deref().map(|text| {
+        Filter::parse(text).map_err(|error| Failure::usage(format!("--filter `{text}`: {error}")))
+    });
+    let filter = filter.transpose()?;
+    if let Some(folder) = &args.bytes {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::output(folder, &error))?;
+    }
+    let interfaces = Interfaces::of(&config);
+    let interrupt = Interrupt::listen()?;
+    let checksums = args.checksums().unwrap_or(Checksums::Verify);
+    let marks = vec![wiring::mark_of(checksums)];
+    let inputs = vec![(0, args.read.clone())];
+    let opened = Merged::open(inputs, marks, &interrupt, |_, queue| queue);
+    interrupt.check()?;
+    let (mut merged, progress) = opened?;
+    if let Some(filter) = filter {
+        merged.only(filter);
+    }
+    let shared = Arc::new(Shared {
+        rows: Mutex::default(),
+        failure: Mutex::default(),
+        interrupt: interrupt.clone(),
+        folder: args.bytes.clone(),
+        json: args.json,
+    });
+    let attached = Attached(Arc::new(Streams { shared: shared.clone(), ordered: OnceLock::new() }));
+    let attachments: [&(dyn Any + Sync); 1] = [&attached];
+    let opened = (merged, progress);
+    let carried = Carry::without_outputs(&config, &interfaces, opened, &attachments);
+    let (report, elapsed) = offline::carry(carried)?;
+    if let Some(failure) = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(failure);
+    }
+    let mut rows = std::mem::take(&mut *shared.rows.lock().unwrap_or_else(PoisonError::into_inner));
+    if !args.json {
+        rows.sort_by_key(|row| row.order);
+        put!("{}", table(&rows))?;
+        let connections = if rows.len() == 1 { "connection" } else { "connections" };
+        put!(
+            "{} {connections} in {} packets; {:.3} s\n",
+            thousands(rows.len() as u64),
+            thousands(report.rx_packets),
+            elapsed.as_secs_f64()
+        )?;
+    }
+    for error in &report.errors {
+        note!("error: {error}");
+    }
+    if !report.errors.is_empty() {
+        return Err(Failure::reported());
+    }
+    interrupt.check()
+}
+
+/// A monitor of one port, with the settings of a file and of the command line.
+fn config(args: &StreamsArgs) -> Result<Config, Failure> {
+    let (mut config, _) = control::config::parse(CONFIG, &pipelines::known())
+        .map_err(|d| Failure::other(control::config::render(&d, "", CONFIG, false)))?;
+    if let Some(file) = &args.config {
+        config.flow = check::load(file)?.flow;
+    }
+    if let Some(workers) = args.workers {
+        (config.system.workers, config.system.has_workers) = (workers.into(), true);
+    }
+    Ok(config)
+}
+
+/// What workers share.
+struct Shared {
+    /// For the table.
+    rows: Mutex<Vec<StreamRow>>,
+    /// The first output that failed; it ends the input.
+    failure: Mutex<Option<Failure>>,
+    interrupt: Interrupt,
+    folder: Option<PathBuf>,
+    json: bool,
+}
+
+impl Shared {
+    fn fail(&self, failure: Failure) {
+        let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(failure);
+        self.interrupt.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn put(&self, row: StreamRow) {
+        if !self.json {
+            return self.rows.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+        }
+        if self.has_failed() {
+            return;
+        }
+        let printed = match serde_json::to_string(&row) {
+            Ok(line) => print(format_args!("{line}\n")),
+            Err(error) => Err(Failure::other(error)),
+        };
+        if let Err(failure) = printed {
+            self.fail(failure);
+        }
+    }
+}
+
+struct Streams {
+    shared: Arc<Shared>,
+    ordered: OnceLock<Arc<Ordered<StreamRow>>>,
+}
+
+impl Listener for Streams {
+    fn follower(&self, worker: usize, workers: usize) -> Box<dyn Follower> {
+        let shared = self.shared.clone();
+        let out = move |row| shared.put(row);
+        let ordered = self.ordered.get_or_init(|| Arc::new(Ordered::new(workers, out))).clone();
+        Box::new(OfWorker { shared: self.shared.clone(), worker, ordered, items: Vec::new() })
+    }
+}
+
+/// The follower of a worker.
+struct OfWorker {
+    shared: Arc<Shared>,
+    worker: usize,
+    ordered: Arc<Ordered<StreamRow>>,
+    items: Vec<(Key, StreamRow)>,
+}
+
+/// What is kept for a connection, by side.
+#[derive(Default)]
+struct Both([OfSide; 2]);
+
+#[derive(Default)]
+struct OfSide {
+    hash: Sha1,
+    /// Bytes that are not written yet, and their place in the stream.
+    waiting: Vec<u8>,
+    offset: u64,
+    file: Option<PathBuf>,
+}
+
+impl OfSide {
+    /// Writes what waits into the file.
+    fn flush(&mut self, shared: &Shared) {
+        let Some(path) = self.file.as_ref().filter(|_| !self.waiting.is_empty()) else { return };
+        if !shared.has_failed()
+            && let Err(error) = write_at(path, self.offset, &self.waiting)
+        {
+            shared.fail(Failure::output(path, &error));
+        }
+        self.offset += self.waiting.len() as u64;
+        self.waiting.clear();
+    }
+}
+
+/// Opened for each piece: there may be more connections than a process may have files.
+fn write_at(path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let mut file: File = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    file.seek(SeekFrom::Start(offset))?;
+    file.write_all(bytes)
+}
+
+/// The file of a direction: begin of the connection, sender, receiver.
+fn file_name(flow: &Identity, side: Side) -> String {
+    let (s, ns) = (flow.start_ns / 1_000_000_000, flow.start_ns % 1_000_000_000);
+    let end = |side: Side| format!("{}.{}", flow.key.address(side), flow.key.port(side));
+    format!("{s}.{ns:09}-{}-{}", end(side), end(side.other()))
+}
+
+impl Follower for OfWorker {
+    fn data(
+        &mut self,
+        flow: &Identity,
+        kept: &mut Kept,
+        side: Side,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Want {
+        let kept = kept.get_or_insert_with(|| Box::new(Both::default()));
+        let Some(Both(sides)) = kept.downcast_mut::<Both>() else { return Want::More };
+        let own = &mut sides[side.index()];
+        own.hash.update(bytes);
+        let Some(folder) = &self.shared.folder else { return Want::More };
+        if own.file.is_none() {
+            let path = folder.join(file_name(flow, side));
+            // Of an earlier run.
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    self.shared.fail(Failure::output(&path, &error));
+                }
+                _ => {}
+            }
+            own.file = Some(path);
+        }
+        if offset != own.offset + own.waiting.len() as u64 {
+            own.flush(&self.shared);
+            own.offset = offset;
+        }
+        own.waiting.extend_from_slice(bytes);
+        if own.waiting.len() >= PIECE {
+            own.flush(&self.shared);
+        }
+        Want::More
+    }
+
+    fn ended(&mut self, record: &FlowRecord, client: Side, kept: &mut Kept, time_ns: u64) {
+        if record.protocol != IpProtocol::TCP.0 {
+            return;
+        }
+        let mut both = kept.take().and_then(|kept| kept.downcast::<Both>().ok());
+        let mut of = |side: Side, own: &SideRecord| {
+            let kept = both.as_mut().map(|both| &mut both.0[side.index()]);
+            let (hash, file) = match kept {
+                Some(kept) => {
+                    kept.flush(&self.shared);
+                    (std::mem::take(&mut kept.hash), kept.file.take())
+                }
+                None => <_>::default(),
+            };
+            Direction::of(own, hash, file)
+        };
+        let [client_sent, server_sent] = &record.sides;
+        let directions = (of(client, client_sent), of(client.other(), server_sent));
+        let row = StreamRow::of(record, directions);
+        self.items.push(((time_ns, record.start_ns, record.id, 0), row));
+    }
+
+    fn advanced(&mut self, time_ns: u64) {
+        self.ordered.advance(self.worker, &mut self.items, time_ns);
+    }
+
+    fn finished(&mut self) {
+        self.advanced(u64::MAX);
+    }
+}
+
+/// What one end sent.
+#[derive(Debug, Clone, Serialize)]
+struct Direction {
+    packets: u64,
+    /// Of the stream, in order; gaps are not among them.
+    bytes: u64,
+    retransmissions: u32,
+    out_of_order: u32,
+    overlaps: u32,
+    conflicts: u32,
+    gaps: u32,
+    gap_bytes: u64,
+    /// Smallest time between bytes and their acknowledgment.
+    rtt_min_s: Option<f64>,
+    /// Of the bytes that are there, in hexadecimal.
+    sha1: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<PathBuf>,
+}
+
+impl Direction {
+    fn of(record: &SideRecord, hash: Sha1, file: Option<PathBuf>) -> Self {
+        let sha1 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self {
+            packets: record.packets,
+            bytes: record.stream_bytes,
+            retransmissions: record.retransmissions,
+            out_of_order: record.out_of_order,
+            overlaps: record.overlaps,
+            conflicts: record.conflicts,
+            gaps: record.gaps,
+            gap_bytes: record.gap_bytes,
+            rtt_min_s: record.rtt_min_ns.map(seconds),
+            sha1,
+            file,
+        }
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// A TCP connection.
+#[derive(Debug, Clone, Serialize)]
+struct StreamRow {
+    /// Seconds since 1970, to the nanosecond.
+    start: String,
+    end: String,
+    client_ip: IpAddr,
+    client_port: u16,
+    server_ip: IpAddr,
+    server_port: u16,
+    vlans: Vec<u16>,
+    /// By RFC 9293.
+    state: &'static str,
+    /// Time between SYN and the ACK that ends the handshake.
+    handshake_rtt_s: Option<f64>,
+    community_id: String,
+    client: Direction,
+    server: Direction,
+    #[serde(skip)]
+    order: (u64, u64),
+}
+
+impl StreamRow {
+    fn of(record: &FlowRecord, (client, server): (Direction, Direction)) -> Self {
+        let time = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+        let id = flowlog::community_id::v1(
+            0,
+            (record.client, record.client_port),
+            (record.server, record.server_port),
+            record.protocol,
+            None,
+        );
+        Self {
+            start: time(record.start_ns),
+            end: time(record.end_ns),
+            client_ip: record.client,
+            client_port: record.client_port,
+            server_ip: record.server,
+            server_port: record.server_port,
+            vlans: record.vlans.into_iter().filter(|vlan| *vlan != 0).collect(),
+            state: record.tcp.map_or("none", tcp_state),
+            handshake_rtt_s: record.handshake_rtt_ns.map(seconds),
+            community_id: String::from_utf8_lossy(&id).into_owned(),
+            client,
+            server,
+            order: (record.start_ns, record.id),
+        }
+    }
+}
+
+impl Row for StreamRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "client",
+        "server",
+        "state",
+        ">bytes",
+        ">bytes back",
+        ">gaps",
+        ">retr.",
+        ">overl.",
+        ">ooo",
+        ">rtt",
+        "sha1",
+        "sha1 back",
+    ];
+    const EMPTY: &'static str = "no TCP connections";
+
+    fn cells(&self) -> Vec<String> {
+        let (there, back) = (&self.client, &self.server);
+        let sum = |of: fn(&Direction) -> u32| thousands(u64::from(of(there)) + u64::from(of(back)));
+        let short = |own: &Direction| match own.bytes {
+            0 => "-".to_owned(),
+            _ => own.sha1.chars().take(12).collect(),
+        };
+        vec![
+            SocketAddr::new(self.client_ip, self.client_port).to_string(),
+            SocketAddr::new(self.server_ip, self.server_port).to_string(),
+            self.state.to_owned(),
+            thousands(there.bytes),
+            thousands(back.bytes),
+            sum(|own| own.gaps),
+            sum(|own| own.retransmissions),
+            sum(|own| own.overlaps),
+            sum(|own| own.out_of_order),
+            self.handshake_rtt_s.map(time).unwrap_or_default(),
+            short(there),
+            short(back),
+        ]
+    }
+}
