@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use control::config::{Backend, Config, PortKind};
 use control::kernel::Link;
@@ -80,8 +80,22 @@ pub(super) fn check(
             "{name} is missing: run it as root, as the service of the package, or in `unshare -Urn`"
         ));
     }
-    if let Err(why) = privileges::of_run(config, file) {
-        findings.error_of_all(format_args!("{why}"));
+    match privileges::of_run(config, file) {
+        Err(why) => findings.error_of_all(format_args!("{why}")),
+        Ok(Some(account)) => {
+            let named = config.route_files.iter().map(|own| own.file.as_path());
+            let named = named.chain(config.name_files.iter().map(PathBuf::as_path));
+            let all = std::iter::once(file).filter(|file| !files::is_standard(file)).chain(named);
+            for path in all.filter(|path| !account.may_read(path)) {
+                findings.error_of_all(format_args!(
+                    "user `{}`, which the run changes to, cannot read {}: a reload reads it again; let the user read it, or set \
+                     `user` under `[system]`",
+                    account.name,
+                    path.display()
+                ));
+            }
+        }
+        Ok(None) => {}
     }
     if has_tap && let Err(error) = io::tap::device() {
         findings
@@ -94,11 +108,17 @@ pub(super) fn check(
             "an instance is running at {}: stop it before a start, or use another `socket`",
             socket.display()
         ));
-    } else if let Some(address) = config.system.metrics
-        && let Err(error) = TcpListener::bind(address)
-    {
-        findings
-            .error_of_all(format_args!("metrics on {address}: {error}; change `system.metrics`"));
+    } else if let Some(address) = config.system.metrics {
+        let low = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+        let low = low.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024);
+        let why = match (1..low).contains(&address.port()) {
+            true => Some(format!("a run has no right to ports below {low}")),
+            false => TcpListener::bind(address).err().map(|error| error.to_string()),
+        };
+        if let Some(why) = why {
+            findings
+                .error_of_all(format_args!("metrics on {address}: {why}; change `system.metrics`"));
+        }
     }
 }
 

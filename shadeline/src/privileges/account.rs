@@ -19,7 +19,7 @@ const OF_PACKAGE: &str = "shadeline";
 /// A user and its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
-    pub(super) name: String,
+    pub(crate) name: String,
     pub(super) uid: Uid,
     /// The primary group.
     pub(super) gid: Gid,
@@ -126,6 +126,30 @@ pub(super) fn check_files(file: &Path, account: &Account) -> Result<(), Failure>
     )))
 }
 
+impl Account {
+    /// Whether the user may read a file, by the modes of the file and of the folders on the way to it. Access control lists
+    /// are not looked at.
+    pub(crate) fn may_read(&self, file: &Path) -> bool {
+        let Ok(path) = fs::canonicalize(file) else { return false };
+        let has = |path: &Path, right: u32| {
+            let Ok(about) = fs::metadata(path) else { return false };
+            let shift = if about.uid() == self.uid.as_raw() {
+                6
+            } else if self.is_in(about.gid()) {
+                3
+            } else {
+                0
+            };
+            about.mode() >> shift & right != 0
+        };
+        has(&path, 4) && path.ancestors().skip(1).all(|folder| has(folder, 1))
+    }
+
+    fn is_in(&self, gid: u32) -> bool {
+        self.groups.iter().chain([&self.gid]).any(|own| own.as_raw() == gid)
+    }
+}
+
 /// The user that the program has now.
 pub(super) fn present() -> String {
     let uid = geteuid().as_raw();
@@ -138,6 +162,38 @@ pub(super) fn present() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_a_user_may_read() {
+        let scratch = testkit::Scratch::new();
+        let file = scratch.write("file", "x");
+        let (own, group) = (fs::metadata(&file).unwrap().uid(), fs::metadata(&file).unwrap().gid());
+        let account = |uid: u32, gid: u32| Account {
+            name: "x".to_owned(),
+            uid: Uid::from_raw(uid),
+            gid: Gid::from_raw(gid),
+            groups: Vec::new(),
+            home: PathBuf::new(),
+        };
+        let set = |path: &Path, mode: u32| {
+            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        };
+        let (stranger, member) = (account(own + 7, group + 7), account(own + 7, group));
+        for (folder, mode, of_own, of_member, of_stranger) in [
+            (0o755, 0o644, true, true, true),
+            (0o755, 0o640, true, true, false),
+            (0o755, 0o600, true, false, false),
+            (0o750, 0o644, true, true, false),
+            (0o700, 0o604, true, false, false),
+            (0o755, 0o044, false, true, true),
+        ] {
+            set(scratch.path(), folder);
+            set(&file, mode);
+            let found = [&account(own, group), &member, &stranger].map(|user| user.may_read(&file));
+            assert_eq!(found, [of_own, of_member, of_stranger], "{folder:o} {mode:o}");
+        }
+        assert!(!account(own, group).may_read(&scratch.join("none")));
+    }
 
     #[test]
     fn a_map_has_users_within_its_lines() {
