@@ -11,6 +11,7 @@ use testkit::{Scratch, repository};
 
 /// Captures in which tshark and Shadeline differ, and why.
 const DIFFERENT: &[(&str, &str)] = &[
+    ("zeek/timestamp.pcap", "frames that are cut by the snap length"),
     ("bug-2576-04-ips/temp6.pcap", "PPPoE"),
     ("bug-4571-02/ipv6.pcap", "data on SYN that nobody acknowledged"),
     ("bug-4571-03/ipv6_over_ipv6.pcap", "a tunnel"),
@@ -35,6 +36,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("util-action-04/input.pcap", "data on two SYNs that nobody acknowledged"),
     ("util-action-08/input.pcap", "data on two SYNs that nobody acknowledged"),
     ("util-action-12/input.pcap", "data on two SYNs that nobody acknowledged"),
+    ("util-action-13/input.pcap", "data on two SYNs that nobody acknowledged"),
     ("ftp/bigtransfer.pcap", "bytes more than a window beyond the last ones of a cut capture"),
     ("ftp-bigtransfer.pcap", "the same capture"),
     ("ldap/missing_krbtgt_ldap_request.pcapng", "a total length of 0, left to the network card"),
