@@ -33,7 +33,6 @@ const PRINTING: &[&str] = &[
     "ctl --socket sock trace --json",
     "ctl --socket sock capture lan -w -",
     "streams -r in.pcap",
-    "streams -r in.pcap --json",
     "stages",
     "stages route --json",
     "devices --quick",

@@ -326,7 +326,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("ndn");
     assert_eq!(
         file,
-        "dump, engine, mode, name, names, ndn, neighbour, pipeline, port, stage, system"
+        "dump, engine, flow, mode, name, names, ndn, neighbour, pipeline, port, stage, system"
     );
     let common = with_twin.replace("fault", "faces, fault");
     assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, ")), "{port}");
