@@ -22,28 +22,31 @@ def tshark(path, *arguments):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def followed(path, number):
-    """Both ends of a stream, and the bytes that each sent."""
-    text = tshark(path, "-q", "-z", f"follow,tcp,raw,{number}")
-    ends, sent = [None, None], [bytearray(), bytearray()]
-    for line in text.splitlines():
-        if line.startswith("Node "):
-            node, _, end = line.partition(": ")
-            address, _, port = end.rpartition(":")
-            ends[int(node.split()[1])] = (address.strip("[]"), int(port))
-        elif ends[1] is not None and not line.startswith("="):
-            sent[line.startswith("\t")] += bytes.fromhex(line.strip())
-    return ends, [MISSING.sub(b"", bytes(own)) for own in sent]
+def followed(path, count):
+    """Of the first `count` streams, for each that there is: both ends, and the bytes that each sent."""
+    asked = [word for number in range(count) for word in ("-z", f"follow,tcp,raw,{number}")]
+    # tshark prints the last one first.
+    for text in tshark(path, "-q", *asked).split("\nFollow: tcp,raw\n")[1:]:
+        ends, sent = [None, None], [bytearray(), bytearray()]
+        for line in text.splitlines():
+            if line.startswith("Node "):
+                node, _, end = line.partition(": ")
+                address, _, port = end.rpartition(":")
+                ends[int(node.split()[1])] = (address.strip("[]"), int(port))
+            elif ends[1] is not None and not line.startswith("="):
+                sent[line.startswith("\t")] += bytes.fromhex(line.strip())
+        if ends[0] != ("", 0):
+            yield ends, [MISSING.sub(b"", bytes(own)) for own in sent]
 
 
-def of_tshark(path):
-    numbers = {int(n) for n in tshark(path, "-T", "fields", "-e", "tcp.stream", "-Y", "tcp").split() if n.isdigit()}
-    found = []
-    for number in sorted(numbers):
-        ends, sent = followed(path, number)
-        if ends[1] is not None:
-            found.append(frozenset((ends[i], len(sent[i]), hashlib.sha1(sent[i]).hexdigest()) for i in (0, 1)))
-    return collections.Counter(found)
+def of_tshark(path, expected):
+    """All streams; one run of tshark if there are no more than expected."""
+    count = expected + 1
+    while len(found := list(followed(path, count))) == count:
+        count *= 2
+    return collections.Counter(
+        frozenset((ends[i], len(sent[i]), hashlib.sha1(sent[i]).hexdigest()) for i in (0, 1)) for ends, sent in found
+    )
 
 
 def of_shadeline(lines):
@@ -60,7 +63,7 @@ def of_shadeline(lines):
 
 def main():
     path, theirs = sys.argv[1], of_shadeline(sys.stdin)
-    expected = of_tshark(path)
+    expected = of_tshark(path, theirs.total())
     for stream, count in (expected - theirs).items():
         print(f"{path}: only tshark has {count} x {sorted(stream)}")
     for stream, count in (theirs - expected).items():
