@@ -13,8 +13,30 @@ pub(crate) struct Outcome {
     pub(crate) ok: bool,
     /// One phrase: exit status, signal or time limit.
     pub(crate) end: String,
-    /// Standard output and error, as they came; without standard output where that was kept apart.
+    /// Standard output and error, as they came; without standard output where that was read line by line.
     pub(crate) output: String,
+}
+
+/// A file that a command writes, read line by line meanwhile.
+struct Lines<'a> {
+    path: &'a Path,
+    /// Bytes of whole lines so far.
+    read: u64,
+    each: &'a mut dyn FnMut(&str),
+}
+
+impl Lines<'_> {
+    /// Takes the lines that have become whole.
+    fn take(&mut self) -> io::Result<()> {
+        let mut file = File::open(self.path)?;
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.read += whole as u64;
+        String::from_utf8_lossy(&bytes[..whole]).lines().for_each(&mut *self.each);
+        Ok(())
+    }
 }
 
 /// A log of one suite; commands append to it.
@@ -47,17 +69,27 @@ impl Log {
         self.start(command, limit, None)
     }
 
-    /// The same, with standard output in a file of its own, returned as text.
-    pub(crate) fn run_split(&self, command: &mut Command, limit: Duration) -> (Outcome, String) {
+    /// The same; each line of standard output goes to `each` as soon as it is written, and not into the log.
+    pub(crate) fn run_lines(
+        &self,
+        command: &mut Command,
+        limit: Duration,
+        each: &mut dyn FnMut(&str),
+    ) -> Outcome {
         let path = self.path.with_extension("stdout");
-        let outcome = self.start(command, limit, Some(&path));
-        let text = std::fs::read(&path).unwrap_or_default();
+        let mut lines = Lines { path: &path, read: 0, each };
+        let outcome = self.start(command, limit, Some(&mut lines));
         // Written anew each time; what matters of it is in the log.
         let _ = std::fs::remove_file(&path);
-        (outcome, String::from_utf8_lossy(&text).into_owned())
+        outcome
     }
 
-    fn start(&self, command: &mut Command, limit: Duration, stdout: Option<&Path>) -> Outcome {
+    fn start(
+        &self,
+        command: &mut Command,
+        limit: Duration,
+        stdout: Option<&mut Lines<'_>>,
+    ) -> Outcome {
         match self.try_start(command, limit, stdout) {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -72,13 +104,13 @@ impl Log {
         &self,
         command: &mut Command,
         limit: Duration,
-        stdout: Option<&Path>,
+        mut stdout: Option<&mut Lines<'_>>,
     ) -> io::Result<Outcome> {
         self.note(&format!("$ {}", line_of(command)));
         let mut log = OpenOptions::new().read(true).append(true).open(&self.path)?;
         let start = log.seek(SeekFrom::End(0))?;
-        let out = match stdout {
-            Some(path) => File::create(path)?,
+        let out = match &stdout {
+            Some(lines) => File::create(lines.path)?,
             None => log.try_clone()?,
         };
         command.stdin(Stdio::null()).stdout(out).stderr(log.try_clone()?).process_group(0);
@@ -86,7 +118,11 @@ impl Log {
         let mut child = command.spawn()?;
         let mut timed_out = false;
         let status = loop {
-            if let Some(status) = child.try_wait()? {
+            let ended = child.try_wait()?;
+            if let Some(lines) = &mut stdout {
+                lines.take()?;
+            }
+            if let Some(status) = ended {
                 break status;
             }
             if begun.elapsed() > limit && !timed_out {
@@ -159,6 +195,30 @@ mod tests {
         assert_eq!(outcome.output, "a\nb\n");
         assert_eq!(outcome.end, "exit status: 3");
         std::fs::remove_file(&log.path).unwrap();
+    }
+
+    #[test]
+    fn lines_come_while_a_command_runs() {
+        let log = log("lines");
+        let (mut lines, mut first) = (Vec::new(), None);
+        let begun = Instant::now();
+        let mut command = Command::new("sh");
+        // It waits for what the first line makes.
+        let made = log.path.with_extension("made");
+        let script = format!(
+            "echo a; while ! test -e {0}; do sleep 0.01; done; printf 'b\\nhalf'; echo c >&2",
+            made.display()
+        );
+        let outcome =
+            log.run_lines(command.args(["-c", &script]), Duration::from_secs(20), &mut |line| {
+                first.get_or_insert_with(|| File::create(&made).map(|_| begun.elapsed()));
+                lines.push(line.to_owned());
+            });
+        assert!(outcome.ok && first.is_some_and(|made| made.is_ok()), "{}", outcome.end);
+        assert_eq!((lines, outcome.output.as_str()), (vec!["a".into(), "b".into()], "c\n"));
+        for path in [&log.path, &made] {
+            std::fs::remove_file(path).unwrap();
+        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ const QUICK: &[&str] =
 /// inputs each time, as a test has to; without, it goes where no run has been.
 pub(crate) fn run(root: &Path, time: Duration, seed: Option<u32>, chosen: &[String]) -> Report {
     let mut report = Report::begin(root, "fuzz");
+    report.has_time = seed.is_some();
     let manifest = root.join("fuzz/Cargo.toml");
     let Ok(text) = std::fs::read_to_string(&manifest) else {
         return report.end();
@@ -81,7 +82,10 @@ pub(crate) fn run(root: &Path, time: Duration, seed: Option<u32>, chosen: &[Stri
             fuzzer.arg(seeds);
         }
         fuzzer.arg(format!("-max_total_time={}", time.as_secs()));
-        fuzzer.args(["-timeout=10", "-rss_limit_mb=4096", "-print_final_stats=1"]);
+        // A test has what processor time others leave.
+        let timeout = if report.has_time { 60 } else { 10 };
+        fuzzer.arg(format!("-timeout={timeout}"));
+        fuzzer.args(["-rss_limit_mb=4096", "-print_final_stats=1"]);
         fuzzer.args(seed.map(|seed| format!("-seed={seed}")));
         fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
         report.run_one(name, &mut fuzzer, time + Duration::from_secs(120));

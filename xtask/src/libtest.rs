@@ -106,23 +106,21 @@ impl TestProgram {
     }
 }
 
-/// The test programs named by `cargo test --no-run --message-format=json`.
-pub(crate) fn test_programs(json: &str) -> Vec<TestProgram> {
-    let mut programs = Vec::new();
-    for line in json.lines().filter(|l| l.contains("\"reason\":\"compiler-artifact\"")) {
-        let Some(executable) = string_field(line, "executable") else { continue };
-        let Some(manifest) = string_field(line, "manifest_path") else { continue };
-        let Some((_, target)) = line.split_once("\"target\":{") else { continue };
-        let Some(target) = string_field(target, "name") else { continue };
-        // Programs that tests call by CARGO_BIN_EXE_… are built too, without a test harness.
-        let Some((_, profile)) = line.split_once("\"profile\":{") else { continue };
-        if !profile.split('}').next().unwrap_or_default().contains("\"test\":true") {
-            continue;
-        }
-        let dir = manifest.trim_end_matches("/Cargo.toml").to_string();
-        programs.push(TestProgram { target, dir, executable });
+/// The test program that a line of `cargo test --no-run --message-format=json` names, if it names one.
+pub(crate) fn test_program(line: &str) -> Option<TestProgram> {
+    if !line.contains("\"reason\":\"compiler-artifact\"") {
+        return None;
     }
-    programs
+    let executable = string_field(line, "executable")?;
+    let manifest = string_field(line, "manifest_path")?;
+    let target = string_field(line.split_once("\"target\":{")?.1, "name")?;
+    // Programs that tests call by CARGO_BIN_EXE_… are built too, without a test harness.
+    let (_, profile) = line.split_once("\"profile\":{")?;
+    if !profile.split('}').next().unwrap_or_default().contains("\"test\":true") {
+        return None;
+    }
+    let dir = manifest.trim_end_matches("/Cargo.toml").to_string();
+    Some(TestProgram { target, dir, executable })
 }
 
 /// The first string field of this name in a line of cargo's JSON; its paths hold no escapes here.
@@ -206,7 +204,7 @@ test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; 
             "\n",
             r#"{"reason":"compiler-artifact","manifest_path":"/r/crates/io/Cargo.toml","target":{"name":"io"},"profile":{"test":false},"executable":null}"#,
         );
-        let programs = test_programs(json);
+        let programs: Vec<_> = json.lines().filter_map(test_program).collect();
         assert_eq!(programs.len(), 1);
         assert_eq!(programs[0].label(), "io/net_io");
     }

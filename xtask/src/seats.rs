@@ -1,9 +1,9 @@
 //! Who may work when suites run side by side.
 //!
-//! There is one seat for what builds and one for what tests. Builds take both cores but have the kernel's idle
-//! priority, so that they use what the tests leave and no test waits for one: most tests wait for a clock or a peer for
-//! much of their time. No two tests run at once, and no two builds. Among those who wait for a seat the suite that
-//! stands first in the list gets it.
+//! There is one seat for what looks at a clock, or has peers that do: most tests. They wait for much of their time. What
+//! they leave of the processors goes to the other seat, whose holder takes all of them but has the kernel's idle priority, so
+//! that no test waits for it: builds, and tests that only compute (sanitizers, Miri, loom). No two hold the same seat at
+//! once. Among those who wait for a seat the suite that stands first in the list gets it.
 
 use std::process::Command;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,10 @@ struct Line {
     waiting: Vec<usize>,
 }
 
-/// For builds.
-pub(crate) static BUILDS: Seat = Seat::new();
-/// For tests.
-pub(crate) static TESTS: Seat = Seat::new();
+/// For what uses spare processor time.
+pub(crate) static SPARE: Seat = Seat::new();
+/// For what looks at a clock.
+pub(crate) static CLOCKS: Seat = Seat::new();
 
 impl Seat {
     pub(crate) const fn new() -> Seat {

@@ -155,9 +155,12 @@ pub fn classify(classifier: &impl Classify, headers: &[u32]) -> Vec<Match> {
     out
 }
 
-/// Runs a property over fresh random inputs; a failing one is shrunk, and its seed kept beside the caller's file.
+/// Runs a property over fresh random inputs; a failing one is shrunk, and its seed kept beside the caller's file. Where
+/// `PROPTEST_CASES` is set there are no more than that.
 #[track_caller]
 pub fn property<S: Strategy>(cases: u32, inputs: S, property: impl Fn(S::Value)) {
+    let most = std::env::var("PROPTEST_CASES").ok().and_then(|most| most.parse().ok());
+    let cases = most.map_or(cases, |most: u32| most.min(cases));
     let source_file = Some(std::panic::Location::caller().file());
     let config = ProptestConfig { source_file, ..ProptestConfig::with_cases(cases) };
     let result = TestRunner::new(config).run(&inputs, |input| {
