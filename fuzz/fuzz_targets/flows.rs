@@ -155,5 +155,5 @@ fn give(tracker: &mut Tracker<Reader>, batch: &[(Vec<u8>, Decoded, u64, bool)]) 
             port: 0,
             checksums: *checksums,
         }
-    });
+    }, |_, _| {});
 }

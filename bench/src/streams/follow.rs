@@ -107,17 +107,21 @@ impl Worker {
             let rows = BATCH.min(count - first);
             decode(first..first + rows, count, &frame, &mut self.decoded);
             let (decoded, checksums) = (&self.decoded, self.checksums);
-            self.tracker.packets(rows, |at| {
-                let (frame, time_ns) = frame(first + at);
-                Input {
-                    decoded: &decoded[at],
-                    frame,
-                    frame_len: frame.len() as u32,
-                    time_ns,
-                    port: 0,
-                    checksums,
-                }
-            });
+            self.tracker.packets(
+                rows,
+                |at| {
+                    let (frame, time_ns) = frame(first + at);
+                    Input {
+                        decoded: &decoded[at],
+                        frame,
+                        frame_len: frame.len() as u32,
+                        time_ns,
+                        port: 0,
+                        checksums,
+                    }
+                },
+                |_, _| {},
+            );
         }
     }
 }

@@ -16,6 +16,7 @@
 //! | `flows` | what is kept of flows beside the table |
 //! | `module` | who is given streams and records |
 //! | `timeouts` | how long flows are kept |
+//! | `tracked` | what becomes of a packet |
 //!
 //! Threads: a tracker belongs to one worker.
 
@@ -25,6 +26,7 @@ mod module;
 #[cfg(test)]
 mod tests;
 mod timeouts;
+mod tracked;
 
 use std::ops::Range;
 
@@ -43,6 +45,7 @@ use timeouts::{ms_of, timeout_ms};
 pub use input::Input;
 pub use module::{Identity, Module};
 pub use timeouts::{IDLE_NS, IdleTimeouts};
+pub use tracked::{PacketState, Tracked};
 
 /// Bounds and policies.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -194,52 +197,65 @@ impl<M: Module> Tracker<M> {
         &mut self.rest.module
     }
 
-    /// Takes a batch of packets, in the order of their arrival.
-    pub fn packets<'a>(&mut self, count: usize, input: impl Fn(usize) -> Input<'a>) {
+    /// Takes a batch of packets, in the order of their arrival, and says of each what it is.
+    pub fn packets<'a>(
+        &mut self,
+        count: usize,
+        input: impl Fn(usize) -> Input<'a>,
+        mut output: impl FnMut(usize, Tracked),
+    ) {
         let (mut first, mut begin_ns) = (0, 0);
         for at in 0..count {
             let own = input(at);
             if at == first {
                 begin_ns = own.time_ns;
             } else if own.time_ns.abs_diff(begin_ns) > SPAN_NS {
-                self.whole_packets(first..at, &input);
+                self.whole_packets(first..at, &input, &mut output);
                 (first, begin_ns) = (at, own.time_ns);
             }
             if !own.decoded.has(Decoded::FRAGMENT) || !own.decoded.is_ip() {
                 continue;
             }
             // What was before it comes first.
-            self.whole_packets(first..at, &input);
+            self.whole_packets(first..at, &input, &mut output);
             first = at + 1;
-            self.fragment(&own);
+            output(at, self.fragment(&own));
         }
-        self.whole_packets(first..count, &input);
+        self.whole_packets(first..count, &input, &mut output);
     }
 
     /// The key of a packet and the side that sent it. One that belongs to no flow is counted, with the frames that it came
     /// in, and never reaches the table: it must neither evict a flow nor keep an idle one.
-    fn key(&mut self, input: &Input<'_>, frames: u64) -> Option<(FlowKey, Side)> {
+    fn key(&mut self, input: &Input<'_>, frames: u64) -> Result<(FlowKey, Side), Tracked> {
         let reject = match key_of(input, self.options.by_vlan) {
-            Ok(found) => return Some(found),
+            Ok(found) => return Ok(found),
             Err(reject) => reject,
         };
-        let count = match reject {
-            Reject::NotIp => &mut self.counts.not_ip,
-            Reject::Malformed => &mut self.counts.malformed,
-            Reject::Checksum => &mut self.counts.checksum,
+        let (count, tracked) = match reject {
+            Reject::NotIp => (&mut self.counts.not_ip, Tracked::default()),
+            Reject::Malformed => (&mut self.counts.malformed, Tracked::INVALID),
+            Reject::Checksum => (&mut self.counts.checksum, Tracked::INVALID),
         };
         *count += frames;
-        None
+        Err(tracked)
     }
 
     /// Packets that are no fragments.
-    fn whole_packets<'a>(&mut self, rows: Range<usize>, input: &impl Fn(usize) -> Input<'a>) {
+    fn whole_packets<'a>(
+        &mut self,
+        rows: Range<usize>,
+        input: &impl Fn(usize) -> Input<'a>,
+        output: &mut impl FnMut(usize, Tracked),
+    ) {
         self.keys.clear();
         self.plain_keys.clear();
         let mut latest = 0;
         for row in rows.clone() {
             let own = input(row);
-            let (key, side) = self.key(&own, 1).unwrap_or_default();
+            let (key, side) = self.key(&own, 1).unwrap_or_else(|tracked| {
+                output(row, tracked);
+                Default::default()
+            });
             self.keys.push((key, side));
             self.plain_keys.push(key);
             latest = latest.max(own.time_ns);
@@ -261,11 +277,12 @@ impl<M: Module> Tracker<M> {
                 continue;
             }
             let own = input(row);
-            self.row(&own, key, side, self.found[at], (1, own.frame_len.into()));
+            output(row, self.row(&own, key, side, self.found[at], (1, own.frame_len.into())));
         }
     }
 
-    fn fragment(&mut self, input: &Input<'_>) {
+    /// A fragment; the one that completes its datagram has the datagram's state.
+    fn fragment(&mut self, input: &Input<'_>) -> Tracked {
         self.counts.fragments += 1;
         let whole = &mut self.whole;
         whole.is_there = false;
@@ -284,7 +301,7 @@ impl<M: Module> Tracker<M> {
         self.defrag.push_frame(input.decoded, input.frame, input.frame_len, time_ns, &mut take);
         self.counts.fragments_lost = whole.lost;
         if !whole.is_there {
-            return;
+            return Tracked::INVALID;
         }
         let whole = std::mem::take(&mut self.whole);
         let decoded = packet::decode::decode(&whole.frame, whole.frame.len());
@@ -294,13 +311,17 @@ impl<M: Module> Tracker<M> {
             frame_len: whole.frame.len() as u32,
             ..*input
         };
-        if let Some((key, side)) = self.key(&input, u64::from(whole.pieces)) {
-            let mut found = [Found::NONE];
-            let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns };
-            self.table.lookup(&[key], ms_of(time_ns), &mut policy, &mut found);
-            self.row(&input, key, side, found[0], (u64::from(whole.pieces), whole.bytes));
-        }
+        let tracked = match self.key(&input, u64::from(whole.pieces)) {
+            Ok((key, side)) => {
+                let mut found = [Found::NONE];
+                let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns };
+                self.table.lookup(&[key], ms_of(time_ns), &mut policy, &mut found);
+                self.row(&input, key, side, found[0], (u64::from(whole.pieces), whole.bytes))
+            }
+            Err(tracked) => tracked,
+        };
         self.whole = whole;
+        tracked
     }
 
     /// A packet and the place of its flow. `frames`: how many frames it came in, and their bytes.
@@ -311,11 +332,11 @@ impl<M: Module> Tracker<M> {
         side: Side,
         found: Found,
         frames: (u64, u64),
-    ) {
+    ) -> Tracked {
         let place = found.slot().and_then(|slot| Some((slot, *self.table.get(slot)?)));
         let Some((slot, mut hot)) = place else {
             self.counts.no_room += frames.0;
-            return;
+            return Tracked::INVALID;
         };
         self.counts.packets += frames.0;
         let segment = if key.protocol == IpProtocol::TCP.0 { segment_of(input) } else { None };
@@ -334,16 +355,18 @@ impl<M: Module> Tracker<M> {
                 self.table.set_class(slot, Class::HalfOpen);
             }
         }
+        let mut is_valid = true;
         if let Some(segment) = segment {
-            let outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
+            let mut outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             if outcome == tcp::Outcome::Restart {
                 rest.end_at(slot, &key, hot, Reason::Closed, input.time_ns);
                 self.counts.flows += 1;
                 rest.begin(slot, &key, side, input, true);
                 hot = Hot::default();
                 self.table.set_class(slot, Class::HalfOpen);
-                let _ = rest.segment(slot, &key, side, &segment, input.time_ns);
+                outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             }
+            is_valid = outcome != tcp::Outcome::Ignored;
         }
         rest.count(slot, side, input, segment.map_or(0, |segment| segment.flags), frames);
         let state = rest.state(slot, &key);
@@ -357,6 +380,7 @@ impl<M: Module> Tracker<M> {
                 *own = Hot { timeout_ms, state, is_tcp };
             }
         }
+        self.rest.tracked(slot, side, is_valid)
     }
 
     /// Removes flows that are idle at `now_ns`, in a piece of about so many records; whether the piece reached the end of

@@ -16,7 +16,7 @@
 //! | | |
 //! | --- | --- |
 //! | reads | frames, of rows that no stage before it has settled |
-//! | writes | nothing |
+//! | writes | `flow_state`, `flow_slot` ([`columns`]) |
 //! | spread | by hosts: both directions of a flow, and its fragments, meet at one worker |
 //!
 //! # Deliberately absent
@@ -25,6 +25,7 @@
 //!
 //! Threads: one instance per worker. Control reads a worker's flows under its lock, a piece at a time.
 
+pub mod columns;
 pub mod commands;
 mod control_part;
 pub mod events;
@@ -40,6 +41,7 @@ use controlplane::Descriptor;
 use stream::tracker::{IdleTimeouts, Options};
 use stream::{defrag, tcp};
 
+pub use columns::{FlowColumns, FlowView};
 pub use follow::{Attached, Follower, Listener};
 pub use stage::Flow;
 
@@ -71,7 +73,7 @@ pub const STAGES: &[StageKind] = &[StageKind {
     about: "Follows flows: TCP connections with their byte streams, UDP, ICMP; puts fragments together.",
     application: &APPLICATION,
     needs: &[FRAMES],
-    provides: &[],
+    provides: &["flow_state"],
     is_first: false,
     is_last: false,
     places: &[],

@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chunk::{Chunk, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, Verdict};
 use engine::{Context, Phases, Spread, Stage};
 use packet::Decoded;
 use stream::Tracker;
 use stream::tracker::Input;
 
+use super::columns::{self, FlowColumns};
 use super::follow::Followers;
 
 /// The flows of a worker, which control reads.
@@ -88,6 +89,15 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         super::STAGE
     }
 
+    fn columns(&self) -> &'static [Declaration] {
+        &[FlowColumns::COLUMNS]
+    }
+
+    /// Rows that it does not look at are not tracked.
+    fn zeroed(&self) -> ColumnSet {
+        ColumnSet::of(&[FlowColumns::FLOW_STATE])
+    }
+
     fn phases(&self) -> Phases {
         Phases::PRE
     }
@@ -117,13 +127,14 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 begin..self.linear.len()
             }));
         }
+        let Chunk { packets, rows, .. } = chunk;
         if self.rows.is_empty() {
             return;
         }
         self.now_ns = self.now_ns.max(latest_ns);
         self.latest_ns.fetch_max(latest_ns, Ordering::Relaxed);
         let input = |at: usize| {
-            let packet = &chunk.packets[usize::from(self.rows[at])];
+            let packet = &packets[usize::from(self.rows[at])];
             let frame = match &self.places[at] {
                 Some(place) => &self.linear[place.clone()],
                 None => packet.data(),
@@ -139,7 +150,11 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             }
         };
         let Some(tracker) = &self.tracker else { return };
-        Self::lock(tracker).packets(self.rows.len(), input);
+        let view = FlowColumns::view(rows);
+        Self::lock(tracker).packets(self.rows.len(), input, |at, tracked| {
+            let row = usize::from(self.rows[at]);
+            (view.flow_state[row], view.flow_slot[row]) = columns::encode(tracked);
+        });
         self.sweep(self.now_ns);
     }
 

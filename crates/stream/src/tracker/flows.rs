@@ -6,6 +6,7 @@ use packet::IpProtocol;
 use super::input::Input;
 use super::module::{Identity, Module};
 use super::timeouts::IdleTimeouts;
+use super::tracked::{PacketState, Tracked};
 use crate::key::{FlowKey, Side};
 use crate::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
 use crate::table::{Class, Found, Policy, Slot, TableError};
@@ -204,6 +205,20 @@ impl<M: Module> Rest<M> {
             TcpState::TimeWait | TcpState::Closed => FlowState::Closed,
             _ => FlowState::Established,
         }
+    }
+
+    /// What a packet is that the flow has just counted, by the rules of Linux's conntrack: an answer is established, and what
+    /// the end sends that opened the flow once there was an answer.
+    pub(super) fn tracked(&self, slot: Slot, side: Side, is_valid: bool) -> Tracked {
+        let cold = &self.cold[slot.index()];
+        let is_reply = side != cold.first;
+        let has_answer = cold.sides[cold.first.other().index()].packets > 0;
+        let state = match (is_valid, has_answer) {
+            (false, _) => PacketState::Invalid,
+            (true, true) => PacketState::Established,
+            (true, false) => PacketState::New,
+        };
+        Tracked { state, is_reply, slot: Some(slot) }
     }
 
     /// Whether a flow had ended by `now_ns`, because of its time-out.

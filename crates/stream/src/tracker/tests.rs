@@ -131,14 +131,18 @@ fn run(
     for frames in frames.chunks(batch) {
         let decode = |frame: &&scene::Frame| packet::decode(&frame.bytes, frame.bytes.len());
         let decoded: Vec<_> = frames.iter().map(decode).collect();
-        tracker.packets(frames.len(), |at| Input {
-            decoded: &decoded[at],
-            frame: &frames[at].bytes,
-            frame_len: frames[at].bytes.len() as u32,
-            time_ns: frames[at].time_ns,
-            port: 3,
-            checksums: true,
-        });
+        tracker.packets(
+            frames.len(),
+            |at| Input {
+                decoded: &decoded[at],
+                frame: &frames[at].bytes,
+                frame_len: frames[at].bytes.len() as u32,
+                time_ns: frames[at].time_ns,
+                port: 3,
+                checksums: true,
+            },
+            |_, _| {},
+        );
         if let Some(records) = sweeps {
             tracker.sweep(records, frames[frames.len() - 1].time_ns);
         }

@@ -1,0 +1,55 @@
+//! What the tracker found of each packet, as columns: for rules, modules and kernels behind it.
+//!
+//! ```text
+//!  flow_state      7 … 4 │  3  │ 2 … 0         flow_slot    place in the table of the worker,
+//!                    0   │reply│ state                      [`NO_SLOT`] for no flow
+//! ```
+
+use stream::tracker::{PacketState, Tracked};
+
+chunk::columns! {
+    /// What the stage `flow` writes in its `pre_shade`, for every row. Zero without such a stage: not tracked.
+    pub struct FlowColumns / FlowView {
+        /// [`PacketState`] in the low three bits, and [`REPLY`].
+        pub flow_state: u8,
+        /// Place of the flow in the table of the worker; [`NO_SLOT`] for none. Written where the state is not zero.
+        pub flow_slot: u32,
+    }
+}
+
+/// Set in `flow_state` where the sender is not the end that opened the flow.
+pub const REPLY: u8 = 1 << 3;
+
+/// The bits of the state itself.
+pub const STATE: u8 = 0b111;
+
+/// The place of no flow.
+pub const NO_SLOT: u32 = u32::MAX;
+
+/// The values of both columns.
+pub fn encode(tracked: Tracked) -> (u8, u32) {
+    let reply = if tracked.is_reply { REPLY } else { 0 };
+    (tracked.state as u8 | reply, tracked.slot.map_or(NO_SLOT, |slot| slot.0))
+}
+
+/// The state of a packet, as the column has it.
+pub fn state(column: u8) -> PacketState {
+    PacketState::of_bits(column & STATE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stream::table::Slot;
+
+    #[test]
+    fn columns_say_what_was_tracked() {
+        for state in PacketState::ALL {
+            for is_reply in [false, true] {
+                let (bits, slot) = encode(Tracked { state, is_reply, slot: Some(Slot(7)) });
+                assert_eq!((super::state(bits), bits & REPLY != 0, slot), (state, is_reply, 7));
+            }
+        }
+        assert_eq!(encode(Tracked::default()), (0, NO_SLOT));
+    }
+}

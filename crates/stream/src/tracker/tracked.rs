@@ -1,0 +1,74 @@
+//! What the tracker makes of a packet.
+
+use crate::table::Slot;
+
+/// The state of a packet, by the names and the rules of Linux's `ct state`.
+///
+/// The numbers are chosen for rules: those of common sets differ in few bits from all others, so that a value under a mask
+/// says which states are meant.
+///
+/// ```text
+///  000 untracked   001 invalid   100 new   110 established   111 related
+///  11x established, related      1xx these and new           0xx neither
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum PacketState {
+    /// Not IP, or neighbour discovery and the like (RFC 4861, RFC 3810), which have no flow.
+    #[default]
+    Untracked = 0b000,
+    /// Of no flow: its headers are wrong, or no host would take it in the state of its flow.
+    Invalid = 0b001,
+    /// It opens a flow, or comes from the end that opened one which has no answer yet.
+    New = 0b100,
+    /// Of a flow that both ends have sent packets of, or the first answer.
+    Established = 0b110,
+    /// An ICMP error about a packet of a flow, or the first packet of a flow that another one announced.
+    Related = 0b111,
+}
+
+impl PacketState {
+    /// All, in the order of their numbers.
+    pub const ALL: [PacketState; 5] =
+        [Self::Untracked, Self::Invalid, Self::New, Self::Established, Self::Related];
+
+    /// The state of a number; the numbers of none are untracked.
+    #[inline]
+    pub const fn of_bits(bits: u8) -> Self {
+        match bits {
+            0b001 => Self::Invalid,
+            0b100 => Self::New,
+            0b110 => Self::Established,
+            0b111 => Self::Related,
+            _ => Self::Untracked,
+        }
+    }
+
+    /// Its name, as nftables writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Untracked => "untracked",
+            Self::Invalid => "invalid",
+            Self::New => "new",
+            Self::Established => "established",
+            Self::Related => "related",
+        }
+    }
+}
+
+/// What the tracker makes of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tracked {
+    /// Its state.
+    pub state: PacketState,
+    /// Its sender is not the end that opened the flow.
+    pub is_reply: bool,
+    /// The place of its flow, of an ICMP error that of the flow which it is about. Valid until the next batch or sweep.
+    pub slot: Option<Slot>,
+}
+
+impl Tracked {
+    /// A packet of no flow.
+    pub const INVALID: Tracked =
+        Tracked { state: PacketState::Invalid, is_reply: false, slot: None };
+}
