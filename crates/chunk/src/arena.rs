@@ -580,12 +580,20 @@ impl Rows {
     /// # Panics
     /// If `from` is laid out differently or has no such row, or nothing was reserved here.
     pub fn copy_row_from(&mut self, from: &Rows, row: usize) {
-        self.set_len(1);
+        self.copy_rows_from(from, row..row + 1);
+    }
+
+    /// Copies some rows of `from` into the first rows, which become those in use.
+    ///
+    /// # Panics
+    /// If `from` is laid out differently or has no such rows, or fewer were reserved here.
+    pub fn copy_rows_from(&mut self, from: &Rows, rows: std::ops::Range<usize>) {
+        self.set_len(rows.len());
         let columns = self.shared.layout.columns.clone();
         assert_eq!(columns, from.shared.layout.columns, "rows of other columns");
         for (i, column) in columns.iter().enumerate() {
-            let value = &from.column_bytes(i)[row * column.width..][..column.width];
-            self.column_bytes_mut(i).copy_from_slice(value);
+            let bytes = rows.start * column.width..rows.end * column.width;
+            self.column_bytes_mut(i).copy_from_slice(&from.column_bytes(i)[bytes]);
         }
     }
 

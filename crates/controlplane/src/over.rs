@@ -107,6 +107,19 @@ impl<P: TablePart> Stage<Tables> for OverPart<P> {
         self.stage.pre_shade(chunk, &mut cx.over(|tables| tables.part(part)));
     }
 
+    fn divides(&self) -> bool {
+        self.stage.divides()
+    }
+
+    fn sees_retired(&self) -> bool {
+        self.stage.sees_retired()
+    }
+
+    fn retired(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        let part = self.part;
+        self.stage.retired(chunk, &mut cx.over(|tables| tables.part(part)));
+    }
+
     fn shader(&self) -> Option<Arc<dyn Shade<Tables>>> {
         self.stage.shader().map(|shade| over(shade, self.part))
     }

@@ -177,6 +177,18 @@ impl<T: 'static> Stage<T> for InContext<T> {
         self.stage.pre_shade(chunk, cx);
         show(&mut chunk.rows, self.contexts);
     }
+    fn divides(&self) -> bool {
+        self.stage.divides()
+    }
+
+    fn sees_retired(&self) -> bool {
+        self.stage.sees_retired()
+    }
+
+    fn retired(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
+        self.stage.retired(chunk, cx);
+    }
+
     fn shader(&self) -> Option<Arc<dyn Shade<T>>> {
         let shade = self.stage.shader()?;
         Some(Arc::new(ShadeInContext { shade, contexts: self.contexts }))

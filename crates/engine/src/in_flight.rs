@@ -15,7 +15,7 @@ use device::accelerator::{Landing, Offload, PayloadPart};
 use crate::balance::Side;
 use crate::stage::{Shade, Versions};
 use crate::twins::Crew;
-use crate::worker::{OwnPipeline, panic_text};
+use crate::worker::{OwnPipeline, Rest, panic_text};
 
 /// The shaders of one segment in order of its stages, each with its stage's place in the segment.
 pub(crate) type Shaders<T> = Arc<[(usize, Arc<dyn Shade<T>>)]>;
@@ -51,6 +51,10 @@ pub(crate) struct InFlight<V: Versions> {
     pub(crate) payload: PayloadPart,
     /// It is the first of its shard since that moved to the device: the state goes along.
     pub(crate) moves_state: bool,
+    /// Its packets that wait for the others.
+    pub(crate) rest: Rest,
+    /// The stage at which its packets enter the segment: those before have seen them.
+    pub(crate) resumes: Option<usize>,
     /// How often each packet went through the pipeline again; empty where none did.
     pub(crate) passes: Vec<u8>,
     /// The stage, among the worker's, that sweeps its state by this chunk: it has rows and no packets.
@@ -94,6 +98,8 @@ impl<V: Versions> InFlight<V> {
             first_row: 0,
             payload: PayloadPart::with_capacity(chunk::CHUNK_PACKETS_MAX),
             moves_state: false,
+            rest: Rest::default(),
+            resumes: None,
             passes: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             sweep: None,
             is_spoilt: false,
@@ -130,6 +136,16 @@ impl<V: Versions> InFlight<V> {
             own.copy_from(&mut self.chunk.rows);
             self.chunk.rows = own;
         }
+    }
+
+    /// The progress that chunks behind it may not pass: its own, or that of its rest.
+    pub(crate) fn bound(&self, progress: usize) -> usize {
+        self.rest.at.map_or(progress, |(segment, _)| progress.min(2 * segment))
+    }
+
+    /// Whether all of its packets are in the rest: no stage has to do with it until that goes on.
+    pub(crate) fn has_left(&self) -> bool {
+        self.rest.at.is_some() && self.chunk.packets.is_empty()
     }
 
     /// Shades one segment on this thread.
@@ -323,8 +339,8 @@ pub(crate) enum Slot<V: Versions> {
     Ready(Box<InFlight<V>>),
     /// Here, its segment shaded.
     Shaded(Box<InFlight<V>>),
-    /// At a master, in this segment of this pipeline.
-    Away { pipeline: usize, segment: usize },
+    /// At a master, in this segment of this pipeline; chunks behind it may not pass `bound`.
+    Away { pipeline: usize, segment: usize, bound: usize },
 }
 
 impl<V: Versions> Slot<V> {
@@ -333,7 +349,15 @@ impl<V: Versions> Slot<V> {
         match self {
             Slot::Ready(flight) => (2 * flight.segment, flight.pipeline),
             Slot::Shaded(flight) => (2 * flight.segment + 1, flight.pipeline),
-            Slot::Away { pipeline, segment } => (2 * segment + 1, *pipeline),
+            Slot::Away { pipeline, segment, .. } => (2 * segment + 1, *pipeline),
+        }
+    }
+
+    /// How far chunks behind it may go.
+    fn bound(&self) -> usize {
+        match self {
+            Slot::Ready(flight) | Slot::Shaded(flight) => flight.bound(self.progress().0),
+            Slot::Away { bound, .. } => *bound,
         }
     }
 }
@@ -392,13 +416,14 @@ impl<V: Versions> InOrder<V> {
         let mut place = 0;
         while let Some(slot) = self.slots.get_mut(place) {
             let (progress, pipeline) = slot.progress();
+            let bound = slot.bound();
             let line = &mut self.lines[pipeline];
             let may_retire = place == 0 || progress < line.end;
             if !matches!(slot, Slot::Away { .. }) && progress < line.elder && may_retire {
-                let away = Slot::Away { pipeline, segment: 0 };
+                let away = Slot::Away { pipeline, segment: 0, bound: 0 };
                 match step(std::mem::replace(slot, away)) {
                     Some(next) => {
-                        let moved = next.progress().0 > progress;
+                        let moved = next.progress().0 != progress;
                         *slot = next;
                         if moved {
                             continue; // it may go on at once
@@ -419,7 +444,7 @@ impl<V: Versions> InOrder<V> {
                 }
             }
             // A chunk that began at a place is far on and waits for its elders: those behind it wait for them too.
-            line.elder = line.elder.min(progress);
+            line.elder = line.elder.min(bound);
             place += 1;
         }
     }

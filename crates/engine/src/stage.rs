@@ -235,6 +235,11 @@ pub trait Stage<T>: Send {
     /// Fills columns from packets and settles odd packets by their verdict.
     fn pre_shade(&mut self, _chunk: &mut Chunk, _cx: &mut Context<'_, T>) {}
 
+    /// Whether it may [divide](Context::divide) a chunk in its `pre_shade`. At most one stage of a pipeline does.
+    fn divides(&self) -> bool {
+        false
+    }
+
     /// The step that a device can take; `None` for a stage that has none.
     fn shader(&self) -> Option<Arc<dyn Shade<T>>> {
         None
@@ -243,6 +248,16 @@ pub trait Stage<T>: Send {
     /// Applies the results to the packets. Only rows still at [`Verdict::NEXT`] and rows that this
     /// stage itself decided concern it.
     fn post_shade(&mut self, _chunk: &mut Chunk, _cx: &mut Context<'_, T>) {}
+
+    /// Whether [`Stage::retired`] is to be called.
+    fn sees_retired(&self) -> bool {
+        false
+    }
+
+    /// A chunk retires: its verdicts are final, and every packet goes where they say after this call. Packets with the
+    /// verdict taken are no longer here. Chunks come in the order of receipt, also those whose packets entered the pipeline
+    /// behind this stage. Of a chunk that a panic ended, all packets count as dropped and none is here.
+    fn retired(&mut self, _chunk: &mut Chunk, _cx: &mut Context<'_, T>) {}
 
     /// Housekeeping, off the packets' way: timeouts, packets that waited for something. Called when
     /// a worker is idle, when the tables have changed, and at least every 10 ms.
@@ -350,6 +365,8 @@ pub struct Context<'a, T> {
     pub(crate) handed: Option<&'a mut Vec<HandOver>>,
     /// `None` apart from any worker.
     pub(crate) settled: Option<&'a mut [u32; 2]>,
+    /// The row at which the stage divides the chunk; `None` apart from a `pre_shade` of a worker.
+    pub(crate) divided: Option<&'a mut Option<u16>>,
     /// Names of the places, each with its number.
     pub(crate) places: &'a [(&'static str, u16)],
     /// By row: how often the packet went through again; empty for none.
@@ -382,6 +399,7 @@ impl<'a, T> Context<'a, T> {
             released,
             handed: None,
             settled: None,
+            divided: None,
             places: &[],
             passes: &[],
             row: None,
@@ -418,6 +436,17 @@ impl<'a, T> Context<'a, T> {
         }
     }
 
+    /// Says in `pre_shade` that the packets from `row` on are to wait until all before them have retired: what the stage
+    /// makes of them depends on that. The stage must not have looked at these rows. Its `pre_shade` sees them next, as the
+    /// first ones of a chunk; what stages before it wrote is still there. Their order stays. `false`: nothing waits, as apart
+    /// from any worker, and the stage does the rest of the chunk now.
+    #[must_use]
+    pub fn divide(&mut self, row: usize) -> bool {
+        let Some(divided) = &mut self.divided else { return false };
+        **divided = u16::try_from(row).ok();
+        divided.is_some()
+    }
+
     /// The same over a part of the tables, for stages that know no other.
     pub fn over<U: 'a>(&mut self, part: impl FnOnce(&'a T) -> &'a U) -> Context<'_, U> {
         Context {
@@ -432,6 +461,7 @@ impl<'a, T> Context<'a, T> {
             released: self.released,
             handed: self.handed.as_deref_mut(),
             settled: self.settled.as_deref_mut(),
+            divided: self.divided.as_deref_mut(),
             places: self.places,
             passes: self.passes,
             row: self.row,

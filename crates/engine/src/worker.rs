@@ -30,6 +30,7 @@ macro_rules! context {
             released: &mut $worker.released,
             handed: Some(&mut $worker.handed),
             settled: Some(&mut $worker.settled),
+            divided: None,
             places: &$worker.path.pipelines[$own].places,
             passes: $passes,
             row: None,
@@ -40,6 +41,7 @@ macro_rules! context {
 
 #[cfg(debug_assertions)]
 mod declared;
+mod divide;
 mod in_order;
 mod look;
 mod panics;
@@ -50,6 +52,7 @@ mod send;
 mod shade;
 mod sweep;
 
+pub(crate) use divide::Rest;
 pub use panics::panic_text;
 pub use panics::{PanicSink, StagePanic};
 pub use parts::{DropSink, DumpSink, Entry, ErrorSink, HostGate, RxSlot, SpreadHash, TxSlot};
@@ -154,6 +157,10 @@ pub(crate) struct Worker<V: Versions> {
     /// By stage: the steps that it has, and the contexts of the rows that it sees.
     steps: Vec<Phases>,
     contexts: Vec<u32>,
+    /// By pipeline: the stages that see chunks retire, by their numbers.
+    see_retired: Vec<Box<[usize]>>,
+    /// The row at which the stage at work divides its chunk.
+    divided: Option<u16>,
     /// Which columns they may write.
     #[cfg(debug_assertions)]
     declared: declared::Declared,
@@ -228,17 +235,22 @@ impl<V: Versions> Worker<V> {
         let Parts { path, queues, links, signals, reports, settings, chunks, layout, balance } =
             parts;
         let arena = Arena::new(layout.with_capacity(chunks * CHUNK_PACKETS_MAX));
-        let free = (0..chunks)
+        let mut free: Vec<Box<InFlight<V>>> = (0..chunks)
             .filter_map(|_| arena.reserve(CHUNK_PACKETS_MAX))
             .map(|rows| Box::new(InFlight::new(Chunk::new(rows, links.index))))
             .collect();
+        if path.stages.iter().any(|stage| stage.divides()) {
+            let arena = Arena::new(layout.with_capacity(chunks * CHUNK_PACKETS_MAX));
+            free.iter_mut().for_each(|flight| flight.rest.prepare(&arena));
+        }
         let stages: Vec<_> = path.stages.iter().map(|stage| &**stage).collect();
         let segments = path.segments.len();
         let peers = links.rings_out.len();
+        let owned = Owned::of(&path.pipelines, segments);
         Self {
-            owned: Owned::of(&path.pipelines, segments),
             steps: stages.iter().map(|stage| stage.phases()).collect(),
             contexts: stages.iter().map(|stage| stage.contexts()).collect(),
+            see_retired: divide::see_retired(&stages, &path.pipelines, &owned),
             #[cfg(debug_assertions)]
             declared: declared::Declared::new(&path.stages, &layout),
             shaders: segment_shaders(&stages, &path.pipelines, &path.segments),
@@ -281,6 +293,8 @@ impl<V: Versions> Worker<V> {
             started: Instant::now(),
             to_wake: vec![false; peers],
             ring_waiting: (0..peers).map(|_| VecDeque::new()).collect(),
+            divided: None,
+            owned,
             path,
             queues,
             links,

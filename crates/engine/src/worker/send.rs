@@ -11,13 +11,17 @@ use crate::ring::{Again, Passed};
 use crate::stage::Versions;
 
 impl<V: Versions> Worker<V> {
-    /// Sends every packet of a chunk where its verdict says.
-    pub(super) fn retire(&mut self, mut flight: Box<InFlight<V>>) {
+    /// Sends every packet of a chunk where its verdict says. The chunk comes back if a stage has divided it: the rest of its
+    /// packets goes on.
+    pub(super) fn retire(&mut self, mut flight: Box<InFlight<V>>) -> Option<Box<InFlight<V>>> {
         if !flight.traced.is_empty() {
             end_trace(&mut flight);
         }
         if flight.is_spoilt {
             self.drop_chunk(&mut flight);
+        }
+        if !self.see_retired[flight.pipeline].is_empty() {
+            self.tell_retired(&mut flight);
         }
         let mut packets = std::mem::take(&mut flight.chunk.packets);
         let mut emitted = std::mem::take(&mut flight.chunk.emitted);
@@ -49,6 +53,10 @@ impl<V: Versions> Worker<V> {
         flight.passes.clear();
         flight.chunk.packets = packets;
         flight.chunk.emitted = emitted;
+        if flight.rest.at.is_some() {
+            self.go_on_with_rest(&mut flight);
+            return Some(flight);
+        }
         flight.pin = None;
         self.retired.append(&mut flight.received);
         if let Some(begun) = flight.begun.take() {
@@ -61,6 +69,7 @@ impl<V: Versions> Worker<V> {
         }
         self.free.push(flight);
         self.timed = std::time::Instant::now();
+        None
     }
 
     /// Sends a packet where its verdict says. Almost all are forwarded: that way is inlined.

@@ -106,7 +106,7 @@ impl<V: Versions> Worker<V> {
     /// The side of a chunk in the segment that it is about to enter.
     fn way(&mut self, mut flight: Box<InFlight<V>>) -> Way<V> {
         let segment = flight.segment;
-        if flight.is_spoilt || self.sweeps_elsewhere(&flight) {
+        if flight.is_spoilt || flight.has_left() || self.sweeps_elsewhere(&flight) {
             return Way::Here(flight);
         }
         let is_shared = self.path.segments[segment].on_device;
@@ -145,7 +145,8 @@ impl<V: Versions> Worker<V> {
                 Some(mut rows) => {
                     // Columns written by earlier segments move with the chunk; the first has none yet.
                     let start = self.path.pipelines[flight.pipeline].segments.start;
-                    if segment > start || flight.sweep.is_some() {
+                    let has_columns = segment > start || flight.resumes.is_some();
+                    if has_columns || flight.sweep.is_some() {
                         rows.copy_from(&mut flight.chunk.rows);
                     } else {
                         columns::begin(&mut rows, &self.path.zeroed);
@@ -202,13 +203,18 @@ impl<V: Versions> Worker<V> {
             return Slot::Shaded(flight);
         }
         if flight.sweep.is_none() {
-            for i in segment.first..segment.end {
+            let begin = flight.resumes.take().unwrap_or(segment.first);
+            flight.live.resize(begin - segment.first, 0);
+            for i in begin..segment.end {
                 self.with_stage(
                     i,
                     &mut flight,
                     |stage, chunk, cx| stage.pre_shade(chunk, cx),
                     true,
                 );
+                if let Some(row) = self.divided.take().filter(|_| !flight.is_spoilt) {
+                    self.divide(&mut flight, i, row.into());
+                }
             }
         }
         if flight.is_spoilt {
@@ -238,11 +244,11 @@ impl<V: Versions> Worker<V> {
             flight.handed = Instant::now();
             home.away += 1;
             self.reports.counters.chunks_to_device.add(1);
-            let pipeline = flight.pipeline;
+            let (pipeline, bound) = (flight.pipeline, flight.bound(2 * at + 1));
             match master.submissions.push(flight) {
                 Ok(()) => {
                     master.wakeup.wake();
-                    return Slot::Away { pipeline, segment: at };
+                    return Slot::Away { pipeline, segment: at, bound };
                 }
                 // Not possible: there is room for every chunk.
                 Err(back) => {
@@ -268,7 +274,8 @@ impl<V: Versions> Worker<V> {
             if !self.is_concerned(flight, first + i) {
                 continue;
             }
-            let Some(pin) = flight.pin.as_ref().filter(|_| !flight.is_spoilt) else { break };
+            let is_idle = flight.is_spoilt || flight.has_left();
+            let Some(pin) = flight.pin.as_ref().filter(|_| !is_idle) else { break };
             #[cfg(debug_assertions)]
             self.declared.remember(&flight.chunk.rows);
             let (rows, packets) = (&mut flight.chunk.rows, &mut flight.chunk.packets);
@@ -332,10 +339,12 @@ impl<V: Versions> Worker<V> {
             return Some(Slot::Ready(flight));
         }
         match flight.sweep {
-            Some(_) => self.end_sweep(flight),
-            None => self.retire(flight),
+            Some(_) => {
+                self.end_sweep(flight);
+                None
+            }
+            None => self.retire(flight).map(Slot::Ready),
         }
-        None
     }
 
     /// Takes back the chunks that masters have ended with.
@@ -416,6 +425,9 @@ impl<V: Versions> Worker<V> {
             flight.live.push(live as u32);
         }
         let steps = self.steps[local];
+        if flight.has_left() {
+            return;
+        }
         if !(if is_first { steps.pre_shade } else { steps.post_shade }) {
             return;
         }
@@ -423,6 +435,7 @@ impl<V: Versions> Worker<V> {
         let mut cx =
             context!(self, flight.pipeline, &**pin, V::number(pin), now_ns, &flight.passes);
         cx.home = self.homes[flight.segment].side;
+        cx.divided = is_first.then_some(&mut self.divided);
         let (stage, chunk) = (&mut *self.path.stages[local], &mut flight.chunk);
         #[cfg(debug_assertions)]
         self.declared.remember(&chunk.rows);

@@ -3,6 +3,7 @@
 
 mod columns;
 mod contexts;
+mod divided;
 mod engine;
 mod handover;
 mod hazards;

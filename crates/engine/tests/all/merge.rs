@@ -19,9 +19,9 @@ chunk::columns! {
 }
 
 #[derive(Clone)]
-struct NoTables;
+pub(super) struct NoTables;
 
-struct Nothing;
+pub(super) struct Nothing;
 
 impl Deref for Nothing {
     type Target = ();
@@ -103,7 +103,7 @@ impl Stage<()> for Fates {
     }
 }
 
-fn serial(frame: &[u8]) -> u32 {
+pub(super) fn serial(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[4..8].try_into().unwrap())
 }
 
@@ -131,7 +131,7 @@ struct Output {
 
 type Drops = Arc<Mutex<Vec<(Vec<u8>, &'static str, u64)>>>;
 
-fn frames(n: u32) -> Vec<(u64, Vec<u8>)> {
+pub(super) fn frames(n: u32) -> Vec<(u64, Vec<u8>)> {
     let mut seed = 7u32;
     (0..n)
         .map(|i| {
@@ -145,7 +145,7 @@ fn frames(n: u32) -> Vec<(u64, Vec<u8>)> {
         .collect()
 }
 
-fn flow_hash(frame: &[u8]) -> u32 {
+pub(super) fn flow_hash(frame: &[u8]) -> u32 {
     u32::from(frame[0]).wrapping_mul(0x9e37_79b9)
 }
 

@@ -1,0 +1,141 @@
+//! Chunks that a stage divides: what comes first retires before the rest goes on.
+//!
+//! A stage may need to know what became of one packet before it sees the next one: whether a firewall dropped the packet
+//! that opened a flow. All packets of a chunk pass its `pre_shade` before any has its verdict, and several chunks are in
+//! flight. So the stage [divides](crate::Context::divide) the chunk at the first row that depends on packets before it:
+//!
+//! ```text
+//!  packets  a b c│d e        columns of d, e are kept as the stages before have left them
+//!           ─────┘           a b c go on, retire; then d e go on from the stage that divided
+//! ```
+//!
+//! The chunk keeps its place in the order, its version of the tables and its slot: nothing overtakes the rest, and a chunk
+//! may be divided as often as it has packets. What comes first may be nothing, where the first row depends on an older chunk.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use chunk::{Arena, Emitted, Packet, Rows, Verdict, reasons};
+
+use super::{OwnPipeline, Owned, Worker};
+use crate::context;
+use crate::in_flight::{InFlight, Traced};
+use crate::stage::{Stage, Versions};
+
+/// The packets of a chunk that wait for those before them.
+#[derive(Default)]
+pub(crate) struct Rest {
+    /// Where they go on: the segment, and the number of the stage. `None`: there are none.
+    pub(crate) at: Option<(usize, usize)>,
+    packets: Vec<Packet>,
+    emitted: Vec<Emitted>,
+    passes: Vec<u8>,
+    traced: Vec<Traced>,
+    /// Their columns; there for pipelines with a stage that divides.
+    rows: Option<Rows>,
+    /// How many of them count as received.
+    count: usize,
+}
+
+impl Rest {
+    /// Takes what a rest needs, for a chunk.
+    pub(crate) fn prepare(&mut self, arena: &Arena) {
+        self.rows = arena.reserve(chunk::CHUNK_PACKETS_MAX);
+        self.packets.reserve(chunk::CHUNK_PACKETS_MAX);
+        self.passes.reserve(chunk::CHUNK_PACKETS_MAX);
+    }
+}
+
+/// By pipeline: the numbers of the stages that see chunks retire.
+pub(super) fn see_retired<T>(
+    stages: &[&dyn Stage<T>],
+    pipelines: &[OwnPipeline],
+    owned: &Owned,
+) -> Vec<Box<[usize]>> {
+    let sees = |number: &usize| stages[usize::from(owned.stages[*number])].sees_retired();
+    pipelines.iter().map(|own| own.stages.clone().filter(sees).collect()).collect()
+}
+
+impl<V: Versions> Worker<V> {
+    /// Leaves rows from `row` on behind: they go on at the stage `number` once those before have retired.
+    #[cold]
+    pub(super) fn divide(&mut self, flight: &mut InFlight<V>, number: usize, row: usize) {
+        let InFlight { chunk, rest, .. } = flight;
+        let (rows, Some(kept)) = (chunk.rows.len(), &mut rest.rows) else { return };
+        if row >= rows || rest.at.is_some() {
+            return;
+        }
+        kept.copy_rows_from(&chunk.rows, row..rows);
+        chunk.rows.set_len(row);
+        rest.packets.extend(chunk.packets.drain(row..));
+        if !flight.passes.is_empty() {
+            rest.passes.extend(flight.passes.drain(row..));
+        }
+        let of_rest = |cause: u16| usize::from(cause) >= row;
+        rest.emitted.extend(chunk.emitted.extract_if(.., |e| of_rest(e.cause)));
+        rest.emitted.iter_mut().for_each(|e| e.cause -= row as u16);
+        rest.traced.extend(flight.traced.extract_if(.., |t| t.row >= row));
+        rest.traced.iter_mut().for_each(|t| t.row -= row);
+        rest.count = flight.count.saturating_sub(row);
+        flight.count -= rest.count;
+        rest.at = Some((flight.segment, number));
+        // They are counted when it is their turn.
+        let local = usize::from(self.owned.stages[number]);
+        let of_rest = context::count(kept, self.contexts[local]) as u32;
+        if let Some(live) = flight.live.last_mut() {
+            *live -= of_rest;
+        }
+    }
+
+    /// The first part of a chunk has retired: the rest takes its place.
+    #[cold]
+    pub(super) fn go_on_with_rest(&mut self, flight: &mut InFlight<V>) {
+        let InFlight { chunk, rest, .. } = flight;
+        if let Some(rows) = flight.spare.take() {
+            chunk.rows = rows;
+        }
+        let Some((segment, _)) = rest.at else { return };
+        if let Some(kept) = &mut rest.rows {
+            chunk.rows.copy_from(kept);
+        }
+        chunk.packets.append(&mut rest.packets);
+        chunk.emitted.append(&mut rest.emitted);
+        flight.passes.append(&mut rest.passes);
+        flight.traced.append(&mut rest.traced);
+        flight.count = std::mem::take(&mut rest.count);
+        flight.segment = segment;
+        flight.wanted = None;
+        flight.is_spoilt = false;
+        flight.resumes = rest.at.take().map(|(_, number)| number);
+    }
+
+    /// Tells the stages that want to know it that a chunk retires.
+    pub(super) fn tell_retired(&mut self, flight: &mut InFlight<V>) {
+        if flight.is_spoilt {
+            for verdict in flight.chunk.rows.verdicts() {
+                if Verdict(*verdict) != Verdict::TAKEN {
+                    *verdict = Verdict::drop(reasons::STAGE_PANIC).0;
+                }
+            }
+        }
+        for at in 0..self.see_retired[flight.pipeline].len() {
+            let number = self.see_retired[flight.pipeline][at];
+            let Some(pin) = flight.pin.as_ref().filter(|_| !self.gave_up) else { return };
+            let local = usize::from(self.owned.stages[number]);
+            let now_ns = flight.chunk.time_ns;
+            let mut cx =
+                context!(self, flight.pipeline, &**pin, V::number(pin), now_ns, &flight.passes);
+            let (stage, chunk) = (&mut *self.path.stages[local], &mut flight.chunk);
+            let done = catch_unwind(AssertUnwindSafe(|| stage.retired(chunk, &mut cx)));
+            if let Err(panic) = done {
+                // The packets have their verdicts.
+                self.panicked(number, "retired", &*panic, None, 0);
+            }
+            let now = Instant::now();
+            let ns = now.duration_since(self.timed).as_nanos() as u64;
+            self.timed = now;
+            self.reports.counters.stages[number].busy_ns.add(ns);
+        }
+        self.settle();
+    }
+}
