@@ -22,6 +22,7 @@ mod cell;
 mod columns;
 mod frame;
 pub mod hash;
+mod pages;
 pub mod reasons;
 mod verdict;
 
@@ -33,6 +34,7 @@ pub use columns::{ColumnDesc, ColumnId, ColumnSet, Columns, Declaration, Element
 pub use frame::{
     CELL_FRAME_BYTES, FRAME_BYTES_MAX, FRAME_CELLS_MAX, Offload, PORT_NONE, Packet, Segments,
 };
+pub use pages::prefer_huge_pages;
 pub use reasons::{DropReason, Reason, ReasonBlock, ReasonClash};
 pub use verdict::{Verdict, VerdictKind};
 

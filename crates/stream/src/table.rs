@@ -53,6 +53,7 @@ use index::Index;
 use order::Order;
 
 pub use error::TableError;
+pub(crate) use error::reserved;
 pub use sweep::{Swept, Timeouts};
 
 /// The largest capacity of a table, in flows.

@@ -38,9 +38,16 @@ impl std::error::Error for TableError {}
 
 /// `len` default values, all of whose memory is written, so that none of it is missing later.
 pub(super) fn zeroed<T: Copy + Default>(len: usize) -> Result<Vec<T>, TableError> {
+    let mut values = reserved(len)?;
+    values.resize(len, T::default());
+    Ok(values)
+}
+
+/// Room for `len` values, in huge pages where there are such: flows are looked up at random.
+pub(crate) fn reserved<T>(len: usize) -> Result<Vec<T>, TableError> {
     let mut values = Vec::new();
     let bytes = len.saturating_mul(size_of::<T>());
     values.try_reserve_exact(len).map_err(|_| TableError::Memory { bytes })?;
-    values.resize(len, T::default());
+    chunk::prefer_huge_pages(values.spare_capacity_mut());
     Ok(values)
 }

@@ -9,7 +9,7 @@ use super::timeouts::IdleTimeouts;
 use super::tracked::{PacketState, Tracked};
 use crate::key::{FlowKey, Side};
 use crate::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
-use crate::table::{Class, Found, Policy, Slot, TableError};
+use crate::table::{Class, Found, Policy, Slot, TableError, reserved};
 use crate::tcp::{self, Connection, End, Event, Reassembler, Segment, Sink, Want};
 
 /// In the line of the flow, beside its key.
@@ -83,12 +83,6 @@ impl<M: Module> Rest<M> {
         timeouts: IdleTimeouts,
         module: M,
     ) -> Result<Self, TableError> {
-        fn reserved<T>(flows: usize) -> Result<Vec<T>, TableError> {
-            let mut array = Vec::new();
-            let bytes = flows.saturating_mul(size_of::<T>());
-            array.try_reserve_exact(flows).map_err(|_| TableError::Memory { bytes })?;
-            Ok(array)
-        }
         let (cold, connections, states) = (reserved(flows)?, reserved(flows)?, reserved(flows)?);
         Ok(Self { cold, connections, states, reassembler, module, timeouts, timed_out: 0 })
     }
