@@ -551,7 +551,7 @@ impl Spreading {
         let (hash, need): (SpreadHash, Need) = match Spread::of(stages) {
             Spread::Any => (packet::flow::flow_hash_of_frame, Need::Nothing),
             Spread::Flow => (packet::flow::flow_hash_of_frame, Need::Flow),
-            Spread::Hosts => (packet::flow::host_hash_of_frame, Need::Hosts),
+            Spread::Hosts => (packet::flow::tracked_hash_of_frame, Need::Hosts),
         };
         Self { hash, need }
     }

@@ -107,8 +107,8 @@ fn filter_set(plain: &RuleSet) -> RuleSet {
         let asks = [of(2), of(3)].into_iter().any(|ports| ports != all);
         let ports = if asks { shape::PORTS } else { 0 }.into();
         let mask = |value, mask| Condition::Mask { value, mask };
-        let conditions =
-            [of(0), of(1), of(2), of(3), of(4), mask(0, 0), mask(ports, ports), mask(0, 0)];
+        let (any, shape) = (mask(0, 0), mask(ports, ports));
+        let conditions = [of(0), of(1), of(2), of(3), of(4), any, shape, any, any];
         let words = set.schema().conditions(&conditions).expect("conditions");
         set.push(RuleRef { words: &words, priority: id, id }).expect("a rule");
     }

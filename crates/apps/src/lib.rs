@@ -46,6 +46,8 @@ pub fn stage_kinds(descriptors: &[&Descriptor]) -> Vec<StageKind> {
         StageKind { is_last: true, .. } => 3,
         // What only drops comes before the lookups whose work it saves.
         StageKind { provides: [], .. } => 1,
+        // What joins pipelines stands right behind the stage that decodes.
+        _ if kind.application.joins.is_some() => 1,
         _ => 2,
     };
     // Of two that join pipelines, the later one is put before the other.

@@ -3,11 +3,12 @@
 //! Not every packet has ports: a later fragment, an ICMP message, a protocol without. A rule that asks for ports
 //! must not match those, also where its range holds the number that is in their place. So the last word,
 //! of which the protocol takes a quarter, says which [`shape`] a packet has, and a rule that asks for ports asks for
-//! that shape too. Beside it are the TCP flags and the interface that the packet came in by.
+//! that shape too. Beside it are the TCP flags, the state of the packet in its flow, and the interface that the packet came
+//! in by.
 //!
 //! ```text
-//!  IPv4   src    │ dst    │ sport 16, dport 16 │ proto 8, flags 8, shape 4, interface 12      4 words
-//!  IPv6   src (4)│ dst (4)│ …                  │ …                                           10 words
+//!  IPv4   src    │ dst    │ sport 16, dport 16 │ proto 8, flags 8, shape 3, state 3, interface 10      4 words
+//!  IPv6   src (4)│ dst (4)│ …                  │ …                                                  10 words
 //! ```
 //!
 //! The place of the ports holds type and code of an ICMP message, as in OpenFlow 1.0 (§5.2.3, table 3).
@@ -32,8 +33,10 @@ pub mod field {
     pub const FLAGS: usize = 5;
     /// [`shape`](super::shape).
     pub const SHAPE: usize = 6;
+    /// State of the packet in its flow, a number of up to three bits; 0 where no flows are tracked.
+    pub const STATE: usize = 7;
     /// Number of the interface.
-    pub const INTERFACE: usize = 7;
+    pub const INTERFACE: usize = 8;
 }
 
 /// Bits of the field [`field::SHAPE`]: what the packet has.
@@ -47,7 +50,13 @@ pub mod shape {
 }
 
 /// The largest number of an interface.
-pub const INTERFACE_MAX: u16 = 0xfff;
+pub const INTERFACE_MAX: u16 = 0x3ff;
+
+/// The bits of a state.
+pub const STATE_MAX: u8 = 0b111;
+
+/// Where the state is in the last word.
+const STATE_SHIFT: u32 = 10;
 
 /// Words of a header of IPv4.
 pub const WORDS_V4: usize = 4;
@@ -68,6 +77,8 @@ pub struct Tail {
     pub flags: u8,
     /// Bits of [`shape`].
     pub shape: u8,
+    /// State, up to [`STATE_MAX`].
+    pub state: u8,
     /// Interface, up to [`INTERFACE_MAX`].
     pub interface: u16,
 }
@@ -78,10 +89,17 @@ impl Tail {
         let ports = u32::from(self.sport) << 16 | u32::from(self.dport);
         let what = u32::from(self.proto) << 24
             | u32::from(self.flags) << 16
-            | u32::from(self.shape & 0xf) << 12
+            | u32::from(self.shape & 0x7) << 13
+            | state_bits(self.state)
             | u32::from(self.interface & INTERFACE_MAX);
         [ports, what]
     }
+}
+
+/// A state as it is in the last word of a header of either family.
+#[inline]
+pub const fn state_bits(state: u8) -> u32 {
+    ((state & STATE_MAX) as u32) << STATE_SHIFT
 }
 
 /// A header of IPv4.
@@ -118,10 +136,11 @@ fn schema(address_bits: u8) -> Arc<Schema> {
         Field::new("dport", 16, Kind::Range),
         Field::new("proto", 8, Kind::Mask),
         Field::new("tcp_flags", 8, Kind::Mask),
-        Field::new("shape", 4, Kind::Mask),
-        Field::new("in", 12, Kind::Mask),
+        Field::new("shape", 3, Kind::Mask),
+        Field::new("state", 3, Kind::Mask),
+        Field::new("in", 10, Kind::Mask),
     ];
-    Arc::new(Schema::new(fields).expect("eight fields of up to 320 bits fit"))
+    Arc::new(Schema::new(fields).expect("nine fields of up to 320 bits fit"))
 }
 
 #[cfg(test)]
@@ -136,9 +155,10 @@ mod tests {
             proto: 6,
             flags: 0x12,
             shape: shape::PORTS | shape::FRAGMENT,
-            interface: 0xabc,
+            state: 0b110,
+            interface: 0x2bc,
         };
-        let rest = [0x1234, 0x5678, 6, 0x12, 5, 0xabc];
+        let rest = [0x1234, 0x5678, 6, 0x12, 5, 0b110, 0x2bc];
         let v4 = schema_v4();
         assert_eq!(v4.words(), WORDS_V4);
         let values = [&[0x0a00_0001, 0xc000_0201][..], &rest].concat();
@@ -150,7 +170,11 @@ mod tests {
         let values = [&[whole(src), whole(dst)][..], &rest].concat();
         assert_eq!(v6.header(&values), header_v6(src, dst, tail));
         assert_eq!(v4.fields()[field::INTERFACE].max(), INTERFACE_MAX.into());
-        let names = ["src", "dst", "sport", "dport", "proto", "tcp_flags", "shape", "in"];
+        let names = ["src", "dst", "sport", "dport", "proto", "tcp_flags", "shape", "state", "in"];
+        assert_eq!(v4.fields()[field::STATE].max(), STATE_MAX.into());
+        let stateless = header_v4(0x0a00_0001, 0xc000_0201, Tail { state: 0, ..tail });
+        let [.., what] = header_v4(0x0a00_0001, 0xc000_0201, tail);
+        assert_eq!(stateless[3] | state_bits(0b110), what);
         assert!(v4.fields().iter().map(|f| f.name.as_ref()).eq(names));
         assert_eq!(v4.fields()[field::SHAPE].name, "shape");
     }

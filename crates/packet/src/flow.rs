@@ -11,6 +11,7 @@
 
 use crate::bytes::{be16, be32, be64};
 use crate::decode::{Decoded, Kind, decode, has_ports};
+use crate::quoted::is_error;
 use crate::{EtherType, IpProtocol};
 
 /// A 5-tuple. Addresses as in [`Decoded`]; ports are 0 where the packet has none or is a fragment.
@@ -113,6 +114,32 @@ pub fn host_hash_of_frame(frame: &[u8]) -> u32 {
             .map_or(0, |h| hash_hosts([be64(h, 8), be64(h, 16)], [be64(h, 24), be64(h, 32)])),
         _ => 0,
     }
+}
+
+/// [`host_hash_of_frame`]; of an ICMP error that of the packet which it quotes, so that it meets the flow that it is about,
+/// whichever router sent it.
+#[inline]
+pub fn tracked_hash_of_frame(frame: &[u8]) -> u32 {
+    let of_quoted = || {
+        let (ethertype, l3) = network_layer(frame)?;
+        match ethertype {
+            EtherType::IPV4 => {
+                let h = l3.first_chunk::<20>().filter(|h| h[9] == IpProtocol::ICMP.0)?;
+                let at = usize::from(h[0] & 0xf) * 4;
+                let is_error = is_error(Kind::Ipv4, *l3.get(at)?) && be16(h, 6) & 0x3fff == 0;
+                let q = l3.get(at + 8..).filter(|_| is_error)?.first_chunk::<20>()?;
+                Some(hash_hosts([0, u64::from(be32(q, 12))], [0, u64::from(be32(q, 16))]))
+            }
+            EtherType::IPV6 => {
+                l3.first_chunk::<40>().filter(|h| h[6] == IpProtocol::ICMPV6.0)?;
+                let q = l3.get(48..).filter(|_| is_error(Kind::Ipv6, l3[40]))?;
+                let q = q.first_chunk::<40>()?;
+                Some(hash_hosts([be64(q, 8), be64(q, 16)], [be64(q, 24), be64(q, 32)]))
+            }
+            _ => None,
+        }
+    };
+    of_quoted().unwrap_or_else(|| host_hash_of_frame(frame))
 }
 
 #[inline(always)]

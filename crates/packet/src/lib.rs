@@ -37,6 +37,7 @@ pub mod ipv6;
 pub mod nd;
 pub mod ndn;
 pub mod offload;
+pub mod quoted;
 pub mod reasons;
 pub mod tcp;
 pub mod tcp_reset;

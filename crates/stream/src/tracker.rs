@@ -35,11 +35,11 @@ use packet::{Decoded, IpProtocol};
 use crate::defrag::{self, Defragmenter};
 use crate::key::{FlowKey, Side};
 use crate::record::{FlowRecord, FlowState, Reason};
-use crate::table::{Class, FlowTable, Found, Limits, Slot, TableError, Timeouts};
+use crate::table::{Class, FlowTable, Found, Handle, Limits, Outcome, Slot, TableError, Timeouts};
 use crate::tcp::{self, Reassembler};
 
 use flows::{Admission, Hot, Rest};
-use input::{Reject, key_of, segment_of};
+use input::{Reject, cause_of, key_of, opens, segment_of};
 use timeouts::{ms_of, timeout_ms};
 
 pub use input::Input;
@@ -64,6 +64,9 @@ pub struct Options {
     pub by_vlan: bool,
     /// Key of the table's hash.
     pub seed: u64,
+    /// Whether a flow counts only once its first packet got through, and packets that no flow may begin with begin none: as
+    /// a firewall needs it. Who sets it calls [`Tracker::decide`].
+    pub confirms: bool,
 }
 
 impl Default for Options {
@@ -76,6 +79,7 @@ impl Default for Options {
             defrag: defrag::Config::default(),
             by_vlan: false,
             seed: 0,
+            confirms: false,
         }
     }
 }
@@ -117,11 +121,22 @@ pub struct Tracker<M: Module> {
     defrag: Defragmenter<u32>,
     /// Datagrams that became whole: their bytes, one after the other.
     whole: Whole,
-    keys: Vec<(FlowKey, Side)>,
+    keys: Vec<Row>,
     plain_keys: Vec<FlowKey>,
     found: Vec<Found>,
+    /// Places of the batch that may have no flow.
+    voids: Vec<Slot>,
     options: Options,
     counts: Counts,
+}
+
+/// What is known of a row of the batch.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    key: FlowKey,
+    side: Side,
+    /// It is an ICMP error about a packet of that flow, sent by that side, with this sequence number if it is of TCP.
+    about: Option<Option<u32>>,
 }
 
 /// A datagram that became whole.
@@ -133,6 +148,8 @@ struct Whole {
     pieces: u32,
     bytes: u64,
     is_there: bool,
+    /// Its last fragment comes again: [`Tracker::packets`] stopped there.
+    waits: bool,
     lost: u64,
 }
 
@@ -154,6 +171,7 @@ impl<M: Module> Tracker<M> {
             keys: Vec::new(),
             plain_keys: Vec::new(),
             found: Vec::new(),
+            voids: Vec::new(),
             options,
             counts: Counts::default(),
         })
@@ -177,6 +195,11 @@ impl<M: Module> Tracker<M> {
         self.table.is_empty()
     }
 
+    /// Changes [`Options::confirms`]; a flow that is not decided yet stays so.
+    pub fn set_confirms(&mut self, confirms: bool) {
+        self.options.confirms = confirms;
+    }
+
     /// What was counted.
     pub fn counts(&self) -> Counts {
         Counts { timed_out: self.rest.timed_out, ..self.counts }
@@ -197,42 +220,67 @@ impl<M: Module> Tracker<M> {
         &mut self.rest.module
     }
 
-    /// Takes a batch of packets, in the order of their arrival, and says of each what it is.
+    /// Takes a batch of packets, in the order of their arrival, and says of each what it is. Returns how many it has taken:
+    /// with [`Options::confirms`] it stops before a packet of a flow that is not decided yet, and goes on there with the next
+    /// batch.
     pub fn packets<'a>(
         &mut self,
         count: usize,
         input: impl Fn(usize) -> Input<'a>,
         mut output: impl FnMut(usize, Tracked),
-    ) {
+    ) -> usize {
         let (mut first, mut begin_ns) = (0, 0);
         for at in 0..count {
             let own = input(at);
             if at == first {
                 begin_ns = own.time_ns;
             } else if own.time_ns.abs_diff(begin_ns) > SPAN_NS {
-                self.whole_packets(first..at, &input, &mut output);
+                let taken = self.whole_packets(first..at, &input, &mut output);
+                if taken < at {
+                    return taken;
+                }
                 (first, begin_ns) = (at, own.time_ns);
             }
             if !own.decoded.has(Decoded::FRAGMENT) || !own.decoded.is_ip() {
                 continue;
             }
             // What was before it comes first.
-            self.whole_packets(first..at, &input, &mut output);
+            let taken = self.whole_packets(first..at, &input, &mut output);
+            if taken < at {
+                return taken;
+            }
             first = at + 1;
-            output(at, self.fragment(&own));
+            let Some(tracked) = self.fragment(&own) else { return at };
+            output(at, tracked);
         }
-        self.whole_packets(first..count, &input, &mut output);
+        self.whole_packets(first..count, &input, &mut output)
+    }
+
+    /// What became of the packet that opened a flow: it `got_through`, and the flow counts, or it was dropped, and the flow
+    /// never was.
+    pub fn decide(&mut self, flow: Handle, got_through: bool) {
+        let Some(slot) = self.table.resolve(flow) else { return };
+        let protocol = self.table.key(slot).map_or(0, |key| key.protocol);
+        let Some(hot) = self.table.get_mut(slot).filter(|hot| hot.is_undecided) else { return };
+        if got_through {
+            hot.is_undecided = false;
+            hot.timeout_ms = timeout_ms(self.rest.timeouts.of(protocol, hot.state));
+            self.counts.flows += 1;
+        } else if let Some((_, hot)) = self.table.remove(slot) {
+            self.rest.forget(slot, hot);
+        }
     }
 
     /// The key of a packet and the side that sent it. One that belongs to no flow is counted, with the frames that it came
     /// in, and never reaches the table: it must neither evict a flow nor keep an idle one.
     fn key(&mut self, input: &Input<'_>, frames: u64) -> Result<(FlowKey, Side), Tracked> {
-        let reject = match key_of(input, self.options.by_vlan) {
+        let reject = match key_of(input, &self.options) {
             Ok(found) => return Ok(found),
             Err(reject) => reject,
         };
         let (count, tracked) = match reject {
             Reject::NotIp => (&mut self.counts.not_ip, Tracked::default()),
+            Reject::Untracked => return Err(Tracked::default()),
             Reject::Malformed => (&mut self.counts.malformed, Tracked::INVALID),
             Reject::Checksum => (&mut self.counts.checksum, Tracked::INVALID),
         };
@@ -240,49 +288,165 @@ impl<M: Module> Tracker<M> {
         Err(tracked)
     }
 
-    /// Packets that are no fragments.
+    /// What is known of a packet, in so many frames, before its flow is looked up; an ICMP error belongs to the flow of what it
+    /// quotes, where flows are tracked for a firewall.
+    fn of_row(&mut self, input: &Input<'_>, frames: u64) -> Result<Row, Tracked> {
+        let (key, side) = self.key(input, frames)?;
+        if !self.options.confirms || !packet::quoted::is_error_packet(input.decoded) {
+            return Ok(Row { key, side, about: None });
+        }
+        let ((key, side), sequence) = cause_of(input, &self.options).ok_or(Tracked::INVALID)?;
+        Ok(Row { key, side, about: Some(sequence) })
+    }
+
+    /// An ICMP error about a packet that `side` of a flow sent.
+    fn error(
+        &mut self,
+        key: FlowKey,
+        side: Side,
+        found: Found,
+        sequence: Option<u32>,
+        time_ns: u64,
+    ) -> Tracked {
+        let live = |slot: Slot| self.table.get(slot).filter(|hot| !hot.is_void);
+        let Some((slot, hot)) = found.slot().and_then(|slot| Some((slot, *live(slot)?))) else {
+            return Tracked::INVALID;
+        };
+        let is_over = self.rest.is_over(slot, &key, hot, time_ns);
+        if is_over || !sequence.is_none_or(|sequence| self.rest.may_have_sent(slot, side, sequence))
+        {
+            return Tracked::INVALID;
+        }
+        self.rest.error(slot, side)
+    }
+
+    /// Packets that are no fragments; the row before which it stopped.
     fn whole_packets<'a>(
         &mut self,
         rows: Range<usize>,
         input: &impl Fn(usize) -> Input<'a>,
         output: &mut impl FnMut(usize, Tracked),
-    ) {
+    ) -> usize {
         self.keys.clear();
         self.plain_keys.clear();
         let mut latest = 0;
         for row in rows.clone() {
             let own = input(row);
-            let (key, side) = self.key(&own, 1).unwrap_or_else(|tracked| {
+            let of_row = self.of_row(&own, 1).unwrap_or_else(|tracked| {
                 output(row, tracked);
-                Default::default()
+                Row::default()
             });
-            self.keys.push((key, side));
-            self.plain_keys.push(key);
+            self.keys.push(of_row);
+            self.plain_keys.push(of_row.key);
             latest = latest.max(own.time_ns);
         }
         if self.keys.is_empty() {
-            return;
+            return rows.end;
         }
         self.found.clear();
         self.found.resize(self.keys.len(), Found::NONE);
-        let mut policy = Admission { rest: &mut self.rest, now_ns: latest };
+        let mut policy = Admission { rest: &mut self.rest, now_ns: latest, keys: &self.keys };
         self.table.lookup(&self.plain_keys, ms_of(latest), &mut policy, &mut self.found);
         self.found.iter().take(AHEAD).for_each(|found| self.rest.prefetch(*found));
-        for (at, row) in rows.enumerate() {
+        for (at, row) in rows.clone().enumerate() {
             if let Some(later) = self.found.get(at + AHEAD) {
                 self.rest.prefetch(*later);
             }
-            let (key, side) = self.keys[at];
+            let Row { key, side, about } = self.keys[at];
             if key.family == 0 {
                 continue;
             }
+            if self.is_undecided(self.found[at]) {
+                self.take_back(at);
+                self.remove_voids();
+                return row;
+            }
             let own = input(row);
-            output(row, self.row(&own, key, side, self.found[at], (1, own.frame_len.into())));
+            let found = self.found[at];
+            let tracked = match about {
+                Some(sequence) => self.error(key, side, found, sequence, own.time_ns),
+                None => self.row(&own, key, side, found, (1, own.frame_len.into())),
+            };
+            output(row, tracked);
+        }
+        self.remove_voids();
+        rows.end
+    }
+
+    /// A packet that cannot be the first one of a flow, in the place that it would have.
+    fn begins_nothing(&mut self, slot: Slot) -> Tracked {
+        if let Some(own) = self.table.get_mut(slot) {
+            *own = Hot { is_void: true, ..Hot::default() };
+        }
+        self.voids.push(slot);
+        Tracked::INVALID
+    }
+
+    /// Removes flows that no packet of the batch has begun.
+    fn remove_voids(&mut self) {
+        for slot in self.voids.drain(..) {
+            if self.table.get(slot).is_some_and(|hot| hot.is_void) {
+                self.table.remove(slot);
+            }
         }
     }
 
-    /// A fragment; the one that completes its datagram has the datagram's state.
-    fn fragment(&mut self, input: &Input<'_>) -> Tracked {
+    /// Whether a flow that was there is not decided yet.
+    #[inline(always)]
+    fn is_undecided(&self, found: Found) -> bool {
+        self.options.confirms
+            && found.outcome == Outcome::Known
+            && found
+                .slot()
+                .and_then(|slot| self.table.get(slot))
+                .is_some_and(|hot| hot.is_undecided)
+    }
+
+    /// Removes the flows that rows of the batch from place `first` on would have begun.
+    fn take_back(&mut self, first: usize) {
+        for found in self.found[first..].iter().filter(|found| found.is_new()) {
+            let _ = found.slot().and_then(|slot| self.table.remove(slot));
+        }
+    }
+
+    /// A fragment; the one that completes its datagram has the datagram's state. `None`: it is to come again, for the flow of
+    /// its datagram is not decided yet.
+    fn fragment(&mut self, input: &Input<'_>) -> Option<Tracked> {
+        if !std::mem::take(&mut self.whole.waits) {
+            self.piece(input);
+        }
+        if !self.whole.is_there {
+            return Some(Tracked::INVALID);
+        }
+        let mut whole = std::mem::take(&mut self.whole);
+        let decoded = packet::decode::decode(&whole.frame, whole.frame.len());
+        let datagram = Input {
+            decoded: &decoded,
+            frame: &whole.frame,
+            frame_len: whole.frame.len() as u32,
+            ..*input
+        };
+        let tracked = match self.of_row(&datagram, u64::from(whole.pieces)) {
+            Ok(row @ Row { key, side, about }) => {
+                let (mut found, keys, time_ns) = ([Found::NONE], &[row], input.time_ns);
+                let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns, keys };
+                self.table.lookup(&[key], ms_of(time_ns), &mut policy, &mut found);
+                whole.waits = self.is_undecided(found[0]);
+                let frames = (u64::from(whole.pieces), whole.bytes);
+                (!whole.waits).then(|| match about {
+                    Some(sequence) => self.error(key, side, found[0], sequence, time_ns),
+                    None => self.row(&datagram, key, side, found[0], frames),
+                })
+            }
+            Err(tracked) => Some(tracked),
+        };
+        self.whole = whole;
+        self.remove_voids();
+        tracked
+    }
+
+    /// Takes a fragment, and what becomes whole by it.
+    fn piece(&mut self, input: &Input<'_>) {
         self.counts.fragments += 1;
         let whole = &mut self.whole;
         whole.is_there = false;
@@ -300,28 +464,6 @@ impl<M: Module> Tracker<M> {
         let time_ns = input.time_ns;
         self.defrag.push_frame(input.decoded, input.frame, input.frame_len, time_ns, &mut take);
         self.counts.fragments_lost = whole.lost;
-        if !whole.is_there {
-            return Tracked::INVALID;
-        }
-        let whole = std::mem::take(&mut self.whole);
-        let decoded = packet::decode::decode(&whole.frame, whole.frame.len());
-        let input = Input {
-            decoded: &decoded,
-            frame: &whole.frame,
-            frame_len: whole.frame.len() as u32,
-            ..*input
-        };
-        let tracked = match self.key(&input, u64::from(whole.pieces)) {
-            Ok((key, side)) => {
-                let mut found = [Found::NONE];
-                let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns };
-                self.table.lookup(&[key], ms_of(time_ns), &mut policy, &mut found);
-                self.row(&input, key, side, found[0], (u64::from(whole.pieces), whole.bytes))
-            }
-            Err(tracked) => tracked,
-        };
-        self.whole = whole;
-        tracked
     }
 
     /// A packet and the place of its flow. `frames`: how many frames it came in, and their bytes.
@@ -340,47 +482,61 @@ impl<M: Module> Tracker<M> {
         };
         self.counts.packets += frames.0;
         let segment = if key.protocol == IpProtocol::TCP.0 { segment_of(input) } else { None };
+        let is_undecided = self.options.confirms;
+        let fresh = Hot { is_undecided, ..Hot::default() };
         let rest = &mut self.rest;
         rest.make_place(slot);
-        if found.is_new() {
-            self.counts.flows += 1;
+        let mut is_first = found.is_new() || hot.is_void;
+        if is_first {
             rest.begin(slot, &key, side, input, false);
-            hot = Hot::default();
-        } else {
-            if rest.is_over(slot, &key, hot, input.time_ns) {
-                rest.time_out(slot, &key, hot);
-                self.counts.flows += 1;
-                rest.begin(slot, &key, side, input, true);
-                hot = Hot::default();
-                self.table.set_class(slot, Class::HalfOpen);
-            }
+            hot = fresh;
+        } else if rest.is_over(slot, &key, hot, input.time_ns) {
+            rest.time_out(slot, &key, hot);
+            rest.begin(slot, &key, side, input, true);
+            (hot, is_first) = (fresh, true);
+            self.table.set_class(slot, Class::HalfOpen);
+        }
+        let may_begin = !is_undecided || opens(input, segment.as_ref(), &self.options);
+        if is_first && !may_begin {
+            return self.begins_nothing(slot);
         }
         let mut is_valid = true;
         if let Some(segment) = segment {
             let mut outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             if outcome == tcp::Outcome::Restart {
                 rest.end_at(slot, &key, hot, Reason::Closed, input.time_ns);
-                self.counts.flows += 1;
                 rest.begin(slot, &key, side, input, true);
-                hot = Hot::default();
+                (hot, is_first) = (fresh, true);
                 self.table.set_class(slot, Class::HalfOpen);
                 outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             }
             is_valid = outcome != tcp::Outcome::Ignored;
         }
+        if is_undecided && !is_valid && is_first {
+            return self.begins_nothing(slot);
+        }
+        if is_undecided && !is_valid {
+            // Nothing of the flow changes.
+            return Tracked { slot: Some(slot), ..self.rest.tracked(slot, side, false) };
+        }
+        self.counts.flows += u64::from(is_first && !is_undecided);
         rest.count(slot, side, input, segment.map_or(0, |segment| segment.flags), frames);
         let state = rest.state(slot, &key);
         if state != hot.state || hot.timeout_ms == 0 {
             if state != FlowState::New && hot.state == FlowState::New {
                 self.table.set_class(slot, Class::Full);
             }
-            let timeout_ms = timeout_ms(self.rest.timeouts.of(key.protocol, state));
+            let timeout_ms = match hot.is_undecided {
+                true => u32::MAX, // no sweep ends it meanwhile
+                false => timeout_ms(self.rest.timeouts.of(key.protocol, state)),
+            };
             let is_tcp = key.protocol == IpProtocol::TCP.0;
             if let Some(own) = self.table.get_mut(slot) {
-                *own = Hot { timeout_ms, state, is_tcp };
+                *own = Hot { timeout_ms, state, is_tcp, ..hot };
             }
         }
-        self.rest.tracked(slot, side, is_valid)
+        let opens = if hot.is_undecided { self.table.handle(slot) } else { None };
+        Tracked { opens, ..self.rest.tracked(slot, side, is_valid) }
     }
 
     /// Removes flows that are idle at `now_ns`, in a piece of about so many records; whether the piece reached the end of
@@ -408,6 +564,10 @@ impl<M: Module> Tracker<M> {
         let slots: Vec<Slot> = table.iter().map(|flow| flow.slot).collect();
         for slot in slots {
             let Some((key, hot)) = table.remove(slot) else { continue };
+            if hot.is_undecided {
+                rest.forget(slot, hot);
+                continue;
+            }
             let is_over = rest.is_over(slot, &key, hot, now_ns);
             match is_over {
                 true => rest.time_out(slot, &key, hot),

@@ -13,6 +13,7 @@ use chunk::{ColumnDesc, ColumnId, ColumnSet, Columns, Declaration, Rows};
 
 use super::header::HeaderColumns;
 use super::kernels::FilterColumns;
+use crate::flow::FlowColumns;
 use crate::router::RouterColumns;
 
 /// A firewall's name, and its column.
@@ -25,6 +26,8 @@ pub struct Instance {
     columns: &'static [Declaration],
     /// The same where the stage also writes the router's columns.
     columns_in_router: &'static [Declaration],
+    /// Both, where it reads the columns of flows.
+    columns_of_flows: [&'static [Declaration]; 2],
 }
 
 /// The columns of a shade over some rows.
@@ -50,6 +53,15 @@ impl Instance {
             FilterColumns::COLUMNS,
             RouterColumns::COLUMNS,
         ],
+        columns_of_flows: [
+            &[HeaderColumns::COLUMNS, FilterColumns::COLUMNS, FlowColumns::COLUMNS],
+            &[
+                HeaderColumns::COLUMNS,
+                FilterColumns::COLUMNS,
+                RouterColumns::COLUMNS,
+                FlowColumns::COLUMNS,
+            ],
+        ],
     };
 
     /// The firewall of that name, `is_alone` in its pipeline or one of several. Call it once for each: what it makes is
@@ -74,7 +86,16 @@ impl Instance {
         let shade: Declaration = Vec::leak([FilterColumns::COLUMNS, &[own]].concat());
         let columns = vec![HeaderColumns::COLUMNS, shade];
         let in_router = [&columns[..], &[RouterColumns::COLUMNS]].concat();
-        Self { name, shade, columns: Vec::leak(columns), columns_in_router: Vec::leak(in_router) }
+        let of_flows = |own: &[Declaration]| -> &'static [Declaration] {
+            Vec::leak([own, &[FlowColumns::COLUMNS]].concat())
+        };
+        Self {
+            name,
+            shade,
+            columns_of_flows: [of_flows(&columns), of_flows(&in_router)],
+            columns: Vec::leak(columns),
+            columns_in_router: Vec::leak(in_router),
+        }
     }
 
     /// Its name.
@@ -98,8 +119,12 @@ impl Instance {
         ColumnSet::of(&[FilterColumns::FILTER_RULE, self.rule()])
     }
 
-    pub(super) fn columns(&self, is_in_router: bool) -> &'static [Declaration] {
-        if is_in_router { self.columns_in_router } else { self.columns }
+    pub(super) fn columns(&self, is_in_router: bool, has_states: bool) -> &'static [Declaration] {
+        match (is_in_router, has_states) {
+            (_, true) => self.columns_of_flows[usize::from(is_in_router)],
+            (true, false) => self.columns_in_router,
+            (false, false) => self.columns,
+        }
     }
 
     /// The columns of the shade.
@@ -158,7 +183,7 @@ mod tests {
     #[test]
     fn firewalls_share_the_header_and_nothing_else() {
         let several = Instance::of_pipeline(&["one", "other", "firewall"]);
-        let all: Vec<_> = several.iter().flat_map(|i| i.columns(true)).copied().collect();
+        let all: Vec<_> = several.iter().flat_map(|i| i.columns(true, true)).copied().collect();
         let layout = Layout::join(&all, 8).unwrap();
         let mut rows = Arena::new(layout).reserve(8).unwrap();
         for (at, instance) in several.iter().enumerate() {

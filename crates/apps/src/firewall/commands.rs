@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use control::api::fields_of;
 use control::config::{RuleName, load_rules, rule_list};
-use control::firewall::{Action, Conditions, Place, Ports, Protocol, Rule, TcpFlags};
+use control::firewall::{Action, Conditions, Place, Ports, Protocol, Rule, States, TcpFlags};
 use controlplane::request::{
     Arguments, GroupKind, NameKind, RequestKind, TableKind, address_or_prefix,
 };
@@ -181,6 +181,9 @@ struct RuleArgs {
     /// Whether the packet is a fragment
     #[arg(long, value_name = "true|false")]
     fragment: Option<bool>,
+    /// State of the packet in its flow, or several, such as established,related
+    #[arg(long, value_name = "STATES")]
+    state: Option<States>,
     /// Name of the firewall; needed if there are several
     #[arg(long, value_name = "NAME")]
     stage: Option<String>,
@@ -202,6 +205,7 @@ impl RuleArgs {
             icmp_type: self.icmp_type,
             icmp_code: self.icmp_code,
             fragment: self.fragment,
+            state: self.state,
         };
         conditions.check().map_err(|contradiction| contradiction.to_string())?;
         Ok((Rule { name, conditions, action }, self.stage))
@@ -276,11 +280,11 @@ mod tests {
     #[test]
     fn rules_are_requests() {
         let words = "ssh --action drop --in wan --proto tcp --dst 192.0.2.0/24 --src 10.0.0.1 --dport 22 \
-                     --sport 1024-65535 --tcp-flags syn/syn,ack --fragment false";
+                     --sport 1024-65535 --tcp-flags syn/syn,ack --fragment false --state new";
         let words: Vec<_> = words.split_whitespace().collect();
         let conditions = json!({
             "in": "wan", "src": "10.0.0.1/32", "dst": "192.0.2.0/24", "proto": "tcp", "dport": "22",
-            "sport": "1024-65535", "tcp_flags": "syn/syn,ack", "fragment": false,
+            "sport": "1024-65535", "tcp_flags": "syn/syn,ack", "fragment": false, "state": "new",
         });
         let rule = json!({"name": "ssh", "action": "drop", "conditions": conditions});
         let fields = json!({"rule": rule, "place": "last"});

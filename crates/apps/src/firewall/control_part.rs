@@ -167,6 +167,10 @@ impl ControlPart for FirewallControl {
             (true, true) => Firewall::of(self.instance).in_router(),
             (true, false) => Firewall::of(self.instance),
         };
+        let stage = match super::is_behind_flow(worker.pipeline, Some(worker.at)) {
+            true => stage.behind_flow(),
+            false => stage,
+        };
         let stage = stage.with_first_region(self.part.regions().start);
         let stage = stage.with_names(PortNames::of(worker.interfaces));
         let stage = if worker.has_device { stage } else { stage.on_cpu() };

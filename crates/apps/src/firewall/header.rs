@@ -124,6 +124,19 @@ impl Headers<'_> {
         self.family.fill(0);
     }
 
+    /// Adds the states of packets in their flows, by row: what the stage before this one found of them.
+    pub fn put_states(&mut self, states: &[u8]) {
+        for (row, state) in states.iter().enumerate() {
+            let bits = u64::from(filter::state_bits(*state)) << 32;
+            let word = match self.family[row] {
+                4 => &mut self.head0[row][1],
+                6 => &mut self.head2[row][0],
+                _ => continue,
+            };
+            *word = *word & !STATE_BITS | bits;
+        }
+    }
+
     /// Writes what rules see of `frame`, the packet of a row, which came in by `interface` and was decoded to `d`.
     #[inline]
     pub fn put(&mut self, row: usize, frame: &[u8], d: &Decoded, interface: u16) {
@@ -145,6 +158,9 @@ impl Headers<'_> {
         self.l3[row] = d.l3_offset as u8;
     }
 }
+
+/// The bits of the state in the half of a column that has the last word of a header, above.
+const STATE_BITS: u64 = (filter::state_bits(filter::STATE_MAX) as u64) << 32;
 
 /// Words of a header as they are in a column.
 #[inline]

@@ -21,7 +21,8 @@
 //! themselves, on a device too.
 //!
 //! # Deliberately absent
-//! - Connections: a packet is judged by its own headers. `tcp_flags` tells an opening segment from the others.
+//! - Connections of its own: the stage `flow` before it tracks flows, and says the state of each packet, which rules may ask
+//!   for.
 //! - Reassembly: a later fragment has no ports, and matches rules that ask for none.
 //! - What tunnels carry, and frames that are not IP: these pass.
 //!
@@ -45,7 +46,7 @@ pub mod tables;
 
 use std::collections::BTreeSet;
 
-use control::config::{Application, Config, FRAMES, Settings, StageKind};
+use control::config::{Application, Config, FRAMES, Pipeline, Settings, StageKind};
 use controlplane::{Descriptor, Findings, Interfaces};
 
 pub use columns::Instance;
@@ -87,6 +88,12 @@ fn check(config: &Config, interfaces: &Interfaces, findings: &mut Findings) {
     {
         findings.error_of_all(error);
     }
+}
+
+/// Whether the stage at a place of a pipeline comes behind the one that tracks flows.
+fn is_behind_flow(pipeline: &Pipeline, place: Option<usize>) -> bool {
+    let before = pipeline.kinds.iter().take(place.unwrap_or(0));
+    before.into_iter().any(|kind| kind == crate::flow::STAGE)
 }
 
 /// What it has in the configuration.

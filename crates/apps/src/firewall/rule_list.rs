@@ -90,6 +90,8 @@ pub(super) struct RuleList {
     interfaces: Interfaces,
     /// Contexts that stages see, by number.
     contexts: Arc<[String]>,
+    /// The firewall knows the states of packets in their flows.
+    has_states: bool,
     changed: Vec<FirewallPatch>,
     /// The structures lack a rule until others are built: until then nothing is published.
     is_rebuilding: bool,
@@ -105,6 +107,8 @@ pub(super) struct Basis {
     interfaces: Interfaces,
     /// Contexts that stages see, by number.
     contexts: Arc<[String]>,
+    /// The firewall knows the states of packets in their flows.
+    has_states: bool,
 }
 
 /// What became of a change.
@@ -173,6 +177,7 @@ impl RuleList {
             hits: Arc::new(Hits::new(config.system.workers.max(1))),
             interfaces: interfaces.clone(),
             contexts: config.contexts().into(),
+            has_states: has_states(name, config),
         };
         let Built { rules, tables, ids, .. } =
             basis.build(&firewall.rules, false).map_err(failed)?;
@@ -187,6 +192,7 @@ impl RuleList {
             hits: basis.hits,
             interfaces: basis.interfaces,
             contexts: basis.contexts,
+            has_states: basis.has_states,
             changed: Vec::new(),
             is_rebuilding: false,
         };
@@ -210,6 +216,7 @@ impl RuleList {
             hits: self.hits.clone(),
             interfaces: self.interfaces.clone(),
             contexts: self.contexts.clone(),
+            has_states: self.has_states,
         }
     }
 
@@ -257,6 +264,7 @@ impl RuleList {
             return Err(Refusal::Bad(format!("more than {} rules", IDS_MAX - 1)));
         }
         resolve(&action, &self.interfaces, &self.contexts).map_err(Refusal::Bad)?;
+        may_ask(&conditions, self.has_states).map_err(Refusal::Bad)?;
         let priority = self.gap_at(at);
         let id = self.ids.next();
         self.hits.make(id);
@@ -302,6 +310,7 @@ impl RuleList {
         let at = self.place_of(&rule.name)?;
         rule.conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
         resolve(&rule.action, &self.interfaces, &self.contexts).map_err(Refusal::Bad)?;
+        may_ask(&rule.conditions, self.has_states).map_err(Refusal::Bad)?;
         let before = self.rules[at].clone();
         let Rule { conditions, action, .. } = rule;
         let live = Live { conditions, action, is_added: true, ..before.clone() };
@@ -674,6 +683,7 @@ impl Basis {
         }
         for (at, rule) in rules.iter_mut().enumerate() {
             resolve(&rule.action, &self.interfaces, &self.contexts)
+                .and_then(|_| may_ask(&rule.conditions, self.has_states))
                 .map_err(|e| format!("rule `{}`: {e}", rule.name))?;
             rule.priority = begin + gap * at as u32;
             rule.id = match kept.remove(&*rule.name) {
@@ -715,6 +725,23 @@ pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
 /// The bit of a context; none for one that no stage sees.
 fn context(name: &str, contexts: &[String]) -> u32 {
     contexts.iter().position(|own| own == name).map_or(0, |number| 1 << number)
+}
+
+/// Whether a firewall of a configuration comes behind the stage that tracks flows, in each of its pipelines.
+fn has_states(name: &str, config: &Config) -> bool {
+    let mut own = config.in_use().filter(|own| own.named(super::STAGE).any(|stage| stage == name));
+    own.all(|own| super::is_behind_flow(own, own.stages.iter().position(|stage| stage == name)))
+}
+
+/// Whether the firewall can know what a rule asks.
+fn may_ask(conditions: &Conditions, has_states: bool) -> Result<(), String> {
+    match conditions.state {
+        Some(states) if !has_states => Err(format!(
+            "`state` is `{states}`, but nothing before the firewall tracks flows: add [flow], in a [pipeline.NAME] the \
+             stage `flow` before the firewall"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// An action with numbers for its ports.

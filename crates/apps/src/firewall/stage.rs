@@ -32,6 +32,7 @@ use super::kernels::{FilterColumns, MALFORMED, NOT_JUDGED, SHORT, UNKNOWN};
 use super::reasons::{FIREWALL_MALFORMED, FIREWALL_REJECT, FIREWALL_SHORT};
 use super::search::Search;
 use super::tables::{Action, Effect, Ending, FirewallTables};
+use crate::flow::FlowColumns;
 use crate::ports::PortNames;
 use crate::received;
 use crate::router::{RouterColumns, columns as router};
@@ -46,11 +47,15 @@ pub struct Firewall {
     shade: Arc<Search>,
     /// No stage before it fills the header columns.
     decodes: bool,
+    /// A stage before it tracks flows.
+    has_states: bool,
     /// A router's `rewrite` answers for what is rejected.
     is_in_router: bool,
     names: PortNames,
     /// By row: the rule's id, if the packet was judged.
     found: Vec<u32>,
+    /// By row: the state in the flow.
+    states: Vec<u8>,
 }
 
 impl Firewall {
@@ -67,9 +72,11 @@ impl Firewall {
             answers: Answers::new(),
             shade: Arc::new(Search { instance, has_kernels: true, first_region: 0 }),
             decodes: false,
+            has_states: false,
             is_in_router: false,
             names: PortNames::default(),
             found: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            states: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
         }
     }
 
@@ -77,6 +84,13 @@ impl Firewall {
     #[must_use]
     pub fn decoding(mut self) -> Self {
         self.decodes = true;
+        self
+    }
+
+    /// A stage before it tracks flows: rules may ask for the states of packets.
+    #[must_use]
+    pub fn behind_flow(mut self) -> Self {
+        self.has_states = true;
         self
     }
 
@@ -234,7 +248,7 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        self.instance.columns(self.is_in_router)
+        self.instance.columns(self.is_in_router, self.has_states)
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -270,6 +284,13 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
             _ if !self.decodes => {}
             Some(_) => fill(chunk),
             None => HeaderColumns::view(&mut chunk.rows).filter_family.fill(0),
+        }
+        if self.has_states {
+            // Every firewall does so: what is there may be of another place of the pipeline.
+            let states = FlowColumns::view(&mut chunk.rows).flow_state;
+            self.states.clear();
+            self.states.extend_from_slice(states);
+            Headers::from(HeaderColumns::view(&mut chunk.rows)).put_states(&self.states);
         }
     }
 

@@ -421,7 +421,9 @@ mod tests {
             let port = |port: u32| Condition::Range { low: port.into(), high: (port + 7).into() };
             let any = || Condition::Prefix { value: 0, len: 0 };
             let shape = mask(1, 1);
-            let others = [port(at), port(3 * at), mask(at % 3, 3), mask(0, 0), shape, mask(0, 0)];
+            let any_bits = mask(0, 0);
+            let others =
+                [port(at), port(3 * at), mask(at % 3, 3), any_bits, shape, any_bits, any_bits];
             schema.conditions(&[&[any(), any()][..], &others].concat()).unwrap()
         };
         let of = |schema: Arc<Schema>, count: u32| {

@@ -5,6 +5,7 @@
 //!                    0   │reply│ state                      [`NO_SLOT`] for no flow
 //! ```
 
+use stream::table::{Handle, Slot};
 use stream::tracker::{PacketState, Tracked};
 
 chunk::columns! {
@@ -14,6 +15,8 @@ chunk::columns! {
         pub flow_state: u8,
         /// Place of the flow in the table of the worker; [`NO_SLOT`] for none. Written where the state is not zero.
         pub flow_slot: u32,
+        /// The packet opens the flow in this place: its generation and one. Zero for all others.
+        pub flow_opens: u32,
     }
 }
 
@@ -26,10 +29,17 @@ pub const STATE: u8 = 0b111;
 /// The place of no flow.
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// The values of both columns.
-pub fn encode(tracked: Tracked) -> (u8, u32) {
+/// The values of the columns.
+pub fn encode(tracked: Tracked) -> (u8, u32, u32) {
     let reply = if tracked.is_reply { REPLY } else { 0 };
-    (tracked.state as u8 | reply, tracked.slot.map_or(NO_SLOT, |slot| slot.0))
+    let opens = tracked.opens.map_or(0, |flow| flow.generation + 1);
+    (tracked.state as u8 | reply, tracked.slot.map_or(NO_SLOT, |slot| slot.0), opens)
+}
+
+/// The flow that the packet of a row opens, by its columns.
+pub fn opened(flow_slot: u32, flow_opens: u32) -> Option<Handle> {
+    let generation = flow_opens.checked_sub(1)?;
+    Some(Handle { slot: Slot(flow_slot), generation })
 }
 
 /// The state of a packet, as the column has it.
@@ -40,16 +50,19 @@ pub fn state(column: u8) -> PacketState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stream::table::Slot;
 
     #[test]
     fn columns_say_what_was_tracked() {
         for state in PacketState::ALL {
             for is_reply in [false, true] {
-                let (bits, slot) = encode(Tracked { state, is_reply, slot: Some(Slot(7)) });
+                let flow = Handle { slot: Slot(7), generation: 3 };
+                let tracked = Tracked { state, is_reply, slot: Some(Slot(7)), opens: Some(flow) };
+                let (bits, slot, opens) = encode(tracked);
                 assert_eq!((super::state(bits), bits & REPLY != 0, slot), (state, is_reply, 7));
+                assert_eq!(opened(slot, opens), Some(flow));
             }
         }
-        assert_eq!(encode(Tracked::default()), (0, NO_SLOT));
+        assert_eq!(encode(Tracked::default()), (0, NO_SLOT, 0));
+        assert_eq!(opened(7, 0), None);
     }
 }

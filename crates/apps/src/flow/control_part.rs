@@ -195,7 +195,9 @@ impl ControlPart for FlowControl {
                 tracker
             }
         };
-        Some(Box::new(Flow::new(tracker, self.latest_ns.clone())))
+        let mut behind = worker.pipeline.kinds.iter().skip(worker.at);
+        let confirms = behind.any(|kind| kind == crate::firewall::STAGE);
+        Some(Box::new(Flow::new(tracker, self.latest_ns.clone()).confirming(confirms)))
     }
 
     fn table(&self, mut call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {

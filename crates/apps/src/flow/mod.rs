@@ -147,6 +147,7 @@ fn options(config: &Config, seed: u64) -> Options {
             ..tcp::Options::default()
         },
         defrag: defrag::Config { seed, ..defrag::Config::default() },
+        confirms: false, // by pipeline
         by_vlan: own.by_vlan,
         seed,
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chunk::{Chunk, ColumnSet, Columns, Declaration, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, Verdict, VerdictKind};
 use engine::{Context, Phases, Spread, Stage};
 use packet::Decoded;
 use stream::Tracker;
@@ -39,6 +39,8 @@ pub struct Flow {
     places: Vec<Option<Range<usize>>>,
     /// Rows of a chunk that are looked at.
     rows: Vec<u16>,
+    /// A firewall behind it asks what it found: flows count once their first packet got through.
+    confirms: bool,
     /// Over captures: the time of the packets, as far as this worker has come.
     now_ns: u64,
     /// When the sweep under way began; its end is the end of the table.
@@ -56,10 +58,18 @@ impl Flow {
             linear: Vec::new(),
             places: Vec::new(),
             rows: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            confirms: false,
             now_ns: 0,
             sweep_ns: 0,
             is_sweeping: false,
         }
+    }
+
+    /// Flows count once their first packet got through.
+    #[must_use]
+    pub fn confirming(mut self, confirms: bool) -> Self {
+        self.confirms = confirms;
+        self
     }
 
     fn lock(tracker: &Shared) -> MutexGuard<'_, Tracker<Followers>> {
@@ -84,6 +94,11 @@ impl Flow {
     }
 }
 
+/// Whether a packet with this verdict leaves, or goes on otherwise: a stage has taken it, or it enters the pipeline again.
+fn gets_through(verdict: Verdict) -> bool {
+    !matches!(verdict.kind(), VerdictKind::Drop | VerdictKind::Dump | VerdictKind::Next)
+}
+
 impl<T: Send + Sync + 'static> Stage<T> for Flow {
     fn name(&self) -> &'static str {
         super::STAGE
@@ -95,7 +110,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
 
     /// Rows that it does not look at are not tracked.
     fn zeroed(&self) -> ColumnSet {
-        ColumnSet::of(&[FlowColumns::FLOW_STATE])
+        ColumnSet::of(&[FlowColumns::FLOW_STATE, FlowColumns::FLOW_OPENS])
     }
 
     fn phases(&self) -> Phases {
@@ -151,11 +166,42 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         };
         let Some(tracker) = &self.tracker else { return };
         let view = FlowColumns::view(rows);
-        Self::lock(tracker).packets(self.rows.len(), input, |at, tracked| {
+        let mut owned = Self::lock(tracker);
+        owned.set_confirms(self.confirms);
+        let taken = owned.packets(self.rows.len(), input, |at, tracked| {
             let row = usize::from(self.rows[at]);
-            (view.flow_state[row], view.flow_slot[row]) = columns::encode(tracked);
+            (view.flow_state[row], view.flow_slot[row], view.flow_opens[row]) =
+                columns::encode(tracked);
         });
+        drop(owned);
+        if let Some(row) = self.rows.get(taken) {
+            // What became of the packet that opened its flow decides what it is. Apart from a worker it is not tracked.
+            let _ = cx.divide(usize::from(*row));
+        }
         self.sweep(self.now_ns);
+    }
+
+    fn divides(&self) -> bool {
+        self.confirms
+    }
+
+    fn sees_retired(&self) -> bool {
+        self.confirms
+    }
+
+    /// Flows count whose first packet got through.
+    fn retired(&mut self, chunk: &mut Chunk, _: &mut Context<'_, T>) {
+        let view = FlowColumns::view(&mut chunk.rows);
+        if view.flow_opens.iter().all(|opens| *opens == 0) {
+            return;
+        }
+        let Some(tracker) = &self.tracker else { return };
+        let mut tracker = Self::lock(tracker);
+        for (row, verdict) in view.verdict.iter().enumerate() {
+            if let Some(flow) = columns::opened(view.flow_slot[row], view.flow_opens[row]) {
+                tracker.decide(flow, gets_through(Verdict(*verdict)));
+            }
+        }
     }
 
     /// Live, time goes on without packets.

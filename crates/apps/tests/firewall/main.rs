@@ -523,6 +523,7 @@ fn patches_fill_a_class_that_is_hashed() {
             any,
             Condition::Mask { value: 0, mask: 4 },
             any,
+            any,
         ];
         let words = schema_v4().conditions(&conditions).unwrap();
         Own { is_v4: true, words, action: Action { dscp, ..Action::of(Ending::Accept) } }

@@ -50,6 +50,9 @@ pub struct Conditions {
     /// Whether it is a fragment, the first or a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fragment: Option<bool>,
+    /// Its state in its flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<States>,
 }
 
 /// Conditions that no packet can meet, or that say too little.
@@ -161,6 +164,7 @@ impl Conditions {
             exact(self.proto.map(|proto| proto.0.into()), 0xff),
             mask(flags.set.into(), flags.of.into()),
             mask(wanted.into(), looked_at.into()),
+            state(self.state),
             exact(interface, classify::filter::INTERFACE_MAX.into()),
         ];
         schema.conditions(&conditions).map_err(|error| error.to_string())
@@ -186,6 +190,11 @@ fn prefix(net: Option<IpNet>) -> Condition {
     }
 }
 
+fn state(states: Option<States>) -> Condition {
+    let (value, mask) = states.map_or((0, 0), States::value_and_mask);
+    Condition::Mask { value: value.into(), mask: mask.into() }
+}
+
 fn range(ports: Option<Ports>) -> Condition {
     let ports = ports.unwrap_or(Ports { low: 0, high: u16::MAX });
     Condition::Range { low: ports.low.into(), high: ports.high.into() }
@@ -206,6 +215,7 @@ impl fmt::Display for Conditions {
             ("icmp_type", self.icmp_type.map(|number| number.to_string())),
             ("icmp_code", self.icmp_code.map(|number| number.to_string())),
             ("fragment", self.fragment.map(|is| is.to_string())),
+            ("state", self.state.map(|states| states.to_string())),
         ];
         let mut some = all.into_iter().filter_map(|(key, value)| Some((key, value?)));
         match some.next() {
@@ -250,6 +260,7 @@ macro_rules! as_text {
 as_text!(Protocol);
 as_text!(Ports);
 as_text!(TcpFlags);
+as_text!(States);
 
 /// An upper-layer protocol, by name or number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -404,6 +415,65 @@ impl fmt::Display for TcpFlags {
     }
 }
 
+/// States of packets in their flows: `established,related`. Those that one value under a mask tells from all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct States {
+    value: u8,
+    mask: u8,
+}
+
+impl States {
+    /// Names and numbers, as the tracker of flows has them (`stream::tracker::PacketState`).
+    pub const NAMES: [(&'static str, u8); 5] = [
+        ("new", 0b100),
+        ("established", 0b110),
+        ("related", 0b111),
+        ("invalid", 0b001),
+        ("untracked", 0b000),
+    ];
+
+    /// The states that this value and mask leave.
+    fn of(value: u8, mask: u8) -> impl Iterator<Item = &'static str> {
+        let is_in = move |own: &&(&str, u8)| own.1 & mask == value;
+        Self::NAMES.iter().filter(is_in).map(|(name, _)| *name)
+    }
+
+    /// The number of a state, and its bits that are looked at.
+    pub const fn value_and_mask(self) -> (u8, u8) {
+        (self.value, self.mask)
+    }
+}
+
+impl FromStr for States {
+    type Err = ParseConditionError;
+
+    fn from_str(text: &str) -> Result<Self, ParseConditionError> {
+        const EXPECTED: &str = "new, established, related, invalid, untracked, or a set of them such as established,related; \
+             sets with invalid, and with related but not established, need a rule for each state";
+        let names: Vec<&str> = text.split(',').map(str::trim).collect();
+        let is_known = |name: &&str| Self::NAMES.iter().any(|(known, _)| known == name);
+        let is_set = |value: u8, mask: u8| {
+            let count = Self::of(value, mask).count();
+            count == names.len() && Self::of(value, mask).all(|name| names.contains(&name))
+        };
+        // The fewest bits: 0 is every state.
+        let all = (0..8_u8).flat_map(|mask| (0..8).map(move |value| (value & mask, mask)));
+        let found = all.into_iter().find(|(value, mask)| is_set(*value, *mask));
+        match found.filter(|_| names.iter().all(is_known)) {
+            Some((value, mask)) => Ok(Self { value, mask }),
+            None => Err(wrong(text, "set of states", EXPECTED)),
+        }
+    }
+}
+
+impl fmt::Display for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = Self::of(self.value, self.mask).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -421,6 +491,23 @@ mod tests {
             [("syn/syn,ack", "syn/syn,ack"), ("ack", "ack/ack"), ("none/ack,rst", "none/rst,ack")]
         {
             assert_eq!(text.parse::<TcpFlags>().unwrap().to_string(), written);
+        }
+        for (text, written) in [
+            ("new", "new"),
+            ("related, established", "established,related"),
+            ("new,established,related", "new,established,related"),
+            ("invalid,untracked", "invalid,untracked"),
+            ("new,invalid,untracked", "new,invalid,untracked"),
+        ] {
+            let states = text.parse::<States>().unwrap();
+            assert_eq!(states.to_string(), written);
+            let (value, mask) = states.value_and_mask();
+            for (name, number) in States::NAMES {
+                assert_eq!(number & mask == value, text.contains(name), "{text}: {name}");
+            }
+        }
+        for text in ["", "open", "new,invalid", "new,new", "new,related"] {
+            assert!(text.parse::<States>().is_err(), "{text}");
         }
         assert!("256".parse::<Protocol>().is_err() && "TCP".parse::<Protocol>().is_err());
         assert!("9-8".parse::<Ports>().is_err() && "65536".parse::<Ports>().is_err());

@@ -16,7 +16,7 @@ pub mod conditions;
 pub mod set;
 
 pub use action::{Action, Ending};
-pub use conditions::{Conditions, Family, Ports, Protocol, TcpFlags};
+pub use conditions::{Conditions, Family, Ports, Protocol, States, TcpFlags};
 pub use set::{Finding, findings, findings_of_one, of_classbench, words};
 
 use serde::{Deserialize, Serialize};

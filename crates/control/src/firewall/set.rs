@@ -41,7 +41,7 @@ pub fn words(
             let number = number(name).ok_or_else(|| format!("there is no port `{name}`"))?;
             if number > classify::filter::INTERFACE_MAX {
                 return Err(format!(
-                    "port `{name}` is not among the first 4096 ports, the only ones that rules can name"
+                    "port `{name}` is not among the first 1024 ports, the only ones that rules can name"
                 ));
             }
             Some(number)

@@ -216,6 +216,15 @@ impl Connection {
         (cold.marks & marks::SYN != 0).then_some(initial)
     }
 
+    /// Whether this side may have sent a segment that begins with this number: not beyond what it is known to have sent, and
+    /// not further back than a window of 2^30 allows.
+    pub fn may_have_sent(&self, side: Side, sequence: u32) -> bool {
+        let is_known = !self.has(side, bits::UNKNOWN | bits::GUESSED);
+        let ahead = distance(self.cold(side).highest, sequence);
+        let next = distance(self.next(side), sequence);
+        !is_known || (ahead <= 0 || next <= 0) && next > -(1 << 30)
+    }
+
     /// One beyond the highest sequence number that a side used, so far as segments were acceptable.
     pub fn highest(&self, side: Side) -> u32 {
         let (next, highest) = (self.next(side), self.cold(side).highest);

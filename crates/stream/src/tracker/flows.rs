@@ -3,6 +3,7 @@
 use interleave::{prefetch, prefetch_at};
 use packet::IpProtocol;
 
+use super::Row;
 use super::input::Input;
 use super::module::{Identity, Module};
 use super::timeouts::IdleTimeouts;
@@ -19,6 +20,10 @@ pub(super) struct Hot {
     pub(super) timeout_ms: u32,
     pub(super) state: FlowState,
     pub(super) is_tcp: bool,
+    /// Its first packet is on its way: whether it gets through is not known yet.
+    pub(super) is_undecided: bool,
+    /// No packet has begun it: those of the batch so far may not. It goes with the batch.
+    pub(super) is_void: bool,
 }
 
 /// What is counted of a side.
@@ -212,7 +217,28 @@ impl<M: Module> Rest<M> {
             (true, true) => PacketState::Established,
             (true, false) => PacketState::New,
         };
-        Tracked { state, is_reply, slot: Some(slot) }
+        Tracked { state, is_reply, slot: Some(slot), opens: None }
+    }
+
+    /// An ICMP error about a packet that `side` sent: it is on its way to that side.
+    pub(super) fn error(&self, slot: Slot, side: Side) -> Tracked {
+        let is_reply = side == self.cold[slot.index()].first;
+        Tracked { state: PacketState::Related, is_reply, slot: Some(slot), opens: None }
+    }
+
+    /// Whether a side of a TCP connection may have sent a segment with this sequence number: one that nobody can guess who
+    /// has not seen the connection (RFC 5927 §4).
+    pub(super) fn may_have_sent(&self, slot: Slot, side: Side, sequence: u32) -> bool {
+        self.connections[slot.index()].may_have_sent(side, sequence)
+    }
+
+    /// A flow never was: its first packet did not get through.
+    pub(super) fn forget(&mut self, slot: Slot, hot: Hot) {
+        let at = slot.index();
+        if hot.is_tcp {
+            self.reassembler.close(&mut self.connections[at], &mut Silence);
+        }
+        self.states[at] = M::State::default();
     }
 
     /// Whether a flow had ended by `now_ns`, because of its time-out.
@@ -300,21 +326,38 @@ impl<M: Module> Rest<M> {
 pub(super) struct Admission<'a, M: Module> {
     pub(super) rest: &'a mut Rest<M>,
     pub(super) now_ns: u64,
+    pub(super) keys: &'a [Row],
 }
 
 impl<M: Module> Policy<Hot> for Admission<'_, M> {
-    fn admit(&mut self, _row: usize) -> Option<Class> {
-        Some(Class::HalfOpen)
+    /// An error opens no flow.
+    fn admit(&mut self, row: usize) -> Option<Class> {
+        self.keys.get(row).is_none_or(|row| row.about.is_none()).then_some(Class::HalfOpen)
     }
 
     fn evicted(&mut self, slot: Slot, key: &FlowKey, hot: &Hot) {
         let (rest, now_ns) = (&mut *self.rest, self.now_ns);
-        if rest.is_over(slot, key, *hot, now_ns) {
+        if hot.is_undecided {
+            rest.forget(slot, *hot);
+        } else if rest.is_over(slot, key, *hot, now_ns) {
             rest.time_out(slot, key, *hot); // no sweep has found it yet
         } else {
             rest.end_at(slot, key, *hot, Reason::Evicted, now_ns);
         }
     }
+}
+
+/// Hears nothing.
+struct Silence;
+
+impl Sink for Silence {
+    fn data(&mut self, _: Side, _: u64, _: &[u8]) -> Want {
+        Want::EnoughOfFlow
+    }
+
+    fn gap(&mut self, _: Side, _: u64, _: u64) {}
+
+    fn end(&mut self, _: Side, _: u64, _: End) {}
 }
 
 /// Hands the streams of one connection to the module.

@@ -6,6 +6,7 @@ use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
 use packet::tcp::TcpView;
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
 
+use super::Options;
 use crate::key::{FlowKey, Side};
 use crate::tcp::Segment;
 
@@ -29,12 +30,14 @@ pub struct Input<'a> {
 /// Why a packet belongs to no flow.
 pub(super) enum Reject {
     NotIp,
+    /// It has none by its nature.
+    Untracked,
     Malformed,
     Checksum,
 }
 
 /// The key of a packet, and the side that sent it.
-pub(super) fn key_of(input: &Input<'_>, by_vlan: bool) -> Result<(FlowKey, Side), Reject> {
+pub(super) fn key_of(input: &Input<'_>, options: &Options) -> Result<(FlowKey, Side), Reject> {
     let d = input.decoded;
     if !d.is_ip() {
         return Err(Reject::NotIp);
@@ -44,6 +47,9 @@ pub(super) fn key_of(input: &Input<'_>, by_vlan: bool) -> Result<(FlowKey, Side)
     // A fragment that comes so far is a datagram in a datagram.
     if !is_right || d.has(Decoded::FRAGMENT) {
         return Err(Reject::Malformed);
+    }
+    if options.confirms && is_discovery(d) {
+        return Err(Reject::Untracked);
     }
     let ports = match (d.ports(), d.protocol) {
         (Some(ports), _) => ports,
@@ -57,14 +63,67 @@ pub(super) fn key_of(input: &Input<'_>, by_vlan: bool) -> Result<(FlowKey, Side)
     if d.protocol == IpProtocol::TCP {
         check_segment(input)?;
     }
+    let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
+    let scope = scope(d, options);
+    let found = FlowKey::new((d.src, ports.0), (d.dst, ports.1), d.protocol.0, family, scope);
+    Ok(match d.icmp_type_code() {
+        Some((kind, _)) if options.confirms => with_asker(found, kind),
+        _ => found,
+    })
+}
+
+/// The VLANs of a packet, where they distinguish flows.
+fn scope(d: &Decoded, options: &Options) -> u32 {
     // 0 is no tag.
-    let vlan = |n: usize| match by_vlan && usize::from(d.vlan_count) > n {
+    let vlan = |n: usize| match options.by_vlan && usize::from(d.vlan_count) > n {
         true => u32::from(d.vlan_tci[n] & 0xfff) + 1,
         false => 0,
     };
-    let scope = vlan(0) | vlan(1) << 16;
+    vlan(0) | vlan(1) << 16
+}
+
+/// In the scope of a flow of ICMP: the second end asked. Both ends may ask by one identifier, and a request is never an answer.
+const ASKED_BY_B: u32 = 1 << 31;
+
+fn with_asker((mut key, side): (FlowKey, Side), kind: u8) -> (FlowKey, Side) {
+    let is_answer = match key.family {
+        4 => matches!(kind, 0 | 14 | 16 | 18),
+        _ => kind == 129,
+    };
+    let asker = if is_answer { side.other() } else { side };
+    if asker == Side::B {
+        key.scope |= ASKED_BY_B;
+    }
+    (key, side)
+}
+
+/// Whether a packet is of neighbour discovery or multicast listener discovery, which have no flow (as in Linux's conntrack).
+fn is_discovery(d: &Decoded) -> bool {
+    d.protocol == IpProtocol::ICMPV6
+        && d.icmp_type_code().is_some_and(|(kind, _)| matches!(kind, 130..=136 | 143))
+}
+
+/// The flow that an ICMP error is about, and the side that sent the packet which it quotes; the sequence number of that, of TCP.
+/// An error goes to the sender of what it quotes.
+pub(super) fn cause_of(
+    input: &Input<'_>,
+    options: &Options,
+) -> Option<((FlowKey, Side), Option<u32>)> {
+    let d = input.decoded;
+    let quoted = packet::quoted::quoted(input.frame, d).filter(|quoted| quoted.src == d.dst)?;
+    let ports = match (quoted.ports, quoted.icmp) {
+        (Some(ports), _) => ports,
+        (None, Some((_, _, id))) => (id, id),
+        (None, None) => (0, 0),
+    };
     let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
-    Ok(FlowKey::new((d.src, ports.0), (d.dst, ports.1), d.protocol.0, family, scope))
+    let (src, dst) = ((quoted.src, ports.0), (quoted.dst, ports.1));
+    let found = FlowKey::new(src, dst, quoted.protocol.0, family, scope(d, options));
+    let found = match quoted.icmp {
+        Some((kind, ..)) => with_asker(found, kind),
+        None => found,
+    };
+    Some((found, quoted.sequence))
 }
 
 /// The identifier of an echo, a timestamp or the like (RFC 792, RFC 4443); 0 for other messages.
@@ -112,4 +171,22 @@ fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
 /// The TCP segment of a packet.
 pub(super) fn segment_of<'a>(input: &Input<'a>) -> Option<Segment<'a>> {
     Some(Segment::from(&TcpView::new_checked(tcp_bytes(input)?)?))
+}
+
+/// Whether a packet may be the first of a flow, as Linux's conntrack has it: of TCP a SYN, or a plain segment where flows may be
+/// joined in the middle; of ICMP a request.
+pub(super) fn opens(input: &Input<'_>, segment: Option<&Segment<'_>>, options: &Options) -> bool {
+    use packet::tcp::flags::{ACK, FIN, RST, SYN};
+    let d = input.decoded;
+    match (d.protocol, segment, d.icmp_type_code()) {
+        (IpProtocol::TCP, Some(segment), _) => match segment.flags & (SYN | ACK | RST | FIN) {
+            SYN => true,
+            ACK => options.tcp.midstream,
+            _ => false,
+        },
+        (IpProtocol::ICMP, _, Some((kind, _))) => matches!(kind, 8 | 13 | 15 | 17),
+        (IpProtocol::ICMPV6, _, Some((kind, _))) => kind == 128,
+        (IpProtocol::TCP | IpProtocol::ICMP | IpProtocol::ICMPV6, ..) => false,
+        _ => true,
+    }
 }

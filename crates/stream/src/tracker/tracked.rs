@@ -1,6 +1,6 @@
 //! What the tracker makes of a packet.
 
-use crate::table::Slot;
+use crate::table::{Handle, Slot};
 
 /// The state of a packet, by the names and the rules of Linux's `ct state`.
 ///
@@ -65,10 +65,16 @@ pub struct Tracked {
     pub is_reply: bool,
     /// The place of its flow, of an ICMP error that of the flow which it is about. Valid until the next batch or sweep.
     pub slot: Option<Slot>,
+    /// It opens this flow, which counts once [`Tracker::decide`](super::Tracker::decide) says that it got through.
+    pub opens: Option<Handle>,
 }
 
 impl Tracked {
     /// A packet of no flow.
-    pub const INVALID: Tracked =
-        Tracked { state: PacketState::Invalid, is_reply: false, slot: None };
+    pub const INVALID: Tracked = Tracked::of(PacketState::Invalid);
+
+    /// A packet in a state that needs no flow.
+    pub const fn of(state: PacketState) -> Self {
+        Tracked { state, is_reply: false, slot: None, opens: None }
+    }
 }

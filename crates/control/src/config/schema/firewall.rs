@@ -14,7 +14,7 @@ use crate::config::types::{RuleEntry, RuleFile};
 use crate::config::values::{self, Value, Walk, string};
 use crate::config::walk::{Place, Section};
 use crate::firewall::{
-    Action, Conditions, Ending, Ports, Protocol, Rule, TcpFlags, action, is_rule_name,
+    Action, Conditions, Ending, Ports, Protocol, Rule, States, TcpFlags, action, is_rule_name,
     of_classbench,
 };
 
@@ -101,6 +101,9 @@ crate::section! {
         live icmp_code: Option<u8> = None, integer(0..=255).optional();
         /// `true`: only fragments, the first one included. `false`: no fragments.
         live fragment: Option<bool> = None, boolean().optional();
+        /// State of the packet in its flow, or several: `"established,related"`. Needs `[flow]`.
+        live state: Option<States> = None,
+            parsed("such as \"established,related\"").named("states", STATES).optional();
     }
 }
 
@@ -108,6 +111,7 @@ const PORTS: &str = "a port or a range such as 22 or \"1024-65535\"";
 const PORTS_SHOWN: &str = "a port such as `22`, or a range such as `\"1024-65535\"`";
 const PROTO: &str = "a number, or `\"icmp\"`, `\"igmp\"`, `\"tcp\"`, `\"udp\"`, `\"dccp\"`, `\"gre\"`, `\"esp\"`, \
                      `\"icmpv6\"`, `\"ospf\"`, `\"sctp\"`, `\"udplite\"`";
+const STATES: &str = "`new`, `established`, `related`, `invalid`, `untracked`";
 const FLAGS: &str = "`fin`, `syn`, `rst`, `psh`, `ack`, `urg`, `ece`, `cwr`, `none`";
 
 /// `None` where something is missing or wrong. `number`: the rule's place in the file, from 1.
@@ -152,6 +156,7 @@ impl ConditionKeys {
             icmp_type,
             icmp_code,
             fragment,
+            state,
         } = self;
         Conditions {
             interface,
@@ -164,6 +169,7 @@ impl ConditionKeys {
             icmp_type,
             icmp_code,
             fragment,
+            state,
         }
     }
 }
