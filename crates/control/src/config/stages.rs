@@ -372,17 +372,25 @@ impl KnownStages {
     }
 
     /// Where the stage that an application puts in is in a shipped pipeline: behind the first stage that decodes,
-    /// else first; `None` where it cannot.
+    /// else first, and in the order of kinds among those that are put in; `None` where it cannot.
     pub(super) fn place_of_joining(&self, stages: &[String], stage: &str) -> Option<usize> {
         if stages.iter().any(|own| own == stage) {
             return None;
         }
-        [1, 0].into_iter().find(|at| {
+        let rank = |name: &str| self.kinds.iter().position(|kind| kind.name == name);
+        let is_before = |own: &&String| {
+            let joins = self.kind(own).is_some_and(|kind| kind.application.joins == Some(own));
+            joins && rank(own) < rank(stage)
+        };
+        [1, 0].into_iter().find_map(|at| {
             let mut with = stages.to_vec();
-            *at <= with.len() && {
-                with.insert(*at, stage.to_owned());
-                self.arrange(&with).is_ok()
-            }
+            let place = at + stages.get(at..)?.iter().take_while(is_before).count();
+            // Behind a stage that it belongs before it is not wanted.
+            let is_behind = with[..at].iter().any(|own| {
+                self.kind(own).is_some_and(|kind| kind.application.joins == Some(own))
+            });
+            with.insert(place, stage.to_owned());
+            (!is_behind && self.arrange(&with).is_ok()).then_some(place)
         })
     }
 

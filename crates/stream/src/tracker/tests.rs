@@ -1,6 +1,7 @@
 //! Scenes of packets through a tracker, and all that its module hears.
 
 mod cases;
+mod confirm;
 mod random;
 mod scene;
 mod steps;

@@ -1,0 +1,264 @@
+//! Flows that count once their first packet got through: packet by packet, in batches, and by a plain twin.
+
+use std::collections::HashMap;
+
+use packet::Decoded;
+use packet::tcp::{TcpView, flags};
+use proptest::prelude::*;
+
+use super::steps::{Step, steps};
+use super::*;
+use crate::record::TcpState;
+use crate::tcp::{Connection, Segment, Sink};
+
+/// What the tracker says of a packet.
+type Said = (PacketState, bool);
+
+/// What becomes of the frames, in batches of so many: a batch is decided when all of it is through, and goes on where the tracker
+/// stopped. By frame what was said of it.
+fn run_confirming(
+    frames: &[scene::Frame],
+    timeouts: IdleTimeouts,
+    batch: usize,
+    sweeps: Sweeps,
+    drops: impl Fn(usize, Said) -> bool,
+) -> (Vec<Said>, Vec<Ended>) {
+    let options = Options { confirms: true, ..options(timeouts) };
+    let mut tracker = Tracker::new(options, Ears::default()).unwrap();
+    let mut said: Vec<Said> = Vec::new();
+    let decode = |frame: &scene::Frame| packet::decode(&frame.bytes, frame.bytes.len());
+    let mut latest_ns = 0;
+    for frames in frames.chunks(batch) {
+        let decoded: Vec<_> = frames.iter().map(decode).collect();
+        let mut first = 0;
+        while first < frames.len() {
+            let mut opened = Vec::new();
+            let begin = said.len();
+            let input = |at: usize| Input {
+                decoded: &decoded[first + at],
+                frame: &frames[first + at].bytes,
+                frame_len: frames[first + at].bytes.len() as u32,
+                time_ns: frames[first + at].time_ns,
+                port: 3,
+                checksums: true,
+            };
+            said.resize(begin + frames.len() - first, (PacketState::Untracked, false));
+            let taken = tracker.packets(frames.len() - first, input, |at, tracked| {
+                said[begin + at] = (tracked.state, tracked.is_reply);
+                opened.extend(tracked.opens.map(|flow| (begin + at, flow)));
+            });
+            said.truncate(begin + taken);
+            for (at, flow) in opened {
+                tracker.decide(flow, !drops(at, said[at]));
+            }
+            assert!(taken > 0, "what waited has been decided");
+            first += taken;
+        }
+        latest_ns = frames[frames.len() - 1].time_ns;
+        if let Some(records) = sweeps {
+            tracker.sweep(records, latest_ns);
+        }
+    }
+    tracker.finish(latest_ns);
+    assert_eq!((tracker.len(), tracker.buffered_bytes()), (0, 0));
+    let mut ended = std::mem::take(&mut tracker.module().ended);
+    ended.sort_by_key(|ended| (ended.record.start_ns, ended.record.id));
+    (said, ended)
+}
+
+/// Drops packets as a firewall may: by their number, or those that open flows from one side.
+fn dropped(salt: u64) -> impl Fn(usize, Said) -> bool {
+    move |at, _| chunk::hash::key64(at as u64, salt).is_multiple_of(3)
+}
+
+/// A flow of the twin.
+struct Plain {
+    first: Side,
+    end_ns: u64,
+    packets: [u64; 2],
+    connection: Connection,
+}
+
+/// Nobody listens.
+struct Deaf;
+
+impl Sink for Deaf {
+    fn data(&mut self, _: Side, _: u64, _: &[u8]) -> Want {
+        Want::More
+    }
+    fn gap(&mut self, _: Side, _: u64, _: u64) {}
+    fn end(&mut self, _: Side, _: u64, _: End) {}
+}
+
+#[derive(Default)]
+struct Twin {
+    flows: HashMap<FlowKey, Plain>,
+}
+
+impl Twin {
+    fn timeout_ns(timeouts: &IdleTimeouts, key: &FlowKey, flow: &Plain) -> u64 {
+        let answered = flow.packets.iter().all(|packets| *packets > 0);
+        let state = match (key.protocol, flow.connection.state()) {
+            (6, TcpState::None | TcpState::SynSent | TcpState::SynReceived) => FlowState::New,
+            (6, TcpState::TimeWait | TcpState::Closed) => FlowState::Closed,
+            (6, _) => FlowState::Established,
+            _ if answered => FlowState::Established,
+            _ => FlowState::New,
+        };
+        timeouts.of(key.protocol, state)
+    }
+
+    /// One packet, which is dropped or not if it opens a flow.
+    fn packet(
+        &mut self,
+        frame: &scene::Frame,
+        timeouts: &IdleTimeouts,
+        reassembler: &mut Reassembler,
+        drops: impl Fn(Said) -> bool,
+    ) -> Said {
+        let decoded = packet::decode(&frame.bytes, frame.bytes.len());
+        let input = Input {
+            decoded: &decoded,
+            frame: &frame.bytes,
+            frame_len: frame.bytes.len() as u32,
+            time_ns: frame.time_ns,
+            port: 3,
+            checksums: true,
+        };
+        let options = Options { confirms: true, ..Options::default() };
+        let (key, side) = match key_of(&input, &options) {
+            Ok(found) => found,
+            Err(Reject::NotIp | Reject::Untracked) => return (PacketState::Untracked, false),
+            Err(_) => return (PacketState::Invalid, false),
+        };
+        let bytes = &frame.bytes[usize::from(decoded.l4_offset)..];
+        let view = (key.protocol == 6).then(|| TcpView::new_checked(bytes).unwrap());
+        let segment = view.as_ref().map(Segment::from);
+        let over = self.flows.get(&key).is_some_and(|flow| {
+            frame.time_ns.saturating_sub(flow.end_ns) > Self::timeout_ns(timeouts, &key, flow)
+        });
+        if over {
+            self.forget(&key, reassembler);
+        }
+        let mut flow = self.flows.remove(&key);
+        let mut is_valid = true;
+        if let (Some(known), Some(segment)) = (&mut flow, &segment) {
+            let outcome =
+                reassembler.segment(&mut known.connection, side, segment, frame.time_ns, &mut Deaf);
+            is_valid = outcome != tcp::Outcome::Ignored;
+            if outcome == tcp::Outcome::Restart {
+                reassembler.close(&mut known.connection, &mut Deaf);
+                flow = None;
+            }
+        }
+        let is_known = flow.is_some();
+        if !is_known && !may_open(&decoded, segment.as_ref()) {
+            return (PacketState::Invalid, false);
+        }
+        let mut flow = flow.unwrap_or_else(|| Plain {
+            first: side,
+            end_ns: frame.time_ns,
+            packets: [0; 2],
+            connection: Connection::for_key(&key, side),
+        });
+        if let (false, Some(segment)) = (is_known, &segment) {
+            let outcome =
+                reassembler.segment(&mut flow.connection, side, segment, frame.time_ns, &mut Deaf);
+            if outcome == tcp::Outcome::Ignored {
+                return (PacketState::Invalid, false);
+            }
+        }
+        let is_reply = side != flow.first;
+        if is_valid {
+            flow.end_ns = flow.end_ns.max(frame.time_ns);
+            flow.packets[side.index()] += 1;
+        }
+        let state = match (is_valid, flow.packets[flow.first.other().index()] > 0) {
+            (false, _) => PacketState::Invalid,
+            (true, true) => PacketState::Established,
+            (true, false) => PacketState::New,
+        };
+        self.flows.insert(key, flow);
+        if !is_known && drops((state, is_reply)) {
+            self.forget(&key, reassembler);
+        }
+        (state, is_reply)
+    }
+
+    fn forget(&mut self, key: &FlowKey, reassembler: &mut Reassembler) {
+        if let Some(mut flow) = self.flows.remove(key) {
+            reassembler.close(&mut flow.connection, &mut Deaf);
+        }
+    }
+}
+
+/// What a flow may begin with.
+fn may_open(d: &Decoded, segment: Option<&Segment<'_>>) -> bool {
+    let of_tcp = |bits: u16| matches!(bits, flags::SYN | flags::ACK);
+    match (d.protocol.0, segment, d.icmp_type_code()) {
+        (6, Some(segment), _) => {
+            of_tcp(segment.flags & (flags::SYN | flags::ACK | flags::FIN | flags::RST))
+        }
+        (1, _, Some((kind, _))) => [8, 13, 15, 17].contains(&kind),
+        (58, _, Some((kind, _))) => kind == 128,
+        (6 | 1 | 58, ..) => false,
+        _ => true,
+    }
+}
+
+fn check(steps: &[Step], timeouts: IdleTimeouts, salt: u64) {
+    let mut scene = Scene::new(steps);
+    let expected = run_confirming(&scene.frames, timeouts, 1, None, dropped(salt));
+    for batch in [2, 7, 256] {
+        for sweeps in [None, Some(3), Some(1 << 20)] {
+            let found = run_confirming(&scene.frames, timeouts, batch, sweeps, dropped(salt));
+            assert_eq!(found, expected, "batches of {batch}, sweeps of {sweeps:?}");
+        }
+    }
+    // The twin puts no fragments together.
+    let is_whole = |frame: &scene::Frame| {
+        !packet::decode(&frame.bytes, frame.bytes.len()).has(Decoded::FRAGMENT)
+    };
+    scene.frames.retain(is_whole);
+    let (said, _) = run_confirming(&scene.frames, timeouts, 7, None, dropped(salt));
+    let (mut twin, drops) = (Twin::default(), dropped(salt));
+    let mut reassembler = Reassembler::new(options(timeouts).tcp);
+    for (at, (frame, said)) in scene.frames.iter().zip(said).enumerate() {
+        let own = twin.packet(frame, &timeouts, &mut reassembler, |said| drops(at, said));
+        let is_invalid = said.0 == PacketState::Invalid && own.0 == PacketState::Invalid;
+        assert!(is_invalid || said == own, "frame {at}: {said:?}, the twin {own:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
+
+    #[test]
+    fn batches_agree_with_single_packets_and_the_twin(steps in steps(30), salt in any::<u64>()) {
+        check(&steps, IdleTimeouts::default(), salt);
+    }
+}
+
+/// An outsider's packet that is dropped opens nothing that an insider's packet would be an answer to, and the other way round.
+#[test]
+fn what_is_dropped_opens_no_flow() {
+    let step = |by_server, what| Step {
+        pause_ns: 1_000,
+        conversation: 2,
+        by_server,
+        what,
+        len: 8,
+        fate: super::steps::Fate::Good,
+    };
+    let scene = Scene::new(&[step(false, 0), step(true, 0), step(false, 0)]);
+    for batch in [1, 3] {
+        let drops_first = |at: usize, _: Said| at == 0;
+        let run = |drops: &dyn Fn(usize, Said) -> bool| {
+            run_confirming(&scene.frames, IdleTimeouts::default(), batch, None, drops).0
+        };
+        use PacketState::{Established, New};
+        assert_eq!(run(&|_, _| false), [(New, false), (Established, true), (Established, false)]);
+        assert_eq!(run(&drops_first), [(New, false), (New, false), (Established, true)]);
+        assert_eq!(run(&|_, _| true), [(New, false); 3]);
+    }
+}
