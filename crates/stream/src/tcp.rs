@@ -60,7 +60,7 @@
 //! | RST | closes with the number that is expected next, or that the other side acknowledged last (RFC 5961); within the window by option; else an event |
 //! | keep-alive, zero-window probe | at most one byte that had been acknowledged: [`Connection::keep_alives`] |
 //! | new byte into a closed window | delivered: if the host refused it, it comes again, and is a retransmission |
-//! | outside of the window | [`Event::OutOfWindow`], ignored. If both sides jump consistently (the capture lost both), they continue there: [`Event::Resynchronised`] |
+//! | outside of the window | [`Event::OutOfWindow`], ignored. If both sides jump consistently (the capture lost both), they continue there, by option: [`Event::Resynchronised`] |
 //! | acknowledgment of data beyond the window | [`Event::AckInvalid`], the segment is ignored |
 //!
 //! # Limits
@@ -259,6 +259,9 @@ pub struct Options {
     /// Whether bytes that the other side acknowledged, and that were not seen, are a gap at once. Captures that order the
     /// directions badly may see the acknowledgment first.
     pub acknowledged_is_lost: bool,
+    /// Whether both sides may go on beyond their windows if they do so consistently: the capture lost what is between. A
+    /// firewall, which every packet passes, must not believe that.
+    pub resynchronise: bool,
     /// Whether RST closes if it is within the window.
     pub reset_in_window: bool,
     /// Data of SYN.
@@ -276,6 +279,7 @@ impl Default for Options {
             depth: u64::MAX,
             midstream: true,
             acknowledged_is_lost: true,
+            resynchronise: true,
             reset_in_window: false,
             syn_data: SynData::default(),
             urgent: Urgent::default(),
@@ -318,6 +322,11 @@ impl Reassembler {
     /// The options.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Changes [`Options::resynchronise`].
+    pub fn set_resynchronise(&mut self, resynchronise: bool) {
+        self.options.resynchronise = resynchronise;
     }
 
     /// Bytes of the buffer in use; blocks count as a whole.

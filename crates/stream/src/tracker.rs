@@ -161,7 +161,8 @@ impl<M: Module> Tracker<M> {
     pub fn new(options: Options, module: M) -> Result<Self, TableError> {
         let limits = Limits { capacity: options.flows, half_open_max: options.half_open };
         let table = FlowTable::new(limits, options.seed)?;
-        let reassembler = Reassembler::new(options.tcp);
+        let resynchronise = options.tcp.resynchronise && !options.confirms;
+        let reassembler = Reassembler::new(tcp::Options { resynchronise, ..options.tcp });
         let rest = Rest::new(options.flows, reassembler, options.timeouts, module)?;
         Ok(Self {
             table,
@@ -198,6 +199,7 @@ impl<M: Module> Tracker<M> {
     /// Changes [`Options::confirms`]; a flow that is not decided yet stays so.
     pub fn set_confirms(&mut self, confirms: bool) {
         self.options.confirms = confirms;
+        self.rest.reassembler.set_resynchronise(!confirms);
     }
 
     /// What was counted.

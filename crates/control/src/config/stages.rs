@@ -386,9 +386,9 @@ impl KnownStages {
             let mut with = stages.to_vec();
             let place = at + stages.get(at..)?.iter().take_while(is_before).count();
             // Behind a stage that it belongs before it is not wanted.
-            let is_behind = with[..at].iter().any(|own| {
-                self.kind(own).is_some_and(|kind| kind.application.joins == Some(own))
-            });
+            let is_behind = with[..at]
+                .iter()
+                .any(|own| self.kind(own).is_some_and(|kind| kind.application.joins == Some(own)));
             with.insert(place, stage.to_owned());
             (!is_behind && self.arrange(&with).is_ok()).then_some(place)
         })

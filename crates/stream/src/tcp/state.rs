@@ -232,7 +232,8 @@ impl Reassembler {
         let next = connection.next(other);
         let known = connection.acknowledged(side).map_or(next, |known| latest(known, next));
         let is_plausible = distance(known, acknowledgment) <= window_max(connection, side);
-        if !is_plausible && !is_confirmed(connection, other, acknowledgment) {
+        let may_jump = self.options.resynchronise;
+        if !is_plausible && !(may_jump && is_confirmed(connection, other, acknowledgment)) {
             sink.event(side, Event::AckInvalid);
             return false;
         }
@@ -333,7 +334,7 @@ impl Reassembler {
         sink: &mut impl Sink,
     ) -> Outcome {
         let other = side.other();
-        if is_confirmed(connection, other, segment.acknowledgment) {
+        if self.options.resynchronise && is_confirmed(connection, other, segment.acknowledgment) {
             sink.event(side, Event::Resynchronised);
             let far = connection.cold(other).far;
             for (side, to) in [(other, far), (side, segment.sequence)] {

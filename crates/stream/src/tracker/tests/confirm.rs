@@ -222,7 +222,8 @@ fn check(steps: &[Step], timeouts: IdleTimeouts, salt: u64) {
     scene.frames.retain(is_whole);
     let (said, _) = run_confirming(&scene.frames, timeouts, 7, None, dropped(salt));
     let (mut twin, drops) = (Twin::default(), dropped(salt));
-    let mut reassembler = Reassembler::new(options(timeouts).tcp);
+    let own = tcp::Options { resynchronise: false, ..options(timeouts).tcp };
+    let mut reassembler = Reassembler::new(own);
     for (at, (frame, said)) in scene.frames.iter().zip(said).enumerate() {
         let own = twin.packet(frame, &timeouts, &mut reassembler, |said| drops(at, said));
         let is_invalid = said.0 == PacketState::Invalid && own.0 == PacketState::Invalid;
