@@ -17,7 +17,18 @@ const LAN6: &str = "fd00:1::2";
 const WAN6: &str = "fd00:2::2";
 
 /// Label of a packet, its state by Linux and by Shadeline, and the reason.
-const DIFFERENCES: &[(&str, &str, &str, &str)] = &[];
+const DIFFERENCES: &[(&str, &str, &str, &str)] = &[
+    ("fragment 1", "none", "new", HELD),
+    ("fragment of the answer 1", "none", "established", HELD),
+    (
+        "fragment out of order 2",
+        "none",
+        "invalid",
+        "a later fragment before the first has no flow: Linux holds it",
+    ),
+];
+
+const HELD: &str = "Linux holds fragments, and counts the datagram when it is whole";
 
 /// Names of states, each with the code point that Shadeline marks its packets with.
 const STATES: [(&str, u8); 5] =
@@ -202,6 +213,29 @@ fn script() -> Script {
     let segment = Tcp::of(1007, 1000, 77, ACK).with(5).bytes(LAN, WAN, true);
     let segment = Frame::new().ipv4(LAN, WAN).raw(6, &segment).bytes();
     all.error("too big, about TCP", false, ("10.0.2.9", LAN), [3, 4], &segment);
+
+    // A datagram of two fragments, its answer, and one whose later fragment comes first.
+    let whole = |from_lan: bool| {
+        let (src, dst) = if from_lan { (LAN, WAN) } else { (WAN, LAN) };
+        let ports = if from_lan { (4002, 53) } else { (53, 4002) };
+        let frame = Frame::new().ipv4(src, dst).udp(ports.0, ports.1, &[b'f'; 40]).bytes();
+        frame[34..].to_vec()
+    };
+    for (label, from_lan, id, places) in [
+        ("fragment", true, 1, [0, 1]),
+        ("fragment of the answer", false, 2, [0, 1]),
+        ("fragment out of order", true, 3, [1, 0]),
+    ] {
+        let bytes = whole(from_lan);
+        for place in places {
+            let part = if place == 0 { &bytes[..24] } else { &bytes[24..] };
+            let label = format!("{label} {}", place + 1);
+            all.v4(&label, from_lan, |frame| {
+                let (offset, more) = if place == 0 { (0, true) } else { (3, false) };
+                frame.identification(id).raw(17, part).fragment(offset, more)
+            });
+        }
+    }
 
     all.v6("udp over IPv6", true, |f| f.udp(4000, 53, b"data"));
     all.v6("udp over IPv6, answer", false, |f| f.udp(53, 4000, b"data"));

@@ -15,6 +15,7 @@
 //! | `input` | packets: to which flow they belong |
 //! | `flows` | what is kept of flows beside the table |
 //! | `module` | who is given streams and records |
+//! | `pieces` | fragments, where flows are tracked for a firewall |
 //! | `timeouts` | how long flows are kept |
 //! | `tracked` | what becomes of a packet |
 //!
@@ -23,6 +24,7 @@
 mod flows;
 mod input;
 mod module;
+mod pieces;
 #[cfg(test)]
 mod tests;
 mod timeouts;
@@ -40,6 +42,7 @@ use crate::tcp::{self, Reassembler};
 
 use flows::{Admission, Hot, Rest};
 use input::{Reject, cause_of, key_of, opens, segment_of};
+use pieces::{Piece, Pieces};
 use timeouts::{ms_of, timeout_ms};
 
 pub use input::Input;
@@ -107,6 +110,19 @@ pub struct Counts {
     pub fragments_lost: u64,
 }
 
+/// A flow, with what a firewall knows of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackedFlow {
+    /// What is reported of it.
+    pub record: FlowRecord,
+    /// The first packet came from the client of the record.
+    pub is_original_client: bool,
+    /// Idle time-out of its state, in nanoseconds.
+    pub timeout_ns: u64,
+    /// Its first packet got through.
+    pub is_confirmed: bool,
+}
+
 /// How many rows before its turn a flow is asked for.
 const AHEAD: usize = 16;
 
@@ -119,6 +135,7 @@ pub struct Tracker<M: Module> {
     table: FlowTable<Hot>,
     rest: Rest<M>,
     defrag: Defragmenter<u32>,
+    pieces: Pieces,
     /// Datagrams that became whole: their bytes, one after the other.
     whole: Whole,
     keys: Vec<Row>,
@@ -128,6 +145,8 @@ pub struct Tracker<M: Module> {
     voids: Vec<Slot>,
     options: Options,
     counts: Counts,
+    /// Packets by the number of their state.
+    states: [u64; 8],
 }
 
 /// What is known of a row of the batch.
@@ -148,8 +167,6 @@ struct Whole {
     pieces: u32,
     bytes: u64,
     is_there: bool,
-    /// Its last fragment comes again: [`Tracker::packets`] stopped there.
-    waits: bool,
     lost: u64,
 }
 
@@ -168,6 +185,7 @@ impl<M: Module> Tracker<M> {
             table,
             rest,
             defrag: Defragmenter::new(options.defrag),
+            pieces: Pieces::new(options.seed),
             whole: Whole::default(),
             keys: Vec::new(),
             plain_keys: Vec::new(),
@@ -175,6 +193,7 @@ impl<M: Module> Tracker<M> {
             voids: Vec::new(),
             options,
             counts: Counts::default(),
+            states: [0; 8],
         })
     }
 
@@ -194,6 +213,17 @@ impl<M: Module> Tracker<M> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
+    }
+
+    /// Packets by state, each with its number.
+    pub fn states(&self) -> [(PacketState, u64); 5] {
+        PacketState::ALL.map(|state| (state, self.states[state as usize]))
+    }
+
+    /// Counts a packet by its state. Who uses the states does.
+    #[inline(always)]
+    pub fn count_states(&mut self, packets: &[u64; 8]) {
+        self.states.iter_mut().zip(packets).for_each(|(all, own)| *all += own);
     }
 
     /// Changes [`Options::confirms`]; a flow that is not decided yet stays so.
@@ -252,7 +282,11 @@ impl<M: Module> Tracker<M> {
                 return taken;
             }
             first = at + 1;
-            let Some(tracked) = self.fragment(&own) else { return at };
+            let tracked = match self.options.confirms {
+                true => self.piece_of_flow(&own),
+                false => Some(self.fragment(&own)),
+            };
+            let Some(tracked) = tracked else { return at };
             output(at, tracked);
         }
         self.whole_packets(first..count, &input, &mut output)
@@ -411,16 +445,13 @@ impl<M: Module> Tracker<M> {
         }
     }
 
-    /// A fragment; the one that completes its datagram has the datagram's state. `None`: it is to come again, for the flow of
-    /// its datagram is not decided yet.
-    fn fragment(&mut self, input: &Input<'_>) -> Option<Tracked> {
-        if !std::mem::take(&mut self.whole.waits) {
-            self.piece(input);
-        }
+    /// A fragment; the one that completes its datagram has the datagram's state.
+    fn fragment(&mut self, input: &Input<'_>) -> Tracked {
+        self.piece(input);
         if !self.whole.is_there {
-            return Some(Tracked::INVALID);
+            return Tracked::INVALID;
         }
-        let mut whole = std::mem::take(&mut self.whole);
+        let whole = std::mem::take(&mut self.whole);
         let decoded = packet::decode::decode(&whole.frame, whole.frame.len());
         let datagram = Input {
             decoded: &decoded,
@@ -429,22 +460,72 @@ impl<M: Module> Tracker<M> {
             ..*input
         };
         let tracked = match self.of_row(&datagram, u64::from(whole.pieces)) {
-            Ok(row @ Row { key, side, about }) => {
-                let (mut found, keys, time_ns) = ([Found::NONE], &[row], input.time_ns);
-                let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns, keys };
-                self.table.lookup(&[key], ms_of(time_ns), &mut policy, &mut found);
-                whole.waits = self.is_undecided(found[0]);
+            Ok(row) => {
+                let found = self.find(row, input.time_ns);
                 let frames = (u64::from(whole.pieces), whole.bytes);
-                (!whole.waits).then(|| match about {
-                    Some(sequence) => self.error(key, side, found[0], sequence, time_ns),
-                    None => self.row(&datagram, key, side, found[0], frames),
-                })
+                self.row(&datagram, row.key, row.side, found, frames)
             }
-            Err(tracked) => Some(tracked),
+            Err(tracked) => tracked,
         };
         self.whole = whole;
-        self.remove_voids();
         tracked
+    }
+
+    /// The flow of a single row.
+    fn find(&mut self, row: Row, time_ns: u64) -> Found {
+        let mut found = [Found::NONE];
+        let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns, keys: &[row] };
+        self.table.lookup(&[row.key], ms_of(time_ns), &mut policy, &mut found);
+        found[0]
+    }
+
+    /// A fragment that is passed on by itself. The first one of its datagram is a packet of its flow, and the others are what
+    /// that was. `None`: it is to come again, for its flow is not decided yet.
+    fn piece_of_flow(&mut self, input: &Input<'_>) -> Option<Tracked> {
+        let Ok(Some(fragment)) = defrag::Fragment::from_frame(input.decoded, input.frame) else {
+            self.counts.malformed += 1;
+            return Some(Tracked::INVALID);
+        };
+        let (key, time_ns) = (fragment.key, input.time_ns);
+        if fragment.offset != 0 {
+            let piece = self.pieces.get(&key, time_ns);
+            let known = piece.and_then(|piece| Some((piece, self.table.resolve(piece.flow)?)));
+            let Some((piece, slot)) = known else {
+                self.counts.fragments += 1;
+                self.counts.fragments_lost += 1;
+                return Some(Tracked::INVALID);
+            };
+            if self.table.get(slot).is_some_and(|hot| hot.is_undecided) {
+                return None;
+            }
+            self.counts.fragments += 1;
+            self.counts.packets += 1;
+            let first = self.rest.first(slot);
+            let side = if piece.is_reply { first.other() } else { first };
+            self.rest.count(slot, side, input, 0, (1, input.frame_len.into()));
+            let Piece { state, is_reply, .. } = piece;
+            return Some(Tracked { state, is_reply, slot: Some(slot), opens: None });
+        }
+        let row = match self.of_row(input, 1) {
+            Ok(row) => row,
+            Err(tracked) => return Some(tracked),
+        };
+        let found = self.find(row, time_ns);
+        if self.is_undecided(found) {
+            return None;
+        }
+        self.counts.fragments += 1;
+        let tracked = match row.about {
+            Some(sequence) => self.error(row.key, row.side, found, sequence, time_ns),
+            None => self.row(input, row.key, row.side, found, (1, input.frame_len.into())),
+        };
+        self.remove_voids();
+        let flow = tracked.slot.and_then(|slot| self.table.handle(slot));
+        if let Some(flow) = flow.filter(|_| tracked.state != PacketState::Invalid) {
+            let Tracked { state, is_reply, .. } = tracked;
+            self.pieces.put(Piece { key, time_ns, flow, state, is_reply });
+        }
+        Some(tracked)
     }
 
     /// Takes a fragment, and what becomes whole by it.
@@ -483,7 +564,8 @@ impl<M: Module> Tracker<M> {
             return Tracked::INVALID;
         };
         self.counts.packets += frames.0;
-        let segment = if key.protocol == IpProtocol::TCP.0 { segment_of(input) } else { None };
+        let is_segment = key.protocol == IpProtocol::TCP.0 && !input.decoded.has(Decoded::FRAGMENT);
+        let segment = if is_segment { segment_of(input) } else { None };
         let is_undecided = self.options.confirms;
         let fresh = Hot { is_undecided, ..Hot::default() };
         let rest = &mut self.rest;
@@ -582,6 +664,35 @@ impl<M: Module> Tracker<M> {
         self.counts.fragments_lost = *lost;
     }
 
+    /// The same as [`Tracker::visit`], with what a firewall knows of its connections; those that are not decided yet, too.
+    pub fn visit_connections(
+        &self,
+        from: u32,
+        count: usize,
+        visit: &mut impl FnMut(TrackedFlow),
+    ) -> Option<u32> {
+        for (number, flow) in self.table.iter_from(Slot(from)).enumerate() {
+            if number == count {
+                return Some(flow.slot.0);
+            }
+            let record = self.rest.record(flow.slot, flow.key, *flow.hot, Reason::Active);
+            let client = if record.client == flow.key.address(Side::A)
+                && record.client_port == flow.key.port(Side::A)
+            {
+                Side::A
+            } else {
+                Side::B
+            };
+            visit(TrackedFlow {
+                is_original_client: self.rest.first(flow.slot) == client,
+                timeout_ns: self.rest.timeouts.of(flow.key.protocol, flow.hot.state),
+                is_confirmed: !flow.hot.is_undecided,
+                record,
+            });
+        }
+        None
+    }
+
     /// Calls `visit` with the records of at most `count` flows, from slot `from` on; the slot to go on with, `None` at the
     /// end.
     pub fn visit(
@@ -593,6 +704,9 @@ impl<M: Module> Tracker<M> {
         for (number, flow) in self.table.iter_from(Slot(from)).enumerate() {
             if number == count {
                 return Some(flow.slot.0);
+            }
+            if flow.hot.is_undecided {
+                continue;
             }
             visit(self.rest.record(flow.slot, flow.key, *flow.hot, Reason::Active));
         }

@@ -5,8 +5,10 @@ use controlplane::request::TableKind;
 use serde::{Deserialize, Serialize};
 
 /// Its tables.
-pub const TABLES: &[TableKind] =
-    &[TableKind::with::<ShowFlows>("flows", "Flows that are followed")];
+pub const TABLES: &[TableKind] = &[
+    TableKind::with::<ShowFlows>("flows", "Flows that are followed"),
+    TableKind::with::<ShowConnections>("connections", "Connections that the firewall tracks"),
+];
 
 /// Flows that are followed now; the newest packets and bytes of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
@@ -28,4 +30,26 @@ pub struct ShowFlows {
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<u32>,
+}
+
+/// Connections as the firewall knows them: by the names of Linux's conntrack.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShowConnections {
+    /// Only connections with this address, or an address in this prefix
+    #[arg(long, value_name = "PREFIX", value_parser = controlplane::request::address_or_prefix)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<ipnet::IpNet>,
+    /// Only connections with this port of TCP, UDP or SCTP at one end
+    #[arg(long, value_name = "PORT")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Only connections of this protocol: a name or a number
+    #[arg(long, value_name = "PROTO")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proto: Option<String>,
+    /// Only connections in this state, such as ESTABLISHED or UNREPLIED
+    #[arg(long, value_name = "STATE", value_parser = super::rows::CONNECTION_STATES)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
 }

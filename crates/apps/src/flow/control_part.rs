@@ -17,10 +17,10 @@ use serde_json::{Map, Value};
 use stream::tracker::Options;
 use stream::{FlowRecord, Tracker};
 
-use super::commands::ShowFlows;
+use super::commands::{ShowConnections, ShowFlows};
 use super::events::Events;
 use super::follow::{Attached, Followers, Listener};
-use super::rows::{FlowRow, flow_state};
+use super::rows::{ConnectionRow, FlowRow, flow_state};
 use super::stage::{Flow, Shared};
 
 /// Flows that control reads under the lock of a worker before it lets the worker go on.
@@ -107,6 +107,23 @@ pub(super) struct FlowTotals {
     pub fragments_lost: u64,
     /// Bytes of TCP segments that wait for others.
     pub buffered_bytes: u64,
+    /// Packets by state, as rules of a firewall ask for it.
+    pub states: States,
+}
+
+/// Packets by their state in their flow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct States {
+    /// Without a flow by their nature.
+    pub untracked: u64,
+    /// Of no flow, or not acceptable in theirs.
+    pub invalid: u64,
+    /// The first packets of flows.
+    pub new: u64,
+    /// Packets of flows with an answer.
+    pub established: u64,
+    /// Errors about flows, and flows that others announced.
+    pub related: u64,
 }
 
 impl FlowControl {
@@ -127,6 +144,12 @@ impl FlowControl {
             all.fragments += counts.fragments;
             all.fragments_lost += counts.fragments_lost;
             all.buffered_bytes += tracker.buffered_bytes() as u64;
+            let [untracked, invalid, new, established, related] = tracker.states().map(|own| own.1);
+            all.states.untracked += untracked;
+            all.states.invalid += invalid;
+            all.states.new += new;
+            all.states.established += established;
+            all.states.related += related;
         }
         all
     }
@@ -140,6 +163,35 @@ impl FlowControl {
                 next = tracker.visit(from, PIECE, &mut visit);
             }
         }
+    }
+
+    fn connections(&self, wanted: &ShowConnections, now_ns: u64) -> Vec<ConnectionRow> {
+        let mut all = Vec::new();
+        for (.., tracker) in &self.trackers {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+                next = tracker.visit_connections(from, PIECE, &mut |flow| {
+                    let record = &flow.record;
+                    let address = |net: &ipnet::IpNet| {
+                        net.contains(&record.client) || net.contains(&record.server)
+                    };
+                    let port =
+                        |port: &u16| record.client_port == *port || record.server_port == *port;
+                    let row = ConnectionRow::of(&flow, now_ns);
+                    let number = record.protocol.to_string();
+                    let is_wanted = wanted.address.as_ref().is_none_or(address)
+                        && wanted.port.as_ref().is_none_or(port)
+                        && wanted.state.as_ref().is_none_or(|state| *state == row.state)
+                        && wanted.proto.as_ref().is_none_or(|p| *p == row.proto || *p == number);
+                    if is_wanted {
+                        all.push((record.start_ns, record.id, row));
+                    }
+                });
+            }
+        }
+        all.sort_by_key(|(start_ns, id, _)| (*start_ns, *id));
+        all.into_iter().map(|(.., row)| row).collect()
     }
 
     fn rows(&self, wanted: &ShowFlows, now_ns: u64) -> Vec<FlowRow> {
@@ -206,6 +258,11 @@ impl ControlPart for FlowControl {
                 let wanted: ShowFlows = call.read()?;
                 Ok(Rows::of("flows", call.as_text, self.rows(&wanted, env.now_ns)))
             }
+            "connections" => {
+                let wanted: ShowConnections = call.read()?;
+                let rows = self.connections(&wanted, env.now_ns);
+                Ok(Rows::of("connections", call.as_text, rows))
+            }
             name => Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`"))),
         }
     }
@@ -246,6 +303,19 @@ impl ControlPart for FlowControl {
         ];
         for (name, help, value) in families {
             out.counter(name, help).sample(&[], value);
+        }
+        let States { untracked, invalid, new, established, related } = t.states;
+        let by_state = [
+            ("untracked", untracked),
+            ("invalid", invalid),
+            ("new", new),
+            ("established", established),
+            ("related", related),
+        ];
+        let mut family =
+            out.counter("flow_state_packets_total", "Packets by their state in their flow.");
+        for (state, packets) in by_state {
+            family.sample(&[("state", state)], packets);
         }
         if let Some(events) = &self.events {
             let counters = events.sink().counters();

@@ -4,6 +4,7 @@ use control::api::table::{Row, thousands, time};
 use packet::IpProtocol;
 use serde::{Deserialize, Serialize};
 use stream::record::{FlowState, TcpState};
+use stream::tracker::TrackedFlow;
 use stream::{FlowRecord, SideRecord};
 
 /// A flow that is followed.
@@ -83,6 +84,116 @@ impl Row for FlowRow {
             thousands(self.server_bytes),
             time(self.age_s),
             time(self.idle_s),
+        ]
+    }
+}
+
+/// States of connections, by the names of Linux's conntrack.
+pub const CONNECTION_STATES: [&str; 10] = [
+    "SYN_SENT",
+    "SYN_RECV",
+    "ESTABLISHED",
+    "FIN_WAIT",
+    "CLOSE_WAIT",
+    "LAST_ACK",
+    "TIME_WAIT",
+    "CLOSE",
+    "UNREPLIED",
+    "REPLIED",
+];
+
+/// A connection that the firewall tracks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionRow {
+    /// `tcp`, `udp`, … or the number.
+    pub proto: String,
+    /// State of TCP, or `UNREPLIED` and `REPLIED`.
+    pub state: String,
+    /// Address and port of the end that sent the first packet: source of the original direction.
+    pub src: String,
+    /// Address and port of the other end.
+    pub dst: String,
+    /// Packets of the original direction.
+    pub packets: u64,
+    /// Its bytes, link headers included.
+    pub bytes: u64,
+    /// Packets of the reply direction.
+    pub reply_packets: u64,
+    /// Its bytes.
+    pub reply_bytes: u64,
+    /// Time left until it ends if no packet comes, seconds.
+    pub timeout_s: f64,
+    /// Its first packet got through.
+    pub confirmed: bool,
+}
+
+impl ConnectionRow {
+    /// The row of a connection, `now_ns` nanoseconds since 1970.
+    pub fn of(flow: &TrackedFlow, now_ns: u64) -> Self {
+        let record = &flow.record;
+        let (client, server) =
+            ((record.client, record.client_port), (record.server, record.server_port));
+        let [mut src, mut dst] = [client, server];
+        let [mut original, mut reply] = record.sides;
+        if !flow.is_original_client {
+            std::mem::swap(&mut src, &mut dst);
+            std::mem::swap(&mut original, &mut reply);
+        }
+        let state = match record.tcp {
+            Some(TcpState::SynSent | TcpState::None) => "SYN_SENT",
+            Some(TcpState::SynReceived) => "SYN_RECV",
+            Some(TcpState::Established) => "ESTABLISHED",
+            Some(TcpState::FinWait1 | TcpState::FinWait2) => "FIN_WAIT",
+            Some(TcpState::CloseWait) => "CLOSE_WAIT",
+            Some(TcpState::LastAck) => "LAST_ACK",
+            Some(TcpState::TimeWait) => "TIME_WAIT",
+            Some(TcpState::Closed) => "CLOSE",
+            None if reply.packets > 0 => "REPLIED",
+            None => "UNREPLIED",
+        };
+        let ends_ns = record.end_ns.saturating_add(flow.timeout_ns);
+        Self {
+            proto: protocol(record.protocol),
+            state: state.to_owned(),
+            src: end(src.0, src.1),
+            dst: end(dst.0, dst.1),
+            packets: original.packets,
+            bytes: original.bytes,
+            reply_packets: reply.packets,
+            reply_bytes: reply.bytes,
+            timeout_s: ends_ns.saturating_sub(now_ns) as f64 / 1e9,
+            confirmed: flow.is_confirmed,
+        }
+    }
+}
+
+impl Row for ConnectionRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "proto",
+        "state",
+        "source",
+        "destination",
+        ">packets",
+        ">bytes",
+        ">packets back",
+        ">bytes back",
+        ">timeout",
+        "confirmed",
+    ];
+    const EMPTY: &'static str = "no connections";
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.proto.clone(),
+            self.state.clone(),
+            self.src.clone(),
+            self.dst.clone(),
+            thousands(self.packets),
+            thousands(self.bytes),
+            thousands(self.reply_packets),
+            thousands(self.reply_bytes),
+            time(self.timeout_s),
+            if self.confirmed { "yes" } else { "no" }.to_owned(),
         ]
     }
 }

@@ -168,11 +168,14 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         let view = FlowColumns::view(rows);
         let mut owned = Self::lock(tracker);
         owned.set_confirms(self.confirms);
+        let mut states = [0; 8];
         let taken = owned.packets(self.rows.len(), input, |at, tracked| {
+            states[tracked.state as usize & 7] += 1;
             let row = usize::from(self.rows[at]);
             (view.flow_state[row], view.flow_slot[row], view.flow_opens[row]) =
                 columns::encode(tracked);
         });
+        owned.count_states(&states);
         drop(owned);
         if let Some(row) = self.rows.get(taken) {
             // What became of the packet that opened its flow decides what it is. Apart from a worker it is not tracked.

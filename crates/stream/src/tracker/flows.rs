@@ -232,6 +232,11 @@ impl<M: Module> Rest<M> {
         self.connections[slot.index()].may_have_sent(side, sequence)
     }
 
+    /// The side that sent its first packet.
+    pub(super) fn first(&self, slot: Slot) -> Side {
+        self.cold[slot.index()].first
+    }
+
     /// A flow never was: its first packet did not get through.
     pub(super) fn forget(&mut self, slot: Slot, hot: Hot) {
         let at = slot.index();

@@ -44,8 +44,9 @@ pub(super) fn key_of(input: &Input<'_>, options: &Options) -> Result<(FlowKey, S
     }
     let is_right =
         matches!(d.anomaly, Anomaly::None | Anomaly::MartianSource | Anomaly::MartianDestination);
-    // A fragment that comes so far is a datagram in a datagram.
-    if !is_right || d.has(Decoded::FRAGMENT) {
+    // A fragment that comes so far is a datagram in a datagram, unless fragments are passed on: then it is the first one.
+    let is_fragment = d.has(Decoded::FRAGMENT);
+    if !is_right || is_fragment && !options.confirms {
         return Err(Reject::Malformed);
     }
     if options.confirms && is_discovery(d) {
@@ -60,7 +61,7 @@ pub(super) fn key_of(input: &Input<'_>, options: &Options) -> Result<(FlowKey, S
         }
         (None, _) => (0, 0),
     };
-    if d.protocol == IpProtocol::TCP {
+    if d.protocol == IpProtocol::TCP && !is_fragment {
         check_segment(input)?;
     }
     let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
