@@ -3,13 +3,18 @@
 //! Linux routes the packets one by one and counts them by `ct state` in its forward hook; Shadeline marks them by state. Where
 //! both differ, [`DIFFERENCES`] says why.
 
-use std::collections::BTreeMap;
-use std::process::Command;
+mod common;
 
-use testkit::Scratch;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use common::{Live, SOON, config, ping};
+use serde_json::Value;
 use testkit::frames::Frame;
-use testkit::netns::{Netns, veth};
+use testkit::netns::{Netns, Offloads, veth};
 use testkit::pcap::{self, Record};
+use testkit::{Scratch, wait_until};
 
 const LAN: &str = "10.0.1.2";
 const WAN: &str = "10.0.2.2";
@@ -395,4 +400,80 @@ fn states_are_those_of_linux() {
         assert!(own.iter().any(|state| state == name), "no packet is {name}");
     }
     assert_eq!(by_shadeline(&script, &scratch, 4), own, "with four workers");
+}
+
+/// A router whose inside opens connections and whose outside answers.
+#[test]
+fn the_inside_opens_connections_and_the_outside_answers() {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    let rules = "[flow]\n[firewall]\ndefault = \"drop\"\n\
+                 [[rule]]\nname = \"known\"\nstate = \"established,related\"\naction = \"accept\"\n\
+                 [[rule]]\nname = \"inside\"\nin = \"left\"\nstate = \"new\"\naction = \"accept\"\n";
+    let text = |scratch: &Scratch| config(scratch, "af_packet", rules);
+    let Some(live) = Live::of("states", text, (1500, 1500), Offloads::Off) else { return };
+    let (left, right) = (&live.net.left, &live.net.right);
+    assert!(wait_until(SOON, || ping(left, "10.0.2.2", 1) == 1));
+    assert_eq!(ping(right, "10.0.1.2", 1), 0, "the outside opens nothing");
+    let server = live.scratch.write(
+        "server.py",
+        "import socket\n\
+         s = socket.create_server(('10.0.2.2', 7007)); c, _ = s.accept()\n\
+         while c.recv(65536): c.sendall(b'y')\n",
+    );
+    let client = live.scratch.write(
+        "client.py",
+        "import socket, sys\n\
+         s = socket.create_connection(('10.0.2.2', 7007), 5)\n\
+         for line in sys.stdin:\n\
+         \x20   s.sendall(b'x'); assert s.recv(1) == b'y'; print('ok', flush=True)\n",
+    );
+    let server = right.spawn(&format!("python3 {}", server.display()));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mut command = left.command("python3");
+    command.arg(client).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut client = command.spawn().unwrap();
+    let mut said = BufReader::new(client.stdout.take().unwrap());
+    let mut exchange = || {
+        client.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "ok\n");
+    };
+    exchange();
+    let shown = || -> Value {
+        let text = live.ctl("show connections --port 7007 --json");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let row = &shown()[0];
+    let is = |key: &str, value: Value| assert_eq!(row[key], value, "{row}");
+    is("state", "ESTABLISHED".into());
+    is("dst", "10.0.2.2:7007".into());
+    is("confirmed", true.into());
+    assert!(row["timeout_s"].as_f64().is_some_and(|left| left > 100.0), "{row}");
+    // A reload of the rules keeps the connection: it is not new, and nothing new may pass any more.
+    let path = live.scratch.join("shadeline.toml");
+    let file = std::fs::read_dir(live.scratch.path()).unwrap().filter_map(Result::ok);
+    let path = file
+        .map(|own| own.path())
+        .find(|own| own.extension().is_some_and(|e| e == "toml"))
+        .unwrap_or(path);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(
+        &path,
+        text.replace("in = \"left\"\nstate = \"new\"", "in = \"left\"\nstate = \"untracked\""),
+    )
+    .unwrap();
+    live.ctl("reload");
+    exchange();
+    assert_eq!(ping(left, "10.0.2.2", 1), 0, "nothing new");
+    assert_eq!(shown()[0]["state"], "ESTABLISHED");
+    assert!(live.ctl("show connections --proto icmp --state SYN_SENT").contains("no connections"));
+    let metrics = live.ctl("show runtime --json");
+    let runtime: Value = serde_json::from_str(&metrics).expect("JSON");
+    assert!(runtime["flow"]["states"]["established"].as_u64().is_some_and(|n| n > 4), "{runtime}");
+    drop(server);
+    let _ = client.kill();
+    let _ = client.wait();
 }

@@ -606,8 +606,10 @@ impl<M: Module> Tracker<M> {
         self.counts.flows += u64::from(is_first && !is_undecided);
         rest.count(slot, side, input, segment.map_or(0, |segment| segment.flags), frames);
         let state = rest.state(slot, &key);
-        if state != hot.state || hot.timeout_ms == 0 {
-            if state != FlowState::New && hot.state == FlowState::New {
+        let is_open = state != FlowState::New;
+        let is_firm = hot.is_firm || is_open && (!is_undecided || self.rest.is_answered(slot));
+        if state != hot.state || is_firm != hot.is_firm || hot.timeout_ms == 0 {
+            if is_firm && !hot.is_firm {
                 self.table.set_class(slot, Class::Full);
             }
             let timeout_ms = match hot.is_undecided {
@@ -616,7 +618,7 @@ impl<M: Module> Tracker<M> {
             };
             let is_tcp = key.protocol == IpProtocol::TCP.0;
             if let Some(own) = self.table.get_mut(slot) {
-                *own = Hot { timeout_ms, state, is_tcp, ..hot };
+                *own = Hot { timeout_ms, state, is_tcp, is_firm, ..hot };
             }
         }
         let opens = if hot.is_undecided { self.table.handle(slot) } else { None };

@@ -22,6 +22,8 @@ pub(super) struct Hot {
     pub(super) is_tcp: bool,
     /// Its first packet is on its way: whether it gets through is not known yet.
     pub(super) is_undecided: bool,
+    /// It holds its place: of a firewall only what both ends have sent packets of.
+    pub(super) is_firm: bool,
     /// No packet has begun it: those of the batch so far may not. It goes with the batch.
     pub(super) is_void: bool,
 }
@@ -230,6 +232,11 @@ impl<M: Module> Rest<M> {
     /// has not seen the connection (RFC 5927 §4).
     pub(super) fn may_have_sent(&self, slot: Slot, side: Side, sequence: u32) -> bool {
         self.connections[slot.index()].may_have_sent(side, sequence)
+    }
+
+    /// Whether both ends have sent packets.
+    pub(super) fn is_answered(&self, slot: Slot) -> bool {
+        self.cold[slot.index()].sides.iter().all(|side| side.packets > 0)
     }
 
     /// The side that sent its first packet.

@@ -226,6 +226,7 @@ proptest! {
             depth,
             midstream,
             acknowledged_is_lost,
+            resynchronise: true,
             reset_in_window,
             syn_data: super::super::SynData::Accept,
             urgent: if is_urgent { Urgent::Drop } else { Urgent::Inline },

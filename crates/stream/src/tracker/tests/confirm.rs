@@ -263,3 +263,46 @@ fn what_is_dropped_opens_no_flow() {
         assert_eq!(run(&|_, _| true), [(New, false); 3]);
     }
 }
+
+/// Flows without an answer, let through or not, cost no flow with one its place; nor do segments of connections that nobody
+/// opened.
+#[test]
+fn half_open_flows_evict_no_established_one() {
+    let step = |conversation, by_server, what| Step {
+        pause_ns: 1_000,
+        conversation,
+        by_server,
+        what,
+        len: 8,
+        fate: super::steps::Fate::Good,
+    };
+    let mut steps = vec![step(2, false, 0), step(2, true, 0)];
+    let others = (0..=255).filter(|conversation| *conversation != 2);
+    steps.extend(
+        others.flat_map(|conversation| (0..4).map(move |what| step(conversation, false, what))),
+    );
+    steps.push(step(2, false, 0));
+    let scene = Scene::new(&steps);
+    for drops in [false, true] {
+        let options =
+            Options { confirms: true, flows: 16, half_open: 8, ..options(IdleTimeouts::default()) };
+        let mut tracker = Tracker::new(options, Ears::default()).unwrap();
+        let mut last = Tracked::default();
+        for frame in &scene.frames {
+            let decoded = packet::decode(&frame.bytes, frame.bytes.len());
+            let input = |_| Input {
+                decoded: &decoded,
+                frame: &frame.bytes,
+                frame_len: frame.bytes.len() as u32,
+                time_ns: frame.time_ns,
+                port: 3,
+                checksums: true,
+            };
+            assert_eq!(tracker.packets(1, input, |_, tracked| last = tracked), 1);
+            let is_first = frame.time_ns == scene.frames[0].time_ns;
+            last.opens.into_iter().for_each(|flow| tracker.decide(flow, is_first || !drops));
+        }
+        assert_eq!(last.state, PacketState::Established);
+        assert!(drops || tracker.statistics().evicted > 50);
+    }
+}
