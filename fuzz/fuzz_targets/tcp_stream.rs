@@ -68,6 +68,7 @@ fuzz_target!(|bytes: &[u8]| {
         depth: if is(1) { 1000 } else { u64::MAX },
         midstream: !is(2),
         acknowledged_is_lost: !is(3),
+        resynchronise: !is(7),
         reset_in_window: is(4),
         syn_data: [SynData::Ignore, SynData::FastOpen, SynData::Accept]
             [usize::from(policy >> 4) % 3],
