@@ -233,7 +233,7 @@ impl Reassembler {
         let known = connection.acknowledged(side).map_or(next, |known| latest(known, next));
         let is_plausible = distance(known, acknowledgment) <= window_max(connection, side);
         let may_jump = self.options.resynchronise;
-        if !is_plausible && !(may_jump && is_confirmed(connection, other, acknowledgment)) {
+        if !(is_plausible || may_jump && is_confirmed(connection, other, acknowledgment)) {
             sink.event(side, Event::AckInvalid);
             return false;
         }
