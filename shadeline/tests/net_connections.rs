@@ -210,7 +210,7 @@ fn script() -> Script {
     let udp = Frame::new().ipv4(LAN, WAN).udp(4000, 53, b"data").bytes();
     all.error("unreachable, of the host", false, (WAN, LAN), [3, 3], &udp);
     all.error("time exceeded, of a router", false, ("10.0.2.9", LAN), [11, 0], &udp);
-    all.error("to somebody else", false, (WAN, "10.0.1.3"), [3, 3], &udp);
+    all.error("to another host", false, (WAN, "10.0.1.3"), [3, 3], &udp);
     let unknown = Frame::new().ipv4(LAN, WAN).udp(4999, 53, b"data").bytes();
     all.error("about nothing", false, (WAN, LAN), [3, 3], &unknown);
     let back = Frame::new().ipv4(WAN, LAN).udp(53, 4000, b"data").bytes();
