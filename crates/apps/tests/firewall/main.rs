@@ -305,7 +305,8 @@ fn rule() -> impl Strategy<Value = Own> {
                     proto.map_or(mask(0, 0), |proto| mask(proto.into(), 0xff)),
                     flags.map_or(mask(0, 0), |flags| mask(flags.into(), 2)),
                     mask(shape.0.into(), shape.1.into()),
-                    interface.map_or(mask(0, 0), |number| mask(number.into(), 0xfff)),
+                    mask(0, 0), // no flows are tracked here
+                    interface.map_or(mask(0, 0), |number| mask(number.into(), 0x3ff)),
                 ]);
                 Own { is_v4, words: words.unwrap(), action }
             },
