@@ -471,6 +471,15 @@ impl<M: Module> Tracker<M> {
         tracked
     }
 
+    /// Whether the flow in a place is the one with this number, and not over, whether a sweep has found it or not.
+    fn is_live(&self, slot: Slot, id: u64, time_ns: u64) -> bool {
+        let flow = self.table.key(slot).zip(self.table.get(slot));
+        flow.is_some_and(|(key, hot)| {
+            self.rest.id(slot) == id
+                && (hot.is_undecided || !self.rest.is_over(slot, key, *hot, time_ns))
+        })
+    }
+
     /// The flow of a single row.
     fn find(&mut self, row: Row, time_ns: u64) -> Found {
         let mut found = [Found::NONE];
@@ -490,7 +499,8 @@ impl<M: Module> Tracker<M> {
         if fragment.offset != 0 {
             let piece = self.pieces.get(&key, time_ns);
             let known = piece.and_then(|piece| Some((piece, self.table.resolve(piece.flow)?)));
-            let Some((piece, slot)) = known else {
+            let is_there = |(piece, slot): &(Piece, Slot)| self.is_live(*slot, piece.id, time_ns);
+            let Some((piece, slot)) = known.filter(is_there) else {
                 self.counts.fragments += 1;
                 self.counts.fragments_lost += 1;
                 return Some(Tracked::INVALID);
@@ -523,7 +533,8 @@ impl<M: Module> Tracker<M> {
         let flow = tracked.slot.and_then(|slot| self.table.handle(slot));
         if let Some(flow) = flow.filter(|_| tracked.state != PacketState::Invalid) {
             let Tracked { state, is_reply, .. } = tracked;
-            self.pieces.put(Piece { key, time_ns, flow, state, is_reply });
+            let id = self.rest.id(flow.slot);
+            self.pieces.put(Piece { key, time_ns, flow, id, state, is_reply });
         }
         Some(tracked)
     }

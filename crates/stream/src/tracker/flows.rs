@@ -239,6 +239,11 @@ impl<M: Module> Rest<M> {
         self.cold[slot.index()].sides.iter().all(|side| side.packets > 0)
     }
 
+    /// Its number.
+    pub(super) fn id(&self, slot: Slot) -> u64 {
+        self.cold[slot.index()].id
+    }
+
     /// The side that sent its first packet.
     pub(super) fn first(&self, slot: Slot) -> Side {
         self.cold[slot.index()].first

@@ -24,6 +24,8 @@ pub(super) struct Piece {
     pub(super) key: DatagramKey,
     pub(super) time_ns: u64,
     pub(super) flow: Handle,
+    /// Number of the flow: another one may begin in its place.
+    pub(super) id: u64,
     pub(super) state: PacketState,
     pub(super) is_reply: bool,
 }
