@@ -512,6 +512,10 @@ impl<M: Module> Tracker<M> {
             self.counts.packets += 1;
             let first = self.rest.first(slot);
             let side = if piece.is_reply { first.other() } else { first };
+            if let Some(key) = self.table.key(slot).copied() {
+                // A sweep goes by the time at which the table saw the flow last.
+                self.find(Row { key, side, about: Some(None) }, time_ns);
+            }
             self.rest.count(slot, side, input, 0, (1, input.frame_len.into()));
             let Piece { state, is_reply, .. } = piece;
             return Some(Tracked { state, is_reply, slot: Some(slot), opens: None });
