@@ -8,7 +8,8 @@
 //! When a flow ends does not depend on when the table is swept, on batches, or on what other workers do: a flow ends with
 //! its last packet plus the time-out of its state, whether a sweep finds it later or a packet of the next flow with the same
 //! key comes first. So any number of workers, over batches of any size, report the same flows, as long as no table is full.
-//! Time is that of each packet.
+//! Time is that of each packet. In the same way a flow that goes on is reported at fixed times after its start, as it was
+//! then: by a sweep, or by its next packet, whichever comes first.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -39,11 +40,11 @@ use crate::table::{Class, FlowTable, Found, Limits, Slot, TableError, Timeouts};
 use crate::tcp::{self, Reassembler};
 
 use flows::{Admission, Hot, Rest};
-use input::{Reject, key_of, segment_of};
+use input::{key_of, segment_of};
 use timeouts::{ms_of, timeout_ms};
 
-pub use input::Input;
-pub use module::{Identity, Module};
+pub use input::{Input, Reject};
+pub use module::{Fragments, Identity, Module};
 pub use timeouts::{IDLE_NS, IdleTimeouts};
 pub use tracked::{PacketState, Tracked};
 
@@ -56,6 +57,8 @@ pub struct Options {
     pub half_open: usize,
     /// Idle time-outs.
     pub timeouts: IdleTimeouts,
+    /// How often a flow that goes on is reported, in nanoseconds: see [`Module::goes_on`]. `None`: never.
+    pub active_ns: Option<u64>,
     /// TCP; its buffer is taken at creation.
     pub tcp: tcp::Options,
     /// Fragments.
@@ -72,6 +75,7 @@ impl Default for Options {
             flows: 1 << 18,
             half_open: 1 << 17,
             timeouts: IdleTimeouts::default(),
+            active_ns: None,
             tcp: tcp::Options::default(),
             defrag: defrag::Config::default(),
             by_vlan: false,
@@ -103,6 +107,9 @@ pub struct Counts {
     pub fragments_lost: u64,
 }
 
+/// What looking at a flow that goes on costs in a sweep, in records.
+const WALK_RECORDS: usize = 8;
+
 /// How many rows before its turn a flow is asked for.
 const AHEAD: usize = 16;
 
@@ -122,6 +129,8 @@ pub struct Tracker<M: Module> {
     found: Vec<Found>,
     options: Options,
     counts: Counts,
+    /// Where the walk over flows that go on is; `None` between two of them.
+    walk: Option<u32>,
 }
 
 /// A datagram that became whole.
@@ -145,7 +154,7 @@ impl<M: Module> Tracker<M> {
         let limits = Limits { capacity: options.flows, half_open_max: options.half_open };
         let table = FlowTable::new(limits, options.seed)?;
         let reassembler = Reassembler::new(options.tcp);
-        let rest = Rest::new(options.flows, reassembler, options.timeouts, module)?;
+        let rest = Rest::new(&options, reassembler, module)?;
         Ok(Self {
             table,
             rest,
@@ -156,6 +165,7 @@ impl<M: Module> Tracker<M> {
             found: Vec::new(),
             options,
             counts: Counts::default(),
+            walk: None,
         })
     }
 
@@ -231,6 +241,7 @@ impl<M: Module> Tracker<M> {
             Ok(found) => return Ok(found),
             Err(reject) => reject,
         };
+        self.rest.module.rejected(input, reject);
         let (count, tracked) = match reject {
             Reject::NotIp => (&mut self.counts.not_ip, Tracked::default()),
             Reject::Malformed => (&mut self.counts.malformed, Tracked::INVALID),
@@ -284,18 +295,30 @@ impl<M: Module> Tracker<M> {
     /// A fragment; the one that completes its datagram has the datagram's state.
     fn fragment(&mut self, input: &Input<'_>) -> Tracked {
         self.counts.fragments += 1;
-        let whole = &mut self.whole;
+        let (whole, module) = (&mut self.whole, &mut self.rest.module);
         whole.is_there = false;
-        let mut take = |output: defrag::Output<'_, u32>| match output.outcome {
-            defrag::Outcome::Whole { frame, ip_at } => {
-                whole.frame.clear();
-                whole.frame.extend_from_slice(frame);
-                (whole.ip_at, whole.is_there) = (ip_at, true);
-                let frames = output.tokens;
-                whole.pieces = frames.len() as u32;
-                whole.bytes = frames.map(u64::from).sum();
+        let mut take = |output: defrag::Output<'_, u32>| {
+            let why = match output.outcome {
+                defrag::Outcome::Whole { .. } => None,
+                defrag::Outcome::Failed(why) => Some(why),
+            };
+            module.fragments(&Fragments {
+                key: output.key,
+                failed: why,
+                notes: output.notes,
+                time_ns: input.time_ns,
+            });
+            match output.outcome {
+                defrag::Outcome::Whole { frame, ip_at } => {
+                    whole.frame.clear();
+                    whole.frame.extend_from_slice(frame);
+                    (whole.ip_at, whole.is_there) = (ip_at, true);
+                    let frames = output.tokens;
+                    whole.pieces = frames.len() as u32;
+                    whole.bytes = frames.map(u64::from).sum();
+                }
+                defrag::Outcome::Failed(_) => whole.lost += output.tokens.len() as u64,
             }
-            defrag::Outcome::Failed(_) => whole.lost += output.tokens.len() as u64,
         };
         let time_ns = input.time_ns;
         self.defrag.push_frame(input.decoded, input.frame, input.frame_len, time_ns, &mut take);
@@ -346,14 +369,14 @@ impl<M: Module> Tracker<M> {
             self.counts.flows += 1;
             rest.begin(slot, &key, side, input, false);
             hot = Hot::default();
+        } else if rest.is_over(slot, &key, hot, input.time_ns) {
+            rest.time_out(slot, &key, hot);
+            self.counts.flows += 1;
+            rest.begin(slot, &key, side, input, true);
+            hot = Hot::default();
+            self.table.set_class(slot, Class::HalfOpen);
         } else {
-            if rest.is_over(slot, &key, hot, input.time_ns) {
-                rest.time_out(slot, &key, hot);
-                self.counts.flows += 1;
-                rest.begin(slot, &key, side, input, true);
-                hot = Hot::default();
-                self.table.set_class(slot, Class::HalfOpen);
-            }
+            rest.report(slot, &key, hot, input.time_ns);
         }
         let mut is_valid = true;
         if let Some(segment) = segment {
@@ -383,9 +406,12 @@ impl<M: Module> Tracker<M> {
         self.rest.tracked(slot, side, is_valid)
     }
 
-    /// Removes flows that are idle at `now_ns`, in a piece of about so many records; whether the piece reached the end of
-    /// the table.
+    /// Removes flows that are idle at `now_ns`, and then reports those that go on, in a piece of about so many records;
+    /// whether the piece reached the end of both.
     pub fn sweep(&mut self, records: usize, now_ns: u64) -> bool {
+        if let Some(from) = self.walk {
+            return self.walk(from, records / WALK_RECORDS, now_ns);
+        }
         let timeouts = &self.options.timeouts;
         let shortest = Timeouts {
             half_open: timeouts.shortest_ms(Class::HalfOpen),
@@ -399,7 +425,24 @@ impl<M: Module> Tracker<M> {
             |_, hot| hot.timeout_ms.saturating_add(1), // times of the table are rounded
             |slot, key, hot| rest.time_out(slot, key, *hot),
         );
+        if swept.is_round && self.options.active_ns.is_some() {
+            self.walk = Some(0);
+            return false;
+        }
         swept.is_round
+    }
+
+    /// Reports flows that go on, a piece of them; whether it was the last piece.
+    fn walk(&mut self, from: u32, count: usize, now_ns: u64) -> bool {
+        self.walk = None;
+        for (number, flow) in self.table.iter_from(Slot(from)).enumerate() {
+            if number == count.max(1) {
+                self.walk = Some(flow.slot.0);
+                break;
+            }
+            self.rest.report(flow.slot, flow.key, *flow.hot, now_ns);
+        }
+        self.walk.is_none()
     }
 
     /// Ends all flows; `now_ns` is the time of the last packet of all workers.

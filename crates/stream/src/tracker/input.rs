@@ -27,9 +27,13 @@ pub struct Input<'a> {
 }
 
 /// Why a packet belongs to no flow.
-pub(super) enum Reject {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reject {
+    /// It is not IP.
     NotIp,
+    /// Its IP header is wrong, or the header of its upper layer is missing or wrong.
     Malformed,
+    /// The checksum of its TCP segment is wrong.
     Checksum,
 }
 
