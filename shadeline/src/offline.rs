@@ -192,7 +192,9 @@ pub(crate) fn carry(run: Carry<'_>) -> Result<(Report, Duration), Failure> {
     let mut report = Report::of(&view, &ports, &lock(&publisher).parts, interfaces, None);
     let received = progress.received.lock().unwrap_or_else(PoisonError::into_inner).clone();
     report.set_received(&received, interfaces);
-    report.errors = std::mem::take(&mut errors.lock().unwrap_or_else(PoisonError::into_inner));
+    report
+        .errors
+        .splice(0..0, std::mem::take(&mut *errors.lock().unwrap_or_else(PoisonError::into_inner)));
     Ok((report, begin.elapsed()))
 }
 

@@ -389,12 +389,15 @@ pub struct Section {
     pub value: Value,
     /// What people read.
     pub text: String,
+    /// What went wrong, a line each: the run is incomplete.
+    pub errors: Vec<String>,
 }
 
 impl Section {
     /// A section with a value as it serialises.
     pub fn new(name: &str, value: &impl Serialize, text: String) -> Self {
-        Self { name: name.to_owned(), value: serde_json::to_value(value).unwrap_or_default(), text }
+        let value = serde_json::to_value(value).unwrap_or_default();
+        Self { name: name.to_owned(), value, text, errors: Vec::new() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::api::ErrorKind;
-use control::api::table::thousands;
+use control::api::table::{bytes_text, thousands};
 use control::config::Config;
 use control::metrics::Metrics;
 use controlplane::memory::{self, Need};
@@ -18,23 +18,28 @@ use stream::tracker::Options;
 use stream::{FlowRecord, Tracker};
 
 use super::commands::ShowFlows;
-use super::events::Events;
 use super::follow::{Attached, Followers, Listener};
+use super::outputs::Outputs;
 use super::rows::{FlowRow, flow_state};
 use super::stage::{Flow, Shared};
 
 /// Flows that control reads under the lock of a worker before it lets the worker go on.
 const PIECE: usize = 256;
 
+/// How often records that were lost are logged, in nanoseconds.
+const LOG_NS: u64 = 10_000_000_000;
+
 struct FlowControl {
     options: Options,
     listeners: Vec<Arc<dyn Listener>>,
-    events: Option<Arc<Events>>,
+    outputs: Outputs,
     /// By pipeline and worker.
     trackers: Vec<(String, usize, Shared)>,
     /// How many there will be.
     count: usize,
     latest_ns: Arc<AtomicU64>,
+    /// When lost records are logged next.
+    log_ns: u64,
 }
 
 /// Starts it.
@@ -44,13 +49,8 @@ pub(super) fn start(
 ) -> Result<Box<dyn ControlPart>, String> {
     let config = setup.config;
     let ports: Arc<[String]> = setup.interfaces.names().to_vec().into();
-    let own = &config.flow;
-    let events = own.events.as_deref().map(|target| {
-        Events::open(target, own.community_id_seed, ports, setup.is_live).map(Arc::new)
-    });
-    let events = events.transpose()?;
-    let mut listeners: Vec<Arc<dyn Listener>> = Vec::new();
-    listeners.extend(events.clone().map(|events| events as Arc<dyn Listener>));
+    let outputs = Outputs::open(config, &ports, setup.is_live)?;
+    let mut listeners = outputs.listeners.clone();
     listeners.extend(setup.attached::<Attached>().map(|own| own.0.clone()));
     let seed = if setup.is_live { random() } else { 0 };
     let workers = match setup.is_live || config.system.has_workers {
@@ -67,10 +67,11 @@ pub(super) fn start(
     Ok(Box::new(FlowControl {
         options,
         listeners,
-        events,
+        outputs,
         trackers: Vec::new(),
         count,
         latest_ns: Arc::default(),
+        log_ns: 0,
     }))
 }
 
@@ -109,7 +110,43 @@ pub(super) struct FlowTotals {
     pub buffered_bytes: u64,
 }
 
+/// Bounds of all workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct Bounds {
+    /// Flows at most.
+    flows_max: u64,
+    /// Of them without an answer.
+    half_open_max: u64,
+    /// Memory that was reserved at the start.
+    memory_bytes: u64,
+    /// Of it, for TCP segments that wait for others.
+    buffer_bytes_max: u64,
+}
+
 impl FlowControl {
+    fn bounds(&self) -> Bounds {
+        let count = self.count as u64;
+        Bounds {
+            flows_max: count * self.options.flows as u64,
+            half_open_max: count * self.options.half_open as u64,
+            memory_bytes: count * Tracker::<Followers>::memory_bytes(&self.options) as u64,
+            buffer_bytes_max: count * self.options.tcp.buffer_bytes as u64,
+        }
+    }
+
+    /// What is counted, and what became of outputs.
+    fn fields(&self, totals: &FlowTotals) -> Map<String, Value> {
+        let mut fields = match serde_json::to_value(totals) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
+        if !self.outputs.is_empty() {
+            let outputs = serde_json::to_value(self.outputs.totals()).unwrap_or_default();
+            fields.insert("outputs".to_owned(), outputs);
+        }
+        fields
+    }
+
     fn totals(&self) -> FlowTotals {
         let mut all = FlowTotals::default();
         for (.., tracker) in &self.trackers {
@@ -209,18 +246,40 @@ impl ControlPart for FlowControl {
     }
 
     fn runtime(&self) -> (Map<String, Value>, Vec<[String; 2]>) {
-        let t = self.totals();
-        let value = serde_json::to_value(t).unwrap_or_default();
-        let fields = Map::from_iter([("flow".to_owned(), value)]);
-        let [flows, started, expired, evicted, refused] =
-            [t.flows, t.started, t.expired, t.evicted, t.refused].map(thousands);
-        let lines = vec![[
-            "flows".to_owned(),
-            format!(
-                "{flows}: {started} began, {expired} idle, {evicted} evicted, {refused} refused"
-            ),
-        ]];
-        (fields, lines)
+        let (t, bounds) = (self.totals(), self.bounds());
+        let mut fields = self.fields(&t);
+        if let Ok(Value::Object(bounds)) = serde_json::to_value(bounds) {
+            fields.extend(bounds);
+        }
+        let [flows, started, expired, evicted, refused, most] =
+            [t.flows, t.started, t.expired, t.evicted, t.refused, bounds.flows_max].map(thousands);
+        let [memory, buffered, buffer] =
+            [bounds.memory_bytes, t.buffered_bytes, bounds.buffer_bytes_max].map(bytes_text);
+        let mut lines = vec![
+            [
+                "flows".to_owned(),
+                format!(
+                    "{flows} of {most}: {started} began, {expired} idle, {evicted} evicted, {refused} refused"
+                ),
+            ],
+            [
+                "flow memory".to_owned(),
+                format!("{memory} reserved; segments that wait: {buffered} of {buffer}"),
+            ],
+        ];
+        lines.extend(self.outputs.lines());
+        (Map::from_iter([("flow".to_owned(), Value::Object(fields))]), lines)
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        (!self.outputs.is_empty()).then_some(self.log_ns)
+    }
+
+    fn tick(&mut self, env: &mut Environment<'_>) {
+        if env.now_ns >= self.log_ns {
+            self.outputs.log();
+            self.log_ns = env.now_ns + LOG_NS;
+        }
     }
 
     fn metrics(&self, out: &mut Metrics) {
@@ -245,29 +304,19 @@ impl ControlPart for FlowControl {
         for (name, help, value) in families {
             out.counter(name, help).sample(&[], value);
         }
-        if let Some(events) = &self.events {
-            let counters = events.sink().counters();
-            let lost = counters.lost_queue_full + counters.lost_not_connected + counters.lost_write;
-            out.counter("flow_events_total", "Lines of flow events written.")
-                .sample(&[], counters.written);
-            out.counter("flow_events_lost_total", "Lines of flow events lost.").sample(&[], lost);
-        }
+        self.outputs.metrics(out);
     }
 
     /// Whoever rotates logs has moved the file away.
     fn commit(&mut self, _old: &Config, _started: &Config, _env: &mut Environment<'_>) -> String {
-        if let Some(events) = &self.events {
-            events.sink().reopen();
-        }
+        self.outputs.reopen();
         String::new()
     }
 
     fn report(&self) -> Vec<Section> {
-        if let Some(events) = &self.events {
-            events.sink().close();
-        }
+        self.outputs.close();
         let t = self.totals();
-        let text = format!(
+        let mut text = format!(
             "flows: {} in {} packets; {} with a wrong checksum, {} malformed, {} fragments\n",
             thousands(t.started),
             thousands(t.packets),
@@ -275,6 +324,10 @@ impl ControlPart for FlowControl {
             thousands(t.malformed),
             thousands(t.fragments)
         );
-        vec![Section::new("flow", &t, text)]
+        for [name, line] in self.outputs.lines() {
+            text += &format!("{name}: {line}\n");
+        }
+        let errors = self.outputs.errors();
+        vec![Section { errors, ..Section::new("flow", &self.fields(&t), text) }]
     }
 }

@@ -10,7 +10,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use stream::tcp::{Event, Want};
-use stream::tracker::{Identity, Module};
+use stream::tracker::{Fragments, Identity, Input, Module, Reject};
 use stream::{FlowRecord, Side};
 
 /// What a follower keeps for one flow; nothing until it puts something there.
@@ -52,6 +52,15 @@ pub trait Follower: Send {
         _time_ns: u64,
     ) {
     }
+
+    /// A flow goes on; the record has its totals as of `time_ns`, in nanoseconds since 1970.
+    fn goes_on(&mut self, _record: &FlowRecord, _client: Side, _kept: &mut Kept, _time_ns: u64) {}
+
+    /// A packet belongs to no flow.
+    fn rejected(&mut self, _input: &Input<'_>, _why: Reject) {}
+
+    /// A datagram of fragments is whole or has failed.
+    fn fragments(&mut self, _fragments: &Fragments) {}
 
     /// A flow has ended, at `time_ns` nanoseconds since 1970.
     fn ended(&mut self, _record: &FlowRecord, _client: Side, _kept: &mut Kept, _time_ns: u64) {}
@@ -140,6 +149,20 @@ impl Module for Followers {
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.event(flow, state.of(at), side, event, time_ns);
         }
+    }
+
+    fn goes_on(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            follower.goes_on(record, client, state.of(at), time_ns);
+        }
+    }
+
+    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
+        self.all.iter_mut().for_each(|follower| follower.rejected(input, why));
+    }
+
+    fn fragments(&mut self, fragments: &Fragments) {
+        self.all.iter_mut().for_each(|follower| follower.fragments(fragments));
     }
 
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {

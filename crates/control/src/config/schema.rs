@@ -14,7 +14,7 @@ mod system;
 
 pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
-pub use flow::{Flow, Overlap};
+pub use flow::{Collector, EventType, Flow, Overlap};
 pub use ndn::{Face, FaceLink, NameRoute, Ndn};
 pub use pipeline::Dump;
 pub(super) use pipeline::{StageKeys, places};

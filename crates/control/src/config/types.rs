@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use super::schema::{
-    Backend, Bridging, Dump, Engine, EngineBackend, ExtraStations, Face, FaceLink, Faces, Fault,
-    FileNextHops, Firewall, Flow, HostLimits, HugePages, LogFormat, LogLevel, NameRoute, Ndn,
-    Neighbour, Offload, Overlap, Physical, Port, PortKind, Register, Route, RouteFile, Router, Rpf,
-    Seccomp, SimCost, Station, Switch, System, TableV4, TableV6, VlanTag, XdpMode, ZeroCopy,
+    Backend, Bridging, Collector, Dump, Engine, EngineBackend, EventType, ExtraStations, Face,
+    FaceLink, Faces, Fault, FileNextHops, Firewall, Flow, HostLimits, HugePages, LogFormat,
+    LogLevel, NameRoute, Ndn, Neighbour, Offload, Overlap, Physical, Port, PortKind, Register,
+    Route, RouteFile, Router, Rpf, Seccomp, SimCost, Station, Switch, System, TableV4, TableV6,
+    VlanTag, XdpMode, ZeroCopy,
 };
 use super::section::SectionValue;
 use super::stages::Application;
