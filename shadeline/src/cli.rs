@@ -16,7 +16,7 @@ use device::Backend;
 use packet::checksum::Checksums;
 
 use crate::backend::Backends;
-pub(crate) use ctl::{ClearCommand, CoreCommand, CtlArgs, CtlCommand};
+pub(crate) use ctl::{ClearCommand, CoreCommand, CtlArgs, CtlCommand, FlowsCommand};
 
 /// A software router and packet-processing system.
 ///

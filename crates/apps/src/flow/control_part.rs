@@ -1,5 +1,6 @@
 //! The part of the control plane: makes the trackers of workers, and reads them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,7 +21,7 @@ use stream::{FlowRecord, Tracker};
 use super::commands::ShowFlows;
 use super::follow::{Attached, Followers, Listener};
 use super::outputs::Outputs;
-use super::rows::{FlowRow, flow_state};
+use super::rows::{FlowRow, SummaryRow, flow_state, protocol};
 use super::stage::{Flow, Shared};
 
 /// Flows that control reads under the lock of a worker before it lets the worker go on.
@@ -179,19 +180,31 @@ impl FlowControl {
         }
     }
 
-    fn rows(&self, wanted: &ShowFlows, now_ns: u64) -> Vec<FlowRow> {
-        let is_wanted = |record: &FlowRecord| {
-            let address =
-                |net: &ipnet::IpNet| net.contains(&record.client) || net.contains(&record.server);
-            let port = |port: &u16| record.client_port == *port || record.server_port == *port;
-            let state = |state: &String| flow_state(record.state) == state;
-            wanted.address.as_ref().is_none_or(address)
-                && wanted.port.as_ref().is_none_or(port)
-                && wanted.state.as_ref().is_none_or(state)
+    /// By protocol and state.
+    fn summary(&self, wanted: &ShowFlows, now_ns: u64) -> Vec<SummaryRow> {
+        let mut sums: BTreeMap<(u8, &str), [u64; 3]> = BTreeMap::new();
+        self.visit(|record| {
+            if is_wanted(wanted, &record, now_ns) {
+                let sum = sums.entry((record.protocol, flow_state(record.state))).or_default();
+                sum[0] += 1;
+                sum[1] += record.sides.iter().map(|side| side.packets).sum::<u64>();
+                sum[2] += record.sides.iter().map(|side| side.bytes).sum::<u64>();
+            }
+        });
+        let row = |((number, state), [flows, packets, bytes]): ((u8, &str), [u64; 3])| SummaryRow {
+            proto: protocol(number),
+            state: state.to_owned(),
+            flows,
+            packets,
+            bytes,
         };
+        sums.into_iter().map(row).collect()
+    }
+
+    fn rows(&self, wanted: &ShowFlows, now_ns: u64) -> Vec<FlowRow> {
         let mut records = Vec::new();
         self.visit(|record| {
-            if is_wanted(&record) {
+            if is_wanted(wanted, &record, now_ns) {
                 records.push(record);
             }
         });
@@ -205,6 +218,18 @@ impl FlowControl {
         }
         records.iter().map(|record| FlowRow::of(record, now_ns)).collect()
     }
+}
+
+/// Whether a flow is one of those that are asked for.
+fn is_wanted(wanted: &ShowFlows, record: &FlowRecord, now_ns: u64) -> bool {
+    let address = |net: &ipnet::IpNet| net.contains(&record.client) || net.contains(&record.server);
+    let port = |port: &u16| record.client_port == *port || record.server_port == *port;
+    let state = |state: &String| flow_state(record.state) == state;
+    let within = |seconds: &f64| now_ns.saturating_sub(record.end_ns) as f64 <= seconds * 1e9;
+    wanted.address.as_ref().is_none_or(address)
+        && wanted.port.as_ref().is_none_or(port)
+        && wanted.state.as_ref().is_none_or(state)
+        && wanted.within_s.as_ref().is_none_or(within)
 }
 
 impl ControlPart for FlowControl {
@@ -239,6 +264,10 @@ impl ControlPart for FlowControl {
         match call.name {
             "flows" => {
                 let wanted: ShowFlows = call.read()?;
+                if wanted.summary {
+                    let rows = self.summary(&wanted, env.now_ns);
+                    return Ok(Rows::of("flows", call.as_text, rows));
+                }
                 Ok(Rows::of("flows", call.as_text, self.rows(&wanted, env.now_ns)))
             }
             name => Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`"))),
