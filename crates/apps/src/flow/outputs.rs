@@ -148,12 +148,13 @@ impl Outputs {
     /// What went wrong, a line for each.
     pub(super) fn errors(&self) -> Vec<String> {
         let error = |output: &Arc<dyn Output>| {
-            let lost = output.counts().lost;
-            let why = output.last_error();
-            (lost > 0).then(|| {
-                let why = why.unwrap_or_else(|| "the output is too slow".to_owned());
-                format!("flow.{}: {} lost: {why}", output.key(), thousands(lost))
-            })
+            let (key, lost) = (output.key(), thousands(output.counts().lost));
+            match output.last_error() {
+                // A collector that refused a datagram, which may have been lost.
+                Some(why) => Some(format!("flow.{key}: {lost} lost: {why}")),
+                None if lost == "0" => None,
+                None => Some(format!("flow.{key}: {lost} lost: the output is too slow")),
+            }
         };
         self.all.iter().filter_map(error).collect()
     }
