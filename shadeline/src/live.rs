@@ -94,6 +94,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         interfaces: &interfaces,
         facts: &fact,
         is_live: true,
+        modules: &[],
         attachments: &[],
     };
     let (mut publisher, reader) =

@@ -3,11 +3,13 @@
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
 //! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
 //! the first two, and with a [`wire`] an application by itself; [`flow`] follows connections
-//! in any of them, and by itself in a monitor. Their tables are parts of one version ([`controlplane::tables`]).
+//! in any of them, and by itself in a monitor; [`modules`] are those
+//! of a user. Their tables are parts of one version ([`controlplane::tables`]).
 #![forbid(unsafe_code)]
 
 pub mod firewall;
 pub mod flow;
+pub mod modules;
 pub mod ndn;
 mod neighbours;
 pub mod ports;
@@ -29,6 +31,8 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &wire::DESCRIPTOR,
     &firewall::DESCRIPTOR,
     &flow::DESCRIPTOR,
+    // Behind `flow`, of whose flows and streams it hears.
+    &modules::DESCRIPTOR,
     &flow::MONITOR,
 ];
 
@@ -69,5 +73,6 @@ pub fn known_of(descriptors: &[&Descriptor]) -> KnownStages {
         .map(|own| known.pipeline(own.application.name, own.pipeline).expect("a shipped pipeline"));
     let modes: Vec<Pipeline> = modes.collect();
     known.modes = modes;
+    known.modules = descriptors.iter().flat_map(|own| own.modules).map(|own| own.name).collect();
     known
 }

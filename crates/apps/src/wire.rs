@@ -29,6 +29,7 @@ pub static APPLICATION: Application = Application {
     is_promiscuous: true,
     in_pairs: true,
     joins: None,
+    joins_for: &[],
 };
 
 /// Its stage.

@@ -229,7 +229,7 @@ impl<M: Module> Tracker<M> {
             // What was before it comes first.
             self.whole_packets(first..at, &input, &mut output);
             first = at + 1;
-            output(at, self.fragment(&own));
+            output(at, self.fragment(at, &own));
         }
         self.whole_packets(first..count, &input, &mut output);
     }
@@ -288,12 +288,12 @@ impl<M: Module> Tracker<M> {
                 continue;
             }
             let own = input(row);
-            output(row, self.row(&own, key, side, self.found[at], (1, own.frame_len.into())));
+            output(row, self.row(row, &own, key, side, self.found[at], (1, own.frame_len.into())));
         }
     }
 
     /// A fragment; the one that completes its datagram has the datagram's state.
-    fn fragment(&mut self, input: &Input<'_>) -> Tracked {
+    fn fragment(&mut self, row: usize, input: &Input<'_>) -> Tracked {
         self.counts.fragments += 1;
         let (whole, module) = (&mut self.whole, &mut self.rest.module);
         whole.is_there = false;
@@ -339,7 +339,8 @@ impl<M: Module> Tracker<M> {
                 let mut found = [Found::NONE];
                 let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns };
                 self.table.lookup(&[key], ms_of(time_ns), &mut policy, &mut found);
-                self.row(&input, key, side, found[0], (u64::from(whole.pieces), whole.bytes))
+                let frames = (u64::from(whole.pieces), whole.bytes);
+                self.row(row, &input, key, side, found[0], frames)
             }
             Err(tracked) => tracked,
         };
@@ -347,9 +348,11 @@ impl<M: Module> Tracker<M> {
         tracked
     }
 
-    /// A packet and the place of its flow. `frames`: how many frames it came in, and their bytes.
+    /// A packet and the place of its flow. `number`: its place in the batch. `frames`: how many frames it came in, and their
+    /// bytes.
     fn row(
         &mut self,
+        number: usize,
         input: &Input<'_>,
         key: FlowKey,
         side: Side,
@@ -378,6 +381,7 @@ impl<M: Module> Tracker<M> {
         } else {
             rest.report(slot, &key, hot, input.time_ns);
         }
+        rest.packet(slot, &key, side, number, hot.timeout_ms == 0);
         let mut is_valid = true;
         if let Some(segment) = segment {
             let mut outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
@@ -387,6 +391,7 @@ impl<M: Module> Tracker<M> {
                 rest.begin(slot, &key, side, input, true);
                 hot = Hot::default();
                 self.table.set_class(slot, Class::HalfOpen);
+                rest.packet(slot, &key, side, number, true);
                 outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             }
             is_valid = outcome != tcp::Outcome::Ignored;

@@ -70,6 +70,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     tables: commands::TABLES,
     groups: commands::GROUPS,
     names: commands::NAMES,
+    modules: &[],
     absent: "this instance has no firewall: add [firewall] or a [[rule]] to the configuration and reload; a [pipeline.NAME] of the \
              file needs the stage `firewall`",
     check,
@@ -99,6 +100,7 @@ pub static APPLICATION: Application = Application {
     is_promiscuous: false,
     in_pairs: false,
     joins: Some(STAGE),
+    joins_for: &[],
 };
 
 /// Its stage.

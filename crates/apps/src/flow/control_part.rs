@@ -233,6 +233,21 @@ fn is_wanted(wanted: &ShowFlows, record: &FlowRecord, now_ns: u64) -> bool {
 }
 
 impl ControlPart for FlowControl {
+    /// A listener of another application hears of all flows from now on.
+    fn attach(&mut self, offered: &(dyn std::any::Any + Send + Sync)) {
+        let Some(Attached(listener)) = offered.downcast_ref() else { return };
+        if self.listeners.iter().any(|own| Arc::ptr_eq(own, listener)) {
+            return;
+        }
+        let count = self.count.max(self.trackers.len());
+        for (number, (pipeline, worker, tracker)) in self.trackers.iter().enumerate() {
+            let follower = listener.follower_in(pipeline, *worker, (number, count));
+            let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+            tracker.module().all.push(follower);
+        }
+        self.listeners.push(listener.clone());
+    }
+
     fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
         if kind != super::STAGE {
             return None;
@@ -247,8 +262,10 @@ impl ControlPart for FlowControl {
             None => {
                 let (number, count) = (self.trackers.len(), self.count);
                 let listeners = self.listeners.iter();
-                let all = listeners.map(|own| own.follower(number, count.max(number + 1)));
-                let tracker = Tracker::new(self.options, Followers { all: all.collect() });
+                let number = (number, count.max(number + 1));
+                let (pipeline, at) = (&worker.pipeline.name, worker.worker);
+                let all = listeners.map(|own| own.follower_in(pipeline, at, number)).collect();
+                let tracker = Tracker::new(self.options, Followers::new(all));
                 let tracker =
                     tracker.inspect_err(|error| tracing::error!("flow tracking: {error}"));
                 let tracker = Arc::new(Mutex::new(tracker.ok()?));

@@ -69,6 +69,8 @@ pub static APPLICATION: Application = Application {
     title: "flow tracking",
     sections: &["flow"],
     joins: Some(STAGE),
+    // Modules see the flows and streams that it follows.
+    joins_for: &["module"],
     ..Application::NONE
 };
 

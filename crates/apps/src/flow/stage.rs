@@ -151,10 +151,15 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         };
         let Some(tracker) = &self.tracker else { return };
         let view = FlowColumns::view(rows);
-        Self::lock(tracker).packets(self.rows.len(), input, |at, tracked| {
+        let mut tracker = Self::lock(tracker);
+        let followers = tracker.module();
+        followers.rows.clone_from(&self.rows);
+        followers.all.iter_mut().for_each(|follower| follower.begin());
+        tracker.packets(self.rows.len(), input, |at, tracked| {
             let row = usize::from(self.rows[at]);
             (view.flow_state[row], view.flow_slot[row]) = columns::encode(tracked);
         });
+        drop(tracker);
         self.sweep(self.now_ns);
     }
 

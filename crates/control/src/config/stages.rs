@@ -36,6 +36,8 @@ pub struct Application {
     /// The stage that its sections put behind the first stage of a shipped pipeline. Somebody relies on such a stage to
     /// be safe, so sections that do nothing are an error.
     pub joins: Option<&'static str>,
+    /// Sections of other applications with which that stage joins, too: what they do needs it.
+    pub joins_for: &'static [&'static str],
 }
 
 /// A kind of stage.
@@ -89,6 +91,7 @@ impl Application {
         is_promiscuous: false,
         in_pairs: false,
         joins: None,
+        joins_for: &[],
     };
 }
 
@@ -132,6 +135,8 @@ pub struct KnownStages {
     pub aliases: Vec<(&'static str, &'static str)>,
     /// Shipped pipelines that `mode` may name; the first is the default.
     pub modes: Vec<super::Pipeline>,
+    /// Names of the Rust modules of the program.
+    pub modules: Vec<&'static str>,
     /// CPUs that the process may use, the default of `system.workers`; 0: ask the system.
     pub cores: usize,
     /// The machine whose interfaces the ports are to use; `None`: nothing is said of interfaces.
@@ -474,6 +479,7 @@ pub(super) mod tests {
             is_promiscuous: false,
             in_pairs: false,
             joins: None,
+            joins_for: &[],
         }
     }
 
@@ -518,6 +524,7 @@ pub(super) mod tests {
     pub(in crate::config) static FIREWALL: Application = Application {
         sections: &["firewall", "rule"],
         joins: Some("firewall"),
+        joins_for: &[],
         ..application("firewall", "a firewall")
     };
 

@@ -168,6 +168,19 @@ impl<M: Module> Rest<M> {
         Identity { key: *key, id: cold.id, start_ns: cold.start_ns, client }
     }
 
+    /// Lets the module know of packet `number` of the batch, before its bytes.
+    pub(super) fn packet(
+        &mut self,
+        slot: Slot,
+        key: &FlowKey,
+        side: Side,
+        number: usize,
+        is_first: bool,
+    ) {
+        let flow = Self::identity(&self.cold[slot.index()], key, self.client(slot, key));
+        self.module.packet(&flow, number, slot, side, is_first);
+    }
+
     pub(super) fn segment(
         &mut self,
         slot: Slot,

@@ -3,6 +3,7 @@
 use crate::defrag::{DatagramKey, Notes, Reason};
 use crate::key::{FlowKey, Side};
 use crate::record::FlowRecord;
+use crate::table::Slot;
 use crate::tcp::{End, Event, Want};
 use crate::tracker::{Input, Reject};
 
@@ -10,6 +11,19 @@ use crate::tracker::{Input, Reject};
 pub trait Module {
     /// What it keeps for each flow.
     type State: Default;
+
+    /// Packet `number` of the batch belongs to the flow in place `slot` of the table; `side` sent it. `is_first`: it began
+    /// the flow, which has the place from now on. Its bytes follow. Of a datagram in fragments it is the last one that
+    /// came.
+    fn packet(
+        &mut self,
+        _flow: &Identity,
+        _number: usize,
+        _slot: Slot,
+        _side: Side,
+        _is_first: bool,
+    ) {
+    }
 
     /// Bytes of a side in order.
     fn data(
