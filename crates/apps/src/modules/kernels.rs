@@ -418,7 +418,7 @@ impl KernelShade {
     }
 }
 
-impl<T> Shade<T> for KernelShade {
+impl<T: Sync + 'static> Shade<T> for KernelShade {
     /// Only for packets that the device has failed to process.
     fn shade(&self, rows: &mut Rows, _: &T) {
         let view = ModuleColumns::view(rows);
@@ -458,6 +458,11 @@ impl<T> Shade<T> for KernelShade {
                 to.copy_from_slice(&word.to_le_bytes());
             }
         }
+    }
+
+    /// A simulated device is refused, so nobody shades with it.
+    fn twin(&self) -> Option<Arc<dyn Shade<T>>> {
+        Some(Arc::new(Self::new(self.sources.clone())))
     }
 
     fn retired(&self, rows: &mut Rows, _: &mut [Packet]) {
