@@ -30,9 +30,8 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &ndn::DESCRIPTOR,
     &wire::DESCRIPTOR,
     &firewall::DESCRIPTOR,
-    &flow::DESCRIPTOR,
-    // Behind `flow`, of whose flows and streams it hears.
     &modules::DESCRIPTOR,
+    &flow::DESCRIPTOR,
     &flow::MONITOR,
 ];
 

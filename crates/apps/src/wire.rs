@@ -30,6 +30,7 @@ pub static APPLICATION: Application = Application {
     in_pairs: true,
     joins: None,
     joins_for: &[],
+    behind: &[],
 };
 
 /// Its stage.

@@ -101,6 +101,7 @@ pub static APPLICATION: Application = Application {
     in_pairs: false,
     joins: Some(STAGE),
     joins_for: &[],
+    behind: &[],
 };
 
 /// Its stage.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use control::api::ErrorKind;
 use control::api::table::thousands;
-use control::config::{Config, Pipeline};
+use control::config::Config;
 use control::metrics::Metrics;
 use controlplane::application::Section;
 use controlplane::module::{AnyModule, ModuleKind};
@@ -49,15 +49,6 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
 
 fn names(config: &Config) -> Vec<String> {
     config.modules.iter().map(|module| module.name.clone()).collect()
-}
-
-/// Whether the stage `flow` of a pipeline comes before that of modules. What it tells of a chunk is no use before.
-fn follows_flow(pipeline: &Pipeline) -> bool {
-    let place = |kind: &str| pipeline.kinds.iter().position(|own| own == kind);
-    match (place(flow::STAGE), place(super::STAGE)) {
-        (Some(flow), Some(own)) => flow < own,
-        _ => false,
-    }
 }
 
 /// What is wrong with the modules of a configuration.
@@ -138,7 +129,7 @@ impl ModulesControl {
         };
         Ok(Modules::new(Parts {
             name: worker.name(),
-            gathered: match follows_flow(worker.pipeline) {
+            gathered: match worker.pipeline.has(flow::STAGE) {
                 true => self.places.of(&worker.pipeline.name, worker.worker),
                 false => Shared::default(),
             },
@@ -275,7 +266,7 @@ pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut contro
         Err(error) => return findings.error_of_all(error),
     };
     let with_modules = config.in_use().filter(|pipeline| pipeline.has(super::STAGE));
-    for pipeline in with_modules.filter(|pipeline| !follows_flow(pipeline)) {
+    for pipeline in with_modules.filter(|pipeline| !pipeline.has(flow::STAGE)) {
         if sources.has_state() || sources.reads_streams() {
             findings.warn_of_all(format!(
                 "pipeline {}: no stage `flow` before `modules`: modules have no state of flows and no streams",

@@ -33,6 +33,8 @@ use control::config::{Application, FRAMES, Settings, StageKind};
 use controlplane::request::TableKind;
 use controlplane::{Descriptor, module};
 
+use crate::flow;
+
 /// The stage's name.
 pub const STAGE: &str = "modules";
 
@@ -55,6 +57,7 @@ pub static APPLICATION: Application = Application {
     title: "modules",
     sections: &["module"],
     joins: Some(STAGE),
+    behind: &[flow::STAGE],
     ..Application::NONE
 };
 

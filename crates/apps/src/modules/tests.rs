@@ -18,6 +18,7 @@ use super::counters::{Column, Counters};
 use super::gather::Places;
 use super::stage::{Modules, Parts, Rust};
 use crate::flow::Flow;
+use crate::flow::columns::FlowColumns;
 use crate::flow::follow::{Followers, Listener};
 
 /// A flow and a direction, with what came of it: the offset of each piece, and its bytes.
@@ -134,7 +135,10 @@ impl Bed {
             modules,
             counters,
             pool: Pool::new(Region::new(256, HugePages::Off).expect("memory").1, 128),
-            arena: Arena::new(Layout::new(ModuleColumns::COLUMNS, 512)),
+            arena: Arena::new(
+                Layout::join(&[ModuleColumns::COLUMNS, FlowColumns::COLUMNS], 512)
+                    .expect("columns"),
+            ),
         }
     }
 

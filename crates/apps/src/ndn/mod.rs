@@ -81,6 +81,7 @@ pub static APPLICATION: Application = Application {
     in_pairs: false,
     joins: None,
     joins_for: &[],
+    behind: &[],
 };
 
 /// Its stages.

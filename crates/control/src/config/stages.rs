@@ -38,6 +38,8 @@ pub struct Application {
     pub joins: Option<&'static str>,
     /// Sections of other applications with which that stage joins, too: what they do needs it.
     pub joins_for: &'static [&'static str],
+    /// Kinds of stages that come before its own, where they are there: it uses what they do.
+    pub behind: &'static [&'static str],
 }
 
 /// A kind of stage.
@@ -92,6 +94,7 @@ impl Application {
         in_pairs: false,
         joins: None,
         joins_for: &[],
+        behind: &[],
     };
 }
 
@@ -248,6 +251,11 @@ impl KnownStages {
             if kind.is_last && at + 1 < kinds.len() {
                 return Err(format!("`{name}` must be the last stage: it sends packets out"));
             }
+            let is_late =
+                |own: &&&StageKind| kind.application.behind.contains(&self.kind_of(own.name));
+            if let Some(late) = kinds[at + 1..].iter().find(is_late) {
+                return Err(format!("`{name}` must come behind `{}`", late.name));
+            }
             if kind.is_first {
                 found.clear();
             }
@@ -377,12 +385,12 @@ impl KnownStages {
     }
 
     /// Where the stage that an application puts in is in a shipped pipeline: behind the first stage that decodes,
-    /// else first; `None` where it cannot.
+    /// else first, else at the first place that it can have; `None` where there is none.
     pub(super) fn place_of_joining(&self, stages: &[String], stage: &str) -> Option<usize> {
         if stages.iter().any(|own| own == stage) {
             return None;
         }
-        [1, 0].into_iter().find(|at| {
+        [1, 0].into_iter().chain(2..=stages.len()).find(|at| {
             let mut with = stages.to_vec();
             *at <= with.len() && {
                 with.insert(*at, stage.to_owned());
@@ -480,6 +488,7 @@ pub(super) mod tests {
             in_pairs: false,
             joins: None,
             joins_for: &[],
+            behind: &[],
         }
     }
 
@@ -525,6 +534,7 @@ pub(super) mod tests {
         sections: &["firewall", "rule"],
         joins: Some("firewall"),
         joins_for: &[],
+        behind: &[],
         ..application("firewall", "a firewall")
     };
 
