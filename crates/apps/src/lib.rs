@@ -47,6 +47,8 @@ pub fn stage_kinds(descriptors: &[&Descriptor]) -> Vec<StageKind> {
     let rank = |kind: &StageKind| match kind {
         StageKind { is_first: true, .. } => 0,
         StageKind { is_last: true, .. } => 3,
+        // What joins pipelines of others comes before what they decide.
+        kind if kind.application.joins.is_some() => 1,
         // What only drops comes before the lookups whose work it saves.
         StageKind { provides: [], .. } => 1,
         _ => 2,

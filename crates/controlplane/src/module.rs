@@ -12,6 +12,7 @@
 //! Threads: an instance per worker.
 
 pub mod reasons;
+mod table;
 
 use std::cell::RefCell;
 
@@ -19,6 +20,7 @@ use chunk::{DropReason, Packet};
 use packet::{Anomaly, Decoded, IpProtocol};
 
 pub use reasons::{MODULE_DROP, MODULE_FAILED};
+pub use table::{Full, PROBES, Table};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,15 +20,18 @@ use std::time::Duration;
 
 use chunk::{Columns, Packet, Rows, Verdict};
 use control::config::{Config, ModuleEntry, OnFailure};
+use control::module_source::{self as source, FUNCTIONS, Source};
 use controlplane::module::{MODULE_DROP, MODULE_FAILED};
 use device::accelerator::{PayloadUse, StateForm};
 use engine::{KernelForm, KernelStep, Parameter, Scratch, Shade, Shard, SortKey, Step};
 
 use super::columns::{ModuleColumns, ModuleView, RECORD_WORDS};
-use super::source::{self, FUNCTIONS, Source};
 
 /// What modules use.
 const HEADER: &str = include_str!("kernels/modules.h");
+
+/// Its hash table.
+const TABLE: &str = include_str!("kernels/table.h");
 
 /// Slots by which the state grows, at least.
 const STEP_SLOTS: usize = 1024;
@@ -156,7 +159,7 @@ impl Sources {
 
     /// The text of the program.
     pub fn text(&self) -> String {
-        let mut text = format!("#line 1 \"modules.h\"\n{HEADER}");
+        let mut text = format!("#line 1 \"table.h\"\n{TABLE}\n#line 1 \"modules.h\"\n{HEADER}");
         for own in &self.all {
             // Writing to a String cannot fail.
             let _ = self.module(own, &mut text);

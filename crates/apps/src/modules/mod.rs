@@ -9,7 +9,7 @@
 //!             └▶ gather: which flow a packet is of, and bytes in order
 //! ```
 //!
-//! - [`stage`] is the stage; [`kernels`] makes one program of the sources; [`source`] reads them.
+//! - [`stage`] is the stage; [`kernels`] makes one program of the sources; [`control::module_source`] reads them.
 //! - [`gather`] is what the stage `flow` tells it.
 //! - The trait of Rust modules is [`controlplane::module::Module`].
 //!
@@ -24,8 +24,8 @@ mod control_part;
 pub mod counters;
 pub mod gather;
 pub mod kernels;
-pub mod source;
 pub mod stage;
+pub mod table;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +42,7 @@ pub const STAGE: &str = "modules";
 pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
+    kernels: &[&table::TABLE],
     reasons: &[module::reasons::BLOCK],
     tables: &[TableKind::new("modules", "Modules with what they did")],
     absent: "this instance has no modules: add a [[module]] to the configuration and reload; a [pipeline.NAME] of the \

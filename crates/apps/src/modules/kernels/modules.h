@@ -140,66 +140,30 @@ FN uint packet_change_byte(PRIVATE packet_t *packet, uint i, uint value)
     return 1u;
 }
 
-// ---- the hash table of a module (GASPP §3.2) ----
-//
-// Entries of a key and a value, 32 bits each; key 0 is an empty entry and no key. Open addressing: the probes of a key are
-// TABLE_PROBES entries behind its hash. An entry stays once it is there. All packets of a worker share the table.
-
-#define TABLE_PROBES 16u
-#define TABLE_NONE 0xffffffffu
-
-FN uint own_hash(uint key)
-{
-    uint hash = key * 0x9e3779b1u;
-    hash ^= hash >> 15;
-    hash *= 0x85ebca77u;
-    return hash ^ hash >> 13;
-}
-
-// The entry of a key, which is made if `makes`; TABLE_NONE where there is none, or no room.
-FN uint own_entry(GLOBAL uint *table, uint mask, uint key, uint makes)
-{
-    const uint first = own_hash(key);
-    for (uint i = 0u; key != 0u && i < TABLE_PROBES; i++) {
-        const uint at = (first + i) & mask;
-        const uint was = ATOMIC_CAS(&table[2u * at], 0u, makes != 0u ? key : 0u);
-        if (was == key || (was == 0u && makes != 0u))
-            return at;
-        if (was == 0u)
-            return TABLE_NONE;
-    }
-    return TABLE_NONE;
-}
+// ---- the hash table of a module (table.h) ----
 
 // The value of a key; `otherwise` where it is not there.
 FN uint table_find(PRIVATE packet_t *packet, uint key, uint otherwise)
 {
-    const uint at = own_entry(packet->own_table, packet->own_mask, key, 0u);
-    return at == TABLE_NONE ? otherwise : (uint)ATOMIC_ADD(&packet->own_table[2u * at + 1u], 0u);
+    return own_table_find(packet->own_table, packet->own_mask, key, otherwise);
 }
 
 // Adds to the value of a key, which begins with 0; the value before. Without room it is an error, and the answer 0.
 FN uint table_add(PRIVATE packet_t *packet, uint key, uint value)
 {
-    const uint at = own_entry(packet->own_table, packet->own_mask, key, 1u);
-    packet->own_error |= at == TABLE_NONE;
-    return at == TABLE_NONE ? 0u : (uint)ATOMIC_ADD(&packet->own_table[2u * at + 1u], value);
+    return own_table_add(packet->own_table, packet->own_mask, key, value, &packet->own_error);
 }
 
 // Sets the value of a key to `value` if it is `expected`; a new key has 0. The value before.
 FN uint table_cas(PRIVATE packet_t *packet, uint key, uint expected, uint value)
 {
-    const uint at = own_entry(packet->own_table, packet->own_mask, key, 1u);
-    packet->own_error |= at == TABLE_NONE;
-    return at == TABLE_NONE ? 0u : (uint)ATOMIC_CAS(&packet->own_table[2u * at + 1u], expected, value);
+    return own_table_cas(packet->own_table, packet->own_mask, key, expected, value, &packet->own_error);
 }
 
 // Gives a key a value other than 0 if it has none; whether it did.
 FN uint table_insert(PRIVATE packet_t *packet, uint key, uint value)
 {
-    const uint at = own_entry(packet->own_table, packet->own_mask, key, value != 0u);
-    packet->own_error |= at == TABLE_NONE;
-    return at != TABLE_NONE && (uint)ATOMIC_CAS(&packet->own_table[2u * at + 1u], 0u, value) == 0u;
+    return own_table_insert(packet->own_table, packet->own_mask, key, value, &packet->own_error);
 }
 
 // ---- around the modules ----

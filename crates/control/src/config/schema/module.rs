@@ -109,7 +109,13 @@ fn read_source(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<ModuleSource> {
         _ => Err(std::io::Error::other("more than 1 MiB")),
     });
     match text {
-        Ok(text) => Some(ModuleSource { file: file.to_owned(), path, text: text.into() }),
+        Ok(text) => match crate::module_source::read(&text) {
+            Ok(_) => Some(ModuleSource { file: file.to_owned(), path, text: text.into() }),
+            Err(problem) => {
+                walk.error(value.span(), format!("{}:{problem}", path.display()));
+                None
+            }
+        },
         Err(error) => {
             walk.error(value.span(), format!("cannot read {}: {error}", path.display()));
             None
