@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::Value;
 use testkit::Scratch;
 use testkit::frames::Frame;
 use testkit::pcap::{self, Record};
+use testkit::process::Process;
 
 const WIRE: &str = "mode = \"wire\"\n[port.a]\n[port.b]\n[engine]\nbackend = \"opencl\"\ndevice_timeout = \"20s\"\n";
 
@@ -397,4 +399,54 @@ fn mistakes_in_the_configuration_are_named() {
         assert!(!output.status.success(), "{modules}");
         assert!(errors(&output).contains(expected), "{expected}: {}", errors(&output));
     }
+}
+
+/// A reload changes a source; one that does not compile is refused, and the modules stay what they were.
+#[test]
+fn a_reload_changes_a_source() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    let (socket, pass) = (folder.join("ctl.sock"), "MODULE_IP(packet)\n{\n    return PASS;\n}\n");
+    let wire = WIRE
+        .replace("[port.a]", "[port.a]\nbackend = \"memory\"")
+        .replace("[port.b]", "[port.b]\nbackend = \"memory\"");
+    let system = format!("[system]\nworkers = 1\nsocket = \"{}\"\n", socket.display());
+    let config = format!("{wire}{system}{}", module(&folder, "own", pass, ""));
+    folder.write("c.toml", &config);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.arg("run").arg(folder.join("c.toml"));
+    let mut process = Process::spawn(command);
+    process.wait_for("running: ", Duration::from_secs(120));
+    let ctl = |args: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        let output = command.arg("ctl").arg("--socket").arg(&socket).args(args.split(' ')).output();
+        let output = output.expect("the program starts");
+        let text = [&output.stdout[..], &output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let (good, text) = ctl("show modules");
+    assert!(good && text.contains("own") && text.contains("dropped"), "{text}");
+    for (source, part) in [
+        (
+            "MODULE_IP(packet)\n{\n    return payload[0];\n}\n",
+            "own.k:3: `payload` is not for modules",
+        ),
+        ("MODULE_IP(packet)\n{\n    return packet->nothing;\n}\n", "own.k:3"),
+    ] {
+        folder.write("own.k", source);
+        let (good, text) = ctl("reload");
+        assert!(!good && text.contains(part), "{text}");
+        let (good, text) = ctl("show modules");
+        assert!(good && text.contains("own"), "{text}");
+    }
+    folder.write("own.k", &pass.replace("PASS", "DROP"));
+    let (good, text) = ctl("reload");
+    assert!(good && text.contains("module.own.source: own.k (39 bytes"), "{text}");
+    folder.write("c.toml", &config.replace("\"own\"", "\"other\""));
+    let (good, text) = ctl("reload");
+    assert!(good && text.contains("module.other: - -> new"), "{text}");
+    let (good, text) = ctl("show modules --json");
+    assert!(good && text.contains("other") && !text.contains("own"), "{text}");
 }

@@ -14,8 +14,9 @@
 //!
 //! There is no CPU form. Where the device cannot process a packet, the modules' `on_failure` decides.
 
+use std::collections::HashSet;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use chunk::{Columns, Packet, Rows, Verdict};
@@ -24,6 +25,8 @@ use control::module_source::{self as source, FUNCTIONS, Source};
 use controlplane::module::{MODULE_DROP, MODULE_FAILED};
 use device::accelerator::{PayloadUse, StateForm};
 use engine::{KernelForm, KernelStep, Parameter, Scratch, Shade, Shard, SortKey, Step};
+
+use kernels::{Spec, files};
 
 use super::columns::{ModuleColumns, ModuleView, RECORD_WORDS};
 
@@ -37,6 +40,20 @@ const TABLE: &str = include_str!("kernels/table.h");
 const STEP_SLOTS: usize = 1024;
 
 const RECORD_BYTES: usize = 4 * RECORD_WORDS;
+
+/// Names of macros that a module may not use for something else: those of the dialect, of the header and of modules.
+fn reserved() -> HashSet<&'static str> {
+    static ALL: OnceLock<String> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let spec = Spec::new("modules", &[&files::EMPTY], ModuleColumns::COLUMNS);
+        [&kernels::source(&spec), TABLE, HEADER].join("\n")
+    });
+    let macros = all.lines().filter_map(|line| line.trim().strip_prefix("#define "));
+    let end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+    let names = macros.map(|rest| rest.split(end).next().unwrap_or_default());
+    let own = ["STATE", "FLOW", "DROP_MODULE_DROP", "SORTED", "SCRATCH", "STAGE_NUMBER"];
+    names.chain(FUNCTIONS).chain(own).collect()
+}
 
 /// A module with a source.
 #[derive(Clone, Debug)]
@@ -78,12 +95,22 @@ impl Sources {
         let contexts = config.contexts();
         let bit = |name: &String| contexts.iter().position(|own| own == name).map_or(0, |n| 1 << n);
         let mut made = Self { contexts: contexts.clone(), ..Self::default() };
+        let reserved = reserved();
         let mut words = 0;
         for (number, entry) in config.modules.iter().enumerate() {
             let Some(file) = &entry.source else { continue };
             let source = source::read(&file.text).map_err(|problem| {
                 format!("module {}: {}:{problem}", entry.name, file.path.display())
             })?;
+            let parameters = entry.parameters.iter().map(|(name, _)| name);
+            let mut all = source.names.iter().chain(&source.macros).chain(parameters);
+            if let Some(name) = all.find(|name| reserved.contains(name.as_str())) {
+                return Err(format!(
+                    "module {}: {}: `{name}` has a meaning already: use another name",
+                    entry.name,
+                    file.path.display()
+                ));
+            }
             let count = match source.state_words {
                 0 if !source.ignores => 0,
                 own => own + 1,
