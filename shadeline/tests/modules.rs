@@ -18,14 +18,13 @@ fn example(name: &str) -> String {
 
 fn run(folder: &Scratch, config: &str, args: &str) -> Output {
     folder.write("c.toml", config);
-    let output = Command::new(env!("CARGO_BIN_EXE_shadeline"))
+    Command::new(env!("CARGO_BIN_EXE_shadeline"))
         .args("run c.toml -r a=in.pcap -w out".split_whitespace())
         .args(args.split_whitespace())
         .env("RUST_BACKTRACE", "0")
         .current_dir(folder.path())
         .output()
-        .expect("the program starts");
-    output
+        .expect("the program starts")
 }
 
 fn ok(output: &Output) -> String {

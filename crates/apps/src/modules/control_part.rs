@@ -102,12 +102,12 @@ impl ModulesControl {
         let needs_one_worker = sources
             .with_table()
             .map(|_| "a hash table of a module is shared by all packets of a worker");
-        let of_kind = rust.iter().filter_map(|own| {
+        let mut of_kind = rust.iter().filter_map(|own| {
             let kind =
                 self.kinds.iter().find(|kind| Some(kind.name) == own.entry.kind.as_deref())?;
             kind.needs_one_worker
         });
-        let needs_one_worker = needs_one_worker.or(of_kind.last());
+        let needs_one_worker = needs_one_worker.or_else(|| of_kind.next());
         let kernels = match sources.is_empty() {
             true => None,
             false => Some(Arc::new(KernelShade::new(Arc::new(sources)))),

@@ -307,12 +307,12 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             }
             let (in_frame, elsewhere) = piece.unwrap_or_default();
             (view.module_piece[row], view.module_offset[row]) = (0, 0);
-            if let Some((begin, len, offset)) = in_frame {
-                if begin + len <= 0xffff {
-                    view.module_layers[row] |= layers::STREAM;
-                    view.module_piece[row] = begin as u32 | (len as u32) << 16;
-                    view.module_offset[row] = offset;
-                }
+            if let Some((begin, len, offset)) = in_frame
+                && begin + len <= 0xffff
+            {
+                view.module_layers[row] |= layers::STREAM;
+                view.module_piece[row] = begin as u32 | (len as u32) << 16;
+                view.module_offset[row] = offset;
             }
             if elsewhere > 0 && kernels.sources().reads_streams() {
                 self.counters.missed(elsewhere);

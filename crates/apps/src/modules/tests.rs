@@ -156,8 +156,7 @@ impl Bed {
         let mut cx = Context::detached(&mut self.pool, &(), 5, &mut dropped, &mut released);
         self.flow.pre_shade(&mut chunk, &mut cx);
         self.modules.pre_shade(&mut chunk, &mut cx);
-        let verdicts = chunk.rows.verdicts().iter().map(|verdict| Verdict(*verdict)).collect();
-        verdicts
+        chunk.rows.verdicts().iter().map(|verdict| Verdict(*verdict)).collect()
     }
 }
 
